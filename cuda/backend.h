@@ -1,0 +1,151 @@
+// A device: allocates, exports, copies and launches. Two implementations pass
+// one conformance suite (tests/conformance): CUDA, and the host, whose streams
+// run on threads.
+//
+// Ownership: objects made by a Backend must be destroyed before it. Thread
+// safety: Backend may be used from any thread; a Stream and its Events from one
+// thread at a time. No call but those that allocate takes memory.
+
+#ifndef DATASETD_CUDA_BACKEND_H_
+#define DATASETD_CUDA_BACKEND_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cuda/kernels/params.h"
+
+namespace datasetd {
+
+enum class ExportKind : uint8_t {
+  kMemfd = 1,
+  kCudaIpcHandle = 2,
+  kCudaVmmFd = 3,
+};
+const char* ExportKindName(ExportKind kind);
+
+struct DeviceInfo {
+  std::string name;         // "cpu", "cuda:0"
+  std::string description;  // for people
+  std::array<uint8_t, 16> uuid = {};  // of the GPU; zero on the host
+  bool is_host = false;
+  size_t total_bytes = 0;
+  size_t free_bytes = 0;  // when the backend was made
+};
+
+// Device memory, private to this process. Freed on destruction, which waits
+// for nothing: REQUIRES: no work that uses it is pending.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  virtual uint8_t* data() const = 0;  // device address
+  virtual size_t size_bytes() const = 0;
+};
+
+// Device memory that another process can map; an allocation of its own, a
+// multiple of 2 MiB, zeroed before it is exported.
+class ExportedMemory : public DeviceMemory {
+ public:
+  virtual ExportKind export_kind() const = 0;
+  // 64 bytes for kCudaIpcHandle, else empty.
+  virtual absl::Span<const uint8_t> ipc_handle() const = 0;
+  // Owned by this object, CLOEXEC; -1 for kCudaIpcHandle.
+  virtual int file_descriptor() const = 0;
+};
+
+// Host memory that the device reads and writes at the same address (pinned on
+// CUDA).
+class HostMemory {
+ public:
+  virtual ~HostMemory() = default;
+  virtual uint8_t* data() const = 0;
+  virtual size_t size_bytes() const = 0;
+};
+
+// A program that Stream::Augment runs, resident on the device.
+class LoadedProgram {
+ public:
+  virtual ~LoadedProgram() = default;
+};
+
+// A point in a stream. Made unrecorded; may be recorded again once done.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // True when all work before the last Record has completed, or nothing was
+  // recorded. Never blocks. An error is that of the work; it is sticky on CUDA.
+  virtual absl::StatusOr<bool> IsDone() = 0;
+};
+
+// Work in order of submission; no call waits for the device but Synchronize.
+// Work submitted after a failed piece of work may or may not run.
+class Stream {
+ public:
+  // Waits for pending work.
+  virtual ~Stream() = default;
+
+  // The host side must stay valid and unchanged until the copy has completed.
+  virtual absl::Status CopyToDevice(uint8_t* to, const uint8_t* from,
+                                    size_t size_bytes) = 0;
+  virtual absl::Status CopyToHost(uint8_t* to, const uint8_t* from,
+                                  size_t size_bytes) = 0;
+
+  // Runs `program` for up to max_batches_per_launch() batches: one kernel.
+  // The program, the slots and the indices must live until completion; the
+  // span of tasks itself is copied.
+  virtual absl::Status Augment(const LoadedProgram& program,
+                               absl::Span<const BatchTask> batches) = 0;
+
+  virtual absl::Status Record(Event& event) = 0;
+
+  // Blocks until all work is done; returns the first error.
+  virtual absl::Status Synchronize() = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+
+  //   RESOURCE_EXHAUSTED  not so much memory; names the bytes
+  virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
+      size_t size_bytes) = 0;
+  //   RESOURCE_EXHAUSTED  not so much memory; names the bytes
+  //   UNIMPLEMENTED       the device has no such export
+  virtual absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateExported(
+      size_t size_bytes, ExportKind kind) = 0;
+  virtual absl::StatusOr<std::unique_ptr<HostMemory>> AllocateHost(
+      size_t size_bytes) = 0;
+
+  // Best first; never empty.
+  virtual std::vector<ExportKind> export_kinds() const = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<LoadedProgram>> Load(
+      const AugmentProgram& program) = 0;
+
+  // `on_done`, if the backend can, is called from a thread of its own whenever
+  // a recorded event of the stream becomes done. It must not block and must not
+  // call the backend.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
+      std::function<void()> on_done) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
+
+  // True where on_done is never called: poll the events.
+  virtual bool needs_polling() const = 0;
+  // Batches that one launch may fill, 1..kMaxBatchesPerLaunch.
+  virtual int max_batches_per_launch() const = 0;
+  // Launches worth keeping in flight, over all streams.
+  virtual int max_launches_in_flight() const = 0;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_BACKEND_H_

@@ -1,0 +1,128 @@
+// What one launch of the augment kernel does: plain structs that host and
+// device share. No pointers into host memory but where said, no ownership.
+//
+// A feed's AugmentProgram is made once, at OpenFeed (server/core/pipeline.h),
+// and lives in device memory. A launch adds the BatchTasks.
+
+#ifndef DATASETD_CUDA_KERNELS_PARAMS_H_
+#define DATASETD_CUDA_KERNELS_PARAMS_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/dtype.h"
+
+namespace datasetd {
+
+inline constexpr int kMaxChannels = 4;
+inline constexpr int kMaxMoves = 16;
+inline constexpr int kMaxValueOps = 4;
+inline constexpr int kMaxFields = 8;
+inline constexpr int kMaxBatchesPerLaunch = 32;
+
+enum class Layout : uint8_t {
+  kNchw = 1,
+  kNhwc = 2,
+};
+
+enum class PaddingMode : uint8_t {
+  kConstant = 1,
+  kEdge = 2,
+  kReflect = 3,
+  kSymmetric = 4,
+};
+
+enum class MoveKind : uint8_t {
+  // Fixed window at (top, left) of the input.
+  kCrop = 1,
+  // Window of the output's size at a position drawn per sample: draw word 0
+  // gives top in [0, in_height - out_height], word 1 gives left, both inclusive
+  // (random.h, UniformInt).
+  kRandomCrop = 2,
+  // top rows above, left columns before; out size includes right and bottom.
+  kPad = 3,
+  // Mirrored if draw word 0, as UniformFloat, is below `probability`.
+  kHorizontalFlip = 4,
+  kVerticalFlip = 5,
+  // Mirrored left-right if bit 0 of word 0, drawn with epoch 0 in the counter,
+  // differs from the lowest bit of the epoch.
+  kAlternatingFlip = 6,
+};
+
+// An integer move of pixels: every output pixel is one input pixel or fill.
+struct Move {
+  MoveKind kind;
+  PaddingMode padding_mode;
+  // The op's position in the user's pipeline: Philox counter word.
+  uint32_t op_index;
+  int32_t in_height, in_width;
+  int32_t out_height, out_width;
+  int32_t top, left;
+  float probability;
+  // Of kPad with kConstant: the value that the output gets, already taken
+  // through the value ops that follow the pad.
+  float fill[kMaxChannels];
+};
+
+enum class ValueOpKind : uint8_t {
+  // x / divisor
+  kDivide = 1,
+  // (x - mean[c]) / std[c]
+  kNormalize = 2,
+};
+
+struct ValueOp {
+  ValueOpKind kind;
+  float divisor;
+  float mean[kMaxChannels];
+  float std[kMaxChannels];
+};
+
+// One field of a batch: resident samples -> slot.
+//
+// Image: in [N, in_height, in_width, channels] of in_dtype (kUint8 or
+// kFloat32), moved by `moves`, taken through `value_ops` in float32 and rounded
+// once to out_dtype (kUint8, kFloat16, kBfloat16, kFloat32; to nearest even).
+// in_dtype == out_dtype without value ops is a copy of bits.
+//
+// Not an image: in_height is 1, in_width the number of elements, channels 1,
+// no moves; out_dtype is in_dtype (bits are copied), kInt64 from an integer
+// type, or a float type by static_cast.
+struct FieldProgram {
+  const uint8_t* source;  // device memory, of sample 0
+  int64_t sample_stride_bytes;
+  Dtype in_dtype;
+  Dtype out_dtype;
+  Layout layout;
+  bool is_image;
+  int32_t in_height, in_width;
+  int32_t out_height, out_width;
+  int32_t channels;
+  int32_t num_moves;
+  int32_t num_value_ops;
+  int64_t offset_bytes;  // of the field in the slot
+  Move moves[kMaxMoves];
+  ValueOp value_ops[kMaxValueOps];
+};
+
+struct AugmentProgram {
+  uint64_t seed;  // Philox key
+  int64_t indices_offset_bytes;  // int64 per sample; negative: not written
+  int32_t num_fields;
+  FieldProgram fields[kMaxFields];
+};
+
+// One batch of a launch. Rows num_samples.. of the slot are left untouched.
+struct BatchTask {
+  uint8_t* slot;           // device memory, 256-byte aligned
+  const int64_t* indices;  // readable by the device, until completion
+  int32_t num_samples;
+  uint64_t epoch;
+};
+
+static_assert(std::is_trivially_copyable_v<AugmentProgram>);
+static_assert(std::is_trivially_copyable_v<BatchTask>);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_PARAMS_H_

@@ -1,0 +1,117 @@
+// Messages of the attach socket (SOCK_SEQPACKET, one struct a packet, native
+// byte order: both ends are on one machine).
+//
+// Session:  client Hello -> daemon Welcome{token} or Refused. The token names
+//           the session in every RPC while this connection lives.
+// Lease:    client AttachFeed{token, feed_id} -> daemon Attached with the file
+//           descriptors daemon page, client page, eventfd and, where the slab
+//           is a descriptor, the slab; or Refused. Then the client sends
+//           ImportResult once, and Detached when the loader is closed and its
+//           last tensor is gone. The daemon sends Goodbye before it closes on
+//           purpose. End of file ends the lease.
+//
+// The daemon accepts no ancillary data. Anything out of order, of another
+// size, or malformed ends the connection.
+
+#ifndef DATASETD_PROTO_ATTACH_PROTOCOL_H_
+#define DATASETD_PROTO_ATTACH_PROTOCOL_H_
+
+#include <cstdint>
+
+namespace datasetd::attach {
+
+inline constexpr uint32_t kMagic = 0x31544144;  // "DAT1"
+// One number for the attach messages, the ring and the RPCs.
+inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kTokenBytes = 16;
+inline constexpr uint32_t kTextBytes = 240;
+inline constexpr char kSessionTokenMetadataKey[] = "datasetd-session-bin";
+
+enum class MessageType : uint32_t {
+  kHello = 1,
+  kWelcome = 2,
+  kAttachFeed = 3,
+  kAttached = 4,
+  kImportResult = 5,
+  kDetached = 6,
+  kGoodbye = 7,
+  kRefused = 8,
+};
+
+struct Header {
+  uint32_t magic;
+  uint32_t version;
+  MessageType type;
+};
+
+struct Hello {
+  Header header;
+};
+
+struct Welcome {
+  Header header;
+  uint8_t token[kTokenBytes];
+};
+
+struct AttachFeed {
+  Header header;
+  uint8_t token[kTokenBytes];
+  uint32_t reserved;
+  uint64_t feed_id;
+};
+
+// Descriptors travel with it, in this order.
+enum AttachedDescriptor : uint32_t {
+  kDaemonPageFd = 0,
+  kClientPageFd = 1,
+  kEventFd = 2,
+  kSlabFd = 3,  // absent when the slab is a CUDA IPC handle
+  kMaxDescriptors = 4,
+};
+
+struct Attached {
+  Header header;
+  uint32_t num_descriptors;
+};
+
+struct ImportResult {
+  Header header;
+  uint32_t is_ok;
+  char reason[kTextBytes];  // zero-terminated
+};
+
+struct Detached {
+  Header header;
+};
+
+enum class GoodbyeCode : uint32_t {
+  kDraining = 1,  // the daemon stops
+  kUnloaded = 2,  // the dataset was unloaded by force
+  kEvicted = 3,   // this feed broke the protocol or a limit
+  kFailed = 4,    // the device failed
+};
+
+struct Goodbye {
+  Header header;
+  GoodbyeCode code;
+  char reason[kTextBytes];  // zero-terminated
+};
+
+struct Refused {
+  Header header;
+  uint32_t status_code;     // absl::StatusCode
+  char reason[kTextBytes];  // zero-terminated
+};
+
+static_assert(sizeof(Header) == 12);
+static_assert(sizeof(Hello) == 12);
+static_assert(sizeof(Welcome) == 28);
+static_assert(sizeof(AttachFeed) == 40);
+static_assert(sizeof(Attached) == 16);
+static_assert(sizeof(ImportResult) == 256);
+static_assert(sizeof(Goodbye) == 256);
+static_assert(sizeof(Refused) == 256);
+
+}  // namespace datasetd::attach
+
+#endif  // DATASETD_PROTO_ATTACH_PROTOCOL_H_
