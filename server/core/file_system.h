@@ -1,0 +1,66 @@
+// The files that the daemon may read. Readers see the disk through this
+// interface only, so that roots are enforced in one place and tests inject
+// faults.
+//
+// Thread-safe, and so are the files it opens.
+
+#ifndef DATASETD_SERVER_CORE_FILE_SYSTEM_H_
+#define DATASETD_SERVER_CORE_FILE_SYSTEM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace datasetd {
+
+struct FileInfo {
+  std::string path;  // absolute
+  int64_t size_bytes = 0;
+  int64_t mtime_nanoseconds = 0;
+  bool is_directory = false;
+};
+
+class RandomAccessFile {
+ public:
+  virtual ~RandomAccessFile() = default;
+  virtual const FileInfo& info() const = 0;
+  // Reads up to `buffer.size()` bytes at `offset`; fewer only at end of file.
+  //   DATA_LOSS  the disk failed; names path and offset
+  virtual absl::StatusOr<int64_t> ReadAt(int64_t offset,
+                                         absl::Span<uint8_t> buffer) const = 0;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  // Paths are absolute. Errors, all "as seen by the daemon":
+  //   INVALID_ARGUMENT    not absolute, or not a regular file
+  //   NOT_FOUND           no such file or directory
+  //   PERMISSION_DENIED   outside the roots (symbolic links and .. included),
+  //                       or the daemon's user may not read it
+  virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
+      const std::string& path) const = 0;
+  virtual absl::StatusOr<FileInfo> Stat(const std::string& path) const = 0;
+  // Entries of a directory by full path, sorted by name; "." and ".." left out.
+  virtual absl::StatusOr<std::vector<FileInfo>> List(
+      const std::string& directory) const = 0;
+};
+
+// Opens below `roots` only (openat2, RESOLVE_BENEATH, on a descriptor of each
+// root). A root that does not exist is an error of Create.
+absl::StatusOr<std::unique_ptr<FileSystem>> CreateRootedFileSystem(
+    const std::vector<std::string>& roots);
+
+// Reads exactly `buffer.size()` bytes or fails: DATA_LOSS with path, offset,
+// wanted and found bytes.
+absl::Status ReadExactly(const RandomAccessFile& file, int64_t offset,
+                         absl::Span<uint8_t> buffer);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_FILE_SYSTEM_H_

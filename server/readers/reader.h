@@ -1,0 +1,66 @@
+// Turns one on-disk format into samples.
+//
+// A Reader is opened on a source, says what it holds before it reads samples,
+// and then hands out the samples in order. It checks everything that the
+// source declares before it believes it: an error names the file and, where
+// there is one, the offset, and memory is bounded by what the file really
+// holds. Not thread-safe.
+
+#ifndef DATASETD_SERVER_READERS_READER_H_
+#define DATASETD_SERVER_READERS_READER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/core/field_spec.h"
+#include "server/core/file_system.h"
+
+namespace datasetd {
+
+struct SourceSpec {
+  std::string format;
+  std::string path;   // absolute
+  std::string split;  // empty: the reader's default
+  std::map<std::string, std::string> options;
+};
+
+struct SourceInfo {
+  int64_t num_samples = 0;
+  std::vector<FieldSpec> fields;         // at least one, names unique
+  std::vector<std::string> class_names;  // may be empty
+  std::vector<FileInfo> files;           // all that was or will be read
+};
+
+class Reader {
+ public:
+  virtual ~Reader() = default;
+
+  virtual const SourceInfo& info() const = 0;
+
+  // Reads the next `count` samples: field f of them, contiguous, to
+  // fields[f], whose size is count * info().fields[f].sample_bytes().
+  // REQUIRES: count samples are left.
+  //   DATA_LOSS         truncated or damaged
+  //   INVALID_ARGUMENT  a value out of its range, such as a label
+  virtual absl::Status Read(
+      int64_t count, absl::Span<const absl::Span<uint8_t>> fields) = 0;
+};
+
+// Opens the source with the reader of spec.format.
+//   INVALID_ARGUMENT  unknown format (names those there are), split or option;
+//                     zero samples; wrong magic; not this format
+//   NOT_FOUND, PERMISSION_DENIED, DATA_LOSS  as above
+absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
+                                                   const FileSystem& files);
+
+// Names of all formats, sorted.
+std::vector<std::string> ReaderFormats();
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_READERS_READER_H_
