@@ -32,9 +32,9 @@ constexpr char kAdvice[] =
 
 // A path split at the root that it lies below.
 struct Location {
-  std::string path;      // normalized
-  int root_fd = -1;      // owned by the file system
-  std::string root;      // normalized
+  std::string path;                            // normalized
+  int root_fd = -1;                            // owned by the file system
+  std::string root;                            // normalized
   std::string relative = std::string(1, '.');  // to root_fd
 };
 
@@ -44,8 +44,10 @@ absl::Status ErrorStatus(int error, const Location& location) {
     case ENOENT:
     case ENOTDIR:
       return absl::NotFoundError(absl::StrCat(
-          path, ": no such file or directory, as seen by the daemon; if it "
-                "exists for you, ", kAdvice));
+          path,
+          ": no such file or directory, as seen by the daemon; if it "
+          "exists for you, ",
+          kAdvice));
     case EXDEV:
     case ELOOP:
       return absl::PermissionDeniedError(absl::StrCat(
@@ -60,13 +62,14 @@ absl::Status ErrorStatus(int error, const Location& location) {
     case ENXIO:
     case ENODEV:
       return absl::InvalidArgumentError(absl::StrCat(
-          path, ": a socket or device, expected a regular file, as seen by "
-                "the daemon"));
+          path,
+          ": a socket or device, expected a regular file, as seen by "
+          "the daemon"));
     case EINVAL:
     case ENAMETOOLONG:
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": not a usable path (", strerror(error),
-          "), as seen by the daemon"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": not a usable path (", strerror(error),
+                       "), as seen by the daemon"));
     case EMFILE:
     case ENFILE:
     case ENOMEM:
@@ -75,8 +78,9 @@ absl::Status ErrorStatus(int error, const Location& location) {
           ", as seen by the daemon; raise its limit of open files"));
     case EAGAIN:
       return absl::UnavailableError(absl::StrCat(
-          path, ": kept changing while it was opened, as seen by the daemon; "
-                "try again"));
+          path,
+          ": kept changing while it was opened, as seen by the daemon; "
+          "try again"));
     default:
       return absl::Status(
           absl::ErrnoToStatusCode(error),
@@ -117,9 +121,9 @@ absl::string_view KindName(mode_t mode) {
 
 absl::Status WrongKind(const std::string& path, mode_t mode,
                        absl::string_view expected) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": ", KindName(mode), ", expected ", expected,
-                   ", as seen by the daemon"));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", KindName(mode),
+                                                 ", expected ", expected,
+                                                 ", as seen by the daemon"));
 }
 
 // Without doubled slashes and "."; ".." stays, for the kernel to judge.
@@ -230,8 +234,8 @@ class RootedFileSystem : public FileSystem {
       }
       const absl::string_view name = entry->d_name;
       if (name == "." || name == "..") continue;
-      const std::string path = absl::StrCat(
-          location.path == "/" ? "" : location.path, "/", name);
+      const std::string path =
+          absl::StrCat(location.path == "/" ? "" : location.path, "/", name);
       struct stat entry_status;
       if (fstatat(dirfd(stream.get()), entry->d_name, &entry_status,
                   AT_SYMLINK_NOFOLLOW) != 0) {
@@ -249,10 +253,9 @@ class RootedFileSystem : public FileSystem {
       }
       entries.push_back(InfoOf(path, entry_status));
     }
-    std::sort(entries.begin(), entries.end(),
-              [](const FileInfo& a, const FileInfo& b) {
-                return a.path < b.path;
-              });
+    std::sort(
+        entries.begin(), entries.end(),
+        [](const FileInfo& a, const FileInfo& b) { return a.path < b.path; });
     return entries;
   }
 
@@ -281,8 +284,7 @@ class RootedFileSystem : public FileSystem {
   }
 
   static absl::StatusOr<ScopedFd> OpenAndStat(const Location& location,
-                                              int flags,
-                                              struct stat* status) {
+                                              int flags, struct stat* status) {
     ScopedFd fd(OpenBeneath(location.root_fd, location.relative, flags));
     if (!fd.is_valid() || fstat(fd.get(), status) != 0) {
       return ErrorStatus(errno, location);
@@ -319,11 +321,11 @@ absl::StatusOr<std::unique_ptr<FileSystem>> CreateRootedFileSystem(
     }
     opened.push_back({path, std::move(fd)});
   }
-  std::sort(opened.begin(), opened.end(),
-            [](const RootedFileSystem::Root& a,
-               const RootedFileSystem::Root& b) {
-              return a.path.size() > b.path.size();
-            });
+  std::sort(
+      opened.begin(), opened.end(),
+      [](const RootedFileSystem::Root& a, const RootedFileSystem::Root& b) {
+        return a.path.size() > b.path.size();
+      });
   return std::make_unique<RootedFileSystem>(std::move(opened));
 }
 
@@ -331,9 +333,9 @@ absl::Status ReadExactly(const RandomAccessFile& file, int64_t offset,
                          absl::Span<uint8_t> buffer) {
   DATASETD_ASSIGN_OR_RETURN(const int64_t count, file.ReadAt(offset, buffer));
   if (count == static_cast<int64_t>(buffer.size())) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      file.info().path, ": ends early: wanted ", buffer.size(),
-      " bytes at offset ", offset, ", found ", count));
+  return absl::DataLossError(
+      absl::StrCat(file.info().path, ": ends early: wanted ", buffer.size(),
+                   " bytes at offset ", offset, ", found ", count));
 }
 
 }  // namespace datasetd

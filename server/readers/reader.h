@@ -47,11 +47,12 @@ class Reader {
   // REQUIRES: count samples are left.
   //   DATA_LOSS         truncated or damaged
   //   INVALID_ARGUMENT  a value out of its range, such as a label
-  virtual absl::Status Read(
-      int64_t count, absl::Span<const absl::Span<uint8_t>> fields) = 0;
+  virtual absl::Status Read(int64_t count,
+                            absl::Span<const absl::Span<uint8_t>> fields) = 0;
 };
 
-// Opens the source with the reader of spec.format.
+// Opens the source with the reader of spec.format. `files` must outlive the
+// reader.
 //   INVALID_ARGUMENT  unknown format (names those there are), split or option;
 //                     zero samples; wrong magic; not this format
 //   NOT_FOUND, PERMISSION_DENIED, DATA_LOSS  as above

@@ -124,9 +124,8 @@ TEST_F(FileSystemTest, ListsSortedWithLinksFollowed) {
   ASSERT_TRUE(entries.ok()) << entries.status();
   std::vector<std::string> paths;
   for (const FileInfo& info : *entries) paths.push_back(info.path);
-  ASSERT_THAT(paths,
-              ElementsAre(InRoot("a.bin"), InRoot("dangling"), InRoot("link"),
-                          InRoot("out"), InRoot("sub")));
+  ASSERT_THAT(paths, ElementsAre(InRoot("a.bin"), InRoot("dangling"),
+                                 InRoot("link"), InRoot("out"), InRoot("sub")));
   EXPECT_EQ((*entries)[0].size_bytes, 10);
   EXPECT_EQ((*entries)[1].size_bytes, 0);
   EXPECT_EQ((*entries)[2].size_bytes, 1);
@@ -209,9 +208,9 @@ TEST_F(FileSystemTest, OnlyRegularFilesOpenAndNothingBlocks) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   InRoot("socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
-  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address),
-                 sizeof(address)),
-            0);
+  ASSERT_EQ(
+      bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+      0);
   for (const char* name : {"fifo", "socket", "sub"}) {
     const absl::Status status = OpenStatus(InRoot(name));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
