@@ -185,6 +185,11 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenCifarReader(
     DATASETD_ASSIGN_OR_RETURN(auto file,
                               OpenBatch(directory, name, spec, format, files));
     const FileInfo& file_info = file->info();
+    if (file_info.size_bytes == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file_info.path, ": empty: zero samples, expected ",
+                       record_bytes, " bytes for each"));
+    }
     if (file_info.size_bytes % record_bytes != 0) {
       return absl::DataLossError(
           absl::StrCat(file_info.path, ": ", file_info.size_bytes,
@@ -196,11 +201,6 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenCifarReader(
     info.num_samples += file_info.size_bytes / record_bytes;
     info.files.push_back(file_info);
     opened.push_back(std::move(file));
-  }
-  if (info.num_samples == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(info.files.front().path, ": split ", split,
-                     " has zero samples; its files are empty"));
   }
   DATASETD_ASSIGN_OR_RETURN(
       ClassNames class_names,

@@ -9,8 +9,9 @@
 // Fields: image uint8 [32, 32, 3], label uint8 [] (the fine one of cifar100)
 // and, in cifar100, coarse_label uint8 []. Disk holds planes; samples are
 // interleaved. Class names come from batches.meta.txt or fine_label_names.txt
-// where there is one. A file may hold any number of records, none included,
-// as long as the split is not empty. Keeps all files open, and 768 KiB.
+// where there is one. A file may hold any number of records but none; the
+// format declares no number, so one cut off at the end of a record looks whole.
+// Keeps all files open, and 768 KiB.
 
 #ifndef DATASETD_SERVER_READERS_CIFAR_READER_H_
 #define DATASETD_SERVER_READERS_CIFAR_READER_H_

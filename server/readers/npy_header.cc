@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -137,9 +138,12 @@ class DictParser {
   absl::StatusOr<std::string> ParseDescr() {
     SkipSpace();
     if (Peek() == '[' || Peek() == '(') {
-      return Error("descr is '", absl::CHexEscape(text_.substr(position_, 40)),
-                   "...': structured dtypes are not supported; save one .npy "
-                   "per field");
+      return Error(
+          "descr is ",
+          absl::StrReplaceAll(absl::CHexEscape(text_.substr(position_, 40)),
+                              {{"\\'", "'"}}),
+          "...: structured dtypes are not supported; save one .npy "
+          "per field");
     }
     return ParseString();
   }
