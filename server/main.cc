@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/config.h"
-#include "server/core/unique_fd.h"
+#include "cuda/file_descriptor.h"
 #include "server/logging.h"
 #include "server/sd_notify.h"
 #include "server/server.h"
@@ -179,10 +179,10 @@ int Main(int argc, char** argv) {
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
   sigprocmask(SIG_BLOCK, &set, nullptr);
-  const UniqueFd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  UniqueFd parent;
+  const FileDescriptor signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  FileDescriptor parent;
   if (flags.exit_with_parent) {
-    parent = UniqueFd(
+    parent = FileDescriptor(
         static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0)));
   }
   return Serve(flags, *config, signals.get(), parent.get());

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "server/core/unique_fd.h"
+#include "cuda/file_descriptor.h"
 
 namespace datasetd {
 
@@ -21,8 +21,8 @@ void SdNotify(const std::string& state) {
   std::memcpy(address.sun_path, path, length);
   // '@': the abstract name space.
   if (path[0] == '@') address.sun_path[0] = '\0';
-  const UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.is_open()) return;
+  const FileDescriptor fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.has_value()) return;
   sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL,
          reinterpret_cast<const sockaddr*>(&address),
          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));

@@ -27,7 +27,7 @@
 #include "server/core/device_table.h"
 #include "server/core/feed_table.h"
 #include "server/core/file_system.h"
-#include "server/core/unique_fd.h"
+#include "cuda/file_descriptor.h"
 #include "server/logging.h"
 #include "server/readers/reader.h"
 #include "server/service/dataset_service.h"
@@ -94,10 +94,10 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
 }
 
 // One daemon for each socket: held as long as the process lives.
-absl::StatusOr<UniqueFd> LockSocket(const std::string& socket_path) {
+absl::StatusOr<FileDescriptor> LockSocket(const std::string& socket_path) {
   const std::string path = socket_path + ".lock";
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.is_open()) {
+  FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.has_value()) {
     return absl::ErrnoToStatus(
         errno, absl::StrCat("cannot open ", path,
                             " (does the directory of 'socket_path' exist?)"));
@@ -196,7 +196,7 @@ class Server::Impl {
 
   const v1::Config config_;
   RealClock clock_;
-  UniqueFd lock_;
+  FileDescriptor lock_;
   std::unique_ptr<FileSystem> files_;
   SessionTable sessions_;
   RequestContext context_;
@@ -247,7 +247,7 @@ absl::Status Server::Impl::Start() {
   // Nobody may connect before the rights are set.
   const mode_t previous_mask = umask(0177);
   absl::Status status = [&]() -> absl::Status {
-    DATASETD_ASSIGN_OR_RETURN(UniqueFd listener,
+    DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
                               ListenSeqpacket(config_.attach_socket_path()));
     DATASETD_ASSIGN_OR_RETURN(
         attach_, AttachServer::Start(std::move(listener), &sessions_,
@@ -358,7 +358,7 @@ Server::Impl::~Impl() {
   attach_.reset();
   feeds_.reset();
   datasets_.reset();
-  if (lock_.is_open()) {
+  if (lock_.has_value()) {
     unlink(config_.attach_socket_path().c_str());
     unlink(config_.socket_path().c_str());
   }

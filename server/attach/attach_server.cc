@@ -34,14 +34,14 @@ constexpr int kMaxEvents = 64;
 
 // The peer's process, exactly where the kernel can say (6.5), by its pid
 // elsewhere. Not open if the process is gone already, or not visible.
-UniqueFd PeerProcess(int fd, const ucred& peer) {
+FileDescriptor PeerProcess(int fd, const ucred& peer) {
   int pidfd = -1;
   socklen_t length = sizeof(pidfd);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) {
-    return UniqueFd(pidfd);
+    return FileDescriptor(pidfd);
   }
-  if (peer.pid <= 0) return UniqueFd();
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (peer.pid <= 0) return FileDescriptor();
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
 }
 
 template <typename Message>
@@ -83,7 +83,7 @@ bool Send(int fd, const void* data, size_t size,
 
 }  // namespace
 
-absl::StatusOr<UniqueFd> ListenSeqpacket(const std::string& path) {
+absl::StatusOr<FileDescriptor> ListenSeqpacket(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
@@ -92,9 +92,9 @@ absl::StatusOr<UniqueFd> ListenSeqpacket(const std::string& path) {
         " bytes; choose a shorter directory"));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd fd(
+  FileDescriptor fd(
       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open()) return absl::ErrnoToStatus(errno, "socket");
+  if (!fd.has_value()) return absl::ErrnoToStatus(errno, "socket");
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return absl::ErrnoToStatus(errno, absl::StrCat("unlink ", path));
   }
@@ -109,11 +109,11 @@ absl::StatusOr<UniqueFd> ListenSeqpacket(const std::string& path) {
 }
 
 absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
-    UniqueFd listener, SessionTable* sessions, FeedTable* feeds,
+    FileDescriptor listener, SessionTable* sessions, FeedTable* feeds,
     DatasetRegistry* datasets, Observer observer) {
-  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.is_open() || !wake.is_open()) {
+  FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+  FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.has_value() || !wake.has_value()) {
     return absl::ErrnoToStatus(errno, "attach: epoll or eventfd");
   }
   std::unique_ptr<AttachServer> server(new AttachServer(
@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
   return server;
 }
 
-AttachServer::AttachServer(UniqueFd listener, UniqueFd epoll, UniqueFd wake,
+AttachServer::AttachServer(FileDescriptor listener, FileDescriptor epoll, FileDescriptor wake,
                            SessionTable* sessions, FeedTable* feeds,
                            DatasetRegistry* datasets, Observer observer)
     : listener_(std::move(listener)),
@@ -210,9 +210,9 @@ void AttachServer::Run() {
 void AttachServer::Accept() {
   // One at a time: the listener is level-triggered. With no descriptor left
   // (EMFILE) the connection waits for the next round.
-  UniqueFd fd(accept4(listener_.get(), nullptr, nullptr,
+  FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr,
                       SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!fd.is_open()) return;
+  if (!fd.has_value()) return;
   auto connection = std::make_unique<Connection>();
   socklen_t length = sizeof(connection->peer);
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &connection->peer,

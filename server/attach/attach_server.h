@@ -34,14 +34,14 @@
 #include "server/attach/session_table.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
-#include "server/core/unique_fd.h"
+#include "cuda/file_descriptor.h"
 
 namespace datasetd {
 
 // A bound and listening SOCK_SEQPACKET socket at `path`, whose stale file is
 // replaced: the caller makes sure that no other daemon uses it.
 //   INVALID_ARGUMENT  the path is longer than a socket's may be
-absl::StatusOr<UniqueFd> ListenSeqpacket(const std::string& path);
+absl::StatusOr<FileDescriptor> ListenSeqpacket(const std::string& path);
 
 class AttachServer {
  public:
@@ -56,7 +56,7 @@ class AttachServer {
 
   // The tables outlive the server.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Start(
-      UniqueFd listener, SessionTable* sessions, FeedTable* feeds,
+      FileDescriptor listener, SessionTable* sessions, FeedTable* feeds,
       DatasetRegistry* datasets, Observer observer);
   // Closes all connections; feeds' slabs stay where the table has them.
   ~AttachServer();
@@ -76,8 +76,8 @@ class AttachServer {
  private:
   enum class Role : uint8_t { kNew, kSession, kLease, kFarewell };
   struct Connection {
-    UniqueFd fd;
-    UniqueFd process;  // pidfd
+    FileDescriptor fd;
+    FileDescriptor process;  // pidfd
     Role role = Role::kNew;
     ucred peer = {};
     absl::Time deadline;
@@ -91,7 +91,7 @@ class AttachServer {
     std::string reason;
   };
 
-  AttachServer(UniqueFd listener, UniqueFd epoll, UniqueFd wake,
+  AttachServer(FileDescriptor listener, FileDescriptor epoll, FileDescriptor wake,
                SessionTable* sessions, FeedTable* feeds,
                DatasetRegistry* datasets, Observer observer);
   void Run();
@@ -110,9 +110,9 @@ class AttachServer {
   bool Watch(int fd);
   void CountLeases(int change);
 
-  const UniqueFd listener_;
-  const UniqueFd epoll_;
-  const UniqueFd wake_;
+  const FileDescriptor listener_;
+  const FileDescriptor epoll_;
+  const FileDescriptor wake_;
   SessionTable* const sessions_;
   FeedTable* const feeds_;
   DatasetRegistry* const datasets_;
@@ -129,7 +129,7 @@ class AttachServer {
   std::map<int, std::unique_ptr<Connection>> connections_;
   // Processes that may still use a slab whose lease has ended: pidfd -> feed.
   struct Watched {
-    UniqueFd process;
+    FileDescriptor process;
     uint64_t feed_id;
   };
   std::map<int, Watched> processes_;

@@ -20,9 +20,9 @@ namespace {
 // A zeroed, resident mapping of a new memfd. Seals come after: FUTURE_WRITE
 // leaves this mapping writable.
 absl::StatusOr<void*> MapNew(const char* name, size_t size_bytes, int seals,
-                             UniqueFd& fd) {
-  fd = UniqueFd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.is_open()) return absl::ErrnoToStatus(errno, "ring: memfd_create");
+                             FileDescriptor& fd) {
+  fd = FileDescriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.has_value()) return absl::ErrnoToStatus(errno, "ring: memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
     return absl::ErrnoToStatus(errno, "ring: ftruncate");
   }
@@ -47,10 +47,10 @@ void WakeFutex(std::atomic<uint32_t>* word) {
 
 absl::StatusOr<std::unique_ptr<FeedChannel>> RingChannel::Create(
     uint32_t num_slots) {
-  UniqueFd daemon_fd;
-  UniqueFd client_fd;
-  UniqueFd wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd.is_open()) return absl::ErrnoToStatus(errno, "ring: eventfd");
+  FileDescriptor daemon_fd;
+  FileDescriptor client_fd;
+  FileDescriptor wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_fd.has_value()) return absl::ErrnoToStatus(errno, "ring: eventfd");
   DATASETD_ASSIGN_OR_RETURN(
       void* const daemon_page,
       MapNew("datasetd-daemon-page", sizeof(ring::DaemonPage),
@@ -66,8 +66,8 @@ absl::StatusOr<std::unique_ptr<FeedChannel>> RingChannel::Create(
                       std::move(wake_fd), daemon_page, *client_page, num_slots));
 }
 
-RingChannel::RingChannel(UniqueFd daemon_fd, UniqueFd client_fd,
-                         UniqueFd wake_fd, void* daemon_page, void* client_page,
+RingChannel::RingChannel(FileDescriptor daemon_fd, FileDescriptor client_fd,
+                         FileDescriptor wake_fd, void* daemon_page, void* client_page,
                          uint32_t num_slots)
     : daemon_fd_(std::move(daemon_fd)),
       client_fd_(std::move(client_fd)),

@@ -13,7 +13,7 @@
 #include "proto/attach_protocol.h"
 #include "proto/ring_protocol.h"
 #include "server/core/feed_channel.h"
-#include "server/core/unique_fd.h"
+#include "cuda/file_descriptor.h"
 
 namespace datasetd {
 
@@ -38,12 +38,12 @@ class RingChannel : public FeedChannel {
   absl::Span<const int> descriptors() const override { return descriptors_; }
 
  private:
-  RingChannel(UniqueFd daemon_fd, UniqueFd client_fd, UniqueFd wake_fd,
+  RingChannel(FileDescriptor daemon_fd, FileDescriptor client_fd, FileDescriptor wake_fd,
               void* daemon_page, void* client_page, uint32_t num_slots);
 
-  const UniqueFd daemon_fd_;
-  const UniqueFd client_fd_;
-  const UniqueFd wake_fd_;
+  const FileDescriptor daemon_fd_;
+  const FileDescriptor client_fd_;
+  const FileDescriptor wake_fd_;
   void* const daemon_page_;
   void* const client_page_;
   const int descriptors_[3];

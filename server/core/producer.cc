@@ -38,9 +38,9 @@ void WriteEventFd(int fd) {
 
 absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
     Backend* backend, std::function<void(absl::Status)> on_failure) {
-  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.is_open() || !wake.is_open()) {
+  FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+  FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.has_value() || !wake.has_value()) {
     return absl::ErrnoToStatus(errno, "producer: epoll or eventfd");
   }
   // Edge-triggered and never read, as the clients' are.
@@ -57,8 +57,8 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
 }
 
 Producer::Producer(Backend* backend,
-                   std::function<void(absl::Status)> on_failure, UniqueFd epoll,
-                   UniqueFd wake)
+                   std::function<void(absl::Status)> on_failure, FileDescriptor epoll,
+                   FileDescriptor wake)
     : backend_(backend),
       on_failure_(std::move(on_failure)),
       epoll_(std::move(epoll)),

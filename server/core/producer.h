@@ -29,7 +29,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cuda/backend.h"
 #include "server/core/feed.h"
-#include "server/core/unique_fd.h"
+#include "cuda/file_descriptor.h"
 
 namespace datasetd {
 
@@ -76,7 +76,7 @@ class Producer {
   };
 
   Producer(Backend* backend, std::function<void(absl::Status)> on_failure,
-           UniqueFd epoll, UniqueFd wake);
+           FileDescriptor epoll, FileDescriptor wake);
   void Run();
   void TakeCommands();
   bool ScanAll();
@@ -94,8 +94,8 @@ class Producer {
 
   Backend* const backend_;
   const std::function<void(absl::Status)> on_failure_;
-  const UniqueFd epoll_;
-  const UniqueFd wake_;
+  const FileDescriptor epoll_;
+  const FileDescriptor wake_;
 
   absl::Mutex mutex_;
   std::vector<Command> commands_ ABSL_GUARDED_BY(mutex_);
