@@ -222,7 +222,7 @@ class RootedFileSystem : public FileSystem {
     const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(fd.get()),
                                                      closedir);
     if (stream == nullptr) return ErrorStatus(errno, location);
-    fd.Release();
+    (void)fd.Release();
 
     std::vector<FileInfo> entries;
     while (true) {

@@ -16,8 +16,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "server/core/field_spec.h"
 #include "server/core/file_system.h"
 #include "server/core/sample_source.h"
 
@@ -30,9 +28,6 @@ struct SourceSpec {
   std::map<std::string, std::string> options;
 };
 
-// Checks everything that the source declares before it believes it: an error
-// names the file and, where there is one, the offset, and memory is bounded by
-// what the file really holds. Not thread-safe.
 using Reader = SampleSource;
 
 // Opens the source with the reader of spec.format. `files` must outlive the
