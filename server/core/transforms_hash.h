@@ -23,7 +23,7 @@ struct FieldPipeline {
 // the float32 that the kernel gets; values that are equal in all channels as
 // one; no fill as 0; a fill that the padding mode does not use not at all. The
 // order of the fields counts, since random numbers depend on it. Stable over
-// versions and machines.
+// versions and machines. REQUIRES: pipelines that compile.
 std::string TransformsHash(absl::Span<const FieldPipeline> pipelines);
 
 }  // namespace datasetd
