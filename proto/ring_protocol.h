@@ -1,0 +1,187 @@
+// The two ends of a feed's ring: every access to the shared pages, and the
+// order of these accesses. See Note [Wake-ups] in docs/ring.md.
+//
+// The ends are templates over the atomic type so that tests/ring explores the
+// interleavings of this very code. They make no system call: where one is
+// due, the return value says so.
+//
+// Not thread-safe: each end has one caller at a time, but for
+// ClientRing::Release*, which any thread may call for a slot it owns.
+
+#ifndef DATASETD_PROTO_RING_PROTOCOL_H_
+#define DATASETD_PROTO_RING_PROTOCOL_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "proto/feed_ring.h"
+
+namespace datasetd::ring {
+
+struct SeekRequest {
+  uint64_t generation;
+  uint64_t epoch;
+  uint64_t batch;
+};
+
+template <template <typename> class Atomic>
+class BasicDaemonRing {
+ public:
+  // The pages outlive the ring. `daemon` was zeroed and is not shared yet.
+  BasicDaemonRing(BasicDaemonPage<Atomic>* daemon,
+                  const BasicClientPage<Atomic>* client, uint32_t num_slots)
+      : daemon_(daemon), client_(client), num_slots_(num_slots) {
+    daemon_->magic = kMagic;
+    daemon_->version = kVersion;
+    daemon_->num_slots = num_slots;
+    daemon_->state.store(static_cast<uint32_t>(FeedState::kServing),
+                         std::memory_order_seq_cst);
+  }
+
+  // Makes a slot the next in the sequence. REQUIRES: descriptor.sequence is the
+  // last published one plus 1, and the slot is free and filled.
+  // Returns true if the caller must wake the futex `wake_word()`.
+  [[nodiscard]] bool Publish(uint32_t slot, const SlotDescriptor& descriptor) {
+    daemon_->slots[slot] = descriptor;
+    daemon_->published[descriptor.sequence % num_slots_].store(
+        PackPublished(descriptor.sequence, slot), std::memory_order_seq_cst);
+    daemon_->wake.fetch_add(1, std::memory_order_seq_cst);
+    return client_->waiting.load(std::memory_order_seq_cst) != 0;
+  }
+
+  // The client said that it will use the slot no more, though the device may
+  // still; any value but `sequence` is no release.
+  bool IsReleaseRequested(uint32_t slot, uint64_t sequence) const {
+    return client_->release_requested[slot].load(std::memory_order_seq_cst) ==
+           sequence;
+  }
+
+  // The slot is free. The raw word, for counting what is ignored.
+  uint64_t ReleaseDone(uint32_t slot) const {
+    return client_->release_done[slot].load(std::memory_order_seq_cst);
+  }
+
+  // A seek that was not read before, unless the client is writing it just now:
+  // then a wake-up follows. The values are the client's; check them.
+  std::optional<SeekRequest> ReadSeek() {
+    const uint64_t generation =
+        client_->seek_generation.load(std::memory_order_seq_cst);
+    if (generation == seen_generation_) return std::nullopt;
+    const uint64_t epoch = client_->seek_epoch.load(std::memory_order_seq_cst);
+    const uint64_t batch = client_->seek_batch.load(std::memory_order_seq_cst);
+    if (client_->seek_generation.load(std::memory_order_seq_cst) !=
+        generation) {
+      return std::nullopt;
+    }
+    seen_generation_ = generation;
+    return SeekRequest{generation, epoch, batch};
+  }
+
+  // Before sleeping: SetIdle(true), look at every ring once more, then sleep.
+  // SetIdle(false) on waking.
+  void SetIdle(bool idle) {
+    daemon_->idle.store(idle ? 1 : 0, std::memory_order_seq_cst);
+  }
+
+  // No publication follows. The caller must wake the futex.
+  void Close() {
+    daemon_->state.store(static_cast<uint32_t>(FeedState::kClosed),
+                         std::memory_order_seq_cst);
+    daemon_->wake.fetch_add(1, std::memory_order_seq_cst);
+  }
+
+  uint64_t waited_nanoseconds() const {
+    return client_->waited_nanoseconds.load(std::memory_order_relaxed);
+  }
+  Atomic<uint32_t>* wake_word() { return &daemon_->wake; }
+
+ private:
+  BasicDaemonPage<Atomic>* const daemon_;
+  const BasicClientPage<Atomic>* const client_;
+  const uint32_t num_slots_;
+  uint64_t seen_generation_ = 0;
+};
+
+template <template <typename> class Atomic>
+class BasicClientRing {
+ public:
+  // The pages outlive the ring. REQUIRES: magic, version and num_slots
+  // (1..kMaxSlots) of the daemon page were checked.
+  BasicClientRing(const BasicDaemonPage<Atomic>* daemon,
+                  BasicClientPage<Atomic>* client)
+      : daemon_(daemon), client_(client), num_slots_(daemon->num_slots) {}
+
+  // The slot of `sequence`, or nothing if it is not published yet.
+  std::optional<uint32_t> Poll(uint64_t sequence) const {
+    const uint64_t word = daemon_->published[sequence % num_slots_].load(
+        std::memory_order_seq_cst);
+    if (PublishedSequence(word) != sequence) return std::nullopt;
+    return PublishedSlot(word);
+  }
+
+  // REQUIRES: Poll returned `slot`, which is not released yet.
+  const SlotDescriptor& descriptor(uint32_t slot) const {
+    return daemon_->slots[slot];
+  }
+
+  bool IsClosed() const {
+    return daemon_->state.load(std::memory_order_seq_cst) !=
+           static_cast<uint32_t>(FeedState::kServing);
+  }
+
+  // Call before the futex wait, then Poll and IsClosed once more, and only if
+  // both say no, wait for the word to differ from the value returned.
+  [[nodiscard]] uint32_t BeginWait() {
+    const uint32_t word = daemon_->wake.load(std::memory_order_seq_cst);
+    client_->waiting.store(1, std::memory_order_seq_cst);
+    return word;
+  }
+  void EndWait() { client_->waiting.store(0, std::memory_order_seq_cst); }
+  const Atomic<uint32_t>* wake_word() const { return &daemon_->wake; }
+
+  // Where a stream memory operation writes the sequence.
+  Atomic<uint64_t>* release_done_word(uint32_t slot) {
+    return &client_->release_done[slot];
+  }
+
+  // The last use of the slot has completed: the CPU says so.
+  void CompleteRelease(uint32_t slot, uint64_t sequence) {
+    client_->release_done[slot].store(sequence, std::memory_order_seq_cst);
+  }
+
+  // After CompleteRelease, or after the device was told to write the word.
+  // Returns true if the caller must write the eventfd.
+  [[nodiscard]] bool RequestRelease(uint32_t slot, uint64_t sequence) {
+    client_->release_requested[slot].store(sequence,
+                                           std::memory_order_seq_cst);
+    return daemon_->idle.load(std::memory_order_seq_cst) != 0;
+  }
+
+  // REQUIRES: generation is the last one plus 1. Returns as RequestRelease.
+  [[nodiscard]] bool Seek(const SeekRequest& request) {
+    client_->seek_epoch.store(request.epoch, std::memory_order_seq_cst);
+    client_->seek_batch.store(request.batch, std::memory_order_seq_cst);
+    client_->seek_generation.store(request.generation,
+                                   std::memory_order_seq_cst);
+    return daemon_->idle.load(std::memory_order_seq_cst) != 0;
+  }
+
+  void AddWaited(uint64_t nanoseconds) {
+    client_->waited_nanoseconds.fetch_add(nanoseconds,
+                                          std::memory_order_relaxed);
+  }
+
+  uint32_t num_slots() const { return num_slots_; }
+
+ private:
+  const BasicDaemonPage<Atomic>* const daemon_;
+  BasicClientPage<Atomic>* const client_;
+  const uint32_t num_slots_;
+};
+
+using DaemonRing = BasicDaemonRing<RingAtomic>;
+using ClientRing = BasicClientRing<RingAtomic>;
+
+}  // namespace datasetd::ring
+
+#endif  // DATASETD_PROTO_RING_PROTOCOL_H_
