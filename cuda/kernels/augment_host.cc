@@ -23,17 +23,24 @@ namespace {
 inline constexpr int32_t kTileColumns = 1024;
 inline constexpr int32_t kTileRows = 256;
 inline constexpr int32_t kTilePixels = 4096;
+inline constexpr int32_t kScratchPixels = kTilePixels + kLooseElements;
 
 struct Tile {
   int32_t first_row, num_rows;
   int32_t first_column, num_columns;
 };
 
+// Elements from plane to plane of a tile's scratch memory.
+int32_t PlaneStride(const Tile& tile) {
+  return tile.num_rows * tile.num_columns + kLooseElements;
+}
+
 struct TileMaps {
   int32_t rows[kTileRows];
   int32_t columns[kTileColumns];
   Run runs[kTileColumns];
   int num_runs;
+  bool has_fill;  // in a run
 };
 
 // A field, and what is the same for all its samples. T is its element.
@@ -45,7 +52,8 @@ struct FieldTask {
       : field(field),
         converter(converter),
         out_size_bytes(DtypeSizeBytes(field.out_dtype)),
-        out_pixels(int64_t{field.out_height} * field.out_width) {
+        out_pixels(int64_t{field.out_height} * field.out_width),
+        has_vector(BestVectorLevel() != VectorLevel::kNone) {
     for (int i = 0; i < field.num_moves; ++i) {
       for (int c = 0; c < field.channels; ++c) {
         fill_bits[i][c] = FillElementBits(field, i, c);
@@ -58,8 +66,27 @@ struct FieldTask {
   const Converter& converter;
   const int64_t out_size_bytes;
   const int64_t out_pixels;
+  const bool has_vector;
   uint32_t fill_bits[kMaxMoves][kMaxChannels];
   T fill_values[kMaxMoves][kMaxChannels];
+};
+
+// Asks for the first lines of the next sample, a few at a time: all at once
+// they would fill the buffers that the stores need too.
+class Prefetcher {
+ public:
+  Prefetcher(const uint8_t* sample, int64_t size_bytes)
+      : next_(sample), end_(sample + std::min<int64_t>(size_bytes, 4096)) {}
+
+  void FetchSome() {
+    for (int i = 0; i < 12 && next_ < end_; ++i, next_ += 64) {
+      __builtin_prefetch(next_);
+    }
+  }
+
+ private:
+  const uint8_t* next_;
+  const uint8_t* end_;
 };
 
 // Paints the fill of a tile over what was converted there. Out is as wide as
@@ -92,24 +119,29 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
                 const T* image, T* scratch) {
   constexpr int64_t kPixelStep = kLayout == Layout::kNhwc ? kChannels : 1;
   const bool gathers_fill = task.converter.has_fill_bytes();
-  const int32_t pixels = tile.num_rows * tile.num_columns;
+  const int32_t plane_stride = PlaneStride(tile);
   bool has_fill = false;
   for (int32_t r = 0; r < tile.num_rows; ++r) {
     const int32_t row = maps.rows[r];
-    const T* from = image + int64_t{row} * task.field.in_width * kChannels;
     T* to = scratch + int64_t{r} * tile.num_columns * kPixelStep;
+    if (IsFill(row) || maps.has_fill) {
+      has_fill = true;
+      for (int k = 0; gathers_fill && k < maps.num_runs; ++k) {
+        const Run& run = maps.runs[k];
+        const int32_t fill = NearestFill(row, run.entry);
+        if (!IsFill(fill)) continue;
+        PaintRunLoosely<T, kChannels, kLayout>(
+            task.fill_values[FillMove(fill)], run.length, plane_stride,
+            to + run.begin * kPixelStep);
+      }
+    }
+    if (IsFill(row)) continue;
+    const T* from = image + int64_t{row} * task.field.in_width * kChannels;
     for (int k = 0; k < maps.num_runs; ++k) {
       const Run& run = maps.runs[k];
-      const int32_t fill = NearestFill(row, run.entry);
-      if (!IsFill(fill)) {
-        GatherRun<T, kChannels, kLayout>(from, run, to, pixels);
-        continue;
-      }
-      has_fill = true;
-      if (!gathers_fill) continue;
-      PaintRun<T, kChannels, kLayout>(task.fill_values[FillMove(fill)],
-                                      run.length, pixels,
-                                      to + run.begin * kPixelStep);
+      if (IsFill(run.entry)) continue;
+      GatherRun<T, kChannels, kLayout>(from, run, task.has_vector, to,
+                                       plane_stride);
     }
   }
   return has_fill && !gathers_fill;
@@ -118,7 +150,9 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
 // One sample's tile: `from` is the sample, `to` its place in the output.
 template <int kChannels, Layout kLayout, typename Task, typename T>
 void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
-                 const uint8_t* from, T* scratch, uint8_t* to) {
+                 const uint8_t* from, Prefetcher& prefetcher, T* scratch,
+                 uint8_t* to) {
+  prefetcher.FetchSome();
   const bool paints_fill = GatherTile<kChannels, kLayout>(
       task, tile, maps, reinterpret_cast<const T*>(from), scratch);
   // A tile of full width is contiguous in the output; else it has one row.
@@ -131,8 +165,9 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
         to + first * kChannels * task.out_size_bytes);
   } else {
     for (int c = 0; c < kChannels; ++c) {
+      prefetcher.FetchSome();
       task.converter.ConvertPlane(
-          scratch + c * pixels, pixels, c,
+          scratch + c * PlaneStride(tile), pixels, c,
           to + (c * task.out_pixels + first) * task.out_size_bytes);
     }
   }
@@ -150,12 +185,6 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
   }
 }
 
-// Asks for the first lines of the sample after this one.
-void Prefetch(const uint8_t* from, int64_t size_bytes) {
-  size_bytes = std::min<int64_t>(size_bytes, 4096);
-  for (int64_t i = 0; i < size_bytes; i += 64) __builtin_prefetch(from + i);
-}
-
 template <int kChannels, Layout kLayout, typename Task>
 void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
                    const Task& task) {
@@ -169,16 +198,17 @@ void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
           ? std::min(kTileRows, kTilePixels / tile_columns)
           : 1;
   // Zeroed once: pixels under fill may be converted before it is painted.
-  alignas(64) T scratch[kTilePixels * kChannels] = {};
+  alignas(64) T scratch[kScratchPixels * kChannels] = {};
   TileMaps maps;
   SampleMoves moves;
   uint8_t* to = batch.slot + field.offset_bytes;
   for (int32_t i = 0; i < batch.num_samples; ++i) {
     const int64_t sample = batch.indices[i];
-    if (i + 1 < batch.num_samples) {
-      Prefetch(field.source + batch.indices[i + 1] * field.sample_stride_bytes,
-               field.sample_stride_bytes);
-    }
+    const int64_t next_sample =
+        batch.indices[std::min(i + 1, batch.num_samples - 1)];
+    Prefetcher prefetcher(
+        field.source + next_sample * field.sample_stride_bytes,
+        field.sample_stride_bytes);
     DrawMoves(field, program.seed, batch.epoch, sample, &moves);
     Tile tile = {};
     for (tile.first_column = 0; tile.first_column < field.out_width;
@@ -188,13 +218,17 @@ void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
       MapAxis(field, moves.axis[1], tile.first_column, tile.num_columns,
               maps.columns);
       maps.num_runs = FindRuns(maps.columns, tile.num_columns, maps.runs);
+      maps.has_fill = std::any_of(
+          maps.runs, maps.runs + maps.num_runs,
+          [](const Run& run) { return IsFill(run.entry); });
       for (tile.first_row = 0; tile.first_row < field.out_height;
            tile.first_row += tile_rows) {
         tile.num_rows = std::min(tile_rows, field.out_height - tile.first_row);
         MapAxis(field, moves.axis[0], tile.first_row, tile.num_rows, maps.rows);
         AugmentTile<kChannels, kLayout>(
             task, tile, maps,
-            field.source + sample * field.sample_stride_bytes, scratch, to);
+            field.source + sample * field.sample_stride_bytes, prefetcher,
+            scratch, to);
       }
     }
     to += sample_bytes;
