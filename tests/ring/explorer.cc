@@ -195,14 +195,20 @@ uint64_t Explorer::StateHash() const {
     }
   }
   for (const Plain& plain : plain_) {
-    const char* data = static_cast<const char*>(plain.data);
-    for (size_t i = 0; i + 8 <= plain.size; i += 8) {
-      uint64_t value;
-      std::memcpy(&value, data + i, sizeof(value));
-      hash = Combine(hash, value);
-    }
+    hash = Combine(hash, HashOf(plain.data, plain.size));
   }
   return hash;
+}
+
+uint64_t Explorer::HashOf(const void* data, size_t size) {
+  uint64_t hash = size;
+  for (size_t i = 0; i + 8 <= size; i += 8) {
+    uint64_t value;
+    std::memcpy(&value, static_cast<const char*>(data) + i, sizeof(value));
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 32;
+  }
+  return Mix(hash);
 }
 
 void Explorer::Fail(std::string violation) {

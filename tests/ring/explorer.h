@@ -98,6 +98,8 @@ class Explorer {
   // The thread's whole local state, its place in the code included, is a
   // function of `local_state`: what it has read before no longer counts.
   void Checkpoint(uint64_t local_state);
+  // For Checkpoint and Observe. `size` is a multiple of 8; no padding.
+  static uint64_t HashOf(const void* data, size_t size);
   // Any number in [0, num_options): every one is explored.
   uint32_t Choose(uint32_t num_options, std::string_view what);
 
