@@ -1,0 +1,205 @@
+#include "client/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd::client {
+namespace {
+
+constexpr std::chrono::milliseconds kProgressInterval(100);
+
+// One unary call: Method is a member of the stub's interface.
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> Call(
+    Session* session, Stub* stub, absl::Duration timeout,
+    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                 Response*),
+    const Request& request) {
+  DATASETD_RETURN_IF_ERROR(session->CheckProcess());
+  grpc::ClientContext context;
+  session->Prepare(&context, timeout);
+  Response response;
+  DATASETD_RETURN_IF_ERROR(
+      session->ToStatus((stub->*method)(&context, request, &response)));
+  return response;
+}
+
+// Reads a stream without a thread: waits on the queue in steps, and tells
+// on_progress in between.
+class LoadCall {
+ public:
+  LoadCall(Session* session, const v1::LoadDatasetRequest& request,
+           const Client::ProgressFunction& on_progress)
+      : on_progress_(on_progress) {
+    session->Prepare(&context_, absl::InfiniteDuration());
+    reader_ = session->datasets()->AsyncLoadDataset(&context_, request,
+                                                    &queue_, this);
+  }
+  ~LoadCall() {
+    queue_.Shutdown();
+    void* tag;
+    bool is_ok;
+    while (queue_.Next(&tag, &is_ok)) {
+    }
+  }
+
+  // Leaves the last message in `dataset`.
+  grpc::Status Run(v1::Dataset* dataset) {
+    bool is_open = Await(*dataset);
+    while (is_open) {
+      v1::LoadDatasetResponse response;
+      reader_->Read(&response, this);
+      is_open = Await(*dataset);
+      if (!is_open) break;
+      *dataset = std::move(*response.mutable_dataset());
+      Report(*dataset);
+    }
+    grpc::Status status;
+    reader_->Finish(&status, this);
+    Await(*dataset);
+    return status;
+  }
+
+  bool is_cancelled() const { return is_cancelled_; }
+
+ private:
+  // Of the one operation under way: whether it succeeded.
+  bool Await(const v1::Dataset& last) {
+    for (;;) {
+      void* tag;
+      bool is_ok = false;
+      switch (queue_.AsyncNext(
+          &tag, &is_ok, std::chrono::system_clock::now() + kProgressInterval)) {
+        case grpc::CompletionQueue::GOT_EVENT:
+          return is_ok;
+        case grpc::CompletionQueue::TIMEOUT:
+          Report(last);
+          break;
+        case grpc::CompletionQueue::SHUTDOWN:
+          return false;
+      }
+    }
+  }
+
+  void Report(const v1::Dataset& dataset) {
+    if (on_progress_ && !is_cancelled_ && !on_progress_(dataset)) {
+      is_cancelled_ = true;
+      context_.TryCancel();
+    }
+  }
+
+  const Client::ProgressFunction& on_progress_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::ClientAsyncReader<v1::LoadDatasetResponse>> reader_;
+  bool is_cancelled_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<Client> Client::Connect(const ClientOptions& options) {
+  DATASETD_ASSIGN_OR_RETURN(const Address address,
+                            ResolveAddress(options.address));
+  DATASETD_ASSIGN_OR_RETURN(
+      std::unique_ptr<Session> session,
+      Session::Connect(address, options.connect_timeout));
+  return Client(std::move(session), options);
+}
+
+absl::StatusOr<v1::Dataset> Client::LoadDataset(
+    v1::DatasetSpec spec, const ProgressFunction& on_progress) {
+  DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
+  if (!spec.path().empty()) {
+    std::error_code error;
+    const auto path = std::filesystem::absolute(spec.path(), error);
+    if (error) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("path '", spec.path(), "': ", error.message()));
+    }
+    spec.set_path(path.lexically_normal().string());
+  }
+  const std::string name = spec.name();
+  v1::LoadDatasetRequest request;
+  *request.mutable_spec() = std::move(spec);
+  LoadCall call(session_.get(), request, on_progress);
+  v1::Dataset dataset;
+  const grpc::Status status = call.Run(&dataset);
+  if (call.is_cancelled()) {
+    return absl::CancelledError(
+        absl::StrCat("loading dataset '", name, "' was cancelled"));
+  }
+  DATASETD_RETURN_IF_ERROR(session_->ToStatus(status));
+  if (dataset.state() != v1::DATASET_STATE_READY) {
+    return absl::InternalError(absl::StrCat(
+        "the daemon ended loading dataset '", name, "' in state ",
+        v1::DatasetState_Name(dataset.state()), ": ", dataset.error()));
+  }
+  return dataset;
+}
+
+absl::StatusOr<v1::Dataset> Client::GetDataset(const std::string& name) {
+  v1::GetDatasetRequest request;
+  request.set_name(name);
+  DATASETD_ASSIGN_OR_RETURN(
+      v1::GetDatasetResponse response,
+      Call(session_.get(), session_->datasets(), options_.call_timeout,
+           &v1::DatasetService::Stub::GetDataset, request));
+  return std::move(*response.mutable_dataset());
+}
+
+absl::StatusOr<std::vector<v1::Dataset>> Client::ListDatasets() {
+  DATASETD_ASSIGN_OR_RETURN(
+      v1::ListDatasetsResponse response,
+      Call(session_.get(), session_->datasets(), options_.call_timeout,
+           &v1::DatasetService::Stub::ListDatasets,
+           v1::ListDatasetsRequest()));
+  return std::vector<v1::Dataset>(
+      std::make_move_iterator(response.mutable_datasets()->begin()),
+      std::make_move_iterator(response.mutable_datasets()->end()));
+}
+
+absl::Status Client::UnloadDataset(const std::string& name, bool force) {
+  v1::UnloadDatasetRequest request;
+  request.set_name(name);
+  request.set_force(force);
+  return Call(session_.get(), session_->datasets(), options_.call_timeout,
+              &v1::DatasetService::Stub::UnloadDataset, request)
+      .status();
+}
+
+absl::Status Client::ReleaseDataset(const std::string& name) {
+  v1::ReleaseDatasetRequest request;
+  request.set_name(name);
+  return Call(session_.get(), session_->datasets(), options_.call_timeout,
+              &v1::DatasetService::Stub::ReleaseDataset, request)
+      .status();
+}
+
+absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options) {
+  return Feed::Open(session_.get(), options, options_.call_timeout,
+                    options_.cuda_library);
+}
+
+absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {
+  DATASETD_ASSIGN_OR_RETURN(
+      v1::ListFeedsResponse response,
+      Call(session_.get(), session_->feeds(), options_.call_timeout,
+           &v1::FeedService::Stub::ListFeeds, v1::ListFeedsRequest()));
+  return std::vector<v1::Feed>(
+      std::make_move_iterator(response.mutable_feeds()->begin()),
+      std::make_move_iterator(response.mutable_feeds()->end()));
+}
+
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
+  return Call(session_.get(), session_->server(), options_.call_timeout,
+              &v1::ServerService::Stub::GetStatus, v1::GetStatusRequest());
+}
+
+}  // namespace datasetd::client

@@ -1,0 +1,319 @@
+#include "client/datasetd.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <string.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "client/batch.h"
+#include "client/client.h"
+#include "client/error_detail.h"
+#include "client/feed.h"
+
+using datasetd::client::Batch;
+using datasetd::client::BatchInfo;
+using datasetd::client::Client;
+using datasetd::client::ClientOptions;
+using datasetd::client::DetailOf;
+using datasetd::client::ErrorDetail;
+using datasetd::client::Feed;
+using datasetd::client::FeedCore;
+namespace v1 = datasetd::v1;
+
+struct datasetd_client {
+  Client client;
+};
+
+struct datasetd_feed {
+  Feed feed;
+};
+
+namespace {
+
+static_assert(sizeof(datasetd_error) == 4096);
+static_assert(sizeof(datasetd_batch) == 48);
+static_assert(DATASETD_UNAUTHENTICATED ==
+              static_cast<int>(absl::StatusCode::kUnauthenticated));
+static_assert(DATASETD_DETAIL_NO_BATCHES ==
+              static_cast<int>(ErrorDetail::kNoBatches));
+
+int32_t Return(const absl::Status& status, datasetd_error* error) {
+  if (status.ok()) return DATASETD_OK;
+  if (error != nullptr && error->struct_size >= sizeof(datasetd_error)) {
+    error->code = static_cast<int32_t>(status.code());
+    error->detail = static_cast<int32_t>(DetailOf(status));
+    const auto message = status.message();
+    const size_t size =
+        std::min(message.size(), sizeof(error->message) - 1);
+    memcpy(error->message, message.data(), size);
+    error->message[size] = '\0';
+  }
+  return static_cast<int32_t>(status.code());
+}
+
+char* CopyText(const std::string& text) {
+  char* const copy = new char[text.size() + 1];
+  memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+std::string ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  // It fails on unknown Any types only, which these messages do not have.
+  (void)google::protobuf::util::MessageToJsonString(message, &json, options);
+  return json;
+}
+
+absl::Status FromJson(const char* json, google::protobuf::Message* message) {
+  const auto status = google::protobuf::util::JsonStringToMessage(
+      json == nullptr ? "" : json, message);
+  if (status.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(message->GetDescriptor()->name()),
+                   " as JSON: ", std::string(status.message())));
+}
+
+template <typename Message>
+int32_t ReturnJson(const absl::StatusOr<Message>& message, char** json,
+                   datasetd_error* error) {
+  if (message.ok()) *json = CopyText(ToJson(*message));
+  return Return(message.status(), error);
+}
+
+std::string Text(const char* text) { return text == nullptr ? "" : text; }
+
+absl::Duration Timeout(int64_t nanoseconds) {
+  return nanoseconds < 0 ? absl::InfiniteDuration()
+                         : absl::Nanoseconds(nanoseconds);
+}
+
+FeedCore* CoreOf(const datasetd_batch* batch) {
+  return static_cast<FeedCore*>(batch->core);
+}
+
+BatchInfo InfoOf(const datasetd_batch* batch) {
+  return BatchInfo{.sequence = batch->sequence,
+                   .epoch = batch->epoch,
+                   .batch = batch->index,
+                   .slot = batch->slot,
+                   .num_samples = batch->num_samples,
+                   .num_padding = batch->num_padding};
+}
+
+int32_t Released(datasetd_error* error) {
+  return Return(
+      absl::FailedPreconditionError("the batch was released before"), error);
+}
+
+int32_t Forked(datasetd_error* error) {
+  return Return(datasetd::client::ForkedError("this batch"), error);
+}
+
+}  // namespace
+
+uint32_t datasetd_abi_version(void) { return DATASETD_ABI_VERSION; }
+
+void datasetd_free(char* text) { delete[] text; }
+
+int32_t datasetd_client_connect(const datasetd_client_options* options,
+                                datasetd_client** client,
+                                datasetd_error* error) {
+  ClientOptions parsed;
+  if (options != nullptr) {
+    if (options->struct_size < sizeof(datasetd_client_options)) {
+      return Return(absl::InvalidArgumentError(
+                        "datasetd_client_options: struct_size is not set"),
+                    error);
+    }
+    parsed.address = Text(options->address);
+    if (options->connect_timeout_ns != 0) {
+      parsed.connect_timeout = Timeout(options->connect_timeout_ns);
+    }
+    if (options->call_timeout_ns != 0) {
+      parsed.call_timeout = Timeout(options->call_timeout_ns);
+    }
+  }
+  absl::StatusOr<Client> connected = Client::Connect(parsed);
+  if (connected.ok()) *client = new datasetd_client{*std::move(connected)};
+  return Return(connected.status(), error);
+}
+
+void datasetd_client_close(datasetd_client* client) { delete client; }
+
+const char* datasetd_client_address(const datasetd_client* client) {
+  return client->client.address().socket_path.c_str();
+}
+
+int32_t datasetd_load_dataset(datasetd_client* client, const char* spec_json,
+                              datasetd_progress_function progress,
+                              void* argument, char** dataset_json,
+                              datasetd_error* error) {
+  v1::DatasetSpec spec;
+  if (absl::Status status = FromJson(spec_json, &spec); !status.ok()) {
+    return Return(status, error);
+  }
+  Client::ProgressFunction on_progress;
+  if (progress != nullptr) {
+    on_progress = [progress, argument](const v1::Dataset& dataset) {
+      return progress(ToJson(dataset).c_str(), argument) == 0;
+    };
+  }
+  return ReturnJson(client->client.LoadDataset(std::move(spec), on_progress),
+                    dataset_json, error);
+}
+
+int32_t datasetd_get_dataset(datasetd_client* client, const char* name,
+                             char** dataset_json, datasetd_error* error) {
+  return ReturnJson(client->client.GetDataset(Text(name)), dataset_json,
+                    error);
+}
+
+int32_t datasetd_list_datasets(datasetd_client* client, char** response_json,
+                               datasetd_error* error) {
+  auto datasets = client->client.ListDatasets();
+  if (!datasets.ok()) return Return(datasets.status(), error);
+  v1::ListDatasetsResponse response;
+  for (v1::Dataset& dataset : *datasets) {
+    *response.add_datasets() = std::move(dataset);
+  }
+  *response_json = CopyText(ToJson(response));
+  return DATASETD_OK;
+}
+
+int32_t datasetd_unload_dataset(datasetd_client* client, const char* name,
+                                int32_t force, datasetd_error* error) {
+  return Return(client->client.UnloadDataset(Text(name), force != 0), error);
+}
+
+int32_t datasetd_release_dataset(datasetd_client* client, const char* name,
+                                 datasetd_error* error) {
+  return Return(client->client.ReleaseDataset(Text(name)), error);
+}
+
+int32_t datasetd_list_feeds(datasetd_client* client, char** response_json,
+                            datasetd_error* error) {
+  auto feeds = client->client.ListFeeds();
+  if (!feeds.ok()) return Return(feeds.status(), error);
+  v1::ListFeedsResponse response;
+  for (v1::Feed& feed : *feeds) *response.add_feeds() = std::move(feed);
+  *response_json = CopyText(ToJson(response));
+  return DATASETD_OK;
+}
+
+int32_t datasetd_get_status(datasetd_client* client, char** response_json,
+                            datasetd_error* error) {
+  return ReturnJson(client->client.GetStatus(), response_json, error);
+}
+
+int32_t datasetd_feed_open(datasetd_client* client, const char* options_json,
+                           datasetd_feed** feed, char** info_json,
+                           datasetd_error* error) {
+  v1::FeedOptions options;
+  if (absl::Status status = FromJson(options_json, &options); !status.ok()) {
+    return Return(status, error);
+  }
+  absl::StatusOr<Feed> opened = client->client.OpenFeed(options);
+  if (!opened.ok()) return Return(opened.status(), error);
+  if (info_json != nullptr) *info_json = CopyText(ToJson(opened->info()));
+  *feed = new datasetd_feed{*std::move(opened)};
+  return DATASETD_OK;
+}
+
+void datasetd_feed_close(datasetd_feed* feed) { delete feed; }
+
+void datasetd_feed_device(const datasetd_feed* feed, int32_t* device_type,
+                          int32_t* device_id) {
+  const DLDevice device = feed->feed.device();
+  *device_type = device.device_type;
+  *device_id = device.device_id;
+}
+
+int64_t datasetd_feed_waited_ns(const datasetd_feed* feed) {
+  return absl::ToInt64Nanoseconds(feed->feed.waited());
+}
+
+int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
+                           int64_t timeout_ns, datasetd_batch* batch,
+                           datasetd_error* error) {
+  return datasetd_feed_next_tensors(feed, stream, timeout_ns, batch, nullptr,
+                                    0, error);
+}
+
+int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
+                                   int64_t timeout_ns, datasetd_batch* batch,
+                                   DLManagedTensor** tensors,
+                                   uint32_t num_tensors,
+                                   datasetd_error* error) {
+  FeedCore* const core = feed->feed.core();
+  if (batch->struct_size < sizeof(datasetd_batch) ||
+      num_tensors > static_cast<uint32_t>(core->layout().num_fields())) {
+    return Return(absl::InvalidArgumentError(
+                      "datasetd_feed_next: struct_size is not set, or more "
+                      "tensors than fields"),
+                  error);
+  }
+  const absl::StatusOr<BatchInfo> info =
+      core->Next(stream, Timeout(timeout_ns));
+  if (!info.ok()) return Return(info.status(), error);
+  batch->num_samples = info->num_samples;
+  batch->num_padding = info->num_padding;
+  batch->slot = info->slot;
+  batch->epoch = info->epoch;
+  batch->index = info->batch;
+  batch->sequence = info->sequence;
+  batch->core = core;
+  for (uint32_t field = 0; field < num_tensors; ++field) {
+    tensors[field] = core->MakeTensor(*info, field);
+  }
+  return DATASETD_OK;
+}
+
+int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch, uint64_t index,
+                           datasetd_error* error) {
+  return Return(feed->feed.Seek(epoch, index), error);
+}
+
+int32_t datasetd_batch_dlpack(const datasetd_batch* batch, uint32_t field,
+                              DLManagedTensor** tensor,
+                              datasetd_error* error) {
+  FeedCore* const core = CoreOf(batch);
+  if (core == nullptr) return Released(error);
+  if (!core->is_this_process()) return Forked(error);
+  const auto num_fields = static_cast<uint32_t>(core->layout().num_fields());
+  if (field == DATASETD_INDICES) field = num_fields;
+  if (field > num_fields) {
+    return Return(absl::InvalidArgumentError(absl::StrCat(
+                      "field ", field, ": the batch has ", num_fields)),
+                  error);
+  }
+  *tensor = core->MakeTensor(InfoOf(batch), field);
+  return DATASETD_OK;
+}
+
+int32_t datasetd_batch_record_stream(const datasetd_batch* batch,
+                                     uint64_t stream, datasetd_error* error) {
+  FeedCore* const core = CoreOf(batch);
+  if (core == nullptr) return Released(error);
+  return Return(core->RecordStream(batch->slot, stream), error);
+}
+
+void datasetd_batch_release(datasetd_batch* batch) {
+  FeedCore* const core = CoreOf(batch);
+  batch->core = nullptr;
+  if (core != nullptr) core->Drop(batch->slot, core->batch_holder());
+}
+
+void datasetd_tensor_delete(DLManagedTensor* tensor) {
+  tensor->deleter(tensor);
+}

@@ -1,0 +1,122 @@
+#include "client/feed.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/error_detail.h"
+#include "client/lease.h"
+#include "client/ring_pages.h"
+#include "client/slab.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd::client {
+namespace {
+
+// More than there are kinds.
+constexpr int kMaxImports = 4;
+
+absl::Status ClosedError() {
+  return WithDetail(absl::FailedPreconditionError("the feed is closed"),
+                    ErrorDetail::kClosed);
+}
+
+absl::StatusOr<v1::OpenFeedResponse> Call(Session* session,
+                                          const v1::OpenFeedRequest& request,
+                                          absl::Duration timeout) {
+  grpc::ClientContext context;
+  session->Prepare(&context, timeout);
+  v1::OpenFeedResponse response;
+  DATASETD_RETURN_IF_ERROR(session->ToStatus(
+      session->feeds()->OpenFeed(&context, request, &response)));
+  return response;
+}
+
+// Everything that is left after OpenFeed. `import` is the part of the error
+// that another export kind may cure.
+absl::StatusOr<FeedCore::Parts> Attach(Session* session,
+                                       const v1::OpenFeedResponse& response,
+                                       const v1::Position& start,
+                                       absl::Duration timeout,
+                                       const std::string& cuda_library,
+                                       absl::Status* import) {
+  FeedCore::Parts parts;
+  parts.batches_per_epoch = response.batches_per_epoch();
+  parts.start_epoch = start.epoch();
+  parts.start_batch = start.batch();
+  AttachedDescriptors descriptors;
+  DATASETD_ASSIGN_OR_RETURN(
+      parts.lease,
+      Lease::Attach(session->address(), session->token(), response.feed_id(),
+                    timeout, &descriptors));
+  parts.event = std::move(descriptors.event);
+  DATASETD_ASSIGN_OR_RETURN(
+      parts.layout, SlotLayout::Create(response.layout(),
+                                       response.slab().size_bytes()));
+  DATASETD_ASSIGN_OR_RETURN(
+      parts.pages, RingPages::Map(descriptors.daemon_page.get(),
+                                  descriptors.client_page.get(),
+                                  parts.layout.num_slots()));
+  absl::StatusOr<Slab> slab = Slab::Import(
+      response.slab(), descriptors.slab.get(), cuda_library);
+  DATASETD_RETURN_IF_ERROR(parts.lease.SendImportResult(slab.status()));
+  if (!slab.ok()) {
+    // Nothing is mapped: the daemon may free it at once.
+    parts.lease.Detach();
+    *import = slab.status();
+    return *import;
+  }
+  parts.slab = *std::move(slab);
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<Feed> Feed::Open(Session* session,
+                                const v1::FeedOptions& options,
+                                absl::Duration timeout,
+                                const std::string& cuda_library) {
+  DATASETD_RETURN_IF_ERROR(session->CheckProcess());
+  v1::OpenFeedRequest request;
+  *request.mutable_options() = options;
+  std::string failures;
+  for (int attempt = 0;; ++attempt) {
+    absl::StatusOr<v1::OpenFeedResponse> response =
+        Call(session, request, timeout);
+    if (!response.ok()) {
+      if (failures.empty()) return response.status();
+      return absl::Status(
+          response.status().code(),
+          absl::StrCat(std::string(response.status().message()),
+                       "; before that, this process could not import",
+                       failures));
+    }
+    absl::Status import;
+    absl::StatusOr<FeedCore::Parts> parts =
+        Attach(session, *response, options.start(), timeout, cuda_library,
+               &import);
+    if (parts.ok()) {
+      return Feed(FeedCore::Create(*std::move(parts)), *std::move(response));
+    }
+    if (import.ok() || attempt + 1 == kMaxImports) return parts.status();
+    request.add_excluded_exports(response->slab().kind());
+    absl::StrAppend(&failures, failures.empty() ? " " : ", ",
+                    v1::ExportKind_Name(response->slab().kind()), " (",
+                    std::string(import.message()), ")");
+  }
+}
+
+absl::StatusOr<Batch> Feed::Next(uint64_t stream, absl::Duration timeout) {
+  if (core_ == nullptr) return ClosedError();
+  absl::StatusOr<BatchInfo> info = core_->Next(stream, timeout);
+  if (!info.ok()) return std::move(info).status();
+  return Batch(core_, *info);
+}
+
+absl::Status Feed::Seek(uint64_t epoch, uint64_t batch) {
+  if (core_ == nullptr) return ClosedError();
+  return core_->Seek(epoch, batch);
+}
+
+}  // namespace datasetd::client

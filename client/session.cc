@@ -1,0 +1,100 @@
+#include "client/session.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/error_detail.h"
+#include "client/guarded_fd.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd::client {
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
+    const Address& address, absl::Duration timeout) {
+  DATASETD_ASSIGN_OR_RETURN(
+      AttachSocket socket,
+      AttachSocket::Connect(address.attach_socket_path, timeout));
+  DATASETD_RETURN_IF_ERROR(socket.Send(
+      attach::Hello{MakeHeader(attach::MessageType::kHello)}));
+  DATASETD_ASSIGN_OR_RETURN(const AttachSocket::Packet packet,
+                            socket.Receive(timeout));
+  if (packet.type() != attach::MessageType::kWelcome) {
+    return absl::InternalError(absl::StrCat(
+        "attach socket ", address.attach_socket_path,
+        " answered HELLO with message ",
+        static_cast<uint32_t>(packet.type())));
+  }
+  const auto welcome = packet.As<attach::Welcome>();
+  return std::unique_ptr<Session>(new Session(
+      address, std::move(socket),
+      std::string(reinterpret_cast<const char*>(welcome.token),
+                  attach::kTokenBytes)));
+}
+
+Session::Session(Address address, AttachSocket socket, std::string token)
+    : address_(std::move(address)),
+      token_(std::move(token)),
+      fork_generation_(ForkGeneration()),
+      stubs_(std::make_unique<Stubs>()),
+      socket_(std::move(socket)) {
+  grpc::ChannelArguments arguments;
+  // A channel of its own: one that another session saw fail would make this
+  // one wait for its back-off.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  stubs_->channel = grpc::CreateCustomChannel(
+      address_.target(), grpc::InsecureChannelCredentials(), arguments);
+  stubs_->datasets = v1::DatasetService::NewStub(stubs_->channel);
+  stubs_->feeds = v1::FeedService::NewStub(stubs_->channel);
+  stubs_->server = v1::ServerService::NewStub(stubs_->channel);
+}
+
+Session::~Session() {
+  // In a child the threads of gRPC are not there; its memory is left as it is.
+  if (!CheckProcess().ok()) (void)stubs_.release();
+}
+
+absl::Status Session::CheckProcess() const {
+  if (fork_generation_ == ForkGeneration()) return absl::OkStatus();
+  return ForkedError("this datasetd client");
+}
+
+void Session::Prepare(grpc::ClientContext* context,
+                      absl::Duration timeout) const {
+  context->AddMetadata(attach::kSessionTokenMetadataKey, token_);
+  if (timeout != absl::InfiniteDuration()) {
+    context->set_deadline(std::chrono::system_clock::now() +
+                          absl::ToChronoNanoseconds(timeout));
+  }
+}
+
+absl::Status Session::ToStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                        status.error_message());
+  }
+  absl::MutexLock lock(&mutex_);
+  if (ended_.ok()) {
+    // What the daemon said last is there already, or comes within moments: it
+    // closes both sockets together.
+    const absl::Status last =
+        socket_.Receive(absl::Milliseconds(500)).status();
+    if (last.ok() || absl::IsDeadlineExceeded(last)) {
+      return WithDetail(
+          absl::UnavailableError(absl::StrCat("the daemon at ",
+                                              address_.socket_path,
+                                              " does not answer: ",
+                                              status.error_message())),
+          ErrorDetail::kDaemonGone);
+    }
+    ended_ = last;
+  }
+  return ended_;
+}
+
+}  // namespace datasetd::client
