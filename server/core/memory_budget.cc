@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -68,14 +69,14 @@ void Reservation::Release() {
 }
 
 MemoryBudget::~MemoryBudget() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   assert(holdings_.empty());
 }
 
 absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
                                                   uint64_t size_bytes,
                                                   absl::string_view what) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   // used_bytes_ <= total_bytes_ always, so nothing overflows.
   if (size_bytes > total_bytes_ - used_bytes_) {
     return Exhausted(size_bytes, what);
@@ -87,7 +88,7 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
 }
 
 void MemoryBudget::Return(uint64_t id) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   const auto holding = holdings_.find(id);
   assert(holding != holdings_.end());
   used_bytes_ -= holding->second.size_bytes;
@@ -95,17 +96,17 @@ void MemoryBudget::Return(uint64_t id) {
 }
 
 uint64_t MemoryBudget::used_bytes() const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   return used_bytes_;
 }
 
 uint64_t MemoryBudget::free_bytes() const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   return total_bytes_ - used_bytes_;
 }
 
 uint64_t MemoryBudget::used_bytes_of_kind(MemoryKind kind) const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   uint64_t bytes = 0;
   for (const auto& [id, holding] : holdings_) {
     if (holding.kind == kind) bytes += holding.size_bytes;
@@ -114,7 +115,7 @@ uint64_t MemoryBudget::used_bytes_of_kind(MemoryKind kind) const {
 }
 
 uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid) const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   uint64_t bytes = 0;
   for (const auto& [id, holding] : holdings_) {
     if (holding.uid == uid) bytes += holding.size_bytes;
@@ -123,7 +124,7 @@ uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid) const {
 }
 
 std::vector<MemoryBudget::Holding> MemoryBudget::Holdings() const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   return SortedHoldings();
 }
 
