@@ -86,6 +86,9 @@ class Event {
 
 // Work in order of submission; no call waits for the device but Synchronize.
 // Work submitted after a failed piece of work may or may not run.
+//
+//   RESOURCE_EXHAUSTED  too much work pending for the backend; max_launches_in_
+//                       flight() launches and as many events are never too much
 class Stream {
  public:
   // Waits for pending work.
@@ -115,10 +118,12 @@ class Backend {
 
   virtual const DeviceInfo& info() const = 0;
 
+  // All memory is 256-byte aligned, at least.
+  //
+  //   INVALID_ARGUMENT    size_bytes is 0
   //   RESOURCE_EXHAUSTED  not so much memory; names the bytes
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
       size_t size_bytes) = 0;
-  //   RESOURCE_EXHAUSTED  not so much memory; names the bytes
   //   UNIMPLEMENTED       the device has no such export
   virtual absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateExported(
       size_t size_bytes, ExportKind kind) = 0;

@@ -9,10 +9,10 @@
 // on it has completed, writes the slot's descriptor, then stores
 // published[s % num_slots] = PackPublished(s, slot) for the next sequence s
 // (the first is 1) with release order. The client that waits for s finds it
-// there. To give the slot back, the client stores s in release_requested[slot]
-// at once, and s in release_done[slot] when the last use of the batch has
-// completed (on a GPU, a stream writes it). The slot is free when
-// release_done[slot] equals the sequence published in it.
+// there. To give the slot back, the client has s written to release_done[slot]
+// when the last use of the batch has completed (on a GPU, a stream writes it),
+// and, without waiting for that, stores s in release_requested[slot]. The slot
+// is free when release_done[slot] equals the sequence published in it.
 //
 // Waiting: see docs/ring.md, Note [Wake-ups].
 //
@@ -85,15 +85,18 @@ struct alignas(4096) BasicDaemonPage {
 
 template <template <typename> class Atomic>
 struct alignas(4096) BasicClientPage {
+  // By slot; only ever rises.
   Atomic<uint64_t> release_requested[kMaxSlots];
   // Eight bytes each, naturally aligned: a stream memory operation writes it.
   alignas(64) Atomic<uint64_t> release_done[kMaxSlots];
 
-  // A seek: position first, then seek_generation with release order; the
-  // generation is the last one plus 1.
+  // A seek: its generation, the last one plus 1, in seek_begun, then the
+  // position, then the generation in seek_generation. The position belongs to
+  // seek_generation only if seek_begun, read after it, is the same.
   alignas(64) Atomic<uint64_t> seek_generation;
   Atomic<uint64_t> seek_epoch;
   Atomic<uint64_t> seek_batch;
+  Atomic<uint64_t> seek_begun;
 
   // 1 while the client is in, or about to enter, the futex wait.
   alignas(64) Atomic<uint32_t> waiting;
@@ -120,6 +123,7 @@ static_assert(sizeof(ClientPage) == 4096);
 static_assert(offsetof(ClientPage, release_requested) == 0);
 static_assert(offsetof(ClientPage, release_done) == 512);
 static_assert(offsetof(ClientPage, seek_generation) == 1024);
+static_assert(offsetof(ClientPage, seek_begun) == 1048);
 static_assert(offsetof(ClientPage, waiting) == 1088);
 static_assert(offsetof(ClientPage, waited_nanoseconds) == 1152);
 

@@ -6,7 +6,8 @@
 // due, the return value says so.
 //
 // Not thread-safe: each end has one caller at a time, but for
-// ClientRing::Release*, which any thread may call for a slot it owns.
+// CompleteRelease and RequestRelease, which any thread may call for a batch that
+// it owns.
 
 #ifndef DATASETD_PROTO_RING_PROTOCOL_H_
 #define DATASETD_PROTO_RING_PROTOCOL_H_
@@ -28,6 +29,7 @@ template <template <typename> class Atomic>
 class BasicDaemonRing {
  public:
   // The pages outlive the ring. `daemon` was zeroed and is not shared yet.
+  // REQUIRES: num_slots is in 1..kMaxSlots.
   BasicDaemonRing(BasicDaemonPage<Atomic>* daemon,
                   const BasicClientPage<Atomic>* client, uint32_t num_slots)
       : daemon_(daemon), client_(client), num_slots_(num_slots) {
@@ -69,8 +71,7 @@ class BasicDaemonRing {
     if (generation == seen_generation_) return std::nullopt;
     const uint64_t epoch = client_->seek_epoch.load(std::memory_order_seq_cst);
     const uint64_t batch = client_->seek_batch.load(std::memory_order_seq_cst);
-    if (client_->seek_generation.load(std::memory_order_seq_cst) !=
-        generation) {
+    if (client_->seek_begun.load(std::memory_order_seq_cst) != generation) {
       return std::nullopt;
     }
     seen_generation_ = generation;
@@ -152,13 +153,20 @@ class BasicClientRing {
   // After CompleteRelease, or after the device was told to write the word.
   // Returns true if the caller must write the eventfd.
   [[nodiscard]] bool RequestRelease(uint32_t slot, uint64_t sequence) {
-    client_->release_requested[slot].store(sequence,
-                                           std::memory_order_seq_cst);
+    // The slot may have come and gone again with a later sequence meanwhile, on
+    // another thread: that one stays.
+    Atomic<uint64_t>& requested = client_->release_requested[slot];
+    uint64_t last = requested.load(std::memory_order_seq_cst);
+    while (last < sequence &&
+           !requested.compare_exchange_weak(last, sequence,
+                                            std::memory_order_seq_cst)) {
+    }
     return daemon_->idle.load(std::memory_order_seq_cst) != 0;
   }
 
   // REQUIRES: generation is the last one plus 1. Returns as RequestRelease.
   [[nodiscard]] bool Seek(const SeekRequest& request) {
+    client_->seek_begun.store(request.generation, std::memory_order_seq_cst);
     client_->seek_epoch.store(request.epoch, std::memory_order_seq_cst);
     client_->seek_batch.store(request.batch, std::memory_order_seq_cst);
     client_->seek_generation.store(request.generation,

@@ -46,13 +46,21 @@ class FileSystem {
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& path) const = 0;
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) const = 0;
-  // Entries of a directory by full path, sorted by name; "." and ".." left out.
+  // Entries of a directory by full path, sorted by name; "." and ".." left
+  // out. Links are followed; one that leads nowhere or out of the roots, and
+  // what is neither file nor directory, is listed with size 0: to open it says
+  // why it cannot be read. INVALID_ARGUMENT also if it is not a directory.
   virtual absl::StatusOr<std::vector<FileInfo>> List(
       const std::string& directory) const = 0;
 };
 
 // Opens below `roots` only (openat2, RESOLVE_BENEATH, on a descriptor of each
-// root). A root that does not exist is an error of Create.
+// root). A path belongs to the longest root that it begins with; links and ..
+// may not leave that root, and absolute links always do. Without roots every
+// path is PERMISSION_DENIED.
+//   INVALID_ARGUMENT     a root is not absolute or holds ..
+//   NOT_FOUND, ...       a root that is no directory, or cannot be opened
+//   FAILED_PRECONDITION  the kernel has no openat2 (Linux 5.6)
 absl::StatusOr<std::unique_ptr<FileSystem>> CreateRootedFileSystem(
     const std::vector<std::string>& roots);
 

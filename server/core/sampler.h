@@ -3,11 +3,22 @@
 // A function of (options, epoch, batch) and of nothing else. The global order
 // of an epoch is the identity, or a permutation keyed by (seed, epoch): up to
 // kMaxTableSize samples a Philox-driven Fisher-Yates table, above it a keyed
-// bijection computed per position (cuda/kernels/permutation.h). Rank r of w
-// takes positions r, r + w, ... of it, padded by wrapping (or cut, with
-// drop_last) so that all ranks get equally many samples, as torch's
-// DistributedSampler does; batches are cut from these, the last one short
-// unless drop_last.
+// bijection computed per position (cuda/kernels/permutation.h).
+//
+// Shards are those of torch's DistributedSampler. Rank r of w takes positions
+// r, r + w, r + 2w, ... of the global order, and every rank gets equally many:
+//   without drop_last  ceil(N / w); positions from N on are padding and wrap
+//                      around: position p is that of p mod N
+//   with drop_last     floor(N / w); the last N mod w positions are left out
+// A rank's samples are then cut into batches of batch_size, as torch's
+// BatchSampler does: the last one is short without drop_last, and left out
+// with it. So with drop_last a batch_size above floor(N / w) gives no batch at
+// all, which is legal.
+//
+// Padding is a matter of the last round of w positions only: a rank has at
+// most one padding row in an epoch, the last row of its last batch, and with
+// w > N the ranks from N on have nothing else. All ranks have the same number
+// of batches, of the same sizes.
 //
 // Not thread-safe. Allocates only in Create: two tables, for this epoch and
 // the next.
@@ -24,13 +35,13 @@
 namespace datasetd {
 
 struct SamplerOptions {
-  int64_t num_samples = 0;
-  int64_t batch_size = 0;
+  int64_t num_samples = 0;  // 1..2^32 - 1
+  int64_t batch_size = 0;   // from 1
   bool shuffle = false;
   bool drop_last = false;
   uint64_t seed = 0;
-  int64_t rank = 0;
-  int64_t world_size = 1;
+  int64_t rank = 0;        // 0..world_size - 1
+  int64_t world_size = 1;  // from 1
 };
 
 class Sampler {
@@ -47,7 +58,7 @@ class Sampler {
 
   struct BatchShape {
     int64_t num_samples = 0;  // 1..batch_size
-    int64_t num_padding = 0;  // the last rows, wrapped around
+    int64_t num_padding = 0;  // 0 or 1: the last row, wrapped around
   };
   // REQUIRES: 0 <= batch < batches_per_epoch().
   BatchShape Shape(int64_t batch) const;
@@ -59,7 +70,8 @@ class Sampler {
   BatchShape Fill(uint64_t epoch, int64_t batch,
                   absl::Span<int64_t> indices);
 
-  // Makes the table of `epoch` ahead, where tables are used.
+  // Makes the table of `epoch` ahead, where tables are used: O(N). The table
+  // that Fill used last is kept; another one is given up.
   void Prepare(uint64_t epoch);
 
  private:

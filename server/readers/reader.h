@@ -16,9 +16,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "server/core/field_spec.h"
 #include "server/core/file_system.h"
+#include "server/core/sample_source.h"
 
 namespace datasetd {
 
@@ -29,29 +28,10 @@ struct SourceSpec {
   std::map<std::string, std::string> options;
 };
 
-struct SourceInfo {
-  int64_t num_samples = 0;
-  std::vector<FieldSpec> fields;         // at least one, names unique
-  std::vector<std::string> class_names;  // may be empty
-  std::vector<FileInfo> files;           // all that was or will be read
-};
+using Reader = SampleSource;
 
-class Reader {
- public:
-  virtual ~Reader() = default;
-
-  virtual const SourceInfo& info() const = 0;
-
-  // Reads the next `count` samples: field f of them, contiguous, to
-  // fields[f], whose size is count * info().fields[f].sample_bytes().
-  // REQUIRES: count samples are left.
-  //   DATA_LOSS         truncated or damaged
-  //   INVALID_ARGUMENT  a value out of its range, such as a label
-  virtual absl::Status Read(
-      int64_t count, absl::Span<const absl::Span<uint8_t>> fields) = 0;
-};
-
-// Opens the source with the reader of spec.format.
+// Opens the source with the reader of spec.format. `files` must outlive the
+// reader.
 //   INVALID_ARGUMENT  unknown format (names those there are), split or option;
 //                     zero samples; wrong magic; not this format
 //   NOT_FOUND, PERMISSION_DENIED, DATA_LOSS  as above

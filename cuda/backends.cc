@@ -1,0 +1,60 @@
+#include "cuda/backends.h"
+
+#include <charconv>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cuda/cuda_backend.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+// N of "cuda:N", as written by StrCat.
+std::optional<int> CudaOrdinal(const std::string& device_name) {
+  constexpr char kPrefix[] = "cuda:";
+  if (!absl::StartsWith(device_name, kPrefix)) return std::nullopt;
+  const std::string digits = device_name.substr(sizeof(kPrefix) - 1);
+  int ordinal = -1;
+  const char* end = digits.data() + digits.size();
+  const auto [last, error] = std::from_chars(digits.data(), end, ordinal);
+  if (error != std::errc() || last != end || ordinal < 0 ||
+      absl::StrCat(ordinal) != digits) {
+    return std::nullopt;
+  }
+  return ordinal;
+}
+
+absl::Status NoSuchDevice(const std::string& device_name) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("no device \"", device_name, "\"; there is: ",
+                   absl::StrJoin(ListDevices(), ", ")));
+}
+
+}  // namespace
+
+std::vector<std::string> ListDevices() {
+  std::vector<std::string> names = {"cpu"};
+  const int count = CountCudaDevices().value_or(0);
+  for (int i = 0; i < count; ++i) names.push_back(absl::StrCat("cuda:", i));
+  return names;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const std::string& device_name, const BackendOptions& options) {
+  if (device_name == "cpu") return CreateHostBackend(options.host);
+  const std::optional<int> ordinal = CudaOrdinal(device_name);
+  if (!ordinal.has_value()) return NoSuchDevice(device_name);
+  const absl::StatusOr<int> count = CountCudaDevices();
+  if (!count.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("device ", device_name, ": ", count.status().message()));
+  }
+  if (*ordinal >= *count) return NoSuchDevice(device_name);
+  return CreateCudaBackend({.ordinal = *ordinal});
+}
+
+}  // namespace datasetd

@@ -1,0 +1,33 @@
+// Makes the backend of a device by its name.
+
+#ifndef DATASETD_CUDA_BACKENDS_H_
+#define DATASETD_CUDA_BACKENDS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cuda/backend.h"
+#include "cuda/host_backend.h"
+
+namespace datasetd {
+
+struct BackendOptions {
+  HostBackendOptions host;
+};
+
+// The devices that there are: "cpu", then "cuda:0", ...
+std::vector<std::string> ListDevices();
+
+// `device_name` is "cpu" or "cuda:N".
+//
+//   INVALID_ARGUMENT  no such device; lists those there are
+//   UNAVAILABLE       a CUDA device, and there is no driver, no device at all or
+//                     no CUDA in this build
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const std::string& device_name, const BackendOptions& options);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_BACKENDS_H_

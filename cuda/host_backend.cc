@@ -1,0 +1,98 @@
+#include "cuda/host_backend.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/host_memory.h"
+#include "cuda/host_stream.h"
+#include "cuda/host_thread_pool.h"
+#include "cuda/kernels/augment.h"
+
+namespace datasetd {
+namespace {
+
+int NumThreads(int asked) {
+  if (asked > 0) return asked;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+DeviceInfo MakeInfo(int num_threads) {
+  return {.name = "cpu",
+          .description = absl::StrCat("host memory, ", num_threads,
+                                      num_threads == 1 ? " thread"
+                                                       : " threads"),
+          .is_host = true,
+          .total_bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
+                         static_cast<size_t>(sysconf(_SC_PAGE_SIZE)),
+          .free_bytes = AvailableHostBytes().value_or(0)};
+}
+
+class HostBackend final : public Backend {
+ public:
+  explicit HostBackend(int num_threads)
+      : info_(MakeInfo(num_threads)), pool_(num_threads) {}
+
+  const DeviceInfo& info() const override { return info_; }
+
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
+      size_t size_bytes) override {
+    return AllocateHostDeviceMemory(size_bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateExported(
+      size_t size_bytes, ExportKind kind) override {
+    if (kind != ExportKind::kMemfd) {
+      return absl::UnimplementedError(
+          absl::StrCat("device cpu exports no ", ExportKindName(kind),
+                       ", only ", ExportKindName(ExportKind::kMemfd)));
+    }
+    return AllocateMemfd(size_bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<HostMemory>> AllocateHost(
+      size_t size_bytes) override {
+    return AllocatePlainHostMemory(size_bytes);
+  }
+
+  std::vector<ExportKind> export_kinds() const override {
+    return {ExportKind::kMemfd};
+  }
+
+  absl::StatusOr<std::unique_ptr<LoadedProgram>> Load(
+      const AugmentProgram& program) override {
+    return std::make_unique<HostProgram>(program);
+  }
+
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
+      std::function<void()> on_done) override {
+    return std::make_unique<HostStream>(&pool_, &AugmentHost,
+                                        std::move(on_done));
+  }
+
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    return std::make_unique<HostEvent>();
+  }
+
+  bool needs_polling() const override { return false; }
+  int max_batches_per_launch() const override { return 1; }
+  // Two per thread: one runs, the next waits.
+  int max_launches_in_flight() const override {
+    return 2 * pool_.num_threads();
+  }
+
+ private:
+  const DeviceInfo info_;
+  HostThreadPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> CreateHostBackend(const HostBackendOptions& options) {
+  return std::make_unique<HostBackend>(NumThreads(options.num_threads));
+}
+
+}  // namespace datasetd

@@ -1,0 +1,35 @@
+// Memory of the host backend: page mappings, private or shared through a memfd.
+
+#ifndef DATASETD_CUDA_HOST_MEMORY_H_
+#define DATASETD_CUDA_HOST_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cuda/backend.h"
+
+namespace datasetd {
+
+// What the kernel estimates can be taken without swapping (MemAvailable).
+absl::StatusOr<size_t> AvailableHostBytes();
+
+// Page-aligned, zeroed, private to the process.
+//
+//   INVALID_ARGUMENT    size_bytes is 0
+//   RESOURCE_EXHAUSTED  more than is available; names both numbers
+absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateHostDeviceMemory(
+    size_t size_bytes);
+absl::StatusOr<std::unique_ptr<HostMemory>> AllocatePlainHostMemory(
+    size_t size_bytes);
+
+// A memfd, rounded up to 2 MiB, its pages taken and mapped, sealed so that no
+// importer can change its size. An importer may punch holes: those read as zero.
+// Errors as above.
+absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateMemfd(
+    size_t size_bytes);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_HOST_MEMORY_H_

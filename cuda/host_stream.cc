@@ -1,0 +1,153 @@
+#include "cuda/host_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace datasetd {
+
+HostStream::HostStream(HostThreadPool* pool, AugmentFunction augment,
+                       std::function<void()> on_done)
+    : pool_(pool),
+      augment_(augment),
+      on_done_(std::move(on_done)),
+      progress_(std::make_shared<HostStreamProgress>(0)) {}
+
+HostStream::~HostStream() {
+  std::unique_lock lock(mutex_);
+  progressed_.wait(
+      lock, [this] { return *progress_ == end_ && num_runs_ == 0; });
+}
+
+absl::Status HostStream::CopyToDevice(uint8_t* to, const uint8_t* from,
+                                      size_t size_bytes) {
+  return Copy(to, from, size_bytes);
+}
+
+absl::Status HostStream::CopyToHost(uint8_t* to, const uint8_t* from,
+                                    size_t size_bytes) {
+  return Copy(to, from, size_bytes);
+}
+
+absl::Status HostStream::Copy(uint8_t* to, const uint8_t* from,
+                              size_t size_bytes) {
+  if (size_bytes == 0) return absl::OkStatus();
+  return Submit({.kind = WorkKind::kCopy,
+                 .copy_to = to,
+                 .copy_from = from,
+                 .copy_bytes = size_bytes});
+}
+
+absl::Status HostStream::Augment(const LoadedProgram& program,
+                                 absl::Span<const BatchTask> batches) {
+  if (batches.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a launch of ", batches.size(), " batches; the host runs 1"));
+  }
+  return Submit(
+      {.kind = WorkKind::kAugment,
+       .program = &static_cast<const HostProgram&>(program).program(),
+       .batch = batches[0]});
+}
+
+absl::Status HostStream::Record(Event& event) {
+  if (absl::Status status =
+          Submit({.kind = WorkKind::kRecord, .is_complete = true});
+      !status.ok()) {
+    return status;
+  }
+  auto& host_event = static_cast<HostEvent&>(event);
+  host_event.progress_ = progress_;
+  host_event.sequence_ = end_;  // only the submitting thread writes it
+  return absl::OkStatus();
+}
+
+absl::Status HostStream::Synchronize() {
+  std::unique_lock lock(mutex_);
+  progressed_.wait(lock, [this] { return *progress_ == end_; });
+  return absl::OkStatus();
+}
+
+absl::Status HostStream::Submit(const Work& work) {
+  std::lock_guard lock(mutex_);
+  if (end_ - *progress_ == kMaxPendingWork) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a stream of the host holds at most ", kMaxPendingWork,
+                     " pieces of pending work; synchronize it"));
+  }
+  At(end_++) = work;
+  Advance();
+  if (num_unnotified_ > 0 && !is_notifying_) {
+    ++num_runs_;
+    pool_->Schedule(this, 1);
+  }
+  return absl::OkStatus();
+}
+
+void HostStream::Run() {
+  std::unique_lock lock(mutex_);
+  Notify(lock);
+  if (uint64_t sequence; StartNext(&sequence)) {
+    Work& work = At(sequence);
+    lock.unlock();
+    if (work.kind == WorkKind::kAugment) {
+      augment_(*work.program, work.batch);
+    } else {
+      std::memcpy(work.copy_to, work.copy_from, work.copy_bytes);
+    }
+    lock.lock();
+    work.is_complete = true;
+    Advance();
+    Notify(lock);
+  }
+  if (--num_runs_ == 0) progressed_.notify_all();
+}
+
+bool HostStream::StartNext(uint64_t* sequence) {
+  while (next_ < runnable_ && At(next_).kind == WorkKind::kRecord) ++next_;
+  if (next_ == runnable_) return false;
+  *sequence = next_++;
+  return true;
+}
+
+void HostStream::Advance() {
+  uint64_t complete = *progress_;
+  while (complete < end_ && At(complete).is_complete) {
+    if (At(complete).kind == WorkKind::kRecord && on_done_) ++num_unnotified_;
+    ++complete;
+  }
+  if (complete != *progress_) {
+    progress_->store(complete);
+    progressed_.notify_all();
+  }
+  next_ = std::max(next_, complete);
+  runnable_ = std::max(runnable_, complete);
+
+  int num_new_runs = 0;
+  for (; runnable_ < end_ && complete >= barrier_; ++runnable_) {
+    const WorkKind kind = At(runnable_).kind;
+    if (kind == WorkKind::kRecord) continue;
+    if (kind == WorkKind::kCopy) {
+      if (complete != runnable_) break;
+      barrier_ = runnable_ + 1;
+    }
+    ++num_new_runs;
+  }
+  num_runs_ += num_new_runs;
+  pool_->Schedule(this, num_new_runs);
+}
+
+void HostStream::Notify(std::unique_lock<std::mutex>& lock) {
+  if (is_notifying_) return;
+  is_notifying_ = true;
+  for (; num_unnotified_ > 0; --num_unnotified_) {
+    lock.unlock();
+    on_done_();
+    lock.lock();
+  }
+  is_notifying_ = false;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,59 @@
+// The augment kernel: gathers a batch's samples, moves, casts and normalises
+// them, and writes them into the batch's slot, in one pass.
+//
+// params.h says what each field means; this is what both implementations keep:
+//
+//   | contract      |                                                          |
+//   | ------------- | -------------------------------------------------------- |
+//   | image in      | [N, H, W, C], uint8 or float32, C in 1..4, samples       |
+//   |               | sample_stride_bytes apart                                |
+//   | image out     | [B, C, H, W] or [B, H, W, C]; uint8, float16, bfloat16,  |
+//   |               | float32                                                  |
+//   | other fields  | [N, in_width] -> [B, in_width]; any dtype as it is; an   |
+//   |               | integer to int64; any to float16, bfloat16, float32      |
+//   | limits        | at most kMaxMoves moves, kMaxValueOps value ops; heights |
+//   |               | and widths at least 1; products of a sample's sizes      |
+//   |               | below 2^31; epochs and sample indices below 2^32         |
+//   | alignment     | source, sample stride and field offset: of the element;  |
+//   |               | slots and field offsets of 16 bytes are faster           |
+//   | in place      | no: slot, source and indices must not overlap            |
+//   | written       | each element of rows 0..num_samples-1 of each field, and |
+//   |               | of the indices if asked for, exactly once; nothing else  |
+//   | randomness    | of (seed, epoch, sample index, op index) alone           |
+//   | determinism   | the same bits on every run, host and device, NaN too     |
+//   | rounding      | float32 IEEE steps, then one rounding to nearest even;   |
+//   |               | a NaN computed or rounded is the quiet NaN 0x7FC00000,   |
+//   |               | 0x7E00, 0x7FC0; to uint8: clamped to 0..255, NaN is 0    |
+//   | memory        | nothing is allocated                                     |
+//
+// REQUIRES: a program as server/core/pipeline.h compiles it: sizes of the moves
+// that fit each other and the field, windows inside their input, reflect
+// padding below the size of its input and symmetric padding up to it.
+
+#ifndef DATASETD_CUDA_KERNELS_AUGMENT_H_
+#define DATASETD_CUDA_KERNELS_AUGMENT_H_
+
+#include "cuda/kernels/params.h"
+
+namespace datasetd {
+
+// Runs `program` for one batch on the calling thread; complete on return, also
+// in the order seen by other threads. All pointers are host memory. Thread-safe
+// for batches that do not overlap.
+void AugmentHost(const AugmentProgram& program, const BatchTask& batch);
+
+// Enqueues one kernel on `stream` (a cudaStream_t of the current device) for
+// `num_batches` batches, 0..kMaxBatchesPerLaunch. `device_program` is a copy of
+// `host_program` in device memory; it, the sources, the indices and the slots
+// must stay valid until the kernel has completed. `batches` and `host_program`
+// are read before the call returns. Neither allocates nor synchronises.
+//
+// Returns a cudaError_t: cudaErrorInvalidValue if num_batches is out of range,
+// else that of the launch. With no sample to write nothing is launched.
+int LaunchAugment(const AugmentProgram* device_program,
+                  const AugmentProgram& host_program, const BatchTask* batches,
+                  int num_batches, void* stream);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_AUGMENT_H_

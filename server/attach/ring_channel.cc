@@ -1,0 +1,122 @@
+#include "server/attach/ring_channel.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <new>
+#include <utility>
+
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+// A zeroed, resident mapping of a new memfd. Seals come after: FUTURE_WRITE
+// leaves this mapping writable.
+absl::StatusOr<void*> MapNew(const char* name, size_t size_bytes, int seals,
+                             FileDescriptor& fd) {
+  fd = FileDescriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.has_value()) return absl::ErrnoToStatus(errno, "ring: memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
+    return absl::ErrnoToStatus(errno, "ring: ftruncate");
+  }
+  void* const page = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_POPULATE, fd.get(), 0);
+  if (page == MAP_FAILED) return absl::ErrnoToStatus(errno, "ring: mmap");
+  if (fcntl(fd.get(), F_ADD_SEALS,
+            F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | seals) != 0) {
+    const absl::Status status =
+        absl::ErrnoToStatus(errno, "ring: sealing a memfd (Linux 5.1)");
+    munmap(page, size_bytes);
+    return status;
+  }
+  return page;
+}
+
+void WakeFutex(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FeedChannel>> RingChannel::Create(
+    uint32_t num_slots) {
+  FileDescriptor daemon_fd;
+  FileDescriptor client_fd;
+  FileDescriptor wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_fd.has_value()) return absl::ErrnoToStatus(errno, "ring: eventfd");
+  DATASETD_ASSIGN_OR_RETURN(
+      void* const daemon_page,
+      MapNew("datasetd-daemon-page", sizeof(ring::DaemonPage),
+             F_SEAL_FUTURE_WRITE, daemon_fd));
+  auto client_page =
+      MapNew("datasetd-client-page", sizeof(ring::ClientPage), 0, client_fd);
+  if (!client_page.ok()) {
+    munmap(daemon_page, sizeof(ring::DaemonPage));
+    return client_page.status();
+  }
+  return std::unique_ptr<FeedChannel>(
+      new RingChannel(std::move(daemon_fd), std::move(client_fd),
+                      std::move(wake_fd), daemon_page, *client_page, num_slots));
+}
+
+RingChannel::RingChannel(FileDescriptor daemon_fd, FileDescriptor client_fd,
+                         FileDescriptor wake_fd, void* daemon_page, void* client_page,
+                         uint32_t num_slots)
+    : daemon_fd_(std::move(daemon_fd)),
+      client_fd_(std::move(client_fd)),
+      wake_fd_(std::move(wake_fd)),
+      daemon_page_(daemon_page),
+      client_page_(client_page),
+      descriptors_{daemon_fd_.get(), client_fd_.get(), wake_fd_.get()},
+      ring_(new (daemon_page) ring::DaemonPage(),
+            new (client_page) ring::ClientPage(), num_slots) {}
+
+RingChannel::~RingChannel() {
+  munmap(daemon_page_, sizeof(ring::DaemonPage));
+  munmap(client_page_, sizeof(ring::ClientPage));
+}
+
+void RingChannel::Publish(uint32_t slot, const PublishedBatch& batch) {
+  const ring::SlotDescriptor descriptor = {.sequence = batch.sequence,
+                                           .generation = batch.generation,
+                                           .epoch = batch.epoch,
+                                           .batch = batch.batch,
+                                           .num_samples = batch.num_samples,
+                                           .num_padding = batch.num_padding,
+                                           .reserved = {}};
+  if (ring_.Publish(slot, descriptor)) WakeFutex(ring_.wake_word());
+}
+
+bool RingChannel::IsReleaseRequested(uint32_t slot, uint64_t sequence) const {
+  return ring_.IsReleaseRequested(slot, sequence);
+}
+
+uint64_t RingChannel::ReleaseDone(uint32_t slot) const {
+  return ring_.ReleaseDone(slot);
+}
+
+std::optional<SeekRequest> RingChannel::ReadSeek() {
+  const auto seek = ring_.ReadSeek();
+  if (!seek.has_value()) return std::nullopt;
+  return SeekRequest{seek->generation, seek->epoch, seek->batch};
+}
+
+void RingChannel::SetIdle(bool idle) { ring_.SetIdle(idle); }
+
+void RingChannel::Close() {
+  ring_.Close();
+  WakeFutex(ring_.wake_word());
+}
+
+uint64_t RingChannel::waited_nanoseconds() const {
+  return ring_.waited_nanoseconds();
+}
+
+}  // namespace datasetd

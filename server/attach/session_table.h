@@ -1,0 +1,48 @@
+// The live sessions: a random token for each connected client, and who that
+// client is by the kernel's word. Thread-safe.
+
+#ifndef DATASETD_SERVER_ATTACH_SESSION_TABLE_H_
+#define DATASETD_SERVER_ATTACH_SESSION_TABLE_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/attach_protocol.h"
+#include "server/core/dataset_registry.h"
+
+namespace datasetd {
+
+using SessionToken = std::array<uint8_t, attach::kTokenBytes>;
+
+class SessionTable {
+ public:
+  explicit SessionTable(size_t max_sessions) : max_sessions_(max_sessions) {}
+
+  struct Opened {
+    SessionToken token;
+    uint64_t session_id;
+  };
+  //   RESOURCE_EXHAUSTED  max_sessions are open
+  absl::StatusOr<Opened> Open(uint32_t uid, int32_t pid);
+  void Close(const SessionToken& token);
+
+  //   UNAUTHENTICATED  no live session has this token
+  absl::StatusOr<Caller> Find(absl::string_view token) const;
+
+  size_t num_sessions() const;
+
+ private:
+  const size_t max_sessions_;
+  mutable absl::Mutex mutex_;
+  std::map<SessionToken, Caller> sessions_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_ATTACH_SESSION_TABLE_H_

@@ -1,0 +1,243 @@
+#include "server/config.h"
+
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "cuda/status_macros.h"
+#include "server/logging.h"
+#include "server/yaml_to_proto.h"
+
+namespace datasetd {
+namespace {
+
+constexpr char kDefaultSocketPath[] = "/run/datasetd/datasetd.sock";
+constexpr char kAttachSocketName[] = "attach.sock";
+constexpr int64_t kDefaultDrainSeconds = 5;
+constexpr int64_t kDefaultAttachSeconds = 10;
+constexpr int64_t kMaxTimeoutSeconds = 24 * 3600;
+constexpr uint32_t kDefaultMaxSessions = 1024;
+constexpr uint32_t kDefaultMaxFeeds = 1024;
+constexpr size_t kMaxConfigBytes = 1 << 20;
+constexpr size_t kMaxNameBytes = 128;
+
+const std::vector<std::string>& SlabExports() {
+  static const auto* const exports =
+      new std::vector<std::string>{"auto", "cuda_ipc_handle", "cuda_vmm_fd"};
+  return *exports;
+}
+
+template <typename... Parts>
+absl::Status Error(absl::string_view key, absl::string_view value,
+                   const Parts&... expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " is '", absl::Utf8SafeCHexEscape(value),
+                   "', expected ", expected...));
+}
+
+absl::Status CheckAbsolute(absl::string_view key, const std::string& path) {
+  if (absl::StartsWith(path, "/")) return absl::OkStatus();
+  return Error(key, path, "an absolute path");
+}
+
+absl::Status CheckSocketPath(absl::string_view key, const std::string& path) {
+  DATASETD_RETURN_IF_ERROR(CheckAbsolute(key, path));
+  constexpr size_t kMaxBytes = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() <= kMaxBytes) return absl::OkStatus();
+  return Error(key, path, "at most ", kMaxBytes,
+               " bytes, as Linux has it for Unix sockets");
+}
+
+absl::Status CheckSocketMode(const std::string& mode) {
+  const bool is_octal = mode.size() >= 3 && mode.size() <= 4 &&
+                        std::all_of(mode.begin(), mode.end(), [](char c) {
+                          return c >= '0' && c <= '7';
+                        });
+  if (is_octal && (mode.size() == 3 || mode[0] == '0')) {
+    return absl::OkStatus();
+  }
+  return Error("socket_mode", mode, "an octal mode from 000 to 0777, as 0660");
+}
+
+absl::Status CheckDevice(const std::string& key, const std::string& device) {
+  absl::string_view ordinal = device;
+  if (device == "cpu") return absl::OkStatus();
+  if (absl::ConsumePrefix(&ordinal, "cuda:") && !ordinal.empty() &&
+      ordinal.size() <= 3 &&
+      std::all_of(ordinal.begin(), ordinal.end(), absl::ascii_isdigit)) {
+    return absl::OkStatus();
+  }
+  return Error(key, device, "cpu or cuda:N");
+}
+
+absl::Status CheckTimeout(absl::string_view key,
+                          const google::protobuf::Duration& timeout,
+                          bool may_be_zero) {
+  const bool is_zero = timeout.seconds() == 0 && timeout.nanos() == 0;
+  if (timeout.seconds() >= 0 && timeout.nanos() >= 0 &&
+      timeout.seconds() <= kMaxTimeoutSeconds && (may_be_zero || !is_zero)) {
+    return absl::OkStatus();
+  }
+  return Error(key, absl::StrCat(timeout.seconds(), "s"),
+               may_be_zero ? "0s" : "more than 0s", " and at most 24h");
+}
+
+absl::Status CheckLogLevels(const v1::Config& config) {
+  if (!IsLogLevel(config.log_level())) {
+    return Error("log_level", config.log_level(),
+                 "one of: ", absl::StrJoin(LogLevelNames(), ", "));
+  }
+  const std::map<std::string, std::string> levels(config.log_levels().begin(),
+                                                  config.log_levels().end());
+  for (const auto& [subsystem, level] : levels) {
+    if (!LogSubsystemOf(subsystem).ok()) {
+      return Error("a key of log_levels", subsystem,
+                   "one of: ", absl::StrJoin(LogSubsystemNames(), ", "));
+    }
+    if (!IsLogLevel(level)) {
+      return Error(absl::StrCat("log_levels.", subsystem), level,
+                   "one of: ", absl::StrJoin(LogLevelNames(), ", "));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool IsDatasetName(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+         });
+}
+
+absl::Status CheckDatasets(const v1::Config& config) {
+  std::map<std::string, int> indices;
+  for (int i = 0; i < config.datasets_size(); ++i) {
+    const v1::DatasetSpec& spec = config.datasets(i);
+    const std::string key = absl::StrCat("datasets[", i, "]");
+    if (!IsDatasetName(spec.name())) {
+      return Error(absl::StrCat(key, ".name"), spec.name(),
+                   "1 to 128 letters, digits, '.', '_' or '-', beginning with "
+                   "a letter or digit");
+    }
+    const auto [other, is_new] = indices.emplace(spec.name(), i);
+    if (!is_new) {
+      return Error(absl::StrCat(key, ".name"), spec.name(),
+                   "another name than that of datasets[", other->second, "]");
+    }
+    if (spec.format().empty()) {
+      return Error(absl::StrCat(key, ".format"), "", "the name of a format");
+    }
+    DATASETD_RETURN_IF_ERROR(
+        CheckAbsolute(absl::StrCat(key, ".path"), spec.path()));
+    if (!spec.device().empty()) {
+      DATASETD_RETURN_IF_ERROR(
+          CheckDevice(absl::StrCat(key, ".device"), spec.device()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Config> LoadConfig(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxConfigBytes + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.eof() && !file.good()) {
+    const int error = errno == 0 ? EIO : errno;
+    return absl::Status(
+        absl::ErrnoToStatusCode(error),
+        absl::StrCat("configuration file ", path, ": ", strerror(error)));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  return ParseConfig(text, path);
+}
+
+absl::StatusOr<v1::Config> ParseConfig(absl::string_view yaml_text,
+                                       absl::string_view source_name) {
+  v1::Config config;
+  DATASETD_RETURN_IF_ERROR(YamlToProto(yaml_text, source_name, &config));
+  return config;
+}
+
+void ApplyDefaults(v1::Config* config) {
+  if (config->socket_path().empty()) {
+    config->set_socket_path(kDefaultSocketPath);
+  }
+  if (config->attach_socket_path().empty()) {
+    const std::string& path = config->socket_path();
+    const size_t slash = path.rfind('/');
+    config->set_attach_socket_path(absl::StrCat(
+        slash == std::string::npos ? "" : path.substr(0, slash + 1),
+        kAttachSocketName));
+  }
+  if (config->socket_mode().empty()) config->set_socket_mode("0660");
+  if (!config->has_drain_timeout()) {
+    config->mutable_drain_timeout()->set_seconds(kDefaultDrainSeconds);
+  }
+  if (!config->has_attach_timeout()) {
+    config->mutable_attach_timeout()->set_seconds(kDefaultAttachSeconds);
+  }
+  if (config->log_level().empty()) config->set_log_level("info");
+  if (config->slab_export().empty()) config->set_slab_export("auto");
+  if (config->max_sessions() == 0) {
+    config->set_max_sessions(kDefaultMaxSessions);
+  }
+  if (config->max_feeds() == 0) config->set_max_feeds(kDefaultMaxFeeds);
+}
+
+absl::Status ValidateConfig(const v1::Config& config) {
+  DATASETD_RETURN_IF_ERROR(
+      CheckSocketPath("socket_path", config.socket_path()));
+  DATASETD_RETURN_IF_ERROR(
+      CheckSocketPath("attach_socket_path", config.attach_socket_path()));
+  if (config.attach_socket_path() == config.socket_path()) {
+    return Error("attach_socket_path", config.attach_socket_path(),
+                 "another path than socket_path");
+  }
+  DATASETD_RETURN_IF_ERROR(CheckSocketMode(config.socket_mode()));
+  std::set<std::string> devices;
+  for (int i = 0; i < config.devices_size(); ++i) {
+    const std::string key = absl::StrCat("devices[", i, "]");
+    DATASETD_RETURN_IF_ERROR(CheckDevice(key, config.devices(i)));
+    if (!devices.insert(config.devices(i)).second) {
+      return Error(key, config.devices(i), "each device once");
+    }
+  }
+  if (config.memory_budget_mib() > (UINT64_MAX >> 20)) {
+    return Error("memory_budget_mib", absl::StrCat(config.memory_budget_mib()),
+                 "at most ", UINT64_MAX >> 20);
+  }
+  for (int i = 0; i < config.data_roots_size(); ++i) {
+    DATASETD_RETURN_IF_ERROR(CheckAbsolute(absl::StrCat("data_roots[", i, "]"),
+                                           config.data_roots(i)));
+  }
+  DATASETD_RETURN_IF_ERROR(CheckTimeout("drain_timeout", config.drain_timeout(),
+                                        /*may_be_zero=*/true));
+  DATASETD_RETURN_IF_ERROR(CheckTimeout(
+      "attach_timeout", config.attach_timeout(), /*may_be_zero=*/false));
+  DATASETD_RETURN_IF_ERROR(CheckLogLevels(config));
+  if (std::find(SlabExports().begin(), SlabExports().end(),
+                config.slab_export()) == SlabExports().end()) {
+    return Error("slab_export", config.slab_export(),
+                 "one of: ", absl::StrJoin(SlabExports(), ", "));
+  }
+  return CheckDatasets(config);
+}
+
+}  // namespace datasetd

@@ -1,0 +1,17 @@
+#include "server/core/clock.h"
+
+#include <ctime>
+
+#include "absl/time/clock.h"
+
+namespace datasetd {
+
+absl::Time RealClock::Now() const { return absl::Now(); }
+
+absl::Duration RealClock::Monotonic() const {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);  // cannot fail for this clock
+  return absl::DurationFromTimespec(now);
+}
+
+}  // namespace datasetd

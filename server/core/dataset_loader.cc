@@ -1,0 +1,297 @@
+#include "server/core/dataset_loader.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kStagingTargetBytes = 8 << 20;
+// BatchTask::slot.
+constexpr int64_t kSlotAlignment = 256;
+constexpr int kNumStagingBuffers = 2;
+
+struct HashStateDeleter {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
+using HashState = std::unique_ptr<XXH3_state_t, HashStateDeleter>;
+
+HashState NewHashState() {
+  HashState state(XXH3_createState());
+  XXH3_128bits_reset(state.get());
+  return state;
+}
+
+void UpdateHash(HashState& state, const void* data, size_t size_bytes) {
+  XXH3_128bits_update(state.get(), data, size_bytes);
+}
+
+std::string HexDigest(const HashState& state) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state.get()));
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(canonical.digest),
+                        sizeof(canonical.digest)));
+}
+
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// The hash of names, types, shapes and every field's bytes.
+std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
+                        const std::vector<HashState>& fields) {
+  HashState all = NewHashState();
+  std::string text = absl::StrCat("datasetd content 1\n", num_samples, "\n");
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const FieldSpec& field = plan.fields[f].resident;
+    absl::StrAppend(&text, field.name, " ", DtypeName(field.dtype));
+    for (const int64_t extent : field.shape) {
+      absl::StrAppend(&text, " ", extent);
+    }
+    absl::StrAppend(&text, field.is_image ? " image " : " tensor ",
+                    HexDigest(fields[f]), "\n");
+  }
+  UpdateHash(all, text.data(), text.size());
+  return HexDigest(all);
+}
+
+// One field's samples of a chunk, on their way.
+struct Staging {
+  std::unique_ptr<HostMemory> memory;
+  std::unique_ptr<Event> event;
+  std::vector<absl::Span<uint8_t>> fields;
+};
+
+class Loader {
+ public:
+  Loader(const LoadPlan& plan, SampleSource& source, Backend* backend,
+         LoadCounters& counters)
+      : plan_(plan), source_(source), backend_(backend), counters_(counters) {}
+
+  absl::Status Allocate();
+  absl::Status Run();
+  std::vector<std::unique_ptr<DeviceMemory>> TakeMemory() {
+    return std::move(memory_);
+  }
+  std::string content_hash() const {
+    return ContentHash(plan_, source_.info().num_samples, hashes_);
+  }
+
+ private:
+  absl::Status Place(Staging& staging, int64_t first, int64_t count);
+  absl::Status Transform(size_t field, const Staging& staging, int64_t first,
+                         int64_t count);
+  absl::Status WaitFor(Event& event);
+
+  const LoadPlan& plan_;
+  SampleSource& source_;
+  Backend* const backend_;
+  LoadCounters& counters_;
+
+  std::vector<std::unique_ptr<DeviceMemory>> memory_;
+  std::vector<HashState> hashes_;
+  std::array<Staging, kNumStagingBuffers> staging_;
+  // Of fields with pretransforms: the chunk as read, and the programs.
+  std::vector<std::unique_ptr<DeviceMemory>> scratch_;
+  std::vector<std::unique_ptr<LoadedProgram>> programs_;
+  std::unique_ptr<HostMemory> indices_;
+  std::unique_ptr<HostMemory> readback_;
+  // Last, so that it goes first and waits for pending work.
+  std::unique_ptr<Stream> stream_;
+};
+
+absl::Status Loader::Allocate() {
+  const int64_t num_samples = source_.info().num_samples;
+  const size_t num_fields = plan_.fields.size();
+  scratch_.resize(num_fields);
+  programs_.resize(num_fields);
+  int64_t readback_bytes = 0;
+  for (size_t f = 0; f < num_fields; ++f) {
+    const LoadPlan::FieldPlan& field = plan_.fields[f];
+    DATASETD_ASSIGN_OR_RETURN(
+        auto memory,
+        backend_->Allocate(num_samples * field.resident.sample_bytes()));
+    memory_.push_back(std::move(memory));
+    hashes_.push_back(NewHashState());
+    if (!field.has_program) continue;
+    DATASETD_ASSIGN_OR_RETURN(
+        scratch_[f],
+        backend_->Allocate(plan_.chunk_samples *
+                           source_.info().fields[f].sample_bytes()));
+    AugmentProgram program = {};
+    program.indices_offset_bytes = -1;
+    program.num_fields = 1;
+    program.fields[0] = field.program;
+    program.fields[0].source = scratch_[f]->data();
+    program.fields[0].sample_stride_bytes = source_.info().fields[f].sample_bytes();
+    program.fields[0].offset_bytes = 0;
+    DATASETD_ASSIGN_OR_RETURN(programs_[f], backend_->Load(program));
+    readback_bytes = std::max(
+        readback_bytes, plan_.chunk_samples * field.resident.sample_bytes());
+  }
+  if (readback_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(readback_,
+                              backend_->AllocateHost(readback_bytes));
+    DATASETD_ASSIGN_OR_RETURN(
+        indices_,
+        backend_->AllocateHost(plan_.chunk_samples * sizeof(int64_t)));
+    int64_t* indices = reinterpret_cast<int64_t*>(indices_->data());
+    std::iota(indices, indices + plan_.chunk_samples, int64_t{0});
+  }
+  for (Staging& staging : staging_) {
+    DATASETD_ASSIGN_OR_RETURN(staging.memory,
+                              backend_->AllocateHost(plan_.staging_bytes));
+    DATASETD_ASSIGN_OR_RETURN(staging.event, backend_->CreateEvent());
+    staging.fields.resize(num_fields);
+  }
+  DATASETD_ASSIGN_OR_RETURN(stream_, backend_->CreateStream(nullptr));
+  return absl::OkStatus();
+}
+
+absl::Status Loader::Run() {
+  const int64_t num_samples = source_.info().num_samples;
+  int turn = 0;
+  for (int64_t first = 0; first < num_samples; ++turn) {
+    if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
+      return absl::CancelledError("the load was cancelled");
+    }
+    const int64_t count = std::min(plan_.chunk_samples, num_samples - first);
+    Staging& staging = staging_[turn % kNumStagingBuffers];
+    DATASETD_RETURN_IF_ERROR(WaitFor(*staging.event));
+    int64_t offset = 0;
+    for (size_t f = 0; f < plan_.fields.size(); ++f) {
+      const int64_t size = count * source_.info().fields[f].sample_bytes();
+      staging.fields[f] = absl::MakeSpan(staging.memory->data() + offset, size);
+      offset += RoundUp(size, kSlotAlignment);
+    }
+    DATASETD_RETURN_IF_ERROR(source_.Read(count, staging.fields));
+    DATASETD_RETURN_IF_ERROR(Place(staging, first, count));
+    first += count;
+    counters_.num_samples.store(first, std::memory_order_relaxed);
+  }
+  return stream_->Synchronize();
+}
+
+// Buffers take turns, so this waits only where the device is slower than the
+// reader.
+absl::Status Loader::WaitFor(Event& event) {
+  DATASETD_ASSIGN_OR_RETURN(const bool is_done, event.IsDone());
+  return is_done ? absl::OkStatus() : stream_->Synchronize();
+}
+
+absl::Status Loader::Place(Staging& staging, int64_t first, int64_t count) {
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    const int64_t sample_bytes = plan_.fields[f].resident.sample_bytes();
+    if (plan_.fields[f].has_program) {
+      DATASETD_RETURN_IF_ERROR(Transform(f, staging, first, count));
+    } else {
+      DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+          memory_[f]->data() + first * sample_bytes, staging.fields[f].data(),
+          staging.fields[f].size()));
+      UpdateHash(hashes_[f], staging.fields[f].data(),
+                 staging.fields[f].size());
+    }
+    counters_.num_bytes.fetch_add(count * sample_bytes,
+                                  std::memory_order_relaxed);
+  }
+  return stream_->Record(*staging.event);
+}
+
+absl::Status Loader::Transform(size_t field, const Staging& staging,
+                               int64_t first, int64_t count) {
+  const int64_t sample_bytes = plan_.fields[field].resident.sample_bytes();
+  uint8_t* const resident = memory_[field]->data() + first * sample_bytes;
+  DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+      scratch_[field]->data(), staging.fields[field].data(),
+      staging.fields[field].size()));
+  BatchTask task = {};
+  task.slot = resident;
+  task.indices = reinterpret_cast<const int64_t*>(indices_->data());
+  task.num_samples = static_cast<int32_t>(count);
+  DATASETD_RETURN_IF_ERROR(
+      stream_->Augment(*programs_[field], absl::MakeConstSpan(&task, 1)));
+  DATASETD_RETURN_IF_ERROR(stream_->CopyToHost(readback_->data(), resident,
+                                               count * sample_bytes));
+  DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
+  UpdateHash(hashes_[field], readback_->data(), count * sample_bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LoadPlan> PlanLoad(
+    const std::vector<FieldSpec>& fields, int64_t num_samples,
+    const std::vector<std::optional<FieldProgram>>& programs) {
+  LoadPlan plan;
+  int64_t source_sample_bytes = 0;
+  int64_t resident_sample_bytes = 0;
+  int64_t alignment_samples = 1;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    LoadPlan::FieldPlan field;
+    field.resident = fields[f];
+    if (programs[f].has_value()) {
+      field.has_program = true;
+      field.program = *programs[f];
+      field.resident.dtype = field.program.out_dtype;
+      if (fields[f].is_image) {
+        field.resident.shape = {field.program.out_height,
+                                field.program.out_width,
+                                field.program.channels};
+      }
+      // A chunk begins at an aligned address.
+      alignment_samples =
+          std::max(alignment_samples,
+                   kSlotAlignment / std::gcd(kSlotAlignment,
+                                             field.resident.sample_bytes()));
+    }
+    source_sample_bytes += fields[f].sample_bytes();
+    resident_sample_bytes += field.resident.sample_bytes();
+    plan.fields.push_back(std::move(field));
+  }
+  if (__builtin_mul_overflow(num_samples, resident_sample_bytes,
+                             &plan.resident_bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(num_samples, " samples of ", resident_sample_bytes,
+                     " bytes are more than any memory holds"));
+  }
+  plan.chunk_samples = std::clamp<int64_t>(
+      kStagingTargetBytes / std::max<int64_t>(source_sample_bytes, 1), 1,
+      std::max<int64_t>(num_samples, 1));
+  plan.chunk_samples = RoundUp(plan.chunk_samples, alignment_samples);
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const int64_t field_bytes = plan.chunk_samples * fields[f].sample_bytes();
+    plan.staging_bytes += RoundUp(field_bytes, kSlotAlignment);
+    if (plan.fields[f].has_program) plan.scratch_bytes += field_bytes;
+  }
+  return plan;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
+    const std::string& name, const LoadPlan& plan, SampleSource& source,
+    Backend* backend, Reservation reservation, LoadCounters& counters) {
+  Loader loader(plan, source, backend, counters);
+  DATASETD_RETURN_IF_ERROR(loader.Allocate());
+  DATASETD_RETURN_IF_ERROR(loader.Run());
+  Dataset::Contents contents;
+  contents.name = name;
+  contents.backend = backend;
+  contents.num_samples = source.info().num_samples;
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
+    contents.fields.push_back(field.resident);
+  }
+  contents.content_hash = loader.content_hash();
+  contents.memory = loader.TakeMemory();
+  contents.reservation = std::move(reservation);
+  return std::make_shared<const Dataset>(std::move(contents));
+}
+
+}  // namespace datasetd

@@ -1,0 +1,461 @@
+#include "server/core/dataset_registry.h"
+
+#include <pthread.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+#include "server/core/pipeline.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int kNumLoadThreads = 2;
+constexpr size_t kMaxNameLength = 128;
+constexpr size_t kMaxFailures = 64;
+
+// Spec and files: equal ids name the same samples, unless a file was changed
+// under the same size and mtime.
+std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
+  std::string text = absl::StrCat("datasetd spec 1\n", spec.format, "\n",
+                                  spec.path, "\n", spec.split, "\n",
+                                  spec.device, "\n", spec.pretransforms_key,
+                                  "\n");
+  for (const auto& [key, value] : spec.options) {
+    absl::StrAppend(&text, key.size(), ":", key, "=", value.size(), ":", value,
+                    "\n");
+  }
+  for (const FileInfo& file : source.files) {
+    absl::StrAppend(&text, file.path, " ", file.size_bytes, " ",
+                    file.mtime_nanoseconds, "\n");
+  }
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
+                      absl::Hex(hash.low64, absl::kZeroPad16));
+}
+
+absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
+    const DatasetSpec& spec, const std::vector<FieldSpec>& fields) {
+  for (const auto& [name, ops] : spec.pretransforms) {
+    if (std::none_of(fields.begin(), fields.end(),
+                     [&](const FieldSpec& f) { return f.name == name; })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "pretransforms: the source has no field '", name, "'"));
+    }
+    if (!IsDeterministic(ops)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "pretransforms of field '", name,
+          "': a random op cannot run at load; give it to the loader's "
+          "transforms"));
+    }
+  }
+  std::vector<std::optional<FieldProgram>> programs(fields.size());
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const auto ops = spec.pretransforms.find(fields[f].name);
+    if (ops == spec.pretransforms.end() || ops->second.empty()) continue;
+    // Resident samples are [H, W, C].
+    DATASETD_ASSIGN_OR_RETURN(
+        programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
+                                  Layout::kNhwc));
+  }
+  return programs;
+}
+
+}  // namespace
+
+struct DatasetRegistry::Entry {
+  uint64_t id = 0;
+  DatasetSpec spec;
+  DatasetState state = DatasetState::kLoading;
+  absl::Status error;
+  std::string spec_id;
+  SourceInfo source;
+  std::vector<FieldSpec> fields;  // resident
+  int64_t resident_bytes = 0;
+  absl::Time started;
+  absl::Time finished;
+  absl::Time last_used;
+  std::set<uint64_t> holders;  // sessions
+  int num_feeds = 0;
+  // Until loaded.
+  std::unique_ptr<SampleSource> reader;
+  LoadPlan plan;
+  Reservation reservation;
+  Backend* backend = nullptr;
+  LoadCounters counters;
+  // When READY or UNLOADING.
+  std::shared_ptr<const Dataset> dataset;
+};
+
+DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
+  if (this != &other) {
+    Reset();
+    registry_ = std::exchange(other.registry_, nullptr);
+    entry_id_ = other.entry_id_;
+    dataset_ = std::move(other.dataset_);
+  }
+  return *this;
+}
+
+void DatasetUse::Reset() {
+  dataset_.reset();
+  if (registry_ != nullptr) {
+    std::exchange(registry_, nullptr)->EndUse(entry_id_);
+  }
+}
+
+DatasetRegistry::DatasetRegistry(DeviceTable* devices, SourceOpener open_source,
+                                 const Clock* clock, Observer observer)
+    : devices_(devices),
+      open_source_(std::move(open_source)),
+      clock_(clock),
+      observer_(std::move(observer)) {
+  for (int i = 0; i < kNumLoadThreads; ++i) {
+    threads_.emplace_back([this] { RunLoads(); });
+  }
+}
+
+DatasetRegistry::~DatasetRegistry() {
+  {
+    absl::MutexLock lock(&mutex_);
+    is_stopping_ = true;
+    queue_.clear();
+    for (auto& [name, entry] : entries_) {
+      entry->counters.is_cancelled.store(true, std::memory_order_relaxed);
+    }
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+absl::Status DatasetRegistry::CheckName(const std::string& name) const {
+  const bool is_ok =
+      !name.empty() && name.size() <= kMaxNameLength &&
+      absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
+      std::all_of(name.begin(), name.end(), [](unsigned char c) {
+        return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+      });
+  if (is_ok) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "name: a dataset's name has 1 to 128 characters of [A-Za-z0-9._-] and "
+      "begins with a letter or digit");
+}
+
+absl::Status DatasetRegistry::NotFound(const std::string& name) const {
+  std::string names;
+  for (const auto& [other, entry] : entries_) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", other);
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "no dataset '", name.substr(0, kMaxNameLength), "'; there ",
+      names.empty() ? std::string("is none") : absl::StrCat("are: ", names)));
+}
+
+absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
+  DATASETD_RETURN_IF_ERROR(CheckName(spec.name));
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  // The source is opened before the lock is taken: it may be slow.
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
+                            open_source_(spec));
+  const std::string spec_id = SpecId(spec, reader->info());
+  DATASETD_ASSIGN_OR_RETURN(const auto programs,
+                            CompilePretransforms(spec, reader->info().fields));
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan, PlanLoad(reader->info().fields,
+                              reader->info().num_samples, programs));
+
+  std::shared_ptr<Entry> entry;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (is_stopping_) {
+      return absl::UnavailableError("the daemon is shutting down");
+    }
+    const auto found = entries_.find(spec.name);
+    if (found != entries_.end() &&
+        found->second->state != DatasetState::kFailed) {
+      Entry& present = *found->second;
+      if (present.state == DatasetState::kUnloading) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("dataset '", spec.name,
+                         "' is being unloaded; load it again when its feeds "
+                         "have ended"));
+      }
+      if (present.spec_id != spec_id) {
+        return absl::AlreadyExistsError(absl::StrCat(
+            "dataset '", spec.name, "' is there with another spec (",
+            present.spec.format, " from ", present.spec.path, " on ",
+            present.spec.device, ", spec id ", present.spec_id,
+            "), or its files have changed; choose another name or unload it"));
+      }
+      if (present.counters.is_cancelled.load(std::memory_order_relaxed)) {
+        return absl::AbortedError(
+            absl::StrCat("the load of dataset '", spec.name,
+                         "' is just being cancelled; try again"));
+      }
+      present.holders.insert(caller.session_id);
+      present.last_used = clock_->Now();
+      return absl::OkStatus();
+    }
+
+    DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
+                              Reserve(spec, plan, caller.uid));
+    entry = std::make_shared<Entry>();
+    entry->id = next_entry_id_++;
+    entry->spec = std::move(spec);
+    entry->spec_id = spec_id;
+    entry->source = reader->info();
+    for (const LoadPlan::FieldPlan& field : plan.fields) {
+      entry->fields.push_back(field.resident);
+    }
+    entry->resident_bytes = plan.resident_bytes;
+    entry->started = clock_->Now();
+    entry->last_used = entry->started;
+    entry->holders.insert(caller.session_id);
+    entry->reader = std::move(reader);
+    entry->plan = std::move(plan);
+    entry->reservation = std::move(reservation);
+    entry->backend = device->backend.get();
+    entries_[entry->spec.name] = entry;
+    queue_.push_back(entry);
+    observer_("loading", InfoOf(*entry));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
+                                                     const LoadPlan& plan,
+                                                     uint32_t uid) {
+  const std::string what = absl::StrCat("dataset '", spec.name, "'");
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  auto reservation = device->budget->Reserve(MemoryKind::kDataset, uid,
+                                             plan.resident_bytes, what);
+  if (reservation.ok()) return reservation;
+  Evict(spec.device, plan.resident_bytes);
+  return device->budget->Reserve(MemoryKind::kDataset, uid,
+                                 plan.resident_bytes, what);
+}
+
+void DatasetRegistry::Evict(const std::string& device, int64_t bytes) {
+  std::vector<std::shared_ptr<Entry>> unused;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->spec.device == device && entry->state == DatasetState::kReady &&
+        entry->holders.empty() && entry->num_feeds == 0) {
+      unused.push_back(entry);
+    }
+  }
+  std::sort(unused.begin(), unused.end(), [](const auto& a, const auto& b) {
+    return a->last_used < b->last_used;
+  });
+  int64_t freed = 0;
+  for (const std::shared_ptr<Entry>& entry : unused) {
+    if (freed >= bytes) break;
+    freed += entry->resident_bytes;
+    observer_("evicted", InfoOf(*entry));
+    entries_.erase(entry->spec.name);
+  }
+}
+
+void DatasetRegistry::RunLoads() {
+  pthread_setname_np(pthread_self(), "load");
+  while (true) {
+    std::shared_ptr<Entry> entry;
+    {
+      const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return is_stopping_ || !queue_.empty();
+      };
+      absl::MutexLock lock(&mutex_, absl::Condition(&has_work));
+      if (is_stopping_) return;
+      entry = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    // Nothing else touches reader, plan and reservation while LOADING.
+    auto dataset = LoadDataset(entry->spec.name, entry->plan, *entry->reader,
+                               entry->backend, std::move(entry->reservation),
+                               entry->counters);
+    absl::MutexLock lock(&mutex_);
+    entry->reader.reset();
+    entry->reservation = Reservation();
+    entry->finished = clock_->Now();
+    entry->last_used = entry->finished;
+    if (dataset.ok()) {
+      entry->dataset = *std::move(dataset);
+      entry->state = DatasetState::kReady;
+      observer_("ready", InfoOf(*entry));
+      continue;
+    }
+    entry->state = DatasetState::kFailed;
+    entry->error = dataset.status();
+    observer_("failed", InfoOf(*entry));
+    const auto found = entries_.find(entry->spec.name);
+    const bool is_current = found != entries_.end() && found->second == entry;
+    if (is_current && absl::IsCancelled(entry->error)) entries_.erase(found);
+    ForgetOldFailures();
+  }
+}
+
+void DatasetRegistry::ForgetOldFailures() {
+  std::vector<std::shared_ptr<Entry>> failures;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->state == DatasetState::kFailed) failures.push_back(entry);
+  }
+  if (failures.size() <= kMaxFailures) return;
+  std::sort(failures.begin(), failures.end(), [](const auto& a, const auto& b) {
+    return a->finished < b->finished;
+  });
+  for (size_t i = 0; i + kMaxFailures < failures.size(); ++i) {
+    entries_.erase(failures[i]->spec.name);
+  }
+}
+
+absl::Status DatasetRegistry::Hold(const std::string& name,
+                                   const Caller& caller) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return NotFound(name);
+  Entry& entry = *found->second;
+  if (entry.state == DatasetState::kLoading ||
+      entry.state == DatasetState::kReady) {
+    entry.holders.insert(caller.session_id);
+    entry.last_used = clock_->Now();
+  }
+  return absl::OkStatus();
+}
+
+DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
+  DatasetInfo info;
+  info.spec = entry.spec;
+  info.state = entry.state;
+  info.error = entry.error;
+  info.num_samples = entry.source.num_samples;
+  info.fields = entry.fields;
+  info.class_names = entry.source.class_names;
+  info.resident_bytes = entry.resident_bytes;
+  info.spec_id = entry.spec_id;
+  if (entry.dataset != nullptr) {
+    info.content_hash = entry.dataset->content_hash();
+  }
+  info.num_feeds = entry.num_feeds;
+  info.num_holders = static_cast<int>(entry.holders.size());
+  info.num_samples_loaded =
+      entry.counters.num_samples.load(std::memory_order_relaxed);
+  info.loaded_bytes = entry.counters.num_bytes.load(std::memory_order_relaxed);
+  info.elapsed = (entry.state == DatasetState::kLoading ? clock_->Now()
+                                                        : entry.finished) -
+                 entry.started;
+  return info;
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
+    const std::string& name, absl::Duration timeout) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return NotFound(name);
+  const std::shared_ptr<Entry> entry = found->second;
+  const auto is_settled = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return entry->state != DatasetState::kLoading || is_stopping_;
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&is_settled), timeout);
+  return InfoOf(*entry);
+}
+
+std::vector<DatasetInfo> DatasetRegistry::List() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<DatasetInfo> infos;
+  for (const auto& [name, entry] : entries_) infos.push_back(InfoOf(*entry));
+  return infos;
+}
+
+absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return NotFound(name);
+  Entry& entry = *found->second;
+  switch (entry.state) {
+    case DatasetState::kReady:
+      break;
+    case DatasetState::kLoading:
+      return absl::FailedPreconditionError(absl::StrCat(
+          "dataset '", name, "' is still loading; wait for LoadDataset"));
+    case DatasetState::kUnloading:
+      return absl::FailedPreconditionError(
+          absl::StrCat("dataset '", name, "' is being unloaded"));
+    case DatasetState::kFailed:
+      return absl::FailedPreconditionError(
+          absl::StrCat("dataset '", name, "' failed to load: ",
+                       entry.error.message(), "; load it again"));
+  }
+  ++entry.num_feeds;
+  entry.last_used = clock_->Now();
+  return DatasetUse(this, entry.id, entry.dataset);
+}
+
+void DatasetRegistry::EndUse(uint64_t entry_id) {
+  absl::MutexLock lock(&mutex_);
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    Entry& entry = *it->second;
+    if (entry.id != entry_id) continue;
+    --entry.num_feeds;
+    entry.last_used = clock_->Now();
+    if (entry.num_feeds == 0 && entry.state == DatasetState::kUnloading) {
+      observer_("unloaded", InfoOf(entry));
+      entries_.erase(it);
+    }
+    return;
+  }
+}
+
+absl::Status DatasetRegistry::Unload(const std::string& name, bool force) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return NotFound(name);
+  Entry& entry = *found->second;
+  if (entry.num_feeds > 0 && !force) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "dataset '", name, "' has ", entry.num_feeds,
+        " open feeds; close them, or force the unload, which ends them"));
+  }
+  if (entry.state == DatasetState::kLoading) {
+    entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+    entry.holders.clear();
+    return absl::OkStatus();
+  }
+  if (entry.num_feeds > 0) {
+    entry.state = DatasetState::kUnloading;
+    entry.holders.clear();
+    return absl::OkStatus();
+  }
+  observer_("unloaded", InfoOf(entry));
+  entries_.erase(found);
+  return absl::OkStatus();
+}
+
+void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {
+  if (entry.holders.erase(session_id) == 0) return;
+  entry.last_used = clock_->Now();
+  if (entry.holders.empty() && entry.state == DatasetState::kLoading) {
+    entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+  }
+}
+
+absl::Status DatasetRegistry::Release(const std::string& name,
+                                      const Caller& caller) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return NotFound(name);
+  DropHold(*found->second, caller.session_id);
+  return absl::OkStatus();
+}
+
+void DatasetRegistry::ReleaseSession(uint64_t session_id) {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [name, entry] : entries_) DropHold(*entry, session_id);
+}
+
+}  // namespace datasetd

@@ -1,0 +1,177 @@
+// The datasets of the daemon by name: who loads, holds and uses them.
+//
+// Load starts a load, or attaches to the dataset that the same spec made, also
+// while that one is loading. A session holds what it loaded or got until it
+// releases it or ends; feeds use a dataset. LOADING -> READY or FAILED;
+// READY -> UNLOADING -> gone when the last feed has ended. A failed load is
+// remembered until its name is loaded again. A load that no session holds any
+// more is cancelled; a READY dataset that nobody holds or uses stays until its
+// memory is wanted, least recently used first.
+//
+// Thread-safe. Loads run on two threads of the registry's own.
+
+#ifndef DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
+#define DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "server/core/clock.h"
+#include "server/core/dataset.h"
+#include "server/core/dataset_loader.h"
+#include "server/core/device_table.h"
+#include "server/core/sample_source.h"
+#include "server/core/transform_spec.h"
+
+namespace datasetd {
+
+struct DatasetSpec {
+  std::string name;
+  std::string format;
+  std::string path;
+  std::string split;
+  std::string device;  // empty: the first
+  std::map<std::string, std::vector<TransformSpec>> pretransforms;
+  std::map<std::string, std::string> options;
+  // Equal for equal pretransforms.
+  std::string pretransforms_key;
+};
+
+// Who asks.
+struct Caller {
+  uint64_t session_id = 0;  // 0: the daemon itself; its holds last for ever
+  uint32_t uid = 0;
+  int32_t pid = 0;
+};
+
+enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
+
+struct DatasetInfo {
+  DatasetSpec spec;
+  DatasetState state = DatasetState::kLoading;
+  absl::Status error;  // when FAILED
+  int64_t num_samples = 0;
+  std::vector<FieldSpec> fields;
+  std::vector<std::string> class_names;
+  int64_t resident_bytes = 0;
+  std::string spec_id;
+  std::string content_hash;
+  int num_feeds = 0;
+  int num_holders = 0;
+  int64_t num_samples_loaded = 0;
+  int64_t loaded_bytes = 0;
+  absl::Duration elapsed;  // of the load
+};
+
+class DatasetRegistry;
+
+// A feed's use of a dataset; ends on destruction.
+class DatasetUse {
+ public:
+  DatasetUse() = default;
+  DatasetUse(DatasetRegistry* registry, uint64_t entry_id,
+             std::shared_ptr<const Dataset> dataset)
+      : registry_(registry), entry_id_(entry_id), dataset_(std::move(dataset)) {}
+  DatasetUse(DatasetUse&& other) noexcept { *this = std::move(other); }
+  DatasetUse& operator=(DatasetUse&& other) noexcept;
+  ~DatasetUse() { Reset(); }
+
+  const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
+  void Reset();
+
+ private:
+  DatasetRegistry* registry_ = nullptr;
+  uint64_t entry_id_ = 0;
+  std::shared_ptr<const Dataset> dataset_;
+};
+
+class DatasetRegistry {
+ public:
+  using SourceOpener =
+      std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
+          const DatasetSpec& spec)>;
+  // For the log: what happened to which dataset, on whose behalf.
+  using Observer =
+      std::function<void(const char* event, const DatasetInfo& info)>;
+
+  // `devices` and `clock` outlive the registry.
+  DatasetRegistry(DeviceTable* devices, SourceOpener open_source,
+                  const Clock* clock, Observer observer);
+  // Cancels loads. REQUIRES: no DatasetUse is left.
+  ~DatasetRegistry();
+
+  // Starts or attaches, and holds; returns without waiting. Errors as
+  // DatasetService.LoadDataset; those of reading come by Await.
+  absl::Status Load(DatasetSpec spec, const Caller& caller);
+
+  // Holds a dataset that is there. NOT_FOUND.
+  absl::Status Hold(const std::string& name, const Caller& caller);
+
+  // Waits until the dataset is no longer LOADING, or for `timeout`. NOT_FOUND.
+  absl::StatusOr<DatasetInfo> Await(const std::string& name,
+                                    absl::Duration timeout) const;
+
+  std::vector<DatasetInfo> List() const;
+
+  // For a feed. NOT_FOUND; FAILED_PRECONDITION if it is not READY.
+  absl::StatusOr<DatasetUse> Use(const std::string& name);
+
+  //   NOT_FOUND, FAILED_PRECONDITION (open feeds; `force` not set)
+  // With `force` the dataset goes when its feeds, which the caller must end,
+  // have gone.
+  absl::Status Unload(const std::string& name, bool force);
+
+  // Gives up one session's hold on one dataset, or on all. NOT_FOUND.
+  absl::Status Release(const std::string& name, const Caller& caller);
+  void ReleaseSession(uint64_t session_id);
+
+ private:
+  friend class DatasetUse;
+  struct Entry;
+
+  void EndUse(uint64_t entry_id);
+  void RunLoads();
+  absl::Status CheckName(const std::string& name) const;
+  DatasetInfo InfoOf(const Entry& entry) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Frees unused datasets of a device until `bytes` fit, or none is left.
+  void Evict(const std::string& device, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Reservation> Reserve(const DatasetSpec& spec,
+                                      const LoadPlan& plan, uint32_t uid)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropHold(Entry& entry, uint64_t session_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetOldFailures() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status NotFound(const std::string& name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  DeviceTable* const devices_;
+  const SourceOpener open_source_;
+  const Clock* const clock_;
+  const Observer observer_;
+
+  mutable absl::Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Entry>> entries_
+      ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<Entry>> queue_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_entry_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_DATASET_REGISTRY_H_

@@ -1,0 +1,222 @@
+#include "server/core/feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+// Epochs are one word of the Philox counter.
+constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
+    Options options, std::unique_ptr<ExportedMemory> slab,
+    std::unique_ptr<FeedChannel> channel, std::function<void()> on_done) {
+  Backend& backend = options.dataset->backend();
+  const uint32_t num_slots = options.num_slots;
+  const AugmentProgram program = options.program;
+  std::unique_ptr<Feed> feed(
+      new Feed(std::move(options), std::move(slab), std::move(channel)));
+  DATASETD_ASSIGN_OR_RETURN(feed->sampler_,
+                            Sampler::Create(feed->options_.sampler));
+  feed->batches_per_epoch_ =
+      static_cast<uint64_t>(feed->sampler_->batches_per_epoch());
+  DATASETD_ASSIGN_OR_RETURN(
+      feed->indices_,
+      backend.AllocateHost(num_slots * feed->options_.sampler.batch_size *
+                           sizeof(int64_t)));
+  DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(program));
+  DATASETD_ASSIGN_OR_RETURN(feed->stream_,
+                            backend.CreateStream(std::move(on_done)));
+  feed->launches_.resize(num_slots);
+  for (PendingLaunch& launch : feed->launches_) {
+    DATASETD_ASSIGN_OR_RETURN(launch.event, backend.CreateEvent());
+  }
+  const FeedPosition start = feed->options_.start;
+  if (start.epoch > kMaxEpoch ||
+      (start.batch > 0 && start.batch > feed->batches_per_epoch_)) {
+    return absl::InvalidArgumentError(
+        "start: epoch " + std::to_string(start.epoch) + ", batch " +
+        std::to_string(start.batch) + " is out of range; an epoch has " +
+        std::to_string(feed->batches_per_epoch_) + " batches");
+  }
+  feed->SetNext(start);
+  return feed;
+}
+
+Feed::Feed(Options options, std::unique_ptr<ExportedMemory> slab,
+           std::unique_ptr<FeedChannel> channel)
+    : options_(std::move(options)),
+      slab_(std::move(slab)),
+      channel_(std::move(channel)),
+      slots_(options_.num_slots),
+      num_free_(options_.num_slots) {}
+
+Feed::~Feed() = default;
+
+uint8_t* Feed::SlotData(uint32_t slot) const {
+  return slab_->data() + slot * options_.slot_stride_bytes;
+}
+
+int64_t* Feed::SlotIndices(uint32_t slot) const {
+  return reinterpret_cast<int64_t*>(indices_->data()) +
+         static_cast<int64_t>(slot) * options_.sampler.batch_size;
+}
+
+void Feed::SetNext(FeedPosition position) {
+  if (batches_per_epoch_ > 0 && position.batch >= batches_per_epoch_) {
+    position = {position.epoch + 1, 0};
+  }
+  next_ = position;
+  stats_.next_epoch.store(next_.epoch, std::memory_order_relaxed);
+  stats_.next_batch.store(next_.batch, std::memory_order_relaxed);
+}
+
+void Feed::TakeSeek(const SeekRequest& seek) {
+  // Any later generation will do: the client may have sought twice.
+  if (seek.generation <= generation_ || seek.epoch > kMaxEpoch ||
+      seek.batch > batches_per_epoch_) {
+    stats_.num_ignored_seeks.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  generation_ = seek.generation;
+  SetNext({seek.epoch, seek.batch});
+}
+
+bool Feed::Scan(uint64_t now_nanoseconds) {
+  bool changed = false;
+  has_pending_release_ = false;
+  if (const auto seek = channel_->ReadSeek(); seek.has_value()) {
+    TakeSeek(*seek);
+    changed = true;
+  }
+  for (uint32_t i = 0; i < slots_.size() && num_published_ > 0; ++i) {
+    Slot& slot = slots_[i];
+    if (slot.state != SlotState::kPublished) continue;
+    const uint64_t done = channel_->ReleaseDone(i);
+    if (done == slot.sequence) {
+      slot.state = SlotState::kFree;
+      slot.last_release = done;
+      ++num_free_;
+      --num_published_;
+      changed = true;
+    } else {
+      if (done != slot.last_release) {
+        slot.last_release = done;
+        stats_.num_ignored_releases.fetch_add(1, std::memory_order_relaxed);
+      }
+      if (channel_->IsReleaseRequested(i, slot.sequence)) {
+        has_pending_release_ = true;
+      }
+    }
+  }
+  const bool waits = num_published_ == slots_.size();
+  if (is_waiting_) {
+    stats_.daemon_wait_nanoseconds.fetch_add(
+        now_nanoseconds - waiting_since_nanoseconds_,
+        std::memory_order_relaxed);
+  }
+  is_waiting_ = waits;
+  waiting_since_nanoseconds_ = now_nanoseconds;
+  stats_.num_slots_held.store(num_published_, std::memory_order_relaxed);
+  stats_.client_wait_nanoseconds.store(channel_->waited_nanoseconds(),
+                                       std::memory_order_relaxed);
+  return changed;
+}
+
+absl::StatusOr<int> Feed::Collect() {
+  int num_ended = 0;
+  while (num_running_launches_ > 0) {
+    PendingLaunch& launch = launches_[first_launch_];
+    DATASETD_ASSIGN_OR_RETURN(const bool is_done, launch.event->IsDone());
+    if (!is_done) break;
+    for (int i = 0; i < launch.num_batches; ++i) {
+      PendingBatch& pending = launch.batches[i];
+      Slot& slot = slots_[pending.slot];
+      if (is_stopped_ || launch.generation != generation_) {
+        slot.state = SlotState::kFree;
+        ++num_free_;
+        continue;
+      }
+      slot.state = SlotState::kPublished;
+      slot.sequence = ++last_sequence_;
+      ++num_published_;
+      pending.batch.sequence = slot.sequence;
+      channel_->Publish(pending.slot, pending.batch);
+      stats_.num_batches.fetch_add(1, std::memory_order_relaxed);
+      stats_.num_samples.fetch_add(pending.batch.num_samples,
+                                   std::memory_order_relaxed);
+    }
+    first_launch_ = (first_launch_ + 1) % static_cast<int>(launches_.size());
+    --num_running_launches_;
+    ++num_ended;
+  }
+  return num_ended;
+}
+
+bool Feed::CanLaunch() const {
+  return !is_stopped_ && num_free_ > 0 && batches_per_epoch_ > 0 &&
+         next_.epoch <= kMaxEpoch;
+}
+
+absl::Status Feed::Launch(int max_batches) {
+  PendingLaunch& launch =
+      launches_[(first_launch_ + num_running_launches_) % launches_.size()];
+  const int num_batches = static_cast<int>(std::min<uint32_t>(
+      {num_free_, static_cast<uint32_t>(max_batches), kMaxBatchesPerLaunch}));
+  BatchTask tasks[kMaxBatchesPerLaunch];
+  launch.generation = generation_;
+  launch.num_batches = 0;
+  for (uint32_t i = 0; i < slots_.size() && launch.num_batches < num_batches &&
+                       next_.epoch <= kMaxEpoch;
+       ++i) {
+    if (slots_[i].state != SlotState::kFree) continue;
+    const Sampler::BatchShape shape = sampler_->Fill(
+        next_.epoch, static_cast<int64_t>(next_.batch),
+        absl::MakeSpan(SlotIndices(i), options_.sampler.batch_size));
+    BatchTask& task = tasks[launch.num_batches];
+    task = {};
+    task.slot = SlotData(i);
+    task.indices = SlotIndices(i);
+    task.num_samples = static_cast<int32_t>(shape.num_samples);
+    task.epoch = next_.epoch;
+    PendingBatch& pending = launch.batches[launch.num_batches++];
+    pending.slot = i;
+    pending.batch = {.generation = generation_,
+                     .epoch = next_.epoch,
+                     .batch = next_.batch,
+                     .num_samples = static_cast<uint32_t>(shape.num_samples),
+                     .num_padding = static_cast<uint32_t>(shape.num_padding)};
+    slots_[i].state = SlotState::kRunning;
+    --num_free_;
+    SetNext({next_.epoch, next_.batch + 1});
+  }
+  DATASETD_RETURN_IF_ERROR(stream_->Augment(
+      *program_, absl::MakeConstSpan(tasks, launch.num_batches)));
+  DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+  ++num_running_launches_;
+  stats_.num_launches.fetch_add(1, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+bool Feed::PrepareNextEpoch() {
+  if (is_stopped_ || batches_per_epoch_ == 0) return false;
+  if (prepared_epoch_ == next_.epoch + 1) return false;
+  prepared_epoch_ = next_.epoch + 1;
+  sampler_->Prepare(prepared_epoch_);
+  return true;
+}
+
+void Feed::Stop() {
+  if (is_stopped_) return;
+  is_stopped_ = true;
+  channel_->Close();
+}
+
+std::unique_ptr<ExportedMemory> Feed::TakeSlab() { return std::move(slab_); }
+
+}  // namespace datasetd

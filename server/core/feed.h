@@ -1,0 +1,168 @@
+// One job's ordered, endless sequence of batches: which batch goes to which
+// slot, and what has become of it.
+//
+// A slot is free, running (a launch fills it), or published (the client may
+// use it). Batches are launched in order and published in order, each only
+// after its launch has completed; a slot is free again when the client's
+// release names the very sequence published in it. A seek starts a new
+// generation: what runs for the old one is dropped when it completes, what was
+// published stays the client's until it releases it.
+//
+// Not thread-safe: driven by one Producer, but for stats(). Allocates in
+// Create only. Owns all memory of the feed. Destroy it only when
+// is_quiescent(), or after its stream was synchronized.
+
+#ifndef DATASETD_SERVER_CORE_FEED_H_
+#define DATASETD_SERVER_CORE_FEED_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cuda/backend.h"
+#include "server/core/dataset.h"
+#include "server/core/feed_channel.h"
+#include "server/core/sampler.h"
+
+namespace datasetd {
+
+struct FeedPosition {
+  uint64_t epoch = 0;
+  uint64_t batch = 0;
+};
+
+// Counters, readable from any thread while the feed runs.
+struct FeedStats {
+  std::atomic<uint64_t> next_epoch = 0;
+  std::atomic<uint64_t> next_batch = 0;
+  std::atomic<uint64_t> num_batches = 0;  // published
+  std::atomic<uint64_t> num_samples = 0;
+  std::atomic<uint64_t> num_launches = 0;
+  std::atomic<uint32_t> num_slots_held = 0;
+  std::atomic<uint64_t> num_ignored_releases = 0;
+  std::atomic<uint64_t> num_ignored_seeks = 0;
+  std::atomic<uint64_t> client_wait_nanoseconds = 0;
+  // Every slot was with the client.
+  std::atomic<uint64_t> daemon_wait_nanoseconds = 0;
+};
+
+class Feed {
+ public:
+  struct Options {
+    uint64_t id = 0;
+    std::shared_ptr<const Dataset> dataset;
+    // Sources and offsets are set.
+    AugmentProgram program = {};
+    SamplerOptions sampler;
+    uint32_t num_slots = 0;  // 2..64
+    uint64_t slot_stride_bytes = 0;
+    FeedPosition start;
+  };
+
+  // `slab` holds num_slots slots. `on_done` as in Backend::CreateStream.
+  static absl::StatusOr<std::unique_ptr<Feed>> Create(
+      Options options, std::unique_ptr<ExportedMemory> slab,
+      std::unique_ptr<FeedChannel> channel, std::function<void()> on_done);
+  ~Feed();
+
+  Feed(const Feed&) = delete;
+  Feed& operator=(const Feed&) = delete;
+
+  uint64_t id() const { return options_.id; }
+  const Dataset& dataset() const { return *options_.dataset; }
+  const ExportedMemory& slab() const { return *slab_; }
+  FeedChannel& channel() { return *channel_; }
+  const FeedStats& stats() const { return stats_; }
+  uint64_t batches_per_epoch() const { return batches_per_epoch_; }
+
+  // Reads what the client said: frees slots, takes a seek. True if something
+  // changed.
+  bool Scan(uint64_t now_nanoseconds);
+
+  // Publishes what has completed; the number of launches that ended. An error
+  // is the device's: publish nothing more.
+  absl::StatusOr<int> Collect();
+
+  // True if a Launch would start work.
+  bool CanLaunch() const;
+  // Starts one launch that fills up to `max_batches` free slots.
+  // REQUIRES: CanLaunch().
+  absl::Status Launch(int max_batches);
+
+  // Makes the next epoch's order ahead of time; true if there was work to do.
+  bool PrepareNextEpoch();
+
+  // Production ends; the client is told. What runs is collected and dropped.
+  void Stop();
+
+  // No launch of this feed is running.
+  bool is_quiescent() const { return num_running_launches_ == 0; }
+  int num_running_launches() const { return num_running_launches_; }
+  // The client has requested a release that its device has not done yet.
+  bool has_pending_release() const { return has_pending_release_; }
+
+  // Gives up all but the slab. REQUIRES: is_quiescent().
+  std::unique_ptr<ExportedMemory> TakeSlab();
+
+ private:
+  enum class SlotState : uint8_t { kFree, kRunning, kPublished };
+  struct Slot {
+    SlotState state = SlotState::kFree;
+    uint64_t sequence = 0;      // when published
+    uint64_t last_release = 0;  // the client's last word
+  };
+  struct PendingBatch {
+    uint32_t slot = 0;
+    PublishedBatch batch;
+  };
+  struct PendingLaunch {
+    std::unique_ptr<Event> event;
+    uint64_t generation = 0;
+    int num_batches = 0;
+    PendingBatch batches[kMaxBatchesPerLaunch];
+  };
+
+  Feed(Options options, std::unique_ptr<ExportedMemory> slab,
+       std::unique_ptr<FeedChannel> channel);
+  void SetNext(FeedPosition position);
+  void TakeSeek(const SeekRequest& seek);
+  uint8_t* SlotData(uint32_t slot) const;
+  int64_t* SlotIndices(uint32_t slot) const;
+
+  const Options options_;
+  std::unique_ptr<ExportedMemory> slab_;
+  std::unique_ptr<FeedChannel> channel_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<HostMemory> indices_;  // [num_slots, batch_size] int64
+  std::unique_ptr<LoadedProgram> program_;
+  std::unique_ptr<Stream> stream_;
+  uint64_t batches_per_epoch_ = 0;
+
+  std::vector<Slot> slots_;
+  uint32_t num_free_ = 0;
+  uint32_t num_published_ = 0;
+  // A ring: [first_launch_, first_launch_ + num_running_launches_).
+  std::vector<PendingLaunch> launches_;
+  int first_launch_ = 0;
+  int num_running_launches_ = 0;
+
+  FeedPosition next_;
+  uint64_t prepared_epoch_ = 0;
+  uint64_t generation_ = 0;
+  uint64_t last_sequence_ = 0;
+  bool is_stopped_ = false;
+  bool has_pending_release_ = false;
+  // When the last slot went to the client, or 0.
+  uint64_t waiting_since_nanoseconds_ = 0;
+  bool is_waiting_ = false;
+  FeedStats stats_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_FEED_H_

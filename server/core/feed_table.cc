@@ -1,0 +1,484 @@
+#include "server/core/feed_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+#include "server/core/pipeline.h"
+#include "server/core/transforms_hash.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kMaxNameLength = 128;
+constexpr int64_t kMaxPrefetch = 62;
+constexpr int64_t kDefaultPrefetchBytes = 64 << 20;
+constexpr int64_t kMinDefaultPrefetch = 4;
+constexpr int64_t kMaxDefaultPrefetch = 32;
+// Slots beyond the prefetched ones: one in use, one on its way back.
+constexpr int64_t kExtraSlots = 2;
+constexpr int64_t kSlabGranularityBytes = 2 << 20;
+
+absl::Status CheckOptions(const FeedOptions& options) {
+  if (options.prefetch < 0 || options.prefetch > kMaxPrefetch) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prefetch: ", options.prefetch, " is out of range; 1 to ",
+        kMaxPrefetch, ", or unset to let the daemon choose"));
+  }
+  if (static_cast<int64_t>(options.name.size()) > kMaxNameLength) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<FieldProgram>> CompileFields(
+    const Dataset& dataset, const FeedOptions& options) {
+  const std::vector<FieldSpec>& fields = dataset.fields();
+  for (const auto& [name, field_options] : options.fields) {
+    if (std::none_of(fields.begin(), fields.end(),
+                     [&](const FieldSpec& f) { return f.name == name; })) {
+      std::string names;
+      for (const FieldSpec& field : fields) {
+        absl::StrAppend(&names, names.empty() ? "" : ", ", field.name);
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat("transforms: dataset '", dataset.name(),
+                       "' has no field '", name, "'; it has: ", names));
+    }
+  }
+  if (fields.size() > static_cast<size_t>(kMaxFields)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dataset '", dataset.name(), "' has ", fields.size(),
+                     " fields; a feed carries at most ", kMaxFields));
+  }
+  std::vector<FieldProgram> programs;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const auto found = options.fields.find(fields[f].name);
+    const FeedFieldOptions field_options =
+        found == options.fields.end() ? FeedFieldOptions() : found->second;
+    DATASETD_ASSIGN_OR_RETURN(
+        FieldProgram program,
+        CompileField(fields[f], static_cast<int>(f), field_options.transforms,
+                     field_options.layout));
+    program.source = dataset.field_data(f);
+    program.sample_stride_bytes = fields[f].sample_bytes();
+    programs.push_back(program);
+  }
+  return programs;
+}
+
+// For the transforms hash: every field, in the dataset's order.
+std::vector<FieldPipeline> PipelinesOf(const Dataset& dataset,
+                                       const FeedOptions& options) {
+  std::vector<FieldPipeline> pipelines;
+  for (const FieldSpec& field : dataset.fields()) {
+    FieldPipeline pipeline;
+    pipeline.field = field.name;
+    if (const auto found = options.fields.find(field.name);
+        found != options.fields.end()) {
+      pipeline.transforms = found->second.transforms;
+      pipeline.layout = found->second.layout;
+    }
+    pipelines.push_back(std::move(pipeline));
+  }
+  return pipelines;
+}
+
+}  // namespace
+
+struct FeedTable::Record {
+  uint64_t id = 0;
+  FeedOptions options;
+  Caller owner;
+  FeedPhase phase = FeedPhase::kPending;
+  absl::Time deadline;  // while pending
+  uint64_t slab_bytes = 0;
+  uint32_t num_slots = 0;
+  bool is_slab_unused = false;  // the client is done with it
+  // Destroyed from below: memory goes before its reservation.
+  Reservation slab_reservation;
+  Reservation scratch_reservation;
+  DatasetUse use;
+  std::unique_ptr<ExportedMemory> slab;  // when lingering
+  std::unique_ptr<Feed> feed;            // before that
+  Producer* producer = nullptr;
+};
+
+absl::StatusOr<std::unique_ptr<FeedTable>> FeedTable::Create(
+    Options options, DeviceTable* devices, DatasetRegistry* datasets,
+    FeedChannelFactory make_channel, const Clock* clock, Observer observer,
+    std::function<void(absl::Status)> on_device_failure) {
+  std::unique_ptr<FeedTable> table(
+      new FeedTable(std::move(options), devices, datasets,
+                    std::move(make_channel), clock, std::move(observer)));
+  for (const ServedDevice& device : devices->devices()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        table->producers_[device.name()],
+        Producer::Start(device.backend.get(), on_device_failure));
+  }
+  return table;
+}
+
+FeedTable::FeedTable(Options options, DeviceTable* devices,
+                     DatasetRegistry* datasets, FeedChannelFactory make_channel,
+                     const Clock* clock, Observer observer)
+    : options_(std::move(options)),
+      devices_(devices),
+      datasets_(datasets),
+      make_channel_(std::move(make_channel)),
+      clock_(clock),
+      observer_(std::move(observer)) {}
+
+FeedTable::~FeedTable() {
+  std::vector<uint64_t> ids;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, record] : records_) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) {
+    EndLease(id);
+    FreeSlab(id);
+  }
+  const auto is_empty = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return records_.empty();
+  };
+  absl::MutexLock lock(&mutex_, absl::Condition(&is_empty));
+}
+
+absl::StatusOr<std::unique_ptr<ExportedMemory>> FeedTable::AllocateSlab(
+    Backend& backend, size_t size_bytes,
+    const std::vector<ExportKind>& excluded) {
+  std::string tried;
+  for (const ExportKind kind : backend.export_kinds()) {
+    const std::vector<ExportKind>& allowed = options_.allowed_exports;
+    const bool is_allowed =
+        backend.info().is_host || allowed.empty() ||
+        std::find(allowed.begin(), allowed.end(), kind) != allowed.end();
+    const bool is_excluded = std::find(excluded.begin(), excluded.end(),
+                                       kind) != excluded.end();
+    absl::StrAppend(&tried, tried.empty() ? "" : ", ", ExportKindName(kind),
+                    !is_allowed    ? " (not allowed by 'slab_export')"
+                    : is_excluded ? " (failed in the client)"
+                                  : "");
+    if (!is_allowed || is_excluded) continue;
+    auto slab = backend.AllocateExported(size_bytes, kind);
+    if (!absl::IsUnimplemented(slab.status())) return slab;
+    absl::StrAppend(&tried, " (", slab.status().message(), ")");
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "no way is left to share memory of ", backend.info().name,
+      " with this client: ", tried,
+      "; run `datasetctl doctor`, and see 'Containers' in the README"));
+}
+
+absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
+                                           const Caller& caller) {
+  DATASETD_RETURN_IF_ERROR(CheckOptions(options));
+  DATASETD_ASSIGN_OR_RETURN(DatasetUse use, datasets_->Use(options.dataset));
+  const Dataset& dataset = *use.dataset();
+  Backend& backend = dataset.backend();
+  if (!options.device.empty() && options.device != backend.info().name) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "device: the feed asks for ", options.device, ", but dataset '",
+        options.dataset, "' is on ", backend.info().name,
+        "; load it on that device under another name"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(backend.info().name));
+  DATASETD_ASSIGN_OR_RETURN(std::vector<FieldProgram> programs,
+                            CompileFields(dataset, options));
+  DATASETD_ASSIGN_OR_RETURN(
+      SlotLayout layout,
+      ComputeSlotLayout(dataset.fields(), absl::MakeSpan(programs),
+                        options.batch_size));
+
+  const int64_t stride = layout.slot_stride_bytes;
+  const int64_t prefetch =
+      options.prefetch != 0
+          ? options.prefetch
+          : std::clamp(kDefaultPrefetchBytes / stride, kMinDefaultPrefetch,
+                       kMaxDefaultPrefetch);
+  const int64_t num_slots = prefetch + kExtraSlots;
+  // ComputeSlotLayout keeps this far from overflowing.
+  const int64_t slab_bytes = (num_slots * stride + kSlabGranularityBytes - 1) /
+                             kSlabGranularityBytes * kSlabGranularityBytes;
+
+  Feed::Options feed_options;
+  feed_options.dataset = use.dataset();
+  feed_options.program.seed = options.seed;
+  feed_options.program.indices_offset_bytes = layout.indices_offset_bytes;
+  feed_options.program.num_fields = static_cast<int32_t>(programs.size());
+  std::copy(programs.begin(), programs.end(), feed_options.program.fields);
+  feed_options.sampler.num_samples = dataset.num_samples();
+  feed_options.sampler.batch_size = options.batch_size;
+  feed_options.sampler.shuffle = options.shuffle;
+  feed_options.sampler.drop_last = options.drop_last;
+  feed_options.sampler.seed = options.seed;
+  feed_options.sampler.rank = options.rank;
+  feed_options.sampler.world_size = options.world_size;
+  feed_options.num_slots = static_cast<uint32_t>(num_slots);
+  feed_options.slot_stride_bytes = static_cast<uint64_t>(stride);
+  feed_options.start = options.start;
+
+  uint64_t id;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (records_.size() + num_opening_ >= options_.max_feeds) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "there are ", options_.max_feeds,
+          " feeds already, which is 'max_feeds' of the configuration"));
+    }
+    ++num_opening_;
+    id = next_id_++;
+  }
+  feed_options.id = id;
+
+  // Nothing below is locked: memory is zeroed, tables are made.
+  auto make_record = [&]() -> absl::StatusOr<std::unique_ptr<Record>> {
+    auto record = std::make_unique<Record>();
+    record->id = id;
+    record->options = options;
+    record->owner = caller;
+    record->slab_bytes = slab_bytes;
+    record->num_slots = static_cast<uint32_t>(num_slots);
+    const std::string what =
+        absl::StrCat("feed ", id, " of dataset '", options.dataset, "' (",
+                     num_slots, " slots of ", stride, " bytes)");
+    DATASETD_ASSIGN_OR_RETURN(
+        record->slab_reservation,
+        device->budget->Reserve(MemoryKind::kSlab, caller.uid, slab_bytes,
+                                what));
+    DATASETD_ASSIGN_OR_RETURN(
+        record->scratch_reservation,
+        device->budget->Reserve(
+            MemoryKind::kScratch, caller.uid,
+            num_slots * options.batch_size *
+                    static_cast<int64_t>(sizeof(int64_t)) +
+                static_cast<int64_t>(sizeof(AugmentProgram)),
+            what));
+    DATASETD_ASSIGN_OR_RETURN(
+        std::unique_ptr<ExportedMemory> slab,
+        AllocateSlab(backend, slab_bytes, options.excluded_exports));
+    DATASETD_ASSIGN_OR_RETURN(
+        std::unique_ptr<FeedChannel> channel,
+        make_channel_(static_cast<uint32_t>(num_slots)));
+    record->producer = producers_.at(device->name()).get();
+    DATASETD_ASSIGN_OR_RETURN(
+        record->feed,
+        Feed::Create(feed_options, std::move(slab), std::move(channel),
+                     record->producer->on_done()));
+    record->use = std::move(use);
+    return record;
+  };
+  auto record = make_record();
+
+  absl::MutexLock lock(&mutex_);
+  --num_opening_;
+  if (!record.ok()) return record.status();
+  Record& made = **record;
+  made.deadline = clock_->Now() + options_.attach_timeout;
+
+  OpenedFeed opened;
+  opened.id = id;
+  opened.layout = std::move(layout);
+  opened.num_slots = made.num_slots;
+  opened.prefetch = static_cast<uint32_t>(prefetch);
+  const ExportedMemory& slab = made.feed->slab();
+  opened.slab_bytes = slab.size_bytes();
+  opened.export_kind = slab.export_kind();
+  opened.ipc_handle.assign(slab.ipc_handle().begin(), slab.ipc_handle().end());
+  opened.device = device->name();
+  opened.uuid = backend.info().uuid;
+  opened.batches_per_epoch = made.feed->batches_per_epoch();
+  opened.num_samples = dataset.num_samples();
+  opened.content_hash = dataset.content_hash();
+  opened.transforms_hash = TransformsHash(PipelinesOf(dataset, options));
+  observer_("opened", InfoOf(made));
+  records_[id] = *std::move(record);
+  return opened;
+}
+
+absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
+                                                   uint64_t session_id) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  if (found == records_.end() ||
+      found->second->owner.session_id != session_id ||
+      found->second->phase != FeedPhase::kPending) {
+    // One answer for all: another's feeds are nobody's business.
+    return absl::NotFoundError(absl::StrCat(
+        "this session has no feed ", feed_id,
+        " that waits to be attached; it may have passed attach_timeout"));
+  }
+  Record& record = *found->second;
+  record.phase = FeedPhase::kAttached;
+  record.producer->Add(record.feed.get());
+  const absl::Span<const int> channel = record.feed->channel().descriptors();
+  std::vector<int> descriptors(channel.begin(), channel.end());
+  if (record.feed->slab().file_descriptor() >= 0) {
+    descriptors.push_back(record.feed->slab().file_descriptor());
+  }
+  observer_("attached", InfoOf(record));
+  return descriptors;
+}
+
+void FeedTable::EndLease(uint64_t feed_id) {
+  std::unique_ptr<Record> freed;
+  absl::MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  if (found == records_.end()) return;
+  Record& record = *found->second;
+  if (record.phase == FeedPhase::kPending) {
+    // Never exported to anybody.
+    observer_("freed", InfoOf(record));
+    freed = std::move(found->second);
+    records_.erase(found);
+    return;
+  }
+  if (record.phase != FeedPhase::kAttached) return;
+  record.phase = FeedPhase::kEnding;
+  observer_("ended", InfoOf(record));
+  record.producer->Remove(record.feed.get(),
+                          [this, feed_id] { OnRemoved(feed_id); });
+}
+
+void FeedTable::OnRemoved(uint64_t feed_id) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  Record& record = *found->second;
+  record.slab = record.feed->TakeSlab();
+  record.feed.reset();
+  record.scratch_reservation.Release();
+  record.use.Reset();
+  record.phase = FeedPhase::kLingering;
+  if (!record.is_slab_unused) {
+    observer_("lingering", InfoOf(record));
+    return;
+  }
+  observer_("freed", InfoOf(record));
+  records_.erase(found);
+}
+
+void FeedTable::FreeSlab(uint64_t feed_id) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  if (found == records_.end()) return;
+  Record& record = *found->second;
+  record.is_slab_unused = true;
+  if (record.phase != FeedPhase::kLingering) return;
+  observer_("freed", InfoOf(record));
+  records_.erase(found);
+}
+
+void FeedTable::EndSession(uint64_t session_id) {
+  absl::MutexLock lock(&mutex_);
+  for (auto it = records_.begin(); it != records_.end();) {
+    Record& record = *it->second;
+    if (record.owner.session_id == session_id &&
+        record.phase == FeedPhase::kPending) {
+      observer_("freed", InfoOf(record));
+      it = records_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void FeedTable::ExpirePending() {
+  const absl::Time now = clock_->Now();
+  absl::MutexLock lock(&mutex_);
+  for (auto it = records_.begin(); it != records_.end();) {
+    Record& record = *it->second;
+    if (record.phase == FeedPhase::kPending && record.deadline <= now) {
+      observer_("expired", InfoOf(record));
+      it = records_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+std::vector<uint64_t> FeedTable::DropPending(const std::string& dataset) {
+  std::vector<uint64_t> attached;
+  absl::MutexLock lock(&mutex_);
+  for (auto it = records_.begin(); it != records_.end();) {
+    Record& record = *it->second;
+    const bool is_meant =
+        dataset.empty() || record.options.dataset == dataset;
+    if (is_meant && record.phase == FeedPhase::kPending) {
+      observer_("freed", InfoOf(record));
+      it = records_.erase(it);
+      continue;
+    }
+    if (is_meant && record.phase == FeedPhase::kAttached) {
+      attached.push_back(record.id);
+    }
+    ++it;
+  }
+  return attached;
+}
+
+std::vector<uint32_t> FeedTable::UidsOf(const std::string& dataset) const {
+  std::vector<uint32_t> uids;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, record] : records_) {
+    if (record->options.dataset == dataset && record->feed != nullptr) {
+      uids.push_back(record->owner.uid);
+    }
+  }
+  return uids;
+}
+
+FeedInfo FeedTable::InfoOf(const Record& record) {
+  FeedInfo info;
+  info.id = record.id;
+  info.name = record.options.name;
+  info.dataset = record.options.dataset;
+  info.owner = record.owner;
+  info.phase = record.phase;
+  info.batch_size = record.options.batch_size;
+  info.rank = record.options.rank;
+  info.world_size = record.options.world_size;
+  info.seed = record.options.seed;
+  info.slab_bytes = record.slab_bytes;
+  info.num_slots = record.num_slots;
+  if (record.feed == nullptr) return info;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const FeedStats& stats = record.feed->stats();
+  info.next = {stats.next_epoch.load(kRelaxed),
+               stats.next_batch.load(kRelaxed)};
+  info.num_batches = stats.num_batches.load(kRelaxed);
+  info.num_samples = stats.num_samples.load(kRelaxed);
+  info.num_slots_held = stats.num_slots_held.load(kRelaxed);
+  info.num_ignored_releases = stats.num_ignored_releases.load(kRelaxed);
+  info.num_ignored_seeks = stats.num_ignored_seeks.load(kRelaxed);
+  info.client_wait_seconds =
+      1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed));
+  info.daemon_wait_seconds =
+      1e-9 * static_cast<double>(stats.daemon_wait_nanoseconds.load(kRelaxed));
+  return info;
+}
+
+std::vector<FeedInfo> FeedTable::List() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<FeedInfo> infos;
+  for (const auto& [id, record] : records_) infos.push_back(InfoOf(*record));
+  return infos;
+}
+
+size_t FeedTable::num_feeds() const {
+  absl::MutexLock lock(&mutex_);
+  return records_.size();
+}
+
+uint64_t FeedTable::num_producer_rounds() const {
+  uint64_t rounds = 0;
+  for (const auto& [name, producer] : producers_) {
+    rounds += producer->num_rounds();
+  }
+  return rounds;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,185 @@
+// The feeds of the daemon, from OpenFeed to the last byte given back.
+//
+//   pending    made by OpenFeed; nothing is produced
+//   attached   its lease connection is open; the producer fills it
+//   ending     the lease has ended; the producer finishes what runs
+//   lingering  nothing runs any more, but the client's process may still use
+//              the slab: it stays, charged to its user, until the client says
+//              DETACHED or its process is gone
+//
+// A pending feed goes when its session ends or its deadline passes. All but
+// the slab is freed on entering `lingering`.
+//
+// Thread-safe. Lock order: this table, then the registry's.
+
+#ifndef DATASETD_SERVER_CORE_FEED_TABLE_H_
+#define DATASETD_SERVER_CORE_FEED_TABLE_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "server/core/clock.h"
+#include "server/core/dataset_registry.h"
+#include "server/core/device_table.h"
+#include "server/core/feed.h"
+#include "server/core/feed_channel.h"
+#include "server/core/producer.h"
+#include "server/core/slot_layout.h"
+#include "server/core/transform_spec.h"
+
+namespace datasetd {
+
+struct FeedFieldOptions {
+  std::vector<TransformSpec> transforms;
+  Layout layout = Layout::kNchw;
+};
+
+struct FeedOptions {
+  std::string name;  // for people
+  std::string dataset;
+  std::string device;  // empty: the dataset's
+  int64_t batch_size = 0;
+  bool shuffle = false;
+  uint64_t seed = 0;
+  bool drop_last = false;
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  int64_t prefetch = 0;  // 0: chosen
+  FeedPosition start;
+  std::map<std::string, FeedFieldOptions> fields;
+  std::vector<ExportKind> excluded_exports;
+};
+
+// What OpenFeed answers.
+struct OpenedFeed {
+  uint64_t id = 0;
+  SlotLayout layout;
+  uint32_t num_slots = 0;
+  uint64_t slab_bytes = 0;
+  ExportKind export_kind = ExportKind::kMemfd;
+  std::vector<uint8_t> ipc_handle;
+  std::string device;
+  std::array<uint8_t, 16> uuid = {};
+  uint64_t batches_per_epoch = 0;
+  int64_t num_samples = 0;
+  std::string content_hash;
+  std::string transforms_hash;
+  uint32_t prefetch = 0;
+};
+
+enum class FeedPhase { kPending, kAttached, kEnding, kLingering };
+
+struct FeedInfo {
+  uint64_t id = 0;
+  std::string name;
+  std::string dataset;
+  Caller owner;
+  FeedPhase phase = FeedPhase::kPending;
+  int64_t batch_size = 0;
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  uint64_t seed = 0;
+  uint64_t slab_bytes = 0;
+  uint32_t num_slots = 0;
+  // Of FeedStats.
+  FeedPosition next;
+  uint64_t num_batches = 0;
+  uint64_t num_samples = 0;
+  uint32_t num_slots_held = 0;
+  uint64_t num_ignored_releases = 0;
+  uint64_t num_ignored_seeks = 0;
+  double client_wait_seconds = 0;
+  double daemon_wait_seconds = 0;
+};
+
+class FeedTable {
+ public:
+  struct Options {
+    size_t max_feeds = 1024;
+    absl::Duration attach_timeout = absl::Seconds(10);
+    // Empty: what the backend likes best.
+    std::vector<ExportKind> allowed_exports;
+  };
+  using Observer = std::function<void(const char* event, const FeedInfo& info)>;
+
+  // All outlive the table. `on_device_failure` as Producer::Start.
+  static absl::StatusOr<std::unique_ptr<FeedTable>> Create(
+      Options options, DeviceTable* devices, DatasetRegistry* datasets,
+      FeedChannelFactory make_channel, const Clock* clock, Observer observer,
+      std::function<void(absl::Status)> on_device_failure);
+  // Ends all feeds and frees their memory, whatever clients hold: for the end
+  // of the process.
+  ~FeedTable();
+
+  // Errors as FeedService.OpenFeed.
+  absl::StatusOr<OpenedFeed> Open(const FeedOptions& options,
+                                  const Caller& caller);
+
+  // pending -> attached. The descriptors are the table's, valid until the
+  // lease ends. NOT_FOUND if there is no such feed, or it is not the session's,
+  // or not pending.
+  absl::StatusOr<std::vector<int>> Attach(uint64_t feed_id,
+                                          uint64_t session_id);
+
+  // attached -> ending: the lease connection has ended.
+  void EndLease(uint64_t feed_id);
+
+  // The client's process uses the slab no more: it said so, or is gone.
+  void FreeSlab(uint64_t feed_id);
+
+  // Frees the session's pending feeds.
+  void EndSession(uint64_t session_id);
+  // Frees pending feeds whose time is over.
+  void ExpirePending();
+
+  // Frees the pending feeds of a dataset, or all when empty, and returns the
+  // attached ones, whose leases the caller ends.
+  std::vector<uint64_t> DropPending(const std::string& dataset);
+
+  // Uids that have feeds of a dataset.
+  std::vector<uint32_t> UidsOf(const std::string& dataset) const;
+
+  std::vector<FeedInfo> List() const;
+  size_t num_feeds() const;
+  // Rounds of all producers, for the watchdog.
+  uint64_t num_producer_rounds() const;
+
+ private:
+  struct Record;
+
+  FeedTable(Options options, DeviceTable* devices, DatasetRegistry* datasets,
+            FeedChannelFactory make_channel, const Clock* clock,
+            Observer observer);
+  absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
+      Backend& backend, size_t size_bytes,
+      const std::vector<ExportKind>& excluded);
+  void OnRemoved(uint64_t feed_id);
+  static FeedInfo InfoOf(const Record& record);
+
+  const Options options_;
+  DeviceTable* const devices_;
+  DatasetRegistry* const datasets_;
+  const FeedChannelFactory make_channel_;
+  const Clock* const clock_;
+  const Observer observer_;
+
+  mutable absl::Mutex mutex_;
+  std::map<uint64_t, std::unique_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  size_t num_opening_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Last, so that the threads end before what they use.
+  std::map<std::string, std::unique_ptr<Producer>> producers_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_FEED_TABLE_H_

@@ -1,0 +1,180 @@
+#include "server/core/memory_budget.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace datasetd {
+namespace {
+
+// Named in an error; the rest is counted.
+constexpr size_t kMaxNamedHoldings = 4;
+
+// "1.5 GiB (1610612736 bytes)".
+std::string Bytes(uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB",
+                                           "EiB"};
+  if (bytes < 1024) return absl::StrCat(bytes, " bytes");
+  double value = bytes / 1024.0;
+  size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < std::size(kUnits)) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return absl::StrFormat("%.1f %s (%d bytes)", value, kUnits[unit], bytes);
+}
+
+}  // namespace
+
+const char* MemoryKindName(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kDataset:
+      return "dataset";
+    case MemoryKind::kSlab:
+      return "slab";
+    case MemoryKind::kScratch:
+      return "scratch";
+  }
+  return "?";
+}
+
+Reservation::Reservation(Reservation&& other) noexcept
+    : budget_(std::exchange(other.budget_, nullptr)),
+      id_(std::exchange(other.id_, 0)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    Release();
+    budget_ = std::exchange(other.budget_, nullptr);
+    id_ = std::exchange(other.id_, 0);
+    size_bytes_ = std::exchange(other.size_bytes_, 0);
+  }
+  return *this;
+}
+
+Reservation::~Reservation() { Release(); }
+
+void Reservation::Release() {
+  if (budget_ == nullptr) return;
+  budget_->Return(id_);
+  budget_ = nullptr;
+  id_ = 0;
+  size_bytes_ = 0;
+}
+
+MemoryBudget::~MemoryBudget() {
+  std::lock_guard lock(mutex_);
+  assert(holdings_.empty());
+}
+
+absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
+                                                  uint64_t size_bytes,
+                                                  absl::string_view what) {
+  std::lock_guard lock(mutex_);
+  // used_bytes_ <= total_bytes_ always, so nothing overflows.
+  if (size_bytes > total_bytes_ - used_bytes_) {
+    return Exhausted(size_bytes, what);
+  }
+  used_bytes_ += size_bytes;
+  const uint64_t id = next_id_++;
+  holdings_.emplace(id, Holding{kind, uid, size_bytes, std::string(what)});
+  return Reservation(this, id, size_bytes);
+}
+
+void MemoryBudget::Return(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  const auto holding = holdings_.find(id);
+  assert(holding != holdings_.end());
+  used_bytes_ -= holding->second.size_bytes;
+  holdings_.erase(holding);
+}
+
+uint64_t MemoryBudget::used_bytes() const {
+  std::lock_guard lock(mutex_);
+  return used_bytes_;
+}
+
+uint64_t MemoryBudget::free_bytes() const {
+  std::lock_guard lock(mutex_);
+  return total_bytes_ - used_bytes_;
+}
+
+uint64_t MemoryBudget::used_bytes_of_kind(MemoryKind kind) const {
+  std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [id, holding] : holdings_) {
+    if (holding.kind == kind) bytes += holding.size_bytes;
+  }
+  return bytes;
+}
+
+uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid) const {
+  std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [id, holding] : holdings_) {
+    if (holding.uid == uid) bytes += holding.size_bytes;
+  }
+  return bytes;
+}
+
+std::vector<MemoryBudget::Holding> MemoryBudget::Holdings() const {
+  std::lock_guard lock(mutex_);
+  return SortedHoldings();
+}
+
+std::vector<MemoryBudget::Holding> MemoryBudget::SortedHoldings() const {
+  std::vector<Holding> sorted;
+  sorted.reserve(holdings_.size());
+  for (const auto& [id, holding] : holdings_) sorted.push_back(holding);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Holding& a, const Holding& b) {
+                     return a.size_bytes > b.size_bytes;
+                   });
+  return sorted;
+}
+
+absl::Status MemoryBudget::Exhausted(uint64_t size_bytes,
+                                     absl::string_view what) const {
+  std::string message = absl::StrCat(
+      what, " needs ", Bytes(size_bytes), ", and ",
+      Bytes(total_bytes_ - used_bytes_), " of the memory budget of ",
+      Bytes(total_bytes_), " are free");
+  const std::vector<Holding> holdings = SortedHoldings();
+  if (!holdings.empty()) {
+    absl::StrAppend(&message, "; the rest is held by ");
+    const size_t num_named = std::min(holdings.size(), kMaxNamedHoldings);
+    for (size_t i = 0; i < num_named; ++i) {
+      absl::StrAppend(&message, i == 0 ? "" : ", ", holdings[i].what, ": ",
+                      Bytes(holdings[i].size_bytes), " of uid ",
+                      holdings[i].uid);
+    }
+    if (holdings.size() > num_named) {
+      uint64_t rest = 0;
+      for (size_t i = num_named; i < holdings.size(); ++i) {
+        rest += holdings[i].size_bytes;
+      }
+      absl::StrAppend(&message, ", and ", holdings.size() - num_named,
+                      " more: ", Bytes(rest));
+    }
+  }
+  if (size_bytes > total_bytes_) {
+    absl::StrAppend(&message,
+                    ". It is larger than the whole budget: make it smaller, "
+                    "or raise memory_budget_mib in the daemon's "
+                    "configuration");
+  } else {
+    absl::StrAppend(&message,
+                    ". Unload a dataset, close a feed, use a smaller "
+                    "batch_size or prefetch, or raise memory_budget_mib in "
+                    "the daemon's configuration");
+  }
+  return absl::ResourceExhaustedError(message);
+}
+
+}  // namespace datasetd

@@ -1,0 +1,119 @@
+// The thread that keeps the feeds of one device full.
+//
+// Each round it reads what clients said, publishes what has completed, and
+// launches new work, feeds taking turns. When nothing is left to do it tells
+// every client that it is idle, looks once more, and sleeps on an epoll
+// descriptor: the clients' eventfds, the backend's completions, and commands.
+// It never waits for a client; while its own work or a client's device runs
+// and nobody will call, it polls, from 20 us doubling to 500 us.
+//
+// A client that wakes the thread for nothing more often than 100 times in 10 ms
+// is not listened to for the rest of these; its releases are still seen
+// whenever the thread looks.
+//
+// Thread-safe. Feeds given to Add belong to the caller and must stay alive
+// until Remove's callback.
+
+#ifndef DATASETD_SERVER_CORE_PRODUCER_H_
+#define DATASETD_SERVER_CORE_PRODUCER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "cuda/backend.h"
+#include "server/core/feed.h"
+#include "cuda/file_descriptor.h"
+
+namespace datasetd {
+
+class Producer {
+ public:
+  // `on_failure` is called once, from the producer's thread, when the device
+  // fails: from then on nothing is published.
+  static absl::StatusOr<std::unique_ptr<Producer>> Start(
+      Backend* backend, std::function<void(absl::Status)> on_failure);
+
+  // Ends the thread. REQUIRES: every feed was removed.
+  ~Producer();
+
+  // What Feed::Create takes as on_done; callable from any thread while the
+  // producer lives.
+  std::function<void()> on_done();
+
+  void Add(Feed* feed);
+
+  // Stops the feed; `on_removed` is called from the producer's thread when its
+  // last launch has ended and the producer has forgotten it.
+  void Remove(Feed* feed, std::function<void()> on_removed);
+
+  // Rounds so far; moves while there is work.
+  uint64_t num_rounds() const {
+    return num_rounds_.load(std::memory_order_relaxed);
+  }
+  uint64_t num_throttled_wakes() const {
+    return num_throttled_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  struct Member {
+    Feed* feed = nullptr;
+    std::function<void()> on_removed;  // set when it is to go
+    uint64_t window_start_nanoseconds = 0;
+    int num_spurious_wakes = 0;
+    bool is_muted = false;
+  };
+  struct Command {
+    Feed* feed = nullptr;
+    bool is_removal = false;
+    std::function<void()> on_removed;
+  };
+
+  Producer(Backend* backend, std::function<void(absl::Status)> on_failure,
+           FileDescriptor epoll, FileDescriptor wake);
+  void Run();
+  void TakeCommands();
+  bool ScanAll();
+  // True if something was published or removed.
+  absl::StatusOr<bool> CollectAll();
+  absl::StatusOr<bool> LaunchAll();
+  bool ForgetRemoved();
+  void SetIdleAll(bool idle);
+  // Sleeps until woken, or for the time given (negative: for ever).
+  void Wait(int64_t timeout_nanoseconds);
+  void CountSpuriousWake(Member& member);
+  void Unmute();
+  void Listen(Member& member, bool listen);
+  void Fail(const absl::Status& status);
+
+  Backend* const backend_;
+  const std::function<void(absl::Status)> on_failure_;
+  const FileDescriptor epoll_;
+  const FileDescriptor wake_;
+
+  absl::Mutex mutex_;
+  std::vector<Command> commands_ ABSL_GUARDED_BY(mutex_);
+  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Of the thread.
+  std::vector<std::unique_ptr<Member>> members_;
+  size_t next_member_ = 0;
+  int num_running_launches_ = 0;
+  bool has_failed_ = false;
+  std::vector<Member*> woken_;
+  int num_muted_ = 0;
+
+  std::atomic<uint64_t> num_rounds_ = 0;
+  std::atomic<uint64_t> num_throttled_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_PRODUCER_H_

@@ -1,0 +1,93 @@
+#include "server/core/slot_layout.h"
+
+#include <cassert>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace datasetd {
+namespace {
+
+// REQUIRES: bytes <= kMaxSlotBytes.
+int64_t AlignUp(int64_t bytes) {
+  return (bytes + kSlotAlignmentBytes - 1) / kSlotAlignmentBytes *
+         kSlotAlignmentBytes;
+}
+
+absl::Status TooLarge(int64_t batch_size) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "a batch of ", batch_size, " samples takes more than ", kMaxSlotBytes,
+      " bytes: use a smaller batch_size"));
+}
+
+// Shape and strides of one field, without its place.
+SlotField Describe(const FieldSpec& field, const FieldProgram& program,
+                   int64_t batch_size) {
+  SlotField slot_field;
+  slot_field.name = field.name;
+  slot_field.dtype = program.out_dtype;
+  const int64_t height = program.out_height;
+  const int64_t width = program.out_width;
+  const int64_t channels = program.channels;
+  if (program.is_image) {
+    slot_field.shape = {batch_size, channels, height, width};
+    if (program.layout == Layout::kNhwc) {
+      slot_field.strides = {height * width * channels, 1, width * channels,
+                            channels};
+    } else {
+      slot_field.strides = {channels * height * width, height * width, width,
+                            1};
+    }
+    return slot_field;
+  }
+  slot_field.shape = {batch_size};
+  slot_field.shape.insert(slot_field.shape.end(), field.shape.begin(),
+                          field.shape.end());
+  slot_field.strides.resize(slot_field.shape.size());
+  int64_t stride = 1;
+  for (size_t i = slot_field.shape.size(); i-- > 0;) {
+    slot_field.strides[i] = stride;
+    if (i > 0) stride *= slot_field.shape[i];
+  }
+  return slot_field;
+}
+
+}  // namespace
+
+absl::StatusOr<SlotLayout> ComputeSlotLayout(
+    absl::Span<const FieldSpec> fields, absl::Span<FieldProgram> programs,
+    int64_t batch_size) {
+  assert(fields.size() == programs.size());
+  constexpr int64_t kMaxBatchSize = std::numeric_limits<int32_t>::max();
+  if (batch_size < 1 || batch_size > kMaxBatchSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", batch_size, "; it must be within 1..",
+                     kMaxBatchSize));
+  }
+  SlotLayout layout;
+  int64_t end = 0;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    SlotField field = Describe(fields[i], programs[i], batch_size);
+    // Below 2^31 elements of at most 8 bytes.
+    const int64_t sample_bytes = int64_t{programs[i].out_height} *
+                                 programs[i].out_width * programs[i].channels *
+                                 DtypeSizeBytes(programs[i].out_dtype);
+    if (batch_size > kMaxSlotBytes / sample_bytes) return TooLarge(batch_size);
+    field.size_bytes = batch_size * sample_bytes;
+    field.offset_bytes = AlignUp(end);
+    end = field.offset_bytes + field.size_bytes;
+    if (end > kMaxSlotBytes) return TooLarge(batch_size);
+    programs[i].offset_bytes = field.offset_bytes;
+    layout.fields.push_back(std::move(field));
+  }
+  layout.indices_offset_bytes = AlignUp(end);
+  layout.slot_stride_bytes =
+      AlignUp(layout.indices_offset_bytes +
+              batch_size * static_cast<int64_t>(sizeof(int64_t)));
+  if (layout.slot_stride_bytes > kMaxSlotBytes) return TooLarge(batch_size);
+  return layout;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,31 @@
+// The identity of a feed's pipelines, for resuming: two feeds with equal
+// hashes, and equal data and seed, make the same pixels.
+
+#ifndef DATASETD_SERVER_CORE_TRANSFORMS_HASH_H_
+#define DATASETD_SERVER_CORE_TRANSFORMS_HASH_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "cuda/kernels/params.h"
+#include "server/core/transform_spec.h"
+
+namespace datasetd {
+
+struct FieldPipeline {
+  std::string field;  // its name
+  std::vector<TransformSpec> transforms;
+  Layout layout = Layout::kNchw;
+};
+
+// 32 hexadecimal digits: XXH3, 128 bits, of a canonical text. Numbers count as
+// the float32 that the kernel gets; values that are equal in all channels as
+// one; no fill as 0; a fill that the padding mode does not use not at all. The
+// order of the fields counts, since random numbers depend on it. Stable over
+// versions and machines. REQUIRES: pipelines that compile.
+std::string TransformsHash(absl::Span<const FieldPipeline> pipelines);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_TRANSFORMS_HASH_H_

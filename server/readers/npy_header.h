@@ -1,0 +1,39 @@
+// The header of a .npy file, format versions 1.0, 2.0 and 3.0.
+
+#ifndef DATASETD_SERVER_READERS_NPY_HEADER_H_
+#define DATASETD_SERVER_READERS_NPY_HEADER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "cuda/dtype.h"
+#include "server/core/file_system.h"
+
+namespace datasetd {
+
+struct NpyHeader {
+  Dtype dtype = Dtype::kUint8;
+  bool is_bool = false;  // stored as uint8, 0 or 1
+  // C order, at least one dimension, no extent zero.
+  std::vector<int64_t> shape;
+  int64_t data_offset = 0;
+  // Of the array. At most INT64_MAX.
+  int64_t data_bytes = 0;
+};
+
+// Reads the header and checks that the file holds exactly what it declares.
+//   INVALID_ARGUMENT  not .npy; a dtype other than |u1 |b1 <i2 <i4 <i8 <f2 <f4
+//                     <f8; Fortran order; no dimension, or zero samples
+//   DATA_LOSS         ends early, or holds more
+absl::StatusOr<NpyHeader> ReadNpyHeader(const RandomAccessFile& file);
+
+// Parses the dict literal alone; data_offset is left 0. Reads the three keys
+// 'descr', 'fortran_order' and 'shape', each once, and nothing else: no
+// expression is evaluated. Errors name the offset in `text`.
+absl::StatusOr<NpyHeader> ParseNpyDict(absl::string_view text);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_READERS_NPY_HEADER_H_

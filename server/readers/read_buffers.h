@@ -1,0 +1,22 @@
+// Checks the arguments of Reader::Read.
+
+#ifndef DATASETD_SERVER_READERS_READ_BUFFERS_H_
+#define DATASETD_SERVER_READERS_READ_BUFFERS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/readers/reader.h"
+
+namespace datasetd {
+
+//   INTERNAL  a breach of Read's REQUIRES: more samples than are left after
+//             `position`, or a buffer of another size
+absl::Status CheckReadBuffers(const SourceInfo& info, int64_t position,
+                              int64_t count,
+                              absl::Span<const absl::Span<uint8_t>> fields);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_READERS_READ_BUFFERS_H_

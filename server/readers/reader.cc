@@ -1,0 +1,45 @@
+#include "server/readers/reader.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/readers/cifar_reader.h"
+#include "server/readers/mnist_reader.h"
+#include "server/readers/npy_reader.h"
+
+namespace datasetd {
+namespace {
+
+struct Format {
+  const char* name;
+  absl::StatusOr<std::unique_ptr<Reader>> (*open)(const SourceSpec&,
+                                                  const FileSystem&);
+};
+
+// Sorted by name.
+constexpr Format kFormats[] = {
+    {"cifar10", OpenCifar10Reader},
+    {"cifar100", OpenCifar100Reader},
+    {"mnist", OpenMnistReader},
+    {"npy", OpenNpyReader},
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
+                                                   const FileSystem& files) {
+  for (const Format& format : kFormats) {
+    if (spec.format == format.name) return format.open(spec, files);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown format '", absl::Utf8SafeCHexEscape(spec.format),
+                   "'; there are: ", absl::StrJoin(ReaderFormats(), ", ")));
+}
+
+std::vector<std::string> ReaderFormats() {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) names.push_back(format.name);
+  return names;
+}
+
+}  // namespace datasetd

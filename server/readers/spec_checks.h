@@ -1,0 +1,34 @@
+// Checks what a SourceSpec asks for against what its format has.
+
+#ifndef DATASETD_SERVER_READERS_SPEC_CHECKS_H_
+#define DATASETD_SERVER_READERS_SPEC_CHECKS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/readers/reader.h"
+
+namespace datasetd {
+
+// The split asked for; the first of `splits` where none was.
+//   INVALID_ARGUMENT  not one of `splits`, or a split where there are none
+absl::StatusOr<std::string> ChooseSplit(
+    const SourceSpec& spec, absl::Span<const absl::string_view> splits);
+
+//   INVALID_ARGUMENT  an option that is not in `known`
+absl::Status CheckOptions(const SourceSpec& spec,
+                          absl::Span<const absl::string_view> known);
+
+// directory/name, with one slash between.
+std::string JoinPath(absl::string_view directory, absl::string_view name);
+
+//   INVALID_ARGUMENT  `path` is not a directory; says what it should hold
+absl::Status CheckDirectory(const FileSystem& files, const std::string& path,
+                            absl::string_view expected_content);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_READERS_SPEC_CHECKS_H_

@@ -1,0 +1,383 @@
+#include "server/server.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "cuda/backends.h"
+#include "cuda/status_macros.h"
+#include "server/attach/attach_server.h"
+#include "server/attach/ring_channel.h"
+#include "server/attach/session_table.h"
+#include "server/core/clock.h"
+#include "server/core/dataset_registry.h"
+#include "server/core/device_table.h"
+#include "server/core/feed_table.h"
+#include "server/core/file_system.h"
+#include "cuda/file_descriptor.h"
+#include "server/logging.h"
+#include "server/readers/reader.h"
+#include "server/service/dataset_service.h"
+#include "server/service/feed_service.h"
+#include "server/service/proto_convert.h"
+#include "server/service/request_context.h"
+#include "server/service/server_service.h"
+#include "server/version.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int kMaxRpcThreads = 64;
+constexpr size_t kMaxRpcMemoryBytes = 256 << 20;
+constexpr int kMaxConcurrentStreams = 64;
+// Of what is free at start, where the configuration names no budget.
+constexpr double kDefaultBudgetShare = 0.9;
+
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) +
+         absl::Nanoseconds(duration.nanos());
+}
+
+// The configured devices; without any, every GPU, or the host where there is
+// none.
+absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
+  std::vector<std::string> names(config.devices().begin(),
+                                 config.devices().end());
+  if (!names.empty()) return names;
+  const absl::StatusOr<int> num_gpus = CountCudaDevices();
+  if (!num_gpus.ok()) {
+    GetLogger("server").warn("no GPU ({}): serving from host memory",
+                             std::string(num_gpus.status().message()));
+    return std::vector<std::string>{"cpu"};
+  }
+  for (int i = 0; i < *num_gpus; ++i) {
+    names.push_back(absl::StrCat("cuda:", i));
+  }
+  return names;
+}
+
+absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
+    const v1::Config& config) {
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                            DeviceNames(config));
+  std::vector<ServedDevice> devices;
+  for (const std::string& name : names) {
+    ServedDevice device;
+    DATASETD_ASSIGN_OR_RETURN(
+        device.backend,
+        CreateBackend(name, static_cast<int>(config.host_threads())));
+    const DeviceInfo& info = device.backend->info();
+    const uint64_t budget =
+        config.memory_budget_mib() != 0
+            ? config.memory_budget_mib() << 20
+            : static_cast<uint64_t>(kDefaultBudgetShare *
+                                    static_cast<double>(info.free_bytes));
+    device.budget = std::make_unique<MemoryBudget>(budget);
+    GetLogger("server").info("device {}: {}, memory budget {} MiB", info.name,
+                             info.description, budget >> 20);
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+// One daemon for each socket: held as long as the process lives.
+absl::StatusOr<FileDescriptor> LockSocket(const std::string& socket_path) {
+  const std::string path = socket_path + ".lock";
+  FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.has_value()) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("cannot open ", path,
+                            " (does the directory of 'socket_path' exist?)"));
+  }
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "another datasetd serves ", socket_path,
+        "; stop it, or choose another socket_path"));
+  }
+  return fd;
+}
+
+absl::Status SetSocketRights(const std::string& path,
+                             const v1::Config& config) {
+  if (!config.socket_group().empty()) {
+    const group* const entry = getgrnam(config.socket_group().c_str());
+    if (entry == nullptr) {
+      return absl::NotFoundError(absl::StrCat(
+          "socket_group: there is no group '", config.socket_group(), "'"));
+    }
+    if (chown(path.c_str(), static_cast<uid_t>(-1), entry->gr_gid) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("chown ", path));
+    }
+  }
+  const mode_t mode = static_cast<mode_t>(
+      std::strtoul(config.socket_mode().c_str(), nullptr, 8));
+  if (chmod(path.c_str(), mode) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("chmod ", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ExportKind>> AllowedExports(
+    const v1::Config& config) {
+  if (config.slab_export() == "auto") return std::vector<ExportKind>{};
+  for (const ExportKind kind :
+       {ExportKind::kCudaIpcHandle, ExportKind::kCudaVmmFd}) {
+    if (config.slab_export() == ExportKindName(kind)) {
+      return std::vector<ExportKind>{kind};
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "slab_export: '", config.slab_export(),
+      "' is none of auto, cuda_ipc_handle, cuda_vmm_fd"));
+}
+
+void LogDataset(const char* event, const DatasetInfo& info) {
+  if (info.state == DatasetState::kFailed) {
+    GetLogger("load").error("dataset={} {}: {}", info.spec.name, event,
+                            std::string(info.error.message()));
+    return;
+  }
+  GetLogger("load").info("dataset={} {}: {} samples, {} bytes on {}",
+                         info.spec.name, event, info.num_samples,
+                         info.resident_bytes, info.spec.device);
+}
+
+void LogFeed(const char* event, const FeedInfo& info) {
+  GetLogger("producer").info(
+      "feed={} dataset={} {}: uid={} pid={} slab_bytes={} batches={}", info.id,
+      info.dataset, event, info.owner.uid, info.owner.pid, info.slab_bytes,
+      info.num_batches);
+}
+
+void LogAttach(const char* event, uint32_t uid, int32_t pid,
+               const std::string& detail) {
+  GetLogger("attach").warn("{}: uid={} pid={}: {}", event, uid, pid, detail);
+}
+
+// The device is beyond repair: what is published stays correct, nothing more
+// is, and reconnecting clients find a new process.
+[[noreturn]] void OnDeviceFailure(const absl::Status& status) {
+  GetLogger("producer").critical("the device failed, exiting: {}",
+                                 status.ToString());
+  GetLogger("producer").flush();
+  std::_Exit(EXIT_FAILURE);
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  explicit Impl(const v1::Config& config)
+      : config_(config),
+        sessions_(config.max_sessions()),
+        context_(&sessions_) {}
+  ~Impl();
+
+  absl::Status Start();
+  absl::Status AwaitDatasets(absl::Duration timeout);
+  bool Drain();
+
+ private:
+  absl::Status StartGrpc();
+  absl::Status BeginLoads();
+
+  const v1::Config config_;
+  RealClock clock_;
+  FileDescriptor lock_;
+  std::unique_ptr<FileSystem> files_;
+  SessionTable sessions_;
+  RequestContext context_;
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetRegistry> datasets_;
+  std::unique_ptr<FeedTable> feeds_;
+  std::unique_ptr<AttachServer> attach_;
+  std::unique_ptr<DatasetService> dataset_service_;
+  std::unique_ptr<FeedService> feed_service_;
+  std::unique_ptr<ServerService> server_service_;
+  std::unique_ptr<grpc::Server> grpc_;
+};
+
+absl::Status Server::Impl::Start() {
+  DATASETD_ASSIGN_OR_RETURN(FeedTable::Options feed_options,
+                            [&]() -> absl::StatusOr<FeedTable::Options> {
+                              FeedTable::Options options;
+                              options.max_feeds = config_.max_feeds();
+                              options.attach_timeout =
+                                  FromProto(config_.attach_timeout());
+                              DATASETD_ASSIGN_OR_RETURN(
+                                  options.allowed_exports,
+                                  AllowedExports(config_));
+                              return options;
+                            }());
+  DATASETD_ASSIGN_OR_RETURN(lock_, LockSocket(config_.socket_path()));
+  DATASETD_ASSIGN_OR_RETURN(
+      files_, CreateRootedFileSystem(std::vector<std::string>(
+                  config_.data_roots().begin(), config_.data_roots().end())));
+  DATASETD_ASSIGN_OR_RETURN(std::vector<ServedDevice> devices,
+                            OpenDevices(config_));
+  devices_ = std::make_unique<DeviceTable>(std::move(devices));
+  const auto open_source = [files = files_.get()](const DatasetSpec& spec)
+      -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+    return OpenReader({.format = spec.format,
+                       .path = spec.path,
+                       .split = spec.split,
+                       .options = spec.options},
+                      *files);
+  };
+  datasets_ = std::make_unique<DatasetRegistry>(devices_.get(), open_source,
+                                                &clock_, LogDataset);
+  DATASETD_ASSIGN_OR_RETURN(
+      feeds_, FeedTable::Create(std::move(feed_options), devices_.get(),
+                                datasets_.get(), RingChannel::Create, &clock_,
+                                LogFeed, OnDeviceFailure));
+
+  // Nobody may connect before the rights are set.
+  const mode_t previous_mask = umask(0177);
+  absl::Status status = [&]() -> absl::Status {
+    DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
+                              ListenSeqpacket(config_.attach_socket_path()));
+    DATASETD_ASSIGN_OR_RETURN(
+        attach_, AttachServer::Start(std::move(listener), &sessions_,
+                                     feeds_.get(), datasets_.get(), LogAttach));
+    return StartGrpc();
+  }();
+  umask(previous_mask);
+  DATASETD_RETURN_IF_ERROR(status);
+  DATASETD_RETURN_IF_ERROR(SetSocketRights(config_.socket_path(), config_));
+  DATASETD_RETURN_IF_ERROR(
+      SetSocketRights(config_.attach_socket_path(), config_));
+  GetLogger("server").info("datasetd {} serves {}", kVersion,
+                           config_.socket_path());
+  return BeginLoads();
+}
+
+absl::Status Server::Impl::StartGrpc() {
+  dataset_service_ = std::make_unique<DatasetService>(
+      &context_, datasets_.get(), feeds_.get(),
+      [this](const std::string& dataset) {
+        attach_->EndLeases(feeds_->DropPending(dataset),
+                           attach::GoodbyeCode::kUnloaded,
+                           absl::StrCat("dataset '", dataset,
+                                        "' was unloaded by force"));
+      });
+  feed_service_ = std::make_unique<FeedService>(&context_, feeds_.get());
+  server_service_ = std::make_unique<ServerService>(
+      ServerService::Parts{.context = &context_,
+                           .sessions = &sessions_,
+                           .devices = devices_.get(),
+                           .datasets = datasets_.get(),
+                           .feeds = feeds_.get(),
+                           .clock = &clock_,
+                           .version = kVersion,
+                           .formats = ReaderFormats()});
+
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ResourceQuota quota("datasetd");
+  quota.SetMaxThreads(kMaxRpcThreads);
+  quota.Resize(kMaxRpcMemoryBytes);
+  grpc::ServerBuilder builder;
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             kMaxConcurrentStreams);
+  builder.AddListeningPort("unix:" + config_.socket_path(),
+                           grpc::InsecureServerCredentials());
+  builder.RegisterService(dataset_service_.get());
+  builder.RegisterService(feed_service_.get());
+  builder.RegisterService(server_service_.get());
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr) {
+    return absl::InternalError(absl::StrCat(
+        "gRPC cannot listen on ", config_.socket_path(),
+        "; is the directory writable, and the path at most 107 bytes long?"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::Impl::BeginLoads() {
+  for (const v1::DatasetSpec& proto : config_.datasets()) {
+    DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec, DatasetSpecFromProto(proto));
+    const std::string name = spec.name;
+    const absl::Status status = datasets_->Load(std::move(spec), Caller());
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("dataset '", name, "': ",
+                                                      status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
+  const absl::Time deadline = clock_.Now() + timeout;
+  for (const v1::DatasetSpec& spec : config_.datasets()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        const DatasetInfo info,
+        datasets_->Await(spec.name(), deadline - clock_.Now()));
+    if (info.state == DatasetState::kFailed) {
+      return absl::Status(info.error.code(),
+                          absl::StrCat("dataset '", spec.name(),
+                                       "': ", info.error.message()));
+    }
+    if (info.state == DatasetState::kLoading) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "loading ", spec.name(), ": ", info.num_samples_loaded, " of ",
+          info.num_samples, " samples"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool Server::Impl::Drain() {
+  context_.BeginDrain();
+  attach_->BeginDrain();
+  grpc_->GetHealthCheckService()->SetServingStatus(false);
+  attach_->EndLeases(feeds_->DropPending(""), attach::GoodbyeCode::kDraining,
+                     "the daemon is shutting down");
+  return attach_->AwaitNoLeases(FromProto(config_.drain_timeout()));
+}
+
+Server::Impl::~Impl() {
+  if (grpc_ != nullptr) {
+    grpc_->Shutdown(std::chrono::system_clock::now());
+    grpc_->Wait();
+  }
+  attach_.reset();
+  feeds_.reset();
+  datasets_.reset();
+  if (lock_.has_value()) {
+    unlink(config_.attach_socket_path().c_str());
+    unlink(config_.socket_path().c_str());
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const v1::Config& config) {
+  auto impl = std::make_unique<Impl>(config);
+  DATASETD_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+absl::Status Server::AwaitDatasets(absl::Duration timeout) {
+  return impl_->AwaitDatasets(timeout);
+}
+
+bool Server::Drain() { return impl_->Drain(); }
+
+}  // namespace datasetd

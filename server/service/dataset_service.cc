@@ -1,0 +1,130 @@
+#include "server/service/dataset_service.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cuda/status_macros.h"
+#include "server/service/grpc_status.h"
+#include "server/service/proto_convert.h"
+
+namespace datasetd {
+namespace {
+
+constexpr absl::Duration kProgressPeriod = absl::Milliseconds(200);
+constexpr int kMaxWaitingLoads = 32;
+
+}  // namespace
+
+DatasetService::DatasetService(
+    const RequestContext* context, DatasetRegistry* datasets, FeedTable* feeds,
+    std::function<void(const std::string& dataset)> end_feeds)
+    : context_(context),
+      datasets_(datasets),
+      feeds_(feeds),
+      end_feeds_(std::move(end_feeds)) {}
+
+grpc::Status DatasetService::LoadDataset(
+    grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
+    grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
+  return ToGrpcStatus(Load(call, *request, writer));
+}
+
+absl::Status DatasetService::Load(
+    grpc::ServerContext* call, const v1::LoadDatasetRequest& request,
+    grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
+  DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
+  DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec,
+                            DatasetSpecFromProto(request.spec()));
+  const absl::Cleanup leave = [this] { num_waiting_.fetch_sub(1); };
+  if (num_waiting_.fetch_add(1) >= kMaxWaitingLoads) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kMaxWaitingLoads, " calls wait for loads already; try "
+                                       "again when some have ended"));
+  }
+  const std::string name = spec.name;
+  DATASETD_RETURN_IF_ERROR(datasets_->Load(std::move(spec), caller));
+  while (true) {
+    DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
+                              datasets_->Await(name, kProgressPeriod));
+    if (info.state == DatasetState::kFailed) return info.error;
+    if (info.state == DatasetState::kReady) {
+      v1::LoadDatasetResponse response;
+      DatasetInfoToProto(info, response.mutable_dataset());
+      writer->Write(response);
+      return absl::OkStatus();
+    }
+    if (call->IsCancelled()) {
+      // Nobody else may want it: the last hold gone ends the load.
+      datasets_->Release(name, caller).IgnoreError();
+      return absl::CancelledError("the client gave up the call");
+    }
+    if (context_->is_draining()) {
+      return absl::UnavailableError("the daemon is shutting down");
+    }
+    v1::LoadDatasetResponse response;
+    DatasetInfoToProto(info, response.mutable_dataset());
+    writer->Write(response);  // if the client has gone, IsCancelled says so
+  }
+}
+
+grpc::Status DatasetService::GetDataset(grpc::ServerContext* call,
+                                        const v1::GetDatasetRequest* request,
+                                        v1::GetDatasetResponse* response) {
+  const auto run = [&]() -> absl::Status {
+    DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
+    DATASETD_RETURN_IF_ERROR(datasets_->Hold(request->name(), caller));
+    DATASETD_ASSIGN_OR_RETURN(
+        const DatasetInfo info,
+        datasets_->Await(request->name(), absl::ZeroDuration()));
+    DatasetInfoToProto(info, response->mutable_dataset());
+    return absl::OkStatus();
+  };
+  return ToGrpcStatus(run());
+}
+
+grpc::Status DatasetService::ListDatasets(grpc::ServerContext* call,
+                                          const v1::ListDatasetsRequest*,
+                                          v1::ListDatasetsResponse* response) {
+  const auto caller = context_->Authenticate(*call);
+  if (!caller.ok()) return ToGrpcStatus(caller.status());
+  for (const DatasetInfo& info : datasets_->List()) {
+    DatasetInfoToProto(info, response->add_datasets());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status DatasetService::UnloadDataset(
+    grpc::ServerContext* call, const v1::UnloadDatasetRequest* request,
+    v1::UnloadDatasetResponse*) {
+  return ToGrpcStatus(Unload(*call, *request));
+}
+
+absl::Status DatasetService::Unload(const grpc::ServerContext& call,
+                                    const v1::UnloadDatasetRequest& request) {
+  DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(call));
+  if (request.force() && caller.uid != 0 && caller.uid != getuid()) {
+    for (const uint32_t uid : feeds_->UidsOf(request.name())) {
+      if (uid == caller.uid) continue;
+      return absl::PermissionDeniedError(absl::StrCat(
+          "dataset '", request.name(), "' has open feeds of user ", uid,
+          "; only that user, root or the daemon's user can end them"));
+    }
+  }
+  DATASETD_RETURN_IF_ERROR(datasets_->Unload(request.name(), request.force()));
+  end_feeds_(request.name());
+  return absl::OkStatus();
+}
+
+grpc::Status DatasetService::ReleaseDataset(
+    grpc::ServerContext* call, const v1::ReleaseDatasetRequest* request,
+    v1::ReleaseDatasetResponse*) {
+  const auto caller = context_->Authenticate(*call);
+  if (!caller.ok()) return ToGrpcStatus(caller.status());
+  return ToGrpcStatus(datasets_->Release(request->name(), *caller));
+}
+
+}  // namespace datasetd

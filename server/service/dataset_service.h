@@ -1,0 +1,58 @@
+// datasetd.v1.DatasetService. Thread-safe.
+
+#ifndef DATASETD_SERVER_SERVICE_DATASET_SERVICE_H_
+#define DATASETD_SERVER_SERVICE_DATASET_SERVICE_H_
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "datasetd/v1/dataset.grpc.pb.h"
+#include "server/core/dataset_registry.h"
+#include "server/core/feed_table.h"
+#include "server/service/request_context.h"
+
+namespace datasetd {
+
+class DatasetService final : public v1::DatasetService::Service {
+ public:
+  // All outlive the service. `end_feeds` ends the leases of a dataset's feeds
+  // because it is unloaded.
+  DatasetService(const RequestContext* context, DatasetRegistry* datasets,
+                 FeedTable* feeds,
+                 std::function<void(const std::string& dataset)> end_feeds);
+
+  grpc::Status LoadDataset(
+      grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
+      grpc::ServerWriter<v1::LoadDatasetResponse>* writer) override;
+  grpc::Status GetDataset(grpc::ServerContext* call,
+                          const v1::GetDatasetRequest* request,
+                          v1::GetDatasetResponse* response) override;
+  grpc::Status ListDatasets(grpc::ServerContext* call,
+                            const v1::ListDatasetsRequest* request,
+                            v1::ListDatasetsResponse* response) override;
+  grpc::Status UnloadDataset(grpc::ServerContext* call,
+                             const v1::UnloadDatasetRequest* request,
+                             v1::UnloadDatasetResponse* response) override;
+  grpc::Status ReleaseDataset(grpc::ServerContext* call,
+                              const v1::ReleaseDatasetRequest* request,
+                              v1::ReleaseDatasetResponse* response) override;
+
+ private:
+  absl::Status Load(grpc::ServerContext* call,
+                    const v1::LoadDatasetRequest& request,
+                    grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
+  absl::Status Unload(const grpc::ServerContext& call,
+                      const v1::UnloadDatasetRequest& request);
+
+  const RequestContext* const context_;
+  DatasetRegistry* const datasets_;
+  FeedTable* const feeds_;
+  const std::function<void(const std::string& dataset)> end_feeds_;
+  // Calls that wait for a load hold a thread each.
+  std::atomic<int> num_waiting_ = 0;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_SERVICE_DATASET_SERVICE_H_

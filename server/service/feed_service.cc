@@ -1,0 +1,39 @@
+#include "server/service/feed_service.h"
+
+#include "cuda/status_macros.h"
+#include "server/service/grpc_status.h"
+#include "server/service/proto_convert.h"
+
+namespace datasetd {
+
+grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
+                                   const v1::OpenFeedRequest* request,
+                                   v1::OpenFeedResponse* response) {
+  const auto run = [&]() -> absl::Status {
+    DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
+    DATASETD_ASSIGN_OR_RETURN(const FeedOptions options,
+                              FeedOptionsFromProto(*request));
+    DATASETD_ASSIGN_OR_RETURN(const OpenedFeed opened,
+                              feeds_->Open(options, caller));
+    OpenedFeedToProto(opened, response);
+    return absl::OkStatus();
+  };
+  return ToGrpcStatus(run());
+}
+
+grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,
+                                    const v1::ListFeedsRequest*,
+                                    v1::ListFeedsResponse* response) {
+  const auto caller = context_->Authenticate(*call);
+  if (!caller.ok()) return ToGrpcStatus(caller.status());
+  for (const FeedInfo& info : feeds_->List()) {
+    // An ended feed is none any more, though its slab may linger.
+    if (info.phase == FeedPhase::kPending ||
+        info.phase == FeedPhase::kAttached) {
+      FeedInfoToProto(info, response->add_feeds());
+    }
+  }
+  return grpc::Status::OK;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,32 @@
+// datasetd.v1.FeedService. Thread-safe.
+
+#ifndef DATASETD_SERVER_SERVICE_FEED_SERVICE_H_
+#define DATASETD_SERVER_SERVICE_FEED_SERVICE_H_
+
+#include "datasetd/v1/feed.grpc.pb.h"
+#include "server/core/feed_table.h"
+#include "server/service/request_context.h"
+
+namespace datasetd {
+
+class FeedService final : public v1::FeedService::Service {
+ public:
+  // Both outlive the service.
+  FeedService(const RequestContext* context, FeedTable* feeds)
+      : context_(context), feeds_(feeds) {}
+
+  grpc::Status OpenFeed(grpc::ServerContext* call,
+                        const v1::OpenFeedRequest* request,
+                        v1::OpenFeedResponse* response) override;
+  grpc::Status ListFeeds(grpc::ServerContext* call,
+                         const v1::ListFeedsRequest* request,
+                         v1::ListFeedsResponse* response) override;
+
+ private:
+  const RequestContext* const context_;
+  FeedTable* const feeds_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_SERVICE_FEED_SERVICE_H_

@@ -1,0 +1,38 @@
+#include "server/service/grpc_status.h"
+
+#include <string>
+
+namespace datasetd {
+namespace {
+
+#define DATASETD_SAME_CODE(absl_code, grpc_code)                         \
+  static_assert(static_cast<int>(absl::StatusCode::absl_code) ==         \
+                static_cast<int>(grpc::StatusCode::grpc_code))
+DATASETD_SAME_CODE(kOk, OK);
+DATASETD_SAME_CODE(kCancelled, CANCELLED);
+DATASETD_SAME_CODE(kUnknown, UNKNOWN);
+DATASETD_SAME_CODE(kInvalidArgument, INVALID_ARGUMENT);
+DATASETD_SAME_CODE(kDeadlineExceeded, DEADLINE_EXCEEDED);
+DATASETD_SAME_CODE(kNotFound, NOT_FOUND);
+DATASETD_SAME_CODE(kAlreadyExists, ALREADY_EXISTS);
+DATASETD_SAME_CODE(kPermissionDenied, PERMISSION_DENIED);
+DATASETD_SAME_CODE(kResourceExhausted, RESOURCE_EXHAUSTED);
+DATASETD_SAME_CODE(kFailedPrecondition, FAILED_PRECONDITION);
+DATASETD_SAME_CODE(kAborted, ABORTED);
+DATASETD_SAME_CODE(kOutOfRange, OUT_OF_RANGE);
+DATASETD_SAME_CODE(kUnimplemented, UNIMPLEMENTED);
+DATASETD_SAME_CODE(kInternal, INTERNAL);
+DATASETD_SAME_CODE(kUnavailable, UNAVAILABLE);
+DATASETD_SAME_CODE(kDataLoss, DATA_LOSS);
+DATASETD_SAME_CODE(kUnauthenticated, UNAUTHENTICATED);
+#undef DATASETD_SAME_CODE
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      std::string(status.message()));
+}
+
+}  // namespace datasetd

@@ -1,0 +1,16 @@
+// absl::Status as grpc::Status: the same codes, the same text.
+
+#ifndef DATASETD_SERVER_SERVICE_GRPC_STATUS_H_
+#define DATASETD_SERVER_SERVICE_GRPC_STATUS_H_
+
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+
+namespace datasetd {
+
+grpc::Status ToGrpcStatus(const absl::Status& status);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_SERVICE_GRPC_STATUS_H_

@@ -1,0 +1,33 @@
+// Between the messages of proto/datasetd/v1 and the structs of server/core.
+// What comes from outside is checked for form here, for meaning in core.
+
+#ifndef DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_
+#define DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_
+
+#include "absl/status/statusor.h"
+#include "datasetd/v1/dataset.pb.h"
+#include "datasetd/v1/feed.pb.h"
+#include "datasetd/v1/transform.pb.h"
+#include "server/core/dataset_registry.h"
+#include "server/core/feed_table.h"
+#include "server/core/transform_spec.h"
+
+namespace datasetd {
+
+//   INVALID_ARGUMENT  names the transform by `where` and its place in the list
+absl::StatusOr<std::vector<TransformSpec>> TransformsFromProto(
+    const google::protobuf::RepeatedPtrField<v1::Transform>& transforms,
+    const std::string& where);
+
+absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
+void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset);
+
+absl::StatusOr<FeedOptions> FeedOptionsFromProto(
+    const v1::OpenFeedRequest& request);
+void OpenedFeedToProto(const OpenedFeed& opened,
+                       v1::OpenFeedResponse* response);
+void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_

@@ -1,0 +1,50 @@
+#include "server/service/server_service.h"
+
+#include <unistd.h>
+
+#include "proto/attach_protocol.h"
+#include "server/service/grpc_status.h"
+
+namespace datasetd {
+
+grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
+                                      const v1::GetStatusRequest*,
+                                      v1::GetStatusResponse* response) {
+  const auto caller = parts_.context->Authenticate(*call);
+  if (!caller.ok()) return ToGrpcStatus(caller.status());
+  response->set_version(parts_.version);
+  response->set_protocol_version(attach::kProtocolVersion);
+  response->set_pid(getpid());
+  const timespec uptime =
+      absl::ToTimespec(parts_.clock->Monotonic() - started_);
+  response->mutable_uptime()->set_seconds(uptime.tv_sec);
+  response->mutable_uptime()->set_nanos(static_cast<int32_t>(uptime.tv_nsec));
+  for (const ServedDevice& served : parts_.devices->devices()) {
+    const DeviceInfo& info = served.backend->info();
+    v1::Device* const device = response->add_devices();
+    device->set_name(info.name);
+    device->set_description(info.description);
+    if (!info.is_host) {
+      device->set_gpu_uuid(info.uuid.data(), info.uuid.size());
+    }
+    device->set_memory_budget_bytes(served.budget->total_bytes());
+    device->set_dataset_bytes(
+        served.budget->used_bytes_of_kind(MemoryKind::kDataset));
+    device->set_slab_bytes(
+        served.budget->used_bytes_of_kind(MemoryKind::kSlab));
+    device->set_scratch_bytes(
+        served.budget->used_bytes_of_kind(MemoryKind::kScratch));
+  }
+  response->set_num_sessions(
+      static_cast<uint32_t>(parts_.sessions->num_sessions()));
+  response->set_num_feeds(static_cast<uint32_t>(parts_.feeds->num_feeds()));
+  response->set_num_datasets(
+      static_cast<uint32_t>(parts_.datasets->List().size()));
+  response->set_is_draining(parts_.context->is_draining());
+  for (const std::string& format : parts_.formats) {
+    response->add_formats(format);
+  }
+  return grpc::Status::OK;
+}
+
+}  // namespace datasetd

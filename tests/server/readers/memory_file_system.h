@@ -1,0 +1,49 @@
+// A FileSystem of files in memory, that can be made to fail.
+//
+// Directories are what paths imply. Not thread-safe while it is changed.
+
+#ifndef DATASETD_TESTS_SERVER_READERS_MEMORY_FILE_SYSTEM_H_
+#define DATASETD_TESTS_SERVER_READERS_MEMORY_FILE_SYSTEM_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/core/file_system.h"
+
+namespace datasetd::testing {
+
+class MemoryFileSystem : public FileSystem {
+ public:
+  // Files opened before see the change too.
+  void Write(const std::string& path, std::string content) {
+    contents_[path] = std::move(content);
+  }
+  const std::map<std::string, std::string>& contents() const {
+    return contents_;
+  }
+  int64_t total_bytes() const;
+
+  // The reads after the next `count` fail with DATA_LOSS; negative: none does.
+  void FailReadsAfter(int64_t count) { reads_left_ = count; }
+  bool has_failed() const { return has_failed_; }
+
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
+      const std::string& path) const override;
+  absl::StatusOr<FileInfo> Stat(const std::string& path) const override;
+  absl::StatusOr<std::vector<FileInfo>> List(
+      const std::string& directory) const override;
+
+ private:
+  class File;
+
+  std::map<std::string, std::string> contents_;
+  mutable int64_t reads_left_ = -1;
+  mutable bool has_failed_ = false;
+};
+
+}  // namespace datasetd::testing
+
+#endif  // DATASETD_TESTS_SERVER_READERS_MEMORY_FILE_SYSTEM_H_

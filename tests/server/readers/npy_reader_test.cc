@@ -1,0 +1,108 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/readers/memory_file_system.h"
+#include "tests/server/readers/read_all.h"
+#include "tests/server/readers/reader_conformance.h"
+
+namespace datasetd::testing {
+
+INSTANTIATE_TEST_SUITE_P(Npy, ReaderConformanceTest,
+                         ::testing::Values("npy_images", "npy_every_dtype",
+                                           "npy_image_rules",
+                                           "npy_images_option",
+                                           "npy_one_sample"));
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string Npy(const std::string& descr, const std::string& shape,
+                size_t data_bytes, char fill = '\0') {
+  const std::string dict =
+      absl::StrCat("{'descr': '", descr,
+                   "', 'fortran_order': False, 'shape': ", shape, ", }\n");
+  return std::string("\x93NUMPY\1\0", 8) + static_cast<char>(dict.size()) +
+         '\0' + dict + std::string(data_bytes, fill);
+}
+
+absl::StatusOr<AllSamples> Read(const FileSystem& files,
+                                const std::string& images = "") {
+  SourceSpec spec{"npy", "/n", "", {}};
+  if (!images.empty()) spec.options["images"] = images;
+  return ReadAll(spec, files, 2);
+}
+
+std::string ErrorOf(const FileSystem& files, const std::string& images = "") {
+  const absl::Status status = Read(files, images).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  return std::string(status.message());
+}
+
+TEST(NpyReaderTest, SampleCountsMustAgree) {
+  MemoryFileSystem files;
+  files.Write("/n/a.npy", Npy("|u1", "(3,)", 3));
+  files.Write("/n/b.npy", Npy("|u1", "(4,)", 4));
+  EXPECT_EQ(ErrorOf(files), "/n/b.npy holds 4 samples, but /n/a.npy holds 3");
+}
+
+TEST(NpyReaderTest, OtherFilesAreLeftOutAndAnEmptyDirectoryIsInvalid) {
+  MemoryFileSystem files;
+  files.Write("/n/readme.txt", "text");
+  EXPECT_THAT(ErrorOf(files), HasSubstr("holds no .npy file"));
+  files.Write("/n/a.npy", Npy("|u1", "(3,)", 3));
+  EXPECT_TRUE(Read(files).ok());
+}
+
+TEST(NpyReaderTest, FieldNamesAreIdentifiers) {
+  for (const char* name : {"/n/1st.npy", "/n/my image.npy", "/n/.npy",
+                           "/n/a-b.npy", "/n/\xc3\xa4.npy"}) {
+    MemoryFileSystem files;
+    files.Write(name, Npy("|u1", "(3,)", 3));
+    EXPECT_THAT(ErrorOf(files), HasSubstr("cannot name a field")) << name;
+  }
+}
+
+TEST(NpyReaderTest, BoolsOfAnotherValueAreInvalid) {
+  MemoryFileSystem files;
+  files.Write("/n/a.npy", Npy("|b1", "(3, 2)", 6, '\1'));
+  EXPECT_TRUE(Read(files).ok());
+  files.Write("/n/a.npy", Npy("|b1", "(3, 2)", 5, '\1') + '\2');
+  EXPECT_EQ(ErrorOf(files),
+            "/n/a.npy: sample 2: a bool of value 2, expected 0 or 1");
+}
+
+TEST(NpyReaderTest, ChannelsFirstIsRefusedWithTheWayOut) {
+  MemoryFileSystem files;
+  files.Write("/n/image.npy", Npy("|u1", "(2, 3, 8, 8)", 384));
+  EXPECT_THAT(ErrorOf(files),
+              AllOf(HasSubstr("/n/image.npy"), HasSubstr("(2, 3, 8, 8)"),
+                    HasSubstr("channels last"), HasSubstr("images=-image")));
+  auto all = Read(files, "-image");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_FALSE(all->info.fields[0].is_image);
+}
+
+TEST(NpyReaderTest, ImagesOptionIsCheckedAgainstTheFields) {
+  MemoryFileSystem files;
+  files.Write("/n/a.npy", Npy("|u1", "(3,)", 3));
+  EXPECT_THAT(ErrorOf(files, "b"), HasSubstr("names 'b'"));
+  EXPECT_THAT(ErrorOf(files, "a,,a"), HasSubstr("'a,,a'"));
+  EXPECT_THAT(ErrorOf(files, "a,-a"), HasSubstr("each once"));
+  EXPECT_THAT(ErrorOf(files, "a"), HasSubstr("expected an image"));
+  EXPECT_TRUE(Read(files, " -a ").ok());
+}
+
+TEST(NpyReaderTest, SamplesOfMoreThan31BitsAreRefused) {
+  // No file could hold it, so the size is what fails; a sparse one would reach
+  // the limit of elements.
+  MemoryFileSystem files;
+  files.Write("/n/a.npy", Npy("|u1", "(1, 3000000000)", 8));
+  EXPECT_EQ(Read(files).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace datasetd::testing
