@@ -1,0 +1,359 @@
+"""Client and Dataset."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import Sequence, Tuple, Union
+
+from . import _library
+from . import transforms as _transforms
+from .errors import Closed, InvalidArgument
+
+Progress = Union[bool, Callable[[Dict[str, Any]], None]]
+Pipelines = Union[
+    Sequence[_transforms.Transform],
+    Mapping[str, Sequence[_transforms.Transform]],
+]
+
+
+class Field(NamedTuple):
+    """One named array of a dataset; `shape` is a sample's."""
+
+    name: str
+    dtype: str
+    shape: Tuple[int, ...]
+    is_image: bool
+
+
+def pipelines_message(argument: str, value: Pipelines) -> Dict[str, Any]:
+    """{field: [Transform messages]}; a list is for the field `image`."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return {
+            field: _transforms.pipeline_message(f"{argument}[{field!r}]", ops)
+            for field, ops in value.items()
+        }
+    ops = _transforms.pipeline_message(argument, value)
+    return {"image": ops} if ops else {}
+
+
+class Dataset:
+    """A dataset that the daemon keeps for this client.
+
+    The daemon may drop it when every client has closed it or is gone.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        message: Dict[str, Any],
+        spec: Optional[Dict[str, Any]],
+    ) -> None:
+        self._client = client
+        self._spec = spec
+        self._message = message
+        self._is_open = True
+        self.name: str = message["name"]
+        self.num_samples = int(message["num_samples"])
+        self.fields: List[Field] = [
+            Field(
+                field["name"],
+                field["dtype"].replace("DTYPE_", "").lower(),
+                tuple(int(extent) for extent in field["shape"]),
+                bool(field["is_image"]),
+            )
+            for field in message["fields"]
+        ]
+        self.device: str = message["device"]
+        self.format: str = message["format"]
+        self.path: str = message["path"]
+        self.split: str = message["split"]
+        self.resident_bytes = int(message["resident_bytes"])
+        self.spec_id: str = message["spec_id"]
+        self.content_hash: str = message["content_hash"]
+        self.class_names: List[str] = list(message["class_names"])
+
+    @property
+    def client(self) -> "Client":
+        return self._client
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def close(self) -> None:
+        """Gives up the hold. Open loaders keep their own."""
+        if self._is_open:
+            self._is_open = False
+            self._client._release(self.name)
+
+    def __enter__(self) -> "Dataset":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"datasetd.Dataset({self.name!r}, {self.num_samples} samples, "
+            f"device={self.device!r}, "
+            f"fields={[field.name for field in self.fields]})"
+        )
+
+
+class _Connection:
+    """One datasetd_client; closed when nothing refers to it any more."""
+
+    def __init__(self, address: str, timeout: float) -> None:
+        library = _library.load()
+        options = _library.CClientOptions()
+        options.struct_size = ctypes.sizeof(options)
+        options.address = address.encode()
+        options.connect_timeout_ns = int(timeout * 1e9)
+        handle = ctypes.c_void_p()
+        error = _library.CError()
+        if library.client_connect(
+            ctypes.byref(options), ctypes.byref(handle), ctypes.byref(error)
+        ):
+            raise error.to_exception()
+        self.handle = handle
+        self.address: str = library.client_address(handle).decode()
+        self.close = weakref.finalize(self, library.client_close, handle)
+
+
+class Client:
+    """A connection to a daemon. Thread-safe."""
+
+    def __init__(
+        self, address: Optional[str] = None, timeout: float = 10.0
+    ) -> None:
+        self._library = _library.load()
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._holds: Dict[str, int] = {}
+        self._connection: Optional[_Connection] = _Connection(
+            address or "", timeout
+        )
+        self.address = self._connection.address
+
+    # -- Datasets ---------------------------------------------------------
+
+    def load_dataset(
+        self,
+        name: str,
+        format: str,
+        path: Union[str, "os.PathLike[str]", None] = None,
+        split: Optional[str] = None,
+        pretransforms: Pipelines = (),
+        device: Optional[str] = None,
+        options: Optional[Mapping[str, str]] = None,
+        progress: Progress = False,
+    ) -> Dataset:
+        """Loads a dataset, or attaches to what the same arguments loaded.
+
+        Args:
+          name: 1 to 128 characters of [A-Za-z0-9._-].
+          format: a reader of the daemon: "cifar10", "cifar100", "mnist", "npy".
+          path: made absolute here; opened by the daemon, below its data roots.
+          split: None is the reader's default.
+          pretransforms: run once, at load; a list for `image` or a dict by
+            field.
+          device: "cuda:0", "cpu"; None is the daemon's first one.
+          options: of the reader.
+          progress: True shows a line on stderr; a function is called with the
+            Dataset message as a dict.
+        """
+        spec: Dict[str, Any] = {
+            "name": name,
+            "format": format,
+            "path": "" if path is None else os.path.abspath(os.fspath(path)),
+            "split": split or "",
+            "device": device or "",
+            "pretransforms": {
+                field: {"transforms": ops}
+                for field, ops in pipelines_message(
+                    "pretransforms", pretransforms
+                ).items()
+            },
+            "options": {k: str(v) for k, v in (options or {}).items()},
+        }
+        return self._load(spec, progress)
+
+    def _load(self, spec: Dict[str, Any], progress: Progress) -> Dataset:
+        raised: List[BaseException] = []
+        report = _ProgressLine() if progress is True else progress or None
+
+        def on_progress(text: bytes, _: Any) -> int:
+            # Also what lets Ctrl-C in: Python runs handlers in here.
+            try:
+                if callable(report):
+                    report(json.loads(text))
+                return 0
+            except BaseException as error:
+                raised.append(error)
+                return 1
+
+        function = _library.ProgressFunction(on_progress)
+        try:
+            text = self._call_text(
+                "load_dataset", _encode(spec), function, None
+            )
+        finally:
+            if isinstance(report, _ProgressLine):
+                report.close()
+            if raised:
+                raise raised[0]
+        return self._hold(json.loads(text), spec)
+
+    def get_dataset(self, name: str) -> Dataset:
+        """Holds and describes a dataset that was loaded before."""
+        text = self._call_text("get_dataset", name.encode())
+        return self._hold(json.loads(text), None)
+
+    def list_datasets(self) -> List[Dict[str, Any]]:
+        """Every dataset of the daemon, as Dataset messages in dicts."""
+        return json.loads(self._call_text("list_datasets"))["datasets"]
+
+    def unload_dataset(self, name: str, force: bool = False) -> None:
+        """Takes a dataset out of memory.
+
+        FailedPrecondition if it has open feeds, unless `force`: then their
+        loaders raise DatasetUnloaded.
+        """
+        self._call("unload_dataset", name.encode(), int(force))
+
+    def list_feeds(self) -> List[Dict[str, Any]]:
+        """Every feed of the daemon, as Feed messages in dicts."""
+        return json.loads(self._call_text("list_feeds"))["feeds"]
+
+    def status(self) -> Dict[str, Any]:
+        """The daemon's version, devices and memory, as a dict."""
+        return json.loads(self._call_text("get_status"))
+
+    # -- Life -------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the session. The daemon drops what only it held; open loaders
+        go on."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"datasetd.Client({self.address!r})"
+
+    # -- For the package ----------------------------------------------------
+
+    def _handle(self) -> _Connection:
+        connection = self._connection
+        if connection is None:
+            raise Closed("the client is closed")
+        return connection
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        connection = self._handle()
+        error = _library.CError()
+        function = getattr(self._library, name)
+        if function(connection.handle, *arguments, ctypes.byref(error)):
+            raise error.to_exception()
+
+    def _call_text(self, name: str, *arguments: Any) -> str:
+        text = ctypes.c_void_p()
+        self._call(name, *arguments, ctypes.byref(text))
+        return self._library.take_text(text)
+
+    def _hold(
+        self, message: Dict[str, Any], spec: Optional[Dict[str, Any]]
+    ) -> Dataset:
+        dataset = Dataset(self, message, spec)
+        with self._lock:
+            self._holds[dataset.name] = self._holds.get(dataset.name, 0) + 1
+        return dataset
+
+    def _release(self, name: str) -> None:
+        # The daemon counts sessions, not objects.
+        with self._lock:
+            self._holds[name] -= 1
+            is_last = self._holds[name] == 0
+            is_open = self._connection is not None
+        if is_last and is_open:
+            self._call("release_dataset", name.encode())
+
+    def _open_feed(
+        self, options: Dict[str, Any]
+    ) -> Tuple[ctypes.c_void_p, Dict[str, Any]]:
+        connection = self._handle()
+        feed = ctypes.c_void_p()
+        text = ctypes.c_void_p()
+        error = _library.CError()
+        if self._library.feed_open(
+            connection.handle,
+            _encode(options),
+            ctypes.byref(feed),
+            ctypes.byref(text),
+            ctypes.byref(error),
+        ):
+            raise error.to_exception()
+        return feed, json.loads(self._library.take_text(text))
+
+    def _reconnect(self) -> None:
+        """A new session in the place of one whose daemon is gone."""
+        connection = _Connection(self.address, self._timeout)
+        with self._lock:
+            if self._connection is None:
+                raise Closed("the client is closed")
+            self._connection = connection
+
+
+def _encode(message: Dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(message, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"an argument has no JSON form: {error}") from None
+
+
+class _ProgressLine:
+    """One line on stderr that follows a load."""
+
+    def __init__(self) -> None:
+        self._length = 0
+
+    def __call__(self, dataset: Dict[str, Any]) -> None:
+        progress = dataset.get("progress") or {}
+        done = int(progress.get("num_samples_loaded", 0))
+        total = int(progress.get("num_samples", 0))
+        loaded = int(progress.get("loaded_bytes", 0))
+        share = f"{100 * done // total:3d} %" if total else "  0 %"
+        text = (
+            f"loading {dataset.get('name', '')}: {share}, "
+            f"{done}/{total} samples, {loaded / 2**20:.1f} MiB"
+        )
+        sys.stderr.write("\r" + text.ljust(self._length))
+        sys.stderr.flush()
+        self._length = len(text)
+
+    def close(self) -> None:
+        if self._length:
+            sys.stderr.write("\n")
+
+
+def connect(address: Optional[str] = None, timeout: float = 10.0) -> Client:
+    """Connects to the daemon at `address`.
+
+    "unix:/path/datasetd.sock" or the path; None is $DATASETD_ADDRESS, and
+    without that /run/datasetd/datasetd.sock. DaemonGone if none is there.
+    """
+    return Client(address, timeout)

@@ -1,0 +1,203 @@
+"""libdatasetd.so through ctypes: see client/datasetd.h."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+from typing import Any, Optional
+
+from . import errors
+
+ABI_VERSION = 1
+INDICES = 0xFFFFFFFF
+
+# Functions that may be waiting release the GIL; those that never do keep it.
+_library: Optional["Library"] = None
+
+
+class CError(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("code", ctypes.c_int32),
+        ("detail", ctypes.c_int32),
+        ("reserved", ctypes.c_uint32),
+        ("message", ctypes.c_char * 4080),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.struct_size = ctypes.sizeof(CError)
+
+    def to_exception(self) -> errors.Error:
+        return errors.make_error(
+            self.code, self.detail, self.message.decode("utf-8", "replace")
+        )
+
+
+class CClientOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("address", ctypes.c_char_p),
+        ("connect_timeout_ns", ctypes.c_int64),
+        ("call_timeout_ns", ctypes.c_int64),
+    ]
+
+
+class CBatch(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("num_samples", ctypes.c_uint32),
+        ("num_padding", ctypes.c_uint32),
+        ("slot", ctypes.c_uint32),
+        ("epoch", ctypes.c_uint64),
+        ("index", ctypes.c_uint64),
+        ("sequence", ctypes.c_uint64),
+        ("core", ctypes.c_void_p),
+    ]
+
+
+ProgressFunction = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p
+)
+
+_P = ctypes.c_void_p
+_ERROR = ctypes.POINTER(CError)
+_BATCH = ctypes.POINTER(CBatch)
+_TEXT = ctypes.POINTER(ctypes.c_void_p)
+_SIGNATURES = {
+    "datasetd_abi_version": (ctypes.c_uint32, []),
+    "datasetd_free": (None, [_P]),
+    "datasetd_client_connect": (
+        ctypes.c_int32,
+        [ctypes.POINTER(CClientOptions), ctypes.POINTER(_P), _ERROR],
+    ),
+    "datasetd_client_close": (None, [_P]),
+    "datasetd_client_address": (ctypes.c_char_p, [_P]),
+    "datasetd_load_dataset": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],
+    ),
+    "datasetd_get_dataset": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, _TEXT, _ERROR],
+    ),
+    "datasetd_list_datasets": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
+    "datasetd_unload_dataset": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, ctypes.c_int32, _ERROR],
+    ),
+    "datasetd_release_dataset": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, _ERROR],
+    ),
+    "datasetd_list_feeds": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
+    "datasetd_get_status": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
+    "datasetd_feed_open": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, ctypes.POINTER(_P), _TEXT, _ERROR],
+    ),
+    "datasetd_feed_close": (None, [_P]),
+    "datasetd_feed_device": (
+        None,
+        [_P, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int32)],
+    ),
+    "datasetd_feed_waited_ns": (ctypes.c_int64, [_P]),
+    "datasetd_feed_next": (
+        ctypes.c_int32,
+        [_P, ctypes.c_uint64, ctypes.c_int64, _BATCH, _ERROR],
+    ),
+    # Untyped pointers: this one is called for every batch.
+    "datasetd_feed_next_tensors": (
+        ctypes.c_int32,
+        [_P, ctypes.c_uint64, ctypes.c_int64, _P, _P, ctypes.c_uint32, _P],
+    ),
+    "datasetd_feed_seek": (
+        ctypes.c_int32,
+        [_P, ctypes.c_uint64, ctypes.c_uint64, _ERROR],
+    ),
+    "datasetd_batch_dlpack": (
+        ctypes.c_int32,
+        [_BATCH, ctypes.c_uint32, ctypes.POINTER(_P), _ERROR],
+    ),
+    "datasetd_batch_record_stream": (
+        ctypes.c_int32,
+        [_BATCH, ctypes.c_uint64, _ERROR],
+    ),
+    "datasetd_batch_release": (None, [_P]),
+    "datasetd_tensor_delete": (None, [_P]),
+}
+
+
+def _find_library() -> str:
+    beside = pathlib.Path(__file__).resolve().parent / "libdatasetd.so"
+    if beside.exists():
+        return str(beside)
+    named = os.environ.get("DATASETD_LIBRARY", "")
+    if named:
+        if not os.path.exists(named):
+            raise errors.LibraryNotFound(
+                f"$DATASETD_LIBRARY names {named}, which does not exist"
+            )
+        return os.path.abspath(named)
+    raise errors.LibraryNotFound(
+        f"libdatasetd.so is neither at {beside} nor named by "
+        "$DATASETD_LIBRARY: build it (bazel build //client:libdatasetd.so) "
+        "or install the package that holds it"
+    )
+
+
+class Library:
+    """The functions of the library, checked and typed.
+
+    Attribute `x` is datasetd_x with the GIL released during the call; `quick`
+    holds the same functions with the GIL kept, for calls that do not wait.
+    """
+
+    class _Functions:
+        pass
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.quick: Any = Library._Functions()
+        try:
+            waiting = ctypes.CDLL(path)
+            keeping = ctypes.PyDLL(path)
+        except OSError as error:
+            raise errors.LibraryNotFound(f"{path}: {error}") from error
+        for name, (result, arguments) in _SIGNATURES.items():
+            for library, target in ((waiting, self), (keeping, self.quick)):
+                try:
+                    function = library[name]
+                except AttributeError:
+                    raise errors.LibraryNotFound(
+                        f"{path} has no {name}: it is another version's"
+                    ) from None
+                function.restype = result
+                function.argtypes = arguments
+                setattr(target, name[len("datasetd_") :], function)
+        version = self.quick.abi_version()
+        if version != ABI_VERSION:
+            raise errors.VersionMismatch(
+                f"{path} has ABI version {version}, this package needs "
+                f"{ABI_VERSION}: install the two together"
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+    def take_text(self, pointer: ctypes.c_void_p) -> str:
+        """The text of a char** result, which is freed."""
+        try:
+            return ctypes.string_at(pointer).decode("utf-8")
+        finally:
+            self.quick.free(pointer)
+
+
+def load() -> Library:
+    """The library, opened on the first call."""
+    global _library
+    if _library is None:
+        _library = Library(_find_library())
+    return _library

@@ -1,0 +1,184 @@
+"""start_local: a private daemon of this process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import weakref
+from typing import Any, List, Optional, Sequence, Union
+
+from ._client import Client, connect
+from .errors import DeadlineExceeded, FailedPrecondition, NotFound
+
+PathLike = Union[str, "os.PathLike[str]"]
+_LOG_TAIL_BYTES = 2000
+
+
+class LocalDaemon:
+    """A daemon that start_local started. Ends at close, or with the process."""
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", directory: str
+    ) -> None:
+        self._process = process
+        self._directory = directory
+        self.address = os.path.join(directory, "datasetd.sock")
+        self.log_path = os.path.join(directory, "datasetd.log")
+        self.close = weakref.finalize(
+            self, _stop, process, directory, os.getpid()
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def connect(self, timeout: float = 10.0) -> Client:
+        return connect(self.address, timeout)
+
+    def __enter__(self) -> "LocalDaemon":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"datasetd.LocalDaemon({self.address!r}, pid={self.pid})"
+
+
+def _stop(
+    process: "subprocess.Popen[bytes]", directory: str, owner: int
+) -> None:
+    if os.getpid() != owner:
+        return  # a forked child's copy
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _find_daemon(binary: Optional[PathLike]) -> str:
+    if binary is not None:
+        candidates = [os.fspath(binary)]
+    elif os.environ.get("DATASETD_DAEMON"):
+        candidates = [os.environ["DATASETD_DAEMON"]]
+    else:
+        beside = os.path.join(os.path.dirname(__file__), "datasetd")
+        candidates = [beside, shutil.which("datasetd") or ""]
+    for candidate in candidates:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return os.path.abspath(candidate)
+    raise NotFound(
+        f"no datasetd program at {[c for c in candidates if c]}: install it, "
+        "put it on PATH, or name it by binary= or $DATASETD_DAEMON"
+    )
+
+
+def start_local(
+    device: Union[str, Sequence[str], None] = None,
+    data_roots: Union[PathLike, Sequence[PathLike], None] = None,
+    memory_budget_mib: int = 0,
+    binary: Optional[PathLike] = None,
+    arguments: Sequence[str] = (),
+    timeout: float = 60.0,
+) -> LocalDaemon:
+    """Starts a daemon for this process alone and waits until it serves.
+
+    Args:
+      device: "cpu", "cuda:0" or several; None is every GPU, or "cpu" where
+        there is none.
+      data_roots: where it may read; None is everywhere this user may.
+      memory_budget_mib: of each device; 0 is nine tenths of what is free.
+      binary: the program; None is $DATASETD_DAEMON, the one beside this
+        package, or the one on PATH.
+      arguments: more flags.
+      timeout: seconds until it must serve.
+    """
+    program = _find_daemon(binary)
+    directory = tempfile.mkdtemp(prefix="datasetd-")
+    command: List[str] = [
+        program,
+        "--socket_path=" + os.path.join(directory, "datasetd.sock"),
+        "--exit_with_parent",
+    ]
+    if device is not None:
+        devices = [device] if isinstance(device, str) else list(device)
+        command += [f"--device={name}" for name in devices]
+    if data_roots is None:
+        data_roots = ["/"]
+    elif isinstance(data_roots, (str, os.PathLike)):
+        data_roots = [data_roots]
+    command += [
+        f"--data_root={os.path.abspath(os.fspath(root))}"
+        for root in data_roots
+    ]
+    if memory_budget_mib:
+        command.append(f"--memory_budget_mib={memory_budget_mib}")
+    command += arguments
+
+    process: Optional["subprocess.Popen[bytes]"] = None
+    try:
+        with socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+        ) as notices:
+            notice_path = os.path.join(directory, "notify.sock")
+            notices.bind(notice_path)
+            environment = dict(os.environ, NOTIFY_SOCKET=notice_path)
+            log_path = os.path.join(directory, "datasetd.log")
+            with open(log_path, "wb") as log:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    # Ctrl-C is this process's; the daemon ends with it.
+                    start_new_session=True,
+                )
+            _await_ready(process, notices, log_path, timeout)
+        return LocalDaemon(process, directory)
+    except BaseException:
+        if process is not None:
+            _stop(process, directory, os.getpid())
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _await_ready(
+    process: "subprocess.Popen[bytes]",
+    notices: socket.socket,
+    log_path: str,
+    timeout: float,
+) -> None:
+    deadline = time.monotonic() + timeout
+    notices.settimeout(0.1)
+    while True:
+        try:
+            if b"READY=1" in notices.recv(4096).split(b"\n"):
+                return
+        except socket.timeout:
+            pass
+        if process.poll() is not None:
+            raise FailedPrecondition(
+                f"{process.args[0]} ended with code "  # type: ignore[index]
+                f"{process.returncode} before it served: {_tail(log_path)}"
+            )
+        if time.monotonic() >= deadline:
+            raise DeadlineExceeded(
+                f"{process.args[0]} did not serve within "  # type: ignore[index]
+                f"{timeout} s: {_tail(log_path)}"
+            )
+
+
+def _tail(path: str) -> str:
+    with open(path, "rb") as log:
+        return log.read()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()

@@ -1,0 +1,175 @@
+"""Errors of datasetd: one class per status code, and for some a closer one."""
+
+from __future__ import annotations
+
+from typing import Dict, Type
+
+__all__ = [
+    "Error",
+    "Cancelled",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+    "DaemonGone",
+    "DaemonDraining",
+    "DatasetUnloaded",
+    "FeedEvicted",
+    "DeviceFailed",
+    "AllSlotsHeld",
+    "UsedAfterFork",
+    "Closed",
+    "VersionMismatch",
+    "LibraryNotFound",
+]
+
+
+class Error(RuntimeError):
+    """Every error that datasetd raises."""
+
+
+class Cancelled(Error):
+    pass
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument, an option or a transform is wrong; the message names it."""
+
+
+class DeadlineExceeded(Error, TimeoutError):
+    """Nothing came within the timeout."""
+
+
+class NotFound(Error, LookupError):
+    """No such dataset, or no such path as seen by the daemon."""
+
+
+class AlreadyExists(Error):
+    """The name is taken by another spec."""
+
+
+class PermissionDenied(Error, PermissionError):
+    """Outside the daemon's data roots, or not this user's."""
+
+
+class ResourceExhausted(Error):
+    """Over the memory budget or a limit; the message has both numbers."""
+
+
+class FailedPrecondition(Error):
+    """Not in this state."""
+
+
+class Aborted(Error):
+    pass
+
+
+class OutOfRange(Error, IndexError):
+    pass
+
+
+class Unimplemented(Error, NotImplementedError):
+    pass
+
+
+class Internal(Error):
+    pass
+
+
+class Unavailable(Error, ConnectionError):
+    pass
+
+
+class DataLoss(Error):
+    """The source is damaged; the message names file and offset."""
+
+
+class Unauthenticated(Error):
+    """The session has ended."""
+
+
+class DaemonGone(Unavailable):
+    """There is no daemon at the other end, or there is none any more."""
+
+
+class DaemonDraining(Aborted):
+    """The daemon stops on purpose."""
+
+
+class DatasetUnloaded(FailedPrecondition):
+    """The dataset was unloaded by force while the loader was open."""
+
+
+class FeedEvicted(Aborted):
+    """The daemon ended the feed: it broke the protocol or a limit."""
+
+
+class DeviceFailed(Internal):
+    """The daemon's device failed."""
+
+
+class AllSlotsHeld(FailedPrecondition):
+    """Every batch buffer is kept alive by this process; keep clones."""
+
+
+class UsedAfterFork(FailedPrecondition):
+    """Made before fork(), used in the child."""
+
+
+class Closed(FailedPrecondition):
+    """Closed, or invalidated by a newer iterator."""
+
+
+class VersionMismatch(FailedPrecondition):
+    """Daemon and client speak different versions of the protocol."""
+
+
+class LibraryNotFound(Error, ImportError):
+    """libdatasetd.so is not where it is looked for."""
+
+
+# Numbers of datasetd_code and datasetd_detail in datasetd.h.
+_BY_CODE: Dict[int, Type[Error]] = {
+    1: Cancelled,
+    3: InvalidArgument,
+    4: DeadlineExceeded,
+    5: NotFound,
+    6: AlreadyExists,
+    7: PermissionDenied,
+    8: ResourceExhausted,
+    9: FailedPrecondition,
+    10: Aborted,
+    11: OutOfRange,
+    12: Unimplemented,
+    13: Internal,
+    14: Unavailable,
+    15: DataLoss,
+    16: Unauthenticated,
+}
+_BY_DETAIL: Dict[int, Type[Error]] = {
+    1: DaemonGone,
+    2: DaemonDraining,
+    3: DatasetUnloaded,
+    4: FeedEvicted,
+    5: DeviceFailed,
+    6: AllSlotsHeld,
+    7: UsedAfterFork,
+    8: Closed,
+    9: VersionMismatch,
+}
+
+
+def make_error(code: int, detail: int, message: str) -> Error:
+    """The error for a code and a detail of the C API."""
+    kind = _BY_DETAIL.get(detail) or _BY_CODE.get(code, Error)
+    return kind(message)
