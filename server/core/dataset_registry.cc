@@ -122,7 +122,7 @@ DatasetRegistry::DatasetRegistry(DeviceTable* devices, SourceOpener open_source,
 
 DatasetRegistry::~DatasetRegistry() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     is_stopping_ = true;
     queue_.clear();
     for (auto& [name, entry] : entries_) {
@@ -172,7 +172,7 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
 
   std::shared_ptr<Entry> entry;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (is_stopping_) {
       return absl::UnavailableError("the daemon is shutting down");
     }
@@ -270,7 +270,7 @@ void DatasetRegistry::RunLoads() {
       const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
         return is_stopping_ || !queue_.empty();
       };
-      absl::MutexLock lock(&mutex_, absl::Condition(&has_work));
+      MutexLock lock(&mutex_, Condition(&has_work));
       if (is_stopping_) return;
       entry = std::move(queue_.front());
       queue_.pop_front();
@@ -279,7 +279,7 @@ void DatasetRegistry::RunLoads() {
     auto dataset = LoadDataset(entry->spec.name, entry->plan, *entry->reader,
                                entry->backend, std::move(entry->reservation),
                                entry->counters);
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     entry->reader.reset();
     entry->reservation = Reservation();
     entry->finished = clock_->Now();
@@ -316,7 +316,7 @@ void DatasetRegistry::ForgetOldFailures() {
 
 absl::Status DatasetRegistry::Hold(const std::string& name,
                                    const Caller& caller) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end()) return NotFound(name);
   Entry& entry = *found->second;
@@ -354,26 +354,26 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
 
 absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
     const std::string& name, absl::Duration timeout) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end()) return NotFound(name);
   const std::shared_ptr<Entry> entry = found->second;
   const auto is_settled = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return entry->state != DatasetState::kLoading || is_stopping_;
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&is_settled), timeout);
+  mutex_.AwaitWithTimeout(Condition(&is_settled), timeout);
   return InfoOf(*entry);
 }
 
 std::vector<DatasetInfo> DatasetRegistry::List() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   std::vector<DatasetInfo> infos;
   for (const auto& [name, entry] : entries_) infos.push_back(InfoOf(*entry));
   return infos;
 }
 
 absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end()) return NotFound(name);
   Entry& entry = *found->second;
@@ -397,7 +397,7 @@ absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name) {
 }
 
 void DatasetRegistry::EndUse(uint64_t entry_id) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     Entry& entry = *it->second;
     if (entry.id != entry_id) continue;
@@ -412,7 +412,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id) {
 }
 
 absl::Status DatasetRegistry::Unload(const std::string& name, bool force) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end()) return NotFound(name);
   Entry& entry = *found->second;
@@ -446,7 +446,7 @@ void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {
 
 absl::Status DatasetRegistry::Release(const std::string& name,
                                       const Caller& caller) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end()) return NotFound(name);
   DropHold(*found->second, caller.session_id);
@@ -454,7 +454,7 @@ absl::Status DatasetRegistry::Release(const std::string& name,
 }
 
 void DatasetRegistry::ReleaseSession(uint64_t session_id) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (auto& [name, entry] : entries_) DropHold(*entry, session_id);
 }
 
