@@ -77,9 +77,10 @@ struct DatasetRegistry::Entry {
   SourceInfo source;
   std::vector<FieldSpec> fields;  // resident
   int64_t resident_bytes = 0;
-  absl::Time started;
-  absl::Time finished;
-  absl::Time last_used;
+  // Monotonic.
+  absl::Duration started;
+  absl::Duration finished;
+  absl::Duration last_used;
   std::set<uint64_t> holders;  // sessions
   int num_feeds = 0;
   // Until loaded.
@@ -199,7 +200,7 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
                          "' is just being cancelled; try again"));
       }
       present.holders.insert(caller.session_id);
-      present.last_used = clock_->Now();
+      present.last_used = clock_->Monotonic();
       return absl::OkStatus();
     }
 
@@ -214,7 +215,7 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
       entry->fields.push_back(field.resident);
     }
     entry->resident_bytes = plan.resident_bytes;
-    entry->started = clock_->Now();
+    entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     entry->holders.insert(caller.session_id);
     entry->reader = std::move(reader);
@@ -282,7 +283,7 @@ void DatasetRegistry::RunLoads() {
     MutexLock lock(&mutex_);
     entry->reader.reset();
     entry->reservation = Reservation();
-    entry->finished = clock_->Now();
+    entry->finished = clock_->Monotonic();
     entry->last_used = entry->finished;
     if (dataset.ok()) {
       entry->dataset = *std::move(dataset);
@@ -323,7 +324,7 @@ absl::Status DatasetRegistry::Hold(const std::string& name,
   if (entry.state == DatasetState::kLoading ||
       entry.state == DatasetState::kReady) {
     entry.holders.insert(caller.session_id);
-    entry.last_used = clock_->Now();
+    entry.last_used = clock_->Monotonic();
   }
   return absl::OkStatus();
 }
@@ -346,7 +347,7 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
   info.num_samples_loaded =
       entry.counters.num_samples.load(std::memory_order_relaxed);
   info.loaded_bytes = entry.counters.num_bytes.load(std::memory_order_relaxed);
-  info.elapsed = (entry.state == DatasetState::kLoading ? clock_->Now()
+  info.elapsed = (entry.state == DatasetState::kLoading ? clock_->Monotonic()
                                                         : entry.finished) -
                  entry.started;
   return info;
@@ -392,7 +393,7 @@ absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name) {
                        entry.error.message(), "; load it again"));
   }
   ++entry.num_feeds;
-  entry.last_used = clock_->Now();
+  entry.last_used = clock_->Monotonic();
   return DatasetUse(this, entry.id, entry.dataset);
 }
 
@@ -402,7 +403,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id) {
     Entry& entry = *it->second;
     if (entry.id != entry_id) continue;
     --entry.num_feeds;
-    entry.last_used = clock_->Now();
+    entry.last_used = clock_->Monotonic();
     if (entry.num_feeds == 0 && entry.state == DatasetState::kUnloading) {
       observer_("unloaded", InfoOf(entry));
       entries_.erase(it);
@@ -438,7 +439,7 @@ absl::Status DatasetRegistry::Unload(const std::string& name, bool force) {
 
 void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {
   if (entry.holders.erase(session_id) == 0) return;
-  entry.last_used = clock_->Now();
+  entry.last_used = clock_->Monotonic();
   if (entry.holders.empty() && entry.state == DatasetState::kLoading) {
     entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
   }
