@@ -281,24 +281,38 @@ void DatasetRegistry::RunLoads() {
                                entry->backend, std::move(entry->reservation),
                                entry->counters);
     MutexLock lock(&mutex_);
-    entry->reader.reset();
-    entry->reservation = Reservation();
-    entry->finished = clock_->Monotonic();
-    entry->last_used = entry->finished;
-    if (dataset.ok()) {
-      entry->dataset = *std::move(dataset);
-      entry->state = DatasetState::kReady;
-      observer_("ready", InfoOf(*entry));
-      continue;
-    }
-    entry->state = DatasetState::kFailed;
-    entry->error = dataset.status();
-    observer_("failed", InfoOf(*entry));
-    const auto found = entries_.find(entry->spec.name);
-    const bool is_current = found != entries_.end() && found->second == entry;
-    if (is_current && absl::IsCancelled(entry->error)) entries_.erase(found);
-    ForgetOldFailures();
+    FinishLoad(*entry, std::move(dataset));
+    // Before anybody is told: the entry's memory is the table's alone.
+    entry.reset();
   }
+}
+
+void DatasetRegistry::FinishLoad(
+    Entry& entry, absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
+  entry.reader.reset();
+  entry.reservation.Release();
+  entry.finished = clock_->Monotonic();
+  entry.last_used = entry.finished;
+  if (dataset.ok() &&
+      entry.counters.is_cancelled.load(std::memory_order_relaxed)) {
+    dataset = absl::CancelledError("the load was cancelled");
+  }
+  if (dataset.ok()) {
+    entry.dataset = *std::move(dataset);
+    entry.state = DatasetState::kReady;
+    observer_("ready", InfoOf(entry));
+    return;
+  }
+  entry.state = DatasetState::kFailed;
+  entry.error = dataset.status();
+  observer_("failed", InfoOf(entry));
+  if (absl::IsCancelled(entry.error)) {
+    const auto found = entries_.find(entry.spec.name);
+    if (found != entries_.end() && found->second.get() == &entry) {
+      entries_.erase(found);
+    }
+  }
+  ForgetOldFailures();
 }
 
 void DatasetRegistry::ForgetOldFailures() {
