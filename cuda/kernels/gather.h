@@ -1,0 +1,100 @@
+// Gathers the pixels of one output row on the host: a run of input pixels, as
+// they are, into planes or interleaved.
+
+#ifndef DATASETD_CUDA_KERNELS_GATHER_H_
+#define DATASETD_CUDA_KERNELS_GATHER_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/kernels/byte_vector.h"
+#include "cuda/kernels/column_runs.h"
+#include "cuda/kernels/params.h"
+
+namespace datasetd {
+
+// What PaintRunLoosely needs after each plane.
+inline constexpr int32_t kLooseElements = 8;
+
+// Pixels `from` + k * `step`, of kChannels, into planes.
+template <typename T, int kChannels>
+void SplitRun(const T* from, int32_t count, int32_t step, T* planes,
+              int32_t plane_stride) {
+  const int64_t stride = int64_t{step} * kChannels;
+  for (int c = 0; c < kChannels; ++c) {
+    T* to = planes + int64_t{c} * plane_stride;
+    for (int32_t i = 0; i < count; ++i) to[i] = from[i * stride + c];
+  }
+}
+
+template <typename T, int kChannels>
+void CopyRun(const T* from, int32_t count, int32_t step, T* to) {
+  if (step == 1) {
+    std::memcpy(to, from, static_cast<size_t>(count) * kChannels * sizeof(T));
+    return;
+  }
+  const int64_t stride = int64_t{step} * kChannels;
+  for (int32_t i = 0; i < count; ++i) {
+    for (int c = 0; c < kChannels; ++c) {
+      to[i * kChannels + c] = from[i * stride + c];
+    }
+  }
+}
+
+// Gathers one run of a row into planes (kNchw) or pixels (kNhwc).
+// `has_vector` says that BestVectorLevel() is not kNone.
+template <typename T, int kChannels, Layout kLayout>
+void GatherRun(const T* row, const Run& run, bool has_vector, T* to,
+               int32_t plane_stride) {
+  const T* from = row + int64_t{run.entry} * kChannels;
+  if constexpr (kLayout == Layout::kNhwc) {
+    CopyRun<T, kChannels>(from, run.length, run.step,
+                          to + int64_t{run.begin} * kChannels);
+  } else if constexpr (sizeof(T) == 1 && kChannels == 3) {
+    if (run.step != 0 && run.length >= 16 && has_vector) {
+      const bool is_mirrored = run.step < 0;
+      const T* first = is_mirrored ? from - 3 * (run.length - 1) : from;
+      SplitPixels3Vector(first, run.length, is_mirrored, to + run.begin,
+                         plane_stride);
+    } else {
+      SplitRun<T, kChannels>(from, run.length, run.step, to + run.begin,
+                             plane_stride);
+    }
+  } else {
+    SplitRun<T, kChannels>(from, run.length, run.step, to + run.begin,
+                           plane_stride);
+  }
+}
+
+// Sets `count` pixels from `to` on to `value`, one element per channel.
+template <typename T, int kChannels, Layout kLayout>
+void PaintRun(const T* value, int32_t count, int64_t plane_stride, T* to) {
+  constexpr int kStep = kLayout == Layout::kNhwc ? kChannels : 1;
+  for (int c = 0; c < kChannels; ++c) {
+    T* out = kLayout == Layout::kNhwc ? to + c : to + c * plane_stride;
+    const T element = value[c];
+    for (int32_t i = 0; i < count; ++i) out[i * kStep] = element;
+  }
+}
+
+// As PaintRun, but may also change the 7 elements after the run in each plane:
+// for a tile that is painted and gathered in order.
+template <typename T, int kChannels, Layout kLayout>
+void PaintRunLoosely(const T* value, int32_t count, int64_t plane_stride,
+                     T* to) {
+  if constexpr (kLayout == Layout::kNchw && sizeof(T) == 1) {
+    // Padding is mostly narrow: one store of 8 bytes for each plane.
+    if (count <= kLooseElements) {
+      for (int c = 0; c < kChannels; ++c) {
+        const uint64_t bytes = value[c] * uint64_t{0x0101010101010101};
+        std::memcpy(to + c * plane_stride, &bytes, sizeof(bytes));
+      }
+      return;
+    }
+  }
+  PaintRun<T, kChannels, kLayout>(value, count, plane_stride, to);
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_GATHER_H_
