@@ -1,6 +1,8 @@
 #include "cuda/host_stream.h"
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <latch>
 #include <memory>
@@ -77,8 +79,52 @@ TEST_F(HostStreamTest, EventWaitsForAllEarlierLaunches) {
   EXPECT_THAT(after_quick.IsDone(), IsOkAndHolds(true));
 }
 
-TEST_F(HostStreamTest, CopyWaitsForLaunchesAndHoldsLaterOnesBack) {
-  // The copies take what the launch before them wrote, and feed the next.
+TEST_F(HostStreamTest, CopyWaitsForEarlierLaunches) {
+  std::latch may_end(1);
+  std::atomic<bool> later_ran = false;
+  const Work slow = [&] { may_end.wait(); };
+  const Work later = [&] { later_ran = true; };
+  const Work quick = [] {};
+  const uint8_t from = 1;
+  std::atomic<uint8_t> to = 0;
+  auto stream = MakeStream();
+  auto other = MakeStream();
+  ASSERT_THAT(Launch(*stream, slow), IsOk());
+  ASSERT_THAT(
+      stream->CopyToHost(reinterpret_cast<uint8_t*>(&to), &from, sizeof(to)),
+      IsOk());
+  ASSERT_THAT(Launch(*stream, later), IsOk());
+  // Two threads are free, and what may run comes before this.
+  for (int i = 0; i < 1000; ++i) ASSERT_THAT(Launch(*other, quick), IsOk());
+  ASSERT_THAT(other->Synchronize(), IsOk());
+  EXPECT_EQ(to, 0);
+  EXPECT_FALSE(later_ran);
+  may_end.count_down();
+  ASSERT_THAT(stream->Synchronize(), IsOk());
+  EXPECT_EQ(to, 1);
+  EXPECT_TRUE(later_ran);
+}
+
+TEST_F(HostStreamTest, LaunchWaitsForAnEarlierCopy) {
+  // Long enough that a launch beside the copy would see its end unwritten.
+  constexpr size_t kSizeBytes = size_t{32} << 20;
+  const std::vector<uint8_t> from(kSizeBytes, 1);
+  std::vector<uint8_t> to(kSizeBytes, 0);
+  uint8_t seen[2] = {};
+  const Work first = [&] { seen[0] = to.back(); };
+  const Work second = [&] { seen[1] = to.back(); };
+  auto stream = MakeStream();
+  ASSERT_THAT(stream->CopyToDevice(to.data(), from.data(), kSizeBytes),
+              IsOk());
+  ASSERT_THAT(Launch(*stream, first), IsOk());
+  ASSERT_THAT(Launch(*stream, second), IsOk());
+  ASSERT_THAT(stream->Synchronize(), IsOk());
+  EXPECT_EQ(seen[0], 1);
+  EXPECT_EQ(seen[1], 1);
+}
+
+TEST_F(HostStreamTest, LaunchesAndCopiesAlternate) {
+  // The copies take what the launches before them wrote, and feed the next.
   constexpr int kRounds = 200;
   uint8_t written_by_launches[2] = {};
   uint8_t copied[2] = {};
@@ -146,6 +192,15 @@ TEST_F(HostStreamTest, OnDoneIsCalledForEachEventAndNeverTwiceAtOnce) {
   stream.reset();
   EXPECT_EQ(num_calls, kRounds);
   EXPECT_EQ(num_overlaps, 0);
+}
+
+TEST_F(HostStreamTest, OnDoneIsCalledWithoutWorkBeforeTheEvent) {
+  std::latch called(1);
+  HostEvent event;
+  auto stream = MakeStream([&] { called.count_down(); });
+  ASSERT_THAT(stream->Record(event), IsOk());
+  EXPECT_THAT(event.IsDone(), IsOkAndHolds(true));
+  called.wait();
 }
 
 TEST_F(HostStreamTest, DestructionWaitsForWork) {
