@@ -5,9 +5,8 @@
 // interleavings of this very code. They make no system call: where one is
 // due, the return value says so.
 //
-// Not thread-safe: each end has one caller at a time, but for
-// CompleteRelease and RequestRelease, which any thread may call for a batch that
-// it owns.
+// Not thread-safe: each end has one caller at a time, but for CompleteRelease
+// and RequestRelease, which any thread may call for a batch that it owns.
 
 #ifndef DATASETD_PROTO_RING_PROTOCOL_H_
 #define DATASETD_PROTO_RING_PROTOCOL_H_

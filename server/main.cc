@@ -11,6 +11,8 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -86,7 +88,7 @@ absl::StatusOr<v1::Config> MakeConfig(const Flags& flags) {
   }
   if (flags.host_threads != 0) config.set_host_threads(flags.host_threads);
   if (!flags.log_level.empty()) config.set_log_level(flags.log_level);
-  ApplyDefaults(config);
+  ApplyDefaults(&config);
   const absl::Status status = ValidateConfig(config);
   if (!status.ok()) return status;
   return config;
@@ -100,11 +102,24 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// REQUIRES: the configuration is valid.
+void StartLogging(const v1::Config& config) {
+  const absl::Status status = InitLogging(
+      config.log_level(), std::map<std::string, std::string>(
+                              config.log_levels().begin(),
+                              config.log_levels().end()));
+  if (!status.ok()) {
+    std::fprintf(stderr, "datasetd: %s\n",
+                 std::string(status.message()).c_str());
+    std::abort();
+  }
+}
+
 int Serve(const Flags& flags, const v1::Config& config, int signals,
           int parent) {
   auto server = Server::Start(config);
   if (!server.ok()) {
-    GetLogger("server").critical("cannot start: {}",
+    Log(LogSubsystem::kServer).critical("cannot start: {}",
                                  std::string(server.status().message()));
     return kExitFailure;
   }
@@ -116,11 +131,11 @@ int Serve(const Flags& flags, const v1::Config& config, int signals,
       if (status.ok()) {
         is_ready = true;
         SdNotify("READY=1\nSTATUS=serving");
-        GetLogger("server").info("ready");
+        Log(LogSubsystem::kServer).info("ready");
       } else if (absl::IsDeadlineExceeded(status)) {
         SdNotify(absl::StrCat("STATUS=", status.message()));
       } else {
-        GetLogger("server").critical("cannot load: {}",
+        Log(LogSubsystem::kServer).critical("cannot load: {}",
                                      std::string(status.message()));
         return kExitFailure;
       }
@@ -128,7 +143,7 @@ int Serve(const Flags& flags, const v1::Config& config, int signals,
     pollfd waits[] = {{signals, POLLIN, 0}, {parent, POLLIN, 0}};
     poll(waits, parent >= 0 ? 2 : 1, is_ready ? -1 : 0);
     if (waits[1].revents != 0) {
-      GetLogger("server").info("the parent process has ended");
+      Log(LogSubsystem::kServer).info("the parent process has ended");
       break;
     }
     if (waits[0].revents == 0) continue;
@@ -137,17 +152,17 @@ int Serve(const Flags& flags, const v1::Config& config, int signals,
     if (info.ssi_signo != SIGHUP) break;
     const auto reloaded = MakeConfig(flags);
     if (reloaded.ok()) {
-      ConfigureLogging(*reloaded);
-      GetLogger("server").info("log levels reloaded");
+      StartLogging(*reloaded);
+      Log(LogSubsystem::kServer).info("log levels reloaded");
     } else {
-      GetLogger("server").error("configuration not reloaded: {}",
+      Log(LogSubsystem::kServer).error("configuration not reloaded: {}",
                                 std::string(reloaded.status().message()));
     }
   }
   SdNotify("STOPPING=1\nSTATUS=draining");
-  GetLogger("server").info("draining");
+  Log(LogSubsystem::kServer).info("draining");
   if (!(*server)->Drain()) {
-    GetLogger("server").warn("drain_timeout passed with leases open");
+    Log(LogSubsystem::kServer).warn("drain_timeout passed with leases open");
   }
   return 0;
 }
@@ -169,7 +184,7 @@ int Main(int argc, char** argv) {
     return kExitBadConfiguration;
   }
   if (flags.check_config) return 0;
-  ConfigureLogging(*config);
+  StartLogging(*config);
   RaiseDescriptorLimit();
 
   // Before any thread is made, so that all inherit the mask.

@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/backends.h"
+#include "cuda/cuda_backend.h"
 #include "cuda/status_macros.h"
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
@@ -59,7 +60,7 @@ absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
   if (!names.empty()) return names;
   const absl::StatusOr<int> num_gpus = CountCudaDevices();
   if (!num_gpus.ok()) {
-    GetLogger("server").warn("no GPU ({}): serving from host memory",
+    Log(LogSubsystem::kServer).warn("no GPU ({}): serving from host memory",
                              std::string(num_gpus.status().message()));
     return std::vector<std::string>{"cpu"};
   }
@@ -78,7 +79,9 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
     ServedDevice device;
     DATASETD_ASSIGN_OR_RETURN(
         device.backend,
-        CreateBackend(name, static_cast<int>(config.host_threads())));
+        CreateBackend(
+            name, {.host = {.num_threads =
+                                static_cast<int>(config.host_threads())}}));
     const DeviceInfo& info = device.backend->info();
     const uint64_t budget =
         config.memory_budget_mib() != 0
@@ -86,7 +89,7 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
             : static_cast<uint64_t>(kDefaultBudgetShare *
                                     static_cast<double>(info.free_bytes));
     device.budget = std::make_unique<MemoryBudget>(budget);
-    GetLogger("server").info("device {}: {}, memory budget {} MiB", info.name,
+    Log(LogSubsystem::kServer).info("device {}: {}, memory budget {} MiB", info.name,
                              info.description, budget >> 20);
     devices.push_back(std::move(device));
   }
@@ -146,17 +149,17 @@ absl::StatusOr<std::vector<ExportKind>> AllowedExports(
 
 void LogDataset(const char* event, const DatasetInfo& info) {
   if (info.state == DatasetState::kFailed) {
-    GetLogger("load").error("dataset={} {}: {}", info.spec.name, event,
+    Log(LogSubsystem::kLoad).error("dataset={} {}: {}", info.spec.name, event,
                             std::string(info.error.message()));
     return;
   }
-  GetLogger("load").info("dataset={} {}: {} samples, {} bytes on {}",
+  Log(LogSubsystem::kLoad).info("dataset={} {}: {} samples, {} bytes on {}",
                          info.spec.name, event, info.num_samples,
                          info.resident_bytes, info.spec.device);
 }
 
 void LogFeed(const char* event, const FeedInfo& info) {
-  GetLogger("producer").info(
+  Log(LogSubsystem::kProducer).info(
       "feed={} dataset={} {}: uid={} pid={} slab_bytes={} batches={}", info.id,
       info.dataset, event, info.owner.uid, info.owner.pid, info.slab_bytes,
       info.num_batches);
@@ -164,15 +167,15 @@ void LogFeed(const char* event, const FeedInfo& info) {
 
 void LogAttach(const char* event, uint32_t uid, int32_t pid,
                const std::string& detail) {
-  GetLogger("attach").warn("{}: uid={} pid={}: {}", event, uid, pid, detail);
+  Log(LogSubsystem::kAttach).warn("{}: uid={} pid={}: {}", event, uid, pid, detail);
 }
 
 // The device is beyond repair: what is published stays correct, nothing more
 // is, and reconnecting clients find a new process.
 [[noreturn]] void OnDeviceFailure(const absl::Status& status) {
-  GetLogger("producer").critical("the device failed, exiting: {}",
+  Log(LogSubsystem::kProducer).critical("the device failed, exiting: {}",
                                  status.ToString());
-  GetLogger("producer").flush();
+  Log(LogSubsystem::kProducer).flush();
   std::_Exit(EXIT_FAILURE);
 }
 
@@ -259,7 +262,7 @@ absl::Status Server::Impl::Start() {
   DATASETD_RETURN_IF_ERROR(SetSocketRights(config_.socket_path(), config_));
   DATASETD_RETURN_IF_ERROR(
       SetSocketRights(config_.attach_socket_path(), config_));
-  GetLogger("server").info("datasetd {} serves {}", kVersion,
+  Log(LogSubsystem::kServer).info("datasetd {} serves {}", kVersion,
                            config_.socket_path());
   return BeginLoads();
 }

@@ -277,7 +277,9 @@ void CopyOther(const FieldProgram& field, const BatchTask& batch) {
       std::memcpy(to, from, static_cast<size_t>(row_bytes));
     } else {
       for (int64_t k = 0; k < field.in_width; ++k) {
-        CastElement(from, field.in_dtype, to, field.out_dtype, k);
+        StoreBits(
+            to, DtypeSizeBytes(field.out_dtype), k,
+            CastElementBits(from, field.in_dtype, field.out_dtype, k));
       }
     }
     to += row_bytes;

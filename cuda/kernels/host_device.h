@@ -1,4 +1,7 @@
-// Marks functions that both the host compiler and nvcc compile.
+// Marks for code that both the host compiler and nvcc compile.
+//
+// DATASETD_HOST_DEVICE before a function; DATASETD_UNROLL before a loop of
+// constant length whose arrays must stay in registers on the device.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_DEVICE_H_
 #define DATASETD_CUDA_KERNELS_HOST_DEVICE_H_
@@ -7,6 +10,12 @@
 #define DATASETD_HOST_DEVICE __host__ __device__
 #else
 #define DATASETD_HOST_DEVICE
+#endif
+
+#if defined(__CUDA_ARCH__)
+#define DATASETD_UNROLL _Pragma("unroll")
+#else
+#define DATASETD_UNROLL
 #endif
 
 #endif  // DATASETD_CUDA_KERNELS_HOST_DEVICE_H_

@@ -13,9 +13,14 @@
 
 namespace datasetd {
 
+// REQUIRES: memory that nobody writes meanwhile.
 template <typename T>
 DATASETD_HOST_DEVICE inline T LoadAs(const uint8_t* from, int64_t index) {
+#if defined(__CUDA_ARCH__)
+  return __ldg(reinterpret_cast<const T*>(from) + index);
+#else
   return reinterpret_cast<const T*>(from)[index];
+#endif
 }
 
 template <typename T>
@@ -69,15 +74,17 @@ DATASETD_HOST_DEVICE inline uint32_t RoundedBits(float x, Dtype dtype) {
   }
 }
 
-// The low `size_bytes` (1, 2 or 4) of `bits` at element `index`.
+// The low `size_bytes` (1, 2, 4 or 8) of `bits` at element `index`.
 DATASETD_HOST_DEVICE inline void StoreBits(uint8_t* to, int size_bytes,
-                                           int64_t index, uint32_t bits) {
+                                           int64_t index, uint64_t bits) {
   if (size_bytes == 1) {
     StoreAs<uint8_t>(to, index, static_cast<uint8_t>(bits));
   } else if (size_bytes == 2) {
     StoreAs<uint16_t>(to, index, static_cast<uint16_t>(bits));
+  } else if (size_bytes == 4) {
+    StoreAs<uint32_t>(to, index, static_cast<uint32_t>(bits));
   } else {
-    StoreAs<uint32_t>(to, index, bits);
+    StoreAs<uint64_t>(to, index, bits);
   }
 }
 
@@ -101,24 +108,21 @@ DATASETD_HOST_DEVICE inline uint32_t FillElementBits(const FieldProgram& field,
   return RoundedBits(field.moves[move_index].fill[channel], field.out_dtype);
 }
 
-// Element `index` of a field that is no image: as it is, or by static_cast.
-DATASETD_HOST_DEVICE inline void CastElement(const uint8_t* from, Dtype in,
-                                             uint8_t* to, Dtype out,
-                                             int64_t index) {
+// Output bits of element `index` of a field that is no image: as it is, or by
+// static_cast.
+DATASETD_HOST_DEVICE inline uint64_t CastElementBits(const uint8_t* from,
+                                                     Dtype in, Dtype out,
+                                                     int64_t index) {
   if (in == out) {
     switch (DtypeSizeBytes(in)) {
       case 1:
-        StoreAs<uint8_t>(to, index, LoadAs<uint8_t>(from, index));
-        return;
+        return LoadAs<uint8_t>(from, index);
       case 2:
-        StoreAs<uint16_t>(to, index, LoadAs<uint16_t>(from, index));
-        return;
+        return LoadAs<uint16_t>(from, index);
       case 4:
-        StoreAs<uint32_t>(to, index, LoadAs<uint32_t>(from, index));
-        return;
+        return LoadAs<uint32_t>(from, index);
       default:
-        StoreAs<uint64_t>(to, index, LoadAs<uint64_t>(from, index));
-        return;
+        return LoadAs<uint64_t>(from, index);
     }
   }
   int64_t integer = 0;
@@ -155,28 +159,14 @@ DATASETD_HOST_DEVICE inline void CastElement(const uint8_t* from, Dtype in,
       is_integer = false;
       break;
   }
-  if (out == Dtype::kInt64) {
-    StoreAs<int64_t>(to, index, integer);
-    return;
-  }
+  if (out == Dtype::kInt64) return static_cast<uint64_t>(integer);
   if (out == Dtype::kFloat32) {
-    const float value =
-        is_integer ? static_cast<float>(integer) : static_cast<float>(real);
-    StoreAs<uint32_t>(to, index, FloatBits(CanonicalFloat(value)));
-    return;
+    return FloatBits(CanonicalFloat(is_integer ? static_cast<float>(integer)
+                                               : static_cast<float>(real)));
   }
-  if (out == Dtype::kFloat64) {
-    StoreAs<double>(to, index,
-                    is_integer ? static_cast<double>(integer)
-                    : real == real
-                        ? real
-                        : static_cast<double>(FloatFromBits(kNanFloat32)));
-    return;
-  }
-  const float value = is_integer ? Int64ToFloatForRounding(integer)
-                                 : DoubleToFloatForRounding(real);
-  StoreAs<uint16_t>(to, index,
-                    static_cast<uint16_t>(RoundedBits(value, out)));
+  return RoundedBits(is_integer ? Int64ToFloatForRounding(integer)
+                                : DoubleToFloatForRounding(real),
+                     out);
 }
 
 }  // namespace datasetd

@@ -32,7 +32,20 @@ uint64_t HashOfWord(uint32_t word, uint64_t value) {
   return value == 0 ? 0 : Combine(Mix(word + 1), value);
 }
 
+// In a function of its own, as the builtin demands.
+[[noreturn, gnu::noinline]] void Jump(void** buffer) {
+  __builtin_longjmp(buffer, 1);
+}
+
 }  // namespace
+
+// swapcontext would do, but for its two system calls.
+[[gnu::noinline]] void Explorer::Fiber::SwitchTo(Fiber* next) {
+  if (__builtin_setjmp(jump_buffer) != 0) return;
+  if (next->is_started) Jump(next->jump_buffer);
+  next->is_started = true;
+  setcontext(&next->context);
+}
 
 std::string ExploreResult::Statistics() const {
   return absl::StrCat(num_states, " states, ", num_transitions,
@@ -52,6 +65,7 @@ ExploreResult Explorer::Explore(const ModelFactory& factory,
 Explorer::Explorer(const ModelFactory& factory, const ExploreOptions& options)
     : factory_(factory), options_(options) {
   current_explorer = this;
+  main_fiber_.is_started = true;
 }
 
 Explorer::~Explorer() { current_explorer = nullptr; }
@@ -81,7 +95,7 @@ void Explorer::Check(bool condition, std::string_view violation) {
   }
   Fail(absl::StrCat(threads_[running_].name, ": ", std::string(violation)));
   // This thread is never run again.
-  swapcontext(&threads_[running_].context, &main_context_);
+  threads_[running_].fiber.SwitchTo(&main_fiber_);
 }
 
 void Explorer::Checkpoint(uint64_t local_state) {
@@ -311,7 +325,7 @@ void Explorer::Decide() {
   Step step;
   if (!NextStep(&step)) {
     running_ = -1;
-    if (self >= 0) swapcontext(&threads_[self].context, &main_context_);
+    if (self >= 0) threads_[self].fiber.SwitchTo(&main_fiber_);
     return;  // to RunPath; a thread never comes here
   }
   ++depth_;
@@ -320,9 +334,8 @@ void Explorer::Decide() {
   next.option = step.option;
   running_ = step.thread;
   if (running_ == self) return;
-  ucontext_t* const from =
-      self >= 0 ? &threads_[self].context : &main_context_;
-  swapcontext(from, &next.context);
+  Fiber* const from = self >= 0 ? &threads_[self].fiber : &main_fiber_;
+  from->SwitchTo(&next.fiber);
 }
 
 void Explorer::ThreadMain(unsigned index) {
@@ -344,7 +357,7 @@ void Explorer::RunPath() {
   run_end_ = RunEnd::kNone;
   const std::unique_ptr<Model> model = factory_();
   for (size_t i = 0; i < threads_.size(); ++i) {
-    ucontext_t& context = threads_[i].context;
+    ucontext_t& context = threads_[i].fiber.context;
     getcontext(&context);
     context.uc_stack.ss_sp = stacks_[i].get();
     context.uc_stack.ss_size = kStackBytes;

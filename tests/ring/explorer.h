@@ -130,6 +130,15 @@ class Explorer {
     kFinished,
   };
 
+  struct Fiber {
+    // Saves where the caller is, and goes on where `next` was.
+    void SwitchTo(Fiber* next);
+
+    bool is_started = false;
+    ucontext_t context;    // of its start
+    void* jump_buffer[5];  // once started
+  };
+
   struct Thread {
     std::string name;
     ThreadKind kind;
@@ -142,7 +151,7 @@ class Explorer {
     uint64_t history = 0;
     std::string_view operation;  // what it does when it is run next
     uint32_t operation_word = 0;
-    ucontext_t context;
+    Fiber fiber;
   };
 
   struct Step {
@@ -216,7 +225,7 @@ class Explorer {
   int running_ = -1;   // index of the thread, -1: none
   size_t depth_ = 0;   // steps taken
   RunEnd run_end_ = RunEnd::kNone;
-  ucontext_t main_context_;
+  Fiber main_fiber_;
 
   // Retracing.
   const std::vector<Step>* retraced_ = nullptr;

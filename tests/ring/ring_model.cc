@@ -1,6 +1,5 @@
 #include "tests/ring/ring_model.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -100,8 +99,6 @@ void RingModel::Advance(Position* position) {
   position->batch = 0;
   ++position->epoch;
 }
-
-// ---------------------------------------------------------------- producer
 
 void RingModel::Produce() {
   for (;;) {
@@ -295,13 +292,12 @@ void RingModel::PublishWork(const Work& work) {
 }
 
 bool RingModel::MustPoll() const {
-  if (producer_.is_release_pending != 0 && !Has(Mutation::kSleepsWhileRequested)) {
+  if (producer_.is_release_pending != 0 &&
+      !Has(Mutation::kSleepsWhileRequested)) {
     return true;
   }
   return producer_.num_working > 0 && !Has(Mutation::kSleepsWhileWorking);
 }
-
-// ------------------------------------------------------------------ device
 
 void RingModel::RunDevice() {
   for (;;) {
@@ -317,8 +313,6 @@ void RingModel::RunDevice() {
     if (fails) return;  // as after a CUDA error: nothing completes any more
   }
 }
-
-// ------------------------------------------------------------------ client
 
 void RingModel::Consume() {
   while (client_.num_used < options_.num_batches) {

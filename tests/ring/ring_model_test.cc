@@ -39,7 +39,6 @@ std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
 const Scenario kScenarios[] = {
     {"OneSlot", {.num_slots = 1, .num_batches = 4}},
     {"TwoSlots", {.num_slots = 2, .num_batches = 4}},
-    {"ThreeSlots", {.num_slots = 3, .num_batches = 4}},
     {"HoldsOneBatch", {.num_slots = 3, .num_batches = 5, .num_held = 1}},
     {"KeepsTheFirstBatch",
      {.num_slots = 3,

@@ -21,6 +21,9 @@ def _nvcc_object_impl(ctx):
 
     # Host and device must round alike: no contraction. See docs/randomness.md.
     args.add_all(["-fmad=false", "-Xcompiler", "-ffp-contract=off"])
+
+    # Host and device share constexpr functions such as DtypeSizeBytes.
+    args.add("--expt-relaxed-constexpr")
     args.add_all(["--Werror", "all-warnings"])
     for arch in archs:
         args.add("-gencode=arch=compute_%s,code=sm_%s" % (arch, arch))
