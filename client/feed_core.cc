@@ -187,7 +187,8 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
     }
     Unreference(num_released);
   }
-  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots()) {
+  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots() &&
+      NoSlotComesBack()) {
     return AllHeldError();
   }
   if (absl::Status ended = lease_.Check(absl::ZeroDuration()); !ended.ok()) {
@@ -222,6 +223,20 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
 absl::Status FeedCore::Fail(absl::Status status) {
   failure_ = std::move(status);
   return failure_;
+}
+
+// Every slot has a holder, or waits for the end of a capture that this thread
+// may be in. A slot whose last holder is just being dropped does come back.
+bool FeedCore::NoSlotComesBack() {
+  absl::MutexLock lock(&mutex_);
+  for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
+    const bool is_pending = (pending_ >> slot & 1) != 0;
+    if (slots_[slot].references.load(std::memory_order_relaxed) == 0 &&
+        !is_pending) {
+      return false;
+    }
+  }
+  return true;
 }
 
 absl::Status FeedCore::AllHeldError() const {
