@@ -155,7 +155,7 @@ bool AttachServer::Watch(int fd) {
 void AttachServer::EndLeases(std::vector<uint64_t> feed_ids,
                              attach::GoodbyeCode code, std::string reason) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     farewells_.push_back({std::move(feed_ids), code, std::move(reason)});
   }
   const uint64_t one = 1;
@@ -165,7 +165,7 @@ void AttachServer::EndLeases(std::vector<uint64_t> feed_ids,
 void AttachServer::BeginDrain() { is_draining_.store(true); }
 
 void AttachServer::CountLeases(int change) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   num_leases_ += change;
 }
 
@@ -173,8 +173,8 @@ bool AttachServer::AwaitNoLeases(absl::Duration timeout) const {
   const auto is_done = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return num_leases_ == 0;
   };
-  absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(&is_done), timeout);
+  MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(Condition(&is_done), timeout);
 }
 
 void AttachServer::Run() {
@@ -412,7 +412,7 @@ void AttachServer::OnProcessEnd(int pidfd) {
 void AttachServer::SayFarewells() {
   std::vector<Farewell> farewells;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     farewells.swap(farewells_);
   }
   for (const Farewell& farewell : farewells) {

@@ -28,13 +28,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "cuda/file_descriptor.h"
 #include "proto/attach_protocol.h"
 #include "server/attach/session_table.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
-#include "cuda/file_descriptor.h"
+#include "server/core/mutex.h"
 
 namespace datasetd {
 
@@ -119,7 +119,7 @@ class AttachServer {
   const Observer observer_;
   Counters counters_;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<Farewell> farewells_ ABSL_GUARDED_BY(mutex_);
   int num_leases_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> is_stopping_ = false;

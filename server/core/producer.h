@@ -26,10 +26,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "cuda/backend.h"
-#include "server/core/feed.h"
 #include "cuda/file_descriptor.h"
+#include "server/core/feed.h"
+#include "server/core/mutex.h"
 
 namespace datasetd {
 
@@ -97,7 +97,7 @@ class Producer {
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<Command> commands_ ABSL_GUARDED_BY(mutex_);
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
