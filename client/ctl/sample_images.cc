@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-absl::StatusOr<int> FindField(const Feed& feed, const SampleRange& range) {
+absl::StatusOr<int> FindField(const client::Feed& feed, const SampleRange& range) {
   for (int i = 0; i < feed.layout().num_fields(); ++i) {
     const client::FieldLayout& field = feed.layout().fields()[i];
     if (field.name != range.field) continue;
@@ -55,7 +55,8 @@ absl::StatusOr<SampleImage> CopyImage(const client::Batch& batch,
 }  // namespace
 
 absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
-    Client* client, const SampleRange& range, const v1::Pipeline& pipeline) {
+    Client* connection, const SampleRange& range,
+    const v1::Pipeline& pipeline) {
   v1::FeedOptions options;
   options.set_dataset(range.dataset);
   options.set_batch_size(range.num_samples);
@@ -72,7 +73,7 @@ absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
   *field.mutable_transforms() = pipeline.transforms();
   field.set_layout(v1::LAYOUT_NHWC);
 
-  DATASETD_ASSIGN_OR_RETURN(Feed feed, client->OpenFeed(options));
+  DATASETD_ASSIGN_OR_RETURN(client::Feed feed, connection->OpenFeed(options));
   DATASETD_ASSIGN_OR_RETURN(const int index, FindField(feed, range));
   std::vector<std::vector<SampleImage>> images(range.num_epochs);
   for (uint32_t e = 0; e < range.num_epochs; ++e) {

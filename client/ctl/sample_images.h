@@ -31,7 +31,8 @@ struct SampleRange {
 //                     with 1, 3 or 4 channels
 // and all of Client::OpenFeed and Feed::Next.
 absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
-    Client* client, const SampleRange& range, const v1::Pipeline& pipeline);
+    Client* connection, const SampleRange& range,
+    const v1::Pipeline& pipeline);
 
 }  // namespace datasetd::ctl
 
