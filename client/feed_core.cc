@@ -31,6 +31,8 @@
 namespace datasetd::client {
 namespace {
 
+// As the daemon has it: one word of the random counter.
+constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
 constexpr absl::Duration kWaitStep = absl::Milliseconds(100);
 // Between the ring's end and the GOODBYE that explains it.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
@@ -266,6 +268,12 @@ absl::Status FeedCore::AllHeldError() const {
 absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
   if (!is_this_process()) return ForkedError("this feed");
   if (!failure_.ok()) return failure_;
+  // The daemon ignores such a seek, and the wait would have no end.
+  if (epoch > kMaxEpoch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("seek to epoch ", epoch, ": epochs are 0 to ",
+                     kMaxEpoch));
+  }
   if (batch > 0 && batch >= batches_per_epoch_) {
     return absl::InvalidArgumentError(
         absl::StrCat("seek to batch ", batch, ": an epoch of this feed has ",
@@ -285,6 +293,10 @@ void FeedCore::Close() {
   {
     absl::MutexLock lock(&mutex_);
     num_released = ReleasePending();
+  }
+  // The caller's own reference keeps this from being the last use.
+  if (references_.load(std::memory_order_acquire) > num_released + 1) {
+    lease_.SendClosing();
   }
   Unreference(num_released + 1);
 }
