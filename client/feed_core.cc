@@ -1,6 +1,7 @@
 #include "client/feed_core.h"
 
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -286,6 +287,16 @@ void FeedCore::Drop(uint32_t slot, uint32_t holder) {
   if (slots_[slot].references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     ReleaseSlot(slot);
   }
+}
+
+absl::Status FeedCore::CopyToHost(void* to, const void* from,
+                                  size_t size_bytes) const {
+  if (!is_this_process()) return ForkedError("this batch");
+  if (slab_.cuda() != nullptr) {
+    return slab_.cuda()->CopyToHost(to, from, size_bytes);
+  }
+  memcpy(to, from, size_bytes);
+  return absl::OkStatus();
 }
 
 absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {

@@ -38,7 +38,7 @@ int32_t PlaneStride(const Tile& tile) {
 struct TileMaps {
   int32_t rows[kTileRows];
   int32_t columns[kTileColumns];
-  Run runs[kTileColumns];
+  ColumnRun runs[kTileColumns];
   int num_runs;
   bool has_fill;  // in a run
 };
@@ -100,7 +100,7 @@ void PaintFill(const Task& task, const Tile& tile, const TileMaps& maps,
     const int64_t first = int64_t{tile.first_row + r} * task.field.out_width +
                           tile.first_column;
     for (int k = 0; k < maps.num_runs; ++k) {
-      const Run& run = maps.runs[k];
+      const ColumnRun& run = maps.runs[k];
       const int32_t fill = NearestFill(maps.rows[r], run.entry);
       if (!IsFill(fill)) continue;
       Out value[kChannels];
@@ -127,7 +127,7 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
     if (IsFill(row) || maps.has_fill) {
       has_fill = true;
       for (int k = 0; gathers_fill && k < maps.num_runs; ++k) {
-        const Run& run = maps.runs[k];
+        const ColumnRun& run = maps.runs[k];
         const int32_t fill = NearestFill(row, run.entry);
         if (!IsFill(fill)) continue;
         PaintRunLoosely<T, kChannels, kLayout>(
@@ -138,7 +138,7 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
     if (IsFill(row)) continue;
     const T* from = image + int64_t{row} * task.field.in_width * kChannels;
     for (int k = 0; k < maps.num_runs; ++k) {
-      const Run& run = maps.runs[k];
+      const ColumnRun& run = maps.runs[k];
       if (IsFill(run.entry)) continue;
       GatherRun<T, kChannels, kLayout>(from, run, task.has_vector, to,
                                        plane_stride);
@@ -220,7 +220,7 @@ void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
       maps.num_runs = FindRuns(maps.columns, tile.num_columns, maps.runs);
       maps.has_fill = std::any_of(
           maps.runs, maps.runs + maps.num_runs,
-          [](const Run& run) { return IsFill(run.entry); });
+          [](const ColumnRun& run) { return IsFill(run.entry); });
       for (tile.first_row = 0; tile.first_row < field.out_height;
            tile.first_row += tile_rows) {
         tile.num_rows = std::min(tile_rows, field.out_height - tile.first_row);

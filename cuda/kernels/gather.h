@@ -44,7 +44,7 @@ void CopyRun(const T* from, int32_t count, int32_t step, T* to) {
 // Gathers one run of a row into planes (kNchw) or pixels (kNhwc).
 // `has_vector` says that BestVectorLevel() is not kNone.
 template <typename T, int kChannels, Layout kLayout>
-void GatherRun(const T* row, const Run& run, bool has_vector, T* to,
+void GatherRun(const T* row, const ColumnRun& run, bool has_vector, T* to,
                int32_t plane_stride) {
   const T* from = row + int64_t{run.entry} * kChannels;
   if constexpr (kLayout == Layout::kNhwc) {
