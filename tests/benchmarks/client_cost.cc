@@ -2,13 +2,13 @@
 //
 //   client_cost ADDRESS DATASET [--bursts=N] [--pause_us=N]
 //
-// Bursts of batches from a feed with deep prefetch; between bursts the daemon
-// gets time to refill and to fall asleep. A Next that had to wait is counted
-// apart. Prints one JSON object, times in nanoseconds.
+// Batches from a feed with deep prefetch, with pauses in which the daemon
+// refills it and falls asleep. A Next that had to wait is counted apart. Prints
+// one JSON object, times in nanoseconds.
 //
-//   "first"  the first batch of every burst: the daemon sleeps, so the release
-//            writes its eventfd. What a training step pays.
-//   "rest"   the others of a burst
+//   "paced"  one batch after every pause, as a training step takes it: caches
+//            are cold, and a release that finds the daemon asleep wakes it
+//   "burst"  kBurst batches after every pause, but for the first of them
 
 #include <time.h>
 
@@ -78,12 +78,13 @@ absl::Status Run(const std::string& address, const std::string& dataset,
   absl::StatusOr<client::Feed> feed = client->OpenFeed(options);
   if (!feed.ok()) return feed.status();
 
-  Times first, rest;
+  Times paced, burst;
   int64_t num_waited = 0;
   uint64_t sum = 0;
-  for (int64_t burst = -10; burst < num_bursts; ++burst) {
+  for (int64_t round = -10; round < 2 * num_bursts; ++round) {
     absl::SleepFor(pause);
-    for (int i = 0; i < kBurst; ++i) {
+    const bool is_burst = round >= num_bursts;
+    for (int i = 0; i < (is_burst ? kBurst : 1); ++i) {
       const absl::Duration waited = feed->waited();
       const int64_t start = Now();
       absl::StatusOr<client::Batch> batch = feed->Next();
@@ -93,12 +94,13 @@ absl::Status Run(const std::string& address, const std::string& dataset,
       const int64_t used = Now();
       batch->Release();
       const int64_t end = Now();
-      if (burst < 0) continue;  // warming up
+      // Warming up; and the first of a burst is as a paced one.
+      if (round < 0 || (is_burst && i == 0)) continue;
       if (feed->waited() != waited) {
         ++num_waited;
         continue;
       }
-      Times& times = i == 0 ? first : rest;
+      Times& times = is_burst ? burst : paced;
       times.next.push_back(taken - start);
       times.release.push_back(end - used);
       times.both.push_back(taken - start + end - used);
@@ -108,8 +110,8 @@ absl::Status Run(const std::string& address, const std::string& dataset,
   for (int i = 0; i < 1000; ++i) sum += static_cast<uint64_t>(Now() & 1);
   const int64_t clock_cost = (Now() - clock_start) / 1000;
   std::printf("{");
-  Print("first", first);
-  Print("rest", rest);
+  Print("paced", paced);
+  Print("burst", burst);
   std::printf("\"waited\": %lld, \"clock\": %lld, \"sum\": %llu}\n",
               static_cast<long long>(num_waited),
               static_cast<long long>(clock_cost),

@@ -26,9 +26,18 @@ def program():
 
 
 def python_times(dataset, framework, num_bursts, pause_us):
-    """As client_cost.cc, in nanoseconds."""
+    """As client_cost.cc, in nanoseconds.
+
+    "control" is two torch.from_numpy after every pause: what cold caches cost
+    any caller.
+    """
+    import numpy
+    import torch
+
     now = time.perf_counter_ns
-    times = {"first": [], "rest": []}
+    times = {"paced": [], "burst": [], "control": []}
+    array = numpy.zeros((64, 3, 32, 32), numpy.uint8)
+    vector = numpy.zeros(64, numpy.int64)
     num_waited = 0
     with datasetd.DataLoader(
         dataset,
@@ -43,20 +52,27 @@ def python_times(dataset, framework, num_bursts, pause_us):
                 yield from loader
 
         iterator = endless()
-        for burst in range(-10, num_bursts):
+        for _ in range(num_bursts):
             time.sleep(pause_us / 1e6)
-            for i in range(BURST):
+            start = now()
+            images, labels = torch.from_numpy(array), torch.from_numpy(vector)
+            del images, labels
+            times["control"].append(now() - start)
+        for burst in range(-10, 2 * num_bursts):
+            time.sleep(pause_us / 1e6)
+            is_burst = burst >= num_bursts
+            for i in range(BURST if is_burst else 1):
                 waited = loader.waited_seconds
                 start = now()
                 images, labels = next(iterator)
                 del images, labels
                 elapsed = now() - start
-                if burst < 0:
+                if burst < 0 or (is_burst and i == 0):
                     continue
                 if loader.waited_seconds != waited:
                     num_waited += 1
                     continue
-                times["first" if i == 0 else "rest"].append(elapsed)
+                times["burst" if is_burst else "paced"].append(elapsed)
     return times, num_waited
 
 
@@ -90,7 +106,7 @@ def main():
                 capture_output=True,
             ).stdout
             result = json.loads(output)
-            for part in ("first", "rest"):
+            for part in ("paced", "burst"):
                 for step in ("next", "release", "both"):
                     row = rows.setdefault(f"C++, {part}, {step}", [])
                     row.append(
