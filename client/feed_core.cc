@@ -28,6 +28,14 @@
 // thread's, which comes after release_done. For the same reason nothing of a
 // Slot is touched after is_held was cleared.
 
+// Note [Waking for several releases]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// Waking a daemon that sleeps costs the releasing thread a system call and
+// often its core: tens of microseconds, at every step of a training that is
+// slower than the daemon. So it is woken for a quarter of the slots that are
+// not held, and then fills them together. Nobody waits for what it was not told
+// of: Next wakes it before it waits, and while it waits every release does.
+
 namespace datasetd::client {
 namespace {
 
@@ -165,7 +173,9 @@ absl::Status FeedCore::Wait(absl::Time deadline) {
   const absl::Time start = absl::Now();
   absl::Status status;
   bool is_done = false;
+  SetWaiting(true);
   while (status.ok() && !is_done) status = WaitStep(deadline, &is_done);
+  SetWaiting(false);
   const absl::Duration waited = absl::Now() - start;
   waited_ += waited;
   ring_.AddWaited(static_cast<uint64_t>(absl::ToInt64Nanoseconds(waited)));
@@ -389,8 +399,29 @@ bool FeedCore::TryRelease(uint32_t index) {
   } else {
     ring_.CompleteRelease(index, sequence);
   }
-  if (ring_.RequestRelease(index, sequence)) Wake();
+  if (!ring_.RequestRelease(index, sequence)) {
+    // It is awake, and looks at every slot again before it sleeps.
+    num_untold_ = 0;
+    return true;
+  }
+  ++num_untold_;
+  const uint32_t num_free =
+      layout_.num_slots() - num_held_.load(std::memory_order_relaxed);
+  // See Note [Waking for several releases].
+  if (is_waiting_ || 4 * num_untold_ >= num_free) {
+    num_untold_ = 0;
+    Wake();
+  }
   return true;
+}
+
+void FeedCore::SetWaiting(bool is_waiting) {
+  absl::MutexLock lock(&mutex_);
+  is_waiting_ = is_waiting;
+  if (is_waiting && num_untold_ != 0) {
+    num_untold_ = 0;
+    Wake();
+  }
 }
 
 // Where every way fails, the context is lost or the driver is shutting down:
