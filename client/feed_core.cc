@@ -1,6 +1,7 @@
 #include "client/feed_core.h"
 
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,6 +31,8 @@
 namespace datasetd::client {
 namespace {
 
+// As the daemon has it: one word of the random counter.
+constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
 constexpr absl::Duration kWaitStep = absl::Milliseconds(100);
 // Between the ring's end and the GOODBYE that explains it.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
@@ -265,6 +268,12 @@ absl::Status FeedCore::AllHeldError() const {
 absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
   if (!is_this_process()) return ForkedError("this feed");
   if (!failure_.ok()) return failure_;
+  // The daemon ignores such a seek, and the wait would have no end.
+  if (epoch > kMaxEpoch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("seek to epoch ", epoch, ": epochs are 0 to ",
+                     kMaxEpoch));
+  }
   if (batch > 0 && batch >= batches_per_epoch_) {
     return absl::InvalidArgumentError(
         absl::StrCat("seek to batch ", batch, ": an epoch of this feed has ",
@@ -285,6 +294,10 @@ void FeedCore::Close() {
     absl::MutexLock lock(&mutex_);
     num_released = ReleasePending();
   }
+  // The caller's own reference keeps this from being the last use.
+  if (references_.load(std::memory_order_acquire) > num_released + 1) {
+    lease_.SendClosing();
+  }
   Unreference(num_released + 1);
 }
 
@@ -301,6 +314,16 @@ void FeedCore::Drop(uint32_t slot, uint32_t holder) {
   if (slots_[slot].references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     ReleaseSlot(slot);
   }
+}
+
+absl::Status FeedCore::CopyToHost(void* to, const void* from,
+                                  size_t size_bytes) const {
+  if (!is_this_process()) return ForkedError("this batch");
+  if (slab_.cuda() != nullptr) {
+    return slab_.cuda()->CopyToHost(to, from, size_bytes);
+  }
+  memcpy(to, from, size_bytes);
+  return absl::OkStatus();
 }
 
 absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {

@@ -76,7 +76,10 @@ RingChannel::RingChannel(FileDescriptor daemon_fd, FileDescriptor client_fd,
       client_page_(client_page),
       descriptors_{daemon_fd_.get(), client_fd_.get(), wake_fd_.get()},
       ring_(new (daemon_page) ring::DaemonPage(),
-            new (client_page) ring::ClientPage(), num_slots) {}
+            new (client_page) ring::ClientPage(), num_slots) {
+  // Nothing of the daemon writes there again.
+  mprotect(client_page_, sizeof(ring::ClientPage), PROT_READ);
+}
 
 RingChannel::~RingChannel() {
   munmap(daemon_page_, sizeof(ring::DaemonPage));

@@ -16,7 +16,7 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
       static_cast<ssize_t>(opened.token.size())) {
     return absl::ErrnoToStatus(errno, "session: getrandom");
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (sessions_.size() >= max_sessions_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", max_sessions_,
@@ -29,7 +29,7 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
 }
 
 void SessionTable::Close(const SessionToken& token) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   sessions_.erase(token);
 }
 
@@ -37,7 +37,7 @@ absl::StatusOr<Caller> SessionTable::Find(absl::string_view token) const {
   SessionToken key;
   if (token.size() == key.size()) {
     std::copy(token.begin(), token.end(), key.begin());
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     const auto found = sessions_.find(key);
     if (found != sessions_.end()) return found->second;
   }
@@ -48,7 +48,7 @@ absl::StatusOr<Caller> SessionTable::Find(absl::string_view token) const {
 }
 
 size_t SessionTable::num_sessions() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return sessions_.size();
 }
 

@@ -11,9 +11,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "proto/attach_protocol.h"
 #include "server/core/dataset_registry.h"
+#include "server/core/mutex.h"
 
 namespace datasetd {
 
@@ -38,7 +38,7 @@ class SessionTable {
 
  private:
   const size_t max_sessions_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<SessionToken, Caller> sessions_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
 };

@@ -26,12 +26,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/core/clock.h"
 #include "server/core/dataset.h"
 #include "server/core/dataset_loader.h"
 #include "server/core/device_table.h"
+#include "server/core/mutex.h"
 #include "server/core/sample_source.h"
 #include "server/core/transform_spec.h"
 
@@ -143,6 +143,9 @@ class DatasetRegistry {
 
   void EndUse(uint64_t entry_id);
   void RunLoads();
+  void FinishLoad(Entry& entry,
+                  absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckName(const std::string& name) const;
   DatasetInfo InfoOf(const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -163,7 +166,7 @@ class DatasetRegistry {
   const Clock* const clock_;
   const Observer observer_;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>> entries_
       ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Entry>> queue_ ABSL_GUARDED_BY(mutex_);

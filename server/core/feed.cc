@@ -76,23 +76,23 @@ void Feed::SetNext(FeedPosition position) {
   stats_.next_batch.store(next_.batch, std::memory_order_relaxed);
 }
 
-void Feed::TakeSeek(const SeekRequest& seek) {
+bool Feed::TakeSeek(const SeekRequest& seek) {
   // Any later generation will do: the client may have sought twice.
   if (seek.generation <= generation_ || seek.epoch > kMaxEpoch ||
       seek.batch > batches_per_epoch_) {
     stats_.num_ignored_seeks.fetch_add(1, std::memory_order_relaxed);
-    return;
+    return false;
   }
   generation_ = seek.generation;
   SetNext({seek.epoch, seek.batch});
+  return true;
 }
 
 bool Feed::Scan(uint64_t now_nanoseconds) {
   bool changed = false;
   has_pending_release_ = false;
   if (const auto seek = channel_->ReadSeek(); seek.has_value()) {
-    TakeSeek(*seek);
-    changed = true;
+    changed = TakeSeek(*seek);
   }
   for (uint32_t i = 0; i < slots_.size() && num_published_ > 0; ++i) {
     Slot& slot = slots_[i];

@@ -130,7 +130,8 @@ class Feed {
   Feed(Options options, std::unique_ptr<ExportedMemory> slab,
        std::unique_ptr<FeedChannel> channel);
   void SetNext(FeedPosition position);
-  void TakeSeek(const SeekRequest& seek);
+  // False if the request makes no sense; it is counted.
+  bool TakeSeek(const SeekRequest& seek);
   uint8_t* SlotData(uint32_t slot) const;
   int64_t* SlotIndices(uint32_t slot) const;
 

@@ -93,7 +93,7 @@ struct FeedTable::Record {
   FeedOptions options;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;
-  absl::Time deadline;  // while pending
+  absl::Duration deadline;  // monotonic; while pending
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
   bool is_slab_unused = false;  // the client is done with it
@@ -134,7 +134,7 @@ FeedTable::FeedTable(Options options, DeviceTable* devices,
 FeedTable::~FeedTable() {
   std::vector<uint64_t> ids;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     for (const auto& [id, record] : records_) ids.push_back(id);
   }
   for (const uint64_t id : ids) {
@@ -144,7 +144,7 @@ FeedTable::~FeedTable() {
   const auto is_empty = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return records_.empty();
   };
-  absl::MutexLock lock(&mutex_, absl::Condition(&is_empty));
+  MutexLock lock(&mutex_, Condition(&is_empty));
 }
 
 absl::StatusOr<std::unique_ptr<ExportedMemory>> FeedTable::AllocateSlab(
@@ -224,7 +224,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
 
   uint64_t id;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (records_.size() + num_opening_ >= options_.max_feeds) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "there are ", options_.max_feeds,
@@ -274,11 +274,11 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   };
   auto record = make_record();
 
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   --num_opening_;
   if (!record.ok()) return record.status();
   Record& made = **record;
-  made.deadline = clock_->Now() + options_.attach_timeout;
+  made.deadline = clock_->Monotonic() + options_.attach_timeout;
 
   OpenedFeed opened;
   opened.id = id;
@@ -302,7 +302,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
 
 absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
                                                    uint64_t session_id) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   if (found == records_.end() ||
       found->second->owner.session_id != session_id ||
@@ -326,7 +326,7 @@ absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
 
 void FeedTable::EndLease(uint64_t feed_id) {
   std::unique_ptr<Record> freed;
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   if (found == records_.end()) return;
   Record& record = *found->second;
@@ -345,7 +345,7 @@ void FeedTable::EndLease(uint64_t feed_id) {
 }
 
 void FeedTable::OnRemoved(uint64_t feed_id) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   Record& record = *found->second;
   record.slab = record.feed->TakeSlab();
@@ -362,7 +362,7 @@ void FeedTable::OnRemoved(uint64_t feed_id) {
 }
 
 void FeedTable::FreeSlab(uint64_t feed_id) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   if (found == records_.end()) return;
   Record& record = *found->second;
@@ -373,7 +373,7 @@ void FeedTable::FreeSlab(uint64_t feed_id) {
 }
 
 void FeedTable::EndSession(uint64_t session_id) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (auto it = records_.begin(); it != records_.end();) {
     Record& record = *it->second;
     if (record.owner.session_id == session_id &&
@@ -387,8 +387,8 @@ void FeedTable::EndSession(uint64_t session_id) {
 }
 
 void FeedTable::ExpirePending() {
-  const absl::Time now = clock_->Now();
-  absl::MutexLock lock(&mutex_);
+  const absl::Duration now = clock_->Monotonic();
+  MutexLock lock(&mutex_);
   for (auto it = records_.begin(); it != records_.end();) {
     Record& record = *it->second;
     if (record.phase == FeedPhase::kPending && record.deadline <= now) {
@@ -402,7 +402,7 @@ void FeedTable::ExpirePending() {
 
 std::vector<uint64_t> FeedTable::DropPending(const std::string& dataset) {
   std::vector<uint64_t> attached;
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (auto it = records_.begin(); it != records_.end();) {
     Record& record = *it->second;
     const bool is_meant =
@@ -422,7 +422,7 @@ std::vector<uint64_t> FeedTable::DropPending(const std::string& dataset) {
 
 std::vector<uint32_t> FeedTable::UidsOf(const std::string& dataset) const {
   std::vector<uint32_t> uids;
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (const auto& [id, record] : records_) {
     if (record->options.dataset == dataset && record->feed != nullptr) {
       uids.push_back(record->owner.uid);
@@ -454,6 +454,7 @@ FeedInfo FeedTable::InfoOf(const Record& record) {
   info.num_slots_held = stats.num_slots_held.load(kRelaxed);
   info.num_ignored_releases = stats.num_ignored_releases.load(kRelaxed);
   info.num_ignored_seeks = stats.num_ignored_seeks.load(kRelaxed);
+  info.num_launches = stats.num_launches.load(kRelaxed);
   info.client_wait_seconds =
       1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed));
   info.daemon_wait_seconds =
@@ -462,14 +463,14 @@ FeedInfo FeedTable::InfoOf(const Record& record) {
 }
 
 std::vector<FeedInfo> FeedTable::List() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   std::vector<FeedInfo> infos;
   for (const auto& [id, record] : records_) infos.push_back(InfoOf(*record));
   return infos;
 }
 
 size_t FeedTable::num_feeds() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return records_.size();
 }
 

@@ -25,13 +25,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/core/clock.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/device_table.h"
 #include "server/core/feed.h"
 #include "server/core/feed_channel.h"
+#include "server/core/mutex.h"
 #include "server/core/producer.h"
 #include "server/core/slot_layout.h"
 #include "server/core/transform_spec.h"
@@ -97,6 +97,7 @@ struct FeedInfo {
   uint32_t num_slots_held = 0;
   uint64_t num_ignored_releases = 0;
   uint64_t num_ignored_seeks = 0;
+  uint64_t num_launches = 0;
   double client_wait_seconds = 0;
   double daemon_wait_seconds = 0;
 };
@@ -172,7 +173,7 @@ class FeedTable {
   const Clock* const clock_;
   const Observer observer_;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   size_t num_opening_ ABSL_GUARDED_BY(mutex_) = 0;

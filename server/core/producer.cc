@@ -68,7 +68,7 @@ Producer::Producer(Backend* backend,
 
 Producer::~Producer() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     is_stopping_ = true;
   }
   WriteEventFd(wake_.get());
@@ -81,7 +81,7 @@ std::function<void()> Producer::on_done() {
 
 void Producer::Add(Feed* feed) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     commands_.push_back({feed, false, nullptr});
   }
   WriteEventFd(wake_.get());
@@ -89,7 +89,7 @@ void Producer::Add(Feed* feed) {
 
 void Producer::Remove(Feed* feed, std::function<void()> on_removed) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     commands_.push_back({feed, true, std::move(on_removed)});
   }
   WriteEventFd(wake_.get());
@@ -106,7 +106,7 @@ void Producer::Listen(Member& member, bool listen) {
 void Producer::TakeCommands() {
   std::vector<Command> commands;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     commands.swap(commands_);
   }
   for (Command& command : commands) {
@@ -133,9 +133,8 @@ bool Producer::ScanAll() {
     changed |= feed_changed;
     const auto woken = std::find(woken_.begin(), woken_.end(), member.get());
     if (woken != woken_.end()) {
-      if (!feed_changed && !member->feed->has_pending_release()) {
-        CountSpuriousWake(*member);
-      }
+      // Also while a release is pending: polling sees its end.
+      if (!feed_changed) CountSpuriousWake(*member);
       woken_.erase(woken);
     }
   }
@@ -299,7 +298,7 @@ void Producer::Run() {
       must_look |= member->feed->has_pending_release();
     }
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       must_look |= !commands_.empty();
       if (is_stopping_ && commands_.empty()) return;
     }

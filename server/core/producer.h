@@ -26,10 +26,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "cuda/backend.h"
-#include "server/core/feed.h"
 #include "cuda/file_descriptor.h"
+#include "server/core/feed.h"
+#include "server/core/mutex.h"
 
 namespace datasetd {
 
@@ -40,7 +40,8 @@ class Producer {
   static absl::StatusOr<std::unique_ptr<Producer>> Start(
       Backend* backend, std::function<void(absl::Status)> on_failure);
 
-  // Ends the thread. REQUIRES: every feed was removed.
+  // Ends the thread. REQUIRES: every feed was removed, and destroyed if it got
+  // on_done().
   ~Producer();
 
   // What Feed::Create takes as on_done; callable from any thread while the
@@ -97,7 +98,7 @@ class Producer {
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<Command> commands_ ABSL_GUARDED_BY(mutex_);
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
 

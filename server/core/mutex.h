@@ -1,0 +1,78 @@
+// absl::Mutex, in a form that ThreadSanitizer understands too: the system's
+// Abseil is not instrumented, so under it a standard mutex stands in.
+
+#ifndef DATASETD_SERVER_CORE_MUTEX_H_
+#define DATASETD_SERVER_CORE_MUTEX_H_
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <condition_variable>
+#include <mutex>
+#endif
+
+namespace datasetd {
+
+using Condition = absl::Condition;
+
+#if defined(__SANITIZE_THREAD__)
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() {
+    changed_.notify_all();
+    mutex_.unlock();
+  }
+  void Await(const Condition& condition) {
+    std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
+    changed_.wait(lock, [&] { return condition.Eval(); });
+    lock.release();
+  }
+  bool AwaitWithTimeout(const Condition& condition, absl::Duration timeout) {
+    std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
+    const bool is_true =
+        changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
+                          [&] { return condition.Eval(); });
+    lock.release();
+    return is_true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+#else
+
+using Mutex = absl::Mutex;
+
+#endif
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex) {
+    mutex_->Lock();
+  }
+  // Waits until `condition` holds.
+  MutexLock(Mutex* mutex, const Condition& condition)
+      ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex) {
+    mutex_->Lock();
+    mutex_->Await(condition);
+  }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_MUTEX_H_

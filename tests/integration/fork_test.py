@@ -1,0 +1,181 @@
+"""fork() with a batch in hand: the child can do no harm, and the lease is the
+parent's."""
+
+import os
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+_NUM_SAMPLES = 1000
+_OPEN = """
+client = datasetd.connect(ADDRESS)
+ds = client.load_dataset("d", format="cifar10", split="test",
+                         path=ARGUMENTS["path"])
+loader = datasetd.DataLoader(ds, batch_size=50, shuffle=True, seed=2,
+                             framework=ARGUMENTS.get("framework", "torch"),
+                             prefetch=2)
+iterator = iter(loader)
+batch = next(iterator)
+def as_numpy(array):
+    return np.array(array)
+copy = as_numpy(batch[0])
+rows = as_numpy(batch.indices).tolist()
+"""
+_FORK_AND_EXIT = _OPEN + """
+for round_number in range(3):
+    pid = os.fork()
+    if pid == 0:
+        # The child sees the memory, frees what it has, and goes.
+        assert (as_numpy(batch[0]) == copy).all()
+        if ARGUMENTS["exit"] == "_exit":
+            os._exit(0)
+        del batch, iterator, loader, ds, client
+        sys.exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, status
+    assert (as_numpy(batch[0]) == copy).all()
+    following = next(iterator)
+    rows += as_numpy(following.indices).tolist()
+    assert (as_numpy(batch[0]) == copy).all()
+say(names=len(client.list_feeds()), same=bool(
+    (as_numpy(batch[0]) == copy).all()))
+for following in iterator:
+    rows += as_numpy(following.indices).tolist()
+assert sorted(rows) == list(range(ARGUMENTS["num_samples"]))
+loader.close()
+del batch, following
+say(done=True)
+hear()
+"""
+_USE_IN_CHILD = _OPEN + """
+reader, writer = os.pipe()
+pid = os.fork()
+if pid == 0:
+    errors = {}
+    for name, call in {
+        "next": lambda: next(iterator),
+        "iter": lambda: next(iter(loader)),
+        "status": lambda: client.status(),
+        "get_dataset": lambda: client.get_dataset("d"),
+        "load_dataset": lambda: client.load_dataset(
+            "d", format="cifar10", split="test", path=ARGUMENTS["path"]),
+        "open": lambda: datasetd.DataLoader(ds, batch_size=5),
+        "indices": lambda: batch.indices,
+    }.items():
+        try:
+            call()
+            errors[name] = "nothing"
+        except datasetd.Error as error:
+            errors[name] = [type(error).__name__, str(error)]
+    loader.close()
+    client.close()
+    os.write(writer, json.dumps(errors).encode())
+    os._exit(0)
+os.close(writer)
+with os.fdopen(reader) as pipe:
+    errors = json.loads(pipe.read())
+os.waitpid(pid, 0)
+say(errors=errors)
+rest = sum(len(b[1]) for b in iterator)
+say(rest=rest)
+"""
+# The child tells its pid, outlives the parent, and holds the mapping.
+_ORPHAN = _OPEN + """
+reader, writer = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.close(writer)
+    os.read(reader, 1)  # ends with the parent
+    ok = (as_numpy(batch[0]) == copy).all()
+    say(child_sees_the_batch=bool(ok))
+    hear()
+    os._exit(0)
+say(child=pid)
+hear()
+"""
+_CHILD_CONNECTS = _OPEN + """
+pid = os.fork()
+if pid == 0:
+    own = datasetd.connect(ADDRESS)
+    mine = own.get_dataset("d")
+    with datasetd.DataLoader(mine, batch_size=100, framework="numpy") as job:
+        total = sum(len(labels) for _, labels in job)
+    say(child=total)
+    sys.exit(0)
+_, status = os.waitpid(pid, 0)
+say(code=os.waitstatus_to_exitcode(status),
+    rest=sum(len(b[1]) for b in iterator))
+"""
+
+
+@pytest.fixture(name="daemon")
+def _daemon():
+    with harness.Daemon() as daemon:
+        daemon.path = os.path.join(daemon.data_root, "d")
+        harness.write_cifar10_test(daemon.path, _NUM_SAMPLES)
+        yield daemon
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize("how", ["_exit", "exit"])
+def test_a_childs_exit_leaves_the_batch(daemon, how, framework):
+    with harness.Worker(_FORK_AND_EXIT, daemon.socket_path, path=daemon.path,
+                        num_samples=_NUM_SAMPLES, exit=how,
+                        framework=framework) as worker:
+        assert worker.hear() == {"names": 1, "same": True}
+        worker.hear()
+        # All were freed by the parent, which still lives.
+        with daemon.connect() as client:
+            harness.poll_until(
+                lambda: client.status()["devices"][0]["slab_bytes"] == "0",
+                "the slab's end")
+        worker.tell()
+        assert worker.wait() == 0
+
+
+def test_use_in_the_child_is_the_stated_error(daemon):
+    with harness.Worker(_USE_IN_CHILD, daemon.socket_path,
+                        path=daemon.path) as worker:
+        errors = worker.hear()["errors"]
+        for name, error in errors.items():
+            assert error[0] == "UsedAfterFork", (name, error)
+            assert "fork" in error[1]
+        assert worker.hear() == {"rest": _NUM_SAMPLES - 50}
+
+
+def test_the_lease_ends_with_the_parent_though_a_child_lives(daemon):
+    with daemon.connect() as client:
+        client.load_dataset("d", format="cifar10", split="test",
+                            path=daemon.path)
+        before = harness.Footprint(daemon, client)
+        with harness.Worker(_ORPHAN, daemon.socket_path,
+                            path=daemon.path) as worker:
+            child = worker.hear()["child"]
+            assert len(client.list_feeds()) == 1
+            worker.kill()
+            worker.wait()
+            harness.poll_until(lambda: not client.list_feeds(),
+                               "the lease's end", 1.0)
+            harness.poll_until(
+                lambda: harness.Footprint(daemon, client).memory
+                == before.memory, "the memory")
+            os.kill(child, 0)  # it is there
+            assert worker.hear() == {"child_sees_the_batch": True}
+            assert int(client.status()["num_sessions"]) == 1
+            # It holds the parent's gRPC connection, which ends with it.
+            worker.tell()
+            harness.expect_footprint(daemon, client, before)
+
+
+def test_a_child_may_connect_for_itself(daemon):
+    with harness.Worker(_CHILD_CONNECTS, daemon.socket_path,
+                        path=daemon.path) as worker:
+        assert worker.hear() == {"child": _NUM_SAMPLES}
+        assert worker.hear() == {"code": 0, "rest": _NUM_SAMPLES - 50}
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

@@ -1,0 +1,154 @@
+"""The attach protocol and the ring, spoken by hand.
+
+Written from proto/attach_protocol.h and proto/feed_ring.h; shares no code with
+the client, so that a test can say what no client would.
+"""
+
+import array
+import mmap
+import os
+import socket
+import struct
+
+MAGIC = 0x31544144
+VERSION = 1
+HELLO, WELCOME, ATTACH_FEED, ATTACHED, IMPORT_RESULT = 1, 2, 3, 4, 5
+DETACHED, GOODBYE, REFUSED = 6, 7, 8
+TOKEN_BYTES = 16
+
+NUM_SLOTS_MAX = 64
+# Of the daemon page.
+DAEMON_PAGE_BYTES = 8192
+PUBLISHED_OFFSET = 256
+# Of the client page.
+CLIENT_PAGE_BYTES = 4096
+RELEASE_REQUESTED_OFFSET = 0
+RELEASE_DONE_OFFSET = 512
+SEEK_GENERATION_OFFSET = 1024
+SEEK_EPOCH_OFFSET = 1032
+SEEK_BATCH_OFFSET = 1040
+SEEK_BEGUN_OFFSET = 1048
+
+
+def header(kind, magic=MAGIC, version=VERSION):
+    return struct.pack("<III", magic, version, kind)
+
+
+def connect(path, timeout=30.0):
+    connection = socket.socket(
+        socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    connection.settimeout(timeout)
+    connection.connect(path)
+    return connection
+
+
+def parse_refused(packet):
+    """(absl code, text) of a REFUSED."""
+    kind, code = struct.unpack_from("<II", packet, 8)
+    assert kind == REFUSED, f"message {kind}"
+    return code, packet[16:].split(b"\0", 1)[0].decode()
+
+
+class Session:
+    """A session: its connection and its token."""
+
+    def __init__(self, path):
+        self.path = path
+        self.connection = connect(path)
+        self.connection.send(header(HELLO))
+        packet = self.connection.recv(512)
+        assert packet[:12] == header(WELCOME), packet
+        self.token = packet[12:12 + TOKEN_BYTES]
+
+    def close(self):
+        self.connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def attach_feed(path, token, feed_id):
+    """(connection, packet, descriptors): ATTACHED or REFUSED."""
+    connection = connect(path)
+    connection.send(
+        header(ATTACH_FEED) + token + struct.pack("<IQ", 0, feed_id))
+    descriptors = array.array("i")
+    packet, control, _, _ = connection.recvmsg(
+        512, socket.CMSG_SPACE(4 * descriptors.itemsize))
+    for _, _, data in control:
+        descriptors.frombytes(
+            data[:len(data) - len(data) % descriptors.itemsize])
+    return connection, packet, list(descriptors)
+
+
+class RawFeed:
+    """An attached feed whose shared pages a test may scribble over."""
+
+    def __init__(self, path, token, feed_id):
+        self.feed_id = feed_id
+        self.connection, packet, descriptors = attach_feed(
+            path, token, feed_id)
+        kind = struct.unpack_from("<I", packet, 8)[0]
+        assert kind == ATTACHED, parse_refused(packet)
+        (self.daemon_fd, self.client_fd, self.event_fd,
+         self.slab_fd) = descriptors
+        self.daemon_page = mmap.mmap(
+            self.daemon_fd, DAEMON_PAGE_BYTES, mmap.MAP_SHARED,
+            mmap.PROT_READ)
+        self.client_page = mmap.mmap(
+            self.client_fd, CLIENT_PAGE_BYTES, mmap.MAP_SHARED,
+            mmap.PROT_READ | mmap.PROT_WRITE)
+        # As a client that imported the slab.
+        self.connection.send(
+            header(IMPORT_RESULT) + struct.pack("<I240s", 1, b""))
+
+    def num_slots(self):
+        return struct.unpack_from("<I", self.daemon_page, 8)[0]
+
+    def published(self):
+        """{slot: sequence} of what was published last."""
+        slots = {}
+        for i in range(self.num_slots()):
+            word = struct.unpack_from(
+                "<Q", self.daemon_page, PUBLISHED_OFFSET + 8 * i)[0]
+            if word:
+                slots[word & 0xFF] = word >> 8
+        return slots
+
+    def write_word(self, offset, value):
+        struct.pack_into("<Q", self.client_page, offset, value % 2**64)
+
+    def release(self, slot, sequence):
+        self.write_word(RELEASE_DONE_OFFSET + 8 * slot, sequence)
+        self.write_word(RELEASE_REQUESTED_OFFSET + 8 * slot, sequence)
+
+    def seek(self, generation, epoch, batch):
+        self.write_word(SEEK_BEGUN_OFFSET, generation)
+        self.write_word(SEEK_EPOCH_OFFSET, epoch)
+        self.write_word(SEEK_BATCH_OFFSET, batch)
+        self.write_word(SEEK_GENERATION_OFFSET, generation)
+
+    def wake(self):
+        os.write(self.event_fd, struct.pack("<Q", 1))
+
+    def close(self):
+        """Ends the lease without a DETACHED, as a crash would."""
+        self.connection.close()
+        self.daemon_page.close()
+        self.client_page.close()
+        for descriptor in (self.daemon_fd, self.client_fd, self.event_fd,
+                           self.slab_fd):
+            os.close(descriptor)
+
+    def detach(self):
+        self.connection.send(header(DETACHED))
+        self.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

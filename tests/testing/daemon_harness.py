@@ -1,0 +1,371 @@
+"""A daemon, and client processes, for tests of the whole.
+
+Each Daemon lives in a fresh directory under /tmp, so that its socket paths are
+short and tests run side by side. Nothing here waits by sleeping for a guess:
+poll_until waits for a condition and fails at a deadline.
+"""
+
+import json
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+CIFAR_RECORD_BYTES = 1 + 3 * 32 * 32
+DEADLINE_SECONDS = 60.0
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def runfile(path):
+    """A file of the repository, or built in it, by its path there."""
+    return os.path.join(
+        os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], path
+    )
+
+
+def use_python_package():
+    """Makes `import datasetd` work, here and in processes started later."""
+    package = runfile("client/python")
+    os.environ["DATASETD_LIBRARY"] = runfile("client/libdatasetd.so")
+    os.environ["DATASETD_DAEMON"] = runfile("server/datasetd")
+    path = os.environ.get("PYTHONPATH", "")
+    if package not in path.split(":"):
+        os.environ["PYTHONPATH"] = f"{package}:{path}" if path else package
+        sys.path.insert(0, package)
+
+
+def poll_until(condition, what, timeout=DEADLINE_SECONDS):
+    """Waits until condition() is true, and returns what it gave."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        # A pause between two looks; its length changes no result.
+        select.select([], [], [], 0.005)
+
+
+def write_cifar10_test(directory, num_samples, seed=1):
+    """A test_batch.bin; returns (planes [N, 3, 32, 32], labels [N])."""
+    random = np.random.default_rng(seed)
+    records = random.integers(
+        0, 256, size=(num_samples, CIFAR_RECORD_BYTES), dtype=np.uint8
+    )
+    records[:, 0] = np.arange(num_samples) % 10
+    os.makedirs(directory, exist_ok=True)
+    records.tofile(os.path.join(directory, "test_batch.bin"))
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(int)
+
+
+class ProcessView:
+    """What /proc says about a process."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def descriptors(self):
+        """Targets of its open descriptors, sorted."""
+        directory = f"/proc/{self.pid}/fd"
+        targets = []
+        for name in os.listdir(directory):
+            try:
+                targets.append(os.readlink(os.path.join(directory, name)))
+            except FileNotFoundError:
+                pass  # closed meanwhile
+        # The numbers of sockets and pipes are of no interest.
+        return sorted(re.sub(r"\[\d+\]$", "", target) for target in targets)
+
+    def num_threads(self):
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
+    def memfds(self):
+        """Mappings of memfds, by name."""
+        with open(f"/proc/{self.pid}/maps") as maps:
+            return sorted(
+                line.split("/memfd:", 1)[1].strip()
+                for line in maps
+                if "/memfd:" in line
+            )
+
+    def pss_bytes(self, kind="Pss"):
+        """Its share of memory. "Pss_Anon" leaves out files, whose share falls
+        when another process maps the same library."""
+        with open(f"/proc/{self.pid}/smaps_rollup") as rollup:
+            for line in rollup:
+                if line.startswith(kind + ":"):
+                    return int(line.split()[1]) * 1024
+        raise AssertionError(f"smaps_rollup has no {kind}")
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+class Daemon(ProcessView):
+    """A daemon on the host backend, serving when the constructor returns.
+
+    `config` overrides keys of its configuration file; `data_root` is made for
+    it. A context manager: the end kills it if it still runs.
+    """
+
+    def __init__(self, await_ready=True, directory=None, arguments=(),
+                 prefix="dd", **config):
+        self._owns_directory = directory is None
+        self.directory = directory or tempfile.mkdtemp(
+            prefix=prefix, dir="/tmp")
+        self.data_root = os.path.join(self.directory, "data")
+        os.makedirs(self.data_root, exist_ok=True)
+        self.socket_path = os.path.join(self.directory, "d.sock")
+        self.attach_path = os.path.join(self.directory, "attach.sock")
+        self.config_path = os.path.join(self.directory, "config.yaml")
+        self.log_path = os.path.join(self.directory, "log")
+        self.config = {
+            "socket_path": self.socket_path,
+            "devices": ["cpu"],
+            "data_roots": [self.data_root],
+            "memory_budget_mib": 1024,
+            "log_level": "debug",
+            **config,
+        }
+        self.write_config()
+        self.process = None
+        self.start(await_ready, arguments)
+
+    def write_config(self):
+        with open(self.config_path, "w") as file:
+            json.dump(self.config, file)  # JSON is YAML
+
+    def start(self, await_ready=True, arguments=()):
+        self.notices = socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        notice_path = os.path.join(self.directory, "notify.sock")
+        if os.path.exists(notice_path):
+            os.unlink(notice_path)
+        self.notices.bind(notice_path)
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                [runfile("server/datasetd"), f"--config={self.config_path}",
+                 *arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=dict(os.environ, NOTIFY_SOCKET=notice_path))
+        super().__init__(self.process.pid)
+        if await_ready:
+            self.await_notice("READY=1")
+
+    def await_notice(self, wanted, timeout=DEADLINE_SECONDS):
+        """Reads datagrams to NOTIFY_SOCKET until one has the line."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self.notices.settimeout(0.2)
+            try:
+                lines = self.notices.recv(4096).decode().split("\n")
+                if wanted in lines:
+                    return
+            except socket.timeout:
+                pass
+            assert self.process.poll() is None, (
+                f"the daemon ended with {self.process.returncode}: "
+                f"{self.log()}")
+            assert time.monotonic() < deadline, f"no {wanted}: {self.log()}"
+
+    def connect(self):
+        import datasetd
+
+        return datasetd.connect(self.socket_path)
+
+    def log(self):
+        with open(self.log_path) as log:
+            return log.read()
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def terminate(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+
+    def wait(self, timeout=DEADLINE_SECONDS):
+        return self.process.wait(timeout)
+
+    def kill(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+        if self.process is not None:
+            self.process.wait()
+            self.notices.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        # Of no use after an orderly end.
+        self.kill()
+        if self._owns_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Footprint:
+    """What a daemon uses; equal before and after means nothing leaked."""
+
+    def __init__(self, daemon, client):
+        status = client.status()
+        device = status["devices"][0]
+        self.memory = {
+            key: int(device[key])
+            for key in ("dataset_bytes", "slab_bytes", "scratch_bytes")
+        }
+        self.num_feeds = int(status["num_feeds"])
+        self.num_sessions = int(status["num_sessions"])
+        self.memfds = daemon.memfds()
+        self.descriptors = daemon.descriptors()
+
+    def __eq__(self, other):
+        return vars(self) == vars(other)
+
+    def __repr__(self):
+        return repr(vars(self))
+
+
+def expect_footprint(daemon, client, expected, timeout=10.0):
+    """Waits until the daemon uses what it used."""
+    last = []
+
+    def is_back():
+        last[:] = [Footprint(daemon, client)]
+        return last[0] == expected
+
+    try:
+        poll_until(is_back, "the footprint", timeout)
+    except AssertionError:
+        raise AssertionError("footprint: " + "; ".join(
+            f"{key} is {value}, was {vars(expected)[key]}"
+            for key, value in vars(last[0]).items()
+            if value != vars(expected)[key])) from None
+
+
+_PRELUDE = """
+import json, os, signal, sys, threading, time
+import numpy as np
+import datasetd
+from datasetd import transforms as T
+_out = os.fdopen(os.dup(1), "w", buffering=1)
+def say(**message):
+    _out.write(json.dumps(message) + "\\n")
+def hear():
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(3)
+    return json.loads(line)
+ADDRESS = sys.argv[1]
+ARGUMENTS = json.loads(sys.argv[2])
+"""
+
+
+class Worker(ProcessView):
+    """A client process: `source` runs with say(**message), hear(), ADDRESS."""
+
+    def __init__(self, source, address, user=None, **arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PRELUDE + source, address,
+             json.dumps(arguments)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user)
+        super().__init__(self.process.pid)
+        self._buffer = b""
+
+    def hear(self, timeout=DEADLINE_SECONDS):
+        """The next message that it says."""
+        deadline = time.monotonic() + timeout
+        descriptor = self.process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select([descriptor], [], [], max(0, left))
+            assert ready, f"worker {self.pid} said nothing in {timeout} s"
+            data = os.read(descriptor, 65536)
+            assert data, (
+                f"worker {self.pid} ended with {self.process.wait()}")
+            self._buffer += data
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def tell(self, **message):
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+
+    def wait(self, timeout=DEADLINE_SECONDS):
+        return self.process.wait(timeout)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Rpc:
+    """RPCs with any token, through tests/integration/rpc_probe."""
+
+    def __init__(self, socket_path):
+        self._process = subprocess.Popen(
+            [runfile("tests/integration/rpc_probe"), socket_path],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def call(self, method, token=b"", **request):
+        """{"code", "message", "responses"}; method as "FeedService.OpenFeed"
+        or "/grpc.health.v1.Health/Check"."""
+        self.begin(method, token, **request)
+        return self.end()
+
+    def begin(self, method, token=b"", **request):
+        """A call whose answer end() waits for."""
+        if not method.startswith("/"):
+            method = "/datasetd.v1." + method.replace(".", "/")
+        line = f"{method} {token.hex() or '-'} {json.dumps(request)}\n"
+        self._process.stdin.write(line.encode())
+        self._process.stdin.flush()
+
+    def end(self):
+        answer = self._process.stdout.readline()
+        assert answer, "rpc_probe ended"
+        return json.loads(answer)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+def limit_descriptors(pid, count):
+    """Sets a process's soft limit of open files."""
+    hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (count, hard))
+
+
+def main(file):
+    """Runs the tests of a file; exits with pytest's code."""
+    import pytest
+
+    sys.exit(pytest.main(
+        [file, "-q", "-p", "no:cacheprovider", "-rs", "--durations=5"]
+        + sys.argv[1:]))
