@@ -31,6 +31,8 @@
 namespace datasetd::client {
 namespace {
 
+// As the daemon has it: one word of the random counter.
+constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
 constexpr absl::Duration kWaitStep = absl::Milliseconds(100);
 // Between the ring's end and the GOODBYE that explains it.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
@@ -187,7 +189,8 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
     }
     Unreference(num_released);
   }
-  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots()) {
+  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots() &&
+      NoSlotComesBack()) {
     return AllHeldError();
   }
   if (absl::Status ended = lease_.Check(absl::ZeroDuration()); !ended.ok()) {
@@ -224,6 +227,20 @@ absl::Status FeedCore::Fail(absl::Status status) {
   return failure_;
 }
 
+// Every slot has a holder, or waits for the end of a capture that this thread
+// may be in. A slot whose last holder is just being dropped does come back.
+bool FeedCore::NoSlotComesBack() {
+  absl::MutexLock lock(&mutex_);
+  for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
+    const bool is_pending = (pending_ >> slot & 1) != 0;
+    if (slots_[slot].references.load(std::memory_order_relaxed) == 0 &&
+        !is_pending) {
+      return false;
+    }
+  }
+  return true;
+}
+
 absl::Status FeedCore::AllHeldError() const {
   std::string kept;
   for (uint32_t holder = 0; holder < num_holders_; ++holder) {
@@ -251,6 +268,12 @@ absl::Status FeedCore::AllHeldError() const {
 absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
   if (!is_this_process()) return ForkedError("this feed");
   if (!failure_.ok()) return failure_;
+  // The daemon ignores such a seek, and the wait would have no end.
+  if (epoch > kMaxEpoch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("seek to epoch ", epoch, ": epochs are 0 to ",
+                     kMaxEpoch));
+  }
   if (batch > 0 && batch >= batches_per_epoch_) {
     return absl::InvalidArgumentError(
         absl::StrCat("seek to batch ", batch, ": an epoch of this feed has ",
@@ -270,6 +293,10 @@ void FeedCore::Close() {
   {
     absl::MutexLock lock(&mutex_);
     num_released = ReleasePending();
+  }
+  // The caller's own reference keeps this from being the last use.
+  if (references_.load(std::memory_order_acquire) > num_released + 1) {
+    lease_.SendClosing();
   }
   Unreference(num_released + 1);
 }

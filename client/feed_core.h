@@ -138,6 +138,7 @@ class FeedCore {
   absl::Status Wait(absl::Time deadline);
   absl::Status WaitStep(absl::Time deadline, bool* is_done);
   absl::Status Fail(absl::Status status);
+  bool NoSlotComesBack();
   absl::Status AllHeldError() const;
 
   void ReleaseSlot(uint32_t slot);

@@ -73,6 +73,13 @@ absl::Status Lease::Check(absl::Duration timeout) {
   return ended_;
 }
 
+void Lease::SendClosing() const {
+  if (!socket_.is_open()) return;
+  // A daemon that is gone needs no word.
+  (void)socket_.Send(
+      attach::Closing{MakeHeader(attach::MessageType::kClosing)});
+}
+
 void Lease::Detach() {
   if (!socket_.is_open()) return;
   // A daemon that is gone needs no word.

@@ -47,6 +47,8 @@ class Lease {
 
   // This process uses no memory of the feed any more.
   void Detach();
+  // The loader is closed, the slab still used; Detach follows.
+  void SendClosing() const;
 
  private:
   AttachSocket socket_;

@@ -6,8 +6,8 @@
 // Lease:    client AttachFeed{token, feed_id} -> daemon Attached with the file
 //           descriptors daemon page, client page, eventfd and, where the slab
 //           is a descriptor, the slab; or Refused. Then the client sends
-//           ImportResult once, and Detached when the loader is closed and its
-//           last tensor is gone. The daemon sends Goodbye before it closes on
+//           ImportResult once, Closing when the loader is closed before its
+//           last tensor is gone, and Detached when both are. The daemon sends Goodbye before it closes on
 //           purpose. End of file ends the lease.
 //
 // The daemon accepts no ancillary data. Anything out of order, of another
@@ -36,6 +36,7 @@ enum class MessageType : uint32_t {
   kDetached = 6,
   kGoodbye = 7,
   kRefused = 8,
+  kClosing = 9,
 };
 
 struct Header {
@@ -78,6 +79,11 @@ struct ImportResult {
   Header header;
   uint32_t is_ok;
   char reason[kTextBytes];  // zero-terminated
+};
+
+// No batch is wanted any more; the slab is still used. Detached follows.
+struct Closing {
+  Header header;
 };
 
 struct Detached {

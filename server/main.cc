@@ -194,6 +194,8 @@ int Main(int argc, char** argv) {
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
   sigprocmask(SIG_BLOCK, &set, nullptr);
+  // Whoever read the log may be gone.
+  std::signal(SIGPIPE, SIG_IGN);
   const FileDescriptor signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   FileDescriptor parent;
   if (flags.exit_with_parent) {

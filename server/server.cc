@@ -200,6 +200,7 @@ class Server::Impl {
   const v1::Config config_;
   RealClock clock_;
   FileDescriptor lock_;
+  FileDescriptor attach_lock_;
   std::unique_ptr<FileSystem> files_;
   SessionTable sessions_;
   RequestContext context_;
@@ -226,6 +227,8 @@ absl::Status Server::Impl::Start() {
                               return options;
                             }());
   DATASETD_ASSIGN_OR_RETURN(lock_, LockSocket(config_.socket_path()));
+  DATASETD_ASSIGN_OR_RETURN(attach_lock_,
+                            LockSocket(config_.attach_socket_path()));
   DATASETD_ASSIGN_OR_RETURN(
       files_, CreateRootedFileSystem(std::vector<std::string>(
                   config_.data_roots().begin(), config_.data_roots().end())));
@@ -346,7 +349,7 @@ absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
 
 bool Server::Impl::Drain() {
   context_.BeginDrain();
-  attach_->BeginDrain();
+  attach_->BeginDrain("the daemon is shutting down");
   grpc_->GetHealthCheckService()->SetServingStatus(false);
   attach_->EndLeases(feeds_->DropPending(""), attach::GoodbyeCode::kDraining,
                      "the daemon is shutting down");
@@ -361,7 +364,7 @@ Server::Impl::~Impl() {
   attach_.reset();
   feeds_.reset();
   datasets_.reset();
-  if (lock_.has_value()) {
+  if (attach_lock_.has_value()) {
     unlink(config_.attach_socket_path().c_str());
     unlink(config_.socket_path().c_str());
   }

@@ -23,7 +23,7 @@ namespace {
 inline constexpr int32_t kTileColumns = 1024;
 inline constexpr int32_t kTileRows = 256;
 inline constexpr int32_t kTilePixels = 4096;
-inline constexpr int32_t kScratchPixels = kTilePixels + kLooseElements;
+inline constexpr int32_t kScratchPixels = kTilePixels + kLoosePixels;
 
 struct Tile {
   int32_t first_row, num_rows;
@@ -32,7 +32,7 @@ struct Tile {
 
 // Elements from plane to plane of a tile's scratch memory.
 int32_t PlaneStride(const Tile& tile) {
-  return tile.num_rows * tile.num_columns + kLooseElements;
+  return tile.num_rows * tile.num_columns + kLoosePixels;
 }
 
 struct TileMaps {
@@ -57,7 +57,12 @@ struct FieldTask {
     for (int i = 0; i < field.num_moves; ++i) {
       for (int c = 0; c < field.channels; ++c) {
         fill_bits[i][c] = FillElementBits(field, i, c);
-        fill_values[i][c] = converter.fill_byte(i, c);
+        for (int k = 0; k < kLoosePixels; ++k) {
+          const int at = field.layout == Layout::kNhwc && field.channels > 1
+                             ? k * field.channels + c
+                             : c * kLoosePixels + k;
+          fill_patterns[i][at] = converter.fill_byte(i, c);
+        }
       }
     }
   }
@@ -68,7 +73,7 @@ struct FieldTask {
   const int64_t out_pixels;
   const bool has_vector;
   uint32_t fill_bits[kMaxMoves][kMaxChannels];
-  T fill_values[kMaxMoves][kMaxChannels];
+  T fill_patterns[kMaxMoves][kMaxChannels * kLoosePixels];
 };
 
 // Asks for the first lines of the next sample, a few at a time: all at once
@@ -131,7 +136,7 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
         const int32_t fill = NearestFill(row, run.entry);
         if (!IsFill(fill)) continue;
         PaintRunLoosely<T, kChannels, kLayout>(
-            task.fill_values[FillMove(fill)], run.length, plane_stride,
+            task.fill_patterns[FillMove(fill)], run.length, plane_stride,
             to + run.begin * kPixelStep);
       }
     }

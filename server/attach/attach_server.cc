@@ -123,6 +123,7 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
       !server->Watch(server->wake_.get())) {
     return absl::ErrnoToStatus(errno, "attach: epoll_ctl");
   }
+  server->is_listening_ = true;
   server->thread_ = std::thread([s = server.get()] { s->Run(); });
   return server;
 }
@@ -156,13 +157,25 @@ void AttachServer::EndLeases(std::vector<uint64_t> feed_ids,
                              attach::GoodbyeCode code, std::string reason) {
   {
     MutexLock lock(&mutex_);
-    farewells_.push_back({std::move(feed_ids), code, std::move(reason)});
+    farewells_.push_back({.feed_ids = std::move(feed_ids),
+                          .code = code,
+                          .reason = std::move(reason)});
   }
   const uint64_t one = 1;
   [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
 }
 
-void AttachServer::BeginDrain() { is_draining_.store(true); }
+void AttachServer::BeginDrain(std::string reason) {
+  is_draining_.store(true);
+  {
+    MutexLock lock(&mutex_);
+    farewells_.push_back({.is_to_sessions = true,
+                          .code = attach::GoodbyeCode::kDraining,
+                          .reason = std::move(reason)});
+  }
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
+}
 
 void AttachServer::CountLeases(int change) {
   MutexLock lock(&mutex_);
@@ -199,6 +212,7 @@ void AttachServer::Run() {
       }
     }
     if (absl::Now() >= next_tick) {
+      Listen(true);
       ExpireHandshakes();
       feeds_->ExpirePending();
       next_tick = absl::Now() + absl::Milliseconds(kTickMilliseconds);
@@ -209,29 +223,71 @@ void AttachServer::Run() {
 
 void AttachServer::Accept() {
   // One at a time: the listener is level-triggered. With no descriptor left
-  // (EMFILE) the connection waits for the next round.
+  // the connection waits for the next tick.
   FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr,
                       SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!fd.has_value()) return;
+  if (!fd.has_value()) {
+    if (errno == EMFILE || errno == ENFILE) Listen(false);
+    return;
+  }
   auto connection = std::make_unique<Connection>();
   socklen_t length = sizeof(connection->peer);
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &connection->peer,
                  &length) != 0) {
     return;
   }
+  errno = 0;
   connection->process = PeerProcess(fd.get(), connection->peer);
-  connection->fd = std::move(fd);
-  connection->deadline = absl::Now() + kHandshakeTimeout;
-  if (num_new_ >= kMaxNewConnections) {
-    Refuse(*connection, absl::ResourceExhaustedError(
-                            "too many connections wait to introduce "
-                            "themselves; try again"));
+  // Without it, nobody would know when the process is done with a slab.
+  if (!connection->process.has_value() &&
+      (errno == EMFILE || errno == ENFILE)) {
     return;
   }
+  connection->fd = std::move(fd);
+  connection->deadline = absl::Now() + kHandshakeTimeout;
+  connection->number = ++num_accepted_;
+  if (num_new_ >= kMaxNewConnections) DropOldestNew();
   const int number = connection->fd.get();
   if (!Watch(number)) return;
   ++num_new_;
   connections_[number] = std::move(connection);
+}
+
+// One user's silent connections must not keep another's from introducing
+// themselves.
+void AttachServer::DropOldestNew() {
+  std::map<uint32_t, int> num_by_uid;
+  for (const auto& [fd, connection] : connections_) {
+    if (connection->role == Role::kNew) ++num_by_uid[connection->peer.uid];
+  }
+  const uint32_t uid =
+      std::max_element(num_by_uid.begin(), num_by_uid.end(),
+                       [](const auto& a, const auto& b) {
+                         return a.second < b.second;
+                       })
+          ->first;
+  int oldest = -1;
+  for (const auto& [fd, connection] : connections_) {
+    if (connection->role == Role::kNew && connection->peer.uid == uid &&
+        (oldest < 0 ||
+         connection->number < connections_.at(oldest)->number)) {
+      oldest = fd;
+    }
+  }
+  Refuse(*connections_.at(oldest),
+         absl::ResourceExhaustedError("too many connections wait to introduce "
+                                      "themselves; try again"));
+  Close(oldest);
+}
+
+void AttachServer::Listen(bool listen) {
+  if (listen == is_listening_) return;
+  if (listen) {
+    is_listening_ = Watch(listener_.get());
+  } else {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+    is_listening_ = false;
+  }
 }
 
 void AttachServer::Receive(int fd) {
@@ -333,9 +389,14 @@ bool AttachServer::OnLeaseMessage(Connection& connection, const void* data,
   std::memcpy(&header, data, sizeof(header));
   if (header.type == MessageType::kDetached &&
       size == sizeof(attach::Detached)) {
-    feeds_->EndLease(connection.feed_id);
-    feeds_->FreeSlab(connection.feed_id);
+    connection.is_detached = true;
     return false;
+  }
+  if (header.type == MessageType::kClosing &&
+      size == sizeof(attach::Closing)) {
+    connection.role = Role::kFarewell;
+    feeds_->EndLease(connection.feed_id);
+    return true;
   }
   if (header.type == MessageType::kImportResult &&
       size == sizeof(attach::ImportResult)) {
@@ -346,8 +407,7 @@ bool AttachServer::OnLeaseMessage(Connection& connection, const void* data,
     counters_.num_failed_imports.fetch_add(1, std::memory_order_relaxed);
     observer_("import failed", connection.peer.uid, connection.peer.pid,
               absl::StrCat("feed ", connection.feed_id, ": ", result.reason));
-    feeds_->EndLease(connection.feed_id);
-    feeds_->FreeSlab(connection.feed_id);
+    connection.is_detached = true;
     return false;
   }
   return Violation(connection, "a message out of order");
@@ -389,12 +449,12 @@ void AttachServer::Close(int fd) {
     case Role::kFarewell: {
       feeds_->EndLease(connection->feed_id);
       const int pidfd = connection->process.get();
-      if (pidfd >= 0 && Watch(pidfd)) {
+      if (!connection->is_detached && pidfd >= 0 && Watch(pidfd)) {
         processes_[pidfd] = {std::move(connection->process),
                              connection->feed_id};
       } else {
-        // The process is gone, or out of sight: the connection's end is all
-        // there is to know.
+        // Or else the process is gone, or out of sight: the connection's end
+        // is all there is to know.
         feeds_->FreeSlab(connection->feed_id);
       }
       CountLeases(-1);
@@ -417,16 +477,20 @@ void AttachServer::SayFarewells() {
   }
   for (const Farewell& farewell : farewells) {
     for (auto& [fd, connection] : connections_) {
-      if (connection->role != Role::kLease ||
-          std::find(farewell.feed_ids.begin(), farewell.feed_ids.end(),
-                    connection->feed_id) == farewell.feed_ids.end()) {
-        continue;
-      }
+      const bool is_meant =
+          farewell.is_to_sessions
+              ? connection->role == Role::kSession
+              : connection->role == Role::kLease &&
+                    std::find(farewell.feed_ids.begin(),
+                              farewell.feed_ids.end(),
+                              connection->feed_id) != farewell.feed_ids.end();
+      if (!is_meant) continue;
       auto goodbye = NewMessage<attach::Goodbye>(MessageType::kGoodbye);
       goodbye.code = farewell.code;
       CopyText(farewell.reason, goodbye.reason);
       // The connection stays open for Detached.
       Send(fd, &goodbye, sizeof(goodbye));
+      if (farewell.is_to_sessions) continue;
       connection->role = Role::kFarewell;
       feeds_->EndLease(connection->feed_id);
     }

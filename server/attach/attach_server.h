@@ -6,8 +6,9 @@
 // and never attached; the end of a lease ends production at once, and the
 // slab is freed when the client says Detached or its process is gone (a
 // pidfd tells). One thread; its I/O never blocks. A connection that has not
-// introduced itself within 5 s, sends anything out of order, of another size,
-// or with descriptors, or does not take what it is sent, is closed.
+// introduced itself within 5 s, or is the oldest such of the user who has most
+// of them when there are too many, sends anything out of order, of another
+// size, or with descriptors, or does not take what it is sent, is closed.
 //
 // Thread-safe.
 
@@ -65,8 +66,8 @@ class AttachServer {
   void EndLeases(std::vector<uint64_t> feed_ids, attach::GoodbyeCode code,
                  std::string reason);
 
-  // From now on no session or lease is accepted.
-  void BeginDrain();
+  // From now on no session or lease is accepted; sessions are told.
+  void BeginDrain(std::string reason);
   // Waits until every lease connection is closed by its client; false when the
   // time is over.
   bool AwaitNoLeases(absl::Duration timeout) const;
@@ -82,10 +83,13 @@ class AttachServer {
     ucred peer = {};
     absl::Time deadline;
     SessionToken token = {};
+    uint64_t number = 0;  // in the order of arrival
     uint64_t session_id = 0;
     uint64_t feed_id = 0;
+    bool is_detached = false;  // the slab is not used any more
   };
   struct Farewell {
+    bool is_to_sessions = false;  // instead of to feeds
     std::vector<uint64_t> feed_ids;
     attach::GoodbyeCode code;
     std::string reason;
@@ -96,6 +100,9 @@ class AttachServer {
                DatasetRegistry* datasets, Observer observer);
   void Run();
   void Accept();
+  // Closes one connection that has not introduced itself.
+  void DropOldestNew();
+  void Listen(bool listen);
   void Receive(int fd);
   // False: close the connection.
   bool OnHello(Connection& connection, const attach::Header& header);
@@ -134,6 +141,8 @@ class AttachServer {
   };
   std::map<int, Watched> processes_;
   int num_new_ = 0;
+  bool is_listening_ = false;
+  uint64_t num_accepted_ = 0;
   std::thread thread_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
 
@@ -47,10 +48,11 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
       return absl::InvalidArgumentError(absl::StrCat(
           "pretransforms: the source has no field '", name, "'"));
     }
-    if (!IsDeterministic(ops)) {
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (IsDeterministic(absl::MakeConstSpan(&ops[i], 1))) continue;
       return absl::InvalidArgumentError(absl::StrCat(
-          "pretransforms of field '", name,
-          "': a random op cannot run at load; give it to the loader's "
+          "field '", name, "', pretransforms[", i, "] ", TransformName(ops[i]),
+          ": a random op cannot run at load; give it to the loader's "
           "transforms"));
     }
   }
@@ -62,6 +64,14 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
     DATASETD_ASSIGN_OR_RETURN(
         programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
                                   Layout::kNhwc));
+    const Dtype dtype = programs[f]->out_dtype;
+    if (programs[f]->is_image && dtype != Dtype::kUint8 &&
+        dtype != Dtype::kFloat32) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", fields[f].name, "': pretransforms make it ",
+          DtypeName(dtype), ", and images are uint8 or float32 in memory: ",
+          "give ToDtype(", DtypeName(dtype), ") to the loader's transforms"));
+    }
   }
   return programs;
 }

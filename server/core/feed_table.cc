@@ -454,6 +454,7 @@ FeedInfo FeedTable::InfoOf(const Record& record) {
   info.num_slots_held = stats.num_slots_held.load(kRelaxed);
   info.num_ignored_releases = stats.num_ignored_releases.load(kRelaxed);
   info.num_ignored_seeks = stats.num_ignored_seeks.load(kRelaxed);
+  info.num_launches = stats.num_launches.load(kRelaxed);
   info.client_wait_seconds =
       1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed));
   info.daemon_wait_seconds =

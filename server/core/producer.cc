@@ -133,9 +133,8 @@ bool Producer::ScanAll() {
     changed |= feed_changed;
     const auto woken = std::find(woken_.begin(), woken_.end(), member.get());
     if (woken != woken_.end()) {
-      if (!feed_changed && !member->feed->has_pending_release()) {
-        CountSpuriousWake(*member);
-      }
+      // Also while a release is pending: polling sees its end.
+      if (!feed_changed) CountSpuriousWake(*member);
       woken_.erase(woken);
     }
   }

@@ -47,6 +47,7 @@ absl::Status DatasetService::Load(
   }
   const std::string name = spec.name;
   DATASETD_RETURN_IF_ERROR(datasets_->Load(std::move(spec), caller));
+  DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
   while (true) {
     DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
                               datasets_->Await(name, kProgressPeriod));
@@ -71,12 +72,23 @@ absl::Status DatasetService::Load(
   }
 }
 
+// A session that ended between being authenticated and taking the hold has
+// given up its holds before this one.
+absl::Status DatasetService::CheckStillHeld(const grpc::ServerContext& call,
+                                            const std::string& name,
+                                            const Caller& caller) {
+  const absl::Status status = context_->Authenticate(call).status();
+  if (!status.ok()) datasets_->Release(name, caller).IgnoreError();
+  return status;
+}
+
 grpc::Status DatasetService::GetDataset(grpc::ServerContext* call,
                                         const v1::GetDatasetRequest* request,
                                         v1::GetDatasetResponse* response) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
     DATASETD_RETURN_IF_ERROR(datasets_->Hold(request->name(), caller));
+    DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, request->name(), caller));
     DATASETD_ASSIGN_OR_RETURN(
         const DatasetInfo info,
         datasets_->Await(request->name(), absl::ZeroDuration()));

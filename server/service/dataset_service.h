@@ -42,6 +42,8 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Load(grpc::ServerContext* call,
                     const v1::LoadDatasetRequest& request,
                     grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
+  absl::Status CheckStillHeld(const grpc::ServerContext& call,
+                              const std::string& name, const Caller& caller);
   absl::Status Unload(const grpc::ServerContext& call,
                       const v1::UnloadDatasetRequest& request);
 

@@ -5,6 +5,10 @@
 namespace datasetd {
 namespace {
 
+// A message travels percent-encoded in a header of at most 8 KiB; a longer one
+// would reach the client as another error.
+constexpr size_t kMaxMessageBytes = 2000;
+
 #define DATASETD_SAME_CODE(absl_code, grpc_code)                         \
   static_assert(static_cast<int>(absl::StatusCode::absl_code) ==         \
                 static_cast<int>(grpc::StatusCode::grpc_code))
@@ -31,8 +35,12 @@ DATASETD_SAME_CODE(kUnauthenticated, UNAUTHENTICATED);
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      std::string(status.message()));
+  std::string message(status.message());
+  if (message.size() > kMaxMessageBytes) {
+    message.resize(kMaxMessageBytes);
+    message += "...";
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
 }
 
 }  // namespace datasetd

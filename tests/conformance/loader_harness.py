@@ -14,15 +14,17 @@ import struct
 import numpy as np
 import pytest
 
-# Bazel's runfiles; outside Bazel the variables are set by who runs the test.
-_RUNFILES = os.path.join(
-    os.environ.get("TEST_SRCDIR", ""), os.environ.get("TEST_WORKSPACE", "")
-)
-if "TEST_SRCDIR" in os.environ:
-    os.environ["DATASETD_DAEMON"] = os.path.join(_RUNFILES, "server/datasetd")
-    os.environ["DATASETD_LIBRARY"] = os.path.join(
-        _RUNFILES, "client/libdatasetd.so"
-    )
+
+
+def runfile(path):
+    """A built file, where Bazel runs tests and programs."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    return os.path.join(os.path.abspath(root), path)
+
+
+# Other ones can be named, as where Bazel did not build them.
+os.environ.setdefault("DATASETD_DAEMON", runfile("server/datasetd"))
+os.environ.setdefault("DATASETD_LIBRARY", runfile("client/libdatasetd.so"))
 
 import datasetd  # noqa: E402
 

@@ -249,8 +249,10 @@ def expect_footprint(daemon, client, expected, timeout=10.0):
     try:
         poll_until(is_back, "the footprint", timeout)
     except AssertionError:
-        raise AssertionError(
-            f"footprint\n  is  {last[0]}\n  was {expected}") from None
+        raise AssertionError("footprint: " + "; ".join(
+            f"{key} is {value}, was {vars(expected)[key]}"
+            for key, value in vars(last[0]).items()
+            if value != vars(expected)[key])) from None
 
 
 _PRELUDE = """
@@ -329,11 +331,18 @@ class Rpc:
     def call(self, method, token=b"", **request):
         """{"code", "message", "responses"}; method as "FeedService.OpenFeed"
         or "/grpc.health.v1.Health/Check"."""
+        self.begin(method, token, **request)
+        return self.end()
+
+    def begin(self, method, token=b"", **request):
+        """A call whose answer end() waits for."""
         if not method.startswith("/"):
             method = "/datasetd.v1." + method.replace(".", "/")
         line = f"{method} {token.hex() or '-'} {json.dumps(request)}\n"
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
+
+    def end(self):
         answer = self._process.stdout.readline()
         assert answer, "rpc_probe ended"
         return json.loads(answer)

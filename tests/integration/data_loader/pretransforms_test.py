@@ -136,8 +136,22 @@ def test_resident_bytes_are_the_samples(daemon, directory):
 
 
 def test_random_ops_are_no_pretransforms(daemon, directory):
-    with pytest.raises(datasetd.InvalidArgument, match="RandomCrop"):
-        daemon.load(directory, pretransforms=[T.RandomCrop(20)])
+    with pytest.raises(
+        datasetd.InvalidArgument, match=r"'image', pretransforms\[1\] RandomCrop"
+    ):
+        daemon.load(
+            directory, pretransforms=[T.CenterCrop(24), T.RandomCrop(20)]
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_what_could_not_be_served_is_not_loaded(daemon, directory, dtype):
+    with pytest.raises(
+        datasetd.InvalidArgument, match=f"'image': .* {dtype}.* float32"
+    ):
+        daemon.load(
+            directory, pretransforms=[T.ToDtype(dtype, scale=True)]
+        )
 
 
 def test_image_mask_and_vector(daemon, tmp_path):

@@ -62,26 +62,25 @@ void RemoveAndWait(FakeBackend& backend, Producer& producer, Feed* feed) {
 // Every combination of a backend that calls and one that must be polled.
 class ProducerTest : public ::testing::TestWithParam<bool> {
  protected:
-  void Start(FakeBackend& backend) {
+  // Goes before the backend, and after the feeds.
+  std::unique_ptr<Producer> Start(FakeBackend& backend) {
     auto producer = Producer::Start(&backend, NoFailure);
-    ASSERT_THAT(producer, IsOk());
-    producer_ = *std::move(producer);
+    EXPECT_THAT(producer, IsOk());
+    return *std::move(producer);
   }
   // Runs launches until `count` batches are published.
   void CompleteUntil(FakeBackend& backend, const TestFeed& made,
                      size_t count) {
     while (made.channel->published().size() < count) backend.CompleteNext();
   }
-
-  std::unique_ptr<Producer> producer_;
 };
 
 TEST_P(ProducerTest, FillsAFeedAndRefillsWhatIsReleased) {
   FakeBackend backend({.needs_polling = GetParam()});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
-  producer_->Add(made.feed.get());
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
   for (size_t released = 0; released < 200; ++released) {
     CompleteUntil(backend, made, released + 1);
     made.channel->Release(made.channel->published()[released]);
@@ -93,36 +92,34 @@ TEST_P(ProducerTest, FillsAFeedAndRefillsWhatIsReleased) {
     ASSERT_EQ(all[i].batch.batch, i % 3);
   }
   backend.CompleteAll();
-  RemoveAndWait(backend, *producer_, made.feed.get());
-  producer_.reset();
+  RemoveAndWait(backend, *producer, made.feed.get());
 }
 
 TEST_P(ProducerTest, ASilentClientStallsItsOwnFeedOnly) {
   FakeBackend backend({.needs_polling = GetParam()});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   const TestFeed silent =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
   const TestFeed lively =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
-  producer_->Add(silent.feed.get());
-  producer_->Add(lively.feed.get());
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(silent.feed.get());
+  producer->Add(lively.feed.get());
   for (size_t released = 0; released < 100; ++released) {
     CompleteUntil(backend, lively, released + 1);
     lively.channel->Release(lively.channel->published()[released]);
   }
   CompleteUntil(backend, silent, 3);
   EXPECT_THAT(silent.channel->published(), SizeIs(3));
-  RemoveAndWait(backend, *producer_, silent.feed.get());
-  RemoveAndWait(backend, *producer_, lively.feed.get());
-  producer_.reset();
+  RemoveAndWait(backend, *producer, silent.feed.get());
+  RemoveAndWait(backend, *producer, lively.feed.get());
 }
 
 TEST_P(ProducerTest, TakesASeekWhileAsleep) {
   FakeBackend backend({.needs_polling = GetParam()});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
-  producer_->Add(made.feed.get());
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
   CompleteUntil(backend, made, 3);  // all slots are out: it sleeps
   made.channel->Seek({.generation = 1, .epoch = 9, .batch = 1});
   made.channel->Release(made.channel->published()[0]);
@@ -132,40 +129,38 @@ TEST_P(ProducerTest, TakesASeekWhileAsleep) {
   EXPECT_EQ(all[3].batch.epoch, 9);
   EXPECT_EQ(all[3].batch.batch, 1);
   EXPECT_THAT(BatchBytes(*made.feed, all[3]), ElementsAre(4, 5, 6, 7));
-  RemoveAndWait(backend, *producer_, made.feed.get());
-  producer_.reset();
+  RemoveAndWait(backend, *producer, made.feed.get());
 }
 
 TEST_P(ProducerTest, ARemovedFeedGoesWhenItsWorkHasEnded) {
   FakeBackend backend({.needs_polling = GetParam()});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
-  producer_->Add(made.feed.get());
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
   while (backend.num_pending_launches() < 3) {
   }
   Signal removed;
-  producer_->Remove(made.feed.get(), [&] { removed.Notify(); });
+  producer->Remove(made.feed.get(), [&] { removed.Notify(); });
   ASSERT_TRUE(made.channel->AwaitClosed());
   EXPECT_EQ(backend.num_pending_launches(), 3);
   backend.CompleteAll();
   ASSERT_TRUE(removed.Await());
   EXPECT_TRUE(made.feed->is_quiescent());
   EXPECT_THAT(made.channel->published(), SizeIs(0));
-  producer_.reset();
 }
 
 TEST_P(ProducerTest, FeedsTakeTurns) {
   FakeBackend backend({.needs_polling = GetParam(),
                        .max_batches_per_launch = 1,
                        .max_launches_in_flight = 2});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   std::vector<TestFeed> feeds;
   for (uint64_t id = 1; id <= 4; ++id) {
     feeds.push_back(MakeTestFeed(&backend, {.id = id,
                                             .num_slots = 8,
-                                            .on_done = producer_->on_done()}));
-    producer_->Add(feeds.back().feed.get());
+                                            .on_done = producer->on_done()}));
+    producer->Add(feeds.back().feed.get());
   }
   // The last feed is not served later than the first by more than a round.
   CompleteUntil(backend, feeds[3], 5);
@@ -174,23 +169,22 @@ TEST_P(ProducerTest, FeedsTakeTurns) {
   }
   for (const TestFeed& made : feeds) CompleteUntil(backend, made, 8);
   for (const TestFeed& made : feeds) {
-    RemoveAndWait(backend, *producer_, made.feed.get());
+    RemoveAndWait(backend, *producer, made.feed.get());
   }
-  producer_.reset();
 }
 
 TEST_P(ProducerTest, AFloodOfEmptyWakesIsThrottledAndHarmsNobody) {
   FakeBackend backend({.needs_polling = GetParam()});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   const TestFeed hostile =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
   const TestFeed lively =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
-  producer_->Add(hostile.feed.get());
-  producer_->Add(lively.feed.get());
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(hostile.feed.get());
+  producer->Add(lively.feed.get());
   CompleteUntil(backend, hostile, 3);
   CompleteUntil(backend, lively, 3);
-  while (producer_->num_throttled_wakes() == 0) {
+  while (producer->num_throttled_wakes() == 0) {
     hostile.channel->WakeForNothing();
   }
   for (size_t released = 0; released < 50; ++released) {
@@ -201,9 +195,8 @@ TEST_P(ProducerTest, AFloodOfEmptyWakesIsThrottledAndHarmsNobody) {
   // The hostile one is heard again.
   hostile.channel->Release(hostile.channel->published()[0]);
   CompleteUntil(backend, hostile, 4);
-  RemoveAndWait(backend, *producer_, hostile.feed.get());
-  RemoveAndWait(backend, *producer_, lively.feed.get());
-  producer_.reset();
+  RemoveAndWait(backend, *producer, hostile.feed.get());
+  RemoveAndWait(backend, *producer, lively.feed.get());
 }
 
 TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
@@ -228,7 +221,6 @@ TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
   ASSERT_TRUE(made.channel->AwaitClosed());
   const size_t num_published = made.channel->published().size();
   RemoveAndWait(backend, **producer, made.feed.get());
-  producer->reset();
   EXPECT_EQ(num_failures, 1);
   EXPECT_EQ(failure.message(), "fell off the bus");
   EXPECT_THAT(made.channel->published(), SizeIs(num_published));
@@ -247,7 +239,6 @@ TEST_P(ProducerTest, AFailedLaunchIsReported) {
   ASSERT_TRUE(failed.Await());
   backend.CompleteAll();
   RemoveAndWait(backend, **producer, made.feed.get());
-  producer->reset();
   EXPECT_THAT(made.channel->published(), SizeIs(0));
 }
 
@@ -280,7 +271,6 @@ TEST(ProducerOnHostTest, ServesManyFeedsOnThreads) {
     (*producer)->Remove(made.feed.get(), [&] { removed.Notify(); });
     ASSERT_TRUE(removed.Await());
   }
-  producer->reset();
 }
 
 }  // namespace

@@ -1,0 +1,167 @@
+"""The end of a lease, of a session, and of a feed that nobody attached."""
+
+import os
+import time
+
+import pytest
+
+from tests.testing import attach_wire as wire
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+
+
+@pytest.fixture(name="daemon")
+def _daemon():
+    with harness.Daemon(attach_timeout="1s") as daemon:
+        daemon.path = os.path.join(daemon.data_root, "d")
+        daemon.planes, _ = harness.write_cifar10_test(daemon.path, 1000)
+        yield daemon
+
+
+def _load(client, daemon):
+    return client.load_dataset("d", format="cifar10", split="test",
+                               path=daemon.path)
+
+
+def _slab_bytes(client):
+    return int(client.status()["devices"][0]["slab_bytes"])
+
+
+def _feed_options(**more):
+    return {"options": {"dataset": "d", "batch_size": 10, "prefetch": 2,
+                        **more}}
+
+
+def test_tensors_keep_the_slab_charged_after_close(daemon):
+    with daemon.connect() as client:
+        dataset = _load(client, daemon)
+        before = harness.Footprint(daemon, client)
+        loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
+                                     framework="torch")
+        first, second = [b[0] for _, b in zip(range(2), loader)]
+        slab_bytes = _slab_bytes(client)
+        assert slab_bytes >= 4 * 100 * 3072
+        loader.close()
+        harness.poll_until(lambda: not client.list_feeds(), "the feed's end")
+        del first
+        assert (second.numpy() == daemon.planes[100:200]).all()
+        assert _slab_bytes(client) == slab_bytes
+        del second
+        harness.poll_until(lambda: _slab_bytes(client) == 0, "the slab's end")
+        harness.expect_footprint(daemon, client, before)
+
+
+def test_closed_loader_leaves_the_list_while_a_tensor_lives(daemon):
+    """Production for a closed loader ends at once; only memory stays."""
+    with daemon.connect() as client:
+        dataset = _load(client, daemon)
+        loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
+                                     framework="torch")
+        kept = next(iter(loader))[0]
+        slab_bytes = _slab_bytes(client)
+        loader.close()
+        harness.poll_until(lambda: not client.list_feeds(), "the feed's end",
+                           5.0)
+        assert _slab_bytes(client) == slab_bytes
+        # The dataset is not in use any more, though the slab is.
+        client.unload_dataset("d")
+        assert (kept.numpy() == daemon.planes[:100]).all()
+        del kept
+        harness.poll_until(lambda: _slab_bytes(client) == 0, "the slab's end")
+
+
+def test_a_closed_session_gives_up_its_holds(daemon):
+    with daemon.connect() as watcher:
+        client = daemon.connect()
+        dataset = _load(client, daemon)
+        loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
+                                     framework="numpy")
+        iterator = iter(loader)
+        next(iterator)
+        assert watcher.list_datasets()[0]["num_holders"] == 1
+        client.close()
+        harness.poll_until(
+            lambda: watcher.list_datasets()[0]["num_holders"] == 0, "the hold")
+        assert int(watcher.status()["num_sessions"]) == 1
+        # The loader has a lease of its own and goes on.
+        assert sum(len(b[1]) for b in iterator) == 900
+        loader.close()
+        with pytest.raises(datasetd.Closed):
+            client.status()
+        with pytest.raises(datasetd.Closed):
+            next(iter(loader))
+
+
+def test_a_feed_that_nobody_attaches_expires(daemon):
+    with daemon.connect() as client, harness.Rpc(
+            daemon.socket_path) as rpc, wire.Session(
+                daemon.attach_path) as session:
+        _load(client, daemon)
+        rpc.call("FeedService.ListFeeds", session.token)
+        before = harness.Footprint(daemon, client)
+        opened = rpc.call("FeedService.OpenFeed", session.token,
+                          **_feed_options())
+        assert opened["code"] == 0, opened
+        feed_id = int(opened["responses"][0]["feed_id"])
+        assert [f["is_attached"] for f in client.list_feeds()] == [False]
+        assert _slab_bytes(client) > 0
+        harness.expect_footprint(daemon, client, before, 10.0)
+        connection, packet, descriptors = wire.attach_feed(
+            daemon.attach_path, session.token, feed_id)
+        connection.close()
+        code, text = wire.parse_refused(packet)
+        assert code == 5 and str(feed_id) in text and "attach_timeout" in text
+        assert not descriptors
+
+
+def test_a_feed_that_nobody_attached_goes_with_its_session():
+    # The time-out is too long to be what frees it.
+    with harness.Daemon(attach_timeout="600s") as daemon:
+        daemon.path = os.path.join(daemon.data_root, "d")
+        harness.write_cifar10_test(daemon.path, 100)
+        with daemon.connect() as client, harness.Rpc(
+                daemon.socket_path) as rpc:
+            _load(client, daemon)
+            assert rpc.call("FeedService.ListFeeds")["code"] == 16
+            before = harness.Footprint(daemon, client)
+            session = wire.Session(daemon.attach_path)
+            for _ in range(3):
+                opened = rpc.call("FeedService.OpenFeed", session.token,
+                                  **_feed_options())
+                assert opened["code"] == 0, opened
+            assert len(client.list_feeds()) == 3
+            session.close()
+            harness.expect_footprint(daemon, client, before)
+
+
+def test_holds_of_sessions_that_end_during_a_call_are_given_up(daemon):
+    """A session may end after its call was admitted and before the hold is
+    made; nobody would ever give up that one."""
+    spec = {"name": "d", "format": "cifar10", "split": "test",
+            "path": daemon.path}
+    with daemon.connect() as client, harness.Rpc(daemon.socket_path) as rpc:
+        _load(client, daemon).close()
+        rpc.call("FeedService.ListFeeds")
+        before = harness.Footprint(daemon, client)
+        codes = set()
+        for i in range(300):
+            session = wire.Session(daemon.attach_path)
+            rpc.begin("DatasetService.LoadDataset", session.token, spec=spec)
+            # The end moves across the call, from before it to after it.
+            end = time.perf_counter() + i * 5e-6
+            while time.perf_counter() < end:
+                pass
+            session.close()
+            codes.add(rpc.end()["code"])
+        assert codes <= {0, 16}, codes
+        harness.poll_until(
+            lambda: client.list_datasets()[0]["num_holders"] == 0,
+            "no holders", 10.0)
+        harness.expect_footprint(daemon, client, before)
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
