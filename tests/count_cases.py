@@ -47,7 +47,7 @@ def count_unittest(log: str) -> Optional[Count]:
     if not found:
         return None
     total, details = found[-1]
-    numbers = dict(re.findall(r"([a-z ]+)=(\d+)", details))
+    numbers = dict(re.findall(r"([a-z]+(?: [a-z]+)*)=(\d+)", details))
     get = lambda key: int(numbers.get(key, 0))
     failed = get("failures") + get("errors") + get("unexpected successes")
     skipped = get("skipped")

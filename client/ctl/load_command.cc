@@ -27,9 +27,7 @@ CLI::App* LoadCommand::AddTo(CLI::App& app) {
   command->add_option("--device", device_,
                       "cpu, cuda:N; empty is the daemon's first");
   command->add_option("--option", options_, "KEY=VALUE for the reader; repeatable")
-      ->take_all()
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);
   return command;
 }
 
