@@ -13,7 +13,7 @@ harness.use_python_package()
 _NOBODY = 65534
 _TRY = """
 import socket, struct
-sys.path.insert(0, ARGUMENTS["source"])
+sys.path.insert(0, ARGUMENTS["wire"])
 import attach_wire as wire
 answers = {"uid": os.getuid()}
 for name, token in (("stolen", bytes.fromhex(ARGUMENTS["token"])),
@@ -65,7 +65,7 @@ def test_another_users_feed():
                 with harness.Worker(
                         _TRY, daemon.socket_path, user=_NOBODY,
                         attach=daemon.attach_path, feed_id=feed_id,
-                        source=daemon.directory,
+                        wire=daemon.directory,
                         token=session.token.hex()) as worker:
                     answers = worker.hear()
                 assert answers["uid"] == _NOBODY
