@@ -81,6 +81,12 @@ class Batch {
     return core_->MakeTensor(info_, static_cast<uint32_t>(index));
   }
 
+  // Copies `size_bytes` of this batch's memory, from the device where it lies
+  // there, and waits: for looking at samples, not for training.
+  absl::Status CopyToHost(void* to, const void* from, size_t size_bytes) const {
+    return core_->CopyToHost(to, from, size_bytes);
+  }
+
   // Releasing waits for what `stream` was given up to the release. CUDA only;
   // elsewhere without effect.
   absl::Status RecordStream(uint64_t stream) {

@@ -28,6 +28,7 @@ struct Api {
   CUresult (*CtxPushCurrent)(CUcontext);
   CUresult (*CtxPopCurrent)(CUcontext*);
   CUresult (*CtxSynchronize)();
+  CUresult (*MemcpyDtoH)(void*, CUdeviceptr, size_t);
   CUresult (*IpcOpenMemHandle)(CUdeviceptr*, CUipcMemHandle, unsigned int);
   CUresult (*IpcCloseMemHandle)(CUdeviceptr);
   CUresult (*MemImportFromShareableHandle)(CUmemGenericAllocationHandle*,
@@ -86,6 +87,7 @@ absl::StatusOr<Api> LoadApi(const std::string& path) {
   DATASETD_RESOLVE(CtxPushCurrent, "cuCtxPushCurrent_v2");
   DATASETD_RESOLVE(CtxPopCurrent, "cuCtxPopCurrent_v2");
   DATASETD_RESOLVE(CtxSynchronize, "cuCtxSynchronize");
+  DATASETD_RESOLVE(MemcpyDtoH, "cuMemcpyDtoH_v2");
   DATASETD_RESOLVE(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2");
   DATASETD_RESOLVE(IpcCloseMemHandle, "cuIpcCloseMemHandle");
   DATASETD_RESOLVE(MemImportFromShareableHandle,
@@ -317,6 +319,15 @@ class DynamicCudaDriver final : public CudaDriver {
     DATASETD_RETURN_IF_ERROR(scope.status());
     DATASETD_CUDA_RETURN_IF_ERROR(EventRecord(event_, Stream(other)));
     DATASETD_CUDA_RETURN_IF_ERROR(StreamWaitEvent(Stream(stream), event_, 0));
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyToHost(void* to, const void* from,
+                          size_t size_bytes) override {
+    const ContextScope scope(api_, context_);
+    DATASETD_RETURN_IF_ERROR(scope.status());
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        MemcpyDtoH(to, reinterpret_cast<CUdeviceptr>(from), size_bytes));
     return absl::OkStatus();
   }
 

@@ -72,6 +72,10 @@ class CudaDriver {
   // now. Not thread-safe: one event serves all calls.
   virtual absl::Status JoinStream(uint64_t stream, uint64_t other) = 0;
 
+  // Copies device memory and waits until it is there.
+  virtual absl::Status CopyToHost(void* to, const void* from,
+                                  size_t size_bytes) = 0;
+
   // Waits for everything that this process gave the device.
   virtual absl::Status Synchronize() = 0;
 };

@@ -1,6 +1,7 @@
 #include "client/feed_core.h"
 
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -188,7 +189,8 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
     }
     Unreference(num_released);
   }
-  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots()) {
+  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots() &&
+      NoSlotComesBack()) {
     return AllHeldError();
   }
   if (absl::Status ended = lease_.Check(absl::ZeroDuration()); !ended.ok()) {
@@ -223,6 +225,20 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
 absl::Status FeedCore::Fail(absl::Status status) {
   failure_ = std::move(status);
   return failure_;
+}
+
+// Every slot has a holder, or waits for the end of a capture that this thread
+// may be in. A slot whose last holder is just being dropped does come back.
+bool FeedCore::NoSlotComesBack() {
+  absl::MutexLock lock(&mutex_);
+  for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
+    const bool is_pending = (pending_ >> slot & 1) != 0;
+    if (slots_[slot].references.load(std::memory_order_relaxed) == 0 &&
+        !is_pending) {
+      return false;
+    }
+  }
+  return true;
 }
 
 absl::Status FeedCore::AllHeldError() const {
@@ -298,6 +314,16 @@ void FeedCore::Drop(uint32_t slot, uint32_t holder) {
   if (slots_[slot].references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     ReleaseSlot(slot);
   }
+}
+
+absl::Status FeedCore::CopyToHost(void* to, const void* from,
+                                  size_t size_bytes) const {
+  if (!is_this_process()) return ForkedError("this batch");
+  if (slab_.cuda() != nullptr) {
+    return slab_.cuda()->CopyToHost(to, from, size_bytes);
+  }
+  memcpy(to, from, size_bytes);
+  return absl::OkStatus();
 }
 
 absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {

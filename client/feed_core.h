@@ -90,6 +90,10 @@ class FeedCore {
   // RESOURCE_EXHAUSTED beyond kMaxStreamsPerBatch.
   absl::Status RecordStream(uint32_t slot, uint64_t stream);
 
+  // Copies from the slab, wherever it lies, and waits. REQUIRES: the slot that
+  // `from` lies in is held.
+  absl::Status CopyToHost(void* to, const void* from, size_t size_bytes) const;
+
   // A tensor of `field` that holds the slot until its deleter is called.
   // REQUIRES: the slot of `info` is held.
   DLManagedTensor* MakeTensor(const BatchInfo& info, uint32_t field);
@@ -134,6 +138,7 @@ class FeedCore {
   absl::Status Wait(absl::Time deadline);
   absl::Status WaitStep(absl::Time deadline, bool* is_done);
   absl::Status Fail(absl::Status status);
+  bool NoSlotComesBack();
   absl::Status AllHeldError() const;
 
   void ReleaseSlot(uint32_t slot);

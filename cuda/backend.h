@@ -85,10 +85,11 @@ class Event {
 };
 
 // Work in order of submission; no call waits for the device but Synchronize.
-// Work submitted after a failed piece of work may or may not run.
+// Work submitted after a failed piece of work may or may not run. Launches that
+// no copy separates may run at once: REQUIRES: they write different slots.
 //
-//   RESOURCE_EXHAUSTED  too much work pending for the backend; max_launches_in_
-//                       flight() launches and as many events are never too much
+//   RESOURCE_EXHAUSTED  more work is pending than the backend can hold; as many
+//                       launches and events as it wants in flight always fit
 class Stream {
  public:
   // Waits for pending work.

@@ -23,8 +23,8 @@ std::vector<std::string> ListDevices();
 // `device_name` is "cpu" or "cuda:N".
 //
 //   INVALID_ARGUMENT  no such device; lists those there are
-//   UNAVAILABLE       a CUDA device, and there is no driver, no device at all or
-//                     no CUDA in this build
+//   UNAVAILABLE       a CUDA device, and there is no driver, no device at all,
+//                     or no CUDA in this build
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const std::string& device_name, const BackendOptions& options);
 

@@ -55,7 +55,9 @@ class CudaVmmMemory final : public ExportedMemory {
       const DriverApi& api, int ordinal, size_t size_bytes);
   ~CudaVmmMemory() override;
 
-  uint8_t* data() const override { return reinterpret_cast<uint8_t*>(address_); }
+  uint8_t* data() const override {
+    return reinterpret_cast<uint8_t*>(address_);
+  }
   size_t size_bytes() const override { return size_bytes_; }
   ExportKind export_kind() const override { return ExportKind::kCudaVmmFd; }
   absl::Span<const uint8_t> ipc_handle() const override { return {}; }

@@ -1,5 +1,5 @@
-// The functions of the CUDA driver that the runtime has no counterpart of. Asked
-// for by name at run time: nothing links libcuda.
+// The functions of the CUDA driver that the runtime has no counterpart of.
+// Asked for by name at run time: nothing links libcuda.
 
 #ifndef DATASETD_CUDA_DRIVER_API_H_
 #define DATASETD_CUDA_DRIVER_API_H_

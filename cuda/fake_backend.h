@@ -9,9 +9,9 @@
 // FailNext.
 //
 // Aborts, with a message, on a breach of the contract of backend.h: two pending
-// launches that write one slot; memory or a program destroyed, or an event
-// recorded again, while pending work uses it; an object that outlives the
-// backend.
+// launches that write one slot, with no copy of their stream between; memory or
+// a program destroyed, or an event recorded again, while pending work uses it;
+// an object that outlives the backend.
 //
 // Thread-safe as a Backend is; the commands may come from any thread.
 // Example:

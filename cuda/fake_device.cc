@@ -182,7 +182,7 @@ absl::Status FakeDevice::Submit(FakeStreamState* stream, FakeWork work) {
     if (CountDown(&launches_until_failure_)) {
       return absl::InternalError("launch failed, on command");
     }
-    CheckNewLaunch(work);
+    CheckNewLaunch(stream, work);
     ++num_launches_;
   }
   if (work.event != nullptr) {
@@ -228,10 +228,14 @@ FakeStreamState* FakeDevice::OldestStream() {
   return oldest;
 }
 
-void FakeDevice::CheckNewLaunch(const FakeWork& work) const {
+void FakeDevice::CheckNewLaunch(const FakeStreamState* stream,
+                                const FakeWork& work) const {
   std::vector<const uint8_t*> slots;
-  for (const FakeStreamState* stream : streams_) {
-    for (const FakeWork& pending : stream->pending) {
+  for (const FakeStreamState* other : streams_) {
+    const size_t num_before = slots.size();
+    for (const FakeWork& pending : other->pending) {
+      // A copy keeps launches of its stream apart.
+      if (other == stream && pending.copy_bytes > 0) slots.resize(num_before);
       for (const BatchTask& batch : pending.batches) {
         slots.push_back(batch.slot);
       }

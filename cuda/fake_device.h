@@ -84,7 +84,8 @@ class FakeDevice {
 
   // These REQUIRE: mutex_ is held.
   FakeStreamState* OldestStream();
-  void CheckNewLaunch(const FakeWork& work) const;
+  void CheckNewLaunch(const FakeStreamState* stream,
+                      const FakeWork& work) const;
   void RunPending(FakeStreamState* stream);
   // Runs the first pending work, and all behind it up to the next launch.
   void RunFirst(FakeStreamState* stream);

@@ -25,8 +25,8 @@ absl::StatusOr<std::unique_ptr<HostMemory>> AllocatePlainHostMemory(
     size_t size_bytes);
 
 // A memfd, rounded up to 2 MiB, its pages taken and mapped, sealed so that no
-// importer can change its size. An importer may punch holes: those read as zero.
-// Errors as above.
+// importer can change its size. An importer may punch holes: those read as
+// zero. Errors as above.
 absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateMemfd(
     size_t size_bytes);
 

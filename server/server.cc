@@ -328,11 +328,11 @@ absl::Status Server::Impl::BeginLoads() {
 }
 
 absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
-  const absl::Time deadline = clock_.Now() + timeout;
+  const absl::Duration deadline = clock_.Monotonic() + timeout;
   for (const v1::DatasetSpec& spec : config_.datasets()) {
     DATASETD_ASSIGN_OR_RETURN(
         const DatasetInfo info,
-        datasets_->Await(spec.name(), deadline - clock_.Now()));
+        datasets_->Await(spec.name(), deadline - clock_.Monotonic()));
     if (info.state == DatasetState::kFailed) {
       return absl::Status(info.error.code(),
                           absl::StrCat("dataset '", spec.name(),

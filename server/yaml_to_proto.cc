@@ -1,12 +1,15 @@
 #include "server/yaml_to_proto.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <exception>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -217,6 +220,9 @@ class Mapper {
                          const FieldDescriptor& field, Message* message) {
     if (!node.IsScalar()) return Error(node, path, " must be one value");
     const std::string& text = node.Scalar();
+    if (text.find('\0') != std::string::npos) {
+      return Error(node, path, " is ", Quoted(text), ", which holds a NUL");
+    }
     const Reflection& r = *message->GetReflection();
     const bool adds = field.is_repeated();
     switch (field.cpp_type()) {
@@ -334,6 +340,70 @@ class Mapper {
   int num_nodes_ = 0;
 };
 
+// Sees the documents of a text go by.
+class DocumentCounter : public YAML::EventHandler {
+ public:
+  int num_documents() const { return num_documents_; }
+  const YAML::Mark& last_mark() const { return last_mark_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    ++num_documents_;
+    last_mark_ = mark;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int num_documents_ = 0;
+  YAML::Mark last_mark_;
+};
+
+// yaml-cpp guesses other encodings from zeros and byte order marks, and lets
+// bytes that are no UTF-8 through. Returns the offset of the first such byte,
+// of a zero, or the size.
+size_t ValidUtf8Prefix(absl::string_view text) {
+  size_t i = 0;
+  while (i < text.size()) {
+    const auto byte = [&](size_t offset) -> uint32_t {
+      return i + offset < text.size()
+                 ? static_cast<unsigned char>(text[i + offset])
+                 : 0;
+    };
+    const uint32_t first = byte(0);
+    if (first == 0) return i;
+    if (first < 0x80) {
+      ++i;
+      continue;
+    }
+    const size_t length = first >= 0xf0   ? 4
+                          : first >= 0xe0 ? 3
+                          : first >= 0xc2 ? 2
+                                          : 0;
+    if (length == 0 || first > 0xf4) return i;
+    uint32_t code = first & (0x7f >> length);
+    for (size_t j = 1; j < length; ++j) {
+      if ((byte(j) & 0xc0) != 0x80) return i;
+      code = code << 6 | (byte(j) & 0x3f);
+    }
+    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (code < kSmallest[length] || code > 0x10ffff ||
+        (code >= 0xd800 && code <= 0xdfff)) {
+      return i;
+    }
+    i += length;
+  }
+  return i;
+}
+
 }  // namespace
 
 absl::Status YamlToProto(absl::string_view yaml_text,
@@ -344,16 +414,28 @@ absl::Status YamlToProto(absl::string_view yaml_text,
     return mapper.ErrorAt(nowhere, yaml_text.size(),
                           " bytes, expected at most ", kMaxTextBytes);
   }
+  const size_t valid = ValidUtf8Prefix(yaml_text);
+  if (valid < yaml_text.size()) {
+    return mapper.ErrorAt(
+        nowhere, "line ",
+        1 + std::count(yaml_text.begin(), yaml_text.begin() + valid, '\n'),
+        ": not UTF-8 text, at offset ", valid);
+  }
   // yaml-cpp throws; nothing of that leaves this function.
   try {
-    const std::vector<YAML::Node> documents =
-        YAML::LoadAll(std::string(yaml_text));
-    if (documents.empty()) return absl::OkStatus();
-    if (documents.size() > 1) {
-      return mapper.Error(documents[1], documents.size(),
-                          " documents, expected one; remove the ---");
+    const std::string text(yaml_text);
+    DocumentCounter counter;
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    // Twice at most: YAML::LoadAll never ends on ",t" and its like.
+    while (counter.num_documents() < 2 && parser.HandleNextDocument(counter)) {
     }
-    return mapper.MapMessage(documents[0], "", message);
+    if (counter.num_documents() > 1) {
+      return mapper.ErrorAt(counter.last_mark(),
+                            "another document, expected one; is there a --- or "
+                            "something behind the end?");
+    }
+    return mapper.MapMessage(YAML::Load(text), "", message);
   } catch (const YAML::Exception& exception) {
     return mapper.ErrorAt(exception.mark, "not valid YAML: ", exception.msg);
   } catch (const std::exception& exception) {

@@ -22,9 +22,11 @@ namespace datasetd {
 
 // Merges the one document of `yaml_text` into `message`, which is in an
 // unspecified state after an error.
-//   INVALID_ARGUMENT  no YAML, an unknown or doubled key, a value of the wrong
-//                     kind; names `source_name`, line and key. Also more than
-//                     1 MiB of text or 100,000 nodes, aliases followed.
+//   INVALID_ARGUMENT  no UTF-8, no YAML, an unknown or doubled key, a value of
+//   the wrong
+//                     kind, a NUL; names `source_name`, line and key. Also
+//                     more than 1 MiB of text or 100,000 nodes, aliases
+//                     followed.
 absl::Status YamlToProto(absl::string_view yaml_text,
                          absl::string_view source_name,
                          google::protobuf::Message* message);

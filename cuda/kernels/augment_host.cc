@@ -23,7 +23,7 @@ namespace {
 inline constexpr int32_t kTileColumns = 1024;
 inline constexpr int32_t kTileRows = 256;
 inline constexpr int32_t kTilePixels = 4096;
-inline constexpr int32_t kScratchPixels = kTilePixels + kLooseElements;
+inline constexpr int32_t kScratchPixels = kTilePixels + kLoosePixels;
 
 struct Tile {
   int32_t first_row, num_rows;
@@ -32,13 +32,13 @@ struct Tile {
 
 // Elements from plane to plane of a tile's scratch memory.
 int32_t PlaneStride(const Tile& tile) {
-  return tile.num_rows * tile.num_columns + kLooseElements;
+  return tile.num_rows * tile.num_columns + kLoosePixels;
 }
 
 struct TileMaps {
   int32_t rows[kTileRows];
   int32_t columns[kTileColumns];
-  Run runs[kTileColumns];
+  ColumnRun runs[kTileColumns];
   int num_runs;
   bool has_fill;  // in a run
 };
@@ -57,7 +57,12 @@ struct FieldTask {
     for (int i = 0; i < field.num_moves; ++i) {
       for (int c = 0; c < field.channels; ++c) {
         fill_bits[i][c] = FillElementBits(field, i, c);
-        fill_values[i][c] = converter.fill_byte(i, c);
+        for (int k = 0; k < kLoosePixels; ++k) {
+          const int at = field.layout == Layout::kNhwc && field.channels > 1
+                             ? k * field.channels + c
+                             : c * kLoosePixels + k;
+          fill_patterns[i][at] = converter.fill_byte(i, c);
+        }
       }
     }
   }
@@ -68,7 +73,7 @@ struct FieldTask {
   const int64_t out_pixels;
   const bool has_vector;
   uint32_t fill_bits[kMaxMoves][kMaxChannels];
-  T fill_values[kMaxMoves][kMaxChannels];
+  T fill_patterns[kMaxMoves][kMaxChannels * kLoosePixels];
 };
 
 // Asks for the first lines of the next sample, a few at a time: all at once
@@ -100,7 +105,7 @@ void PaintFill(const Task& task, const Tile& tile, const TileMaps& maps,
     const int64_t first = int64_t{tile.first_row + r} * task.field.out_width +
                           tile.first_column;
     for (int k = 0; k < maps.num_runs; ++k) {
-      const Run& run = maps.runs[k];
+      const ColumnRun& run = maps.runs[k];
       const int32_t fill = NearestFill(maps.rows[r], run.entry);
       if (!IsFill(fill)) continue;
       Out value[kChannels];
@@ -127,18 +132,18 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
     if (IsFill(row) || maps.has_fill) {
       has_fill = true;
       for (int k = 0; gathers_fill && k < maps.num_runs; ++k) {
-        const Run& run = maps.runs[k];
+        const ColumnRun& run = maps.runs[k];
         const int32_t fill = NearestFill(row, run.entry);
         if (!IsFill(fill)) continue;
         PaintRunLoosely<T, kChannels, kLayout>(
-            task.fill_values[FillMove(fill)], run.length, plane_stride,
+            task.fill_patterns[FillMove(fill)], run.length, plane_stride,
             to + run.begin * kPixelStep);
       }
     }
     if (IsFill(row)) continue;
     const T* from = image + int64_t{row} * task.field.in_width * kChannels;
     for (int k = 0; k < maps.num_runs; ++k) {
-      const Run& run = maps.runs[k];
+      const ColumnRun& run = maps.runs[k];
       if (IsFill(run.entry)) continue;
       GatherRun<T, kChannels, kLayout>(from, run, task.has_vector, to,
                                        plane_stride);
@@ -220,7 +225,7 @@ void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
       maps.num_runs = FindRuns(maps.columns, tile.num_columns, maps.runs);
       maps.has_fill = std::any_of(
           maps.runs, maps.runs + maps.num_runs,
-          [](const Run& run) { return IsFill(run.entry); });
+          [](const ColumnRun& run) { return IsFill(run.entry); });
       for (tile.first_row = 0; tile.first_row < field.out_height;
            tile.first_row += tile_rows) {
         tile.num_rows = std::min(tile_rows, field.out_height - tile.first_row);

@@ -211,6 +211,25 @@ __attribute__((target("avx2"))) void SplitPixels3Vector(
   }
 }
 
+__attribute__((target("avx2"))) void MirrorPixels3Vector(const uint8_t* from,
+                                                         int32_t count,
+                                                         uint8_t* to) {
+  // Five pixels that end a load of 16 bytes; the byte stored after them belongs
+  // to the next ones.
+  const __m128i mask =
+      _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, -1);
+  int32_t i = 0;
+  for (; i + 6 <= count; i += 5) {
+    const __m128i pixels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(
+        from + int64_t{3} * (count - 5 - i) - 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + int64_t{3} * i),
+                     _mm_shuffle_epi8(pixels, mask));
+  }
+  for (; i < count; ++i) {
+    for (int c = 0; c < 3; ++c) to[3 * i + c] = from[3 * (count - 1 - i) + c];
+  }
+}
+
 }  // namespace datasetd
 
 #else  // !defined(__x86_64__)
@@ -227,6 +246,8 @@ int64_t ConvertBytesVector(VectorLevel, const uint8_t*, int64_t,
 void StreamFence() {}
 
 void SplitPixels3Vector(const uint8_t*, int32_t, bool, uint8_t*, int32_t) {}
+
+void MirrorPixels3Vector(const uint8_t*, int32_t, uint8_t*) {}
 
 }  // namespace datasetd
 

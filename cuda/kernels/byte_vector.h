@@ -59,6 +59,10 @@ void StreamFence();
 void SplitPixels3Vector(const uint8_t* from, int32_t count, bool is_mirrored,
                         uint8_t* planes, int32_t plane_stride);
 
+// Copies `count` pixels of three channels mirrored: to[3 * i + c] =
+// from[3 * (count - 1 - i) + c]. REQUIRES: BestVectorLevel() is not kNone.
+void MirrorPixels3Vector(const uint8_t* from, int32_t count, uint8_t* to);
+
 }  // namespace datasetd
 
 #endif  // DATASETD_CUDA_KERNELS_BYTE_VECTOR_H_

@@ -52,11 +52,11 @@ void MapAxis(const FieldProgram& field, const AxisMove* drawn, int32_t first,
   }
 }
 
-int FindRuns(const int32_t* map, int32_t count, Run* runs) {
+int FindRuns(const int32_t* map, int32_t count, ColumnRun* runs) {
   int num_runs = 0;
   int32_t i = 0;
   while (i < count) {
-    Run run = {i, 1, map[i], 0};
+    ColumnRun run = {i, 1, map[i], 0};
     int32_t end = i + 1;
     if (end < count && IsFill(run.entry) == IsFill(map[end])) {
       const int32_t step = map[end] - run.entry;

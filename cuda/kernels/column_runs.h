@@ -15,7 +15,7 @@ namespace datasetd {
 void MapAxis(const FieldProgram& field, const AxisMove* drawn, int32_t first,
              int32_t count, int32_t* map);
 
-struct Run {
+struct ColumnRun {
   int32_t begin;  // within the map
   int32_t length;
   int32_t entry;  // of the first element: input coordinate or fill
@@ -23,7 +23,7 @@ struct Run {
 };
 
 // Writes the runs of `map` in order and returns how many: at most `count`.
-int FindRuns(const int32_t* map, int32_t count, Run* runs);
+int FindRuns(const int32_t* map, int32_t count, ColumnRun* runs);
 
 }  // namespace datasetd
 

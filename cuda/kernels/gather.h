@@ -13,8 +13,8 @@
 
 namespace datasetd {
 
-// What PaintRunLoosely needs after each plane.
-inline constexpr int32_t kLooseElements = 8;
+// Pixels of PaintRunLoosely's pattern; it needs one less after each plane.
+inline constexpr int32_t kLoosePixels = 8;
 
 // Pixels `from` + k * `step`, of kChannels, into planes.
 template <typename T, int kChannels>
@@ -44,12 +44,18 @@ void CopyRun(const T* from, int32_t count, int32_t step, T* to) {
 // Gathers one run of a row into planes (kNchw) or pixels (kNhwc).
 // `has_vector` says that BestVectorLevel() is not kNone.
 template <typename T, int kChannels, Layout kLayout>
-void GatherRun(const T* row, const Run& run, bool has_vector, T* to,
+void GatherRun(const T* row, const ColumnRun& run, bool has_vector, T* to,
                int32_t plane_stride) {
   const T* from = row + int64_t{run.entry} * kChannels;
   if constexpr (kLayout == Layout::kNhwc) {
-    CopyRun<T, kChannels>(from, run.length, run.step,
-                          to + int64_t{run.begin} * kChannels);
+    T* pixels = to + int64_t{run.begin} * kChannels;
+    if constexpr (sizeof(T) == 1 && kChannels == 3) {
+      if (run.step < 0 && has_vector) {
+        MirrorPixels3Vector(from - 3 * (run.length - 1), run.length, pixels);
+        return;
+      }
+    }
+    CopyRun<T, kChannels>(from, run.length, run.step, pixels);
   } else if constexpr (sizeof(T) == 1 && kChannels == 3) {
     if (run.step != 0 && run.length >= 16 && has_vector) {
       const bool is_mirrored = run.step < 0;
@@ -77,22 +83,23 @@ void PaintRun(const T* value, int32_t count, int64_t plane_stride, T* to) {
   }
 }
 
-// As PaintRun, but may also change the 7 elements after the run in each plane:
+// As PaintRun with a pattern of kLoosePixels pixels, laid out like the tile;
+// but may also change the pixels after the run that fill up the last pattern:
 // for a tile that is painted and gathered in order.
 template <typename T, int kChannels, Layout kLayout>
-void PaintRunLoosely(const T* value, int32_t count, int64_t plane_stride,
+void PaintRunLoosely(const T* pattern, int32_t count, int64_t plane_stride,
                      T* to) {
-  if constexpr (kLayout == Layout::kNchw && sizeof(T) == 1) {
-    // Padding is mostly narrow: one store of 8 bytes for each plane.
-    if (count <= kLooseElements) {
+  for (int32_t i = 0; i < count; i += kLoosePixels) {
+    if constexpr (kLayout == Layout::kNhwc) {
+      std::memcpy(to + i * kChannels, pattern,
+                  kLoosePixels * kChannels * sizeof(T));
+    } else {
       for (int c = 0; c < kChannels; ++c) {
-        const uint64_t bytes = value[c] * uint64_t{0x0101010101010101};
-        std::memcpy(to + c * plane_stride, &bytes, sizeof(bytes));
+        std::memcpy(to + c * plane_stride + i, pattern + c * kLoosePixels,
+                    kLoosePixels * sizeof(T));
       }
-      return;
     }
   }
-  PaintRun<T, kChannels, kLayout>(value, count, plane_stride, to);
 }
 
 }  // namespace datasetd

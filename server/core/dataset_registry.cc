@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
 
@@ -47,10 +48,11 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
       return absl::InvalidArgumentError(absl::StrCat(
           "pretransforms: the source has no field '", name, "'"));
     }
-    if (!IsDeterministic(ops)) {
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (IsDeterministic(absl::MakeConstSpan(&ops[i], 1))) continue;
       return absl::InvalidArgumentError(absl::StrCat(
-          "pretransforms of field '", name,
-          "': a random op cannot run at load; give it to the loader's "
+          "field '", name, "', pretransforms[", i, "] ", TransformName(ops[i]),
+          ": a random op cannot run at load; give it to the loader's "
           "transforms"));
     }
   }
@@ -62,6 +64,14 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
     DATASETD_ASSIGN_OR_RETURN(
         programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
                                   Layout::kNhwc));
+    const Dtype dtype = programs[f]->out_dtype;
+    if (programs[f]->is_image && dtype != Dtype::kUint8 &&
+        dtype != Dtype::kFloat32) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", fields[f].name, "': pretransforms make it ",
+          DtypeName(dtype), ", and images are uint8 or float32 in memory: ",
+          "give ToDtype(", DtypeName(dtype), ") to the loader's transforms"));
+    }
   }
   return programs;
 }
@@ -77,9 +87,10 @@ struct DatasetRegistry::Entry {
   SourceInfo source;
   std::vector<FieldSpec> fields;  // resident
   int64_t resident_bytes = 0;
-  absl::Time started;
-  absl::Time finished;
-  absl::Time last_used;
+  // Monotonic.
+  absl::Duration started;
+  absl::Duration finished;
+  absl::Duration last_used;
   std::set<uint64_t> holders;  // sessions
   int num_feeds = 0;
   // Until loaded.
@@ -199,7 +210,7 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
                          "' is just being cancelled; try again"));
       }
       present.holders.insert(caller.session_id);
-      present.last_used = clock_->Now();
+      present.last_used = clock_->Monotonic();
       return absl::OkStatus();
     }
 
@@ -214,7 +225,7 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
       entry->fields.push_back(field.resident);
     }
     entry->resident_bytes = plan.resident_bytes;
-    entry->started = clock_->Now();
+    entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     entry->holders.insert(caller.session_id);
     entry->reader = std::move(reader);
@@ -280,24 +291,38 @@ void DatasetRegistry::RunLoads() {
                                entry->backend, std::move(entry->reservation),
                                entry->counters);
     MutexLock lock(&mutex_);
-    entry->reader.reset();
-    entry->reservation = Reservation();
-    entry->finished = clock_->Now();
-    entry->last_used = entry->finished;
-    if (dataset.ok()) {
-      entry->dataset = *std::move(dataset);
-      entry->state = DatasetState::kReady;
-      observer_("ready", InfoOf(*entry));
-      continue;
-    }
-    entry->state = DatasetState::kFailed;
-    entry->error = dataset.status();
-    observer_("failed", InfoOf(*entry));
-    const auto found = entries_.find(entry->spec.name);
-    const bool is_current = found != entries_.end() && found->second == entry;
-    if (is_current && absl::IsCancelled(entry->error)) entries_.erase(found);
-    ForgetOldFailures();
+    FinishLoad(*entry, std::move(dataset));
+    // Before anybody is told: the entry's memory is the table's alone.
+    entry.reset();
   }
+}
+
+void DatasetRegistry::FinishLoad(
+    Entry& entry, absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
+  entry.reader.reset();
+  entry.reservation.Release();
+  entry.finished = clock_->Monotonic();
+  entry.last_used = entry.finished;
+  if (dataset.ok() &&
+      entry.counters.is_cancelled.load(std::memory_order_relaxed)) {
+    dataset = absl::CancelledError("the load was cancelled");
+  }
+  if (dataset.ok()) {
+    entry.dataset = *std::move(dataset);
+    entry.state = DatasetState::kReady;
+    observer_("ready", InfoOf(entry));
+    return;
+  }
+  entry.state = DatasetState::kFailed;
+  entry.error = dataset.status();
+  observer_("failed", InfoOf(entry));
+  if (absl::IsCancelled(entry.error)) {
+    const auto found = entries_.find(entry.spec.name);
+    if (found != entries_.end() && found->second.get() == &entry) {
+      entries_.erase(found);
+    }
+  }
+  ForgetOldFailures();
 }
 
 void DatasetRegistry::ForgetOldFailures() {
@@ -323,7 +348,7 @@ absl::Status DatasetRegistry::Hold(const std::string& name,
   if (entry.state == DatasetState::kLoading ||
       entry.state == DatasetState::kReady) {
     entry.holders.insert(caller.session_id);
-    entry.last_used = clock_->Now();
+    entry.last_used = clock_->Monotonic();
   }
   return absl::OkStatus();
 }
@@ -346,7 +371,7 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
   info.num_samples_loaded =
       entry.counters.num_samples.load(std::memory_order_relaxed);
   info.loaded_bytes = entry.counters.num_bytes.load(std::memory_order_relaxed);
-  info.elapsed = (entry.state == DatasetState::kLoading ? clock_->Now()
+  info.elapsed = (entry.state == DatasetState::kLoading ? clock_->Monotonic()
                                                         : entry.finished) -
                  entry.started;
   return info;
@@ -392,7 +417,7 @@ absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name) {
                        entry.error.message(), "; load it again"));
   }
   ++entry.num_feeds;
-  entry.last_used = clock_->Now();
+  entry.last_used = clock_->Monotonic();
   return DatasetUse(this, entry.id, entry.dataset);
 }
 
@@ -402,7 +427,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id) {
     Entry& entry = *it->second;
     if (entry.id != entry_id) continue;
     --entry.num_feeds;
-    entry.last_used = clock_->Now();
+    entry.last_used = clock_->Monotonic();
     if (entry.num_feeds == 0 && entry.state == DatasetState::kUnloading) {
       observer_("unloaded", InfoOf(entry));
       entries_.erase(it);
@@ -438,7 +463,7 @@ absl::Status DatasetRegistry::Unload(const std::string& name, bool force) {
 
 void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {
   if (entry.holders.erase(session_id) == 0) return;
-  entry.last_used = clock_->Now();
+  entry.last_used = clock_->Monotonic();
   if (entry.holders.empty() && entry.state == DatasetState::kLoading) {
     entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
   }

@@ -143,6 +143,9 @@ class DatasetRegistry {
 
   void EndUse(uint64_t entry_id);
   void RunLoads();
+  void FinishLoad(Entry& entry,
+                  absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckName(const std::string& name) const;
   DatasetInfo InfoOf(const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -93,7 +93,7 @@ struct FeedTable::Record {
   FeedOptions options;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;
-  absl::Time deadline;  // while pending
+  absl::Duration deadline;  // monotonic; while pending
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
   bool is_slab_unused = false;  // the client is done with it
@@ -278,7 +278,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   --num_opening_;
   if (!record.ok()) return record.status();
   Record& made = **record;
-  made.deadline = clock_->Now() + options_.attach_timeout;
+  made.deadline = clock_->Monotonic() + options_.attach_timeout;
 
   OpenedFeed opened;
   opened.id = id;
@@ -387,7 +387,7 @@ void FeedTable::EndSession(uint64_t session_id) {
 }
 
 void FeedTable::ExpirePending() {
-  const absl::Time now = clock_->Now();
+  const absl::Duration now = clock_->Monotonic();
   MutexLock lock(&mutex_);
   for (auto it = records_.begin(); it != records_.end();) {
     Record& record = *it->second;
@@ -454,6 +454,7 @@ FeedInfo FeedTable::InfoOf(const Record& record) {
   info.num_slots_held = stats.num_slots_held.load(kRelaxed);
   info.num_ignored_releases = stats.num_ignored_releases.load(kRelaxed);
   info.num_ignored_seeks = stats.num_ignored_seeks.load(kRelaxed);
+  info.num_launches = stats.num_launches.load(kRelaxed);
   info.client_wait_seconds =
       1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed));
   info.daemon_wait_seconds =

@@ -97,6 +97,7 @@ struct FeedInfo {
   uint32_t num_slots_held = 0;
   uint64_t num_ignored_releases = 0;
   uint64_t num_ignored_seeks = 0;
+  uint64_t num_launches = 0;
   double client_wait_seconds = 0;
   double daemon_wait_seconds = 0;
 };

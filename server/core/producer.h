@@ -40,7 +40,8 @@ class Producer {
   static absl::StatusOr<std::unique_ptr<Producer>> Start(
       Backend* backend, std::function<void(absl::Status)> on_failure);
 
-  // Ends the thread. REQUIRES: every feed was removed.
+  // Ends the thread. REQUIRES: every feed was removed, and destroyed if it got
+  // on_done().
   ~Producer();
 
   // What Feed::Create takes as on_done; callable from any thread while the

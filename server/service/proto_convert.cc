@@ -295,6 +295,7 @@ void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed) {
   feed->set_num_slots_held(info.num_slots_held);
   feed->set_num_ignored_releases(info.num_ignored_releases);
   feed->set_num_ignored_seeks(info.num_ignored_seeks);
+  feed->set_num_launches(info.num_launches);
   feed->set_is_attached(info.phase == FeedPhase::kAttached);
 }
 

@@ -183,7 +183,7 @@ TEST(YamlToProtoTest, DoubledKeysAndDocumentsAreErrors) {
   EXPECT_THAT(ErrorOf("log_levels: {a: x, a: y}"),
               HasSubstr("key 'a' in log_levels is given twice"));
   EXPECT_THAT(ErrorOf("socket_path: /a\n---\nsocket_path: /b\n"),
-              HasSubstr("2 documents"));
+              HasSubstr("line 2: another document"));
 }
 
 TEST(YamlToProtoTest, WhatIsNoYamlIsAnErrorWithItsLine) {
@@ -191,6 +191,29 @@ TEST(YamlToProtoTest, WhatIsNoYamlIsAnErrorWithItsLine) {
               HasSubstr("test.yaml: line 3: not valid YAML"));
   EXPECT_THAT(ErrorOf("a: *b"), HasSubstr("not valid YAML"));
   EXPECT_THAT(ErrorOf("\tsocket_path: x\n:"), HasSubstr("test.yaml: "));
+}
+
+TEST(YamlToProtoTest, TextBehindTheDocumentEndsTheParser) {
+  // YAML::LoadAll loops on these, and takes memory without end.
+  EXPECT_THAT(ErrorOf(",t"), HasSubstr("another document"));
+  EXPECT_FALSE(ErrorOf("{},t").empty());
+  EXPECT_FALSE(ErrorOf("socket_path: /a\n]").empty());
+}
+
+TEST(YamlToProtoTest, OnlyUtf8WithoutNulIsText) {
+  EXPECT_EQ(Parse("socket_group: '\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80'")
+                .socket_group(),
+            "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
+  for (const char* bad :
+       {"\xff\xfe", "\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80",
+        "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
+    EXPECT_THAT(ErrorOf(absl::StrCat("\nsocket_group: ", bad)),
+                HasSubstr("line 2: not UTF-8 text, at offset 15"));
+  }
+  EXPECT_THAT(ErrorOf(std::string("a\0b", 3)), HasSubstr("at offset 1"));
+  EXPECT_THAT(ErrorOf("socket_path: \"/a\\0b\""), HasSubstr("holds a NUL"));
+  EXPECT_THAT(ErrorOf("socket_group: \"\\ud800\""),
+              HasSubstr("not valid YAML"));
 }
 
 TEST(YamlToProtoTest, LargeAndExplodingInputsAreRefused) {

@@ -187,7 +187,7 @@ class Client:
 
     def _load(self, spec: Dict[str, Any], progress: Progress) -> Dataset:
         raised: List[BaseException] = []
-        report = _ProgressLine() if progress is True else progress or None
+        report = _ProgressLine(spec["name"]) if progress is True else progress or None
 
         def on_progress(text: bytes, _: Any) -> int:
             # Also what lets Ctrl-C in: Python runs handlers in here.
@@ -328,8 +328,9 @@ def _encode(message: Dict[str, Any]) -> bytes:
 class _ProgressLine:
     """One line on stderr that follows a load."""
 
-    def __init__(self) -> None:
-        self._length = 0
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._text = ""
 
     def __call__(self, dataset: Dict[str, Any]) -> None:
         progress = dataset.get("progress") or {}
@@ -338,15 +339,16 @@ class _ProgressLine:
         loaded = int(progress.get("loaded_bytes", 0))
         share = f"{100 * done // total:3d} %" if total else "  0 %"
         text = (
-            f"loading {dataset.get('name', '')}: {share}, "
-            f"{done}/{total} samples, {loaded / 2**20:.1f} MiB"
+            f"loading {self._name}: {share}, {done}/{total} samples, "
+            f"{loaded / 2**20:.1f} MiB"
         )
-        sys.stderr.write("\r" + text.ljust(self._length))
-        sys.stderr.flush()
-        self._length = len(text)
+        if text != self._text:
+            sys.stderr.write("\r" + text.ljust(len(self._text)))
+            sys.stderr.flush()
+            self._text = text
 
     def close(self) -> None:
-        if self._length:
+        if self._text:
             sys.stderr.write("\n")
 
 

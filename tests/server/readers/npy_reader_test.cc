@@ -1,3 +1,5 @@
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -96,12 +98,31 @@ TEST(NpyReaderTest, ImagesOptionIsCheckedAgainstTheFields) {
   EXPECT_TRUE(Read(files, " -a ").ok());
 }
 
-TEST(NpyReaderTest, SamplesOfMoreThan31BitsAreRefused) {
-  // No file could hold it, so the size is what fails; a sparse one would reach
-  // the limit of elements.
+TEST(NpyReaderTest, DeclaredSizesAreCheckedAgainstTheFile) {
   MemoryFileSystem files;
   files.Write("/n/a.npy", Npy("|u1", "(1, 3000000000)", 8));
-  EXPECT_EQ(Read(files).status().code(), absl::StatusCode::kDataLoss);
+  const absl::Status status = Read(files).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("/n/a.npy: 8 bytes after the header"),
+                    HasSubstr("expected 3000000000")));
+}
+
+TEST(NpyReaderTest, SamplesOfMoreThan31BitsAreRefused) {
+  const std::string directory = absl::StrCat(::testing::TempDir(), "/sparse");
+  const std::string path = absl::StrCat(directory, "/a.npy");
+  std::filesystem::create_directories(directory);
+  const std::string header = Npy("|u1", "(1, 3000000000)", 0);
+  std::ofstream(path, std::ios::binary) << header;
+  std::filesystem::resize_file(path, header.size() + 3'000'000'000);
+  auto files = CreateRootedFileSystem({directory});
+  ASSERT_TRUE(files.ok()) << files.status();
+  const absl::Status status =
+      OpenReader({"npy", directory, "", {}}, **files).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("more than 2^31 - 1 elements a sample"));
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

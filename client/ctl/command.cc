@@ -1,0 +1,56 @@
+#include "client/ctl/command.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/output.h"
+#include "client/error_detail.h"
+
+namespace datasetd::ctl {
+
+absl::StatusOr<Client> Command::Connect() const {
+  ClientOptions options;
+  options.address = flags().address;
+  auto client = Client::Connect(options);
+  if (client.ok() || client::DetailOf(client.status()) !=
+                         client::ErrorDetail::kDaemonGone) {
+    return client;
+  }
+  return client::WithDetail(
+      absl::Status(
+          client.status().code(),
+          absl::StrCat(std::string(client.status().message()),
+                       "; or run a command with a daemon of its own: "
+                       "datasetctl run -- COMMAND")),
+      client::ErrorDetail::kDaemonGone);
+}
+
+int Command::Fail(const absl::Status& status) const {
+  return Report(status, ExitCodeOf(status));
+}
+
+int Command::FailUsage(const std::string& message) const {
+  return Report(absl::InvalidArgumentError(message), kExitUsage);
+}
+
+int Command::Report(const absl::Status& status, int exit_code) const {
+  if (flags().json) {
+    std::fputs(ErrorToJson(status).c_str(), stderr);
+  } else {
+    std::fprintf(stderr, "datasetctl: %s\n",
+                 std::string(status.message()).c_str());
+  }
+  return exit_code;
+}
+
+int Command::Print(const std::string& text) const {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+      std::fflush(stdout) == 0) {
+    return kExitOk;
+  }
+  std::fprintf(stderr, "datasetctl: standard output cannot be written\n");
+  return kExitRefused;
+}
+
+}  // namespace datasetd::ctl

@@ -1,0 +1,67 @@
+// datasetctl: looks at a daemon and tells it what to do.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "client/ctl/command.h"
+#include "client/ctl/datasets_command.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/feeds_command.h"
+#include "client/ctl/load_command.h"
+#include "client/ctl/preview_command.h"
+#include "client/ctl/run_command.h"
+#include "client/ctl/status_command.h"
+#include "client/ctl/unload_command.h"
+
+namespace datasetd::ctl {
+namespace {
+
+constexpr char kFooter[] =
+    "Exit codes: 0 ok; 1 the daemon refused, or the work failed; 2 the command "
+    "line is wrong; 3 no daemon there, or it ended.\n"
+    "`run` ends with the exit code of its COMMAND.";
+
+int Main(int argc, char** argv) {
+  GlobalFlags flags;
+  CLI::App app("Looks at a datasetd daemon and tells it what to do.");
+  app.name("datasetctl");
+  app.footer(kFooter);
+  app.add_option("--address", flags.address,
+                 "The daemon's socket; default: $DATASETD_ADDRESS, else "
+                 "/run/datasetd/datasetd.sock");
+  app.add_flag("--json", flags.json,
+               "Print results, and errors, as JSON");
+  // --address and --json are taken behind the command's name, too.
+  app.fallthrough();
+  app.require_subcommand(1);
+
+  std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
+  const auto add = [&](std::unique_ptr<Command> command) {
+    CLI::App* const subcommand = command->AddTo(app);
+    commands.emplace_back(subcommand, std::move(command));
+  };
+  add(std::make_unique<StatusCommand>(&flags));
+  add(std::make_unique<DatasetsCommand>(&flags));
+  add(std::make_unique<LoadCommand>(&flags));
+  add(std::make_unique<UnloadCommand>(&flags));
+  add(std::make_unique<FeedsCommand>(&flags));
+  add(std::make_unique<PreviewCommand>(&flags));
+  add(std::make_unique<RunCommand>(&flags));
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  for (const auto& [subcommand, command] : commands) {
+    if (subcommand->parsed()) return command->Run();
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace datasetd::ctl
+
+int main(int argc, char** argv) { return datasetd::ctl::Main(argc, argv); }

@@ -1,0 +1,91 @@
+#include "client/ctl/output.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace datasetd::ctl {
+
+std::string ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  options.add_whitespace = true;
+  std::string json;
+  // It fails on unknown Any types only, which these messages do not have.
+  (void)google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (json.empty() || json.back() != '\n') json += '\n';
+  return json;
+}
+
+std::string ErrorToJson(const absl::Status& status) {
+  const nlohmann::json error = {
+      {"error",
+       {{"code", absl::StatusCodeToString(status.code())},
+        {"message", std::string(status.message())}}}};
+  // Messages may hold what a file holds: no exception for what is not UTF-8.
+  return error.dump(-1, ' ', false,
+                    nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+std::string FormatBytes(uint64_t bytes) {
+  if (bytes < 1000) return absl::StrCat(bytes, " B");
+  static constexpr const char* kUnits[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
+  double value = static_cast<double>(bytes) / 1000;
+  size_t unit = 0;
+  // What would be rounded to 1000.0 belongs to the next unit.
+  while (value >= 999.95 && unit + 1 < std::size(kUnits)) {
+    value /= 1000;
+    ++unit;
+  }
+  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::string FormatSeconds(double seconds) {
+  if (!(seconds >= 0)) return "-";
+  if (seconds < 9.95) return absl::StrFormat("%.1f s", seconds);
+  if (seconds > 1e9) return "-";
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
+  if (whole < 60) return absl::StrCat(whole, " s");
+  if (whole < 3600) {
+    return absl::StrCat(whole / 60, " min ", whole % 60, " s");
+  }
+  return absl::StrCat(whole / 3600, " h ", whole % 3600 / 60, " min");
+}
+
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  std::vector<bool> is_number;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    widths.resize(std::max(widths.size(), rows[r].size()));
+    is_number.resize(widths.size(), rows.size() > 1);
+    for (size_t c = 0; c < rows[r].size(); ++c) {
+      widths[c] = std::max(widths[c], rows[r][c].size());
+      if (r > 0 && (rows[r][c].empty() || !absl::ascii_isdigit(rows[r][c][0]))) {
+        is_number[c] = false;
+      }
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c > 0) line += "  ";
+      const std::string space(widths[c] - row[c].size(), ' ');
+      absl::StrAppend(&line, is_number[c] ? space : "", row[c],
+                      is_number[c] ? "" : space);
+    }
+    absl::StripTrailingAsciiWhitespace(&line);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+}  // namespace datasetd::ctl

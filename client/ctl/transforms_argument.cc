@@ -1,0 +1,119 @@
+#include "client/ctl/transforms_argument.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd::ctl {
+namespace {
+
+absl::StatusOr<v1::Pipeline> ParseJson(absl::string_view text) {
+  // A list is a Pipeline's.
+  const std::string message =
+      text[0] == '[' ? absl::StrCat("{\"transforms\":", text, "}")
+                     : std::string(text);
+  v1::Pipeline pipeline;
+  const auto status =
+      google::protobuf::util::JsonStringToMessage(message, &pipeline);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--transforms as JSON: ", std::string(status.message()),
+                     "; expected a list such as [{\"random_crop\": "
+                     "{\"height\": 32, \"width\": 32}}]"));
+  }
+  return pipeline;
+}
+
+absl::StatusOr<v1::Pipeline> ParsePreset(absl::string_view text,
+                                         int64_t height, int64_t width) {
+  v1::Pipeline pipeline;
+  if (text.empty() || text == "none") return pipeline;
+  for (const absl::string_view name : absl::StrSplit(text, '-')) {
+    v1::Transform* const transform = pipeline.add_transforms();
+    if (name == "crop") {
+      v1::RandomCrop* const crop = transform->mutable_random_crop();
+      crop->set_height(static_cast<uint32_t>(height));
+      crop->set_width(static_cast<uint32_t>(width));
+      crop->set_padding_mode(v1::PADDING_MODE_REFLECT);
+      // Reflection needs more pixels than it adds.
+      const auto padding = static_cast<uint32_t>(std::min(
+          std::max<int64_t>(std::max(height, width) / 8, 1),
+          std::min(height, width) - 1));
+      crop->mutable_padding()->set_left(padding);
+      crop->mutable_padding()->set_top(padding);
+      crop->mutable_padding()->set_right(padding);
+      crop->mutable_padding()->set_bottom(padding);
+    } else if (name == "flip") {
+      transform->mutable_random_horizontal_flip();
+    } else if (name == "vflip") {
+      transform->mutable_random_vertical_flip();
+    } else if (name == "altflip") {
+      transform->mutable_alternating_flip();
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--transforms: no preset '", name, "' in '", text,
+          "'; expected none, or crop, flip, vflip, altflip joined by '-', or "
+          "JSON, or @FILE"));
+    }
+  }
+  return pipeline;
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) {
+    const int error = errno == 0 ? EIO : errno;
+    return absl::Status(absl::ErrnoToStatusCode(error),
+                        absl::StrCat("--transforms: ", path, ": ",
+                                     strerror(error)));
+  }
+  return text.str();
+}
+
+std::string NumberOpName(const v1::Transform& transform) {
+  if (transform.has_to_dtype()) return "to_dtype";
+  if (transform.has_normalize()) return "normalize";
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Pipeline> ParseTransforms(const std::string& text,
+                                             int64_t height, int64_t width) {
+  std::string content = text;
+  if (!text.empty() && text[0] == '@') {
+    DATASETD_ASSIGN_OR_RETURN(content, ReadText(text.substr(1)));
+  }
+  const absl::string_view stripped = absl::StripAsciiWhitespace(content);
+  if (!stripped.empty() && (stripped[0] == '[' || stripped[0] == '{')) {
+    return ParseJson(stripped);
+  }
+  return ParsePreset(stripped, height, width);
+}
+
+std::vector<std::string> TakeNumberOps(v1::Pipeline* pipeline) {
+  std::vector<std::string> names;
+  while (pipeline->transforms_size() > 0) {
+    const std::string name = NumberOpName(
+        pipeline->transforms(pipeline->transforms_size() - 1));
+    if (name.empty()) break;
+    names.insert(names.begin(), name);
+    pipeline->mutable_transforms()->RemoveLast();
+  }
+  return names;
+}
+
+}  // namespace datasetd::ctl

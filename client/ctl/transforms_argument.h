@@ -1,0 +1,37 @@
+// The transforms of a command line: a preset, JSON, or a file of JSON.
+//
+//   none                     the samples as they are
+//   crop-flip                names joined by '-', in this order of doing:
+//       crop     RandomCrop of the image's size, padded by an eighth of its
+//                larger side, reflected (32x32: 4)
+//       flip     RandomHorizontalFlip
+//       vflip    RandomVerticalFlip
+//       altflip  AlternatingFlip
+//   [{"center_crop": {"height": 24, "width": 24}}]   Transform messages
+//   {"transforms": [...]}                            a Pipeline message
+//   @FILE                                            the file's text, as above
+
+#ifndef DATASETD_CLIENT_CTL_TRANSFORMS_ARGUMENT_H_
+#define DATASETD_CLIENT_CTL_TRANSFORMS_ARGUMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "datasetd/v1/transform.pb.h"
+
+namespace datasetd::ctl {
+
+// For images of height x width. INVALID_ARGUMENT names what is wrong in `text`;
+// NOT_FOUND and the like if it is a file that cannot be read.
+absl::StatusOr<v1::Pipeline> ParseTransforms(const std::string& text,
+                                             int64_t height, int64_t width);
+
+// Takes away the last ops as long as they only change how pixels are written
+// (ToDtype, Normalize), and returns their names, first to last.
+std::vector<std::string> TakeNumberOps(v1::Pipeline* pipeline);
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_TRANSFORMS_ARGUMENT_H_

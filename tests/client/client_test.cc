@@ -1,0 +1,346 @@
+#include "client/client.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "client/address.h"
+#include "client/batch.h"
+#include "client/error_detail.h"
+#include "client/feed.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/fake_daemon.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd::client {
+namespace {
+
+using ::datasetd::testing::FakeAttachServer;
+using ::datasetd::testing::FakeDaemon;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::TempDir;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using HelloAnswer = FakeAttachServer::HelloAnswer;
+
+absl::StatusOr<Client> Connect(const FakeDaemon& daemon) {
+  ClientOptions options;
+  options.address = daemon.address();
+  options.connect_timeout = absl::Seconds(10);
+  options.cuda_library = "libno_such_cuda.so";
+  return Client::Connect(options);
+}
+
+v1::FeedOptions SomeFeed() {
+  v1::FeedOptions options;
+  options.set_dataset("fake");
+  options.set_batch_size(4);
+  return options;
+}
+
+TEST(AddressTest, ArgumentVariableDefault) {
+  unsetenv(kAddressVariable);
+  auto address = ResolveAddress("");
+  ASSERT_THAT(address, IsOk());
+  EXPECT_EQ(address->socket_path, "/run/datasetd/datasetd.sock");
+  EXPECT_EQ(address->attach_socket_path, "/run/datasetd/attach.sock");
+  setenv(kAddressVariable, "unix:/a/b.sock", 1);
+  address = ResolveAddress("");
+  ASSERT_THAT(address, IsOk());
+  EXPECT_EQ(address->socket_path, "/a/b.sock");
+  address = ResolveAddress("unix:///c/d.sock");
+  ASSERT_THAT(address, IsOk());
+  EXPECT_EQ(address->target(), "unix:/c/d.sock");
+  EXPECT_EQ(address->attach_socket_path, "/c/attach.sock");
+  unsetenv(kAddressVariable);
+  EXPECT_THAT(ResolveAddress("http://host:80"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("http://host:80")));
+  EXPECT_THAT(ResolveAddress("/" + std::string(120, 'x') + "/d.sock"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("107")));
+}
+
+TEST(ClientTest, EveryCallShowsTheToken) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  v1::DatasetSpec spec;
+  spec.set_name("fake");
+  spec.set_path("relative/path");
+  EXPECT_THAT(client->LoadDataset(spec), IsOk());
+  EXPECT_THAT(client->GetDataset("fake"), IsOk());
+  EXPECT_THAT(client->ListDatasets(), IsOk());
+  EXPECT_THAT(client->GetStatus(), IsOk());
+  EXPECT_THAT(client->OpenFeed(SomeFeed()), IsOk());
+  EXPECT_EQ(daemon.num_bad_tokens(), 0);
+  EXPECT_EQ(daemon.load_requests()[0].spec().path(),
+            (std::filesystem::current_path() / "relative/path").string());
+  EXPECT_EQ(daemon.attach().attach_request().feed_id, 1u);
+  EXPECT_EQ(memcmp(daemon.attach().attach_request().token,
+                   FakeAttachServer::token().data(), attach::kTokenBytes),
+            0);
+}
+
+TEST(ClientTest, NobodyListens) {
+  TempDir directory(TempDir::Place::kShortPath);
+  ClientOptions options;
+  options.address = directory.File("datasetd.sock");
+  const auto client = Client::Connect(options);
+  EXPECT_THAT(client, StatusIs(absl::StatusCode::kUnavailable,
+                               HasSubstr(directory.File("attach.sock"))));
+  EXPECT_EQ(DetailOf(client.status()), ErrorDetail::kDaemonGone);
+}
+
+struct HelloCase {
+  const char* name;
+  HelloAnswer answer;
+  absl::StatusCode code;
+  ErrorDetail detail;
+  const char* message;
+};
+
+class ClientHelloTest : public ::testing::TestWithParam<HelloCase> {};
+
+TEST_P(ClientHelloTest, BadAnswersAreToldApart) {
+  FakeDaemon daemon;
+  daemon.attach().SetHelloAnswer(GetParam().answer);
+  const auto client = Connect(daemon);
+  EXPECT_THAT(client,
+              StatusIs(GetParam().code, HasSubstr(GetParam().message)));
+  EXPECT_EQ(DetailOf(client.status()), GetParam().detail);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ClientHelloTest,
+    ::testing::Values(
+        HelloCase{"Refused", HelloAnswer::kRefuse,
+                  absl::StatusCode::kResourceExhausted, ErrorDetail::kNone,
+                  "max_sessions is 1024"},
+        HelloCase{"OtherVersion", HelloAnswer::kOtherVersion,
+                  absl::StatusCode::kFailedPrecondition,
+                  ErrorDetail::kVersionMismatch, "version 7"},
+        HelloCase{"Garbage", HelloAnswer::kGarbage,
+                  absl::StatusCode::kInternal, ErrorDetail::kNone,
+                  "is it a datasetd"},
+        HelloCase{"ShortPacket", HelloAnswer::kShortPacket,
+                  absl::StatusCode::kInternal, ErrorDetail::kNone,
+                  "24 bytes"},
+        HelloCase{"Draining", HelloAnswer::kGoodbye,
+                  absl::StatusCode::kAborted, ErrorDetail::kDaemonDraining,
+                  "SIGTERM"},
+        HelloCase{"Closed", HelloAnswer::kClose,
+                  absl::StatusCode::kUnavailable, ErrorDetail::kDaemonGone,
+                  "gone"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ClientTest, SilentDaemonIsATimeout) {
+  FakeDaemon daemon;
+  daemon.attach().SetHelloAnswer(HelloAnswer::kSilence);
+  ClientOptions options;
+  options.address = daemon.address();
+  options.connect_timeout = absl::Milliseconds(50);
+  EXPECT_THAT(Client::Connect(options),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST(ClientTest, DaemonsErrorsComeThrough) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  EXPECT_THAT(client->GetDataset("none"),
+              StatusIs(absl::StatusCode::kNotFound, "no dataset 'none'"));
+  daemon.SetLoadStatus({grpc::StatusCode::DATA_LOSS, "file:7"});
+  EXPECT_THAT(client->LoadDataset({}),
+              StatusIs(absl::StatusCode::kDataLoss, "file:7"));
+  EXPECT_THAT(client->UnloadDataset("fake"),
+              StatusIs(absl::StatusCode::kUnimplemented));
+}
+
+TEST(ClientTest, ProgressIsReportedAndCancels) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  std::vector<v1::DatasetState> states;
+  ASSERT_THAT(client->LoadDataset({},
+                                  [&states](const v1::Dataset& dataset) {
+                                    states.push_back(dataset.state());
+                                    return true;
+                                  }),
+              IsOk());
+  ASSERT_GE(states.size(), 2u);
+  EXPECT_EQ(states.back(), v1::DATASET_STATE_READY);
+  // A daemon that says no more: the heartbeat lets the caller give up.
+  daemon.SetLoadHangs(true);
+  int num_reports = 0;
+  EXPECT_THAT(client->LoadDataset({},
+                                  [&num_reports](const v1::Dataset&) {
+                                    return ++num_reports < 4;
+                                  }),
+              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(num_reports, 4);
+}
+
+TEST(ClientTest, CallsToADaemonThatIsGone) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  ASSERT_THAT(client->GetStatus(), IsOk());
+  daemon.Die();
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = client->GetStatus().status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_EQ(DetailOf(status), ErrorDetail::kDaemonGone);
+  }
+}
+
+TEST(ClientTest, CallsToADaemonThatSaidGoodbye) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  daemon.attach().SendSessionGoodbye(attach::GoodbyeCode::kDraining,
+                                     "SIGTERM");
+  daemon.Die();
+  const absl::Status status = client->GetStatus().status();
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("SIGTERM")));
+  EXPECT_EQ(DetailOf(status), ErrorDetail::kDaemonDraining);
+}
+
+TEST(ClientTest, ChildOfForkIsRefusedAndTheParentGoesOn) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  ASSERT_THAT(client->GetStatus(), IsOk());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const bool is_refused =
+        DetailOf(client->GetStatus().status()) == ErrorDetail::kForked &&
+        DetailOf(client->OpenFeed(SomeFeed()).status()) ==
+            ErrorDetail::kForked &&
+        DetailOf(client->LoadDataset({}).status()) == ErrorDetail::kForked;
+    { const Client gone = *std::move(client); }
+    _exit(is_refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_THAT(client->GetStatus(), IsOk());
+  EXPECT_EQ(daemon.attach().num_sessions(), 1);
+}
+
+TEST(FeedTest, ReadsFieldsAndReturnsSlots) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto feed = client->OpenFeed(SomeFeed());
+  ASSERT_THAT(feed, IsOk());
+  ASSERT_TRUE(daemon.attach().AwaitImportResult(1));
+  EXPECT_EQ(daemon.attach().import_results()[0].is_ok, 1u);
+  EXPECT_EQ(feed->batches_per_epoch(), 1000u);
+  EXPECT_EQ(feed->info().content_hash(), "c0ffee");
+  ASSERT_TRUE(daemon.feed().PublishRows(3, 1));
+  {
+    auto batch = feed->Next(0, absl::ZeroDuration());
+    ASSERT_THAT(batch, IsOk());
+    const FieldView image = batch->field(0);
+    EXPECT_STREQ(image.name, "image");
+    EXPECT_EQ(image.num_dimensions, 4);
+    EXPECT_THAT(std::vector<int64_t>(image.shape.begin(),
+                                     image.shape.begin() + 4),
+                ElementsAre(3, 3, 2, 2));
+    EXPECT_EQ(image.strides[1], 1);
+    EXPECT_EQ(static_cast<int64_t*>(batch->indices().data)[2], 2);
+    EXPECT_EQ(batch->num_padding(), 1u);
+    EXPECT_THAT(batch->RecordStream(7), IsOk());
+    const Batch moved = *std::move(batch);
+    EXPECT_FALSE(batch->is_held());
+    EXPECT_EQ(daemon.feed().num_held(), 1u);
+  }
+  EXPECT_EQ(daemon.feed().num_held(), 0u);
+  feed->Close();
+  EXPECT_TRUE(daemon.attach().AwaitDetached(1));
+  const auto closed = feed->Next();
+  EXPECT_THAT(closed, StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(DetailOf(closed.status()), ErrorDetail::kClosed);
+}
+
+TEST(FeedTest, FailedImportIsReportedAndTheNextKindTried) {
+  FakeDaemon daemon;
+  v1::SlabExport ipc;
+  ipc.set_kind(v1::EXPORT_KIND_CUDA_IPC_HANDLE);
+  ipc.set_size_bytes(2 << 20);
+  ipc.set_device("cuda:0");
+  ipc.set_gpu_uuid(std::string(16, 'u'));
+  ipc.set_cuda_ipc_handle(std::string(64, 'h'));
+  daemon.OfferExport(ipc);
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  const auto feed = client->OpenFeed(SomeFeed());
+  ASSERT_THAT(feed, IsOk());
+  const auto requests = daemon.open_requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_THAT(requests[1].excluded_exports(),
+              ElementsAre(v1::EXPORT_KIND_CUDA_IPC_HANDLE));
+  ASSERT_TRUE(daemon.attach().AwaitImportResult(2));
+  const auto results = daemon.attach().import_results();
+  EXPECT_EQ(results[0].is_ok, 0u);
+  EXPECT_THAT(ReasonText(results[0].reason), HasSubstr("CUDA"));
+  EXPECT_EQ(results[1].is_ok, 1u);
+  // The first lease gave its slab up.
+  EXPECT_TRUE(daemon.attach().AwaitDetached(1));
+}
+
+TEST(FeedTest, NoKindIsLeft) {
+  FakeDaemon daemon;
+  daemon.attach().SetFeed(&daemon.feed(), /*sends_slab=*/false);
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  EXPECT_THAT(client->OpenFeed(SomeFeed()),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       AllOf(HasSubstr("no export kind is left"),
+                             HasSubstr("EXPORT_KIND_MEMFD"),
+                             HasSubstr("without a descriptor"))));
+}
+
+TEST(FeedTest, RefusedLease) {
+  FakeDaemon daemon;
+  daemon.attach().SetFeed(nullptr);
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  EXPECT_THAT(client->OpenFeed(SomeFeed()),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("no such feed")));
+}
+
+TEST(FeedTest, RingOfAnotherVersion) {
+  FakeDaemon daemon;
+  daemon.feed().daemon_page()->version = 9;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  const auto feed = client->OpenFeed(SomeFeed());
+  EXPECT_THAT(feed, StatusIs(absl::StatusCode::kFailedPrecondition,
+                             HasSubstr("version 9")));
+  EXPECT_EQ(DetailOf(feed.status()), ErrorDetail::kVersionMismatch);
+}
+
+TEST(FeedTest, RingThatIsNone) {
+  FakeDaemon daemon;
+  daemon.feed().daemon_page()->magic = 0;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  EXPECT_THAT(client->OpenFeed(SomeFeed()),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("no ring")));
+}
+
+}  // namespace
+}  // namespace datasetd::client

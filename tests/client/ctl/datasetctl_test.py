@@ -1,0 +1,359 @@
+"""datasetctl against a daemon on the host backend, as a user runs it."""
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from tests.testing import daemon_harness
+from tests.testing.daemon_harness import poll_until, runfile
+
+CTL = runfile("client/ctl/datasetctl")
+SAMPLES = 40
+
+
+def is_alive(pid):
+    return os.path.exists(f"/proc/{pid}")
+
+
+class DatasetctlTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = daemon_harness.Daemon()
+        cls.data = os.path.join(cls.daemon.data_root, "cifar")
+        cls.planes, _ = daemon_harness.write_cifar10_test(cls.data, SAMPLES)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.__exit__(None, None, None)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def ctl(self, *arguments, code=0, address=None, **kwargs):
+        """Runs it, checks the exit code; returns (stdout, stderr)."""
+        environment = dict(
+            os.environ, DATASETD_ADDRESS=address or self.daemon.socket_path)
+        done = subprocess.run(
+            [CTL, *arguments], env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            timeout=60, cwd=self.directory, **kwargs)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout, done.stderr
+
+    def json(self, *arguments):
+        return json.loads(self.ctl("--json", *arguments)[0])
+
+    def load(self, name="d"):
+        return self.json("load", name, "--format", "cifar10", "--path",
+                         self.data, "--split", "test")
+
+    # -- Looking -------------------------------------------------------------
+
+    def test_status_names_the_daemon_and_its_devices(self):
+        status = self.json("status")
+        self.assertEqual(status["pid"], self.daemon.pid)
+        self.assertEqual([d["name"] for d in status["devices"]], ["cpu"])
+        text, _ = self.ctl("status")
+        self.assertIn(f"pid {self.daemon.pid}", text)
+        self.assertIn("cifar10", text)
+
+    def test_load_list_describe_unload(self):
+        loaded = self.load("one")
+        self.assertEqual(loaded["state"], "DATASET_STATE_READY")
+        self.assertEqual(loaded["num_samples"], str(SAMPLES))
+        # It stays when the command has ended.
+        listed = self.json("datasets")["datasets"]
+        self.assertIn("one", [d["name"] for d in listed])
+        described = self.json("datasets", "one")
+        self.assertEqual(described["content_hash"], loaded["content_hash"])
+        text, _ = self.ctl("datasets")
+        self.assertIn("one", text)
+        text, _ = self.ctl("datasets", "one")
+        self.assertIn("image uint8 [32, 32, 3]", text)
+        self.assertEqual(self.json("unload", "one"), {})
+        listed = self.json("datasets")["datasets"]
+        self.assertNotIn("one", [d["name"] for d in listed])
+
+    def test_feeds_shows_a_job_until_it_ends(self):
+        daemon_harness.use_python_package()
+        import datasetd
+
+        self.load("fed")
+        with self.daemon.connect() as client:
+            loader = datasetd.DataLoader(
+                client.get_dataset("fed"), batch_size=8, seed=5, name="job",
+                framework="numpy")
+            feed, = self.json("feeds")["feeds"]
+            self.assertEqual((feed["name"], feed["seed"]), ("job", "5"))
+            self.assertEqual(feed["pid"], os.getpid())
+            text, _ = self.ctl("feeds")
+            self.assertIn("job", text)
+            _, error = self.ctl("unload", "fed", code=1)
+            self.assertIn("fed", error)
+            self.ctl("unload", "fed", "--force")
+            with self.assertRaises(datasetd.DatasetUnloaded):
+                while True:
+                    for _ in loader:
+                        pass
+            loader.close()
+        poll_until(lambda: not self.json("feeds")["feeds"], "the feed is gone")
+
+    def test_relative_path_is_made_absolute_by_the_client(self):
+        os.symlink(self.data, os.path.join(self.directory, "link"))
+        relative = os.path.relpath(self.data, self.directory)
+        self.ctl("load", "relative", "--format", "cifar10", "--path", relative,
+                 "--split", "test")
+        self.assertEqual(self.json("datasets", "relative")["path"], self.data)
+
+    def test_load_shows_plain_lines_without_a_terminal(self):
+        out, error = self.ctl("load", "plain", "--format", "cifar10", "--path",
+                              self.data, "--split", "test")
+        self.assertIn(f"{SAMPLES}/{SAMPLES} samples", error)
+        self.assertNotIn("\r", error)
+        self.assertNotIn("\x1b", error)
+        self.assertIn("plain: ready on cpu", out)
+
+    def test_load_shows_a_bar_on_a_terminal(self):
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "rb", buffering=0) as terminal:
+            try:
+                subprocess.run(
+                    [CTL, "--address", self.daemon.socket_path, "load", "bar",
+                     "--format", "cifar10", "--path", self.data, "--split",
+                     "test"],
+                    stdout=subprocess.DEVNULL, stderr=theirs, check=True,
+                    timeout=60)
+            finally:
+                os.close(theirs)
+            shown = terminal.read(65536).decode()
+        self.assertIn("\rbar  [########################] 100%", shown)
+
+    # -- Errors --------------------------------------------------------------
+
+    def test_refusals_are_1_and_say_why(self):
+        for arguments, words in [
+            (("load", "x", "--format", "nope", "--path", self.data),
+             ["nope", "cifar10"]),
+            (("load", "x", "--format", "cifar10", "--path",
+              self.daemon.data_root + "/none"), ["none", "daemon"]),
+            (("load", "x", "--format", "cifar10", "--path", "/"), ["/"]),
+            (("datasets", "x"), ["'x'"]),
+            (("unload", "x"), ["'x'"]),
+            (("preview", "x"), ["'x'"]),
+        ]:
+            out, error = self.ctl(*arguments, code=1)
+            self.assertEqual(out, "")
+            for word in words:
+                self.assertIn(word, error, arguments)
+
+    def test_wrong_command_lines_are_2(self):
+        for arguments in [
+            (), ("nope",), ("load",), ("load", "x"), ("status", "--nope"),
+            ("unload",), ("preview",), ("run",), ("run", "true", "-x"),
+            ("load", "x", "--format", "cifar10", "--path", "/",
+             "--option", "no-equals-sign"),
+        ]:
+            out, error = self.ctl(*arguments, code=2)
+            self.assertEqual(out, "", arguments)
+            self.assertNotEqual(error, "", arguments)
+
+    def test_no_daemon_is_3_and_says_what_to_do(self):
+        nowhere = os.path.join(self.directory, "d.sock")
+        _, error = self.ctl("status", code=3, address=nowhere)
+        for word in [self.directory, "--address", "datasetctl run"]:
+            self.assertIn(word, error)
+        _, error = self.ctl("--json", "status", code=3, address=nowhere)
+        self.assertEqual(json.loads(error)["error"]["code"], "UNAVAILABLE")
+
+    def test_help_tells_the_exit_codes(self):
+        text, _ = self.ctl("--help")
+        self.assertIn("3 no daemon", text)
+
+    # -- preview -------------------------------------------------------------
+
+    def read_png(self, name):
+        from PIL import Image
+        import numpy as np
+
+        with Image.open(os.path.join(self.directory, name)) as image:
+            self.assertEqual(image.mode, "RGB")
+            return np.array(image)
+
+    def test_preview_shows_originals_and_every_epoch(self):
+        import numpy as np
+
+        self.load("shown")
+        result = self.json("preview", "shown", "--samples", "3", "--first",
+                           "4", "--epochs", "4", "--zoom", "1", "--transforms",
+                           "altflip", "--output", "a.png")
+        sheet = self.read_png("a.png")
+        self.assertEqual(sheet.shape, (result["height"], result["width"], 3))
+        self.assertEqual(result["output"],
+                         os.path.join(self.directory, "a.png"))
+        for row in range(3):
+            original = self.planes[4 + row].transpose(1, 2, 0)
+            top = 4 + row * 36
+            np.testing.assert_array_equal(
+                sheet[top:top + 32, 4:36], original)
+            flips = []
+            for column in range(4):
+                left = 52 + column * 36
+                cell = sheet[top:top + 32, left:left + 32]
+                is_flipped = bool((cell == original[:, ::-1]).all())
+                self.assertTrue(is_flipped or (cell == original).all())
+                flips.append(is_flipped)
+            self.assertEqual(flips, [flips[0], not flips[0]] * 2)
+
+    def test_preview_is_a_function_of_seed_and_epoch(self):
+        self.load("seeded")
+        sheets = {}
+        for name, flags in {
+            "a": ["--seed", "1"],
+            "again": ["--seed", "1"],
+            "other": ["--seed", "2"],
+            "later": ["--seed", "1", "--epoch", "1"],
+        }.items():
+            self.ctl("preview", "seeded", "--epochs", "3", "--zoom", "1",
+                     "--output", name + ".png", *flags)
+            sheets[name] = self.read_png(name + ".png")
+        self.assertTrue((sheets["a"] == sheets["again"]).all())
+        self.assertFalse((sheets["a"] == sheets["other"]).all())
+        # The second epoch of one is the first of the other.
+        self.assertTrue(
+            (sheets["a"][:, 88:120] == sheets["later"][:, 52:84]).all())
+
+    def test_preview_leaves_number_ops_out_and_says_so(self):
+        self.load("numbers")
+        ops = [{"center_crop": {"height": 8, "width": 10}},
+               {"to_dtype": {"dtype": "DTYPE_FLOAT32", "scale": True}},
+               {"normalize": {"mean": [0.5], "std": [0.5]}}]
+        path = os.path.join(self.directory, "ops.json")
+        with open(path, "w") as file:
+            json.dump(ops, file)
+        text, _ = self.ctl("preview", "numbers", "--transforms", "@" + path)
+        self.assertIn("to_dtype, normalize", text)
+        self.read_png("preview.png")
+
+    def test_preview_of_grey_images(self):
+        import numpy as np
+
+        folder = os.path.join(self.daemon.data_root, "grey")
+        os.makedirs(folder)
+        grey = np.arange(5 * 28 * 28, dtype=np.uint8).reshape(5, 28, 28)
+        np.save(os.path.join(folder, "image.npy"), grey)
+        self.ctl("load", "grey", "--format", "npy", "--path", folder)
+        # Eight rows are asked for; there are five.
+        result = self.json("preview", "grey", "--transforms", "none", "--zoom",
+                           "1", "--epochs", "1", "--output", "g.png")
+        self.assertEqual(result["num_samples"], 5)
+        sheet = self.read_png("g.png")
+        for channel in range(3):
+            np.testing.assert_array_equal(sheet[4:32, 4:32, channel], grey[0])
+
+    # -- run -----------------------------------------------------------------
+
+    def run_private(self, *command, flags=(), code=0):
+        environment = dict(os.environ, TMPDIR=self.directory)
+        done = subprocess.run(
+            [CTL, "run", "--daemon", runfile("server/datasetd"), "--device",
+             "cpu", *flags, "--", *command],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, timeout=60)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def test_run_gives_the_command_a_daemon_and_removes_it(self):
+        done = self.run_private(CTL, "--json", "status")
+        status = json.loads(done.stdout)
+        self.assertNotEqual(status["pid"], self.daemon.pid)
+        self.assertFalse(is_alive(status["pid"]))
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_run_ends_as_the_command_does(self):
+        self.run_private("sh", "-c", "exit 42", code=42)
+        self.run_private("sh", "-c", "kill -KILL $$", code=137)
+        self.run_private("/nonexistent/command", code=127)
+        done = self.run_private("echo", "--json", "--", "-x")
+        self.assertEqual(done.stdout, "--json -- -x\n")
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_run_socket_is_this_users_alone(self):
+        done = self.run_private(
+            "sh", "-c", 'stat -c %a "$(dirname "$DATASETD_ADDRESS")"')
+        self.assertEqual(done.stdout, "700\n")
+
+    def test_run_without_a_daemon_is_3(self):
+        environment = dict(os.environ, TMPDIR=self.directory)
+        for daemon, words in [
+            ("/nonexistent/datasetd", ["/nonexistent/datasetd", "--daemon"]),
+            (shutil.which("false"), ["ended with code 1"]),
+        ]:
+            done = subprocess.run(
+                [CTL, "run", "--daemon", daemon, "--", "true"],
+                env=environment, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            for word in words:
+                self.assertIn(word, done.stderr)
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_run_reads_below_its_data_roots_only(self):
+        load = [CTL, "load", "x", "--format", "cifar10", "--path", self.data,
+                "--split", "test"]
+        self.run_private(*load, flags=["--data_root", self.data])
+        self.run_private(*load, flags=["--data_root", self.directory], code=1)
+
+    def start_private(self, script):
+        """datasetctl run of a shell script that prints, then waits."""
+        process = subprocess.Popen(
+            [CTL, "run", "--daemon", runfile("server/datasetd"), "--device",
+             "cpu", "--", "sh", "-c", script],
+            env=dict(os.environ, TMPDIR=self.directory), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_run_forwards_signals(self):
+        process = self.start_private(
+            'trap "exit 9" TERM; echo ready; while :; do read x || :; done')
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 9)
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_killed_run_leaves_no_daemon(self):
+        process = self.start_private(
+            f'{CTL} --json status; echo end; read x')
+        text = ""
+        while not text.endswith("end\n"):
+            line = process.stdout.readline()
+            self.assertTrue(line, process.stderr)
+            text += line
+        pid = json.loads(text[:-4])["pid"]
+        process.kill()
+        poll_until(lambda: not is_alive(pid), "the daemon ends")
+
+    def test_run_tells_when_the_daemon_dies(self):
+        process = self.start_private(
+            f"{CTL} --json status; echo end; read x; exit 5")
+        text = ""
+        while not text.endswith("end\n"):
+            line = process.stdout.readline()
+            self.assertTrue(line, process.stderr)
+            text += line
+        os.kill(json.loads(text[:-4])["pid"], signal.SIGKILL)
+        self.assertIn("was killed by signal 9", process.stderr.readline())
+        process.stdin.write("\n")
+        process.stdin.flush()
+        self.assertEqual(process.wait(60), 5)
+
+
+if __name__ == "__main__":
+    unittest.main()

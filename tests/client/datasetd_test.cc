@@ -1,0 +1,172 @@
+// The C API, but for what only the shared library can get wrong: see
+// exports_test and the tests in Python.
+
+#include "client/datasetd.h"
+
+#include <dlpack/dlpack.h>
+
+#include <cstring>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/fake_daemon.h"
+
+namespace datasetd::client {
+namespace {
+
+using ::datasetd::testing::FakeDaemon;
+using ::testing::HasSubstr;
+
+class DatasetdTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    error_.struct_size = sizeof(error_);
+    const std::string address = daemon_.address();
+    datasetd_client_options options = {};
+    options.struct_size = sizeof(options);
+    options.address = address.c_str();
+    ASSERT_EQ(datasetd_client_connect(&options, &client_, &error_),
+              DATASETD_OK)
+        << error_.message;
+  }
+  void TearDown() override { datasetd_client_close(client_); }
+
+  FakeDaemon daemon_;
+  datasetd_client* client_ = nullptr;
+  datasetd_error error_ = {};
+};
+
+constexpr char kFeedOptions[] = R"({"dataset": "fake", "batch_size": 4})";
+
+TEST_F(DatasetdTest, RequestsAndDescriptionsAreJson) {
+  EXPECT_EQ(datasetd_abi_version(),
+            static_cast<uint32_t>(DATASETD_ABI_VERSION));
+  EXPECT_EQ(datasetd_client_address(client_), daemon_.address());
+  char* text = nullptr;
+  ASSERT_EQ(datasetd_load_dataset(
+                client_,
+                R"({"name": "fake", "pretransforms": {"image": {"transforms":
+                    [{"center_crop": {"height": 8, "width": 9}}]}}})",
+                nullptr, nullptr, &text, &error_),
+            DATASETD_OK)
+      << error_.message;
+  EXPECT_THAT(text, HasSubstr(R"("num_samples":"4000")"));
+  datasetd_free(text);
+  EXPECT_EQ(daemon_.load_requests()[0]
+                .spec()
+                .pretransforms()
+                .at("image")
+                .transforms(0)
+                .center_crop()
+                .width(),
+            9u);
+  ASSERT_EQ(datasetd_list_datasets(client_, &text, &error_), DATASETD_OK);
+  EXPECT_THAT(text, HasSubstr(R"("datasets":[{"name":"fake")"));
+  datasetd_free(text);
+  ASSERT_EQ(datasetd_get_status(client_, &text, nullptr), DATASETD_OK);
+  EXPECT_THAT(text, HasSubstr(R"("protocol_version":1)"));
+  datasetd_free(text);
+}
+
+TEST_F(DatasetdTest, ErrorsHaveCodeDetailAndMessage) {
+  char* text = nullptr;
+  EXPECT_EQ(datasetd_get_dataset(client_, "none", &text, &error_),
+            DATASETD_NOT_FOUND);
+  EXPECT_EQ(error_.code, DATASETD_NOT_FOUND);
+  EXPECT_STREQ(error_.message, "no dataset 'none'");
+  EXPECT_EQ(text, nullptr);
+  EXPECT_EQ(datasetd_load_dataset(client_, R"({"nmae": "x"})", nullptr,
+                                  nullptr, &text, &error_),
+            DATASETD_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("nmae"));
+  EXPECT_EQ(datasetd_load_dataset(client_, "{", nullptr, nullptr, &text,
+                                  nullptr),
+            DATASETD_INVALID_ARGUMENT);
+  daemon_.Die();
+  EXPECT_EQ(datasetd_get_status(client_, &text, &error_),
+            DATASETD_UNAVAILABLE);
+  EXPECT_EQ(error_.detail, DATASETD_DETAIL_DAEMON_GONE);
+}
+
+TEST_F(DatasetdTest, LongMessagesAreCut) {
+  char* text = nullptr;
+  EXPECT_EQ(datasetd_get_dataset(client_, std::string(6000, 'n').c_str(),
+                                 &text, &error_),
+            DATASETD_NOT_FOUND);
+  EXPECT_EQ(strlen(error_.message), sizeof(error_.message) - 1);
+}
+
+TEST_F(DatasetdTest, ProgressIsCalledAndCancels) {
+  char* text = nullptr;
+  int num_calls = 0;
+  const datasetd_progress_function cancel = [](const char* json,
+                                               void* argument) {
+    EXPECT_THAT(json, HasSubstr("\"state\""));
+    ++*static_cast<int*>(argument);
+    return int32_t{1};
+  };
+  daemon_.SetLoadHangs(true);
+  EXPECT_EQ(datasetd_load_dataset(client_, "{}", cancel, &num_calls, &text,
+                                  &error_),
+            DATASETD_CANCELLED);
+  EXPECT_EQ(num_calls, 1);
+}
+
+TEST_F(DatasetdTest, BatchesAndTensors) {
+  datasetd_feed* feed = nullptr;
+  char* info = nullptr;
+  ASSERT_EQ(datasetd_feed_open(client_, kFeedOptions, &feed, &info, &error_),
+            DATASETD_OK)
+      << error_.message;
+  EXPECT_THAT(info, HasSubstr(R"("batches_per_epoch":"1000")"));
+  datasetd_free(info);
+  int32_t device_type = 0;
+  int32_t device_id = -1;
+  datasetd_feed_device(feed, &device_type, &device_id);
+  EXPECT_EQ(device_type, kDLCPU);
+
+  datasetd_batch batch = {};
+  EXPECT_EQ(datasetd_feed_next(feed, 0, 0, &batch, &error_),
+            DATASETD_INVALID_ARGUMENT);
+  batch.struct_size = sizeof(batch);
+  EXPECT_EQ(datasetd_feed_next(feed, 0, 1000, &batch, &error_),
+            DATASETD_DEADLINE_EXCEEDED);
+  EXPECT_GT(datasetd_feed_waited_ns(feed), 0);
+
+  ASSERT_TRUE(daemon_.feed().PublishRows(3, 1));
+  DLManagedTensor* tensors[2] = {};
+  ASSERT_EQ(datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2,
+                                       &error_),
+            DATASETD_OK)
+      << error_.message;
+  EXPECT_EQ(batch.num_samples, 3u);
+  EXPECT_EQ(batch.num_padding, 1u);
+  EXPECT_EQ(tensors[0]->dl_tensor.shape[0], 3);
+  EXPECT_EQ(static_cast<int64_t*>(tensors[1]->dl_tensor.data)[2], 2);
+  DLManagedTensor* indices = nullptr;
+  ASSERT_EQ(datasetd_batch_dlpack(&batch, DATASETD_INDICES, &indices,
+                                  &error_),
+            DATASETD_OK);
+  EXPECT_EQ(static_cast<int64_t*>(indices->dl_tensor.data)[1], 1);
+  EXPECT_EQ(datasetd_batch_dlpack(&batch, 3, &indices, &error_),
+            DATASETD_INVALID_ARGUMENT);
+  EXPECT_EQ(datasetd_batch_record_stream(&batch, 1, &error_), DATASETD_OK);
+
+  datasetd_batch_release(&batch);
+  datasetd_batch_release(&batch);
+  EXPECT_EQ(datasetd_batch_dlpack(&batch, 0, &indices, &error_),
+            DATASETD_FAILED_PRECONDITION);
+  EXPECT_EQ(datasetd_feed_seek(feed, 0, 1000, &error_),
+            DATASETD_INVALID_ARGUMENT);
+  datasetd_feed_close(feed);
+  EXPECT_EQ(daemon_.feed().num_held(), 1u);
+  for (DLManagedTensor* tensor : {tensors[0], tensors[1], indices}) {
+    datasetd_tensor_delete(tensor);
+  }
+  EXPECT_EQ(daemon_.feed().num_held(), 0u);
+  EXPECT_TRUE(daemon_.attach().AwaitDetached(1));
+}
+
+}  // namespace
+}  // namespace datasetd::client

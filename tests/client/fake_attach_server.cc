@@ -1,0 +1,287 @@
+#include "tests/client/fake_attach_server.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace datasetd::testing {
+namespace {
+
+using attach::MessageType;
+
+constexpr absl::Duration kPatience = absl::Seconds(10);
+
+attach::Header MakeHeader(MessageType type) {
+  return {attach::kMagic, attach::kProtocolVersion, type};
+}
+
+template <size_t N>
+void SetText(char (&target)[N], const std::string& text) {
+  memcpy(target, text.data(), std::min(text.size(), N - 1));
+}
+
+attach::Goodbye MakeGoodbye(attach::GoodbyeCode code,
+                            const std::string& reason) {
+  attach::Goodbye goodbye = {};
+  goodbye.header = MakeHeader(MessageType::kGoodbye);
+  goodbye.code = code;
+  SetText(goodbye.reason, reason);
+  return goodbye;
+}
+
+void SendDescriptors(int socket, const void* data, size_t size,
+                     const std::vector<int>& descriptors) {
+  iovec vector = {const_cast<void*>(data), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+  memcpy(CMSG_DATA(header), descriptors.data(),
+         descriptors.size() * sizeof(int));
+  (void)!sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+}  // namespace
+
+FakeAttachServer::FakeAttachServer(std::string path)
+    : path_(std::move(path)),
+      listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  memcpy(name.sun_path, path_.c_str(), path_.size() + 1);
+  if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&name),
+           sizeof(name)) != 0 ||
+      listen(listener_.get(), 16) != 0) {
+    std::perror("fake attach socket");
+    std::abort();
+  }
+  acceptor_ = std::thread([this] { Accept(); });
+}
+
+FakeAttachServer::~FakeAttachServer() {
+  Die();
+  std::vector<std::thread> threads;
+  {
+    absl::MutexLock lock(&mutex_);
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void FakeAttachServer::Die() {
+  if (acceptor_.joinable()) {
+    shutdown(listener_.get(), SHUT_RDWR);
+    acceptor_.join();
+    listener_.Reset();
+    unlink(path_.c_str());
+  }
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, connection] : connections_) {
+    shutdown(connection.fd.get(), SHUT_RDWR);
+  }
+}
+
+void FakeAttachServer::Accept() {
+  for (int id = 0;; ++id) {
+    const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) return;
+    absl::MutexLock lock(&mutex_);
+    connections_[id].fd = FileDescriptor(fd);
+    threads_.emplace_back([this, id, fd] { Serve(id, fd); });
+  }
+}
+
+std::string FakeAttachServer::token() { return "0123456789abcdef"; }
+
+void FakeAttachServer::SendLocked(int fd, const void* data, size_t size) {
+  (void)!send(fd, data, size, MSG_NOSIGNAL);
+}
+
+void FakeAttachServer::Serve(int id, int fd) {
+  char bytes[512];
+  for (;;) {
+    const ssize_t size = recv(fd, bytes, sizeof(bytes), 0);
+    if (size < static_cast<ssize_t>(sizeof(attach::Header))) return Close(id);
+    attach::Header header;
+    memcpy(&header, bytes, sizeof(header));
+    absl::MutexLock lock(&mutex_);
+    switch (header.type) {
+      case MessageType::kHello: {
+        attach::Welcome welcome = {};
+        welcome.header = MakeHeader(MessageType::kWelcome);
+        memcpy(welcome.token, token().data(), attach::kTokenBytes);
+        switch (answer_) {
+          case HelloAnswer::kWelcome:
+            connections_[id].is_session = true;
+            SendLocked(fd, &welcome, sizeof(welcome));
+            break;
+          case HelloAnswer::kRefuse: {
+            attach::Refused refused = {};
+            refused.header = MakeHeader(MessageType::kRefused);
+            refused.status_code = 8;  // RESOURCE_EXHAUSTED
+            SetText(refused.reason, "max_sessions is 1024");
+            SendLocked(fd, &refused, sizeof(refused));
+            break;
+          }
+          case HelloAnswer::kOtherVersion:
+            welcome.header.version = 7;
+            SendLocked(fd, &welcome, sizeof(welcome));
+            break;
+          case HelloAnswer::kGarbage:
+            SendLocked(fd, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
+            break;
+          case HelloAnswer::kShortPacket:
+            SendLocked(fd, &welcome, sizeof(welcome) - 4);
+            break;
+          case HelloAnswer::kGoodbye: {
+            const attach::Goodbye goodbye =
+                MakeGoodbye(attach::GoodbyeCode::kDraining, "SIGTERM");
+            SendLocked(fd, &goodbye, sizeof(goodbye));
+            break;
+          }
+          case HelloAnswer::kClose:
+            shutdown(fd, SHUT_RDWR);
+            break;
+          case HelloAnswer::kSilence:
+            break;
+        }
+        break;
+      }
+      case MessageType::kAttachFeed: {
+        memcpy(&attach_request_, bytes, sizeof(attach_request_));
+        if (feed_ == nullptr) {
+          attach::Refused refused = {};
+          refused.header = MakeHeader(MessageType::kRefused);
+          refused.status_code = 5;  // NOT_FOUND
+          SetText(refused.reason, "no such feed");
+          SendLocked(fd, &refused, sizeof(refused));
+          break;
+        }
+        connections_[id].is_lease = true;
+        std::vector<int> descriptors = {feed_->daemon_page_fd(),
+                                        feed_->client_page_fd(),
+                                        feed_->event_fd()};
+        if (sends_slab_) descriptors.push_back(feed_->slab_fd());
+        attach::Attached attached = {};
+        attached.header = MakeHeader(MessageType::kAttached);
+        attached.num_descriptors = static_cast<uint32_t>(descriptors.size());
+        SendDescriptors(fd, &attached, sizeof(attached), descriptors);
+        break;
+      }
+      case MessageType::kImportResult: {
+        attach::ImportResult result;
+        memcpy(&result, bytes, sizeof(result));
+        import_results_.push_back(result);
+        break;
+      }
+      case MessageType::kDetached:
+        ++num_detached_;
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void FakeAttachServer::Close(int id) {
+  absl::MutexLock lock(&mutex_);
+  connections_.erase(id);
+}
+
+void FakeAttachServer::SetHelloAnswer(HelloAnswer answer) {
+  absl::MutexLock lock(&mutex_);
+  answer_ = answer;
+}
+
+void FakeAttachServer::SetFeed(FakeFeed* feed, bool sends_slab) {
+  absl::MutexLock lock(&mutex_);
+  feed_ = feed;
+  sends_slab_ = sends_slab;
+}
+
+void FakeAttachServer::SendGoodbye(attach::GoodbyeCode code,
+                                   const std::string& reason, bool close) {
+  const attach::Goodbye goodbye = MakeGoodbye(code, reason);
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, connection] : connections_) {
+    if (!connection.is_lease) continue;
+    SendLocked(connection.fd.get(), &goodbye, sizeof(goodbye));
+    if (close) shutdown(connection.fd.get(), SHUT_RDWR);
+  }
+}
+
+void FakeAttachServer::SendSessionGoodbye(attach::GoodbyeCode code,
+                                          const std::string& reason) {
+  const attach::Goodbye goodbye = MakeGoodbye(code, reason);
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, connection] : connections_) {
+    if (connection.is_session) {
+      SendLocked(connection.fd.get(), &goodbye, sizeof(goodbye));
+    }
+  }
+}
+
+void FakeAttachServer::SendGarbageOnLeases() {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, connection] : connections_) {
+    if (connection.is_lease) {
+      SendLocked(connection.fd.get(), "garbage, not a packet", 21);
+    }
+  }
+}
+
+bool FakeAttachServer::AwaitDetached(int count) {
+  absl::MutexLock lock(&mutex_);
+  const auto is_done = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return num_detached_ >= count;
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&is_done), kPatience);
+}
+
+bool FakeAttachServer::AwaitImportResult(int count) {
+  absl::MutexLock lock(&mutex_);
+  const auto is_done = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return import_results_.size() >= static_cast<size_t>(count);
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&is_done), kPatience);
+}
+
+bool FakeAttachServer::AwaitNoLeases() {
+  absl::MutexLock lock(&mutex_);
+  const auto is_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::none_of(connections_.begin(), connections_.end(),
+                        [](const auto& item) { return item.second.is_lease; });
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&is_done), kPatience);
+}
+
+int FakeAttachServer::num_sessions() {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(std::count_if(
+      connections_.begin(), connections_.end(),
+      [](const auto& item) { return item.second.is_session; }));
+}
+
+std::vector<attach::ImportResult> FakeAttachServer::import_results() {
+  absl::MutexLock lock(&mutex_);
+  return import_results_;
+}
+
+attach::AttachFeed FakeAttachServer::attach_request() {
+  absl::MutexLock lock(&mutex_);
+  return attach_request_;
+}
+
+}  // namespace datasetd::testing

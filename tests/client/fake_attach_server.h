@@ -1,0 +1,92 @@
+// An attach socket that answers as the test says. One thread a connection.
+
+#ifndef DATASETD_TESTS_CLIENT_FAKE_ATTACH_SERVER_H_
+#define DATASETD_TESTS_CLIENT_FAKE_ATTACH_SERVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "cuda/file_descriptor.h"
+#include "proto/attach_protocol.h"
+#include "tests/client/fake_feed.h"
+
+namespace datasetd::testing {
+
+class FakeAttachServer {
+ public:
+  // How HELLO is answered.
+  enum class HelloAnswer {
+    kWelcome,
+    kRefuse,
+    kOtherVersion,
+    kGarbage,
+    kShortPacket,
+    kGoodbye,
+    kClose,
+    kSilence,
+  };
+
+  explicit FakeAttachServer(std::string path);
+  ~FakeAttachServer();
+
+  void SetHelloAnswer(HelloAnswer answer);
+  // What ATTACH_FEED gets; null refuses with NOT_FOUND. The feed outlives the
+  // server's use of it: SetFeed(nullptr) or the server's end.
+  void SetFeed(FakeFeed* feed, bool sends_slab = true);
+
+  // To every lease, which is then closed, or not.
+  void SendGoodbye(attach::GoodbyeCode code, const std::string& reason,
+                   bool close = true);
+  // To every session.
+  void SendSessionGoodbye(attach::GoodbyeCode code,
+                          const std::string& reason);
+  void SendGarbageOnLeases();
+  // Closes all connections and the listener, as a process does that dies.
+  void Die();
+
+  static std::string token();
+  // Waits; false after 10 s.
+  bool AwaitDetached(int count);
+  bool AwaitImportResult(int count);
+  bool AwaitNoLeases();
+  int num_sessions();
+  std::vector<attach::ImportResult> import_results();
+  // Of the last ATTACH_FEED.
+  attach::AttachFeed attach_request();
+
+ private:
+  void Accept();
+  void Serve(int id, int fd);
+  void Close(int id);
+  void SendLocked(int fd, const void* data, size_t size)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string path_;
+  FileDescriptor listener_;
+  absl::Mutex mutex_;
+  HelloAnswer answer_ ABSL_GUARDED_BY(mutex_) = HelloAnswer::kWelcome;
+  FakeFeed* feed_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool sends_slab_ ABSL_GUARDED_BY(mutex_) = true;
+  struct Connection {
+    FileDescriptor fd;
+    bool is_session = false;
+    bool is_lease = false;
+  };
+  std::map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
+  std::vector<attach::ImportResult> import_results_ ABSL_GUARDED_BY(mutex_);
+  attach::AttachFeed attach_request_ ABSL_GUARDED_BY(mutex_) = {};
+  int num_detached_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::thread acceptor_;
+};
+
+}  // namespace datasetd::testing
+
+#endif  // DATASETD_TESTS_CLIENT_FAKE_ATTACH_SERVER_H_

@@ -1,0 +1,58 @@
+#include "tests/client/feed_harness.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "client/address.h"
+#include "client/lease.h"
+#include "client/ring_pages.h"
+#include "client/slab.h"
+#include "client/slot_layout.h"
+#include "gtest/gtest.h"
+
+namespace datasetd::testing {
+namespace {
+
+template <typename T>
+T Take(absl::StatusOr<T> value) {
+  if (!value.ok()) {
+    std::fprintf(stderr, "harness: %s\n", value.status().ToString().c_str());
+    std::abort();
+  }
+  return *std::move(value);
+}
+
+}  // namespace
+
+FeedHarness::FeedHarness(const FakeFeed::Options& options)
+    : feed_(options), attach_(directory_.File("attach.sock")) {
+  attach_.SetFeed(&feed_);
+  const v1::OpenFeedResponse response = feed_.Describe();
+  client::AttachedDescriptors descriptors;
+  client::FeedCore::Parts parts;
+  parts.lease = Take(client::Lease::Attach(
+      Take(client::ResolveAddress(directory_.File("datasetd.sock"))),
+      FakeAttachServer::token(), response.feed_id(), absl::Seconds(10),
+      &descriptors));
+  parts.event = std::move(descriptors.event);
+  parts.layout = Take(client::SlotLayout::Create(
+      response.layout(), response.slab().size_bytes()));
+  parts.pages = Take(client::RingPages::Map(
+      descriptors.daemon_page.get(), descriptors.client_page.get(),
+      parts.layout.num_slots()));
+  parts.slab = Take(client::Slab::Import(
+      response.slab(), descriptors.slab.get(), client::kCudaLibrary));
+  parts.batches_per_epoch = response.batches_per_epoch();
+  core_ = client::FeedCore::Create(std::move(parts));
+}
+
+FeedHarness::~FeedHarness() { Close(); }
+
+void FeedHarness::Close() {
+  if (client::FeedCore* const core = std::exchange(core_, nullptr)) {
+    core->Close();
+  }
+}
+
+}  // namespace datasetd::testing

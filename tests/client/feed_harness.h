@@ -1,0 +1,39 @@
+// A FeedCore, over the attach socket of a fake daemon, without gRPC.
+
+#ifndef DATASETD_TESTS_CLIENT_FEED_HARNESS_H_
+#define DATASETD_TESTS_CLIENT_FEED_HARNESS_H_
+
+#include <memory>
+#include <string>
+
+#include "client/feed_core.h"
+#include "tests/client/fake_attach_server.h"
+#include "tests/client/fake_feed.h"
+#include "tests/testing/temp_dir.h"
+
+namespace datasetd::testing {
+
+class FeedHarness {
+ public:
+  explicit FeedHarness(const FakeFeed::Options& options = {});
+  ~FeedHarness();
+
+  FakeFeed& daemon() { return feed_; }
+  FakeAttachServer& attach() { return attach_; }
+  client::FeedCore& core() { return *core_; }
+  // Gives up the feed's reference; core() is not to be used afterwards.
+  void Close();
+  void Drop(const client::BatchInfo& batch) {
+    core_->Drop(batch.slot, core_->batch_holder());
+  }
+
+ private:
+  TempDir directory_{TempDir::Place::kShortPath};
+  FakeFeed feed_;
+  FakeAttachServer attach_;
+  client::FeedCore* core_ = nullptr;
+};
+
+}  // namespace datasetd::testing
+
+#endif  // DATASETD_TESTS_CLIENT_FEED_HARNESS_H_

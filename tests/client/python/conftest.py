@@ -1,0 +1,59 @@
+"""A private daemon on the host backend, and small datasets for it."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+# Bazel names both relative to the working directory.
+for name in ("DATASETD_LIBRARY", "DATASETD_DAEMON"):
+    if name in os.environ:
+        os.environ[name] = os.path.abspath(os.environ[name])
+
+NUM_SAMPLES = 103
+
+
+def make_images(count=NUM_SAMPLES):
+    """[N, 8, 10, 3]: every byte of sample i is i."""
+    values = np.arange(count, dtype=np.uint8).reshape(-1, 1, 1, 1)
+    return np.ascontiguousarray(
+        np.broadcast_to(values, (count, 8, 10, 3))
+    )
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    for name, count in (("hundred", NUM_SAMPLES), ("three", 3)):
+        directory = root / name
+        directory.mkdir()
+        np.save(directory / "image.npy", make_images(count))
+        np.save(directory / "label.npy", np.arange(count, dtype=np.int64))
+    return pathlib.Path(root)
+
+
+@pytest.fixture(scope="session")
+def daemon(data_root):
+    import datasetd
+
+    with datasetd.start_local(device="cpu", data_roots=data_root) as local:
+        yield local
+
+
+@pytest.fixture
+def client(daemon):
+    with daemon.connect() as connected:
+        yield connected
+
+
+@pytest.fixture
+def dataset(client, data_root):
+    return client.load_dataset(
+        "hundred", format="npy", path=data_root / "hundred"
+    )
+
+
+@pytest.fixture
+def tiny(client, data_root):
+    return client.load_dataset("three", format="npy", path=data_root / "three")

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import torch
+
+import datasetd
+from datasetd import transforms as T
+
+
+def message(op):
+    (value,) = op.to_message().values()
+    return value
+
+
+@pytest.mark.parametrize(
+    "size, expected",
+    [(32, (32, 32)), ([32], (32, 32)), ((24, 30), (24, 30))],
+)
+def test_size(size, expected):
+    for op in (T.CenterCrop(size), T.RandomCrop(size)):
+        assert (message(op)["height"], message(op)["width"]) == expected
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, "32", (1, 2, 3), (), True, None])
+def test_bad_size_is_named(size):
+    with pytest.raises(datasetd.InvalidArgument, match="RandomCrop: size="):
+        T.RandomCrop(size)
+
+
+@pytest.mark.parametrize(
+    "padding, expected",
+    [
+        (4, (4, 4, 4, 4)),
+        ([4], (4, 4, 4, 4)),
+        ((1, 2), (1, 2, 1, 2)),
+        ((1, 2, 3, 4), (1, 2, 3, 4)),
+    ],
+)
+def test_padding_is_left_top_right_bottom(padding, expected):
+    for op in (T.Pad(padding), T.RandomCrop(8, padding=padding)):
+        value = message(op)["padding"]
+        assert (
+            value["left"],
+            value["top"],
+            value["right"],
+            value["bottom"],
+        ) == expected
+
+
+@pytest.mark.parametrize("padding", [-1, 1.5, (1, 2, 3), "4", [1, -1]])
+def test_bad_padding_is_named(padding):
+    with pytest.raises(datasetd.InvalidArgument, match="Pad: padding="):
+        T.Pad(padding)
+
+
+def test_defaults_are_torchvisions():
+    crop = message(T.RandomCrop(8))
+    assert "padding" not in crop
+    assert crop["pad_if_needed"] is False
+    assert crop["fill"] == [0.0]
+    assert crop["padding_mode"] == "PADDING_MODE_CONSTANT"
+    assert message(T.RandomHorizontalFlip()) == {"p": 0.5}
+    assert message(T.RandomVerticalFlip()) == {"p": 0.5}
+    assert message(T.ToDtype("float32"))["scale"] is False
+
+
+def test_padding_mode():
+    for mode in ("constant", "edge", "reflect", "symmetric"):
+        op = T.Pad(1, padding_mode=mode)
+        assert message(op)["padding_mode"] == "PADDING_MODE_" + mode.upper()
+    with pytest.raises(datasetd.InvalidArgument, match="padding_mode='wrap'"):
+        T.RandomCrop(8, padding_mode="wrap")
+
+
+def test_fill():
+    assert message(T.Pad(1, fill=None))["fill"] == [0.0]
+    assert message(T.Pad(1, fill=(1, 2, 3)))["fill"] == [1.0, 2.0, 3.0]
+    for fill in ({"image": 1}, "red", [], [float("nan")]):
+        with pytest.raises(datasetd.InvalidArgument, match="fill="):
+            T.Pad(1, fill=fill)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, "0.5", None, True])
+def test_bad_probability(p):
+    with pytest.raises(datasetd.InvalidArgument, match="p="):
+        T.RandomHorizontalFlip(p)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float16", torch.float16, "torch.float16", np.float16, np.dtype("f2")],
+)
+def test_dtype(dtype):
+    assert message(T.ToDtype(dtype, scale=True)) == {
+        "dtype": "DTYPE_FLOAT16",
+        "scale": True,
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float8", torch.complex64, None, 3])
+def test_bad_dtype(dtype):
+    with pytest.raises(datasetd.InvalidArgument, match="ToDtype: dtype="):
+        T.ToDtype(dtype)
+
+
+def test_normalize():
+    op = T.Normalize(torch.tensor([0.5, 0.25]), (1, 2))
+    assert message(op) == {"mean": [0.5, 0.25], "std": [1.0, 2.0]}
+    with pytest.raises(datasetd.InvalidArgument, match="mean has 2 values"):
+        T.Normalize((0.5, 0.5), (1, 1, 1))
+    with pytest.raises(datasetd.InvalidArgument, match="std="):
+        T.Normalize((0.5,), (0.0,))
+
+
+def test_equality_and_repr():
+    assert T.Pad(1) == T.Pad((1, 1)) and T.Pad(1) != T.Pad(2)
+    assert T.RandomHorizontalFlip() != T.RandomVerticalFlip()
+    assert "p=0.25" in repr(T.RandomHorizontalFlip(0.25))
+
+
+def test_torchvisions_own_ops_are_refused():
+    with pytest.raises(datasetd.InvalidArgument, match="no datasetd"):
+        T.pipeline_message("transforms", [torch.nn.Identity()])

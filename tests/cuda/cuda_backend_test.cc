@@ -1,0 +1,67 @@
+#include "cuda/cuda_backend.h"
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "cuda/kernels/params.h"
+#include "cuda/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/backend_conformance.h"
+#include "tests/cuda/cuda_importer.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+INSTANTIATE_TEST_SUITE_P(
+    Cuda, BackendConformanceTest,
+    ::testing::Values(BackendUnderTest{.name = "Device0",
+                                       .create = [] {
+                                         return CreateCudaBackend({});
+                                       }}),
+    NameOfBackend);
+
+// Skips without a device as the suite does.
+class CudaBackendTest : public BackendConformanceTest {};
+
+TEST_P(CudaBackendTest, DescribesAGpu) {
+  EXPECT_EQ(backend_->info().name, "cuda:0");
+  EXPECT_FALSE(backend_->info().is_host);
+  EXPECT_TRUE(backend_->needs_polling());
+  EXPECT_EQ(backend_->max_batches_per_launch(), kMaxBatchesPerLaunch);
+}
+
+TEST_P(CudaBackendTest, OrdinalOutOfRangeIsInvalid) {
+  EXPECT_THAT(
+      CreateCudaBackend({.ordinal = -1}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cuda:-1")));
+  EXPECT_THAT(
+      CreateCudaBackend({.ordinal = 1000}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cuda:1000")));
+}
+
+TEST_P(CudaBackendTest, ConvertedErrorIsNotReportedAgain) {
+  EXPECT_THAT(CudaStatus(cudaSetDevice(1 << 20), "cudaSetDevice(1 << 20)"),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("cudaErrorInvalidDevice")));
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cuda, CudaBackendTest,
+    ::testing::Values(BackendUnderTest{.name = "Device0",
+                                       .create = [] {
+                                         return CreateCudaBackend({});
+                                       }}),
+    NameOfBackend);
+
+}  // namespace
+}  // namespace datasetd::testing
+
+int main(int argc, char** argv) {
+  return datasetd::testing::ConformanceMain(argc, argv,
+                                            datasetd::testing::ImportCuda);
+}

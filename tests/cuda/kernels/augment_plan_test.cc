@@ -1,0 +1,96 @@
+#include "cuda/kernels/augment_plan.h"
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "cuda/dtype.h"
+#include "cuda/kernels/params.h"
+#include "gtest/gtest.h"
+#include "tests/cuda/kernels/augment_case.h"
+
+namespace datasetd {
+namespace {
+
+using testing::FieldBuilder;
+
+TEST(DividerTest, DividesLikeTheOperator) {
+  std::mt19937 engine(1);
+  std::vector<uint32_t> divisors;
+  for (uint32_t d = 1; d < 2000; ++d) divisors.push_back(d);
+  for (int shift = 11; shift < 31; ++shift) {
+    for (const int step : {-1, 0, 1}) divisors.push_back((1u << shift) + step);
+  }
+  divisors.push_back(INT32_MAX);
+  for (int i = 0; i < 2000; ++i) divisors.push_back(1 + engine() % INT32_MAX);
+  for (const uint32_t divisor : divisors) {
+    const Divider divider = MakeDivider(divisor);
+    std::vector<uint32_t> numbers = {0, 1, INT32_MAX, INT32_MAX - 1u};
+    for (int i = 0; i < 50; ++i) {
+      const uint32_t multiple =
+          engine() % (INT32_MAX / divisor + 1) * divisor;
+      numbers.push_back(multiple);
+      if (multiple > 0) numbers.push_back(multiple - 1);
+      numbers.push_back(engine() >> 1);
+    }
+    for (const uint32_t n : numbers) {
+      ASSERT_EQ(divider.Divide(n), n / divisor) << n << " / " << divisor;
+    }
+  }
+}
+
+FieldPlan PlanOf(FieldBuilder builder) {
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  program.fields[0] = builder.Build();
+  AugmentPlan plan;
+  EXPECT_TRUE(MakeAugmentPlan(&program, program, nullptr, 0, &plan));
+  return plan.fields[0];
+}
+
+TEST(AugmentPlanTest, VectorsWhereLayoutAllows) {
+  FieldBuilder cifar(32, 32, 3);
+  FieldBuilder odd(31, 33, 3);
+  EXPECT_EQ(PlanOf(cifar.Out(Dtype::kUint8, Layout::kNchw)).vector_positions,
+            16);
+  EXPECT_EQ(PlanOf(cifar.Out(Dtype::kFloat16, Layout::kNhwc)).vector_positions,
+            8);
+  EXPECT_EQ(PlanOf(cifar.Out(Dtype::kFloat32, Layout::kNchw)).vector_positions,
+            4);
+  EXPECT_EQ(PlanOf(odd.Out(Dtype::kFloat32, Layout::kNchw)).vector_positions,
+            1);
+}
+
+TEST(AugmentPlanTest, CifarFillsAGpu) {
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  program.fields[0] =
+      FieldBuilder(32, 32, 3).Out(Dtype::kFloat32, Layout::kNchw).Build();
+  BatchTask batch = {};
+  batch.num_samples = 512;
+  AugmentPlan plan;
+  ASSERT_TRUE(MakeAugmentPlan(&program, program, &batch, 1, &plan));
+  EXPECT_EQ(plan.num_blocks(), 256u);
+  EXPECT_TRUE(plan.fields[0].has_column_map);
+}
+
+TEST(AugmentPlanTest, RefusesWhatDoesNotFitOneLaunch) {
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  program.fields[0] = FieldBuilder(4096, 4096, 4).Build();
+  std::vector<BatchTask> batches(kMaxBatchesPerLaunch + 1);
+  AugmentPlan plan;
+  EXPECT_FALSE(MakeAugmentPlan(&program, program, batches.data(),
+                               kMaxBatchesPerLaunch + 1, &plan));
+  EXPECT_FALSE(
+      MakeAugmentPlan(&program, program, batches.data(), -1, &plan));
+  for (BatchTask& batch : batches) batch.num_samples = 1 << 20;
+  EXPECT_FALSE(MakeAugmentPlan(&program, program, batches.data(),
+                               kMaxBatchesPerLaunch, &plan));
+}
+
+}  // namespace
+}  // namespace datasetd

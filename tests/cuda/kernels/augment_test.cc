@@ -1,0 +1,517 @@
+// Each case runs in four ways: the naive reference, AugmentHost, the plain loop,
+// and the blocks of the CUDA kernel on the host; all slots must be equal, bit
+// for bit, with every byte that is no output untouched.
+
+#include "cuda/kernels/augment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/dtype.h"
+#include "cuda/kernels/augment_block.h"
+#include "cuda/kernels/augment_plain.h"
+#include "cuda/kernels/augment_plan.h"
+#include "cuda/kernels/params.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cuda/kernels/augment_case.h"
+#include "tests/reference/augment_reference.h"
+
+namespace datasetd {
+namespace {
+
+using testing::AugmentCase;
+using testing::ElementsField;
+using testing::FieldBuilder;
+
+// Counts how often each byte of the slots is stored.
+class CountingSink {
+ public:
+  void AddSlot(const uint8_t* slot, int64_t size_bytes) {
+    counts_[slot] = std::vector<uint8_t>(size_bytes, 0);
+  }
+
+  void Store(uint8_t* to, int size_bytes, int64_t index, uint64_t bits) const {
+    Count(to + index * size_bytes, size_bytes);
+    MemorySink().Store(to, size_bytes, index, bits);
+  }
+
+  void StoreVector(uint8_t* to, const uint32_t (&words)[4]) const {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(to) % 16, 0u);
+    Count(to, 16);
+    MemorySink().StoreVector(to, words);
+  }
+
+  const std::vector<uint8_t>& counts(const uint8_t* slot) const {
+    return counts_.at(slot);
+  }
+
+ private:
+  void Count(const uint8_t* to, int size_bytes) const {
+    auto slot = counts_.upper_bound(to);
+    ASSERT_NE(slot, counts_.begin());
+    --slot;
+    for (int i = 0; i < size_bytes; ++i) {
+      ++slot->second.at(static_cast<size_t>(to - slot->first) + i);
+    }
+  }
+
+  mutable std::map<const uint8_t*, std::vector<uint8_t>> counts_;
+};
+
+// Runs the kernel's blocks, thread after thread. Shared memory is poisoned, and
+// bounds that the plan promises are checked.
+void RunBlocks(const AugmentProgram& program,
+               const std::vector<BatchTask>& batches,
+               const CountingSink& sink) {
+  AugmentPlan plan;
+  ASSERT_TRUE(MakeAugmentPlan(&program, program, batches.data(),
+                              static_cast<int>(batches.size()), &plan));
+  auto state = std::make_unique<BlockState>();
+  for (uint32_t block = 0; block < plan.num_blocks(); ++block) {
+    std::memset(static_cast<void*>(state.get()), 0xEE, sizeof(BlockState));
+    for (int t = 0; t < kBlockThreads; ++t) LocateBlock(plan, block, t, *state);
+    ASSERT_GT(state->work.num_positions, 0);
+    if (IsImageBlock(plan, *state)) {
+      ASSERT_LE(state->work.num_samples, kMaxBlockSamples);
+      ASSERT_LE(state->work.num_rows, kMaxBlockRows);
+      const FieldPlan& field = plan.fields[state->work.plan_index];
+      if (field.has_column_map) {
+        ASSERT_LE(state->work.num_samples *
+                      program.fields[field.field_index].out_width,
+                  kMaxBlockColumns);
+      }
+    }
+    // Backwards, so that no thread may lean on the one before it.
+    for (int t = kBlockThreads; t-- > 0;) LoadBlock(plan, t, *state);
+    for (int t = kBlockThreads; t-- > 0;) DrawBlock(plan, t, *state);
+    for (int t = kBlockThreads; t-- > 0;) MapBlock(plan, t, *state);
+    for (int t = kBlockThreads; t-- > 0;) WriteBlock(plan, t, *state, sink);
+  }
+}
+
+void CheckCase(std::vector<FieldProgram> fields, int num_samples,
+               const std::vector<uint64_t>& epochs = {0, 1, 2},
+               int offset_step = 0) {
+  AugmentCase test(std::move(fields), num_samples, 12, 7, offset_step);
+  std::vector<BatchTask> block_batches;
+  CountingSink sink;
+  for (const uint64_t epoch : epochs) {
+    block_batches.push_back(test.NewBatch(epoch));
+    sink.AddSlot(block_batches.back().slot, test.slot_bytes());
+  }
+  RunBlocks(test.program(), block_batches, sink);
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    const BatchTask host = test.NewBatch(epochs[i]);
+    const std::vector<uint8_t> expected = test.ExpectedSlot(host);
+    AugmentHost(test.program(), host);
+    EXPECT_EQ(test.Difference(test.Slot(host), expected), "") << "host";
+    const BatchTask plain = test.NewBatch(epochs[i]);
+    AugmentPlain(test.program(), plain);
+    EXPECT_EQ(test.Difference(test.Slot(plain), expected), "") << "plain";
+    EXPECT_EQ(test.Difference(test.Slot(block_batches[i]), expected), "")
+        << "blocks";
+    // Poison may be a value too: the counts tell what was written.
+    const std::vector<uint8_t>& counts = sink.counts(block_batches[i].slot);
+    std::vector<uint8_t> expected_counts(counts.size(), 0);
+    for (int k = 0; k < test.program().num_fields; ++k) {
+      const FieldProgram& field = test.program().fields[k];
+      const int elements =
+          field.is_image ? field.out_height * field.out_width * field.channels
+                         : field.in_width;
+      std::fill_n(expected_counts.begin() + field.offset_bytes,
+                  num_samples * elements * DtypeSizeBytes(field.out_dtype), 1);
+    }
+    std::fill_n(expected_counts.begin() + test.program().indices_offset_bytes,
+                8 * num_samples, 1);
+    EXPECT_EQ(counts, expected_counts) << "blocks";
+  }
+}
+
+constexpr Dtype kOutDtypes[] = {Dtype::kUint8, Dtype::kFloat16,
+                                Dtype::kBfloat16, Dtype::kFloat32};
+constexpr PaddingMode kModes[] = {PaddingMode::kConstant, PaddingMode::kEdge,
+                                  PaddingMode::kReflect,
+                                  PaddingMode::kSymmetric};
+
+struct Size {
+  int height, width;
+};
+constexpr Size kSizes[] = {{1, 1},   {2, 3},   {28, 28},  {31, 33},
+                           {32, 32}, {123, 66}, {224, 224}};
+
+TEST(AugmentTest, EverySizeChannelDtypeAndLayout) {
+  for (const Size size : kSizes) {
+    const bool is_large = size.height * size.width > 5000;
+    for (const int channels : {1, 2, 3, 4}) {
+      for (const Dtype in : {Dtype::kUint8, Dtype::kFloat32}) {
+        for (const Dtype out : kOutDtypes) {
+          for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+            SCOPED_TRACE(::testing::Message()
+                         << size.height << "x" << size.width << "x" << channels
+                         << " " << DtypeName(in) << " to " << DtypeName(out)
+                         << " layout " << static_cast<int>(layout));
+            FieldBuilder builder(size.height, size.width, channels);
+            builder.In(in).Out(out, layout);
+            builder.Pad(4, 3, 2, 1, PaddingMode::kConstant)
+                .RandomCrop(size.height, size.width)
+                .HorizontalFlip(0.5f);
+            if (out != Dtype::kUint8) builder.Divide(255.0f).Normalize();
+            CheckCase({builder.Build()}, is_large ? 1 : 7,
+                      is_large ? std::vector<uint64_t>{1}
+                               : std::vector<uint64_t>{0, 1});
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AugmentTest, CopiesBitsWithoutValueOps) {
+  for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat32}) {
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      CheckCase({FieldBuilder(31, 33, 3)
+                     .In(dtype)
+                     .Out(dtype, layout)
+                     .HorizontalFlip(0.5f)
+                     .Build()},
+                9);
+    }
+  }
+}
+
+TEST(AugmentTest, EveryPaddingModeOfEveryWidth) {
+  for (const PaddingMode mode : kModes) {
+    for (const int channels : {1, 3, 4}) {
+      for (const int padding : {0, 1, 4, 6}) {
+        SCOPED_TRACE(::testing::Message() << static_cast<int>(mode) << " "
+                                          << channels << " " << padding);
+        CheckCase({FieldBuilder(8, 7, channels)
+                       .Out(Dtype::kFloat32, Layout::kNchw)
+                       .Pad(padding, padding / 2, padding, padding, mode)
+                       .Divide(255.0f)
+                       .Build()},
+                  5);
+      }
+    }
+  }
+}
+
+TEST(AugmentTest, ConstantAndEdgePaddingMayExceedTheImage) {
+  for (const PaddingMode mode : {PaddingMode::kConstant, PaddingMode::kEdge}) {
+    CheckCase({FieldBuilder(3, 2, 3)
+                   .Out(Dtype::kFloat16, Layout::kNhwc)
+                   .Pad(40, 30, 20, 10, mode)
+                   .RandomCrop(25, 50)
+                   .Divide(255.0f)
+                   .Build()},
+              9);
+  }
+}
+
+TEST(AugmentTest, FillOfTheLaterPadWins) {
+  // Frames inside frames, all of other colours, also where a row and a column
+  // of different pads meet.
+  for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+    for (const Dtype out : kOutDtypes) {
+      CheckCase({FieldBuilder(5, 6, 3)
+                     .Out(out, layout)
+                     .Pad(2, 0, 3, 1, PaddingMode::kConstant)
+                     .Pad(0, 3, 0, 2, PaddingMode::kConstant)
+                     .RandomCrop(9, 10)
+                     .Pad(1, 1, 1, 1, PaddingMode::kConstant)
+                     .Pad(3, 2, 1, 0, PaddingMode::kReflect)
+                     .VerticalFlip(0.5f)
+                     .Build()},
+                9);
+    }
+  }
+}
+
+TEST(AugmentTest, FillThatIsAByteIsThatByte) {
+  // -mean / std: the value of black after normalisation.
+  FieldBuilder builder(32, 32, 3);
+  builder.Out(Dtype::kFloat32, Layout::kNchw).Divide(255.0f).Normalize();
+  const ValueOp& op = builder.Build().value_ops[1];
+  std::vector<float> fill;
+  for (int c = 0; c < 3; ++c) fill.push_back((0.0f - op.mean[c]) / op.std[c]);
+  for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+    for (const Dtype out :
+         {Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32}) {
+      FieldBuilder cifar = builder;
+      CheckCase({cifar.Out(out, layout)
+                     .PadFill(4, fill)
+                     .RandomCrop(32, 32)
+                     .HorizontalFlip(0.5f)
+                     .Build()},
+                16);
+    }
+  }
+  // Of every width around that of one store.
+  for (const int padding : {1, 7, 8, 9, 10}) {
+    for (const int channels : {1, 3}) {
+      CheckCase({FieldBuilder(12, 13, channels)
+                     .PadFill(padding, {0.0f, 128.0f, 255.0f})
+                     .Build()},
+                5);
+    }
+  }
+}
+
+TEST(AugmentTest, RandomChains) {
+  std::mt19937 engine(3);
+  const auto random = [&engine](int low, int high) {
+    return low + static_cast<int>(engine() % (high - low + 1));
+  };
+  for (int round = 0; round < 300; ++round) {
+    int height = random(1, 20);
+    int width = random(1, 40);
+    const int channels = random(1, 4);
+    FieldBuilder builder(height, width, channels);
+    std::string chain = std::to_string(height) + "x" + std::to_string(width) +
+                        "x" + std::to_string(channels);
+    const int num_moves = random(0, kMaxMoves);
+    for (int k = 0; k < num_moves; ++k) {
+      switch (random(0, 5)) {
+        case 0: {
+          const int h = random(1, height), w = random(1, width);
+          builder.Crop(random(0, height - h), random(0, width - w), h, w);
+          height = h;
+          width = w;
+          chain += " crop";
+          break;
+        }
+        case 1:
+          height = random((height + 1) / 2, height);
+          width = random((width + 1) / 2, width);
+          builder.RandomCrop(height, width);
+          chain += " random_crop";
+          break;
+        case 2: {
+          const PaddingMode mode = kModes[random(0, 3)];
+          int most_y = 6, most_x = 6;
+          if (mode == PaddingMode::kReflect) {
+            most_y = std::min(6, height - 1);
+            most_x = std::min(6, width - 1);
+          } else if (mode == PaddingMode::kSymmetric) {
+            most_y = std::min(6, height);
+            most_x = std::min(6, width);
+          }
+          const int left = random(0, most_x), right = random(0, most_x);
+          const int top = random(0, most_y), bottom = random(0, most_y);
+          builder.Pad(left, top, right, bottom, mode);
+          height += top + bottom;
+          width += left + right;
+          chain += " pad" + std::to_string(static_cast<int>(mode));
+          break;
+        }
+        case 3:
+          builder.HorizontalFlip(0.5f);
+          chain += " hflip";
+          break;
+        case 4:
+          builder.VerticalFlip(0.5f);
+          chain += " vflip";
+          break;
+        default:
+          builder.AlternatingFlip();
+          chain += " aflip";
+          break;
+      }
+    }
+    if (random(0, 1) == 1) builder.Divide(255.0f);
+    if (random(0, 1) == 1) builder.Normalize();
+    if (random(0, 9) == 0) builder.Divide(3.0f).Normalize();
+    builder.In(random(0, 3) == 0 ? Dtype::kFloat32 : Dtype::kUint8);
+    builder.Out(kOutDtypes[random(0, 3)],
+                random(0, 1) == 1 ? Layout::kNchw : Layout::kNhwc);
+    SCOPED_TRACE(chain);
+    CheckCase({builder.Build()}, random(1, 9), {0, 5}, random(0, 1));
+  }
+}
+
+TEST(AugmentTest, WideAndTallImages) {
+  // Wider than a tile of the host path and than a block's column map.
+  for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+    CheckCase({FieldBuilder(5, 4096, 3)
+                   .Out(Dtype::kFloat16, layout)
+                   .Pad(3, 1, 2, 1, PaddingMode::kReflect)
+                   .RandomCrop(6, 4095)
+                   .HorizontalFlip(0.5f)
+                   .Divide(255.0f)
+                   .Build()},
+              2, {0, 1});
+    CheckCase({FieldBuilder(4100, 2, 1)
+                   .Out(Dtype::kUint8, layout)
+                   .VerticalFlip(0.5f)
+                   .Build()},
+              3, {0, 1});
+  }
+}
+
+TEST(AugmentTest, OffsetsThatAreNotAligned) {
+  for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+    for (const Dtype out : kOutDtypes) {
+      CheckCase({FieldBuilder(32, 32, 3)
+                     .Out(out, layout)
+                     .HorizontalFlip(0.5f)
+                     .Divide(255.0f)
+                     .Build()},
+                5, {0}, 1);
+    }
+  }
+}
+
+TEST(AugmentTest, SeveralFieldsAndIndices) {
+  const FieldProgram image = FieldBuilder(28, 28, 1)
+                                 .Out(Dtype::kFloat32, Layout::kNchw)
+                                 .RandomCrop(24, 24)
+                                 .Divide(255.0f)
+                                 .Build();
+  const FieldProgram mask =
+      FieldBuilder(28, 28, 1).RandomCrop(24, 24).Build();
+  CheckCase({image, ElementsField(Dtype::kUint8, Dtype::kInt64, 1), mask,
+             ElementsField(Dtype::kFloat32, Dtype::kFloat32, 5),
+             ElementsField(Dtype::kInt32, Dtype::kInt64, 1),
+             ElementsField(Dtype::kInt16, Dtype::kInt16, 301)},
+            100);
+}
+
+TEST(AugmentTest, ElementsOfEveryDtype) {
+  constexpr Dtype kAll[] = {Dtype::kUint8,   Dtype::kInt16,    Dtype::kInt32,
+                            Dtype::kInt64,   Dtype::kFloat16,  Dtype::kBfloat16,
+                            Dtype::kFloat32, Dtype::kFloat64};
+  for (const Dtype in : kAll) {
+    std::vector<FieldProgram> fields = {
+        ElementsField(in, in, 7), ElementsField(in, Dtype::kFloat16, 7),
+        ElementsField(in, Dtype::kBfloat16, 7),
+        ElementsField(in, Dtype::kFloat32, 7)};
+    if (!IsFloatingPoint(in)) {
+      fields.push_back(ElementsField(in, Dtype::kInt64, 7));
+    }
+    SCOPED_TRACE(DtypeName(in));
+    CheckCase(std::move(fields), 600);
+  }
+}
+
+TEST(AugmentTest, ShortBatchesOfOneLaunch) {
+  AugmentCase test({FieldBuilder(32, 32, 3)
+                        .Out(Dtype::kFloat16, Layout::kNhwc)
+                        .HorizontalFlip(0.5f)
+                        .Divide(255.0f)
+                        .Build(),
+                    ElementsField(Dtype::kUint8, Dtype::kInt64, 1)},
+                   20);
+  std::vector<BatchTask> batches;
+  CountingSink sink;
+  for (int i = 0; i < kMaxBatchesPerLaunch; ++i) {
+    batches.push_back(test.NewBatch(i));
+    batches.back().num_samples = i % 21;
+    sink.AddSlot(batches.back().slot, test.slot_bytes());
+  }
+  RunBlocks(test.program(), batches, sink);
+  for (const BatchTask& batch : batches) {
+    const std::vector<uint8_t> expected = test.ExpectedSlot(batch);
+    EXPECT_EQ(test.Difference(test.Slot(batch), expected), "");
+    BatchTask host = test.NewBatch(batch.epoch);
+    host.num_samples = batch.num_samples;
+    AugmentHost(test.program(), host);
+    EXPECT_EQ(test.Difference(test.Slot(host), expected), "");
+  }
+}
+
+TEST(AugmentTest, EqualsTheDoubleReferenceWithinOneUlp) {
+  for (const Dtype in : {Dtype::kUint8, Dtype::kFloat32}) {
+    AugmentCase test({FieldBuilder(31, 33, 3)
+                          .In(in)
+                          .Out(Dtype::kFloat32, Layout::kNhwc)
+                          .Pad(4, 4, 4, 4, PaddingMode::kReflect)
+                          .RandomCrop(31, 33)
+                          .Divide(255.0f)
+                          .Normalize()
+                          .Build()},
+                     12);
+    const BatchTask batch = test.NewBatch(3);
+    AugmentHost(test.program(), batch);
+    const reference::FieldOutput output =
+        reference::AugmentField(test.program(), 0, batch);
+    const std::vector<uint8_t> slot = test.Slot(batch);
+    for (size_t i = 0; i < output.exact.size(); ++i) {
+      const double value = reference::ElementValue(slot, Dtype::kFloat32, i);
+      ASSERT_LE(std::fabs(value - output.exact[i]), output.tolerance[i] * 1.001)
+          << i;
+    }
+  }
+}
+
+TEST(AugmentTest, NanIsCanonicalOnlyWhereItIsComputed) {
+  float pixels[4];
+  const uint32_t nan_bits[4] = {0x7FC12345, 0xFFC00001, 0x7F800001, 0xFF800000};
+  std::memcpy(pixels, nan_bits, sizeof(pixels));
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  const int64_t index = 0;
+  alignas(256) uint8_t slot[256];
+  const BatchTask batch = {slot, &index, 1, 0};
+  program.fields[0] = FieldBuilder(2, 2, 1)
+                          .In(Dtype::kFloat32)
+                          .Out(Dtype::kFloat32, Layout::kNchw)
+                          .Build();
+  program.fields[0].source = reinterpret_cast<const uint8_t*>(pixels);
+  AugmentHost(program, batch);
+  EXPECT_EQ(std::memcmp(slot, nan_bits, sizeof(nan_bits)), 0);
+
+  program.fields[0].num_value_ops = 1;
+  program.fields[0].value_ops[0].kind = ValueOpKind::kDivide;
+  program.fields[0].value_ops[0].divisor = 2.0f;
+  uint32_t bits[4];
+  AugmentHost(program, batch);
+  std::memcpy(bits, slot, sizeof(bits));
+  EXPECT_THAT(bits, ::testing::ElementsAre(0x7FC00000, 0x7FC00000, 0x7FC00000,
+                                           0xFF800000));
+  program.fields[0].out_dtype = Dtype::kFloat16;
+  uint16_t halves[4];
+  AugmentHost(program, batch);
+  std::memcpy(halves, slot, sizeof(halves));
+  EXPECT_THAT(halves, ::testing::ElementsAre(0x7E00, 0x7E00, 0x7E00, 0xFC00));
+}
+
+TEST(AugmentTest, EmptyBatchWritesNothing) {
+  AugmentCase test({FieldBuilder(4, 4, 3).Build()}, 3);
+  BatchTask batch = test.NewBatch(0);
+  batch.num_samples = 0;
+  AugmentHost(test.program(), batch);
+  EXPECT_THAT(test.Slot(batch), ::testing::Each(AugmentCase::kPoison));
+  AugmentPlan plan;
+  ASSERT_TRUE(MakeAugmentPlan(nullptr, test.program(), &batch, 1, &plan));
+  EXPECT_EQ(plan.num_blocks(), 0u);
+}
+
+TEST(AugmentTest, IndicesAreNotWrittenUnlessAsked) {
+  AugmentCase test({FieldBuilder(4, 4, 3).Build()}, 3);
+  AugmentProgram program = test.program();
+  const int64_t indices_offset = program.indices_offset_bytes;
+  program.indices_offset_bytes = -1;
+  const BatchTask host = test.NewBatch(0);
+  AugmentHost(program, host);
+  const BatchTask blocks = test.NewBatch(0);
+  CountingSink sink;
+  sink.AddSlot(blocks.slot, test.slot_bytes());
+  RunBlocks(program, {blocks}, sink);
+  std::vector<uint8_t> expected = test.ExpectedSlot(host);
+  std::fill(expected.begin() + indices_offset, expected.end(),
+            AugmentCase::kPoison);
+  EXPECT_EQ(test.Difference(test.Slot(host), expected), "");
+  EXPECT_EQ(test.Difference(test.Slot(blocks), expected), "");
+}
+
+}  // namespace
+}  // namespace datasetd

@@ -1,0 +1,159 @@
+#include "cuda/kernels/byte_converter.h"
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/dtype.h"
+#include "cuda/kernels/byte_vector.h"
+#include "cuda/kernels/params.h"
+#include "cuda/kernels/value.h"
+#include "gtest/gtest.h"
+#include "tests/cuda/kernels/augment_case.h"
+
+namespace datasetd {
+namespace {
+
+using testing::FieldBuilder;
+
+// The levels of this processor that are not the tables.
+std::vector<VectorLevel> Levels() {
+  std::vector<VectorLevel> levels;
+  for (const VectorLevel level : {VectorLevel::kAvx2, VectorLevel::kAvx512}) {
+    if (level <= BestVectorLevel()) levels.push_back(level);
+  }
+  return levels;
+}
+
+struct Aligned {
+  alignas(64) uint8_t bytes[4096 + 64];
+};
+
+// Converts 600 elements, `shift` elements off alignment, and compares with
+// ImageElementBits.
+void CheckConverter(const FieldProgram& field, VectorLevel level, int shift,
+                    std::mt19937& engine) {
+  const ByteConverter converter(field, level);
+  const int size_bytes = DtypeSizeBytes(field.out_dtype);
+  constexpr int kCount = 600;
+  uint8_t from[kCount];
+  for (uint8_t& byte : from) byte = static_cast<uint8_t>(engine());
+  const int count = kCount - static_cast<int>(engine() % 60) * field.channels;
+  const int whole = count / field.channels * field.channels;
+  Aligned to;
+  std::memset(to.bytes, 0xA5, sizeof(to.bytes));
+  uint8_t* out = to.bytes + shift * size_bytes;
+  converter.ConvertPixels(from, whole, out);
+  StreamFence();
+  for (int i = 0; i < whole; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, out + i * size_bytes, size_bytes);
+    ASSERT_EQ(bits, ImageElementBits(field, from, i, i % field.channels));
+  }
+  ASSERT_EQ(out[whole * size_bytes], 0xA5);
+  for (int c = 0; c < field.channels; ++c) {
+    std::memset(to.bytes, 0xA5, sizeof(to.bytes));
+    converter.ConvertPlane(from, count, c, out);
+    StreamFence();
+    for (int i = 0; i < count; ++i) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, out + i * size_bytes, size_bytes);
+      ASSERT_EQ(bits, ImageElementBits(field, from, i, c));
+    }
+    ASSERT_EQ(out[count * size_bytes], 0xA5);
+  }
+}
+
+TEST(ByteConverterTest, EveryLevelDtypeAndChainHasTheSameBits) {
+  std::mt19937 engine(1);
+  std::vector<VectorLevel> levels = Levels();
+  levels.push_back(VectorLevel::kNone);
+  for (const VectorLevel level : levels) {
+    for (const int channels : {1, 2, 3, 4}) {
+      for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat16,
+                                Dtype::kBfloat16, Dtype::kFloat32}) {
+        for (int chain = 0; chain < 6; ++chain) {
+          FieldBuilder builder(1, 1, channels);
+          builder.Out(dtype, Layout::kNhwc);
+          if (chain == 1 || chain == 2) builder.Divide(255.0f);
+          if (chain == 2 || chain == 3) builder.Normalize();
+          if (chain == 4) builder.Normalize().Divide(3.0f);
+          if (chain == 5) builder.Divide(7.0f).Normalize().Normalize();
+          for (const int shift : {0, 1}) {
+            SCOPED_TRACE(::testing::Message()
+                         << static_cast<int>(level) << " " << channels << " "
+                         << DtypeName(dtype) << " " << chain);
+            CheckConverter(builder.Build(), level, shift, engine);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ByteConverterTest, RandomParametersHaveTheSameBits) {
+  std::mt19937 engine(2);
+  std::uniform_real_distribution<float> mean(-2.0f, 2.0f);
+  std::uniform_real_distribution<float> std(1e-3f, 300.0f);
+  for (const VectorLevel level : Levels()) {
+    for (int round = 0; round < 500; ++round) {
+      FieldBuilder builder(1, 1, 3);
+      builder.Out(Dtype::kFloat32, Layout::kNhwc).Divide(std(engine));
+      FieldProgram field = builder.Normalize().Build();
+      for (int c = 0; c < 3; ++c) {
+        field.value_ops[1].mean[c] = mean(engine);
+        field.value_ops[1].std[c] = std(engine) * (c == 0 ? -1.0f : 1.0f);
+      }
+      CheckConverter(field, level, 0, engine);
+    }
+  }
+}
+
+TEST(ByteConverterTest, UsualNormalisationIsVectorised) {
+  for (const VectorLevel level : Levels()) {
+    const FieldProgram field = FieldBuilder(1, 1, 3)
+                                   .Out(Dtype::kFloat32, Layout::kNchw)
+                                   .Divide(255.0f)
+                                   .Normalize()
+                                   .Build();
+    EXPECT_EQ(ByteConverter(field, level).level(), level);
+  }
+}
+
+TEST(ByteConverterTest, ChainsThatAreNotExactFallBackToTables) {
+  FieldProgram field = FieldBuilder(1, 1, 3)
+                           .Out(Dtype::kFloat32, Layout::kNchw)
+                           .Normalize()
+                           .Build();
+  // 0 / 0 is NaN; and a reciprocal that overflows.
+  std::mt19937 engine(3);
+  for (const float divisor : {0.0f, 1e-42f}) {
+    field.value_ops[0].mean[1] = 0.0f;
+    field.value_ops[0].std[1] = divisor;
+    for (const VectorLevel level : Levels()) {
+      EXPECT_EQ(ByteConverter(field, level).level(), VectorLevel::kNone);
+      CheckConverter(field, level, 0, engine);
+    }
+  }
+}
+
+TEST(ByteConverterTest, FindsTheByteOfAFill) {
+  FieldBuilder builder(4, 4, 3);
+  builder.Out(Dtype::kFloat32, Layout::kNchw).Divide(255.0f);
+  const ByteConverter found(
+      FieldBuilder(builder).PadFill(1, {0.0f, 1.0f, 51.0f / 255.0f}).Build(),
+      VectorLevel::kNone);
+  ASSERT_TRUE(found.has_fill_bytes());
+  EXPECT_EQ(found.fill_byte(0, 0), 0);
+  EXPECT_EQ(found.fill_byte(0, 1), 255);
+  EXPECT_EQ(found.fill_byte(0, 2), 51);
+  const ByteConverter missing(
+      FieldBuilder(builder).PadFill(1, {0.0f, 0.1f, 0.5f}).Build(),
+      VectorLevel::kNone);
+  EXPECT_FALSE(missing.has_fill_bytes());
+}
+
+}  // namespace
+}  // namespace datasetd

@@ -1,0 +1,18 @@
+"""fuzz_replay_test: a fuzz harness run over its committed corpus."""
+
+def fuzz_replay_test(name, corpus, deps):
+    """Compiles `name`.cc as a test; tests/fuzz/run.sh compiles it as a fuzzer.
+
+    Args:
+      name: the harness, ending in _fuzz; the test is `name`_test.
+      corpus: the folder of inputs, below this package.
+      deps: of the harness.
+    """
+    native.cc_test(
+        name = name + "_test",
+        size = "small",
+        srcs = [name + ".cc"],
+        args = [native.package_name() + "/" + corpus],
+        data = native.glob([corpus + "/**"]),
+        deps = deps + ["//tests/fuzz:replay_main"],
+    )

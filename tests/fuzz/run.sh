@@ -1,0 +1,86 @@
+#!/bin/bash
+# Builds the libFuzzer harnesses with clang and runs each for a while.
+#
+#   tests/fuzz/run.sh [SECONDS [HARNESS...]]     60 seconds, all harnesses
+#
+# Needs clang-14 and libclang-rt-14-dev. Builds in $DATASETD_FUZZ_DIR (default:
+# a folder in the user's cache), where new inputs and findings stay too. Exits
+# 1 if a harness found a fault.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+seconds=${1:-60}
+shift || true
+harnesses=("$@")
+if [[ ${#harnesses[@]} -eq 0 ]]; then
+  harnesses=(cifar_reader mnist_reader npy_reader npy_header config)
+fi
+out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
+mkdir -p "$out/gen"
+
+flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
+  -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+  -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
+  -I. "-I$out/gen")
+libraries=(-lz -lyaml-cpp -lprotobuf -lspdlog -lfmt
+  -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
+  -labsl_strings -labsl_time -labsl_time_zone -labsl_base
+  -labsl_bad_optional_access -labsl_throw_delegate -labsl_raw_logging_internal)
+reader_sources=(server/core/file_system.cc
+  server/readers/{cifar_reader,class_names,gzip_stream,idx_header}.cc
+  server/readers/{input_stream,mnist_reader,npy_header,npy_reader}.cc
+  server/readers/{read_buffers,reader,spec_checks}.cc
+  tests/server/readers/{memory_file_system,read_all}.cc
+  tests/fuzz/readers/fuzz_reader.cc)
+config_sources=(server/{config,logging,log_formatter,yaml_to_proto}.cc
+  "$out"/gen/datasetd/v1/{dataset,feed,server,transform}.pb.cc)
+
+# Prints the object file of a source, compiled if it is older.
+compile() {
+  local object
+  object=$out/$(tr / _ <<<"${1#"$out"/}").o
+  if [[ ! -e $object || -n $(find "$1" server tests proto cuda \
+    -name '*.h' -newer "$object" -print -quit) || $1 -nt $object ]]; then
+    clang++ "${flags[@]}" -c "$1" -o "$object"
+  fi
+  echo "$object"
+}
+
+protoc -Iproto -I/usr/include "--cpp_out=$out/gen" proto/datasetd/v1/*.proto
+
+found=0
+for harness in "${harnesses[@]}"; do
+  case $harness in
+    config)
+      source=tests/fuzz/config/config_fuzz.cc
+      corpus=tests/fuzz/config/corpus
+      sources=("${config_sources[@]}")
+      ;;
+    *)
+      source=tests/fuzz/readers/${harness}_fuzz.cc
+      corpus=tests/fuzz/readers/corpus/$harness
+      sources=("${reader_sources[@]}")
+      ;;
+  esac
+  objects=()
+  for file in "$source" "${sources[@]}"; do
+    objects+=("$(compile "$file")")
+  done
+  clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" \
+    "${libraries[@]}" -o "$out/$harness"
+  mkdir -p "$out/corpus/$harness" "$out/findings"
+  echo "== $harness, $seconds s"
+  # The time limit is also for a fuzzer that hangs in reporting.
+  if ! timeout -s KILL "$((seconds + 60))" \
+    "$out/$harness" -max_total_time="$seconds" -max_len=16384 \
+    -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 \
+    "-artifact_prefix=$out/findings/$harness-" \
+    "$out/corpus/$harness" "$corpus" 2>"$out/$harness.log"; then
+    found=1
+    tail -40 "$out/$harness.log"
+    echo "== $harness found a fault: $out/findings"
+  fi
+  grep -E '^stat::(number_of_executed_units|peak_rss_mb)' \
+    "$out/$harness.log" || true
+done
+exit "$found"

@@ -1,0 +1,162 @@
+"""The same pixels for the same (seed, epoch, sample), however they are asked
+for."""
+
+import sys
+
+import pytest
+
+from datasetd import transforms as T
+from tests.conformance import loader_harness as harness
+
+N = 203
+SEED = 11
+TRANSFORMS = [
+    T.RandomCrop(24, padding=4, padding_mode="reflect"),
+    T.RandomHorizontalFlip(),
+    T.RandomVerticalFlip(0.3),
+    T.AlternatingFlip(),
+    T.ToDtype("float16", scale=True),
+    T.Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26)),
+]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return harness.write_npy(
+        tmp_path_factory.mktemp("data"),
+        image=harness.images(N, (24, 24, 3)),
+        label=harness.labels(N),
+    )
+
+
+@pytest.fixture(scope="module", params=harness.DEVICES)
+def daemon(request):
+    harness.require_device(request.param)
+    with harness.Daemon(request.param) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def dataset(daemon, directory):
+    return daemon.load(directory)
+
+
+def open_loader(daemon, dataset, **options):
+    options = {
+        "batch_size": 32,
+        "shuffle": True,
+        "seed": SEED,
+        "transforms": TRANSFORMS,
+        **options,
+    }
+    return daemon.loader(dataset, **options)
+
+
+@pytest.fixture(scope="module")
+def golden(daemon, dataset):
+    """Rows by sample of epochs 0 to 2, and their batches."""
+    with open_loader(daemon, dataset) as loader:
+        epochs = [harness.take_epoch(loader) for _ in range(3)]
+    return [harness.by_sample(epoch) for epoch in epochs], epochs
+
+
+def test_epochs_and_seeds_differ(daemon, dataset, golden):
+    rows, _ = golden
+    with open_loader(daemon, dataset, seed=SEED + 1) as loader:
+        other = harness.by_sample(harness.take_epoch(loader))
+    for a, b in ((rows[0], rows[1]), (rows[1], rows[2]), (rows[0], other)):
+        assert a.keys() == b.keys() and len(a) == N
+        # 81 positions and 3 flips: hardly one sample looks the same.
+        assert sum(a[k] == b[k] for k in a) < N // 10
+
+
+@pytest.mark.parametrize("host_threads", [1, 2])
+def test_another_daemon(daemon, directory, golden, host_threads):
+    with harness.Daemon(daemon.device, host_threads) as other:
+        with open_loader(other, other.load(directory)) as loader:
+            for epoch in range(3):
+                batches = harness.take_epoch(loader)
+                assert harness.by_sample(batches) == golden[0][epoch]
+                for a, b in zip(batches, golden[1][epoch]):
+                    assert a.indices.tolist() == b.indices.tolist()
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 100, N + 1])
+def test_another_batch_size(daemon, dataset, golden, batch_size):
+    with open_loader(daemon, dataset, batch_size=batch_size) as loader:
+        for epoch in range(3):
+            rows = harness.by_sample(harness.take_epoch(loader))
+            assert rows == golden[0][epoch]
+
+
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_another_world_size(daemon, dataset, golden, world_size):
+    for epoch in range(2):
+        rows = {}
+        for rank in range(world_size):
+            with open_loader(
+                daemon, dataset, rank=rank, world_size=world_size
+            ) as loader:
+                loader.set_epoch(epoch)
+                rows.update(harness.by_sample(harness.take_epoch(loader)))
+        assert rows == golden[0][epoch]
+
+
+@pytest.mark.parametrize("prefetch", [1, 8, 62])
+def test_another_prefetch(daemon, dataset, golden, prefetch):
+    with open_loader(daemon, dataset, prefetch=prefetch) as loader:
+        for epoch in range(3):
+            rows = harness.by_sample(harness.take_epoch(loader))
+            assert rows == golden[0][epoch]
+
+
+def test_without_shuffle_the_pixels_are_the_same(daemon, dataset, golden):
+    with open_loader(daemon, dataset, shuffle=False) as loader:
+        rows = harness.by_sample(harness.take_epoch(loader))
+    assert rows == golden[0][0]
+
+
+def test_other_layout_has_the_same_pixels(daemon, dataset, golden):
+    with open_loader(daemon, dataset, layout="NHWC") as loader:
+        rows = harness.by_sample(harness.take_epoch(loader))
+    assert rows == golden[0][0]
+
+
+def test_after_set_epoch(daemon, dataset, golden):
+    with open_loader(daemon, dataset) as loader:
+        for epoch in (2, 0, 1, 1):
+            loader.set_epoch(epoch)
+            batches = harness.take_epoch(loader)
+            assert {batch.epoch for batch in batches} == {epoch}
+            assert harness.by_sample(batches) == golden[0][epoch]
+
+
+def test_after_load_state_dict_inside_an_epoch(daemon, dataset, golden):
+    with open_loader(daemon, dataset) as loader:
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+        state = loader.state_dict()
+    with open_loader(daemon, dataset) as loader:
+        loader.load_state_dict(state)
+        batches = harness.take_epoch(loader)
+    assert [batch.index for batch in batches] == [3, 4, 5, 6]
+    for got, expected in zip(batches, golden[1][0][3:]):
+        assert got.indices.tolist() == expected.indices.tolist()
+        assert (got.bits() == expected.bits()).all()
+
+
+def test_both_devices_give_the_same(directory):
+    """Moves, casts and normalising are bit-equal between backends."""
+    harness.require_device("cuda:0")
+    rows = []
+    for device in ("cpu", "cuda:0"):
+        with harness.Daemon(device) as daemon:
+            dataset = daemon.load(directory)
+            with open_loader(daemon, dataset) as loader:
+                rows.append(harness.by_sample(harness.take_epoch(loader)))
+    assert rows[0] == rows[1]
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))

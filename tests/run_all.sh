@@ -1,0 +1,87 @@
+#!/bin/bash
+# Builds and runs every test, and closes with the line `N passed, N failed`
+# (`, N skipped` behind it where some were).
+#
+#   tests/run_all.sh [--full]
+#
+# Installs the Debian packages that are missing. Runs all tests; then those of
+# the parts that read what others wrote, under Address- and UBSanitizer, and
+# those tagged tsan under ThreadSanitizer; then asks Bazel whether the layers
+# depend on each other as they may. Every test case counts in every pass it ran
+# in. Exits non-zero if anything failed, was not built, or ran no case.
+#
+#   --full  the whole tree under Address- and UBSanitizer, the tests tagged
+#           full, and the fuzzers
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+full=false
+case "${1:-}" in
+  "") ;;
+  --full) full=true ;;
+  *)
+    sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
+    [[ $1 == -h || $1 == --help ]] && exit 0
+    exit 2
+    ;;
+esac
+
+: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
+export HOME
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-bazel
+
+if ! deploy/install_deps.sh; then
+  echo "0 passed, 1 failed"
+  exit 1
+fi
+
+events=$(mktemp -d)
+trap 'rm -rf "$events"' EXIT
+passes=()
+
+# pass NAME BAZEL_ARGUMENTS...: runs tests; their events go to $events/NAME.
+pass() {
+  local name=$1 start=$SECONDS
+  shift
+  printf '\n== %s: bazel test %s\n' "$name" "$*"
+  bazel test --keep_going "--disk_cache=$cache" --ui_event_filters=-info,-debug \
+    "--build_event_json_file=$events/$name" "$@"
+  local code=$?
+  # 3: a test failed, 4: there was none; the events say so. The rest says that
+  # not all was built.
+  if [[ $code -ne 0 && $code -ne 3 && $code -ne 4 ]]; then
+    echo "bazel ended with $code" >>"$events/$name.broken"
+  fi
+  echo "== $name: $((SECONDS - start)) s"
+  passes+=("$name")
+}
+
+if $full; then
+  pass all //...
+  pass asan --config=asan //...
+else
+  pass all --test_tag_filters=-full //...
+  # Parsers, state machines and arithmetic; nothing that links gRPC, whose
+  # build alone would take longer than all of these.
+  pass asan --config=asan --build_tests_only \
+    --test_tag_filters=-noasan,-full,-exclusive --test_size_filters=small,medium \
+    //tests/ring/... //tests/server/core/... //tests/server/readers/...
+fi
+pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan //tests/...
+
+printf '\n== layers\n'
+tests/layers.sh "$events/layers"
+passes+=(layers)
+
+if $full && [[ -x tests/fuzz/run.sh ]]; then
+  printf '\n== fuzz\n'
+  if tests/fuzz/run.sh; then
+    echo '{"case": "fuzz", "result": "passed"}' >"$events/fuzz"
+  else
+    echo '{"case": "fuzz", "result": "failed"}' >"$events/fuzz"
+  fi
+  passes+=(fuzz)
+fi
+
+echo
+/usr/bin/python3 tests/count_cases.py "$events" "${passes[@]}"

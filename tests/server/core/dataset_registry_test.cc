@@ -1,0 +1,267 @@
+#include "server/core/dataset_registry.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/core/fake_clock.h"
+#include "tests/testing/fake_source.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::SourceGate;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
+constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
+
+class DatasetRegistryTest : public ::testing::Test {
+ protected:
+  DatasetRegistryTest() {
+    std::vector<ServedDevice> devices(1);
+    devices[0].backend = CreateHostBackend({.num_threads = 1});
+    devices[0].budget = std::make_unique<MemoryBudget>(1000);
+    devices_ = std::make_unique<DeviceTable>(std::move(devices));
+    registry_ = std::make_unique<DatasetRegistry>(
+        devices_.get(),
+        [this](const DatasetSpec& spec)
+            -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          if (spec.path == "/missing") {
+            return absl::NotFoundError("/missing: no such file");
+          }
+          return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+                                              &gate_);
+        },
+        &clock_, [](const char*, const DatasetInfo&) {});
+  }
+  ~DatasetRegistryTest() override { gate_.Open(); }
+
+  static DatasetSpec Spec(const std::string& name) {
+    DatasetSpec spec;
+    spec.name = name;
+    spec.format = "fake";
+    spec.path = "/data/" + name;
+    return spec;
+  }
+  DatasetInfo AwaitSettled(const std::string& name) {
+    const auto info = registry_->Await(name, absl::Seconds(30));
+    EXPECT_THAT(info, IsOk());
+    return *info;
+  }
+  void LoadAndAwait(const std::string& name, const Caller& caller) {
+    ASSERT_THAT(registry_->Load(Spec(name), caller), IsOk());
+    ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
+    clock_.Advance(absl::Seconds(1));
+  }
+  uint64_t used_bytes() const {
+    return devices_->devices()[0].budget->used_bytes();
+  }
+
+  SourceGate gate_;
+  FakeClock clock_;
+  int64_t num_samples_ = 100;
+  uint8_t fill_ = 7;
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetRegistry> registry_;
+};
+
+TEST_F(DatasetRegistryTest, ASecondLoadAttachesAlsoWhileTheFirstRuns) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+            DatasetState::kLoading);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 2);
+  EXPECT_EQ(used_bytes(), 100);
+  gate_.Open();
+  const DatasetInfo info = AwaitSettled("a");
+  EXPECT_EQ(info.state, DatasetState::kReady);
+  EXPECT_EQ(info.num_samples, 100);
+  EXPECT_EQ(info.resident_bytes, 100);
+  EXPECT_EQ(info.spec.device, "cpu");
+  EXPECT_THAT(info.content_hash, SizeIs(32));
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_EQ(gate_.num_reads(), 1);
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
+TEST_F(DatasetRegistryTest, ANameTakenByAnotherSpecIsAnError) {
+  LoadAndAwait("a", kAlice);
+  DatasetSpec other = Spec("a");
+  other.path = "/data/other";
+  EXPECT_THAT(registry_->Load(other, kBob),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("'a'"), HasSubstr("/data/a"))));
+}
+
+TEST_F(DatasetRegistryTest, TheContentHashIsOfTheSamplesNotOfTheName) {
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("b", kAlice);
+  fill_ = 8;
+  LoadAndAwait("c", kAlice);
+  EXPECT_EQ(AwaitSettled("a").content_hash, AwaitSettled("b").content_hash);
+  EXPECT_NE(AwaitSettled("a").content_hash, AwaitSettled("c").content_hash);
+  EXPECT_NE(AwaitSettled("a").spec_id, AwaitSettled("b").spec_id);
+}
+
+TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
+  EXPECT_THAT(registry_->Load(Spec(""), kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  EXPECT_THAT(registry_->Load(Spec("../a"), kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  DatasetSpec missing = Spec("a");
+  missing.path = "/missing";
+  EXPECT_THAT(registry_->Load(missing, kAlice),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/missing")));
+  DatasetSpec elsewhere = Spec("a");
+  elsewhere.device = "cuda:7";
+  EXPECT_THAT(registry_->Load(elsewhere, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("cuda:7"), HasSubstr("cpu"))));
+  DatasetSpec random = Spec("a");
+  random.pretransforms["image"] = {RandomHorizontalFlipSpec{}};
+  EXPECT_THAT(registry_->Load(random, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("random op cannot run at load")));
+  DatasetSpec unknown = Spec("a");
+  unknown.pretransforms["mask"] = {ToDtypeSpec{}};
+  EXPECT_THAT(registry_->Load(unknown, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("no field 'mask'")));
+  EXPECT_THAT(registry_->Hold("a", kAlice),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  EXPECT_THAT(registry_->Unload("a", true),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, AFailedLoadIsToldAndGivesItsMemoryBack) {
+  gate_.FailWith(absl::DataLossError("/data/a: truncated"));
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  const DatasetInfo info = AwaitSettled("a");
+  EXPECT_EQ(info.state, DatasetState::kFailed);
+  EXPECT_THAT(info.error,
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("truncated")));
+  EXPECT_EQ(used_bytes(), 0);
+  EXPECT_THAT(registry_->Use("a"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("truncated")));
+  // The name can be loaded again.
+  gate_.FailWith(absl::OkStatus());
+  LoadAndAwait("a", kAlice);
+}
+
+TEST_F(DatasetRegistryTest, OverBudgetNamesBothNumbersBeforeReading) {
+  num_samples_ = 5000;
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("5000"), HasSubstr("1000"))));
+  EXPECT_EQ(gate_.num_reads(), 0);
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+}
+
+TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  registry_->ReleaseSession(kAlice.session_id);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
+  registry_->ReleaseSession(kBob.session_id);
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("try again")));
+  gate_.Open();
+  while (!registry_->List().empty()) {
+  }
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, UnusedDatasetsMakeRoomLeastRecentlyUsedFirst) {
+  num_samples_ = 400;
+  LoadAndAwait("old", kAlice);
+  LoadAndAwait("new", kAlice);
+  registry_->ReleaseSession(kAlice.session_id);
+  { ASSERT_THAT(registry_->Use("old"), IsOk()); }  // now the newer one
+  ASSERT_THAT(registry_->Load(Spec("third"), kBob), IsOk());
+  EXPECT_EQ(AwaitSettled("third").state, DatasetState::kReady);
+  EXPECT_THAT(registry_->Use("new"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->Use("old"), IsOk());
+}
+
+TEST_F(DatasetRegistryTest, WhatIsHeldOrUsedIsNeverEvicted) {
+  num_samples_ = 400;
+  LoadAndAwait("held", kAlice);
+  LoadAndAwait("used", kBob);
+  const auto use = registry_->Use("used");
+  ASSERT_THAT(use, IsOk());
+  registry_->ReleaseSession(kBob.session_id);
+  EXPECT_THAT(registry_->Load(Spec("third"), kBob),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+}
+
+TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
+  LoadAndAwait("a", kAlice);
+  auto use = registry_->Use("a");
+  ASSERT_THAT(use, IsOk());
+  EXPECT_THAT(registry_->Unload("a", false),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("1 open feeds")));
+  EXPECT_THAT(registry_->Unload("a", true), IsOk());
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+            DatasetState::kUnloading);
+  EXPECT_THAT(registry_->Use("a"),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("being unloaded")));
+  EXPECT_EQ(used_bytes(), 100);
+  use->Reset();
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_THAT(registry_->Unload("a", false), IsOk());
+  gate_.Open();
+  while (!registry_->List().empty()) {
+  }
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
+  DatasetSpec spec = Spec("a");
+  spec.pretransforms["image"] = {
+      ToDtypeSpec{.dtype = Dtype::kFloat32, .scale = true},
+      NormalizeSpec{.mean = {0.5}, .std = {0.25}}};
+  spec.pretransforms_key = "float";
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  const DatasetInfo info = AwaitSettled("a");
+  ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
+  EXPECT_EQ(info.fields[0].dtype, Dtype::kFloat32);
+  EXPECT_EQ(info.resident_bytes, 400);
+  const auto use = registry_->Use("a");
+  ASSERT_THAT(use, IsOk());
+  const float* const values =
+      reinterpret_cast<const float*>(use->dataset()->field_data(0));
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(values[i], (7.0f / 255.0f - 0.5f) / 0.25f);
+  }
+}
+
+}  // namespace
+}  // namespace datasetd

@@ -1,0 +1,304 @@
+#include "server/core/feed_table.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cuda/fake_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/core/fake_clock.h"
+#include "tests/testing/fake_source.h"
+#include "tests/testing/memory_channel.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::SourceGate;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
+constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
+constexpr uint64_t kBudgetBytes = 64 << 20;
+constexpr uint64_t kSlabBytes = 2 << 20;
+
+class FeedTableTest : public ::testing::Test {
+ protected:
+  FeedTableTest() {
+    auto backend = std::make_unique<FakeBackend>(FakeBackendOptions{});
+    backend_ = backend.get();
+    std::vector<ServedDevice> devices(1);
+    devices[0].backend = std::move(backend);
+    devices[0].budget = std::make_unique<MemoryBudget>(kBudgetBytes);
+    devices_ = std::make_unique<DeviceTable>(std::move(devices));
+    registry_ = std::make_unique<DatasetRegistry>(
+        devices_.get(),
+        [this](const DatasetSpec& spec)
+            -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          return std::make_unique<FakeSource>(10, 1, spec.path, 7, &gate_);
+        },
+        &clock_, [](const char*, const DatasetInfo&) {});
+    DatasetSpec spec;
+    spec.name = "a";
+    EXPECT_THAT(registry_->Load(spec, kAlice), IsOk());
+    EXPECT_EQ(registry_->Await("a", absl::Seconds(30))->state,
+              DatasetState::kReady);
+    auto table = FeedTable::Create(
+        {.max_feeds = 4, .attach_timeout = absl::Seconds(10)}, devices_.get(),
+        registry_.get(),
+        [](uint32_t num_slots)
+            -> absl::StatusOr<std::unique_ptr<FeedChannel>> {
+          return std::make_unique<MemoryChannel>(num_slots);
+        },
+        &clock_, [](const char*, const FeedInfo&) {},
+        [](absl::Status status) { ADD_FAILURE() << status.ToString(); });
+    EXPECT_THAT(table, IsOk());
+    table_ = *std::move(table);
+  }
+  ~FeedTableTest() override {
+    // What runs must end before the table can go.
+    std::atomic<bool> is_gone = false;
+    std::thread destroyer([&] {
+      table_.reset();
+      is_gone.store(true);
+    });
+    while (!is_gone.load()) backend_->CompleteAll();
+    destroyer.join();
+    registry_.reset();
+  }
+
+  static FeedOptions Options() {
+    FeedOptions options;
+    options.dataset = "a";
+    options.batch_size = 4;
+    options.prefetch = 2;
+    return options;
+  }
+  uint64_t slab_bytes() const {
+    return devices_->devices()[0].budget->used_bytes_of_kind(
+        MemoryKind::kSlab);
+  }
+  uint64_t scratch_bytes() const {
+    return devices_->devices()[0].budget->used_bytes_of_kind(
+        MemoryKind::kScratch);
+  }
+  int num_dataset_feeds() const {
+    return registry_->Await("a", absl::ZeroDuration())->num_feeds;
+  }
+  // Until the producer has let go of an ended feed.
+  void AwaitPhase(uint64_t id, FeedPhase phase) {
+    while (true) {
+      backend_->CompleteAll();
+      for (const FeedInfo& info : table_->List()) {
+        if (info.id == id && info.phase == phase) return;
+      }
+    }
+  }
+  void AwaitGone() {
+    while (table_->num_feeds() > 0) backend_->CompleteAll();
+  }
+
+  SourceGate gate_;
+  FakeClock clock_;
+  FakeBackend* backend_;
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetRegistry> registry_;
+  std::unique_ptr<FeedTable> table_;
+};
+
+TEST_F(FeedTableTest, AFeedsLifeFromOpenToTheLastByte) {
+  const auto opened = table_->Open(Options(), kAlice);
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_EQ(opened->num_slots, 4);
+  EXPECT_EQ(opened->prefetch, 2);
+  EXPECT_EQ(opened->batches_per_epoch, 3);
+  EXPECT_EQ(opened->slab_bytes, kSlabBytes);
+  EXPECT_EQ(slab_bytes(), kSlabBytes);
+  EXPECT_GT(scratch_bytes(), 0);
+  EXPECT_EQ(num_dataset_feeds(), 1);
+  EXPECT_EQ(backend_->num_launches(), 0);
+
+  const auto descriptors = table_->Attach(opened->id, kAlice.session_id);
+  ASSERT_THAT(descriptors, IsOk());
+  EXPECT_THAT(*descriptors, SizeIs(2));  // the channel's, and the slab's
+  while (backend_->num_pending_launches() == 0) {
+  }
+
+  table_->EndLease(opened->id);
+  EXPECT_EQ(table_->List()[0].phase, FeedPhase::kEnding);
+  AwaitPhase(opened->id, FeedPhase::kLingering);
+  EXPECT_EQ(slab_bytes(), kSlabBytes);
+  EXPECT_EQ(scratch_bytes(), 0);
+  EXPECT_EQ(num_dataset_feeds(), 0);
+
+  table_->FreeSlab(opened->id);
+  EXPECT_EQ(slab_bytes(), 0);
+  EXPECT_THAT(table_->List(), SizeIs(0));
+}
+
+TEST_F(FeedTableTest, ASlabGivenUpEarlyGoesWhenTheWorkHasEnded) {
+  const auto opened = table_->Open(Options(), kAlice);
+  ASSERT_THAT(opened, IsOk());
+  ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  while (backend_->num_pending_launches() == 0) {
+  }
+  table_->EndLease(opened->id);
+  table_->FreeSlab(opened->id);
+  EXPECT_EQ(slab_bytes(), kSlabBytes);
+  AwaitGone();
+  EXPECT_EQ(slab_bytes(), 0);
+}
+
+TEST_F(FeedTableTest, OnlyItsSessionAttachesAFeedAndOnce) {
+  const auto opened = table_->Open(Options(), kAlice);
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_THAT(table_->Attach(opened->id, kBob.session_id),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(table_->Attach(opened->id + 1, kAlice.session_id),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  EXPECT_THAT(table_->Attach(opened->id, kAlice.session_id),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(FeedTableTest, APendingFeedGoesWithItsSessionOrItsTime) {
+  const auto first = table_->Open(Options(), kAlice);
+  const auto second = table_->Open(Options(), kBob);
+  ASSERT_THAT(first, IsOk());
+  ASSERT_THAT(second, IsOk());
+  table_->EndSession(kAlice.session_id);
+  EXPECT_EQ(slab_bytes(), kSlabBytes);
+  clock_.Advance(absl::Seconds(9));
+  table_->ExpirePending();
+  EXPECT_THAT(table_->List(), SizeIs(1));
+  clock_.Advance(absl::Seconds(1));
+  table_->ExpirePending();
+  EXPECT_EQ(slab_bytes(), 0);
+  EXPECT_EQ(num_dataset_feeds(), 0);
+  EXPECT_THAT(table_->Attach(second->id, kBob.session_id),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("attach_timeout")));
+}
+
+TEST_F(FeedTableTest, AnAttachedFeedOutlivesItsSessionAndTime) {
+  const auto opened = table_->Open(Options(), kAlice);
+  ASSERT_THAT(opened, IsOk());
+  ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  table_->EndSession(kAlice.session_id);
+  clock_.Advance(absl::Hours(1));
+  table_->ExpirePending();
+  EXPECT_THAT(table_->List(), SizeIs(1));
+}
+
+TEST_F(FeedTableTest, LimitsAndBadOptionsNameTheThing) {
+  FeedOptions options = Options();
+  options.batch_size = 0;
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("batch_size")));
+  options = Options();
+  options.batch_size = 1 << 30;
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr(std::to_string(kBudgetBytes))));
+  options = Options();
+  options.dataset = "b";
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'b'")));
+  options = Options();
+  options.device = "cuda:0";
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("cuda:0"), HasSubstr("is on fake"))));
+  options = Options();
+  options.rank = 3;
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank")));
+  options = Options();
+  options.prefetch = 63;
+  EXPECT_THAT(
+      table_->Open(options, kAlice),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("prefetch")));
+  options = Options();
+  options.fields["mask"] = {};
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("'mask'"), HasSubstr("image"))));
+  options = Options();
+  options.start = {.epoch = 0, .batch = 4};
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("start")));
+  options = Options();
+  options.excluded_exports = {ExportKind::kMemfd};
+  EXPECT_THAT(
+      table_->Open(options, kAlice),
+      StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("memfd")));
+  EXPECT_THAT(table_->List(), SizeIs(0));
+  EXPECT_EQ(slab_bytes(), 0);
+  EXPECT_EQ(num_dataset_feeds(), 0);
+
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
+  }
+  EXPECT_THAT(table_->Open(Options(), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("max_feeds")));
+}
+
+TEST_F(FeedTableTest, EveryFailedAllocationOfOpenLeavesNothing) {
+  const int before = backend_->num_live_objects();
+  int num_failures = 0;
+  for (int k = 1;; ++k) {
+    backend_->FailAllocation(k);
+    const auto opened = table_->Open(Options(), kAlice);
+    backend_->FailAllocation(0);
+    if (opened.ok()) break;
+    ++num_failures;
+    EXPECT_THAT(opened, StatusIs(absl::StatusCode::kResourceExhausted));
+    EXPECT_EQ(backend_->num_live_objects(), before);
+    EXPECT_EQ(slab_bytes(), 0);
+    EXPECT_EQ(scratch_bytes(), 0);
+    EXPECT_EQ(num_dataset_feeds(), 0);
+  }
+  // Slab, indices, program, stream, and an event for each of four slots.
+  EXPECT_EQ(num_failures, 8);
+}
+
+TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
+  const auto pending = table_->Open(Options(), kAlice);
+  const auto attached = table_->Open(Options(), kAlice);
+  ASSERT_THAT(pending, IsOk());
+  ASSERT_THAT(attached, IsOk());
+  ASSERT_THAT(table_->Attach(attached->id, kAlice.session_id), IsOk());
+  EXPECT_THAT(table_->DropPending("other"), SizeIs(0));
+  EXPECT_THAT(table_->UidsOf("a"), SizeIs(2));
+  EXPECT_THAT(table_->DropPending("a"), ElementsAre(attached->id));
+  EXPECT_THAT(table_->List(), SizeIs(1));
+}
+
+TEST_F(FeedTableTest, ATransformsHashFollowsThePipelines) {
+  FeedOptions flip = Options();
+  flip.fields["image"].transforms = {RandomHorizontalFlipSpec{}};
+  const auto plain = table_->Open(Options(), kAlice);
+  const auto same = table_->Open(Options(), kBob);
+  const auto other = table_->Open(flip, kAlice);
+  ASSERT_THAT(plain, IsOk());
+  ASSERT_THAT(same, IsOk());
+  ASSERT_THAT(other, IsOk());
+  EXPECT_EQ(plain->transforms_hash, same->transforms_hash);
+  EXPECT_NE(plain->transforms_hash, other->transforms_hash);
+}
+
+}  // namespace
+}  // namespace datasetd

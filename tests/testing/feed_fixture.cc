@@ -1,0 +1,84 @@
+#include "tests/testing/feed_fixture.h"
+
+#include <cstdlib>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace datasetd::testing {
+namespace {
+
+constexpr uint64_t kStrideBytes = 512;
+constexpr int64_t kIndicesOffset = 256;
+
+template <typename T>
+T ValueOrDie(absl::StatusOr<T> value) {
+  if (!value.ok()) std::abort();
+  return *std::move(value);
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> MakeByteDataset(Backend* backend,
+                                               int64_t num_samples) {
+  Dataset::Contents contents;
+  contents.name = "bytes";
+  contents.backend = backend;
+  contents.num_samples = num_samples;
+  contents.fields = {{.name = "image",
+                      .dtype = Dtype::kUint8,
+                      .shape = {1, 1, 1},
+                      .is_image = true}};
+  contents.content_hash = "bytes";
+  contents.memory.push_back(ValueOrDie(backend->Allocate(num_samples)));
+  std::vector<uint8_t> bytes(num_samples);
+  std::iota(bytes.begin(), bytes.end(), uint8_t{0});
+  const auto stream = ValueOrDie(backend->CreateStream(nullptr));
+  if (!stream
+           ->CopyToDevice(contents.memory[0]->data(), bytes.data(),
+                          bytes.size())
+           .ok() ||
+      !stream->Synchronize().ok()) {
+    std::abort();
+  }
+  return std::make_shared<const Dataset>(std::move(contents));
+}
+
+TestFeed MakeTestFeed(Backend* backend, const TestFeedOptions& options) {
+  Feed::Options feed;
+  feed.id = options.id;
+  feed.dataset = MakeByteDataset(backend, options.num_samples);
+  feed.program.num_fields = 1;
+  feed.program.indices_offset_bytes = kIndicesOffset;
+  FieldProgram& field = feed.program.fields[0];
+  field.source = feed.dataset->field_data(0);
+  field.sample_stride_bytes = 1;
+  field.in_dtype = Dtype::kUint8;
+  field.out_dtype = Dtype::kUint8;
+  field.layout = Layout::kNchw;
+  field.is_image = true;
+  field.in_height = field.in_width = field.out_height = field.out_width = 1;
+  field.channels = 1;
+  feed.sampler.num_samples = options.num_samples;
+  feed.sampler.batch_size = options.batch_size;
+  feed.sampler.drop_last = options.drop_last;
+  feed.num_slots = options.num_slots;
+  feed.slot_stride_bytes = kStrideBytes;
+  feed.start = options.start;
+  auto slab = ValueOrDie(backend->AllocateExported(
+      options.num_slots * kStrideBytes, backend->export_kinds().front()));
+  auto channel = std::make_unique<MemoryChannel>(options.num_slots);
+  TestFeed made;
+  made.channel = channel.get();
+  made.feed = ValueOrDie(Feed::Create(std::move(feed), std::move(slab),
+                                      std::move(channel), options.on_done));
+  return made;
+}
+
+std::vector<uint8_t> BatchBytes(const Feed& feed,
+                                const MemoryChannel::Published& published) {
+  const uint8_t* const slot = feed.slab().data() + published.slot * kStrideBytes;
+  return std::vector<uint8_t>(slot, slot + published.batch.num_samples);
+}
+
+}  // namespace datasetd::testing

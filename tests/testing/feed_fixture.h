@@ -1,0 +1,47 @@
+// Feeds over a small dataset for tests: sample i is the byte i, and its label
+// is i.
+
+#ifndef DATASETD_TESTS_TESTING_FEED_FIXTURE_H_
+#define DATASETD_TESTS_TESTING_FEED_FIXTURE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "cuda/backend.h"
+#include "server/core/dataset.h"
+#include "server/core/feed.h"
+#include "tests/testing/memory_channel.h"
+
+namespace datasetd::testing {
+
+// One field, uint8 [1, 1, 1]; num_samples <= 256.
+std::shared_ptr<const Dataset> MakeByteDataset(Backend* backend,
+                                               int64_t num_samples);
+
+struct TestFeedOptions {
+  uint64_t id = 1;
+  int64_t num_samples = 10;
+  int64_t batch_size = 4;
+  uint32_t num_slots = 3;
+  bool drop_last = false;
+  FeedPosition start;
+  std::function<void()> on_done;
+};
+
+struct TestFeed {
+  std::unique_ptr<Feed> feed;
+  MemoryChannel* channel;  // the feed's
+};
+
+// In order, not shuffled: batch b of every epoch holds samples b * batch_size
+// and on. Aborts on an error.
+TestFeed MakeTestFeed(Backend* backend, const TestFeedOptions& options);
+
+// The bytes of a published batch, as the client sees them.
+std::vector<uint8_t> BatchBytes(const Feed& feed,
+                                const MemoryChannel::Published& published);
+
+}  // namespace datasetd::testing
+
+#endif  // DATASETD_TESTS_TESTING_FEED_FIXTURE_H_
