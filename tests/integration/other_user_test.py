@@ -16,8 +16,9 @@ import socket, struct
 sys.path.insert(0, ARGUMENTS["wire"])
 import attach_wire as wire
 answers = {"uid": os.getuid()}
+session = wire.Session(ARGUMENTS["attach"])
 for name, token in (("stolen", bytes.fromhex(ARGUMENTS["token"])),
-                    ("own", wire.Session(ARGUMENTS["attach"]).token)):
+                    ("own", session.token)):
     connection, packet, descriptors = wire.attach_feed(
         ARGUMENTS["attach"], token, ARGUMENTS["feed_id"])
     answers[name] = [wire.parse_refused(packet)[0], len(descriptors)]
