@@ -36,7 +36,8 @@ class Count(NamedTuple):
 
 
 _UNITTEST = re.compile(
-    r"^Ran (\d+) tests? in [\d.]+s\n\n(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$",
+    r"^Ran (\d+) tests? in [\d.]+s\n\n"
+    r"(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$",
     re.MULTILINE,
 )
 

@@ -14,7 +14,7 @@
 #   --full  the whole tree under Address- and UBSanitizer, the tests tagged
 #           full, and the fuzzers
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 full=false
 case "${1:-}" in
