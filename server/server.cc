@@ -286,10 +286,10 @@ absl::Status Server::Impl::Start() {
 absl::Status Server::Impl::StartGrpc() {
   dataset_service_ = std::make_unique<DatasetService>(
       &context_, datasets_.get(), feeds_.get(),
-      [this](const std::string& dataset) {
-        attach_->EndLeases(feeds_->DropPending(dataset),
+      [this](const Dataset& dataset) {
+        attach_->EndLeases(feeds_->DropPending(&dataset),
                            attach::GoodbyeCode::kUnloaded,
-                           absl::StrCat("dataset '", dataset,
+                           absl::StrCat("dataset '", dataset.name(),
                                         "' was unloaded by force"));
       });
   feed_service_ = std::make_unique<FeedService>(&context_, feeds_.get());
@@ -364,7 +364,7 @@ bool Server::Impl::Drain() {
   context_.BeginDrain();
   attach_->BeginDrain("the daemon is shutting down");
   grpc_->GetHealthCheckService()->SetServingStatus(false);
-  attach_->EndLeases(feeds_->DropPending(""), attach::GoodbyeCode::kDraining,
+  attach_->EndLeases(feeds_->DropPending(nullptr), attach::GoodbyeCode::kDraining,
                      "the daemon is shutting down");
   return attach_->AwaitNoLeases(FromProto(config_.drain_timeout()));
 }

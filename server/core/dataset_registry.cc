@@ -114,6 +114,10 @@ DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
   return *this;
 }
 
+bool DatasetUse::IsReady() const {
+  return registry_ != nullptr && registry_->IsReady(entry_id_);
+}
+
 void DatasetUse::Reset() {
   dataset_.reset();
   if (registry_ != nullptr) {
@@ -488,8 +492,16 @@ void DatasetRegistry::EndUse(uint64_t entry_id) {
   }
 }
 
-absl::Status DatasetRegistry::Unload(const std::string& name, bool force,
-                                     const Caller& caller) {
+bool DatasetRegistry::IsReady(uint64_t entry_id) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [name, entry] : entries_) {
+    if (entry->id == entry_id) return entry->state == DatasetState::kReady;
+  }
+  return false;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
+    const std::string& name, bool force, const Caller& caller) {
   MutexLock lock(&mutex_);
   DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> found,
                             Find(name, caller));
@@ -508,16 +520,16 @@ absl::Status DatasetRegistry::Unload(const std::string& name, bool force,
   if (entry.state == DatasetState::kLoading) {
     entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
     entry.holders.clear();
-    return absl::OkStatus();
+    return nullptr;
   }
   if (entry.num_feeds > 0) {
     entry.state = DatasetState::kUnloading;
     entry.holders.clear();
-    return absl::OkStatus();
+    return entry.dataset;
   }
   observer_("unloaded", InfoOf(entry), caller);
   entries_.erase(name);
-  return absl::OkStatus();
+  return nullptr;
 }
 
 void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {

@@ -94,6 +94,8 @@ class DatasetUse {
   ~DatasetUse() { Reset(); }
 
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
+  // False once the dataset is being unloaded.
+  bool IsReady() const;
   void Reset();
 
  private:
@@ -143,10 +145,10 @@ class DatasetRegistry {
   //   NOT_FOUND            as Hold
   //   PERMISSION_DENIED    another user loaded it
   //   FAILED_PRECONDITION  it has open feeds, and `force` is not set
-  // With `force` the dataset goes when its feeds, which the caller must end,
-  // have gone.
-  absl::Status Unload(const std::string& name, bool force,
-                      const Caller& caller);
+  // With `force` the dataset goes when its feeds have gone: returns it if it has
+  // some, for the caller to end them (FeedTable::DropPending), else null.
+  absl::StatusOr<std::shared_ptr<const Dataset>> Unload(
+      const std::string& name, bool force, const Caller& caller);
 
   // Gives up one session's hold on one dataset, or on all. NOT_FOUND.
   absl::Status Release(const std::string& name, const Caller& caller);
@@ -157,6 +159,7 @@ class DatasetRegistry {
   struct Entry;
 
   void EndUse(uint64_t entry_id);
+  bool IsReady(uint64_t entry_id) const;
   void RunLoads();
   void FinishLoad(Entry& entry,
                   absl::StatusOr<std::shared_ptr<const Dataset>> dataset)

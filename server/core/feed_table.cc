@@ -273,6 +273,11 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   MutexLock lock(&mutex_);
   if (--num_opening_[caller.uid] == 0) num_opening_.erase(caller.uid);
   if (!record.ok()) return record.status();
+  if (!(*record)->use.IsReady()) {
+    // Unloaded by force meanwhile: DropPending may have passed already.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "dataset '", options.dataset, "' is being unloaded"));
+  }
   Record& made = **record;
   made.deadline = clock_->Monotonic() + options_.attach_timeout;
 
@@ -421,13 +426,13 @@ void FeedTable::ExpirePending() {
   }
 }
 
-std::vector<uint64_t> FeedTable::DropPending(const std::string& dataset) {
+std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
   std::vector<uint64_t> attached;
   MutexLock lock(&mutex_);
   for (auto it = records_.begin(); it != records_.end();) {
     Record& record = *it->second;
     const bool is_meant =
-        dataset.empty() || record.options.dataset == dataset;
+        dataset == nullptr || record.use.dataset().get() == dataset;
     if (is_meant && record.phase == FeedPhase::kPending) {
       observer_("freed", InfoOf(record));
       it = records_.erase(it);

@@ -143,9 +143,9 @@ class FeedTable {
   // Frees pending feeds whose time is over.
   void ExpirePending();
 
-  // Frees the pending feeds of a dataset, or all when empty, and returns the
+  // Frees the pending feeds of a dataset, or all when null, and returns the
   // attached ones, whose leases the caller ends.
-  std::vector<uint64_t> DropPending(const std::string& dataset);
+  std::vector<uint64_t> DropPending(const Dataset* dataset);
 
   // Uids that have feeds of a dataset.
   std::vector<uint32_t> UidsOf(const std::string& dataset) const;

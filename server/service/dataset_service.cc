@@ -19,7 +19,7 @@ constexpr int kMaxWaitingLoads = 32;
 
 DatasetService::DatasetService(
     const RequestContext* context, DatasetRegistry* datasets, FeedTable* feeds,
-    std::function<void(const std::string& dataset)> end_feeds)
+    std::function<void(const Dataset& dataset)> end_feeds)
     : context_(context),
       datasets_(datasets),
       feeds_(feeds),
@@ -128,9 +128,10 @@ absl::Status DatasetService::Unload(const grpc::ServerContext& call,
           "; only that user, root or the daemon's user can end them"));
     }
   }
-  DATASETD_RETURN_IF_ERROR(
+  DATASETD_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const Dataset> dataset,
       datasets_->Unload(request.name(), request.force(), caller));
-  end_feeds_(request.name());
+  if (dataset != nullptr) end_feeds_(*dataset);
   return absl::OkStatus();
 }
 

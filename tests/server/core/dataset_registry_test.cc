@@ -222,7 +222,13 @@ TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
   EXPECT_THAT(registry_->Unload("a", false, kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("1 open feeds")));
-  EXPECT_THAT(registry_->Unload("a", true, kAlice), IsOk());
+  EXPECT_TRUE(use->IsReady());
+  {
+    const auto unloaded = registry_->Unload("a", true, kAlice);
+    ASSERT_THAT(unloaded, IsOk());
+    EXPECT_EQ(*unloaded, use->dataset());
+  }
+  EXPECT_FALSE(use->IsReady());
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
             DatasetState::kUnloading);
   EXPECT_THAT(registry_->Use("a", kAlice),

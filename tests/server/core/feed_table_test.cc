@@ -288,9 +288,13 @@ TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
   ASSERT_THAT(pending, IsOk());
   ASSERT_THAT(attached, IsOk());
   ASSERT_THAT(table_->Attach(attached->id, kAlice.session_id), IsOk());
-  EXPECT_THAT(table_->DropPending("other"), SizeIs(0));
+  const Dataset other({});
+  EXPECT_THAT(table_->DropPending(&other), SizeIs(0));
   EXPECT_THAT(table_->UidsOf("a"), SizeIs(2));
-  EXPECT_THAT(table_->DropPending("a"), ElementsAre(attached->id));
+  const auto use = registry_->Use("a", kAlice);
+  ASSERT_THAT(use, IsOk());
+  EXPECT_THAT(table_->DropPending(use->dataset().get()),
+              ElementsAre(attached->id));
   EXPECT_THAT(table_->List(), SizeIs(1));
 }
 
