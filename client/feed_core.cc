@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -127,7 +128,7 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
     // Made before the last seek. Nothing used it, so nothing is waited for.
     ++next_sequence_;
     *is_stale = true;
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     ring_.CompleteRelease(index, descriptor.sequence);
     if (ring_.RequestRelease(index, descriptor.sequence)) Wake();
     return BatchInfo{};
@@ -184,7 +185,7 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
   if (has_pending_.load(std::memory_order_relaxed)) {
     int num_released;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       num_released = ReleasePending();
     }
     Unreference(num_released);
@@ -230,7 +231,7 @@ absl::Status FeedCore::Fail(absl::Status status) {
 // Every slot has a holder, or waits for the end of a capture that this thread
 // may be in. A slot whose last holder is just being dropped does come back.
 bool FeedCore::NoSlotComesBack() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
     const bool is_pending = (pending_ >> slot & 1) != 0;
     if (slots_[slot].references.load(std::memory_order_relaxed) == 0 &&
@@ -291,7 +292,7 @@ void FeedCore::Close() {
   if (!is_this_process()) return;
   int num_released;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     num_released = ReleasePending();
   }
   // The caller's own reference keeps this from being the last use.
@@ -330,7 +331,7 @@ absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
   if (!is_this_process()) return ForkedError("this batch");
   // The CPU is done with a batch when it drops it.
   if (slab_.cuda() == nullptr) return absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   Slot& slot = slots_[slot_index];
   for (int i = 0; i < slot.num_streams; ++i) {
     if (slot.streams[i] == stream) return absl::OkStatus();
@@ -347,7 +348,7 @@ absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
 void FeedCore::ReleaseSlot(uint32_t slot) {
   int num_released;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     pending_ |= uint64_t{1} << slot;
     num_released = ReleasePending();
   }
