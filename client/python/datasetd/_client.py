@@ -188,7 +188,9 @@ class Client:
     def _load(self, spec: Dict[str, Any], progress: Progress) -> Dataset:
         raised: List[BaseException] = []
         report = (
-            _ProgressLine(spec["name"]) if progress is True else progress or None
+            _ProgressLine(spec["name"])
+            if progress is True
+            else progress or None
         )
 
         def on_progress(text: bytes, _: Any) -> int:
