@@ -186,6 +186,21 @@ TEST_F(CudaReleaseTest, ClosingWaitsForTheDevice) {
   EXPECT_EQ(harness.daemon().num_held(), 0u);
 }
 
+TEST_F(CudaReleaseTest, BatchIsCopiedToTheHost) {
+  FeedHarness harness({}, Library());
+  const auto batch = Next(harness);
+  ASSERT_THAT(batch, IsOk());
+  char bytes[12] = {};
+  ASSERT_THAT(harness.core().CopyToHost(
+                  bytes,
+                  harness.core().FieldData(
+                      batch->slot, harness.core().layout().fields()[0]),
+                  sizeof(bytes)),
+              IsOk());
+  EXPECT_THAT(bytes, ::testing::Each(1));
+  harness.Drop(*batch);
+}
+
 TEST_F(CudaReleaseTest, GpuThatIsNotVisible) {
   EXPECT_THAT(CudaDriver::Open(std::string(16, 'x'), "cuda:3", Library()),
               StatusIs(absl::StatusCode::kFailedPrecondition,

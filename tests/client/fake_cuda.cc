@@ -225,6 +225,13 @@ FAKE_CUDA CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device,
   return CUDA_SUCCESS;
 }
 
+FAKE_CUDA CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from,
+                                   size_t size_bytes) {
+  const Lock lock(GetState().mutex);
+  RequireContext();
+  memcpy(to, reinterpret_cast<const void*>(from), size_bytes);
+  return CUDA_SUCCESS;
+}
 FAKE_CUDA CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr word,
                                            cuuint64_t value, unsigned int) {
   const Lock lock(GetState().mutex);
