@@ -1,7 +1,6 @@
 #include "server/core/memory_budget.h"
 
 #include <algorithm>
-#include <cassert>
 #include <iterator>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cuda/status_macros.h"
+#include "server/core/require.h"
 
 namespace datasetd {
 namespace {
@@ -71,7 +71,7 @@ void Reservation::Release() {
 
 MemoryBudget::~MemoryBudget() {
   std::lock_guard lock(mutex_);
-  assert(holdings_.empty());
+  Require(holdings_.empty(), "a memory budget outlives its reservations");
 }
 
 absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
@@ -123,7 +123,7 @@ absl::Status MemoryBudget::CheckUserLimit(MemoryKind kind, uid_t uid,
 void MemoryBudget::Return(uint64_t id) {
   std::lock_guard lock(mutex_);
   const auto holding = holdings_.find(id);
-  assert(holding != holdings_.end());
+  Require(holding != holdings_.end(), "a reservation is given back once");
   used_bytes_ -= holding->second.size_bytes;
   holdings_.erase(holding);
 }

@@ -1,7 +1,6 @@
 #include "server/core/pipeline.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
+#include "server/core/require.h"
 
 namespace datasetd {
 namespace {
@@ -468,7 +468,8 @@ absl::Status At(const FieldSpec& field, size_t position,
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
     absl::Span<const TransformSpec> ops, Layout layout) {
-  assert(field_index >= 0 && field_index < kMaxFields);
+  Require(field_index >= 0 && field_index < kMaxFields,
+          "the index of a field is below kMaxFields");
   if (ops.size() > kMaxTransforms) {
     return At(field, Invalid(absl::StrCat(ops.size(),
                                           " transforms; there can be ",

@@ -1,7 +1,6 @@
 #include "server/core/sampler.h"
 
 #include <algorithm>
-#include <cassert>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cuda/kernels/permutation.h"
 #include "cuda/kernels/random.h"
+#include "server/core/require.h"
 
 namespace datasetd {
 namespace {
@@ -134,7 +134,7 @@ class Sampler::Impl {
   int64_t num_batches() const { return num_batches_; }
 
   BatchShape Shape(uint64_t batch) const {
-    assert(batch < num_batches_);
+    Require(batch < num_batches_, "the batch is one of the epoch");
     const uint64_t first_row = batch * batch_size_;
     const uint64_t num_left = num_rows_ - first_row;
     BatchShape shape;
@@ -146,7 +146,8 @@ class Sampler::Impl {
   BatchShape Fill(uint64_t epoch, uint64_t batch,
                   absl::Span<int64_t> indices) {
     const BatchShape shape = Shape(batch);
-    assert(static_cast<int64_t>(indices.size()) >= shape.num_samples);
+    Require(static_cast<int64_t>(indices.size()) >= shape.num_samples,
+            "the indices of a batch have room");
     const uint64_t first_row = batch * batch_size_;
     indices = indices.first(shape.num_samples);
     if (tables_ != nullptr) {

@@ -1,11 +1,11 @@
 #include "server/core/slot_layout.h"
 
-#include <cassert>
 #include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/core/require.h"
 
 namespace datasetd {
 namespace {
@@ -59,7 +59,7 @@ SlotField Describe(const FieldSpec& field, const FieldProgram& program,
 absl::StatusOr<SlotLayout> ComputeSlotLayout(
     absl::Span<const FieldSpec> fields, absl::Span<FieldProgram> programs,
     int64_t batch_size) {
-  assert(fields.size() == programs.size());
+  Require(fields.size() == programs.size(), "a program for each field");
   constexpr int64_t kMaxBatchSize = std::numeric_limits<int32_t>::max();
   if (batch_size < 1 || batch_size > kMaxBatchSize) {
     return absl::InvalidArgumentError(
