@@ -23,7 +23,7 @@ def _release_impl(ctx):
         use_default_shell_env = True,
     )
 
-    # Without --workspace_status_command this has no commit in it.
+    # .bazelrc names the command that says it.
     commit = ctx.actions.declare_file(ctx.label.name + ".commit")
     ctx.actions.run_shell(
         inputs = [ctx.info_file],
@@ -56,7 +56,10 @@ def _release_impl(ctx):
         outputs = [archive],
         mnemonic = "Release",
     )
-    return [DefaultInfo(files = depset([archive]))]
+    return [DefaultInfo(
+        files = depset([archive]),
+        runfiles = ctx.runfiles([archive]),
+    )]
 
 release = rule(
     implementation = _release_impl,
