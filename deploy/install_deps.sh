@@ -14,7 +14,7 @@ set -eu
 # Build: Bazel, what WORKSPACE names, compilers. clang is for the fuzzers.
 packages="
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto
-  bazel-skylib clang g++ libclang-rt-14-dev make patch pkg-config unzip zip
+  bazel-skylib clang g++ libclang-rt-14-dev unzip zip
 "
 # Libraries: one line for each folder of third_party.
 packages="$packages
@@ -34,7 +34,7 @@ packages="$packages
 "
 # Tests, examples and the Python package, for /usr/bin/python3.
 packages="$packages
-  procps python3 python3-numpy python3-pil python3-pytest python3-torch
+  python3 python3-numpy python3-pil python3-pytest python3-torch
   python3-torchvision
 "
 
@@ -47,6 +47,7 @@ missing() {
 
 case "${1:-}" in
   --list)
+    # shellcheck disable=SC2086
     printf '%s\n' $packages
     exit 0
     ;;
@@ -59,6 +60,7 @@ esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "install_deps: this system has no apt; install what corresponds to:" >&2
+  # shellcheck disable=SC2086
   printf '  %s\n' $packages >&2
   exit 1
 fi

@@ -44,6 +44,8 @@ def _release_impl(ctx):
         file = target.files.to_list()[0]
         entries.append("%s=%s" % (path, file.path))
         inputs.append(file)
+    for path in ctx.attr.empty_files:
+        entries.append(path + "=/dev/null")
     for path, target in ctx.attr.links.items():
         entries.append("%s->%s" % (path, target))
     args = ctx.actions.args()
@@ -64,6 +66,7 @@ def _release_impl(ctx):
 release = rule(
     implementation = _release_impl,
     attrs = {
+        "empty_files": attr.string_list(doc = "paths in the release"),
         "files": attr.label_keyed_string_dict(
             allow_files = True,
             doc = "a file to its path in the release",
