@@ -207,7 +207,8 @@ class ReleaseTest(unittest.TestCase):
         ran = {step["name"] for step in report["steps"]
                if step.get("num_run")}
         self.assertLessEqual(
-            {"augment_parity_test", "host_backend_test", "system_test"}, ran)
+            {"augment_parity_test", "host_backend_test", "system_test",
+             "reference_test"}, ran)
         if report["no_gpu"]:
             self.assertIn(report["no_gpu"], text)
             self.assertNotEqual(subprocess.run(

@@ -232,6 +232,10 @@ def read_json(step):
     return {}
 
 
+def why_not(step):
+    return {"not_measured": f"{step['why']}: {step['output'][-2000:]}"}
+
+
 def run_probes(part, no_gpu):
     answers = {name: {"not_measured": why}
                for name, why in NOT_MEASURED.items()}
@@ -242,12 +246,12 @@ def run_probes(part, no_gpu):
         answers["cuda_probe"] = {
             "not_measured": "this release was built without the CUDA toolkit"}
     else:
-        answers["cuda_probe"] = read_json(part.run("cuda_probe", [binary], 180))
+        step = part.run("cuda_probe", [binary], 180)
+        answers["cuda_probe"] = read_json(step) or why_not(step)
     for name, seconds in (("kill_probe", 90), ("step_probe", 180)):
         step = part.run(name, [sys.executable, PARTS / "probes.py", name,
                                part.device], seconds)
-        answers[name] = read_json(step) or {
-            "not_measured": f"{step['why']}: {step['output'][-2000:]}"}
+        answers[name] = read_json(step) or why_not(step)
     return answers
 
 
