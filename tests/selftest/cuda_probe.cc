@@ -94,8 +94,9 @@ absl::StatusOr<json> ProbeSlabOpen(Backend& backend) {
       if (time.ok()) {
         rows.push_back({{"mib", mib}, {"median_us", *time}});
       } else {
-        rows.push_back({{"mib", mib},
-                        {"not_measured", std::string(time.status().message())}});
+        rows.push_back(
+            {{"mib", mib},
+             {"not_measured", std::string(time.status().message())}});
       }
     }
   }
