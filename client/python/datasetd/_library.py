@@ -148,6 +148,15 @@ def _find_library() -> str:
     )
 
 
+def _mode(path: str) -> int:
+    # A release has its libraries in a folder beside the library. They must not
+    # bind to what torch has made global.
+    folder = os.path.join(os.path.dirname(os.path.realpath(path)), "datasetd")
+    return ctypes.DEFAULT_MODE | (
+        os.RTLD_DEEPBIND if os.path.isdir(folder) else 0
+    )
+
+
 class Library:
     """The functions of the library, checked and typed.
 
@@ -162,8 +171,8 @@ class Library:
         self.path = path
         self.quick: Any = Library._Functions()
         try:
-            waiting = ctypes.CDLL(path)
-            keeping = ctypes.PyDLL(path)
+            waiting = ctypes.CDLL(path, _mode(path))
+            keeping = ctypes.PyDLL(path, _mode(path))
         except OSError as error:
             raise errors.LibraryNotFound(f"{path}: {error}") from error
         for name, (result, arguments) in _SIGNATURES.items():

@@ -1,0 +1,221 @@
+"""The release, unpacked into an empty directory and run with an empty
+environment, as on a machine that has nothing of ours."""
+
+import glob
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+MAX_BYTES = 40 << 20
+MAX_GLIBC = (2, 36)
+GLIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+PYTHON = "/usr/bin/python3"
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def find_archive():
+    pattern = os.path.join(
+        os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"],
+        "deploy/datasetd-*-linux-x86_64.tar.gz")
+    (archive,) = glob.glob(pattern)
+    return pathlib.Path(archive)
+
+
+def run(*command, **options):
+    options.setdefault("env", ENVIRONMENT)
+    result = subprocess.run(
+        [str(word) for word in command], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, universal_newlines=True, **options)
+    assert result.returncode == 0, f"{command}: {result.stdout[-8000:]}"
+    return result.stdout
+
+
+def readelf(option, path):
+    return run("readelf", "-W", option, path)
+
+
+_CLIENT = """
+import sys
+{before}
+import datasetd
+from datasetd import transforms as T
+{after}
+client = datasetd.connect(sys.argv[1])
+dataset = client.load_dataset("d", format="cifar10", split="test",
+                              path=sys.argv[2])
+with datasetd.DataLoader(dataset, batch_size=30, shuffle=True,
+                         transforms=[T.RandomHorizontalFlip()]) as loader:
+    assert sum(batch[0].shape[0] for batch in loader) == 100
+maps = {{line.split()[-1] for line in open("/proc/self/maps")
+         if ".so" in line}}
+print("\\n".join(sorted(maps)))
+try:
+    client.get_dataset("none")
+except datasetd.NotFound:
+    print("NotFound")
+"""
+
+
+class ReleaseTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.archive = find_archive()
+        directory = tempfile.TemporaryDirectory(prefix="dd", dir="/tmp")
+        cls.addClassCleanup(directory.cleanup)
+        cls.directory = pathlib.Path(directory.name).resolve()
+        with tarfile.open(cls.archive) as archive:
+            archive.extractall(cls.directory)
+        (cls.root,) = cls.directory.iterdir()
+        cls.path = cls.directory / "data"
+        cls.path.mkdir()
+        (cls.path / "test_batch.bin").write_bytes(
+            b"".join(bytes([i % 10]) + bytes(3072) for i in range(100)))
+
+    def elf_files(self):
+        for path in sorted(self.root.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                with open(path, "rb") as file:
+                    if file.read(4) == b"\x7fELF":
+                        yield path
+
+    def start_daemon(self):
+        address = self.directory / "d.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
+            notice_path = self.directory / "notify.sock"
+            notice_path.unlink(missing_ok=True)
+            notices.bind(str(notice_path))
+            notices.settimeout(60)
+            daemon = subprocess.Popen(
+                [self.root / "bin/datasetd", f"--socket_path={address}",
+                 "--device=cpu", f"--data_root={self.path}",
+                 "--memory_budget_mib=64"],
+                env={**ENVIRONMENT, "NOTIFY_SOCKET": str(notice_path)})
+            self.addCleanup(daemon.wait)
+            self.addCleanup(daemon.kill)
+            while b"READY=1" not in notices.recv(4096):
+                pass
+        return daemon, address
+
+    def test_size(self):
+        self.assertLessEqual(self.archive.stat().st_size, MAX_BYTES)
+
+    def test_version(self):
+        version = re.match(r"datasetd-(.*)-linux-x86_64$", self.root.name)[1]
+        self.assertEqual(run(self.root / "bin/datasetd", "--version"),
+                         f"datasetd {version}\n")
+
+    def test_needs_nothing_but_glibc(self):
+        private = {path.name for path in
+                   (self.root / "lib/datasetd").iterdir()}
+        self.assertTrue(private)
+        num = 0
+        for path in self.elf_files():
+            needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]",
+                                    readelf("-d", path)))
+            is_library = (self.root / "lib") in path.parents
+            allowed = GLIBC | private if is_library else GLIBC
+            self.assertLessEqual(needed, allowed, path)
+            for version in re.findall(r"Name: GLIBC_(\S+)",
+                                      readelf("-V", path)):
+                self.assertLessEqual(
+                    tuple(map(int, version.split("."))), MAX_GLIBC, path)
+            num += 1
+        self.assertGreater(num, len(private) + 3)
+
+    def test_library_exports_the_c_api_only(self):
+        header = (self.root / "include/datasetd.h").read_text()
+        declared = set(re.findall(r"DATASETD_API[^;(]*?(datasetd_\w+)\(",
+                                  header))
+        defined = set()
+        for line in readelf("--dyn-syms",
+                            self.root / "lib/libdatasetd.so").splitlines():
+            fields = line.split()
+            if len(fields) == 8 and fields[6] != "UND" and (
+                    fields[4] in ("GLOBAL", "WEAK", "UNIQUE")):
+                defined.add(fields[7].split("@")[0])
+        self.assertEqual(defined, declared)
+        self.assertGreater(len(declared), 20)
+
+    def test_daemon_and_datasetctl(self):
+        daemon, address = self.start_daemon()
+        ctl = [self.root / "bin/datasetctl", "--address", address, "--json"]
+        status = json.loads(run(*ctl, "status"))
+        self.assertEqual(status["pid"], daemon.pid)
+        daemon.send_signal(signal.SIGTERM)
+        self.assertEqual(daemon.wait(30), 0)
+
+    def check_client(self, before="", after=""):
+        """Its libraries are private: none other of the names is mapped by it,
+        and the loader bound every symbol of them among themselves or to
+        glibc."""
+        _, address = self.start_daemon()
+        log = self.directory / "bindings"
+        text = run(
+            PYTHON, "-c", _CLIENT.format(before=before, after=after), address,
+            self.path, cwd=self.directory,
+            env={**ENVIRONMENT, "PYTHONPATH": str(self.root / "python"),
+                 "LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(log)})
+        self.assertIn("NotFound", text)
+        lib = str(self.root / "lib")
+        mapped = {os.path.basename(line) for line in text.splitlines()
+                  if os.path.realpath(line).startswith(lib)}
+        self.assertIn("libdatasetd.so", mapped)
+        self.assertIn("libprotobuf-datasetd.so.32", mapped)
+        num = 0
+        for path in self.directory.glob("bindings.*"):
+            for line in path.read_text().splitlines():
+                match = re.search(r"binding file (\S+) \[0\] to (\S+) \[0\]: "
+                                  r"\S+ symbol `(\S+)'", line)
+                if not match:
+                    continue
+                source, target = (os.path.realpath(p)
+                                  for p in match.groups()[:2])
+                if source.startswith(lib):
+                    num += 1
+                    self.assertTrue(
+                        target.startswith(lib) or
+                        os.path.basename(target) in GLIBC, line)
+                else:
+                    self.assertFalse(target.startswith(lib), line)
+            path.unlink()
+        self.assertGreater(num, 1000)
+
+    def test_python_client(self):
+        self.check_client()
+
+    def test_python_client_after_torch(self):
+        self.check_client(before="import torch, torchvision")
+
+    def test_python_client_before_torch(self):
+        self.check_client(
+            after="datasetd._library.load()\nimport torch, torchvision")
+
+    def test_selftest(self):
+        report_path = self.directory / "report.json"
+        text = run(self.root / "bin/datasetd-selftest", "--only=tests",
+                   f"--json={report_path}", cwd=self.directory)
+        report = json.loads(report_path.read_text())
+        self.assertEqual(report["result"], "ok", text)
+        ran = {step["name"] for step in report["steps"]
+               if step.get("num_run")}
+        self.assertLessEqual(
+            {"augment_parity_test", "host_backend_test", "system_test",
+             "reference_test"}, ran)
+        if report["no_gpu"]:
+            self.assertIn(report["no_gpu"], text)
+            self.assertNotEqual(subprocess.run(
+                [self.root / "bin/datasetd-selftest", "--require_gpu"],
+                env=ENVIRONMENT, cwd=self.directory,
+                stderr=subprocess.DEVNULL).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

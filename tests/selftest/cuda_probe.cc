@@ -1,0 +1,487 @@
+// Questions that only a GPU answers; one JSON object on stdout:
+//
+//   slab_open        time to open a slab in another process, by size and kind
+//   read_only_import whether an imported VMM mapping can be made read-only
+//   release          a stream memory operation against a host function
+//   roofline         the augment kernel against measured copy bandwidth
+//   machine          driver, runtime, and what an idle context takes
+//
+// A part that cannot run has {"not_measured": why}. Exit code 0 if there is a
+// GPU, else 1.
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cuda/backend.h"
+#include "cuda/cuda_backend.h"
+#include "cuda/driver_api.h"
+#include "cuda/dtype.h"
+#include "cuda/kernels/params.h"
+#include "cuda/status.h"
+#include "cuda/status_macros.h"
+#include "tests/conformance/export_peer.h"
+#include "tests/cuda/cuda_importer.h"
+#include "tests/cuda/kernels/augment_case.h"
+
+namespace datasetd::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr char kReadOnlyVariable[] = "DATASETD_PROBE_READ_ONLY";
+
+double MicrosecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start)
+      .count();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// --- Slabs ---------------------------------------------------------------
+
+constexpr size_t kSlabMiB[] = {2, 16, 64, 256, 1024, 4096, 16384};
+constexpr int kOpenRounds = 5;
+
+absl::StatusOr<double> OpenMicroseconds(Backend& backend, ExportKind kind,
+                                        size_t size_bytes) {
+  DATASETD_ASSIGN_OR_RETURN(const auto small,
+                            backend.AllocateExported(2 * kMiB, kind));
+  DATASETD_ASSIGN_OR_RETURN(const auto slab,
+                            backend.AllocateExported(size_bytes, kind));
+  DATASETD_ASSIGN_OR_RETURN(const auto peer, ExportPeer::Start());
+  std::vector<double> times;
+  for (int i = 0; i < kOpenRounds; ++i) {
+    // The first import makes the peer's context; each closes the one before.
+    DATASETD_RETURN_IF_ERROR(peer->Import(*small));
+    const auto start = Clock::now();
+    DATASETD_RETURN_IF_ERROR(peer->Import(*slab));
+    times.push_back(MicrosecondsSince(start));
+  }
+  return Median(times);
+}
+
+absl::StatusOr<json> ProbeSlabOpen(Backend& backend) {
+  json result;
+  for (const ExportKind kind :
+       {ExportKind::kCudaIpcHandle, ExportKind::kCudaVmmFd}) {
+    json& rows = result[ExportKindName(kind)];
+    for (const size_t mib : kSlabMiB) {
+      const auto time = OpenMicroseconds(backend, kind, mib * kMiB);
+      if (time.ok()) {
+        rows.push_back({{"mib", mib}, {"median_us", *time}});
+      } else {
+        rows.push_back(
+            {{"mib", mib},
+             {"not_measured", std::string(time.status().message())}});
+      }
+    }
+  }
+  return result;
+}
+
+// Maps the allocation for reading only.
+class ReadOnlyView final : public ImportedMemory {
+ public:
+  ReadOnlyView(const DriverApi& api, size_t size_bytes)
+      : api_(api), size_bytes_(size_bytes) {}
+  // The peer ends soon after: its exit unmaps.
+  absl::Status Map(int fd) {
+    DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(api_.mem_import_from_shareable_handle(
+        &allocation_, reinterpret_cast<void*>(static_cast<uintptr_t>(fd)),
+        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(
+        api_.mem_address_reserve(&address_, size_bytes_, 0, 0, 0));
+    DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(
+        api_.mem_map(address_, size_bytes_, 0, allocation_, 0));
+    CUmemAccessDesc access = {};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = 0;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(
+        api_.mem_set_access(address_, size_bytes_, &access, 1));
+    return absl::OkStatus();
+  }
+  absl::Status Read(size_t offset_bytes, absl::Span<uint8_t> bytes) override {
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        cudaMemcpy(bytes.data(), Address(offset_bytes), bytes.size(),
+                   cudaMemcpyDeviceToHost));
+    return absl::OkStatus();
+  }
+  absl::Status Write(size_t offset_bytes,
+                     absl::Span<const uint8_t> bytes) override {
+    DATASETD_CUDA_RETURN_IF_ERROR(cudaMemcpy(Address(offset_bytes),
+                                             bytes.data(), bytes.size(),
+                                             cudaMemcpyHostToDevice));
+    DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize());
+    return absl::OkStatus();
+  }
+
+ private:
+  void* Address(size_t offset_bytes) const {
+    return reinterpret_cast<void*>(address_ + offset_bytes);
+  }
+
+  const DriverApi api_;
+  const size_t size_bytes_;
+  CUmemGenericAllocationHandle allocation_ = 0;
+  CUdeviceptr address_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<ImportedMemory>> Import(
+    const ExportDescription& description, FileDescriptor file) {
+  if (std::getenv(kReadOnlyVariable) == nullptr) {
+    return ImportCuda(description, std::move(file));
+  }
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaSetDevice(0));
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaFree(nullptr));
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi api, LoadDriverApi());
+  auto view = std::make_unique<ReadOnlyView>(api, description.size_bytes);
+  DATASETD_RETURN_IF_ERROR(view->Map(file.get()));
+  return view;
+}
+
+absl::StatusOr<json> ProbeReadOnlyImport(Backend& backend) {
+  DATASETD_ASSIGN_OR_RETURN(
+      const auto slab,
+      backend.AllocateExported(2 * kMiB, ExportKind::kCudaVmmFd));
+  setenv(kReadOnlyVariable, "1", 1);
+  auto peer = ExportPeer::Start();
+  unsetenv(kReadOnlyVariable);
+  if (!peer.ok()) return peer.status();
+  json result;
+  const absl::Status mapped = (*peer)->Import(*slab);
+  result["map"] = mapped.ToString();
+  if (!mapped.ok()) return result;
+  result["read"] = (*peer)->Read(0, 16).status().ToString();
+  const uint8_t bytes[16] = {1};
+  result["write"] = (*peer)->Write(0, bytes).ToString();
+  return result;
+}
+
+// --- Release -------------------------------------------------------------
+
+using WriteValue = CUresult (*)(CUstream, CUdeviceptr, cuuint64_t,
+                                unsigned int);
+
+constexpr int kReleases = 2000;
+
+class ReleasePage {
+ public:
+  absl::Status Init() {
+    const int fd = memfd_create("datasetd-probe", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, getpagesize()) != 0) {
+      return absl::InternalError("memfd_create or ftruncate failed");
+    }
+    void* const data = mmap(nullptr, getpagesize(), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_POPULATE, fd, 0);
+    close(fd);
+    if (data == MAP_FAILED) return absl::InternalError("mmap failed");
+    word_ = static_cast<volatile uint64_t*>(data);
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        cudaHostRegister(data, getpagesize(), cudaHostRegisterMapped));
+    void* address = nullptr;
+    DATASETD_CUDA_RETURN_IF_ERROR(cudaHostGetDevicePointer(&address, data, 0));
+    address_ = reinterpret_cast<CUdeviceptr>(address);
+    return absl::OkStatus();
+  }
+  volatile uint64_t* word() const { return word_; }
+  CUdeviceptr address() const { return address_; }
+
+ private:
+  volatile uint64_t* word_ = nullptr;
+  CUdeviceptr address_ = 0;
+};
+
+struct HostRelease {
+  volatile uint64_t* word;
+  uint64_t value;
+};
+
+void RunHostRelease(void* argument) {
+  const auto* const release = static_cast<HostRelease*>(argument);
+  *release->word = release->value;
+}
+
+// `release(i)` makes the word i + 1. Latency: from the call until the word is
+// seen. Call: what the calling thread spends. Stream: what one release between
+// two small memsets adds to each.
+absl::StatusOr<json> MeasureRelease(
+    const ReleasePage& page, cudaStream_t stream, void* scratch,
+    const std::function<absl::Status(uint64_t)>& release) {
+  std::vector<double> latencies, calls;
+  for (uint64_t i = 0; i < kReleases; ++i) {
+    const auto start = Clock::now();
+    DATASETD_RETURN_IF_ERROR(release(i));
+    calls.push_back(MicrosecondsSince(start));
+    while (*page.word() != i + 1) {
+      if (MicrosecondsSince(start) > 1e6) {
+        return absl::DeadlineExceededError("the word was not written in 1 s");
+      }
+    }
+    latencies.push_back(MicrosecondsSince(start));
+  }
+  double per_memset[2] = {};
+  for (const bool with_release : {false, true}) {
+    DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+    const auto start = Clock::now();
+    for (uint64_t i = 0; i < kReleases; ++i) {
+      DATASETD_CUDA_RETURN_IF_ERROR(
+          cudaMemsetAsync(scratch, 0, 4096, stream));
+      if (with_release) DATASETD_RETURN_IF_ERROR(release(i));
+    }
+    DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+    per_memset[with_release] = MicrosecondsSince(start) / kReleases;
+  }
+  return json{{"latency_median_us", Median(latencies)},
+              {"call_median_us", Median(calls)},
+              {"added_to_stream_us", per_memset[1] - per_memset[0]}};
+}
+
+absl::StatusOr<json> ProbeRelease(Backend& backend) {
+  DATASETD_ASSIGN_OR_RETURN(const auto scratch, backend.Allocate(4096));
+  ReleasePage page;
+  DATASETD_RETURN_IF_ERROR(page.Init());
+  cudaStream_t stream;
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  json result;
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto write_value = reinterpret_cast<WriteValue>(
+      driver == nullptr ? nullptr : dlsym(driver, "cuStreamWriteValue64_v2"));
+  if (write_value == nullptr) {
+    result["stream_memory_operation"] = {
+        {"not_measured", "the driver has no cuStreamWriteValue64_v2"}};
+  } else {
+    const auto measured = MeasureRelease(
+        page, stream, scratch->data(), [&](uint64_t i) -> absl::Status {
+          DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(
+              write_value(stream, page.address(), i + 1, 0));
+          return absl::OkStatus();
+        });
+    result["stream_memory_operation"] =
+        measured.ok() ? *measured
+                      : json{{"failed", measured.status().ToString()}};
+  }
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+  *page.word() = 0;
+  std::vector<HostRelease> releases;
+  for (uint64_t i = 0; i < kReleases; ++i) {
+    releases.push_back({page.word(), i + 1});
+  }
+  const auto measured = MeasureRelease(
+      page, stream, scratch->data(), [&](uint64_t i) -> absl::Status {
+        DATASETD_CUDA_RETURN_IF_ERROR(
+            cudaLaunchHostFunc(stream, RunHostRelease, &releases[i]));
+        return absl::OkStatus();
+      });
+  result["host_function"] =
+      measured.ok() ? *measured
+                    : json{{"failed", measured.status().ToString()}};
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamDestroy(stream));
+  return result;
+}
+
+// --- Kernel --------------------------------------------------------------
+
+struct Workload {
+  const char* name;
+  FieldProgram field;
+  int batch_size;
+};
+
+std::vector<Workload> Workloads() {
+  const auto with_floats = [](FieldBuilder builder) {
+    return builder.Divide(255.0f).Normalize().Build();
+  };
+  return {
+      {"cifar_pad_crop_flip_float16_nhwc",
+       with_floats(FieldBuilder(32, 32, 3)
+                       .Out(Dtype::kFloat16, Layout::kNhwc)
+                       .PadFill(4, {0.0f, 0.0f, 0.0f})
+                       .RandomCrop(32, 32)
+                       .HorizontalFlip(0.5f)),
+       1024},
+      {"mnist_float32",
+       with_floats(
+           FieldBuilder(28, 28, 1).Out(Dtype::kFloat32, Layout::kNchw)),
+       1024},
+      {"imagenet_224_flip_float16_nhwc",
+       with_floats(FieldBuilder(224, 224, 3)
+                       .Out(Dtype::kFloat16, Layout::kNhwc)
+                       .HorizontalFlip(0.5f)),
+       256},
+  };
+}
+
+constexpr int kNumResident = 4096;
+constexpr int kLaunches = 50;
+
+absl::StatusOr<double> CopyBytesPerSecond(Backend& backend) {
+  constexpr size_t kBytes = 1024 * kMiB;
+  constexpr int kCopies = 20;
+  DATASETD_ASSIGN_OR_RETURN(const auto from, backend.Allocate(kBytes));
+  DATASETD_ASSIGN_OR_RETURN(const auto to, backend.Allocate(kBytes));
+  Clock::time_point start;
+  for (int i = -2; i < kCopies; ++i) {
+    if (i == 0) {
+      DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize());
+      start = Clock::now();
+    }
+    DATASETD_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(
+        to->data(), from->data(), kBytes, cudaMemcpyDeviceToDevice));
+  }
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize());
+  // Read once and written once.
+  return 2.0 * kBytes * kCopies / (MicrosecondsSince(start) * 1e-6);
+}
+
+absl::StatusOr<json> RunWorkload(Backend& backend, const Workload& workload,
+                                 int batches_per_launch,
+                                 double copy_bytes_per_second) {
+  const AugmentCase test({workload.field}, workload.batch_size, 1);
+  AugmentProgram program = test.program();
+  FieldProgram& field = program.fields[0];
+  DATASETD_ASSIGN_OR_RETURN(
+      const auto source,
+      backend.Allocate(field.sample_stride_bytes * kNumResident));
+  field.source = source->data();
+  DATASETD_ASSIGN_OR_RETURN(const auto loaded, backend.Load(program));
+  DATASETD_ASSIGN_OR_RETURN(
+      const auto slots,
+      backend.Allocate(test.slot_bytes() * batches_per_launch));
+  DATASETD_ASSIGN_OR_RETURN(
+      const auto indices,
+      backend.AllocateHost(workload.batch_size * sizeof(int64_t)));
+  auto* const index = reinterpret_cast<int64_t*>(indices->data());
+  for (int i = 0; i < workload.batch_size; ++i) {
+    index[i] = (int64_t{i} * 2654435761) % kNumResident;
+  }
+  std::vector<BatchTask> tasks;
+  for (int i = 0; i < batches_per_launch; ++i) {
+    BatchTask task = {};
+    task.slot = slots->data() + i * test.slot_bytes();
+    task.indices = index;
+    task.num_samples = workload.batch_size;
+    task.epoch = i;
+    tasks.push_back(task);
+  }
+  DATASETD_ASSIGN_OR_RETURN(const auto stream, backend.CreateStream(nullptr));
+  Clock::time_point start;
+  for (int i = -3; i < kLaunches; ++i) {
+    if (i == 0) {
+      DATASETD_RETURN_IF_ERROR(stream->Synchronize());
+      start = Clock::now();
+    }
+    DATASETD_RETURN_IF_ERROR(stream->Augment(*loaded, tasks));
+  }
+  DATASETD_RETURN_IF_ERROR(stream->Synchronize());
+  const double seconds = MicrosecondsSince(start) * 1e-6;
+  const double samples =
+      1.0 * kLaunches * batches_per_launch * workload.batch_size;
+  const double sample_bytes =
+      static_cast<double>(field.sample_stride_bytes) +
+      static_cast<double>(test.slot_bytes()) / workload.batch_size;
+  const double bytes_per_second = samples * sample_bytes / seconds;
+  return json{{"workload", workload.name},
+              {"batches_per_launch", batches_per_launch},
+              {"launch_us", seconds / kLaunches * 1e6},
+              {"samples_per_second", samples / seconds},
+              {"bytes_per_second", bytes_per_second},
+              {"share_of_copy", bytes_per_second / copy_bytes_per_second}};
+}
+
+absl::StatusOr<json> ProbeRoofline(Backend& backend) {
+  DATASETD_ASSIGN_OR_RETURN(const double copy, CopyBytesPerSecond(backend));
+  json result = {{"copy_bytes_per_second", copy}};
+  for (const Workload& workload : Workloads()) {
+    for (const int batches : {1, 8, 32}) {
+      DATASETD_ASSIGN_OR_RETURN(json row,
+                                RunWorkload(backend, workload, batches, copy));
+      result["rows"].push_back(std::move(row));
+    }
+  }
+  return result;
+}
+
+// --- Machine -------------------------------------------------------------
+
+absl::StatusOr<json> ProbeMachine(Backend& backend) {
+  json result = {{"device", backend.info().description}};
+  int version = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaDriverGetVersion(&version));
+  result["driver_api_version"] = version;
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaRuntimeGetVersion(&version));
+  result["runtime_version"] = version;
+  DATASETD_ASSIGN_OR_RETURN(
+      const auto slab,
+      backend.AllocateExported(2 * kMiB, backend.export_kinds().front()));
+  DATASETD_ASSIGN_OR_RETURN(const auto peer, ExportPeer::Start());
+  size_t before = 0, after = 0, total = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&before, &total));
+  DATASETD_RETURN_IF_ERROR(peer->Import(*slab));
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&after, &total));
+  result["total_bytes"] = total;
+  result["context_bytes"] =
+      static_cast<int64_t>(before) - static_cast<int64_t>(after);
+  return result;
+}
+
+int Main() {
+  auto backend = CreateCudaBackend({});
+  if (!backend.ok()) {
+    std::puts(json{{"not_measured", std::string(backend.status().message())}}
+                  .dump()
+                  .c_str());
+    return 1;
+  }
+  json result;
+  const auto run = [&](const char* name, auto probe) {
+    const absl::StatusOr<json> answer = probe(**backend);
+    result[name] = answer.ok()
+                       ? *answer
+                       : json{{"not_measured", answer.status().ToString()}};
+  };
+  run("machine", ProbeMachine);
+  run("roofline", ProbeRoofline);
+  run("release", ProbeRelease);
+  run("read_only_import", ProbeReadOnlyImport);
+  run("slab_open", ProbeSlabOpen);
+  std::puts(result.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace datasetd::testing
+
+int main(int argc, char** argv) {
+  if (const std::optional<int> code =
+          datasetd::testing::RunExportPeerIfAsked(argc, argv,
+                                                  datasetd::testing::Import)) {
+    return *code;
+  }
+  return datasetd::testing::Main();
+}

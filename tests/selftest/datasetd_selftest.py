@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+"""Tests and measures this release on this machine.
+
+With a GPU every CUDA test must run, and what it skips counts as failed;
+without one the same runs on the host backend. Prints a table last, and writes
+all results as JSON. Needs Python 3.9; uses NumPy, torch and torchvision where
+they are installed. What cannot run says why.
+"""
+
+import argparse
+import ctypes
+import datetime
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PARTS = ROOT / "libexec" / "datasetd"
+PART_SECONDS = 8 * 60.0
+# Kept for the report.
+RESERVE_SECONDS = 15.0
+
+# Name, seconds it may take.
+BINARIES = [
+    ("augment_parity_test", 150), ("cuda_backend_test", 120),
+    ("host_backend_test", 60), ("backends_test", 30), ("status_test", 30),
+    ("augment_test", 150), ("permutation_test", 60), ("random_test", 60),
+    ("rounding_test", 60),
+]
+# Of tests/integration/data_loader, for pytest; reference_test holds the parity
+# with torchvision.
+LOADER_TESTS = [
+    ("reference_test", 240), ("determinism_test", 90), ("epochs_test", 90),
+    ("pretransforms_test", 90), ("resume_test", 90),
+]
+LOADER_PACKAGES = ("pytest", "numpy", "torch", "torchvision")
+NOT_MEASURED = {
+    "other_users_and_pid_namespaces":
+        "needs a second user and namespaces; this program makes neither",
+    "step_time_under_mps": "this program starts no MPS daemon",
+    "batches_per_launch": "the daemon has no setting for it; "
+        "cuda_probe/roofline has the kernel's own times at 1, 8 and 32",
+    "transform_in_the_trainer":
+        "datasets are not exported, so a trainer cannot run the kernel",
+}
+LEFT_OUT_READERS = "none: every reader of this version is in the daemon"
+
+
+def find_gpu():
+    """None if there is a GPU, else why not."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return f"no CUDA driver: {error}"
+    code = driver.cuInit(0)
+    if code != 0:
+        return f"cuInit failed with {code}"
+    count = ctypes.c_int()
+    code = driver.cuDeviceGetCount(ctypes.byref(count))
+    if code != 0 or count.value == 0:
+        return f"no CUDA device (cuDeviceGetCount: {code}, {count.value})"
+    return None
+
+
+def run_text(*command):
+    try:
+        return subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            timeout=30, check=True).stdout.decode("utf-8", "replace").strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def describe_machine():
+    model = ""
+    try:
+        with open("/proc/cpuinfo") as file:
+            found = re.search(r"^model name\s*: (.*)$", file.read(), re.M)
+            model = found.group(1) if found else ""
+    except OSError:
+        pass
+    packages = {}
+    for name in ("numpy", "torch", "torchvision"):
+        code = f"import {name}; print({name}.__version__)"
+        packages[name] = (run_text(sys.executable, "-c", code)
+                          if importlib.util.find_spec(name) else "")
+    return {
+        "host": platform.node(), "kernel": platform.release(),
+        "libc": " ".join(platform.libc_ver()), "cpu": model,
+        "num_cpus": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(), "packages": packages,
+        "gpu": run_text("nvidia-smi", "--format=csv,noheader",
+                        "--query-gpu=name,driver_version,memory.total"),
+    }
+
+
+class Part:
+    """The steps of one of tests, probes and bench, with its deadline."""
+
+    def __init__(self, name, device, environment):
+        self.name = name
+        self.device = device
+        self.environment = environment
+        self.end = time.monotonic() + PART_SECONDS - RESERVE_SECONDS
+        self.steps = []
+
+    def run(self, name, command, seconds, environment=None):
+        """Runs a step; returns its dict, with `output` and `code`."""
+        step = {"name": name, "part": self.name,
+                "command": [str(word) for word in command]}
+        self.steps.append(step)
+        left = min(seconds, self.end - time.monotonic())
+        if left <= 0:
+            step.update(result="not run", why="the part's time is up",
+                        output="", code=None)
+            return step
+        print(f"... {name}", file=sys.stderr, flush=True)
+        start = time.monotonic()
+        with tempfile.TemporaryFile() as log:
+            try:
+                process = subprocess.Popen(
+                    step["command"], stdin=subprocess.DEVNULL, stdout=log,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                    env={**self.environment, **(environment or {})})
+            except OSError as error:
+                step.update(result="FAILED", why=str(error), output="",
+                            code=None)
+                return step
+            try:
+                step["code"] = process.wait(left)
+            except subprocess.TimeoutExpired:
+                step["code"] = None
+            finally:
+                # Whatever it started goes with it.
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+            log.seek(0)
+            step["output"] = log.read().decode("utf-8", "replace")
+        step["seconds"] = round(time.monotonic() - start, 2)
+        if step["code"] is None:
+            step.update(result="FAILED", why=f"not done in {left:.0f} s")
+        elif step["code"] != 0:
+            step.update(result="FAILED", why=f"ended with {step['code']}")
+        else:
+            step.update(result="ok", why="")
+        return step
+
+
+def judge(step, num_run, num_skipped, why_skipped, may_skip):
+    step.update(num_run=num_run, num_skipped=num_skipped)
+    if step["result"] != "ok":
+        return
+    if num_run + num_skipped == 0:
+        step.update(result="FAILED", why="it ran no test")
+    elif num_skipped and not may_skip:
+        step.update(result="FAILED",
+                    why=f"{num_skipped} skipped: {why_skipped}")
+    elif num_skipped:
+        step.update(result="ok" if num_run else "skipped",
+                    why=f"{num_skipped} skipped: {why_skipped}")
+
+
+def run_tests(part, no_gpu):
+    for name, seconds in BINARIES:
+        binary = PARTS / name
+        if not binary.exists():
+            part.steps.append({
+                "name": name, "part": "tests",
+                "result": "left out" if no_gpu else "FAILED",
+                "why": "this release was built without the CUDA toolkit"})
+            continue
+        step = part.run(name, [binary], seconds)
+        skipped = len(set(re.findall(r"^\[  SKIPPED \] (\S+) \(",
+                                     step["output"], re.M)))
+        passed = len(re.findall(r"^\[       OK \] ", step["output"], re.M))
+        judge(step, passed, skipped, no_gpu, may_skip=bool(no_gpu))
+    step = part.run(
+        "system_test", [sys.executable, PARTS / "system_test.py", part.device],
+        400)
+    skipped = re.findall(r"\.\.\. skipped '(.*)'$", step["output"], re.M)
+    num_run = re.search(r"^Ran (\d+) tests?", step["output"], re.M)
+    judge(step, (int(num_run.group(1)) if num_run else 0) - len(skipped),
+          len(skipped), "; ".join(sorted(set(skipped))),
+          may_skip=bool(no_gpu))
+
+
+    missing = [name for name in LOADER_PACKAGES
+               if importlib.util.find_spec(name) is None]
+    for name, seconds in LOADER_TESTS:
+        if missing:
+            part.steps.append({
+                "name": name, "part": "tests", "result": "left out",
+                "why": f"this Python has no {', '.join(missing)}"})
+            continue
+        step = part.run(
+            name, [sys.executable, "-m", "pytest", "-q", "-rs", "-p",
+                   "no:cacheprovider",
+                   PARTS / f"tests/integration/data_loader/{name}.py"],
+            seconds, {"PYTHONPATH": part.environment["PYTHONPATH"] + ":" +
+                      str(PARTS)})
+        judge(step, count(r"(\d+) passed", step["output"]),
+              count(r"(\d+) skipped", step["output"]),
+              "; ".join(sorted(set(re.findall(
+                  r"^SKIPPED \[\d+\] \S+ (.*)$", step["output"], re.M)))),
+              may_skip=bool(no_gpu))
+
+
+def count(pattern, text):
+    found = re.findall(pattern, text)
+    return int(found[-1]) if found else 0
+
+
+def read_json(step):
+    """The last line of the output, as JSON; {} if it is none."""
+    for line in reversed(step["output"].splitlines()):
+        try:
+            value = json.loads(line)
+            return value if isinstance(value, dict) else {}
+        except ValueError:
+            continue
+    return {}
+
+
+def why_not(step):
+    return {"not_measured": f"{step['why']}: {step['output'][-2000:]}"}
+
+
+def run_probes(part, no_gpu):
+    answers = {name: {"not_measured": why}
+               for name, why in NOT_MEASURED.items()}
+    binary = PARTS / "cuda_probe"
+    if no_gpu:
+        answers["cuda_probe"] = {"not_measured": no_gpu}
+    elif not binary.exists():
+        answers["cuda_probe"] = {
+            "not_measured": "this release was built without the CUDA toolkit"}
+    else:
+        step = part.run("cuda_probe", [binary], 180)
+        answers["cuda_probe"] = read_json(step) or why_not(step)
+    for name, seconds in (("kill_probe", 90), ("step_probe", 180)):
+        step = part.run(name, [sys.executable, PARTS / "probes.py", name,
+                               part.device], seconds)
+        answers[name] = read_json(step) or why_not(step)
+    return answers
+
+
+def run_bench(part):
+    rows = []
+    for jobs in (1, 4):
+        step = part.run(f"bench_{jobs}_jobs", [
+            sys.executable, PARTS / "bench.py", part.device, str(jobs)], 120)
+        rows += read_json(step).get("rows", [])
+    return rows
+
+
+def print_table(report):
+    lines = [("step", "result", "seconds", "what")]
+    for step in report["steps"]:
+        what = step["why"]
+        if "num_run" in step:
+            what = f"{step['num_run']} ran" + (f"; {what}" if what else "")
+        lines.append((f"{step['part']}/{step['name']}", step["result"],
+                      f"{step.get('seconds', 0):.1f}", what))
+    widths = [max(len(line[i]) for line in lines) for i in range(3)]
+    print()
+    for line in lines:
+        print("  ".join(text.ljust(width) for text, width in
+                        zip(line[:3], widths)) + "  " + line[3][:100])
+    for row in report.get("bench", []):
+        print(f"bench {row['workload']:<28} jobs {row['jobs']}  "
+              f"{row['samples_per_second']:>12,.0f} samples/s  "
+              f"{row['daemon_cpu_seconds_per_million']:.3f} daemon CPU s/1e6")
+    for name, answer in report.get("probes", {}).items():
+        if "not_measured" in answer:
+            print(f"probe {name}: not measured: {answer['not_measured'][:90]}")
+        else:
+            print(f"probe {name}: {json.dumps(answer)[:160]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="datasetd-selftest", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("tests", "probes", "bench"),
+                        help="one part; each ends within 8 minutes")
+    parser.add_argument("--require_gpu", action="store_true",
+                        help="fail where there is no GPU")
+    parser.add_argument("--json", default="datasetd-selftest.json",
+                        help="where the results go (%(default)s)")
+    arguments = parser.parse_args()
+
+    no_gpu = find_gpu()
+    if no_gpu and arguments.require_gpu:
+        print(f"datasetd-selftest: --require_gpu, but {no_gpu}",
+              file=sys.stderr)
+        return 1
+    device = "cpu" if no_gpu else "cuda:0"
+    path = os.environ.get("PYTHONPATH", "")
+    environment = dict(
+        os.environ,
+        PYTHONPATH=str(ROOT / "python") + (":" + path if path else ""),
+        PYTHONDONTWRITEBYTECODE="1",
+        DATASETD_REQUIRE_GPU="0" if no_gpu else "1")
+    environment.pop("DATASETD_LIBRARY", None)
+    environment["DATASETD_DAEMON"] = str(ROOT / "bin" / "datasetd")
+
+    report = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
+            timespec="seconds"),
+        "command": sys.argv,
+        "version": run_text(str(ROOT / "bin" / "datasetd"), "--version"),
+        "commit": (ROOT / "COMMIT").read_text().strip(),
+        "machine": describe_machine(),
+        "device": device,
+        "no_gpu": no_gpu or "",
+        "readers_left_out": LEFT_OUT_READERS,
+        "steps": [],
+    }
+    wanted = [arguments.only] if arguments.only else [
+        "tests", "probes", "bench"]
+    for name in wanted:
+        part = Part(name, device, environment)
+        if name == "tests":
+            run_tests(part, no_gpu)
+        elif name == "probes":
+            report["probes"] = run_probes(part, no_gpu)
+        else:
+            report["bench"] = run_bench(part)
+        report["steps"] += part.steps
+
+    # "not run" is a failure: time was up, or a GPU's test is not there. What
+    # this machine cannot run is "left out".
+    failed = [step for step in report["steps"]
+              if step["result"] in ("FAILED", "not run")]
+    report["result"] = "FAILED" if failed else "ok"
+    with open(arguments.json, "w") as file:
+        json.dump(report, file, indent=1)
+    for step in failed:
+        print(f"\n--- {step['name']}: {step['why']}\n"
+              f"{step.get('output', '')[-6000:]}")
+    print_table(report)
+    print(f"device {device}" + (f" ({no_gpu})" if no_gpu else "") +
+          f": {report['result']}; {arguments.json}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

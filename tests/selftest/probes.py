@@ -1,0 +1,213 @@
+"""Questions that need the daemon and a training process; one line of JSON.
+
+    probes.py kill_probe|step_probe DEVICE
+
+kill_probe: what a client sees, and can still do, when the daemon is killed
+while the client's kernels run, by export kind. step_probe: the time of a
+training step on the loader's batches over that on one constant batch.
+"""
+
+import json
+import os
+import pathlib
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import datasetd
+from datasetd import transforms as T
+
+NUM_SAMPLES = 10000
+BATCH_SIZE = 256
+DEADLINE_SECONDS = 40.0
+
+_VICTIM = """
+import json, sys, time
+import datasetd
+address, device = sys.argv[1:]
+client = datasetd.connect(address)
+dataset = client.get_dataset("probe")
+loader = datasetd.DataLoader(dataset, batch_size=100, framework="torch",
+                             timeout=30)
+import torch
+iterator = iter(loader)
+kept = next(iterator)
+before = kept[0].clone()
+if device != "cpu":
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)
+    in_flight = kept[0].float().sum()
+print("ready", flush=True)
+sys.stdin.readline()
+result = {}
+start = time.monotonic()
+try:
+    while True:
+        for batch in loader:
+            batch = None
+except datasetd.Error as error:
+    result["error"] = type(error).__name__
+    result["seconds_until_error"] = round(time.monotonic() - start, 3)
+def attempt(name, function):
+    try:
+        result[name] = function()
+    except Exception as error:
+        result[name] = f"{type(error).__name__}: {error}"[:300]
+if device != "cpu":
+    attempt("work_in_flight_completed",
+            lambda: (torch.cuda.synchronize(), True)[1])
+attempt("kept_batch_is_unchanged",
+        lambda: bool((kept[0] == before).all().item()))
+attempt("device_still_works",
+        lambda: float(torch.ones(8, device=device).sum()) == 8.0)
+print(json.dumps(result), flush=True)
+import os
+os._exit(0)
+"""
+
+
+def write_cifar10_test(path):
+    path.mkdir()
+    with open(path / "test_batch.bin", "wb") as file:
+        for i in range(NUM_SAMPLES):
+            file.write(bytes([i % 10]) + os.urandom(3072))
+
+
+def start(directory, device, kind="auto"):
+    config = pathlib.Path(directory) / f"{kind}.yaml"
+    config.write_text(json.dumps({"slab_export": kind}))
+    return datasetd.start_local(device=device,
+                                arguments=[f"--config={config}"])
+
+
+def load(client, path, device):
+    return client.load_dataset("probe", format="cifar10", split="test",
+                               path=path, device=device)
+
+
+def read_line(process):
+    ready, _, _ = select.select([process.stdout], [], [], DEADLINE_SECONDS)
+    return process.stdout.readline().decode().strip() if ready else ""
+
+
+def kill_probe(directory, path, device):
+    kinds = (["auto"] if device == "cpu" else
+             ["cuda_ipc_handle", "cuda_vmm_fd"])
+    answer = {}
+    for kind in kinds:
+        daemon = start(directory, device, kind)
+        with daemon.connect() as client:
+            load(client, path, device)
+            victim = subprocess.Popen(
+                [sys.executable, "-c", _VICTIM, daemon.address, device],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            if read_line(victim) != "ready":
+                answer[kind] = {"not_measured": "the client did not start"}
+            else:
+                os.kill(daemon.pid, signal.SIGKILL)
+                victim.stdin.write(b"\n")
+                victim.stdin.flush()
+                line = read_line(victim)
+                answer[kind] = (json.loads(line) if line else {
+                    "ended_with": victim.poll(),
+                    "not_measured": "the client said nothing more"})
+            victim.kill()
+            victim.wait()
+        daemon.close()
+    return answer
+
+
+def make_models(torch, device):
+    nn = torch.nn
+    models = {"small_cnn": nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(64, 10))}
+    if device != "cpu":
+        import torchvision
+
+        models["resnet18"] = torchvision.models.resnet18(num_classes=10)
+    return models
+
+
+def median_step(torch, device, model, optimizer, batches, num_steps):
+    def synchronize():
+        if device != "cpu":
+            torch.cuda.synchronize()
+
+    times = []
+    rounds = 5
+    for step in range(-1, rounds):
+        synchronize()
+        begin = time.monotonic()
+        for _ in range(num_steps):
+            images, labels = next(batches)
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+            loss.backward()
+            optimizer.step()
+        synchronize()
+        if step >= 0:  # The first warms up.
+            times.append((time.monotonic() - begin) / num_steps)
+    return statistics.median(times)
+
+
+def step_probe(directory, path, device):
+    try:
+        import torch
+    except ImportError as error:
+        return {"not_measured": f"torch: {error}"}
+    if device != "cpu" and not torch.cuda.is_available():
+        return {"not_measured": "torch sees no GPU"}
+    ops = [T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(),
+           T.ToDtype("float32", scale=True),
+           T.Normalize([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])]
+    num_steps = 3 if device == "cpu" else 100
+    answer = {"batch_size": BATCH_SIZE, "mps": "not measured", "rows": []}
+    with start(directory, device) as daemon, daemon.connect() as client:
+        dataset = load(client, path, device)
+        for name, model in make_models(torch, device).items():
+            model = model.to(device)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            with datasetd.DataLoader(
+                    dataset, batch_size=BATCH_SIZE, shuffle=True,
+                    drop_last=True, transforms=ops, framework="torch",
+                    timeout=60) as loader:
+                images, labels = next(iter(loader))
+                constant = (images.clone(), labels.clone())
+                del images, labels
+
+                def forever():
+                    while True:
+                        yield from loader
+
+                seconds = {
+                    kind: median_step(torch, device, model, optimizer,
+                                      batches, num_steps)
+                    for kind, batches in (
+                        ("constant", iter(lambda: constant, None)),
+                        ("datasetd", forever()))
+                }
+            answer["rows"].append({
+                "model": name, "constant_step_s": seconds["constant"],
+                "datasetd_step_s": seconds["datasetd"],
+                "ratio": seconds["datasetd"] / seconds["constant"]})
+    return answer
+
+
+def main():
+    probe = {"kill_probe": kill_probe, "step_probe": step_probe}[sys.argv[1]]
+    with tempfile.TemporaryDirectory(prefix="dd") as directory:
+        path = pathlib.Path(directory) / "data"
+        write_cifar10_test(path)
+        print(json.dumps(probe(directory, path, sys.argv[2])))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main()
