@@ -34,6 +34,7 @@ packages="$packages
 "
 # Tests, examples and the Python package, for /usr/bin/python3.
 packages="$packages
+  patchelf
   python3 python3-numpy python3-pil python3-pytest python3-torch
   python3-torchvision
 "
