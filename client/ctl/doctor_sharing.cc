@@ -49,14 +49,14 @@ class Workspace {
 
 uint8_t SampleValue(int index) { return static_cast<uint8_t>(255 - 3 * index); }
 
-// value.npy: uint8 [kNumSamples].
+// image.npy: uint8 [kNumSamples, 1, 1], pictures of one pixel.
 absl::Status WriteSamples(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directory(directory, error);
-  std::ofstream file(directory + "/value.npy", std::ios::binary);
+  std::ofstream file(directory + "/image.npy", std::ios::binary);
   std::string header =
       absl::StrCat("{'descr': '|u1', 'fortran_order': False, 'shape': (",
-                   kNumSamples, ",), }");
+                   kNumSamples, ", 1, 1), }");
   // Magic, version and size take ten bytes; the whole is a multiple of 64.
   header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 11, ' ');
   header += '\n';
@@ -68,7 +68,9 @@ absl::Status WriteSamples(const std::string& directory) {
     file.put(static_cast<char>(SampleValue(i)));
   }
   file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot write to ", directory));
+  if (!file) {
+    return absl::UnavailableError(absl::StrCat("cannot write to ", directory));
+  }
   return absl::OkStatus();
 }
 

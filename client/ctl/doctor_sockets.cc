@@ -29,7 +29,8 @@ std::string UserName(uid_t uid) {
 
 bool IsInGroup(gid_t gid) {
   if (gid == getegid()) return true;
-  std::vector<gid_t> groups(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
+  std::vector<gid_t> groups(
+      static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
   const int count = getgroups(static_cast<int>(groups.size()), groups.data());
   groups.resize(static_cast<size_t>(std::max(count, 0)));
   return std::find(groups.begin(), groups.end(), gid) != groups.end();

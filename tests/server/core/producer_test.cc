@@ -261,43 +261,41 @@ bool HasAnswered(const ProducerProgress& progress) {
 
 TEST_P(ProducerTest, AnswersAPingWhileItSleepsForLackOfWork) {
   FakeBackend backend({.needs_polling = GetParam()});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   for (uint64_t i = 1; i <= 10; ++i) {
-    producer_->Ping();
-    EXPECT_EQ(producer_->progress().num_pings, i);
-    ASSERT_TRUE(AwaitProgress(*producer_, HasAnswered));
+    producer->Ping();
+    EXPECT_EQ(producer->progress().num_pings, i);
+    ASSERT_TRUE(AwaitProgress(*producer, HasAnswered));
   }
   const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
-  producer_->Add(made.feed.get());
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
   CompleteUntil(backend, made, 3);  // all slots are out: it sleeps
-  producer_->Ping();
-  EXPECT_TRUE(AwaitProgress(*producer_, HasAnswered));
-  RemoveAndWait(backend, *producer_, made.feed.get());
-  producer_.reset();
+  producer->Ping();
+  EXPECT_TRUE(AwaitProgress(*producer, HasAnswered));
+  RemoveAndWait(backend, *producer, made.feed.get());
 }
 
 TEST_P(ProducerTest, SaysThatItAnswersButNothingEndsOnADeviceThatHangs) {
   FakeBackend backend({.needs_polling = GetParam()});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done()});
-  producer_->Add(made.feed.get());
-  ASSERT_TRUE(AwaitProgress(*producer_, [](const ProducerProgress& progress) {
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  ASSERT_TRUE(AwaitProgress(*producer, [](const ProducerProgress& progress) {
     return progress.has_running_launch;
   }));
   for (int i = 0; i < 3; ++i) {
-    producer_->Ping();
-    ASSERT_TRUE(AwaitProgress(*producer_, HasAnswered));
-    EXPECT_TRUE(producer_->progress().has_running_launch);
-    EXPECT_EQ(producer_->progress().num_launches_ended, 0);
+    producer->Ping();
+    ASSERT_TRUE(AwaitProgress(*producer, HasAnswered));
+    EXPECT_TRUE(producer->progress().has_running_launch);
+    EXPECT_EQ(producer->progress().num_launches_ended, 0);
   }
   CompleteUntil(backend, made, 3);
-  EXPECT_TRUE(AwaitProgress(*producer_, [](const ProducerProgress& progress) {
+  EXPECT_TRUE(AwaitProgress(*producer, [](const ProducerProgress& progress) {
     return progress.num_launches_ended == 3 && !progress.has_running_launch;
   }));
-  RemoveAndWait(backend, *producer_, made.feed.get());
-  producer_.reset();
+  RemoveAndWait(backend, *producer, made.feed.get());
 }
 
 TEST_P(ProducerTest, AThreadThatIsStuckAnswersNoPing) {
@@ -323,23 +321,22 @@ TEST_P(ProducerTest, AThreadThatIsStuckAnswersNoPing) {
 
 TEST_P(ProducerTest, TheHandOverOfEveryBatchIsMeasured) {
   FakeBackend backend({.needs_polling = GetParam()});
-  Start(backend);
+  const std::unique_ptr<Producer> producer = Start(backend);
   const TestFeed made =
-      MakeTestFeed(&backend, {.on_done = producer_->on_done(),
-                              .hand_over = producer_->hand_over()});
-  producer_->Add(made.feed.get());
+      MakeTestFeed(&backend, {.on_done = producer->on_done(),
+                              .hand_over = producer->hand_over()});
+  producer->Add(made.feed.get());
   for (size_t released = 0; released < 20; ++released) {
     CompleteUntil(backend, made, released + 1);
     made.channel->Release(made.channel->published()[released]);
   }
   backend.CompleteAll();
-  RemoveAndWait(backend, *producer_, made.feed.get());
-  const LatencyHistogram::Snapshot snapshot = producer_->hand_over()->Read();
+  RemoveAndWait(backend, *producer, made.feed.get());
+  const LatencyHistogram::Snapshot snapshot = producer->hand_over()->Read();
   EXPECT_EQ(std::accumulate(snapshot.counts.begin(), snapshot.counts.end(),
                             uint64_t{0}),
             made.channel->published().size());
   EXPECT_GT(snapshot.sum_nanoseconds, 0);
-  producer_.reset();
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ProducerTest, ::testing::Bool(),
