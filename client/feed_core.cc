@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -27,6 +28,14 @@
 // and release it; its release_requested must not be overwritten by the first
 // thread's, which comes after release_done. For the same reason nothing of a
 // Slot is touched after is_held was cleared.
+
+// Note [Waking for several releases]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// Waking a daemon that sleeps costs the releasing thread a system call and
+// often its core: tens of microseconds, at every step of a training that is
+// slower than the daemon. So it is woken for a quarter of the slots that are
+// not held, and then fills them together. Nobody waits for what it was not told
+// of: Next wakes it before it waits, and while it waits every release does.
 
 namespace datasetd::client {
 namespace {
@@ -127,7 +136,7 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
     // Made before the last seek. Nothing used it, so nothing is waited for.
     ++next_sequence_;
     *is_stale = true;
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     ring_.CompleteRelease(index, descriptor.sequence);
     if (ring_.RequestRelease(index, descriptor.sequence)) Wake();
     return BatchInfo{};
@@ -165,7 +174,9 @@ absl::Status FeedCore::Wait(absl::Time deadline) {
   const absl::Time start = absl::Now();
   absl::Status status;
   bool is_done = false;
+  SetWaiting(true);
   while (status.ok() && !is_done) status = WaitStep(deadline, &is_done);
+  SetWaiting(false);
   const absl::Duration waited = absl::Now() - start;
   waited_ += waited;
   ring_.AddWaited(static_cast<uint64_t>(absl::ToInt64Nanoseconds(waited)));
@@ -184,7 +195,7 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
   if (has_pending_.load(std::memory_order_relaxed)) {
     int num_released;
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       num_released = ReleasePending();
     }
     Unreference(num_released);
@@ -230,7 +241,7 @@ absl::Status FeedCore::Fail(absl::Status status) {
 // Every slot has a holder, or waits for the end of a capture that this thread
 // may be in. A slot whose last holder is just being dropped does come back.
 bool FeedCore::NoSlotComesBack() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
     const bool is_pending = (pending_ >> slot & 1) != 0;
     if (slots_[slot].references.load(std::memory_order_relaxed) == 0 &&
@@ -291,7 +302,7 @@ void FeedCore::Close() {
   if (!is_this_process()) return;
   int num_released;
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     num_released = ReleasePending();
   }
   // The caller's own reference keeps this from being the last use.
@@ -330,7 +341,7 @@ absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
   if (!is_this_process()) return ForkedError("this batch");
   // The CPU is done with a batch when it drops it.
   if (slab_.cuda() == nullptr) return absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   Slot& slot = slots_[slot_index];
   for (int i = 0; i < slot.num_streams; ++i) {
     if (slot.streams[i] == stream) return absl::OkStatus();
@@ -347,7 +358,7 @@ absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
 void FeedCore::ReleaseSlot(uint32_t slot) {
   int num_released;
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     pending_ |= uint64_t{1} << slot;
     num_released = ReleasePending();
   }
@@ -389,8 +400,29 @@ bool FeedCore::TryRelease(uint32_t index) {
   } else {
     ring_.CompleteRelease(index, sequence);
   }
-  if (ring_.RequestRelease(index, sequence)) Wake();
+  if (!ring_.RequestRelease(index, sequence)) {
+    // It is awake, and looks at every slot again before it sleeps.
+    num_untold_ = 0;
+    return true;
+  }
+  ++num_untold_;
+  const uint32_t num_free =
+      layout_.num_slots() - num_held_.load(std::memory_order_relaxed);
+  // See Note [Waking for several releases].
+  if (is_waiting_ || 4 * num_untold_ >= num_free) {
+    num_untold_ = 0;
+    Wake();
+  }
   return true;
+}
+
+void FeedCore::SetWaiting(bool is_waiting) {
+  std::lock_guard lock(mutex_);
+  is_waiting_ = is_waiting;
+  if (is_waiting && num_untold_ != 0) {
+    num_untold_ = 0;
+    Wake();
+  }
 }
 
 // Where every way fails, the context is lost or the driver is shutting down:

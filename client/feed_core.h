@@ -23,11 +23,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "client/field_tensor.h"
 #include "client/guarded_fd.h"
@@ -147,6 +148,8 @@ class FeedCore {
   void TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wake();
+  // Whether Next waits; then every release wakes the daemon.
+  void SetWaiting(bool is_waiting);
   void Unreference(int count);
   void Destroy();
 
@@ -177,10 +180,15 @@ class FeedCore {
   std::unique_ptr<std::atomic<uint32_t>[]> holders_;  // [slots, holders]
   std::unique_ptr<FieldTensor[]> tensors_;            // [slots, fields + 1]
 
-  absl::Mutex mutex_;
+  // Not absl::Mutex: Debian's looks for deadlocks at every lock, and
+  // ThreadSanitizer does not see into it.
+  std::mutex mutex_;
   // Bit s: slot s has no holder and the daemon is not told yet.
   uint64_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> has_pending_{false};
+  // Released while the daemon slept, which was not woken for them.
+  uint32_t num_untold_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_waiting_ ABSL_GUARDED_BY(mutex_) = false;
   std::array<HostRelease, ring::kMaxSlots> host_releases_;
 };
 

@@ -14,7 +14,7 @@ set -eu
 # Build: Bazel, what WORKSPACE names, compilers. clang is for the fuzzers.
 packages="
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto
-  bazel-skylib clang g++ libclang-rt-14-dev make patch pkg-config unzip zip
+  bazel-skylib clang g++ libclang-rt-14-dev unzip zip
 "
 # Libraries: one line for each folder of third_party.
 packages="$packages
@@ -36,7 +36,7 @@ packages="$packages
 # Tests, examples and the Python package, for /usr/bin/python3. Of prometheus it
 # is promtool; Debian's package starts the server, too.
 packages="$packages
-  procps prometheus python3 python3-numpy python3-pil python3-pytest python3-torch
+  prometheus python3 python3-numpy python3-pil python3-pytest python3-torch
   python3-torchvision systemd
 "
 
@@ -49,6 +49,7 @@ missing() {
 
 case "${1:-}" in
   --list)
+    # shellcheck disable=SC2086
     printf '%s\n' $packages
     exit 0
     ;;
@@ -61,6 +62,7 @@ esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "install_deps: this system has no apt; install what corresponds to:" >&2
+  # shellcheck disable=SC2086
   printf '  %s\n' $packages >&2
   exit 1
 fi

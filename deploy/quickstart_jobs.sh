@@ -15,12 +15,15 @@ export PYTHONPATH=$repository/client/python PYTHONDONTWRITEBYTECODE=1
 say() { printf '\n== %s\n' "$*"; }
 
 # A field of the daemon's JSON: json 'expression of x' < JSON
-json() { /usr/bin/python3 -c "import json, sys; x = json.load(sys.stdin); print($1)"; }
+json() {
+  /usr/bin/python3 -c "import json, sys; x = json.load(sys.stdin); print($1)"
+}
 
 device=$("$ctl" --json status | json 'x["devices"][0]["name"]')
 what=$("$ctl" --json status | json 'x["devices"][0]["description"]')
 if [[ $device == cpu ]]; then
-  say "The daemon serves from the host backend ($what): it found no GPU"
+  say "The daemon serves from the host backend ($what):" \
+    "no GPU here, or no CUDA toolkit at the build"
 else
   say "The daemon serves from GPU $device ($what)"
 fi

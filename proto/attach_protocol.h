@@ -2,13 +2,14 @@
 // byte order: both ends are on one machine).
 //
 // Session:  client Hello -> daemon Welcome{token} or Refused. The token names
-//           the session in every RPC while this connection lives.
+//           the session in every RPC while this connection lives. A daemon that
+//           drains says Goodbye on it, too.
 // Lease:    client AttachFeed{token, feed_id} -> daemon Attached with the file
 //           descriptors daemon page, client page, eventfd and, where the slab
 //           is a descriptor, the slab; or Refused. Then the client sends
 //           ImportResult once, Closing when the loader is closed before its
-//           last tensor is gone, and Detached when both are. The daemon sends Goodbye before it closes on
-//           purpose. End of file ends the lease.
+//           last tensor is gone, and Detached when both are. The daemon sends
+//           Goodbye before it closes on purpose. End of file ends the lease.
 //
 // The daemon accepts no ancillary data. Anything out of order, of another
 // size, or malformed ends the connection.

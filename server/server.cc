@@ -92,7 +92,11 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
             ? config.memory_budget_mib() << 20
             : static_cast<uint64_t>(kDefaultBudgetShare *
                                     static_cast<double>(info.free_bytes));
-    device.budget = std::make_unique<MemoryBudget>(budget);
+    device.budget = std::make_unique<MemoryBudget>(
+        budget, MemoryBudget::UserLimits{
+                    .dataset_bytes = config.user_limits().max_dataset_mib()
+                                     << 20,
+                    .slab_bytes = config.user_limits().max_slab_mib() << 20});
     Log(LogSubsystem::kServer).info("device {}: {}, memory budget {} MiB", info.name,
                              info.description, budget >> 20);
     devices.push_back(std::move(device));
@@ -151,15 +155,19 @@ absl::StatusOr<std::vector<ExportKind>> AllowedExports(
       "' is none of auto, cuda_ipc_handle, cuda_vmm_fd"));
 }
 
-void LogDataset(const char* event, const DatasetInfo& info) {
+void LogDataset(const char* event, const DatasetInfo& info,
+                const Caller& caller) {
   if (info.state == DatasetState::kFailed) {
-    Log(LogSubsystem::kLoad).error("dataset={} {}: {}", info.spec.name, event,
+    Log(LogSubsystem::kLoad).error("dataset={} {}: uid={} pid={}: {}",
+                                     info.spec.name, event, caller.uid,
+                                     caller.pid,
                             std::string(info.error.message()));
     return;
   }
-  Log(LogSubsystem::kLoad).info("dataset={} {}: {} samples, {} bytes on {}",
-                         info.spec.name, event, info.num_samples,
-                         info.resident_bytes, info.spec.device);
+  Log(LogSubsystem::kLoad).info("dataset={} {}: uid={} pid={} samples={} bytes={} device={}",
+                                  info.spec.name, event, caller.uid, caller.pid,
+                                  info.num_samples, info.resident_bytes,
+                                  info.spec.device);
 }
 
 void LogFeed(const char* event, const FeedInfo& info) {
@@ -191,7 +199,7 @@ class Server::Impl {
       : config_(config),
         is_activated_(sockets.has_value()),
         sockets_(std::move(sockets)),
-        sessions_(config.max_sessions()),
+        sessions_(config.max_sessions(), config.user_limits().max_sessions()),
         context_(&sessions_) {}
   ~Impl();
 
@@ -239,6 +247,8 @@ absl::Status Server::Impl::Start() {
                             [&]() -> absl::StatusOr<FeedTable::Options> {
                               FeedTable::Options options;
                               options.max_feeds = config_.max_feeds();
+                              options.max_feeds_per_user =
+                                  config_.user_limits().max_feeds();
                               options.attach_timeout =
                                   FromProto(config_.attach_timeout());
                               DATASETD_ASSIGN_OR_RETURN(
@@ -264,8 +274,11 @@ absl::Status Server::Impl::Start() {
                        .options = spec.options},
                       *files);
   };
-  datasets_ = std::make_unique<DatasetRegistry>(devices_.get(), open_source,
-                                                &clock_, LogDataset);
+  datasets_ = std::make_unique<DatasetRegistry>(
+      DatasetRegistry::Options{
+          .max_datasets_per_user =
+              static_cast<int>(config_.user_limits().max_datasets())},
+      devices_.get(), open_source, &clock_, LogDataset);
   DATASETD_ASSIGN_OR_RETURN(
       feeds_, FeedTable::Create(std::move(feed_options), devices_.get(),
                                 datasets_.get(), RingChannel::Create, &clock_,
@@ -341,10 +354,10 @@ absl::Status Server::Impl::StartMetrics() {
 absl::Status Server::Impl::StartGrpc() {
   dataset_service_ = std::make_unique<DatasetService>(
       &context_, datasets_.get(), feeds_.get(),
-      [this](const std::string& dataset) {
-        attach_->EndLeases(feeds_->DropPending(dataset),
+      [this](const Dataset& dataset) {
+        attach_->EndLeases(feeds_->DropPending(&dataset),
                            attach::GoodbyeCode::kUnloaded,
-                           absl::StrCat("dataset '", dataset,
+                           absl::StrCat("dataset '", dataset.name(),
                                         "' was unloaded by force"));
       });
   feed_service_ = std::make_unique<FeedService>(&context_, feeds_.get());
@@ -426,7 +439,7 @@ void Server::Impl::BeginDrain() {
   context_.BeginDrain();
   attach_->BeginDrain("the daemon is shutting down");
   grpc_->GetHealthCheckService()->SetServingStatus(false);
-  attach_->EndLeases(feeds_->DropPending(""), attach::GoodbyeCode::kDraining,
+  attach_->EndLeases(feeds_->DropPending(nullptr), attach::GoodbyeCode::kDraining,
                      "the daemon is shutting down");
 }
 

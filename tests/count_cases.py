@@ -36,7 +36,8 @@ class Count(NamedTuple):
 
 
 _UNITTEST = re.compile(
-    r"^Ran (\d+) tests? in [\d.]+s\n\n(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$",
+    r"^Ran (\d+) tests? in [\d.]+s\n\n"
+    r"(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$",
     re.MULTILINE,
 )
 
@@ -47,7 +48,7 @@ def count_unittest(log: str) -> Optional[Count]:
     if not found:
         return None
     total, details = found[-1]
-    numbers = dict(re.findall(r"([a-z ]+)=(\d+)", details))
+    numbers = dict(re.findall(r"([a-z]+(?: [a-z]+)*)=(\d+)", details))
     get = lambda key: int(numbers.get(key, 0))
     failed = get("failures") + get("errors") + get("unexpected successes")
     skipped = get("skipped")

@@ -4,7 +4,7 @@
 #
 #   tests/layers.sh FILE
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 file=$1
 : >"$file"
 
@@ -37,7 +37,8 @@ rule "server/core depends on cuda alone" \
 rule "server/core knows neither gRPC, protobuf nor spdlog" \
   //server/core/... '^//third_party/(grpc|protobuf|spdlog)'
 rule "server/readers depends on server/core and cuda" \
-  //server/readers/... '^//(client|proto|tests|deploy|server/(attach|service))[/:]?'
+  //server/readers/... \
+  '^//(client|proto|tests|deploy|server/(attach|service))[/:]?'
 rule "server/readers knows neither gRPC nor protobuf" \
   //server/readers/... '^//third_party/(grpc|protobuf)'
 rule "server/attach knows no gRPC" \

@@ -7,13 +7,14 @@
 # Installs the Debian packages that are missing. Runs all tests; then those of
 # the parts that read what others wrote, under Address- and UBSanitizer, and
 # those tagged tsan under ThreadSanitizer; then asks Bazel whether the layers
-# depend on each other as they may. Every test case counts in every pass it ran
+# depend on each other as they may, and whether the documentation names files
+# that are there. Every test case counts in every pass it ran
 # in. Exits non-zero if anything failed, was not built, or ran no case.
 #
 #   --full  the whole tree under Address- and UBSanitizer, the tests tagged
 #           full, and the fuzzers
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 full=false
 case "${1:-}" in
@@ -72,6 +73,10 @@ pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan //tests/...
 printf '\n== layers\n'
 tests/layers.sh "$events/layers"
 passes+=(layers)
+
+printf '\n== docs\n'
+/usr/bin/python3 tests/docs/links.py "$events/docs"
+passes+=(docs)
 
 if $full && [[ -x tests/fuzz/run.sh ]]; then
   printf '\n== fuzz\n'

@@ -21,8 +21,8 @@ absl::StatusOr<Client> Command::Connect() const {
       absl::Status(
           client.status().code(),
           absl::StrCat(std::string(client.status().message()),
-                       "; or run a command with a daemon of its own: "
-                       "datasetctl run -- COMMAND")),
+                       " (here: --address). A command gets a daemon of its "
+                       "own by: datasetctl run -- COMMAND")),
       client::ErrorDetail::kDaemonGone);
 }
 

@@ -21,15 +21,15 @@ CLI::App* LoadCommand::AddTo(CLI::App& app) {
       ->add_option("--format", format_,
                    "A reader: see `datasetctl status` for the daemon's")
       ->required();
-  command->add_option("--path", path_, "Read by the daemon, below its data roots")
+  command
+      ->add_option("--path", path_, "Read by the daemon, below its data roots")
       ->required();
   command->add_option("--split", split_, "Empty is the reader's default");
   command->add_option("--device", device_,
                       "cpu, cuda:N; empty is the daemon's first");
-  command->add_option("--option", options_, "KEY=VALUE for the reader; repeatable")
-      ->take_all()
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--option", options_, "KEY=VALUE for the reader; repeatable")
+      ->allow_extra_args(false);
   return command;
 }
 

@@ -68,7 +68,8 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
     is_number.resize(widths.size(), rows.size() > 1);
     for (size_t c = 0; c < rows[r].size(); ++c) {
       widths[c] = std::max(widths[c], rows[r][c].size());
-      if (r > 0 && (rows[r][c].empty() || !absl::ascii_isdigit(rows[r][c][0]))) {
+      const std::string& cell = rows[r][c];
+      if (r > 0 && (cell.empty() || !absl::ascii_isdigit(cell[0]))) {
         is_number[c] = false;
       }
     }

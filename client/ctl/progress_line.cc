@@ -20,10 +20,11 @@ constexpr absl::Duration kPlainInterval = absl::Seconds(2);
 std::string FormatProgress(const v1::LoadProgress& progress, int bar_width) {
   const double total = static_cast<double>(progress.num_samples());
   const double done =
-      total > 0 ? std::clamp(static_cast<double>(progress.num_samples_loaded()) /
-                                 total,
-                             0.0, 1.0)
-                : 0.0;
+      total > 0
+          ? std::clamp(
+                static_cast<double>(progress.num_samples_loaded()) / total, 0.0,
+                1.0)
+          : 0.0;
   std::string text;
   if (bar_width > 0) {
     const int filled = static_cast<int>(done * bar_width);

@@ -36,13 +36,11 @@ CLI::App* RunCommand::AddTo(CLI::App& app) {
   command->add_option("--device", devices_,
                       "cpu, cuda:N; repeatable; default: every GPU, or cpu "
                       "where there is none")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);
   command->add_option("--data_root", data_roots_,
                       "Where the daemon may read; repeatable; default: where "
                       "this user may")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);
   command->add_option("--memory_budget_mib", memory_budget_mib_,
                       "Of each device; default: nine tenths of what is free");
   command->add_option("--host_threads", host_threads_,

@@ -12,7 +12,8 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-absl::StatusOr<int> FindField(const client::Feed& feed, const SampleRange& range) {
+absl::StatusOr<int> FindField(const client::Feed& feed,
+                              const SampleRange& range) {
   for (int i = 0; i < feed.layout().num_fields(); ++i) {
     const client::FieldLayout& field = feed.layout().fields()[i];
     if (field.name != range.field) continue;

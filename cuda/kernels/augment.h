@@ -3,30 +3,30 @@
 //
 // params.h says what each field means; this is what both implementations keep:
 //
-//   | contract      |                                                          |
-//   | ------------- | -------------------------------------------------------- |
-//   | image in      | [N, H, W, C], uint8 or float32, C in 1..4, samples       |
-//   |               | sample_stride_bytes apart                                |
-//   | image out     | [B, C, H, W] or [B, H, W, C]; uint8, float16, bfloat16,  |
-//   |               | float32                                                  |
-//   | other fields  | [N, in_width] -> [B, in_width]; any dtype as it is; an   |
-//   |               | integer to int64; any to float16, bfloat16, float32      |
-//   | limits        | at most kMaxMoves moves, kMaxValueOps value ops; heights |
-//   |               | and widths at least 1; a sample's elements, in, out and  |
-//   |               | between moves, below 2^30; epochs and sample indices     |
-//   |               | below 2^32                                               |
-//   | alignment     | source, sample stride and field offset: of the element;  |
-//   |               | on CUDA field offsets of 16 bytes and output planes of a |
-//   |               | multiple of 16 are faster, on the host both of 64        |
-//   | in place      | no: slot, source and indices must not overlap            |
-//   | written       | each element of rows 0..num_samples-1 of each field, and |
-//   |               | of the indices if asked for, exactly once; nothing else  |
-//   | randomness    | of (seed, epoch, sample index, op index) alone           |
-//   | determinism   | the same bits on every run, host and device, NaN too     |
-//   | rounding      | float32 IEEE steps, then one rounding to nearest even;   |
-//   |               | a NaN computed or rounded is the quiet NaN 0x7FC00000,   |
-//   |               | 0x7E00, 0x7FC0; to uint8: clamped to 0..255, NaN is 0    |
-//   | memory        | nothing is allocated; AugmentHost takes 128 KiB of stack |
+//  | contract      |                                                         |
+//  | ------------- | ------------------------------------------------------- |
+//  | image in      | [N, H, W, C], uint8 or float32, C in 1..4, samples      |
+//  |               | sample_stride_bytes apart                               |
+//  | image out     | [B, C, H, W] or [B, H, W, C]; uint8, float16, bfloat16, |
+//  |               | float32                                                 |
+//  | other fields  | [N, in_width] -> [B, in_width]; any dtype as it is; an  |
+//  |               | integer to int64; any to float16, bfloat16, float32     |
+//  | limits        | at most kMaxMoves moves, kMaxValueOps value ops; heights|
+//  |               | and widths at least 1; a sample's elements, in, out and |
+//  |               | between moves, below 2^30; epochs and sample indices    |
+//  |               | below 2^32                                              |
+//  | alignment     | source, sample stride and field offset: of the element; |
+//  |               | on CUDA field offsets of 16 bytes and output planes of a|
+//  |               | multiple of 16 are faster, on the host both of 64       |
+//  | in place      | no: slot, source and indices must not overlap           |
+//  | written       | each element of rows 0..num_samples-1 of each field, and|
+//  |               | of the indices if asked for, exactly once; nothing else |
+//  | randomness    | of (seed, epoch, sample index, op index) alone          |
+//  | determinism   | the same bits on every run, host and device, NaN too    |
+//  | rounding      | float32 IEEE steps, then one rounding to nearest even;  |
+//  |               | a NaN computed or rounded is the quiet NaN 0x7FC00000,  |
+//  |               | 0x7E00, 0x7FC0; to uint8: clamped to 0..255, NaN is 0   |
+//  | memory        | nothing is allocated; AugmentHost takes 128 KiB of stack|
 //
 // REQUIRES: a program as server/core/pipeline.h compiles it: sizes of the moves
 // that fit each other and the field, windows inside their input, reflect

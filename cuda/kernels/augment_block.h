@@ -295,8 +295,9 @@ DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
       if (k + 1 < kVector) cursor.Advance();
     }
     // Of channel 0.
-    int64_t to = (int64_t{work.first_sample} + sample) * field.channels * plane +
-                 (position - static_cast<int64_t>(sample) * plane);
+    int64_t to =
+        (int64_t{work.first_sample} + sample) * field.channels * plane +
+        (position - sample * plane);
     for (int c = 0; c < field.channels; ++c, to += plane) {
       if constexpr (kSizeBytes == 0) {
         sink.Store(slot, size_bytes, to,

@@ -53,7 +53,7 @@ struct FieldTask {
         converter(converter),
         out_size_bytes(DtypeSizeBytes(field.out_dtype)),
         out_pixels(int64_t{field.out_height} * field.out_width),
-        has_vector(BestVectorLevel() != VectorLevel::kNone) {
+        has_vector(HasByteVector()) {
     for (int i = 0; i < field.num_moves; ++i) {
       for (int c = 0; c < field.channels; ++c) {
         fill_bits[i][c] = FillElementBits(field, i, c);
@@ -300,8 +300,7 @@ void AugmentHost(const AugmentProgram& program, const BatchTask& batch) {
     if (!field.is_image) {
       CopyOther(field, batch);
     } else if (field.in_dtype == Dtype::kUint8) {
-      AugmentField(program, field, batch,
-                   ByteConverter(field, BestVectorLevel()));
+      AugmentField(program, field, batch, ByteConverter(field));
     } else {
       AugmentField(program, field, batch, FloatConverter(field));
     }

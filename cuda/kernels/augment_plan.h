@@ -38,13 +38,13 @@ Divider MakeDivider(uint32_t divisor);
 // The part of the launch that writes one field, or the indices, of all batches.
 struct FieldPlan {
   int32_t field_index;  // kIndicesField: the sample indices
-  // Positions that one thread writes at once; 1 where 16-byte stores do not fit.
+  // Positions that one thread writes at once; 1 where 16 bytes do not fit.
   int32_t vector_positions;
   int32_t positions_per_sample;  // below 2^30
   int32_t positions_per_block;   // a multiple of vector_positions
   Divider sample_divider;        // by positions_per_sample
   Divider row_divider;           // by the positions of an output row
-  // Whether a block maps its columns once, in shared memory, and not each pixel.
+  // Whether a block maps its columns once, in shared memory, or each pixel.
   bool has_column_map;
 };
 
@@ -58,7 +58,8 @@ struct AugmentPlan {
   int32_t num_fields;  // of `fields`
   FieldPlan fields[kMaxFieldPlans];
   BatchTask batches[kMaxBatchesPerLaunch];
-  // Batch b's field f has blocks first_block[b * num_fields + f] up to the next.
+  // Batch b's field f has the blocks first_block[b * num_fields + f] up to the
+  // next.
   uint32_t first_block[kMaxBatchesPerLaunch * kMaxFieldPlans + 1];
 
   uint32_t num_blocks() const { return first_block[num_batches * num_fields]; }

@@ -38,16 +38,15 @@ Reciprocal MakeReciprocal(float divisor) {
 
 }  // namespace
 
-ByteConverter::ByteConverter(const FieldProgram& field, VectorLevel level)
+ByteConverter::ByteConverter(const FieldProgram& field, bool use_vector)
     : out_dtype_(field.out_dtype),
       is_copy_(IsBitCopy(field)),
       num_channels_(field.channels) {
   MakeTables(field);
   FindFillBytes(field);
-  if (level != VectorLevel::kNone && out_dtype_ != Dtype::kUint8 &&
-      MakeChain(field) && IsChainExact(level)) {
-    level_ = level;
-  }
+  is_vectorised_ = use_vector && HasByteVector() &&
+                   out_dtype_ != Dtype::kUint8 && MakeChain(field) &&
+                   IsChainExact();
 }
 
 void ByteConverter::MakeTables(const FieldProgram& field) {
@@ -88,14 +87,14 @@ bool ByteConverter::MakeChain(const FieldProgram& field) {
   return next == field.num_value_ops;
 }
 
-bool ByteConverter::IsChainExact(VectorLevel level) const {
+bool ByteConverter::IsChainExact() const {
   uint8_t bytes[256];
   for (int i = 0; i < 256; ++i) bytes[i] = static_cast<uint8_t>(i);
   for (int c = 0; c < num_channels_; ++c) {
     // In float32: equal float16 would prove less. One element off alignment, so
     // that nothing is streamed.
     alignas(64) float computed[257];
-    ConvertBytesVector(level, bytes, 256, chain_, c, 1, Dtype::kFloat32,
+    ConvertBytesVector(bytes, 256, chain_, c, 1, Dtype::kFloat32,
                        reinterpret_cast<uint8_t*>(computed + 1));
     if (std::memcmp(computed + 1, values_[c], sizeof(values_[c])) != 0) {
       return false;
@@ -133,8 +132,8 @@ void ByteConverter::ConvertPlane(const uint8_t* from, int64_t count,
     return;
   }
   const int size_bytes = DtypeSizeBytes(out_dtype_);
-  if (level_ != VectorLevel::kNone) {
-    const int64_t done = ConvertBytesVector(level_, from, count, chain_,
+  if (is_vectorised_) {
+    const int64_t done = ConvertBytesVector(from, count, chain_,
                                             channel, 1, out_dtype_, to);
     from += done;
     to += done * size_bytes;
@@ -160,8 +159,8 @@ void ByteConverter::ConvertPixels(const uint8_t* from, int64_t count,
     return;
   }
   const int size_bytes = DtypeSizeBytes(out_dtype_);
-  if (level_ != VectorLevel::kNone) {
-    const int64_t done = ConvertBytesVector(level_, from, count, chain_, 0,
+  if (is_vectorised_) {
+    const int64_t done = ConvertBytesVector(from, count, chain_, 0,
                                             num_channels_, out_dtype_, to);
     from += done;
     to += done * size_bytes;

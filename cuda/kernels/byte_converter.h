@@ -22,15 +22,15 @@ class ByteConverter {
  public:
   using Element = uint8_t;
 
-  // REQUIRES: field.is_image, in_dtype kUint8, and `level` at most
-  // BestVectorLevel(). A lower level is for tests.
-  ByteConverter(const FieldProgram& field, VectorLevel level);
+  // Computes in vectors if `use_vector`, which is false for tests of the
+  // tables, HasByteVector(), and the chain allows it. REQUIRES: field.is_image,
+  // in_dtype kUint8.
+  explicit ByteConverter(const FieldProgram& field, bool use_vector = true);
 
-  // The level in use: as asked for, or kNone for the tables.
-  VectorLevel level() const { return level_; }
+  bool is_vectorised() const { return is_vectorised_; }
 
   // True if every fill of the field is what some byte becomes; then
-  // fill_byte(move, channel) is that byte, and fill may be gathered like pixels.
+  // fill_byte(move, channel) is that byte, and fill is gathered like pixels.
   bool has_fill_bytes() const { return has_fill_bytes_; }
   uint8_t fill_byte(int move_index, int channel) const {
     return fill_bytes_[move_index][channel];
@@ -48,13 +48,13 @@ class ByteConverter {
  private:
   void MakeTables(const FieldProgram& field);
   bool MakeChain(const FieldProgram& field);
-  bool IsChainExact(VectorLevel level) const;
+  bool IsChainExact() const;
   void FindFillBytes(const FieldProgram& field);
 
   Dtype out_dtype_;
   bool is_copy_;
   bool has_fill_bytes_ = true;
-  VectorLevel level_ = VectorLevel::kNone;
+  bool is_vectorised_ = false;
   int num_channels_;
   VectorChain chain_;
   uint8_t fill_bytes_[kMaxMoves][kMaxChannels];

@@ -6,8 +6,6 @@
 
 #if defined(__x86_64__)
 
-// GCC 12 takes the undefined operands inside its own intrinsics for ours.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 
 #define DATASETD_INLINE __attribute__((always_inline)) inline
@@ -15,113 +13,123 @@
 namespace datasetd {
 namespace {
 
-// Each level is a struct of the same operations on its vectors, and one
-// Convert, which must be compiled under the same target.
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
-namespace avx2 {
 
-struct Isa {
-  using Vector = __m256;
-  static constexpr int kLanes = 8;
-  DATASETD_INLINE static Vector Splat(float x) { return _mm256_set1_ps(x); }
-  DATASETD_INLINE static Vector Load(const float* from) {
-    return _mm256_loadu_ps(from);
-  }
-  DATASETD_INLINE static Vector LoadBytes(const uint8_t* from) {
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
-        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
-  }
-  DATASETD_INLINE static Vector Subtract(Vector x, Vector y) {
-    return _mm256_sub_ps(x, y);
-  }
-  DATASETD_INLINE static Vector Divide(Vector x, Vector high, Vector low) {
-    return _mm256_fmadd_ps(x, high, _mm256_mul_ps(x, low));
-  }
-  template <bool kIsStreamed>
-  DATASETD_INLINE static void StoreFloat32(uint8_t* to, Vector x) {
+inline constexpr int kLanes = 8;
+
+DATASETD_INLINE __m256 LoadBytes(const uint8_t* from) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+}
+
+DATASETD_INLINE __m256 Divide(__m256 x, __m256 high, __m256 low) {
+  return _mm256_fmadd_ps(x, high, _mm256_mul_ps(x, low));
+}
+
+// To nearest even. REQUIRES: no NaN.
+DATASETD_INLINE __m128i RoundToBfloat16(__m256 x) {
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i odd =
+      _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
+  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, bias), 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(rounded),
+                          _mm256_extracti128_si256(rounded, 1));
+}
+
+template <Dtype kDtype, bool kIsStreamed>
+DATASETD_INLINE void Store(uint8_t* to, __m256 x) {
+  if constexpr (kDtype == Dtype::kFloat32) {
     float* out = reinterpret_cast<float*>(to);
     kIsStreamed ? _mm256_stream_ps(out, x) : _mm256_storeu_ps(out, x);
-  }
-  template <bool kIsStreamed>
-  DATASETD_INLINE static void StoreHalves(uint8_t* to, __m128i halves) {
+  } else {
+    __m128i halves;
+    if constexpr (kDtype == Dtype::kFloat16) {
+      halves = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+    } else {
+      halves = RoundToBfloat16(x);
+    }
     __m128i* out = reinterpret_cast<__m128i*>(to);
     kIsStreamed ? _mm_stream_si128(out, halves) : _mm_storeu_si128(out, halves);
   }
-  template <bool kIsStreamed>
-  DATASETD_INLINE static void StoreFloat16(uint8_t* to, Vector x) {
-    StoreHalves<kIsStreamed>(to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-  }
-  template <bool kIsStreamed>
-  DATASETD_INLINE static void StoreBfloat16(uint8_t* to, Vector x) {
-    const __m256i bits = _mm256_castps_si256(x);
-    const __m256i odd =
-        _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
-    const __m256i rounded =
-        _mm256_srli_epi32(_mm256_add_epi32(bits, bias), 16);
-    StoreHalves<kIsStreamed>(
-        to, _mm_packus_epi32(_mm256_castsi256_si128(rounded),
-                             _mm256_extracti128_si256(rounded, 1)));
-  }
-};
+}
 
-#include "cuda/kernels/byte_vector_convert.inc"
+// kVectors vectors of bytes hold whole periods of the channels.
+template <Dtype kDtype, bool kHasDivide, bool kHasNormalize, int kVectors,
+          bool kIsStreamed>
+int64_t Convert(const uint8_t* from, int64_t count, const VectorChain& chain,
+                int first_channel, int num_channels, uint8_t* to) {
+  constexpr int kBlock = kLanes * kVectors;
+  constexpr int kSizeBytes = DtypeSizeBytes(kDtype);
+  const __m256 divide_high = _mm256_set1_ps(chain.divide.high);
+  const __m256 divide_low = _mm256_set1_ps(chain.divide.low);
+  float mean[kBlock], high[kBlock], low[kBlock];
+  for (int i = 0; i < kBlock; ++i) {
+    const int channel = first_channel + i % num_channels;
+    mean[i] = chain.mean[channel];
+    high[i] = chain.std[channel].high;
+    low[i] = chain.std[channel].low;
+  }
+  __m256 means[kVectors], highs[kVectors], lows[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    means[v] = _mm256_loadu_ps(mean + v * kLanes);
+    highs[v] = _mm256_loadu_ps(high + v * kLanes);
+    lows[v] = _mm256_loadu_ps(low + v * kLanes);
+  }
+  int64_t done = 0;
+  for (; done + kBlock <= count; done += kBlock) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = done + v * kLanes;
+      __m256 x = LoadBytes(from + at);
+      if constexpr (kHasDivide) x = Divide(x, divide_high, divide_low);
+      if constexpr (kHasNormalize) {
+        x = Divide(_mm256_sub_ps(x, means[v]), highs[v], lows[v]);
+      }
+      Store<kDtype, kIsStreamed>(to + at * kSizeBytes, x);
+    }
+  }
+  return done;
+}
 
-}  // namespace avx2
-#pragma GCC pop_options
+template <Dtype kDtype, int kVectors, bool kIsStreamed>
+int64_t DispatchChain(const uint8_t* from, int64_t count,
+                      const VectorChain& chain, int first_channel,
+                      int num_channels, uint8_t* to) {
+  if (chain.has_divide) {
+    return chain.has_normalize
+               ? Convert<kDtype, true, true, kVectors, kIsStreamed>(
+                     from, count, chain, first_channel, num_channels, to)
+               : Convert<kDtype, true, false, kVectors, kIsStreamed>(
+                     from, count, chain, first_channel, num_channels, to);
+  }
+  return chain.has_normalize
+             ? Convert<kDtype, false, true, kVectors, kIsStreamed>(
+                   from, count, chain, first_channel, num_channels, to)
+             : Convert<kDtype, false, false, kVectors, kIsStreamed>(
+                   from, count, chain, first_channel, num_channels, to);
+}
 
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
-namespace avx512 {
+template <Dtype kDtype>
+int64_t DispatchStore(const uint8_t* from, int64_t count,
+                      const VectorChain& chain, int first_channel,
+                      int num_channels, uint8_t* to) {
+  const bool is_streamed = reinterpret_cast<uintptr_t>(to) % 64 == 0;
+  // Three channels repeat after three vectors; one, two and four after one.
+  if (num_channels == 3) {
+    return is_streamed
+               ? DispatchChain<kDtype, 3, true>(from, count, chain,
+                                                first_channel, num_channels, to)
+               : DispatchChain<kDtype, 3, false>(
+                     from, count, chain, first_channel, num_channels, to);
+  }
+  return is_streamed
+             ? DispatchChain<kDtype, 1, true>(from, count, chain, first_channel,
+                                              num_channels, to)
+             : DispatchChain<kDtype, 1, false>(from, count, chain,
+                                               first_channel, num_channels, to);
+}
 
-struct Isa {
-  using Vector = __m512;
-  static constexpr int kLanes = 16;
-  DATASETD_INLINE static Vector Splat(float x) { return _mm512_set1_ps(x); }
-  DATASETD_INLINE static Vector Load(const float* from) {
-    return _mm512_loadu_ps(from);
-  }
-  DATASETD_INLINE static Vector LoadBytes(const uint8_t* from) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
-  }
-  DATASETD_INLINE static Vector Subtract(Vector x, Vector y) {
-    return _mm512_sub_ps(x, y);
-  }
-  DATASETD_INLINE static Vector Divide(Vector x, Vector high, Vector low) {
-    return _mm512_fmadd_ps(x, high, _mm512_mul_ps(x, low));
-  }
-  template <bool kIsStreamed>
-  DATASETD_INLINE static void StoreFloat32(uint8_t* to, Vector x) {
-    float* out = reinterpret_cast<float*>(to);
-    kIsStreamed ? _mm512_stream_ps(out, x) : _mm512_storeu_ps(out, x);
-  }
-  template <bool kIsStreamed>
-  DATASETD_INLINE static void StoreHalves(uint8_t* to, __m256i halves) {
-    __m256i* out = reinterpret_cast<__m256i*>(to);
-    kIsStreamed ? _mm256_stream_si256(out, halves)
-                : _mm256_storeu_si256(out, halves);
-  }
-  template <bool kIsStreamed>
-  DATASETD_INLINE static void StoreFloat16(uint8_t* to, Vector x) {
-    StoreHalves<kIsStreamed>(to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-  }
-  template <bool kIsStreamed>
-  DATASETD_INLINE static void StoreBfloat16(uint8_t* to, Vector x) {
-    const __m512i bits = _mm512_castps_si512(x);
-    const __m512i odd =
-        _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i bias = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
-    StoreHalves<kIsStreamed>(
-        to, _mm512_cvtepi32_epi16(
-                _mm512_srli_epi32(_mm512_add_epi32(bits, bias), 16)));
-  }
-};
-
-#include "cuda/kernels/byte_vector_convert.inc"
-
-}  // namespace avx512
 #pragma GCC pop_options
 
 // Shuffles that gather channel c of 16 pixels from each third of 48 bytes.
@@ -147,35 +155,29 @@ constexpr SplitMasks MakeSplitMasks() {
 
 constexpr SplitMasks kSplitMasks = MakeSplitMasks();
 
-VectorLevel FindLevel() {
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("f16c")) {
-    return VectorLevel::kNone;
-  }
-  return __builtin_cpu_supports("avx512f") &&
-                 __builtin_cpu_supports("avx512bw") &&
-                 __builtin_cpu_supports("avx512dq") &&
-                 __builtin_cpu_supports("avx512vl")
-             ? VectorLevel::kAvx512
-             : VectorLevel::kAvx2;
-}
-
 }  // namespace
 
-VectorLevel BestVectorLevel() {
-  static const VectorLevel level = FindLevel();
-  return level;
+bool HasByteVector() {
+  static const bool has = __builtin_cpu_supports("avx2") &&
+                          __builtin_cpu_supports("fma") &&
+                          __builtin_cpu_supports("f16c");
+  return has;
 }
 
-int64_t ConvertBytesVector(VectorLevel level, const uint8_t* from,
-                           int64_t count, const VectorChain& chain,
-                           int first_channel, int num_channels, Dtype dtype,
-                           uint8_t* to) {
-  return level == VectorLevel::kAvx512
-             ? avx512::Dispatch(from, count, chain, first_channel, num_channels,
-                                dtype, to)
-             : avx2::Dispatch(from, count, chain, first_channel, num_channels,
-                              dtype, to);
+int64_t ConvertBytesVector(const uint8_t* from, int64_t count,
+                           const VectorChain& chain, int first_channel,
+                           int num_channels, Dtype dtype, uint8_t* to) {
+  switch (dtype) {
+    case Dtype::kFloat16:
+      return DispatchStore<Dtype::kFloat16>(from, count, chain, first_channel,
+                                            num_channels, to);
+    case Dtype::kBfloat16:
+      return DispatchStore<Dtype::kBfloat16>(from, count, chain, first_channel,
+                                             num_channels, to);
+    default:
+      return DispatchStore<Dtype::kFloat32>(from, count, chain, first_channel,
+                                            num_channels, to);
+  }
 }
 
 void StreamFence() { _mm_sfence(); }
@@ -236,10 +238,10 @@ __attribute__((target("avx2"))) void MirrorPixels3Vector(const uint8_t* from,
 
 namespace datasetd {
 
-VectorLevel BestVectorLevel() { return VectorLevel::kNone; }
+bool HasByteVector() { return false; }
 
-int64_t ConvertBytesVector(VectorLevel, const uint8_t*, int64_t,
-                           const VectorChain&, int, int, Dtype, uint8_t*) {
+int64_t ConvertBytesVector(const uint8_t*, int64_t, const VectorChain&, int,
+                           int, Dtype, uint8_t*) {
   return 0;
 }
 

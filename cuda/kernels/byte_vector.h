@@ -1,6 +1,5 @@
-// The vector code of the host path: AVX2, or AVX-512 where the processor has
-// it, chosen at run time, so that one binary runs on any x86-64. Elsewhere
-// HasByteVector() is false.
+// The vector code of the host path: AVX2, FMA and F16C, asked for at run time,
+// so that one binary runs on any x86-64. Elsewhere HasByteVector() is false.
 
 #ifndef DATASETD_CUDA_KERNELS_BYTE_VECTOR_H_
 #define DATASETD_CUDA_KERNELS_BYTE_VECTOR_H_
@@ -28,39 +27,29 @@ struct VectorChain {
   Reciprocal std[kMaxChannels] = {};
 };
 
-enum class VectorLevel : uint8_t {
-  kNone = 0,
-  kAvx2 = 1,    // with FMA and F16C
-  kAvx512 = 2,  // F, BW, DQ, VL
-};
-
-// The best level of this processor.
-VectorLevel BestVectorLevel();
+bool HasByteVector();
 
 // Takes bytes of interleaved channels `first_channel` .. + `num_channels` - 1
 // through the chain, and rounds them to `dtype` (kFloat16, kBfloat16,
 // kFloat32). Returns how many were done: `count` without its tail, which is
-// shorter than 48 and begins with `first_channel`. NaN is not canonical. Where
+// shorter than 24 and begins with `first_channel`. NaN is not canonical. Where
 // `to` is 64-byte aligned it is written past the caches: StreamFence() before
-// another thread may read it. REQUIRES: level is kAvx2 or kAvx512, and at most
-// BestVectorLevel().
-int64_t ConvertBytesVector(VectorLevel level, const uint8_t* from,
-                           int64_t count, const VectorChain& chain,
-                           int first_channel, int num_channels, Dtype dtype,
-                           uint8_t* to);
+// another thread may read it. REQUIRES: HasByteVector().
+int64_t ConvertBytesVector(const uint8_t* from, int64_t count,
+                           const VectorChain& chain, int first_channel,
+                           int num_channels, Dtype dtype, uint8_t* to);
 
 // Orders the streamed stores of this thread before its later stores.
 void StreamFence();
 
 // Splits `count` pixels of three channels into planes, `plane_stride` bytes
 // apart, mirrored or not: plane[c][i] = from[3 * i + c], or with
-// 3 * (count - 1 - i). REQUIRES: BestVectorLevel() is not kNone, and count at
-// least 16.
+// 3 * (count - 1 - i). REQUIRES: HasByteVector(), and count at least 16.
 void SplitPixels3Vector(const uint8_t* from, int32_t count, bool is_mirrored,
                         uint8_t* planes, int32_t plane_stride);
 
 // Copies `count` pixels of three channels mirrored: to[3 * i + c] =
-// from[3 * (count - 1 - i) + c]. REQUIRES: BestVectorLevel() is not kNone.
+// from[3 * (count - 1 - i) + c]. REQUIRES: HasByteVector().
 void MirrorPixels3Vector(const uint8_t* from, int32_t count, uint8_t* to);
 
 }  // namespace datasetd

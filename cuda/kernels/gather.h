@@ -42,7 +42,7 @@ void CopyRun(const T* from, int32_t count, int32_t step, T* to) {
 }
 
 // Gathers one run of a row into planes (kNchw) or pixels (kNhwc).
-// `has_vector` says that BestVectorLevel() is not kNone.
+// `has_vector` is HasByteVector().
 template <typename T, int kChannels, Layout kLayout>
 void GatherRun(const T* row, const ColumnRun& run, bool has_vector, T* to,
                int32_t plane_stride) {

@@ -1,6 +1,7 @@
 #include "server/attach/session_table.h"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,6 +9,11 @@
 #include "absl/strings/str_cat.h"
 
 namespace datasetd {
+
+SessionTable::SessionTable(size_t max_sessions, size_t max_sessions_per_user)
+    : max_sessions_(max_sessions),
+      max_sessions_per_user_(max_sessions_per_user),
+      daemon_uid_(getuid()) {}
 
 absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
                                                         int32_t pid) {
@@ -23,8 +29,23 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
                      " sessions already, which is 'max_sessions' of the "
                      "configuration; close some clients"));
   }
+  const size_t of_user =
+      std::count_if(sessions_.begin(), sessions_.end(),
+                    [&](const auto& session) {
+                      return session.second.uid == uid;
+                    });
+  if (max_sessions_per_user_ != 0 && of_user >= max_sessions_per_user_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "uid ", uid, " has ", of_user,
+        " sessions already, which is 'user_limits.max_sessions' of the "
+        "configuration; close some clients"));
+  }
   opened.session_id = next_id_++;
-  sessions_[opened.token] = Caller{opened.session_id, uid, pid};
+  sessions_[opened.token] = Caller{.session_id = opened.session_id,
+                                   .uid = uid,
+                                   .pid = pid,
+                                   .is_privileged =
+                                       uid == 0 || uid == daemon_uid_};
   return opened;
 }
 

@@ -21,13 +21,14 @@ using SessionToken = std::array<uint8_t, attach::kTokenBytes>;
 
 class SessionTable {
  public:
-  explicit SessionTable(size_t max_sessions) : max_sessions_(max_sessions) {}
+  // `max_sessions_per_user`: 0 is no limit.
+  SessionTable(size_t max_sessions, size_t max_sessions_per_user);
 
   struct Opened {
     SessionToken token;
     uint64_t session_id;
   };
-  //   RESOURCE_EXHAUSTED  max_sessions are open
+  //   RESOURCE_EXHAUSTED  max_sessions are open, of all or of this user
   absl::StatusOr<Opened> Open(uint32_t uid, int32_t pid);
   void Close(const SessionToken& token);
 
@@ -38,6 +39,8 @@ class SessionTable {
 
  private:
   const size_t max_sessions_;
+  const size_t max_sessions_per_user_;
+  const uint32_t daemon_uid_;
   mutable Mutex mutex_;
   std::map<SessionToken, Caller> sessions_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;

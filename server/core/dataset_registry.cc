@@ -83,6 +83,7 @@ struct DatasetRegistry::Entry {
   DatasetSpec spec;
   DatasetState state = DatasetState::kLoading;
   absl::Status error;
+  Caller owner;
   std::string spec_id;
   SourceInfo source;
   std::vector<FieldSpec> fields;  // resident
@@ -113,6 +114,10 @@ DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
   return *this;
 }
 
+bool DatasetUse::IsReady() const {
+  return registry_ != nullptr && registry_->IsReady(entry_id_);
+}
+
 void DatasetUse::Reset() {
   dataset_.reset();
   if (registry_ != nullptr) {
@@ -120,9 +125,11 @@ void DatasetUse::Reset() {
   }
 }
 
-DatasetRegistry::DatasetRegistry(DeviceTable* devices, SourceOpener open_source,
-                                 const Clock* clock, Observer observer)
-    : devices_(devices),
+DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
+                                 SourceOpener open_source, const Clock* clock,
+                                 Observer observer)
+    : options_(options),
+      devices_(devices),
       open_source_(std::move(open_source)),
       clock_(clock),
       observer_(std::move(observer)) {
@@ -143,7 +150,14 @@ DatasetRegistry::~DatasetRegistry() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::Status DatasetRegistry::CheckName(const std::string& name) const {
+absl::Status DatasetRegistry::CheckSpec(const DatasetSpec& spec,
+                                        const Caller& caller) {
+  if (spec.is_pinned && caller.session_id != 0 && !caller.is_privileged) {
+    return absl::PermissionDeniedError(
+        "pin: only root, the daemon's user and its configuration may pin a "
+        "dataset");
+  }
+  const std::string& name = spec.name;
   const bool is_ok =
       !name.empty() && name.size() <= kMaxNameLength &&
       absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
@@ -156,9 +170,40 @@ absl::Status DatasetRegistry::CheckName(const std::string& name) const {
       "begins with a letter or digit");
 }
 
-absl::Status DatasetRegistry::NotFound(const std::string& name) const {
+bool DatasetRegistry::MaySee(const Entry& entry, const Caller& caller) {
+  return !entry.spec.is_private || caller.is_privileged ||
+         caller.session_id == 0 || caller.uid == entry.owner.uid;
+}
+
+absl::StatusOr<std::shared_ptr<DatasetRegistry::Entry>> DatasetRegistry::Find(
+    const std::string& name, const Caller& caller) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || !MaySee(*found->second, caller)) {
+    return NotFound(name, caller);
+  }
+  return found->second;
+}
+
+absl::Status DatasetRegistry::CheckUserLimit(const Caller& caller) const {
+  const int limit = options_.max_datasets_per_user;
+  if (limit == 0 || caller.session_id == 0) return absl::OkStatus();
+  int count = 0;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->owner.session_id != 0 && entry->owner.uid == caller.uid) ++count;
+  }
+  if (count < limit) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "uid ", caller.uid, " has loaded ", count,
+      " datasets, and one user may have ", limit,
+      "; unload one, or raise user_limits.max_datasets in the daemon's "
+      "configuration"));
+}
+
+absl::Status DatasetRegistry::NotFound(const std::string& name,
+                                       const Caller& caller) const {
   std::string names;
   for (const auto& [other, entry] : entries_) {
+    if (!MaySee(*entry, caller)) continue;
     absl::StrAppend(&names, names.empty() ? "" : ", ", other);
   }
   return absl::NotFoundError(absl::StrCat(
@@ -167,7 +212,7 @@ absl::Status DatasetRegistry::NotFound(const std::string& name) const {
 }
 
 absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
-  DATASETD_RETURN_IF_ERROR(CheckName(spec.name));
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
   spec.device = device->name();
@@ -191,6 +236,10 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
     if (found != entries_.end() &&
         found->second->state != DatasetState::kFailed) {
       Entry& present = *found->second;
+      if (!MaySee(present, caller)) {
+        return absl::AlreadyExistsError(absl::StrCat(
+            "the name '", spec.name, "' is taken; choose another"));
+      }
       if (present.state == DatasetState::kUnloading) {
         return absl::FailedPreconditionError(
             absl::StrCat("dataset '", spec.name,
@@ -214,9 +263,11 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
       return absl::OkStatus();
     }
 
+    DATASETD_RETURN_IF_ERROR(CheckUserLimit(caller));
     DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
-                              Reserve(spec, plan, caller.uid));
+                              Reserve(spec, plan, caller));
     entry = std::make_shared<Entry>();
+    entry->owner = caller;
     entry->id = next_entry_id_++;
     entry->spec = std::move(spec);
     entry->spec_id = spec_id;
@@ -235,30 +286,33 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
     entries_[entry->spec.name] = entry;
     queue_.push_back(entry);
     counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
-    observer_("loading", InfoOf(*entry));
+    observer_("loading", InfoOf(*entry), caller);
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
                                                      const LoadPlan& plan,
-                                                     uint32_t uid) {
+                                                     const Caller& caller) {
+  const bool is_exempt = caller.session_id == 0;
   const std::string what = absl::StrCat("dataset '", spec.name, "'");
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
-  auto reservation = device->budget->Reserve(MemoryKind::kDataset, uid,
-                                             plan.resident_bytes, what);
+  auto reservation =
+      device->budget->Reserve(MemoryKind::kDataset, caller.uid,
+                              plan.resident_bytes, what, is_exempt);
   if (reservation.ok()) return reservation;
   Evict(spec.device, plan.resident_bytes);
-  return device->budget->Reserve(MemoryKind::kDataset, uid,
-                                 plan.resident_bytes, what);
+  return device->budget->Reserve(MemoryKind::kDataset, caller.uid,
+                                 plan.resident_bytes, what, is_exempt);
 }
 
 void DatasetRegistry::Evict(const std::string& device, int64_t bytes) {
   std::vector<std::shared_ptr<Entry>> unused;
   for (const auto& [name, entry] : entries_) {
     if (entry->spec.device == device && entry->state == DatasetState::kReady &&
-        entry->holders.empty() && entry->num_feeds == 0) {
+        !entry->spec.is_pinned && entry->holders.empty() &&
+        entry->num_feeds == 0) {
       unused.push_back(entry);
     }
   }
@@ -270,7 +324,7 @@ void DatasetRegistry::Evict(const std::string& device, int64_t bytes) {
     if (freed >= bytes) break;
     freed += entry->resident_bytes;
     counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
-    observer_("evicted", InfoOf(*entry));
+    observer_("evicted", InfoOf(*entry), Caller());
     entries_.erase(entry->spec.name);
   }
 }
@@ -315,7 +369,7 @@ void DatasetRegistry::FinishLoad(
     counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
     counters_.loaded_bytes.fetch_add(
         static_cast<uint64_t>(entry.resident_bytes), std::memory_order_relaxed);
-    observer_("ready", InfoOf(entry));
+    observer_("ready", InfoOf(entry), entry.owner);
     return;
   }
   entry.state = DatasetState::kFailed;
@@ -323,7 +377,7 @@ void DatasetRegistry::FinishLoad(
   const bool is_cancelled = absl::IsCancelled(entry.error);
   (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
       .fetch_add(1, std::memory_order_relaxed);
-  observer_("failed", InfoOf(entry));
+  observer_("failed", InfoOf(entry), entry.owner);
   if (is_cancelled) {
     const auto found = entries_.find(entry.spec.name);
     if (found != entries_.end() && found->second.get() == &entry) {
@@ -350,9 +404,9 @@ void DatasetRegistry::ForgetOldFailures() {
 absl::Status DatasetRegistry::Hold(const std::string& name,
                                    const Caller& caller) {
   MutexLock lock(&mutex_);
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) return NotFound(name);
-  Entry& entry = *found->second;
+  DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> found,
+                            Find(name, caller));
+  Entry& entry = *found;
   if (entry.state == DatasetState::kLoading ||
       entry.state == DatasetState::kReady) {
     entry.holders.insert(caller.session_id);
@@ -366,6 +420,7 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
   info.spec = entry.spec;
   info.state = entry.state;
   info.error = entry.error;
+  info.owner = entry.owner;
   info.num_samples = entry.source.num_samples;
   info.fields = entry.fields;
   info.class_names = entry.source.class_names;
@@ -389,7 +444,7 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
     const std::string& name, absl::Duration timeout) const {
   MutexLock lock(&mutex_);
   const auto found = entries_.find(name);
-  if (found == entries_.end()) return NotFound(name);
+  if (found == entries_.end()) return NotFound(name, Caller());
   const std::shared_ptr<Entry> entry = found->second;
   const auto is_settled = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return entry->state != DatasetState::kLoading || is_stopping_;
@@ -405,11 +460,12 @@ std::vector<DatasetInfo> DatasetRegistry::List() const {
   return infos;
 }
 
-absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name) {
+absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
+                                                const Caller& caller) {
   MutexLock lock(&mutex_);
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) return NotFound(name);
-  Entry& entry = *found->second;
+  DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> found,
+                            Find(name, caller));
+  Entry& entry = *found;
   switch (entry.state) {
     case DatasetState::kReady:
       break;
@@ -437,36 +493,51 @@ void DatasetRegistry::EndUse(uint64_t entry_id) {
     --entry.num_feeds;
     entry.last_used = clock_->Monotonic();
     if (entry.num_feeds == 0 && entry.state == DatasetState::kUnloading) {
-      observer_("unloaded", InfoOf(entry));
+      observer_("unloaded", InfoOf(entry), Caller());
       entries_.erase(it);
     }
     return;
   }
 }
 
-absl::Status DatasetRegistry::Unload(const std::string& name, bool force) {
+bool DatasetRegistry::IsReady(uint64_t entry_id) const {
   MutexLock lock(&mutex_);
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) return NotFound(name);
-  Entry& entry = *found->second;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->id == entry_id) return entry->state == DatasetState::kReady;
+  }
+  return false;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
+    const std::string& name, bool force, const Caller& caller) {
+  MutexLock lock(&mutex_);
+  DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> found,
+                            Find(name, caller));
+  Entry& entry = *found;
+  if (!caller.is_privileged && caller.uid != entry.owner.uid) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "dataset '", name, "' was loaded by uid ", entry.owner.uid,
+        "; only that user, root and the daemon's user may unload it"));
+  }
   if (entry.num_feeds > 0 && !force) {
     return absl::FailedPreconditionError(absl::StrCat(
         "dataset '", name, "' has ", entry.num_feeds,
         " open feeds; close them, or force the unload, which ends them"));
   }
+  observer_("unload", InfoOf(entry), caller);
   if (entry.state == DatasetState::kLoading) {
     entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
     entry.holders.clear();
-    return absl::OkStatus();
+    return nullptr;
   }
   if (entry.num_feeds > 0) {
     entry.state = DatasetState::kUnloading;
     entry.holders.clear();
-    return absl::OkStatus();
+    return entry.dataset;
   }
-  observer_("unloaded", InfoOf(entry));
-  entries_.erase(found);
-  return absl::OkStatus();
+  observer_("unloaded", InfoOf(entry), caller);
+  entries_.erase(name);
+  return nullptr;
 }
 
 void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {
@@ -481,7 +552,7 @@ absl::Status DatasetRegistry::Release(const std::string& name,
                                       const Caller& caller) {
   MutexLock lock(&mutex_);
   const auto found = entries_.find(name);
-  if (found == entries_.end()) return NotFound(name);
+  if (found == entries_.end()) return NotFound(name, caller);
   DropHold(*found->second, caller.session_id);
   return absl::OkStatus();
 }

@@ -48,6 +48,8 @@ struct DatasetSpec {
   std::map<std::string, std::string> options;
   // Equal for equal pretransforms.
   std::string pretransforms_key;
+  bool is_pinned = false;
+  bool is_private = false;
 };
 
 // Who asks.
@@ -55,6 +57,8 @@ struct Caller {
   uint64_t session_id = 0;  // 0: the daemon itself; its holds last for ever
   uint32_t uid = 0;
   int32_t pid = 0;
+  // Root, or the daemon's own user.
+  bool is_privileged = false;
 };
 
 enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
@@ -63,6 +67,7 @@ struct DatasetInfo {
   DatasetSpec spec;
   DatasetState state = DatasetState::kLoading;
   absl::Status error;  // when FAILED
+  Caller owner;        // who loaded it
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;
@@ -90,6 +95,8 @@ class DatasetUse {
   ~DatasetUse() { Reset(); }
 
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
+  // False once the dataset is being unloaded.
+  bool IsReady() const;
   void Reset();
 
  private:
@@ -112,12 +119,17 @@ class DatasetRegistry {
     std::atomic<uint64_t> loaded_bytes = 0;  // of the ready ones
   };
   // For the log: what happened to which dataset, on whose behalf.
-  using Observer =
-      std::function<void(const char* event, const DatasetInfo& info)>;
+  using Observer = std::function<void(
+      const char* event, const DatasetInfo& info, const Caller& caller)>;
+
+  struct Options {
+    int max_datasets_per_user = 0;  // 0: no limit
+  };
 
   // `devices` and `clock` outlive the registry.
-  DatasetRegistry(DeviceTable* devices, SourceOpener open_source,
-                  const Clock* clock, Observer observer);
+  DatasetRegistry(Options options, DeviceTable* devices,
+                  SourceOpener open_source, const Clock* clock,
+                  Observer observer);
   // Cancels loads. REQUIRES: no DatasetUse is left.
   ~DatasetRegistry();
 
@@ -125,7 +137,8 @@ class DatasetRegistry {
   // DatasetService.LoadDataset; those of reading come by Await.
   absl::Status Load(DatasetSpec spec, const Caller& caller);
 
-  // Holds a dataset that is there. NOT_FOUND.
+  // Holds a dataset that is there. NOT_FOUND if there is none that the caller
+  // may see.
   absl::Status Hold(const std::string& name, const Caller& caller);
 
   // Waits until the dataset is no longer LOADING, or for `timeout`. NOT_FOUND.
@@ -134,13 +147,17 @@ class DatasetRegistry {
 
   std::vector<DatasetInfo> List() const;
 
-  // For a feed. NOT_FOUND; FAILED_PRECONDITION if it is not READY.
-  absl::StatusOr<DatasetUse> Use(const std::string& name);
+  // For a feed. NOT_FOUND as Hold; FAILED_PRECONDITION if it is not READY.
+  absl::StatusOr<DatasetUse> Use(const std::string& name,
+                                 const Caller& caller);
 
-  //   NOT_FOUND, FAILED_PRECONDITION (open feeds; `force` not set)
-  // With `force` the dataset goes when its feeds, which the caller must end,
-  // have gone.
-  absl::Status Unload(const std::string& name, bool force);
+  //   NOT_FOUND            as Hold
+  //   PERMISSION_DENIED    another user loaded it
+  //   FAILED_PRECONDITION  it has open feeds, and `force` is not set
+  // With `force` the dataset goes when its feeds have gone: returns it if it has
+  // some, for the caller to end them (FeedTable::DropPending), else null.
+  absl::StatusOr<std::shared_ptr<const Dataset>> Unload(
+      const std::string& name, bool force, const Caller& caller);
 
   // Gives up one session's hold on one dataset, or on all. NOT_FOUND.
   absl::Status Release(const std::string& name, const Caller& caller);
@@ -153,25 +170,35 @@ class DatasetRegistry {
   struct Entry;
 
   void EndUse(uint64_t entry_id);
+  bool IsReady(uint64_t entry_id) const;
   void RunLoads();
   void FinishLoad(Entry& entry,
                   absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckName(const std::string& name) const;
+  static absl::Status CheckSpec(const DatasetSpec& spec, const Caller& caller);
+  static bool MaySee(const Entry& entry, const Caller& caller);
+  // NOT_FOUND if there is none that the caller may see.
+  absl::StatusOr<std::shared_ptr<Entry>> Find(const std::string& name,
+                                              const Caller& caller) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckUserLimit(const Caller& caller) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DatasetInfo InfoOf(const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Frees unused datasets of a device until `bytes` fit, or none is left.
   void Evict(const std::string& device, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Reservation> Reserve(const DatasetSpec& spec,
-                                      const LoadPlan& plan, uint32_t uid)
+                                      const LoadPlan& plan,
+                                      const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropHold(Entry& entry, uint64_t session_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetOldFailures() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status NotFound(const std::string& name) const
+  absl::Status NotFound(const std::string& name, const Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const Options options_;
   DeviceTable* const devices_;
   const SourceOpener open_source_;
   const Clock* const clock_;

@@ -179,7 +179,7 @@ absl::StatusOr<std::unique_ptr<ExportedMemory>> FeedTable::AllocateSlab(
 absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
                                            const Caller& caller) {
   DATASETD_RETURN_IF_ERROR(CheckOptions(options));
-  DATASETD_ASSIGN_OR_RETURN(DatasetUse use, datasets_->Use(options.dataset));
+  DATASETD_ASSIGN_OR_RETURN(DatasetUse use, datasets_->Use(options.dataset, caller));
   const Dataset& dataset = *use.dataset();
   Backend& backend = dataset.backend();
   if (!options.device.empty() && options.device != backend.info().name) {
@@ -228,12 +228,8 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   uint64_t id;
   {
     MutexLock lock(&mutex_);
-    if (records_.size() + num_opening_ >= options_.max_feeds) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "there are ", options_.max_feeds,
-          " feeds already, which is 'max_feeds' of the configuration"));
-    }
-    ++num_opening_;
+    DATASETD_RETURN_IF_ERROR(CheckLimits(caller.uid));
+    ++num_opening_[caller.uid];
     id = next_id_++;
   }
   feed_options.id = id;
@@ -280,8 +276,13 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   auto record = make_record();
 
   MutexLock lock(&mutex_);
-  --num_opening_;
+  if (--num_opening_[caller.uid] == 0) num_opening_.erase(caller.uid);
   if (!record.ok()) return record.status();
+  if (!(*record)->use.IsReady()) {
+    // Unloaded by force meanwhile: DropPending may have passed already.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "dataset '", options.dataset, "' is being unloaded"));
+  }
   Record& made = **record;
   made.opened = clock_->Monotonic();
   made.deadline = made.opened + options_.attach_timeout;
@@ -305,6 +306,31 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   observer_("opened", InfoOf(made));
   records_[id] = *std::move(record);
   return opened;
+}
+
+absl::Status FeedTable::CheckLimits(uint32_t uid) const {
+  size_t total = records_.size();
+  size_t of_user = 0;
+  for (const auto& [opening_uid, count] : num_opening_) {
+    total += count;
+    if (opening_uid == uid) of_user += count;
+  }
+  for (const auto& [id, record] : records_) {
+    if (record->owner.uid == uid) ++of_user;
+  }
+  if (total >= options_.max_feeds) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "there are ", options_.max_feeds,
+        " feeds already, which is 'max_feeds' of the configuration"));
+  }
+  if (options_.max_feeds_per_user != 0 &&
+      of_user >= options_.max_feeds_per_user) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "uid ", uid, " has ", of_user,
+        " feeds already, which is 'user_limits.max_feeds' of the "
+        "configuration; close one"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
@@ -408,13 +434,13 @@ void FeedTable::ExpirePending() {
   }
 }
 
-std::vector<uint64_t> FeedTable::DropPending(const std::string& dataset) {
+std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
   std::vector<uint64_t> attached;
   MutexLock lock(&mutex_);
   for (auto it = records_.begin(); it != records_.end();) {
     Record& record = *it->second;
     const bool is_meant =
-        dataset.empty() || record.options.dataset == dataset;
+        dataset == nullptr || record.use.dataset().get() == dataset;
     if (is_meant && record.phase == FeedPhase::kPending) {
       observer_("freed", InfoOf(record));
       it = records_.erase(it);

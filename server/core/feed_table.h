@@ -121,6 +121,7 @@ class FeedTable {
  public:
   struct Options {
     size_t max_feeds = 1024;
+    size_t max_feeds_per_user = 0;  // 0: no limit
     absl::Duration attach_timeout = absl::Seconds(10);
     // Empty: what the backend likes best.
     std::vector<ExportKind> allowed_exports;
@@ -157,9 +158,9 @@ class FeedTable {
   // Frees pending feeds whose time is over.
   void ExpirePending();
 
-  // Frees the pending feeds of a dataset, or all when empty, and returns the
+  // Frees the pending feeds of a dataset, or all when null, and returns the
   // attached ones, whose leases the caller ends.
-  std::vector<uint64_t> DropPending(const std::string& dataset);
+  std::vector<uint64_t> DropPending(const Dataset* dataset);
 
   // Uids that have feeds of a dataset.
   std::vector<uint32_t> UidsOf(const std::string& dataset) const;
@@ -182,6 +183,8 @@ class FeedTable {
   absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
       Backend& backend, size_t size_bytes,
       const std::vector<ExportKind>& excluded);
+  absl::Status CheckLimits(uint32_t uid) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnRemoved(uint64_t feed_id);
   static void AddTo(const FeedInfo& info, FeedTotals* totals);
   FeedInfo InfoOf(const Record& record) const;
@@ -196,7 +199,8 @@ class FeedTable {
   mutable Mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
-  size_t num_opening_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Feeds that Open is making, by uid.
+  std::map<uint32_t, size_t> num_opening_ ABSL_GUARDED_BY(mutex_);
   // By device: feeds opened, and the rest of those that have ended.
   std::map<std::string, FeedTotals> ended_ ABSL_GUARDED_BY(mutex_);
   // Last, so that the threads end before what they use.

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cuda/status_macros.h"
 
 namespace datasetd {
 namespace {
@@ -75,8 +76,12 @@ MemoryBudget::~MemoryBudget() {
 
 absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
                                                   uint64_t size_bytes,
-                                                  absl::string_view what) {
+                                                  absl::string_view what,
+                                                  bool is_exempt) {
   std::lock_guard lock(mutex_);
+  if (!is_exempt) {
+    DATASETD_RETURN_IF_ERROR(CheckUserLimit(kind, uid, size_bytes, what));
+  }
   // used_bytes_ <= total_bytes_ always, so nothing overflows.
   if (size_bytes > total_bytes_ - used_bytes_) {
     return Exhausted(size_bytes, what);
@@ -85,6 +90,34 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
   const uint64_t id = next_id_++;
   holdings_.emplace(id, Holding{kind, uid, size_bytes, std::string(what)});
   return Reservation(this, id, size_bytes);
+}
+
+uint64_t MemoryBudget::UsedByUser(uid_t uid, MemoryKind kind) const {
+  uint64_t bytes = 0;
+  for (const auto& [id, holding] : holdings_) {
+    if (holding.uid == uid && holding.kind == kind) {
+      bytes += holding.size_bytes;
+    }
+  }
+  return bytes;
+}
+
+absl::Status MemoryBudget::CheckUserLimit(MemoryKind kind, uid_t uid,
+                                          uint64_t size_bytes,
+                                          absl::string_view what) const {
+  const uint64_t limit = kind == MemoryKind::kDataset
+                             ? user_limits_.dataset_bytes
+                         : kind == MemoryKind::kSlab ? user_limits_.slab_bytes
+                                                     : 0;
+  if (limit == 0) return absl::OkStatus();
+  const uint64_t used = UsedByUser(uid, kind);
+  if (used <= limit && size_bytes <= limit - used) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what, " needs ", Bytes(size_bytes), " of ", MemoryKindName(kind),
+      " memory, and uid ", uid, " has ", Bytes(used), " of the ", Bytes(limit),
+      " that one user may have. Unload a dataset or close a feed of this user, "
+      "or raise user_limits.max_",
+      MemoryKindName(kind), "_mib in the daemon's configuration"));
 }
 
 void MemoryBudget::Return(uint64_t id) {
@@ -121,6 +154,11 @@ uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid) const {
     if (holding.uid == uid) bytes += holding.size_bytes;
   }
   return bytes;
+}
+
+uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid, MemoryKind kind) const {
+  std::lock_guard lock(mutex_);
+  return UsedByUser(uid, kind);
 }
 
 std::vector<MemoryBudget::Holding> MemoryBudget::Holdings() const {

@@ -69,7 +69,16 @@ class MemoryBudget {
     std::string what;
   };
 
-  explicit MemoryBudget(uint64_t total_bytes) : total_bytes_(total_bytes) {}
+  // What one user may have of each kind; 0: as much as there is.
+  struct UserLimits {
+    uint64_t dataset_bytes = 0;
+    uint64_t slab_bytes = 0;
+  };
+
+  explicit MemoryBudget(uint64_t total_bytes)
+      : MemoryBudget(total_bytes, UserLimits()) {}
+  MemoryBudget(uint64_t total_bytes, const UserLimits& user_limits)
+      : total_bytes_(total_bytes), user_limits_(user_limits) {}
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
   // REQUIRES: all reservations are gone.
@@ -77,17 +86,20 @@ class MemoryBudget {
 
   // Charges `size_bytes` to `uid`. `what` says for people what it is for:
   // "dataset 'cifar10-train'". 0 bytes are always granted.
+  // `is_exempt`: the user limits do not bind, as for the daemon itself.
   //   RESOURCE_EXHAUSTED  names the wanted and the free bytes, what holds the
-  //                       rest, and what to do
+  //                       rest, and what to do; or the user's limit
   absl::StatusOr<Reservation> Reserve(MemoryKind kind, uid_t uid,
                                       uint64_t size_bytes,
-                                      absl::string_view what);
+                                      absl::string_view what,
+                                      bool is_exempt = false);
 
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t used_bytes() const;
   uint64_t free_bytes() const;
   uint64_t used_bytes_of_kind(MemoryKind kind) const;
   uint64_t used_bytes_of_uid(uid_t uid) const;
+  uint64_t used_bytes_of_uid(uid_t uid, MemoryKind kind) const;
 
   // All reservations, largest first. A copy.
   std::vector<Holding> Holdings() const;
@@ -96,12 +108,18 @@ class MemoryBudget {
   friend class Reservation;
   void Return(uint64_t id);
 
+  uint64_t UsedByUser(uid_t uid, MemoryKind kind) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckUserLimit(MemoryKind kind, uid_t uid, uint64_t size_bytes,
+                              absl::string_view what) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Exhausted(uint64_t size_bytes, absl::string_view what) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Holding> SortedHoldings() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t total_bytes_;
+  const UserLimits user_limits_;
   // Not absl::Mutex: ThreadSanitizer cannot see into the system's Abseil.
   mutable std::mutex mutex_;
   uint64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,7 +1,5 @@
 #include "server/service/dataset_service.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -21,7 +19,7 @@ constexpr int kMaxWaitingLoads = 32;
 
 DatasetService::DatasetService(
     const RequestContext* context, DatasetRegistry* datasets, FeedTable* feeds,
-    std::function<void(const std::string& dataset)> end_feeds)
+    std::function<void(const Dataset& dataset)> end_feeds)
     : context_(context),
       datasets_(datasets),
       feeds_(feeds),
@@ -104,6 +102,10 @@ grpc::Status DatasetService::ListDatasets(grpc::ServerContext* call,
   const auto caller = context_->Authenticate(*call);
   if (!caller.ok()) return ToGrpcStatus(caller.status());
   for (const DatasetInfo& info : datasets_->List()) {
+    if (info.spec.is_private && info.owner.uid != caller->uid &&
+        !caller->is_privileged) {
+      continue;
+    }
     DatasetInfoToProto(info, response->add_datasets());
   }
   return grpc::Status::OK;
@@ -118,7 +120,7 @@ grpc::Status DatasetService::UnloadDataset(
 absl::Status DatasetService::Unload(const grpc::ServerContext& call,
                                     const v1::UnloadDatasetRequest& request) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(call));
-  if (request.force() && caller.uid != 0 && caller.uid != getuid()) {
+  if (request.force() && !caller.is_privileged) {
     for (const uint32_t uid : feeds_->UidsOf(request.name())) {
       if (uid == caller.uid) continue;
       return absl::PermissionDeniedError(absl::StrCat(
@@ -126,8 +128,10 @@ absl::Status DatasetService::Unload(const grpc::ServerContext& call,
           "; only that user, root or the daemon's user can end them"));
     }
   }
-  DATASETD_RETURN_IF_ERROR(datasets_->Unload(request.name(), request.force()));
-  end_feeds_(request.name());
+  DATASETD_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const Dataset> dataset,
+      datasets_->Unload(request.name(), request.force(), caller));
+  if (dataset != nullptr) end_feeds_(*dataset);
   return absl::OkStatus();
 }
 

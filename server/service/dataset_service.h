@@ -20,7 +20,7 @@ class DatasetService final : public v1::DatasetService::Service {
   // because it is unloaded.
   DatasetService(const RequestContext* context, DatasetRegistry* datasets,
                  FeedTable* feeds,
-                 std::function<void(const std::string& dataset)> end_feeds);
+                 std::function<void(const Dataset& dataset)> end_feeds);
 
   grpc::Status LoadDataset(
       grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
@@ -50,7 +50,7 @@ class DatasetService final : public v1::DatasetService::Service {
   const RequestContext* const context_;
   DatasetRegistry* const datasets_;
   FeedTable* const feeds_;
-  const std::function<void(const std::string& dataset)> end_feeds_;
+  const std::function<void(const Dataset& dataset)> end_feeds_;
   // Calls that wait for a load hold a thread each.
   std::atomic<int> num_waiting_ = 0;
 };

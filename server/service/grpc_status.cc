@@ -8,6 +8,7 @@ namespace {
 // A message travels percent-encoded in a header of at most 8 KiB; a longer one
 // would reach the client as another error.
 constexpr size_t kMaxMessageBytes = 2000;
+constexpr size_t kKeptTailBytes = 500;
 
 #define DATASETD_SAME_CODE(absl_code, grpc_code)                         \
   static_assert(static_cast<int>(absl::StatusCode::absl_code) ==         \
@@ -37,8 +38,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   std::string message(status.message());
   if (message.size() > kMaxMessageBytes) {
-    message.resize(kMaxMessageBytes);
-    message += "...";
+    const std::string tail = message.substr(message.size() - kKeptTailBytes);
+    message.resize(kMaxMessageBytes - kKeptTailBytes);
+    message += "..." + tail;
   }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
 }

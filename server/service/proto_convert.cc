@@ -152,6 +152,8 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   to.split = spec.split();
   to.device = spec.device();
   to.options.insert(spec.options().begin(), spec.options().end());
+  to.is_pinned = spec.pin();
+  to.is_private = spec.private_();
   std::vector<FieldPipeline> pipelines;
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(
@@ -188,6 +190,9 @@ void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset) {
                                          info.class_names.end());
   dataset->set_num_feeds(info.num_feeds);
   dataset->set_num_holders(info.num_holders);
+  dataset->set_owner_uid(info.owner.uid);
+  dataset->set_is_pinned(info.spec.is_pinned);
+  dataset->set_is_private(info.spec.is_private);
   v1::LoadProgress* const progress = dataset->mutable_progress();
   progress->set_num_samples_loaded(info.num_samples_loaded);
   progress->set_num_samples(info.num_samples);

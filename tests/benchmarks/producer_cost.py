@@ -1,9 +1,9 @@
 """What a batch costs the daemon's producer thread: CPU time and launches.
 
-The thread's CPU time is utime + stime of /proc/PID/task/*/stat (ticks of 10
-ms), divided by the batches that were published meanwhile. On the host backend
-the kernels run on other threads, and the thread's time is what a GPU's producer
-would spend, too, but for the launch itself.
+The thread's CPU time, of /proc/PID/task/*/schedstat, divided by the batches
+that were published meanwhile. On the host backend the kernels run on other
+threads; what the producer spends is the order's indices, the ring, and handing
+the work to these threads, where a GPU's producer launches a kernel.
 """
 
 import argparse
@@ -21,13 +21,11 @@ from tests.conformance import loader_harness as harness
 def threads_of(pid):
     """{thread name: CPU seconds}, threads of one name together."""
     result = {}
-    tick = os.sysconf("SC_CLK_TCK")
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
-            text = file.read()
-        name = text[text.index("(") + 1 : text.rindex(")")]
-        words = text[text.rindex(")") + 2 :].split()
-        seconds = (int(words[11]) + int(words[12])) / tick
+        with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as file:
+            name = file.read().strip()
+        with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
+            seconds = int(file.read().split()[0]) / 1e9
         result[name] = result.get(name, 0) + seconds
     return result
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +16,7 @@ namespace {
 
 using attach::MessageType;
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr std::chrono::seconds kPatience(10);
 
 attach::Header MakeHeader(MessageType type) {
   return {attach::kMagic, attach::kProtocolVersion, type};
@@ -74,7 +75,7 @@ FakeAttachServer::~FakeAttachServer() {
   Die();
   std::vector<std::thread> threads;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     threads.swap(threads_);
   }
   for (std::thread& thread : threads) thread.join();
@@ -87,7 +88,7 @@ void FakeAttachServer::Die() {
     listener_.Reset();
     unlink(path_.c_str());
   }
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   for (auto& [id, connection] : connections_) {
     shutdown(connection.fd.get(), SHUT_RDWR);
   }
@@ -97,7 +98,7 @@ void FakeAttachServer::Accept() {
   for (int id = 0;; ++id) {
     const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) return;
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     connections_[id].fd = FileDescriptor(fd);
     threads_.emplace_back([this, id, fd] { Serve(id, fd); });
   }
@@ -116,7 +117,7 @@ void FakeAttachServer::Serve(int id, int fd) {
     if (size < static_cast<ssize_t>(sizeof(attach::Header))) return Close(id);
     attach::Header header;
     memcpy(&header, bytes, sizeof(header));
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     switch (header.type) {
       case MessageType::kHello: {
         attach::Welcome welcome = {};
@@ -184,10 +185,12 @@ void FakeAttachServer::Serve(int id, int fd) {
         attach::ImportResult result;
         memcpy(&result, bytes, sizeof(result));
         import_results_.push_back(result);
+        changed_.notify_all();
         break;
       }
       case MessageType::kDetached:
         ++num_detached_;
+        changed_.notify_all();
         break;
       default:
         break;
@@ -196,17 +199,18 @@ void FakeAttachServer::Serve(int id, int fd) {
 }
 
 void FakeAttachServer::Close(int id) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   connections_.erase(id);
+  changed_.notify_all();
 }
 
 void FakeAttachServer::SetHelloAnswer(HelloAnswer answer) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   answer_ = answer;
 }
 
 void FakeAttachServer::SetFeed(FakeFeed* feed, bool sends_slab) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   feed_ = feed;
   sends_slab_ = sends_slab;
 }
@@ -214,7 +218,7 @@ void FakeAttachServer::SetFeed(FakeFeed* feed, bool sends_slab) {
 void FakeAttachServer::SendGoodbye(attach::GoodbyeCode code,
                                    const std::string& reason, bool close) {
   const attach::Goodbye goodbye = MakeGoodbye(code, reason);
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   for (auto& [id, connection] : connections_) {
     if (!connection.is_lease) continue;
     SendLocked(connection.fd.get(), &goodbye, sizeof(goodbye));
@@ -225,7 +229,7 @@ void FakeAttachServer::SendGoodbye(attach::GoodbyeCode code,
 void FakeAttachServer::SendSessionGoodbye(attach::GoodbyeCode code,
                                           const std::string& reason) {
   const attach::Goodbye goodbye = MakeGoodbye(code, reason);
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   for (auto& [id, connection] : connections_) {
     if (connection.is_session) {
       SendLocked(connection.fd.get(), &goodbye, sizeof(goodbye));
@@ -234,7 +238,7 @@ void FakeAttachServer::SendSessionGoodbye(attach::GoodbyeCode code,
 }
 
 void FakeAttachServer::SendGarbageOnLeases() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   for (auto& [id, connection] : connections_) {
     if (connection.is_lease) {
       SendLocked(connection.fd.get(), "garbage, not a packet", 21);
@@ -242,45 +246,42 @@ void FakeAttachServer::SendGarbageOnLeases() {
   }
 }
 
+bool FakeAttachServer::Await(const std::function<bool()>& is_done) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, kPatience, is_done);
+}
+
 bool FakeAttachServer::AwaitDetached(int count) {
-  absl::MutexLock lock(&mutex_);
-  const auto is_done = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return num_detached_ >= count;
-  };
-  return mutex_.AwaitWithTimeout(absl::Condition(&is_done), kPatience);
+  return Await([this, count] { return num_detached_ >= count; });
 }
 
 bool FakeAttachServer::AwaitImportResult(int count) {
-  absl::MutexLock lock(&mutex_);
-  const auto is_done = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  return Await([this, count] {
     return import_results_.size() >= static_cast<size_t>(count);
-  };
-  return mutex_.AwaitWithTimeout(absl::Condition(&is_done), kPatience);
+  });
 }
 
 bool FakeAttachServer::AwaitNoLeases() {
-  absl::MutexLock lock(&mutex_);
-  const auto is_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  return Await([this] {
     return std::none_of(connections_.begin(), connections_.end(),
                         [](const auto& item) { return item.second.is_lease; });
-  };
-  return mutex_.AwaitWithTimeout(absl::Condition(&is_done), kPatience);
+  });
 }
 
 int FakeAttachServer::num_sessions() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return static_cast<int>(std::count_if(
       connections_.begin(), connections_.end(),
       [](const auto& item) { return item.second.is_session; }));
 }
 
 std::vector<attach::ImportResult> FakeAttachServer::import_results() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return import_results_;
 }
 
 attach::AttachFeed FakeAttachServer::attach_request() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return attach_request_;
 }
 

@@ -4,15 +4,15 @@
 #define DATASETD_TESTS_CLIENT_FAKE_ATTACH_SERVER_H_
 
 #include <cstdint>
+#include <condition_variable>
 #include <functional>
 #include <map>
-#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "absl/base/thread_annotations.h"
 #include "cuda/file_descriptor.h"
 #include "proto/attach_protocol.h"
 #include "tests/client/fake_feed.h"
@@ -67,10 +67,12 @@ class FakeAttachServer {
   void Close(int id);
   void SendLocked(int fd, const void* data, size_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Await(const std::function<bool()>& is_done);
 
   const std::string path_;
   FileDescriptor listener_;
-  absl::Mutex mutex_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
   HelloAnswer answer_ ABSL_GUARDED_BY(mutex_) = HelloAnswer::kWelcome;
   FakeFeed* feed_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool sends_slab_ ABSL_GUARDED_BY(mutex_) = true;

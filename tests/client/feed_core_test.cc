@@ -145,6 +145,39 @@ TEST(FeedCoreTest, WakesADaemonThatSleeps) {
   EXPECT_EQ(harness.daemon().ReadEvent(), 1u);
 }
 
+TEST(FeedCoreTest, WakesOnceForSeveralReleasesAndBeforeItWaits) {
+  FeedHarness harness({.num_slots = 16});
+  std::vector<BatchInfo> batches;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(harness.daemon().Publish());
+    const auto batch = harness.core().Next(0, kNow);
+    ASSERT_THAT(batch, IsOk());
+    batches.push_back(*batch);
+  }
+  harness.daemon().SetIdle(true);
+  // 9, 10 and 11 slots are not held then: the third is a quarter of them.
+  harness.Drop(batches[0]);
+  harness.Drop(batches[1]);
+  EXPECT_EQ(harness.daemon().ReadEvent(), 0u);
+  harness.Drop(batches[2]);
+  EXPECT_EQ(harness.daemon().ReadEvent(), 1u);
+  EXPECT_EQ(harness.daemon().num_held(), 5u);
+
+  // A daemon that is awake looks for itself, so the count begins anew.
+  harness.Drop(batches[3]);
+  harness.daemon().SetIdle(false);
+  harness.Drop(batches[4]);
+  harness.daemon().SetIdle(true);
+  harness.Drop(batches[5]);
+  EXPECT_EQ(harness.daemon().ReadEvent(), 0u);
+  // Nobody waits for what the daemon was not told of.
+  EXPECT_THAT(harness.core().Next(0, kNow),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(harness.daemon().ReadEvent(), 1u);
+  harness.Drop(batches[6]);
+  harness.Drop(batches[7]);
+}
+
 TEST(FeedCoreTest, SeekSkipsAndReleasesWhatWasMadeAhead) {
   FeedHarness harness;
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(harness.daemon().Publish());

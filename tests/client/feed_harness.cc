@@ -25,10 +25,16 @@ T Take(absl::StatusOr<T> value) {
 
 }  // namespace
 
-FeedHarness::FeedHarness(const FakeFeed::Options& options)
+FeedHarness::FeedHarness(const FakeFeed::Options& options,
+                         const std::string& cuda_library)
     : feed_(options), attach_(directory_.File("attach.sock")) {
   attach_.SetFeed(&feed_);
-  const v1::OpenFeedResponse response = feed_.Describe();
+  v1::OpenFeedResponse response = feed_.Describe();
+  if (!cuda_library.empty()) {
+    response.mutable_slab()->set_kind(v1::EXPORT_KIND_CUDA_VMM_FD);
+    response.mutable_slab()->set_device("cuda:0");
+    response.mutable_slab()->set_gpu_uuid(std::string(16, 'u'));
+  }
   client::AttachedDescriptors descriptors;
   client::FeedCore::Parts parts;
   parts.lease = Take(client::Lease::Attach(
@@ -42,7 +48,7 @@ FeedHarness::FeedHarness(const FakeFeed::Options& options)
       descriptors.daemon_page.get(), descriptors.client_page.get(),
       parts.layout.num_slots()));
   parts.slab = Take(client::Slab::Import(
-      response.slab(), descriptors.slab.get(), client::kCudaLibrary));
+      response.slab(), descriptors.slab.get(), cuda_library));
   parts.batches_per_epoch = response.batches_per_epoch();
   core_ = client::FeedCore::Create(std::move(parts));
 }

@@ -15,7 +15,9 @@ namespace datasetd::testing {
 
 class FeedHarness {
  public:
-  explicit FeedHarness(const FakeFeed::Options& options = {});
+  // With a CUDA library the slab is imported as a GPU's, from a descriptor.
+  explicit FeedHarness(const FakeFeed::Options& options = {},
+                       const std::string& cuda_library = "");
   ~FeedHarness();
 
   FakeFeed& daemon() { return feed_; }

@@ -53,7 +53,8 @@ def _nothing_leaks(world):
         world.before = harness.Footprint(world, world.client)
     yield
     harness.expect_footprint(world, world.client, world.before)
-    with datasetd.DataLoader(world.dataset, batch_size=500) as loader:
+    with datasetd.DataLoader(world.dataset, batch_size=500,
+                             prefetch=1) as loader:
         assert sum(1 for _ in loader) == 2
     assert world.is_running()
 
@@ -377,16 +378,24 @@ def test_transforms_that_do_not_fit(world):
             ([T.RandomCrop(33)], ("33", "32")),
             ([T.RandomCrop(32, padding=40, padding_mode="reflect")], ("32",)),
             ([T.Normalize([0.5], [0.5])], ("Normalize",)),
-            ([T.ToDtype("float32"), T.Normalize([0.5] * 3, [0.0] * 3)],
-             ("std",)),
             ([T.ToDtype("float32"), T.Normalize([0.5] * 2, [0.5] * 2)],
              ("Normalize",))):
         with _raises(datasetd.InvalidArgument, *texts):
             datasetd.DataLoader(world.dataset, batch_size=4, transforms=bad)
 
 
+def test_normalize_by_zero(world):
+    with _raises(datasetd.InvalidArgument, "Normalize: std"):
+        T.Normalize([0.5] * 3, [0.0] * 3)
+    _expect_open_error(
+        world, _INVALID_ARGUMENT, "Normalize",
+        fields={"image": {"transforms": [
+            {"to_dtype": {"dtype": "DTYPE_FLOAT32"}},
+            {"normalize": {"mean": [0, 0, 0], "std": [1, 1, 0]}}]}})
+
+
 def test_seek_beyond_the_last_epoch_is_an_error_and_no_hang(world):
-    with datasetd.DataLoader(world.dataset, batch_size=500,
+    with datasetd.DataLoader(world.dataset, batch_size=500, prefetch=1,
                              timeout=30) as loader:
         loader.set_epoch(2**32)
         with _raises(datasetd.InvalidArgument, "epoch 4294967296"):
@@ -400,7 +409,7 @@ def test_seek_beyond_the_last_epoch_is_an_error_and_no_hang(world):
 
 
 def test_messages_longer_than_a_header_keep_their_code(world):
-    with _raises(datasetd.InvalidArgument, "File name too long"[:4]):
+    with _raises(datasetd.InvalidArgument, "File name too long"):
         _load(world, "x" * 30000)
     with _raises(datasetd.InvalidArgument, "xxx"):
         _load(world, "good", format="x" * 100000)

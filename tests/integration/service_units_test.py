@@ -149,11 +149,11 @@ def _config_text():
         return file.read()
 
 
-def _config_fields():
+def _fields(message):
+    """The names of a message's fields."""
     with open(harness.runfile("proto/datasetd/v1/server.proto")) as file:
-        message = file.read().split("message Config {")[1]
-    message = re.sub(r"//.*", "", message)
-    return re.findall(r"(\w+)\s*=\s*\d+;", message)
+        text = file.read().split(f"message {message} {{")[1].split("\n}")[0]
+    return re.findall(r"(\w+)\s*=\s*\d+;", re.sub(r"//.*", "", text))
 
 
 def _check_config(tmp_path, text):
@@ -178,7 +178,7 @@ def test_what_is_commented_out_in_it_is_valid_too(tmp_path):
 
 
 def test_the_example_configuration_explains_every_key():
-    fields = _config_fields()
+    fields = _fields("Config")
     assert {"socket_path", "datasets", "metrics_port"} <= set(fields)
     blocks = _config_text().split("\n\n")
     for field in fields:
@@ -186,6 +186,11 @@ def test_the_example_configuration_explains_every_key():
                      if re.search(rf"(?m)^#?{field}:", block)]
         assert len(explained) == 1, field
         assert explained[0].lstrip("\n").startswith("# "), field
+
+
+def test_it_has_every_limit_of_a_user():
+    limits = _config_text().split("\nuser_limits:\n")[1].split("\n\n")[0]
+    assert re.findall(r"(?m)^  (\w+): 0$", limits) == _fields("UserLimits")
 
 
 def test_an_unknown_key_is_named(tmp_path):

@@ -130,9 +130,9 @@ Image Apply(const Image& image, const Move& move, uint64_t seed, uint64_t epoch,
 
 double Ulp(double x) {
   const float magnitude = std::fabs(static_cast<float>(x));
-  return static_cast<double>(
-             std::nextafter(magnitude, std::numeric_limits<float>::infinity())) -
-         static_cast<double>(magnitude);
+  const float next =
+      std::nextafter(magnitude, std::numeric_limits<float>::infinity());
+  return static_cast<double>(next) - static_cast<double>(magnitude);
 }
 
 // An element on its way through the value ops.

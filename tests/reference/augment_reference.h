@@ -1,6 +1,6 @@
 // The augment kernel written from the definitions of torchvision, naively: each
-// op makes a new image, in the order of the pipeline. For tests; of cuda/kernels
-// it uses the structs of params.h alone.
+// op makes a new image, in the order of the pipeline. For tests; of
+// cuda/kernels it uses the structs of params.h alone.
 
 #ifndef DATASETD_TESTS_REFERENCE_AUGMENT_REFERENCE_H_
 #define DATASETD_TESTS_REFERENCE_AUGMENT_REFERENCE_H_

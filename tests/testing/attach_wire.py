@@ -37,8 +37,9 @@ def header(kind, magic=MAGIC, version=VERSION):
 def connect(path, timeout=30.0):
     connection = socket.socket(
         socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    connection.settimeout(timeout)
+    # Blocking, so that a full backlog is waited for.
     connection.connect(path)
+    connection.settimeout(timeout)
     return connection
 
 
@@ -109,13 +110,14 @@ class RawFeed:
         return struct.unpack_from("<I", self.daemon_page, 8)[0]
 
     def published(self):
-        """{slot: sequence} of what was published last."""
+        """{slot: sequence} of what was published last in each."""
         slots = {}
         for i in range(self.num_slots()):
             word = struct.unpack_from(
                 "<Q", self.daemon_page, PUBLISHED_OFFSET + 8 * i)[0]
             if word:
-                slots[word & 0xFF] = word >> 8
+                slot = word & 0xFF
+                slots[slot] = max(slots.get(slot, 0), word >> 8)
         return slots
 
     def write_word(self, offset, value):

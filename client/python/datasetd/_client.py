@@ -187,7 +187,11 @@ class Client:
 
     def _load(self, spec: Dict[str, Any], progress: Progress) -> Dataset:
         raised: List[BaseException] = []
-        report = _ProgressLine(spec["name"]) if progress is True else progress or None
+        report = (
+            _ProgressLine(spec["name"])
+            if progress is True
+            else progress or None
+        )
 
         def on_progress(text: bytes, _: Any) -> int:
             # Also what lets Ctrl-C in: Python runs handlers in here.
@@ -322,7 +326,9 @@ def _encode(message: Dict[str, Any]) -> bytes:
     try:
         return json.dumps(message, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"an argument has no JSON form: {error}") from None
+        raise InvalidArgument(
+            f"an argument has no JSON form: {error}"
+        ) from None
 
 
 class _ProgressLine:

@@ -509,7 +509,7 @@ class DataLoader:
             self._library.quick.feed_waited_ns(self._feed) / 1e9
         )
 
-    # -- Life -------------------------------------------------------------------
+    # -- Life -----------------------------------------------------------------
 
     def _require_feed(self) -> ctypes.c_void_p:
         if self._feed is None:

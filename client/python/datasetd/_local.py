@@ -159,6 +159,7 @@ def _await_ready(
     log_path: str,
     timeout: float,
 ) -> None:
+    program = process.args[0]  # type: ignore[index]
     deadline = time.monotonic() + timeout
     notices.settimeout(0.1)
     while True:
@@ -169,12 +170,12 @@ def _await_ready(
             pass
         if process.poll() is not None:
             raise FailedPrecondition(
-                f"{process.args[0]} ended with code "  # type: ignore[index]
+                f"{program} ended with code "
                 f"{process.returncode} before it served: {_tail(log_path)}"
             )
         if time.monotonic() >= deadline:
             raise DeadlineExceeded(
-                f"{process.args[0]} did not serve within "  # type: ignore[index]
+                f"{program} did not serve within "
                 f"{timeout} s: {_tail(log_path)}"
             )
 

@@ -152,7 +152,7 @@ void BM_Augment(benchmark::State& state, Shape shape) {
   fixture.Report(state);
 }
 
-// Half of the bytes that the kernel moves, copied: as many are read and written.
+// Half of the bytes that the kernel moves, copied: as many bytes move.
 void BM_Memcpy(benchmark::State& state, Shape shape) {
   Fixture fixture(shape);
   const size_t bytes = static_cast<size_t>(fixture.moved_bytes() / 2) *

@@ -33,7 +33,8 @@ TEST(OutputTest, SecondsAreRoundedToWhatOneReads) {
 }
 
 TEST(OutputTest, TableAlignsNumbersToTheRight) {
-  EXPECT_EQ(FormatTable({{"NAME", "SAMPLES"}, {"a", "7"}, {"bcdef", "12345678"}}),
+  EXPECT_EQ(FormatTable(
+                {{"NAME", "SAMPLES"}, {"a", "7"}, {"bcdef", "12345678"}}),
             "NAME    SAMPLES\n"
             "a             7\n"
             "bcdef  12345678\n");

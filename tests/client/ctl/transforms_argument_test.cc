@@ -66,7 +66,8 @@ TEST(TransformsArgumentTest, JsonIsAListOrAPipeline) {
 
 TEST(TransformsArgumentTest, FileIsReadLikeTheArgument) {
   const TempDir directory;
-  std::ofstream(directory.File("t.json")) << "\n[{\"random_vertical_flip\":{}}]";
+  std::ofstream(directory.File("t.json"))
+      << "\n[{\"random_vertical_flip\":{}}]";
   const auto pipeline =
       ParseTransforms("@" + directory.File("t.json"), 32, 32);
   ASSERT_THAT(pipeline.status(), IsOk());

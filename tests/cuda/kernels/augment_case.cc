@@ -184,8 +184,9 @@ AugmentCase::AugmentCase(std::vector<FieldProgram> fields, int num_samples,
     field.source = sources_.back()->data;
     field.offset_bytes =
         slot_bytes_ + offset_step * DtypeSizeBytes(field.out_dtype);
-    const int64_t end = field.offset_bytes + capacity * OutElements(field) *
-                                                 DtypeSizeBytes(field.out_dtype);
+    const int64_t out_bytes =
+        OutElements(field) * DtypeSizeBytes(field.out_dtype);
+    const int64_t end = field.offset_bytes + capacity * out_bytes;
     slot_bytes_ = (end + 255) / 256 * 256;
     program_.fields[program_.num_fields++] = field;
   }
@@ -227,13 +228,13 @@ std::vector<uint8_t> AugmentCase::Slot(const BatchTask& batch) const {
 std::string AugmentCase::Difference(
     const std::vector<uint8_t>& actual,
     const std::vector<uint8_t>& expected) const {
-  const auto [at, unused] =
+  const auto [at, expected_at] =
       std::mismatch(actual.begin(), actual.end(), expected.begin());
   if (at == actual.end()) return "";
   const int64_t offset = at - actual.begin();
   std::string text = "byte " + std::to_string(offset) + " is " +
                      std::to_string(*at) + ", must be " +
-                     std::to_string(*unused);
+                     std::to_string(*expected_at);
   for (int i = program_.num_fields - 1; i >= 0; --i) {
     const FieldProgram& field = program_.fields[i];
     if (offset < field.offset_bytes) continue;

@@ -1,6 +1,6 @@
-// Each case runs in four ways: the naive reference, AugmentHost, the plain loop,
-// and the blocks of the CUDA kernel on the host; all slots must be equal, bit
-// for bit, with every byte that is no output untouched.
+// Each case runs in four ways: the naive reference, AugmentHost, the plain
+// loop, and the blocks of the CUDA kernel on the host; all slots must be equal,
+// bit for bit, with every byte that is no output untouched.
 
 #include "cuda/kernels/augment.h"
 
@@ -127,7 +127,8 @@ void CheckCase(std::vector<FieldProgram> fields, int num_samples,
           field.is_image ? field.out_height * field.out_width * field.channels
                          : field.in_width;
       std::fill_n(expected_counts.begin() + field.offset_bytes,
-                  num_samples * elements * DtypeSizeBytes(field.out_dtype), 1);
+                  num_samples * elements * DtypeSizeBytes(field.out_dtype),
+                  1);
     }
     std::fill_n(expected_counts.begin() + test.program().indices_offset_bytes,
                 8 * num_samples, 1);

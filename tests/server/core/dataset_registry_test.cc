@@ -22,10 +22,13 @@ using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
 constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
+constexpr Caller kRoot = {
+    .session_id = 3, .uid = 0, .pid = 30, .is_privileged = true};
 
 class DatasetRegistryTest : public ::testing::Test {
  protected:
@@ -35,7 +38,7 @@ class DatasetRegistryTest : public ::testing::Test {
     devices[0].budget = std::make_unique<MemoryBudget>(1000);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
-        devices_.get(),
+        DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
         [this](const DatasetSpec& spec)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (spec.path == "/missing") {
@@ -44,7 +47,7 @@ class DatasetRegistryTest : public ::testing::Test {
           return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
                                               &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&) {});
+        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
   }
   ~DatasetRegistryTest() override { gate_.Open(); }
 
@@ -142,7 +145,7 @@ TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
                        HasSubstr("no field 'mask'")));
   EXPECT_THAT(registry_->Hold("a", kAlice),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
-  EXPECT_THAT(registry_->Unload("a", true),
+  EXPECT_THAT(registry_->Unload("a", true, kAlice),
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(registry_->List(), SizeIs(0));
   EXPECT_EQ(used_bytes(), 0);
@@ -156,7 +159,7 @@ TEST_F(DatasetRegistryTest, AFailedLoadIsToldAndGivesItsMemoryBack) {
   EXPECT_THAT(info.error,
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("truncated")));
   EXPECT_EQ(used_bytes(), 0);
-  EXPECT_THAT(registry_->Use("a"),
+  EXPECT_THAT(registry_->Use("a", kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("truncated")));
   // The name can be loaded again.
@@ -193,18 +196,18 @@ TEST_F(DatasetRegistryTest, UnusedDatasetsMakeRoomLeastRecentlyUsedFirst) {
   LoadAndAwait("old", kAlice);
   LoadAndAwait("new", kAlice);
   registry_->ReleaseSession(kAlice.session_id);
-  { ASSERT_THAT(registry_->Use("old"), IsOk()); }  // now the newer one
+  { ASSERT_THAT(registry_->Use("old", kAlice), IsOk()); }  // now the newer one
   ASSERT_THAT(registry_->Load(Spec("third"), kBob), IsOk());
   EXPECT_EQ(AwaitSettled("third").state, DatasetState::kReady);
-  EXPECT_THAT(registry_->Use("new"), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(registry_->Use("old"), IsOk());
+  EXPECT_THAT(registry_->Use("new", kAlice), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->Use("old", kAlice), IsOk());
 }
 
 TEST_F(DatasetRegistryTest, WhatIsHeldOrUsedIsNeverEvicted) {
   num_samples_ = 400;
   LoadAndAwait("held", kAlice);
   LoadAndAwait("used", kBob);
-  const auto use = registry_->Use("used");
+  const auto use = registry_->Use("used", kAlice);
   ASSERT_THAT(use, IsOk());
   registry_->ReleaseSession(kBob.session_id);
   EXPECT_THAT(registry_->Load(Spec("third"), kBob),
@@ -214,15 +217,21 @@ TEST_F(DatasetRegistryTest, WhatIsHeldOrUsedIsNeverEvicted) {
 
 TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
   LoadAndAwait("a", kAlice);
-  auto use = registry_->Use("a");
+  auto use = registry_->Use("a", kAlice);
   ASSERT_THAT(use, IsOk());
-  EXPECT_THAT(registry_->Unload("a", false),
+  EXPECT_THAT(registry_->Unload("a", false, kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("1 open feeds")));
-  EXPECT_THAT(registry_->Unload("a", true), IsOk());
+  EXPECT_TRUE(use->IsReady());
+  {
+    const auto unloaded = registry_->Unload("a", true, kAlice);
+    ASSERT_THAT(unloaded, IsOk());
+    EXPECT_EQ(*unloaded, use->dataset());
+  }
+  EXPECT_FALSE(use->IsReady());
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
             DatasetState::kUnloading);
-  EXPECT_THAT(registry_->Use("a"),
+  EXPECT_THAT(registry_->Use("a", kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -236,11 +245,70 @@ TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
 TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
   gate_.Close();
   ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
-  EXPECT_THAT(registry_->Unload("a", false), IsOk());
+  EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
   gate_.Open();
   while (!registry_->List().empty()) {
   }
   EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, APrivateDatasetIsItsUsersAlone) {
+  DatasetSpec spec = Spec("a");
+  spec.is_private = true;
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_THAT(registry_->Use("a", kBob),
+              StatusIs(absl::StatusCode::kNotFound, Not(HasSubstr("are: a"))));
+  EXPECT_THAT(registry_->Hold("a", kBob),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->Unload("a", false, kBob),
+              StatusIs(absl::StatusCode::kNotFound));
+  // Its spec is not told, not even by the same load.
+  EXPECT_THAT(registry_->Load(spec, kBob),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("taken"), Not(HasSubstr("/data")))));
+  EXPECT_THAT(registry_->Use("a", kAlice), IsOk());
+  EXPECT_THAT(registry_->Use("a", kRoot), IsOk());
+  EXPECT_THAT(registry_->Unload("a", false, kRoot), IsOk());
+}
+
+TEST_F(DatasetRegistryTest, OnlyTheOwnerAndThePrivilegedUnload) {
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("b", kAlice);
+  EXPECT_THAT(registry_->Unload("a", false, kBob),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       HasSubstr("uid 1000")));
+  EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  EXPECT_THAT(registry_->Unload("b", false, kRoot), IsOk());
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+}
+
+TEST_F(DatasetRegistryTest, PinnedDatasetsStayAndOnlyThePrivilegedPin) {
+  num_samples_ = 600;
+  DatasetSpec pinned = Spec("a");
+  pinned.is_pinned = true;
+  EXPECT_THAT(registry_->Load(pinned, kAlice),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
+  ASSERT_THAT(registry_->Load(pinned, kRoot), IsOk());
+  ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  registry_->ReleaseSession(kRoot.session_id);
+  EXPECT_THAT(registry_->Load(Spec("b"), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
+TEST_F(DatasetRegistryTest, OneUserHasOnlySoManyDatasets) {
+  num_samples_ = 1;
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("b", kAlice);
+  LoadAndAwait("c", kAlice);
+  EXPECT_THAT(registry_->Load(Spec("d"), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("uid 1000"),
+                             HasSubstr("user_limits.max_datasets"))));
+  // Attaching is no loading, and another user is another user.
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_THAT(registry_->Load(Spec("d"), kBob), IsOk());
 }
 
 TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
@@ -254,7 +322,7 @@ TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
   EXPECT_EQ(info.fields[0].dtype, Dtype::kFloat32);
   EXPECT_EQ(info.resident_bytes, 400);
-  const auto use = registry_->Use("a");
+  const auto use = registry_->Use("a", kAlice);
   ASSERT_THAT(use, IsOk());
   const float* const values =
       reinterpret_cast<const float*>(use->dataset()->field_data(0));

@@ -44,19 +44,21 @@ class FeedTableTest : public ::testing::Test {
     devices[0].budget = std::make_unique<MemoryBudget>(kBudgetBytes);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
-        devices_.get(),
+        DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
         [this](const DatasetSpec& spec)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           return std::make_unique<FakeSource>(10, 1, spec.path, 7, &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&) {});
+        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
     DatasetSpec spec;
     spec.name = "a";
     EXPECT_THAT(registry_->Load(spec, kAlice), IsOk());
     EXPECT_EQ(registry_->Await("a", absl::Seconds(30))->state,
               DatasetState::kReady);
     auto table = FeedTable::Create(
-        {.max_feeds = 4, .attach_timeout = absl::Seconds(10)}, devices_.get(),
+        {.max_feeds = 4,
+         .max_feeds_per_user = 3,
+         .attach_timeout = absl::Seconds(10)}, devices_.get(),
         registry_.get(),
         [](uint32_t num_slots)
             -> absl::StatusOr<std::unique_ptr<FeedChannel>> {
@@ -249,12 +251,17 @@ TEST_F(FeedTableTest, LimitsAndBadOptionsNameTheThing) {
   EXPECT_EQ(slab_bytes(), 0);
   EXPECT_EQ(num_dataset_feeds(), 0);
 
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 3; ++i) {
     ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
   }
   EXPECT_THAT(table_->Open(Options(), kAlice),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("max_feeds")));
+                       AllOf(HasSubstr("uid 1000"),
+                             HasSubstr("user_limits.max_feeds"))));
+  ASSERT_THAT(table_->Open(Options(), kBob), IsOk());
+  EXPECT_THAT(table_->Open(Options(), kBob),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("'max_feeds'")));
 }
 
 TEST_F(FeedTableTest, EveryFailedAllocationOfOpenLeavesNothing) {
@@ -310,9 +317,13 @@ TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
   ASSERT_THAT(pending, IsOk());
   ASSERT_THAT(attached, IsOk());
   ASSERT_THAT(table_->Attach(attached->id, kAlice.session_id), IsOk());
-  EXPECT_THAT(table_->DropPending("other"), SizeIs(0));
+  const Dataset other({});
+  EXPECT_THAT(table_->DropPending(&other), SizeIs(0));
   EXPECT_THAT(table_->UidsOf("a"), SizeIs(2));
-  EXPECT_THAT(table_->DropPending("a"), ElementsAre(attached->id));
+  const auto use = registry_->Use("a", kAlice);
+  ASSERT_THAT(use, IsOk());
+  EXPECT_THAT(table_->DropPending(use->dataset().get()),
+              ElementsAre(attached->id));
   EXPECT_THAT(table_->List(), SizeIs(1));
 }
 

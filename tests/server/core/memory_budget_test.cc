@@ -12,10 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -179,6 +182,27 @@ TEST(MemoryBudgetTest, ThreadsNeverExceedItAndLeaveNothing) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(budget.used_bytes(), 0u);
   EXPECT_TRUE(budget.Holdings().empty());
+}
+
+TEST(MemoryBudgetTest, OneUserHasOnlySoMuchOfAKind) {
+  MemoryBudget budget(1000, {.dataset_bytes = 300, .slab_bytes = 100});
+  const auto first = budget.Reserve(MemoryKind::kDataset, 7, 200, "a");
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(budget.Reserve(MemoryKind::kDataset, 7, 101, "b"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("b needs 101 bytes"),
+                             HasSubstr("uid 7 has 200 bytes of the 300 bytes"),
+                             HasSubstr("user_limits.max_dataset_mib"))));
+  EXPECT_THAT(budget.Reserve(MemoryKind::kSlab, 7, 101, "c"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("user_limits.max_slab_mib")));
+  EXPECT_THAT(budget.Reserve(MemoryKind::kDataset, 7, 100, "b"), IsOk());
+  EXPECT_THAT(budget.Reserve(MemoryKind::kScratch, 7, 500, "s"), IsOk());
+  EXPECT_THAT(budget.Reserve(MemoryKind::kDataset, 8, 300, "d"), IsOk());
+  EXPECT_THAT(budget.Reserve(MemoryKind::kDataset, 7, 500, "e",
+                             /*is_exempt=*/true),
+              IsOk());
+  EXPECT_EQ(budget.used_bytes_of_uid(7, MemoryKind::kDataset), 200);
 }
 
 }  // namespace

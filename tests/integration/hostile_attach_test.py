@@ -1,0 +1,240 @@
+"""The attach socket in hostile hands."""
+
+import array
+import os
+import socket
+import struct
+import time
+
+import pytest
+
+from tests.testing import attach_wire as wire
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+
+# Of CPU, over a second of doing nothing.
+_IDLE_CPU_SECONDS = 0.2
+
+
+@pytest.fixture(name="daemon")
+def _daemon():
+    with harness.Daemon(log_level="error") as daemon:
+        daemon.path = os.path.join(daemon.data_root, "d")
+        daemon.planes, _ = harness.write_cifar10_test(daemon.path, 500)
+        yield daemon
+        assert daemon.is_running()
+
+
+def _serves(daemon):
+    """A good client is served; returns the seconds that it took."""
+    began = time.monotonic()
+    with daemon.connect() as client:
+        dataset = client.load_dataset("d", format="cifar10", split="test",
+                                      path=daemon.path)
+        with datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
+                                 framework="numpy", timeout=20) as loader:
+            for batch in loader:
+                assert (batch[0] == daemon.planes[batch.indices]).all()
+    return time.monotonic() - began
+
+
+def _settled_descriptors(daemon):
+    """What it has open when a client was served and is gone: gRPC makes some
+    for good with the first call. REQUIRES: nobody was connected before."""
+    num_sockets = daemon.descriptors().count("socket:")
+    num_processes = daemon.descriptors().count("anon_inode:[pidfd]")
+    _serves(daemon)
+    return harness.poll_until(
+        lambda: (lambda all: all.count("socket:") == num_sockets
+                 and all.count("anon_inode:[pidfd]") == num_processes
+                 and all)(daemon.descriptors()), "the client's end")
+
+
+def _expect_idle(daemon):
+    """It uses next to no CPU while nobody asks for anything."""
+    def is_idle():
+        before = daemon.cpu_seconds()
+        end = time.monotonic() + 1.0
+        harness.poll_until(lambda: time.monotonic() >= end, "a second")
+        return daemon.cpu_seconds() - before < _IDLE_CPU_SECONDS
+
+    harness.poll_until(is_idle, "an idle daemon", 15.0)
+
+
+def _expect_closed(connection):
+    """No answer, and the end of the connection."""
+    try:
+        assert connection.recv(512) == b""
+    except ConnectionResetError:
+        pass  # with what it had not read
+
+
+_BAD_MESSAGES = {
+    "empty type": wire.header(0),
+    "one byte": b"\0",
+    "short": wire.header(wire.HELLO)[:-1],
+    "long hello": wire.header(wire.HELLO) + b"\0",
+    "very long": wire.header(wire.HELLO) + bytes(100000),
+    "garbage": bytes(range(256)),
+    "wrong magic": wire.header(wire.HELLO, magic=wire.MAGIC + 1),
+    "unknown type": wire.header(77),
+    "largest type": wire.header(2**32 - 1),
+    "the daemon's own": wire.header(wire.WELCOME) + bytes(16),
+    "detached too early": wire.header(wire.DETACHED),
+    "import too early": wire.header(wire.IMPORT_RESULT) + bytes(244),
+    "half an attach": (wire.header(wire.ATTACH_FEED) + bytes(28))[:30],
+}
+
+
+@pytest.mark.parametrize("name", sorted(_BAD_MESSAGES))
+def test_bad_first_message_ends_the_connection(daemon, name):
+    before = _settled_descriptors(daemon)
+    with wire.connect(daemon.attach_path) as connection:
+        connection.send(_BAD_MESSAGES[name])
+        _expect_closed(connection)
+    _serves(daemon)
+    harness.poll_until(lambda: daemon.descriptors() == before, "descriptors")
+
+
+def test_messages_out_of_order_end_a_session(daemon):
+    for message in (wire.header(wire.HELLO), wire.header(wire.DETACHED),
+                    wire.header(wire.ATTACH_FEED) + bytes(28), b"x" * 300):
+        with wire.Session(daemon.attach_path) as session, harness.Rpc(
+                daemon.socket_path) as rpc:
+            session.connection.send(message)
+            _expect_closed(session.connection)
+            harness.poll_until(
+                lambda: rpc.call("ServerService.GetStatus",
+                                 session.token)["code"] == 16,
+                "the session's end")
+
+
+def test_descriptors_sent_along_are_refused_and_closed(daemon):
+    before = _settled_descriptors(daemon)
+    for count in (1, 4, 100):
+        read_end, write_end = os.pipe()
+        with wire.connect(daemon.attach_path) as connection:
+            connection.sendmsg(
+                [wire.header(wire.HELLO)],
+                [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                  array.array("i", [write_end] * count))])
+            os.close(write_end)
+            _expect_closed(connection)
+        # The daemon kept none: the last writer is gone.
+        assert os.read(read_end, 1) == b""
+        os.close(read_end)
+    harness.poll_until(lambda: daemon.descriptors() == before, "descriptors")
+
+
+def test_silent_connections_do_not_keep_others_out(daemon):
+    silent = [wire.connect(daemon.attach_path) for _ in range(200)]
+    try:
+        assert _serves(daemon) < 5.0
+        # Those that wait are dropped when their time is over.
+        for connection in silent:
+            connection.settimeout(15.0)
+            data = connection.recv(512)
+            assert data == b"" or wire.parse_refused(data)[0] == 8
+    finally:
+        for connection in silent:
+            connection.close()
+    _serves(daemon)
+    _expect_idle(daemon)
+
+
+def test_a_client_that_reads_nothing_hurts_nobody(daemon):
+    """Answers to it are dropped, not waited for."""
+    with wire.connect(daemon.attach_path) as connection:
+        for _ in range(1000):
+            try:
+                connection.send(wire.header(wire.HELLO, version=9))
+            except (BrokenPipeError, ConnectionResetError):
+                break
+        _serves(daemon)
+
+
+def test_connections_that_come_and_go(daemon):
+    before = _settled_descriptors(daemon)
+    for _ in range(300):
+        wire.connect(daemon.attach_path).close()
+        with wire.connect(daemon.attach_path) as connection:
+            connection.send(wire.header(wire.HELLO))
+    _serves(daemon)
+    harness.poll_until(lambda: daemon.descriptors() == before, "descriptors")
+
+
+def test_lease_messages_out_of_order_end_the_lease(daemon):
+    with daemon.connect() as client, harness.Rpc(daemon.socket_path) as rpc:
+        client.load_dataset("d", format="cifar10", split="test",
+                            path=daemon.path)
+        for message in (wire.header(wire.HELLO), wire.header(wire.GOODBYE),
+                        wire.header(wire.DETACHED) + b"x",
+                        wire.header(wire.ATTACH_FEED) + bytes(28), b"x"):
+            with wire.Session(daemon.attach_path) as session:
+                opened = rpc.call(
+                    "FeedService.OpenFeed", session.token,
+                    options={"dataset": "d", "batch_size": 10, "prefetch": 2})
+                feed_id = int(opened["responses"][0]["feed_id"])
+                with wire.RawFeed(daemon.attach_path, session.token,
+                                  feed_id) as feed:
+                    feed.connection.send(message)
+                    _expect_closed(feed.connection)
+                    harness.poll_until(lambda: not client.list_feeds(),
+                                       "the feed's end", 5.0)
+        _serves(daemon)
+
+
+def test_a_failed_import_frees_the_slab(daemon):
+    with daemon.connect() as client, harness.Rpc(
+            daemon.socket_path) as rpc, wire.Session(
+                daemon.attach_path) as session:
+        client.load_dataset("d", format="cifar10", split="test",
+                            path=daemon.path)
+        rpc.call("FeedService.ListFeeds")
+        before = harness.Footprint(daemon, client)
+        opened = rpc.call(
+            "FeedService.OpenFeed", session.token,
+            options={"dataset": "d", "batch_size": 10, "prefetch": 2})
+        feed_id = int(opened["responses"][0]["feed_id"])
+        connection, _, descriptors = wire.attach_feed(
+            daemon.attach_path, session.token, feed_id)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        # A reason without its end.
+        connection.send(wire.header(wire.IMPORT_RESULT)
+                        + struct.pack("<I", 0) + b"\xff" * 240)
+        _expect_closed(connection)
+        connection.close()
+        harness.expect_footprint(daemon, client, before)
+
+
+def test_guessed_tokens(daemon):
+    for feed_id in (0, 1, 2**64 - 1):
+        for token in (bytes(16), os.urandom(16)):
+            connection, packet, descriptors = wire.attach_feed(
+                daemon.attach_path, token, feed_id)
+            connection.close()
+            assert wire.parse_refused(packet)[0] == 16 and not descriptors
+
+
+def test_no_descriptor_left_neither_spins_nor_crashes(daemon):
+    _serves(daemon)
+    num_open = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+    harness.limit_descriptors(daemon.pid, num_open + 4)
+    held = [wire.connect(daemon.attach_path) for _ in range(30)]
+    try:
+        for connection in held:
+            connection.send(wire.header(wire.HELLO))
+        _expect_idle(daemon)
+    finally:
+        for connection in held:
+            connection.close()
+    harness.limit_descriptors(daemon.pid, 1024)
+    _serves(daemon)
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

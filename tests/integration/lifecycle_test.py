@@ -1,0 +1,439 @@
+"""The daemon's life: start, readiness, reload, drain, exit codes; and a
+dataset's: loads that meet, loads that nobody wants any more, unloads."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.testing import attach_wire as wire
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+
+_HEALTH = "/grpc.health.v1.Health/Check"
+_SERVING, _NOT_SERVING = "0801", "0802"
+_UNAVAILABLE = 14
+# Loads for long enough that others meet it.
+_NUM_LARGE = 100000
+
+_LOAD = """
+client = datasetd.connect(ADDRESS)
+say(ready=True)
+hear()
+seen = []
+ds = client.load_dataset(
+    "large", format="cifar10", split="test", path=ARGUMENTS["path"],
+    pretransforms=[T.CenterCrop(31)],
+    progress=lambda d: seen.append(d.get("state")) or (
+        len(seen) == 1 and say(loading=True)))
+say(spec_id=ds.spec_id, hash=ds.content_hash, samples=ds.num_samples)
+hear()
+"""
+
+
+def _run(*arguments, **more):
+    return subprocess.run(
+        [harness.runfile("server/datasetd"), *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        timeout=harness.DEADLINE_SECONDS, **more)
+
+
+@pytest.fixture(name="daemon")
+def _daemon():
+    with harness.Daemon(drain_timeout="5s") as daemon:
+        daemon.path = os.path.join(daemon.data_root, "d")
+        daemon.planes, _ = harness.write_cifar10_test(daemon.path, 1000)
+        yield daemon
+
+
+def _load(client, daemon):
+    return client.load_dataset("d", format="cifar10", split="test",
+                               path=daemon.path)
+
+
+# -- The process -----------------------------------------------------------------
+
+
+def test_sigterm_drains_and_exits_with_0(daemon):
+    with daemon.connect() as client, harness.Rpc(daemon.socket_path) as rpc:
+        dataset = _load(client, daemon)
+        assert rpc.call(_HEALTH)["responses"] == [_SERVING]
+        loader = datasetd.DataLoader(dataset, batch_size=10, prefetch=2,
+                                     framework="numpy", timeout=30)
+        iterator = iter(loader)
+        kept = next(iterator)
+        session = wire.Session(daemon.attach_path)
+        began = time.monotonic()
+        daemon.terminate()
+        with pytest.raises(datasetd.DaemonDraining) as raised:
+            while True:
+                next(iterator)
+        assert "shutting down" in str(raised.value)
+        # The kept batch keeps the lease, so the daemon is still there.
+        assert rpc.call(_HEALTH)["responses"] == [_NOT_SERVING]
+        for method, request in {
+                "FeedService.OpenFeed": {
+                    "options": {"dataset": "d", "batch_size": 1}},
+                "DatasetService.GetDataset": {"name": "d"},
+                "DatasetService.LoadDataset": {"spec": {
+                    "name": "d", "format": "cifar10", "path": daemon.path}},
+        }.items():
+            answer = rpc.call(method, session.token, **request)
+            assert answer["code"] == _UNAVAILABLE, answer
+            assert "shutting down" in answer["message"]
+        status = rpc.call("ServerService.GetStatus", session.token)
+        assert status["responses"][0]["is_draining"] is True
+        with pytest.raises(datasetd.DaemonDraining):
+            datasetd.DataLoader(dataset, batch_size=10)
+        with pytest.raises(datasetd.Unavailable) as raised:
+            daemon.connect()
+        assert "shutting down" in str(raised.value)
+        assert (kept[0] == daemon.planes[:10]).all()
+        loader.close()
+        del kept
+        assert daemon.wait(10) == 0
+        assert time.monotonic() - began < 5.0 + 3.0
+        session.close()
+    assert not os.path.exists(daemon.socket_path)
+    assert not os.path.exists(daemon.attach_path)
+    assert "drain_timeout" not in daemon.log()
+
+
+def test_drain_does_not_wait_longer_than_drain_timeout():
+    with harness.Daemon(drain_timeout="1s") as daemon:
+        path = os.path.join(daemon.data_root, "d")
+        planes, _ = harness.write_cifar10_test(path, 100)
+        with daemon.connect() as client:
+            dataset = client.load_dataset("d", format="cifar10",
+                                          split="test", path=path)
+            loader = datasetd.DataLoader(dataset, batch_size=10)
+            kept = next(iter(loader))
+            began = time.monotonic()
+            daemon.terminate()
+            assert daemon.wait(20) == 0
+            assert 0.9 <= time.monotonic() - began < 5.0
+            assert "drain_timeout passed" in daemon.log()
+            assert (kept[0].numpy() == planes[:10]).all()
+            loader.close()
+
+
+def test_sigint_is_sigterm_and_an_idle_daemon_ends_at_once(daemon):
+    daemon.terminate(signal.SIGINT)
+    assert daemon.wait(5) == 0
+
+
+def test_a_second_daemon_on_the_same_sockets_is_refused(daemon):
+    for socket_path in (daemon.socket_path,
+                        os.path.join(daemon.directory, "other.sock")):
+        # The second has a socket of its own, but the same attach socket.
+        result = _run(f"--socket_path={socket_path}", "--device=cpu")
+        assert result.returncode == 1
+        assert "another datasetd serves" in result.stderr
+        assert daemon.directory in result.stderr
+    with daemon.connect() as client:
+        assert client.status()["pid"] == daemon.pid
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("socket_pth: /tmp/x.sock", ("socket_pth", "1")),
+    ("devices: [cpu]\nlog_levels:\n  attach: debug\nmemory: 3",
+     ("memory", "4")),
+    ("devices: [tpu]", ("devices[0]", "tpu")),
+    ("socket_path: relative.sock", ("socket_path", "absolute")),
+    ("log_level: loud", ("log_level", "loud")),
+    ("log_levels: {kernel: debug}", ("log_levels", "kernel")),
+    ("drain_timeout: -1s", ("drain_timeout",)),
+    ("datasets: [{name: 'a b', format: cifar10, path: /x}]",
+     ("datasets[0].name", "a b")),
+    ("devices: [cpu", ("line",)),
+    ("max_feeds: lots", ("max_feeds", "lots")),
+])
+def test_bad_configuration_exits_with_2(tmp_path, text, expected):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    for more in ([], ["--check_config"]):
+        result = _run(f"--config={path}", *more)
+        assert result.returncode == 2, result
+        for part in expected:
+            assert part in result.stderr, result.stderr
+
+
+def test_flags(tmp_path, daemon):
+    assert _run("--bad_flag").returncode == 2
+    assert _run(f"--config={tmp_path}/none").returncode == 2
+    assert _run(f"--config={tmp_path}/none").stderr.count("none") == 1
+    result = _run("--version")
+    assert result.returncode == 0
+    assert re.fullmatch(r"datasetd \d+\.\d+\.\d+\S*\n", result.stdout)
+    # It touches no socket.
+    result = _run(f"--config={daemon.config_path}", "--check_config")
+    assert (result.returncode, result.stderr) == (0, "")
+    with daemon.connect() as client:
+        assert client.status()["version"] in _run("--version").stdout
+
+
+def test_cuda_without_a_gpu_exits_with_1(tmp_path):
+    environment = dict(os.environ, CUDA_VISIBLE_DEVICES="")
+    result = _run(f"--socket_path={tmp_path}/d.sock", "--device=cuda:0",
+                  env=environment)
+    assert result.returncode == 1
+    assert "cuda:0" in result.stderr
+    assert not os.path.exists(f"{tmp_path}/d.sock")
+
+
+def test_a_configured_dataset_that_fails_exits_with_1():
+    with harness.Daemon() as first:
+        bad = os.path.join(first.data_root, "label")
+        os.makedirs(bad)
+        with open(os.path.join(bad, "test_batch.bin"), "wb") as file:
+            file.write(b"\x0b" + bytes(3072))
+        roots = [first.data_root]
+        for path, text in ((bad, "label is 11"),
+                           (first.data_root + "/none", "no such file")):
+            with harness.Daemon(
+                    await_ready=False, data_roots=roots,
+                    datasets=[{"name": "x", "format": "cifar10",
+                               "split": "test", "path": path}]) as daemon:
+                assert daemon.wait(20) == 1
+                assert "'x'" in daemon.log() and text in daemon.log()
+                assert not os.path.exists(daemon.socket_path)
+
+
+def test_ready_after_the_configured_datasets_are(daemon):
+    path = os.path.join(daemon.data_root, "large")
+    harness.write_cifar10_test(path, 20000)
+    with harness.Daemon(
+            data_roots=[daemon.data_root],
+            datasets=[{"name": "large", "format": "cifar10", "split": "test",
+                       "path": path}]) as second:
+        # The constructor waited for READY=1.
+        with second.connect() as client:
+            states = [d["state"] for d in client.list_datasets()]
+            assert states == ["DATASET_STATE_READY"]
+            assert client.get_dataset("large").num_samples == 20000
+        second.terminate()
+        second.await_notice("STOPPING=1")
+        assert second.wait(10) == 0
+
+
+def test_sighup_reloads_log_levels(daemon):
+    def reload(level):
+        number = daemon.log().count("log levels reloaded")
+        daemon.config["log_levels"] = {"attach": level}
+        daemon.write_config()
+        daemon.terminate(signal.SIGHUP)
+        harness.poll_until(
+            lambda: daemon.log().count("log levels reloaded") == number + 1,
+            "the reload")
+
+    def violate():
+        with wire.connect(daemon.attach_path) as connection:
+            connection.send(b"garbage")
+            assert connection.recv(1) == b""
+        return daemon.log().count("violation")
+
+    assert violate() == 1
+    reload("off")
+    assert violate() == 1
+    reload("warn")
+    assert violate() == 2
+    daemon.config["log_level"] = "loud"
+    daemon.write_config()
+    daemon.terminate(signal.SIGHUP)
+    harness.poll_until(
+        lambda: "configuration not reloaded" in daemon.log(), "the complaint")
+    assert violate() == 3
+
+
+def test_exit_with_parent():
+    with harness.Daemon() as outer:
+        source = """
+import subprocess
+process = subprocess.Popen([ARGUMENTS["program"], "--exit_with_parent",
+                            "--socket_path=" + ARGUMENTS["path"],
+                            "--device=cpu"])
+say(pid=process.pid)
+hear()
+"""
+        path = os.path.join(outer.directory, "sub")
+        os.mkdir(path)
+        path += "/d.sock"
+        with harness.Worker(source, outer.socket_path, path=path,
+                            program=harness.runfile("server/datasetd")
+                            ) as worker:
+            pid = worker.hear()["pid"]
+            harness.poll_until(lambda: os.path.exists(path), "its socket")
+            # It connects only when it serves.
+            harness.poll_until(lambda: _is_up(path), "its service")
+            worker.kill()
+            worker.wait()
+            harness.poll_until(lambda: not os.path.exists(path), "its end")
+            harness.poll_until(lambda: not _is_alive(pid), "its end")
+
+
+def _is_up(path):
+    try:
+        datasetd.connect(path).close()
+        return True
+    except datasetd.Error:
+        return False
+
+
+def _is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_closed_log_does_not_end_the_daemon():
+    with harness.Daemon() as outer:
+        directory = os.path.join(outer.directory, "sub")
+        os.mkdir(directory)
+        path = os.path.join(directory, "d.sock")
+        read_end, write_end = os.pipe()
+        process = subprocess.Popen(
+            [harness.runfile("server/datasetd"), "--device=cpu",
+             f"--socket_path={path}"], stdout=write_end, stderr=write_end)
+        os.close(write_end)
+        try:
+            harness.poll_until(lambda: _is_up(path), "its service")
+            os.close(read_end)
+            for _ in range(3):
+                with wire.connect(directory + "/attach.sock") as connection:
+                    connection.send(b"garbage")
+                    assert connection.recv(1) == b""
+            assert _is_up(path)
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+
+
+# -- Datasets ------------------------------------------------------------------
+
+
+def test_unload_with_open_feeds(daemon):
+    with daemon.connect() as client:
+        dataset = _load(client, daemon)
+        loader = datasetd.DataLoader(dataset, batch_size=10, prefetch=2,
+                                     framework="numpy", timeout=30)
+        iterator = iter(loader)
+        kept = next(iterator)
+        with pytest.raises(datasetd.FailedPrecondition) as raised:
+            client.unload_dataset("d")
+        assert "'d'" in str(raised.value) and "1 open feeds" in str(
+            raised.value)
+        assert next(iterator).index == 1
+        client.unload_dataset("d", force=True)
+        with pytest.raises(datasetd.DatasetUnloaded) as raised:
+            while True:
+                next(iterator)
+        assert "'d'" in str(raised.value)
+        harness.poll_until(lambda: not client.list_datasets(), "the unload")
+        assert (kept[0] == daemon.planes[:10]).all()
+        status = client.status()["devices"][0]
+        assert status["dataset_bytes"] == "0" and status["slab_bytes"] != "0"
+        del kept
+        loader.close()
+        harness.poll_until(
+            lambda: client.status()["devices"][0]["slab_bytes"] == "0",
+            "the slab's end")
+        with pytest.raises(datasetd.NotFound):
+            datasetd.DataLoader(dataset, batch_size=10)
+        dataset = _load(client, daemon)
+        with datasetd.DataLoader(dataset, batch_size=500) as again:
+            assert sum(1 for _ in again) == 2
+
+
+def _make_large(daemon):
+    path = os.path.join(daemon.data_root, "large")
+    harness.write_cifar10_test(path, _NUM_LARGE)
+    return path
+
+
+def test_two_loads_of_one_spec_are_one(daemon):
+    path = _make_large(daemon)
+    with harness.Worker(_LOAD, daemon.socket_path, path=path) as first, \
+            harness.Worker(_LOAD, daemon.socket_path, path=path) as second, \
+            daemon.connect() as client:
+        for worker in (first, second):
+            worker.hear()
+        for worker in (first, second):
+            worker.tell()
+        answers = []
+        for worker in (first, second):
+            message = worker.hear()
+            answers.append(
+                worker.hear() if "loading" in message else message)
+        assert answers[0] == answers[1]
+        assert answers[0]["samples"] == _NUM_LARGE
+        assert daemon.log().count("dataset=large loading") == 1
+        assert daemon.log().count("dataset=large ready") == 1
+        datasets = client.list_datasets()
+        assert [d["num_holders"] for d in datasets] == [2]
+        resident = int(datasets[0]["resident_bytes"])
+        assert int(client.status()["devices"][0]["dataset_bytes"]) == resident
+
+
+def test_a_load_ends_with_the_last_process_that_wants_it(daemon):
+    path = _make_large(daemon)
+    with daemon.connect() as client:
+        before = harness.Footprint(daemon, client)
+        with harness.Worker(_LOAD, daemon.socket_path, path=path) as worker:
+            worker.hear()
+            worker.tell()
+            harness.poll_until(
+                lambda: [d["state"] for d in client.list_datasets()] ==
+                ["DATASET_STATE_LOADING"], "the load")
+            worker.kill()
+            worker.wait()
+        harness.poll_until(lambda: not client.list_datasets(), "no dataset")
+        harness.expect_footprint(daemon, client, before)
+        assert "dataset=large ready" not in daemon.log()
+
+
+def test_a_load_outlives_one_of_two_that_want_it(daemon):
+    path = _make_large(daemon)
+    with harness.Worker(_LOAD, daemon.socket_path, path=path) as first, \
+            harness.Worker(_LOAD, daemon.socket_path, path=path) as second, \
+            daemon.connect() as client:
+        for worker in (first, second):
+            worker.hear()
+            worker.tell()
+        harness.poll_until(
+            lambda: [d["num_holders"] for d in client.list_datasets()] == [2],
+            "two holders")
+        first.kill()
+        message = second.hear()
+        if "loading" in message:
+            message = second.hear()
+        assert message["samples"] == _NUM_LARGE
+        harness.poll_until(
+            lambda: [d["num_holders"] for d in client.list_datasets()] == [1],
+            "one holder")
+
+
+def test_ctrl_c_in_a_load_cancels_it(daemon):
+    path = _make_large(daemon)
+    with daemon.connect() as client:
+        def interrupt(_):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            client.load_dataset(
+                "large", format="cifar10", split="test", path=path,
+                pretransforms=[datasetd.transforms.CenterCrop(31)],
+                progress=interrupt)
+        harness.poll_until(lambda: not client.list_datasets(), "no dataset")
+        assert _load(client, daemon).num_samples == 1000
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

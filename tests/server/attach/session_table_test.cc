@@ -1,0 +1,87 @@
+#include "server/attach/session_table.h"
+
+#include <unistd.h>
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string Text(const SessionToken& token) {
+  return std::string(token.begin(), token.end());
+}
+
+TEST(SessionTableTest, ATokenIsGoodWhileItsSessionLives) {
+  SessionTable sessions(10, 0);
+  const auto alice = sessions.Open(1000, 10);
+  const auto bob = sessions.Open(1001, 20);
+  ASSERT_THAT(alice, IsOk());
+  ASSERT_THAT(bob, IsOk());
+  EXPECT_NE(alice->token, bob->token);
+  const auto caller = sessions.Find(Text(bob->token));
+  ASSERT_THAT(caller, IsOk());
+  EXPECT_EQ(caller->uid, 1001);
+  EXPECT_EQ(caller->pid, 20);
+  EXPECT_EQ(caller->session_id, bob->session_id);
+
+  sessions.Close(bob->token);
+  EXPECT_THAT(sessions.Find(Text(bob->token)),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_THAT(sessions.Find(Text(alice->token)), IsOk());
+}
+
+TEST(SessionTableTest, WhatIsNoTokenIsRefused) {
+  SessionTable sessions(10, 0);
+  const auto opened = sessions.Open(1000, 10);
+  ASSERT_THAT(opened, IsOk());
+  std::string token = Text(opened->token);
+  for (const std::string& wrong :
+       {std::string(), std::string(16, '\0'), token.substr(1), token + "x"}) {
+    EXPECT_THAT(sessions.Find(wrong),
+                StatusIs(absl::StatusCode::kUnauthenticated,
+                         HasSubstr("datasetd-session-bin")));
+  }
+  token[15] ^= 1;
+  EXPECT_THAT(sessions.Find(token),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+}
+
+TEST(SessionTableTest, RootAndTheDaemonsUserArePrivileged) {
+  SessionTable sessions(10, 0);
+  const auto root = sessions.Open(0, 1);
+  const auto self = sessions.Open(getuid(), 2);
+  const auto other = sessions.Open(getuid() + 4711, 3);
+  EXPECT_TRUE(sessions.Find(Text(root->token))->is_privileged);
+  EXPECT_TRUE(sessions.Find(Text(self->token))->is_privileged);
+  EXPECT_FALSE(sessions.Find(Text(other->token))->is_privileged);
+}
+
+TEST(SessionTableTest, LimitsNameTheirKeys) {
+  SessionTable sessions(3, 2);
+  const auto first = sessions.Open(1000, 10);
+  ASSERT_THAT(first, IsOk());
+  ASSERT_THAT(sessions.Open(1000, 11), IsOk());
+  EXPECT_THAT(sessions.Open(1000, 12),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("uid 1000"),
+                             HasSubstr("user_limits.max_sessions"))));
+  ASSERT_THAT(sessions.Open(1001, 20), IsOk());
+  EXPECT_THAT(sessions.Open(1002, 30),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("'max_sessions'")));
+  sessions.Close(first->token);
+  EXPECT_THAT(sessions.Open(1002, 30), IsOk());
+  EXPECT_EQ(sessions.num_sessions(), 3);
+}
+
+}  // namespace
+}  // namespace datasetd
