@@ -35,9 +35,7 @@ absl::StatusOr<std::unique_ptr<GrpcAcceptor>> GrpcAcceptor::Start(
 
 GrpcAcceptor::GrpcAcceptor(FileDescriptor listener, FileDescriptor stop,
                            grpc::Server* server)
-    : listener_(std::move(listener)),
-      stop_(std::move(stop)),
-      server_(server) {}
+    : listener_(std::move(listener)), stop_(std::move(stop)), server_(server) {}
 
 GrpcAcceptor::~GrpcAcceptor() {
   const uint64_t one = 1;

@@ -137,8 +137,8 @@ enum class Event { kNone, kReload, kStop };
 
 Event AwaitEvent(const Events& events, absl::Duration timeout) {
   pollfd waits[] = {{events.signals, POLLIN, 0}, {events.parent, POLLIN, 0}};
-  const absl::Duration rounded =
-      absl::Ceil(std::max(timeout, absl::ZeroDuration()), absl::Milliseconds(1));
+  const absl::Duration rounded = absl::Ceil(
+      std::max(timeout, absl::ZeroDuration()), absl::Milliseconds(1));
   const int milliseconds =
       timeout == absl::InfiniteDuration()
           ? -1

@@ -133,13 +133,13 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
                                        : 0));
     page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
                static_cast<double>(info.num_samples));
-    page.Gauge("datasetd_dataset_loaded_ratio",
-               "Share of the dataset's samples that are loaded, from 0 to 1.",
-               labels,
-               is_resident ? 1.0
-                           : static_cast<double>(info.num_samples_loaded) /
-                                 static_cast<double>(
-                                     std::max<int64_t>(info.num_samples, 1)));
+    page.Gauge(
+        "datasetd_dataset_loaded_ratio",
+        "Share of the dataset's samples that are loaded, from 0 to 1.", labels,
+        is_resident
+            ? 1.0
+            : static_cast<double>(info.num_samples_loaded) /
+                  static_cast<double>(std::max<int64_t>(info.num_samples, 1)));
     page.Gauge("datasetd_dataset_load_duration_seconds",
                "How long the load has taken, so far or in the end.", labels,
                absl::ToDoubleSeconds(info.elapsed));
@@ -213,10 +213,10 @@ void AddFeeds(const FeedTable& table, Page& page) {
     const Labels labels = {{"device", device}};
     page.Counter("datasetd_feeds_opened_total", "Feeds that were opened.",
                  labels, static_cast<double>(totals.num_opened));
-    page.Counter("datasetd_batches_total", "Batches handed to clients.",
-                 labels, static_cast<double>(totals.num_batches));
-    page.Counter("datasetd_samples_total", "Samples handed to clients.",
-                 labels, static_cast<double>(totals.num_samples));
+    page.Counter("datasetd_batches_total", "Batches handed to clients.", labels,
+                 static_cast<double>(totals.num_batches));
+    page.Counter("datasetd_samples_total", "Samples handed to clients.", labels,
+                 static_cast<double>(totals.num_samples));
     page.Counter("datasetd_client_wait_seconds_total",
                  "Time that clients have waited for batches, as they say.",
                  labels, totals.client_wait_seconds);
@@ -251,13 +251,12 @@ std::string ShortMethod(const std::string& method) {
 void AddRequests(const RequestCounter& requests, const AttachServer& attach,
                  Page& page) {
   for (const auto& [key, count] : requests.Read()) {
-    page.Counter(
-        "datasetd_requests_total",
-        "Requests that were answered, by status; not OK is refused.",
-        {{"method", ShortMethod(key.first)},
-         {"code", absl::StatusCodeToString(
-                      static_cast<absl::StatusCode>(key.second))}},
-        static_cast<double>(count));
+    page.Counter("datasetd_requests_total",
+                 "Requests that were answered, by status; not OK is refused.",
+                 {{"method", ShortMethod(key.first)},
+                  {"code", absl::StatusCodeToString(
+                               static_cast<absl::StatusCode>(key.second))}},
+                 static_cast<double>(count));
   }
   const AttachServer::Counters& counters = attach.counters();
   page.Counter("datasetd_refused_connections_total",
@@ -284,8 +283,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   page.Gauge("datasetd_build_info", "1, with the daemon's version.",
              {{"version", parts_.version}}, 1);
   page.Gauge("datasetd_start_time_seconds",
-             "When the daemon started, in Unix time.", {},
-             start_time_seconds_);
+             "When the daemon started, in Unix time.", {}, start_time_seconds_);
   page.Gauge("datasetd_draining", "1 while the daemon shuts down.", {},
              parts_.context->is_draining() ? 1 : 0);
   page.Gauge("datasetd_sessions", "Clients that are connected.", {},

@@ -23,8 +23,8 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(
   try {
     exposer = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
         "listening_ports", address, "num_threads", kThreads,
-        "request_timeout_ms", kRequestTimeoutMilliseconds,
-        "enable_keep_alive", "no"});
+        "request_timeout_ms", kRequestTimeoutMilliseconds, "enable_keep_alive",
+        "no"});
     exposer->RegisterCollectable(metrics);
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat(

@@ -36,8 +36,9 @@ bool ReadToEnd(int fd, absl::Duration timeout, std::string* answer) {
   while (true) {
     const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
     pollfd wait = {fd, POLLIN, 0};
-    const int ready = poll(&wait, 1, static_cast<int>(std::max<int64_t>(
-                                         0, std::min<int64_t>(left, 60000))));
+    const int ready = poll(
+        &wait, 1,
+        static_cast<int>(std::max<int64_t>(0, std::min<int64_t>(left, 60000))));
     if (ready == 0 && left <= 0) return false;
     if (ready <= 0) continue;
     char buffer[4096];

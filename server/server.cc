@@ -439,7 +439,8 @@ void Server::Impl::BeginDrain() {
   context_.BeginDrain();
   attach_->BeginDrain("the daemon is shutting down");
   grpc_->GetHealthCheckService()->SetServingStatus(false);
-  attach_->EndLeases(feeds_->DropPending(nullptr), attach::GoodbyeCode::kDraining,
+  attach_->EndLeases(feeds_->DropPending(nullptr),
+                     attach::GoodbyeCode::kDraining,
                      "the daemon is shutting down");
 }
 

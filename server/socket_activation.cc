@@ -65,8 +65,7 @@ absl::Status SetFlags(int fd) {
 absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets() {
   const char* const process = std::getenv("LISTEN_PID");
   const char* const number = std::getenv("LISTEN_FDS");
-  const bool is_ours =
-      process != nullptr && absl::StrCat(getpid()) == process;
+  const bool is_ours = process != nullptr && absl::StrCat(getpid()) == process;
   const std::string count_text = number == nullptr ? "" : number;
   unsetenv("LISTEN_PID");
   unsetenv("LISTEN_FDS");
@@ -110,11 +109,11 @@ absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count) {
     }
   }
   if (!sockets.grpc.has_value() || !sockets.attach.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        count, " passed socket",
-        sockets.grpc.has_value() ? " is the gRPC socket alone"
-                                 : " is the attach socket alone",
-        kExpected));
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " passed socket",
+                     sockets.grpc.has_value() ? " is the gRPC socket alone"
+                                              : " is the attach socket alone",
+                     kExpected));
   }
   return sockets;
 }

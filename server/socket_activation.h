@@ -1,9 +1,9 @@
 // Sockets that a service manager made and passes on: sd_listen_fds(3).
 //
-// They arrive as descriptors 3 and on, announced in $LISTEN_FDS and $LISTEN_PID.
-// The daemon takes both of its sockets or none: the gRPC one is the stream
-// socket, the attach one the sequential-packet socket. Their rights and files
-// are the manager's: the daemon changes and removes neither.
+// They arrive as descriptors 3 and on, announced in $LISTEN_FDS and
+// $LISTEN_PID. The daemon takes both of its sockets or none: the gRPC one is
+// the stream socket, the attach one the sequential-packet socket. Their rights
+// and files are the manager's: the daemon changes and removes neither.
 
 #ifndef DATASETD_SERVER_SOCKET_ACTIVATION_H_
 #define DATASETD_SERVER_SOCKET_ACTIVATION_H_

@@ -46,10 +46,10 @@ absl::Status Watchdog::Check(
   for (const auto& [device, now] : progress) {
     const auto before = last_.find(device);
     if (now.num_pings_answered < now.num_pings) {
-      status.Update(absl::DeadlineExceededError(absl::StrCat(
-          "the producer of ", device,
-          " has not answered for ", absl::FormatDuration(period_),
-          ": its thread is stuck, most likely in the driver")));
+      status.Update(absl::DeadlineExceededError(
+          absl::StrCat("the producer of ", device, " has not answered for ",
+                       absl::FormatDuration(period_),
+                       ": its thread is stuck, most likely in the driver")));
     } else if (before != last_.end() && before->second.has_running_launch &&
                now.has_running_launch &&
                before->second.num_launches_ended == now.num_launches_ended) {

@@ -93,8 +93,8 @@ void DoctorCommand::CheckDaemon(Findings* findings) {
   }
   findings->push_back(
       {status->is_draining() ? Severity::kWarning : Severity::kOk, "daemon",
-       absl::StrCat("datasetd ", status->version(), ", process ",
-                    status->pid(), ", serves ", devices,
+       absl::StrCat("datasetd ", status->version(), ", process ", status->pid(),
+                    ", serves ", devices,
                     status->is_draining() ? ", and shuts down" : ""),
        status->is_draining() ? "wait for its restart" : ""});
   CheckDaemonProcess(status->pid(), serves_gpu, findings);

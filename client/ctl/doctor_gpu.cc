@@ -57,7 +57,8 @@ void CheckMps(Findings* findings) {
         {Severity::kWarning, "MPS",
          absl::StrCat("this process would be a client of the server at ",
                       MpsDirectory(),
-                      ": a GPU fault of one client may end all, the daemon too"),
+                      ": a GPU fault of one client may end all, "
+                      "the daemon too"),
          "if jobs must not harm each other, run without MPS; see 'MPS' in "
          "docs/operations.md"});
   } else if (named != nullptr && *named != '\0') {
@@ -76,8 +77,8 @@ void CheckMig(int num_gpus, Findings* findings) {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return;
   auto* const init = Symbol<int()>(library, "nvmlInit_v2");
-  auto* const get = Symbol<int(unsigned, void**)>(
-      library, "nvmlDeviceGetHandleByIndex_v2");
+  auto* const get =
+      Symbol<int(unsigned, void**)>(library, "nvmlDeviceGetHandleByIndex_v2");
   auto* const mode =
       Symbol<int(void*, unsigned*, unsigned*)>(library, "nvmlDeviceGetMigMode");
   auto* const count = Symbol<int(unsigned*)>(library, "nvmlDeviceGetCount_v2");
@@ -101,8 +102,9 @@ void CheckMig(int num_gpus, Findings* findings) {
   } else {
     findings->push_back(
         {Severity::kWarning, "MIG",
-         absl::StrCat(divided, " is divided: memory is shared within one "
-                               "instance only, and a process sees one (here ",
+         absl::StrCat(divided,
+                      " is divided: memory is shared within one "
+                      "instance only, and a process sees one (here ",
                       num_gpus, ")"),
          "give daemon and jobs the same instance in CUDA_VISIBLE_DEVICES"});
   }
@@ -110,8 +112,8 @@ void CheckMig(int num_gpus, Findings* findings) {
 
 void CheckToolkit(Findings* findings) {
   const char* const home = std::getenv("CUDA_HOME");
-  for (const std::string& root :
-       {std::string(home == nullptr ? "" : home), std::string("/usr/local/cuda")}) {
+  const std::string roots[] = {home == nullptr ? "" : home, "/usr/local/cuda"};
+  for (const std::string& root : roots) {
     if (root.empty() || !Exists(root + "/bin/nvcc")) continue;
     char real[4096];
     const char* const path = realpath(root.c_str(), real);
@@ -216,14 +218,14 @@ int CheckGpus(Findings* findings) {
   if (error == 0) error = driver.count(&num_gpus);
   if (error != 0 || num_gpus == 0) {
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    NoDriver(absl::StrCat("the driver offers no GPU (",
-                          error == 0 ? "none" : ErrorName(driver, error), ")"),
-             visible != nullptr
-                 ? absl::StrCat("CUDA_VISIBLE_DEVICES is '", visible,
-                                "'; unset it")
-                 : "see `nvidia-smi` and `dmesg`; after an update of the driver "
-                   "restart the machine",
-             findings);
+    NoDriver(
+        absl::StrCat("the driver offers no GPU (",
+                     error == 0 ? "none" : ErrorName(driver, error), ")"),
+        visible != nullptr
+            ? absl::StrCat("CUDA_VISIBLE_DEVICES is '", visible, "'; unset it")
+            : "see `nvidia-smi` and `dmesg`; after an update of the "
+              "driver restart the machine",
+        findings);
     return 0;
   }
   int version = 0;

@@ -92,11 +92,10 @@ void CheckMemlock(pid_t pid, Findings* findings) {
                         " bytes; page-locked buffers may be refused"),
            "set LimitMEMLOCK=infinity in its unit, or ulimit -l unlimited"});
     } else {
-      findings->push_back(
-          {Severity::kOk, "memlock",
-           bytes == UINT64_MAX ? std::string("unlimited")
-                               : absl::StrCat(bytes, " bytes"),
-           ""});
+      findings->push_back({Severity::kOk, "memlock",
+                           bytes == UINT64_MAX ? std::string("unlimited")
+                                               : absl::StrCat(bytes, " bytes"),
+                           ""});
     }
     return;
   }

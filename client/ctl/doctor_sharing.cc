@@ -93,9 +93,9 @@ absl::Status ReadSamples(const std::string& address, const std::string& data) {
       batch.CopyToHost(values.data(), batch.field(0).data, values.size()));
   for (int i = 0; i < kNumSamples; ++i) {
     if (values[static_cast<size_t>(i)] != SampleValue(i)) {
-      return absl::DataLossError(absl::StrCat(
-          "sample ", i, " is ", values[static_cast<size_t>(i)], " instead of ",
-          SampleValue(i)));
+      return absl::DataLossError(absl::StrCat("sample ", i, " is ",
+                                              values[static_cast<size_t>(i)],
+                                              " instead of ", SampleValue(i)));
     }
   }
   return absl::OkStatus();
@@ -108,15 +108,17 @@ absl::Status Share(const std::string& program, const std::string& device,
   const std::string data = workspace->path() + "/data";
   DATASETD_RETURN_IF_ERROR(WriteSamples(data));
   const std::string config = workspace->path() + "/datasetd.yaml";
-  std::ofstream(config) << "devices: ['" << device << "']\ndata_roots: ['"
-                        << data << "']\nmemory_budget_mib: 64\nhost_threads: 1\n"
-                        << "log_level: warn\nslab_export: " << way << "\n";
+  std::ofstream(config) << "devices: ['" << device << "']\n"
+                        << "data_roots: ['" << data << "']\n"
+                        << "memory_budget_mib: 64\n"
+                        << "host_threads: 1\n"
+                        << "log_level: warn\n"
+                        << "slab_export: " << way << "\n";
   PrivateDaemon::Options options;
   options.program = program;
   options.arguments = {"--config=" + config};
-  DATASETD_ASSIGN_OR_RETURN(
-      const std::unique_ptr<PrivateDaemon> daemon,
-      PrivateDaemon::Start(options, /*interrupt=*/-1));
+  DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<PrivateDaemon> daemon,
+                            PrivateDaemon::Start(options, /*interrupt=*/-1));
   return ReadSamples(daemon->address(), data);
 }
 
@@ -133,8 +135,8 @@ Finding CheckWay(const std::string& program, const std::string& device,
           absl::StrCat(what, ": ", std::string(status.message())),
           device == "cpu"
               ? "see the message; memfd needs Linux 5.1 or later"
-              : "set slab_export to the way that works; in a container see that "
-                "daemon and job share PID and IPC namespaces and user"};
+              : "set slab_export to the way that works; in a container see "
+                "that daemon and job share PID and IPC namespaces and user"};
 }
 
 }  // namespace

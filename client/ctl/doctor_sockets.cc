@@ -17,6 +17,11 @@
 namespace datasetd::ctl {
 namespace {
 
+constexpr char kFixMode[] =
+    "set SocketMode=0660 in datasetd.socket, or socket_mode: \"0660\" where "
+    "the "
+    "daemon makes its sockets";
+
 std::string GroupName(gid_t gid) {
   const group* const entry = getgrgid(gid);
   return entry == nullptr ? absl::StrCat(gid) : std::string(entry->gr_name);
@@ -54,8 +59,8 @@ bool CheckSocket(const char* check, const std::string& path,
     if (errno == EACCES) {
       findings->push_back(
           {Severity::kFault, check,
-           absl::StrCat(path, " lies in a directory that ",
-                        UserName(geteuid()), " may not enter"),
+           absl::StrCat(path, " lies in a directory that ", UserName(geteuid()),
+                        " may not enter"),
            "become a member of the group of that directory "
            "(usermod --append --groups datasetd USER) and log in again"});
     } else {
@@ -87,16 +92,14 @@ bool CheckSocket(const char* check, const std::string& path,
                             "--groups ",
                             GroupName(status.st_gid), " ", UserName(geteuid()),
                             ", and log in again")
-             : "set SocketMode=0660 in datasetd.socket, or socket_mode: \"0660\" "
-               "where the daemon makes its sockets"});
+             : std::string(kFixMode)});
     return false;
   }
   if ((mode & 0002) != 0) {
     findings->push_back(
         {Severity::kWarning, check,
          absl::StrCat(what, ": every user of this machine may connect"),
-         "set SocketMode=0660 in datasetd.socket, or socket_mode: \"0660\" where "
-         "the daemon makes its sockets"});
+         kFixMode});
     return true;
   }
   findings->push_back({Severity::kOk, check, what, ""});
@@ -109,8 +112,8 @@ void CheckGroup(const std::string& path, Findings* findings) {
   const std::string name = GroupName(status.st_gid);
   const std::string self = UserName(geteuid());
   if (geteuid() == 0 || geteuid() == status.st_uid) {
-    findings->push_back({Severity::kOk, "group",
-                         absl::StrCat(self, " needs no group"), ""});
+    findings->push_back(
+        {Severity::kOk, "group", absl::StrCat(self, " needs no group"), ""});
   } else if (IsInGroup(status.st_gid)) {
     findings->push_back(
         {Severity::kOk, "group", absl::StrCat(self, " is in ", name), ""});
@@ -121,8 +124,7 @@ void CheckGroup(const std::string& path, Findings* findings) {
          absl::StrCat("log in again, or: newgrp ", name)});
   } else {
     findings->push_back(
-        {Severity::kWarning, "group",
-         absl::StrCat(self, " is not in ", name),
+        {Severity::kWarning, "group", absl::StrCat(self, " is not in ", name),
          absl::StrCat("usermod --append --groups ", name, " ", self)});
   }
 }

@@ -21,8 +21,9 @@ constexpr char kClear[] = "\x1b[H\x1b[2J";
 CLI::App* TopCommand::AddTo(CLI::App& app) {
   CLI::App* const command = app.add_subcommand(
       "top",
-      "Live: datasets, feeds, samples per second, who waits for whom; ends with "
-      "Ctrl-C. HELD are the batches that the job has of all that it may have");
+      "Live: datasets, feeds, samples per second, who waits for whom; ends "
+      "with Ctrl-C. HELD are the batches that the job has of all that it may "
+      "have");
   command->add_option("--interval", interval_seconds_, "Seconds between looks")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
@@ -50,11 +51,11 @@ int TopCommand::Run() {
     absl::SleepFor(absl::Seconds(interval_seconds_));
     auto now = Look(*client);
     if (!now.ok()) return Fail(now.status());
-    const int printed = Print(
-        flags().json ? TopJson(*before, *now)
-                     : absl::StrCat(is_screen ? kClear : "",
-                                    TopText(*before, *now),
-                                    is_screen ? "" : "\n"));
+    const int printed =
+        Print(flags().json ? TopJson(*before, *now)
+                           : absl::StrCat(is_screen ? kClear : "",
+                                          TopText(*before, *now),
+                                          is_screen ? "" : "\n"));
     if (printed != kExitOk) return printed;
     before = std::move(now);
   }

@@ -21,15 +21,15 @@ double Share(double before, double now, double seconds) {
 
 std::string StateOf(const v1::Dataset& dataset) {
   if (dataset.state() == v1::DATASET_STATE_LOADING) {
-    const double all = std::max(1.0, static_cast<double>(dataset.num_samples()));
+    const double all =
+        std::max(1.0, static_cast<double>(dataset.num_samples()));
     return absl::StrFormat(
         "loading %.0f%%",
         100 * static_cast<double>(dataset.progress().num_samples_loaded()) /
             all);
   }
   std::string name = v1::DatasetState_Name(dataset.state());
-  const absl::string_view rest =
-      absl::StripPrefix(name, "DATASET_STATE_");
+  const absl::string_view rest = absl::StripPrefix(name, "DATASET_STATE_");
   std::string state(rest);
   std::transform(state.begin(), state.end(), state.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -55,10 +55,10 @@ std::optional<FeedRate> RateOf(const TopSample& before, const TopSample& now,
       static_cast<double>(feed.num_samples() - found->num_samples()) / seconds;
   rate.batches_per_second =
       static_cast<double>(feed.num_batches() - found->num_batches()) / seconds;
-  rate.client_wait = Share(found->client_wait_seconds(),
-                           feed.client_wait_seconds(), seconds);
-  rate.daemon_wait = Share(found->daemon_wait_seconds(),
-                           feed.daemon_wait_seconds(), seconds);
+  rate.client_wait =
+      Share(found->client_wait_seconds(), feed.client_wait_seconds(), seconds);
+  rate.daemon_wait =
+      Share(found->daemon_wait_seconds(), feed.daemon_wait_seconds(), seconds);
   return rate;
 }
 
@@ -103,15 +103,15 @@ std::string TopText(const TopSample& before, const TopSample& now) {
       " feeds, ", now.status.num_sessions(), " sessions, ",
       Count(samples_per_second), " samples/s\n");
   for (const v1::Device& device : now.status.devices()) {
-    absl::StrAppend(
-        &text, device.name(), ": ",
-        FormatBytes(device.dataset_bytes() + device.slab_bytes() +
-                    device.scratch_bytes()),
-        " of ", FormatBytes(device.memory_budget_bytes()), "\n");
+    absl::StrAppend(&text, device.name(), ": ",
+                    FormatBytes(device.dataset_bytes() + device.slab_bytes() +
+                                device.scratch_bytes()),
+                    " of ", FormatBytes(device.memory_budget_bytes()), "\n");
   }
-  absl::StrAppend(&text, "\n",
-                  now.datasets.empty() ? "no datasets\n" : FormatTable(datasets),
-                  "\n", now.feeds.empty() ? "no feeds\n" : FormatTable(feeds));
+  absl::StrAppend(
+      &text, "\n",
+      now.datasets.empty() ? "no datasets\n" : FormatTable(datasets), "\n",
+      now.feeds.empty() ? "no feeds\n" : FormatTable(feeds));
   return text;
 }
 
@@ -146,7 +146,8 @@ std::string TopJson(const TopSample& before, const TopSample& now) {
                         {"resident_bytes", dataset.resident_bytes()},
                         {"num_feeds", dataset.num_feeds()}});
   }
-  return nlohmann::json{{"time", absl::FormatTime(now.time, absl::UTCTimeZone())},
+  const std::string time = absl::FormatTime(now.time, absl::UTCTimeZone());
+  return nlohmann::json{{"time", time},
                         {"datasets", std::move(datasets)},
                         {"feeds", std::move(feeds)}}
              .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +

@@ -1,5 +1,5 @@
-// What datasetctl top shows: how fast each feed is, and who waits for whom, from
-// two looks at the daemon.
+// What datasetctl top shows: how fast each feed is, and who waits for whom,
+// from two looks at the daemon.
 
 #ifndef DATASETD_CLIENT_CTL_TOP_VIEW_H_
 #define DATASETD_CLIENT_CTL_TOP_VIEW_H_

@@ -49,8 +49,8 @@ TEST(RunInChildTest, WhatTheFunctionDoesToItsProcessIsGone) {
 TEST(RunInChildTest, AMessageThatIsTooLongIsCut) {
   const absl::Status status = RunInChild(
       [] { return absl::UnavailableError(std::string(100000, 'x')); }, kLong);
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
-                               std::string(4000, 'x')));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kUnavailable, std::string(4000, 'x')));
 }
 
 TEST(RunInChildTest, AChildThatDiesIsAnErrorThatSaysOfWhat) {
@@ -66,13 +66,13 @@ TEST(RunInChildTest, AChildThatDiesIsAnErrorThatSaysOfWhat) {
 }
 
 TEST(RunInChildTest, AChildThatHangsIsKilled) {
-  EXPECT_THAT(RunInChild(
-                  []() -> absl::Status {
-                    while (true) poll(nullptr, 0, -1);
-                  },
-                  absl::Milliseconds(50)),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       "no answer within 50ms"));
+  EXPECT_THAT(
+      RunInChild(
+          []() -> absl::Status {
+            while (true) poll(nullptr, 0, -1);
+          },
+          absl::Milliseconds(50)),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, "no answer within 50ms"));
   EXPECT_FALSE(HasChildren());
 }
 

@@ -13,9 +13,9 @@ namespace {
 
 // The one bucket that is not empty.
 size_t OnlyBucket(const LatencyHistogram::Snapshot& snapshot) {
-  const auto found = std::find_if(snapshot.counts.begin(),
-                                  snapshot.counts.end(),
-                                  [](uint64_t count) { return count > 0; });
+  const auto found =
+      std::find_if(snapshot.counts.begin(), snapshot.counts.end(),
+                   [](uint64_t count) { return count > 0; });
   EXPECT_EQ(std::accumulate(snapshot.counts.begin(), snapshot.counts.end(),
                             uint64_t{0}),
             *found);
