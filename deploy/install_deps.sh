@@ -30,12 +30,14 @@ packages="$packages
   libspdlog-dev libfmt-dev
   libxxhash-dev
   libyaml-cpp-dev
+  prometheus-cpp-dev
   zlib1g-dev
 "
-# Tests, examples and the Python package, for /usr/bin/python3.
+# Tests, examples and the Python package, for /usr/bin/python3. Of prometheus it
+# is promtool; Debian's package starts the server, too.
 packages="$packages
-  python3 python3-numpy python3-pil python3-pytest python3-torch
-  python3-torchvision
+  prometheus python3 python3-numpy python3-pil python3-pytest python3-torch
+  python3-torchvision systemd
 "
 
 missing() {

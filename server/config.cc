@@ -32,6 +32,7 @@ constexpr int64_t kDefaultAttachSeconds = 10;
 constexpr int64_t kMaxTimeoutSeconds = 24 * 3600;
 constexpr uint32_t kDefaultMaxSessions = 1024;
 constexpr uint32_t kDefaultMaxFeeds = 1024;
+constexpr uint32_t kMaxPort = 65535;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr size_t kMaxNameBytes = 128;
 
@@ -231,6 +232,12 @@ absl::Status ValidateConfig(const v1::Config& config) {
                                         /*may_be_zero=*/true));
   DATASETD_RETURN_IF_ERROR(CheckTimeout(
       "attach_timeout", config.attach_timeout(), /*may_be_zero=*/false));
+  DATASETD_RETURN_IF_ERROR(CheckTimeout("device_wait", config.device_wait(),
+                                        /*may_be_zero=*/true));
+  if (config.metrics_port() > kMaxPort) {
+    return Error("metrics_port", absl::StrCat(config.metrics_port()),
+                 "a port from 1 to ", kMaxPort, ", or 0 for none");
+  }
   DATASETD_RETURN_IF_ERROR(CheckLogLevels(config));
   if (std::find(SlabExports().begin(), SlabExports().end(),
                 config.slab_export()) == SlabExports().end()) {

@@ -9,28 +9,40 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "server/config.h"
 #include "cuda/file_descriptor.h"
+#include "server/config.h"
+#include "server/core/clock.h"
+#include "server/device_probe.h"
 #include "server/logging.h"
 #include "server/sd_notify.h"
 #include "server/server.h"
+#include "server/socket_activation.h"
 #include "server/version.h"
+#include "server/watchdog.h"
 
 namespace datasetd {
 namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitBadConfiguration = 2;
+
+constexpr absl::Duration kDeviceRetry = absl::Seconds(2);
+// What the service manager grants with every sign of progress.
+constexpr absl::Duration kProgressTimeout = absl::Seconds(60);
+constexpr absl::Duration kMaxPoll = absl::Hours(1);
 
 struct Flags {
   std::string config_path;
@@ -116,16 +128,140 @@ void StartLogging(const v1::Config& config) {
   }
 }
 
-int Serve(const Flags& flags, const v1::Config& config, int signals,
-          int parent) {
-  auto server = Server::Start(config);
+// What the process waits on.
+struct Events {
+  int signals;
+  int parent;  // pidfd, or -1
+};
+enum class Event { kNone, kReload, kStop };
+
+Event AwaitEvent(const Events& events, absl::Duration timeout) {
+  pollfd waits[] = {{events.signals, POLLIN, 0}, {events.parent, POLLIN, 0}};
+  const absl::Duration rounded = absl::Ceil(
+      std::max(timeout, absl::ZeroDuration()), absl::Milliseconds(1));
+  const int milliseconds =
+      timeout == absl::InfiniteDuration()
+          ? -1
+          : static_cast<int>(absl::ToInt64Milliseconds(
+                std::min(rounded, kMaxPoll)));
+  poll(waits, events.parent >= 0 ? 2 : 1, milliseconds);
+  if (waits[1].revents != 0) {
+    Log(LogSubsystem::kServer).info("the parent process has ended");
+    return Event::kStop;
+  }
+  signalfd_siginfo info;
+  if (waits[0].revents == 0 ||
+      read(events.signals, &info, sizeof(info)) != sizeof(info)) {
+    return Event::kNone;
+  }
+  return info.ssi_signo == SIGHUP ? Event::kReload : Event::kStop;
+}
+
+void Reload(const Flags& flags) {
+  const auto reloaded = MakeConfig(flags);
+  if (reloaded.ok()) {
+    StartLogging(*reloaded);
+    Log(LogSubsystem::kServer).info("log levels reloaded");
+  } else {
+    Log(LogSubsystem::kServer).error("configuration not reloaded: {}",
+                              std::string(reloaded.status().message()));
+  }
+}
+
+std::string ExtendTimeout(absl::Duration duration) {
+  return absl::StrCat("EXTEND_TIMEOUT_USEC=",
+                      absl::ToInt64Microseconds(duration));
+}
+
+// Returns when the devices are there or device_wait is over; false if the
+// daemon shall stop instead. REQUIRES: this process has one thread.
+bool WaitForDevices(const v1::Config& config, const Events& events,
+                    const Flags& flags) {
+  const absl::Duration wait =
+      absl::Seconds(config.device_wait().seconds()) +
+      absl::Nanoseconds(config.device_wait().nanos());
+  if (wait <= absl::ZeroDuration()) return true;
+  const RealClock clock;
+  const absl::Duration deadline = clock.Monotonic() + wait;
+  for (bool is_first = true;; is_first = false) {
+    const absl::Status status = ProbeDevices(config);
+    if (status.ok()) return true;
+    const absl::Duration left = deadline - clock.Monotonic();
+    const std::string text = absl::StrCat(
+        "waiting for devices: ", status.message(), "; a try every ",
+        absl::FormatDuration(kDeviceRetry), ", ",
+        absl::ToInt64Seconds(std::max(left, absl::ZeroDuration())),
+        " s are left of device_wait");
+    if (left <= absl::ZeroDuration()) {
+      Log(LogSubsystem::kServer).warn(
+          "device_wait ({}) is over: {}", absl::FormatDuration(wait),
+          std::string(status.message()));
+      return true;
+    }
+    if (is_first) Log(LogSubsystem::kServer).warn("{}", text);
+    SdNotify(absl::StrCat("STATUS=", text, "\n",
+                          ExtendTimeout(kProgressTimeout)));
+    switch (AwaitEvent(events, std::min(left, kDeviceRetry))) {
+      case Event::kNone:
+        break;
+      case Event::kReload:
+        Reload(flags);
+        break;
+      case Event::kStop:
+        return false;
+    }
+  }
+}
+
+void FeedWatchdog(Watchdog& watchdog, Server& server) {
+  if (!watchdog.IsDue()) return;
+  const absl::Status status = watchdog.Check(server.ProducersProgress());
+  server.PingProducers();
+  if (status.ok()) {
+    SdNotify("WATCHDOG=1");
+    return;
+  }
+  Log(LogSubsystem::kServer).critical("watchdog not fed: {}",
+                               std::string(status.message()));
+}
+
+// Drains, at most for drain_timeout.
+void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
+  const absl::Duration timeout =
+      absl::Seconds(config.drain_timeout().seconds()) +
+      absl::Nanoseconds(config.drain_timeout().nanos());
+  SdNotify(absl::StrCat("STOPPING=1\nSTATUS=draining\n",
+                        ExtendTimeout(timeout + kProgressTimeout)));
+  Log(LogSubsystem::kServer).info("draining");
+  server.BeginDrain();
+  const RealClock clock;
+  const absl::Duration deadline = clock.Monotonic() + timeout;
+  while (true) {
+    FeedWatchdog(watchdog, server);
+    const absl::Duration left = deadline - clock.Monotonic();
+    if (server.AwaitDrained(std::min(left, watchdog.TimeToNext()))) return;
+    if (left <= absl::ZeroDuration()) {
+      Log(LogSubsystem::kServer).warn("drain_timeout passed with leases open");
+      return;
+    }
+  }
+}
+
+int Serve(const Flags& flags, const v1::Config& config, const Events& events,
+          std::optional<ActivatedSockets> sockets) {
+  if (!WaitForDevices(config, events, flags)) return 0;
+  auto server = Server::Start(config, std::move(sockets));
   if (!server.ok()) {
     Log(LogSubsystem::kServer).critical("cannot start: {}",
                                  std::string(server.status().message()));
     return kExitFailure;
   }
+  const RealClock clock;
+  Watchdog watchdog(Watchdog::IntervalFromEnvironment(), &clock);
   bool is_ready = false;
+  std::string progress;
   while (true) {
+    FeedWatchdog(watchdog, **server);
     if (!is_ready) {
       const absl::Status status =
           (*server)->AwaitDatasets(absl::Milliseconds(100));
@@ -133,38 +269,23 @@ int Serve(const Flags& flags, const v1::Config& config, int signals,
         is_ready = true;
         SdNotify("READY=1\nSTATUS=serving");
         Log(LogSubsystem::kServer).info("ready");
-      } else if (absl::IsDeadlineExceeded(status)) {
-        SdNotify(absl::StrCat("STATUS=", status.message()));
-      } else {
+      } else if (!absl::IsDeadlineExceeded(status)) {
         Log(LogSubsystem::kServer).critical("cannot load: {}",
                                      std::string(status.message()));
         return kExitFailure;
+      } else if (progress != status.message()) {
+        // A load that stands still gets no more time.
+        progress = std::string(status.message());
+        SdNotify(absl::StrCat("STATUS=", progress, "\n",
+                              ExtendTimeout(kProgressTimeout)));
       }
     }
-    pollfd waits[] = {{signals, POLLIN, 0}, {parent, POLLIN, 0}};
-    poll(waits, parent >= 0 ? 2 : 1, is_ready ? -1 : 0);
-    if (waits[1].revents != 0) {
-      Log(LogSubsystem::kServer).info("the parent process has ended");
-      break;
-    }
-    if (waits[0].revents == 0) continue;
-    signalfd_siginfo info;
-    if (read(signals, &info, sizeof(info)) != sizeof(info)) continue;
-    if (info.ssi_signo != SIGHUP) break;
-    const auto reloaded = MakeConfig(flags);
-    if (reloaded.ok()) {
-      StartLogging(*reloaded);
-      Log(LogSubsystem::kServer).info("log levels reloaded");
-    } else {
-      Log(LogSubsystem::kServer).error("configuration not reloaded: {}",
-                                std::string(reloaded.status().message()));
-    }
+    const Event event = AwaitEvent(
+        events, is_ready ? watchdog.TimeToNext() : absl::ZeroDuration());
+    if (event == Event::kStop) break;
+    if (event == Event::kReload) Reload(flags);
   }
-  SdNotify("STOPPING=1\nSTATUS=draining");
-  Log(LogSubsystem::kServer).info("draining");
-  if (!(*server)->Drain()) {
-    Log(LogSubsystem::kServer).warn("drain_timeout passed with leases open");
-  }
+  Drain(config, watchdog, **server);
   return 0;
 }
 
@@ -189,6 +310,12 @@ int Main(int argc, char** argv) {
   }
   if (flags.check_config) return 0;
   StartLogging(*config);
+  auto sockets = TakeActivatedSockets();
+  if (!sockets.ok()) {
+    Log(LogSubsystem::kServer).critical("socket activation: {}",
+                                 std::string(sockets.status().message()));
+    return kExitBadConfiguration;
+  }
   RaiseDescriptorLimit();
 
   // Before any thread is made, so that all inherit the mask.
@@ -206,7 +333,8 @@ int Main(int argc, char** argv) {
     parent = FileDescriptor(
         static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0)));
   }
-  return Serve(flags, *config, signals.get(), parent.get());
+  return Serve(flags, *config, {signals.get(), parent.get()},
+               *std::move(sockets));
 }
 
 }  // namespace

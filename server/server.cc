@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "cuda/backends.h"
 #include "cuda/cuda_backend.h"
+#include "cuda/file_descriptor.h"
 #include "cuda/status_macros.h"
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
@@ -28,13 +29,16 @@
 #include "server/core/device_table.h"
 #include "server/core/feed_table.h"
 #include "server/core/file_system.h"
-#include "cuda/file_descriptor.h"
+#include "server/grpc_acceptor.h"
 #include "server/logging.h"
+#include "server/metrics.h"
+#include "server/metrics_endpoint.h"
 #include "server/readers/reader.h"
 #include "server/service/dataset_service.h"
 #include "server/service/feed_service.h"
 #include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
+#include "server/service/request_counter.h"
 #include "server/service/server_service.h"
 #include "server/version.h"
 
@@ -191,21 +195,34 @@ void LogAttach(const char* event, uint32_t uid, int32_t pid,
 
 class Server::Impl {
  public:
-  explicit Impl(const v1::Config& config)
+  Impl(const v1::Config& config, std::optional<ActivatedSockets> sockets)
       : config_(config),
+        is_activated_(sockets.has_value()),
+        sockets_(std::move(sockets)),
         sessions_(config.max_sessions(), config.user_limits().max_sessions()),
         context_(&sessions_) {}
   ~Impl();
 
   absl::Status Start();
   absl::Status AwaitDatasets(absl::Duration timeout);
-  bool Drain();
+  void BeginDrain();
+  bool AwaitDrained(absl::Duration timeout) {
+    return attach_->AwaitNoLeases(timeout);
+  }
+  FeedTable& feeds() { return *feeds_; }
 
  private:
+  // The sockets that were given are those of the configuration.
+  absl::Status CheckSockets() const;
+  absl::Status OpenSockets();
   absl::Status StartGrpc();
+  absl::Status StartMetrics();
   absl::Status BeginLoads();
 
   const v1::Config config_;
+  // The sockets are the service manager's.
+  const bool is_activated_;
+  std::optional<ActivatedSockets> sockets_;  // until they are in use
   RealClock clock_;
   FileDescriptor lock_;
   FileDescriptor attach_lock_;
@@ -219,7 +236,10 @@ class Server::Impl {
   std::unique_ptr<DatasetService> dataset_service_;
   std::unique_ptr<FeedService> feed_service_;
   std::unique_ptr<ServerService> server_service_;
+  RequestCounter requests_;
   std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<GrpcAcceptor> acceptor_;
+  std::unique_ptr<MetricsEndpoint> metrics_;
 };
 
 absl::Status Server::Impl::Start() {
@@ -236,6 +256,7 @@ absl::Status Server::Impl::Start() {
                                   AllowedExports(config_));
                               return options;
                             }());
+  DATASETD_RETURN_IF_ERROR(CheckSockets());
   DATASETD_ASSIGN_OR_RETURN(lock_, LockSocket(config_.socket_path()));
   DATASETD_ASSIGN_OR_RETURN(attach_lock_,
                             LockSocket(config_.attach_socket_path()));
@@ -263,11 +284,39 @@ absl::Status Server::Impl::Start() {
                                 datasets_.get(), RingChannel::Create, &clock_,
                                 LogFeed, OnDeviceFailure));
 
+  DATASETD_RETURN_IF_ERROR(OpenSockets());
+  Log(LogSubsystem::kServer).info("datasetd {} serves {}", kVersion,
+                           config_.socket_path());
+  DATASETD_RETURN_IF_ERROR(StartMetrics());
+  return BeginLoads();
+}
+
+absl::Status Server::Impl::CheckSockets() const {
+  if (!is_activated_) return absl::OkStatus();
+  const std::pair<const char*, std::pair<std::string, std::string>> paths[] = {
+      {"socket_path", {config_.socket_path(), sockets_->grpc_path}},
+      {"attach_socket_path",
+       {config_.attach_socket_path(), sockets_->attach_path}}};
+  for (const auto& [key, path] : paths) {
+    if (path.first == path.second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        key, " is ", path.first, ", but the service manager passed ",
+        path.second, "; make datasetd.socket and the configuration agree"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::Impl::OpenSockets() {
   // Nobody may connect before the rights are set.
   const mode_t previous_mask = umask(0177);
   absl::Status status = [&]() -> absl::Status {
-    DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
-                              ListenSeqpacket(config_.attach_socket_path()));
+    FileDescriptor listener;
+    if (is_activated_) {
+      listener = std::move(sockets_->attach);
+    } else {
+      DATASETD_ASSIGN_OR_RETURN(listener,
+                                ListenSeqpacket(config_.attach_socket_path()));
+    }
     DATASETD_ASSIGN_OR_RETURN(
         attach_, AttachServer::Start(std::move(listener), &sessions_,
                                      feeds_.get(), datasets_.get(), LogAttach));
@@ -275,12 +324,31 @@ absl::Status Server::Impl::Start() {
   }();
   umask(previous_mask);
   DATASETD_RETURN_IF_ERROR(status);
+  if (is_activated_) {
+    DATASETD_ASSIGN_OR_RETURN(
+        acceptor_, GrpcAcceptor::Start(std::move(sockets_->grpc), grpc_.get()));
+    return absl::OkStatus();
+  }
   DATASETD_RETURN_IF_ERROR(SetSocketRights(config_.socket_path(), config_));
-  DATASETD_RETURN_IF_ERROR(
-      SetSocketRights(config_.attach_socket_path(), config_));
-  Log(LogSubsystem::kServer).info("datasetd {} serves {}", kVersion,
-                           config_.socket_path());
-  return BeginLoads();
+  return SetSocketRights(config_.attach_socket_path(), config_);
+}
+
+absl::Status Server::Impl::StartMetrics() {
+  if (config_.metrics_port() == 0) return absl::OkStatus();
+  DATASETD_ASSIGN_OR_RETURN(
+      metrics_,
+      MetricsEndpoint::Start(
+          config_.metrics_port(),
+          std::make_shared<Metrics>(Metrics::Parts{.devices = devices_.get(),
+                                                   .datasets = datasets_.get(),
+                                                   .feeds = feeds_.get(),
+                                                   .sessions = &sessions_,
+                                                   .attach = attach_.get(),
+                                                   .context = &context_,
+                                                   .requests = &requests_,
+                                                   .clock = &clock_,
+                                                   .version = kVersion})));
+  return absl::OkStatus();
 }
 
 absl::Status Server::Impl::StartGrpc() {
@@ -313,8 +381,15 @@ absl::Status Server::Impl::StartGrpc() {
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              kMaxConcurrentStreams);
-  builder.AddListeningPort("unix:" + config_.socket_path(),
-                           grpc::InsecureServerCredentials());
+  if (!is_activated_) {
+    builder.AddListeningPort("unix:" + config_.socket_path(),
+                             grpc::InsecureServerCredentials());
+  }
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      interceptors;
+  interceptors.push_back(requests_.MakeInterceptorFactory());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.RegisterService(dataset_service_.get());
   builder.RegisterService(feed_service_.get());
   builder.RegisterService(server_service_.get());
@@ -360,16 +435,18 @@ absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
   return absl::OkStatus();
 }
 
-bool Server::Impl::Drain() {
+void Server::Impl::BeginDrain() {
   context_.BeginDrain();
   attach_->BeginDrain("the daemon is shutting down");
   grpc_->GetHealthCheckService()->SetServingStatus(false);
-  attach_->EndLeases(feeds_->DropPending(nullptr), attach::GoodbyeCode::kDraining,
+  attach_->EndLeases(feeds_->DropPending(nullptr),
+                     attach::GoodbyeCode::kDraining,
                      "the daemon is shutting down");
-  return attach_->AwaitNoLeases(FromProto(config_.drain_timeout()));
 }
 
 Server::Impl::~Impl() {
+  metrics_.reset();
+  acceptor_.reset();
   if (grpc_ != nullptr) {
     grpc_->Shutdown(std::chrono::system_clock::now());
     grpc_->Wait();
@@ -377,15 +454,15 @@ Server::Impl::~Impl() {
   attach_.reset();
   feeds_.reset();
   datasets_.reset();
-  if (attach_lock_.has_value()) {
+  if (attach_lock_.has_value() && !is_activated_) {
     unlink(config_.attach_socket_path().c_str());
     unlink(config_.socket_path().c_str());
   }
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
-    const v1::Config& config) {
-  auto impl = std::make_unique<Impl>(config);
+    const v1::Config& config, std::optional<ActivatedSockets> sockets) {
+  auto impl = std::make_unique<Impl>(config, std::move(sockets));
   DATASETD_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
@@ -397,6 +474,16 @@ absl::Status Server::AwaitDatasets(absl::Duration timeout) {
   return impl_->AwaitDatasets(timeout);
 }
 
-bool Server::Drain() { return impl_->Drain(); }
+void Server::BeginDrain() { impl_->BeginDrain(); }
+
+bool Server::AwaitDrained(absl::Duration timeout) {
+  return impl_->AwaitDrained(timeout);
+}
+
+void Server::PingProducers() { impl_->feeds().PingProducers(); }
+
+std::map<std::string, ProducerProgress> Server::ProducersProgress() const {
+  return impl_->feeds().ProducersProgress();
+}
 
 }  // namespace datasetd

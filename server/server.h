@@ -3,27 +3,35 @@
 #ifndef DATASETD_SERVER_SERVER_H_
 #define DATASETD_SERVER_SERVER_H_
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "datasetd/v1/server.pb.h"
+#include "server/core/producer.h"
+#include "server/socket_activation.h"
 
 namespace datasetd {
 
 class Server {
  public:
-  // Opens the devices and both sockets and starts to serve; begins to load the
-  // datasets of the configuration.
+  // Opens the devices and both sockets, or takes those given, and starts to
+  // serve; begins to load the datasets of the configuration.
   // REQUIRES: `config` has its defaults (server/config.h).
   //   FAILED_PRECONDITION  another daemon serves this socket
-  //   UNAVAILABLE          a configured GPU cannot be had
+  //   INVALID_ARGUMENT     `sockets` are others than the configuration names
+  //   UNAVAILABLE          a configured GPU, or the port of the metrics, cannot
+  //                        be had
   //   and what system calls say of the sockets
   static absl::StatusOr<std::unique_ptr<Server>> Start(
-      const v1::Config& config);
+      const v1::Config& config, std::optional<ActivatedSockets> sockets);
 
-  // Ends at once what is still served. Removes the sockets.
+  // Ends at once what is still served. Removes the sockets, unless they were
+  // given.
   ~Server();
 
   // Waits until the datasets of the configuration are READY, or `timeout` has
@@ -31,9 +39,14 @@ class Server {
   // failure of a load.
   absl::Status AwaitDatasets(absl::Duration timeout);
 
-  // Refuses new work, says goodbye to every lease, and waits for the clients to
-  // let go, at most drain_timeout. True if all did.
-  bool Drain();
+  // Refuses new work and says goodbye to every lease.
+  void BeginDrain();
+  // Waits for the clients to let go, at most `timeout`. True if all did.
+  bool AwaitDrained(absl::Duration timeout);
+
+  // For the watchdog: see server/core/producer.h.
+  void PingProducers();
+  std::map<std::string, ProducerProgress> ProducersProgress() const;
 
  private:
   class Impl;

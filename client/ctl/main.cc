@@ -7,12 +7,14 @@
 
 #include "client/ctl/command.h"
 #include "client/ctl/datasets_command.h"
+#include "client/ctl/doctor_command.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/feeds_command.h"
 #include "client/ctl/load_command.h"
 #include "client/ctl/preview_command.h"
 #include "client/ctl/run_command.h"
 #include "client/ctl/status_command.h"
+#include "client/ctl/top_command.h"
 #include "client/ctl/unload_command.h"
 
 namespace datasetd::ctl {
@@ -47,7 +49,9 @@ int Main(int argc, char** argv) {
   add(std::make_unique<LoadCommand>(&flags));
   add(std::make_unique<UnloadCommand>(&flags));
   add(std::make_unique<FeedsCommand>(&flags));
+  add(std::make_unique<TopCommand>(&flags));
   add(std::make_unique<PreviewCommand>(&flags));
+  add(std::make_unique<DoctorCommand>(&flags));
   add(std::make_unique<RunCommand>(&flags));
 
   try {

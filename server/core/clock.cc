@@ -14,4 +14,11 @@ absl::Duration RealClock::Monotonic() const {
   return absl::DurationFromTimespec(now);
 }
 
+uint64_t MonotonicNanoseconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<uint64_t>(now.tv_nsec);
+}
+
 }  // namespace datasetd

@@ -3,6 +3,8 @@
 #ifndef DATASETD_SERVER_CORE_CLOCK_H_
 #define DATASETD_SERVER_CORE_CLOCK_H_
 
+#include <cstdint>
+
 #include "absl/time/time.h"
 
 namespace datasetd {
@@ -25,6 +27,9 @@ class RealClock : public Clock {
   absl::Time Now() const override;
   absl::Duration Monotonic() const override;
 };
+
+// The system's monotonic clock where a measurement must cost next to nothing.
+uint64_t MonotonicNanoseconds();
 
 }  // namespace datasetd
 

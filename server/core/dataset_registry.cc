@@ -285,6 +285,7 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
     entry->backend = device->backend.get();
     entries_[entry->spec.name] = entry;
     queue_.push_back(entry);
+    counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
     observer_("loading", InfoOf(*entry), caller);
   }
   return absl::OkStatus();
@@ -322,6 +323,7 @@ void DatasetRegistry::Evict(const std::string& device, int64_t bytes) {
   for (const std::shared_ptr<Entry>& entry : unused) {
     if (freed >= bytes) break;
     freed += entry->resident_bytes;
+    counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
     observer_("evicted", InfoOf(*entry), Caller());
     entries_.erase(entry->spec.name);
   }
@@ -364,13 +366,19 @@ void DatasetRegistry::FinishLoad(
   if (dataset.ok()) {
     entry.dataset = *std::move(dataset);
     entry.state = DatasetState::kReady;
+    counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
+    counters_.loaded_bytes.fetch_add(
+        static_cast<uint64_t>(entry.resident_bytes), std::memory_order_relaxed);
     observer_("ready", InfoOf(entry), entry.owner);
     return;
   }
   entry.state = DatasetState::kFailed;
   entry.error = dataset.status();
+  const bool is_cancelled = absl::IsCancelled(entry.error);
+  (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
+      .fetch_add(1, std::memory_order_relaxed);
   observer_("failed", InfoOf(entry), entry.owner);
-  if (absl::IsCancelled(entry.error)) {
+  if (is_cancelled) {
     const auto found = entries_.find(entry.spec.name);
     if (found != entries_.end() && found->second.get() == &entry) {
       entries_.erase(found);

@@ -13,6 +13,7 @@
 #ifndef DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
 #define DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -109,6 +110,14 @@ class DatasetRegistry {
   using SourceOpener =
       std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
           const DatasetSpec& spec)>;
+  struct Counters {
+    std::atomic<uint64_t> num_loads = 0;  // begun
+    std::atomic<uint64_t> num_ready = 0;
+    std::atomic<uint64_t> num_failed = 0;
+    std::atomic<uint64_t> num_cancelled = 0;
+    std::atomic<uint64_t> num_evicted = 0;
+    std::atomic<uint64_t> loaded_bytes = 0;  // of the ready ones
+  };
   // For the log: what happened to which dataset, on whose behalf.
   using Observer = std::function<void(
       const char* event, const DatasetInfo& info, const Caller& caller)>;
@@ -154,6 +163,8 @@ class DatasetRegistry {
   absl::Status Release(const std::string& name, const Caller& caller);
   void ReleaseSession(uint64_t session_id);
 
+  const Counters& counters() const { return counters_; }
+
  private:
   friend class DatasetUse;
   struct Entry;
@@ -192,6 +203,7 @@ class DatasetRegistry {
   const SourceOpener open_source_;
   const Clock* const clock_;
   const Observer observer_;
+  Counters counters_;
 
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>> entries_

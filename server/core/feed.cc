@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cuda/status_macros.h"
+#include "server/core/clock.h"
 
 namespace datasetd {
 namespace {
@@ -134,6 +135,7 @@ absl::StatusOr<int> Feed::Collect() {
     PendingLaunch& launch = launches_[first_launch_];
     DATASETD_ASSIGN_OR_RETURN(const bool is_done, launch.event->IsDone());
     if (!is_done) break;
+    uint64_t num_published = 0;
     for (int i = 0; i < launch.num_batches; ++i) {
       PendingBatch& pending = launch.batches[i];
       Slot& slot = slots_[pending.slot];
@@ -145,11 +147,16 @@ absl::StatusOr<int> Feed::Collect() {
       slot.state = SlotState::kPublished;
       slot.sequence = ++last_sequence_;
       ++num_published_;
+      ++num_published;
       pending.batch.sequence = slot.sequence;
       channel_->Publish(pending.slot, pending.batch);
       stats_.num_batches.fetch_add(1, std::memory_order_relaxed);
       stats_.num_samples.fetch_add(pending.batch.num_samples,
                                    std::memory_order_relaxed);
+    }
+    if (options_.hand_over != nullptr && num_published > 0) {
+      options_.hand_over->Record(
+          MonotonicNanoseconds() - launch.started_nanoseconds, num_published);
     }
     first_launch_ = (first_launch_ + 1) % static_cast<int>(launches_.size());
     --num_running_launches_;
@@ -170,6 +177,7 @@ absl::Status Feed::Launch(int max_batches) {
       {num_free_, static_cast<uint32_t>(max_batches), kMaxBatchesPerLaunch}));
   BatchTask tasks[kMaxBatchesPerLaunch];
   launch.generation = generation_;
+  launch.started_nanoseconds = MonotonicNanoseconds();
   launch.num_batches = 0;
   for (uint32_t i = 0; i < slots_.size() && launch.num_batches < num_batches &&
                        next_.epoch <= kMaxEpoch;

@@ -27,6 +27,7 @@
 #include "cuda/backend.h"
 #include "server/core/dataset.h"
 #include "server/core/feed_channel.h"
+#include "server/core/latency_histogram.h"
 #include "server/core/sampler.h"
 
 namespace datasetd {
@@ -62,6 +63,9 @@ class Feed {
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;
     FeedPosition start;
+    // Of every batch: from the start of its launch to its publication. Outlives
+    // the feed; may be null.
+    LatencyHistogram* hand_over = nullptr;
   };
 
   // `slab` holds num_slots slots. `on_done` as in Backend::CreateStream.
@@ -123,6 +127,7 @@ class Feed {
   struct PendingLaunch {
     std::unique_ptr<Event> event;
     uint64_t generation = 0;
+    uint64_t started_nanoseconds = 0;
     int num_batches = 0;
     PendingBatch batches[kMaxBatchesPerLaunch];
   };

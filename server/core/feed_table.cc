@@ -91,9 +91,12 @@ std::vector<FieldPipeline> PipelinesOf(const Dataset& dataset,
 struct FeedTable::Record {
   uint64_t id = 0;
   FeedOptions options;
+  std::string device;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;
-  absl::Duration deadline;  // monotonic; while pending
+  // Monotonic.
+  absl::Duration opened;
+  absl::Duration deadline;  // while pending
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
   bool is_slab_unused = false;  // the client is done with it
@@ -236,6 +239,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
     auto record = std::make_unique<Record>();
     record->id = id;
     record->options = options;
+    record->device = device->name();
     record->owner = caller;
     record->slab_bytes = slab_bytes;
     record->num_slots = static_cast<uint32_t>(num_slots);
@@ -261,6 +265,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
         std::unique_ptr<FeedChannel> channel,
         make_channel_(static_cast<uint32_t>(num_slots)));
     record->producer = producers_.at(device->name()).get();
+    feed_options.hand_over = record->producer->hand_over();
     DATASETD_ASSIGN_OR_RETURN(
         record->feed,
         Feed::Create(feed_options, std::move(slab), std::move(channel),
@@ -279,7 +284,8 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
         "dataset '", options.dataset, "' is being unloaded"));
   }
   Record& made = **record;
-  made.deadline = clock_->Monotonic() + options_.attach_timeout;
+  made.opened = clock_->Monotonic();
+  made.deadline = made.opened + options_.attach_timeout;
 
   OpenedFeed opened;
   opened.id = id;
@@ -296,6 +302,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   opened.num_samples = dataset.num_samples();
   opened.content_hash = dataset.content_hash();
   opened.transforms_hash = TransformsHash(PipelinesOf(dataset, options));
+  ++ended_[made.device].num_opened;
   observer_("opened", InfoOf(made));
   records_[id] = *std::move(record);
   return opened;
@@ -374,6 +381,7 @@ void FeedTable::OnRemoved(uint64_t feed_id) {
   MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   Record& record = *found->second;
+  AddTo(InfoOf(record), &ended_[record.device]);
   record.slab = record.feed->TakeSlab();
   record.feed.reset();
   record.scratch_reservation.Release();
@@ -457,11 +465,12 @@ std::vector<uint32_t> FeedTable::UidsOf(const std::string& dataset) const {
   return uids;
 }
 
-FeedInfo FeedTable::InfoOf(const Record& record) {
+FeedInfo FeedTable::InfoOf(const Record& record) const {
   FeedInfo info;
   info.id = record.id;
   info.name = record.options.name;
   info.dataset = record.options.dataset;
+  info.device = record.device;
   info.owner = record.owner;
   info.phase = record.phase;
   info.batch_size = record.options.batch_size;
@@ -481,8 +490,9 @@ FeedInfo FeedTable::InfoOf(const Record& record) {
   info.num_ignored_releases = stats.num_ignored_releases.load(kRelaxed);
   info.num_ignored_seeks = stats.num_ignored_seeks.load(kRelaxed);
   info.num_launches = stats.num_launches.load(kRelaxed);
-  info.client_wait_seconds =
-      1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed));
+  info.client_wait_seconds = std::min(
+      1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed)),
+      absl::ToDoubleSeconds(clock_->Monotonic() - record.opened));
   info.daemon_wait_seconds =
       1e-9 * static_cast<double>(stats.daemon_wait_nanoseconds.load(kRelaxed));
   return info;
@@ -500,12 +510,41 @@ size_t FeedTable::num_feeds() const {
   return records_.size();
 }
 
-uint64_t FeedTable::num_producer_rounds() const {
-  uint64_t rounds = 0;
-  for (const auto& [name, producer] : producers_) {
-    rounds += producer->num_rounds();
+void FeedTable::AddTo(const FeedInfo& info, FeedTotals* totals) {
+  totals->num_batches += info.num_batches;
+  totals->num_samples += info.num_samples;
+  totals->num_ignored_releases += info.num_ignored_releases;
+  totals->num_ignored_seeks += info.num_ignored_seeks;
+  totals->client_wait_seconds += info.client_wait_seconds;
+  totals->daemon_wait_seconds += info.daemon_wait_seconds;
+}
+
+std::map<std::string, FeedTotals> FeedTable::Totals() const {
+  std::map<std::string, FeedTotals> totals;
+  {
+    MutexLock lock(&mutex_);
+    totals = ended_;
+    for (const auto& [id, record] : records_) {
+      AddTo(InfoOf(*record), &totals[record->device]);
+    }
   }
-  return rounds;
+  for (const auto& [name, producer] : producers_) {
+    totals[name].num_throttled_wakes = producer->num_throttled_wakes();
+    totals[name].hand_over = producer->hand_over()->Read();
+  }
+  return totals;
+}
+
+void FeedTable::PingProducers() {
+  for (const auto& [name, producer] : producers_) producer->Ping();
+}
+
+std::map<std::string, ProducerProgress> FeedTable::ProducersProgress() const {
+  std::map<std::string, ProducerProgress> progress;
+  for (const auto& [name, producer] : producers_) {
+    progress[name] = producer->progress();
+  }
+  return progress;
 }
 
 }  // namespace datasetd

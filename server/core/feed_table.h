@@ -31,6 +31,7 @@
 #include "server/core/device_table.h"
 #include "server/core/feed.h"
 #include "server/core/feed_channel.h"
+#include "server/core/latency_histogram.h"
 #include "server/core/mutex.h"
 #include "server/core/producer.h"
 #include "server/core/slot_layout.h"
@@ -82,6 +83,7 @@ struct FeedInfo {
   uint64_t id = 0;
   std::string name;
   std::string dataset;
+  std::string device;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;
   int64_t batch_size = 0;
@@ -98,8 +100,21 @@ struct FeedInfo {
   uint64_t num_ignored_releases = 0;
   uint64_t num_ignored_seeks = 0;
   uint64_t num_launches = 0;
-  double client_wait_seconds = 0;
+  double client_wait_seconds = 0;  // said by the client; no more than its age
   double daemon_wait_seconds = 0;
+};
+
+// What became of the feeds of one device, those that have ended included.
+struct FeedTotals {
+  uint64_t num_opened = 0;
+  uint64_t num_batches = 0;
+  uint64_t num_samples = 0;
+  uint64_t num_ignored_releases = 0;
+  uint64_t num_ignored_seeks = 0;
+  double client_wait_seconds = 0;  // said by the clients
+  double daemon_wait_seconds = 0;
+  uint64_t num_throttled_wakes = 0;
+  LatencyHistogram::Snapshot hand_over;
 };
 
 class FeedTable {
@@ -152,8 +167,12 @@ class FeedTable {
 
   std::vector<FeedInfo> List() const;
   size_t num_feeds() const;
-  // Rounds of all producers, for the watchdog.
-  uint64_t num_producer_rounds() const;
+  // By device.
+  std::map<std::string, FeedTotals> Totals() const;
+
+  // For the watchdog, by device: see producer.h.
+  void PingProducers();
+  std::map<std::string, ProducerProgress> ProducersProgress() const;
 
  private:
   struct Record;
@@ -167,7 +186,8 @@ class FeedTable {
   absl::Status CheckLimits(uint32_t uid) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnRemoved(uint64_t feed_id);
-  static FeedInfo InfoOf(const Record& record);
+  static void AddTo(const FeedInfo& info, FeedTotals* totals);
+  FeedInfo InfoOf(const Record& record) const;
 
   const Options options_;
   DeviceTable* const devices_;
@@ -181,6 +201,8 @@ class FeedTable {
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   // Feeds that Open is making, by uid.
   std::map<uint32_t, size_t> num_opening_ ABSL_GUARDED_BY(mutex_);
+  // By device: feeds opened, and the rest of those that have ended.
+  std::map<std::string, FeedTotals> ended_ ABSL_GUARDED_BY(mutex_);
   // Last, so that the threads end before what they use.
   std::map<std::string, std::unique_ptr<Producer>> producers_;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cuda/status_macros.h"
+#include "server/core/clock.h"
 
 namespace datasetd {
 namespace {
@@ -20,13 +21,6 @@ constexpr int64_t kMaxPollNanoseconds = 500'000;
 constexpr uint64_t kWakeWindowNanoseconds = 10'000'000;
 constexpr int kMaxSpuriousWakes = 100;
 constexpr int kMaxEvents = 64;
-
-uint64_t MonotonicNanoseconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u +
-         static_cast<uint64_t>(now.tv_nsec);
-}
 
 void WriteEventFd(int fd) {
   const uint64_t one = 1;
@@ -93,6 +87,18 @@ void Producer::Remove(Feed* feed, std::function<void()> on_removed) {
     commands_.push_back({feed, true, std::move(on_removed)});
   }
   WriteEventFd(wake_.get());
+}
+
+void Producer::Ping() {
+  num_pings_.fetch_add(1);
+  WriteEventFd(wake_.get());
+}
+
+ProducerProgress Producer::progress() const {
+  return {.num_pings = num_pings_.load(),
+          .num_pings_answered = num_pings_answered_.load(),
+          .num_launches_ended = num_launches_ended_.load(),
+          .has_running_launch = has_running_launch_.load()};
 }
 
 void Producer::Listen(Member& member, bool listen) {
@@ -177,6 +183,8 @@ absl::StatusOr<bool> Producer::CollectAll() {
     if (member->feed->is_quiescent()) continue;
     DATASETD_ASSIGN_OR_RETURN(const int num_ended, member->feed->Collect());
     num_running_launches_ -= num_ended;
+    num_launches_ended_.fetch_add(static_cast<uint64_t>(num_ended),
+                                  std::memory_order_relaxed);
     changed |= num_ended > 0;
   }
   return changed;
@@ -257,6 +265,9 @@ void Producer::Run() {
   int64_t poll_nanoseconds = kMinPollNanoseconds;
   while (true) {
     num_rounds_.fetch_add(1, std::memory_order_relaxed);
+    has_running_launch_.store(num_running_launches_ > 0,
+                              std::memory_order_relaxed);
+    num_pings_answered_.store(num_pings_.load());
     TakeCommands();
     Unmute();
     bool progress = ScanAll();

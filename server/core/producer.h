@@ -11,6 +11,11 @@
 // is not listened to for the rest of these; its releases are still seen
 // whenever the thread looks.
 //
+// A watchdog asks with Ping whether the thread still turns and reads the answer
+// in progress(): a thread that sleeps for lack of work answers, one that is
+// stuck in the driver does not, and one whose device hangs has launches running
+// of which none ends.
+//
 // Thread-safe. Feeds given to Add belong to the caller and must stay alive
 // until Remove's callback.
 
@@ -29,9 +34,17 @@
 #include "cuda/backend.h"
 #include "cuda/file_descriptor.h"
 #include "server/core/feed.h"
+#include "server/core/latency_histogram.h"
 #include "server/core/mutex.h"
 
 namespace datasetd {
+
+struct ProducerProgress {
+  uint64_t num_pings = 0;
+  uint64_t num_pings_answered = 0;
+  uint64_t num_launches_ended = 0;
+  bool has_running_launch = false;
+};
 
 class Producer {
  public:
@@ -53,6 +66,13 @@ class Producer {
   // Stops the feed; `on_removed` is called from the producer's thread when its
   // last launch has ended and the producer has forgotten it.
   void Remove(Feed* feed, std::function<void()> on_removed);
+
+  // Wakes the thread; its next round answers.
+  void Ping();
+  ProducerProgress progress() const;
+
+  // For Feed::Options.
+  LatencyHistogram* hand_over() { return &hand_over_; }
 
   // Rounds so far; moves while there is work.
   uint64_t num_rounds() const {
@@ -112,6 +132,11 @@ class Producer {
 
   std::atomic<uint64_t> num_rounds_ = 0;
   std::atomic<uint64_t> num_throttled_ = 0;
+  std::atomic<uint64_t> num_pings_ = 0;
+  std::atomic<uint64_t> num_pings_answered_ = 0;
+  std::atomic<uint64_t> num_launches_ended_ = 0;
+  std::atomic<bool> has_running_launch_ = false;
+  LatencyHistogram hand_over_;
   std::thread thread_;
 };
 

@@ -11,6 +11,7 @@
 #include "cuda/backend.h"
 #include "server/core/dataset.h"
 #include "server/core/feed.h"
+#include "server/core/latency_histogram.h"
 #include "tests/testing/memory_channel.h"
 
 namespace datasetd::testing {
@@ -27,6 +28,7 @@ struct TestFeedOptions {
   bool drop_last = false;
   FeedPosition start;
   std::function<void()> on_done;
+  LatencyHistogram* hand_over = nullptr;
 };
 
 struct TestFeed {

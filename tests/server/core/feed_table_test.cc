@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -280,6 +281,34 @@ TEST_F(FeedTableTest, EveryFailedAllocationOfOpenLeavesNothing) {
   }
   // Slab, indices, program, stream, and an event for each of four slots.
   EXPECT_EQ(num_failures, 8);
+}
+
+TEST_F(FeedTableTest, TotalsKeepWhatEndedFeedsDid) {
+  const std::string device = devices_->devices()[0].name();
+  EXPECT_EQ(table_->Totals().at(device).num_opened, 0);
+  uint64_t num_batches = 0;
+  for (uint64_t i = 1; i <= 2; ++i) {
+    const auto opened = table_->Open(Options(), kAlice);
+    ASSERT_THAT(opened, IsOk());
+    ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+    // Four slots: two prefetched and two more.
+    while (table_->Totals().at(device).num_batches < num_batches + 4) {
+      backend_->CompleteAll();
+    }
+    num_batches = table_->Totals().at(device).num_batches;
+    EXPECT_EQ(num_batches, 4 * i);
+    table_->EndLease(opened->id);
+    table_->FreeSlab(opened->id);
+    AwaitGone();
+    const FeedTotals totals = table_->Totals().at(device);
+    EXPECT_EQ(totals.num_opened, i);
+    EXPECT_EQ(totals.num_batches, num_batches);
+    // Of ten samples: batches of 4, 4, 2 and 4.
+    EXPECT_EQ(totals.num_samples, 14 * i);
+    EXPECT_EQ(std::accumulate(totals.hand_over.counts.begin(),
+                              totals.hand_over.counts.end(), uint64_t{0}),
+              num_batches);
+  }
 }
 
 TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {

@@ -1,8 +1,10 @@
 #include "server/core/producer.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -240,6 +242,101 @@ TEST_P(ProducerTest, AFailedLaunchIsReported) {
   backend.CompleteAll();
   RemoveAndWait(backend, **producer, made.feed.get());
   EXPECT_THAT(made.channel->published(), SizeIs(0));
+}
+
+// Until what the producer says fulfils the condition.
+template <typename Condition>
+bool AwaitProgress(const Producer& producer, Condition condition) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition(producer.progress())) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+  }
+  return true;
+}
+
+bool HasAnswered(const ProducerProgress& progress) {
+  return progress.num_pings_answered == progress.num_pings;
+}
+
+TEST_P(ProducerTest, AnswersAPingWhileItSleepsForLackOfWork) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  for (uint64_t i = 1; i <= 10; ++i) {
+    producer->Ping();
+    EXPECT_EQ(producer->progress().num_pings, i);
+    ASSERT_TRUE(AwaitProgress(*producer, HasAnswered));
+  }
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  CompleteUntil(backend, made, 3);  // all slots are out: it sleeps
+  producer->Ping();
+  EXPECT_TRUE(AwaitProgress(*producer, HasAnswered));
+  RemoveAndWait(backend, *producer, made.feed.get());
+}
+
+TEST_P(ProducerTest, SaysThatItAnswersButNothingEndsOnADeviceThatHangs) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  ASSERT_TRUE(AwaitProgress(*producer, [](const ProducerProgress& progress) {
+    return progress.has_running_launch;
+  }));
+  for (int i = 0; i < 3; ++i) {
+    producer->Ping();
+    ASSERT_TRUE(AwaitProgress(*producer, HasAnswered));
+    EXPECT_TRUE(producer->progress().has_running_launch);
+    EXPECT_EQ(producer->progress().num_launches_ended, 0);
+  }
+  CompleteUntil(backend, made, 3);
+  EXPECT_TRUE(AwaitProgress(*producer, [](const ProducerProgress& progress) {
+    return progress.num_launches_ended == 3 && !progress.has_running_launch;
+  }));
+  RemoveAndWait(backend, *producer, made.feed.get());
+}
+
+TEST_P(ProducerTest, AThreadThatIsStuckAnswersNoPing) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  Signal entered;
+  Signal leave;
+  auto producer = Producer::Start(&backend, [&](absl::Status) {
+    entered.Notify();
+    leave.Await();
+  });
+  ASSERT_THAT(producer, IsOk());
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
+  backend.FailLaunch(1);
+  (*producer)->Add(made.feed.get());
+  ASSERT_TRUE(entered.Await());
+  (*producer)->Ping();
+  EXPECT_FALSE(HasAnswered((*producer)->progress()));
+  leave.Notify();
+  EXPECT_TRUE(AwaitProgress(**producer, HasAnswered));
+  RemoveAndWait(backend, **producer, made.feed.get());
+}
+
+TEST_P(ProducerTest, TheHandOverOfEveryBatchIsMeasured) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done(),
+                              .hand_over = producer->hand_over()});
+  producer->Add(made.feed.get());
+  for (size_t released = 0; released < 20; ++released) {
+    CompleteUntil(backend, made, released + 1);
+    made.channel->Release(made.channel->published()[released]);
+  }
+  backend.CompleteAll();
+  RemoveAndWait(backend, *producer, made.feed.get());
+  const LatencyHistogram::Snapshot snapshot = producer->hand_over()->Read();
+  EXPECT_EQ(std::accumulate(snapshot.counts.begin(), snapshot.counts.end(),
+                            uint64_t{0}),
+            made.channel->published().size());
+  EXPECT_GT(snapshot.sum_nanoseconds, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ProducerTest, ::testing::Bool(),

@@ -1,0 +1,51 @@
+// What the daemon tells Prometheus. docs/operations.md lists the metrics.
+//
+// Every value is read from the daemon's tables when somebody scrapes; serving
+// pays nothing for it. Thread-safe.
+
+#ifndef DATASETD_SERVER_METRICS_H_
+#define DATASETD_SERVER_METRICS_H_
+
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <string>
+#include <vector>
+
+#include "server/attach/attach_server.h"
+#include "server/attach/session_table.h"
+#include "server/core/clock.h"
+#include "server/core/dataset_registry.h"
+#include "server/core/device_table.h"
+#include "server/core/feed_table.h"
+#include "server/service/request_context.h"
+#include "server/service/request_counter.h"
+
+namespace datasetd {
+
+class Metrics final : public prometheus::Collectable {
+ public:
+  // All outlive the object.
+  struct Parts {
+    const DeviceTable* devices = nullptr;
+    const DatasetRegistry* datasets = nullptr;
+    const FeedTable* feeds = nullptr;
+    const SessionTable* sessions = nullptr;
+    const AttachServer* attach = nullptr;
+    const RequestContext* context = nullptr;
+    const RequestCounter* requests = nullptr;
+    const Clock* clock = nullptr;
+    std::string version;
+  };
+  explicit Metrics(Parts parts);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const Parts parts_;
+  const double start_time_seconds_;  // Unix time
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_METRICS_H_

@@ -1,0 +1,39 @@
+// The HTTP endpoint that Prometheus scrapes: http://127.0.0.1:PORT/metrics. On
+// the loopback device only: it knows no users, and names of datasets and feeds
+// are on it.
+
+#ifndef DATASETD_SERVER_METRICS_ENDPOINT_H_
+#define DATASETD_SERVER_METRICS_ENDPOINT_H_
+
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+namespace datasetd {
+
+class MetricsEndpoint {
+ public:
+  // `port` is in 1..65535.
+  //   UNAVAILABLE  the port cannot be had
+  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
+      uint32_t port, std::shared_ptr<prometheus::Collectable> metrics);
+
+  // Ends its threads; nobody collects afterwards.
+  ~MetricsEndpoint() = default;
+
+ private:
+  MetricsEndpoint(std::unique_ptr<prometheus::Exposer> exposer,
+                  std::shared_ptr<prometheus::Collectable> metrics);
+
+  // The exposer goes first.
+  const std::shared_ptr<prometheus::Collectable> metrics_;
+  const std::unique_ptr<prometheus::Exposer> exposer_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_METRICS_ENDPOINT_H_

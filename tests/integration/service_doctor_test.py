@@ -1,0 +1,236 @@
+"""datasetctl doctor says the right line about what is wrong, and datasetctl top
+what goes on."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+_CTL = harness.runfile("client/ctl/datasetctl")
+_NOBODY = 65534
+
+
+def _has_gpu():
+    return os.path.exists("/dev/nvidiactl")
+
+
+class _Doctor:
+    """One run: its exit code, and its findings by check."""
+
+    def __init__(self, address, *arguments, user=None, environment=None):
+        program = _CTL
+        directory = None
+        if user is not None:
+            # Where another user may read it.
+            directory = tempfile.mkdtemp(dir="/tmp")
+            os.chmod(directory, 0o755)
+            program = shutil.copy(_CTL, directory)
+            os.chmod(program, 0o755)
+        variables = dict(os.environ, **(environment or {}))
+        variables.pop("CUDA_MPS_PIPE_DIRECTORY", None)
+        variables.update(environment or {})
+        try:
+            done = subprocess.run(
+                [program, "--address", address, "--json", "doctor",
+                 *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, timeout=120, user=user, group=user,
+                extra_groups=None if user is None else [], cwd="/",
+                env=variables)
+        finally:
+            if directory is not None:
+                shutil.rmtree(directory)
+        self.code = done.returncode
+        assert done.stdout, done.stderr
+        self.findings = json.loads(done.stdout)["findings"]
+
+    def one(self, check):
+        found = [f for f in self.findings if f["check"] == check]
+        assert len(found) == 1, self.findings
+        return found[0]
+
+    def severity(self, check):
+        return self.one(check)["severity"]
+
+
+@pytest.fixture(name="daemon")
+def _daemon():
+    with harness.Daemon() as daemon:
+        yield daemon
+
+
+def test_all_is_well(daemon):
+    doctor = _Doctor(daemon.socket_path)
+    for check in ("gRPC socket", "attach socket", "daemon", "namespaces"):
+        assert doctor.severity(check) == "ok", doctor.findings
+    assert str(daemon.pid) in doctor.one("daemon")["text"]
+    memfd = [f for f in doctor.findings if "cpu by memfd" in f["text"]]
+    assert [f["severity"] for f in memfd] == ["ok"]
+    faults = [f for f in doctor.findings if f["severity"] == "fault"]
+    assert doctor.code == (1 if faults else 0)
+    # What is not well has a fix.
+    assert all(f["fix"] for f in doctor.findings if f["severity"] != "ok")
+
+
+@pytest.mark.skipif(_has_gpu(), reason="this machine has a GPU")
+def test_without_a_gpu_it_says_what_that_means(daemon):
+    doctor = _Doctor(daemon.socket_path)
+    finding = doctor.one("GPU driver")
+    assert finding["severity"] == "warning"
+    assert "host memory only" in finding["text"]
+    assert "devices: [cpu]" in finding["fix"]
+    # No fault: the daemon serves from host memory.
+    assert doctor.code == 0
+
+
+def test_the_daemon_is_down(tmp_path):
+    path = str(tmp_path / "datasetd.sock")
+    doctor = _Doctor(path, "--no_sharing")
+    assert doctor.code == 1
+    finding = doctor.one("gRPC socket")
+    assert finding["severity"] == "fault"
+    assert f"{path}: No such file or directory" == finding["text"]
+    assert "systemctl start datasetd" in finding["fix"]
+
+
+def test_a_socket_that_nobody_serves():
+    directory = tempfile.mkdtemp(dir="/tmp")
+    try:
+        for name, kind in (("d.sock", socket.SOCK_STREAM),
+                           ("attach.sock", socket.SOCK_SEQPACKET)):
+            stale = socket.socket(socket.AF_UNIX, kind)
+            stale.bind(os.path.join(directory, name))
+            os.chmod(os.path.join(directory, name), 0o660)
+            stale.close()
+        doctor = _Doctor(os.path.join(directory, "d.sock"), "--no_sharing")
+        assert doctor.code == 1
+        assert doctor.severity("gRPC socket") == "ok"
+        assert doctor.severity("daemon") == "fault"
+        assert "journalctl" in doctor.one("daemon")["fix"]
+    finally:
+        shutil.rmtree(directory)
+
+
+def test_a_socket_that_all_may_use_is_a_warning():
+    with harness.Daemon(socket_mode="0666") as daemon:
+        doctor = _Doctor(daemon.socket_path, "--no_sharing")
+        finding = doctor.one("gRPC socket")
+        assert finding["severity"] == "warning"
+        assert "every user" in finding["text"]
+        assert "0660" in finding["fix"]
+        assert doctor.severity("attach socket") == "warning"
+        assert doctor.code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_a_stranger_is_told_which_group_he_lacks(daemon):
+    os.chmod(daemon.directory, 0o755)
+    doctor = _Doctor(daemon.socket_path, "--no_sharing", user=_NOBODY)
+    assert doctor.code == 1
+    finding = doctor.one("gRPC socket")
+    assert finding["severity"] == "fault"
+    assert "may not connect" in finding["text"]
+    assert "usermod --append --groups root nobody" in finding["fix"]
+    assert doctor.severity("group") == "warning"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_a_mode_that_shuts_out_the_group_is_what_is_wrong():
+    with harness.Daemon(socket_mode="0600") as daemon:
+        os.chmod(daemon.directory, 0o755)
+        doctor = _Doctor(daemon.socket_path, "--no_sharing", user=_NOBODY)
+        finding = doctor.one("gRPC socket")
+        assert finding["severity"] == "fault"
+        assert "0600" in finding["text"]
+        assert "SocketMode=0660" in finding["fix"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_a_directory_that_one_may_not_enter_is_named(daemon):
+    os.chmod(daemon.directory, 0o700)
+    doctor = _Doctor(daemon.socket_path, "--no_sharing", user=_NOBODY)
+    assert "may not enter" in doctor.one("gRPC socket")["text"]
+
+
+def test_a_variable_for_mps_without_a_server_is_seen(daemon, tmp_path):
+    doctor = _Doctor(daemon.socket_path, "--no_sharing", environment={
+        "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)})
+    if _has_gpu():
+        assert doctor.severity("MPS") == "fault"
+    else:
+        # Of no consequence where there is no GPU.
+        assert not any(f["check"] == "MPS" for f in doctor.findings)
+
+
+def test_the_lines_for_people(daemon):
+    done = subprocess.run(
+        [_CTL, "--address", daemon.socket_path, "doctor", "--no_sharing"],
+        stdout=subprocess.PIPE, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("ok       gRPC socket")
+    assert all(line.split()[0] in ("ok", "warning", "fault") for line in lines)
+
+
+_JOB = """
+client = datasetd.connect(ADDRESS)
+ds = client.load_dataset("a", format="cifar10", split="test",
+                         path=ARGUMENTS["path"])
+loader = datasetd.DataLoader(ds, batch_size=10, framework="numpy", name="mine")
+say(ready=True)
+while True:
+    for _ in loader:
+        pass
+"""
+
+
+def _top(daemon, *arguments):
+    done = subprocess.run(
+        [_CTL, "--address", daemon.socket_path, "top", "--interval", "0.3",
+         *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, timeout=60)
+    return done
+
+
+def test_top_shows_who_draws_how_fast(daemon):
+    path = os.path.join(daemon.data_root, "a")
+    harness.write_cifar10_test(path, 100)
+    with harness.Worker(_JOB, daemon.socket_path, path=path) as job:
+        job.hear()
+        done = _top(daemon, "--json", "--count", "2")
+        assert done.returncode == 0, done.stderr
+        looks = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(looks) == 2
+        (feed,) = looks[1]["feeds"]
+        assert feed["name"] == "mine"
+        assert feed["pid"] == job.pid
+        assert feed["samples_per_second"] > 0
+        assert 0 <= feed["client_wait_ratio"] <= 1
+        assert looks[1]["datasets"][0]["state"] == "DATASET_STATE_READY"
+
+        done = _top(daemon, "--count", "1")
+        assert "mine" in done.stdout
+        assert "samples/s" in done.stdout
+        # No control characters where it is no terminal.
+        assert "\x1b" not in done.stdout
+
+
+def test_top_ends_with_3_when_the_daemon_goes(daemon):
+    with subprocess.Popen(
+            [_CTL, "--address", daemon.socket_path, "top", "--interval",
+             "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as top:
+        assert top.stdout.readline().startswith(b"datasetd ")
+        daemon.kill()
+        _, error = top.communicate(timeout=60)
+        assert top.returncode == 3
+        assert error.startswith(b"datasetctl: ")
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

@@ -1,0 +1,108 @@
+"""What the daemon tells its service manager, and its exit codes."""
+
+import os
+import signal
+
+from tests.testing import daemon_harness as harness
+from tests.testing import supervisor
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+
+
+def _dataset(manager, name, num_samples):
+    path = os.path.join(manager.data_root, name)
+    harness.write_cifar10_test(path, num_samples)
+    return {"name": name, "format": "cifar10", "path": path, "split": "test"}
+
+
+def test_ready_comes_after_the_datasets_and_progress_before():
+    with supervisor.Supervisor() as manager:
+        manager.config["datasets"] = [
+            _dataset(manager, "first", 100), _dataset(manager, "big", 100000)]
+        manager.start()
+        manager.await_ready()
+        with datasetd.connect(manager.socket_path) as client:
+            states = {d["name"]: d["state"] for d in client.list_datasets()}
+        assert states == {"first": "DATASET_STATE_READY",
+                          "big": "DATASET_STATE_READY"}
+
+        *before, (_, last) = manager.notices
+        assert last == {"READY": "1", "STATUS": "serving"}
+        loading = [n for _, n in before if "loading big" in n["STATUS"]]
+        assert loading, manager.notices
+        for notice in loading:
+            assert " of 100000 samples" in notice["STATUS"]
+            assert int(notice["EXTEND_TIMEOUT_USEC"]) == 60_000_000
+        # A load that stands still says nothing, and gets no more time.
+        assert len({n["STATUS"] for n in loading}) == len(loading)
+
+
+def test_stopping_is_told_and_the_end_is_clean():
+    with supervisor.Supervisor(drain_timeout="3s") as manager:
+        manager.start()
+        manager.await_ready()
+        manager.process.send_signal(signal.SIGTERM)
+        notice = manager.await_notice(lambda n: "STOPPING" in n)
+        assert notice["STOPPING"] == "1"
+        assert notice["STATUS"] == "draining"
+        # drain_timeout and what comes after it.
+        assert int(notice["EXTEND_TIMEOUT_USEC"]) == 63_000_000
+        assert manager.process.wait(harness.DEADLINE_SECONDS) == 0
+
+
+def test_a_dataset_that_cannot_be_loaded_is_a_failure_and_never_ready():
+    with supervisor.Supervisor() as manager:
+        spec = _dataset(manager, "cut", 10)
+        with open(os.path.join(spec["path"], "test_batch.bin"), "ab") as file:
+            file.write(b"x")
+        manager.config["datasets"] = [spec]
+        manager.start()
+        assert manager.process.wait(harness.DEADLINE_SECONDS) == 1
+        manager.drain_notices()
+        assert not any("READY" in notice for _, notice in manager.notices)
+        assert "cut" in manager.log()
+
+
+def test_a_bad_configuration_ends_with_2_which_the_unit_does_not_retry():
+    with supervisor.Supervisor(no_such_key=1) as manager:
+        manager.start()
+        assert manager.process.wait(harness.DEADLINE_SECONDS) == 2
+        assert "no_such_key" in manager.log()
+
+
+def test_it_waits_for_a_gpu_says_so_and_can_be_stopped():
+    with supervisor.Supervisor(devices=["cuda:99"],
+                               device_wait="10m") as manager:
+        manager.start()
+        notice = manager.await_notice(
+            lambda n: "waiting for devices" in n.get("STATUS", ""))
+        assert "a try every 2s" in notice["STATUS"]
+        assert int(notice["EXTEND_TIMEOUT_USEC"]) == 60_000_000
+        # It tries again.
+        manager.await_notice(
+            lambda n: "waiting for devices" in n.get("STATUS", ""))
+        assert not os.path.exists(manager.socket_path)
+        assert manager.stop() == 0
+        assert manager.log().count("waiting for devices") == 1
+
+
+def test_a_gpu_that_never_comes_is_a_failure_when_the_wait_is_over():
+    with supervisor.Supervisor(devices=["cuda:99"],
+                               device_wait="100ms") as manager:
+        manager.start()
+        assert manager.process.wait(harness.DEADLINE_SECONDS) == 1
+        assert "device_wait (100ms) is over" in manager.log()
+        assert "cuda:99" in manager.log()
+
+
+def test_host_memory_needs_no_wait():
+    with supervisor.Supervisor(devices=["cpu"], device_wait="10m") as manager:
+        manager.start()
+        manager.await_ready()
+        assert "waiting for devices" not in manager.log()
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

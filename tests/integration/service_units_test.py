@@ -1,0 +1,266 @@
+"""The files that an administrator installs: units, configuration, dashboard,
+alerts. They are what the tools of their trade accept, and what the daemon
+knows."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+_SYSTEMD = "deploy/systemd"
+_UNITS = ["datasetd.service", "datasetd.socket", "datasetd-mps.service"]
+_USER_UNITS = ["user/datasetd.service", "user/datasetd.socket"]
+
+
+def _run(*command, **keywords):
+    return subprocess.run(command, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120,
+                          **keywords)
+
+
+def _root_with_units(tmp_path):
+    """A root directory in which the units are installed, and what they run."""
+    root = tmp_path / "root"
+    units = root / "usr/lib/systemd/system"
+    user_units = root / "usr/lib/systemd/user"
+    binaries = root / "usr/bin"
+    for directory in (units, user_units, binaries, root / "bin", root / "etc"):
+        directory.mkdir(parents=True)
+    for name in _UNITS:
+        shutil.copy(harness.runfile(f"{_SYSTEMD}/{name}"), units)
+    for name in _USER_UNITS:
+        shutil.copy(harness.runfile(f"{_SYSTEMD}/{name}"), user_units)
+    for name in ("datasetd", "nvidia-modprobe", "nvidia-cuda-mps-control"):
+        (binaries / name).write_text("#!/bin/sh\n")
+        (binaries / name).chmod(0o755)
+    for name in ("kill", "sh"):
+        (root / "bin" / name).write_text("#!/bin/sh\n")
+        (root / "bin" / name).chmod(0o755)
+    # Units that ours name come from the system.
+    for name in os.listdir("/usr/lib/systemd/system"):
+        if not (units / name).exists() and name.endswith(
+                (".target", ".slice", ".service", ".socket", ".mount")):
+            source = os.path.join("/usr/lib/systemd/system", name)
+            if os.path.isfile(source) and name.endswith((".target", ".slice")):
+                shutil.copy(source, units)
+    return root, units, user_units
+
+
+@pytest.mark.parametrize("name", _UNITS)
+def test_systemd_accepts_the_unit(tmp_path, name):
+    root, _, _ = _root_with_units(tmp_path)
+    done = _run("systemd-analyze", "verify", "--man=no", f"--root={root}",
+                f"/usr/lib/systemd/system/{name}")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == ""
+
+
+def test_verify_finds_what_is_wrong(tmp_path):
+    # The test above can fail.
+    root, units, _ = _root_with_units(tmp_path)
+    with open(units / "datasetd.service", "a") as unit:
+        unit.write("[Service]\nNoSuchKey=1\n")
+    done = _run("systemd-analyze", "verify", "--man=no", f"--root={root}",
+                "/usr/lib/systemd/system/datasetd.service")
+    assert "NoSuchKey" in done.stdout
+
+
+@pytest.mark.parametrize("name", _USER_UNITS)
+def test_systemd_accepts_the_user_unit(tmp_path, name):
+    root, _, _ = _root_with_units(tmp_path)
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    done = _run("systemd-analyze", "--user", "verify", "--man=no",
+                f"--root={root}", f"/usr/lib/systemd/{name}",
+                env=dict(os.environ, HOME=str(tmp_path),
+                         XDG_RUNTIME_DIR=str(runtime)))
+    problems = [line for line in done.stdout.splitlines()
+                if "datasetd" in line]
+    assert problems == []
+
+
+def test_the_exposure_is_what_cuda_leaves_open():
+    done = _run("systemd-analyze", "security", "--offline=true",
+                harness.runfile(f"{_SYSTEMD}/datasetd.service"))
+    level = re.search(r"exposure level for datasetd\.service: ([\d.]+)",
+                      done.stdout)
+    assert level, done.stdout
+    assert float(level.group(1)) <= 3.5
+
+
+def _unit(name):
+    """Keys of a unit, each with its values, in order."""
+    values = {}
+    with open(harness.runfile(f"{_SYSTEMD}/{name}")) as unit:
+        for line in unit:
+            if "=" in line and not line.startswith("#"):
+                key, value = line.rstrip("\n").split("=", 1)
+                values.setdefault(key, []).append(value)
+    return values
+
+
+def test_the_service_is_set_as_cuda_and_the_daemon_need_it():
+    service = _unit("datasetd.service")
+    assert service["PrivateDevices"] == ["no"]
+    assert service["ProcSubset"] == ["all"]
+    assert "PrivateUsers" not in service
+    assert "DynamicUser" not in service
+    # What a bad configuration ends with.
+    assert service["RestartPreventExitStatus"] == ["2"]
+    # The driver may come later.
+    for key in ("Requires", "BindsTo", "ConditionPathExists", "Wants"):
+        assert not any("nvidia" in value for value in service.get(key, []))
+    assert all(value.startswith("-") for value in service["ExecStartPre"])
+
+
+def test_the_example_configuration_agrees_with_the_units():
+    config = _config_text()
+    sockets = _unit("datasetd.socket")
+    assert f"\nsocket_path: {sockets['ListenStream'][0]}\n" in config
+    assert (f"\nattach_socket_path: {sockets['ListenSequentialPacket'][0]}\n"
+            in config)
+    assert sockets["SocketMode"] == ["0660"]
+    assert sockets["SocketGroup"] == ["datasetd"]
+    assert _unit("datasetd.service")["ReadWritePaths"] == ["/run/datasetd"]
+
+
+def test_sysusers_and_tmpfiles_are_accepted(tmp_path):
+    (tmp_path / "etc").mkdir()
+    done = _run("systemd-sysusers", f"--root={tmp_path}",
+                harness.runfile(f"{_SYSTEMD}/datasetd.sysusers.conf"))
+    assert done.returncode == 0, done.stdout
+    assert "datasetd:" in (tmp_path / "etc/passwd").read_text()
+    assert "datasetd:" in (tmp_path / "etc/group").read_text()
+    done = _run("systemd-tmpfiles", "--create", f"--root={tmp_path}",
+                harness.runfile(f"{_SYSTEMD}/datasetd.tmpfiles.conf"))
+    assert done.returncode == 0, done.stdout
+    status = os.stat(tmp_path / "run/datasetd")
+    assert status.st_mode & 0o777 == 0o750
+
+
+def _config_text():
+    with open(harness.runfile("deploy/config/datasetd.yaml")) as file:
+        return file.read()
+
+
+def _fields(message):
+    """The names of a message's fields."""
+    with open(harness.runfile("proto/datasetd/v1/server.proto")) as file:
+        text = file.read().split(f"message {message} {{")[1].split("\n}")[0]
+    return re.findall(r"(\w+)\s*=\s*\d+;", re.sub(r"//.*", "", text))
+
+
+def _check_config(tmp_path, text):
+    path = tmp_path / "datasetd.yaml"
+    path.write_text(text)
+    return _run(harness.runfile("server/datasetd"), f"--config={path}",
+                "--check_config")
+
+
+def test_the_example_configuration_is_valid(tmp_path):
+    done = _check_config(tmp_path, _config_text())
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_is_commented_out_in_it_is_valid_too(tmp_path):
+    # "#key: ..." is an example, "# Text" is explanation.
+    text = re.sub(r"(?m)^#(\w+:|  +[-\w])", r"\1", _config_text())
+    assert "\ndata_roots: [/data]\n" in text
+    assert "\ndatasets:\n  - name: cifar10-train\n" in text
+    done = _check_config(tmp_path, text)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_example_configuration_explains_every_key():
+    fields = _fields("Config")
+    assert {"socket_path", "datasets", "metrics_port"} <= set(fields)
+    blocks = _config_text().split("\n\n")
+    for field in fields:
+        explained = [block for block in blocks
+                     if re.search(rf"(?m)^#?{field}:", block)]
+        assert len(explained) == 1, field
+        assert explained[0].lstrip("\n").startswith("# "), field
+
+
+def test_it_has_every_limit_of_a_user():
+    limits = _config_text().split("\nuser_limits:\n")[1].split("\n\n")[0]
+    assert re.findall(r"(?m)^  (\w+): 0$", limits) == _fields("UserLimits")
+
+
+def test_an_unknown_key_is_named(tmp_path):
+    done = _check_config(tmp_path, _config_text() + "\nno_such_key: 1\n")
+    assert done.returncode == 2
+    assert "no_such_key" in done.stdout
+
+
+def _metric_names():
+    names = set()
+    for source in ("server/metrics.cc",):
+        with open(harness.runfile(source)) as file:
+            names.update(re.findall(r'"(datasetd_\w+)"', file.read()))
+    assert len(names) > 30
+    return names
+
+
+def _is_known(name):
+    names = _metric_names()
+    return name in names or re.sub(r"_(bucket|sum|count)$", "", name) in names
+
+
+def test_the_alert_rules_are_valid_and_name_metrics_there_are():
+    path = harness.runfile("deploy/grafana/datasetd.rules.yaml")
+    done = _run("promtool", "check", "rules", path)
+    assert done.returncode == 0, done.stdout
+    with open(path) as file:
+        used = set(re.findall(r"\bdatasetd_\w+", file.read()))
+    assert used
+    assert [name for name in used if not _is_known(name)] == []
+
+
+def test_the_alerts_fire_when_they_should(tmp_path):
+    # promtool wants the rules by a path from the tests' file.
+    for name in ("datasetd.rules.yaml", "datasetd.rules.test.yaml"):
+        shutil.copy(harness.runfile(f"deploy/grafana/{name}"), tmp_path)
+    done = _run("promtool", "test", "rules", "datasetd.rules.test.yaml",
+                cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_dashboard_draws_metrics_there_are():
+    with open(harness.runfile("deploy/grafana/datasetd.json")) as file:
+        dashboard = json.load(file)
+    assert dashboard["title"] == "datasetd"
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        assert panel["title"]
+        for target in panel["targets"]:
+            used = re.findall(r"\bdatasetd_\w+", target["expr"])
+            assert used, panel["title"]
+            assert all(_is_known(name) for name in used), target["expr"]
+
+
+def test_the_manual_lists_every_metric_and_no_other():
+    with open(harness.runfile("docs/operations.md")) as file:
+        text = file.read()
+    listed = set(re.findall(r"`(datasetd_\w+)", text))
+    assert _metric_names() - listed == set()
+    assert [name for name in listed if not _is_known(name)] == []
+
+
+def test_nothing_is_installed_that_these_tests_do_not_see():
+    there = {os.path.relpath(path, harness.runfile(_SYSTEMD))
+             for path in glob.glob(harness.runfile(f"{_SYSTEMD}/**"),
+                                   recursive=True) if os.path.isfile(path)}
+    assert there == {*_UNITS, *_USER_UNITS, "datasetd.sysusers.conf",
+                     "datasetd.tmpfiles.conf"}
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
