@@ -7,8 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cuda/file_descriptor.h"
-
 namespace datasetd {
 
 void SdNotify(const std::string& state) {
@@ -21,9 +19,11 @@ void SdNotify(const std::string& state) {
   std::memcpy(address.sun_path, path, length);
   // '@': the abstract name space.
   if (path[0] == '@') address.sun_path[0] = '\0';
-  const FileDescriptor fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.has_value()) return;
-  sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL,
+  // One for the life of the process: who is told READY finds the daemon with
+  // the descriptors that it will have.
+  static const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  sendto(fd, state.data(), state.size(), MSG_NOSIGNAL,
          reinterpret_cast<const sockaddr*>(&address),
          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));
 }
