@@ -20,6 +20,9 @@ _ARCHIVES = {
         "png16",
         "z",
     ],
+    # No archives: //server:metrics_endpoint_absent stands in for their user.
+    "-lprometheus-cpp-core": [],
+    "-lprometheus-cpp-pull": [],
     "-lprotobuf": [
         "protobuf",
         "z",
@@ -121,8 +124,15 @@ def _static_link_impl(target, ctx):
     if len(links) != 1:
         fail("%s is not linked by one action" % target.label)
     out = ctx.actions.declare_file("static/" + ctx.rule.attr.name)
+    replaced = {executable.path: out.path}
+    stand_ins = []
+    for linker_input in ctx.attr._metrics_absent[CcInfo].linking_context.linker_inputs.to_list():
+        for library in linker_input.libraries:
+            for object in (library.objects or []) + (library.pic_objects or []):
+                stand_ins.append(object)
+                replaced[object.path.replace("_absent", "")] = object.path
     argv = [
-        out.path if argument == executable.path else argument
+        replaced.get(argument, argument)
         for argument in _static_arguments(links[0].argv)
     ]
     args = ctx.actions.args()
@@ -130,7 +140,7 @@ def _static_link_impl(target, ctx):
     args.use_param_file("@%s", use_always = True)
     ctx.actions.run(
         executable = argv[0],
-        inputs = links[0].inputs,
+        inputs = depset(stand_ins, transitive = [links[0].inputs]),
         outputs = [out],
         arguments = [args],
         mnemonic = "StaticLink",
@@ -140,6 +150,12 @@ def _static_link_impl(target, ctx):
 
 _static_link = aspect(
     implementation = _static_link_impl,
+    attrs = {
+        "_metrics_absent": attr.label(
+            default = "//server:metrics_endpoint_absent",
+            providers = [CcInfo],
+        ),
+    },
     doc = "Repeats the link of a cc_binary or cc_test, of the same objects.",
 )
 

@@ -1,5 +1,7 @@
 #include "server/metrics_endpoint.h"
 
+#include <prometheus/exposer.h>
+
 #include <exception>
 #include <string>
 #include <utility>
@@ -14,6 +16,12 @@ constexpr char kThreads[] = "2";
 constexpr char kRequestTimeoutMilliseconds[] = "5000";
 
 }  // namespace
+
+struct MetricsEndpoint::Impl {
+  // The exposer goes first.
+  std::shared_ptr<prometheus::Collectable> metrics;
+  std::unique_ptr<prometheus::Exposer> exposer;
+};
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(
     uint32_t port, std::shared_ptr<prometheus::Collectable> metrics) {
@@ -32,13 +40,16 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(
         "; is the port taken? choose another, or 0 for no metrics (",
         error.what(), ")"));
   }
+  auto impl = std::make_unique<Impl>();
+  impl->metrics = std::move(metrics);
+  impl->exposer = std::move(exposer);
   return std::unique_ptr<MetricsEndpoint>(
-      new MetricsEndpoint(std::move(exposer), std::move(metrics)));
+      new MetricsEndpoint(std::move(impl)));
 }
 
-MetricsEndpoint::MetricsEndpoint(
-    std::unique_ptr<prometheus::Exposer> exposer,
-    std::shared_ptr<prometheus::Collectable> metrics)
-    : metrics_(std::move(metrics)), exposer_(std::move(exposer)) {}
+MetricsEndpoint::MetricsEndpoint(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+
+MetricsEndpoint::~MetricsEndpoint() = default;
 
 }  // namespace datasetd

@@ -6,7 +6,6 @@
 #define DATASETD_SERVER_METRICS_ENDPOINT_H_
 
 #include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
 
 #include <cstdint>
 #include <memory>
@@ -18,20 +17,19 @@ namespace datasetd {
 class MetricsEndpoint {
  public:
   // `port` is in 1..65535.
-  //   UNAVAILABLE  the port cannot be had
+  //   UNAVAILABLE    the port cannot be had
+  //   UNIMPLEMENTED  the release's build: prometheus-cpp has no static library
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
       uint32_t port, std::shared_ptr<prometheus::Collectable> metrics);
 
   // Ends its threads; nobody collects afterwards.
-  ~MetricsEndpoint() = default;
+  ~MetricsEndpoint();
 
  private:
-  MetricsEndpoint(std::unique_ptr<prometheus::Exposer> exposer,
-                  std::shared_ptr<prometheus::Collectable> metrics);
+  struct Impl;
+  explicit MetricsEndpoint(std::unique_ptr<Impl> impl);
 
-  // The exposer goes first.
-  const std::shared_ptr<prometheus::Collectable> metrics_;
-  const std::unique_ptr<prometheus::Exposer> exposer_;
+  const std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace datasetd
