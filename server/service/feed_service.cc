@@ -15,6 +15,13 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
                               FeedOptionsFromProto(*request));
     DATASETD_ASSIGN_OR_RETURN(const OpenedFeed opened,
                               feeds_->Open(options, caller));
+    // A session that ended meanwhile was looked through before the feed was
+    // there.
+    if (absl::Status ended = context_->Authenticate(*call).status();
+        !ended.ok()) {
+      feeds_->EndSession(caller.session_id);
+      return ended;
+    }
     OpenedFeedToProto(opened, response);
     return absl::OkStatus();
   };
