@@ -63,7 +63,7 @@ def percentile(values, share):
 
 
 class Report:
-    """Collects results; write() stores them as JSON and says where."""
+    """Collects results; write() stores them as JSON and returns where."""
 
     def __init__(self, name, **settings):
         self.name = name
@@ -97,3 +97,4 @@ class Report:
             json.dump(self._document, file, indent=1)
             file.write("\n")
         print(f"written to {path}")
+        return path

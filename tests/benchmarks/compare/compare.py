@@ -1,0 +1,253 @@
+"""datasetd against what a user would pick instead, on equal work.
+
+One run, one table, one JSON file:
+
+    bazel run //tests/benchmarks/compare
+    bazel run //tests/benchmarks/compare -- --workloads W1 W10 --jobs 1 4
+
+For each workload and number of jobs at once, every peer's jobs are started and
+then measured in turns, so that a busy machine falls on all alike: medians of
+the repetitions. `ratio` is datasetd's samples/s over the peer's. CPU seconds
+are of the jobs, their workers, and the daemon. Time to first batch leaves the
+imports out: the first job's holds the load, the second's finds it loaded.
+What a peer or machine cannot do stands in the table with its reason.
+"""
+
+import argparse
+import json
+import os
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import datasetd
+from tests.benchmarks import benchmark_report
+from tests.benchmarks.compare import peers, plot, workloads
+from tests.conformance import loader_harness as harness
+
+JOB_DEADLINE_SECONDS = 600.0
+
+
+class JobFailed(Exception):
+    pass
+
+
+class Job:
+    """A process of job.py, told what to do line by line."""
+
+    def __init__(self, workload, peer, directory, device, address, threads):
+        environment = dict(os.environ, COMPARE_TORCH_THREADS=str(threads))
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.compare.job", workload,
+             peer, directory, device, address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+            env=environment, start_new_session=True)
+        self.answer()
+
+    def tell(self, command):
+        try:
+            self.process.stdin.write(command.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # answer() says why it ended
+
+    def answer(self):
+        ready, _, _ = select.select(
+            [self.process.stdout], [], [], JOB_DEADLINE_SECONDS)
+        line = self.process.stdout.readline() if ready else b""
+        if not line:
+            self.close()
+            self.log.seek(0)
+            tail = self.log.read()[-1500:].decode(errors="replace")
+            raise JobFailed(tail.strip() or "it said nothing")
+        return json.loads(line)
+
+    def close(self):
+        try:
+            os.killpg(self.process.pid, 9)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+
+def daemon_cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def daemon_pss_mib(pid):
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        return sum(int(line.split()[1]) for line in file
+                   if line.startswith("Pss:")) / 1024
+
+
+def open_jobs(name, peer, directory, device, address, num_jobs):
+    """The jobs, one after the other, and their answers; or raises."""
+    threads = max(1, (os.cpu_count() or 1) // num_jobs)
+    jobs, answers = [], []
+    try:
+        for _ in range(num_jobs):
+            jobs.append(
+                Job(name, peer, directory, device, address, threads))
+            jobs[-1].tell("open")
+            answers.append(jobs[-1].answer())
+            if "not_offered" in answers[-1]:
+                break
+    except JobFailed:
+        for job in jobs:
+            job.close()
+        raise
+    return jobs, answers
+
+
+def measure(jobs, daemon_pid, seconds):
+    before = daemon_cpu_seconds(daemon_pid)
+    for job in jobs:
+        job.tell(f"take {seconds}")
+    answers = [job.answer() for job in jobs]
+    daemon = daemon_cpu_seconds(daemon_pid) - before
+    samples = sum(a["samples"] for a in answers)
+    return {
+        "samples_per_second": sum(
+            a["samples"] / a["seconds"] for a in answers),
+        "cpu_seconds_per_million": 1e6 * (
+            sum(a["cpu_seconds"] for a in answers) + daemon) / samples,
+        "slowest_over_fastest": min(
+            a["samples"] / a["seconds"] for a in answers) / max(
+                a["samples"] / a["seconds"] for a in answers),
+        "host_mib": sum(a["pss_mib"] for a in answers),
+        "device_mib": sum(a["device_mib"] for a in answers),
+    }
+
+
+def summarise(values):
+    return {key: statistics.median(value[key] for value in values)
+            for key in values[0]}
+
+
+def compare(workload, directory, device, num_jobs, names, flags):
+    """One group of rows: a workload at a number of jobs. The daemon is fresh,
+    so that its first job loads."""
+    rows = {}
+    with datasetd.start_local(device=device) as daemon:
+        opened = {}
+        try:
+            for peer in names:
+                try:
+                    jobs, answers = open_jobs(
+                        workload.name, peer, directory, device,
+                        daemon.address, num_jobs)
+                except JobFailed as error:
+                    rows[peer] = {"not_measured": str(error)[-300:]}
+                    continue
+                if "not_offered" in answers[-1]:
+                    rows[peer] = {"not_measured": answers[-1]["not_offered"]}
+                    for job in jobs:
+                        job.close()
+                    continue
+                opened[peer] = jobs
+                rows[peer] = {
+                    "first_batch_s": answers[0]["first_batch_s"],
+                    "second_job_first_batch_s": answers[1]["first_batch_s"]
+                    if len(answers) > 1 else None,
+                    "shape": answers[0]["shape"],
+                    "dtype": answers[0]["dtype"],
+                    "repetitions": [],
+                }
+            shapes = {(tuple(rows[p]["shape"]), rows[p]["dtype"])
+                      for p in opened}
+            if len(shapes) > 1:
+                sys.exit(f"{workload.name}: the peers do unequal work: "
+                         f"{shapes}")
+            for _ in range(flags.repetitions):
+                for peer, jobs in opened.items():
+                    result = measure(jobs, daemon.pid, flags.seconds)
+                    if peer == "datasetd":
+                        result["host_mib"] += daemon_pss_mib(daemon.pid)
+                    rows[peer]["repetitions"].append(result)
+        finally:
+            for jobs in opened.values():
+                for job in jobs:
+                    job.close()
+    own = None
+    for peer in names:
+        row = rows[peer]
+        if "not_measured" in row:
+            continue
+        row["median"] = summarise(row["repetitions"])
+        rate = row["median"]["samples_per_second"]
+        if peer == "datasetd":
+            own = rate
+        row["datasetd_is_times"] = own / rate if own else None
+    return rows
+
+
+def print_rows(workload, num_jobs, rows):
+    print(f"\n{workload.name}, {num_jobs} "
+          f"{'job' if num_jobs == 1 else 'jobs at once'}: {workload.title}, "
+          f"batch {workload.batch_size}")
+    print(f"  {'':14} {'samples/s':>11} {'min..max':>19} {'ratio':>7} "
+          f"{'CPU s/M':>8} {'host MiB':>9} {'dev MiB':>8} {'first s':>8} "
+          f"{'second s':>8}")
+    for peer, row in rows.items():
+        if "not_measured" in row:
+            lines = row["not_measured"].strip().splitlines() or ["?"]
+            print(f"  {peer:14} not measured: {lines[-1][:90]}")
+            continue
+        rates = [r["samples_per_second"] for r in row["repetitions"]]
+        span = f"{min(rates):.0f}..{max(rates):.0f}"
+        m = row["median"]
+        ratio = row["datasetd_is_times"]
+        second = row["second_job_first_batch_s"]
+        print(f"  {peer:14} {m['samples_per_second']:11.0f} {span:>19} "
+              f"{'' if ratio is None else format(ratio, '.2f'):>7} "
+              f"{m['cpu_seconds_per_million']:8.1f} {m['host_mib']:9.0f} "
+              f"{m['device_mib']:8.0f} {row['first_batch_s']:8.2f} "
+              f"{'' if second is None else format(second, '.2f'):>8}")
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--workloads", nargs="*",
+                        default=list(workloads.WORKLOADS),
+                        choices=list(workloads.WORKLOADS))
+    parser.add_argument("--peers", nargs="*", default=list(peers.PEERS),
+                        choices=peers.PEERS)
+    parser.add_argument("--jobs", nargs="*", type=int, default=[1, 2, 4, 8])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=3.0,
+                        help="of one measurement of one peer")
+    parser.add_argument("--repetitions", type=int, default=3)
+    flags = parser.parse_args()
+    if flags.device != "cpu":
+        harness.require_device(flags.device)
+    report = benchmark_report.Report("compare", **vars(flags))
+    import torch
+
+    print(f"torch {torch.__version__}, device {flags.device}")
+    groups = []
+    for name in flags.workloads:
+        workload = workloads.WORKLOADS[name]
+        with tempfile.TemporaryDirectory(prefix="ddc") as directory:
+            workload.write(directory)
+            for num_jobs in flags.jobs:
+                rows = compare(workload, directory, flags.device, num_jobs,
+                               flags.peers, flags)
+                print_rows(workload, num_jobs, rows)
+                groups.append({"workload": name, "title": workload.title,
+                               "batch_size": workload.batch_size,
+                               "jobs": num_jobs, "rows": rows})
+                report.add("groups", groups)
+    path = report.write()
+    plot.draw(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""One job of a comparison: a process that takes a peer's batches.
+
+    job.py WORKLOAD PEER DIRECTORY DEVICE [ADDRESS]
+
+Says one line of JSON for each line that it reads, and once before:
+
+    (start)   {"imported_s": ...}
+    open      {"first_batch_s": ..., "shape": ...} or {"not_offered": ...}
+    take S    takes batches for S seconds and uses none:
+              {"samples", "seconds", "cpu_seconds", "pss_mib", "device_mib"}
+
+CPU seconds and memory include the peer's worker processes.
+"""
+
+import json
+import os
+import sys
+import time
+
+_START = time.monotonic()
+
+import torch  # noqa: E402
+
+from tests.benchmarks.compare import peers, workloads  # noqa: E402
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# Batches made ahead of the clock are no part of the rate.
+_PREFETCHED_BATCHES = 64
+_SETTLE_SECONDS = 0.5
+
+
+def family():
+    """This process and its descendants."""
+    children = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat") as file:
+                    parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+    found = [os.getpid()]
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def cpu_seconds(pids):
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICKS_PER_SECOND
+
+
+def pss_mib(pids):
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup") as file:
+                total += sum(int(line.split()[1]) for line in file
+                             if line.startswith("Pss:"))
+        except (FileNotFoundError, PermissionError):
+            continue
+    return total / 1024
+
+
+def synchronize(device):
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def take(batches, workload, device, seconds):
+    settled = time.monotonic() + min(_SETTLE_SECONDS, seconds)
+    for _ in range(_PREFETCHED_BATCHES):
+        next(batches)
+        if time.monotonic() >= settled:
+            break
+    synchronize(device)
+    pids = family()
+    cpu, start, num = cpu_seconds(pids), time.monotonic(), 0
+    while True:
+        images = next(batches)[0]
+        num += len(images)
+        elapsed = time.monotonic() - start
+        if elapsed >= seconds:
+            break
+    synchronize(device)
+    elapsed = time.monotonic() - start
+    return {
+        "samples": num,
+        "seconds": elapsed,
+        "cpu_seconds": cpu_seconds(pids) - cpu,
+        "pss_mib": pss_mib(pids),
+        "device_mib": 0 if device == "cpu"
+        else torch.cuda.memory_reserved() / 2**20,
+    }
+
+
+def main():
+    name, peer, directory, device = sys.argv[1:5]
+    address = sys.argv[5] if len(sys.argv) > 5 else None
+    workload = workloads.WORKLOADS[name]
+    threads = os.environ.get("COMPARE_TORCH_THREADS")
+    if threads:
+        torch.set_num_threads(int(threads))
+
+    def say(answer):
+        print(json.dumps(answer), flush=True)
+
+    say({"imported_s": time.monotonic() - _START})
+    batches = None
+    for line in sys.stdin:
+        command, *arguments = line.split()
+        if command == "open":
+            start = time.monotonic()
+            try:
+                batches = peers.open_peer(
+                    peer, workload, directory, device, address)
+                first = next(batches)
+            except peers.NotOffered as error:
+                say({"not_offered": str(error)})
+                return
+            synchronize(device)
+            say({
+                "first_batch_s": time.monotonic() - start,
+                "shape": list(first[0].shape),
+                "dtype": str(first[0].dtype).replace("torch.", ""),
+                "num_fields": len(first),
+            })
+            del first
+        else:
+            say(take(batches, workload, device, float(arguments[0])))
+
+
+if __name__ == "__main__":
+    main()
