@@ -190,6 +190,21 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
   }
 }
 
+// No pixel moves and the output is laid out as the samples are.
+template <typename Task>
+void ConvertImages(const BatchTask& batch, const Task& task) {
+  const FieldProgram& field = task.field;
+  const int64_t elements = task.out_pixels * field.channels;
+  uint8_t* to = batch.slot + field.offset_bytes;
+  for (int32_t i = 0; i < batch.num_samples; ++i) {
+    task.converter.ConvertPixels(
+        reinterpret_cast<const typename Task::T*>(
+            field.source + batch.indices[i] * field.sample_stride_bytes),
+        elements, to);
+    to += elements * task.out_size_bytes;
+  }
+}
+
 template <int kChannels, Layout kLayout, typename Task>
 void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
                    const Task& task) {
@@ -244,7 +259,11 @@ template <int kChannels, typename Task>
 void AugmentLayout(const AugmentProgram& program, const BatchTask& batch,
                    const Task& task) {
   // With one channel the layouts are the same.
-  if (kChannels > 1 && task.field.layout == Layout::kNhwc) {
+  const bool is_interleaved =
+      kChannels == 1 || task.field.layout == Layout::kNhwc;
+  if (is_interleaved && task.field.num_moves == 0) {
+    ConvertImages(batch, task);
+  } else if (kChannels > 1 && is_interleaved) {
     AugmentImages<kChannels, Layout::kNhwc>(program, batch, task);
   } else {
     AugmentImages<kChannels, Layout::kNchw>(program, batch, task);

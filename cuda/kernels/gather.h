@@ -20,6 +20,10 @@ inline constexpr int32_t kLoosePixels = 8;
 template <typename T, int kChannels>
 void SplitRun(const T* from, int32_t count, int32_t step, T* planes,
               int32_t plane_stride) {
+  if (kChannels == 1 && step == 1) {
+    std::memcpy(planes, from, static_cast<size_t>(count) * sizeof(T));
+    return;
+  }
   const int64_t stride = int64_t{step} * kChannels;
   for (int c = 0; c < kChannels; ++c) {
     T* to = planes + int64_t{c} * plane_stride;
