@@ -49,6 +49,9 @@ absl::StatusOr<pid_t> ChildProcess::Start(const Options& options) {
                                      O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
   }
+  if (options.output_to_stderr) {
+    posix_spawn_file_actions_adddup2(&actions, 2, 1);
+  }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none;

@@ -23,6 +23,8 @@ class ChildProcess {
     // Standard output and error go there, and input is /dev/null; empty leaves
     // all three.
     std::string output_path;
+    // Standard output goes where standard error does.
+    bool output_to_stderr = false;
     bool new_session = false;
   };
 

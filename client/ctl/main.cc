@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/ctl/bench_command.h"
 #include "client/ctl/command.h"
 #include "client/ctl/datasets_command.h"
 #include "client/ctl/doctor_command.h"
@@ -51,6 +52,7 @@ int Main(int argc, char** argv) {
   add(std::make_unique<FeedsCommand>(&flags));
   add(std::make_unique<TopCommand>(&flags));
   add(std::make_unique<PreviewCommand>(&flags));
+  add(std::make_unique<BenchCommand>(&flags));
   add(std::make_unique<DoctorCommand>(&flags));
   add(std::make_unique<RunCommand>(&flags));
 

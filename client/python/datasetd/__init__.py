@@ -15,6 +15,7 @@
 """
 
 from . import transforms
+from ._benchmark import BenchmarkResult, benchmark
 from ._client import Client, Dataset, Field, connect
 from ._frameworks import Tensor
 from ._loader import Batch, DataLoader
@@ -24,12 +25,14 @@ from .errors import __all__ as _error_names
 
 __all__ = [
     "Batch",
+    "BenchmarkResult",
     "Client",
     "DataLoader",
     "Dataset",
     "Field",
     "LocalDaemon",
     "Tensor",
+    "benchmark",
     "connect",
     "start_local",
     "transforms",

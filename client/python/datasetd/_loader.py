@@ -8,7 +8,7 @@ import time
 import weakref
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
-from . import _frameworks, _library
+from . import _benchmark, _frameworks, _library
 from ._client import Dataset, Pipelines, pipelines_message
 from .errors import (
     Closed,
@@ -305,7 +305,7 @@ class DataLoader:
         self._position = (epoch, index)
         self._last_epoch = epoch
         self._iterator = _EpochIterator(self, self._num_batches - index)
-        return self._iterator
+        return _benchmark.watch(self, self._iterator)
 
     def set_epoch(self, epoch: int) -> None:
         """The next iter() begins at `epoch`.

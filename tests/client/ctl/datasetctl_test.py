@@ -6,6 +6,7 @@ import pty
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -103,6 +104,40 @@ class DatasetctlTest(unittest.TestCase):
                         pass
             loader.close()
         poll_until(lambda: not self.json("feeds")["feeds"], "the feed is gone")
+
+    # -- Measuring -----------------------------------------------------------
+
+    def bench(self, program, *options, code=0):
+        daemon_harness.use_python_package()
+        return self.ctl(*options, "bench", "--steps", "2", "--rounds", "1",
+                        "--", sys.executable, "-c", program, code=code)
+
+    def test_bench_says_what_share_of_a_step_is_data(self):
+        self.load("benched")
+        program = (
+            "import datasetd\n"
+            "client = datasetd.connect()\n"
+            "data = client.get_dataset('benched')\n"
+            "loader = datasetd.DataLoader(data, batch_size=5,"
+            " framework='numpy')\n"
+            "while True:\n"
+            "    for images, labels in loader:\n"
+            "        print('a step')\n")
+        out, error = self.bench(program, "--json")
+        report, = json.loads(out)
+        self.assertEqual((report["dataset"], report["batch_size"]),
+                         ("benched", 5))
+        self.assertEqual(len(report["loader_rounds"]), 1)
+        self.assertIn("a step", error)
+        out, _ = self.bench(program)
+        self.assertRegex(out, r"WITH A CONSTANT BATCH")
+        self.assertRegex(out, r"benched +5 +[0-9.]+ ms")
+
+    def test_bench_says_that_nothing_was_measured(self):
+        _, error = self.bench("raise SystemExit(3)", code=1)
+        self.assertIn("ended with code 3 before anything was measured", error)
+        _, error = self.ctl("bench", "--", "/no/such", code=1)
+        self.assertIn("cannot start /no/such", error)
 
     def test_relative_path_is_made_absolute_by_the_client(self):
         os.symlink(self.data, os.path.join(self.directory, "link"))
