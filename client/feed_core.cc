@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/error_detail.h"
+#include "cuda/nvtx_range.h"
 #include "cuda/status_macros.h"
 
 // Note [Slot release]
@@ -171,6 +172,7 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
 
 // Returns OK when next_sequence_ is published.
 absl::Status FeedCore::Wait(absl::Time deadline) {
+  const NvtxRange range("wait");
   const absl::Time start = absl::Now();
   absl::Status status;
   bool is_done = false;
@@ -356,6 +358,7 @@ absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
 }
 
 void FeedCore::ReleaseSlot(uint32_t slot) {
+  const NvtxRange range("release");
   int num_released;
   {
     std::lock_guard lock(mutex_);

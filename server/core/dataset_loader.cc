@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "cuda/nvtx_range.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -278,6 +279,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
     Backend* backend, Reservation reservation, LoadCounters& counters) {
+  const NvtxRange range("load");
   Loader loader(plan, source, backend, counters);
   DATASETD_RETURN_IF_ERROR(loader.Allocate());
   DATASETD_RETURN_IF_ERROR(loader.Run());

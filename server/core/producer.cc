@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cuda/nvtx_range.h"
 #include "cuda/status_macros.h"
 #include "server/core/clock.h"
 
@@ -204,6 +205,7 @@ absl::StatusOr<bool> Producer::LaunchAll() {
       continue;
     }
     num_refusals = 0;
+    const NvtxRange range("produce");
     DATASETD_RETURN_IF_ERROR(feed.Launch(backend_->max_batches_per_launch()));
     ++num_running_launches_;
     launched = true;

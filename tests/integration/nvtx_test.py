@@ -1,0 +1,58 @@
+"""The NVTX ranges of daemon and client, as a profiler is told them."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.testing import daemon_harness
+from tests.testing.daemon_harness import runfile
+
+PROGRAM = """
+import sys
+import datasetd
+with datasetd.connect(sys.argv[1]) as client:
+    dataset = client.load_dataset("d", format="cifar10", path=sys.argv[2],
+                                  split="test")
+    with datasetd.DataLoader(dataset, batch_size=10, framework="numpy") as batches:
+        for _ in range(20):
+            for images, labels in batches:
+                del images, labels
+"""
+
+
+class NvtxTest(unittest.TestCase):
+    def ranges(self, directory, pid):
+        with open(os.path.join(directory, str(pid))) as file:
+            return {name: int(count)
+                    for name, count in (line.split() for line in file)}
+
+    def test_ranges_of_both_sides_have_names_and_ends(self):
+        daemon_harness.use_python_package()
+        with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+            os.environ["NVTX_INJECTION64_PATH"] = runfile(
+                "tests/testing/libnvtx_recorder.so")
+            os.environ["NVTX_RECORDER_DIRECTORY"] = directory
+            self.addCleanup(os.environ.pop, "NVTX_INJECTION64_PATH")
+            self.addCleanup(os.environ.pop, "NVTX_RECORDER_DIRECTORY")
+            with daemon_harness.Daemon() as daemon:
+                data = os.path.join(daemon.data_root, "cifar")
+                daemon_harness.write_cifar10_test(data, 100)
+                job = subprocess.Popen(
+                    [sys.executable, "-c", PROGRAM, daemon.socket_path, data])
+                self.assertEqual(job.wait(60), 0)
+                pid = daemon.pid
+                daemon.terminate()
+                self.assertEqual(daemon.wait(), 0)
+            served, client = (self.ranges(directory, p) for p in (pid, job.pid))
+        self.assertEqual(sorted(served), ["load", "produce"])
+        self.assertEqual(served["load"], 1)
+        self.assertGreaterEqual(served["produce"], 200)
+        self.assertEqual(client["release"], 200)
+        self.assertGreaterEqual(client["wait"], 1)
+        self.assertNotIn("unbalanced", client)
+
+
+if __name__ == "__main__":
+    unittest.main()
