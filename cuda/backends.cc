@@ -54,7 +54,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
         absl::StrCat("device ", device_name, ": ", count.status().message()));
   }
   if (*ordinal >= *count) return NoSuchDevice(device_name);
-  return CreateCudaBackend({.ordinal = *ordinal});
+  return CreateCudaBackend(
+      {.ordinal = *ordinal,
+       .max_batches_per_launch = options.max_batches_per_launch});
 }
 
 }  // namespace datasetd

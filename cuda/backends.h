@@ -15,6 +15,8 @@ namespace datasetd {
 
 struct BackendOptions {
   HostBackendOptions host;
+  // Of a CUDA device, 1..kMaxBatchesPerLaunch.
+  int max_batches_per_launch = kMaxBatchesPerLaunch;
 };
 
 // The devices that there are: "cpu", then "cuda:0", ...

@@ -51,9 +51,10 @@ absl::StatusOr<std::vector<ExportKind>> FindExportKinds(const DriverApi& api,
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int ordinal, DeviceInfo info, const DriverApi& api,
-              std::vector<ExportKind> export_kinds)
-      : ordinal_(ordinal),
+  CudaBackend(const CudaBackendOptions& options, DeviceInfo info,
+              const DriverApi& api, std::vector<ExportKind> export_kinds)
+      : ordinal_(options.ordinal),
+        max_batches_per_launch_(options.max_batches_per_launch),
         info_(std::move(info)),
         api_(api),
         export_kinds_(std::move(export_kinds)) {}
@@ -105,11 +106,14 @@ class CudaBackend final : public Backend {
   }
 
   bool needs_polling() const override { return true; }
-  int max_batches_per_launch() const override { return kMaxBatchesPerLaunch; }
+  int max_batches_per_launch() const override {
+    return max_batches_per_launch_;
+  }
   int max_launches_in_flight() const override { return 4; }
 
  private:
   const int ordinal_;
+  const int max_batches_per_launch_;
   const DeviceInfo info_;
   const DriverApi api_;
   const std::vector<ExportKind> export_kinds_;
@@ -155,7 +159,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   DATASETD_ASSIGN_OR_RETURN(const DriverApi api, LoadDriverApi());
   DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
                             FindExportKinds(api, ordinal));
-  return std::make_unique<CudaBackend>(ordinal, std::move(info), api,
+  return std::make_unique<CudaBackend>(options, std::move(info), api,
                                        std::move(export_kinds));
 }
 

@@ -14,6 +14,7 @@ namespace datasetd {
 
 struct CudaBackendOptions {
   int ordinal = 0;  // as the process counts, after CUDA_VISIBLE_DEVICES
+  int max_batches_per_launch = kMaxBatchesPerLaunch;  // from 1
 };
 
 // At least 1.

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "cuda/backend.h"
 #include "cuda/status_macros.h"
 #include "server/logging.h"
 #include "server/yaml_to_proto.h"
@@ -237,6 +238,11 @@ absl::Status ValidateConfig(const v1::Config& config) {
   if (config.metrics_port() > kMaxPort) {
     return Error("metrics_port", absl::StrCat(config.metrics_port()),
                  "a port from 1 to ", kMaxPort, ", or 0 for none");
+  }
+  if (config.max_batches_per_launch() > kMaxBatchesPerLaunch) {
+    return Error("max_batches_per_launch",
+                 absl::StrCat(config.max_batches_per_launch()), "from 1 to ",
+                 kMaxBatchesPerLaunch, ", or 0 for as many as there can be");
   }
   DATASETD_RETURN_IF_ERROR(CheckLogLevels(config));
   if (std::find(SlabExports().begin(), SlabExports().end(),

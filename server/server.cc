@@ -85,7 +85,12 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
         device.backend,
         CreateBackend(
             name, {.host = {.num_threads =
-                                static_cast<int>(config.host_threads())}}));
+                                static_cast<int>(config.host_threads())},
+                   .max_batches_per_launch =
+                       config.max_batches_per_launch() == 0
+                           ? kMaxBatchesPerLaunch
+                           : static_cast<int>(
+                                 config.max_batches_per_launch())}));
     const DeviceInfo& info = device.backend->info();
     const uint64_t budget =
         config.memory_budget_mib() != 0

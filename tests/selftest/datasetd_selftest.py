@@ -42,15 +42,14 @@ LOADER_TESTS = [
     ("pretransforms_test", 90), ("resume_test", 90),
 ]
 LOADER_PACKAGES = ("pytest", "numpy", "torch", "torchvision")
-NOT_MEASURED = {
-    "other_users_and_pid_namespaces":
-        "needs a second user and namespaces; this program makes neither",
-    "step_time_under_mps": "this program starts no MPS daemon",
-    "batches_per_launch": "the daemon has no setting for it; "
-        "cuda_probe/roofline has the kernel's own times at 1, 8 and 32",
-    "transform_in_the_trainer":
-        "datasets are not exported, so a trainer cannot run the kernel",
-}
+# Programs in C++ that need a GPU, and scripts; seconds each may take.
+CUDA_PROBES = [("cuda_probe", 120), ("trainer_probe", 30)]
+PROBES = [
+    ("kill_probe", ["probes.py", "kill_probe"], 60),
+    ("sharing_probe", ["sharing_probe.py"], 60),
+    ("step_probe", ["probes.py", "step_probe"], 120),
+    ("mps_step_probe", ["probes.py", "mps_step_probe"], 120),
+]
 LEFT_OUT_READERS = "none: every reader of this version is in the daemon"
 
 
@@ -237,22 +236,44 @@ def why_not(step):
 
 
 def run_probes(part, no_gpu):
-    answers = {name: {"not_measured": why}
-               for name, why in NOT_MEASURED.items()}
-    binary = PARTS / "cuda_probe"
-    if no_gpu:
-        answers["cuda_probe"] = {"not_measured": no_gpu}
-    elif not binary.exists():
-        answers["cuda_probe"] = {
-            "not_measured": "this release was built without the CUDA toolkit"}
-    else:
-        step = part.run("cuda_probe", [binary], 180)
-        answers["cuda_probe"] = read_json(step) or why_not(step)
-    for name, seconds in (("kill_probe", 90), ("step_probe", 180)):
-        step = part.run(name, [sys.executable, PARTS / "probes.py", name,
+    answers = {}
+    for name, seconds in CUDA_PROBES:
+        binary = PARTS / name
+        if no_gpu:
+            answers[name] = {"not_measured": no_gpu}
+        elif not binary.exists():
+            answers[name] = {
+                "not_measured": "this release was built without the toolkit"}
+        else:
+            step = part.run(name, [binary], seconds)
+            answers[name] = read_json(step) or why_not(step)
+    for name, (script, *arguments), seconds in PROBES:
+        step = part.run(name, [sys.executable, PARTS / script, *arguments,
                                part.device], seconds)
         answers[name] = read_json(step) or why_not(step)
     return answers
+
+
+def run_compare(part):
+    """Against what else there is; tests/benchmarks/compare."""
+    missing = [name for name in ("numpy", "torch", "torchvision", "PIL")
+               if importlib.util.find_spec(name) is None]
+    if missing:
+        return {"not_measured": f"this Python has no {', '.join(missing)}"}
+    with tempfile.TemporaryDirectory(prefix="dd") as directory:
+        step = part.run(
+            "compare", [sys.executable, "-m",
+                        "tests.benchmarks.compare.compare", "--device",
+                        part.device, "--workloads", "W1", "W10", "--jobs", "1",
+                        "4", "--peers", "datasetd", "dataloader-8", "resident",
+                        "batch", "--seconds", "1.5"], 300,
+            {"PYTHONPATH": f"{part.environment['PYTHONPATH']}:{PARTS}",
+             "DATASETD_BENCHMARK_DIR": directory})
+        try:
+            with open(os.path.join(directory, "compare.json")) as file:
+                return json.load(file)
+        except OSError:
+            return why_not(step)
 
 
 def run_bench(part):
@@ -281,6 +302,17 @@ def print_table(report):
         print(f"bench {row['workload']:<28} jobs {row['jobs']}  "
               f"{row['samples_per_second']:>12,.0f} samples/s  "
               f"{row['daemon_cpu_seconds_per_million']:.3f} daemon CPU s/1e6")
+    compared = report.get("compare", {})
+    if "not_measured" in compared:
+        print(f"compare: not measured: {compared['not_measured'][:90]}")
+    for group in compared.get("results", {}).get("groups", []):
+        for peer, row in group["rows"].items():
+            rate = row.get("median", {}).get("samples_per_second")
+            print(f"compare {group['workload']:<4} jobs {group['jobs']}  "
+                  f"{peer:<14} " + (
+                      f"{rate:>12,.0f} samples/s  datasetd is "
+                      f"{row['datasetd_is_times']:.2f} times" if rate else
+                      f"not measured: {row['not_measured'][-80:]}"))
     for name, answer in report.get("probes", {}).items():
         if "not_measured" in answer:
             print(f"probe {name}: not measured: {answer['not_measured'][:90]}")
@@ -337,6 +369,7 @@ def main():
             report["probes"] = run_probes(part, no_gpu)
         else:
             report["bench"] = run_bench(part)
+            report["compare"] = run_compare(part)
         report["steps"] += part.steps
 
     # "not run" is a failure: time was up, or a GPU's test is not there. What

@@ -1,16 +1,18 @@
 """Questions that need the daemon and a training process; one line of JSON.
 
-    probes.py kill_probe|step_probe DEVICE
+    probes.py kill_probe|step_probe|mps_step_probe DEVICE
 
 kill_probe: what a client sees, and can still do, when the daemon is killed
 while the client's kernels run, by export kind. step_probe: the time of a
-training step on the loader's batches over that on one constant batch.
+training step on the loader's batches over that on one constant batch, at 1, 8
+and 32 batches a launch. mps_step_probe: the same under an MPS server of its own.
 """
 
 import json
 import os
 import pathlib
 import select
+import shutil
 import signal
 import statistics
 import subprocess
@@ -77,9 +79,9 @@ def write_cifar10_test(path):
             file.write(bytes([i % 10]) + os.urandom(3072))
 
 
-def start(directory, device, kind="auto"):
-    config = pathlib.Path(directory) / f"{kind}.yaml"
-    config.write_text(json.dumps({"slab_export": kind}))
+def start(directory, device, **config_keys):
+    config = pathlib.Path(directory) / "config.yaml"
+    config.write_text(json.dumps(config_keys))
     return datasetd.start_local(device=device,
                                 arguments=[f"--config={config}"])
 
@@ -99,7 +101,7 @@ def kill_probe(directory, path, device):
              ["cuda_ipc_handle", "cuda_vmm_fd"])
     answer = {}
     for kind in kinds:
-        daemon = start(directory, device, kind)
+        daemon = start(directory, device, slab_export=kind)
         with daemon.connect() as client:
             load(client, path, device)
             victim = subprocess.Popen(
@@ -166,9 +168,19 @@ def step_probe(directory, path, device):
     ops = [T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(),
            T.ToDtype("float32", scale=True),
            T.Normalize([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])]
-    num_steps = 3 if device == "cpu" else 100
-    answer = {"batch_size": BATCH_SIZE, "mps": "not measured", "rows": []}
-    with start(directory, device) as daemon, daemon.connect() as client:
+    num_steps = 3 if device == "cpu" else 50
+    answer = {"batch_size": BATCH_SIZE, "rows": []}
+    # The host backend makes one batch a launch.
+    for num_batches in (1,) if device == "cpu" else (1, 8, 32):
+        answer["rows"] += measure_steps(
+            torch, directory, path, device, ops, num_steps, num_batches)
+    return answer
+
+
+def measure_steps(torch, directory, path, device, ops, num_steps, num_batches):
+    rows = []
+    with start(directory, device, max_batches_per_launch=num_batches) as daemon, \
+            daemon.connect() as client:
         dataset = load(client, path, device)
         for name, model in make_models(torch, device).items():
             model = model.to(device)
@@ -192,15 +204,44 @@ def step_probe(directory, path, device):
                         ("constant", iter(lambda: constant, None)),
                         ("datasetd", forever()))
                 }
-            answer["rows"].append({
-                "model": name, "constant_step_s": seconds["constant"],
+            rows.append({
+                "model": name, "batches_per_launch": num_batches,
+                "constant_step_s": seconds["constant"],
                 "datasetd_step_s": seconds["datasetd"],
                 "ratio": seconds["datasetd"] / seconds["constant"]})
-    return answer
+    return rows
+
+
+def mps_step_probe(directory, path, device):
+    """Starts an MPS server, and this program under it."""
+    control = "nvidia-cuda-mps-control"
+    if device == "cpu":
+        return {"not_measured": "no GPU"}
+    if shutil.which(control) is None:
+        return {"not_measured": f"no {control} here"}
+    environment = dict(os.environ)
+    for name in ("PIPE", "LOG"):
+        folder = pathlib.Path(directory) / name.lower()
+        folder.mkdir()
+        environment[f"CUDA_MPS_{name}_DIRECTORY"] = str(folder)
+    started = subprocess.run([control, "-d"], env=environment,
+                             stderr=subprocess.PIPE)
+    if started.returncode != 0:
+        return {"not_measured": f"{control}: {started.stderr.decode()[-300:]}"}
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__, "step_probe", device], env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        subprocess.run([control], input=b"quit\n", env=environment)
+    if done.returncode != 0:
+        return {"not_measured": done.stderr.decode()[-300:]}
+    return json.loads(done.stdout)
 
 
 def main():
-    probe = {"kill_probe": kill_probe, "step_probe": step_probe}[sys.argv[1]]
+    probe = {"kill_probe": kill_probe, "step_probe": step_probe,
+             "mps_step_probe": mps_step_probe}[sys.argv[1]]
     with tempfile.TemporaryDirectory(prefix="dd") as directory:
         path = pathlib.Path(directory) / "data"
         write_cifar10_test(path)

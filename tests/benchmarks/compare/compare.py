@@ -46,7 +46,6 @@ class Job:
              peer, directory, device, address],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
             env=environment, start_new_session=True)
-        self.answer()
 
     def tell(self, command):
         try:
@@ -89,13 +88,15 @@ def daemon_pss_mib(pid):
 def open_jobs(name, peer, directory, device, address, num_jobs):
     """The jobs, one after the other, and their answers; or raises."""
     threads = max(1, (os.cpu_count() or 1) // num_jobs)
-    jobs, answers = [], []
+    jobs = [Job(name, peer, directory, device, address, threads)
+            for _ in range(num_jobs)]
+    answers = []
     try:
-        for _ in range(num_jobs):
-            jobs.append(
-                Job(name, peer, directory, device, address, threads))
-            jobs[-1].tell("open")
-            answers.append(jobs[-1].answer())
+        for job in jobs:
+            job.answer()  # it has imported what it needs
+        for job in jobs:
+            job.tell("open")
+            answers.append(job.answer())
             if "not_offered" in answers[-1]:
                 break
     except JobFailed:
