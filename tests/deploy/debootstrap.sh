@@ -40,21 +40,21 @@ debootstrap --variant=minbase \
 # The same package, as the next version.
 dpkg-deb -R "$deb" "$work/next"
 sed -i 's/^Version: .*/&+next/' "$work/next/DEBIAN/control"
-mkdir "$root/root/check"
+mkdir "$root/srv/check"
 dpkg-deb --root-owner-group -Zgzip --build "$work/next" \
-  "$root/root/check/next.deb" >/dev/null
-cp "$deb" "$root/root/check/first.deb"
-cp "$here/installed.sh" "$here/installed_job.py" "$root/root/check/"
+  "$root/srv/check/next.deb" >/dev/null
+cp "$deb" "$root/srv/check/first.deb"
+cp "$here/installed.sh" "$here/installed_job.py" "$root/srv/check/"
 
 cat >"$root/etc/systemd/system/check.service" <<'UNIT'
 [Unit]
 Description=Check of datasetd's package
 
 [Service]
-ExecStart=/bin/bash /root/check/installed.sh
-ExecStopPost=/bin/sh -c 'echo $EXIT_STATUS >/root/check/code'
+ExecStart=/bin/bash /srv/check/installed.sh
+ExecStopPost=/bin/sh -c 'echo $EXIT_STATUS >/srv/check/code'
 ExecStopPost=/bin/systemctl --no-block poweroff
-StandardOutput=file:/root/check/log
+StandardOutput=file:/srv/check/log
 StandardError=inherit
 UNIT
 ln -s ../check.service \
@@ -64,10 +64,10 @@ timeout --kill-after=10 900 systemd-nspawn --quiet --boot --register=no \
   --keep-unit --console=read-only --machine=datasetd-check \
   --directory="$root" </dev/null >"$work/console.log" 2>&1 ||
   { tail -20 "$work/console.log" >&2; exit 1; }
-cat "$root/root/check/log" >"$log"
-code=$(cat "$root/root/check/code")
+cat "$root/srv/check/log" >"$log"
+code=$(cat "$root/srv/check/code")
 if [[ $code != 0 ]]; then
   echo "debootstrap.sh: a step failed; the end of the log tells which" >&2
-  tail -20 "$root/root/check/log" >&2
+  tail -20 "$root/srv/check/log" >&2
   exit 1
 fi
