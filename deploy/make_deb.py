@@ -1,7 +1,10 @@
 """Packs a Debian package: the same files give the same bytes.
 
-    make_deb.py OUT.deb DEBIAN/control=FILE... PATH=FILE_OR_FOLDER... LINK->TARGET...
+    make_deb.py OUT.deb ARCHIVES DEBIAN/NAME=FILE... PATH=FILE_OR_FOLDER...
+                LINK->TARGET...
 
+ARCHIVES names, with commas, the static libraries that the programs may hold:
+the licences of their packages come along.
 DEBIAN/changelog and DEBIAN/copyright go where Debian keeps them; the former
 names version and date. In DEBIAN/control @VERSION@, @INSTALLED_SIZE@ and
 @SHLIBS@, what dpkg-shlibdeps finds, are filled in. A PATH that ends with .gz is
@@ -19,13 +22,10 @@ import subprocess
 import sys
 import tempfile
 
-# Debian's packages whose code the programs and the private libraries hold.
-BUNDLED = [
-    "libabsl-dev", "libc-ares-dev", "libcli11-dev", "libdlpack-dev",
-    "libfmt-dev", "libgcc-s1", "libgrpc-dev", "libpng-dev", "libprotobuf-dev",
-    "libspdlog-dev", "libstdc++6", "libxxhash-dev", "libyaml-cpp-dev",
-    "nlohmann-json3-dev", "zlib1g-dev",
-]
+# Packages of headers, and of what the private libraries hold besides.
+HEADERS = ["libcli11-dev", "libdlpack-dev", "libfmt-dev", "libgcc-s1",
+           "libspdlog-dev", "libstdc++6", "nlohmann-json3-dev"]
+LIBRARY_FOLDER = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 PRIVATE_LIBRARIES = "usr/lib/x86_64-linux-gnu/datasetd"
 
 
@@ -40,9 +40,21 @@ def read_changelog(text):
     return version, int(email.utils.parsedate_to_datetime(date).timestamp())
 
 
-def licences(own):
+def packages_of(archives):
+    """Debian's packages with these static libraries."""
+    found = set(HEADERS)
+    for name in archives:
+        archive = LIBRARY_FOLDER / f"lib{name}.a"
+        if archive.exists():  # else it is the compiler's: libstdc++6
+            found.add(run("dpkg-query", "-S", str(archive)).split(":")[0])
+        else:
+            assert name == "stdc++", f"no {archive}"
+    return sorted(found)
+
+
+def licences(own, archives):
     parts = [own]
-    for package in BUNDLED:
+    for package in packages_of(archives):
         path = pathlib.Path("/usr/share/doc") / package / "copyright"
         parts.append(f"\n{'=' * 78}\n{package}\n{'=' * 78}\n\n"
                      + path.read_text(encoding="utf-8"))
@@ -104,7 +116,7 @@ class Tree:
         return re.search(r"^shlibs:Depends=(.*)$", out, re.MULTILINE)[1]
 
 
-def main(out, *entries):
+def main(out, archives, *entries):
     sources = {}
     links = {}
     for entry in entries:
@@ -125,14 +137,14 @@ def main(out, *entries):
     version, date = read_changelog(changelog.decode())
     copyright_text = sources.pop("DEBIAN/copyright").read_text()
     control = sources.pop("DEBIAN/control").read_text()
-    # As its links are relative, a fixed name is not needed below it.
     with tempfile.TemporaryDirectory() as directory:
         tree = Tree(pathlib.Path(directory))
         for path, source in sources.items():
             tree.write(path, source.read_bytes())
         doc = "usr/share/doc/datasetd"
         tree.write(f"{doc}/changelog.Debian.gz", changelog)
-        tree.write(f"{doc}/copyright", licences(copyright_text).encode())
+        tree.write(f"{doc}/copyright", licences(
+            copyright_text, archives.split(",")).encode())
         for path, target in links.items():
             tree.place(path).symlink_to(target)
         names = [path.relative_to(tree.root) for path in tree.files()]
@@ -154,6 +166,6 @@ def main(out, *entries):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
     main(*sys.argv[1:])

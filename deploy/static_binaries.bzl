@@ -33,6 +33,14 @@ _ARCHIVES = {
     "-lz": ["z"],
 }
 
+# Those that are not the tests', by name; of Abseil's one stands for all.
+BUNDLED = ["absl_base"] + [
+    name
+    for flag, names in _ARCHIVES.items()
+    if flag not in ["-lbenchmark", "-lgmock", "-lgmock_main", "-lgtest"]
+    for name in names
+]
+
 # Abseil's targets link what their headers name; its archives need these, too.
 _ABSEIL = [
     "absl_" + name

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "client/ctl/command.h"
 #include "client/ctl/datasets_command.h"
 #include "client/ctl/doctor_command.h"

@@ -82,7 +82,8 @@ class DebTest(unittest.TestCase):
              for word in self.field("Depends").split(", ")}, PACKAGES)
 
     def test_whatever_the_loader_needs_is_there(self):
-        private = {path.name for path in (self.root / LIB / "datasetd").iterdir()}
+        private = {path.name
+                   for path in (self.root / LIB / "datasetd").iterdir()}
         owners = {}
         for path in [*(self.root / "usr/bin").iterdir(),
                      *(self.root / LIB / "datasetd").iterdir(),
@@ -102,6 +103,12 @@ class DebTest(unittest.TestCase):
         self.assertEqual(conffiles, ["/etc/datasetd/datasetd.yaml"])
         harness.run(self.root / "usr/bin/datasetd", "--check_config",
                     f"--config={self.root / conffiles[0][1:]}")
+
+    def test_it_names_the_licences_of_what_it_holds(self):
+        text = (self.root / DOC / "copyright").read_text()
+        for package in ("libabsl-dev", "libgrpc-dev", "libpng-dev",
+                        "libprotobuf-dev", "libstdc++6", "zlib1g-dev"):
+            self.assertIn(f"\n{package}\n====", text)
 
     def test_the_scripts_are_shell(self):
         for name in ("postinst", "prerm", "postrm"):

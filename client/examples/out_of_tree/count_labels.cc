@@ -4,9 +4,9 @@
 //
 //   count_labels DIR [train|test]
 //
-// DIR holds the binary version of CIFAR-10, as the daemon sees it. The daemon is
-// that of $DATASETD_ADDRESS, else the system's. On a GPU the pixels stay where
-// they are.
+// DIR holds the binary version of CIFAR-10, as the daemon sees it. The daemon
+// is that of $DATASETD_ADDRESS, else the system's. On a GPU the pixels stay
+// where they are.
 
 #include <datasetd.h>
 #include <dlpack/dlpack.h>
