@@ -1,8 +1,8 @@
 """Makes libdatasetd.so independent of the system's libraries.
 
-    bundle_library.py LIBRARY OUT_DIR
+    bundle_library.py LIBRARY OUT_DIR NAME
 
-Writes OUT_DIR/libdatasetd.so and OUT_DIR/datasetd/, which holds every shared
+Writes OUT_DIR/NAME, with that soname, and OUT_DIR/datasetd/, which holds every shared
 library that it needs, but glibc's. Each copy gets a name of its own, so that
 the loader never takes another one that the process has mapped, nor gives ours
 to somebody else. Debian's archives cannot be linked into a shared library:
@@ -107,17 +107,15 @@ def copy_private(source, copy, rpath):
     make_symbols_private(copy)
 
 
-def bundle(library, out_dir):
+def bundle(library, out_dir, name):
     private_dir = out_dir / "datasetd"
     private_dir.mkdir(parents=True, exist_ok=True)
     for soname, path in sorted(closure(library).items()):
         copy_private(path, private_dir / private_name(soname), "$ORIGIN")
-    # The second: python/datasetd holds a link to the library.
-    copy_private(library, out_dir / "libdatasetd.so",
-                 "$ORIGIN/datasetd:$ORIGIN/../../lib/datasetd")
+    copy_private(library, out_dir / name, "$ORIGIN/datasetd")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
-    bundle(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    bundle(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3])

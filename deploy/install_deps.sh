@@ -14,7 +14,7 @@ set -eu
 # Build: Bazel, what WORKSPACE names, compilers. clang is for the fuzzers.
 packages="
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto
-  bazel-skylib clang g++ libclang-rt-14-dev patchelf unzip zip
+  bazel-skylib clang dpkg-dev g++ libclang-rt-14-dev patchelf unzip zip
 "
 # Libraries: one line for each folder of third_party.
 packages="$packages
@@ -36,8 +36,8 @@ packages="$packages
 # Tests, examples and the Python package, for /usr/bin/python3. Of prometheus it
 # is promtool; Debian's package starts the server, too.
 packages="$packages
-  prometheus python3 python3-numpy python3-pil python3-pytest python3-torch
-  python3-torchvision systemd
+  cmake lintian man-db pkg-config prometheus python3 python3-numpy python3-pil
+  python3-pytest python3-torch python3-torchvision python3-venv systemd
 "
 
 missing() {

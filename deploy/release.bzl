@@ -1,27 +1,11 @@
 """release: the self-contained archive."""
 
-# server/version.h says the same; tests/deploy/release_test compares.
-VERSION = "0.1.0"
-
-_PYTHON = ["/usr/bin/python3", "-I", "-B"]
+load(":entries.bzl", "ENTRIES_ATTRS", "PYTHON", "VERSION", "bundle_library", "entries")
 
 def _release_impl(ctx):
     name = "datasetd-%s-linux-x86_64" % VERSION
     archive = ctx.actions.declare_file(name + ".tar.gz")
-
-    lib = ctx.actions.declare_directory(ctx.label.name + ".lib")
-    ctx.actions.run(
-        executable = _PYTHON[0],
-        arguments = _PYTHON[1:] + [
-            ctx.file._bundle_library.path,
-            ctx.file.library.path,
-            lib.path,
-        ],
-        inputs = [ctx.file._bundle_library, ctx.file.library],
-        outputs = [lib],
-        mnemonic = "BundleLibrary",
-        use_default_shell_env = True,
-    )
+    lib = bundle_library(ctx)
 
     # .bazelrc names the command that says it.
     commit = ctx.actions.declare_file(ctx.label.name + ".commit")
@@ -34,27 +18,16 @@ def _release_impl(ctx):
         mnemonic = "Commit",
     )
 
-    entries = ["COMMIT=" + commit.path, "lib=" + lib.path]
-    inputs = [commit, lib]
-    for target, folder in ctx.attr.folders.items():
-        for file in target.files.to_list():
-            entries.append("%s/%s=%s" % (folder, file.basename, file.path))
-            inputs.append(file)
-    for target, path in ctx.attr.files.items():
-        file = target.files.to_list()[0]
-        entries.append("%s=%s" % (path, file.path))
-        inputs.append(file)
-    for path in ctx.attr.empty_files:
-        entries.append(path + "=/dev/null")
-    for path, target in ctx.attr.links.items():
-        entries.append("%s->%s" % (path, target))
+    arguments, inputs = entries(ctx)
     args = ctx.actions.args()
-    args.add_all(_PYTHON[1:] + [ctx.file._make_release, archive, name])
-    args.add_all(entries)
+    args.add_all(PYTHON[1:] + [ctx.file._make_release, archive, name])
+    args.add_all(["COMMIT=" + commit.path, "lib=" + lib.path])
+    args.add_all(arguments)
+    args.add_all([path + "=/dev/null" for path in ctx.attr.empty_files])
     ctx.actions.run(
-        executable = _PYTHON[0],
+        executable = PYTHON[0],
         arguments = [args],
-        inputs = inputs + [ctx.file._make_release],
+        inputs = inputs + [commit, lib, ctx.file._make_release],
         outputs = [archive],
         mnemonic = "Release",
     )
@@ -65,29 +38,13 @@ def _release_impl(ctx):
 
 release = rule(
     implementation = _release_impl,
-    attrs = {
-        "empty_files": attr.string_list(doc = "paths in the release"),
-        "files": attr.label_keyed_string_dict(
-            allow_files = True,
-            doc = "a file to its path in the release",
-        ),
-        "folders": attr.label_keyed_string_dict(
-            allow_files = True,
-            doc = "files to their folder in the release",
-        ),
-        "library": attr.label(
-            allow_single_file = True,
-            doc = "libdatasetd.so",
-        ),
-        "links": attr.string_dict(doc = "symbolic links to what they hold"),
-        "_bundle_library": attr.label(
-            allow_single_file = True,
-            default = ":bundle_library.py",
-        ),
-        "_make_release": attr.label(
+    attrs = dict(
+        ENTRIES_ATTRS,
+        empty_files = attr.string_list(doc = "paths in the release"),
+        _make_release = attr.label(
             allow_single_file = True,
             default = ":make_release.py",
         ),
-    },
+    ),
     doc = "datasetd-VERSION-linux-x86_64.tar.gz",
 )

@@ -33,6 +33,14 @@ _ARCHIVES = {
     "-lz": ["z"],
 }
 
+# Those that are not the tests', by name; of Abseil's one stands for all.
+BUNDLED = ["absl_base"] + [
+    name
+    for flag, names in _ARCHIVES.items()
+    if flag not in ["-lbenchmark", "-lgmock", "-lgmock_main", "-lgtest"]
+    for name in names
+]
+
 # Abseil's targets link what their headers name; its archives need these, too.
 _ABSEIL = [
     "absl_" + name
@@ -86,11 +94,18 @@ _ABSEIL = [
     ]
 ]
 
-def _static_arguments(argv):
+# Shared where the metrics are wanted: prometheus-cpp, and what passes its
+# boundary.
+_SHARED_WITH_METRICS = ["-lprometheus-cpp-core", "-lprometheus-cpp-pull", "-lstdc++"]
+
+def _static_arguments(argv, has_metrics):
     """The link command with archives in the place of shared libraries."""
     kept = []
     names = {}
     for argument in argv:
+        if has_metrics and argument in _SHARED_WITH_METRICS:
+            kept.append(argument)
+            continue
         if argument == "-lgrpc++_reflection":
             # It registers itself before main: nothing refers to it.
             kept += [
@@ -107,7 +122,9 @@ def _static_arguments(argv):
             pass  # The file that holds the same arguments.
         elif argument not in ["-Wl,--as-needed", "-Wl,--no-as-needed"]:
             kept.append(argument)
-    return kept + ["-static-libgcc", "-Wl,-s", "-Wl,--start-group"] + [
+    if not has_metrics:
+        kept.append("-static-libgcc")
+    return kept + ["-Wl,-s", "-Wl,--start-group"] + [
         "-l:lib%s.a" % name
         for name in names
     ] + ["-Wl,--end-group", "-Wl,--as-needed"]
@@ -123,17 +140,20 @@ def _static_link_impl(target, ctx):
     links = [a for a in links if executable in a.outputs.to_list()]
     if len(links) != 1:
         fail("%s is not linked by one action" % target.label)
-    out = ctx.actions.declare_file("static/" + ctx.rule.attr.name)
+    has_metrics = ctx.attr.metrics == "shared"
+    folder = "static_with_metrics/" if has_metrics else "static/"
+    out = ctx.actions.declare_file(folder + ctx.rule.attr.name)
     replaced = {executable.path: out.path}
     stand_ins = []
     for linker_input in ctx.attr._metrics_absent[CcInfo].linking_context.linker_inputs.to_list():
         for library in linker_input.libraries:
             for object in (library.objects or []) + (library.pic_objects or []):
                 stand_ins.append(object)
-                replaced[object.path.replace("_absent", "")] = object.path
+                if not has_metrics:
+                    replaced[object.path.replace("_absent", "")] = object.path
     argv = [
         replaced.get(argument, argument)
-        for argument in _static_arguments(links[0].argv)
+        for argument in _static_arguments(links[0].argv, has_metrics)
     ]
     args = ctx.actions.args()
     args.add_all(argv[1:])
@@ -151,6 +171,7 @@ def _static_link_impl(target, ctx):
 _static_link = aspect(
     implementation = _static_link_impl,
     attrs = {
+        "metrics": attr.string(values = ["absent", "shared"]),
         "_metrics_absent": attr.label(
             default = "//server:metrics_endpoint_absent",
             providers = [CcInfo],
@@ -160,10 +181,11 @@ _static_link = aspect(
 )
 
 def _static_binaries_impl(ctx):
-    return [DefaultInfo(files = depset([
-        binary[StaticBinaryInfo].file
-        for binary in ctx.attr.binaries
-    ]))]
+    files = [binary[StaticBinaryInfo].file for binary in ctx.attr.binaries]
+    return [DefaultInfo(
+        files = depset(files),
+        runfiles = ctx.runfiles(files),
+    )]
 
 static_binaries = rule(
     implementation = _static_binaries_impl,
@@ -172,7 +194,13 @@ static_binaries = rule(
             aspects = [_static_link],
             doc = "cc_binary and cc_test targets",
         ),
+        "metrics": attr.string(
+            default = "absent",
+            values = ["absent", "shared"],
+        ),
     },
     doc = """The executables of `binaries` without symbols, in the folders
-`static` of their packages, needing no shared library but glibc's.""",
+`static` of their packages, needing no shared library but glibc's. With
+`metrics` shared, in the folders `static_with_metrics`: those of prometheus-cpp
+and libstdc++, too.""",
 )

@@ -11,22 +11,6 @@
 namespace datasetd {
 namespace {
 
-// sd-daemon(3).
-int JournalPriority(spdlog::level::level_enum level) {
-  switch (level) {
-    case spdlog::level::critical:
-      return 2;
-    case spdlog::level::err:
-      return 3;
-    case spdlog::level::warn:
-      return 4;
-    case spdlog::level::info:
-      return 6;
-    default:
-      return 7;
-  }
-}
-
 absl::string_view LevelName(spdlog::level::level_enum level) {
   switch (level) {
     case spdlog::level::trace:
@@ -42,6 +26,23 @@ absl::string_view LevelName(spdlog::level::level_enum level) {
   }
 }
 
+}  // namespace
+
+int JournalPriority(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::critical:
+      return 2;
+    case spdlog::level::err:
+      return 3;
+    case spdlog::level::warn:
+      return 4;
+    case spdlog::level::info:
+      return 6;
+    default:
+      return 7;
+  }
+}
+
 void AppendEscaped(absl::string_view text, std::string* line) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -54,8 +55,6 @@ void AppendEscaped(absl::string_view text, std::string* line) {
     }
   }
 }
-
-}  // namespace
 
 void LogFormatter::format(const spdlog::details::log_msg& message,
                           spdlog::memory_buf_t& line) {

@@ -4,10 +4,19 @@
 #define DATASETD_SERVER_LOG_FORMATTER_H_
 
 #include <memory>
+#include <string>
 
+#include "absl/strings/string_view.h"
+#include "spdlog/common.h"
 #include "spdlog/formatter.h"
 
 namespace datasetd {
+
+// As in sd-daemon(3): 2 is critical, 7 debug.
+int JournalPriority(spdlog::level::level_enum level);
+
+// `text` without control characters: a newline becomes \n, others \x1b.
+void AppendEscaped(absl::string_view text, std::string* line);
 
 // Not thread-safe: the sink that owns it locks.
 class LogFormatter : public spdlog::formatter {

@@ -13,8 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cuda/status_macros.h"
-#include "server/log_formatter.h"
-#include "spdlog/sinks/stdout_sinks.h"
+#include "server/log_sink.h"
 
 namespace datasetd {
 namespace {
@@ -32,7 +31,7 @@ constexpr Level kLevels[] = {
 };
 
 struct Loggers {
-  std::shared_ptr<spdlog::sinks::sink> sink;
+  std::shared_ptr<LogSink> sink;
   std::array<std::shared_ptr<spdlog::logger>, kNumSubsystems> loggers;
 };
 
@@ -45,13 +44,20 @@ bool IsStderrTheJournal() {
          absl::StrCat(status.st_dev, ":", status.st_ino) == stream;
 }
 
+void ChooseOutput(const std::string& journal_socket, LogSink* sink) {
+  if (IsStderrTheJournal()) {
+    sink->LogToJournal(journal_socket);
+  } else {
+    sink->LogToStderr();
+  }
+}
+
 // Never destroyed: threads may log until the process ends.
 Loggers& GetLoggers() {
   static Loggers* const loggers = [] {
     auto* made = new Loggers;
-    made->sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-    made->sink->set_formatter(
-        std::make_unique<LogFormatter>(IsStderrTheJournal()));
+    made->sink = std::make_shared<LogSink>();
+    ChooseOutput(kJournalSocket, made->sink.get());
     for (size_t i = 0; i < kNumSubsystems; ++i) {
       made->loggers[i] =
           std::make_shared<spdlog::logger>(LogSubsystemNames()[i], made->sink);
@@ -107,7 +113,8 @@ spdlog::logger& Log(LogSubsystem subsystem) {
 }
 
 absl::Status InitLogging(const std::string& level,
-                         const std::map<std::string, std::string>& levels) {
+                         const std::map<std::string, std::string>& levels,
+                         const std::string& journal_socket) {
   DATASETD_ASSIGN_OR_RETURN(const auto default_level, ParseLevel(level));
   std::array<spdlog::level::level_enum, kNumSubsystems> values;
   values.fill(default_level);
@@ -118,8 +125,7 @@ absl::Status InitLogging(const std::string& level,
                               ParseLevel(subsystem_level));
   }
   Loggers& loggers = GetLoggers();
-  loggers.sink->set_formatter(
-      std::make_unique<LogFormatter>(IsStderrTheJournal()));
+  ChooseOutput(journal_socket, loggers.sink.get());
   for (size_t i = 0; i < kNumSubsystems; ++i) {
     loggers.loggers[i]->set_level(values[i]);
   }

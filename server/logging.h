@@ -5,8 +5,8 @@
 // Thread-safe. Loggers exist from the first use to the end of the process, at
 // level info until InitLogging. A line of the log is one line of output:
 // control characters of a message, which a client may have sent, are escaped.
-// In systemd's journal (stderr is what JOURNAL_STREAM names) a line is
-// "<6>[attach] lease of ...", with its priority before; else it is
+// In systemd's journal (stderr is what JOURNAL_STREAM names) a line is an entry
+// with its priority and, from ScopedLogFields, what it is about; else it is
 // "2024-01-31T12:00:00.123Z info [attach] lease of ...".
 
 #ifndef DATASETD_SERVER_LOGGING_H_
@@ -43,11 +43,14 @@ bool IsLogLevel(absl::string_view name);
 
 spdlog::logger& Log(LogSubsystem subsystem);
 
+inline constexpr char kJournalSocket[] = "/run/systemd/journal/socket";
+
 // Sets every level: `level`, but for the subsystems in `levels` theirs; and
 // looks at JOURNAL_STREAM anew. On an error nothing is changed.
 //   INVALID_ARGUMENT  an unknown subsystem or level
 absl::Status InitLogging(const std::string& level,
-                         const std::map<std::string, std::string>& levels);
+                         const std::map<std::string, std::string>& levels,
+                         const std::string& journal_socket = kJournalSocket);
 
 // At run time; errors as above.
 absl::Status SetLogLevel(absl::string_view subsystem, absl::string_view level);

@@ -30,6 +30,7 @@
 #include "server/core/feed_table.h"
 #include "server/core/file_system.h"
 #include "server/grpc_acceptor.h"
+#include "server/log_fields.h"
 #include "server/logging.h"
 #include "server/metrics.h"
 #include "server/metrics_endpoint.h"
@@ -162,6 +163,9 @@ absl::StatusOr<std::vector<ExportKind>> AllowedExports(
 
 void LogDataset(const char* event, const DatasetInfo& info,
                 const Caller& caller) {
+  const ScopedLogFields fields({.dataset = info.spec.name,
+                                .uid = caller.uid,
+                                .pid = caller.pid});
   if (info.state == DatasetState::kFailed) {
     Log(LogSubsystem::kLoad).error("dataset={} {}: uid={} pid={}: {}",
                                      info.spec.name, event, caller.uid,
@@ -176,6 +180,10 @@ void LogDataset(const char* event, const DatasetInfo& info,
 }
 
 void LogFeed(const char* event, const FeedInfo& info) {
+  const ScopedLogFields fields({.dataset = info.dataset,
+                                .feed = info.id,
+                                .uid = info.owner.uid,
+                                .pid = info.owner.pid});
   Log(LogSubsystem::kProducer).info(
       "feed={} dataset={} {}: uid={} pid={} slab_bytes={} batches={}", info.id,
       info.dataset, event, info.owner.uid, info.owner.pid, info.slab_bytes,
@@ -184,6 +192,7 @@ void LogFeed(const char* event, const FeedInfo& info) {
 
 void LogAttach(const char* event, uint32_t uid, int32_t pid,
                const std::string& detail) {
+  const ScopedLogFields fields({.uid = uid, .pid = pid});
   Log(LogSubsystem::kAttach).warn("{}: uid={} pid={}: {}", event, uid, pid, detail);
 }
 

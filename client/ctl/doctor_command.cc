@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/address.h"
+#include "client/ctl/doctor_cache.h"
 #include "client/ctl/doctor_gpu.h"
 #include "client/ctl/doctor_process.h"
 #include "client/ctl/doctor_sharing.h"
@@ -58,10 +59,13 @@ std::string FindingsToJson(const Findings& findings) {
 CLI::App* DoctorCommand::AddTo(CLI::App& app) {
   CLI::App* const command = app.add_subcommand(
       "doctor",
-      "Check the sockets, the daemon, the GPUs and the sharing of memory: a "
-      "line each, with what to do; exit code 1 if there is a fault");
+      "Check the sockets, the daemon, the disk of its cache, the GPUs and the "
+      "sharing of memory: a line each, with what to do; exit code 1 if there is a fault");
   command->add_flag("--no_sharing", skip_sharing_,
                     "Do not start a private daemon to share memory with");
+  command->add_option("--cache_directory", cache_directory_,
+                      "The daemon's cache.directory; default: "
+                      "/var/cache/datasetd, if it is there");
   return command;
 }
 
@@ -103,6 +107,7 @@ void DoctorCommand::CheckDaemon(Findings* findings) {
 int DoctorCommand::Run() {
   Findings findings;
   CheckDaemon(&findings);
+  CheckCache(cache_directory_, &findings);
   const int num_gpus = CheckGpus(&findings);
   if (!skip_sharing_) CheckSharing(num_gpus, &findings);
   const int printed =

@@ -19,6 +19,7 @@ class DoctorCommand final : public Command {
   void CheckDaemon(Findings* findings);
 
   bool skip_sharing_ = false;
+  std::string cache_directory_;
 };
 
 }  // namespace datasetd::ctl

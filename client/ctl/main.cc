@@ -1,6 +1,8 @@
 // datasetctl: looks at a daemon and tells it what to do.
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "client/ctl/exit_code.h"
 #include "client/ctl/feeds_command.h"
 #include "client/ctl/load_command.h"
+#include "client/ctl/output.h"
 #include "client/ctl/preview_command.h"
 #include "client/ctl/run_command.h"
 #include "client/ctl/status_command.h"
@@ -25,6 +28,14 @@ constexpr char kFooter[] =
     "Exit codes: 0 ok; 1 the daemon refused, or the work failed; 2 the command "
     "line is wrong; 3 no daemon there, or it ended.\n"
     "`run` ends with the exit code of its COMMAND.";
+
+// A command line that is wrong may not have come as far as its --json.
+bool AsksForJson(int argc, char** argv) {
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) return true;
+  }
+  return false;
+}
 
 int Main(int argc, char** argv) {
   GlobalFlags flags;
@@ -59,6 +70,12 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0 && AsksForJson(argc, argv)) {
+      std::fputs(
+          ErrorToJson(absl::InvalidArgumentError(error.what())).c_str(),
+          stderr);
+      return kExitUsage;
+    }
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
   for (const auto& [subcommand, command] : commands) {

@@ -169,6 +169,43 @@ def test_a_variable_for_mps_without_a_server_is_seen(daemon, tmp_path):
         assert not any(f["check"] == "MPS" for f in doctor.findings)
 
 
+def test_the_disk_of_the_cache(daemon, tmp_path):
+    address = daemon.socket_path
+    free = os.statvfs(tmp_path)
+    doctor = _Doctor(address, "--no_sharing", "--cache_directory",
+                     str(tmp_path))
+    finding = doctor.one("cache disk")
+    assert finding["severity"] == (
+        "ok" if free.f_bavail * free.f_frsize >= 1 << 30 else "warning")
+    assert finding["text"].startswith(f"{tmp_path}: ")
+    assert " free of " in finding["text"]
+
+    # A file system without any room.
+    doctor = _Doctor(address, "--no_sharing", "--cache_directory", "/proc")
+    finding = doctor.one("cache disk")
+    assert finding["severity"] == "warning"
+    assert finding["text"].startswith("/proc: 0 B free")
+    assert "make room" in finding["fix"]
+    assert doctor.code == 0
+
+    for path, text in ((tmp_path / "none", "No such file or directory"),
+                       (__file__, "is no directory")):
+        doctor = _Doctor(address, "--no_sharing", "--cache_directory",
+                         str(path))
+        finding = doctor.one("cache disk")
+        assert finding["severity"] == "fault"
+        assert text in finding["text"]
+        assert "CacheDirectory=datasetd" in finding["fix"]
+        assert doctor.code == 1
+
+
+@pytest.mark.skipif(os.path.exists("/var/cache/datasetd"),
+                    reason="this machine has a cache of the system's daemon")
+def test_a_daemon_without_a_cache_needs_no_disk(daemon):
+    doctor = _Doctor(daemon.socket_path, "--no_sharing")
+    assert not any(f["check"] == "cache disk" for f in doctor.findings)
+
+
 def test_the_lines_for_people(daemon):
     done = subprocess.run(
         [_CTL, "--address", daemon.socket_path, "doctor", "--no_sharing"],

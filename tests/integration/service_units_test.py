@@ -111,6 +111,9 @@ def test_the_service_is_set_as_cuda_and_the_daemon_need_it():
     assert service["ProcSubset"] == ["all"]
     assert "PrivateUsers" not in service
     assert "DynamicUser" not in service
+    # systemd denies openat2 with it, and no data root could be opened.
+    for unit in (service, _unit("user/datasetd.service")):
+        assert "RestrictSUIDSGID" not in unit
     # What a bad configuration ends with.
     assert service["RestartPreventExitStatus"] == ["2"]
     # The driver may come later.

@@ -131,9 +131,12 @@ _SIGNATURES = {
 
 
 def _find_library() -> str:
-    beside = pathlib.Path(__file__).resolve().parent / "libdatasetd.so"
-    if beside.exists():
-        return str(beside)
+    here = pathlib.Path(__file__).resolve().parent
+    # Beside it in a release and a Debian package; below it in a wheel.
+    for library in (here / "libdatasetd.so", here / "lib" / "libdatasetd.so"):
+        if library.exists():
+            # Resolved: the library finds others beside its real place.
+            return str(library.resolve())
     named = os.environ.get("DATASETD_LIBRARY", "")
     if named:
         if not os.path.exists(named):
@@ -142,7 +145,7 @@ def _find_library() -> str:
             )
         return os.path.abspath(named)
     raise errors.LibraryNotFound(
-        f"libdatasetd.so is neither at {beside} nor named by "
+        f"libdatasetd.so is neither in {here} nor named by "
         "$DATASETD_LIBRARY: build it (bazel build //client:libdatasetd.so) "
         "or install the package that holds it"
     )

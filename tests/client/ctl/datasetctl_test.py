@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -205,6 +206,32 @@ class DatasetctlTest(unittest.TestCase):
             self.assertIn(word, error)
         _, error = self.ctl("--json", "status", code=3, address=nowhere)
         self.assertEqual(json.loads(error)["error"]["code"], "UNAVAILABLE")
+
+    def test_errors_of_every_command_are_json_if_asked(self):
+        nowhere = os.path.join(self.directory, "d.sock")
+        text, _ = self.ctl("--help")
+        commands = re.findall(r"^  ([a-z]+) ", text.split("Subcommands:")[1],
+                              re.MULTILINE)
+        needed = {
+            "load": ["x", "--format", "cifar10", "--path", "/"],
+            "unload": ["x"], "preview": ["x"],
+            "run": ["--daemon", nowhere, "--", "true"],
+        }
+        self.assertLessEqual(set(needed), set(commands))
+        for command in commands:
+            # Of the command line, though --json comes behind what is wrong.
+            _, error = self.ctl(command, "--no_such_flag", "--json", code=2)
+            self.assertEqual(json.loads(error)["error"]["code"],
+                             "INVALID_ARGUMENT", command)
+            if command == "doctor":  # which looks for what is wrong
+                continue
+            _, error = self.ctl("--json", command, *needed.get(command, []),
+                                code=3, address=nowhere)
+            self.assertIn("message", json.loads(error)["error"], command)
+
+    def test_json_behind_two_dashes_is_the_commands(self):
+        _, error = self.ctl("run", "--nope", "--", "true", "--json", code=2)
+        self.assertNotIn("{", error)
 
     def test_help_tells_the_exit_codes(self):
         text, _ = self.ctl("--help")

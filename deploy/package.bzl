@@ -1,0 +1,101 @@
+"""deb and wheel: what package managers install."""
+
+load(":entries.bzl", "ENTRIES_ATTRS", "PYTHON", "VERSION", "bundle_library", "entries")
+load(":static_binaries.bzl", "BUNDLED")
+
+# DATASETD_ABI_VERSION of client/datasetd.h; tests/deploy compares.
+ABI = "1"
+
+def _run(ctx, script, out, arguments, inputs):
+    args = ctx.actions.args()
+    args.add_all(PYTHON[1:] + [script, out])
+    args.add_all(arguments)
+    ctx.actions.run(
+        executable = PYTHON[0],
+        arguments = [args],
+        inputs = inputs + [script],
+        outputs = [out],
+        mnemonic = "Package",
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(
+        files = depset([out]),
+        runfiles = ctx.runfiles([out]),
+    )]
+
+def _deb_impl(ctx):
+    deb = ctx.actions.declare_file("datasetd_%s-1_amd64.deb" % VERSION)
+    lib = bundle_library(ctx, "libdatasetd.so." + ABI)
+    arguments, inputs = entries(ctx)
+    return _run(
+        ctx,
+        ctx.file._make_deb,
+        deb,
+        [",".join(BUNDLED)] +
+        ["DEBIAN/%s=%s" % (file.basename, file.path) for file in ctx.files.control] +
+        ["%s=%s" % (ctx.attr.library_folder, lib.path)] + arguments,
+        inputs + ctx.files.control + [lib],
+    )
+
+deb = rule(
+    implementation = _deb_impl,
+    attrs = dict(
+        ENTRIES_ATTRS,
+        control = attr.label_list(
+            allow_files = True,
+            doc = "the files of DEBIAN/",
+        ),
+        library_folder = attr.string(),
+        _make_deb = attr.label(
+            allow_single_file = True,
+            default = ":make_deb.py",
+        ),
+    ),
+    doc = "datasetd_VERSION-1_amd64.deb",
+)
+
+def _wheel_impl(ctx):
+    # Debian 12's glibc is 2.36.
+    tag = "py3-none-manylinux_2_36_x86_64"
+    wheel = ctx.actions.declare_file("datasetd-%s-%s.whl" % (VERSION, tag))
+    lib = bundle_library(ctx)
+    arguments, inputs = entries(ctx)
+    return _run(
+        ctx,
+        ctx.file._make_wheel,
+        wheel,
+        [VERSION, tag, ctx.file.description.path] +
+        ["datasetd/lib=" + lib.path] + arguments,
+        inputs + [lib, ctx.file.description],
+    )
+
+wheel = rule(
+    implementation = _wheel_impl,
+    attrs = dict(
+        ENTRIES_ATTRS,
+        description = attr.label(allow_single_file = True),
+        _make_wheel = attr.label(
+            allow_single_file = True,
+            default = ":make_wheel.py",
+        ),
+    ),
+    doc = "datasetd-VERSION-TAG.whl, with the library inside",
+)
+
+def _filled_impl(ctx):
+    outs = []
+    for file in ctx.files.srcs:
+        out = ctx.actions.declare_file("filled/" + file.basename)
+        ctx.actions.expand_template(
+            template = file,
+            output = out,
+            substitutions = {"@ABI@": ABI, "@VERSION@": VERSION},
+        )
+        outs.append(out)
+    return [DefaultInfo(files = depset(outs))]
+
+filled = rule(
+    implementation = _filled_impl,
+    attrs = {"srcs": attr.label_list(allow_files = True)},
+    doc = "The files with @VERSION@ and @ABI@ filled in.",
+)

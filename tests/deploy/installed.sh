@@ -1,0 +1,145 @@
+#!/bin/bash
+# What debootstrap.sh runs inside, as root: see there. Each step says what it
+# does; the first that goes wrong ends it.
+set -euo pipefail
+cd /srv/check
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+trap 'echo "FAILED at line $LINENO"' ERR
+trap '[[ $? == 0 ]] || journalctl -u datasetd -o cat -n 20 --no-pager' EXIT
+
+say() { printf '\n== %s\n' "$*"; }
+
+# expect CODE COMMAND...: runs it, shows it and what it says.
+expect() {
+  local code=0 wanted=$1
+  shift
+  printf '$ %s\n' "$*"
+  "$@" 2>&1 || code=$?
+  if [[ $code -ne $wanted ]]; then
+    echo "FAILED: it ended with $code, not with $wanted"
+    exit 1
+  fi
+}
+
+# await COMMAND...: until it succeeds; at most a minute.
+await() {
+  local end=$((SECONDS + 60))
+  until "$@"; do
+    if ((SECONDS > end)); then
+      echo "FAILED: not within a minute: $*"
+      exit 1
+    fi
+    sleep 0.05 # between two looks
+  done
+}
+
+install_deb() {
+  printf '$ apt-get install %s\n' "$1"
+  apt-get -qq -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold \
+    install -y "./$1" >apt.log 2>&1 || { tail -20 apt.log; return 1; }
+}
+
+as() {
+  local user=$1
+  shift
+  runuser -u "$user" -- "$@"
+}
+
+num_lines() { cat "$1" 2>/dev/null | wc -l; }
+has_lines() { (($(num_lines "$1") >= $2)); }
+main_pid() { systemctl show --property=MainPID --value datasetd.service; }
+
+say "Debian $(cat /etc/debian_version), $(systemctl --version | sed -n 1p)"
+apt-get -qq update
+
+say "Install"
+install_deb first.deb
+expect 0 dpkg-query -W datasetd
+expect 0 systemctl is-enabled datasetd.socket datasetd.service
+expect 0 systemctl is-active datasetd.socket datasetd.service
+expect 0 stat -c '%A %U:%G %n' /run/datasetd /run/datasetd/datasetd.sock \
+  /run/datasetd/attach.sock
+expect 0 datasetctl status
+
+say "Configure"
+mkdir -p /srv/data
+python3 -c '
+open("/srv/data/test_batch.bin", "wb").write(
+    b"".join(bytes([i % 10]) + bytes([i % 256]) * 3072 for i in range(2000)))'
+useradd --create-home alice
+usermod --append --groups datasetd alice
+useradd --create-home bob
+sed -i -e 's|^#data_roots:.*|data_roots: [/srv/data]|' \
+  -e 's|^metrics_port: 0|metrics_port: 9464|' /etc/datasetd/datasetd.yaml
+expect 0 datasetd --config=/etc/datasetd/datasetd.yaml --check_config
+expect 0 systemctl restart datasetd.service
+
+say "A member of the group uses it"
+expect 0 as alice datasetctl load cifar --format cifar10 --split test \
+  --path /srv/data
+expect 0 as alice python3 /srv/check/installed_job.py /home/alice/three 3
+expect 0 cat /home/alice/three
+expect 0 as alice datasetctl doctor
+expect 0 python3 -c '
+import urllib.request
+for line in urllib.request.urlopen("http://127.0.0.1:9464/metrics"):
+    if line.startswith((b"datasetd_samples_total", b"datasetd_build_info")):
+        print(line.decode(), end="")'
+
+say "A stranger does not"
+expect 1 as bob datasetctl status
+expect 1 as bob datasetctl doctor --no_sharing
+expect 1 as bob python3 /srv/check/installed_job.py /dev/null 1
+
+say "The journal knows fields"
+uid=$(id -u alice)
+expect 0 journalctl -u datasetd DATASET=cifar UID="$uid" SUBSYSTEM=load \
+  -o json --output-fields=MESSAGE,PRIORITY,DATASET,UID,SUBSYSTEM -n 1
+[[ $(journalctl -u datasetd DATASET=cifar UID="$uid" -o cat | wc -l) -ge 2 ]]
+
+say "Its levels change while it runs"
+pid=$(main_pid)
+sed -i 's|^log_level: info|log_level: debug|' /etc/datasetd/datasetd.yaml
+expect 0 systemctl reload datasetd.service
+reloaded() { journalctl -u datasetd -o cat | grep -q 'log levels reloaded'; }
+await reloaded
+[[ $(main_pid) == "$pid" ]]
+
+say "Upgrade under a job that reconnects"
+as alice python3 installed_job.py /home/alice/batches &
+job=$!
+await has_lines /home/alice/batches 100
+before=$(num_lines /home/alice/batches)
+install_deb next.deb
+expect 0 dpkg-query -W datasetd
+[[ $(main_pid) != "$pid" && $(main_pid) != 0 ]]
+after=$(num_lines /home/alice/batches)
+await has_lines /home/alice/batches $((after + 100))
+as alice touch /home/alice/batches.stop
+wait "$job"
+total=$(num_lines /home/alice/batches)
+as alice python3 installed_job.py /home/alice/undisturbed "$total"
+expect 0 cmp /home/alice/batches /home/alice/undisturbed
+echo "the daemon was process $pid and is $(main_pid); of $total batches the" \
+  "job had at least $before before and 100 after; order and content are those" \
+  "of a job that nothing disturbed"
+expect 0 grep -E '^(data_roots|metrics_port|log_level):' \
+  /etc/datasetd/datasetd.yaml
+
+say "Remove"
+mkdir -p /var/cache/datasetd /var/lib/datasetd
+apt-get -qq remove -y datasetd >apt.log 2>&1
+expect 3 systemctl is-active datasetd.socket datasetd.service
+expect 1 test -e /run/datasetd/datasetd.sock
+expect 1 test -e /usr/bin/datasetctl
+expect 0 ls -l /etc/datasetd/datasetd.yaml
+expect 1 python3 -c 'import datasetd'
+expect 0 test -d /var/cache/datasetd
+
+say "Purge"
+apt-get -qq purge -y datasetd >apt.log 2>&1
+left=$(find / -xdev -path /srv -prune -o -path /var/log -prune -o \
+  -name '*datasetd*' -print)
+[[ -z $left ]] || { printf 'FAILED: left behind:\n%s\n' "$left"; exit 1; }
+echo "no file of that name is left"
+expect 0 id datasetd

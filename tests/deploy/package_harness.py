@@ -1,0 +1,64 @@
+"""What the tests of packages share: files of the build, a daemon, data."""
+
+import glob
+import os
+import pathlib
+import socket
+import subprocess
+
+PYTHON = "/usr/bin/python3"
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1",
+               "LC_ALL": "C.UTF-8"}
+NUM_SAMPLES = 100
+
+
+def runfile(pattern):
+    """The one file of the repository, or built in it, of that pattern."""
+    (path,) = glob.glob(os.path.join(
+        os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], pattern))
+    return pathlib.Path(path)
+
+
+def run(*command, code=0, environment=None, **options):
+    """What the command prints; it ends with `code`."""
+    result = subprocess.run(
+        [str(word) for word in command], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+        env={**ENVIRONMENT, **(environment or {})}, **options)
+    assert result.returncode == code, (
+        f"{command}: {result.returncode}: {result.stdout[-8000:]}")
+    return result.stdout
+
+
+def write_data(directory):
+    """CIFAR-10's test split: sample i has label i % 10 and pixels i."""
+    directory.mkdir()
+    (directory / "test_batch.bin").write_bytes(b"".join(
+        bytes([i % 10]) + bytes([i]) * 3072 for i in range(NUM_SAMPLES)))
+    return directory
+
+
+class Daemon:
+    """Runs `program` until the end of the block; `directory` is short."""
+
+    def __init__(self, program, directory, *arguments):
+        self.address = directory / "datasetd.sock"
+        notice_path = directory / "notify.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
+            notices.bind(str(notice_path))
+            notices.settimeout(60)
+            self.process = subprocess.Popen(
+                [str(program), f"--socket_path={self.address}",
+                 "--device=cpu", "--memory_budget_mib=64",
+                 *(str(argument) for argument in arguments)],
+                env={**ENVIRONMENT, "NOTIFY_SOCKET": str(notice_path)})
+            while b"READY=1" not in notices.recv(4096):
+                pass
+        notice_path.unlink()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
