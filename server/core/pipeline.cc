@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
+#include "server/core/mask_transform.h"
 #include "server/core/require.h"
 
 namespace datasetd {
@@ -510,8 +511,11 @@ absl::StatusOr<FieldProgram> CompileField(
   program.layout = layout;
   ImageCompiler compiler(&program, static_cast<uint32_t>(field_index) << 8);
   for (size_t i = 0; i < ops.size(); ++i) {
+    const absl::StatusOr<TransformSpec> op =
+        field.is_mask ? ForMask(ops[i]) : ops[i];
+    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], op.status()));
     DATASETD_RETURN_IF_ERROR(
-        At(field, i, ops[i], compiler.Add(static_cast<int>(i), ops[i])));
+        At(field, i, ops[i], compiler.Add(static_cast<int>(i), *op)));
   }
   compiler.Finish();
   return program;

@@ -77,6 +77,17 @@ void ExpectInvalid(const FieldSpec& field, std::vector<TransformSpec> ops,
   }
 }
 
+TEST(PipelineTest, MaskTakesNoColourOp) {
+  FieldSpec mask = Image(4, 4, 1);
+  mask.is_mask = true;
+  ExpectInvalid(mask, {RandomHorizontalFlipSpec{}, ColorJitterSpec{}}, 1,
+                {"mask", "geometry"});
+  const FieldProgram program =
+      MustCompile(mask, {RandomHorizontalFlipSpec{}, ToFloat()});
+  EXPECT_EQ(program.num_moves, 1);
+  EXPECT_EQ(program.num_value_ops, 1);
+}
+
 TEST(PipelineTest, ImageWithoutOpsIsACopy) {
   const FieldProgram program = MustCompile(Image(28, 30, 3), {});
   EXPECT_TRUE(program.is_image);
