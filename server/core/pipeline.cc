@@ -57,16 +57,17 @@ int64_t RoundedHalf(int64_t difference) {
 class ImageCompiler {
  public:
   // `program` is of the field without ops; it must outlive this.
-  ImageCompiler(FieldProgram* program, uint32_t first_op_index)
+  ImageCompiler(FieldProgram* program, int field_index)
       : program_(*program),
-        first_op_index_(first_op_index),
+        field_index_(static_cast<uint32_t>(field_index)),
         height_(program->in_height),
         width_(program->in_width),
         dtype_(program->in_dtype) {}
 
   // Errors lack the place.
   absl::Status Add(int position, const TransformSpec& op) {
-    op_index_ = first_op_index_ | static_cast<uint32_t>(position);
+    op_index_ =
+        OpIndex(field_index_, static_cast<uint32_t>(position), op.draw_id);
     return std::visit([this](const auto& spec) { return Compile(spec); },
                       op.op);
   }
@@ -378,7 +379,7 @@ class ImageCompiler {
   }
 
   FieldProgram& program_;
-  const uint32_t first_op_index_;
+  const uint32_t field_index_;
   uint32_t op_index_ = 0;
   // Of the image after the ops so far.
   int64_t height_;
@@ -509,7 +510,7 @@ absl::StatusOr<FieldProgram> CompileField(
   }
   DATASETD_RETURN_IF_ERROR(At(field, StartImage(field, program)));
   program.layout = layout;
-  ImageCompiler compiler(&program, static_cast<uint32_t>(field_index) << 8);
+  ImageCompiler compiler(&program, field_index);
   for (size_t i = 0; i < ops.size(); ++i) {
     const absl::StatusOr<TransformSpec> op =
         field.is_mask ? ForMask(ops[i]) : ops[i];

@@ -15,7 +15,7 @@
 
 namespace datasetd {
 
-// Ops that one field can have; op indices are field_index << 8 | position.
+// Ops that one field can have.
 inline constexpr int kMaxTransforms = 256;
 
 // The program of field `field_index` of a feed; `source`,
