@@ -235,7 +235,8 @@ ColourImage Autocontrast(const ColourImage& image) {
     for (std::vector<double>& row : plane) {
       for (double& x : row) {
         if (image.is_uint8) {
-          const float scale = 255.0f / static_cast<float>(high - low);
+          const float inverse = 1.0f / static_cast<float>(high - low);
+          const float scale = inverse * 255.0f;
           x = Clamp(image, std::trunc(static_cast<float>(x - low) * scale));
         } else {
           x = (x - low) / (high - low);

@@ -27,6 +27,8 @@ TEST(GaussianBlurTest, EqualsTheReference) {
     for (const auto& [radius_x, radius_y] :
          {std::pair{0, 0}, {1, 1}, {2, 0}, {1, 11}, {21, 21}}) {
       if (radius_x >= image.width || radius_y >= image.height) continue;
+      // The reference is slow.
+      if (radius_x == 21 && image.height * image.num_channels > 31) continue;
       for (const float sigma : {0.01f, 0.1f, 0.8f, 2.0f, 50.0f}) {
         EXPECT_LE(Difference(Blur(image, radius_x, radius_y, sigma),
                              reference::GaussianBlur(ToReference(image),
