@@ -163,15 +163,19 @@ ColourImage AdjustHue(const ColourImage& image, double factor) {
           hue = 4 + (r - g) / chroma;
         }
       }
-      hue += 6 * factor;
-      // A channel keeps value within a third of a turn, loses all chroma in the
-      // third on the other side, and goes linearly between.
-      const int phases[3] = {5, 3, 1};
+      hue = std::fmod(hue + 6 * factor + 12, 6.0);
+      const int sector = static_cast<int>(hue);
+      const double part = hue - sector;
+      // The sector's colours, one after the other round the hexagon.
+      const double none = value - chroma;
+      const double falling = value - chroma * part;
+      const double rising = value - chroma * (1 - part);
+      const double sectors[6][3] = {
+          {value, rising, none}, {falling, value, none},
+          {none, value, rising}, {none, falling, value},
+          {rising, none, value}, {value, none, falling}};
       for (int c = 0; c < 3; ++c) {
-        double k = std::fmod(phases[c] + hue, 6.0);
-        if (k < 0) k += 6;
-        const double loss = std::max(0.0, std::min({k, 4 - k, 1.0}));
-        result.planes[c][y][x] = (value - chroma * loss) * bound;
+        result.planes[c][y][x] = sectors[sector][c] * bound;
       }
     }
   }

@@ -52,10 +52,11 @@ template <typename Atomics>
 DATASETD_HOST_DEVICE inline void AccumulateAdjustContrast(
     const AdjustContrastDraw& draw, int num_channels, const float* pixel,
     AdjustContrastPartial* partial, AdjustContrastStatistic* /*total*/) {
-  float gray = num_channels == 3 ? Luma(pixel, draw.bound) : pixel[0];
-  gray = gray > -256.0f ? gray : (gray == gray ? -256.0f : 0.0f);
-  gray = gray < 256.0f ? gray : 256.0f;
-  partial->sum += static_cast<int32_t>(gray * adjust_contrast_internal::kOne);
+  const float gray = num_channels == 3 ? Luma(pixel, draw.bound) : pixel[0];
+  const float above = gray > -256.0f ? gray : -256.0f;
+  const float within = above < 256.0f ? above : 256.0f;
+  const float known = gray == gray ? within : 0.0f;
+  partial->sum += static_cast<int32_t>(known * adjust_contrast_internal::kOne);
 }
 
 template <typename Atomics>

@@ -24,7 +24,24 @@ DATASETD_HOST_DEVICE inline AdjustHueDraw DrawAdjustHue(
   return params;
 }
 
-// REQUIRES: 1 or 3 channels.
+namespace adjust_hue_internal {
+
+// What a channel loses of `value` if hue, in sixths of a turn, is `hue`:
+// nothing within a sixth of its own colour, all chroma within a sixth of the
+// opposite one, and linearly between. `phase` is 5 for red, 3 for green, 1 for
+// blue.
+DATASETD_HOST_DEVICE inline float Channel(float phase, float hue, float value,
+                                          float chroma) {
+  const float sum = phase + hue;
+  const float k = sum >= 6.0f ? sum - 6.0f : sum;
+  const float rest = 4.0f - k;
+  const float least = k < rest ? k : rest;
+  return value - chroma * ClampToBound(least, 1.0f);
+}
+
+}  // namespace adjust_hue_internal
+
+// No branches, for vectors. REQUIRES: 1 or 3 channels.
 DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
                                                 int num_channels,
                                                 float* pixel) {
@@ -36,48 +53,25 @@ DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
   const float rg_min = r < g ? r : g;
   const float value = rg_max > b ? rg_max : b;
   const float chroma = value - (rg_min < b ? rg_min : b);
-  const bool is_gray = chroma == 0.0f;
-  const float saturation = chroma / (is_gray ? 1.0f : value);
-  const float divisor = is_gray ? 1.0f : chroma;
-  const float rc = (value - r) / divisor;
-  const float gc = (value - g) / divisor;
-  const float bc = (value - b) / divisor;
+  const float divisor = chroma == 0.0f ? 1.0f : chroma;
 
-  // In sixths of a turn: [-1, 5], as a fraction [5/6, 11/6].
-  const float sixths = value == r   ? bc - gc
-                       : value == g ? 2.0f + rc - bc
-                                    : 4.0f + gc - rc;
-  float hue = sixths / 6.0f + 1.0f;
-  hue = hue >= 1.0f ? hue - 1.0f : hue;
-  hue = hue + draw.factor;
-  hue = hue < 0.0f ? hue + 1.0f : hue;
-  hue = hue >= 1.0f ? hue - 1.0f : hue;
+  // In sixths of a turn.
+  const float next_to_red = (g - b) / divisor;
+  const float next_to_green = 2.0f + (b - r) / divisor;
+  const float next_to_blue = 4.0f + (r - g) / divisor;
+  float hue = value == g ? next_to_green : next_to_blue;
+  hue = value == r ? next_to_red : hue;
+  // In [0, 6]: from [-1, 5], and [-3, 3] more.
+  hue = hue + 6.0f * draw.factor;
+  const float up = hue + 6.0f;
+  hue = hue < 0.0f ? up : hue;
+  const float down = hue - 6.0f;
+  hue = hue >= 6.0f ? down : hue;
 
-  const float scaled = hue * 6.0f;
-  // NaN, and what rounds to a whole turn, is in the first sixth.
-  const int sector =
-      scaled > 0.0f && scaled < 6.0f ? static_cast<int>(scaled) : 0;
-  const float f = sector == 0 && scaled >= 6.0f
-                      ? 0.0f
-                      : scaled - static_cast<float>(sector);
-  const float p = ClampToBound(value * (1.0f - saturation), 1.0f);
-  const float q = ClampToBound(value * (1.0f - saturation * f), 1.0f);
-  const float t = ClampToBound(value * (1.0f - saturation * (1.0f - f)), 1.0f);
-  const float red = sector == 0 || sector == 5 ? value
-                    : sector == 1              ? q
-                    : sector == 4              ? t
-                                               : p;
-  const float green = sector == 1 || sector == 2 ? value
-                      : sector == 0              ? t
-                      : sector == 3              ? q
-                                                 : p;
-  const float blue = sector == 3 || sector == 4 ? value
-                     : sector == 2              ? t
-                     : sector == 5              ? q
-                                                : p;
-  pixel[0] = red * draw.bound;
-  pixel[1] = green * draw.bound;
-  pixel[2] = blue * draw.bound;
+  using adjust_hue_internal::Channel;
+  pixel[0] = Channel(5.0f, hue, value, chroma) * draw.bound;
+  pixel[1] = Channel(3.0f, hue, value, chroma) * draw.bound;
+  pixel[2] = Channel(1.0f, hue, value, chroma) * draw.bound;
 }
 
 }  // namespace datasetd

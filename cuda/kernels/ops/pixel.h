@@ -26,10 +26,10 @@ DATASETD_HOST_DEVICE inline float Blend(float a, float b, float ratio,
 // blends amplify the difference.
 DATASETD_HOST_DEVICE inline float Luma(const float* pixel, float bound) {
   const float luma = 0.2989f * pixel[0] + 0.587f * pixel[1] + 0.114f * pixel[2];
-  if (bound != 255.0f) return luma;
   const float positive = luma > 0.0f ? luma : 0.0f;
-  return static_cast<float>(
-      static_cast<int32_t>(positive < 65536.0f ? positive : 65536.0f));
+  const float finite = positive < 65536.0f ? positive : 65536.0f;
+  const float whole = static_cast<float>(static_cast<int32_t>(finite));
+  return bound == 255.0f ? whole : luma;
 }
 
 }  // namespace datasetd
