@@ -57,6 +57,15 @@ DATASETD_HOST_DEVICE inline double Floor(double x) {
   return truncated > x ? truncated - 1.0 : truncated;
 }
 
+// Rounded correctly. REQUIRES: x is not negative.
+DATASETD_HOST_DEVICE inline double Sqrt(double x) {
+#if defined(__CUDA_ARCH__)
+  return __dsqrt_rn(x);
+#else
+  return __builtin_sqrt(x);
+#endif
+}
+
 // e^x, within 2^-51. Below -700 it is 0; x above 700 counts as 700.
 DATASETD_HOST_DEVICE inline double Exp(double x) {
   using namespace elementary_internal;  // NOLINT: constants
