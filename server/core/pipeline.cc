@@ -66,7 +66,8 @@ class ImageCompiler {
   // Errors lack the place.
   absl::Status Add(int position, const TransformSpec& op) {
     op_index_ = first_op_index_ | static_cast<uint32_t>(position);
-    return std::visit([this](const auto& spec) { return Compile(spec); }, op);
+    return std::visit([this](const auto& spec) { return Compile(spec); },
+                      op.op);
   }
 
   void Finish() {
@@ -200,6 +201,13 @@ class ImageCompiler {
       }
     }
     return AddValueOp(value_op);
+  }
+
+  template <typename Op>
+  absl::Status Compile(const Op&) {
+    return absl::UnimplementedError(
+        absl::StrCat("this daemon has no ", Op::kName,
+                     ": leave it out, or use a newer daemon"));
   }
 
   absl::Status CheckCropSize(int64_t height, int64_t width) const {
@@ -428,7 +436,7 @@ absl::Status StartOther(const FieldSpec& field, FieldProgram& program) {
 
 // The dtype of a field that is no image after its ToDtype.
 absl::StatusOr<Dtype> OtherDtype(Dtype from, const TransformSpec& op) {
-  const auto* to_dtype = std::get_if<ToDtypeSpec>(&op);
+  const auto* to_dtype = std::get_if<ToDtypeSpec>(&op.op);
   if (to_dtype == nullptr) {
     return Invalid("the field is not an image: it can only have a ToDtype");
   }
@@ -510,12 +518,7 @@ absl::StatusOr<FieldProgram> CompileField(
 }
 
 bool IsDeterministic(absl::Span<const TransformSpec> ops) {
-  return std::all_of(ops.begin(), ops.end(), [](const TransformSpec& op) {
-    return std::holds_alternative<PadSpec>(op) ||
-           std::holds_alternative<CenterCropSpec>(op) ||
-           std::holds_alternative<ToDtypeSpec>(op) ||
-           std::holds_alternative<NormalizeSpec>(op);
-  });
+  return std::none_of(ops.begin(), ops.end(), IsRandom);
 }
 
 }  // namespace datasetd
