@@ -94,7 +94,8 @@ DATASETD_HOST_DEVICE inline void FinishAutocontrast(
         autocontrast_internal::FloatOfKey(statistic->min_key[c]);
     const float maximum =
         autocontrast_internal::FloatOfKey(statistic->max_key[c]);
-    const float scale = draw->bound / (maximum - minimum);
+    // Rounded twice, as torch divides a number by a tensor.
+    const float scale = 1.0f / (maximum - minimum) * draw->bound;
     // Neither infinite nor NaN.
     if (scale - scale != 0.0f) continue;
     draw->minimum[c] = minimum;

@@ -1,4 +1,4 @@
-// Invert and RandomInvert: bound - x. Exact.
+// Invert and RandomInvert: bound - x.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_INVERT_H_
 #define DATASETD_CUDA_KERNELS_OPS_INVERT_H_

@@ -1,4 +1,4 @@
-// Solarize and RandomSolarize: bound - x from `threshold` up. Exact.
+// Solarize and RandomSolarize: bound - x from `threshold` up.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_SOLARIZE_H_
 #define DATASETD_CUDA_KERNELS_OPS_SOLARIZE_H_
