@@ -13,7 +13,7 @@
 
 #include "cuda/kernels/elementary.h"
 #include "cuda/kernels/host_device.h"
-#include "cuda/kernels/ops/resize.h"
+#include "cuda/kernels/interpolation.h"
 
 namespace datasetd {
 
@@ -21,20 +21,20 @@ namespace datasetd {
 struct AxisResample {
   int32_t in_size;
   int32_t out_size;
-  Interpolation interpolation;
+  InterpolationMode interpolation;
   bool antialias;
 };
 
 DATASETD_HOST_DEVICE inline bool IsAntialiased(const AxisResample& axis) {
-  return axis.antialias && (axis.interpolation == Interpolation::kBilinear ||
-                            axis.interpolation == Interpolation::kBicubic);
+  return axis.antialias && (axis.interpolation == InterpolationMode::kBilinear ||
+                            axis.interpolation == InterpolationMode::kBicubic);
 }
 
 // Half the filter's width in input coordinates.
 DATASETD_HOST_DEVICE inline double FilterSupport(const AxisResample& axis) {
   const double scale = static_cast<double>(axis.in_size) / axis.out_size;
   const double reach =
-      axis.interpolation == Interpolation::kBicubic ? 2.0 : 1.0;
+      axis.interpolation == InterpolationMode::kBicubic ? 2.0 : 1.0;
   return scale > 1.0 ? reach * scale : reach;
 }
 
@@ -47,9 +47,9 @@ DATASETD_HOST_DEVICE inline int32_t NumTaps(const AxisResample& axis) {
     return taps < axis.in_size ? taps : axis.in_size;
   }
   switch (axis.interpolation) {
-    case Interpolation::kBilinear:
+    case InterpolationMode::kBilinear:
       return 2;
-    case Interpolation::kBicubic:
+    case InterpolationMode::kBicubic:
       return 4;
     default:
       return 1;
@@ -64,9 +64,9 @@ DATASETD_HOST_DEVICE inline double CubicWeight(double x, double a) {
   return 0.0;
 }
 
-DATASETD_HOST_DEVICE inline double FilterWeight(Interpolation interpolation,
+DATASETD_HOST_DEVICE inline double FilterWeight(InterpolationMode interpolation,
                                                 double x) {
-  if (interpolation == Interpolation::kBicubic) return CubicWeight(x, -0.5);
+  if (interpolation == InterpolationMode::kBicubic) return CubicWeight(x, -0.5);
   x = x < 0.0 ? -x : x;
   return x < 1.0 ? 1.0 - x : 0.0;
 }
@@ -81,11 +81,11 @@ DATASETD_HOST_DEVICE inline void ComputeTaps(const AxisResample& axis,
                                              int32_t out_index, int64_t stride,
                                              int32_t* index, float* weight) {
   const int32_t in_size = axis.in_size;
-  if (axis.interpolation == Interpolation::kNearest ||
-      axis.interpolation == Interpolation::kNearestExact) {
+  if (axis.interpolation == InterpolationMode::kNearest ||
+      axis.interpolation == InterpolationMode::kNearestExact) {
     const float scale =
         static_cast<float>(in_size) / static_cast<float>(axis.out_size);
-    const float at = axis.interpolation == Interpolation::kNearest
+    const float at = axis.interpolation == InterpolationMode::kNearest
                          ? static_cast<float>(out_index)
                          : static_cast<float>(out_index) + 0.5f;
     index[0] = ClampIndex(static_cast<int32_t>(at * scale), in_size);
@@ -119,7 +119,7 @@ DATASETD_HOST_DEVICE inline void ComputeTaps(const AxisResample& axis,
     }
     return;
   }
-  if (axis.interpolation == Interpolation::kBilinear) {
+  if (axis.interpolation == InterpolationMode::kBilinear) {
     double at = center - 0.5;
     if (at < 0.0) at = 0.0;
     const int32_t first = ClampIndex(static_cast<int32_t>(at), in_size);

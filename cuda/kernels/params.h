@@ -126,6 +126,16 @@ struct Step {
   alignas(8) uint8_t params[kMaxStepParamsBytes];
 };
 
+// The parts of a chain's scratch memory, in elements of 4 bytes: one of its two
+// images, the rows between the passes of a resize, the taps of both axes, and
+// the maps of both axes.
+struct ChainScratch {
+  int64_t image_elements;
+  int64_t row_elements;
+  int64_t tap_elements;
+  int64_t map_elements;
+};
+
 // A field. Without steps it is its MoveProgram. With steps it is a chain
 // (chain.h): an image of in_dtype (kUint8, kFloat16, kBfloat16, kFloat32) goes
 // through the steps as float32, in the image's own units, and is rounded
@@ -133,11 +143,7 @@ struct Step {
 struct FieldProgram : MoveProgram {
   int32_t num_steps;
   int32_t out_channels;
-  // Of a chain's scratch memory, in elements: one of its two images, the rows
-  // between the passes of a resize, and the taps of both axes.
-  int64_t image_elements;
-  int64_t row_elements;
-  int64_t tap_elements;
+  ChainScratch scratch;
   Step steps[kMaxSteps];
 };
 

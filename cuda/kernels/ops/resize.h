@@ -4,26 +4,19 @@
 #ifndef DATASETD_CUDA_KERNELS_OPS_RESIZE_H_
 #define DATASETD_CUDA_KERNELS_OPS_RESIZE_H_
 
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
 #include "cuda/kernels/elementary.h"
 #include "cuda/kernels/host_device.h"
+#include "cuda/kernels/interpolation.h"
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/random.h"
 
 namespace datasetd {
 
-enum class Interpolation : uint8_t {
-  kNearest = 1,
-  kNearestExact = 2,
-  kBilinear = 3,
-  kBicubic = 4,
-};
-
 struct ResizeParams {
-  Interpolation interpolation;
+  InterpolationMode interpolation;
   bool antialias;  // of kBilinear and kBicubic
   bool is_random;
   // Where above 0, values leave within 0..clamp: bicubic of a uint8 image.
@@ -61,8 +54,8 @@ DATASETD_HOST_DEVICE inline ResizeDraw DrawResize(const ResizeParams& params,
         Exp(params.log_ratio[0] +
             (params.log_ratio[1] - params.log_ratio[0]) *
                 static_cast<double>(UniformFloat(words.word[1])));
-    const double w = RoundHalfEven(sqrt(target * ratio));
-    const double h = RoundHalfEven(sqrt(target / ratio));
+    const double w = RoundHalfEven(Sqrt(target * ratio));
+    const double h = RoundHalfEven(Sqrt(target / ratio));
     if (!(w >= 1.0 && w <= width && h >= 1.0 && h <= height)) continue;
     ResizeDraw draw;
     draw.height = static_cast<int32_t>(h);
