@@ -48,8 +48,9 @@ class PipelineCompiler {
       return Invalid(absl::StrCat("there can be ", kMaxTransforms,
                                   " transforms, those inside others counted"));
     }
-    image_.set_op_index(
-        OpIndex(field_index_, next_position_++, transform.draw_id));
+    image_.set_op(next_position_, OpIndex(field_index_, next_position_,
+                                          transform.draw_id));
+    ++next_position_;
     return std::visit([this](const auto& op) { return Compile(op); },
                       transform.op);
   }
