@@ -481,15 +481,18 @@ TEST(PipelineTest, ProbabilityOutOfRange) {
 TEST(PipelineTest, TooManyOps) {
   std::vector<TransformSpec> flips(kMaxMoves, AlternatingFlipSpec{});
   EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_moves, kMaxMoves);
+  // More are a chain.
+  flips.resize(kMaxSteps, AlternatingFlipSpec{});
+  EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_steps, kMaxSteps);
   flips.push_back(RandomVerticalFlipSpec{});
-  ExpectInvalid(Image(8, 8, 3), flips, kMaxMoves, {"too many", "16"});
+  ExpectInvalid(Image(8, 8, 3), flips, kMaxSteps, {"too many", "32"});
 
   std::vector<TransformSpec> normalizes(kMaxValueOps,
                                         NormalizeSpec{{0.5}, {0.5}});
   const FieldSpec image = Image(8, 8, 3, Dtype::kFloat32);
   EXPECT_EQ(MustCompile(image, normalizes).num_value_ops, kMaxValueOps);
   normalizes.push_back(NormalizeSpec{{0.5}, {0.5}});
-  ExpectInvalid(image, normalizes, kMaxValueOps, {"too many", "4"});
+  EXPECT_EQ(MustCompile(image, normalizes).num_steps, kMaxValueOps + 1);
 
   const std::vector<TransformSpec> many(kMaxTransforms + 1, PadSpec{});
   EXPECT_THAT(Compile(image, many),
