@@ -1,5 +1,6 @@
 #include "server/service/proto_convert.h"
 
+#include <map>
 #include <string>
 #include <utility>
 
@@ -35,6 +36,35 @@ void FieldToProto(const FieldSpec& spec, v1::Field* field) {
   field->mutable_shape()->Assign(spec.shape.begin(), spec.shape.end());
   field->set_is_image(spec.is_image);
   field->set_is_mask(spec.is_mask);
+}
+
+using FieldOptionsMap =
+    google::protobuf::Map<std::string, v1::FieldOptions>;
+
+absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
+    const FieldOptionsMap& fields) {
+  std::map<std::string, FeedFieldOptions> to;
+  for (const auto& [field, field_options] : fields) {
+    FeedFieldOptions& to_field = to[field];
+    DATASETD_ASSIGN_OR_RETURN(
+        to_field.transforms,
+        TransformsFromProto(field_options.transforms(),
+                            absl::StrCat("field '", field, "', transforms")));
+    switch (field_options.layout()) {
+      case v1::LAYOUT_UNSPECIFIED:
+      case v1::LAYOUT_NCHW:
+        to_field.layout = Layout::kNchw;
+        break;
+      case v1::LAYOUT_NHWC:
+        to_field.layout = Layout::kNhwc;
+        break;
+      default:
+        return absl::InvalidArgumentError(absl::StrCat(
+            "field '", field, "': layout ", AsInt(field_options.layout()),
+            " is unknown; one of NCHW, NHWC"));
+    }
+  }
+  return to;
 }
 
 }  // namespace
@@ -118,30 +148,40 @@ absl::StatusOr<FeedOptions> FeedOptionsFromProto(
     to.prefetch = options.prefetch();
   }
   to.start = {options.start().epoch(), options.start().batch()};
-  for (const auto& [field, field_options] : options.fields()) {
-    FeedFieldOptions& to_field = to.fields[field];
-    DATASETD_ASSIGN_OR_RETURN(
-        to_field.transforms,
-        TransformsFromProto(field_options.transforms(),
-                            absl::StrCat("field '", field, "', transforms")));
-    switch (field_options.layout()) {
-      case v1::LAYOUT_UNSPECIFIED:
-      case v1::LAYOUT_NCHW:
-        to_field.layout = Layout::kNchw;
-        break;
-      case v1::LAYOUT_NHWC:
-        to_field.layout = Layout::kNhwc;
-        break;
-      default:
-        return absl::InvalidArgumentError(absl::StrCat(
-            "field '", field, "': layout ", AsInt(field_options.layout()),
-            " is unknown; one of NCHW, NHWC"));
-    }
-  }
+  DATASETD_ASSIGN_OR_RETURN(to.fields, FieldsFromProto(options.fields()));
   for (const int kind : request.excluded_exports()) {
     to.excluded_exports.push_back(static_cast<ExportKind>(kind));
   }
   return to;
+}
+
+absl::StatusOr<FeedOptions> FeedOptionsFromProto(
+    const v1::ExplainTransformsRequest& request) {
+  FeedOptions to;
+  to.dataset = request.dataset();
+  to.seed = request.seed();
+  DATASETD_ASSIGN_OR_RETURN(to.fields, FieldsFromProto(request.fields()));
+  return to;
+}
+
+void ExplanationToProto(const Explanation& explanation,
+                        v1::ExplainTransformsResponse* response) {
+  for (const Explanation::Sample& sample : explanation.samples) {
+    v1::ExplainedSample* const to = response->add_samples();
+    to->set_index(static_cast<uint64_t>(sample.index));
+    for (const OpDraw& draw : sample.ops) {
+      v1::DrawnOp* const op = to->add_ops();
+      op->set_field(explanation.fields[static_cast<size_t>(draw.field)]);
+      op->set_position(static_cast<uint32_t>(draw.position));
+      op->set_name(draw.name);
+      op->set_is_applied(draw.is_applied);
+      for (const auto& [name, values] : draw.parameters) {
+        v1::DrawnParameter* const parameter = op->add_parameters();
+        parameter->set_name(name);
+        parameter->mutable_values()->Assign(values.begin(), values.end());
+      }
+    }
+  }
 }
 
 void OpenedFeedToProto(const OpenedFeed& opened,

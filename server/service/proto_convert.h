@@ -17,6 +17,10 @@ void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset);
 
 absl::StatusOr<FeedOptions> FeedOptionsFromProto(
     const v1::OpenFeedRequest& request);
+absl::StatusOr<FeedOptions> FeedOptionsFromProto(
+    const v1::ExplainTransformsRequest& request);
+void ExplanationToProto(const Explanation& explanation,
+                        v1::ExplainTransformsResponse* response);
 void OpenedFeedToProto(const OpenedFeed& opened,
                        v1::OpenFeedResponse* response);
 void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed);

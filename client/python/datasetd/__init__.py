@@ -15,7 +15,7 @@
 """
 
 from . import transforms
-from ._client import Client, Dataset, Field, connect
+from ._client import Client, Dataset, DrawnOp, Field, connect
 from ._frameworks import Tensor
 from ._loader import Batch, DataLoader
 from ._local import LocalDaemon, start_local
@@ -27,6 +27,7 @@ __all__ = [
     "Client",
     "DataLoader",
     "Dataset",
+    "DrawnOp",
     "Field",
     "LocalDaemon",
     "Tensor",

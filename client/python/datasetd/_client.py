@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
-from typing import Set, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple
+from typing import Optional, Set, Tuple, Union
 
 from . import _library
 from .errors import Closed, InvalidArgument
@@ -26,6 +27,25 @@ class Field(NamedTuple):
     shape: Tuple[int, ...]
     is_image: bool
     is_mask: bool = False  # an image of classes
+
+
+class DrawnOp(NamedTuple):
+    """One thing that an op does to a sample.
+
+    An op may do several, such as Pad and Crop; what changes nothing is left
+    out. Names and parameters are those of torchvision's functional forms, and
+    there are no parameters where it is not applied.
+    """
+
+    field: str
+    position: int  # in the field's transforms; depth first
+    name: str
+    is_applied: bool  # not where p or a RandomApply left it out
+    parameters: Dict[str, Tuple[float, ...]]
+
+
+# Samples of one call.
+_EXPLAINED_AT_ONCE = 64
 
 
 def _mask_names(options: Mapping[str, Any]) -> Set[str]:
@@ -233,6 +253,49 @@ class Client:
         """Every feed of the daemon, as Feed messages in dicts."""
         return json.loads(self._call_text("list_feeds"))["feeds"]
 
+    def explain(
+        self,
+        dataset: "Dataset",
+        transforms: Pipelines,
+        seed: int = 0,
+        epoch: int = 0,
+        indices: Iterable[int] = (0,),
+    ) -> List[List[DrawnOp]]:
+        """What a loader with these `transforms` and `seed` draws in `epoch`.
+
+        A list for each of the samples `indices`: what is done to its images,
+        as it is done, field by field.
+        """
+        fields = {
+            field: {"transforms": ops}
+            for field, ops in pipelines_message(
+                "transforms",
+                transforms,
+                [field.name for field in dataset.fields if field.is_mask],
+            ).items()
+        }
+        try:
+            wanted = [str(operator.index(index)) for index in indices]
+        except TypeError as error:
+            raise InvalidArgument(f"indices: {error}; expected ints") from None
+        samples: List[List[DrawnOp]] = []
+        for begin in range(0, len(wanted), _EXPLAINED_AT_ONCE):
+            request = {
+                "dataset": dataset.name,
+                "fields": fields,
+                "seed": str(operator.index(seed)),
+                "epoch": str(operator.index(epoch)),
+                "indices": wanted[begin : begin + _EXPLAINED_AT_ONCE],
+            }
+            response = json.loads(
+                self._call_text("explain_transforms", _encode(request))
+            )
+            samples.extend(
+                [_drawn_op(op) for op in sample["ops"]]
+                for sample in response["samples"]
+            )
+        return samples
+
     def status(self) -> Dict[str, Any]:
         """The daemon's version, devices and memory, as a dict."""
         return json.loads(self._call_text("get_status"))
@@ -317,6 +380,19 @@ class Client:
             if self._connection is None:
                 raise Closed("the client is closed")
             self._connection = connection
+
+
+def _drawn_op(op: Dict[str, Any]) -> DrawnOp:
+    return DrawnOp(
+        op["field"],
+        int(op["position"]),
+        op["name"],
+        bool(op["is_applied"]),
+        {
+            parameter["name"]: tuple(float(v) for v in parameter["values"])
+            for parameter in op["parameters"]
+        },
+    )
 
 
 def _encode(message: Dict[str, Any]) -> bytes:
