@@ -148,6 +148,29 @@ def test_errors_are_those_of_a_feed(client, dataset):
         client.explain(dataset, [T.Pad(1)], indices=["first"])
 
 
+def test_masks_of_loaders_and_loads(client, data_root, paired):
+    with pytest.raises(datasetd.InvalidArgument, match="'mask': that is a m"):
+        datasetd.DataLoader(paired, transforms=[T.Invert(fields=PAIR)])
+    directory = data_root / "paired"
+    with pytest.raises(datasetd.InvalidArgument, match="'mask': that is a m"):
+        client.load_dataset(
+            "dark",
+            format="npy",
+            path=directory,
+            pretransforms=[T.Invert(fields=PAIR)],
+        )
+    # Not a mask, if the reader is told so.
+    bright = client.load_dataset(
+        "bright",
+        format="npy",
+        path=directory,
+        options={"masks": "-mask"},
+        pretransforms=[T.Invert(fields=PAIR), T.CenterCrop(4, fields=PAIR)],
+    )
+    assert [f.is_mask for f in bright.fields] == [False, False]
+    assert [f.shape for f in bright.fields] == [(4, 4, 3), (4, 4, 1)]
+
+
 # One of every class, for images of 9 x 7.
 EVERY_OP = [
     T.AdjustBrightness(0.5),
