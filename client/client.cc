@@ -197,6 +197,12 @@ absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {
       std::make_move_iterator(response.mutable_feeds()->end()));
 }
 
+absl::StatusOr<v1::ExplainTransformsResponse> Client::ExplainTransforms(
+    const v1::ExplainTransformsRequest& request) {
+  return Call(session_.get(), session_->feeds(), options_.call_timeout,
+              &v1::FeedService::Stub::ExplainTransforms, request);
+}
+
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
   return Call(session_.get(), session_->server(), options_.call_timeout,
               &v1::ServerService::Stub::GetStatus, v1::GetStatusRequest());

@@ -71,6 +71,9 @@ class Client {
 
   absl::StatusOr<Feed> OpenFeed(const v1::FeedOptions& options);
   absl::StatusOr<std::vector<v1::Feed>> ListFeeds();
+  // As many samples as the daemon takes at a time.
+  absl::StatusOr<v1::ExplainTransformsResponse> ExplainTransforms(
+      const v1::ExplainTransformsRequest& request);
 
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
 

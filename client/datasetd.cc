@@ -211,6 +211,18 @@ int32_t datasetd_list_feeds(datasetd_client* client, char** response_json,
   return DATASETD_OK;
 }
 
+int32_t datasetd_explain_transforms(datasetd_client* client,
+                                    const char* request_json,
+                                    char** response_json,
+                                    datasetd_error* error) {
+  v1::ExplainTransformsRequest request;
+  if (absl::Status status = FromJson(request_json, &request); !status.ok()) {
+    return Return(status, error);
+  }
+  return ReturnJson(client->client.ExplainTransforms(request), response_json,
+                    error);
+}
+
 int32_t datasetd_get_status(datasetd_client* client, char** response_json,
                             datasetd_error* error) {
   return ReturnJson(client->client.GetStatus(), response_json, error);

@@ -135,6 +135,12 @@ DATASETD_API int32_t datasetd_release_dataset(datasetd_client* client,
 DATASETD_API int32_t datasetd_list_feeds(datasetd_client* client,
                                          char** response_json,
                                          datasetd_error* error);
+/* What ops draw for samples: `request_json` is an ExplainTransformsRequest,
+ * `response_json` receives an ExplainTransformsResponse. */
+DATASETD_API int32_t datasetd_explain_transforms(datasetd_client* client,
+                                                 const char* request_json,
+                                                 char** response_json,
+                                                 datasetd_error* error);
 /* Receives a GetStatusResponse. */
 DATASETD_API int32_t datasetd_get_status(datasetd_client* client,
                                          char** response_json,

@@ -52,10 +52,12 @@ absl::StatusOr<std::vector<ExportKind>> FindExportKinds(const DriverApi& api,
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const CudaBackendOptions& options, DeviceInfo info,
-              const DriverApi& api, std::vector<ExportKind> export_kinds)
+              int num_multiprocessors, const DriverApi& api,
+              std::vector<ExportKind> export_kinds)
       : ordinal_(options.ordinal),
         max_batches_per_launch_(options.max_batches_per_launch),
         info_(std::move(info)),
+        num_multiprocessors_(num_multiprocessors),
         api_(api),
         export_kinds_(std::move(export_kinds)) {}
 
@@ -109,12 +111,15 @@ class CudaBackend final : public Backend {
   int max_batches_per_launch() const override {
     return max_batches_per_launch_;
   }
+  // Two blocks per multiprocessor.
+  int max_teams() const override { return 2 * num_multiprocessors_; }
   int max_launches_in_flight() const override { return 4; }
 
  private:
   const int ordinal_;
   const int max_batches_per_launch_;
   const DeviceInfo info_;
+  const int num_multiprocessors_;
   const DriverApi api_;
   const std::vector<ExportKind> export_kinds_;
 };
@@ -159,7 +164,11 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   DATASETD_ASSIGN_OR_RETURN(const DriverApi api, LoadDriverApi());
   DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
                             FindExportKinds(api, ordinal));
-  return std::make_unique<CudaBackend>(options, std::move(info), api,
+  int num_multiprocessors = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
+      &num_multiprocessors, cudaDevAttrMultiProcessorCount, ordinal));
+  return std::make_unique<CudaBackend>(options, std::move(info),
+                                       num_multiprocessors, api,
                                        std::move(export_kinds));
 }
 

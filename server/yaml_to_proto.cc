@@ -322,7 +322,8 @@ class Mapper {
       const YAML::Node& node, const std::string& path,
       const EnumDescriptor& descriptor) const {
     const std::string prefix = EnumPrefix(descriptor);
-    const std::string upper = absl::AsciiStrToUpper(node.Scalar());
+    std::string upper = absl::AsciiStrToUpper(node.Scalar());
+    std::replace(upper.begin(), upper.end(), '-', '_');
     for (const std::string& name : {upper, absl::StrCat(prefix, upper)}) {
       const EnumValueDescriptor* value = descriptor.FindValueByName(name);
       if (value != nullptr && value->index() != 0) return value;

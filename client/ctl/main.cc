@@ -12,6 +12,7 @@
 #include "client/ctl/datasets_command.h"
 #include "client/ctl/doctor_command.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/explain_command.h"
 #include "client/ctl/feeds_command.h"
 #include "client/ctl/load_command.h"
 #include "client/ctl/output.h"
@@ -64,6 +65,7 @@ int Main(int argc, char** argv) {
   add(std::make_unique<TopCommand>(&flags));
   add(std::make_unique<PreviewCommand>(&flags));
   add(std::make_unique<BenchCommand>(&flags));
+  add(std::make_unique<ExplainCommand>(&flags));
   add(std::make_unique<DoctorCommand>(&flags));
   add(std::make_unique<RunCommand>(&flags));
 

@@ -64,8 +64,9 @@ CLI::App* PreviewCommand::AddTo(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--transforms", transforms_,
-                   "none; or crop, flip, vflip, altflip joined by '-'; or a "
-                   "JSON list of Transform messages; or @FILE that holds one")
+                   "none; or crop, flip, vflip, altflip, resizedcrop, rotate, "
+                   "jitter joined by '-'; or a JSON list of Transform "
+                   "messages; or @FILE that holds one")
       ->capture_default_str();
   return command;
 }

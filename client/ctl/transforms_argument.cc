@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/ctl/short_enums.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd::ctl {
@@ -20,9 +22,15 @@ namespace {
 
 absl::StatusOr<v1::Pipeline> ParseJson(absl::string_view text) {
   // A list is a Pipeline's.
-  const std::string message =
+  std::string message =
       text[0] == '[' ? absl::StrCat("{\"transforms\":", text, "}")
                      : std::string(text);
+  // What is no JSON is said below.
+  nlohmann::json json = nlohmann::json::parse(message, nullptr, false);
+  if (!json.is_discarded()) {
+    ExpandShortEnums(*v1::Pipeline::descriptor(), &json);
+    message = json.dump();
+  }
   v1::Pipeline pipeline;
   const auto status =
       google::protobuf::util::JsonStringToMessage(message, &pipeline);
@@ -33,6 +41,18 @@ absl::StatusOr<v1::Pipeline> ParseJson(absl::string_view text) {
                      "{\"height\": 32, \"width\": 32}}]"));
   }
   return pipeline;
+}
+
+void SetRange(double min, double max, v1::Range* range) {
+  range->set_min(min);
+  range->set_max(max);
+}
+
+void SetJitter(v1::ColorJitter* jitter) {
+  SetRange(0.6, 1.4, jitter->mutable_brightness());
+  SetRange(0.6, 1.4, jitter->mutable_contrast());
+  SetRange(0.6, 1.4, jitter->mutable_saturation());
+  SetRange(-0.1, 0.1, jitter->mutable_hue());
 }
 
 absl::StatusOr<v1::Pipeline> ParsePreset(absl::string_view text,
@@ -60,11 +80,22 @@ absl::StatusOr<v1::Pipeline> ParsePreset(absl::string_view text,
       transform->mutable_random_vertical_flip();
     } else if (name == "altflip") {
       transform->mutable_alternating_flip();
+    } else if (name == "resizedcrop") {
+      v1::Size* const size =
+          transform->mutable_random_resized_crop()->mutable_size();
+      size->set_height(static_cast<uint32_t>(height));
+      size->set_width(static_cast<uint32_t>(width));
+    } else if (name == "rotate") {
+      v1::RandomRotation* const rotation = transform->mutable_random_rotation();
+      rotation->set_interpolation(v1::INTERPOLATION_MODE_BILINEAR);
+      SetRange(-10, 10, rotation->mutable_degrees());
+    } else if (name == "jitter") {
+      SetJitter(transform->mutable_color_jitter());
     } else {
       return absl::InvalidArgumentError(absl::StrCat(
           "--transforms: no preset '", name, "' in '", text,
-          "'; expected none, or crop, flip, vflip, altflip joined by '-', or "
-          "JSON, or @FILE"));
+          "'; expected none, or crop, flip, vflip, altflip, resizedcrop, "
+          "rotate, jitter joined by '-', or JSON, or @FILE"));
     }
   }
   return pipeline;

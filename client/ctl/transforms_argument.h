@@ -2,12 +2,16 @@
 //
 //   none                     the samples as they are
 //   crop-flip                names joined by '-', in this order of doing:
-//       crop     RandomCrop of the image's size, padded by an eighth of its
-//                larger side, reflected (32x32: 4)
-//       flip     RandomHorizontalFlip
-//       vflip    RandomVerticalFlip
-//       altflip  AlternatingFlip
-//   [{"center_crop": {"height": 24, "width": 24}}]   Transform messages
+//       crop         RandomCrop of the image's size, padded by an eighth of
+//                    its larger side, reflected (32x32: 4)
+//       flip         RandomHorizontalFlip
+//       vflip        RandomVerticalFlip
+//       altflip      AlternatingFlip
+//       resizedcrop  RandomResizedCrop to the image's size
+//       rotate       RandomRotation by up to 10 degrees, bilinear
+//       jitter       ColorJitter of 0.4, 0.4, 0.4, 0.1
+//   [{"center_crop": {"height": 24, "width": 24}}]   Transform messages, where
+//                                 enums may lack their prefix: "reflect"
 //   {"transforms": [...]}                            a Pipeline message
 //   @FILE                                            the file's text, as above
 

@@ -1,7 +1,9 @@
 // Marks for code that both the host compiler and nvcc compile.
 //
 // DATASETD_HOST_DEVICE before a function; DATASETD_UNROLL before a loop of
-// constant length whose arrays must stay in registers on the device.
+// constant length whose arrays must stay in registers on the device;
+// DATASETD_FLATTEN before a function whose calls the host compiler must inline,
+// so that its loops become vectors.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_DEVICE_H_
 #define DATASETD_CUDA_KERNELS_HOST_DEVICE_H_
@@ -16,6 +18,12 @@
 #define DATASETD_UNROLL _Pragma("unroll")
 #else
 #define DATASETD_UNROLL
+#endif
+
+#if defined(__CUDACC__)
+#define DATASETD_FLATTEN
+#else
+#define DATASETD_FLATTEN __attribute__((flatten))
 #endif
 
 #endif  // DATASETD_CUDA_KERNELS_HOST_DEVICE_H_

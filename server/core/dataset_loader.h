@@ -41,10 +41,11 @@ struct LoadPlan {
 
 // `programs[f]` as CompileField made it from field f's pretransforms, or
 // nullopt where there are none.
+// `max_teams` is the backend's.
 //   INVALID_ARGUMENT  the dataset is larger than any memory
 absl::StatusOr<LoadPlan> PlanLoad(
     const std::vector<FieldSpec>& fields, int64_t num_samples,
-    const std::vector<std::optional<FieldProgram>>& programs);
+    const std::vector<std::optional<FieldProgram>>& programs, int max_teams);
 
 struct LoadCounters {
   std::atomic<int64_t> num_samples = 0;

@@ -64,14 +64,6 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
     DATASETD_ASSIGN_OR_RETURN(
         programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
                                   Layout::kNhwc));
-    const Dtype dtype = programs[f]->out_dtype;
-    if (programs[f]->is_image && dtype != Dtype::kUint8 &&
-        dtype != Dtype::kFloat32) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field '", fields[f].name, "': pretransforms make it ",
-          DtypeName(dtype), ", and images are uint8 or float32 in memory: ",
-          "give ToDtype(", DtypeName(dtype), ") to the loader's transforms"));
-    }
   }
   return programs;
 }
@@ -98,6 +90,7 @@ struct DatasetRegistry::Entry {
   std::unique_ptr<SampleSource> reader;
   LoadPlan plan;
   Reservation reservation;
+  Reservation scratch_reservation;
   Backend* backend = nullptr;
   LoadCounters counters;
   // When READY or UNLOADING.
@@ -224,7 +217,8 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
                             CompilePretransforms(spec, reader->info().fields));
   DATASETD_ASSIGN_OR_RETURN(
       LoadPlan plan, PlanLoad(reader->info().fields,
-                              reader->info().num_samples, programs));
+                              reader->info().num_samples, programs,
+                              device->backend->max_teams()));
 
   std::shared_ptr<Entry> entry;
   {
@@ -266,7 +260,17 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
     DATASETD_RETURN_IF_ERROR(CheckUserLimit(caller));
     DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
                               Reserve(spec, plan, caller));
+    Reservation scratch_reservation;
+    if (plan.scratch_bytes > 0) {
+      DATASETD_ASSIGN_OR_RETURN(
+          scratch_reservation,
+          device->budget->Reserve(
+              MemoryKind::kScratch, caller.uid, plan.scratch_bytes,
+              absl::StrCat("the pretransforms of dataset '", spec.name, "'"),
+              caller.session_id == 0));
+    }
     entry = std::make_shared<Entry>();
+    entry->scratch_reservation = std::move(scratch_reservation);
     entry->owner = caller;
     entry->id = next_entry_id_++;
     entry->spec = std::move(spec);
@@ -357,6 +361,7 @@ void DatasetRegistry::FinishLoad(
     Entry& entry, absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
   entry.reader.reset();
   entry.reservation.Release();
+  entry.scratch_reservation.Release();
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
   if (dataset.ok() &&

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
 #include "server/core/transforms_hash.h"
@@ -19,6 +21,8 @@ constexpr int64_t kMaxDefaultPrefetch = 32;
 // Slots beyond the prefetched ones: one in use, one on its way back.
 constexpr int64_t kExtraSlots = 2;
 constexpr int64_t kSlabGranularityBytes = 2 << 20;
+// Of one Explain: they fit in one message.
+constexpr size_t kMaxExplainedOps = 20'000;
 
 absl::Status CheckOptions(const FeedOptions& options) {
   if (options.prefetch < 0 || options.prefetch > kMaxPrefetch) {
@@ -31,6 +35,16 @@ absl::Status CheckOptions(const FeedOptions& options) {
         absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
   }
   return absl::OkStatus();
+}
+
+size_t CountOps(const std::vector<TransformSpec>& transforms) {
+  size_t count = transforms.size();
+  for (const TransformSpec& transform : transforms) {
+    if (const auto* group = std::get_if<RandomApplySpec>(&transform.op)) {
+      count += CountOps(group->transforms);
+    }
+  }
+  return count;
 }
 
 absl::StatusOr<std::vector<FieldProgram>> CompileFields(
@@ -176,6 +190,48 @@ absl::StatusOr<std::unique_ptr<ExportedMemory>> FeedTable::AllocateSlab(
       "; run `datasetctl doctor`, and see 'Containers' in the README"));
 }
 
+absl::StatusOr<Explanation> FeedTable::Explain(
+    const FeedOptions& options, uint64_t epoch,
+    absl::Span<const uint64_t> indices, const Caller& caller) {
+  DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
+                            datasets_->Use(options.dataset, caller));
+  const Dataset& dataset = *use.dataset();
+  size_t num_ops = 1;
+  for (const auto& [name, field] : options.fields) {
+    num_ops += CountOps(field.transforms);
+  }
+  if (indices.size() > kMaxExplainedOps / num_ops) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "indices: ", indices.size(), " samples of ", num_ops,
+        " ops are more than ", kMaxExplainedOps, "; ask for at most ",
+        kMaxExplainedOps / num_ops, " samples at a time"));
+  }
+  const auto num_samples = static_cast<uint64_t>(dataset.num_samples());
+  for (const uint64_t index : indices) {
+    if (index < num_samples) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "indices: ", index, " is out of range; dataset '", options.dataset,
+        "' has ", num_samples, " samples, from 0"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<FieldProgram> programs,
+                            CompileFields(dataset, options));
+  const auto program = std::make_unique<AugmentProgram>();
+  program->seed = options.seed;
+  program->num_fields = static_cast<int32_t>(programs.size());
+  std::copy(programs.begin(), programs.end(), program->fields);
+  Explanation explanation;
+  for (const FieldSpec& field : dataset.fields()) {
+    explanation.fields.push_back(field.name);
+  }
+  for (const uint64_t index : indices) {
+    Explanation::Sample& sample = explanation.samples.emplace_back();
+    sample.index = static_cast<int64_t>(index);
+    DATASETD_ASSIGN_OR_RETURN(
+        sample.ops, ExplainSample(*program, epoch, sample.index));
+  }
+  return explanation;
+}
+
 absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
                                            const Caller& caller) {
   DATASETD_RETURN_IF_ERROR(CheckOptions(options));
@@ -256,7 +312,9 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
             MemoryKind::kScratch, caller.uid,
             num_slots * options.batch_size *
                     static_cast<int64_t>(sizeof(int64_t)) +
-                static_cast<int64_t>(sizeof(AugmentProgram)),
+                static_cast<int64_t>(sizeof(AugmentProgram)) +
+                PlanScratch(feed_options.program, backend.max_teams())
+                    .size_bytes,
             what));
     DATASETD_ASSIGN_OR_RETURN(
         std::unique_ptr<ExportedMemory> slab,

@@ -26,10 +26,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "server/core/clock.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/device_table.h"
 #include "server/core/feed.h"
+#include "server/core/explain.h"
 #include "server/core/feed_channel.h"
 #include "server/core/latency_histogram.h"
 #include "server/core/mutex.h"
@@ -58,6 +60,17 @@ struct FeedOptions {
   FeedPosition start;
   std::map<std::string, FeedFieldOptions> fields;
   std::vector<ExportKind> excluded_exports;
+};
+
+// What the ops of a feed draw for some samples.
+struct Explanation {
+  struct Sample {
+    int64_t index = 0;
+    std::vector<OpDraw> ops;
+  };
+  std::vector<Sample> samples;
+  // OpDraw::field to its name.
+  std::vector<std::string> fields;
 };
 
 // What OpenFeed answers.
@@ -140,6 +153,13 @@ class FeedTable {
   // Errors as FeedService.OpenFeed.
   absl::StatusOr<OpenedFeed> Open(const FeedOptions& options,
                                   const Caller& caller);
+
+  // What the ops of a feed with these options draw for samples in an epoch.
+  // Errors as FeedService.ExplainTransforms.
+  absl::StatusOr<Explanation> Explain(const FeedOptions& options,
+                                      uint64_t epoch,
+                                      absl::Span<const uint64_t> indices,
+                                      const Caller& caller);
 
   // pending -> attached. The descriptors are the table's, valid until the
   // lease ends. NOT_FOUND if there is no such feed, or it is not the session's,

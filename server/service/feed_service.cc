@@ -43,4 +43,21 @@ grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,
   return grpc::Status::OK;
 }
 
+grpc::Status FeedService::ExplainTransforms(
+    grpc::ServerContext* call, const v1::ExplainTransformsRequest* request,
+    v1::ExplainTransformsResponse* response) {
+  const auto run = [&]() -> absl::Status {
+    DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
+    DATASETD_ASSIGN_OR_RETURN(const FeedOptions options,
+                              FeedOptionsFromProto(*request));
+    DATASETD_ASSIGN_OR_RETURN(
+        const Explanation explanation,
+        feeds_->Explain(options, request->epoch(), request->indices(),
+                        caller));
+    ExplanationToProto(explanation, response);
+    return absl::OkStatus();
+  };
+  return ToGrpcStatus(run());
+}
+
 }  // namespace datasetd

@@ -21,6 +21,9 @@ class FeedService final : public v1::FeedService::Service {
   grpc::Status ListFeeds(grpc::ServerContext* call,
                          const v1::ListFeedsRequest* request,
                          v1::ListFeedsResponse* response) override;
+  grpc::Status ExplainTransforms(
+      grpc::ServerContext* call, const v1::ExplainTransformsRequest* request,
+      v1::ExplainTransformsResponse* response) override;
 
  private:
   const RequestContext* const context_;

@@ -7,23 +7,20 @@
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
-#include "datasetd/v1/transform.pb.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
-#include "server/core/transform_spec.h"
 
 namespace datasetd {
-
-//   INVALID_ARGUMENT  names the transform by `where` and its place in the list
-absl::StatusOr<std::vector<TransformSpec>> TransformsFromProto(
-    const google::protobuf::RepeatedPtrField<v1::Transform>& transforms,
-    const std::string& where);
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
 void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset);
 
 absl::StatusOr<FeedOptions> FeedOptionsFromProto(
     const v1::OpenFeedRequest& request);
+absl::StatusOr<FeedOptions> FeedOptionsFromProto(
+    const v1::ExplainTransformsRequest& request);
+void ExplanationToProto(const Explanation& explanation,
+                        v1::ExplainTransformsResponse* response);
 void OpenedFeedToProto(const OpenedFeed& opened,
                        v1::OpenFeedResponse* response);
 void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed);

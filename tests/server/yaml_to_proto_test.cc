@@ -61,6 +61,7 @@ datasets:
       image:
         transforms:
           - pad: {padding: {left: 1, top: 2}, fill: [0.5, 1e3], padding_mode: reflect}
+          - resize: {shorter_edge: 8, interpolation: nearest-exact}
           - to_dtype: {dtype: float16, scale: true}
           - to_dtype: {dtype: DTYPE_FLOAT32}
           - normalize: {mean: [.5], std: [1]}
@@ -87,6 +88,8 @@ datasets {
     value {
       transforms { pad { padding { left: 1 top: 2 } fill: [0.5, 1000]
                          padding_mode: PADDING_MODE_REFLECT } }
+      transforms { resize { shorter_edge: 8
+                            interpolation: INTERPOLATION_MODE_NEAREST_EXACT } }
       transforms { to_dtype { dtype: DTYPE_FLOAT16 scale: true } }
       transforms { to_dtype { dtype: DTYPE_FLOAT32 } }
       transforms { normalize { mean: 0.5 std: 1 } }

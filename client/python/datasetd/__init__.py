@@ -16,7 +16,7 @@
 
 from . import transforms
 from ._benchmark import BenchmarkResult, benchmark
-from ._client import Client, Dataset, Field, connect
+from ._client import Client, Dataset, DrawnOp, Field, connect
 from ._frameworks import Tensor
 from ._loader import Batch, DataLoader
 from ._local import LocalDaemon, start_local
@@ -29,6 +29,7 @@ __all__ = [
     "Client",
     "DataLoader",
     "Dataset",
+    "DrawnOp",
     "Field",
     "LocalDaemon",
     "Tensor",

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
-from typing import Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple
+from typing import Optional, Set, Tuple, Union
 
 from . import _library
-from . import transforms as _transforms
 from .errors import Closed, InvalidArgument
+from .transforms._pipeline import Pipelines, pipelines_message
 
 Progress = Union[bool, Callable[[Dict[str, Any]], None]]
-Pipelines = Union[
-    Sequence[_transforms.Transform],
-    Mapping[str, Sequence[_transforms.Transform]],
-]
 
 
 class Field(NamedTuple):
@@ -29,19 +26,38 @@ class Field(NamedTuple):
     dtype: str
     shape: Tuple[int, ...]
     is_image: bool
+    is_mask: bool = False  # an image of classes
 
 
-def pipelines_message(argument: str, value: Pipelines) -> Dict[str, Any]:
-    """{field: [Transform messages]}; a list is for the field `image`."""
-    if value is None:
-        return {}
-    if isinstance(value, Mapping):
-        return {
-            field: _transforms.pipeline_message(f"{argument}[{field!r}]", ops)
-            for field, ops in value.items()
-        }
-    ops = _transforms.pipeline_message(argument, value)
-    return {"image": ops} if ops else {}
+class DrawnOp(NamedTuple):
+    """One thing that an op does to a sample.
+
+    An op may do several, such as Pad and Crop; what changes nothing is left
+    out. Names and parameters are those of torchvision's functional forms, and
+    there are no parameters where it is not applied.
+    """
+
+    field: str
+    position: int  # in the field's transforms; depth first
+    name: str
+    is_applied: bool  # not where p or a RandomApply left it out
+    parameters: Dict[str, Tuple[float, ...]]
+
+
+# Samples of one call.
+_EXPLAINED_AT_ONCE = 64
+
+
+def _mask_names(options: Mapping[str, Any]) -> Set[str]:
+    """The fields that a reader makes masks, before it has read anything."""
+    names = {"mask"}
+    for item in str(options.get("masks", "")).split(","):
+        name = item.strip()
+        if name.startswith("-"):
+            names.discard(name[1:])
+        else:
+            names.add(name)
+    return names
 
 
 class Dataset:
@@ -68,6 +84,7 @@ class Dataset:
                 field["dtype"].replace("DTYPE_", "").lower(),
                 tuple(int(extent) for extent in field["shape"]),
                 bool(field["is_image"]),
+                bool(field.get("is_mask", False)),
             )
             for field in message["fields"]
         ]
@@ -162,8 +179,8 @@ class Client:
           format: a reader of the daemon: "cifar10", "cifar100", "mnist", "npy".
           path: made absolute here; opened by the daemon, below its data roots.
           split: None is the reader's default.
-          pretransforms: run once, at load; a list for `image` or a dict by
-            field.
+          pretransforms: run once, at load; a list, for `image` or the `fields`
+            of each op, or a dict by field.
           device: "cuda:0", "cpu"; None is the daemon's first one.
           options: of the reader.
           progress: True shows a line on stderr; a function is called with the
@@ -178,7 +195,7 @@ class Client:
             "pretransforms": {
                 field: {"transforms": ops}
                 for field, ops in pipelines_message(
-                    "pretransforms", pretransforms
+                    "pretransforms", pretransforms, _mask_names(options or {})
                 ).items()
             },
             "options": {k: str(v) for k, v in (options or {}).items()},
@@ -235,6 +252,49 @@ class Client:
     def list_feeds(self) -> List[Dict[str, Any]]:
         """Every feed of the daemon, as Feed messages in dicts."""
         return json.loads(self._call_text("list_feeds"))["feeds"]
+
+    def explain(
+        self,
+        dataset: "Dataset",
+        transforms: Pipelines,
+        seed: int = 0,
+        epoch: int = 0,
+        indices: Iterable[int] = (0,),
+    ) -> List[List[DrawnOp]]:
+        """What a loader with these `transforms` and `seed` draws in `epoch`.
+
+        A list for each of the samples `indices`: what is done to its images,
+        as it is done, field by field.
+        """
+        fields = {
+            field: {"transforms": ops}
+            for field, ops in pipelines_message(
+                "transforms",
+                transforms,
+                [field.name for field in dataset.fields if field.is_mask],
+            ).items()
+        }
+        try:
+            wanted = [str(operator.index(index)) for index in indices]
+        except TypeError as error:
+            raise InvalidArgument(f"indices: {error}; expected ints") from None
+        samples: List[List[DrawnOp]] = []
+        for begin in range(0, len(wanted), _EXPLAINED_AT_ONCE):
+            request = {
+                "dataset": dataset.name,
+                "fields": fields,
+                "seed": str(operator.index(seed)),
+                "epoch": str(operator.index(epoch)),
+                "indices": wanted[begin : begin + _EXPLAINED_AT_ONCE],
+            }
+            response = json.loads(
+                self._call_text("explain_transforms", _encode(request))
+            )
+            samples.extend(
+                [_drawn_op(op) for op in sample["ops"]]
+                for sample in response["samples"]
+            )
+        return samples
 
     def status(self) -> Dict[str, Any]:
         """The daemon's version, devices and memory, as a dict."""
@@ -320,6 +380,19 @@ class Client:
             if self._connection is None:
                 raise Closed("the client is closed")
             self._connection = connection
+
+
+def _drawn_op(op: Dict[str, Any]) -> DrawnOp:
+    return DrawnOp(
+        op["field"],
+        int(op["position"]),
+        op["name"],
+        bool(op["is_applied"]),
+        {
+            parameter["name"]: tuple(float(v) for v in parameter["values"])
+            for parameter in op["parameters"]
+        },
+    )
 
 
 def _encode(message: Dict[str, Any]) -> bytes:

@@ -93,6 +93,10 @@ _SIGNATURES = {
         [_P, ctypes.c_char_p, _ERROR],
     ),
     "datasetd_list_feeds": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
+    "datasetd_explain_transforms": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, _TEXT, _ERROR],
+    ),
     "datasetd_get_status": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
     "datasetd_feed_open": (
         ctypes.c_int32,

@@ -237,6 +237,36 @@ class DatasetctlTest(unittest.TestCase):
         text, _ = self.ctl("--help")
         self.assertIn("3 no daemon", text)
 
+    # -- explain -------------------------------------------------------------
+
+    def test_explain_tells_what_every_op_draws(self):
+        self.load("told")
+        told = self.json("explain", "told", "--transforms", "crop-flip",
+                         "--first", "3", "--samples", "2", "--seed", "7")
+        self.assertEqual([s["index"] for s in told["samples"]], ["3", "4"])
+        names = [op["name"] for op in told["samples"][0]["ops"]]
+        self.assertEqual(names, ["Pad", "Crop", "HorizontalFlip"])
+        again = self.json("explain", "told", "--transforms", "crop-flip",
+                          "--first", "4", "--seed", "7")
+        self.assertEqual(again["samples"], told["samples"][1:])
+        text, _ = self.ctl("explain", "told", "--transforms", "crop-flip")
+        self.assertRegex(text, r"SAMPLE +PLACE +OP +APPLIED +DRAWN")
+        self.assertRegex(text, r"0 +image\[0\] +Crop +yes +top \d+, left \d+")
+        self.assertRegex(text, r"0 +image\[1\] +HorizontalFlip +(yes|no) +-")
+        text, _ = self.ctl("explain", "told", "--transforms", "none")
+        self.assertEqual(text, "no ops\n")
+
+    def test_explain_says_what_is_wrong(self):
+        self.load("wrong")
+        _, error = self.ctl("explain", "wrong", "--transforms", "spin", code=2)
+        self.assertIn("'spin'", error)
+        _, error = self.ctl("explain", "wrong", "--transforms", "flip",
+                            "--first", str(SAMPLES), code=1)
+        self.assertIn(f"{SAMPLES} samples", error)
+        _, error = self.ctl("explain", "wrong", "--transforms", "flip",
+                            "--field", "depth", code=1)
+        self.assertIn("'depth'", error)
+
     # -- preview -------------------------------------------------------------
 
     def read_png(self, name):

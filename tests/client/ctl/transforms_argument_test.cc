@@ -64,6 +64,43 @@ TEST(TransformsArgumentTest, JsonIsAListOrAPipeline) {
   }
 }
 
+TEST(TransformsArgumentTest, PresetsOfSampledGeometryAndColour) {
+  const auto pipeline = ParseTransforms("resizedcrop-rotate-jitter", 24, 40);
+  ASSERT_THAT(pipeline.status(), IsOk());
+  ASSERT_EQ(pipeline->transforms_size(), 3);
+  const v1::Transform& crop = pipeline->transforms(0);
+  EXPECT_EQ(crop.random_resized_crop().size().height(), 24u);
+  EXPECT_EQ(crop.random_resized_crop().size().width(), 40u);
+  const v1::Transform& rotation = pipeline->transforms(1);
+  EXPECT_EQ(rotation.random_rotation().degrees().min(), -10);
+  EXPECT_EQ(rotation.random_rotation().interpolation(),
+            v1::INTERPOLATION_MODE_BILINEAR);
+  EXPECT_EQ(pipeline->transforms(2).color_jitter().hue().max(), 0.1);
+}
+
+TEST(TransformsArgumentTest, EnumsMayLackTheirPrefix) {
+  const auto pipeline = ParseTransforms(
+      R"([{"pad": {"padding_mode": "reflect"}},
+          {"resize": {"interpolation": "nearest-exact"}},
+          {"resize": {"interpolation": "INTERPOLATION_MODE_BICUBIC"}},
+          {"random_apply": {"transforms": [{"to_dtype": {"dtype":
+                                                         "float16"}}]}}])",
+      32, 32);
+  ASSERT_THAT(pipeline.status(), IsOk());
+  EXPECT_EQ(pipeline->transforms(0).pad().padding_mode(),
+            v1::PADDING_MODE_REFLECT);
+  EXPECT_EQ(pipeline->transforms(1).resize().interpolation(),
+            v1::INTERPOLATION_MODE_NEAREST_EXACT);
+  EXPECT_EQ(pipeline->transforms(2).resize().interpolation(),
+            v1::INTERPOLATION_MODE_BICUBIC);
+  EXPECT_EQ(pipeline->transforms(3)
+                .random_apply()
+                .transforms(0)
+                .to_dtype()
+                .dtype(),
+            v1::DTYPE_FLOAT16);
+}
+
 TEST(TransformsArgumentTest, FileIsReadLikeTheArgument) {
   const TempDir directory;
   std::ofstream(directory.File("t.json"))
@@ -75,12 +112,15 @@ TEST(TransformsArgumentTest, FileIsReadLikeTheArgument) {
 }
 
 TEST(TransformsArgumentTest, ErrorsNameWhatIsWrongAndWhatIsExpected) {
-  EXPECT_THAT(ParseTransforms("crop-rotate", 32, 32).status(),
+  EXPECT_THAT(ParseTransforms("crop-spin", 32, 32).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("'rotate'"), HasSubstr("altflip"))));
-  EXPECT_THAT(ParseTransforms(R"([{"rotate": {}}])", 32, 32).status(),
+                       AllOf(HasSubstr("'spin'"), HasSubstr("altflip"))));
+  EXPECT_THAT(ParseTransforms(R"([{"spin": {}}])", 32, 32).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("rotate"), HasSubstr("random_crop"))));
+                       AllOf(HasSubstr("spin"), HasSubstr("random_crop"))));
+  EXPECT_THAT(ParseTransforms(R"([{"pad": {"padding_mode": "wrap"}}])", 32, 32)
+                  .status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("wrap")));
   EXPECT_THAT(ParseTransforms("[", 32, 32).status(),
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(ParseTransforms("@/nonexistent/t.json", 32, 32).status(),

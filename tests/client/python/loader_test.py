@@ -352,6 +352,19 @@ def test_malformed_states(dataset):
         ({"transforms": {"mask": [T.Pad(1)]}}, "no field 'mask'"),
         ({"transforms": [lambda x: x]}, "no datasetd.transforms"),
         ({"framework": "mxnet"}, "framework='mxnet'"),
+        (
+            {"transforms": [T.MixUp(num_classes=3, labels="image")]},
+            "labels='image'; expected .*'label'",
+        ),
+        (
+            {
+                "transforms": {
+                    "image": [T.CutMix(num_classes=3)],
+                    "label": [T.ToDtype("float32")],
+                }
+            },
+            "changes 'label' itself",
+        ),
     ],
 )
 def test_bad_arguments_are_named(dataset, arguments, text):
@@ -362,6 +375,14 @@ def test_bad_arguments_are_named(dataset, arguments, text):
 def test_the_daemon_names_bad_transforms(dataset):
     with pytest.raises(datasetd.InvalidArgument, match="(?i)crop"):
         loader(dataset, transforms=[T.RandomCrop(100)])
+
+
+def test_mixing_is_refused_by_name(dataset):
+    for op in (T.MixUp(num_classes=103), T.CutMix(num_classes=103)):
+        with pytest.raises(
+            datasetd.Unimplemented, match=f"no {type(op).__name__}"
+        ):
+            loader(dataset, transforms=[op])
 
 
 def test_datasets(client, dataset, data_root):

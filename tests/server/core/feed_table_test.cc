@@ -340,5 +340,56 @@ TEST_F(FeedTableTest, ATransformsHashFollowsThePipelines) {
   EXPECT_NE(plain->transforms_hash, other->transforms_hash);
 }
 
+TEST_F(FeedTableTest, ExplainTellsOfEverySampleAndTakesNoMemory) {
+  FeedOptions options;
+  options.dataset = "a";
+  options.seed = 5;
+  options.fields["image"].transforms = {
+      PadSpec{.padding = {1, 2, 3, 4}}, RandomHorizontalFlipSpec{.p = 1.0}};
+  const std::vector<uint64_t> indices = {9, 0, 9};
+  const auto told = table_->Explain(options, 3, indices, kAlice);
+  ASSERT_THAT(told, IsOk());
+  EXPECT_THAT(told->fields, ElementsAre("image"));
+  ASSERT_THAT(told->samples, SizeIs(3));
+  EXPECT_EQ(told->samples[0].index, 9);
+  EXPECT_EQ(told->samples[1].index, 0);
+  for (const Explanation::Sample& sample : told->samples) {
+    ASSERT_THAT(sample.ops, SizeIs(2));
+    EXPECT_EQ(sample.ops[0].name, "Pad");
+    EXPECT_THAT(sample.ops[0].parameters[0].second, ElementsAre(1, 2, 3, 4));
+    EXPECT_EQ(sample.ops[1].name, "HorizontalFlip");
+    EXPECT_EQ(sample.ops[1].position, 1);
+    EXPECT_TRUE(sample.ops[1].is_applied);
+  }
+  EXPECT_THAT(table_->List(), SizeIs(0));
+  EXPECT_EQ(num_dataset_feeds(), 0);
+  EXPECT_EQ(slab_bytes() + scratch_bytes(), 0u);
+}
+
+TEST_F(FeedTableTest, ExplainRefusesWhatItCannotTell) {
+  FeedOptions options;
+  options.dataset = "a";
+  const std::vector<uint64_t> beyond = {0, 10};
+  EXPECT_THAT(table_->Explain(options, 0, beyond, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("indices: 10"),
+                             HasSubstr("10 samples"))));
+  // Ops inside others count.
+  options.fields["image"].transforms = {RandomApplySpec{
+      std::vector<TransformSpec>(98, HorizontalFlipSpec{})}};
+  const std::vector<uint64_t> many(201);
+  EXPECT_THAT(table_->Explain(options, 0, many, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("201 samples of 100 ops"),
+                             HasSubstr("at most 200"))));
+  options.fields["image"].transforms = {NormalizeSpec{{0}, {1}}};
+  EXPECT_THAT(table_->Explain(options, 0, {}, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("transforms[0] Normalize")));
+  options.dataset = "b";
+  EXPECT_THAT(table_->Explain(options, 0, {}, kAlice),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'b'")));
+}
+
 }  // namespace
 }  // namespace datasetd
