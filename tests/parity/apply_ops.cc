@@ -1,263 +1,232 @@
-// Applies ops to images for parity_test.py: requests on stdin, replies on
-// stdout, until stdin ends.
+// Runs pipelines on images for parity_test.py, as a feed on the host does: the
+// wire's messages, the compiler, the host's executor. Requests on stdin,
+// replies on stdout, until stdin ends.
 //
 // A request is a line of JSON and the image's elements, [H, W, C]:
 //   {"dtype": "uint8" or "float32", "channels": C, "height": H, "width": W,
-//    "seed": S, "epoch": E, "sample": I, "transforms": [op, ...]}
-// with ops as datasetd.v1.Transform has them in JSON. A reply is a line of JSON
-// and the elements [C, H, W] of the same dtype:
-//   {"channels": C, "height": H, "width": W,
-//    "drawn": [{name: [number, ...], ...}, ...]}
+//    "seed": S, "epoch": E, "sample": I, "pipeline": {"transforms": [...]}}
+// with the pipeline as datasetd.v1.Pipeline has it in JSON. A reply is a line
+// of JSON and the elements [C, H, W]:
+//   {"dtype": ..., "channels": C, "height": H, "width": W,
+//    "drawn": {place of the op: {name: [number, ...], ...}, ...}}
 // or {"error": text} alone.
 
-#include <cstddef>
+#include <google/protobuf/util/json_util.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
-#include <stdexcept>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "cuda/kernels/ops/adjust_brightness.h"
-#include "cuda/kernels/ops/adjust_contrast.h"
-#include "cuda/kernels/ops/adjust_hue.h"
-#include "cuda/kernels/ops/adjust_saturation.h"
-#include "cuda/kernels/ops/adjust_sharpness.h"
-#include "cuda/kernels/ops/atomics.h"
-#include "cuda/kernels/ops/autocontrast.h"
-#include "cuda/kernels/ops/color_jitter.h"
-#include "cuda/kernels/ops/cutout.h"
-#include "cuda/kernels/ops/equalize.h"
-#include "cuda/kernels/ops/erase.h"
-#include "cuda/kernels/ops/gaussian_blur.h"
-#include "cuda/kernels/ops/grayscale.h"
-#include "cuda/kernels/ops/invert.h"
-#include "cuda/kernels/ops/posterize.h"
-#include "cuda/kernels/ops/random_erasing.h"
-#include "cuda/kernels/ops/solarize.h"
-#include "cuda/kernels/rounding.h"
+#include "absl/status/statusor.h"
+#include "cuda/dtype.h"
+#include "cuda/kernels/augment.h"
+#include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/move.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/params.h"
+#include "datasetd/v1/transform.pb.h"
 #include "nlohmann/json.hpp"
-#include "tests/cuda/kernels/ops/op_image.h"
-#include "tests/cuda/kernels/ops/op_runner.h"
+#include "server/core/pipeline.h"
+#include "server/service/transform_convert.h"
 
 namespace datasetd {
 namespace {
 
 using nlohmann::json;
 
-template <typename Draw, typename Statistic, typename Partial>
-using Op = StatisticOp<Draw, Statistic, Partial>;
+struct Free {
+  void operator()(uint8_t* memory) const { std::free(memory); }
+};
+using Memory = std::unique_ptr<uint8_t[], Free>;
 
-OpImage Contrast(const OpImage& image, float factor) {
-  const Op<AdjustContrastDraw, AdjustContrastStatistic, AdjustContrastPartial>
-      op = {InitAdjustContrast, AccumulateAdjustContrast<PlainAtomics>,
-            MergeAdjustContrast<PlainAtomics>, FinishAdjustContrast,
-            ApplyAdjustContrast};
-  return op.Run(image, {factor, image.bound, 0.0f}, 3);
+// As the daemon's memory is.
+Memory Allocate(int64_t size_bytes) {
+  const int64_t aligned = AlignScratch(size_bytes + 1);
+  return Memory(static_cast<uint8_t*>(
+      std::aligned_alloc(kScratchAlignment, static_cast<size_t>(aligned))));
 }
 
-OpImage Jitter(const OpImage& image, JitterOp op, float factor) {
-  switch (op) {
-    case JitterOp::kBrightness:
-      return RunPointOp<AdjustBrightnessDraw>(image, {factor, image.bound},
-                                              ApplyAdjustBrightness);
-    case JitterOp::kContrast:
-      return Contrast(image, factor);
-    case JitterOp::kSaturation:
-      return RunPointOp<AdjustSaturationDraw>(image, {factor, image.bound},
-                                              ApplyAdjustSaturation);
-    case JitterOp::kHue:
-      return RunPointOp<AdjustHueDraw>(image, {factor, image.bound},
-                                       ApplyAdjustHue);
+const char* const kJitterNames[] = {"brightness", "contrast", "saturation",
+                                    "hue"};
+
+void DescribeJitter(const StepDraw& step, json* drawn) {
+  if (!step.is_applied) return;
+  JitterOp op;
+  float factor;
+  switch (step.kind) {
+    case StepKind::kAdjustBrightness:
+      op = JitterOp::kBrightness;
+      factor = step.As<AdjustBrightnessDraw>().factor;
+      break;
+    case StepKind::kAdjustContrast:
+      op = JitterOp::kContrast;
+      factor = step.As<AdjustContrastDraw>().factor;
+      break;
+    case StepKind::kAdjustSaturation:
+      op = JitterOp::kSaturation;
+      factor = step.As<AdjustSaturationDraw>().factor;
+      break;
+    default:
+      op = JitterOp::kHue;
+      factor = step.As<AdjustHueDraw>().factor;
+      break;
   }
-  throw std::runtime_error("no such op");
+  (*drawn)["order"].push_back(static_cast<int>(op));
+  (*drawn)[kJitterNames[static_cast<int>(op)]] = {factor};
 }
 
-void SetValues(const json& values, float (&to)[kMaxChannels]) {
-  for (size_t c = 0; c < kMaxChannels && !values.empty(); ++c) {
-    to[c] = values[c < values.size() ? c : 0].get<float>();
-  }
+void DescribeBox(const EraseDraw& box, json* drawn) {
+  drawn->update({{"top", {box.top}},
+                 {"left", {box.left}},
+                 {"height", {box.height}},
+                 {"width", {box.width}}});
 }
 
-// One op; adds what it drew to `drawn`.
-OpImage Apply(const std::string& name, const json& op, const DrawKey& key,
-              const OpImage& image, json* drawn) {
-  const float bound = image.bound;
-  const auto jitter = [&](JitterOp jitter_op, const char* factor) {
-    return Jitter(image, jitter_op, op.at(factor).get<float>());
-  };
-  if (name == "adjust_brightness") {
-    return jitter(JitterOp::kBrightness, "brightness_factor");
-  }
-  if (name == "adjust_contrast") {
-    return jitter(JitterOp::kContrast, "contrast_factor");
-  }
-  if (name == "adjust_saturation") {
-    return jitter(JitterOp::kSaturation, "saturation_factor");
-  }
-  if (name == "adjust_hue") return jitter(JitterOp::kHue, "hue_factor");
-  if (name == "adjust_sharpness") {
-    return RunWindowOp<AdjustSharpnessDraw>(
-        image, {op.at("sharpness_factor").get<float>(), bound},
-        ApplyAdjustSharpness);
-  }
-  if (name == "grayscale") {
-    const int channels = op.value("num_output_channels", 1);
-    OpImage gray = RunPointOp<GrayscaleDraw>(image, {image.num_channels, bound},
-                                             ApplyGrayscale);
-    gray.num_channels = channels;
-    const std::vector<float> plane(gray.values.begin(),
-                                   gray.values.begin() + image.plane_size());
-    gray.values.clear();
-    for (int c = 0; c < channels; ++c) {
-      gray.values.insert(gray.values.end(), plane.begin(), plane.end());
+// What a step drew, into its op's object.
+void Describe(const Step& step, const StepDraw& draw, const DrawKey& key,
+              json* drawn) {
+  (*drawn)["applied"] = {draw.is_applied ? 1 : 0};
+  if (!draw.is_applied) return;
+  switch (step.kind) {
+    case StepKind::kColorJitter:
+      DescribeJitter(draw, drawn);
+      break;
+    case StepKind::kGaussianBlur:
+      (*drawn)["sigma"] = {
+          DrawGaussianBlurSigma(ParamsAs<GaussianBlurParams>(step), key)};
+      break;
+    case StepKind::kCutout:
+      DescribeBox(draw.As<CutoutDraw>(), drawn);
+      break;
+    case StepKind::kRandomErasing:
+      DescribeBox(draw.As<RandomErasingDraw>().box, drawn);
+      break;
+    case StepKind::kResize: {
+      const ResizeDraw& window = draw.As<ResizeDraw>();
+      drawn->update({{"top", {window.top}},
+                     {"left", {window.left}},
+                     {"height", {window.height}},
+                     {"width", {window.width}}});
+      break;
     }
-    return gray;
-  }
-  if (name == "invert") {
-    return RunPointOp<InvertDraw>(image, {bound}, ApplyInvert);
-  }
-  if (name == "posterize") {
-    return RunPointOp<PosterizeDraw>(image, {op.at("bits").get<int>(), bound},
-                                     ApplyPosterize);
-  }
-  if (name == "solarize") {
-    return RunPointOp<SolarizeDraw>(
-        image, {op.at("threshold").get<float>(), bound}, ApplySolarize);
-  }
-  if (name == "autocontrast") {
-    const Op<AutocontrastDraw, AutocontrastStatistic, AutocontrastPartial>
-        statistic = {InitAutocontrast, AccumulateAutocontrast<PlainAtomics>,
-                     MergeAutocontrast<PlainAtomics>, FinishAutocontrast,
-                     ApplyAutocontrast};
-    return statistic.Run(image, {bound, {}, {}}, 3);
-  }
-  if (name == "equalize") {
-    const Op<EqualizeDraw, EqualizeStatistic, EqualizePartial> statistic = {
-        InitEqualize, AccumulateEqualize<PlainAtomics>,
-        MergeEqualize<PlainAtomics>, FinishEqualize, ApplyEqualize};
-    return statistic.Run(image, {bound}, 3);
-  }
-  if (name == "gaussian_blur") {
-    const GaussianBlurParams params = {
-        (op.at("kernel_size").at("width").get<int>() - 1) / 2,
-        (op.at("kernel_size").at("height").get<int>() - 1) / 2,
-        op.at("sigma").at("min").get<float>(),
-        op.at("sigma").at("max").get<float>()};
-    (*drawn)["sigma"] = {DrawGaussianBlurSigma(params, key)};
-    const GaussianBlurDraw draw =
-        DrawGaussianBlur(params, key, image.height, image.width);
-    return RunWindowOp(RunWindowOp(image, draw, ApplyGaussianBlurX), draw,
-                       ApplyGaussianBlurY);
-  }
-  if (name == "color_jitter") {
-    ColorJitterParams params = {};
-    const char* const parts[] = {"brightness", "contrast", "saturation", "hue"};
-    for (int i = 0; i < kNumJitterOps; ++i) {
-      params.is_present[i] = op.contains(parts[i]);
-      if (!params.is_present[i]) continue;
-      params.low[i] = op[parts[i]].at("min").get<float>();
-      params.high[i] = op[parts[i]].at("max").get<float>();
+    case StepKind::kAffine: {
+      const AffineDraw& affine = draw.As<AffineDraw>();
+      drawn->update({{"angle", {affine.angle}},
+                     {"translate", {affine.translate[0], affine.translate[1]}},
+                     {"scale", {affine.scale}},
+                     {"shear", {affine.shear[0], affine.shear[1]}}});
+      break;
     }
-    const ColorJitterDraw draw = DrawColorJitter(params, key, 0, 0);
-    OpImage result = image;
-    for (int i = 0; i < draw.num_ops; ++i) {
-      const int part = static_cast<int>(draw.order[i]);
-      result = Jitter(result, draw.order[i], draw.factor[part]);
-      (*drawn)["order"].push_back(part);
-      (*drawn)[parts[part]] = {draw.factor[part]};
-    }
-    return result;
+    default:
+      break;
   }
-  if (name == "erase") {
-    EraseDraw draw = {op.value("top", 0),
-                      op.value("left", 0),
-                      op.value("height", 0),
-                      op.value("width", 0),
-                      {}};
-    SetValues(op.value("value", json::array()), draw.value);
-    return RunCoordinateOp(image, draw, key, ApplyErase);
-  }
-  if (name == "random_erasing") {
-    RandomErasingParams params = {op.at("scale").at("min").get<float>(),
-                                  op.at("scale").at("max").get<float>(),
-                                  op.at("ratio").at("min").get<float>(),
-                                  op.at("ratio").at("max").get<float>(),
-                                  op.value("is_value_random", false),
-                                  {}};
-    SetValues(op.value("value", json::array()), params.value);
-    const RandomErasingDraw draw =
-        DrawRandomErasing(params, key, image.height, image.width);
-    *drawn = {{"top", {draw.box.top}},
-              {"left", {draw.box.left}},
-              {"height", {draw.box.height}},
-              {"width", {draw.box.width}}};
-    return RunCoordinateOp(image, draw, key, ApplyRandomErasing);
-  }
-  if (name == "cutout") {
-    CutoutParams params = {op.at("size").get<int>(), {}};
-    SetValues(op.value("fill", json::array()), params.fill);
-    const CutoutDraw draw = DrawCutout(params, key, image.height, image.width);
-    *drawn = {{"top", {draw.top}}, {"left", {draw.left}}};
-    return RunCoordinateOp(image, draw, key, ApplyCutout);
-  }
-  throw std::runtime_error("no such op: " + name);
 }
 
-json Run(const json& request, OpImage* image) {
-  json drawn = json::array();
-  uint32_t op_index = 0;
-  for (const json& transform : request.at("transforms")) {
-    DrawKey key = {request.at("seed").get<uint64_t>(),
-                   request.at("epoch").get<uint64_t>(),
-                   request.at("sample").get<int64_t>(), op_index++};
-    json of_op = json::object();
-    *image = Apply(transform.begin().key(), transform.begin().value(), key,
-                   *image, &of_op);
-    drawn.push_back(std::move(of_op));
+// By the place of the op in the pipeline.
+void DescribeMove(const Move& move, uint64_t seed, uint64_t epoch,
+                  int64_t sample, json* drawn) {
+  const AxisMove y = DrawAxisMove(move, Axis::kY, seed, epoch, sample);
+  const AxisMove x = DrawAxisMove(move, Axis::kX, seed, epoch, sample);
+  json& op = (*drawn)[std::to_string(move.op_index)];
+  op["mirrored"] = {y.is_mirrored ? 1 : 0, x.is_mirrored ? 1 : 0};
+  if (move.kind == MoveKind::kRandomCrop) {
+    op["top"] = {y.origin};
+    op["left"] = {x.origin};
+  }
+}
+
+json Drawn(const FieldProgram& field, uint64_t seed, uint64_t epoch,
+           int64_t sample) {
+  json drawn = json::object();
+  for (int i = 0; i < field.num_moves; ++i) {
+    DescribeMove(field.moves[i], seed, epoch, sample, &drawn);
+  }
+  for (int i = 0; i < field.num_steps; ++i) {
+    const Step& step = field.steps[i];
+    if (step.kind == StepKind::kMove) {
+      DescribeMove(ParamsAs<Move>(step), seed, epoch, sample, &drawn);
+      continue;
+    }
+    StepDraw draw;
+    DrawStep(step, seed, epoch, sample, &draw);
+    Describe(step, draw, {seed, epoch, sample, step.op_index},
+             &drawn[std::to_string(step.op_index)]);
   }
   return drawn;
+}
+
+absl::StatusOr<FieldProgram> Compile(const json& request) {
+  v1::Pipeline pipeline;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(
+      request.at("pipeline").dump(), &pipeline);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(std::string(parsed.message()));
+  }
+  const auto ops = TransformsFromProto(pipeline.transforms(), "pipeline");
+  if (!ops.ok()) return ops.status();
+  FieldSpec spec;
+  spec.name = "image";
+  spec.is_image = true;
+  spec.dtype = request.at("dtype") == "uint8" ? Dtype::kUint8 : Dtype::kFloat32;
+  spec.shape = {request.at("height").get<int64_t>(),
+                request.at("width").get<int64_t>(),
+                request.at("channels").get<int64_t>()};
+  return CompileField(spec, 0, *ops, Layout::kNchw);
+}
+
+// The reply, and its elements in `out`.
+json Run(const json& request, const std::string& image, std::string* out) {
+  absl::StatusOr<FieldProgram> field = Compile(request);
+  if (!field.ok()) return {{"error", std::string(field.status().message())}};
+  const Memory source = Allocate(static_cast<int64_t>(image.size()));
+  std::copy(image.begin(), image.end(), source.get());
+  field->source = source.get();
+  // Every sample is this one.
+  field->sample_stride_bytes = 0;
+
+  const auto program = std::make_unique<AugmentProgram>();
+  program->seed = request.at("seed").get<uint64_t>();
+  program->indices_offset_bytes = -1;
+  program->num_fields = 1;
+  program->fields[0] = *field;
+  const ScratchPlan plan = PlanScratch(*program, 1);
+  const Memory scratch = Allocate(plan.size_bytes);
+  plan.Give(scratch.get(), program.get());
+  ClearTeamFlags(*program);
+
+  const int channels =
+      field->num_steps > 0 ? field->out_channels : field->channels;
+  const int64_t size_bytes = int64_t{channels} * field->out_height *
+                             field->out_width *
+                             DtypeSizeBytes(field->out_dtype);
+  const Memory slot = Allocate(size_bytes);
+  const int64_t sample = request.at("sample").get<int64_t>();
+  const uint64_t epoch = request.at("epoch").get<uint64_t>();
+  AugmentHost(*program, {slot.get(), &sample, 1, epoch});
+  out->assign(reinterpret_cast<const char*>(slot.get()),
+              static_cast<size_t>(size_bytes));
+  return {{"dtype", DtypeName(field->out_dtype)},
+          {"channels", channels},
+          {"height", field->out_height},
+          {"width", field->out_width},
+          {"drawn", Drawn(*field, program->seed, epoch, sample)}};
 }
 
 void Serve(std::istream& in, std::ostream& out) {
   std::string line;
   while (std::getline(in, line)) {
     const json request = json::parse(line);
-    OpImage image;
-    image.num_channels = request.at("channels").get<int>();
-    image.height = request.at("height").get<int>();
-    image.width = request.at("width").get<int>();
-    const bool is_uint8 = request.at("dtype") == "uint8";
-    image.bound = is_uint8 ? 255.0f : 1.0f;
-    const int64_t size = image.plane_size() * image.num_channels;
-    std::string bytes(size * (is_uint8 ? 1 : 4), '\0');
-    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    image.values.resize(size);
-    const auto* const floats = reinterpret_cast<const float*>(bytes.data());
-    for (int64_t i = 0; i < size; ++i) {
-      const int64_t plane = i % image.num_channels;
-      image.values[plane * image.plane_size() + i / image.num_channels] =
-          is_uint8 ? static_cast<float>(static_cast<uint8_t>(bytes[i]))
-                   : floats[i];
-    }
-    json reply;
+    const int64_t element_bytes = request.at("dtype") == "uint8" ? 1 : 4;
+    std::string image(request.at("channels").get<int64_t>() *
+                          request.at("height").get<int64_t>() *
+                          request.at("width").get<int64_t>() * element_bytes,
+                      '\0');
+    in.read(image.data(), static_cast<std::streamsize>(image.size()));
     std::string result;
-    try {
-      reply["drawn"] = Run(request, &image);
-      reply["channels"] = image.num_channels;
-      reply["height"] = image.height;
-      reply["width"] = image.width;
-      if (is_uint8) {
-        for (const float value : image.values) {
-          result.push_back(static_cast<char>(FloatToUint8(value)));
-        }
-      } else {
-        result.assign(reinterpret_cast<const char*>(image.values.data()),
-                      image.values.size() * 4);
-      }
-    } catch (const std::exception& error) {
-      reply["error"] = error.what();
-    }
+    const json reply = Run(request, image, &result);
     out << reply.dump() << "\n" << result << std::flush;
   }
 }

@@ -1,9 +1,10 @@
 """The parity table; run, it prints docs/parity.md's."""
 
 import colour_rows
+import geometry_rows
 from row import TORCHVISION
 
-ROWS = colour_rows.ROWS
+ROWS = geometry_rows.ROWS + colour_rows.ROWS
 
 
 def row_id(row):

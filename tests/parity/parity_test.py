@@ -49,8 +49,9 @@ def check(row, case, shape, image, sample, product):
         assert worst <= bound + 1e-3 / 255 * (shape.dtype == "uint8"), where
         return
     differs = (difference > bound).any(axis=0)
-    assert differs.sum() * 1000 <= differs.size, where
     assert not (differs & ~case.is_edge(shape, drawn)).any(), where
+    if not case.has_lines_on_edges:
+        assert differs.sum() * 1000 <= differs.size, where
 
 
 def cases(row, size):

@@ -43,7 +43,7 @@ class Product:
             "seed": seed,
             "epoch": epoch,
             "sample": sample,
-            "transforms": transforms,
+            "pipeline": {"transforms": transforms},
         }
         stdin = self._process.stdin
         stdin.write(json.dumps(request).encode() + b"\n")
@@ -57,6 +57,12 @@ class Product:
             raise Refused(reply["error"])
         shape = reply["channels"], reply["height"], reply["width"]
         count = int(np.prod(shape))
-        data = self._process.stdout.read(count * image.dtype.itemsize)
-        result = np.frombuffer(data, image.dtype).reshape(shape)
-        return result, reply["drawn"]
+        dtype = np.dtype(reply["dtype"])
+        data = self._process.stdout.read(count * dtype.itemsize)
+        result = np.frombuffer(data, dtype).reshape(shape)
+        # What is left out, the product left out as without effect.
+        drawn = [
+            reply["drawn"].get(str(place), {})
+            for place in range(len(transforms))
+        ]
+        return result, drawn

@@ -40,8 +40,10 @@ class Case:
     # the row's.
     allow: Optional[Callable[[Drawn], float]] = None
     # Where a difference is allowed: a mask [H, W] of the output. No more than
-    # one pixel in a thousand may then differ at all.
+    # one pixel in a thousand may then differ, unless the ops put whole lines
+    # of source points onto edges.
     is_edge: Optional[Callable[[Shape, Drawn], np.ndarray]] = None
+    has_lines_on_edges: bool = False
 
 
 @dataclasses.dataclass
