@@ -55,6 +55,7 @@ enum class MoveKind : uint8_t {
 struct Move {
   MoveKind kind;
   PaddingMode padding_mode;
+  uint16_t position;  // as Step's
   // The op's position in the user's pipeline: Philox counter word.
   uint32_t op_index;
   int32_t in_height, in_width;
@@ -75,6 +76,7 @@ enum class ValueOpKind : uint8_t {
 
 struct ValueOp {
   ValueOpKind kind;
+  uint16_t position;  // as Step's
   float divisor;
   float mean[kMaxChannels];
   float std[kMaxChannels];
@@ -115,6 +117,7 @@ enum class StepKind : uint16_t;  // ops/op_table.h
 // probability; 1 and above is always.
 struct Step {
   StepKind kind;
+  uint16_t position;  // of the op in the user's pipeline, for people
   uint32_t op_index;  // Philox counter word; also of the op's own gate
   float probability;
   uint32_t group_op_index;  // of the RandomApply around it

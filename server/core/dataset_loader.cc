@@ -67,7 +67,10 @@ std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
     for (const int64_t extent : field.shape) {
       absl::StrAppend(&text, " ", extent);
     }
-    absl::StrAppend(&text, field.is_image ? " image " : " tensor ",
+    absl::StrAppend(&text,
+                    field.is_mask    ? " mask "
+                    : field.is_image ? " image "
+                                     : " tensor ",
                     HexDigest(fields[f]), "\n");
   }
   UpdateHash(all, text.data(), text.size());

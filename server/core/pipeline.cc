@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
+#include "server/core/mask_transform.h"
 #include "server/core/ops/colour_ops.h"
 #include "server/core/ops/erase_ops.h"
 #include "server/core/ops/image_compiler.h"
@@ -30,15 +31,12 @@ template <typename Op>
 inline constexpr bool kIsBatchOp =
     std::is_same_v<Op, MixUpSpec> || std::is_same_v<Op, CutMixSpec>;
 
-// Op indices with draw_id are apart from those by field and position.
-constexpr uint32_t kFirstDrawIdOpIndex = 0x10000;
-
 // Compiles the ops of one image field, in order.
 class PipelineCompiler {
  public:
   PipelineCompiler(FieldProgram* program, bool is_mask, int field_index)
       : image_(program, is_mask),
-        next_op_index_(static_cast<uint32_t>(field_index) << 8) {}
+        field_index_(static_cast<uint32_t>(field_index)) {}
 
   // Errors lack the place.
   absl::Status Add(const TransformSpec& transform) {
@@ -46,14 +44,13 @@ class PipelineCompiler {
       return Invalid(absl::StrCat("draw_id is ", transform.draw_id,
                                   ": it must be within 0..", kMaxDrawId));
     }
-    if (num_ops_++ == kMaxTransforms) {
+    if (next_position_ == kMaxTransforms) {
       return Invalid(absl::StrCat("there can be ", kMaxTransforms,
                                   " transforms, those inside others counted"));
     }
-    const uint32_t op_index = next_op_index_++;
-    image_.set_op_index(transform.draw_id == 0
-                            ? op_index
-                            : kFirstDrawIdOpIndex + transform.draw_id);
+    image_.set_op(next_position_, OpIndex(field_index_, next_position_,
+                                          transform.draw_id));
+    ++next_position_;
     return std::visit([this](const auto& op) { return Compile(op); },
                       transform.op);
   }
@@ -88,8 +85,9 @@ class PipelineCompiler {
   }
 
   ImageCompiler image_;
-  uint32_t next_op_index_;
-  int num_ops_ = 0;
+  const uint32_t field_index_;
+  // In depth-first order: an op inside another counts on.
+  uint32_t next_position_ = 0;
 };
 
 absl::Status StartImage(const FieldSpec& field, FieldProgram& program) {
@@ -217,7 +215,10 @@ absl::StatusOr<FieldProgram> CompileField(
   program.layout = layout;
   PipelineCompiler compiler(&program, field.is_mask, field_index);
   for (size_t i = 0; i < ops.size(); ++i) {
-    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], compiler.Add(ops[i])));
+    const absl::StatusOr<TransformSpec> op =
+        field.is_mask ? ForMask(ops[i]) : ops[i];
+    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], op.status()));
+    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], compiler.Add(*op)));
   }
   compiler.Finish();
   return program;

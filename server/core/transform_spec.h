@@ -99,6 +99,14 @@ struct TransformSpec {
   uint32_t draw_id = 0;
 };
 
+// The second counter word of an op's draws, see docs/randomness.md. Fields and
+// positions in a field's list, RandomApply's ops counted, are below 256.
+inline constexpr uint32_t kSharedOpIndex = 0x10000;
+inline uint32_t OpIndex(uint32_t field_index, uint32_t position,
+                        uint32_t draw_id) {
+  return draw_id != 0 ? kSharedOpIndex | draw_id : field_index << 8 | position;
+}
+
 // "RandomCrop".
 inline const char* TransformName(const TransformSpec& transform) {
   return std::visit([](const auto& op) { return op.kName; }, transform.op);

@@ -68,6 +68,7 @@ absl::Status ImageCompiler::Append(Step step, double p, int64_t out_height,
         "; a crop with padding is two, and a ColorJitter one per part"));
   }
   step.op_index = op_index_;
+  step.position = position_;
   step.probability = static_cast<float>(p);
   step.group_probability = 1.0f;
   if (!group_.empty()) {
@@ -86,9 +87,15 @@ absl::Status ImageCompiler::Append(Step step, double p, int64_t out_height,
   return absl::OkStatus();
 }
 
+absl::Status ImageCompiler::AddValueOp(ValueOp op) {
+  op.position = position_;
+  return Add(StepKind::kValue, op);
+}
+
 absl::Status ImageCompiler::AddMove(Move move, int64_t out_height,
                                     int64_t out_width) {
   move.op_index = op_index_;
+  move.position = position_;
   if (move.kind != MoveKind::kPad) move.padding_mode = PaddingMode::kConstant;
   move.in_height = static_cast<int32_t>(height_);
   move.in_width = static_cast<int32_t>(width_);

@@ -53,8 +53,11 @@ class ImageCompiler {
   // Its largest value: colour ops count from 0 to here.
   float bound() const { return dtype_ == Dtype::kUint8 ? 255.0f : 1.0f; }
 
-  // Of the op that is compiled now: Philox counter word.
-  void set_op_index(uint32_t op_index) { op_index_ = op_index; }
+  // Of the op that is compiled now: its place, and Philox counter word.
+  void set_op(uint32_t position, uint32_t op_index) {
+    position_ = static_cast<uint16_t>(position);
+    op_index_ = op_index;
+  }
   void set_dtype(Dtype dtype) { dtype_ = dtype; }
 
   // Steps from here on belong to a RandomApply; EndGroup is an error if they
@@ -75,6 +78,8 @@ class ImageCompiler {
     SetParams(params, &step);
     return Append(step, p, out_height, out_width, out_channels);
   }
+  // Appends a value op.
+  absl::Status AddValueOp(ValueOp op);
   // Appends a move; completes it by the sizes before and after.
   absl::Status AddMove(Move move, int64_t out_height, int64_t out_width);
 
@@ -108,6 +113,7 @@ class ImageCompiler {
 
   FieldProgram& program_;
   const bool is_mask_;
+  uint16_t position_ = 0;
   uint32_t op_index_ = 0;
   int64_t height_;
   int64_t width_;

@@ -25,7 +25,7 @@ absl::Status CompileOp(const ToDtypeSpec& op, ImageCompiler& image) {
     ValueOp value_op = {};
     value_op.kind = ValueOpKind::kDivide;
     value_op.divisor = 255.0f;
-    DATASETD_RETURN_IF_ERROR(image.Add(StepKind::kValue, value_op));
+    DATASETD_RETURN_IF_ERROR(image.AddValueOp(value_op));
   }
   image.set_dtype(op.dtype);
   return absl::OkStatus();
@@ -47,7 +47,7 @@ absl::Status CompileOp(const NormalizeSpec& op, ImageCompiler& image) {
                                   ": it must not be, as float32 either"));
     }
   }
-  return image.Add(StepKind::kValue, value_op);
+  return image.AddValueOp(value_op);
 }
 
 }  // namespace datasetd

@@ -77,6 +77,32 @@ void ExpectInvalid(const FieldSpec& field, std::vector<TransformSpec> ops,
   }
 }
 
+TEST(PipelineTest, SharedDrawsHaveOneOpIndexInEveryFieldAndPlace) {
+  TransformSpec flip = RandomHorizontalFlipSpec{};
+  flip.draw_id = 3;
+  const std::vector<TransformSpec> alone = {flip};
+  const std::vector<TransformSpec> second = {RandomVerticalFlipSpec{}, flip};
+  const FieldSpec image = Image(4, 4, 3);
+  const auto a = CompileField(image, 0, alone, Layout::kNchw);
+  const auto b = CompileField(image, 1, second, Layout::kNchw);
+  ASSERT_THAT(a.status(), IsOk());
+  ASSERT_THAT(b.status(), IsOk());
+  EXPECT_EQ(a->moves[0].op_index, kSharedOpIndex + 3);
+  EXPECT_EQ(b->moves[1].op_index, kSharedOpIndex + 3);
+  EXPECT_EQ(b->moves[0].op_index, 1u << 8);
+}
+
+TEST(PipelineTest, MaskTakesNoColourOp) {
+  FieldSpec mask = Image(4, 4, 1);
+  mask.is_mask = true;
+  ExpectInvalid(mask, {RandomHorizontalFlipSpec{}, ColorJitterSpec{}}, 1,
+                {"mask", "geometry"});
+  const FieldProgram program =
+      MustCompile(mask, {RandomHorizontalFlipSpec{}, ToFloat()});
+  EXPECT_EQ(program.num_moves, 1);
+  EXPECT_EQ(program.num_value_ops, 1);
+}
+
 TEST(PipelineTest, ImageWithoutOpsIsACopy) {
   const FieldProgram program = MustCompile(Image(28, 30, 3), {});
   EXPECT_TRUE(program.is_image);

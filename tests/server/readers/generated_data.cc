@@ -64,7 +64,8 @@ GeneratedCase LoadGeneratedCase(const std::string& name) {
     generated.fields.push_back({.name = field["name"],
                                 .dtype = DtypeOfName(field["dtype"]),
                                 .shape = field["shape"],
-                                .is_image = field["is_image"]});
+                                .is_image = field["is_image"],
+                                .is_mask = field["is_mask"]});
     generated.samples.push_back(ReadFileOrDie(absl::StrCat(
         directory, "/", generated.fields.back().name, ".expected")));
   }
