@@ -8,11 +8,13 @@
 // with the pipeline as datasetd.v1.Pipeline has it in JSON. A reply is a line
 // of JSON and the elements [C, H, W]:
 //   {"dtype": ..., "channels": C, "height": H, "width": W,
-//    "drawn": {place of the op: {name: [number, ...], ...}, ...}}
+//    "drawn": [{"position": P, "name": "Crop", "is_applied": true,
+//               "parameters": {name: [number, ...], ...}}, ...]}
 // or {"error": text} alone.
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -24,11 +26,10 @@
 #include "cuda/dtype.h"
 #include "cuda/kernels/augment.h"
 #include "cuda/kernels/chain_scratch.h"
-#include "cuda/kernels/move.h"
-#include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"
 #include "datasetd/v1/transform.pb.h"
 #include "nlohmann/json.hpp"
+#include "server/core/explain.h"
 #include "server/core/pipeline.h"
 #include "server/service/transform_convert.h"
 
@@ -49,111 +50,17 @@ Memory Allocate(int64_t size_bytes) {
       std::aligned_alloc(kScratchAlignment, static_cast<size_t>(aligned))));
 }
 
-const char* const kJitterNames[] = {"brightness", "contrast", "saturation",
-                                    "hue"};
-
-void DescribeJitter(const StepDraw& step, json* drawn) {
-  if (!step.is_applied) return;
-  JitterOp op;
-  float factor;
-  switch (step.kind) {
-    case StepKind::kAdjustBrightness:
-      op = JitterOp::kBrightness;
-      factor = step.As<AdjustBrightnessDraw>().factor;
-      break;
-    case StepKind::kAdjustContrast:
-      op = JitterOp::kContrast;
-      factor = step.As<AdjustContrastDraw>().factor;
-      break;
-    case StepKind::kAdjustSaturation:
-      op = JitterOp::kSaturation;
-      factor = step.As<AdjustSaturationDraw>().factor;
-      break;
-    default:
-      op = JitterOp::kHue;
-      factor = step.As<AdjustHueDraw>().factor;
-      break;
-  }
-  (*drawn)["order"].push_back(static_cast<int>(op));
-  (*drawn)[kJitterNames[static_cast<int>(op)]] = {factor};
-}
-
-void DescribeBox(const EraseDraw& box, json* drawn) {
-  drawn->update({{"top", {box.top}},
-                 {"left", {box.left}},
-                 {"height", {box.height}},
-                 {"width", {box.width}}});
-}
-
-// What a step drew, into its op's object.
-void Describe(const Step& step, const StepDraw& draw, const DrawKey& key,
-              json* drawn) {
-  (*drawn)["applied"] = {draw.is_applied ? 1 : 0};
-  if (!draw.is_applied) return;
-  switch (step.kind) {
-    case StepKind::kColorJitter:
-      DescribeJitter(draw, drawn);
-      break;
-    case StepKind::kGaussianBlur:
-      (*drawn)["sigma"] = {
-          DrawGaussianBlurSigma(ParamsAs<GaussianBlurParams>(step), key)};
-      break;
-    case StepKind::kCutout:
-      DescribeBox(draw.As<CutoutDraw>(), drawn);
-      break;
-    case StepKind::kRandomErasing:
-      DescribeBox(draw.As<RandomErasingDraw>().box, drawn);
-      break;
-    case StepKind::kResize: {
-      const ResizeDraw& window = draw.As<ResizeDraw>();
-      drawn->update({{"top", {window.top}},
-                     {"left", {window.left}},
-                     {"height", {window.height}},
-                     {"width", {window.width}}});
-      break;
+json Drawn(const std::vector<OpDraw>& draws) {
+  json drawn = json::array();
+  for (const OpDraw& draw : draws) {
+    json parameters = json::object();
+    for (const auto& [name, values] : draw.parameters) {
+      parameters[name] = values;
     }
-    case StepKind::kAffine: {
-      const AffineDraw& affine = draw.As<AffineDraw>();
-      drawn->update({{"angle", {affine.angle}},
-                     {"translate", {affine.translate[0], affine.translate[1]}},
-                     {"scale", {affine.scale}},
-                     {"shear", {affine.shear[0], affine.shear[1]}}});
-      break;
-    }
-    default:
-      break;
-  }
-}
-
-// By the place of the op in the pipeline.
-void DescribeMove(const Move& move, uint64_t seed, uint64_t epoch,
-                  int64_t sample, json* drawn) {
-  const AxisMove y = DrawAxisMove(move, Axis::kY, seed, epoch, sample);
-  const AxisMove x = DrawAxisMove(move, Axis::kX, seed, epoch, sample);
-  json& op = (*drawn)[std::to_string(move.op_index)];
-  op["mirrored"] = {y.is_mirrored ? 1 : 0, x.is_mirrored ? 1 : 0};
-  if (move.kind == MoveKind::kRandomCrop) {
-    op["top"] = {y.origin};
-    op["left"] = {x.origin};
-  }
-}
-
-json Drawn(const FieldProgram& field, uint64_t seed, uint64_t epoch,
-           int64_t sample) {
-  json drawn = json::object();
-  for (int i = 0; i < field.num_moves; ++i) {
-    DescribeMove(field.moves[i], seed, epoch, sample, &drawn);
-  }
-  for (int i = 0; i < field.num_steps; ++i) {
-    const Step& step = field.steps[i];
-    if (step.kind == StepKind::kMove) {
-      DescribeMove(ParamsAs<Move>(step), seed, epoch, sample, &drawn);
-      continue;
-    }
-    StepDraw draw;
-    DrawStep(step, seed, epoch, sample, &draw);
-    Describe(step, draw, {seed, epoch, sample, step.op_index},
-             &drawn[std::to_string(step.op_index)]);
+    drawn.push_back({{"position", draw.position},
+                     {"name", draw.name},
+                     {"is_applied", draw.is_applied},
+                     {"parameters", parameters}});
   }
   return drawn;
 }
@@ -205,6 +112,8 @@ json Run(const json& request, const std::string& image, std::string* out) {
   const Memory slot = Allocate(size_bytes);
   const int64_t sample = request.at("sample").get<int64_t>();
   const uint64_t epoch = request.at("epoch").get<uint64_t>();
+  const auto draws = ExplainSample(*program, epoch, sample);
+  if (!draws.ok()) return {{"error", std::string(draws.status().message())}};
   AugmentHost(*program, {slot.get(), &sample, 1, epoch});
   out->assign(reinterpret_cast<const char*>(slot.get()),
               static_cast<size_t>(size_bytes));
@@ -212,7 +121,7 @@ json Run(const json& request, const std::string& image, std::string* out) {
           {"channels", channels},
           {"height", field->out_height},
           {"width", field->out_width},
-          {"drawn", Drawn(*field, program->seed, epoch, sample)}};
+          {"drawn", Drawn(*draws)}};
 }
 
 void Serve(std::istream& in, std::ostream& out) {

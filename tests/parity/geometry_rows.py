@@ -215,7 +215,7 @@ def source_points(shape, angle, translate, scale, shear, center):
     return source[..., 0] - 0.5, source[..., 1] - 0.5
 
 
-def _edges(shape, *affine):
+def edges(shape, *affine):
     """Where a source point lies within 1e-4 of a pixel's edge."""
     masks = [
         np.abs(axis - np.floor(axis) - 0.5) < 1e-4
@@ -276,7 +276,7 @@ def _rotate_case(mode, angle, center, fill):
         ),
     )
     if mode == NEAREST:
-        case.is_edge = lambda shape, drawn: _edges(
+        case.is_edge = lambda shape, drawn: edges(
             shape, -angle, (0, 0), 1.0, (0, 0), center
         )
     return case
@@ -324,7 +324,7 @@ def _affine_case(mode, affine, center, fill):
         ),
     )
     if mode == NEAREST:
-        case.is_edge = lambda shape, drawn: _edges(
+        case.is_edge = lambda shape, drawn: edges(
             shape, angle, translate, scale, shear, center
         )
     return case
@@ -360,15 +360,15 @@ ROWS = [
     Row("ResizedCrop", "bicubic; all, a part",
         _resized_crop(BICUBIC, False), ONE_LEVEL, RESIZED),
     Row("Rotate", f"nearest; {ANGLES}", _rotate(NEAREST), 0, 0,
-        remark=NEAREST_REMARK),
-    Row("Rotate", "nearest; angle -30, 45, 60, 135; the same", _rotate_onto_edges,
-        0, 0,
+        bound_text="1 in 1,000", remark=NEAREST_REMARK),
+    Row("Rotate", "nearest; angle -30, 45, 60, 135; the same",
+        _rotate_onto_edges, 0, 0, bound_text="edges",
         remark="whole lines of source points lie on pixels' edges, and only "
         "those may differ"),
     Row("Rotate", f"bilinear; {ANGLES}", _rotate(BILINEAR), ONE_LEVEL,
         ROTATED),
     Row("Affine", f"nearest; {AFFINE_PARAMETERS}", _affine(NEAREST), 0, 0,
-        remark=NEAREST_REMARK),
+        bound_text="1 in 1,000", remark=NEAREST_REMARK),
     Row("Affine", f"bilinear; {AFFINE_PARAMETERS}", _affine(BILINEAR),
         ONE_LEVEL, ROTATED),
 ]

@@ -33,7 +33,7 @@ class Product:
             raise RuntimeError("apply_ops failed")
 
     def run(self, transforms, image, seed=0, epoch=0, sample=0):
-        """An image [C, H, W] after the ops, and what they drew."""
+        """An image [C, H, W] after the ops, and what explain says of them."""
         channels, height, width = image.shape
         request = {
             "dtype": str(image.dtype),
@@ -60,9 +60,4 @@ class Product:
         dtype = np.dtype(reply["dtype"])
         data = self._process.stdout.read(count * dtype.itemsize)
         result = np.frombuffer(data, dtype).reshape(shape)
-        # What is left out, the product left out as without effect.
-        drawn = [
-            reply["drawn"].get(str(place), {})
-            for place in range(len(transforms))
-        ]
-        return result, drawn
+        return result, reply["drawn"]
