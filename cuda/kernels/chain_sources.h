@@ -104,19 +104,17 @@ template <Dtype kDtype, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void SumRows(
     const ChainImage& image, int64_t start, int count, const int32_t* index,
     const float* weight, int num_taps, int64_t stride, float* to) {
-  float sum[Team::kLanes];
-  for (int t = 0; t < num_taps; ++t) {
-    const float factor = weight[t * stride];
-    const int64_t row =
-        static_cast<int64_t>(index[t * stride]) * image.row_stride + start;
-    if (t == 0) {
-      for (int k = 0; k < count; ++k) {
-        sum[k] = factor * LoadElement<kDtype>(image.data, row + k);
-      }
-    } else {
-      for (int k = 0; k < count; ++k) {
-        sum[k] = sum[k] + factor * LoadElement<kDtype>(image.data, row + k);
-      }
+  float sum[Team::kLanes] = {};
+  int64_t row = static_cast<int64_t>(index[0]) * image.row_stride + start;
+  float factor = weight[0];
+  for (int k = 0; k < count; ++k) {
+    sum[k] = factor * LoadElement<kDtype>(image.data, row + k);
+  }
+  for (int t = 1; t < num_taps; ++t) {
+    row = static_cast<int64_t>(index[t * stride]) * image.row_stride + start;
+    factor = weight[t * stride];
+    for (int k = 0; k < count; ++k) {
+      sum[k] = sum[k] + factor * LoadElement<kDtype>(image.data, row + k);
     }
   }
   for (int k = 0; k < count; ++k) to[k] = sum[k];
@@ -134,18 +132,17 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void SumColumns(
   for (int c = 0; c < kMaxChannels; ++c) {
     if (c >= lanes->channels) continue;
     const float* const from = row + c * channel_stride;
-    float sum[Team::kLanes];
-    for (int t = 0; t < num_taps; ++t) {
-      const int32_t* const tap_index = index + t * stride + lanes->first_x;
-      const float* const tap_weight = weight + t * stride + lanes->first_x;
-      if (t == 0) {
-        for (int k = 0; k < count; ++k) {
-          sum[k] = tap_weight[k] * from[tap_index[k]];
-        }
-      } else {
-        for (int k = 0; k < count; ++k) {
-          sum[k] = sum[k] + tap_weight[k] * from[tap_index[k]];
-        }
+    const int32_t* tap_index = index + lanes->first_x;
+    const float* tap_weight = weight + lanes->first_x;
+    float sum[Team::kLanes] = {};
+    for (int k = 0; k < count; ++k) {
+      sum[k] = tap_weight[k] * from[tap_index[k]];
+    }
+    for (int t = 1; t < num_taps; ++t) {
+      tap_index += stride;
+      tap_weight += stride;
+      for (int k = 0; k < count; ++k) {
+        sum[k] = sum[k] + tap_weight[k] * from[tap_index[k]];
       }
     }
     for (int k = 0; k < count; ++k) {
