@@ -4,7 +4,8 @@
 //
 // A request is a line of JSON and the image's elements, [H, W, C]:
 //   {"dtype": "uint8" or "float32", "channels": C, "height": H, "width": W,
-//    "seed": S, "epoch": E, "sample": I, "pipeline": {"transforms": [...]}}
+//    "is_mask": false, "seed": S, "epoch": E, "sample": I,
+//    "pipeline": {"transforms": [...]}}
 // with the pipeline as datasetd.v1.Pipeline has it in JSON. A reply is a line
 // of JSON and the elements [C, H, W]:
 //   {"dtype": ..., "channels": C, "height": H, "width": W,
@@ -77,6 +78,7 @@ absl::StatusOr<FieldProgram> Compile(const json& request) {
   FieldSpec spec;
   spec.name = "image";
   spec.is_image = true;
+  spec.is_mask = request.at("is_mask").get<bool>();
   spec.dtype = request.at("dtype") == "uint8" ? Dtype::kUint8 : Dtype::kFloat32;
   spec.shape = {request.at("height").get<int64_t>(),
                 request.at("width").get<int64_t>(),

@@ -50,6 +50,29 @@ def _edge_row(op, parameters, transforms):
                remark=geometry_rows.NEAREST_REMARK)
 
 
+def _mask_row(op, parameters, transform, is_exact):
+    """Of a mask: whatever its op's interpolation is, it is sampled nearest."""
+    (name, values), = transform.items()
+    nearest = [{name: {**values, "interpolation": NEAREST,
+                       "antialias": False}}]
+
+    def is_edge(shape, drawn):
+        return geometry_rows.edges(
+            shape, drawn[0]["parameters"]["angle"][0], (0, 0), 1.0, (0, 0),
+            None,
+        )
+
+    def cases(shape):
+        yield Case([transform], explained.expect(nearest), is_mask=True,
+                   is_edge=None if is_exact else is_edge)
+
+    return Row(op, parameters + " of a mask; as drawn", cases, 0, 0,
+               is_drawn=True, dtypes=("uint8",), channels=(1,),
+               bound_text="" if is_exact else "1 in 1,000",
+               remark="sampled nearest, as torchvision samples masks" if
+               is_exact else geometry_rows.NEAREST_REMARK)
+
+
 JITTER = {
     "brightness": _range(0.6, 1.4),
     "contrast": _range(0.6, 1.4),
@@ -213,6 +236,11 @@ ROWS = [
           most=(1, geometry_rows.ROTATED)),
     _edge_row("RandomAffine", "nearest; the same",
               [{"random_affine": {**AFFINE, "interpolation": NEAREST}}]),
+    _mask_row("RandomResizedCrop", "bilinear,",
+              {"random_resized_crop": RESIZED_CROP}, True),
+    _mask_row("RandomRotation", "bilinear, degrees -10 to 10,",
+              {"random_rotation": {"degrees": _range(-10, 10),
+                                   "interpolation": BILINEAR}}, False),
     _jitter("brightness"),
     _jitter("contrast", "hue"),
     _jitter("brightness", "contrast", "saturation", "hue"),

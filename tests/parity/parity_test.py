@@ -36,7 +36,7 @@ def images(shape):
 
 
 def check(row, case, shape, image, sample, product):
-    result, drawn = product.run(case.transforms, image, 7, 1, sample)
+    result, drawn = product.run(case, image, 7, 1, sample)
     expected = case.expect(image, drawn)
     assert result.shape == expected.shape
     assert result.dtype == expected.dtype

@@ -44,6 +44,7 @@ class Case:
     # of source points onto edges.
     is_edge: Optional[Callable[[Shape, Drawn], np.ndarray]] = None
     has_lines_on_edges: bool = False
+    is_mask: bool = False
 
 
 @dataclasses.dataclass
