@@ -69,7 +69,7 @@ class ChainExecutor {
                                  field_.out_width * field_.out_channels *
                                  DtypeSizeBytes(field_.out_dtype);
     Sweep(Target::kSlot,
-          batch.slot + field_.offset_bytes + index * sample_bytes, -1);
+          batch.slot + field_.offset_bytes + index * sample_bytes, nullptr);
   }
 
  private:
@@ -167,11 +167,11 @@ class ChainExecutor {
   }
 
   // The image so far goes to scratch memory, and is there what comes next.
-  DATASETD_HOST_DEVICE void Materialise(int statistic_step = -1) {
+  DATASETD_HOST_DEVICE void Materialise(const StepDraw* gathered = nullptr) {
     float* const to = image_.is_scratch && IsFirstScratch()
                           ? memory_.image[1]
                           : memory_.image[0];
-    Sweep(Target::kScratch, reinterpret_cast<uint8_t*>(to), statistic_step);
+    Sweep(Target::kScratch, reinterpret_cast<uint8_t*>(to), gathered);
     ChainImage image;
     image.data = reinterpret_cast<const uint8_t*>(to);
     image.dtype = Dtype::kFloat32;
@@ -210,9 +210,9 @@ class ChainExecutor {
     }
     team_.Sync();
     if (image_.is_scratch && IsUntouched()) {
-      Sweep(Target::kNone, nullptr, s);
+      Sweep(Target::kNone, nullptr, &drawn);
     } else {
-      Materialise(s);
+      Materialise(&drawn);
     }
     if (team_.rank() == 0) {
       switch (drawn.kind) {
@@ -239,9 +239,9 @@ class ChainExecutor {
   // ---- Sweeps ----
 
   // Writes the pending image, and gathers the statistic of a step unless that
-  // is -1.
-  DATASETD_HOST_DEVICE void Sweep(Target target, uint8_t* to,
-                                  int statistic_step) {
+  // is null.
+  DATASETD_HOST_DEVICE DATASETD_NOINLINE void Sweep(
+      Target target, uint8_t* to, const StepDraw* gathered) {
     PrepareMaps();
     Partials partials;
     partials.Init();
@@ -268,15 +268,13 @@ class ChainExecutor {
             ApplyStep(field_.steps[s], state_.drawn[s], state_, key_, &lanes);
           }
         }
-        if (statistic_step >= 0) {
-          Accumulate(state_.drawn[statistic_step], lanes, &partials);
-        }
+        if (gathered != nullptr) Accumulate(*gathered, lanes, &partials);
         Store(target, to, lanes);
       }
       // Rows of the next band overwrite these.
       if (source_ == Source::kResize) team_.Sync();
     }
-    if (statistic_step >= 0) Merge(state_.drawn[statistic_step], partials);
+    if (gathered != nullptr) Merge(*gathered, partials);
     team_.Sync();
   }
 

@@ -3,10 +3,11 @@
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_HOST_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_HOST_H_
 
-#include "cuda/kernels/chain_state.h"
 #include "cuda/kernels/params.h"
 
 namespace datasetd {
+
+struct ChainMemory;  // chain_state.h
 
 // Runs a chain of `program`, `field`, for one batch on the calling thread, with
 // the scratch memory of a free team. REQUIRES: program.scratch, with its flags

@@ -2,6 +2,11 @@
 
 #include <cstdint>
 
+// For GCC 12 to gather by one instruction; it inlines only what is tuned alike.
+#if defined(__x86_64__)
+#pragma GCC target("tune=haswell")
+#endif
+
 // What both builds share is compiled for every processor: only the executor's
 // own templates come after the pragma.
 #include "cuda/dtype.h"

@@ -3,7 +3,8 @@
 // DATASETD_HOST_DEVICE before a function; DATASETD_UNROLL before a loop of
 // constant length whose arrays must stay in registers on the device;
 // DATASETD_FLATTEN before a function whose calls the host compiler must inline,
-// so that its loops become vectors.
+// so that its loops become vectors; DATASETD_NOINLINE before one that it must
+// not copy into each of its callers.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_DEVICE_H_
 #define DATASETD_CUDA_KERNELS_HOST_DEVICE_H_
@@ -22,8 +23,10 @@
 
 #if defined(__CUDACC__)
 #define DATASETD_FLATTEN
+#define DATASETD_NOINLINE
 #else
 #define DATASETD_FLATTEN __attribute__((flatten))
+#define DATASETD_NOINLINE __attribute__((noinline))
 #endif
 
 #endif  // DATASETD_CUDA_KERNELS_HOST_DEVICE_H_

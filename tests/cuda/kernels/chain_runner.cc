@@ -12,6 +12,7 @@
 #include "cuda/kernels/chain_executor.h"
 #include "cuda/kernels/chain_host.h"
 #include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/chain_state.h"
 #include "gtest/gtest.h"
 
 namespace datasetd::testing {
