@@ -1,263 +1,143 @@
-// Applies ops to images for parity_test.py: requests on stdin, replies on
-// stdout, until stdin ends.
+// Runs pipelines on images for parity_test.py, as a feed on the host does: the
+// wire's messages, the compiler, the host's executor. Requests on stdin,
+// replies on stdout, until stdin ends.
 //
 // A request is a line of JSON and the image's elements, [H, W, C]:
 //   {"dtype": "uint8" or "float32", "channels": C, "height": H, "width": W,
-//    "seed": S, "epoch": E, "sample": I, "transforms": [op, ...]}
-// with ops as datasetd.v1.Transform has them in JSON. A reply is a line of JSON
-// and the elements [C, H, W] of the same dtype:
-//   {"channels": C, "height": H, "width": W,
-//    "drawn": [{name: [number, ...], ...}, ...]}
+//    "is_mask": false, "seed": S, "epoch": E, "sample": I,
+//    "pipeline": {"transforms": [...]}}
+// with the pipeline as datasetd.v1.Pipeline has it in JSON. A reply is a line
+// of JSON and the elements [C, H, W]:
+//   {"dtype": ..., "channels": C, "height": H, "width": W,
+//    "drawn": [{"position": P, "name": "Crop", "is_applied": true,
+//               "parameters": {name: [number, ...], ...}}, ...]}
 // or {"error": text} alone.
 
-#include <cstddef>
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
-#include <stdexcept>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "cuda/kernels/ops/adjust_brightness.h"
-#include "cuda/kernels/ops/adjust_contrast.h"
-#include "cuda/kernels/ops/adjust_hue.h"
-#include "cuda/kernels/ops/adjust_saturation.h"
-#include "cuda/kernels/ops/adjust_sharpness.h"
-#include "cuda/kernels/ops/atomics.h"
-#include "cuda/kernels/ops/autocontrast.h"
-#include "cuda/kernels/ops/color_jitter.h"
-#include "cuda/kernels/ops/cutout.h"
-#include "cuda/kernels/ops/equalize.h"
-#include "cuda/kernels/ops/erase.h"
-#include "cuda/kernels/ops/gaussian_blur.h"
-#include "cuda/kernels/ops/grayscale.h"
-#include "cuda/kernels/ops/invert.h"
-#include "cuda/kernels/ops/posterize.h"
-#include "cuda/kernels/ops/random_erasing.h"
-#include "cuda/kernels/ops/solarize.h"
-#include "cuda/kernels/rounding.h"
+#include "absl/status/statusor.h"
+#include "cuda/dtype.h"
+#include "cuda/kernels/augment.h"
+#include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/params.h"
+#include "datasetd/v1/transform.pb.h"
 #include "nlohmann/json.hpp"
-#include "tests/cuda/kernels/ops/op_image.h"
-#include "tests/cuda/kernels/ops/op_runner.h"
+#include "server/core/explain.h"
+#include "server/core/pipeline.h"
+#include "server/service/transform_convert.h"
 
 namespace datasetd {
 namespace {
 
 using nlohmann::json;
 
-template <typename Draw, typename Statistic, typename Partial>
-using Op = StatisticOp<Draw, Statistic, Partial>;
+struct Free {
+  void operator()(uint8_t* memory) const { std::free(memory); }
+};
+using Memory = std::unique_ptr<uint8_t[], Free>;
 
-OpImage Contrast(const OpImage& image, float factor) {
-  const Op<AdjustContrastDraw, AdjustContrastStatistic, AdjustContrastPartial>
-      op = {InitAdjustContrast, AccumulateAdjustContrast<PlainAtomics>,
-            MergeAdjustContrast<PlainAtomics>, FinishAdjustContrast,
-            ApplyAdjustContrast};
-  return op.Run(image, {factor, image.bound, 0.0f}, 3);
+// As the daemon's memory is.
+Memory Allocate(int64_t size_bytes) {
+  const int64_t aligned = AlignScratch(size_bytes + 1);
+  return Memory(static_cast<uint8_t*>(
+      std::aligned_alloc(kScratchAlignment, static_cast<size_t>(aligned))));
 }
 
-OpImage Jitter(const OpImage& image, JitterOp op, float factor) {
-  switch (op) {
-    case JitterOp::kBrightness:
-      return RunPointOp<AdjustBrightnessDraw>(image, {factor, image.bound},
-                                              ApplyAdjustBrightness);
-    case JitterOp::kContrast:
-      return Contrast(image, factor);
-    case JitterOp::kSaturation:
-      return RunPointOp<AdjustSaturationDraw>(image, {factor, image.bound},
-                                              ApplyAdjustSaturation);
-    case JitterOp::kHue:
-      return RunPointOp<AdjustHueDraw>(image, {factor, image.bound},
-                                       ApplyAdjustHue);
-  }
-  throw std::runtime_error("no such op");
-}
-
-void SetValues(const json& values, float (&to)[kMaxChannels]) {
-  for (size_t c = 0; c < kMaxChannels && !values.empty(); ++c) {
-    to[c] = values[c < values.size() ? c : 0].get<float>();
-  }
-}
-
-// One op; adds what it drew to `drawn`.
-OpImage Apply(const std::string& name, const json& op, const DrawKey& key,
-              const OpImage& image, json* drawn) {
-  const float bound = image.bound;
-  const auto jitter = [&](JitterOp jitter_op, const char* factor) {
-    return Jitter(image, jitter_op, op.at(factor).get<float>());
-  };
-  if (name == "adjust_brightness") {
-    return jitter(JitterOp::kBrightness, "brightness_factor");
-  }
-  if (name == "adjust_contrast") {
-    return jitter(JitterOp::kContrast, "contrast_factor");
-  }
-  if (name == "adjust_saturation") {
-    return jitter(JitterOp::kSaturation, "saturation_factor");
-  }
-  if (name == "adjust_hue") return jitter(JitterOp::kHue, "hue_factor");
-  if (name == "adjust_sharpness") {
-    return RunWindowOp<AdjustSharpnessDraw>(
-        image, {op.at("sharpness_factor").get<float>(), bound},
-        ApplyAdjustSharpness);
-  }
-  if (name == "grayscale") {
-    const int channels = op.value("num_output_channels", 1);
-    OpImage gray = RunPointOp<GrayscaleDraw>(image, {image.num_channels, bound},
-                                             ApplyGrayscale);
-    gray.num_channels = channels;
-    const std::vector<float> plane(gray.values.begin(),
-                                   gray.values.begin() + image.plane_size());
-    gray.values.clear();
-    for (int c = 0; c < channels; ++c) {
-      gray.values.insert(gray.values.end(), plane.begin(), plane.end());
-    }
-    return gray;
-  }
-  if (name == "invert") {
-    return RunPointOp<InvertDraw>(image, {bound}, ApplyInvert);
-  }
-  if (name == "posterize") {
-    return RunPointOp<PosterizeDraw>(image, {op.at("bits").get<int>(), bound},
-                                     ApplyPosterize);
-  }
-  if (name == "solarize") {
-    return RunPointOp<SolarizeDraw>(
-        image, {op.at("threshold").get<float>(), bound}, ApplySolarize);
-  }
-  if (name == "autocontrast") {
-    const Op<AutocontrastDraw, AutocontrastStatistic, AutocontrastPartial>
-        statistic = {InitAutocontrast, AccumulateAutocontrast<PlainAtomics>,
-                     MergeAutocontrast<PlainAtomics>, FinishAutocontrast,
-                     ApplyAutocontrast};
-    return statistic.Run(image, {bound, {}, {}}, 3);
-  }
-  if (name == "equalize") {
-    const Op<EqualizeDraw, EqualizeStatistic, EqualizePartial> statistic = {
-        InitEqualize, AccumulateEqualize<PlainAtomics>,
-        MergeEqualize<PlainAtomics>, FinishEqualize, ApplyEqualize};
-    return statistic.Run(image, {bound}, 3);
-  }
-  if (name == "gaussian_blur") {
-    const GaussianBlurParams params = {
-        (op.at("kernel_size").at("width").get<int>() - 1) / 2,
-        (op.at("kernel_size").at("height").get<int>() - 1) / 2,
-        op.at("sigma").at("min").get<float>(),
-        op.at("sigma").at("max").get<float>()};
-    (*drawn)["sigma"] = {DrawGaussianBlurSigma(params, key)};
-    const GaussianBlurDraw draw =
-        DrawGaussianBlur(params, key, image.height, image.width);
-    return RunWindowOp(RunWindowOp(image, draw, ApplyGaussianBlurX), draw,
-                       ApplyGaussianBlurY);
-  }
-  if (name == "color_jitter") {
-    ColorJitterParams params = {};
-    const char* const parts[] = {"brightness", "contrast", "saturation", "hue"};
-    for (int i = 0; i < kNumJitterOps; ++i) {
-      params.is_present[i] = op.contains(parts[i]);
-      if (!params.is_present[i]) continue;
-      params.low[i] = op[parts[i]].at("min").get<float>();
-      params.high[i] = op[parts[i]].at("max").get<float>();
-    }
-    const ColorJitterDraw draw = DrawColorJitter(params, key, 0, 0);
-    OpImage result = image;
-    for (int i = 0; i < draw.num_ops; ++i) {
-      const int part = static_cast<int>(draw.order[i]);
-      result = Jitter(result, draw.order[i], draw.factor[part]);
-      (*drawn)["order"].push_back(part);
-      (*drawn)[parts[part]] = {draw.factor[part]};
-    }
-    return result;
-  }
-  if (name == "erase") {
-    EraseDraw draw = {op.value("top", 0),
-                      op.value("left", 0),
-                      op.value("height", 0),
-                      op.value("width", 0),
-                      {}};
-    SetValues(op.value("value", json::array()), draw.value);
-    return RunCoordinateOp(image, draw, key, ApplyErase);
-  }
-  if (name == "random_erasing") {
-    RandomErasingParams params = {op.at("scale").at("min").get<float>(),
-                                  op.at("scale").at("max").get<float>(),
-                                  op.at("ratio").at("min").get<float>(),
-                                  op.at("ratio").at("max").get<float>(),
-                                  op.value("is_value_random", false),
-                                  {}};
-    SetValues(op.value("value", json::array()), params.value);
-    const RandomErasingDraw draw =
-        DrawRandomErasing(params, key, image.height, image.width);
-    *drawn = {{"top", {draw.box.top}},
-              {"left", {draw.box.left}},
-              {"height", {draw.box.height}},
-              {"width", {draw.box.width}}};
-    return RunCoordinateOp(image, draw, key, ApplyRandomErasing);
-  }
-  if (name == "cutout") {
-    CutoutParams params = {op.at("size").get<int>(), {}};
-    SetValues(op.value("fill", json::array()), params.fill);
-    const CutoutDraw draw = DrawCutout(params, key, image.height, image.width);
-    *drawn = {{"top", {draw.top}}, {"left", {draw.left}}};
-    return RunCoordinateOp(image, draw, key, ApplyCutout);
-  }
-  throw std::runtime_error("no such op: " + name);
-}
-
-json Run(const json& request, OpImage* image) {
+json Drawn(const std::vector<OpDraw>& draws) {
   json drawn = json::array();
-  uint32_t op_index = 0;
-  for (const json& transform : request.at("transforms")) {
-    DrawKey key = {request.at("seed").get<uint64_t>(),
-                   request.at("epoch").get<uint64_t>(),
-                   request.at("sample").get<int64_t>(), op_index++};
-    json of_op = json::object();
-    *image = Apply(transform.begin().key(), transform.begin().value(), key,
-                   *image, &of_op);
-    drawn.push_back(std::move(of_op));
+  for (const OpDraw& draw : draws) {
+    json parameters = json::object();
+    for (const auto& [name, values] : draw.parameters) {
+      parameters[name] = values;
+    }
+    drawn.push_back({{"position", draw.position},
+                     {"name", draw.name},
+                     {"is_applied", draw.is_applied},
+                     {"parameters", parameters}});
   }
   return drawn;
+}
+
+absl::StatusOr<FieldProgram> Compile(const json& request) {
+  v1::Pipeline pipeline;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(
+      request.at("pipeline").dump(), &pipeline);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(std::string(parsed.message()));
+  }
+  const auto ops = TransformsFromProto(pipeline.transforms(), "pipeline");
+  if (!ops.ok()) return ops.status();
+  FieldSpec spec;
+  spec.name = "image";
+  spec.is_image = true;
+  spec.is_mask = request.at("is_mask").get<bool>();
+  spec.dtype = request.at("dtype") == "uint8" ? Dtype::kUint8 : Dtype::kFloat32;
+  spec.shape = {request.at("height").get<int64_t>(),
+                request.at("width").get<int64_t>(),
+                request.at("channels").get<int64_t>()};
+  return CompileField(spec, 0, *ops, Layout::kNchw);
+}
+
+// The reply, and its elements in `out`.
+json Run(const json& request, const std::string& image, std::string* out) {
+  absl::StatusOr<FieldProgram> field = Compile(request);
+  if (!field.ok()) return {{"error", std::string(field.status().message())}};
+  const Memory source = Allocate(static_cast<int64_t>(image.size()));
+  std::copy(image.begin(), image.end(), source.get());
+  field->source = source.get();
+  // Every sample is this one.
+  field->sample_stride_bytes = 0;
+
+  const auto program = std::make_unique<AugmentProgram>();
+  program->seed = request.at("seed").get<uint64_t>();
+  program->indices_offset_bytes = -1;
+  program->num_fields = 1;
+  program->fields[0] = *field;
+  const ScratchPlan plan = PlanScratch(*program, 1);
+  const Memory scratch = Allocate(plan.size_bytes);
+  plan.Give(scratch.get(), program.get());
+  ClearTeamFlags(*program);
+
+  const int channels =
+      field->num_steps > 0 ? field->out_channels : field->channels;
+  const int64_t size_bytes = int64_t{channels} * field->out_height *
+                             field->out_width *
+                             DtypeSizeBytes(field->out_dtype);
+  const Memory slot = Allocate(size_bytes);
+  const int64_t sample = request.at("sample").get<int64_t>();
+  const uint64_t epoch = request.at("epoch").get<uint64_t>();
+  const auto draws = ExplainSample(*program, epoch, sample);
+  if (!draws.ok()) return {{"error", std::string(draws.status().message())}};
+  AugmentHost(*program, {slot.get(), &sample, 1, epoch});
+  out->assign(reinterpret_cast<const char*>(slot.get()),
+              static_cast<size_t>(size_bytes));
+  return {{"dtype", DtypeName(field->out_dtype)},
+          {"channels", channels},
+          {"height", field->out_height},
+          {"width", field->out_width},
+          {"drawn", Drawn(*draws)}};
 }
 
 void Serve(std::istream& in, std::ostream& out) {
   std::string line;
   while (std::getline(in, line)) {
     const json request = json::parse(line);
-    OpImage image;
-    image.num_channels = request.at("channels").get<int>();
-    image.height = request.at("height").get<int>();
-    image.width = request.at("width").get<int>();
-    const bool is_uint8 = request.at("dtype") == "uint8";
-    image.bound = is_uint8 ? 255.0f : 1.0f;
-    const int64_t size = image.plane_size() * image.num_channels;
-    std::string bytes(size * (is_uint8 ? 1 : 4), '\0');
-    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    image.values.resize(size);
-    const auto* const floats = reinterpret_cast<const float*>(bytes.data());
-    for (int64_t i = 0; i < size; ++i) {
-      const int64_t plane = i % image.num_channels;
-      image.values[plane * image.plane_size() + i / image.num_channels] =
-          is_uint8 ? static_cast<float>(static_cast<uint8_t>(bytes[i]))
-                   : floats[i];
-    }
-    json reply;
+    const int64_t element_bytes = request.at("dtype") == "uint8" ? 1 : 4;
+    std::string image(request.at("channels").get<int64_t>() *
+                          request.at("height").get<int64_t>() *
+                          request.at("width").get<int64_t>() * element_bytes,
+                      '\0');
+    in.read(image.data(), static_cast<std::streamsize>(image.size()));
     std::string result;
-    try {
-      reply["drawn"] = Run(request, &image);
-      reply["channels"] = image.num_channels;
-      reply["height"] = image.height;
-      reply["width"] = image.width;
-      if (is_uint8) {
-        for (const float value : image.values) {
-          result.push_back(static_cast<char>(FloatToUint8(value)));
-        }
-      } else {
-        result.assign(reinterpret_cast<const char*>(image.values.data()),
-                      image.values.size() * 4);
-      }
-    } catch (const std::exception& error) {
-      reply["error"] = error.what();
-    }
+    const json reply = Run(request, image, &result);
     out << reply.dump() << "\n" << result << std::flush;
   }
 }

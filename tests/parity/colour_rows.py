@@ -114,101 +114,6 @@ def _blur(shape):
             )
 
 
-def _blur_drawn(shape):
-    if min(shape.width, shape.height) < 3:
-        return
-
-    def expect(image, drawn):
-        sigma = drawn[0]["sigma"][0]
-        return functional.gaussian_blur(
-            torch.from_numpy(image), kernel_size=[5, 5], sigma=[sigma, sigma]
-        ).numpy()
-
-    yield Case(
-        [
-            {
-                "gaussian_blur": {
-                    "kernel_size": {"width": 5, "height": 5},
-                    "sigma": {"min": 0.1, "max": 2.0},
-                }
-            }
-        ],
-        expect,
-    )
-
-
-JITTER = ("brightness", "contrast", "saturation", "hue")
-JITTER_RANGES = {
-    "brightness": {"min": 0.6, "max": 1.4},
-    "contrast": {"min": 0.6, "max": 1.4},
-    "saturation": {"min": 0.6, "max": 1.4},
-    "hue": {"min": -0.1, "max": 0.1},
-}
-
-
-def _jitter(parts):
-    def cases(shape):
-        adjust = {
-            "brightness": functional.adjust_brightness,
-            "contrast": functional.adjust_contrast,
-            "saturation": functional.adjust_saturation,
-            "hue": functional.adjust_hue,
-        }
-
-        def expect(image, drawn):
-            tensor = torch.from_numpy(image)
-            for number in drawn[0]["order"]:
-                part = JITTER[int(number)]
-                tensor = adjust[part](tensor, drawn[0][part][0])
-            return tensor.numpy()
-
-        def allow(drawn):
-            # Each op takes a difference d to gain * d, and adds what
-            # torchvision drops or float32 rounds.
-            step = 1 / 255 if shape.dtype == "uint8" else FLOAT
-            difference = 0.0
-            for number in drawn[0]["order"]:
-                part = JITTER[int(number)]
-                factor = drawn[0][part][0]
-                gain = {
-                    "brightness": factor,
-                    "contrast": factor + abs(1 - factor),
-                    "saturation": factor + abs(1 - factor),
-                    # Piecewise linear and continuous; in no piece are a
-                    # channel's three coefficients more than 3 together.
-                    "hue": 3.0,
-                }[part]
-                difference = gain * difference + step
-            return difference
-
-        yield Case(
-            [{"color_jitter": {part: JITTER_RANGES[part] for part in parts}}],
-            expect,
-            allow,
-        )
-
-    return cases
-
-
-def _jitter_row(parts):
-    ranges = ", ".join(
-        f"{part} {JITTER_RANGES[part]['min']:g} to "
-        f"{JITTER_RANGES[part]['max']:g}"
-        for part in parts
-    )
-    return Row(
-        "ColorJitter",
-        ranges + "; as drawn",
-        _jitter(parts),
-        ONE_LEVEL,
-        FLOAT,
-        is_drawn=True,
-        remark="torchvision drops the fraction after every op: a difference d "
-        "becomes gain * d + the bound at each; the gain is f of brightness, "
-        "f + abs(1 - f) of contrast and saturation, 3 of hue",
-    )
-
-
 def _erase(shape):
     for top, left, height, width in (
         (0, 0, 1, 1),
@@ -216,10 +121,10 @@ def _erase(shape):
         (shape.height // 3, shape.width // 2, shape.height // 2,
          shape.width // 3),
     ):
-        for value in ([0], [1, 0.5, 0.25][: shape.channels]):
-            values = [number * shape.bound // 1 if shape.bound == 255 else
-                      number for number in value]
-            # A float32 image is [0, 1]; a uint8 one has whole values.
+        per_channel = (
+            [255, 127, 63] if shape.dtype == "uint8" else [1, 0.5, 0.25]
+        )
+        for values in ([0], per_channel[: shape.channels]):
             yield _one(
                 "erase",
                 {
@@ -239,50 +144,6 @@ def _erase(shape):
             )
 
 
-def _random_erasing(shape):
-    value = [0.25 * 255 // 1 if shape.bound == 255 else 0.25]
-
-    def expect(image, drawn):
-        top, left, height, width = (
-            int(drawn[0][name][0]) if name in drawn[0] else 0
-            for name in ("top", "left", "height", "width")
-        )
-        return functional.erase(
-            torch.from_numpy(image),
-            top,
-            left,
-            height,
-            width,
-            torch.tensor(value, dtype=torch.from_numpy(image).dtype),
-        ).numpy()
-
-    yield Case(
-        [
-            {
-                "random_erasing": {
-                    "p": 1.0,
-                    "scale": {"min": 0.02, "max": 0.33},
-                    "ratio": {"min": 0.3, "max": 3.3},
-                    "value": value,
-                }
-            }
-        ],
-        expect,
-    )
-
-
-def _cutout(shape):
-    for size in (1, 2, 8):
-        if size > min(shape.height, shape.width):
-            continue
-
-        def expect(image, drawn, size=size):
-            top, left = (int(drawn[0][name][0]) for name in ("top", "left"))
-            return numpy_judge.erase(image, top, left, size, size, [0])
-
-        yield Case([{"cutout": {"size": size}}], expect)
-
-
 ROWS = [
     _factor_row("AdjustBrightness", "adjust_brightness",
                 functional.adjust_brightness, FACTORS),
@@ -293,9 +154,6 @@ ROWS = [
     _factor_row("AdjustHue", "adjust_hue", functional.adjust_hue, HUES),
     _factor_row("AdjustSharpness", "adjust_sharpness",
                 functional.adjust_sharpness, FACTORS),
-    _jitter_row(("brightness",)),
-    _jitter_row(("contrast", "hue")),
-    _jitter_row(JITTER),
     Row("Grayscale", "num_output_channels 1, 3", _grayscale, 0, FLOAT),
     Row("Invert", "", lambda shape: [_one("invert", {}, functional.invert)],
         0, 0),
@@ -317,12 +175,6 @@ ROWS = [
         remark="torchvision 0.14 has it for uint8 only"),
     Row("GaussianBlur", "kernel 1x1 to 43x43, sigma 0.1, 0.8, 2, 10", _blur,
         ONE_LEVEL, FLOAT),
-    Row("GaussianBlur", "kernel 5x5, sigma 0.1 to 2; as drawn", _blur_drawn,
-        ONE_LEVEL, FLOAT, is_drawn=True),
     Row("Erase", "a corner, all, a part; one value, one per channel", _erase,
         0, 0),
-    Row("RandomErasing", "scale 0.02 to 0.33, ratio 0.3 to 3.3; as drawn",
-        _random_erasing, 0, 0, is_drawn=True),
-    Row("Cutout", "size 1, 2, 8; as drawn", _cutout, 0, 0, judge=REFERENCE,
-        remark="not in torchvision", is_drawn=True),
 ]

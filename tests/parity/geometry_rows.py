@@ -10,7 +10,7 @@ from torchvision.transforms.functional import InterpolationMode
 from row import Case, Row
 
 # Of weights and positions in float32, on both sides.
-RESIZED = 1e-5
+RESIZED = 5e-5
 ROTATED = 1e-4
 ONE_LEVEL = 1
 NEAREST_REMARK = (
@@ -215,7 +215,7 @@ def source_points(shape, angle, translate, scale, shear, center):
     return source[..., 0] - 0.5, source[..., 1] - 0.5
 
 
-def _edges(shape, *affine):
+def edges(shape, *affine):
     """Where a source point lies within 1e-4 of a pixel's edge."""
     masks = [
         np.abs(axis - np.floor(axis) - 0.5) < 1e-4
@@ -237,9 +237,18 @@ def _centers(shape):
     yield [shape.width / 3, shape.height * 0.7]
 
 
+def _rotate_onto_edges(shape):
+    for angle in (-30.0, 45.0, 60.0, 135.0):
+        for center in _centers(shape):
+            for fill in _fills(shape):
+                case = _rotate_case(NEAREST, angle, center, fill)
+                case.has_lines_on_edges = True
+                yield case
+
+
 def _rotate(mode):
     def cases(shape):
-        angles = [0.0, -170.3, -30.0, 10.0, 45.0, 180.0, 359.0]
+        angles = [0.0, -170.3, -31.0, 10.0, 44.0, 180.0, 359.0]
         if (shape.width - shape.height) % 2 == 0:
             angles += [90.0, 270.0]
         for angle in angles:
@@ -267,7 +276,7 @@ def _rotate_case(mode, angle, center, fill):
         ),
     )
     if mode == NEAREST:
-        case.is_edge = lambda shape, drawn: _edges(
+        case.is_edge = lambda shape, drawn: edges(
             shape, -angle, (0, 0), 1.0, (0, 0), center
         )
     return case
@@ -315,7 +324,7 @@ def _affine_case(mode, affine, center, fill):
         ),
     )
     if mode == NEAREST:
-        case.is_edge = lambda shape, drawn: _edges(
+        case.is_edge = lambda shape, drawn: edges(
             shape, angle, translate, scale, shear, center
         )
     return case
@@ -323,7 +332,7 @@ def _affine_case(mode, affine, center, fill):
 
 SIZES = "to 1x1, 7x5, 32x32, 160x90, one axis alone"
 ANGLES = (
-    "angle 0, -170.3, -30, 10, 45, 180, 359; about the middle, a corner, a "
+    "angle 0, -170.3, -31, 10, 44, 180, 359; about the middle, a corner, a "
     "point; no fill, one, per channel"
 )
 AFFINE_PARAMETERS = "five of angle, translate, scale and shear; center and fill"
@@ -351,11 +360,15 @@ ROWS = [
     Row("ResizedCrop", "bicubic; all, a part",
         _resized_crop(BICUBIC, False), ONE_LEVEL, RESIZED),
     Row("Rotate", f"nearest; {ANGLES}", _rotate(NEAREST), 0, 0,
-        remark=NEAREST_REMARK),
+        bound_text="1 in 1,000", remark=NEAREST_REMARK),
+    Row("Rotate", "nearest; angle -30, 45, 60, 135; the same",
+        _rotate_onto_edges, 0, 0, bound_text="edges",
+        remark="whole lines of source points lie on pixels' edges, and only "
+        "those may differ"),
     Row("Rotate", f"bilinear; {ANGLES}", _rotate(BILINEAR), ONE_LEVEL,
         ROTATED),
     Row("Affine", f"nearest; {AFFINE_PARAMETERS}", _affine(NEAREST), 0, 0,
-        remark=NEAREST_REMARK),
+        bound_text="1 in 1,000", remark=NEAREST_REMARK),
     Row("Affine", f"bilinear; {AFFINE_PARAMETERS}", _affine(BILINEAR),
         ONE_LEVEL, ROTATED),
 ]

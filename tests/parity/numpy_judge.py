@@ -26,11 +26,3 @@ def equalize(image):
             table = np.clip((below + step // 2) // step, 0, 255)
         plane[...] = table[levels] / 255
     return result
-
-
-def erase(image, top, left, height, width, values):
-    """One value, or one per channel."""
-    result = image.copy()
-    values = np.asarray(values, image.dtype).reshape(-1, 1, 1)
-    result[:, top : top + height, left : left + width] = values
-    return result

@@ -1,9 +1,11 @@
 """The parity table; run, it prints docs/parity.md's."""
 
 import colour_rows
+import drawn_rows
+import geometry_rows
 from row import TORCHVISION
 
-ROWS = colour_rows.ROWS
+ROWS = geometry_rows.ROWS + colour_rows.ROWS + drawn_rows.ROWS
 
 
 def row_id(row):
@@ -11,20 +13,19 @@ def row_id(row):
 
 
 def _bound(row):
-    parts = []
-    if "uint8" in row.dtypes:
-        parts.append(
-            "exact" if row.uint8_levels == 0 else f"{row.uint8_levels:g}/255"
-        )
-    else:
-        parts.append("-")
-    if "float32" in row.dtypes:
-        parts.append(
-            "exact" if row.float32_bound == 0 else f"{row.float32_bound:g}"
-        )
-    else:
-        parts.append("-")
-    return parts
+    """Of uint8 and of float32, as text."""
+    if row.uint8_levels is None:
+        return "chain", "chain"
+    if row.bound_text:
+        return row.bound_text, row.bound_text
+    uint8 = "exact" if row.uint8_levels == 0 else f"{row.uint8_levels:g}/255"
+    float32 = (
+        "exact" if row.float32_bound == 0 else f"{row.float32_bound:g}"
+    )
+    return (
+        uint8 if "uint8" in row.dtypes else "-",
+        float32 if "float32" in row.dtypes else "-",
+    )
 
 
 def markdown():

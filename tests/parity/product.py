@@ -32,18 +32,19 @@ class Product:
         if self._process.wait() != 0:
             raise RuntimeError("apply_ops failed")
 
-    def run(self, transforms, image, seed=0, epoch=0, sample=0):
-        """An image [C, H, W] after the ops, and what they drew."""
+    def run(self, case, image, seed, epoch, sample):
+        """An image [C, H, W] after a case's ops, and what explain says."""
         channels, height, width = image.shape
         request = {
             "dtype": str(image.dtype),
             "channels": channels,
             "height": height,
             "width": width,
+            "is_mask": case.is_mask,
             "seed": seed,
             "epoch": epoch,
             "sample": sample,
-            "transforms": transforms,
+            "pipeline": {"transforms": case.transforms},
         }
         stdin = self._process.stdin
         stdin.write(json.dumps(request).encode() + b"\n")
@@ -57,6 +58,7 @@ class Product:
             raise Refused(reply["error"])
         shape = reply["channels"], reply["height"], reply["width"]
         count = int(np.prod(shape))
-        data = self._process.stdout.read(count * image.dtype.itemsize)
-        result = np.frombuffer(data, image.dtype).reshape(shape)
+        dtype = np.dtype(reply["dtype"])
+        data = self._process.stdout.read(count * dtype.itemsize)
+        result = np.frombuffer(data, dtype).reshape(shape)
         return result, reply["drawn"]

@@ -26,7 +26,7 @@ class Shape:
         return f"{self.dtype} {self.channels}x{self.height}x{self.width}"
 
 
-# What the ops of a case drew, op by op: lists of numbers by name.
+# What explain says of a case's ops (apply_ops.cc).
 Drawn = List[dict]
 
 
@@ -40,8 +40,11 @@ class Case:
     # the row's.
     allow: Optional[Callable[[Drawn], float]] = None
     # Where a difference is allowed: a mask [H, W] of the output. No more than
-    # one pixel in a thousand may then differ at all.
+    # one pixel in a thousand may then differ, unless the ops put whole lines
+    # of source points onto edges.
     is_edge: Optional[Callable[[Shape, Drawn], np.ndarray]] = None
+    has_lines_on_edges: bool = False
+    is_mask: bool = False
 
 
 @dataclasses.dataclass
@@ -52,8 +55,10 @@ class Row:
     parameters: str
     cases: Callable[[Shape], Iterable[Case]]
     # The largest difference allowed: of uint8 in levels, of float32 as it is.
-    uint8_levels: float
-    float32_bound: float
+    # None where each case allows by its draws.
+    uint8_levels: Optional[float]
+    float32_bound: Optional[float]
+    bound_text: str = ""  # instead of the two
     judge: str = TORCHVISION
     remark: str = ""
     dtypes: Tuple[str, ...] = ("uint8", "float32")
