@@ -35,6 +35,7 @@ constexpr uint32_t kDefaultMaxFeeds = 1024;
 constexpr uint32_t kMaxPort = 65535;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr size_t kMaxNameBytes = 128;
+constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
 
 const std::vector<std::string>& SlabExports() {
   static const auto* const exports =
@@ -113,6 +114,25 @@ absl::Status CheckLogLevels(const v1::Config& config) {
       return Error(absl::StrCat("log_levels.", subsystem), level,
                    "one of: ", absl::StrJoin(LogLevelNames(), ", "));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStores(const v1::Config& config) {
+  const std::string& state = config.state_directory();
+  if (!state.empty()) {
+    DATASETD_RETURN_IF_ERROR(CheckAbsolute("state_directory", state));
+  }
+  if (!config.has_cache()) return absl::OkStatus();
+  const v1::Cache& cache = config.cache();
+  DATASETD_RETURN_IF_ERROR(CheckAbsolute("cache.directory", cache.directory()));
+  if (cache.directory() == state) {
+    return Error("cache.directory", cache.directory(),
+                 "another path than state_directory");
+  }
+  if (cache.limit_mib() > kMaxCacheMib) {
+    return Error("cache.limit_mib", absl::StrCat(cache.limit_mib()),
+                 "at most ", kMaxCacheMib);
   }
   return absl::OkStatus();
 }
@@ -244,6 +264,7 @@ absl::Status ValidateConfig(const v1::Config& config) {
     return Error("slab_export", config.slab_export(),
                  "one of: ", absl::StrJoin(SlabExports(), ", "));
   }
+  DATASETD_RETURN_IF_ERROR(CheckStores(config));
   return CheckDatasets(config);
 }
 
