@@ -155,6 +155,7 @@ std::unique_ptr<CachedSource> DatasetCache::FindContent(
 void DatasetCache::CountHit(const CachedSource& source) {
   Add(counters_.num_hits);
   Add(counters_.read_bytes, source.size_bytes());
+  Report("used", FileName(source.header().spec_id), absl::OkStatus());
 }
 
 void DatasetCache::Discard(const std::string& spec_id,

@@ -91,10 +91,10 @@ bool IsDatasetName(const std::string& name) {
          });
 }
 
-std::string PushedSpecId(const std::string& name, const std::string& device,
+std::string PushedSpecId(const std::string& name,
                          const std::string& content_hash) {
-  return HexHash(absl::StrCat("datasetd push 1\n", name, "\n", device, "\n",
-                              content_hash));
+  return HexHash(
+      absl::StrCat("datasetd push 1\n", name, "\n", content_hash, "\n"));
 }
 
 struct DatasetRegistry::Entry {
@@ -245,7 +245,7 @@ absl::StatusOr<DatasetRegistry::OpenedSource> DatasetRegistry::OpenSource(
           "the samples that were pushed are not in the cache (content hash ",
           content_hash, "); push them again"));
     }
-    opened.spec_id = PushedSpecId(spec.name, spec.device, content_hash);
+    opened.spec_id = PushedSpecId(spec.name, content_hash);
     spec.pretransforms.clear();  // done before they were stored
   } else {
     DATASETD_ASSIGN_OR_RETURN(opened.reader, open_source_(spec));
@@ -451,6 +451,10 @@ void DatasetRegistry::Evict(const std::string& device, int64_t bytes) {
     entries_.erase(entry->spec.name);
   }
   unused.clear();
+  AwaitLetGo();
+}
+
+void DatasetRegistry::AwaitLetGo() {
   if (options_.cache != nullptr) options_.cache->AwaitLetGo();
 }
 
@@ -673,6 +677,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id) {
     if (entry.num_feeds == 0 && entry.state == DatasetState::kUnloading) {
       observer_("unloaded", InfoOf(entry), Caller());
       entries_.erase(it);
+      AwaitLetGo();
     }
     return;
   }
@@ -689,7 +694,7 @@ bool DatasetRegistry::IsReady(uint64_t entry_id) const {
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
     const std::string& name, bool force, const Caller& caller) {
   MutexLock lock(&mutex_);
-  DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> found,
+  DATASETD_ASSIGN_OR_RETURN(std::shared_ptr<Entry> found,
                             Find(name, caller));
   Entry& entry = *found;
   if (!caller.is_privileged && caller.uid != entry.owner.uid) {
@@ -715,6 +720,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
   }
   observer_("unloaded", InfoOf(entry), caller);
   entries_.erase(name);
+  found.reset();
+  AwaitLetGo();
   return nullptr;
 }
 

@@ -241,6 +241,8 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropHold(Entry& entry, uint64_t session_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until the cache holds no dataset that was just let go.
+  void AwaitLetGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetOldFailures() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotFound(const std::string& name, const Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -264,8 +266,8 @@ class DatasetRegistry {
 // 1 to 128 characters of [A-Za-z0-9._-], the first a letter or digit.
 bool IsDatasetName(const std::string& name);
 
-// Of a pushed dataset: the same samples under the same name on the same device.
-std::string PushedSpecId(const std::string& name, const std::string& device,
+// Of a pushed dataset.
+std::string PushedSpecId(const std::string& name,
                          const std::string& content_hash);
 
 }  // namespace datasetd

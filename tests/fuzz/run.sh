@@ -13,7 +13,8 @@ seconds=${1:-60}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
-  harnesses=(cifar_reader mnist_reader npy_reader npy_header config)
+  harnesses=(cifar_reader mnist_reader npy_reader npy_header config
+    cache_entry manifest)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
@@ -32,6 +33,13 @@ reader_sources=(server/core/file_system.cc
   server/readers/{read_buffers,reader,spec_checks}.cc
   tests/server/readers/{memory_file_system,read_all}.cc
   tests/fuzz/readers/fuzz_reader.cc)
+cache_sources=(server/core/{cache_entry,cached_source,file_system}.cc)
+manifest_sources=(server/manifest_format.cc server/core/cache_entry.cc
+  server/core/file_system.cc
+  server/core/{dataset_registry,dataset_cache,dataset_loader,pipeline}.cc
+  server/core/{cache_writer,cached_source,device_table,memory_budget}.cc
+  cuda/backend.cc
+  "$out"/gen/datasetd/v1/{dataset,manifest,transform}.pb.cc)
 config_sources=(server/{config,logging,log_formatter,yaml_to_proto}.cc
   "$out"/gen/datasetd/v1/{dataset,feed,server,transform}.pb.cc)
 
@@ -55,6 +63,16 @@ for harness in "${harnesses[@]}"; do
       source=tests/fuzz/config/config_fuzz.cc
       corpus=tests/fuzz/config/corpus
       sources=("${config_sources[@]}")
+      ;;
+    cache_entry)
+      source=tests/fuzz/stores/cache_entry_fuzz.cc
+      corpus=tests/fuzz/stores/corpus/cache_entry
+      sources=("${cache_sources[@]}")
+      ;;
+    manifest)
+      source=tests/fuzz/stores/manifest_fuzz.cc
+      corpus=tests/fuzz/stores/corpus/manifest
+      sources=("${manifest_sources[@]}")
       ;;
     *)
       source=tests/fuzz/readers/${harness}_fuzz.cc
