@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cuda/status_macros.h"
+#include "server/core/dataset_name.h"
 #include "server/logging.h"
 #include "server/yaml_to_proto.h"
 
@@ -34,7 +35,6 @@ constexpr uint32_t kDefaultMaxSessions = 1024;
 constexpr uint32_t kDefaultMaxFeeds = 1024;
 constexpr uint32_t kMaxPort = 65535;
 constexpr size_t kMaxConfigBytes = 1 << 20;
-constexpr size_t kMaxNameBytes = 128;
 constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
 
 const std::vector<std::string>& SlabExports() {
@@ -135,14 +135,6 @@ absl::Status CheckStores(const v1::Config& config) {
                  "at most ", kMaxCacheMib);
   }
   return absl::OkStatus();
-}
-
-bool IsDatasetName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-         });
 }
 
 absl::Status CheckDatasets(const v1::Config& config) {

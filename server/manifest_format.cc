@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/core/cache_entry.h"
-#include "server/core/dataset_registry.h"
+#include "server/core/dataset_name.h"
 
 namespace datasetd {
 namespace {

@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "cuda/status_macros.h"
+#include "server/core/dataset_name.h"
 #include "server/core/pipeline.h"
 
 namespace datasetd {
@@ -82,14 +82,6 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
 }
 
 }  // namespace
-
-bool IsDatasetName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameLength &&
-         absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-         });
-}
 
 std::string PushedSpecId(const std::string& name,
                          const std::string& content_hash) {

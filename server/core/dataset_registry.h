@@ -263,9 +263,6 @@ class DatasetRegistry {
   std::vector<std::thread> threads_;
 };
 
-// 1 to 128 characters of [A-Za-z0-9._-], the first a letter or digit.
-bool IsDatasetName(const std::string& name);
-
 // Of a pushed dataset.
 std::string PushedSpecId(const std::string& name,
                          const std::string& content_hash);

@@ -23,7 +23,7 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen")
-libraries=(-lz -lyaml-cpp -lprotobuf -lspdlog -lfmt
+libraries=(-lz -lxxhash -lyaml-cpp -lprotobuf -lspdlog -lfmt
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
   -labsl_strings -labsl_time -labsl_time_zone -labsl_base
   -labsl_bad_optional_access -labsl_throw_delegate -labsl_raw_logging_internal)
@@ -34,13 +34,11 @@ reader_sources=(server/core/file_system.cc
   tests/server/readers/{memory_file_system,read_all}.cc
   tests/fuzz/readers/fuzz_reader.cc)
 cache_sources=(server/core/{cache_entry,cached_source,file_system}.cc)
-manifest_sources=(server/manifest_format.cc server/core/cache_entry.cc
-  server/core/file_system.cc
-  server/core/{dataset_registry,dataset_cache,dataset_loader,pipeline}.cc
-  server/core/{cache_writer,cached_source,device_table,memory_budget}.cc
-  cuda/backend.cc
+manifest_sources=(server/manifest_format.cc
+  server/core/{cache_entry,dataset_name,file_system}.cc
   "$out"/gen/datasetd/v1/{dataset,manifest,transform}.pb.cc)
 config_sources=(server/{config,logging,log_formatter,yaml_to_proto}.cc
+  server/core/dataset_name.cc
   "$out"/gen/datasetd/v1/{dataset,feed,server,transform}.pb.cc)
 
 # Prints the object file of a source, compiled if it is older.

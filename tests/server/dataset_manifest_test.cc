@@ -11,6 +11,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/manifest_format.h"
+#include "tests/testing/fault_plan.h"
+#include "tests/testing/faulty_file_system.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -135,6 +137,44 @@ TEST_F(DatasetManifestTest, AFileThatCannotBeWrittenIsAnEvent) {
   manifest_->Add(Info("b", 0));
   Open();
   EXPECT_THAT(Names(), ElementsAre("a", "b"));
+}
+
+TEST_F(DatasetManifestTest, EveryCallThatFailsLeavesTheOldListOrTheNew) {
+  int num_old = 0;
+  int num_new = 0;
+  for (int64_t k = 1;; ++k) {
+    manifest_.reset();
+    std::filesystem::remove(file());
+    Open();
+    manifest_->Add(Info("a", 0));
+    manifest_.reset();
+    testing::FaultPlan plan(testing::kFaultRead | testing::kFaultWrite, k);
+    {
+      auto directory = OpenStoreDirectory(path_);
+      ASSERT_THAT(directory, IsOk());
+      auto manifest = DatasetManifest::Open(
+          std::make_unique<testing::FaultyStoreDirectory>(
+              *std::move(directory), &plan),
+          [](const char*, const absl::Status&) {});
+      if (manifest.ok()) {
+        (*manifest)->Add(Info("b", 0));
+      } else {
+        EXPECT_THAT(manifest, StatusIs(absl::StatusCode::kDataLoss,
+                                       HasSubstr("injected fault")));
+      }
+    }
+    Open();
+    if (Names() == std::vector<std::string>{"a"}) {
+      ++num_old;
+    } else {
+      EXPECT_THAT(Names(), ElementsAre("a", "b")) << k;
+      ++num_new;
+    }
+    EXPECT_FALSE(std::filesystem::exists(file() + ".tmp"));
+    if (!plan.has_fired()) break;
+  }
+  EXPECT_EQ(num_old, 6);  // open, read; create, write, sync, rename
+  EXPECT_EQ(num_new, 1);  // the round without a fault
 }
 
 TEST(ManifestFormatTest, EveryCutAndEveryChangedByteIsNoticed) {
