@@ -20,6 +20,7 @@
 #include "absl/strings/strip.h"
 #include "cuda/backend.h"
 #include "cuda/status_macros.h"
+#include "server/core/dataset_name.h"
 #include "server/logging.h"
 #include "server/yaml_to_proto.h"
 
@@ -35,7 +36,7 @@ constexpr uint32_t kDefaultMaxSessions = 1024;
 constexpr uint32_t kDefaultMaxFeeds = 1024;
 constexpr uint32_t kMaxPort = 65535;
 constexpr size_t kMaxConfigBytes = 1 << 20;
-constexpr size_t kMaxNameBytes = 128;
+constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
 
 const std::vector<std::string>& SlabExports() {
   static const auto* const exports =
@@ -118,12 +119,23 @@ absl::Status CheckLogLevels(const v1::Config& config) {
   return absl::OkStatus();
 }
 
-bool IsDatasetName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-         });
+absl::Status CheckStores(const v1::Config& config) {
+  const std::string& state = config.state_directory();
+  if (!state.empty()) {
+    DATASETD_RETURN_IF_ERROR(CheckAbsolute("state_directory", state));
+  }
+  if (!config.has_cache()) return absl::OkStatus();
+  const v1::Cache& cache = config.cache();
+  DATASETD_RETURN_IF_ERROR(CheckAbsolute("cache.directory", cache.directory()));
+  if (cache.directory() == state) {
+    return Error("cache.directory", cache.directory(),
+                 "another path than state_directory");
+  }
+  if (cache.limit_mib() > kMaxCacheMib) {
+    return Error("cache.limit_mib", absl::StrCat(cache.limit_mib()),
+                 "at most ", kMaxCacheMib);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckDatasets(const v1::Config& config) {
@@ -250,6 +262,7 @@ absl::Status ValidateConfig(const v1::Config& config) {
     return Error("slab_export", config.slab_export(),
                  "one of: ", absl::StrJoin(SlabExports(), ", "));
   }
+  DATASETD_RETURN_IF_ERROR(CheckStores(config));
   return CheckDatasets(config);
 }
 

@@ -327,6 +327,8 @@ int Main(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &set, nullptr);
   // Whoever read the log may be gone.
   std::signal(SIGPIPE, SIG_IGN);
+  // A file beyond the limit of sizes is an error like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   const FileDescriptor signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   FileDescriptor parent;
   if (flags.exit_with_parent) {

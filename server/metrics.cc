@@ -170,6 +170,34 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
                Load(counters.num_evicted));
 }
 
+void AddCache(const DatasetCache& cache, Page& page) {
+  page.Gauge("datasetd_cache_limit_bytes", "What the cache may take on disk.",
+             {}, static_cast<double>(cache.limit_bytes()));
+  page.Gauge("datasetd_cache_used_bytes", "What the cache takes on disk.", {},
+             static_cast<double>(cache.used_bytes()));
+  page.Gauge("datasetd_cache_entries", "Datasets in the cache.", {},
+             cache.num_entries());
+  const DatasetCache::Counters& counters = cache.counters();
+  page.Counter("datasetd_cache_hits_total",
+               "Loads that took their samples from the cache.", {},
+               Load(counters.num_hits));
+  page.Counter("datasetd_cache_misses_total",
+               "Loads whose samples were not in the cache, or damaged.", {},
+               Load(counters.num_misses));
+  page.Counter("datasetd_cache_read_bytes_total",
+               "Bytes of the entries that loads took their samples from.", {},
+               Load(counters.read_bytes));
+  page.Counter("datasetd_cache_written_bytes_total",
+               "Bytes of the entries that were stored.", {},
+               Load(counters.written_bytes));
+  page.Counter("datasetd_cache_evictions_total",
+               "Entries that made room for others.", {},
+               Load(counters.num_evicted));
+  page.Counter("datasetd_cache_errors_total",
+               "Entries that were damaged or could not be written.", {},
+               Load(counters.num_errors));
+}
+
 void AddFeeds(const FeedTable& table, Page& page) {
   std::map<FeedPhase, int> num_by_phase = {{FeedPhase::kPending, 0},
                                            {FeedPhase::kAttached, 0},
@@ -290,6 +318,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
              static_cast<double>(parts_.sessions->num_sessions()));
   AddDevices(*parts_.devices, page);
   AddDatasets(*parts_.datasets, page);
+  if (parts_.cache != nullptr) AddCache(*parts_.cache, page);
   AddFeeds(*parts_.feeds, page);
   AddRequests(*parts_.requests, *parts_.attach, page);
   return page.Take();

@@ -15,6 +15,7 @@
 #include "server/attach/attach_server.h"
 #include "server/attach/session_table.h"
 #include "server/core/clock.h"
+#include "server/core/dataset_cache.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/device_table.h"
 #include "server/core/feed_table.h"
@@ -28,6 +29,7 @@ class Metrics final : public prometheus::Collectable {
   // All outlive the object.
   struct Parts {
     const DeviceTable* devices = nullptr;
+    const DatasetCache* cache = nullptr;  // may be null
     const DatasetRegistry* datasets = nullptr;
     const FeedTable* feeds = nullptr;
     const SessionTable* sessions = nullptr;

@@ -25,10 +25,13 @@
 #include "server/attach/ring_channel.h"
 #include "server/attach/session_table.h"
 #include "server/core/clock.h"
+#include "server/core/dataset_cache.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/device_table.h"
 #include "server/core/feed_table.h"
 #include "server/core/file_system.h"
+#include "server/core/store_directory.h"
+#include "server/dataset_manifest.h"
 #include "server/grpc_acceptor.h"
 #include "server/log_fields.h"
 #include "server/logging.h"
@@ -51,6 +54,8 @@ constexpr size_t kMaxRpcMemoryBytes = 256 << 20;
 constexpr int kMaxConcurrentStreams = 64;
 // Of what is free at start, where the configuration names no budget.
 constexpr double kDefaultBudgetShare = 0.9;
+// How long a client may wait for the list of datasets to be on the disk.
+constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
 
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) +
@@ -179,6 +184,21 @@ void LogDataset(const char* event, const DatasetInfo& info,
                                   info.spec.device);
 }
 
+void LogCache(const char* event, const std::string& name,
+              const absl::Status& status) {
+  if (status.ok()) {
+    Log(LogSubsystem::kLoad).info("cache: {}: {}", name, event);
+  } else {
+    Log(LogSubsystem::kLoad).warn("cache: {}: {}: {}", name, event,
+                                  std::string(status.message()));
+  }
+}
+
+void LogManifest(const char* event, const absl::Status& status) {
+  Log(LogSubsystem::kServer).error("list of loaded datasets: {}: {}", event,
+                                   std::string(status.message()));
+}
+
 void LogFeed(const char* event, const FeedInfo& info) {
   const ScopedLogFields fields({.dataset = info.dataset,
                                 .feed = info.id,
@@ -231,7 +251,11 @@ class Server::Impl {
   absl::Status OpenSockets();
   absl::Status StartGrpc();
   absl::Status StartMetrics();
+  absl::Status OpenStores();
   absl::Status BeginLoads();
+  void BeginRestore();
+  void OnDataset(const char* event, const DatasetInfo& info,
+                 const Caller& caller);
 
   const v1::Config config_;
   // The sockets are the service manager's.
@@ -244,6 +268,8 @@ class Server::Impl {
   SessionTable sessions_;
   RequestContext context_;
   std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetManifest> manifest_;  // null: off
+  std::unique_ptr<DatasetCache> cache_;        // null: off
   std::unique_ptr<DatasetRegistry> datasets_;
   std::unique_ptr<FeedTable> feeds_;
   std::unique_ptr<AttachServer> attach_;
@@ -280,6 +306,7 @@ absl::Status Server::Impl::Start() {
   DATASETD_ASSIGN_OR_RETURN(std::vector<ServedDevice> devices,
                             OpenDevices(config_));
   devices_ = std::make_unique<DeviceTable>(std::move(devices));
+  DATASETD_RETURN_IF_ERROR(OpenStores());
   const auto open_source = [files = files_.get()](const DatasetSpec& spec)
       -> absl::StatusOr<std::unique_ptr<SampleSource>> {
     return OpenReader({.format = spec.format,
@@ -291,18 +318,57 @@ absl::Status Server::Impl::Start() {
   datasets_ = std::make_unique<DatasetRegistry>(
       DatasetRegistry::Options{
           .max_datasets_per_user =
-              static_cast<int>(config_.user_limits().max_datasets())},
-      devices_.get(), open_source, &clock_, LogDataset);
+              static_cast<int>(config_.user_limits().max_datasets()),
+          .cache = cache_.get()},
+      devices_.get(), open_source, &clock_,
+      [this](const char* event, const DatasetInfo& info, const Caller& caller) {
+        OnDataset(event, info, caller);
+      });
   DATASETD_ASSIGN_OR_RETURN(
       feeds_, FeedTable::Create(std::move(feed_options), devices_.get(),
                                 datasets_.get(), RingChannel::Create, &clock_,
                                 LogFeed, OnDeviceFailure));
 
+  // Before a client can take their names.
+  DATASETD_RETURN_IF_ERROR(BeginLoads());
+  BeginRestore();
   DATASETD_RETURN_IF_ERROR(OpenSockets());
   Log(LogSubsystem::kServer).info("datasetd {} serves {}", kVersion,
                            config_.socket_path());
-  DATASETD_RETURN_IF_ERROR(StartMetrics());
-  return BeginLoads();
+  return StartMetrics();
+}
+
+absl::Status Server::Impl::OpenStores() {
+  if (!config_.state_directory().empty()) {
+    DATASETD_ASSIGN_OR_RETURN(auto directory,
+                              OpenStoreDirectory(config_.state_directory()));
+    DATASETD_ASSIGN_OR_RETURN(
+        manifest_, DatasetManifest::Open(std::move(directory), LogManifest));
+  }
+  if (!config_.has_cache()) return absl::OkStatus();
+  DATASETD_ASSIGN_OR_RETURN(auto directory,
+                            OpenStoreDirectory(config_.cache().directory()));
+  DATASETD_ASSIGN_OR_RETURN(
+      cache_,
+      DatasetCache::Open(std::move(directory),
+                         static_cast<int64_t>(config_.cache().limit_mib())
+                             << 20,
+                         LogCache));
+  Log(LogSubsystem::kServer).info(
+      "cache {}: {} datasets, {} of {} MiB", config_.cache().directory(),
+      cache_->num_entries(), cache_->used_bytes() >> 20,
+      cache_->limit_bytes() >> 20);
+  return absl::OkStatus();
+}
+
+// Called while the registry is locked.
+void Server::Impl::OnDataset(const char* event, const DatasetInfo& info,
+                             const Caller& caller) {
+  LogDataset(event, info, caller);
+  if (manifest_ == nullptr || info.owner.session_id == 0) return;
+  const absl::string_view name = event;
+  if (name == "ready") manifest_->Add(info);
+  if (name == "unload" || name == "evicted") manifest_->Remove(info.spec.name);
 }
 
 absl::Status Server::Impl::CheckSockets() const {
@@ -354,6 +420,7 @@ absl::Status Server::Impl::StartMetrics() {
       MetricsEndpoint::Start(
           config_.metrics_port(),
           std::make_shared<Metrics>(Metrics::Parts{.devices = devices_.get(),
+                                                   .cache = cache_.get(),
                                                    .datasets = datasets_.get(),
                                                    .feeds = feeds_.get(),
                                                    .sessions = &sessions_,
@@ -373,6 +440,9 @@ absl::Status Server::Impl::StartGrpc() {
                            attach::GoodbyeCode::kUnloaded,
                            absl::StrCat("dataset '", dataset.name(),
                                         "' was unloaded by force"));
+      },
+      [this] {
+        if (manifest_ != nullptr) manifest_->AwaitWritten(kMaxSaveTime);
       });
   feed_service_ = std::make_unique<FeedService>(&context_, feeds_.get());
   server_service_ = std::make_unique<ServerService>(
@@ -429,6 +499,28 @@ absl::Status Server::Impl::BeginLoads() {
   return absl::OkStatus();
 }
 
+void Server::Impl::BeginRestore() {
+  if (manifest_ == nullptr) return;
+  std::vector<RestoredDataset> restored;
+  for (const v1::Manifest::Entry& entry : manifest_->Entries()) {
+    auto spec = DatasetSpecFromProto(entry.spec());
+    if (!spec.ok()) {
+      Log(LogSubsystem::kLoad).error(
+          "dataset={} not loaded again: {}", entry.spec().name(),
+          std::string(spec.status().message()));
+      continue;
+    }
+    restored.push_back(
+        {.spec = *std::move(spec),
+         .owner = {.session_id = Caller::kEarlierSession,
+                   .uid = entry.owner_uid(),
+                   .is_privileged = entry.owner_uid() == 0 ||
+                                    entry.owner_uid() == geteuid()},
+         .content_hash = entry.content_hash()});
+  }
+  if (!restored.empty()) datasets_->Restore(std::move(restored));
+}
+
 absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
   const absl::Duration deadline = clock_.Monotonic() + timeout;
   for (const v1::DatasetSpec& spec : config_.datasets()) {
@@ -468,6 +560,7 @@ Server::Impl::~Impl() {
   attach_.reset();
   feeds_.reset();
   datasets_.reset();
+  cache_.reset();
   if (attach_lock_.has_value() && !is_activated_) {
     unlink(config_.attach_socket_path().c_str());
     unlink(config_.socket_path().c_str());

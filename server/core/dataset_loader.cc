@@ -299,7 +299,8 @@ absl::StatusOr<LoadPlan> PlanLoad(
 
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
-    Backend* backend, Reservation reservation, LoadCounters& counters) {
+    Backend* backend, Reservation&& reservation, LoadCounters& counters,
+    const std::string& expected_hash) {
   const NvtxRange range("load");
   Loader loader(plan, source, backend, counters);
   DATASETD_RETURN_IF_ERROR(loader.Allocate());
@@ -312,6 +313,11 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     contents.fields.push_back(field.resident);
   }
   contents.content_hash = loader.content_hash();
+  if (!expected_hash.empty() && contents.content_hash != expected_hash) {
+    return absl::DataLossError(
+        absl::StrCat("the samples have the content hash ",
+                     contents.content_hash, ", expected ", expected_hash));
+  }
   contents.memory = loader.TakeMemory();
   contents.reservation = std::move(reservation);
   return std::make_shared<const Dataset>(std::move(contents));

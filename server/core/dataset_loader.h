@@ -53,13 +53,17 @@ struct LoadCounters {
   std::atomic<bool> is_cancelled = false;
 };
 
-// Loads all samples. Blocks; `counters` moves meanwhile.
+// Loads all samples. Blocks; `counters` moves meanwhile. Takes the reservation
+// if it succeeds. `expected_hash`: the content hash that they must have, or
+// empty.
 //   CANCELLED           counters.is_cancelled was set
 //   RESOURCE_EXHAUSTED  the device has not so much memory
+//   DATA_LOSS           they have another hash than expected
 //   any error of the source
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
-    Backend* backend, Reservation reservation, LoadCounters& counters);
+    Backend* backend, Reservation&& reservation, LoadCounters& counters,
+    const std::string& expected_hash = "");
 
 }  // namespace datasetd
 

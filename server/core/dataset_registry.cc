@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "cuda/status_macros.h"
+#include "server/core/dataset_name.h"
 #include "server/core/pipeline.h"
 
 namespace datasetd {
@@ -19,6 +19,13 @@ namespace {
 constexpr int kNumLoadThreads = 2;
 constexpr size_t kMaxNameLength = 128;
 constexpr size_t kMaxFailures = 64;
+constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
+
+std::string HexHash(const std::string& text) {
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
+                      absl::Hex(hash.low64, absl::kZeroPad16));
+}
 
 // Spec and files: equal ids name the same samples, unless a file was changed
 // under the same size and mtime.
@@ -35,9 +42,7 @@ std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
     absl::StrAppend(&text, file.path, " ", file.size_bytes, " ",
                     file.mtime_nanoseconds, "\n");
   }
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
-                      absl::Hex(hash.low64, absl::kZeroPad16));
+  return HexHash(text);
 }
 
 absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
@@ -70,12 +75,22 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
 
 }  // namespace
 
+std::string PushedSpecId(const std::string& name,
+                         const std::string& content_hash) {
+  return HexHash(
+      absl::StrCat("datasetd push 1\n", name, "\n", content_hash, "\n"));
+}
+
 struct DatasetRegistry::Entry {
   uint64_t id = 0;
   DatasetSpec spec;
   DatasetState state = DatasetState::kLoading;
   absl::Status error;
   Caller owner;
+  // Loaded whether or not somebody holds it.
+  bool is_restored = false;
+  // What follows is known; until then it is LOADING.
+  bool is_opened = false;
   std::string spec_id;
   SourceInfo source;
   std::vector<FieldSpec> fields;  // resident
@@ -150,14 +165,7 @@ absl::Status DatasetRegistry::CheckSpec(const DatasetSpec& spec,
         "pin: only root, the daemon's user and its configuration may pin a "
         "dataset");
   }
-  const std::string& name = spec.name;
-  const bool is_ok =
-      !name.empty() && name.size() <= kMaxNameLength &&
-      absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
-      std::all_of(name.begin(), name.end(), [](unsigned char c) {
-        return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-      });
-  if (is_ok) return absl::OkStatus();
+  if (IsDatasetName(spec.name)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "name: a dataset's name has 1 to 128 characters of [A-Za-z0-9._-] and "
       "begins with a letter or digit");
@@ -177,12 +185,16 @@ absl::StatusOr<std::shared_ptr<DatasetRegistry::Entry>> DatasetRegistry::Find(
   return found->second;
 }
 
-absl::Status DatasetRegistry::CheckUserLimit(const Caller& caller) const {
+absl::Status DatasetRegistry::CheckUserLimit(const Caller& caller,
+                                             const Entry* self) const {
   const int limit = options_.max_datasets_per_user;
   if (limit == 0 || caller.session_id == 0) return absl::OkStatus();
   int count = 0;
   for (const auto& [name, entry] : entries_) {
-    if (entry->owner.session_id != 0 && entry->owner.uid == caller.uid) ++count;
+    if (entry.get() != self && entry->owner.session_id != 0 &&
+        entry->owner.uid == caller.uid) {
+      ++count;
+    }
   }
   if (count < limit) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -204,95 +216,204 @@ absl::Status DatasetRegistry::NotFound(const std::string& name,
       names.empty() ? std::string("is none") : absl::StrCat("are: ", names)));
 }
 
+absl::StatusOr<DatasetRegistry::OpenedSource> DatasetRegistry::OpenSource(
+    DatasetSpec spec, const std::string& content_hash) const {
+  OpenedSource opened;
+  DATASETD_ASSIGN_OR_RETURN(opened.device, devices_->Find(spec.device));
+  spec.device = opened.device->name();
+  if (spec.format == kPushedFormat) {
+    opened.reader = options_.cache == nullptr
+                        ? nullptr
+                        : options_.cache->FindContent(content_hash);
+    if (opened.reader == nullptr) {
+      return absl::NotFoundError(absl::StrCat(
+          "the samples that were pushed are not in the cache (content hash ",
+          content_hash, "); push them again"));
+    }
+    opened.spec_id = PushedSpecId(spec.name, content_hash);
+    spec.pretransforms.clear();  // done before they were stored
+  } else {
+    DATASETD_ASSIGN_OR_RETURN(opened.reader, open_source_(spec));
+    opened.spec_id = SpecId(spec, opened.reader->info());
+  }
+  const SourceInfo& info = opened.reader->info();
+  DATASETD_ASSIGN_OR_RETURN(const auto programs,
+                            CompilePretransforms(spec, info.fields));
+  DATASETD_ASSIGN_OR_RETURN(
+      opened.plan, PlanLoad(info.fields, info.num_samples, programs,
+                            opened.device->backend->max_teams()));
+  opened.spec = std::move(spec);
+  return opened;
+}
+
+void DatasetRegistry::Prepare(Entry& entry, OpenedSource source,
+                              Reservation reservation) {
+  entry.spec = std::move(source.spec);
+  entry.spec_id = std::move(source.spec_id);
+  entry.source = source.reader->info();
+  for (const LoadPlan::FieldPlan& field : source.plan.fields) {
+    entry.fields.push_back(field.resident);
+  }
+  entry.resident_bytes = source.plan.resident_bytes;
+  entry.reader = std::move(source.reader);
+  entry.plan = std::move(source.plan);
+  entry.reservation = std::move(reservation);
+  entry.backend = source.device->backend.get();
+  entry.is_opened = true;
+}
+
+absl::Status DatasetRegistry::AwaitOpened(const std::string& name) {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return absl::OkStatus();
+  const std::shared_ptr<Entry> entry = found->second;
+  const auto is_opened = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return entry->is_opened || entry->state != DatasetState::kLoading ||
+           is_stopping_;
+  };
+  if (mutex_.AwaitWithTimeout(Condition(&is_opened), kOpenTimeout)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("dataset '", name, "' is being loaded again after a restart "
+                   "of the daemon, and its files are not found yet; try again "
+                   "later"));
+}
+
 absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
-  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
-                            devices_->Find(spec.device));
-  spec.device = device->name();
+  if (spec.format == kPushedFormat) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "format: a dataset of format '", kPushedFormat, "' has no files to "
+        "load; push it, or get it by its name"));
+  }
   // The source is opened before the lock is taken: it may be slow.
-  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
-                            open_source_(spec));
-  const std::string spec_id = SpecId(spec, reader->info());
-  DATASETD_ASSIGN_OR_RETURN(const auto programs,
-                            CompilePretransforms(spec, reader->info().fields));
-  DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanLoad(reader->info().fields,
-                              reader->info().num_samples, programs,
-                              device->backend->max_teams()));
+  DATASETD_ASSIGN_OR_RETURN(OpenedSource source,
+                            OpenSource(std::move(spec), ""));
+  const std::string& name = source.spec.name;
 
-  std::shared_ptr<Entry> entry;
-  {
-    MutexLock lock(&mutex_);
-    if (is_stopping_) {
-      return absl::UnavailableError("the daemon is shutting down");
+  MutexLock lock(&mutex_);
+  DATASETD_RETURN_IF_ERROR(AwaitOpened(name));
+  if (is_stopping_) {
+    return absl::UnavailableError("the daemon is shutting down");
+  }
+  const auto found = entries_.find(name);
+  if (found != entries_.end() &&
+      found->second->state != DatasetState::kFailed) {
+    Entry& present = *found->second;
+    if (!MaySee(present, caller)) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "the name '", name, "' is taken; choose another"));
     }
-    const auto found = entries_.find(spec.name);
-    if (found != entries_.end() &&
-        found->second->state != DatasetState::kFailed) {
-      Entry& present = *found->second;
-      if (!MaySee(present, caller)) {
-        return absl::AlreadyExistsError(absl::StrCat(
-            "the name '", spec.name, "' is taken; choose another"));
-      }
-      if (present.state == DatasetState::kUnloading) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("dataset '", spec.name,
-                         "' is being unloaded; load it again when its feeds "
-                         "have ended"));
-      }
-      if (present.spec_id != spec_id) {
-        return absl::AlreadyExistsError(absl::StrCat(
-            "dataset '", spec.name, "' is there with another spec (",
-            present.spec.format, " from ", present.spec.path, " on ",
-            present.spec.device, ", spec id ", present.spec_id,
-            "), or its files have changed; choose another name or unload it"));
-      }
-      if (present.counters.is_cancelled.load(std::memory_order_relaxed)) {
-        return absl::AbortedError(
-            absl::StrCat("the load of dataset '", spec.name,
-                         "' is just being cancelled; try again"));
-      }
-      present.holders.insert(caller.session_id);
-      present.last_used = clock_->Monotonic();
-      return absl::OkStatus();
+    if (present.state == DatasetState::kUnloading) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("dataset '", name,
+                       "' is being unloaded; load it again when its feeds "
+                       "have ended"));
     }
+    if (present.spec_id != source.spec_id) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "dataset '", name, "' is there with another spec (",
+          present.spec.format, " from ", present.spec.path, " on ",
+          present.spec.device, ", spec id ", present.spec_id,
+          "), or its files have changed; choose another name or unload it"));
+    }
+    if (present.counters.is_cancelled.load(std::memory_order_relaxed)) {
+      return absl::AbortedError(
+          absl::StrCat("the load of dataset '", name,
+                       "' is just being cancelled; try again"));
+    }
+    present.holders.insert(caller.session_id);
+    present.last_used = clock_->Monotonic();
+    return absl::OkStatus();
+  }
 
-    DATASETD_RETURN_IF_ERROR(CheckUserLimit(caller));
-    DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
-                              Reserve(spec, plan, caller));
-    Reservation scratch_reservation;
-    if (plan.scratch_bytes > 0) {
-      DATASETD_ASSIGN_OR_RETURN(
-          scratch_reservation,
-          device->budget->Reserve(
-              MemoryKind::kScratch, caller.uid, plan.scratch_bytes,
-              absl::StrCat("the pretransforms of dataset '", spec.name, "'"),
-              caller.session_id == 0));
-    }
-    entry = std::make_shared<Entry>();
-    entry->scratch_reservation = std::move(scratch_reservation);
-    entry->owner = caller;
+  // A failure of this name is replaced.
+  DATASETD_RETURN_IF_ERROR(CheckUserLimit(
+      caller, found == entries_.end() ? nullptr : found->second.get()));
+  DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
+                            Reserve(source.spec, source.plan, caller));
+  DATASETD_ASSIGN_OR_RETURN(Reservation scratch,
+                            ReserveScratch(source, caller));
+  const auto entry = std::make_shared<Entry>();
+  entry->scratch_reservation = std::move(scratch);
+  entry->owner = caller;
+  entry->id = next_entry_id_++;
+  entry->started = clock_->Monotonic();
+  entry->last_used = entry->started;
+  entry->holders.insert(caller.session_id);
+  Prepare(*entry, std::move(source), std::move(reservation));
+  entries_[entry->spec.name] = entry;
+  queue_.push_back(entry);
+  counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
+  observer_("loading", InfoOf(*entry), caller);
+  return absl::OkStatus();
+}
+
+void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
+  std::vector<std::pair<std::shared_ptr<Entry>, std::string>> restored;
+  MutexLock lock(&mutex_);
+  for (RestoredDataset& dataset : datasets) {
+    if (entries_.count(dataset.spec.name) != 0) continue;
+    const auto entry = std::make_shared<Entry>();
     entry->id = next_entry_id_++;
-    entry->spec = std::move(spec);
-    entry->spec_id = spec_id;
-    entry->source = reader->info();
-    for (const LoadPlan::FieldPlan& field : plan.fields) {
-      entry->fields.push_back(field.resident);
-    }
-    entry->resident_bytes = plan.resident_bytes;
+    entry->spec = std::move(dataset.spec);
+    entry->owner = dataset.owner;
+    entry->is_restored = true;
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
-    entry->holders.insert(caller.session_id);
-    entry->reader = std::move(reader);
-    entry->plan = std::move(plan);
-    entry->reservation = std::move(reservation);
-    entry->backend = device->backend.get();
     entries_[entry->spec.name] = entry;
-    queue_.push_back(entry);
+    restored.emplace_back(entry, std::move(dataset.content_hash));
     counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
-    observer_("loading", InfoOf(*entry), caller);
   }
-  return absl::OkStatus();
+  threads_.emplace_back([this, restored = std::move(restored)]() mutable {
+    RunRestore(std::move(restored));
+  });
+}
+
+void DatasetRegistry::RunRestore(
+    std::vector<std::pair<std::shared_ptr<Entry>, std::string>> entries) {
+  pthread_setname_np(pthread_self(), "restore");
+  for (auto& [entry, content_hash] : entries) {
+    // Nothing else changes the spec before it is opened.
+    absl::Status status = CheckSpec(entry->spec, entry->owner);
+    absl::StatusOr<OpenedSource> source =
+        status.ok() ? OpenSource(entry->spec, content_hash)
+                    : absl::StatusOr<OpenedSource>(status);
+    MutexLock lock(&mutex_);
+    if (is_stopping_) return;
+    if (entry->counters.is_cancelled.load(std::memory_order_relaxed)) {
+      status = absl::CancelledError("the load was cancelled");
+    } else if (!source.ok()) {
+      status = source.status();
+    } else {
+      status = CheckUserLimit(entry->owner, entry.get());
+    }
+    if (status.ok()) {
+      auto reservation = Reserve(source->spec, source->plan, entry->owner);
+      status = reservation.status();
+      auto scratch = status.ok() ? ReserveScratch(*source, entry->owner)
+                                 : absl::StatusOr<Reservation>(status);
+      status = scratch.status();
+      if (status.ok()) {
+        entry->scratch_reservation = *std::move(scratch);
+        Prepare(*entry, *std::move(source), *std::move(reservation));
+        queue_.push_back(entry);
+        observer_("loading again", InfoOf(*entry), entry->owner);
+      }
+    }
+    if (!status.ok()) FinishLoad(*entry, status);
+    // The table's alone, as in RunLoads.
+    entry.reset();
+  }
+}
+
+absl::StatusOr<Reservation> DatasetRegistry::ReserveScratch(
+    const OpenedSource& source, const Caller& caller) {
+  if (source.plan.scratch_bytes == 0) return Reservation();
+  return source.device->budget->Reserve(
+      MemoryKind::kScratch, caller.uid, source.plan.scratch_bytes,
+      absl::StrCat("the pretransforms of dataset '", source.spec.name, "'"),
+      caller.session_id == 0);
 }
 
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
@@ -331,6 +452,12 @@ void DatasetRegistry::Evict(const std::string& device, int64_t bytes) {
     observer_("evicted", InfoOf(*entry), Caller());
     entries_.erase(entry->spec.name);
   }
+  unused.clear();
+  AwaitLetGo();
+}
+
+void DatasetRegistry::AwaitLetGo() {
+  if (options_.cache != nullptr) options_.cache->AwaitLetGo();
 }
 
 void DatasetRegistry::RunLoads() {
@@ -347,14 +474,66 @@ void DatasetRegistry::RunLoads() {
       queue_.pop_front();
     }
     // Nothing else touches reader, plan and reservation while LOADING.
-    auto dataset = LoadDataset(entry->spec.name, entry->plan, *entry->reader,
-                               entry->backend, std::move(entry->reservation),
-                               entry->counters);
-    MutexLock lock(&mutex_);
-    FinishLoad(*entry, std::move(dataset));
-    // Before anybody is told: the entry's memory is the table's alone.
-    entry.reset();
+    auto dataset = LoadSamples(*entry);
+    std::optional<DatasetCache::Description> stored;
+    std::weak_ptr<const Dataset> samples;
+    if (dataset.ok() && options_.cache != nullptr) {
+      samples = *dataset;
+      stored = {.spec_id = entry->spec_id,
+                .class_names = entry->source.class_names};
+    }
+    {
+      MutexLock lock(&mutex_);
+      FinishLoad(*entry, std::move(dataset));
+      // Before anybody is told: the entry's memory is the table's alone.
+      entry.reset();
+    }
+    if (stored.has_value()) options_.cache->Store(*std::move(stored), samples);
   }
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadSamples(
+    Entry& entry) {
+  if (options_.cache != nullptr) {
+    auto cached = LoadCached(entry);
+    if (!cached.ok() || *cached != nullptr) return cached;
+    entry.counters.num_samples.store(0, std::memory_order_relaxed);
+    entry.counters.num_bytes.store(0, std::memory_order_relaxed);
+  }
+  return LoadDataset(entry.spec.name, entry.plan, *entry.reader, entry.backend,
+                     std::move(entry.reservation), entry.counters);
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadCached(
+    Entry& entry) {
+  // Of a pushed dataset the reader is the entry.
+  if (entry.spec.format == kPushedFormat) return nullptr;
+  const std::unique_ptr<CachedSource> source =
+      options_.cache->Find(entry.spec_id);
+  if (source == nullptr) return nullptr;
+  const auto load = [&]() -> absl::StatusOr<std::shared_ptr<const Dataset>> {
+    const SourceInfo& info = source->info();
+    DATASETD_ASSIGN_OR_RETURN(
+        const LoadPlan plan,
+        PlanLoad(info.fields, info.num_samples,
+                 std::vector<std::optional<FieldProgram>>(info.fields.size())));
+    if (info.fields != entry.fields ||
+        plan.resident_bytes > entry.plan.resident_bytes) {
+      return absl::DataLossError(
+          "cache entry: its fields are not those of the source");
+    }
+    return LoadDataset(entry.spec.name, plan, *source, entry.backend,
+                       std::move(entry.reservation), entry.counters,
+                       source->header().content_hash);
+  };
+  auto dataset = load();
+  if (dataset.ok()) {
+    options_.cache->CountHit(*source);
+    return dataset;
+  }
+  if (!absl::IsDataLoss(dataset.status())) return dataset;
+  options_.cache->Discard(entry.spec_id, dataset.status());
+  return nullptr;
 }
 
 void DatasetRegistry::FinishLoad(
@@ -426,7 +605,8 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
   info.state = entry.state;
   info.error = entry.error;
   info.owner = entry.owner;
-  info.num_samples = entry.source.num_samples;
+  info.num_samples = entry.dataset != nullptr ? entry.dataset->num_samples()
+                                              : entry.source.num_samples;
   info.fields = entry.fields;
   info.class_names = entry.source.class_names;
   info.resident_bytes = entry.resident_bytes;
@@ -500,6 +680,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id) {
     if (entry.num_feeds == 0 && entry.state == DatasetState::kUnloading) {
       observer_("unloaded", InfoOf(entry), Caller());
       entries_.erase(it);
+      AwaitLetGo();
     }
     return;
   }
@@ -516,7 +697,7 @@ bool DatasetRegistry::IsReady(uint64_t entry_id) const {
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
     const std::string& name, bool force, const Caller& caller) {
   MutexLock lock(&mutex_);
-  DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> found,
+  DATASETD_ASSIGN_OR_RETURN(std::shared_ptr<Entry> found,
                             Find(name, caller));
   Entry& entry = *found;
   if (!caller.is_privileged && caller.uid != entry.owner.uid) {
@@ -542,13 +723,16 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
   }
   observer_("unloaded", InfoOf(entry), caller);
   entries_.erase(name);
+  found.reset();
+  AwaitLetGo();
   return nullptr;
 }
 
 void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {
   if (entry.holders.erase(session_id) == 0) return;
   entry.last_used = clock_->Monotonic();
-  if (entry.holders.empty() && entry.state == DatasetState::kLoading) {
+  if (entry.holders.empty() && entry.state == DatasetState::kLoading &&
+      !entry.is_restored) {
     entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
   }
 }

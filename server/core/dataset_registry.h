@@ -6,7 +6,9 @@
 // READY -> UNLOADING -> gone when the last feed has ended. A failed load is
 // remembered until its name is loaded again. A load that no session holds any
 // more is cancelled; a READY dataset that nobody holds or uses stays until its
-// memory is wanted, least recently used first.
+// memory is wanted, least recently used first. With a cache, a dataset whose
+// spec id is there is loaded from it, and what was read from its source is
+// stored.
 //
 // Thread-safe. Loads run on two threads of the registry's own.
 
@@ -30,6 +32,7 @@
 #include "absl/time/time.h"
 #include "server/core/clock.h"
 #include "server/core/dataset.h"
+#include "server/core/dataset_cache.h"
 #include "server/core/dataset_loader.h"
 #include "server/core/device_table.h"
 #include "server/core/mutex.h"
@@ -37,6 +40,9 @@
 #include "server/core/transform_spec.h"
 
 namespace datasetd {
+
+// The format of datasets that clients pushed: they have no files.
+inline constexpr char kPushedFormat[] = "pushed";
 
 struct DatasetSpec {
   std::string name;
@@ -50,15 +56,28 @@ struct DatasetSpec {
   std::string pretransforms_key;
   bool is_pinned = false;
   bool is_private = false;
+  // The request as it came, for who wants to make it again; may be null.
+  std::shared_ptr<const std::string> wire;
 };
 
 // Who asks.
 struct Caller {
+  // Of a dataset that an earlier daemon had loaded for the user.
+  static constexpr uint64_t kEarlierSession = ~uint64_t{0};
+
   uint64_t session_id = 0;  // 0: the daemon itself; its holds last for ever
   uint32_t uid = 0;
   int32_t pid = 0;
   // Root, or the daemon's own user.
   bool is_privileged = false;
+};
+
+// What an earlier daemon had loaded for a client.
+struct RestoredDataset {
+  DatasetSpec spec;
+  Caller owner;
+  // Finds a pushed dataset in the cache.
+  std::string content_hash;
 };
 
 enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
@@ -124,6 +143,7 @@ class DatasetRegistry {
 
   struct Options {
     int max_datasets_per_user = 0;  // 0: no limit
+    DatasetCache* cache = nullptr;  // may be null; outlives the registry
   };
 
   // `devices` and `clock` outlive the registry.
@@ -136,6 +156,11 @@ class DatasetRegistry {
   // Starts or attaches, and holds; returns without waiting. Errors as
   // DatasetService.LoadDataset; those of reading come by Await.
   absl::Status Load(DatasetSpec spec, const Caller& caller);
+
+  // Loads in the background what an earlier daemon had; returns at once. They
+  // are held by nobody, and a name that is taken is left as it is. What cannot
+  // be loaded is FAILED. REQUIRES: called once at most.
+  void Restore(std::vector<RestoredDataset> datasets);
 
   // Holds a dataset that is there. NOT_FOUND if there is none that the caller
   // may see.
@@ -168,10 +193,31 @@ class DatasetRegistry {
  private:
   friend class DatasetUse;
   struct Entry;
+  // A source, and what is known of it before a sample is read.
+  struct OpenedSource {
+    DatasetSpec spec;
+    ServedDevice* device = nullptr;
+    std::unique_ptr<SampleSource> reader;
+    std::string spec_id;
+    LoadPlan plan;
+  };
 
   void EndUse(uint64_t entry_id);
   bool IsReady(uint64_t entry_id) const;
+  // Slow. `content_hash` is of a pushed dataset.
+  absl::StatusOr<OpenedSource> OpenSource(
+      DatasetSpec spec, const std::string& content_hash) const;
+  void Prepare(Entry& entry, OpenedSource source, Reservation reservation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunRestore(std::vector<std::pair<std::shared_ptr<Entry>, std::string>>
+                      entries);
+  // Waits until what the name stands for is known.
+  absl::Status AwaitOpened(const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunLoads();
+  absl::StatusOr<std::shared_ptr<const Dataset>> LoadSamples(Entry& entry);
+  // Null if the cache has it not, or damaged.
+  absl::StatusOr<std::shared_ptr<const Dataset>> LoadCached(Entry& entry);
   void FinishLoad(Entry& entry,
                   absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -181,7 +227,8 @@ class DatasetRegistry {
   absl::StatusOr<std::shared_ptr<Entry>> Find(const std::string& name,
                                               const Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckUserLimit(const Caller& caller) const
+  // Without counting `self`, which may be null.
+  absl::Status CheckUserLimit(const Caller& caller, const Entry* self) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DatasetInfo InfoOf(const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -192,8 +239,13 @@ class DatasetRegistry {
                                       const LoadPlan& plan,
                                       const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // While it is loaded.
+  static absl::StatusOr<Reservation> ReserveScratch(const OpenedSource& source,
+                                                    const Caller& caller);
   void DropHold(Entry& entry, uint64_t session_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until the cache holds no dataset that was just let go.
+  void AwaitLetGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetOldFailures() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotFound(const std::string& name, const Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -213,6 +265,10 @@ class DatasetRegistry {
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
+
+// Of a pushed dataset.
+std::string PushedSpecId(const std::string& name,
+                         const std::string& content_hash);
 
 }  // namespace datasetd
 

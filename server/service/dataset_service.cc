@@ -19,11 +19,13 @@ constexpr int kMaxWaitingLoads = 32;
 
 DatasetService::DatasetService(
     const RequestContext* context, DatasetRegistry* datasets, FeedTable* feeds,
-    std::function<void(const Dataset& dataset)> end_feeds)
+    std::function<void(const Dataset& dataset)> end_feeds,
+    std::function<void()> await_saved)
     : context_(context),
       datasets_(datasets),
       feeds_(feeds),
-      end_feeds_(std::move(end_feeds)) {}
+      end_feeds_(std::move(end_feeds)),
+      await_saved_(std::move(await_saved)) {}
 
 grpc::Status DatasetService::LoadDataset(
     grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
@@ -51,6 +53,7 @@ absl::Status DatasetService::Load(
                               datasets_->Await(name, kProgressPeriod));
     if (info.state == DatasetState::kFailed) return info.error;
     if (info.state == DatasetState::kReady) {
+      await_saved_();
       v1::LoadDatasetResponse response;
       DatasetInfoToProto(info, response.mutable_dataset());
       writer->Write(response);
@@ -132,6 +135,7 @@ absl::Status DatasetService::Unload(const grpc::ServerContext& call,
       const std::shared_ptr<const Dataset> dataset,
       datasets_->Unload(request.name(), request.force(), caller));
   if (dataset != nullptr) end_feeds_(*dataset);
+  await_saved_();
   return absl::OkStatus();
 }
 

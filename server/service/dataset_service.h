@@ -17,10 +17,12 @@ namespace datasetd {
 class DatasetService final : public v1::DatasetService::Service {
  public:
   // All outlive the service. `end_feeds` ends the leases of a dataset's feeds
-  // because it is unloaded.
+  // because it is unloaded; `await_saved` waits, for a bounded time, until what
+  // changed is safe from a restart.
   DatasetService(const RequestContext* context, DatasetRegistry* datasets,
                  FeedTable* feeds,
-                 std::function<void(const Dataset& dataset)> end_feeds);
+                 std::function<void(const Dataset& dataset)> end_feeds,
+                 std::function<void()> await_saved);
 
   grpc::Status LoadDataset(
       grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
@@ -51,6 +53,7 @@ class DatasetService final : public v1::DatasetService::Service {
   DatasetRegistry* const datasets_;
   FeedTable* const feeds_;
   const std::function<void(const Dataset& dataset)> end_feeds_;
+  const std::function<void()> await_saved_;
   // Calls that wait for a load hold a thread each.
   std::atomic<int> num_waiting_ = 0;
 };

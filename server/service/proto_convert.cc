@@ -1,6 +1,7 @@
 #include "server/service/proto_convert.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -79,6 +80,7 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   to.options.insert(spec.options().begin(), spec.options().end());
   to.is_pinned = spec.pin();
   to.is_private = spec.private_();
+  to.wire = std::make_shared<const std::string>(spec.SerializeAsString());
   std::vector<FieldPipeline> pipelines;
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(

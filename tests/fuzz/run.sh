@@ -13,7 +13,8 @@ seconds=${1:-60}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
-  harnesses=(cifar_reader mnist_reader npy_reader npy_header config)
+  harnesses=(cifar_reader mnist_reader npy_reader npy_header config
+    cache_entry manifest)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
@@ -22,7 +23,7 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen")
-libraries=(-lz -lyaml-cpp -lprotobuf -lspdlog -lfmt
+libraries=(-lz -lxxhash -lyaml-cpp -lprotobuf -lspdlog -lfmt
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
   -labsl_strings -labsl_time -labsl_time_zone -labsl_base
   -labsl_bad_optional_access -labsl_throw_delegate -labsl_raw_logging_internal)
@@ -32,7 +33,12 @@ reader_sources=(server/core/file_system.cc
   server/readers/{read_buffers,reader,spec_checks}.cc
   tests/server/readers/{memory_file_system,read_all}.cc
   tests/fuzz/readers/fuzz_reader.cc)
+cache_sources=(server/core/{cache_entry,cached_source,file_system}.cc)
+manifest_sources=(server/manifest_format.cc
+  server/core/{cache_entry,dataset_name,file_system}.cc
+  "$out"/gen/datasetd/v1/{dataset,manifest,transform}.pb.cc)
 config_sources=(server/{config,logging,log_formatter,yaml_to_proto}.cc
+  server/core/dataset_name.cc
   "$out"/gen/datasetd/v1/{dataset,feed,server,transform}.pb.cc)
 
 # Prints the object file of a source, compiled if it is older.
@@ -55,6 +61,16 @@ for harness in "${harnesses[@]}"; do
       source=tests/fuzz/config/config_fuzz.cc
       corpus=tests/fuzz/config/corpus
       sources=("${config_sources[@]}")
+      ;;
+    cache_entry)
+      source=tests/fuzz/stores/cache_entry_fuzz.cc
+      corpus=tests/fuzz/stores/corpus/cache_entry
+      sources=("${cache_sources[@]}")
+      ;;
+    manifest)
+      source=tests/fuzz/stores/manifest_fuzz.cc
+      corpus=tests/fuzz/stores/corpus/manifest
+      sources=("${manifest_sources[@]}")
       ;;
     *)
       source=tests/fuzz/readers/${harness}_fuzz.cc

@@ -373,8 +373,12 @@ class Client:
             raise error.to_exception()
         return feed, json.loads(self._library.take_text(text))
 
-    def _reconnect(self) -> None:
-        """A new session in the place of one whose daemon is gone."""
+    def _reconnect(self, lost: _Connection) -> None:
+        """A new session in the place of `lost`, whose daemon is gone; unless
+        another loader has made one."""
+        with self._lock:
+            if self._connection not in (lost, None):
+                return
         connection = _Connection(self.address, self._timeout)
         with self._lock:
             if self._connection is None:

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 from . import _benchmark, _frameworks, _library
 from ._client import Dataset
 from .errors import (
+    Aborted,
     Closed,
     DaemonDraining,
     DaemonGone,
@@ -19,6 +20,7 @@ from .errors import (
     FailedPrecondition,
     InvalidArgument,
     NotFound,
+    Unauthenticated,
     Unavailable,
 )
 from .transforms._pipeline import Pipelines, batch_ops, pipelines_message
@@ -28,6 +30,7 @@ _DEADLINE_EXCEEDED = 4
 _WAIT_STEP_NS = 100_000_000
 _LAYOUTS = ("NCHW", "NHWC")
 _STATE_VERSION = 1
+_RETRY_SECONDS = 0.2
 
 
 class Batch(tuple):
@@ -134,8 +137,9 @@ class DataLoader:
         installed, else NumPy.
       name: shown by `datasetctl feeds`.
       timeout: seconds to wait for a batch; None waits without end.
-      reconnect: seconds to try to reach a daemon that was lost, and go on at
-        the exact next batch; 0 or False raises DaemonGone at once, True is 60.
+      reconnect: seconds to try to reach a daemon that was lost, to wait until
+        it has the dataset again, and go on at the exact next batch; 0 or False
+        raises DaemonGone at once, True is 60.
 
     iter() begins at the loaded position after load_state_dict; else at epoch e
     after set_epoch(e); else at the epoch after the last one begun, finished or
@@ -269,6 +273,7 @@ class DataLoader:
         epoch, index = self._position
         options = dict(self._options)
         options["start"] = {"epoch": str(epoch), "batch": str(index)}
+        self._connection = self.dataset.client._handle()
         feed, info = self.dataset.client._open_feed(options)
         self._feed: Optional[ctypes.c_void_p] = feed
         self._close_feed = weakref.finalize(
@@ -314,14 +319,14 @@ class DataLoader:
         return self._num_batches
 
     def __iter__(self) -> Iterator[Batch]:
-        feed = self._require_feed()
+        self._require_feed()
         if self._loaded is not None:
             epoch, index = self._loaded
         elif self._requested_epoch is not None:
             epoch, index = self._requested_epoch, 0
         else:
             epoch, index = self._last_epoch + 1, 0
-        self._seek(feed, epoch, index)
+        self._seek(epoch, index)
         self._loaded = None
         self._requested_epoch = None
         self._position = (epoch, index)
@@ -340,13 +345,17 @@ class DataLoader:
         self._loaded = None
         self._requested_epoch = number
 
-    def _seek(self, feed: ctypes.c_void_p, epoch: int, index: int) -> None:
+    def _seek(self, epoch: int, index: int) -> None:
         if self._num_batches == 0:
             return
         if self._library.quick.feed_seek(
-            feed, epoch, index, ctypes.byref(self._error)
+            self._feed, epoch, index, ctypes.byref(self._error)
         ):
-            raise self._error.to_exception()
+            error = self._error.to_exception()
+            if not self._may_recover(error):
+                raise error
+            self._position = (epoch, index)
+            self._recover(error)
 
     def _take(self) -> Batch:
         """The next batch, and the position after it."""
@@ -407,9 +416,7 @@ class DataLoader:
         while True:
             if code != _DEADLINE_EXCEEDED:
                 error = self._error.to_exception()
-                if self._reconnect_seconds <= 0 or not isinstance(
-                    error, (DaemonGone, DaemonDraining)
-                ):
+                if not self._may_recover(error):
                     raise error
                 self._recover(error)
             elif deadline is not None and time.monotonic() >= deadline:
@@ -433,19 +440,23 @@ class DataLoader:
                 return
             code = self._error.code
 
+    def _may_recover(self, error: Error) -> bool:
+        return self._reconnect_seconds > 0 and isinstance(
+            error, (DaemonGone, DaemonDraining)
+        )
+
     def _recover(self, cause: Error) -> None:
         """Reopens dataset and feed on a daemon that came back."""
         deadline = time.monotonic() + self._reconnect_seconds
         self._end_feed()
         client = self.dataset.client
+        lost = self._connection
         last: Error = cause
         while time.monotonic() < deadline:
             try:
-                client._reconnect()
-                if self.dataset._spec is not None:
-                    dataset = client._load(self.dataset._spec, False)
-                else:
-                    dataset = client.get_dataset(self.dataset.name)
+                client._reconnect(lost)
+                lost = client._handle()
+                dataset = self._await_dataset(deadline)
                 if dataset.content_hash != self.content_hash:
                     raise FailedPrecondition(
                         f"dataset '{dataset.name}' came back with other "
@@ -453,11 +464,41 @@ class DataLoader:
                         f"{self.content_hash}"
                     )
                 self._open()
+                dataset.close()  # the feed has its own hold
                 return
-            except (Unavailable, DaemonDraining, NotFound) as error:
+            except (Unavailable, Aborted, NotFound, Unauthenticated) as error:
                 last = error
-                time.sleep(0.2)
+                time.sleep(_RETRY_SECONDS)
         raise last from cause
+
+    def _await_dataset(self, deadline: float) -> Dataset:
+        """The dataset on a new daemon, which may be loading it still."""
+        name = self.dataset.name
+
+        def check(*_: Any) -> None:
+            if time.monotonic() >= deadline:
+                raise DeadlineExceeded(
+                    f"dataset '{name}' was still loading "
+                    f"{self._reconnect_seconds:g} s after the daemon was lost "
+                    "(reconnect=)"
+                )
+
+        client = self.dataset.client
+        if self.dataset._spec is not None:
+            return client._load(self.dataset._spec, check)
+        while True:
+            dataset = client.get_dataset(name)
+            state = dataset._message["state"].replace("DATASET_STATE_", "")
+            if state == "FAILED":
+                raise FailedPrecondition(
+                    f"dataset '{name}' did not come back: "
+                    f"{dataset._message['error']}"
+                )
+            if state != "LOADING":
+                return dataset
+            dataset.close()
+            check()
+            time.sleep(_RETRY_SECONDS)
 
     # -- State ----------------------------------------------------------------
 

@@ -1,0 +1,78 @@
+// One dataset in the cache: a file that holds the resident samples of every
+// field, and in front of them a header that says what they are.
+//
+//   prefix  magic "dsdcache", version, header size, xxh3 of the rest of it
+//   body    CacheHeader
+//   fields  each from a multiple of 4096, samples back to back
+//
+// Numbers are little-endian. Every block of kCacheBlockBytes of a field (the
+// last may be shorter) has its xxh3 in the header.
+
+#ifndef DATASETD_SERVER_CORE_CACHE_ENTRY_H_
+#define DATASETD_SERVER_CORE_CACHE_ENTRY_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/core/field_spec.h"
+#include "server/core/file_system.h"
+
+namespace datasetd {
+
+inline constexpr int64_t kCacheBlockBytes = 4 << 20;
+inline constexpr int64_t kMaxCacheHeaderBytes = 64 << 20;
+
+struct CacheHeader {
+  std::string spec_id;       // 32 hexadecimal digits
+  std::string content_hash;  // 32 hexadecimal digits
+  int64_t num_samples = 0;
+  std::vector<FieldSpec> fields;
+  std::vector<std::string> class_names;
+  // What else there is to know of the dataset, by key.
+  std::map<std::string, std::string> notes;
+  // By field: one for each block.
+  std::vector<std::vector<uint64_t>> checksums;
+
+  bool operator==(const CacheHeader&) const = default;
+};
+
+// Where things lie in the file.
+struct CacheLayout {
+  int64_t header_bytes = 0;
+  struct Field {
+    int64_t offset_bytes = 0;
+    int64_t size_bytes = 0;
+    int64_t num_blocks = 0;
+  };
+  std::vector<Field> fields;
+  int64_t file_bytes = 0;
+};
+
+// Depends on all of the header but the values of checksums.
+//   INVALID_ARGUMENT  it has no samples or no fields, a shape or name is none,
+//                     or a file cannot be so large
+absl::StatusOr<CacheLayout> LayOutCacheEntry(const CacheHeader& header);
+
+// REQUIRES: LayOutCacheEntry succeeds and checksums has its numbers of blocks.
+std::string EncodeCacheHeader(const CacheHeader& header);
+
+// `data` begins with the header, and may be longer.
+//   DATA_LOSS  it is damaged, or of another version; says where
+absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data);
+
+// The header of an entry whose size is what the header says. DATA_LOSS.
+absl::StatusOr<CacheHeader> ReadCacheHeader(const RandomAccessFile& file);
+
+// 32 lowercase hexadecimal digits.
+bool IsCacheId(const std::string& id);
+
+uint64_t CacheChecksum(absl::Span<const uint8_t> data);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_CACHE_ENTRY_H_

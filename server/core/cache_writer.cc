@@ -1,0 +1,79 @@
+#include "server/core/cache_writer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "cuda/backend.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+absl::Status Write(CacheHeader& header, const CacheLayout& layout,
+                   const std::weak_ptr<const Dataset>& dataset,
+                   Backend& backend, WritableFile& file,
+                   const CacheWriteOptions& options) {
+  DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<HostMemory> buffer,
+                            backend.AllocateHost(kCacheBlockBytes));
+  DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
+                            backend.CreateStream(nullptr));
+  // Copies one block into the buffer.
+  const auto fetch = [&](size_t field, int64_t offset,
+                         int64_t size) -> absl::Status {
+    MutexLock lock(options.dataset_mutex);
+    const std::shared_ptr<const Dataset> source = dataset.lock();
+    if (source == nullptr) {
+      return absl::CancelledError("the dataset was taken out of memory");
+    }
+    const absl::Status copied =
+        stream->CopyToHost(buffer->data(), source->field_data(field) + offset,
+                           static_cast<size_t>(size));
+    const absl::Status done = stream->Synchronize();
+    return copied.ok() ? done : copied;
+  };
+
+  header.checksums.clear();
+  for (size_t f = 0; f < layout.fields.size(); ++f) {
+    const CacheLayout::Field& place = layout.fields[f];
+    std::vector<uint64_t>& blocks = header.checksums.emplace_back();
+    for (int64_t offset = 0; offset < place.size_bytes;
+         offset += kCacheBlockBytes) {
+      if (options.is_stopping->load(std::memory_order_relaxed)) {
+        return absl::CancelledError("the daemon is shutting down");
+      }
+      const int64_t size =
+          std::min(kCacheBlockBytes, place.size_bytes - offset);
+      DATASETD_RETURN_IF_ERROR(fetch(f, offset, size));
+      const absl::Span<const uint8_t> block(buffer->data(),
+                                            static_cast<size_t>(size));
+      blocks.push_back(CacheChecksum(block));
+      DATASETD_RETURN_IF_ERROR(
+          file.WriteAt(place.offset_bytes + offset, block));
+    }
+  }
+  const std::string text = EncodeCacheHeader(header);
+  DATASETD_RETURN_IF_ERROR(file.WriteAt(
+      0, absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
+                             text.size())));
+  return file.Sync();
+}
+
+}  // namespace
+
+absl::Status WriteCacheEntry(CacheHeader header, const CacheLayout& layout,
+                             const std::weak_ptr<const Dataset>& dataset,
+                             Backend& backend, StoreDirectory& directory,
+                             const std::string& name,
+                             const CacheWriteOptions& options) {
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
+                            directory.Create(name));
+  const absl::Status status =
+      Write(header, layout, dataset, backend, *file, options);
+  file.reset();
+  if (!status.ok()) directory.Remove(name).IgnoreError();
+  return status;
+}
+
+}  // namespace datasetd

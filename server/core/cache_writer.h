@@ -1,0 +1,39 @@
+// Copies a resident dataset into a file of the cache directory.
+
+#ifndef DATASETD_SERVER_CORE_CACHE_WRITER_H_
+#define DATASETD_SERVER_CORE_CACHE_WRITER_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/core/cache_entry.h"
+#include "server/core/dataset.h"
+#include "server/core/mutex.h"
+#include "server/core/store_directory.h"
+
+namespace datasetd {
+
+struct CacheWriteOptions {
+  // Held while the dataset is: so that who takes it after letting a dataset go
+  // knows that its memory is free.
+  Mutex* dataset_mutex = nullptr;
+  const std::atomic<bool>* is_stopping = nullptr;
+};
+
+// Writes the file `name` from `header`, whose checksums it makes, and syncs it.
+// Blocks; holds one buffer of kCacheBlockBytes of `backend`, and the dataset
+// for one block at a time. Leaves no file behind when it fails.
+//   CANCELLED  the dataset went, or is_stopping
+//   and what device and directory say
+// REQUIRES: `layout` is that of `header`, and `backend` the dataset's.
+absl::Status WriteCacheEntry(CacheHeader header, const CacheLayout& layout,
+                             const std::weak_ptr<const Dataset>& dataset,
+                             Backend& backend, StoreDirectory& directory,
+                             const std::string& name,
+                             const CacheWriteOptions& options);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_CACHE_WRITER_H_

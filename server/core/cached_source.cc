@@ -1,0 +1,72 @@
+#include "server/core/cached_source.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+#include "server/core/require.h"
+
+namespace datasetd {
+
+void CachedSource::StateDeleter::operator()(XXH3_state_s* state) const {
+  XXH3_freeState(state);
+}
+
+CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
+                           CacheHeader header, CacheLayout layout)
+    : file_(std::move(file)),
+      header_(std::move(header)),
+      layout_(std::move(layout)) {
+  info_.num_samples = header_.num_samples;
+  info_.fields = header_.fields;
+  info_.class_names = header_.class_names;
+  progress_.resize(header_.fields.size());
+  for (Progress& progress : progress_) {
+    progress.block.reset(XXH3_createState());
+    XXH3_64bits_reset(progress.block.get());
+  }
+}
+
+CachedSource::~CachedSource() = default;
+
+absl::Status CachedSource::Read(
+    int64_t count, absl::Span<const absl::Span<uint8_t>> fields) {
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const CacheLayout::Field& place = layout_.fields[f];
+    Require(static_cast<int64_t>(fields[f].size()) <=
+                place.size_bytes - progress_[f].num_bytes,
+            "samples are left in the cache entry");
+    DATASETD_RETURN_IF_ERROR(ReadExactly(
+        *file_, place.offset_bytes + progress_[f].num_bytes, fields[f]));
+    DATASETD_RETURN_IF_ERROR(Check(f, fields[f]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CachedSource::Check(size_t field, absl::Span<const uint8_t> data) {
+  Progress& progress = progress_[field];
+  const int64_t size_bytes = layout_.fields[field].size_bytes;
+  while (!data.empty()) {
+    const int64_t index = progress.num_bytes / kCacheBlockBytes;
+    const int64_t end = std::min((index + 1) * kCacheBlockBytes, size_bytes);
+    const size_t count = static_cast<size_t>(std::min(
+        end - progress.num_bytes, static_cast<int64_t>(data.size())));
+    XXH3_64bits_update(progress.block.get(), data.data(), count);
+    progress.num_bytes += static_cast<int64_t>(count);
+    data.remove_prefix(count);
+    if (progress.num_bytes < end) continue;
+    if (XXH3_64bits_digest(progress.block.get()) !=
+        header_.checksums[field][static_cast<size_t>(index)]) {
+      return absl::DataLossError(absl::StrCat(
+          file_->info().path, ": the checksum of field '",
+          header_.fields[field].name, "', block ", index, " is wrong"));
+    }
+    XXH3_64bits_reset(progress.block.get());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd

@@ -1,0 +1,140 @@
+// Resident datasets on disk, for the next start: found by spec id, or by
+// content hash where the source is gone.
+//
+// A dataset that is stored is written in the background by a thread of the
+// cache; the file appears whole (temporary file, sync, rename) or not at all,
+// and what a crash left over is removed at the next start. The files together
+// keep below a limit: the least recently used go first, and a dataset larger
+// than the limit is not kept. Whatever goes wrong is an event and a count, and
+// costs the entry, never the load. Thread-safe.
+
+#ifndef DATASETD_SERVER_CORE_DATASET_CACHE_H_
+#define DATASETD_SERVER_CORE_DATASET_CACHE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/core/cache_entry.h"
+#include "server/core/cached_source.h"
+#include "server/core/dataset.h"
+#include "server/core/mutex.h"
+#include "server/core/store_directory.h"
+
+namespace datasetd {
+
+class DatasetCache {
+ public:
+  struct Counters {
+    std::atomic<uint64_t> num_hits = 0;
+    std::atomic<uint64_t> num_misses = 0;
+    std::atomic<uint64_t> num_stored = 0;
+    std::atomic<uint64_t> num_evicted = 0;
+    // Entries found damaged, and files that could not be written.
+    std::atomic<uint64_t> num_errors = 0;
+    std::atomic<uint64_t> read_bytes = 0;
+    std::atomic<uint64_t> written_bytes = 0;
+  };
+  // For the log: what happened to which file; OK, or why.
+  using Observer = std::function<void(
+      const char* event, const std::string& name, const absl::Status& status)>;
+
+  // Looks at what is there; removes leftovers and damaged entries, and what is
+  // over `limit_bytes` (0: half of what is free, and what is there already).
+  // `observer` may be called on any thread.
+  //   what StoreDirectory::List says
+  static absl::StatusOr<std::unique_ptr<DatasetCache>> Open(
+      std::unique_ptr<StoreDirectory> directory, int64_t limit_bytes,
+      Observer observer);
+  // Gives up what is being written. REQUIRES: the backends of the datasets
+  // that were stored are there still.
+  ~DatasetCache();
+
+  // Null if there is none. The entry counts as used now.
+  std::unique_ptr<CachedSource> Find(const std::string& spec_id);
+  std::unique_ptr<CachedSource> FindContent(const std::string& content_hash);
+
+  // The samples of this source were loaded.
+  void CountHit(const CachedSource& source);
+
+  // Removes an entry that was found damaged.
+  void Discard(const std::string& spec_id, const absl::Status& why);
+
+  // Stores the dataset in the background, unless it goes before; returns at
+  // once. Fields, samples and hash are the dataset's.
+  struct Description {
+    std::string spec_id;
+    std::vector<std::string> class_names;
+    std::map<std::string, std::string> notes;
+  };
+  void Store(Description description,
+             const std::weak_ptr<const Dataset>& dataset);
+
+  // Waits until the cache holds no dataset that nobody else does.
+  void AwaitLetGo();
+  // False if not all that was given to Store has been dealt with in `timeout`.
+  bool AwaitIdle(absl::Duration timeout);
+
+  const Counters& counters() const { return counters_; }
+  int64_t limit_bytes() const { return limit_bytes_; }
+  int64_t used_bytes() const;
+  int num_entries() const;
+
+ private:
+  struct Entry {
+    std::string content_hash;
+    int64_t size_bytes = 0;
+    uint64_t last_used = 0;  // by use_count_
+  };
+  struct Job {
+    CacheHeader header;
+    Backend* backend = nullptr;
+    std::weak_ptr<const Dataset> dataset;
+  };
+
+  DatasetCache(std::unique_ptr<StoreDirectory> directory, Observer observer)
+      : directory_(std::move(directory)), observer_(std::move(observer)) {}
+
+  absl::Status Scan(int64_t limit_bytes);
+  std::unique_ptr<CachedSource> OpenEntry(const std::string& spec_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveEntry(const std::string& spec_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes the least recently used until `bytes` more fit.
+  void MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunStores();
+  void StoreNow(const Job& job);
+  void Report(const char* event, const std::string& name,
+              const absl::Status& status);
+
+  const std::unique_ptr<StoreDirectory> directory_;
+  const Observer observer_;
+  int64_t limit_bytes_ = 0;
+  Counters counters_;
+  std::atomic<bool> is_stopping_ = false;
+
+  // Order of locks: mutex_ and dataset_mutex_ are never held together.
+  Mutex dataset_mutex_;
+  mutable Mutex mutex_;
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  int64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t use_count_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  bool is_storing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_DATASET_CACHE_H_

@@ -1,0 +1,428 @@
+"""The daemon dies at any moment and comes back: jobs go on with the exact next
+batch, datasets come back, from the cache where it is whole.
+
+The number of SIGKILLs is $DATASETD_NUM_KILLS, the seed of their moments
+$DATASETD_KILL_SEED.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import tempfile
+
+import numpy as np
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+
+_NUM_SAMPLES = 3000
+_NUM_JOBS = 4
+_NUM_KILLS = int(os.environ.get("DATASETD_NUM_KILLS", "4"))
+_SEED = int(os.environ.get("DATASETD_KILL_SEED", "1"))
+
+# Runs whole epochs until it is told to stop (at least one), and counts its
+# batches where the test sees them. Says what every batch was.
+_JOB = """
+import hashlib
+number = ARGUMENTS["number"]
+counts = np.memmap(ARGUMENTS["counts"], np.int64, mode="r+")
+client = datasetd.connect(ADDRESS)
+if number % 2 and ARGUMENTS["by_name"]:
+    ds = client.get_dataset("d")
+else:
+    ds = client.load_dataset("d", format="cifar10", split="test",
+                             path=ARGUMENTS["path"])
+loader = datasetd.DataLoader(
+    ds, batch_size=29 + 13 * number, shuffle=number != 2, seed=number,
+    drop_last=number == 3, framework="numpy", prefetch=1 + number,
+    reconnect=50,
+    transforms=[T.RandomCrop(32, padding=4), T.RandomHorizontalFlip()])
+stop = threading.Event()
+threading.Thread(target=lambda: (hear(), stop.set()), daemon=True).start()
+say(opened=True)
+batches = []
+epochs = ARGUMENTS["epochs"]
+while len(batches) < 1 or (not stop.is_set() if epochs is None
+                           else batches[-1][0] < epochs - 1):
+    for batch in loader:
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(batch.indices.tobytes())
+        digest.update(batch[0].tobytes())
+        digest.update(batch[1].tobytes())
+        batches.append((batch.epoch, batch.index, digest.hexdigest()))
+        counts[number] += 1
+    if epochs is not None and batches[-1][0] >= epochs - 1:
+        break
+with open(ARGUMENTS["out"], "w") as out:
+    json.dump(batches, out)
+loader.close()
+say(epochs=batches[-1][0] + 1)
+"""
+
+
+class World:
+    """A data directory, a cache, a state directory, and a daemon on them."""
+
+    def __init__(self, has_cache=True, has_state=True, **config):
+        self.directory = tempfile.mkdtemp(prefix="rs", dir="/tmp")
+        self.cache = os.path.join(self.directory, "cache")
+        self.state = os.path.join(self.directory, "state")
+        if has_cache:
+            config["cache"] = {"directory": self.cache, "limit_mib": 1024}
+        if has_state:
+            config["state_directory"] = self.state
+        self.daemon = harness.Daemon(directory=self.directory, **config)
+        self.path = os.path.join(self.daemon.data_root, "c10")
+        self.planes, self.labels = harness.write_cifar10_test(
+            self.path, _NUM_SAMPLES)
+
+    def load(self, client, name="d", **arguments):
+        return client.load_dataset(name, format="cifar10", split="test",
+                                   path=self.path, **arguments)
+
+    def entries(self, suffix=".cache"):
+        return glob.glob(os.path.join(self.cache, "*" + suffix))
+
+    def await_stored(self, count=1):
+        harness.poll_until(
+            lambda: len(self.entries()) == count and not self.entries(".tmp"),
+            f"{count} entries: {self.daemon.log()}")
+
+    def restart(self):
+        self.daemon.kill()
+        self.daemon.start()
+
+    def datasets(self, client):
+        return {d["name"]: d for d in client.list_datasets()}
+
+    def await_state(self, client, state, name="d"):
+        harness.poll_until(
+            lambda: self.datasets(client)[name]["state"] ==
+            "DATASET_STATE_" + state,
+            f"{name} {state}: {self.daemon.log()}")
+
+    def check_samples(self, client):
+        """Every sample is that of the source."""
+        dataset = self.load(client)
+        with datasetd.DataLoader(dataset, batch_size=100, prefetch=1,
+                                 framework="numpy") as loader:
+            for batch in loader:
+                rows = batch.indices
+                assert (batch[0] == self.planes[rows]).all()
+                assert (batch[1] == self.labels[rows]).all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.daemon.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _job(world, number, epochs, by_name):
+    counts = os.path.join(world.directory, "counts")
+    if not os.path.exists(counts):
+        np.zeros(_NUM_JOBS, np.int64).tofile(counts)
+    return harness.Worker(
+        _JOB, world.daemon.socket_path, number=number, path=world.path,
+        counts=counts, epochs=epochs, by_name=by_name,
+        out=os.path.join(world.directory, f"job{number}"))
+
+
+def _sequences(world):
+    sequences = []
+    for number in range(_NUM_JOBS):
+        with open(os.path.join(world.directory, f"job{number}")) as file:
+            sequences.append(file.read())
+    return sequences
+
+
+@pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
+def test_sigkill_during_epochs_changes_no_batch(is_warm):
+    print(f"seed {_SEED}, {_NUM_KILLS} kills")
+    moments = random.Random(_SEED + is_warm)
+    with World(has_cache=is_warm, has_state=is_warm) as world:
+        with world.daemon.connect() as client:
+            world.load(client)
+        if is_warm:
+            world.await_stored()
+        with contextlib.ExitStack() as stack:
+            jobs = [stack.enter_context(
+                _job(world, number, epochs=None, by_name=is_warm))
+                for number in range(_NUM_JOBS)]
+            for job in jobs:
+                assert job.hear() == {"opened": True}
+            counts = np.memmap(os.path.join(world.directory, "counts"),
+                               np.int64, mode="r")
+            for _ in range(_NUM_KILLS):
+                job = moments.randrange(_NUM_JOBS)
+                # Also at once: while they reconnect, or the dataset loads.
+                wanted = counts[job] + moments.choice([0, 1, 7, 50, 200])
+                harness.poll_until(lambda: counts[job] >= wanted,
+                                   f"job {job} goes on")
+                world.restart()
+            for job in jobs:
+                job.tell(stop=True)
+            epochs = [job.hear()["epochs"] for job in jobs]
+        disturbed = _sequences(world)
+        with contextlib.ExitStack() as stack:
+            jobs = [stack.enter_context(
+                _job(world, number, epochs=epochs[number], by_name=False))
+                for number in range(_NUM_JOBS)]
+            for job in jobs:
+                job.hear()
+            assert [job.hear()["epochs"] for job in jobs] == epochs
+        assert _sequences(world) == disturbed
+        log = world.daemon.log()
+        if is_warm:
+            # The source was read once; every later load found the cache.
+            assert log.count(": stored") == 1
+            assert ": used" in log
+        assert "damaged" not in log
+
+
+def test_datasets_of_clients_come_back():
+    with World() as world:
+        with world.daemon.connect() as client:
+            world.load(client, "keep")
+            world.load(client, "gone")
+            client.unload_dataset("gone")
+            spec_id = world.datasets(client)["keep"]["spec_id"]
+        for _ in range(2):
+            world.restart()
+            with world.daemon.connect() as client:
+                world.await_state(client, "READY", "keep")
+                datasets = world.datasets(client)
+                assert list(datasets) == ["keep"]
+                assert datasets["keep"]["spec_id"] == spec_id
+                assert datasets["keep"]["owner_uid"] == os.getuid()
+                assert datasets["keep"]["num_holders"] == 0
+        with world.daemon.connect() as client:
+            world.load(client, "keep")
+            client.unload_dataset("keep")
+        world.restart()
+        with world.daemon.connect() as client:
+            assert world.datasets(client) == {}
+
+
+def test_what_cannot_come_back_is_failed_until_it_is_unloaded():
+    with World(has_cache=False) as world:
+        with world.daemon.connect() as client:
+            world.load(client)
+        hidden = world.path + ".hidden"
+        os.rename(world.path, hidden)
+        world.restart()
+        with world.daemon.connect() as client:
+            world.await_state(client, "FAILED")
+            assert "no such file" in world.datasets(client)["d"]["error"]
+        # It is not forgotten: the disk may be mounted later.
+        os.rename(hidden, world.path)
+        world.restart()
+        with world.daemon.connect() as client:
+            world.await_state(client, "READY")
+        os.rename(world.path, hidden)
+        world.restart()
+        with world.daemon.connect() as client:
+            world.await_state(client, "FAILED")
+            client.unload_dataset("d")
+        os.rename(hidden, world.path)
+        world.restart()
+        with world.daemon.connect() as client:
+            assert world.datasets(client) == {}
+
+
+def test_a_loader_waits_for_a_dataset_that_is_loading():
+    # Enough for the load to take longer than the start.
+    with World(has_cache=False) as world:
+        world.planes, world.labels = harness.write_cifar10_test(
+            world.path, 100_000)
+        with world.daemon.connect() as client:
+            world.load(client)
+        with world.daemon.connect() as client:
+            dataset = client.get_dataset("d")
+            loader = datasetd.DataLoader(
+                dataset, batch_size=1000, framework="numpy", prefetch=1,
+                reconnect=50)
+            rows = []
+            for batch in loader:
+                rows += batch.indices.tolist()
+                if batch.index == 3:
+                    world.restart()
+            assert rows == list(range(100_000))
+            # And at the beginning of an epoch.
+            world.restart()
+            assert next(iter(loader)).epoch == 1
+            loader.close()
+
+
+def test_reconnect_ends_at_its_time():
+    with World() as world, world.daemon.connect() as client:
+        loader = datasetd.DataLoader(
+            world.load(client), batch_size=100, framework="numpy", prefetch=1,
+            reconnect=0.5)
+        iterator = iter(loader)
+        next(iterator)
+        world.daemon.kill()
+        with pytest.raises(datasetd.DaemonGone):
+            for _ in iterator:
+                pass
+
+
+def test_a_crash_amid_a_cache_write():
+    with World() as world:
+        world.planes, world.labels = harness.write_cifar10_test(
+            world.path, 60_000)
+        source = """
+client = datasetd.connect(ADDRESS)
+client.load_dataset("d", format="cifar10", split="test",
+                    path=ARGUMENTS["path"])
+say(ready=True)
+hear()
+"""
+        with harness.Worker(source, world.daemon.socket_path,
+                            path=world.path) as worker:
+            harness.poll_until(
+                lambda: any(os.path.getsize(file) > 0
+                            for file in world.entries(".cache.tmp")),
+                "the write begins")
+            world.daemon.kill()
+            worker.kill()
+        assert len(world.entries(".cache.tmp")) == 1
+        assert world.entries() == []
+        world.daemon.start()
+        assert world.entries(".tmp") == []
+        with world.daemon.connect() as client:
+            world.check_samples(client)
+        assert "leftover removed" in world.daemon.log()
+        assert ": used" not in world.daemon.log()
+        world.await_stored()
+        world.restart()
+        with world.daemon.connect() as client:
+            world.check_samples(client)
+        assert ": used" in world.daemon.log()
+
+
+def _flip(file, offset):
+    with open(file, "r+b") as stream:
+        stream.seek(offset)
+        byte = stream.read(1)[0]
+        stream.seek(offset)
+        stream.write(bytes([byte ^ 4]))
+
+
+def test_a_cache_damaged_at_every_sixteenth():
+    with World(has_state=False) as world:
+        with world.daemon.connect() as client:
+            world.check_samples(client)
+        for part in range(16):
+            world.await_stored()
+            world.daemon.kill()
+            (entry,) = world.entries()
+            assert os.stat(entry).st_mode & 0o777 == 0o600
+            _flip(entry, os.path.getsize(entry) * part // 16)
+            world.daemon.start()
+            with world.daemon.connect() as client:
+                world.check_samples(client)
+            assert world.daemon.log().count("damaged, removed") == part + 1
+        assert ": used" not in world.daemon.log()
+
+
+def test_a_damaged_list_is_set_aside():
+    with World() as world:
+        with world.daemon.connect() as client:
+            world.load(client)
+        world.daemon.kill()
+        (file,) = glob.glob(os.path.join(world.state, "*.manifest"))
+        assert os.stat(file).st_mode & 0o777 == 0o600
+        _flip(file, os.path.getsize(file) // 2)
+        world.daemon.start()
+        with world.daemon.connect() as client:
+            assert world.datasets(client) == {}
+            world.load(client, "other")
+        assert os.path.exists(file + ".damaged")
+        assert "damaged, set aside" in world.daemon.log()
+        world.restart()
+        with world.daemon.connect() as client:
+            world.await_state(client, "READY", "other")
+
+
+def test_a_full_disk_costs_the_entry_and_no_load():
+    with World() as world:
+        # No file may have as much as the dataset has; a slab has less.
+        limit = 4 << 20
+        resource.prlimit(world.daemon.pid, resource.RLIMIT_FSIZE,
+                         (limit, limit))
+        with world.daemon.connect() as client:
+            world.check_samples(client)
+            harness.poll_until(lambda: "not stored" in world.daemon.log(),
+                               "the write fails")
+            world.check_samples(client)
+        assert world.entries("") == [os.path.join(world.cache, "lock")]
+        world.restart()
+        with world.daemon.connect() as client:
+            world.check_samples(client)
+        world.await_stored()
+
+
+@contextlib.contextmanager
+def _small_tmpfs(path, size):
+    os.makedirs(path)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700",
+         "tmpfs", path], capture_output=True)
+    if done.returncode != 0:
+        pytest.skip(f"no tmpfs can be mounted: {done.stderr.decode()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+def test_a_disk_that_is_full():
+    directory = tempfile.mkdtemp(prefix="rt", dir="/tmp")
+    cache = os.path.join(directory, "small")
+    try:
+        with _small_tmpfs(cache, 6 << 20), \
+                World(has_cache=False, cache={"directory": cache,
+                                              "limit_mib": 1000}) as world:
+            with world.daemon.connect() as client:
+                world.check_samples(client)
+                harness.poll_until(lambda: "not stored" in world.daemon.log(),
+                                   "the write fails")
+                world.check_samples(client)
+            assert "No space left on device" in world.daemon.log()
+            assert os.listdir(cache) == ["lock"]
+            world.daemon.kill()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def test_directories_that_cannot_be_used_end_the_start():
+    with World() as world:
+        path = os.path.join(world.directory, "second.yaml")
+        for key, value, words in [
+                ("cache", {"directory": world.cache}, "another datasetd"),
+                ("state_directory", world.state, "another datasetd"),
+                ("state_directory", "/proc/none", "cannot be made")]:
+            with open(path, "w") as file:
+                json.dump({"socket_path": world.directory + "/e.sock",
+                           "attach_socket_path": world.directory + "/ea.sock",
+                           "devices": ["cpu"], key: value}, file)
+            done = subprocess.run(
+                [harness.runfile("server/datasetd"), f"--config={path}"],
+                capture_output=True, text=True, timeout=60)
+            assert done.returncode == 1, done.stderr
+            assert words in done.stderr
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

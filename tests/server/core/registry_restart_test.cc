@@ -1,0 +1,379 @@
+// The registry with a cache, and what it loads again for an earlier daemon.
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/core/dataset_cache.h"
+#include "server/core/dataset_registry.h"
+#include "server/core/fake_clock.h"
+#include "tests/testing/fake_source.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::SourceGate;
+using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::TempDir;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
+constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
+constexpr Caller kEarlierAlice = {.session_id = Caller::kEarlierSession,
+                                  .uid = 1000};
+
+class RegistryRestartTest : public ::testing::Test {
+ protected:
+  RegistryRestartTest() { Restart(); }
+  ~RegistryRestartTest() override {
+    gate_.Open();
+    Stop();
+  }
+
+  void Stop() {
+    registry_.reset();
+    cache_.reset();
+    devices_.reset();
+  }
+  void Restart(int64_t budget = 1000) {
+    Stop();
+    std::vector<ServedDevice> devices(1);
+    devices[0].backend = CreateHostBackend({.num_threads = 1});
+    devices[0].budget = std::make_unique<MemoryBudget>(budget);
+    devices_ = std::make_unique<DeviceTable>(std::move(devices));
+    auto directory = OpenStoreDirectory(path_);
+    ASSERT_THAT(directory, IsOk());
+    auto cache = DatasetCache::Open(
+        *std::move(directory), 1 << 20,
+        [](const char*, const std::string&, const absl::Status&) {});
+    ASSERT_THAT(cache, IsOk());
+    cache_ = *std::move(cache);
+    registry_ = std::make_unique<DatasetRegistry>(
+        DatasetRegistry::Options{.max_datasets_per_user = 2,
+                                 .cache = cache_.get()},
+        devices_.get(),
+        [this](const DatasetSpec& spec)
+            -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          if (spec.path == "/data/missing") {
+            return absl::NotFoundError("/data/missing: no such file");
+          }
+          opened_.Pass().IgnoreError();
+          return std::make_unique<FakeSource>(100, 1, spec.path, fill_, &gate_);
+        },
+        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+  }
+
+  static DatasetSpec Spec(const std::string& name) {
+    DatasetSpec spec;
+    spec.name = name;
+    spec.format = "fake";
+    spec.path = "/data/" + name;
+    return spec;
+  }
+  DatasetInfo AwaitSettled(const std::string& name) {
+    const auto info = registry_->Await(name, kLong);
+    EXPECT_THAT(info, IsOk());
+    return *info;
+  }
+  void LoadAndStore(const std::string& name) {
+    ASSERT_THAT(registry_->Load(Spec(name), kAlice), IsOk());
+    ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
+    // Stored after READY.
+    while (cache_->counters().num_stored == 0) {
+      ASSERT_TRUE(cache_->AwaitIdle(kLong));
+    }
+  }
+  void Restore(std::vector<DatasetSpec> specs,
+               const std::string& content_hash = "") {
+    std::vector<RestoredDataset> restored;
+    for (DatasetSpec& spec : specs) {
+      restored.push_back({.spec = std::move(spec),
+                          .owner = kEarlierAlice,
+                          .content_hash = content_hash});
+    }
+    registry_->Restore(std::move(restored));
+  }
+  std::string CacheFile() {
+    for (const auto& file : std::filesystem::directory_iterator(path_)) {
+      if (file.path().extension() == ".cache") return file.path();
+    }
+    return "";
+  }
+  uint64_t used_bytes() const {
+    return devices_->devices()[0].budget->used_bytes();
+  }
+
+  TempDir parent_;
+  const std::string path_ = parent_.File("cache");
+  SourceGate gate_;
+  SourceGate opened_;
+  FakeClock clock_;
+  uint8_t fill_ = 7;
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetCache> cache_;
+  std::unique_ptr<DatasetRegistry> registry_;
+};
+
+TEST_F(RegistryRestartTest, AWarmLoadReadsNoSourceAndGivesTheSame) {
+  LoadAndStore("a");
+  const DatasetInfo cold = AwaitSettled("a");
+  EXPECT_EQ(gate_.num_reads(), 1);
+  Restart();
+  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  const DatasetInfo warm = AwaitSettled("a");
+  EXPECT_EQ(gate_.num_reads(), 1);
+  EXPECT_EQ(warm.state, DatasetState::kReady);
+  EXPECT_EQ(warm.spec_id, cold.spec_id);
+  EXPECT_EQ(warm.content_hash, cold.content_hash);
+  EXPECT_EQ(warm.num_samples, 100);
+  EXPECT_EQ(warm.fields, cold.fields);
+  EXPECT_EQ(warm.num_samples_loaded, 100);
+  EXPECT_EQ(used_bytes(), 100u);
+  const auto use = registry_->Use("a", kBob);
+  ASSERT_THAT(use, IsOk());
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(use->dataset()->field_data(0)[i], 7);
+  }
+  EXPECT_EQ(cache_->counters().num_hits, 1u);
+  EXPECT_EQ(cache_->counters().num_misses, 0u);
+}
+
+TEST_F(RegistryRestartTest, AnotherSpecIsAMiss) {
+  LoadAndStore("a");
+  Restart();
+  DatasetSpec spec = Spec("a");
+  spec.split = "test";
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  AwaitSettled("a");
+  EXPECT_EQ(gate_.num_reads(), 2);
+  EXPECT_EQ(cache_->counters().num_misses, 1u);
+}
+
+TEST_F(RegistryRestartTest, WithADamagedEntryTheSourceIsRead) {
+  LoadAndStore("a");
+  const std::string hash = AwaitSettled("a").content_hash;
+  Stop();
+  {
+    std::fstream file(CacheFile(),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 50);
+    file.put('\0');
+  }
+  Restart();
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  const DatasetInfo info = AwaitSettled("a");
+  EXPECT_EQ(info.state, DatasetState::kReady);
+  EXPECT_EQ(info.content_hash, hash);
+  EXPECT_EQ(info.num_samples_loaded, 100);
+  EXPECT_EQ(info.loaded_bytes, 100);
+  EXPECT_EQ(gate_.num_reads(), 2);
+  EXPECT_EQ(used_bytes(), 100u);
+  EXPECT_EQ(cache_->counters().num_errors, 1u);
+  EXPECT_EQ(cache_->counters().num_hits, 0u);
+  // And stored again.
+  while (cache_->counters().num_stored == 0) {
+    ASSERT_TRUE(cache_->AwaitIdle(kLong));
+  }
+  EXPECT_NE(CacheFile(), "");
+}
+
+// Writes an entry that says of itself what is not so.
+void Forge(const std::string& path, const std::string& name,
+           const std::function<void(CacheHeader&)>& change) {
+  CacheHeader header;
+  {
+    auto directory = OpenStoreDirectory(path);
+    ASSERT_THAT(directory, IsOk());
+    auto file = (*directory)->Open(name);
+    ASSERT_THAT(file, IsOk());
+    header = *ReadCacheHeader(**file);
+    change(header);
+    const auto layout = LayOutCacheEntry(header);
+    ASSERT_THAT(layout, IsOk());
+    std::string data = EncodeCacheHeader(header);
+    data.resize(static_cast<size_t>(layout->file_bytes), 7);
+    ASSERT_THAT(
+        WriteStored(**directory, name,
+                    absl::MakeConstSpan(
+                        reinterpret_cast<const uint8_t*>(data.data()),
+                        data.size())),
+        IsOk());
+  }
+}
+
+TEST_F(RegistryRestartTest, AnEntryThatLiesIsNotBelieved) {
+  const std::vector<std::function<void(CacheHeader&)>> lies = {
+      [](CacheHeader& h) { h.content_hash = std::string(32, '0'); },
+      [](CacheHeader& h) { h.fields[0].name = "mask"; },
+      [](CacheHeader& h) { h.fields[0].shape = {1, 2, 1}; },
+      [](CacheHeader& h) { h.fields.push_back({.name = "more"}),
+                           h.checksums.push_back({0}); },
+      [](CacheHeader& h) { h.num_samples = 200; },
+  };
+  LoadAndStore("a");
+  for (size_t i = 0; i < lies.size(); ++i) {
+    Stop();
+    Forge(path_, std::filesystem::path(CacheFile()).filename(), lies[i]);
+    Restart();
+    ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+    const DatasetInfo info = AwaitSettled("a");
+    EXPECT_EQ(info.state, DatasetState::kReady) << i;
+    EXPECT_EQ(gate_.num_reads(), static_cast<int>(i) + 2);
+    EXPECT_EQ(cache_->counters().num_errors, 1u) << i;
+    EXPECT_EQ(used_bytes(), 100u);
+    while (cache_->counters().num_stored == 0) {
+      ASSERT_TRUE(cache_->AwaitIdle(kLong));
+    }
+  }
+}
+
+TEST_F(RegistryRestartTest, WhatAnEarlierDaemonHadComesBackHeldByNobody) {
+  Restore({Spec("a"), Spec("b")});
+  for (const char* name : {"a", "b"}) {
+    const DatasetInfo info = AwaitSettled(name);
+    EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
+    EXPECT_EQ(info.num_holders, 0);
+    EXPECT_EQ(info.owner.uid, 1000u);
+    EXPECT_EQ(info.owner.session_id, Caller::kEarlierSession);
+  }
+  // They count as the user's.
+  EXPECT_THAT(registry_->Load(Spec("c"), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("uid 1000")));
+  EXPECT_THAT(registry_->Unload("a", false, kBob),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  EXPECT_EQ(used_bytes(), 100u);
+}
+
+TEST_F(RegistryRestartTest, WhatCameBackMakesRoomUnlessItIsPinned) {
+  Restart(/*budget=*/250);
+  DatasetSpec pinned = Spec("a");
+  pinned.is_pinned = true;
+  registry_->Restore({{.spec = pinned,
+                       .owner = {.session_id = Caller::kEarlierSession,
+                                 .is_privileged = true}},
+                      {.spec = Spec("b"), .owner = kEarlierAlice}});
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  ASSERT_THAT(registry_->Load(Spec("c"), kBob), IsOk());
+  EXPECT_EQ(AwaitSettled("c").state, DatasetState::kReady);
+  EXPECT_THAT(registry_->Hold("b", kAlice),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_TRUE(AwaitSettled("a").spec.is_pinned);
+}
+
+TEST_F(RegistryRestartTest, WhatCannotComeBackIsFailedAndSaysWhy) {
+  DatasetSpec pinned = Spec("a");
+  pinned.is_pinned = true;  // its user may not
+  Restore({Spec("missing"), pinned, Spec("b")});
+  EXPECT_THAT(AwaitSettled("missing").error,
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
+  EXPECT_THAT(AwaitSettled("a").error,
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
+  // The two that failed count no more than other failures do.
+  EXPECT_THAT(AwaitSettled("b").error,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("uid 1000")));
+  EXPECT_EQ(used_bytes(), 0u);
+  ASSERT_THAT(registry_->Unload("missing", false, kAlice), IsOk());
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+}
+
+TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
+  opened_.Close();
+  Restore({Spec("b"), Spec("a")});
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+            DatasetState::kLoading);
+  EXPECT_THAT(registry_->Use("a", kAlice),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("still loading")));
+  absl::Status loaded;
+  std::thread early([&] { loaded = registry_->Load(Spec("a"), kBob); });
+  opened_.Open();
+  early.join();
+  EXPECT_THAT(loaded, IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  EXPECT_EQ(gate_.num_reads(), 2);
+  EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
+  EXPECT_EQ(AwaitSettled("a").num_holders, 1);
+}
+
+TEST_F(RegistryRestartTest, AnEarlyClientThatLeavesDoesNotCancelIt) {
+  gate_.Close();
+  Restore({Spec("a")});
+  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  registry_->ReleaseSession(kBob.session_id);
+  gate_.Open();
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+}
+
+TEST_F(RegistryRestartTest, UnloadCancelsWhatIsComingBack) {
+  opened_.Close();
+  Restore({Spec("a")});
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  opened_.Open();
+  while (!registry_->List().empty()) {
+  }
+  EXPECT_EQ(used_bytes(), 0u);
+}
+
+TEST_F(RegistryRestartTest, ATakenNameStaysWhoseItIs) {
+  ASSERT_THAT(registry_->Load(Spec("a"), Caller()), IsOk());
+  Restore({Spec("a")});
+  EXPECT_EQ(AwaitSettled("a").owner.session_id, 0u);
+}
+
+TEST_F(RegistryRestartTest, APushedDatasetComesBackFromTheCacheAlone) {
+  LoadAndStore("a");
+  const std::string hash = AwaitSettled("a").content_hash;
+  Restart();
+  DatasetSpec pushed = Spec("p");
+  pushed.format = kPushedFormat;
+  pushed.path = "";
+  EXPECT_THAT(registry_->Load(pushed, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("push it")));
+  Restore({pushed}, hash);
+  const DatasetInfo info = AwaitSettled("p");
+  EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
+  EXPECT_EQ(info.content_hash, hash);
+  EXPECT_EQ(info.spec_id, PushedSpecId("p", hash));
+  EXPECT_EQ(gate_.num_reads(), 1);
+}
+
+TEST_F(RegistryRestartTest, APushedDatasetThatTheCacheHasNotIsFailed) {
+  DatasetSpec pushed = Spec("p");
+  pushed.format = kPushedFormat;
+  Restore({pushed}, std::string(32, 'e'));
+  EXPECT_THAT(AwaitSettled("p").error,
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("eeee"), HasSubstr("push"))));
+}
+
+TEST_F(RegistryRestartTest, AnEntryBeingWrittenHoldsNoMemory) {
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  AwaitSettled("a");
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  EXPECT_EQ(used_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace datasetd
