@@ -394,7 +394,7 @@ class DataLoader:
         if self._order is None:
             self._iterator = _EpochIterator(self, self._num_batches - index)
         else:
-            self._iterator = _SamplerIterator(self, index)
+            self._iterator = _SamplerIterator(self, 0)
             self._send_ahead()
         return self._iterator
 
@@ -856,11 +856,7 @@ class _EpochIterator:
 class _SamplerIterator(_EpochIterator):
     """The rest of one epoch of a sampler's, whose end it tells."""
 
-    __slots__ = ("_index",)
-
-    def __init__(self, loader: DataLoader, index: int) -> None:
-        super().__init__(loader, 0)
-        self._index = index
+    __slots__ = ()
 
     def __next__(self) -> Batch:
         loader = self._loader
@@ -875,13 +871,14 @@ class _SamplerIterator(_EpochIterator):
         if not loader._pending:
             error, loader._order_error = loader._order_error, None
             raise error or StopIteration
-        batch = loader._take()
-        self._index += 1
-        return batch
+        # In no local: an error of the sampler's may keep this frame.
+        return loader._take()
 
     def __len__(self) -> int:
         """Batches left, by the sampler's word."""
-        return max(0, len(self._loader) - self._index)
+        epoch, index = self._loader._position
+        num_passed = index if epoch == self.epoch else len(self._loader)
+        return max(0, len(self._loader) - num_passed)
 
 
 class _Fetcher:
