@@ -481,5 +481,26 @@ TEST(ClientOrderTest, TheFeedOutlivesItsClient) {
   feed->Close();
 }
 
+TEST(ClientTest, AnUnknownTokenOfAnEndedSessionIsADaemonThatIsGone) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto feed = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(feed, IsOk());
+  const std::vector<int64_t> indices = {1};
+  const std::vector<uint32_t> sizes = {1};
+  const IndexBlock block = {.indices = indices, .batch_sizes = sizes};
+  daemon.SetIndicesStatus(
+      {grpc::StatusCode::UNAUTHENTICATED, "no such token"});
+  EXPECT_THAT(feed->SendIndices(block),
+              StatusIs(absl::StatusCode::kUnauthenticated,
+                       HasSubstr("no such token")));
+  // As where another daemon answers at the address.
+  daemon.attach().Die();
+  const absl::Status status = feed->SendIndices(block);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(DetailOf(status), ErrorDetail::kDaemonGone);
+}
+
 }  // namespace
 }  // namespace datasetd::client
