@@ -183,7 +183,7 @@ absl::Status Client::ReleaseDataset(const std::string& name) {
 }
 
 absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options) {
-  return Feed::Open(session_.get(), options, options_.call_timeout,
+  return Feed::Open(session_, options, options_.call_timeout,
                     options_.cuda_library);
 }
 

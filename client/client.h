@@ -13,7 +13,8 @@
 //   absl::StatusOr<Feed> feed = client->OpenFeed(options);
 //
 // The daemon keeps the datasets that a client loaded or got until the client
-// releases them or is destroyed; an open feed keeps its own, too. Thread-safe,
+// releases them or is destroyed; an open feed keeps its own, too, and one with
+// client_order keeps all that its client had until it is closed. Thread-safe,
 // but for moving. Every call fails in a child of fork(). Errors are the
 // daemon's, see proto/datasetd/v1; UNAVAILABLE if it is gone.
 
@@ -80,10 +81,11 @@ class Client {
   const Address& address() const { return session_->address(); }
 
  private:
-  Client(std::unique_ptr<Session> session, ClientOptions options)
+  Client(std::shared_ptr<Session> session, ClientOptions options)
       : session_(std::move(session)), options_(std::move(options)) {}
 
-  std::unique_ptr<Session> session_;
+  // Shared with the feeds whose order this process makes.
+  std::shared_ptr<Session> session_;
   ClientOptions options_;
 };
 

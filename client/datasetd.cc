@@ -26,6 +26,7 @@ using datasetd::client::DetailOf;
 using datasetd::client::ErrorDetail;
 using datasetd::client::Feed;
 using datasetd::client::FeedCore;
+using datasetd::client::IndexBlock;
 namespace v1 = datasetd::v1;
 
 struct datasetd_client {
@@ -294,6 +295,19 @@ int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
 int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch, uint64_t index,
                            datasetd_error* error) {
   return Return(feed->feed.Seek(epoch, index), error);
+}
+
+int32_t datasetd_feed_send_indices(datasetd_feed* feed, const int64_t* indices,
+                                   uint64_t num_indices,
+                                   const uint32_t* batch_sizes,
+                                   uint64_t num_batches, int64_t first_row,
+                                   int32_t ends_epoch, datasetd_error* error) {
+  IndexBlock block;
+  block.indices = absl::MakeConstSpan(indices, num_indices);
+  block.batch_sizes = absl::MakeConstSpan(batch_sizes, num_batches);
+  block.ends_epoch = ends_epoch != 0;
+  if (first_row >= 0) block.first_row = static_cast<uint64_t>(first_row);
+  return Return(feed->feed.SendIndices(block), error);
 }
 
 int32_t datasetd_batch_dlpack(const datasetd_batch* batch, uint32_t field,

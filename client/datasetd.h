@@ -192,6 +192,16 @@ DATASETD_API int32_t datasetd_feed_next_tensors(
 DATASETD_API int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch,
                                         uint64_t index, datasetd_error* error);
 
+/* Batches of a feed whose options have client_order: what comes next, in this
+ * order. `first_row` is the number of rows of the epoch before them, where a
+ * seek went into an epoch whose batches were not all full; negative: as many as
+ * there must be. If `ends_epoch` is not 0 the next call begins the next epoch.
+ * Errors as Feed::SendIndices in client/feed.h. */
+DATASETD_API int32_t datasetd_feed_send_indices(
+    datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
+    const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
+    int32_t ends_epoch, datasetd_error* error);
+
 /* For datasetd_batch_dlpack: the sample indices, int64 [num_samples]. */
 #define DATASETD_INDICES 0xffffffffu
 

@@ -37,14 +37,15 @@ absl::StatusOr<v1::OpenFeedResponse> Call(Session* session,
 // that another export kind may cure.
 absl::StatusOr<FeedCore::Parts> Attach(Session* session,
                                        const v1::OpenFeedResponse& response,
-                                       const v1::Position& start,
+                                       const v1::FeedOptions& options,
                                        absl::Duration timeout,
                                        const std::string& cuda_library,
                                        absl::Status* import) {
   FeedCore::Parts parts;
   parts.batches_per_epoch = response.batches_per_epoch();
-  parts.start_epoch = start.epoch();
-  parts.start_batch = start.batch();
+  parts.start_epoch = options.start().epoch();
+  parts.start_batch = options.start().batch();
+  parts.has_client_order = options.has_client_order();
   AttachedDescriptors descriptors;
   DATASETD_ASSIGN_OR_RETURN(
       parts.lease,
@@ -73,7 +74,7 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
 
 }  // namespace
 
-absl::StatusOr<Feed> Feed::Open(Session* session,
+absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
                                 const v1::FeedOptions& options,
                                 absl::Duration timeout,
                                 const std::string& cuda_library) {
@@ -83,7 +84,7 @@ absl::StatusOr<Feed> Feed::Open(Session* session,
   std::string failures;
   for (int attempt = 0;; ++attempt) {
     absl::StatusOr<v1::OpenFeedResponse> response =
-        Call(session, request, timeout);
+        Call(session.get(), request, timeout);
     if (!response.ok()) {
       if (failures.empty()) return response.status();
       return absl::Status(
@@ -94,10 +95,16 @@ absl::StatusOr<Feed> Feed::Open(Session* session,
     }
     absl::Status import;
     absl::StatusOr<FeedCore::Parts> parts =
-        Attach(session, *response, options.start(), timeout, cuda_library,
+        Attach(session.get(), *response, options, timeout, cuda_library,
                &import);
     if (parts.ok()) {
-      return Feed(FeedCore::Create(*std::move(parts)), *std::move(response));
+      std::unique_ptr<IndexSender> sender;
+      if (options.has_client_order()) {
+        sender = std::make_unique<IndexSender>(session, response->feed_id(),
+                                               options, timeout);
+      }
+      return Feed(FeedCore::Create(*std::move(parts)), *std::move(response),
+                  std::move(sender));
     }
     if (import.ok() || attempt + 1 == kMaxImports) return parts.status();
     request.add_excluded_exports(response->slab().kind());
@@ -116,7 +123,24 @@ absl::StatusOr<Batch> Feed::Next(uint64_t stream, absl::Duration timeout) {
 
 absl::Status Feed::Seek(uint64_t epoch, uint64_t batch) {
   if (core_ == nullptr) return ClosedError();
-  return core_->Seek(epoch, batch);
+  DATASETD_RETURN_IF_ERROR(core_->Seek(epoch, batch));
+  if (sender_ != nullptr) sender_->Seek(epoch, batch);
+  return absl::OkStatus();
+}
+
+absl::Status Feed::SendIndices(const IndexBlock& block) {
+  if (core_ == nullptr) return ClosedError();
+  if (!core_->is_this_process()) return ForkedError("this feed");
+  if (sender_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "SendIndices: the feed has the daemon's order; open it with "
+        "client_order");
+  }
+  uint64_t num_sent = 0;
+  const absl::Status status =
+      sender_->Send(core_->generation(), block, &num_sent);
+  core_->AddSent(num_sent);
+  return status;
 }
 
 }  // namespace datasetd::client

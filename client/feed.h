@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/batch.h"
+#include "client/index_sender.h"
 #include "client/session.h"
 #include "datasetd/v1/feed.pb.h"
 
@@ -29,16 +30,18 @@ namespace datasetd::client {
 class Feed {
  public:
   // Use Client::OpenFeed.
-  static absl::StatusOr<Feed> Open(Session* session,
+  static absl::StatusOr<Feed> Open(const std::shared_ptr<Session>& session,
                                    const v1::FeedOptions& options,
                                    absl::Duration timeout,
                                    const std::string& cuda_library);
   Feed(Feed&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),
-        info_(std::move(other.info_)) {}
+        info_(std::move(other.info_)),
+        sender_(std::move(other.sender_)) {}
   Feed& operator=(Feed&& other) noexcept {
     std::swap(core_, other.core_);
     std::swap(info_, other.info_);
+    std::swap(sender_, other.sender_);
     return *this;
   }
   ~Feed() { Close(); }
@@ -52,7 +55,8 @@ class Feed {
   //   ABORTED              the daemon drains, or evicted the feed
   //   FAILED_PRECONDITION  the dataset was unloaded; or this process keeps
   //                        every slot, and the message names the fields; or
-  //                        epochs hold no batch; closed; used after fork()
+  //                        epochs hold no batch; no more was sent in; closed;
+  //                        used after fork()
   //   INTERNAL             the daemon's device failed, or it broke the protocol
   // What was published before the end of the daemon is still handed out.
   absl::StatusOr<Batch> Next(
@@ -61,10 +65,21 @@ class Feed {
 
   // The next batch is batch `batch` of epoch `epoch`. Batches made ahead are
   // skipped; asking for what comes anyway costs nothing. INVALID_ARGUMENT if an
-  // epoch has no such batch.
+  // epoch has no such batch. With client_order what was sent and has not come
+  // is dropped, and the next block begins there.
   absl::Status Seek(uint64_t epoch, uint64_t batch);
 
-  // 0 is legal.
+  // With client_order: says what the next batches are. At most
+  // info().order_capacity() batches may be sent that Next has not returned.
+  // One call to the daemon for up to 65,536 rows.
+  //   INVALID_ARGUMENT     sizes
+  //   OUT_OF_RANGE         no such sample; nothing of that call is taken
+  //   RESOURCE_EXHAUSTED   more than may be sent ahead
+  //   FAILED_PRECONDITION  the order is the daemon's; closed; after fork()
+  //   UNAVAILABLE          the daemon is gone
+  absl::Status SendIndices(const IndexBlock& block);
+
+  // 0 is legal, and so it is with client_order.
   uint64_t batches_per_epoch() const { return info_.batches_per_epoch(); }
   // What the daemon said when it opened the feed: layout, hashes, prefetch.
   const v1::OpenFeedResponse& info() const { return info_; }
@@ -79,14 +94,17 @@ class Feed {
   // tensor are gone, too.
   void Close() {
     if (FeedCore* const core = std::exchange(core_, nullptr)) core->Close();
+    sender_.reset();
   }
 
  private:
-  Feed(FeedCore* core, v1::OpenFeedResponse info)
-      : core_(core), info_(std::move(info)) {}
+  Feed(FeedCore* core, v1::OpenFeedResponse info,
+       std::unique_ptr<IndexSender> sender)
+      : core_(core), info_(std::move(info)), sender_(std::move(sender)) {}
 
   FeedCore* core_;
   v1::OpenFeedResponse info_;
+  std::unique_ptr<IndexSender> sender_;  // null: the daemon's order
 };
 
 }  // namespace datasetd::client

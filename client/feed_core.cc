@@ -67,6 +67,7 @@ FeedCore* FeedCore::Create(Parts parts) {
 FeedCore::FeedCore(Parts parts)
     : fork_generation_(ForkGeneration()),
       batches_per_epoch_(parts.batches_per_epoch),
+      has_client_order_(parts.has_client_order),
       layout_(std::move(parts.layout)),
       num_holders_(static_cast<uint32_t>(layout_.num_fields()) + 2),
       lease_(std::move(parts.lease)),
@@ -142,14 +143,18 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
     if (ring_.RequestRelease(index, descriptor.sequence)) Wake();
     return BatchInfo{};
   }
-  if (descriptor.epoch != next_epoch_ || descriptor.batch != next_batch_) {
+  if (!IsExpected(descriptor)) {
     return Fail(ProtocolError(absl::StrCat(
         "epoch ", descriptor.epoch, " batch ", descriptor.batch,
         " came where epoch ", next_epoch_, " batch ", next_batch_,
         " was due")));
   }
   ++next_sequence_;
-  if (++next_batch_ >= batches_per_epoch_) {
+  next_epoch_ = descriptor.epoch;
+  next_batch_ = descriptor.batch + 1;
+  if (has_client_order_) {
+    --num_sent_;
+  } else if (next_batch_ >= batches_per_epoch_) {
     next_batch_ = 0;
     ++next_epoch_;
   }
@@ -170,6 +175,30 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
                    .num_padding = descriptor.num_padding};
 }
 
+bool FeedCore::IsExpected(const ring::SlotDescriptor& descriptor) const {
+  if (descriptor.epoch == next_epoch_ && descriptor.batch == next_batch_) {
+    return !has_client_order_ || num_sent_ > 0;
+  }
+  // Where an epoch of a client's order ends is known where it is sent.
+  return has_client_order_ && num_sent_ > 0 &&
+         descriptor.epoch > next_epoch_ && descriptor.batch == 0;
+}
+
+absl::Status FeedCore::CheckMoreComes() const {
+  if (has_client_order_) {
+    if (num_sent_ > 0) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "every batch that was sent in the feed's client_order has come: send "
+        "more indices");
+  }
+  if (batches_per_epoch_ > 0) return absl::OkStatus();
+  return WithDetail(
+      absl::FailedPreconditionError(
+          "the feed's epochs hold no batch: the dataset is smaller than one "
+          "batch per rank and drop_last is on"),
+      ErrorDetail::kNoBatches);
+}
+
 // Returns OK when next_sequence_ is published.
 absl::Status FeedCore::Wait(absl::Time deadline) {
   const NvtxRange range("wait");
@@ -187,13 +216,7 @@ absl::Status FeedCore::Wait(absl::Time deadline) {
 
 absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
   if (!failure_.ok()) return failure_;
-  if (batches_per_epoch_ == 0) {
-    return WithDetail(
-        absl::FailedPreconditionError(
-            "the feed's epochs hold no batch: the dataset is smaller than "
-            "one batch per rank and drop_last is on"),
-        ErrorDetail::kNoBatches);
-  }
+  DATASETD_RETURN_IF_ERROR(CheckMoreComes());
   if (has_pending_.load(std::memory_order_relaxed)) {
     int num_released;
     {
@@ -286,6 +309,17 @@ absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
     return absl::InvalidArgumentError(
         absl::StrCat("seek to epoch ", epoch, ": epochs are 0 to ",
                      kMaxEpoch));
+  }
+  if (has_client_order_) {
+    if (num_sent_ == 0 && epoch == next_epoch_ && batch == next_batch_) {
+      return absl::OkStatus();
+    }
+    // The daemon learns of it with the next block.
+    next_epoch_ = epoch;
+    next_batch_ = batch;
+    num_sent_ = 0;
+    ++generation_;
+    return absl::OkStatus();
   }
   if (batch > 0 && batch >= batches_per_epoch_) {
     return absl::InvalidArgumentError(

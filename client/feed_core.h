@@ -63,6 +63,7 @@ class FeedCore {
     uint64_t batches_per_epoch = 0;
     uint64_t start_epoch = 0;
     uint64_t start_batch = 0;
+    bool has_client_order = false;
   };
 
   // The caller owns the feed's reference and gives it back by Close.
@@ -77,6 +78,10 @@ class FeedCore {
 
   // Errors as Feed::Seek.
   absl::Status Seek(uint64_t epoch, uint64_t batch);
+  // Of the last seek; goes with what is sent in a client's order.
+  uint64_t generation() const { return generation_; }
+  // So many batches of a client's order are with the daemon.
+  void AddSent(uint64_t num_batches) { num_sent_ += num_batches; }
 
   // Gives up the feed's reference. The object may be gone afterwards.
   void Close();
@@ -136,6 +141,8 @@ class FeedCore {
 
   absl::StatusOr<BatchInfo> Take(uint32_t slot, uint64_t stream,
                                  bool* is_stale);
+  bool IsExpected(const ring::SlotDescriptor& descriptor) const;
+  absl::Status CheckMoreComes() const;
   absl::Status Wait(absl::Time deadline);
   absl::Status WaitStep(absl::Time deadline, bool* is_done);
   absl::Status Fail(absl::Status status);
@@ -158,6 +165,7 @@ class FeedCore {
 
   const uint64_t fork_generation_;
   const uint64_t batches_per_epoch_;
+  const bool has_client_order_;
   const SlotLayout layout_;
   const uint32_t num_holders_;
   Lease lease_;
@@ -171,6 +179,7 @@ class FeedCore {
   uint64_t generation_ = 0;
   uint64_t next_epoch_;
   uint64_t next_batch_;
+  uint64_t num_sent_ = 0;  // in a client's order, and not handed out
   absl::Status failure_;
   absl::Duration waited_;
 

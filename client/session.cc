@@ -74,17 +74,22 @@ void Session::Prepare(grpc::ClientContext* context,
 
 absl::Status Session::ToStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                        status.error_message());
-  }
+  const absl::Status said(static_cast<absl::StatusCode>(status.error_code()),
+                          status.error_message());
+  // A token that is not known may have been given by a daemon that is gone: the
+  // channel finds the next one at the same address.
+  const bool is_unavailable = absl::IsUnavailable(said);
+  if (!is_unavailable && !absl::IsUnauthenticated(said)) return said;
   absl::MutexLock lock(&mutex_);
   if (ended_.ok()) {
     // What the daemon said last is there already, or comes within moments: it
     // closes both sockets together.
     const absl::Status last =
-        socket_.Receive(absl::Milliseconds(500)).status();
+        socket_.Receive(is_unavailable ? absl::Milliseconds(500)
+                                       : absl::ZeroDuration())
+            .status();
     if (last.ok() || absl::IsDeadlineExceeded(last)) {
+      if (!is_unavailable) return said;
       return WithDetail(
           absl::UnavailableError(absl::StrCat("the daemon at ",
                                               address_.socket_path,

@@ -39,7 +39,8 @@ class Session {
   void Prepare(grpc::ClientContext* context, absl::Duration timeout) const;
 
   // The status of a call. UNAVAILABLE becomes what the daemon said on the
-  // attach connection, or kDaemonGone.
+  // attach connection, or kDaemonGone, and so does UNAUTHENTICATED if that
+  // connection has ended.
   absl::Status ToStatus(const grpc::Status& status);
 
   v1::DatasetService::Stub* datasets() { return stubs_->datasets.get(); }

@@ -21,7 +21,8 @@
 //  | in place      | no: slot, source and indices must not overlap           |
 //  | written       | each element of rows 0..num_samples-1 of each field, and|
 //  |               | of the indices if asked for, exactly once; nothing else |
-//  | randomness    | of (seed, epoch, sample index, op index) alone          |
+//  | randomness    | of (seed, epoch, draw index, op index) alone; the draw  |
+//  |               | index is the sample's unless the batch says otherwise   |
 //  | determinism   | the same bits on every run, host and device, NaN too    |
 //  | rounding      | float32 IEEE steps, then one rounding to nearest even;  |
 //  |               | a NaN computed or rounded is the quiet NaN 0x7FC00000,  |

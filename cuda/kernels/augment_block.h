@@ -42,7 +42,7 @@ struct BlockRow {
 struct BlockState {
   BlockWork work;
   MoveProgram field;
-  int64_t sample_indices[kMaxBlockSamples];
+  int64_t draw_indices[kMaxBlockSamples];
   const uint8_t* sources[kMaxBlockSamples];
   SampleMoves moves[kMaxBlockSamples];
   BlockRow rows[kMaxBlockRows];
@@ -132,9 +132,10 @@ DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
            reinterpret_cast<const uint8_t*>(&field) + 8 * i, 8);
   }
   if (thread < work.num_samples) {
-    const int64_t sample =
-        plan.batches[work.batch_index].indices[work.first_sample + thread];
-    state.sample_indices[thread] = sample;
+    const BatchTask& batch = plan.batches[work.batch_index];
+    const int64_t sample = batch.indices[work.first_sample + thread];
+    state.draw_indices[thread] =
+        DrawIndex(batch, work.first_sample + thread);
     state.sources[thread] = field.source + sample * field.sample_stride_bytes;
   }
 }
@@ -151,7 +152,7 @@ DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
     state.moves[sample].axis[draw % 2][draw / 2] = DrawAxisMove(
         field.moves[draw / 2], static_cast<Axis>(draw % 2), plan.program->seed,
         plan.batches[state.work.batch_index].epoch,
-        state.sample_indices[sample]);
+        state.draw_indices[sample]);
   }
   for (int i = thread; i < field.num_moves * field.channels;
        i += kBlockThreads) {

@@ -230,7 +230,7 @@ void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
     Prefetcher prefetcher(
         field.source + next_sample * field.sample_stride_bytes,
         field.sample_stride_bytes);
-    DrawMoves(field, program.seed, batch.epoch, sample, &moves);
+    DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, i), &moves);
     Tile tile = {};
     for (tile.first_column = 0; tile.first_column < field.out_width;
          tile.first_column += tile_columns) {

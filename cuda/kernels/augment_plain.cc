@@ -22,7 +22,7 @@ void AugmentImages(const AugmentProgram& program, const FieldProgram& field,
   for (int32_t i = 0; i < batch.num_samples; ++i) {
     const int64_t sample = batch.indices[i];
     const uint8_t* from = field.source + sample * field.sample_stride_bytes;
-    DrawMoves(field, program.seed, batch.epoch, sample, &moves);
+    DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, i), &moves);
     for (int32_t y = 0; y < field.out_height; ++y) {
       const int32_t row = MapBack(field, moves.axis[0], y);
       for (int32_t x = 0; x < field.out_width; ++x) {

@@ -54,9 +54,10 @@ class ChainExecutor {
   // Sample `index` of the batch. All ranks call it.
   DATASETD_HOST_DEVICE void Run(const BatchTask& batch, int32_t index) {
     const int64_t sample = batch.indices[index];
-    key_ = {program_.seed, batch.epoch, sample, 0};
+    const int64_t draw_index = DrawIndex(batch, index);
+    key_ = {program_.seed, batch.epoch, draw_index, 0};
     for (int s = team_.rank(); s < field_.num_steps; s += team_.size()) {
-      DrawStep(field_.steps[s], program_.seed, batch.epoch, sample,
+      DrawStep(field_.steps[s], program_.seed, batch.epoch, draw_index,
                &state_.drawn[s]);
     }
     team_.Sync();

@@ -94,6 +94,14 @@ DATASETD_HOST_DEVICE inline AxisMove DrawAxisMove(const Move& move, Axis axis,
   return drawn;
 }
 
+// The index that row `row` of a batch draws by, instead of a sample index where
+// one may come twice.
+DATASETD_HOST_DEVICE inline int64_t DrawIndex(const BatchTask& batch,
+                                              int64_t row) {
+  return batch.draw_step == 0 ? batch.indices[row]
+                              : batch.first_draw + row * batch.draw_step;
+}
+
 DATASETD_HOST_DEVICE inline void DrawMoves(const MoveProgram& field,
                                            uint64_t seed, uint64_t epoch,
                                            int64_t sample,

@@ -168,6 +168,10 @@ struct BatchTask {
   const int64_t* indices;  // readable by the device, until completion
   int32_t num_samples;
   uint64_t epoch;
+  // What row i draws by (move.h, DrawIndex): its sample index where draw_step
+  // is 0, else first_draw + i * draw_step, below 2^32.
+  int64_t first_draw;
+  int64_t draw_step;
 };
 
 static_assert(std::is_trivially_copyable_v<AugmentProgram>);

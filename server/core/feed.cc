@@ -8,12 +8,6 @@
 #include "server/core/clock.h"
 
 namespace datasetd {
-namespace {
-
-// Epochs are one word of the Philox counter.
-constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     Options options, std::unique_ptr<ExportedMemory> slab,
@@ -23,10 +17,12 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   AugmentProgram program = options.program;
   std::unique_ptr<Feed> feed(
       new Feed(std::move(options), std::move(slab), std::move(channel)));
-  DATASETD_ASSIGN_OR_RETURN(feed->sampler_,
-                            Sampler::Create(feed->options_.sampler));
-  feed->batches_per_epoch_ =
-      static_cast<uint64_t>(feed->sampler_->batches_per_epoch());
+  if (feed->options_.order == nullptr) {
+    DATASETD_ASSIGN_OR_RETURN(feed->sampler_,
+                              Sampler::Create(feed->options_.sampler));
+    feed->batches_per_epoch_ =
+        static_cast<uint64_t>(feed->sampler_->batches_per_epoch());
+  }
   DATASETD_ASSIGN_OR_RETURN(
       feed->indices_,
       backend.AllocateHost(num_slots * feed->options_.sampler.batch_size *
@@ -46,7 +42,8 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   }
   const FeedPosition start = feed->options_.start;
   if (start.epoch > kMaxEpoch ||
-      (start.batch > 0 && start.batch > feed->batches_per_epoch_)) {
+      (feed->sampler_ != nullptr && start.batch > 0 &&
+       start.batch > feed->batches_per_epoch_)) {
     return absl::InvalidArgumentError(
         "start: epoch " + std::to_string(start.epoch) + ", batch " +
         std::to_string(start.batch) + " is out of range; an epoch has " +
@@ -85,9 +82,10 @@ void Feed::SetNext(FeedPosition position) {
 }
 
 bool Feed::TakeSeek(const SeekRequest& seek) {
-  // Any later generation will do: the client may have sought twice.
-  if (seek.generation <= generation_ || seek.epoch > kMaxEpoch ||
-      seek.batch > batches_per_epoch_) {
+  // Any later generation will do: the client may have sought twice. A client's
+  // order seeks by what it sends.
+  if (sampler_ == nullptr || seek.generation <= generation_ ||
+      seek.epoch > kMaxEpoch || seek.batch > batches_per_epoch_) {
     stats_.num_ignored_seeks.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
@@ -173,11 +171,44 @@ absl::StatusOr<int> Feed::Collect() {
 }
 
 bool Feed::CanLaunch() const {
-  return !is_stopped_ && num_free_ > 0 && batches_per_epoch_ > 0 &&
-         next_.epoch <= kMaxEpoch;
+  if (is_stopped_ || num_free_ == 0) return false;
+  if (sampler_ == nullptr) return options_.order->HasNext();
+  return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;
 }
 
-absl::Status Feed::Launch(int max_batches) {
+bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
+  const auto indices =
+      absl::MakeSpan(SlotIndices(slot), options_.sampler.batch_size);
+  *task = {};
+  task->slot = SlotData(slot);
+  task->indices = indices.data();
+  *published = {.generation = generation_};
+  if (sampler_ == nullptr) {
+    ClientOrder::Batch batch;
+    if (!options_.order->Take(generation_, indices, &batch)) return false;
+    next_ = batch.position;
+    task->num_samples = static_cast<int32_t>(batch.num_samples);
+    if (!options_.draws_by_sample) {
+      task->first_draw = batch.first_row;
+      task->draw_step = options_.sampler.world_size;
+    }
+  } else {
+    if (next_.epoch > kMaxEpoch) return false;
+    const Sampler::BatchShape shape = sampler_->Fill(
+        next_.epoch, static_cast<int64_t>(next_.batch), indices);
+    task->num_samples = static_cast<int32_t>(shape.num_samples);
+    published->num_padding = static_cast<uint32_t>(shape.num_padding);
+  }
+  task->epoch = next_.epoch;
+  published->epoch = next_.epoch;
+  published->batch = next_.batch;
+  published->num_samples = static_cast<uint32_t>(task->num_samples);
+  SetNext({next_.epoch, next_.batch + 1});
+  return true;
+}
+
+absl::StatusOr<bool> Feed::Launch(int max_batches) {
+  if (sampler_ == nullptr) generation_ = options_.order->generation();
   PendingLaunch& launch =
       launches_[(first_launch_ + num_running_launches_) % launches_.size()];
   const int num_batches = static_cast<int>(std::min<uint32_t>(
@@ -186,36 +217,23 @@ absl::Status Feed::Launch(int max_batches) {
   launch.generation = generation_;
   launch.started_nanoseconds = MonotonicNanoseconds();
   launch.num_batches = 0;
-  for (uint32_t i = 0; i < slots_.size() && launch.num_batches < num_batches &&
-                       next_.epoch <= kMaxEpoch;
-       ++i) {
+  for (uint32_t i = 0;
+       i < slots_.size() && launch.num_batches < num_batches; ++i) {
     if (slots_[i].state != SlotState::kFree) continue;
-    const Sampler::BatchShape shape = sampler_->Fill(
-        next_.epoch, static_cast<int64_t>(next_.batch),
-        absl::MakeSpan(SlotIndices(i), options_.sampler.batch_size));
-    BatchTask& task = tasks[launch.num_batches];
-    task = {};
-    task.slot = SlotData(i);
-    task.indices = SlotIndices(i);
-    task.num_samples = static_cast<int32_t>(shape.num_samples);
-    task.epoch = next_.epoch;
-    PendingBatch& pending = launch.batches[launch.num_batches++];
+    PendingBatch& pending = launch.batches[launch.num_batches];
+    if (!TakeNext(i, &tasks[launch.num_batches], &pending.batch)) break;
     pending.slot = i;
-    pending.batch = {.generation = generation_,
-                     .epoch = next_.epoch,
-                     .batch = next_.batch,
-                     .num_samples = static_cast<uint32_t>(shape.num_samples),
-                     .num_padding = static_cast<uint32_t>(shape.num_padding)};
+    ++launch.num_batches;
     slots_[i].state = SlotState::kRunning;
     --num_free_;
-    SetNext({next_.epoch, next_.batch + 1});
   }
+  if (launch.num_batches == 0) return false;
   DATASETD_RETURN_IF_ERROR(stream_->Augment(
       *program_, absl::MakeConstSpan(tasks, launch.num_batches)));
   DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
   ++num_running_launches_;
   stats_.num_launches.fetch_add(1, std::memory_order_relaxed);
-  return absl::OkStatus();
+  return true;
 }
 
 bool Feed::PrepareNextEpoch() {

@@ -25,17 +25,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cuda/backend.h"
+#include "server/core/client_order.h"
 #include "server/core/dataset.h"
 #include "server/core/feed_channel.h"
+#include "server/core/feed_position.h"
 #include "server/core/latency_histogram.h"
 #include "server/core/sampler.h"
 
 namespace datasetd {
-
-struct FeedPosition {
-  uint64_t epoch = 0;
-  uint64_t batch = 0;
-};
 
 // Counters, readable from any thread while the feed runs.
 struct FeedStats {
@@ -59,7 +56,13 @@ class Feed {
     std::shared_ptr<const Dataset> dataset;
     // Sources and offsets are set.
     AugmentProgram program = {};
+    // With a client's order its batch_size only.
     SamplerOptions sampler;
+    // Null: the sampler's order.
+    std::shared_ptr<ClientOrder> order;
+    // Rows of a client's order draw by sample index, not by their place in the
+    // epoch.
+    bool draws_by_sample = false;
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;
     FeedPosition start;
@@ -82,6 +85,7 @@ class Feed {
   const ExportedMemory& slab() const { return *slab_; }
   FeedChannel& channel() { return *channel_; }
   const FeedStats& stats() const { return stats_; }
+  // 0 with a client's order.
   uint64_t batches_per_epoch() const { return batches_per_epoch_; }
 
   // Reads what the client said: frees slots, takes a seek. True if something
@@ -94,9 +98,10 @@ class Feed {
 
   // True if a Launch would start work.
   bool CanLaunch() const;
-  // Starts one launch that fills up to `max_batches` free slots.
-  // REQUIRES: CanLaunch().
-  absl::Status Launch(int max_batches);
+  // Starts one launch that fills up to `max_batches` free slots. False if
+  // there was none to start: the client is just sending its order, and wakes
+  // the producer afterwards. REQUIRES: CanLaunch().
+  absl::StatusOr<bool> Launch(int max_batches);
 
   // Makes the next epoch's order ahead of time; true if there was work to do.
   bool PrepareNextEpoch();
@@ -135,6 +140,8 @@ class Feed {
   Feed(Options options, std::unique_ptr<ExportedMemory> slab,
        std::unique_ptr<FeedChannel> channel);
   void SetNext(FeedPosition position);
+  // The next batch of the order, for the slot; false if there is none.
+  bool TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* batch);
   // False if the request makes no sense; it is counted.
   bool TakeSeek(const SeekRequest& seek);
   uint8_t* SlotData(uint32_t slot) const;
@@ -143,7 +150,7 @@ class Feed {
   const Options options_;
   std::unique_ptr<ExportedMemory> slab_;
   std::unique_ptr<FeedChannel> channel_;
-  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Sampler> sampler_;  // null with a client's order
   std::unique_ptr<HostMemory> indices_;  // [num_slots, batch_size] int64
   std::unique_ptr<DeviceMemory> scratch_;  // of the program's chains, if any
   std::unique_ptr<LoadedProgram> program_;

@@ -23,6 +23,11 @@ constexpr int64_t kExtraSlots = 2;
 constexpr int64_t kSlabGranularityBytes = 2 << 20;
 // Of one Explain: they fit in one message.
 constexpr size_t kMaxExplainedOps = 20'000;
+constexpr size_t kMaxSubsetSize = 1'000'000;
+// Of a client's order, beyond two for every slot: batches, of so many rows
+// together at most.
+constexpr int64_t kMaxExtraBatches = 64;
+constexpr int64_t kExtraRows = 65536;
 
 absl::Status CheckOptions(const FeedOptions& options) {
   if (options.prefetch < 0 || options.prefetch > kMaxPrefetch) {
@@ -33,6 +38,26 @@ absl::Status CheckOptions(const FeedOptions& options) {
   if (static_cast<int64_t>(options.name.size()) > kMaxNameLength) {
     return absl::InvalidArgumentError(
         absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
+  }
+  if (!options.has_client_order) return absl::OkStatus();
+  if (options.shuffle || options.drop_last || options.subset.has_value()) {
+    return absl::InvalidArgumentError(
+        "client_order: the client makes the order, so that shuffle, drop_last "
+        "and subset must not be set");
+  }
+  if (options.batch_size < 1 ||
+      options.batch_size > ClientOrder::kMaxBatchSize) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch_size is ", options.batch_size,
+        "; with client_order it must be within 1..",
+        ClientOrder::kMaxBatchSize));
+  }
+  if (options.world_size < 1 || options.rank < 0 ||
+      options.rank >= options.world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank is ", options.rank, ", world_size ",
+                     options.world_size, "; rank must be within 0..",
+                     "world_size - 1"));
   }
   return absl::OkStatus();
 }
@@ -45,6 +70,34 @@ size_t CountOps(const std::vector<TransformSpec>& transforms) {
     }
   }
   return count;
+
+absl::StatusOr<std::shared_ptr<const std::vector<uint32_t>>> CheckSubset(
+    const std::vector<int64_t>& subset, const Dataset& dataset) {
+  if (subset.empty() || subset.size() > kMaxSubsetSize) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "subset: ", subset.size(), " samples; it can have 1 to ",
+        kMaxSubsetSize, ". Send a larger one as a client_order"));
+  }
+  std::vector<bool> is_named(dataset.num_samples());
+  auto checked = std::make_shared<std::vector<uint32_t>>();
+  checked->reserve(subset.size());
+  for (size_t i = 0; i < subset.size(); ++i) {
+    const int64_t index = subset[i];
+    if (index < 0 || index >= dataset.num_samples()) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "subset[", i, "]: ", index, " is out of range; dataset '",
+          dataset.name(), "' has ", dataset.num_samples(),
+          " samples, counted from 0"));
+    }
+    if (is_named[index]) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "subset[", i, "]: sample ", index,
+          " is named twice; a client_order may repeat samples"));
+    }
+    is_named[index] = true;
+    checked->push_back(static_cast<uint32_t>(index));
+  }
+  return checked;
 }
 
 absl::StatusOr<std::vector<FieldProgram>> CompileFields(
@@ -114,6 +167,7 @@ struct FeedTable::Record {
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
   bool is_slab_unused = false;  // the client is done with it
+  std::shared_ptr<ClientOrder> order;  // null: the daemon's
   // Destroyed from below: memory goes before its reservation.
   Reservation slab_reservation;
   Reservation scratch_reservation;
@@ -271,6 +325,12 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   feed_options.program.num_fields = static_cast<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), feed_options.program.fields);
   feed_options.sampler.num_samples = dataset.num_samples();
+  if (options.subset.has_value()) {
+    DATASETD_ASSIGN_OR_RETURN(feed_options.sampler.subset,
+                              CheckSubset(*options.subset, dataset));
+    feed_options.sampler.num_samples =
+        static_cast<int64_t>(options.subset->size());
+  }
   feed_options.sampler.batch_size = options.batch_size;
   feed_options.sampler.shuffle = options.shuffle;
   feed_options.sampler.drop_last = options.drop_last;
@@ -280,6 +340,28 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   feed_options.num_slots = static_cast<uint32_t>(num_slots);
   feed_options.slot_stride_bytes = static_cast<uint64_t>(stride);
   feed_options.start = options.start;
+  feed_options.draws_by_sample = options.draws_by_sample;
+
+  int64_t scratch_bytes =
+      num_slots * options.batch_size * static_cast<int64_t>(sizeof(int64_t)) +
+      static_cast<int64_t>(sizeof(AugmentProgram)) +
+      PlanScratch(feed_options.program, backend.max_teams()).size_bytes;
+  if (options.subset.has_value()) {
+    scratch_bytes += feed_options.sampler.num_samples *
+                     static_cast<int64_t>(sizeof(uint32_t));
+  }
+  ClientOrder::Options order_options;
+  if (options.has_client_order) {
+    order_options.num_samples = dataset.num_samples();
+    order_options.batch_size = options.batch_size;
+    order_options.rank = options.rank;
+    order_options.world_size = options.world_size;
+    order_options.start = options.start;
+    order_options.capacity = static_cast<uint32_t>(
+        2 * num_slots + std::clamp<int64_t>(kExtraRows / options.batch_size,
+                                            1, kMaxExtraBatches));
+    scratch_bytes += ClientOrder::SizeBytes(order_options);
+  }
 
   uint64_t id;
   {
@@ -295,6 +377,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
     auto record = std::make_unique<Record>();
     record->id = id;
     record->options = options;
+    record->options.subset.reset();
     record->device = device->name();
     record->owner = caller;
     record->slab_bytes = slab_bytes;
@@ -308,14 +391,12 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
                                 what));
     DATASETD_ASSIGN_OR_RETURN(
         record->scratch_reservation,
-        device->budget->Reserve(
-            MemoryKind::kScratch, caller.uid,
-            num_slots * options.batch_size *
-                    static_cast<int64_t>(sizeof(int64_t)) +
-                static_cast<int64_t>(sizeof(AugmentProgram)) +
-                PlanScratch(feed_options.program, backend.max_teams())
-                    .size_bytes,
-            what));
+        device->budget->Reserve(MemoryKind::kScratch, caller.uid,
+                                scratch_bytes, what));
+    if (options.has_client_order) {
+      record->order = std::make_shared<ClientOrder>(order_options);
+      feed_options.order = record->order;
+    }
     DATASETD_ASSIGN_OR_RETURN(
         std::unique_ptr<ExportedMemory> slab,
         AllocateSlab(backend, slab_bytes, options.excluded_exports));
@@ -357,7 +438,8 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   opened.device = device->name();
   opened.uuid = backend.info().uuid;
   opened.batches_per_epoch = made.feed->batches_per_epoch();
-  opened.num_samples = dataset.num_samples();
+  opened.num_samples = feed_options.sampler.num_samples;
+  opened.order_capacity = order_options.capacity;
   opened.content_hash = dataset.content_hash();
   opened.transforms_hash = TransformsHash(PipelinesOf(dataset, options));
   ++ended_[made.device].num_opened;
@@ -415,6 +497,32 @@ absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
   return descriptors;
 }
 
+absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
+                                    const ClientOrder::Block& block) {
+  std::shared_ptr<ClientOrder> order;
+  Producer* producer;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = records_.find(feed_id);
+    if (found == records_.end() ||
+        found->second->owner.session_id != session_id ||
+        found->second->feed == nullptr) {
+      return absl::NotFoundError(
+          absl::StrCat("this session has no open feed ", feed_id));
+    }
+    order = found->second->order;
+    producer = found->second->producer;
+  }
+  if (order == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "feed ", feed_id,
+        " has the daemon's order; open it with client_order to send one"));
+  }
+  const absl::Status status = order->Append(block);
+  producer->Wake();
+  return status;
+}
+
 void FeedTable::EndLease(uint64_t feed_id) {
   std::unique_ptr<Record> freed;
   MutexLock lock(&mutex_);
@@ -442,6 +550,7 @@ void FeedTable::OnRemoved(uint64_t feed_id) {
   AddTo(InfoOf(record), &ended_[record.device]);
   record.slab = record.feed->TakeSlab();
   record.feed.reset();
+  record.order.reset();
   record.scratch_reservation.Release();
   record.use.Reset();
   record.phase = FeedPhase::kLingering;

@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "server/core/client_order.h"
 #include "server/core/clock.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/device_table.h"
@@ -60,6 +62,11 @@ struct FeedOptions {
   FeedPosition start;
   std::map<std::string, FeedFieldOptions> fields;
   std::vector<ExportKind> excluded_exports;
+  // Sample indices; nothing: all samples.
+  std::optional<std::vector<int64_t>> subset;
+  // The client makes the order: SendIndices.
+  bool has_client_order = false;
+  bool draws_by_sample = false;
 };
 
 // What the ops of a feed draw for some samples.
@@ -84,10 +91,11 @@ struct OpenedFeed {
   std::string device;
   std::array<uint8_t, 16> uuid = {};
   uint64_t batches_per_epoch = 0;
-  int64_t num_samples = 0;
+  int64_t num_samples = 0;  // that the feed draws from
   std::string content_hash;
   std::string transforms_hash;
   uint32_t prefetch = 0;
+  uint32_t order_capacity = 0;  // of a client's order: batches
 };
 
 enum class FeedPhase { kPending, kAttached, kEnding, kLingering };
@@ -166,6 +174,13 @@ class FeedTable {
   // or not pending.
   absl::StatusOr<std::vector<int>> Attach(uint64_t feed_id,
                                           uint64_t session_id);
+
+  // Appends to the client's order of a feed that is pending or attached.
+  // Errors as ClientOrder::Append, and
+  //   NOT_FOUND            no such feed, or not the session's
+  //   FAILED_PRECONDITION  its order is the daemon's
+  absl::Status SendIndices(uint64_t feed_id, uint64_t session_id,
+                           const ClientOrder::Block& block);
 
   // attached -> ending: the lease connection has ended.
   void EndLease(uint64_t feed_id);

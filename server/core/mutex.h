@@ -22,6 +22,9 @@ using Condition = absl::Condition;
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
+    return mutex_.try_lock();
+  }
   void Unlock() ABSL_UNLOCK_FUNCTION() {
     changed_.notify_all();
     mutex_.unlock();
@@ -71,6 +74,25 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 
  private:
   Mutex* const mutex_;
+};
+
+// Locks if nobody else has the mutex; never waits. Look at is_locked().
+class ABSL_SCOPED_LOCKABLE TryMutexLock {
+ public:
+  explicit TryMutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex), is_locked_(mutex->TryLock()) {}
+  ~TryMutexLock() ABSL_UNLOCK_FUNCTION() {
+    if (is_locked_) mutex_->Unlock();
+  }
+
+  TryMutexLock(const TryMutexLock&) = delete;
+  TryMutexLock& operator=(const TryMutexLock&) = delete;
+
+  bool is_locked() const { return is_locked_; }
+
+ private:
+  Mutex* const mutex_;
+  const bool is_locked_;
 };
 
 }  // namespace datasetd

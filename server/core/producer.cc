@@ -90,9 +90,11 @@ void Producer::Remove(Feed* feed, std::function<void()> on_removed) {
   WriteEventFd(wake_.get());
 }
 
+void Producer::Wake() { WriteEventFd(wake_.get()); }
+
 void Producer::Ping() {
   num_pings_.fetch_add(1);
-  WriteEventFd(wake_.get());
+  Wake();
 }
 
 ProducerProgress Producer::progress() const {
@@ -204,9 +206,15 @@ absl::StatusOr<bool> Producer::LaunchAll() {
       ++num_refusals;
       continue;
     }
-    num_refusals = 0;
     const NvtxRange range("produce");
-    DATASETD_RETURN_IF_ERROR(feed.Launch(backend_->max_batches_per_launch()));
+    DATASETD_ASSIGN_OR_RETURN(
+        const bool has_started,
+        feed.Launch(backend_->max_batches_per_launch()));
+    if (!has_started) {
+      ++num_refusals;
+      continue;
+    }
+    num_refusals = 0;
     ++num_running_launches_;
     launched = true;
   }

@@ -67,6 +67,8 @@ class Producer {
   // last launch has ended and the producer has forgotten it.
   void Remove(Feed* feed, std::function<void()> on_removed);
 
+  // The thread looks at every feed once more before it sleeps.
+  void Wake();
   // Wakes the thread; its next round answers.
   void Ping();
   ProducerProgress progress() const;

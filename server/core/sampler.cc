@@ -38,6 +38,12 @@ absl::Status Validate(const SamplerOptions& options) {
                      options.world_size, " it must be within 0..",
                      options.world_size - 1));
   }
+  if (options.subset != nullptr &&
+      static_cast<int64_t>(options.subset->size()) != options.num_samples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("subset has ", options.subset->size(),
+                     " samples and num_samples is ", options.num_samples));
+  }
   return absl::OkStatus();
 }
 
@@ -111,7 +117,8 @@ static_assert(Sampler::kMaxTableSize - 1 <= 0xFFFF);
 class Sampler::Impl {
  public:
   explicit Impl(const SamplerOptions& options)
-      : seed_(options.seed),
+      : subset_(options.subset),
+        seed_(options.seed),
         num_samples_(options.num_samples),
         batch_size_(options.batch_size),
         rank_(options.rank),
@@ -163,6 +170,9 @@ class Sampler::Impl {
     } else {
       Gather(first_row, shape, [](uint64_t p) { return p; }, indices);
     }
+    if (subset_ != nullptr) {
+      for (int64_t& index : indices) index = (*subset_)[index];
+    }
     return shape;
   }
 
@@ -190,6 +200,7 @@ class Sampler::Impl {
     }
   }
 
+  const std::shared_ptr<const std::vector<uint32_t>> subset_;
   const uint64_t seed_;
   const uint64_t num_samples_;
   const uint64_t batch_size_;

@@ -20,6 +20,8 @@
 // w > N the ranks from N on have nothing else. All ranks have the same number
 // of batches, of the same sizes.
 //
+// With a subset the positions of all this are places in the subset.
+//
 // Not thread-safe. Allocates only in Create: two tables, for this epoch and
 // the next.
 
@@ -28,6 +30,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -42,6 +45,8 @@ struct SamplerOptions {
   uint64_t seed = 0;
   int64_t rank = 0;        // 0..world_size - 1
   int64_t world_size = 1;  // from 1
+  // Sample indices, each once: num_samples of them. Null: 0, 1, 2, ...
+  std::shared_ptr<const std::vector<uint32_t>> subset;
 };
 
 class Sampler {

@@ -28,6 +28,21 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
   return ToGrpcStatus(run());
 }
 
+grpc::Status FeedService::SendIndices(grpc::ServerContext* call,
+                                      const v1::SendIndicesRequest* request,
+                                      v1::SendIndicesResponse*) {
+  const auto caller = context_->Authenticate(*call);
+  if (!caller.ok()) return ToGrpcStatus(caller.status());
+  const ClientOrder::Block block = {
+      .generation = request->generation(),
+      .start = {request->start().epoch(), request->start().batch()},
+      .first_row = request->first_row(),
+      .batch_sizes = request->batch_sizes(),
+      .indices = request->indices()};
+  return ToGrpcStatus(
+      feeds_->SendIndices(request->feed_id(), caller->session_id, block));
+}
+
 grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,
                                     const v1::ListFeedsRequest*,
                                     v1::ListFeedsResponse* response) {

@@ -18,6 +18,9 @@ class FeedService final : public v1::FeedService::Service {
   grpc::Status OpenFeed(grpc::ServerContext* call,
                         const v1::OpenFeedRequest* request,
                         v1::OpenFeedResponse* response) override;
+  grpc::Status SendIndices(grpc::ServerContext* call,
+                           const v1::SendIndicesRequest* request,
+                           v1::SendIndicesResponse* response) override;
   grpc::Status ListFeeds(grpc::ServerContext* call,
                          const v1::ListFeedsRequest* request,
                          v1::ListFeedsResponse* response) override;

@@ -151,6 +151,12 @@ absl::StatusOr<FeedOptions> FeedOptionsFromProto(
   }
   to.start = {options.start().epoch(), options.start().batch()};
   DATASETD_ASSIGN_OR_RETURN(to.fields, FieldsFromProto(options.fields()));
+  if (options.has_subset()) {
+    to.subset.emplace(options.subset().indices().begin(),
+                      options.subset().indices().end());
+  }
+  to.has_client_order = options.has_client_order();
+  to.draws_by_sample = options.client_order().draws_by_sample();
   for (const int kind : request.excluded_exports()) {
     to.excluded_exports.push_back(static_cast<ExportKind>(kind));
   }
@@ -214,6 +220,7 @@ void OpenedFeedToProto(const OpenedFeed& opened,
   response->set_content_hash(opened.content_hash);
   response->set_transforms_hash(opened.transforms_hash);
   response->set_prefetch(opened.prefetch);
+  response->set_order_capacity(opened.order_capacity);
 }
 
 void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed) {

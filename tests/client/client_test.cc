@@ -342,5 +342,165 @@ TEST(FeedTest, RingThatIsNone) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("no ring")));
 }
 
+v1::FeedOptions SomeOrderedFeed() {
+  v1::FeedOptions options = SomeFeed();
+  options.mutable_client_order();
+  return options;
+}
+
+TEST(ClientOrderTest, NextWantsWhatWasSent) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto feed = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(feed, IsOk());
+  EXPECT_THAT(feed->Next(0), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      HasSubstr("send more indices")));
+  const std::vector<int64_t> indices = {5, 5, 6};
+  const std::vector<uint32_t> sizes = {2, 1};
+  ASSERT_THAT(feed->SendIndices({.indices = indices, .batch_sizes = sizes}),
+              IsOk());
+  const auto requests = daemon.index_requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].feed_id(), 1u);
+  EXPECT_EQ(requests[0].generation(), 0u);
+  EXPECT_THAT(requests[0].indices(), ElementsAre(5, 5, 6));
+  EXPECT_THAT(requests[0].batch_sizes(), ElementsAre(2, 1));
+  EXPECT_THAT(feed->Next(0, absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ASSERT_TRUE(daemon.feed().Publish());
+  ASSERT_TRUE(daemon.feed().Publish());
+  EXPECT_THAT(feed->Next(0, absl::ZeroDuration()), IsOk());
+  EXPECT_THAT(feed->Next(0, absl::ZeroDuration()), IsOk());
+  EXPECT_THAT(feed->Next(0), StatusIs(absl::StatusCode::kFailedPrecondition));
+  // More than was sent is no order of this client's.
+  ASSERT_TRUE(daemon.feed().Publish());
+  EXPECT_THAT(feed->Next(0, absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kInternal));
+  EXPECT_EQ(daemon.num_bad_tokens(), 0);
+}
+
+TEST(ClientOrderTest, BlocksSayWhereTheyBegin) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  v1::FeedOptions options = SomeOrderedFeed();
+  options.mutable_start()->set_epoch(2);
+  options.mutable_start()->set_batch(10);
+  auto feed = client->OpenFeed(options);
+  ASSERT_THAT(feed, IsOk());
+  const std::vector<int64_t> indices = {1, 2, 3};
+  const std::vector<uint32_t> sizes = {2, 1};
+  const auto send = [&](bool ends_epoch, std::optional<uint64_t> first_row) {
+    ASSERT_THAT(feed->SendIndices({.indices = indices,
+                                   .batch_sizes = sizes,
+                                   .ends_epoch = ends_epoch,
+                                   .first_row = first_row}),
+                IsOk());
+  };
+  send(false, std::nullopt);
+  send(true, std::nullopt);
+  send(false, std::nullopt);
+  ASSERT_THAT(feed->Seek(7, 3), IsOk());
+  send(false, std::nullopt);
+  ASSERT_THAT(feed->Seek(9, 1), IsOk());
+  send(false, 4);
+  send(false, std::nullopt);
+  std::vector<std::string> begins;
+  for (const auto& request : daemon.index_requests()) {
+    begins.push_back(absl::StrCat(
+        request.generation(), ": ", request.start().epoch(), ".",
+        request.start().batch(), " row ", request.first_row()));
+  }
+  EXPECT_THAT(begins,
+              ElementsAre("0: 2.10 row 40", "0: 2.12 row 43", "0: 3.0 row 0",
+                          "1: 7.3 row 12", "2: 9.1 row 4", "2: 9.3 row 7"));
+}
+
+TEST(ClientOrderTest, ManyRowsAreSeveralCalls) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto feed = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(feed, IsOk());
+  const std::vector<uint32_t> sizes = {40000, 25000, 536, 1, 100000, 2};
+  const std::vector<int64_t> indices(165539, 3);
+  ASSERT_THAT(feed->SendIndices({.indices = indices, .batch_sizes = sizes}),
+              IsOk());
+  std::vector<int> num_rows;
+  std::vector<uint64_t> batches;
+  for (const auto& request : daemon.index_requests()) {
+    num_rows.push_back(request.indices_size());
+    batches.push_back(request.start().batch());
+  }
+  EXPECT_THAT(num_rows, ElementsAre(65536, 1, 100000, 2));
+  EXPECT_THAT(batches, ElementsAre(0, 3, 4, 5));
+}
+
+TEST(ClientOrderTest, Refusals) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  const std::vector<int64_t> indices = {1, 2};
+  const std::vector<uint32_t> sizes = {1};
+  auto plain = client->OpenFeed(SomeFeed());
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_THAT(plain->SendIndices({.indices = indices, .batch_sizes = sizes}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("client_order")));
+  auto feed = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(feed, IsOk());
+  EXPECT_THAT(feed->SendIndices({.indices = indices, .batch_sizes = sizes}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("sum up to 1")));
+  daemon.SetIndicesStatus(
+      {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many"});
+  const std::vector<uint32_t> right = {2};
+  EXPECT_THAT(feed->SendIndices({.indices = indices, .batch_sizes = right}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("too many")));
+  // Nothing of it is waited for.
+  EXPECT_THAT(feed->Next(0), StatusIs(absl::StatusCode::kFailedPrecondition));
+  feed->Close();
+  EXPECT_THAT(feed->SendIndices({.indices = indices, .batch_sizes = right}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST(ClientOrderTest, TheFeedOutlivesItsClient) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto feed = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(feed, IsOk());
+  { const Client gone = *std::move(client); }
+  const std::vector<int64_t> indices = {1};
+  const std::vector<uint32_t> sizes = {1};
+  EXPECT_THAT(feed->SendIndices({.indices = indices, .batch_sizes = sizes}),
+              IsOk());
+  EXPECT_EQ(daemon.attach().num_sessions(), 1);
+  feed->Close();
+}
+
+TEST(ClientTest, AnUnknownTokenOfAnEndedSessionIsADaemonThatIsGone) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto feed = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(feed, IsOk());
+  const std::vector<int64_t> indices = {1};
+  const std::vector<uint32_t> sizes = {1};
+  const IndexBlock block = {.indices = indices, .batch_sizes = sizes};
+  daemon.SetIndicesStatus(
+      {grpc::StatusCode::UNAUTHENTICATED, "no such token"});
+  EXPECT_THAT(feed->SendIndices(block),
+              StatusIs(absl::StatusCode::kUnauthenticated,
+                       HasSubstr("no such token")));
+  // As where another daemon answers at the address.
+  daemon.attach().Die();
+  const absl::Status status = feed->SendIndices(block);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(DetailOf(status), ErrorDetail::kDaemonGone);
+}
+
 }  // namespace
 }  // namespace datasetd::client

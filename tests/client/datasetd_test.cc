@@ -168,5 +168,34 @@ TEST_F(DatasetdTest, BatchesAndTensors) {
   EXPECT_TRUE(daemon_.attach().AwaitDetached(1));
 }
 
+TEST_F(DatasetdTest, SendsIndices) {
+  datasetd_feed* feed = nullptr;
+  ASSERT_EQ(datasetd_feed_open(
+                client_,
+                R"({"dataset": "fake", "batch_size": 4, "client_order": {}})",
+                &feed, nullptr, &error_),
+            DATASETD_OK)
+      << error_.message;
+  EXPECT_TRUE(daemon_.open_requests()[0].options().has_client_order());
+  const int64_t indices[] = {4, 3, 3};
+  const uint32_t sizes[] = {1, 2};
+  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 3, sizes, 2, -1, 1,
+                                       &error_),
+            DATASETD_OK)
+      << error_.message;
+  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 1, sizes, 1, 9, 0,
+                                       &error_),
+            DATASETD_OK);
+  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 2, sizes, 1, -1, 0,
+                                       &error_),
+            DATASETD_INVALID_ARGUMENT);
+  const auto requests = daemon_.index_requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[0].first_row(), 0u);
+  EXPECT_EQ(requests[1].start().epoch(), 1u);
+  EXPECT_EQ(requests[1].first_row(), 9u);
+  datasetd_feed_close(feed);
+}
+
 }  // namespace
 }  // namespace datasetd::client

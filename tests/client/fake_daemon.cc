@@ -61,6 +61,16 @@ std::vector<v1::LoadDatasetRequest> FakeDaemon::load_requests() {
   return load_requests_;
 }
 
+std::vector<v1::SendIndicesRequest> FakeDaemon::index_requests() {
+  absl::MutexLock lock(&mutex_);
+  return index_requests_;
+}
+
+void FakeDaemon::SetIndicesStatus(grpc::Status status) {
+  absl::MutexLock lock(&mutex_);
+  indices_status_ = std::move(status);
+}
+
 int FakeDaemon::num_bad_tokens() {
   absl::MutexLock lock(&mutex_);
   return num_bad_tokens_;
@@ -148,6 +158,15 @@ grpc::Status FakeDaemon::OpenFeed(grpc::ServerContext* context,
     return {grpc::StatusCode::UNIMPLEMENTED, "no export kind is left"};
   }
   return grpc::Status::OK;
+}
+
+grpc::Status FakeDaemon::SendIndices(grpc::ServerContext* context,
+                                     const v1::SendIndicesRequest* request,
+                                     v1::SendIndicesResponse*) {
+  CheckToken(*context);
+  absl::MutexLock lock(&mutex_);
+  index_requests_.push_back(*request);
+  return indices_status_;
 }
 
 grpc::Status FakeDaemon::GetStatus(grpc::ServerContext* context,

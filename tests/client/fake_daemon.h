@@ -42,6 +42,9 @@ class FakeDaemon final : public v1::DatasetService::Service,
   // Nothing is offered once memfd was excluded.
   std::vector<v1::OpenFeedRequest> open_requests();
   std::vector<v1::LoadDatasetRequest> load_requests();
+  std::vector<v1::SendIndicesRequest> index_requests();
+  // The calls of SendIndices end with this.
+  void SetIndicesStatus(grpc::Status status);
   // Calls that came without the session's token.
   int num_bad_tokens();
 
@@ -60,6 +63,9 @@ class FakeDaemon final : public v1::DatasetService::Service,
   grpc::Status OpenFeed(grpc::ServerContext* context,
                         const v1::OpenFeedRequest* request,
                         v1::OpenFeedResponse* response) override;
+  grpc::Status SendIndices(grpc::ServerContext* context,
+                           const v1::SendIndicesRequest* request,
+                           v1::SendIndicesResponse* response) override;
   grpc::Status GetStatus(grpc::ServerContext* context,
                          const v1::GetStatusRequest* request,
                          v1::GetStatusResponse* response) override;
@@ -77,6 +83,8 @@ class FakeDaemon final : public v1::DatasetService::Service,
   std::vector<v1::SlabExport> offers_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::OpenFeedRequest> open_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::LoadDatasetRequest> load_requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::SendIndicesRequest> index_requests_ ABSL_GUARDED_BY(mutex_);
+  grpc::Status indices_status_ ABSL_GUARDED_BY(mutex_);
   int num_bad_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<grpc::Server> server_;
 };

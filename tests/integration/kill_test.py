@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 
 from tests.testing import daemon_harness as harness
@@ -233,6 +234,35 @@ def test_reconnect_goes_on_at_the_exact_next_batch(daemon):
             for rows in orders:
                 assert [i for b in loader
                         for i in b.indices.tolist()] == rows
+
+
+def test_reconnect_sends_a_samplers_order_again(daemon):
+    """The sampler is not run anew: nobody could say where it was."""
+    class Sampler:
+        runs = 0
+
+        def __iter__(self):
+            self.runs += 1
+            random = np.random.default_rng(self.runs)
+            for _ in range(1000):
+                yield int(random.integers(_NUM_SAMPLES))
+
+    sampler, judge = Sampler(), Sampler()
+    with daemon.connect() as client:
+        dataset = client.load_dataset("d", format="cifar10", split="test",
+                                      path=daemon.path)
+        with datasetd.DataLoader(
+                dataset, batch_size=7, sampler=sampler, framework="numpy",
+                prefetch=2, reconnect=60) as loader:
+            for _ in range(2):
+                rows = []
+                for batch in loader:
+                    rows += batch.indices.tolist()
+                    if batch.index in (0, 60, 141):
+                        daemon.kill()
+                        daemon.start()
+                assert rows == list(judge)
+    assert sampler.runs == judge.runs == 2
 
 
 def test_ctrl_c_in_a_waiting_client(daemon):

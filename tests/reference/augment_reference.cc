@@ -293,7 +293,10 @@ FieldOutput AugmentField(const AugmentProgram& program, int field_index,
     if (field.is_image) {
       Image image = LoadImage(field, sample);
       for (int k = 0; k < field.num_moves; ++k) {
-        image = Apply(image, field.moves[k], program.seed, batch.epoch, sample);
+        const int64_t draw = batch.draw_step == 0
+                                 ? sample
+                                 : batch.first_draw + i * batch.draw_step;
+        image = Apply(image, field.moves[k], program.seed, batch.epoch, draw);
       }
       AppendImage(field, image, output);
       continue;

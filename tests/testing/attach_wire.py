@@ -120,6 +120,13 @@ class RawFeed:
                 slots[slot] = max(slots.get(slot, 0), word >> 8)
         return slots
 
+    def published_slot(self, sequence):
+        """The slot of a batch that was published lately; None if it was not."""
+        word = struct.unpack_from(
+            "<Q", self.daemon_page,
+            PUBLISHED_OFFSET + 8 * (sequence % self.num_slots()))[0]
+        return word & 0xFF if word >> 8 == sequence else None
+
     def write_word(self, offset, value):
         struct.pack_into("<Q", self.client_page, offset, value % 2**64)
 

@@ -66,6 +66,7 @@ TestFeed MakeTestFeed(Backend* backend, const TestFeedOptions& options) {
   feed.slot_stride_bytes = kStrideBytes;
   feed.start = options.start;
   feed.hand_over = options.hand_over;
+  feed.order = options.order;
   auto slab = ValueOrDie(backend->AllocateExported(
       options.num_slots * kStrideBytes, backend->export_kinds().front()));
   auto channel = std::make_unique<MemoryChannel>(options.num_slots);

@@ -29,6 +29,7 @@ struct TestFeedOptions {
   FeedPosition start;
   std::function<void()> on_done;
   LatencyHistogram* hand_over = nullptr;
+  std::shared_ptr<ClientOrder> order = nullptr;
 };
 
 struct TestFeed {

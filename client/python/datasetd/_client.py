@@ -249,6 +249,39 @@ class Client:
         """
         self._call("unload_dataset", name.encode(), int(force))
 
+    def fetch(
+        self,
+        dataset: Dataset,
+        indices: Sequence[int],
+        transforms: Pipelines = (),
+        layout: Union[str, Mapping[str, str]] = "NCHW",
+        seed: int = 0,
+        epoch: int = 0,
+        framework: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Any:
+        """A Batch of just these samples, in this order.
+
+        Augmented as a DataLoader with this seed augments them in `epoch`. Opens
+        a feed and closes it: for repeated use take DataLoader.fetch.
+        """
+        from . import _loader
+
+        fetcher = _loader._Fetcher(
+            dataset,
+            {
+                "transforms": transforms,
+                "layout": layout,
+                "seed": seed,
+                "framework": framework,
+                "timeout": timeout,
+            },
+        )
+        try:
+            return fetcher.fetch(indices, epoch)
+        finally:
+            fetcher.close()
+
     def list_feeds(self) -> List[Dict[str, Any]]:
         """Every feed of the daemon, as Feed messages in dicts."""
         return json.loads(self._call_text("list_feeds"))["feeds"]

@@ -121,6 +121,19 @@ _SIGNATURES = {
         ctypes.c_int32,
         [_P, ctypes.c_uint64, ctypes.c_uint64, _ERROR],
     ),
+    "datasetd_feed_send_indices": (
+        ctypes.c_int32,
+        [
+            _P,
+            _P,
+            ctypes.c_uint64,
+            _P,
+            ctypes.c_uint64,
+            ctypes.c_int64,
+            ctypes.c_int32,
+            _ERROR,
+        ],
+    ),
     "datasetd_batch_dlpack": (
         ctypes.c_int32,
         [_BATCH, ctypes.c_uint32, ctypes.POINTER(_P), _ERROR],

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import array
+import collections
 import ctypes
 import operator
 import time
 import weakref
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Deque, Dict, Iterable, Iterator, List, Mapping
+from typing import Optional, Tuple, Union
 
-from . import _benchmark, _frameworks, _library
+from . import _benchmark, _frameworks, _library, _sampling
 from ._client import Dataset
 from .errors import (
     Aborted,
+    AllSlotsHeld,
     Closed,
     DaemonDraining,
     DaemonGone,
@@ -31,6 +35,10 @@ _WAIT_STEP_NS = 100_000_000
 _LAYOUTS = ("NCHW", "NHWC")
 _STATE_VERSION = 1
 _RETRY_SECONDS = 0.2
+# Batches of a sampler's that are sent together, at least.
+_MIN_BLOCK = 8
+# Rows of the feed that fetch() opens, at least.
+_MIN_FETCH_ROWS = 16
 
 
 class Batch(tuple):
@@ -135,6 +143,14 @@ class DataLoader:
         either way; NHWC shows in the strides (torch.channels_last).
       framework: "torch", "numpy", "jax" or "dlpack"; None is torch where it is
         installed, else NumPy.
+      sampler: anything that gives sample indices when it is iterated, such as
+        torch.utils.data.Sampler or a list: the order of each epoch, cut into
+        batches. Excludes shuffle.
+      batch_sampler: gives lists of indices: the batches. Excludes shuffle,
+        sampler and drop_last; batch_size is then the most samples of a batch,
+        where batch_sampler.batch_size does not say it.
+      subset: sample indices, none twice: the loader draws from these alone, as
+        from a dataset that holds them in this order.
       name: shown by `datasetctl feeds`.
       timeout: seconds to wait for a batch; None waits without end.
       reconnect: seconds to try to reach a daemon that was lost, to wait until
@@ -144,6 +160,14 @@ class DataLoader:
     iter() begins at the loaded position after load_state_dict; else at epoch e
     after set_epoch(e); else at the epoch after the last one begun, finished or
     broken off (first 0). A newer iterator invalidates the older one.
+
+    A sampler runs in this process, ahead of the batches, and is iterated once an
+    epoch, by iter(); set_epoch() and load_state_dict() tell it the epoch if it
+    has set_epoch. What it gives may repeat samples, so that random transforms
+    draw by the place in the epoch and not by the sample. To resume, one with
+    state_dict and load_state_dict goes on from its state; another one is run
+    anew up to the batch, and it is an error if it does not give what it gave.
+    rank and world_size then only keep the draws of the ranks apart.
 
     For one thread at a time. Batches stay valid until they are freed, also
     after close; but one process holds at most prefetch + 2 of them.
@@ -165,6 +189,9 @@ class DataLoader:
         name: str = "",
         timeout: Optional[float] = None,
         reconnect: Union[bool, float] = False,
+        sampler: Optional[Iterable[int]] = None,
+        batch_sampler: Optional[Iterable[Iterable[int]]] = None,
+        subset: Optional[Iterable[int]] = None,
     ) -> None:
         if not isinstance(dataset, Dataset):
             raise InvalidArgument(
@@ -198,6 +225,17 @@ class DataLoader:
             self._options["prefetch"] = _checked_int(
                 "prefetch", prefetch, 1, 62
             )
+        self._transforms = transforms
+        self._layout = layout
+        self._subset_hash: Optional[str] = None
+        self._order = self._make_order(sampler, batch_sampler, subset)
+        # Of the order: sent and not handed out; whether that is all.
+        self._pending: Deque[_sampling.Drawn] = collections.deque()
+        self._is_drawn_out = True
+        self._order_error: Optional[Exception] = None
+        # Of the position: row, order_hash, sampler_state.
+        self._order_state: Dict[str, Any] = {}
+        self._fetcher: Optional["_Fetcher"] = None
 
         self._library = _library.load()
         _frameworks.bind(self._library)
@@ -268,6 +306,46 @@ class DataLoader:
                 "field no transforms"
             )
 
+    def _make_order(
+        self,
+        sampler: Any,
+        batch_sampler: Any,
+        subset: Optional[Iterable[int]],
+    ) -> Optional[_sampling.SamplerOrder]:
+        def exclude(argument: str, **others: bool) -> None:
+            for other, is_given in others.items():
+                if is_given:
+                    raise InvalidArgument(
+                        f"{argument}= and {other}= exclude each other"
+                    )
+
+        if batch_sampler is not None:
+            exclude(
+                "batch_sampler",
+                sampler=sampler is not None,
+                shuffle=self.shuffle,
+                drop_last=self.drop_last,
+                subset=subset is not None,
+            )
+        if sampler is not None:
+            exclude(
+                "sampler", shuffle=self.shuffle, subset=subset is not None
+            )
+        if subset is not None:
+            indices = _sampling.index_array("subset", subset)
+            self._options["subset"] = {"indices": indices.tolist()}
+            self._subset_hash = _sampling.digest(indices).hex()
+        if sampler is None and batch_sampler is None:
+            return None
+        order = _sampling.SamplerOrder(
+            sampler, batch_sampler, self.batch_size, self.drop_last
+        )
+        self.batch_size = order.batch_size
+        self._options["batch_size"] = order.batch_size
+        self._options["drop_last"] = False
+        self._options["client_order"] = {"draws_by_sample": False}
+        return order
+
     def _open(self) -> None:
         """Opens the feed at the current position."""
         epoch, index = self._position
@@ -285,6 +363,10 @@ class DataLoader:
         self.transforms_hash: str = info["transforms_hash"]
         self.prefetch = int(info["prefetch"])
         self.num_samples = int(info["num_samples"])
+        self._capacity = int(info["order_capacity"])
+        self._block_size = max(
+            1, min(max(_MIN_BLOCK, self.prefetch), self._capacity // 2)
+        )
         fields = [
             _frameworks.FieldInfo(
                 field["name"],
@@ -316,22 +398,31 @@ class DataLoader:
 
     def __len__(self) -> int:
         """Batches of an epoch, for this rank."""
+        if self._order is not None:
+            return len(self._order)
         return self._num_batches
 
     def __iter__(self) -> Iterator[Batch]:
         self._require_feed()
+        self._iterator = None
         if self._loaded is not None:
             epoch, index = self._loaded
         elif self._requested_epoch is not None:
             epoch, index = self._requested_epoch, 0
         else:
             epoch, index = self._last_epoch + 1, 0
+        if self._order is not None:
+            self._begin_order(self._order, index)
         self._seek(epoch, index)
         self._loaded = None
         self._requested_epoch = None
         self._position = (epoch, index)
         self._last_epoch = epoch
-        self._iterator = _EpochIterator(self, self._num_batches - index)
+        if self._order is None:
+            self._iterator = _EpochIterator(self, self._num_batches - index)
+        else:
+            self._iterator = _SamplerIterator(self, 0)
+            self._send_ahead()
         return _benchmark.watch(self, self._iterator)
 
     def set_epoch(self, epoch: int) -> None:
@@ -340,13 +431,16 @@ class DataLoader:
         A loaded position within that same epoch stays.
         """
         number = _checked_int("epoch", epoch, 0, 2**63 - 1)
+        if self._order is not None:
+            self._order.set_epoch(number)
         if self._loaded is not None and self._loaded[0] == number:
             return
         self._loaded = None
         self._requested_epoch = number
+        self._order_state = {}
 
     def _seek(self, epoch: int, index: int) -> None:
-        if self._num_batches == 0:
+        if self._num_batches == 0 and self._order is None:
             return
         if self._library.quick.feed_seek(
             self._feed, epoch, index, ctypes.byref(self._error)
@@ -356,6 +450,109 @@ class DataLoader:
                 raise error
             self._position = (epoch, index)
             self._recover(error)
+
+    def _begin_order(
+        self, order: _sampling.SamplerOrder, index: int
+    ) -> None:
+        """Runs the sampler up to batch `index`; drops what was sent."""
+        state = {} if self._loaded is None else self._order_state
+        digest = state.get("order_hash")
+        self._pending.clear()
+        self._is_drawn_out = False
+        self._order_error = None
+        order.begin(
+            index,
+            state.get("row"),
+            None if digest is None else bytes.fromhex(digest),
+            state.get("sampler_state"),
+        )
+        if self._loaded is None:
+            self._order_state = {"sampler_state": order.start_state}
+
+    def _send_ahead(self) -> None:
+        """Draws and sends a block of the sampler's batches, if there is room.
+
+        One call to the daemon for a block, and none for a batch.
+        """
+        pending = self._pending
+        if (
+            self._is_drawn_out
+            or len(pending) + self._block_size > self._capacity
+        ):
+            return
+        block: List[_sampling.Drawn] = []
+        try:
+            while len(block) < self._block_size and not self._is_drawn_out:
+                drawn = self._order.draw()  # type: ignore[union-attr]
+                if drawn is None:
+                    self._is_drawn_out = True
+                else:
+                    block.append(drawn)
+        except Exception as error:
+            self._end_order(error)
+        except BaseException:
+            self._end_order(
+                FailedPrecondition(
+                    "the sampler was interrupted: begin the epoch anew, or "
+                    "load a state_dict()"
+                )
+            )
+            raise
+        if not block:
+            return
+        pending.extend(block)
+        try:
+            self._send_or_recover(block)
+        except Exception as error:
+            for _ in block:
+                pending.pop()
+            self._end_order(error)
+
+    def _end_order(self, error: Exception) -> None:
+        """Raised when the batches that came before it are handed out."""
+        self._is_drawn_out = True
+        self._order_error = error
+
+    def _send_or_recover(self, block: List[_sampling.Drawn]) -> None:
+        try:
+            self._send(block)
+        except (DaemonGone, DaemonDraining) as error:
+            if self._reconnect_seconds <= 0:
+                raise
+            # Sends all that is pending.
+            self._recover(error)
+
+    def _send(self, block: List[_sampling.Drawn]) -> None:
+        indices = array.array("q")
+        for drawn in block:
+            indices.extend(drawn.indices)
+        sizes = array.array("I", [len(drawn.indices) for drawn in block])
+        if self._library.feed_send_indices(
+            self._feed,
+            indices.buffer_info()[0],
+            len(indices),
+            sizes.buffer_info()[0],
+            len(sizes),
+            block[0].first_row,
+            0,
+            ctypes.byref(self._error),
+        ):
+            raise self._error.to_exception()
+
+    def _pass_drawn(self, epoch: int, index: int) -> None:
+        """A batch of the sampler's was handed out."""
+        drawn = self._pending.popleft()
+        if self._pending or not self._is_drawn_out or self._order_error:
+            self._position = (epoch, index + 1)
+            self._order_state = {
+                "row": drawn.first_row + len(drawn.indices),
+                "order_hash": drawn.digest.hex(),
+                "sampler_state": drawn.sampler_state,
+            }
+        else:
+            self._position = (epoch + 1, 0)
+            state = self._order.end_state()  # type: ignore[union-attr]
+            self._order_state = {"sampler_state": state}
 
     def _take(self) -> Batch:
         """The next batch, and the position after it."""
@@ -386,7 +583,9 @@ class DataLoader:
         batch = self._batch_class(arrays)
         batch._handle = handle
         index = handle.index + 1
-        if index < self._num_batches:
+        if self._order is not None:
+            self._pass_drawn(handle.epoch, handle.index)
+        elif index < self._num_batches:
             self._position = (handle.epoch, index)
         else:
             self._position = (handle.epoch + 1, 0)
@@ -465,6 +664,9 @@ class DataLoader:
                     )
                 self._open()
                 dataset.close()  # the feed has its own hold
+                pending = list(self._pending)
+                for i in range(0, len(pending), self._block_size):
+                    self._send(pending[i : i + self._block_size])
                 return
             except (Unavailable, Aborted, NotFound, Unauthenticated) as error:
                 last = error
@@ -500,6 +702,35 @@ class DataLoader:
             check()
             time.sleep(_RETRY_SECONDS)
 
+    # -- Random access --------------------------------------------------------
+
+    def fetch(
+        self, indices: Iterable[int], epoch: Optional[int] = None
+    ) -> Batch:
+        """A batch of just these samples, in this order.
+
+        Through the loader's transforms, augmented as the daemon's own order
+        augments them in `epoch` (None: the one last begun). It does not move
+        the loader: it has a small feed of its own, opened by the first call and
+        anew for more rows than before. A call then costs one round trip and
+        the making of the batch.
+        """
+        self._require_feed()
+        if self._fetcher is None:
+            self._fetcher = _Fetcher(
+                self.dataset,
+                {
+                    "transforms": self._transforms,
+                    "layout": self._layout,
+                    "seed": self.seed,
+                    "framework": self._framework_name,
+                    "timeout": self.timeout,
+                },
+            )
+        if epoch is None:
+            epoch = max(self._last_epoch, 0)
+        return self._fetcher.fetch(indices, epoch)
+
     # -- State ----------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
@@ -513,7 +744,17 @@ class DataLoader:
             epoch, index = self._requested_epoch, 0
         else:
             epoch, index = self._position
-        return {
+        state = self._base_state(epoch, index)
+        state.update(
+            (key, value)
+            for key, value in self._order_state.items()
+            if value is not None
+        )
+        return state
+
+    def _base_state(self, epoch: int, index: int) -> Dict[str, Any]:
+        sampler = "random" if self.shuffle else "sequential"
+        state = {
             "version": _STATE_VERSION,
             "content_hash": self.content_hash,
             "seed": self.seed,
@@ -521,20 +762,23 @@ class DataLoader:
             "batch": index,
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
-            "sampler": "random" if self.shuffle else "sequential",
+            "sampler": sampler if self._order is None else "given",
             "world_size": self.world_size,
             "transforms_hash": self.transforms_hash,
         }
+        if self._subset_hash is not None:
+            state["subset"] = self._subset_hash
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next iter() goes on where state_dict() was taken.
 
         FailedPrecondition, naming the field, if the state is of another job:
         inside an epoch all must match; at batch 0, batch_size and world_size
-        may differ.
+        may differ. Whether a sampler gives what it gave is seen by iter().
         """
-        mine = self.state_dict()
-        missing = sorted(set(mine) - set(state))
+        mine = self._base_state(0, 0)
+        missing = sorted(set(mine) - set(state) - {"subset"})
         if missing:
             raise InvalidArgument(f"state_dict: {missing} is missing")
         if state["version"] != _STATE_VERSION:
@@ -544,24 +788,52 @@ class DataLoader:
             )
         epoch = _checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
         index = _checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
-        for key in mine:
+        for key in (*mine, "subset"):
             if key in ("version", "epoch", "batch"):
                 continue
             if index == 0 and key in ("batch_size", "world_size"):
                 continue
-            if state[key] != mine[key]:
+            if state.get(key) != mine.get(key):
                 raise FailedPrecondition(
-                    f"state_dict: {key} is {state[key]!r}, this loader has "
-                    f"{mine[key]!r}"
+                    f"state_dict: {key} is {state.get(key)!r}, this loader has "
+                    f"{mine.get(key)!r}"
                     + (f" (at batch {index} of epoch {epoch})" if index else "")
                 )
-        if index > 0 and index >= self._num_batches:
-            raise InvalidArgument(
-                f"state_dict: batch is {index}, an epoch has "
-                f"{self._num_batches}"
-            )
+        order_state: Dict[str, Any] = {}
+        if self._order is None:
+            if index > 0 and index >= self._num_batches:
+                raise InvalidArgument(
+                    f"state_dict: batch is {index}, an epoch has "
+                    f"{self._num_batches}"
+                )
+        else:
+            order_state = self._checked_order_state(state, index)
+            self._order.set_epoch(epoch)
         self._loaded = (epoch, index)
+        self._order_state = order_state
         self._requested_epoch = None
+
+    @staticmethod
+    def _checked_order_state(
+        state: Mapping[str, Any], index: int
+    ) -> Dict[str, Any]:
+        result = {"sampler_state": state.get("sampler_state")}
+        if index == 0:
+            return result
+        for key in ("row", "order_hash"):
+            if key not in state:
+                raise InvalidArgument(f"state_dict: [{key!r}] is missing")
+        result["row"] = _checked_int(
+            "state_dict: row", state["row"], index, 2**32 - 1
+        )
+        try:
+            bytes.fromhex(state["order_hash"])
+        except (TypeError, ValueError):
+            raise InvalidArgument(
+                f"state_dict: order_hash={state['order_hash']!r}; expected hex"
+            ) from None
+        result["order_hash"] = state["order_hash"]
+        return result
 
     @property
     def waited_seconds(self) -> float:
@@ -587,6 +859,8 @@ class DataLoader:
 
     def close(self) -> None:
         """Ends the feed. Batches that are still held stay valid."""
+        if self._fetcher is not None:
+            self._fetcher.close()
         self._end_feed()
         self._iterator = None
 
@@ -640,6 +914,89 @@ class _EpochIterator:
     def __len__(self) -> int:
         """Batches left."""
         return max(0, self._left)
+
+
+class _SamplerIterator(_EpochIterator):
+    """The rest of one epoch of a sampler's, whose end it tells."""
+
+    __slots__ = ()
+
+    def __next__(self) -> Batch:
+        loader = self._loader
+        if loader._iterator is not self:
+            raise Closed(
+                "the loader is closed"
+                if loader._feed is None
+                else "a newer iterator of this loader was made; it goes on "
+                "where that one is"
+            )
+        loader._send_ahead()
+        if not loader._pending:
+            error, loader._order_error = loader._order_error, None
+            raise error or StopIteration
+        # In no local: an error of the sampler's may keep this frame.
+        return loader._take()
+
+    def __len__(self) -> int:
+        """Batches left, by the sampler's word."""
+        epoch, index = self._loader._position
+        num_passed = index if epoch == self.epoch else len(self._loader)
+        return max(0, len(self._loader) - num_passed)
+
+
+class _Fetcher:
+    """Batches on demand, through a feed that waits for what is asked."""
+
+    def __init__(self, dataset: Dataset, options: Dict[str, Any]) -> None:
+        self._dataset = dataset
+        self._options = options
+        self._loader: Optional[DataLoader] = None
+        self._request = _sampling.Requested(0)
+
+    def fetch(self, indices: Iterable[int], epoch: int) -> Batch:
+        wanted = _sampling.index_array("indices", indices)
+        if not 1 <= len(wanted) <= _sampling.MAX_BATCH_SIZE:
+            raise InvalidArgument(
+                f"indices: there are {len(wanted)}; expected 1 to "
+                f"{_sampling.MAX_BATCH_SIZE}"
+            )
+        try:
+            return self._fetch(wanted, epoch)
+        except AllSlotsHeld:
+            # Those that are held stay valid without their feed.
+            self.close()
+            return self._fetch(wanted, epoch)
+
+    def _fetch(self, wanted: "array.array[int]", epoch: int) -> Batch:
+        loader = self._loader
+        if loader is None or loader.batch_size < len(wanted):
+            self.close()
+            rows = max(_MIN_FETCH_ROWS, 1 << (len(wanted) - 1).bit_length())
+            self._request = _sampling.Requested(rows)
+            loader = _FetchLoader(
+                self._dataset,
+                batch_sampler=self._request,
+                prefetch=1,
+                name="fetch",
+                **self._options,
+            )
+            self._loader = loader
+        self._request.indices = wanted
+        loader.set_epoch(epoch)
+        return next(iter(loader))
+
+    def close(self) -> None:
+        if self._loader is not None:
+            self._loader.close()
+            self._loader = None
+
+
+class _FetchLoader(DataLoader):
+    """Augments a sample as the daemon's order does, where each comes once."""
+
+    def _open(self) -> None:
+        self._options["client_order"] = {"draws_by_sample": True}
+        super()._open()
 
 
 __all__ = ["Batch", "DataLoader"]

@@ -452,6 +452,38 @@ TEST(AugmentTest, EqualsTheDoubleReferenceWithinOneUlp) {
   }
 }
 
+TEST(AugmentTest, DrawsByPositionWhereTheBatchSaysSo) {
+  AugmentCase test({FieldBuilder(12, 14, 3)
+                        .In(Dtype::kUint8)
+                        .Out(Dtype::kUint8, Layout::kNchw)
+                        .Pad(2, 2, 2, 2, PaddingMode::kEdge)
+                        .RandomCrop(12, 14)
+                        .HorizontalFlip(0.5f)
+                        .Build()},
+                   40);
+  const BatchTask by_sample = test.NewBatch(3);
+  AugmentHost(test.program(), by_sample);
+  for (const auto& [first, step] :
+       {std::pair<int64_t, int64_t>{0, 1}, {1'000'003, 7}, {0xFFFFFFD8, 1}}) {
+    CountingSink sink;
+    std::vector<BatchTask> batches;
+    for (int i = 0; i < 3; ++i) {
+      batches.push_back(test.NewBatch(3));
+      batches.back().first_draw = first;
+      batches.back().draw_step = step;
+      sink.AddSlot(batches.back().slot, test.slot_bytes());
+    }
+    const std::vector<uint8_t> expected = test.ExpectedSlot(batches[0]);
+    AugmentHost(test.program(), batches[0]);
+    AugmentPlain(test.program(), batches[1]);
+    RunBlocks(test.program(), {batches[2]}, sink);
+    for (const BatchTask& batch : batches) {
+      EXPECT_EQ(test.Difference(test.Slot(batch), expected), "");
+    }
+    EXPECT_NE(test.Slot(batches[0]), test.Slot(by_sample));
+  }
+}
+
 TEST(AugmentTest, NanIsCanonicalOnlyWhereItIsComputed) {
   float pixels[4];
   const uint32_t nan_bits[4] = {0x7FC12345, 0xFFC00001, 0x7F800001, 0xFF800000};

@@ -391,5 +391,114 @@ TEST_F(FeedTableTest, ExplainRefusesWhatItCannotTell) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'b'")));
 }
 
+class FeedTableOrderTest : public FeedTableTest {
+ protected:
+  static FeedOptions OrderOptions() {
+    FeedOptions options = Options();
+    options.has_client_order = true;
+    return options;
+  }
+  absl::Status Send(uint64_t feed_id, const Caller& caller,
+                    const std::vector<int64_t>& indices,
+                    FeedPosition start = {}) {
+    const std::vector<uint32_t> sizes = {
+        static_cast<uint32_t>(indices.size())};
+    return table_->SendIndices(
+        feed_id, caller.session_id,
+        {.start = start, .batch_sizes = sizes, .indices = indices});
+  }
+};
+
+TEST_F(FeedTableOrderTest, WhatIsSentIsMade) {
+  const auto opened = table_->Open(OrderOptions(), kAlice);
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_EQ(opened->batches_per_epoch, 0);
+  // Two for each of four slots, and 64 more.
+  EXPECT_EQ(opened->order_capacity, 72);
+  EXPECT_EQ(opened->num_samples, 10);
+  // Before the feed is attached, too.
+  EXPECT_THAT(Send(opened->id, kAlice, {9, 0}), IsOk());
+  ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  const std::string device = devices_->devices()[0].name();
+  while (table_->Totals().at(device).num_batches < 1) backend_->CompleteAll();
+  EXPECT_THAT(Send(opened->id, kAlice, {1, 1, 1}, {0, 1}), IsOk());
+  while (table_->Totals().at(device).num_batches < 2) backend_->CompleteAll();
+  EXPECT_EQ(table_->Totals().at(device).num_samples, 5);
+  EXPECT_EQ(table_->List()[0].next.batch, 2);
+}
+
+TEST_F(FeedTableOrderTest, OnlyItsSessionSendsAndOnlyToAFeedThatWants) {
+  const auto mine = table_->Open(OrderOptions(), kAlice);
+  const auto plain = table_->Open(Options(), kAlice);
+  ASSERT_THAT(mine, IsOk());
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_THAT(Send(mine->id, kBob, {1}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Send(mine->id + 7, kAlice, {1}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Send(plain->id, kAlice, {1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("client_order")));
+  EXPECT_THAT(Send(mine->id, kAlice, {10}),
+              StatusIs(absl::StatusCode::kOutOfRange));
+  table_->EndSession(kAlice.session_id);
+  EXPECT_THAT(Send(mine->id, kAlice, {1}),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(FeedTableOrderTest, ItsMemoryIsCounted) {
+  const auto plain = table_->Open(Options(), kAlice);
+  const uint64_t without = scratch_bytes();
+  const auto opened = table_->Open(OrderOptions(), kAlice);
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_GE(scratch_bytes(), 2 * without + 72 * 4 * sizeof(uint32_t));
+  table_->EndSession(kAlice.session_id);
+  EXPECT_EQ(scratch_bytes(), 0);
+}
+
+TEST_F(FeedTableOrderTest, OptionsThatExcludeIt) {
+  using Change = void (*)(FeedOptions&);
+  const std::pair<const char*, Change> changes[] = {
+      {"shuffle", [](FeedOptions& o) { o.shuffle = true; }},
+      {"drop_last", [](FeedOptions& o) { o.drop_last = true; }},
+      {"subset", [](FeedOptions& o) { o.subset = {1, 2}; }},
+      {"batch_size", [](FeedOptions& o) { o.batch_size = (1 << 18) + 1; }},
+      {"batch_size", [](FeedOptions& o) { o.batch_size = 0; }},
+      {"rank", [](FeedOptions& o) { o.rank = 1; }}};
+  for (const auto& [word, change] : changes) {
+    FeedOptions options = OrderOptions();
+    change(options);
+    EXPECT_THAT(table_->Open(options, kAlice),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(word)));
+  }
+  FeedOptions options = OrderOptions();
+  options.start = {.epoch = 5, .batch = 1000};
+  EXPECT_THAT(table_->Open(options, kAlice), IsOk());
+}
+
+TEST_F(FeedTableTest, ASubsetIsCheckedAndCounted) {
+  const auto open = [this](std::vector<int64_t> subset) {
+    FeedOptions options = Options();
+    options.subset = std::move(subset);
+    return table_->Open(options, kAlice);
+  };
+  const auto opened = open({9, 0, 4, 3, 2});
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_EQ(opened->num_samples, 5);
+  EXPECT_EQ(opened->batches_per_epoch, 2);
+  EXPECT_THAT(open({}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("1 to 1000000")));
+  EXPECT_THAT(open({1, 10}), StatusIs(absl::StatusCode::kOutOfRange,
+                                      HasSubstr("subset[1]: 10")));
+  EXPECT_THAT(open({-1}), StatusIs(absl::StatusCode::kOutOfRange,
+                                   HasSubstr("subset[0]: -1")));
+  EXPECT_THAT(open({1, 2, 1}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("subset[2]"), HasSubstr("twice"))));
+  EXPECT_THAT(open(std::vector<int64_t>(1'000'001)),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(table_->List(), SizeIs(1));
+}
+
 }  // namespace
 }  // namespace datasetd

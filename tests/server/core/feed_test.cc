@@ -30,7 +30,8 @@ class FeedTest : public ::testing::Test {
   void LaunchAll(Feed& feed) {
     while (feed.CanLaunch()) ASSERT_THAT(feed.Launch(1), IsOk());
   }
-  // Launches, completes and publishes until every slot is out.
+  // Launches, completes and publishes until every slot is out, or there is no
+  // more.
   void Fill(Feed& feed) {
     LaunchAll(feed);
     backend_.CompleteAll();
@@ -290,6 +291,92 @@ TEST_F(FeedTest, EveryFailedAllocationIsAnErrorAndLeaksNothing) {
   }
   // Indices, program, stream, and an event for each slot.
   EXPECT_EQ(num_failures, 6);
+}
+
+// A client's order over the bytes of MakeTestFeed.
+class FeedOrderTest : public FeedTest {
+ protected:
+  FeedOrderTest() {
+    ClientOrder::Options options;
+    options.num_samples = 10;
+    options.batch_size = 4;
+    options.capacity = 16;
+    order_ = std::make_shared<ClientOrder>(options);
+    made_ = MakeTestFeed(&backend_, {.order = order_});
+  }
+  void Send(FeedPosition start, const std::vector<uint32_t>& sizes,
+            const std::vector<int64_t>& indices, uint64_t generation = 0) {
+    ASSERT_THAT(order_->Append({.generation = generation,
+                                .start = start,
+                                .batch_sizes = sizes,
+                                .indices = indices}),
+                IsOk());
+  }
+  void ReleaseAll() {
+    for (const auto& published : made_.channel->published()) {
+      made_.channel->Release(published);
+    }
+    made_.feed->Scan(0);
+  }
+
+  std::shared_ptr<ClientOrder> order_;
+  TestFeed made_;
+};
+
+TEST_F(FeedOrderTest, PublishesWhatWasSentAndWaitsForMore) {
+  EXPECT_EQ(made_.feed->batches_per_epoch(), 0);
+  EXPECT_FALSE(made_.feed->CanLaunch());
+  EXPECT_FALSE(made_.feed->PrepareNextEpoch());
+  Send({0, 0}, {3, 1}, {9, 9, 2, 5});
+  Fill(*made_.feed);
+  EXPECT_FALSE(made_.feed->CanLaunch());
+  auto all = made_.channel->published();
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_THAT(BatchBytes(*made_.feed, all[0]), ElementsAre(9, 9, 2));
+  EXPECT_THAT(BatchBytes(*made_.feed, all[1]), ElementsAre(5));
+  EXPECT_EQ(all[0].batch.num_samples, 3);
+  EXPECT_EQ(all[1].batch.batch, 1);
+
+  Send({0, 2}, {4}, {0, 1, 0, 1});
+  Send({1, 0}, {1}, {7});
+  Fill(*made_.feed);
+  ReleaseAll();
+  Fill(*made_.feed);
+  all = made_.channel->published();
+  ASSERT_THAT(all, SizeIs(4));
+  EXPECT_THAT(BatchBytes(*made_.feed, all[2]), ElementsAre(0, 1, 0, 1));
+  EXPECT_EQ(all[3].batch.epoch, 1);
+  EXPECT_EQ(all[3].batch.batch, 0);
+  EXPECT_EQ(all[3].batch.sequence, 4);
+}
+
+TEST_F(FeedOrderTest, ABlockOfANewGenerationIsASeek) {
+  Send({0, 0}, {1, 1, 1, 1, 1}, {1, 2, 3, 4, 5});
+  ASSERT_THAT(made_.feed->Launch(1), IsOkAndHolds(true));
+  backend_.CompleteAll();
+  ASSERT_THAT(made_.feed->Collect(), IsOkAndHolds(1));
+  ASSERT_THAT(made_.feed->Launch(1), IsOkAndHolds(true));  // runs
+  Send({3, 2}, {2}, {8, 9}, 1);
+  ASSERT_THAT(made_.feed->Launch(1), IsOkAndHolds(true));
+  backend_.CompleteAll();
+  ASSERT_THAT(made_.feed->Collect(), IsOkAndHolds(2));
+  const auto all = made_.channel->published();
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].batch.generation, 0);
+  EXPECT_EQ(all[1].batch.generation, 1);
+  EXPECT_EQ(all[1].batch.epoch, 3);
+  EXPECT_EQ(all[1].batch.batch, 2);
+  EXPECT_THAT(BatchBytes(*made_.feed, all[1]), ElementsAre(8, 9));
+  EXPECT_FALSE(made_.feed->CanLaunch());
+}
+
+TEST_F(FeedOrderTest, TheRingsSeekIsIgnoredAndCounted) {
+  made_.channel->Seek({.generation = 1, .epoch = 0, .batch = 0});
+  EXPECT_FALSE(made_.feed->Scan(0));
+  EXPECT_EQ(made_.feed->stats().num_ignored_seeks.load(), 1);
+  Send({0, 0}, {1}, {6});
+  Fill(*made_.feed);
+  EXPECT_EQ(made_.channel->published()[0].batch.generation, 0);
 }
 
 }  // namespace

@@ -97,6 +97,42 @@ TEST_P(ProducerTest, FillsAFeedAndRefillsWhatIsReleased) {
   RemoveAndWait(backend, *producer, made.feed.get());
 }
 
+TEST_P(ProducerTest, AMissingBlockStallsItsOwnFeedOnly) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  ClientOrder::Options options;
+  options.num_samples = 10;
+  options.batch_size = 4;
+  options.capacity = 8;
+  const auto order = std::make_shared<ClientOrder>(options);
+  const TestFeed waiting = MakeTestFeed(
+      &backend, {.on_done = producer->on_done(), .order = order});
+  const TestFeed lively =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(waiting.feed.get());
+  producer->Add(lively.feed.get());
+  size_t num_lively = 0;
+  for (uint64_t round = 0; round < 50; ++round) {
+    for (int i = 0; i < 5; ++i, ++num_lively) {
+      CompleteUntil(backend, lively, num_lively + 1);
+      lively.channel->Release(lively.channel->published()[num_lively]);
+    }
+    ASSERT_THAT(waiting.channel->published(), SizeIs(round));
+    const std::vector<uint32_t> sizes = {1};
+    const std::vector<int64_t> indices = {static_cast<int64_t>(round % 10)};
+    ASSERT_THAT(order->Append({.start = {0, round},
+                               .batch_sizes = sizes,
+                               .indices = indices}),
+                IsOk());
+    producer->Wake();
+    CompleteUntil(backend, waiting, round + 1);
+    waiting.channel->Release(waiting.channel->published()[round]);
+  }
+  backend.CompleteAll();
+  RemoveAndWait(backend, *producer, waiting.feed.get());
+  RemoveAndWait(backend, *producer, lively.feed.get());
+}
+
 TEST_P(ProducerTest, ASilentClientStallsItsOwnFeedOnly) {
   FakeBackend backend({.needs_polling = GetParam()});
   const std::unique_ptr<Producer> producer = Start(backend);

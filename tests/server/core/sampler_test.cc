@@ -288,5 +288,41 @@ TEST(SamplerTest, NamesTheOptionThatIsOutOfRange) {
   }
 }
 
+TEST(SamplerTest, ASubsetIsADatasetOfItsOwn) {
+  auto subset = std::make_shared<std::vector<uint32_t>>();
+  for (uint32_t i = 0; i < 101; ++i) subset->push_back(5000 - 3 * i);
+  for (const bool shuffle : {false, true}) {
+    for (const bool drop_last : {false, true}) {
+      for (const int64_t world_size : {1, 3}) {
+        for (int64_t rank = 0; rank < world_size; ++rank) {
+          SamplerOptions options = {.num_samples = 101,
+                                    .batch_size = 8,
+                                    .shuffle = shuffle,
+                                    .drop_last = drop_last,
+                                    .seed = 9,
+                                    .rank = rank,
+                                    .world_size = world_size};
+          RankEpoch places = Collect(*Make(options), 8, 4);
+          options.subset = subset;
+          const RankEpoch samples = Collect(*Make(options), 8, 4);
+          for (int64_t& place : places.indices) place = (*subset)[place];
+          EXPECT_EQ(samples.indices, places.indices);
+          EXPECT_EQ(samples.batch_sizes, places.batch_sizes);
+          EXPECT_EQ(samples.padding_rows, places.padding_rows);
+        }
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, ASubsetOfAnotherSizeIsRefused) {
+  const auto sampler = Sampler::Create(
+      {.num_samples = 3,
+       .batch_size = 1,
+       .subset = std::make_shared<std::vector<uint32_t>>(2, 1)});
+  EXPECT_EQ(sampler.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(sampler.status().message()), HasSubstr("subset"));
+}
+
 }  // namespace
 }  // namespace datasetd

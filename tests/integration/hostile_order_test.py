@@ -1,0 +1,291 @@
+"""A client's order in hostile hands: what is wrong is refused by name and
+counted, what waits is bounded, and others are served."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+from tests.testing import attach_wire as wire
+from tests.testing import daemon_harness as harness
+from tests.testing import metrics_page
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+
+_NUM_SAMPLES = 2000
+_METHOD = "FeedService.SendIndices"
+# Status codes.
+_OK, _INVALID_ARGUMENT, _NOT_FOUND, _RESOURCE_EXHAUSTED = 0, 3, 5, 8
+_FAILED_PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED = 9, 11, 16
+
+
+class _World:
+    def __init__(self, daemon, port):
+        self.daemon = daemon
+        self.port = port
+        self.path = os.path.join(daemon.data_root, "d")
+        self.planes, _ = harness.write_cifar10_test(self.path, _NUM_SAMPLES)
+        self.client = daemon.connect()
+        self.dataset = self.client.load_dataset(
+            "d", format="cifar10", split="test", path=self.path)
+        self.loader = datasetd.DataLoader(
+            self.dataset, batch_size=100, shuffle=True, seed=1, prefetch=4,
+            framework="numpy", timeout=30, name="good")
+        self.rpc = harness.Rpc(daemon.socket_path)
+        self.session = wire.Session(daemon.attach_path)
+        self.feed_id, self.capacity = self.open()
+
+    def open(self, **options):
+        answer = self.rpc.call(
+            "FeedService.OpenFeed", self.session.token,
+            options={"dataset": "d", "batch_size": 10, "prefetch": 2,
+                     "name": "bad", "client_order": {}, **options})
+        assert answer["code"] == _OK, answer
+        response = answer["responses"][0]
+        return int(response["feed_id"]), int(response["order_capacity"])
+
+    def send(self, sizes, indices, feed_id=None, token=None, batch=0,
+             **request):
+        request.setdefault("start", {"batch": str(batch)})
+        return self.rpc.call(
+            _METHOD, self.session.token if token is None else token,
+            feed_id=str(self.feed_id if feed_id is None else feed_id),
+            batch_sizes=sizes, indices=indices, **request)
+
+    def attach(self):
+        return wire.RawFeed(self.daemon.attach_path, self.session.token,
+                            self.feed_id)
+
+    def position(self):
+        for feed in self.client.list_feeds():
+            if feed["name"] == "bad":
+                return feed["position"]
+        return None
+
+    def run_good_job(self):
+        """One epoch, every pixel checked; returns its seconds."""
+        began = time.monotonic()
+        rows = []
+        for batch in self.loader:
+            rows += batch.indices.tolist()
+            assert (batch[0] == self.planes[batch.indices]).all()
+        assert sorted(rows) == list(range(_NUM_SAMPLES))
+        return time.monotonic() - began
+
+    def counted(self, code):
+        return metrics_page.MetricsPage(self.port).sum(
+            "datasetd_requests_total", method="FeedService/SendIndices",
+            code=code)
+
+    def close(self):
+        self.rpc.__exit__()
+        self.session.close()
+        self.loader.close()
+        self.client.close()
+
+
+@pytest.fixture(name="world")
+def _world():
+    port = metrics_page.free_port()
+    with harness.Daemon(log_level="error", metrics_port=port) as daemon:
+        world = _World(daemon, port)
+        yield world
+        world.run_good_job()
+        world.close()
+        assert daemon.is_running()
+
+
+def test_an_honest_block_is_made(world):
+    with world.attach() as feed:
+        assert world.send([2, 1], [5, 5, 1999])["code"] == _OK
+        harness.poll_until(lambda: len(feed.published()) == 2, "two batches")
+        assert world.position() == {"epoch": "0", "batch": "2"}
+        slab = np.fromfile(f"/proc/self/fd/{feed.slab_fd}", np.uint8)
+        record = 3 * 32 * 32
+        for row in range(2):
+            assert (slab[row * record:(row + 1) * record]
+                    == world.planes[5].reshape(-1)).all()
+
+
+@pytest.mark.parametrize("sizes, indices, code, words", [
+    ([1], [_NUM_SAMPLES], _OUT_OF_RANGE, ["2000", "indices[0]"]),
+    ([2], [0, -1], _OUT_OF_RANGE, ["-1", "indices[1]"]),
+    ([1], [2**63 - 1], _OUT_OF_RANGE, [str(2**63 - 1)]),
+    ([1], [-2**63], _OUT_OF_RANGE, [str(-2**63)]),
+    ([], [], _INVALID_ARGUMENT, ["no batch"]),
+    ([0], [], _INVALID_ARGUMENT, ["batch_sizes[0]"]),
+    ([11], [1] * 11, _INVALID_ARGUMENT, ["1 to 10"]),
+    ([2**32 - 1], [1], _INVALID_ARGUMENT, ["1 to 10"]),
+    ([1], [1, 2], _INVALID_ARGUMENT, ["sum up to 1"]),
+    ([1, 1], [1], _INVALID_ARGUMENT, ["sum up to 2"]),
+    ([1] * 1000, [1] * 1000, _RESOURCE_EXHAUSTED, ["order_capacity"]),
+])
+def test_wrong_blocks(world, sizes, indices, code, words):
+    with world.attach() as feed:
+        answer = world.send(sizes, indices)
+        assert answer["code"] == code, answer
+        for word in words:
+            assert word in answer["message"]
+        names = {_OUT_OF_RANGE: "OUT_OF_RANGE",
+                 _INVALID_ARGUMENT: "INVALID_ARGUMENT",
+                 _RESOURCE_EXHAUSTED: "RESOURCE_EXHAUSTED"}
+        assert world.counted(names[code]) == 1
+        # Nothing of it was taken, and the feed goes on.
+        assert world.send([1], [7])["code"] == _OK
+        harness.poll_until(lambda: len(feed.published()) == 1, "a batch")
+        assert world.position() == {"epoch": "0", "batch": "1"}
+
+
+@pytest.mark.parametrize("request_, code", [
+    ({"start": {"batch": "1"}}, _INVALID_ARGUMENT),
+    ({"start": {"epoch": "1", "batch": "1"}}, _INVALID_ARGUMENT),
+    ({"start": {"epoch": str(2**32)}, "generation": "1"}, _INVALID_ARGUMENT),
+    ({"start": {"batch": str(2**64 - 1)}, "generation": "1"},
+     _INVALID_ARGUMENT),
+    ({"first_row": str(2**64 - 1)}, _INVALID_ARGUMENT),
+    ({"start": {"epoch": str(2**32 - 1), "batch": str(2**32 - 1)},
+      "generation": str(2**64 - 1), "first_row": str(2**32 - 1)}, _OK),
+])
+def test_absurd_places(world, request_, code):
+    with world.attach():
+        answer = world.send([1], [3], **request_)
+        assert answer["code"] == code, answer
+
+
+def test_other_peoples_feeds_and_tokens(world):
+    with wire.Session(world.daemon.attach_path) as other:
+        for feed_id in (world.feed_id, world.feed_id + 1, 0, 2**64 - 1):
+            answer = world.send([1], [1], feed_id=feed_id, token=other.token)
+            assert answer["code"] == _NOT_FOUND, answer
+    for token in (b"", bytes(16), os.urandom(16)):
+        answer = world.send([1], [1], token=token)
+        assert answer["code"] == _UNAUTHENTICATED
+    good = world.client.list_feeds()
+    good_id = next(f["feed_id"] for f in good if f["name"] == "good")
+    answer = world.send([1], [1], feed_id=good_id)
+    assert answer["code"] == _NOT_FOUND
+    plain_id, _ = world.open(client_order=None)
+    answer = world.send([1], [1], feed_id=plain_id)
+    assert answer["code"] == _FAILED_PRECONDITION
+    assert "client_order" in answer["message"]
+
+
+def test_a_flood_is_refused_and_bounded(world):
+    """What is taken is what was reserved when the feed was opened."""
+    before = world.client.status()["devices"][0]
+    with world.attach() as feed:
+        taken = 0
+        refused = 0
+        while refused < 200:
+            answer = world.send([10], [1] * 10, batch=taken)
+            if answer["code"] == _OK:
+                taken += 1
+            else:
+                assert answer["code"] == _RESOURCE_EXHAUSTED, answer
+                refused += 1
+        assert taken == world.capacity + feed.num_slots()
+        assert world.counted("RESOURCE_EXHAUSTED") == refused
+        after = world.client.status()["devices"][0]
+        for key in ("slab_bytes", "scratch_bytes", "dataset_bytes"):
+            assert after[key] == before[key]
+        # A seek drops it all.
+        answer = world.send([1], [4], generation="1", start={"epoch": "9"})
+        assert answer["code"] == _OK
+        for slot, sequence in feed.published().items():
+            feed.release(slot, sequence)
+        feed.wake()
+        harness.poll_until(
+            lambda: world.position() == {"epoch": "9", "batch": "1"},
+            "the seek")
+
+
+def test_a_message_too_large(world):
+    """gRPC's own limit is before any of ours."""
+    many = [2**34] * 900_000  # of five bytes each
+    with world.attach():
+        answer = world.send([1], many)
+        assert answer["code"] == _RESOURCE_EXHAUSTED, answer
+        answer = world.rpc.call(
+            "FeedService.OpenFeed", world.session.token, options={
+                "dataset": "d", "batch_size": 1, "subset": {"indices": many}})
+        assert answer["code"] == _RESOURCE_EXHAUSTED, answer
+        assert world.send([1], [1])["code"] == _OK
+
+
+def test_blocks_that_never_come_stall_that_feed_alone(world):
+    with world.attach() as feed:
+        calm = world.run_good_job()
+        for number in range(3):
+            assert world.send([1], [number], batch=number)["code"] == _OK
+            harness.poll_until(lambda: len(feed.published()) == number + 1,
+                               "the batch")
+            for _ in range(3):
+                assert world.run_good_job() < 20 * calm + 1.0
+            assert len(feed.published()) == number + 1
+
+        def is_calm():
+            before = world.daemon.cpu_seconds()
+            end = time.monotonic() + 1.0
+            harness.poll_until(lambda: time.monotonic() >= end, "a second")
+            return world.daemon.cpu_seconds() - before < 0.2
+
+        harness.poll_until(is_calm, "a daemon that waits without work", 15.0)
+
+
+def test_blocks_of_a_generation_that_a_seek_ended(world):
+    with world.attach() as feed:
+        assert world.send([1] * 50, [1] * 50)["code"] == _OK
+        assert world.send([2], [8, 9], generation="5",
+                          start={"epoch": "3", "batch": "2"})["code"] == _OK
+        answer = world.send([1], [1], batch=50)
+        assert answer["code"] == _FAILED_PRECONDITION, answer
+        assert "generation" in answer["message"]
+        for generation in ("1", "4"):
+            answer = world.send([1], [1], generation=generation)
+            assert answer["code"] == _FAILED_PRECONDITION
+        # The ring's own seek is not for such a feed.
+        feed.seek(9, 0, 0)
+        feed.wake()
+
+        def num_ignored():
+            return sum(int(f["num_ignored_seeks"])
+                       for f in world.client.list_feeds())
+
+        harness.poll_until(lambda: num_ignored() == 1, "the count")
+        for slot, sequence in feed.published().items():
+            feed.release(slot, sequence)
+        feed.wake()
+        harness.poll_until(
+            lambda: world.position() == {"epoch": "3", "batch": "3"},
+            "the last batch that was sent")
+
+
+def test_a_feed_that_goes_while_it_is_sent_to(world):
+    """Nothing of its order stays."""
+    world.rpc.call("FeedService.ListFeeds")
+    feed = world.attach()
+    world.send([1], [1])
+    feed.detach()
+
+    def is_gone():
+        return world.position() is None
+
+    harness.poll_until(is_gone, "the feed's end")
+    before = harness.Footprint(world.daemon, world.client)
+    for _ in range(20):
+        world.feed_id, _ = world.open()
+        feed = world.attach()
+        world.rpc.begin(
+            _METHOD, world.session.token, feed_id=str(world.feed_id),
+            batch_sizes=[1] * 60, indices=[1] * 60)
+        feed.detach()
+        assert world.rpc.end()["code"] in (_OK, _NOT_FOUND)
+    harness.expect_footprint(world.daemon, world.client, before)
+    assert world.send([1], [1])["code"] == _NOT_FOUND
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

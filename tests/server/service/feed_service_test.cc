@@ -1,0 +1,171 @@
+#include "server/service/feed_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/fake_backend.h"
+#include "datasetd/v1/feed.grpc.pb.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/attach_protocol.h"
+#include "server/attach/session_table.h"
+#include "server/core/fake_clock.h"
+#include "server/service/request_context.h"
+#include "tests/testing/fake_source.h"
+#include "tests/testing/memory_channel.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::SourceGate;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr uint32_t kUid = 1000;
+constexpr int32_t kPid = 10;
+
+// The service over gRPC, in this process, and one session.
+class FeedServiceTest : public ::testing::Test {
+ protected:
+  FeedServiceTest() {
+    std::vector<ServedDevice> devices(1);
+    devices[0].backend = std::make_unique<FakeBackend>(FakeBackendOptions{});
+    devices[0].budget = std::make_unique<MemoryBudget>(64 << 20);
+    devices_ = std::make_unique<DeviceTable>(std::move(devices));
+    registry_ = std::make_unique<DatasetRegistry>(
+        DatasetRegistry::Options{}, devices_.get(),
+        [this](const DatasetSpec& spec)
+            -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          return std::make_unique<FakeSource>(10, 1, spec.path, 7, &gate_);
+        },
+        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+    DatasetSpec spec;
+    spec.name = "a";
+    const Caller loader = {.session_id = 99, .uid = kUid, .pid = kPid};
+    EXPECT_THAT(registry_->Load(spec, loader), IsOk());
+    EXPECT_EQ(registry_->Await("a", absl::Seconds(30))->state,
+              DatasetState::kReady);
+    auto table = FeedTable::Create(
+        {}, devices_.get(), registry_.get(),
+        [this](uint32_t num_slots)
+            -> absl::StatusOr<std::unique_ptr<FeedChannel>> {
+          if (while_opening_) while_opening_();
+          return std::make_unique<MemoryChannel>(num_slots);
+        },
+        &clock_, [](const char*, const FeedInfo&) {},
+        [](absl::Status status) { ADD_FAILURE() << status.ToString(); });
+    EXPECT_THAT(table, IsOk());
+    table_ = *std::move(table);
+    auto opened = sessions_.Open(kUid, kPid);
+    EXPECT_THAT(opened, IsOk());
+    session_ = *opened;
+    service_ = std::make_unique<FeedService>(&context_, table_.get());
+    grpc::ServerBuilder builder;
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    stub_ = v1::FeedService::NewStub(
+        server_->InProcessChannel(grpc::ChannelArguments()));
+  }
+  ~FeedServiceTest() override { server_->Shutdown(); }
+
+  // What the attach server does when the session's connection ends.
+  void EndSession() {
+    sessions_.Close(session_.token);
+    table_->EndSession(session_.session_id);
+  }
+  void ShowToken(grpc::ClientContext* call) const {
+    call->AddMetadata(attach::kSessionTokenMetadataKey,
+                      std::string(session_.token.begin(),
+                                  session_.token.end()));
+  }
+  grpc::Status Open(v1::OpenFeedResponse* response) {
+    grpc::ClientContext call;
+    ShowToken(&call);
+    v1::OpenFeedRequest request;
+    request.mutable_options()->set_dataset("a");
+    request.mutable_options()->set_batch_size(4);
+    request.mutable_options()->set_prefetch(2);
+    request.mutable_options()->mutable_client_order();
+    return stub_->OpenFeed(&call, request, response);
+  }
+  grpc::Status SendIndices(uint64_t feed_id, int64_t index) {
+    grpc::ClientContext call;
+    ShowToken(&call);
+    v1::SendIndicesRequest request;
+    request.set_feed_id(feed_id);
+    request.add_batch_sizes(1);
+    request.add_indices(index);
+    v1::SendIndicesResponse response;
+    return stub_->SendIndices(&call, request, &response);
+  }
+  uint64_t used_bytes() const {
+    const MemoryBudget& budget = *devices_->devices()[0].budget;
+    return budget.used_bytes_of_kind(MemoryKind::kSlab) +
+           budget.used_bytes_of_kind(MemoryKind::kScratch);
+  }
+
+  SourceGate gate_;
+  FakeClock clock_;
+  SessionTable sessions_{8, 8};
+  RequestContext context_{&sessions_};
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetRegistry> registry_;
+  // Called in the midst of OpenFeed.
+  std::function<void()> while_opening_;
+  std::unique_ptr<FeedTable> table_;
+  SessionTable::Opened session_;
+  std::unique_ptr<FeedService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::FeedService::Stub> stub_;
+};
+
+TEST_F(FeedServiceTest, OpensAFeedForALiveSession) {
+  v1::OpenFeedResponse response;
+  ASSERT_TRUE(Open(&response).ok());
+  EXPECT_EQ(response.order_capacity(), 72);
+  EXPECT_THAT(table_->List(), SizeIs(1));
+  EXPECT_GT(used_bytes(), 0);
+  EXPECT_TRUE(SendIndices(response.feed_id(), 3).ok());
+  EXPECT_EQ(SendIndices(response.feed_id(), 10).error_code(),
+            grpc::StatusCode::OUT_OF_RANGE);
+}
+
+// The session's end looked through the table before the feed was in there.
+TEST_F(FeedServiceTest, AFeedWhoseSessionEndsMeanwhileGoesWithIt) {
+  int num_ended = 0;
+  while_opening_ = [&] {
+    EndSession();
+    ++num_ended;
+  };
+  v1::OpenFeedResponse response;
+  const grpc::Status status = Open(&response);
+  EXPECT_EQ(num_ended, 1);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(status.error_message(), HasSubstr("token"));
+  EXPECT_THAT(table_->List(), SizeIs(0));
+  EXPECT_EQ(used_bytes(), 0);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_feeds, 0);
+}
+
+TEST_F(FeedServiceTest, AnEndedSessionOpensAndSendsNothing) {
+  v1::OpenFeedResponse response;
+  ASSERT_TRUE(Open(&response).ok());
+  EndSession();
+  EXPECT_EQ(used_bytes(), 0);
+  EXPECT_EQ(SendIndices(response.feed_id(), 3).error_code(),
+            grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(Open(&response).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace datasetd
