@@ -240,6 +240,78 @@ def codec_cases(out):
         json.dump(index, file)
 
 
+def ragged_field(case, pixels):
+    """Samples of any size, one after the other; the first one's shape."""
+    with open(os.path.join(case.directory, "image.expected"), "wb") as file:
+        for array in pixels:
+            file.write(array.tobytes())
+    case.expected["num_samples"] = len(pixels)
+    case.expected["fields"].append(
+        {"name": "image", "dtype": "uint8", "shape": list(pixels[0].shape),
+         "is_image": True, "is_ragged": True})
+
+
+def rgb(data):
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+# In the order of torchvision.datasets.ImageFolder.
+FOLDER = [
+    ("Zebra/a.jpg", "JPEG", {}),
+    ("ant/1.png", "PNG", {}),
+    ("ant/10.JPEG", "JPEG", {"progressive": True}),
+    ("ant/2.bmp", "BMP", {}),
+    ("ant/sub/b.jpg", "JPEG", {"subsampling": 0}),
+    ("ant/sub-x/c.jpg", "JPEG", {"quality": 50}),
+    ("ant/sub/deeper/d.jpg", "JPEG", {}),
+    ("bee/only.png", "PNG", {}),
+]
+
+
+def folder_case(out, name, split, options):
+    from make_reader_data import Case
+    case = Case(out, name, "image_folder", split, options, split)
+    pixels = []
+    for i, (path, kind, how) in enumerate(FOLDER):
+        data = saved(image(11 + 3 * i, 30 - 2 * i), kind, **how)
+        case.source(path, data)
+        pixels.append(rgb(data))
+    case.source("ant/notes.txt", b"no image", is_listed=False)
+    case.source("README", b"no class", is_listed=False)
+    case.expected["class_names"] = ["Zebra", "ant", "bee"]
+    ragged_field(case, pixels)
+    labels = np.array([0, 1, 1, 1, 1, 1, 1, 2], np.int64)
+    case.field("label", labels, "int64", [], False)
+    case.close()
+
+
+def csv_case(out, name, lines, labels, class_names, options):
+    from make_reader_data import Case
+    case = Case(out, name, "image_csv", options=options)
+    case.expected["path"] = "list.csv"
+    case.source("list.csv", lines)
+    pixels = []
+    for i, path in enumerate(("x/1.jpg", "x/2.png", 'a, "b".bmp')):
+        data = saved(image(20 - i, 17 + i), ("JPEG", "PNG", "BMP")[i])
+        case.source(path, data)
+        pixels.append(rgb(data))
+    case.expected["class_names"] = class_names
+    ragged_field(case, pixels)
+    case.field("label", np.array(labels, np.int64), "int64", [], False)
+    case.close()
+
+
 def main(out):
+    # No damaged header makes more pixels than the suite has memory for.
+    options = {"max_pixels": "100000"}
+    folder_case(out, "image_folder", "", options)
+    folder_case(out, "image_folder_split", "train", options)
+    csv_case(out, "image_csv", b'x/1.jpg,7\n\nx/2.png,0\r\n'
+             b'"a, ""b"".bmp",300', [7, 0, 300], [], options)
+    csv_case(out, "image_csv_header",
+             b'\xef\xbb\xbfpath,who,class\nx/1.jpg,1,cat\n'
+             b'x/2.png,2,"big, ant"\n"a, ""b"".bmp",3,cat\n',
+             [1, 0, 1], ["big, ant", "cat"],
+             dict(options, label_column="class"))
     warnings.simplefilter("ignore")  # PIL's advice
     codec_cases(out)
