@@ -4,14 +4,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "cuda/status_macros.h"
-#include "server/core/pipeline.h"
+#include "server/core/load_planner.h"
 
 namespace datasetd {
 namespace {
@@ -44,54 +42,6 @@ std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
                       absl::Hex(hash.low64, absl::kZeroPad16));
 }
 
-absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
-    const DatasetSpec& spec, const std::vector<FieldSpec>& fields) {
-  for (const auto& [name, ops] : spec.pretransforms) {
-    if (std::none_of(fields.begin(), fields.end(),
-                     [&](const FieldSpec& f) { return f.name == name; })) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "pretransforms: the source has no field '", name, "'"));
-    }
-    for (size_t i = 0; i < ops.size(); ++i) {
-      if (IsDeterministic(absl::MakeConstSpan(&ops[i], 1))) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field '", name, "', pretransforms[", i, "] ", TransformName(ops[i]),
-          ": a random op cannot run at load; give it to the loader's "
-          "transforms"));
-    }
-  }
-  std::vector<std::optional<FieldProgram>> programs(fields.size());
-  for (size_t f = 0; f < fields.size(); ++f) {
-    const auto ops = spec.pretransforms.find(fields[f].name);
-    if (ops == spec.pretransforms.end() || ops->second.empty()) continue;
-    // Resident samples are [H, W, C].
-    DATASETD_ASSIGN_OR_RETURN(
-        programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
-                                  Layout::kNhwc));
-    const Dtype dtype = programs[f]->out_dtype;
-    if (programs[f]->is_image && dtype != Dtype::kUint8 &&
-        dtype != Dtype::kFloat32) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field '", fields[f].name, "': pretransforms make it ",
-          DtypeName(dtype), ", and images are uint8 or float32 in memory: ",
-          "give ToDtype(", DtypeName(dtype), ") to the loader's transforms"));
-    }
-  }
-  return programs;
-}
-
-void CompletePlan(const DatasetSpec& spec, const SourceInfo& source,
-                  LoadPlan& plan) {
-  plan.bad_samples = spec.bad_samples;
-  plan.max_bad_samples = spec.max_bad_samples;
-  plan.num_decode_threads =
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  for (size_t f = 0; f < plan.fields.size(); ++f) {
-    const auto ops = spec.pretransforms.find(source.fields[f].name);
-    if (ops != spec.pretransforms.end()) plan.fields[f].ops = ops->second;
-  }
-}
-
 }  // namespace
 
 struct DatasetRegistry::Entry {
@@ -101,8 +51,7 @@ struct DatasetRegistry::Entry {
   absl::Status error;
   Caller owner;
   std::string spec_id;
-  int64_t num_samples = 0;  // of the source
-  std::vector<std::string> class_names;
+  SourceInfo source;  // but for its files
   std::vector<FieldSpec> fields;  // resident
   int64_t resident_bytes = 0;
   // Monotonic.
@@ -237,10 +186,7 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
                             open_source_(spec));
   const std::string spec_id = SpecId(spec, reader->info());
-  DATASETD_ASSIGN_OR_RETURN(const auto programs,
-                            CompilePretransforms(spec, reader->info().fields));
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(reader->info(), programs));
-  if (plan.is_encoded) CompletePlan(spec, reader->info(), plan);
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanSource(spec, reader->info()));
 
   std::shared_ptr<Entry> entry;
   {
@@ -287,8 +233,8 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
     entry->id = next_entry_id_++;
     entry->spec = std::move(spec);
     entry->spec_id = spec_id;
-    entry->num_samples = reader->info().num_samples;
-    entry->class_names = reader->info().class_names;
+    entry->source = reader->info();
+    entry->source.files = {};
     for (const LoadPlan::FieldPlan& field : plan.fields) {
       entry->fields.push_back(field.resident);
     }
@@ -306,6 +252,17 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
     observer_("loading", InfoOf(*entry), caller);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
+    DatasetSpec spec, const Caller& caller) const {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                            open_source_(spec));
+  return LoadEstimator::Start(spec, std::move(source), *device->budget);
 }
 
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
@@ -438,9 +395,9 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
   info.state = entry.state;
   info.error = entry.error;
   info.owner = entry.owner;
-  info.num_samples = entry.num_samples;
+  info.num_samples = entry.source.num_samples;
   info.fields = entry.fields;
-  info.class_names = entry.class_names;
+  info.class_names = entry.source.class_names;
   info.resident_bytes = entry.resident_bytes;
   info.spec_id = entry.spec_id;
   if (entry.dataset != nullptr) {

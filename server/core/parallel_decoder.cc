@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -90,14 +88,8 @@ class ParallelDecoder::Worker {
       if (spec.is_image) size = {spec.shape[0], spec.shape[1]};
       if (spec.is_ragged) {
         size = probe_.sizes[num_ragged++];
-        if (transform.is_identity() &&
-            size != ImageSize{spec.shape[0], spec.shape[1]}) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              size.height, "x", size.width,
-              " pixels (height x width), and the first sample has ",
-              spec.shape[0], "x", spec.shape[1],
-              ": give a pretransform that makes all the same size, such as "
-              "Resize([H, W]) or CenterCrop"));
+        if (transform.is_identity()) {
+          DATASETD_RETURN_IF_ERROR(transform.Check(size));
         }
         spec.shape[0] = size.height;
         spec.shape[1] = size.width;

@@ -27,9 +27,14 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
     field.shape[0] = size.height;
     field.shape[1] = size.width;
   }
-  DATASETD_ASSIGN_OR_RETURN(
-      FieldProgram program,
-      CompileField(field, field_index_, ops_, Layout::kNhwc));
+  auto compiled = CompileField(field, field_index_, ops_, Layout::kNhwc);
+  if (!compiled.ok()) {
+    // The spec is right for the first sample.
+    return absl::FailedPreconditionError(
+        absl::StrCat(size.height, "x", size.width,
+                     " pixels (height x width): ", compiled.status().message()));
+  }
+  FieldProgram& program = *compiled;
   if (field.is_image && (program.out_height != resident_.shape[0] ||
                          program.out_width != resident_.shape[1])) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -39,6 +44,20 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
         ": all must become the same size, as by Resize([H, W]) or CenterCrop"));
   }
   return program;
+}
+
+absl::Status SampleTransform::Check(ImageSize size) const {
+  if (!is_identity()) return ProgramOf(size).status();
+  if (!source_.is_image ||
+      (size.height == resident_.shape[0] && size.width == resident_.shape[1])) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      size.height, "x", size.width,
+      " pixels (height x width), and the first sample has ",
+      resident_.shape[0], "x", resident_.shape[1],
+      ": give a pretransform that makes all the same size, such as "
+      "Resize([H, W]) or CenterCrop"));
 }
 
 absl::StatusOr<std::shared_ptr<const FieldProgram>> SampleTransform::ProgramOf(

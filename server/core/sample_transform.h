@@ -40,9 +40,13 @@ class SampleTransform {
   const FieldSpec& source() const { return source_; }
   const FieldSpec& resident() const { return resident_; }
 
-  // What the ops are for samples of this size; compiled once.
-  //   FAILED_PRECONDITION  they make another size of it than resident's
-  //   INVALID_ARGUMENT     they cannot be applied to it
+  // Whether a sample of this size can become resident.
+  //   FAILED_PRECONDITION  it would have another size than resident's, or an op
+  //                        cannot be applied to it
+  absl::Status Check(ImageSize size) const;
+
+  // What the ops are for samples of this size; compiled once. Errors as Check.
+  // REQUIRES: !is_identity().
   absl::StatusOr<std::shared_ptr<const FieldProgram>> ProgramOf(
       ImageSize size) const;
 

@@ -10,6 +10,7 @@
 #include "datasetd/v1/transform.pb.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
+#include "server/core/load_estimator.h"
 #include "server/core/transform_spec.h"
 
 namespace datasetd {
@@ -20,7 +21,10 @@ absl::StatusOr<std::vector<TransformSpec>> TransformsFromProto(
     const std::string& where);
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
-void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset);
+// The list of bad samples is left out unless `with_bad_samples`.
+void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
+                        v1::Dataset* dataset);
+void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 
 absl::StatusOr<FeedOptions> FeedOptionsFromProto(
     const v1::OpenFeedRequest& request);
