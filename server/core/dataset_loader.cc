@@ -20,6 +20,8 @@ namespace {
 constexpr int64_t kStagingTargetBytes = 8 << 20;
 // So that all threads have a sample where samples are large.
 constexpr int64_t kMaxStagingBytes = 64 << 20;
+// So that small samples, too, tell how far they are.
+constexpr int64_t kMaxEncodedChunk = 512;
 // BatchTask::slot.
 constexpr int64_t kSlotAlignment = 256;
 // Encoded: one is copied from while two are decoded to.
@@ -377,10 +379,11 @@ absl::StatusOr<LoadPlan> PlanLoad(
   const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
   plan.chunk_samples = kStagingTargetBytes / sample_bytes;
   if (source.is_encoded) {
-    plan.chunk_samples = std::max(
+    plan.chunk_samples = std::clamp(
         plan.chunk_samples,
         std::min<int64_t>(kMaxStagingBytes / sample_bytes,
-                          std::thread::hardware_concurrency()));
+                          std::min(std::thread::hardware_concurrency(), 512u)),
+        kMaxEncodedChunk);
   }
   plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
                                            std::max<int64_t>(num_samples, 1));

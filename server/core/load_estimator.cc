@@ -166,12 +166,18 @@ absl::Status LoadEstimator::CheckSizes() const {
         field, static_cast<int>(f), plan_.fields[f].ops,
         plan_.fields[f].resident));
   }
+  // The first sample that fails, as the load would tell.
+  int64_t first = num_samples();
+  absl::Status problem;
   for (const auto& [key, index] : sizes_) {
     const auto& [field, height, width] = key;
+    if (index >= first) continue;
     const absl::Status status = ragged[field]->Check({height, width});
-    if (!status.ok()) return LocatedStatus(*source_, index, status);
+    if (status.ok()) continue;
+    first = index;
+    problem = LocatedStatus(*source_, index, status);
   }
-  return absl::OkStatus();
+  return problem;
 }
 
 }  // namespace datasetd

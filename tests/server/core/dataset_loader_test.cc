@@ -213,6 +213,7 @@ TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
   ASSERT_THAT(plan, IsOk());
   plan->num_decode_threads = 4;
   EXPECT_EQ(plan->num_staging_buffers, 3);
+  EXPECT_EQ(plan->chunk_samples, 512);
   EXPECT_LE(plan->staging_bytes, (8 << 20) + 512);
   EXPECT_EQ(plan->host_bytes(1000), 3 * plan->staging_bytes + 4000);
   EXPECT_EQ(plan->host_bytes(int64_t{1} << 30),
