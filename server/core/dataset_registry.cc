@@ -64,6 +64,7 @@ struct DatasetRegistry::Entry {
   std::unique_ptr<SampleSource> reader;
   LoadPlan plan;
   Reservation reservation;
+  Reservation scratch_reservation;
   Backend* backend = nullptr;
   LoadCounters counters;
   // When READY or UNLOADING.
@@ -186,7 +187,9 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
                             open_source_(spec));
   const std::string spec_id = SpecId(spec, reader->info());
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanSource(spec, reader->info()));
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan,
+      PlanSource(spec, reader->info(), device->backend->max_teams()));
 
   std::shared_ptr<Entry> entry;
   {
@@ -228,7 +231,17 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
     DATASETD_RETURN_IF_ERROR(CheckUserLimit(caller));
     DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
                               Reserve(spec, plan, caller));
+    Reservation scratch_reservation;
+    if (plan.scratch_bytes > 0) {
+      DATASETD_ASSIGN_OR_RETURN(
+          scratch_reservation,
+          device->budget->Reserve(
+              MemoryKind::kScratch, caller.uid, plan.scratch_bytes,
+              absl::StrCat("the pretransforms of dataset '", spec.name, "'"),
+              caller.session_id == 0));
+    }
     entry = std::make_shared<Entry>();
+    entry->scratch_reservation = std::move(scratch_reservation);
     entry->owner = caller;
     entry->id = next_entry_id_++;
     entry->spec = std::move(spec);
@@ -262,7 +275,8 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
   spec.device = device->name();
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
                             open_source_(spec));
-  return LoadEstimator::Start(spec, std::move(source), *device->budget);
+  return LoadEstimator::Start(spec, std::move(source), *device->budget,
+                              device->backend->max_teams());
 }
 
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
@@ -331,6 +345,7 @@ void DatasetRegistry::FinishLoad(
     Entry& entry, absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
   entry.reader.reset();
   entry.reservation.Release();
+  entry.scratch_reservation.Release();
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
   if (dataset.ok() &&

@@ -21,8 +21,9 @@ constexpr size_t kMaxKeptBadSamples = 16 * kMaxListedBadSamples;
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
     const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-    const MemoryBudget& budget) {
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanSource(spec, source->info()));
+    const MemoryBudget& budget, int max_teams) {
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
+                            PlanSource(spec, source->info(), max_teams));
   return std::unique_ptr<LoadEstimator>(new LoadEstimator(
       spec, std::move(source), std::move(plan), budget));
 }
@@ -38,6 +39,7 @@ LoadEstimator::LoadEstimator(const DatasetSpec& spec,
     num_scanned_.store(num_samples(), std::memory_order_relaxed);
     return;
   }
+  source_->AllowSmallerImages(plan_.smaller_images);
   num_running_ = plan_.num_decode_threads;
   for (int i = 0; i < plan_.num_decode_threads; ++i) {
     threads_.emplace_back([this] { Scan(); });
@@ -122,7 +124,8 @@ LoadEstimate LoadEstimator::Result() {
   estimate.scratch_bytes = plan_.scratch_bytes;
   estimate.free_bytes = static_cast<int64_t>(budget_.free_bytes());
   MutexLock lock(&mutex_);
-  estimate.host_bytes = plan_.host_bytes(largest_sample_bytes_);
+  estimate.host_bytes =
+      plan_.host_bytes(largest_sample_bytes_ + LargestScratchBytes());
   estimate.smallest = smallest_;
   estimate.largest = largest_;
   std::sort(bad_.begin(), bad_.end(), [](const auto& a, const auto& b) {
@@ -157,7 +160,8 @@ absl::Status LoadEstimator::FindProblem(const LoadEstimate& estimate) const {
   return absl::OkStatus();
 }
 
-absl::Status LoadEstimator::CheckSizes() const {
+std::vector<std::unique_ptr<SampleTransform>> LoadEstimator::RaggedTransforms()
+    const {
   std::vector<std::unique_ptr<SampleTransform>> ragged;
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     const FieldSpec& field = source_->info().fields[f];
@@ -166,6 +170,22 @@ absl::Status LoadEstimator::CheckSizes() const {
         field, static_cast<int>(f), plan_.fields[f].ops,
         plan_.fields[f].resident));
   }
+  return ragged;
+}
+
+int64_t LoadEstimator::LargestScratchBytes() const {
+  const auto ragged = RaggedTransforms();
+  int64_t largest = 0;
+  for (const auto& [key, index] : sizes_) {
+    const auto& [field, height, width] = key;
+    const auto bytes = ragged[field]->ScratchBytes({height, width});
+    if (bytes.ok()) largest = std::max(largest, *bytes);
+  }
+  return largest;
+}
+
+absl::Status LoadEstimator::CheckSizes() const {
+  const auto ragged = RaggedTransforms();
   // The first sample that fails, as the load would tell.
   int64_t first = num_samples();
   absl::Status problem;

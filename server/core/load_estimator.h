@@ -26,6 +26,7 @@
 #include "server/core/memory_budget.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
+#include "server/core/sample_transform.h"
 
 namespace datasetd {
 
@@ -54,7 +55,7 @@ class LoadEstimator {
   // `budget` outlives the estimator. Errors as PlanSource.
   static absl::StatusOr<std::unique_ptr<LoadEstimator>> Start(
       const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-      const MemoryBudget& budget);
+      const MemoryBudget& budget, int max_teams);
   // Ends the look at the samples, wherever it is.
   ~LoadEstimator();
 
@@ -79,6 +80,9 @@ class LoadEstimator {
   absl::Status FindProblem(const LoadEstimate& estimate) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSizes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t LargestScratchBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // One for each ragged field.
+  std::vector<std::unique_ptr<SampleTransform>> RaggedTransforms() const;
 
   const DatasetSpec spec_;
   const std::unique_ptr<SampleSource> source_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -38,25 +39,47 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
     DATASETD_ASSIGN_OR_RETURN(
         programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
                                   Layout::kNhwc));
-    const Dtype dtype = programs[f]->out_dtype;
-    if (programs[f]->is_image && dtype != Dtype::kUint8 &&
-        dtype != Dtype::kFloat32) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field '", fields[f].name, "': pretransforms make it ",
-          DtypeName(dtype), ", and images are uint8 or float32 in memory: ",
-          "give ToDtype(", DtypeName(dtype), ") to the loader's transforms"));
-    }
   }
   return programs;
+}
+
+// What is enough of an image whose first op is a Resize, and whose resident
+// size does not depend on its own; 0 x 0 if all of it is needed.
+ImageSize EnoughFor(const std::vector<TransformSpec>& ops) {
+  const ResizeSpec* const resize =
+      ops.empty() ? nullptr : std::get_if<ResizeSpec>(&ops[0]);
+  if (resize == nullptr) return {};
+  if (resize->height > 0 && resize->width > 0) {
+    return {resize->height, resize->width};
+  }
+  if (resize->shorter_edge > 0 && resize->max_size == 0 && ops.size() > 1 &&
+      std::holds_alternative<CenterCropSpec>(ops[1])) {
+    return {resize->shorter_edge, resize->shorter_edge};
+  }
+  return {};
+}
+
+// Enough for all ragged fields.
+ImageSize SmallerImages(const LoadPlan& plan, const SourceInfo& source) {
+  ImageSize enough;
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    if (!source.fields[f].is_ragged) continue;
+    const ImageSize size = EnoughFor(plan.fields[f].ops);
+    if (size == ImageSize()) return {};
+    enough.height = std::max(enough.height, size.height);
+    enough.width = std::max(enough.width, size.width);
+  }
+  return enough;
 }
 
 }  // namespace
 
 absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
-                                    const SourceInfo& source) {
+                                    const SourceInfo& source,
+                                    int max_teams) {
   DATASETD_ASSIGN_OR_RETURN(const auto programs,
                             CompilePretransforms(spec, source.fields));
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(source, programs));
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(source, programs, max_teams));
   if (!plan.is_encoded) return plan;
   plan.bad_samples = spec.bad_samples;
   plan.max_bad_samples = spec.max_bad_samples;
@@ -66,6 +89,7 @@ absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
     const auto ops = spec.pretransforms.find(source.fields[f].name);
     if (ops != spec.pretransforms.end()) plan.fields[f].ops = ops->second;
   }
+  plan.smaller_images = SmallerImages(plan, source);
   return plan;
 }
 

@@ -10,10 +10,12 @@
 
 namespace datasetd {
 
+// `max_teams` is the backend's.
 //   INVALID_ARGUMENT  a pretransform is random, wrong, or for a field that is
 //                     not there; or the dataset is larger than any memory
 absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
-                                    const SourceInfo& source);
+                                    const SourceInfo& source,
+                                    int max_teams);
 
 }  // namespace datasetd
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cuda/kernels/augment.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
 
@@ -76,6 +77,17 @@ absl::StatusOr<std::shared_ptr<const FieldProgram>> SampleTransform::ProgramOf(
   return program;
 }
 
+absl::StatusOr<int64_t> SampleTransform::ScratchBytes(ImageSize size) const {
+  if (is_identity()) return 0;
+  DATASETD_ASSIGN_OR_RETURN(const auto program, ProgramOf(size));
+  return TeamScratchBytes(*program);
+}
+
+void SampleTransform::Runner::ShrinkTo(size_t size_bytes) {
+  slot_.ShrinkTo(size_bytes);
+  scratch_.ShrinkTo(size_bytes);
+}
+
 absl::Status SampleTransform::Runner::Run(absl::Span<const uint8_t> from,
                                           ImageSize size,
                                           absl::Span<uint8_t> to) {
@@ -89,6 +101,12 @@ absl::Status SampleTransform::Runner::Run(absl::Span<const uint8_t> from,
     program_->fields[0].offset_bytes = 0;
     program_->fields[0].sample_stride_bytes =
         static_cast<int64_t>(from.size());
+  }
+  const ScratchPlan scratch = PlanScratch(*program_, 1);
+  if (scratch.size_bytes > 0) {
+    scratch_.Reserve(static_cast<size_t>(scratch.size_bytes));
+    scratch.Give(scratch_.data(), program_.get());
+    ClearTeamFlags(*program_);
   }
   program_->fields[0].source = from.data();
   const int64_t index = 0;

@@ -6,6 +6,7 @@
 #ifndef DATASETD_SERVER_CORE_SAMPLE_TRANSFORM_H_
 #define DATASETD_SERVER_CORE_SAMPLE_TRANSFORM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -50,6 +51,10 @@ class SampleTransform {
   absl::StatusOr<std::shared_ptr<const FieldProgram>> ProgramOf(
       ImageSize size) const;
 
+  // Of the memory that they take for a sample of this size, its input and
+  // output not included. Errors as Check.
+  absl::StatusOr<int64_t> ScratchBytes(ImageSize size) const;
+
   // Runs them, with memory that is used again.
   class Runner {
    public:
@@ -61,12 +66,16 @@ class SampleTransform {
     absl::Status Run(absl::Span<const uint8_t> from, ImageSize size,
                      absl::Span<uint8_t> to);
 
+    // Gives back what memory is more than this.
+    void ShrinkTo(size_t size_bytes);
+
    private:
     const SampleTransform* const transform_;
     ImageSize size_;  // of program_
     std::shared_ptr<const FieldProgram> field_program_;
     std::unique_ptr<AugmentProgram> program_;
     AlignedBuffer slot_;
+    AlignedBuffer scratch_;
   };
 
  private:

@@ -28,6 +28,7 @@ constexpr size_t kMaxFields = 64;
 constexpr size_t kMaxNameBytes = 64;
 constexpr int64_t kMaxImageChannels = 4;
 constexpr absl::string_view kImagesOption = "images";
+constexpr absl::string_view kMasksOption = "masks";
 
 // One .npy file.
 struct NpyField {
@@ -86,24 +87,37 @@ bool IsFieldName(absl::string_view name) {
          });
 }
 
-// Option "images": true for the fields that are images, false for those not.
-absl::StatusOr<std::map<std::string, bool>> ParseImagesOption(
-    const SourceSpec& spec) {
-  std::map<std::string, bool> images;
-  const auto option = spec.options.find(std::string(kImagesOption));
-  if (option == spec.options.end()) return images;
+// By field name: true, or false where a minus stood before it.
+using FieldChoice = std::map<std::string, bool>;
+
+absl::StatusOr<FieldChoice> ParseFieldsOption(const SourceSpec& spec,
+                                              absl::string_view option_name) {
+  FieldChoice choice;
+  const auto option = spec.options.find(std::string(option_name));
+  if (option == spec.options.end()) return choice;
   for (absl::string_view item : absl::StrSplit(option->second, ',')) {
     item = absl::StripAsciiWhitespace(item);
-    const bool is_image = !absl::ConsumePrefix(&item, "-");
+    const bool is_chosen = !absl::ConsumePrefix(&item, "-");
     if (!IsFieldName(item) ||
-        !images.emplace(std::string(item), is_image).second) {
+        !choice.emplace(std::string(item), is_chosen).second) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "option images is '", absl::Utf8SafeCHexEscape(option->second),
+          "option ", option_name, " is '",
+          absl::Utf8SafeCHexEscape(option->second),
           "', expected a comma-separated list of fields, each once, with a "
-          "minus before those that are not images"));
+          "minus before those that are not ", option_name));
     }
   }
-  return images;
+  return choice;
+}
+
+// What is left of an option when every field has taken its part.
+absl::Status CheckAllTaken(const FieldChoice& choice,
+                           absl::string_view option_name,
+                           const std::string& path) {
+  if (choice.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "option ", option_name, " names '", choice.begin()->first, "', but ",
+      path, " holds no ", choice.begin()->first, ".npy"));
 }
 
 bool IsNamedAsImage(absl::string_view name) {
@@ -122,7 +136,7 @@ bool IsImageByDefault(absl::string_view name, const NpyHeader& header) {
 absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
                                         const std::string& name,
                                         const NpyHeader& header,
-                                        bool is_image) {
+                                        bool is_image, bool is_mask) {
   const std::string shape_text =
       absl::StrCat("(", absl::StrJoin(header.shape, ", "), ")");
   FieldSpec spec = {
@@ -130,6 +144,7 @@ absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
       .dtype = header.dtype,
       .shape = {header.shape.begin() + 1, header.shape.end()},
       .is_image = is_image,
+      .is_mask = is_mask,
   };
   if (spec.num_elements() > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(
@@ -153,8 +168,9 @@ absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
       name));
 }
 
-absl::StatusOr<NpyField> OpenField(const FileInfo& entry,
-                                   const std::map<std::string, bool>& images,
+// Takes what `images` and `masks` say of the field out of them.
+absl::StatusOr<NpyField> OpenField(const FileInfo& entry, FieldChoice& images,
+                                   FieldChoice& masks,
                                    const FileSystem& files) {
   const absl::string_view file_name =
       absl::string_view(entry.path).substr(entry.path.rfind('/') + 1);
@@ -169,12 +185,21 @@ absl::StatusOr<NpyField> OpenField(const FileInfo& entry,
   NpyField field;
   DATASETD_ASSIGN_OR_RETURN(field.file, files.Open(entry.path));
   DATASETD_ASSIGN_OR_RETURN(field.header, ReadNpyHeader(*field.file));
-  const auto option = images.find(name);
-  const bool is_image = option != images.end()
-                            ? option->second
-                            : IsImageByDefault(name, field.header);
+  const auto image = images.extract(name);
+  const auto mask = masks.extract(name);
+  const bool is_named_mask = !mask.empty() && mask.mapped();
+  if (is_named_mask && !image.empty() && !image.mapped()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options images and masks contradict each other about '",
+                     name, "': a mask is an image"));
+  }
+  const bool is_image =
+      is_named_mask || (!image.empty() ? image.mapped()
+                                       : IsImageByDefault(name, field.header));
+  const bool is_mask = !mask.empty() ? mask.mapped() : name == "mask";
   DATASETD_ASSIGN_OR_RETURN(
-      field.spec, MakeFieldSpec(entry.path, name, field.header, is_image));
+      field.spec, MakeFieldSpec(entry.path, name, field.header, is_image,
+                                is_image && is_mask));
   return field;
 }
 
@@ -183,8 +208,11 @@ absl::StatusOr<NpyField> OpenField(const FileInfo& entry,
 absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
                                                       const FileSystem& files) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
-  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {kImagesOption}));
-  DATASETD_ASSIGN_OR_RETURN(auto images, ParseImagesOption(spec));
+  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {kImagesOption, kMasksOption}));
+  DATASETD_ASSIGN_OR_RETURN(FieldChoice images,
+                            ParseFieldsOption(spec, kImagesOption));
+  DATASETD_ASSIGN_OR_RETURN(FieldChoice masks,
+                            ParseFieldsOption(spec, kMasksOption));
   DATASETD_RETURN_IF_ERROR(
       CheckDirectory(files, spec.path, "one .npy file per field"));
   DATASETD_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries,
@@ -197,7 +225,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
       return absl::InvalidArgumentError(
           absl::StrCat(spec.path, ": more than ", kMaxFields, " .npy files"));
     }
-    DATASETD_ASSIGN_OR_RETURN(NpyField field, OpenField(entry, images, files));
+    DATASETD_ASSIGN_OR_RETURN(NpyField field,
+                              OpenField(entry, images, masks, files));
     const int64_t num_samples = field.header.shape[0];
     if (fields.empty()) {
       info.num_samples = num_samples;
@@ -206,7 +235,6 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
           absl::StrCat(entry.path, " holds ", num_samples, " samples, but ",
                        info.files.front().path, " holds ", info.num_samples));
     }
-    images.erase(field.spec.name);
     info.fields.push_back(field.spec);
     info.files.push_back(field.file->info());
     fields.push_back(std::move(field));
@@ -215,11 +243,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
     return absl::InvalidArgumentError(absl::StrCat(
         spec.path, ": holds no .npy file, expected one per field"));
   }
-  if (!images.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("option images names '", images.begin()->first, "', but ",
-                     spec.path, " holds no ", images.begin()->first, ".npy"));
-  }
+  DATASETD_RETURN_IF_ERROR(CheckAllTaken(images, kImagesOption, spec.path));
+  DATASETD_RETURN_IF_ERROR(CheckAllTaken(masks, kMasksOption, spec.path));
   return std::make_unique<NpyReader>(std::move(info), std::move(fields));
 }
 

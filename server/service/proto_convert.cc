@@ -9,6 +9,7 @@
 #include "cuda/status_macros.h"
 #include "server/core/transforms_hash.h"
 #include "server/core/utf8.h"
+#include "server/service/transform_convert.h"
 
 namespace datasetd {
 namespace {
@@ -19,18 +20,6 @@ constexpr int AsInt(Enum value) {
 }
 
 // The core's enums have the numbers of the wire.
-static_assert(AsInt(Dtype::kUint8) == v1::DTYPE_UINT8);
-static_assert(AsInt(Dtype::kInt16) == v1::DTYPE_INT16);
-static_assert(AsInt(Dtype::kInt32) == v1::DTYPE_INT32);
-static_assert(AsInt(Dtype::kInt64) == v1::DTYPE_INT64);
-static_assert(AsInt(Dtype::kFloat16) == v1::DTYPE_FLOAT16);
-static_assert(AsInt(Dtype::kBfloat16) == v1::DTYPE_BFLOAT16);
-static_assert(AsInt(Dtype::kFloat32) == v1::DTYPE_FLOAT32);
-static_assert(AsInt(Dtype::kFloat64) == v1::DTYPE_FLOAT64);
-static_assert(AsInt(PaddingMode::kConstant) == v1::PADDING_MODE_CONSTANT);
-static_assert(AsInt(PaddingMode::kEdge) == v1::PADDING_MODE_EDGE);
-static_assert(AsInt(PaddingMode::kReflect) == v1::PADDING_MODE_REFLECT);
-static_assert(AsInt(PaddingMode::kSymmetric) == v1::PADDING_MODE_SYMMETRIC);
 static_assert(AsInt(Layout::kNchw) == v1::LAYOUT_NCHW);
 static_assert(AsInt(Layout::kNhwc) == v1::LAYOUT_NHWC);
 static_assert(AsInt(DatasetState::kLoading) == v1::DATASET_STATE_LOADING);
@@ -46,90 +35,12 @@ static_assert(AsInt(ExportKind::kCudaIpcHandle) ==
               v1::EXPORT_KIND_CUDA_IPC_HANDLE);
 static_assert(AsInt(ExportKind::kCudaVmmFd) == v1::EXPORT_KIND_CUDA_VMM_FD);
 
-absl::StatusOr<PaddingMode> PaddingModeFromProto(v1::PaddingMode mode) {
-  if (mode == v1::PADDING_MODE_UNSPECIFIED) return PaddingMode::kConstant;
-  if (mode > v1::PADDING_MODE_UNSPECIFIED && v1::PaddingMode_IsValid(mode)) {
-    return static_cast<PaddingMode>(mode);
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "padding_mode: ", AsInt(mode),
-      " is unknown; one of constant, edge, reflect, symmetric"));
-}
-
-Padding PaddingFromProto(const v1::Padding& padding) {
-  return {.left = padding.left(),
-          .top = padding.top(),
-          .right = padding.right(),
-          .bottom = padding.bottom()};
-}
-
-absl::StatusOr<TransformSpec> TransformFromProto(const v1::Transform& op) {
-  switch (op.op_case()) {
-    case v1::Transform::kPad: {
-      PadSpec spec;
-      spec.padding = PaddingFromProto(op.pad().padding());
-      spec.fill.assign(op.pad().fill().begin(), op.pad().fill().end());
-      DATASETD_ASSIGN_OR_RETURN(spec.padding_mode,
-                                PaddingModeFromProto(op.pad().padding_mode()));
-      return spec;
-    }
-    case v1::Transform::kCenterCrop:
-      return CenterCropSpec{.height = op.center_crop().height(),
-                            .width = op.center_crop().width()};
-    case v1::Transform::kRandomCrop: {
-      const v1::RandomCrop& crop = op.random_crop();
-      RandomCropSpec spec;
-      spec.height = crop.height();
-      spec.width = crop.width();
-      spec.padding = PaddingFromProto(crop.padding());
-      spec.pad_if_needed = crop.pad_if_needed();
-      spec.fill.assign(crop.fill().begin(), crop.fill().end());
-      DATASETD_ASSIGN_OR_RETURN(spec.padding_mode,
-                                PaddingModeFromProto(crop.padding_mode()));
-      return spec;
-    }
-    case v1::Transform::kRandomHorizontalFlip: {
-      const v1::RandomHorizontalFlip& flip = op.random_horizontal_flip();
-      RandomHorizontalFlipSpec spec;
-      if (flip.has_p()) spec.p = flip.p();
-      return spec;
-    }
-    case v1::Transform::kRandomVerticalFlip: {
-      const v1::RandomVerticalFlip& flip = op.random_vertical_flip();
-      RandomVerticalFlipSpec spec;
-      if (flip.has_p()) spec.p = flip.p();
-      return spec;
-    }
-    case v1::Transform::kAlternatingFlip:
-      return AlternatingFlipSpec{};
-    case v1::Transform::kToDtype: {
-      const v1::Dtype dtype = op.to_dtype().dtype();
-      if (dtype == v1::DTYPE_UNSPECIFIED || !v1::Dtype_IsValid(dtype)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "ToDtype: dtype ", AsInt(dtype), " is unknown or missing"));
-      }
-      return ToDtypeSpec{.dtype = static_cast<Dtype>(dtype),
-                         .scale = op.to_dtype().scale()};
-    }
-    case v1::Transform::kNormalize: {
-      const v1::Normalize& normalize = op.normalize();
-      NormalizeSpec spec;
-      spec.mean.assign(normalize.mean().begin(), normalize.mean().end());
-      spec.std.assign(normalize.std().begin(), normalize.std().end());
-      return spec;
-    }
-    case v1::Transform::OP_NOT_SET:
-      break;
-  }
-  return absl::InvalidArgumentError(
-      "unknown transform; this daemon may be older than the client");
-}
-
 void FieldToProto(const FieldSpec& spec, v1::Field* field) {
   field->set_name(spec.name);
   field->set_dtype(static_cast<v1::Dtype>(spec.dtype));
   field->mutable_shape()->Assign(spec.shape.begin(), spec.shape.end());
   field->set_is_image(spec.is_image);
+  field->set_is_mask(spec.is_mask);
 }
 
 // Text from outside, such as a file's name, may be no UTF-8, which a message
@@ -179,22 +90,6 @@ void SetExtent(ImageSize size, v1::ImageExtent* extent) {
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<TransformSpec>> TransformsFromProto(
-    const google::protobuf::RepeatedPtrField<v1::Transform>& transforms,
-    const std::string& where) {
-  std::vector<TransformSpec> specs;
-  for (int i = 0; i < transforms.size(); ++i) {
-    auto spec = TransformFromProto(transforms[i]);
-    if (!spec.ok()) {
-      return absl::Status(
-          spec.status().code(),
-          absl::StrCat(where, "[", i, "]: ", spec.status().message()));
-    }
-    specs.push_back(*std::move(spec));
-  }
-  return specs;
-}
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   DatasetSpec to;

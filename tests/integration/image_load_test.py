@@ -129,6 +129,42 @@ def test_images_of_any_size_become_one_by_a_pretransform(world):
     np.testing.assert_array_equal(got, images)
 
 
+def test_images_are_resized_while_they_are_loaded(world):
+    import torch
+    from torchvision.transforms import functional
+
+    folder = _image_folder(world.folder)
+    expected = np.stack([
+        functional.resize(
+            torch.from_numpy(np.array(image)).permute(2, 0, 1).float(),
+            [24, 28], antialias=True).numpy()
+        for image, _ in folder])
+    with world.client.load_dataset(
+            "a", "image_folder", world.folder,
+            pretransforms=[T.Resize((24, 28))]) as dataset:
+        assert dataset.fields[0].shape == (24, 28, 3)
+        got, _ = _samples(dataset)
+    # Rounded once, to uint8.
+    assert np.abs(got.astype(np.float32) - expected).max() < 0.51
+
+
+def test_fast_decode_is_near_and_makes_the_same_size(world):
+    root = os.path.join(world.data_root, "photos")
+    os.makedirs(os.path.join(root, "one"))
+    for i in range(5):
+        _picture(300 + i, 400 - i, i).save(
+            os.path.join(root, "one", f"{i}.jpg"))
+    got = []
+    for options in ({}, {"fast_decode": True}):
+        with world.client.load_dataset(
+                "a", "image_folder", root, options=options,
+                pretransforms=[T.Resize((64, 80))]) as dataset:
+            got.append(_samples(dataset)[0].astype(int))
+        world.client.unload_dataset("a")
+    difference = np.abs(got[0] - got[1])
+    assert 0 < difference.mean() < 4
+
+
 def test_without_one_the_error_names_the_file_and_what_to_do(world):
     with pytest.raises(datasetd.FailedPrecondition) as error:
         world.client.load_dataset("a", "image_folder", world.folder)

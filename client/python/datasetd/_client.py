@@ -8,18 +8,14 @@ import os
 import threading
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
-from typing import Sequence, Tuple, Union
+from typing import Sequence, Set, Tuple, Union
 
 from . import _library
-from . import transforms as _transforms
 from ._progress import make_progress
 from .errors import Closed, InvalidArgument
+from .transforms._pipeline import Pipelines, pipelines_message
 
 Progress = Union[bool, Callable[[Dict[str, Any]], None]]
-Pipelines = Union[
-    Sequence[_transforms.Transform],
-    Mapping[str, Sequence[_transforms.Transform]],
-]
 
 
 class Field(NamedTuple):
@@ -29,6 +25,7 @@ class Field(NamedTuple):
     dtype: str
     shape: Tuple[int, ...]
     is_image: bool
+    is_mask: bool = False  # an image of classes
 
 
 class BadSample(NamedTuple):
@@ -71,6 +68,7 @@ def _fields(messages: Sequence[Dict[str, Any]]) -> List[Field]:
             field["dtype"].replace("DTYPE_", "").lower(),
             tuple(int(extent) for extent in field["shape"]),
             bool(field["is_image"]),
+            bool(field.get("is_mask", False)),
         )
         for field in messages
     ]
@@ -116,17 +114,16 @@ def _estimate(message: Dict[str, Any]) -> LoadEstimate:
     )
 
 
-def pipelines_message(argument: str, value: Pipelines) -> Dict[str, Any]:
-    """{field: [Transform messages]}; a list is for the field `image`."""
-    if value is None:
-        return {}
-    if isinstance(value, Mapping):
-        return {
-            field: _transforms.pipeline_message(f"{argument}[{field!r}]", ops)
-            for field, ops in value.items()
-        }
-    ops = _transforms.pipeline_message(argument, value)
-    return {"image": ops} if ops else {}
+def _mask_names(options: Mapping[str, Any]) -> Set[str]:
+    """The fields that a reader makes masks, before it has read anything."""
+    names = {"mask"}
+    for item in str(options.get("masks", "")).split(","):
+        name = item.strip()
+        if name.startswith("-"):
+            names.discard(name[1:])
+        else:
+            names.add(name)
+    return names
 
 
 class Dataset:
@@ -246,8 +243,8 @@ class Client:
             status()["formats"] lists them.
           path: made absolute here; opened by the daemon, below its data roots.
           split: None is the reader's default.
-          pretransforms: run once, at load; a list for `image` or a dict by
-            field.
+          pretransforms: run once, at load; a list, for `image` or the `fields`
+            of each op, or a dict by field.
           device: "cuda:0", "cpu"; None is the daemon's first one.
           options: of the reader.
           progress: True shows a bar of tqdm, or without it a line on stderr; a
@@ -269,7 +266,7 @@ class Client:
             "pretransforms": {
                 field: {"transforms": ops}
                 for field, ops in pipelines_message(
-                    "pretransforms", pretransforms
+                    "pretransforms", pretransforms, _mask_names(options or {})
                 ).items()
             },
             "options": {
