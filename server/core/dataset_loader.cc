@@ -12,6 +12,7 @@
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/bad_sample_filter.h"
+#include "server/core/decode_budget.h"
 #include "server/core/parallel_decoder.h"
 #include "server/core/sample_transform.h"
 

@@ -75,6 +75,8 @@ void LoadEstimator::Scan() {
 }
 
 absl::Status LoadEstimator::Look(int64_t index, RawSample& raw) {
+  DecodeBudget::Share share(&raw_budget_);
+  share.TakeRaw(source_->Locate(index).size_bytes);
   DATASETD_RETURN_IF_ERROR(source_->ReadRaw(index, raw));
   SampleProbe probe;
   DATASETD_RETURN_IF_ERROR(source_->Probe(index, raw, probe));

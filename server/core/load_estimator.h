@@ -23,6 +23,7 @@
 #include "server/core/bad_samples.h"
 #include "server/core/dataset_loader.h"
 #include "server/core/dataset_spec.h"
+#include "server/core/decode_budget.h"
 #include "server/core/memory_budget.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
@@ -89,6 +90,7 @@ class LoadEstimator {
   const LoadPlan plan_;
   const MemoryBudget& budget_;
 
+  DecodeBudget raw_budget_{kDecodeLimitBytes};
   std::atomic<bool> is_stopping_ = false;
   std::atomic<int64_t> next_ = 0;
   std::atomic<int64_t> num_scanned_ = 0;

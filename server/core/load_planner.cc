@@ -47,13 +47,13 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
 // size does not depend on its own; 0 x 0 if all of it is needed.
 ImageSize EnoughFor(const std::vector<TransformSpec>& ops) {
   const ResizeSpec* const resize =
-      ops.empty() ? nullptr : std::get_if<ResizeSpec>(&ops[0]);
+      ops.empty() ? nullptr : std::get_if<ResizeSpec>(&ops[0].op);
   if (resize == nullptr) return {};
   if (resize->height > 0 && resize->width > 0) {
     return {resize->height, resize->width};
   }
   if (resize->shorter_edge > 0 && resize->max_size == 0 && ops.size() > 1 &&
-      std::holds_alternative<CenterCropSpec>(ops[1])) {
+      std::holds_alternative<CenterCropSpec>(ops[1].op)) {
     return {resize->shorter_edge, resize->shorter_edge};
   }
   return {};

@@ -7,8 +7,8 @@ import json
 import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
-from typing import Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Literal, Mapping, NamedTuple
+from typing import Optional, Sequence, Set, Tuple, Union, overload
 
 from . import _library
 from ._progress import make_progress
@@ -220,6 +220,14 @@ class Client:
         self.address = self._connection.address
 
     # -- Datasets ---------------------------------------------------------
+
+    @overload
+    def load_dataset(
+        self, *arguments: Any, dry_run: Literal[True], **more: Any
+    ) -> LoadEstimate: ...
+
+    @overload
+    def load_dataset(self, *arguments: Any, **more: Any) -> Dataset: ...
 
     def load_dataset(
         self,
