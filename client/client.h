@@ -54,6 +54,7 @@ class Client {
   // Called with every progress message, and at least every 100 ms with the last
   // one; false cancels this process's wait (the daemon goes on loading).
   using ProgressFunction = std::function<bool(const v1::Dataset&)>;
+  using EstimateFunction = std::function<bool(const v1::EstimateLoadResponse&)>;
 
   //   UNAVAILABLE          no daemon there
   //   PERMISSION_DENIED    this user may not connect
@@ -65,6 +66,10 @@ class Client {
   // CANCELLED if on_progress returned false.
   absl::StatusOr<v1::Dataset> LoadDataset(
       v1::DatasetSpec spec, const ProgressFunction& on_progress = nullptr);
+  // A dry run of LoadDataset: what it would find and need. Loads nothing.
+  // CANCELLED if on_progress returned false.
+  absl::StatusOr<v1::LoadEstimate> EstimateLoad(
+      v1::DatasetSpec spec, const EstimateFunction& on_progress = nullptr);
   absl::StatusOr<v1::Dataset> GetDataset(const std::string& name);
   absl::StatusOr<std::vector<v1::Dataset>> ListDatasets();
   absl::Status UnloadDataset(const std::string& name, bool force = false);

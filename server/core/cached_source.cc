@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
+#include "server/core/bad_sample_text.h"
 #include "server/core/require.h"
 
 namespace datasetd {
@@ -23,6 +24,12 @@ CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
   info_.num_samples = header_.num_samples;
   info_.fields = header_.fields;
   info_.class_names = header_.class_names;
+  const auto notes = header_.notes.find(kBadSamplesNote);
+  if (notes != header_.notes.end()) {
+    auto bad_samples = BadSamplesFromText(notes->second);
+    notes_status_ = bad_samples.status();
+    if (bad_samples.ok()) info_.bad_samples = *std::move(bad_samples);
+  }
   progress_.resize(header_.fields.size());
   for (Progress& progress : progress_) {
     progress.block.reset(XXH3_createState());
@@ -34,6 +41,10 @@ CachedSource::~CachedSource() = default;
 
 absl::Status CachedSource::Read(
     int64_t count, absl::Span<const absl::Span<uint8_t>> fields) {
+  if (!notes_status_.ok()) {
+    return absl::DataLossError(absl::StrCat(file_->info().path, ": ",
+                                            notes_status_.message()));
+  }
   for (size_t f = 0; f < fields.size(); ++f) {
     const CacheLayout::Field& place = layout_.fields[f];
     Require(static_cast<int64_t>(fields[f].size()) <=

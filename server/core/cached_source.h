@@ -18,6 +18,9 @@ struct XXH3_state_s;
 
 namespace datasetd {
 
+// The key of BadSamplesToText's text in a header's notes.
+inline constexpr char kBadSamplesNote[] = "bad_samples";
+
 class CachedSource : public SampleSource {
  public:
   // REQUIRES: `header` and `layout` are those of `file`.
@@ -48,6 +51,7 @@ class CachedSource : public SampleSource {
   const CacheHeader header_;
   const CacheLayout layout_;
   SourceInfo info_;
+  absl::Status notes_status_;
   std::vector<Progress> progress_;
 };
 

@@ -8,10 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "cuda/status_macros.h"
+#include "server/core/bad_sample_text.h"
+#include "server/core/cached_source.h"
 #include "server/core/dataset_name.h"
-#include "server/core/pipeline.h"
+#include "server/core/load_planner.h"
 
 namespace datasetd {
 namespace {
@@ -34,6 +35,10 @@ std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
                                   spec.path, "\n", spec.split, "\n",
                                   spec.device, "\n", spec.pretransforms_key,
                                   "\n");
+  if (spec.bad_samples != BadSamplePolicy::kFail) {
+    absl::StrAppend(&text, "bad samples ", static_cast<int>(spec.bad_samples),
+                    " ", spec.max_bad_samples, "\n");
+  }
   for (const auto& [key, value] : spec.options) {
     absl::StrAppend(&text, key.size(), ":", key, "=", value.size(), ":", value,
                     "\n");
@@ -43,34 +48,6 @@ std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
                     file.mtime_nanoseconds, "\n");
   }
   return HexHash(text);
-}
-
-absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
-    const DatasetSpec& spec, const std::vector<FieldSpec>& fields) {
-  for (const auto& [name, ops] : spec.pretransforms) {
-    if (std::none_of(fields.begin(), fields.end(),
-                     [&](const FieldSpec& f) { return f.name == name; })) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "pretransforms: the source has no field '", name, "'"));
-    }
-    for (size_t i = 0; i < ops.size(); ++i) {
-      if (IsDeterministic(absl::MakeConstSpan(&ops[i], 1))) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field '", name, "', pretransforms[", i, "] ", TransformName(ops[i]),
-          ": a random op cannot run at load; give it to the loader's "
-          "transforms"));
-    }
-  }
-  std::vector<std::optional<FieldProgram>> programs(fields.size());
-  for (size_t f = 0; f < fields.size(); ++f) {
-    const auto ops = spec.pretransforms.find(fields[f].name);
-    if (ops == spec.pretransforms.end() || ops->second.empty()) continue;
-    // Resident samples are [H, W, C].
-    DATASETD_ASSIGN_OR_RETURN(
-        programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
-                                  Layout::kNhwc));
-  }
-  return programs;
 }
 
 }  // namespace
@@ -92,7 +69,7 @@ struct DatasetRegistry::Entry {
   // What follows is known; until then it is LOADING.
   bool is_opened = false;
   std::string spec_id;
-  SourceInfo source;
+  SourceInfo source;  // but for its files
   std::vector<FieldSpec> fields;  // resident
   int64_t resident_bytes = 0;
   // Monotonic.
@@ -236,12 +213,9 @@ absl::StatusOr<DatasetRegistry::OpenedSource> DatasetRegistry::OpenSource(
     DATASETD_ASSIGN_OR_RETURN(opened.reader, open_source_(spec));
     opened.spec_id = SpecId(spec, opened.reader->info());
   }
-  const SourceInfo& info = opened.reader->info();
-  DATASETD_ASSIGN_OR_RETURN(const auto programs,
-                            CompilePretransforms(spec, info.fields));
   DATASETD_ASSIGN_OR_RETURN(
-      opened.plan, PlanLoad(info.fields, info.num_samples, programs,
-                            opened.device->backend->max_teams()));
+      opened.plan, PlanSource(spec, opened.reader->info(),
+                              opened.device->backend->max_teams()));
   opened.spec = std::move(spec);
   return opened;
 }
@@ -251,6 +225,7 @@ void DatasetRegistry::Prepare(Entry& entry, OpenedSource source,
   entry.spec = std::move(source.spec);
   entry.spec_id = std::move(source.spec_id);
   entry.source = source.reader->info();
+  entry.source.files = {};
   for (const LoadPlan::FieldPlan& field : source.plan.fields) {
     entry.fields.push_back(field.resident);
   }
@@ -416,6 +391,18 @@ absl::StatusOr<Reservation> DatasetRegistry::ReserveScratch(
       caller.session_id == 0);
 }
 
+absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
+    DatasetSpec spec, const Caller& caller) const {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                            open_source_(spec));
+  return LoadEstimator::Start(spec, std::move(source), *device->budget,
+                              device->backend->max_teams());
+}
+
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
                                                      const LoadPlan& plan,
                                                      const Caller& caller) {
@@ -481,6 +468,10 @@ void DatasetRegistry::RunLoads() {
       samples = *dataset;
       stored = {.spec_id = entry->spec_id,
                 .class_names = entry->source.class_names};
+      const BadSampleReport& bad_samples = (*dataset)->bad_samples();
+      if (bad_samples.num_samples > 0) {
+        stored->notes[kBadSamplesNote] = BadSamplesToText(bad_samples);
+      }
     }
     {
       MutexLock lock(&mutex_);
@@ -515,8 +506,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadCached(
     const SourceInfo& info = source->info();
     DATASETD_ASSIGN_OR_RETURN(
         const LoadPlan plan,
-        PlanLoad(info.fields, info.num_samples,
-                 std::vector<std::optional<FieldProgram>>(info.fields.size())));
+        PlanLoad(info,
+                 std::vector<std::optional<FieldProgram>>(info.fields.size()),
+                 /*max_teams=*/1));
     if (info.fields != entry.fields ||
         plan.resident_bytes > entry.plan.resident_bytes) {
       return absl::DataLossError(
@@ -613,6 +605,11 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
   info.spec_id = entry.spec_id;
   if (entry.dataset != nullptr) {
     info.content_hash = entry.dataset->content_hash();
+    info.num_samples = entry.dataset->num_samples();
+    info.bad_samples = entry.dataset->bad_samples();
+  } else {
+    info.bad_samples.num_samples =
+        entry.counters.num_bad_samples.load(std::memory_order_relaxed);
   }
   info.num_feeds = entry.num_feeds;
   info.num_holders = static_cast<int>(entry.holders.size());

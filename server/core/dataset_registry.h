@@ -30,35 +30,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/core/bad_samples.h"
 #include "server/core/clock.h"
 #include "server/core/dataset.h"
 #include "server/core/dataset_cache.h"
 #include "server/core/dataset_loader.h"
+#include "server/core/dataset_spec.h"
 #include "server/core/device_table.h"
+#include "server/core/load_estimator.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
-#include "server/core/transform_spec.h"
 
 namespace datasetd {
 
 // The format of datasets that clients pushed: they have no files.
 inline constexpr char kPushedFormat[] = "pushed";
-
-struct DatasetSpec {
-  std::string name;
-  std::string format;
-  std::string path;
-  std::string split;
-  std::string device;  // empty: the first
-  std::map<std::string, std::vector<TransformSpec>> pretransforms;
-  std::map<std::string, std::string> options;
-  // Equal for equal pretransforms.
-  std::string pretransforms_key;
-  bool is_pinned = false;
-  bool is_private = false;
-  // The request as it came, for who wants to make it again; may be null.
-  std::shared_ptr<const std::string> wire;
-};
 
 // Who asks.
 struct Caller {
@@ -95,6 +81,7 @@ struct DatasetInfo {
   std::string content_hash;
   int num_feeds = 0;
   int num_holders = 0;
+  BadSampleReport bad_samples;  // while LOADING the number alone
   int64_t num_samples_loaded = 0;
   int64_t loaded_bytes = 0;
   absl::Duration elapsed;  // of the load
@@ -161,6 +148,11 @@ class DatasetRegistry {
   // are held by nobody, and a name that is taken is left as it is. What cannot
   // be loaded is FAILED. REQUIRES: called once at most.
   void Restore(std::vector<RestoredDataset> datasets);
+
+  // What a load of `spec` would find and need. Opens the source, and begins to
+  // look at its samples. Errors as Load's of a wrong spec or source.
+  absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
+      DatasetSpec spec, const Caller& caller) const;
 
   // Holds a dataset that is there. NOT_FOUND if there is none that the caller
   // may see.

@@ -20,6 +20,8 @@ struct FieldSpec {
   // An image whose values are classes: geometry samples it nearest, and colour
   // ops are refused. Implies is_image.
   bool is_mask = false;
+  // Of an image, in a source only: samples may differ in height and width.
+  bool is_ragged = false;
 
   int64_t num_elements() const {
     int64_t n = 1;

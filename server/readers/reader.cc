@@ -4,6 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/readers/cifar_reader.h"
+#include "server/readers/image_csv_reader.h"
+#include "server/readers/image_folder_reader.h"
 #include "server/readers/mnist_reader.h"
 #include "server/readers/npy_reader.h"
 
@@ -20,6 +22,8 @@ struct Format {
 constexpr Format kFormats[] = {
     {"cifar10", OpenCifar10Reader},
     {"cifar100", OpenCifar100Reader},
+    {"image_csv", OpenImageCsvReader},
+    {"image_folder", OpenImageFolderReader},
     {"mnist", OpenMnistReader},
     {"npy", OpenNpyReader},
 };

@@ -1,5 +1,6 @@
 #include "server/service/dataset_service.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr absl::Duration kProgressPeriod = absl::Milliseconds(200);
 constexpr int kMaxWaitingLoads = 32;
+constexpr int kMaxEstimates = 2;
 
 }  // namespace
 
@@ -55,7 +57,7 @@ absl::Status DatasetService::Load(
     if (info.state == DatasetState::kReady) {
       await_saved_();
       v1::LoadDatasetResponse response;
-      DatasetInfoToProto(info, response.mutable_dataset());
+      DatasetInfoToProto(info, true, response.mutable_dataset());
       writer->Write(response);
       return absl::OkStatus();
     }
@@ -68,8 +70,48 @@ absl::Status DatasetService::Load(
       return absl::UnavailableError("the daemon is shutting down");
     }
     v1::LoadDatasetResponse response;
-    DatasetInfoToProto(info, response.mutable_dataset());
+    DatasetInfoToProto(info, false, response.mutable_dataset());
     writer->Write(response);  // if the client has gone, IsCancelled says so
+  }
+}
+
+grpc::Status DatasetService::EstimateLoad(
+    grpc::ServerContext* call, const v1::EstimateLoadRequest* request,
+    grpc::ServerWriter<v1::EstimateLoadResponse>* writer) {
+  return ToGrpcStatus(Estimate(call, *request, writer));
+}
+
+absl::Status DatasetService::Estimate(
+    grpc::ServerContext* call, const v1::EstimateLoadRequest& request,
+    grpc::ServerWriter<v1::EstimateLoadResponse>* writer) {
+  DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
+  DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec,
+                            DatasetSpecFromProto(request.spec()));
+  const absl::Cleanup leave = [this] { num_estimates_.fetch_sub(1); };
+  if (num_estimates_.fetch_add(1) >= kMaxEstimates) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kMaxEstimates, " dry runs are going on already; try again "
+                                    "when one has ended"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      const std::unique_ptr<LoadEstimator> estimator,
+      datasets_->Estimate(std::move(spec), caller));
+  while (true) {
+    const bool is_done = estimator->Await(kProgressPeriod);
+    v1::EstimateLoadResponse response;
+    response.set_num_samples_scanned(estimator->num_scanned());
+    response.set_num_samples(estimator->num_samples());
+    if (is_done) {
+      LoadEstimateToProto(estimator->Result(), response.mutable_estimate());
+    }
+    writer->Write(response);
+    if (is_done) return absl::OkStatus();
+    if (call->IsCancelled()) {
+      return absl::CancelledError("the client gave up the call");
+    }
+    if (context_->is_draining()) {
+      return absl::UnavailableError("the daemon is shutting down");
+    }
   }
 }
 
@@ -93,7 +135,7 @@ grpc::Status DatasetService::GetDataset(grpc::ServerContext* call,
     DATASETD_ASSIGN_OR_RETURN(
         const DatasetInfo info,
         datasets_->Await(request->name(), absl::ZeroDuration()));
-    DatasetInfoToProto(info, response->mutable_dataset());
+    DatasetInfoToProto(info, true, response->mutable_dataset());
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());
@@ -109,7 +151,7 @@ grpc::Status DatasetService::ListDatasets(grpc::ServerContext* call,
         !caller->is_privileged) {
       continue;
     }
-    DatasetInfoToProto(info, response->add_datasets());
+    DatasetInfoToProto(info, false, response->add_datasets());
   }
   return grpc::Status::OK;
 }

@@ -27,6 +27,9 @@ class DatasetService final : public v1::DatasetService::Service {
   grpc::Status LoadDataset(
       grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
       grpc::ServerWriter<v1::LoadDatasetResponse>* writer) override;
+  grpc::Status EstimateLoad(
+      grpc::ServerContext* call, const v1::EstimateLoadRequest* request,
+      grpc::ServerWriter<v1::EstimateLoadResponse>* writer) override;
   grpc::Status GetDataset(grpc::ServerContext* call,
                           const v1::GetDatasetRequest* request,
                           v1::GetDatasetResponse* response) override;
@@ -44,6 +47,9 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Load(grpc::ServerContext* call,
                     const v1::LoadDatasetRequest& request,
                     grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
+  absl::Status Estimate(grpc::ServerContext* call,
+                        const v1::EstimateLoadRequest& request,
+                        grpc::ServerWriter<v1::EstimateLoadResponse>* writer);
   absl::Status CheckStillHeld(const grpc::ServerContext& call,
                               const std::string& name, const Caller& caller);
   absl::Status Unload(const grpc::ServerContext& call,
@@ -56,6 +62,8 @@ class DatasetService final : public v1::DatasetService::Service {
   const std::function<void()> await_saved_;
   // Calls that wait for a load hold a thread each.
   std::atomic<int> num_waiting_ = 0;
+  // Those that read a source on all cores.
+  std::atomic<int> num_estimates_ = 0;
 };
 
 }  // namespace datasetd

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "cuda/dtype.h"
 #include "cuda/status_macros.h"
 #include "server/core/transforms_hash.h"
+#include "server/core/utf8.h"
 #include "server/service/transform_convert.h"
 
 namespace datasetd {
@@ -26,6 +28,10 @@ static_assert(AsInt(DatasetState::kLoading) == v1::DATASET_STATE_LOADING);
 static_assert(AsInt(DatasetState::kReady) == v1::DATASET_STATE_READY);
 static_assert(AsInt(DatasetState::kFailed) == v1::DATASET_STATE_FAILED);
 static_assert(AsInt(DatasetState::kUnloading) == v1::DATASET_STATE_UNLOADING);
+static_assert(AsInt(BadSamplePolicy::kFail) == v1::BAD_SAMPLE_POLICY_FAIL);
+static_assert(AsInt(BadSamplePolicy::kSkip) == v1::BAD_SAMPLE_POLICY_SKIP);
+static_assert(AsInt(BadSamplePolicy::kReplace) ==
+              v1::BAD_SAMPLE_POLICY_REPLACE);
 static_assert(AsInt(ExportKind::kMemfd) == v1::EXPORT_KIND_MEMFD);
 static_assert(AsInt(ExportKind::kCudaIpcHandle) ==
               v1::EXPORT_KIND_CUDA_IPC_HANDLE);
@@ -68,6 +74,52 @@ absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
   return to;
 }
 
+// Text from outside, such as a file's name, may be no UTF-8, which a message
+// must be.
+void BadSamplesToProto(
+    const BadSampleReport& report,
+    google::protobuf::RepeatedPtrField<v1::BadSample>* samples) {
+  for (const BadSample& sample : report.listed) {
+    v1::BadSample* const to = samples->Add();
+    to->set_index(sample.index);
+    to->set_path(PrintableUtf8(sample.path));
+    to->set_offset(sample.offset);
+    to->set_reason(PrintableUtf8(sample.reason));
+  }
+}
+
+absl::StatusOr<BadSamplePolicy> BadSamplePolicyFromProto(
+    v1::BadSamplePolicy policy) {
+  if (policy == v1::BAD_SAMPLE_POLICY_UNSPECIFIED) {
+    return BadSamplePolicy::kFail;
+  }
+  if (policy > v1::BAD_SAMPLE_POLICY_UNSPECIFIED &&
+      v1::BadSamplePolicy_IsValid(policy)) {
+    return static_cast<BadSamplePolicy>(policy);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("bad_samples: ", AsInt(policy),
+                   " is unknown; one of fail, skip, replace"));
+}
+
+void SetRates(const DatasetInfo& info, v1::LoadProgress* progress) {
+  const double seconds = absl::ToDoubleSeconds(info.elapsed);
+  if (seconds <= 0 || info.num_samples_loaded <= 0) return;
+  const double rate = static_cast<double>(info.num_samples_loaded) / seconds;
+  progress->set_samples_per_second(rate);
+  progress->set_bytes_per_second(static_cast<double>(info.loaded_bytes) /
+                                 seconds);
+  if (info.state == DatasetState::kLoading) {
+    progress->set_eta_seconds(
+        static_cast<double>(info.num_samples - info.num_samples_loaded) / rate);
+  }
+}
+
+void SetExtent(ImageSize size, v1::ImageExtent* extent) {
+  extent->set_height(size.height);
+  extent->set_width(size.width);
+}
+
 }  // namespace
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
@@ -81,6 +133,9 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   to.is_pinned = spec.pin();
   to.is_private = spec.private_();
   to.wire = std::make_shared<const std::string>(spec.SerializeAsString());
+  DATASETD_ASSIGN_OR_RETURN(to.bad_samples,
+                            BadSamplePolicyFromProto(spec.bad_samples()));
+  if (spec.has_max_bad_samples()) to.max_bad_samples = spec.max_bad_samples();
   std::vector<FieldPipeline> pipelines;
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(
@@ -96,11 +151,12 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   return to;
 }
 
-void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset) {
+void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
+                        v1::Dataset* dataset) {
   dataset->set_name(info.spec.name);
   dataset->set_state(static_cast<v1::DatasetState>(info.state));
   if (!info.error.ok()) {
-    dataset->set_error(std::string(info.error.message()));
+    dataset->set_error(PrintableUtf8(info.error.message()));
   }
   dataset->set_device(info.spec.device);
   dataset->set_format(info.spec.format);
@@ -120,12 +176,40 @@ void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset) {
   dataset->set_owner_uid(info.owner.uid);
   dataset->set_is_pinned(info.spec.is_pinned);
   dataset->set_is_private(info.spec.is_private);
+  dataset->set_num_bad_samples(info.bad_samples.num_samples);
+  if (with_bad_samples) {
+    BadSamplesToProto(info.bad_samples, dataset->mutable_bad_samples());
+  }
   v1::LoadProgress* const progress = dataset->mutable_progress();
   progress->set_num_samples_loaded(info.num_samples_loaded);
   progress->set_num_samples(info.num_samples);
   progress->set_loaded_bytes(info.loaded_bytes);
   progress->set_resident_bytes(info.resident_bytes);
   progress->set_elapsed_seconds(absl::ToDoubleSeconds(info.elapsed));
+  SetRates(info, progress);
+}
+
+void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
+  to->set_device(estimate.device);
+  to->set_num_samples(estimate.num_samples);
+  for (const FieldSpec& field : estimate.fields) {
+    FieldToProto(field, to->add_fields());
+  }
+  to->set_num_classes(estimate.num_classes);
+  to->set_source_bytes(estimate.source_bytes);
+  to->set_resident_bytes(estimate.resident_bytes);
+  to->set_scratch_bytes(estimate.scratch_bytes);
+  to->set_free_bytes(estimate.free_bytes);
+  to->set_host_bytes(estimate.host_bytes);
+  if (estimate.largest != ImageSize()) {
+    SetExtent(estimate.smallest, to->mutable_smallest());
+    SetExtent(estimate.largest, to->mutable_largest());
+  }
+  to->set_num_bad_samples(estimate.bad_samples.num_samples);
+  BadSamplesToProto(estimate.bad_samples, to->mutable_bad_samples());
+  if (!estimate.problem.ok()) {
+    to->set_problem(PrintableUtf8(estimate.problem.message()));
+  }
 }
 
 absl::StatusOr<FeedOptions> FeedOptionsFromProto(

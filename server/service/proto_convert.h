@@ -9,11 +9,15 @@
 #include "datasetd/v1/feed.pb.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
+#include "server/core/load_estimator.h"
 
 namespace datasetd {
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
-void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset);
+// The list of bad samples is left out unless `with_bad_samples`.
+void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
+                        v1::Dataset* dataset);
+void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 
 absl::StatusOr<FeedOptions> FeedOptionsFromProto(
     const v1::OpenFeedRequest& request);

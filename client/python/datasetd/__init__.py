@@ -16,7 +16,8 @@
 
 from . import transforms
 from ._benchmark import BenchmarkResult, benchmark
-from ._client import Client, Dataset, DrawnOp, Field, connect
+from ._client import BadSample, Client, Dataset, DrawnOp, Field
+from ._client import LoadEstimate, connect
 from ._frameworks import Tensor
 from ._loader import Batch, DataLoader
 from ._local import LocalDaemon, start_local
@@ -24,6 +25,7 @@ from .errors import *  # noqa: F401,F403
 from .errors import __all__ as _error_names
 
 __all__ = [
+    "BadSample",
     "Batch",
     "BenchmarkResult",
     "Client",
@@ -31,6 +33,7 @@ __all__ = [
     "Dataset",
     "DrawnOp",
     "Field",
+    "LoadEstimate",
     "LocalDaemon",
     "Tensor",
     "benchmark",

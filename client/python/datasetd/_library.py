@@ -79,6 +79,10 @@ _SIGNATURES = {
         ctypes.c_int32,
         [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],
     ),
+    "datasetd_estimate_load": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],
+    ),
     "datasetd_get_dataset": (
         ctypes.c_int32,
         [_P, ctypes.c_char_p, _TEXT, _ERROR],
