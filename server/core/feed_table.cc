@@ -70,6 +70,7 @@ size_t CountOps(const std::vector<TransformSpec>& transforms) {
     }
   }
   return count;
+}
 
 absl::StatusOr<std::shared_ptr<const std::vector<uint32_t>>> CheckSubset(
     const std::vector<int64_t>& subset, const Dataset& dataset) {
