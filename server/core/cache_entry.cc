@@ -22,6 +22,7 @@ constexpr size_t kPrefixBytes = 32;
 constexpr size_t kIdLength = 32;
 constexpr int64_t kAlignment = 4096;
 constexpr size_t kMaxNameBytes = 64 << 10;
+constexpr size_t kMaxNoteBytes = 8 << 20;
 constexpr size_t kMaxRank = 8;
 constexpr uint8_t kFlagImage = 1;
 constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
@@ -59,9 +60,9 @@ class Reader {
     data_.remove_prefix(sizeof(value));
     return value;
   }
-  std::string Text() {
+  std::string Text(size_t max_bytes = kMaxNameBytes) {
     const size_t size = Number<uint32_t>();
-    if (size > kMaxNameBytes || !Has(size)) {
+    if (size > max_bytes || !Has(size)) {
       has_failed_ = true;
       return "";
     }
@@ -139,7 +140,7 @@ absl::Status CheckTexts(const CacheHeader& header) {
     if (name.size() > kMaxNameBytes) return Invalid("a class name is too long");
   }
   for (const auto& [key, value] : header.notes) {
-    if (key.size() > kMaxNameBytes || value.size() > kMaxNameBytes) {
+    if (key.size() > kMaxNameBytes || value.size() > kMaxNoteBytes) {
       return Invalid("a note is too long");
     }
   }
@@ -268,7 +269,7 @@ absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data) {
   const size_t num_notes = body.Count(2 * sizeof(uint32_t));
   for (size_t i = 0; i < num_notes; ++i) {
     std::string key = body.Text();
-    header.notes[std::move(key)] = body.Text();
+    header.notes[std::move(key)] = body.Text(kMaxNoteBytes);
   }
   if (body.has_failed()) return Damaged("its header makes no sense");
   const auto layout = LayOutCacheEntry(header);

@@ -33,7 +33,7 @@ struct CacheHeader {
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;
-  // What else there is to know of the dataset, by key.
+  // What else there is to know of the dataset, by key; 8 MiB each at most.
   std::map<std::string, std::string> notes;
   // By field: one for each block.
   std::vector<std::vector<uint64_t>> checksums;

@@ -81,6 +81,7 @@ absl::Status DatasetCache::Scan(int64_t limit_bytes) {
       return absl::DataLossError(
           absl::StrCat("cache entry: holds spec id ", read.spec_id));
     }();
+    if (absl::IsResourceExhausted(header.status())) return header.status();
     if (!header.ok()) {
       directory_->Remove(file.path).IgnoreError();
       Report("damaged, removed", file.path, header.status());
@@ -114,6 +115,11 @@ std::unique_ptr<CachedSource> DatasetCache::OpenEntry(
     return std::make_unique<CachedSource>(std::move(file), std::move(header),
                                           std::move(layout));
   }();
+  if (absl::IsResourceExhausted(source.status())) {
+    // Too many open files: the entry is not to blame.
+    Report("not opened", name, source.status());
+    return nullptr;
+  }
   if (!source.ok()) {
     RemoveEntry(spec_id);
     Report("damaged, removed", name, source.status());
@@ -142,9 +148,12 @@ std::unique_ptr<CachedSource> DatasetCache::FindContent(
           return entry.second.content_hash == content_hash;
         });
     if (found == entries_.end()) break;
-    // A damaged one is gone after the try.
-    auto source = OpenEntry(std::string(found->first));
-    if (source == nullptr) continue;
+    const std::string spec_id = found->first;
+    auto source = OpenEntry(spec_id);
+    if (source == nullptr) {
+      if (entries_.count(spec_id) != 0) break;
+      continue;  // it was damaged; another may have the samples
+    }
     if (source->header().content_hash == content_hash) return source;
     found->second.content_hash = source->header().content_hash;
   }
@@ -252,7 +261,7 @@ void DatasetCache::StoreNow(const Job& job) {
   absl::Status status = WriteCacheEntry(
       job.header, *layout, job.dataset, *job.backend, *directory_, temporary,
       {.dataset_mutex = &dataset_mutex_, .is_stopping = &is_stopping_});
-  MutexLock lock(&mutex_);
+  // Nobody else touches a file that is not in entries_.
   if (status.ok()) {
     status = directory_->Rename(temporary, name);
     if (!status.ok()) {
@@ -265,6 +274,7 @@ void DatasetCache::StoreNow(const Job& job) {
     Report("not stored", name, status);
     return;
   }
+  MutexLock lock(&mutex_);
   entries_[spec_id] = {.content_hash = job.header.content_hash,
                        .size_bytes = layout->file_bytes,
                        .last_used = ++use_count_};

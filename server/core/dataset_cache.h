@@ -52,7 +52,7 @@ class DatasetCache {
   // Looks at what is there; removes leftovers and damaged entries, and what is
   // over `limit_bytes` (0: half of what is free, and what is there already).
   // `observer` may be called on any thread.
-  //   what StoreDirectory::List says
+  //   what StoreDirectory::List says; RESOURCE_EXHAUSTED: too many open files
   static absl::StatusOr<std::unique_ptr<DatasetCache>> Open(
       std::unique_ptr<StoreDirectory> directory, int64_t limit_bytes,
       Observer observer);

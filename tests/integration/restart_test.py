@@ -10,21 +10,16 @@ import glob
 import json
 import os
 import random
-import resource
-import shutil
 import subprocess
-import tempfile
 
 import numpy as np
 import pytest
 
 from tests.testing import daemon_harness as harness
+from tests.testing.restart_world import World, flip
 
-harness.use_python_package()
+import datasetd
 
-import datasetd  # noqa: E402
-
-_NUM_SAMPLES = 3000
 _NUM_JOBS = 4
 _NUM_KILLS = int(os.environ.get("DATASETD_NUM_KILLS", "4"))
 _SEED = int(os.environ.get("DATASETD_KILL_SEED", "1"))
@@ -67,65 +62,6 @@ with open(ARGUMENTS["out"], "w") as out:
 loader.close()
 say(epochs=batches[-1][0] + 1)
 """
-
-
-class World:
-    """A data directory, a cache, a state directory, and a daemon on them."""
-
-    def __init__(self, has_cache=True, has_state=True, **config):
-        self.directory = tempfile.mkdtemp(prefix="rs", dir="/tmp")
-        self.cache = os.path.join(self.directory, "cache")
-        self.state = os.path.join(self.directory, "state")
-        if has_cache:
-            config["cache"] = {"directory": self.cache, "limit_mib": 1024}
-        if has_state:
-            config["state_directory"] = self.state
-        self.daemon = harness.Daemon(directory=self.directory, **config)
-        self.path = os.path.join(self.daemon.data_root, "c10")
-        self.planes, self.labels = harness.write_cifar10_test(
-            self.path, _NUM_SAMPLES)
-
-    def load(self, client, name="d", **arguments):
-        return client.load_dataset(name, format="cifar10", split="test",
-                                   path=self.path, **arguments)
-
-    def entries(self, suffix=".cache"):
-        return glob.glob(os.path.join(self.cache, "*" + suffix))
-
-    def await_stored(self, count=1):
-        harness.poll_until(
-            lambda: len(self.entries()) == count and not self.entries(".tmp"),
-            f"{count} entries: {self.daemon.log()}")
-
-    def restart(self):
-        self.daemon.kill()
-        self.daemon.start()
-
-    def datasets(self, client):
-        return {d["name"]: d for d in client.list_datasets()}
-
-    def await_state(self, client, state, name="d"):
-        harness.poll_until(
-            lambda: self.datasets(client)[name]["state"] ==
-            "DATASET_STATE_" + state,
-            f"{name} {state}: {self.daemon.log()}")
-
-    def check_samples(self, client):
-        """Every sample is that of the source."""
-        dataset = self.load(client)
-        with datasetd.DataLoader(dataset, batch_size=100, prefetch=1,
-                                 framework="numpy") as loader:
-            for batch in loader:
-                rows = batch.indices
-                assert (batch[0] == self.planes[rows]).all()
-                assert (batch[1] == self.labels[rows]).all()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.daemon.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _job(world, number, epochs, by_name):
@@ -277,65 +213,6 @@ def test_reconnect_ends_at_its_time():
                 pass
 
 
-def test_a_crash_amid_a_cache_write():
-    with World() as world:
-        world.planes, world.labels = harness.write_cifar10_test(
-            world.path, 60_000)
-        source = """
-client = datasetd.connect(ADDRESS)
-client.load_dataset("d", format="cifar10", split="test",
-                    path=ARGUMENTS["path"])
-say(ready=True)
-hear()
-"""
-        with harness.Worker(source, world.daemon.socket_path,
-                            path=world.path) as worker:
-            harness.poll_until(
-                lambda: any(os.path.getsize(file) > 0
-                            for file in world.entries(".cache.tmp")),
-                "the write begins")
-            world.daemon.kill()
-            worker.kill()
-        assert len(world.entries(".cache.tmp")) == 1
-        assert world.entries() == []
-        world.daemon.start()
-        assert world.entries(".tmp") == []
-        with world.daemon.connect() as client:
-            world.check_samples(client)
-        assert "leftover removed" in world.daemon.log()
-        assert ": used" not in world.daemon.log()
-        world.await_stored()
-        world.restart()
-        with world.daemon.connect() as client:
-            world.check_samples(client)
-        assert ": used" in world.daemon.log()
-
-
-def _flip(file, offset):
-    with open(file, "r+b") as stream:
-        stream.seek(offset)
-        byte = stream.read(1)[0]
-        stream.seek(offset)
-        stream.write(bytes([byte ^ 4]))
-
-
-def test_a_cache_damaged_at_every_sixteenth():
-    with World(has_state=False) as world:
-        with world.daemon.connect() as client:
-            world.check_samples(client)
-        for part in range(16):
-            world.await_stored()
-            world.daemon.kill()
-            (entry,) = world.entries()
-            assert os.stat(entry).st_mode & 0o777 == 0o600
-            _flip(entry, os.path.getsize(entry) * part // 16)
-            world.daemon.start()
-            with world.daemon.connect() as client:
-                world.check_samples(client)
-            assert world.daemon.log().count("damaged, removed") == part + 1
-        assert ": used" not in world.daemon.log()
-
-
 def test_a_damaged_list_is_set_aside():
     with World() as world:
         with world.daemon.connect() as client:
@@ -343,7 +220,7 @@ def test_a_damaged_list_is_set_aside():
         world.daemon.kill()
         (file,) = glob.glob(os.path.join(world.state, "*.manifest"))
         assert os.stat(file).st_mode & 0o777 == 0o600
-        _flip(file, os.path.getsize(file) // 2)
+        flip(file, os.path.getsize(file) // 2)
         world.daemon.start()
         with world.daemon.connect() as client:
             assert world.datasets(client) == {}
@@ -353,57 +230,6 @@ def test_a_damaged_list_is_set_aside():
         world.restart()
         with world.daemon.connect() as client:
             world.await_state(client, "READY", "other")
-
-
-def test_a_full_disk_costs_the_entry_and_no_load():
-    with World() as world:
-        # No file may have as much as the dataset has; a slab has less.
-        limit = 4 << 20
-        resource.prlimit(world.daemon.pid, resource.RLIMIT_FSIZE,
-                         (limit, limit))
-        with world.daemon.connect() as client:
-            world.check_samples(client)
-            harness.poll_until(lambda: "not stored" in world.daemon.log(),
-                               "the write fails")
-            world.check_samples(client)
-        assert world.entries("") == [os.path.join(world.cache, "lock")]
-        world.restart()
-        with world.daemon.connect() as client:
-            world.check_samples(client)
-        world.await_stored()
-
-
-@contextlib.contextmanager
-def _small_tmpfs(path, size):
-    os.makedirs(path)
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700",
-         "tmpfs", path], capture_output=True)
-    if done.returncode != 0:
-        pytest.skip(f"no tmpfs can be mounted: {done.stderr.decode()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", path], check=True)
-
-
-def test_a_disk_that_is_full():
-    directory = tempfile.mkdtemp(prefix="rt", dir="/tmp")
-    cache = os.path.join(directory, "small")
-    try:
-        with _small_tmpfs(cache, 6 << 20), \
-                World(has_cache=False, cache={"directory": cache,
-                                              "limit_mib": 1000}) as world:
-            with world.daemon.connect() as client:
-                world.check_samples(client)
-                harness.poll_until(lambda: "not stored" in world.daemon.log(),
-                                   "the write fails")
-                world.check_samples(client)
-            assert "No space left on device" in world.daemon.log()
-            assert os.listdir(cache) == ["lock"]
-            world.daemon.kill()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def test_directories_that_cannot_be_used_end_the_start():

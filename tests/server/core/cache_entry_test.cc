@@ -36,7 +36,8 @@ CacheHeader Header() {
 }
 
 TEST(CacheEntryTest, WhatIsEncodedIsDecoded) {
-  const CacheHeader header = Header();
+  CacheHeader header = Header();
+  header.notes["long"] = std::string(5 << 20, 'x');
   const auto decoded = DecodeCacheHeader(Bytes(EncodeCacheHeader(header)));
   ASSERT_THAT(decoded, IsOk());
   EXPECT_EQ(*decoded, header);

@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -25,8 +27,8 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int64_t kNumSamples = 3000;
-constexpr int64_t kImageBytes = 3 * 32 * 32;  // so 9.2 MB: 3 blocks
+constexpr int64_t kNumSamples = 1500;
+constexpr int64_t kImageBytes = 3 * 32 * 32;  // so 4.6 MB: 2 blocks
 constexpr int64_t kEntryBytes = 4096 + kNumSamples * kImageBytes;
 
 std::string Id(char digit) { return std::string(32, digit); }
@@ -79,7 +81,8 @@ class DatasetCacheTest : public ::testing::Test {
   }
 
   void Store(char id, uint8_t seed) {
-    const auto dataset = MakeDataset(seed);
+    if (datasets_.count(seed) == 0) datasets_[seed] = MakeDataset(seed);
+    const auto& dataset = datasets_[seed];
     cache_->Store({.spec_id = Id(id),
                    .class_names = {"cat", "dog"},
                    .notes = {{"k", "v"}}},
@@ -125,6 +128,7 @@ class DatasetCacheTest : public ::testing::Test {
   const std::string path_;
   std::unique_ptr<Backend> backend_ =
       CreateHostBackend({.num_threads = 1});
+  std::map<uint8_t, std::shared_ptr<const Dataset>> datasets_;
   std::mutex events_mutex_;
   std::vector<std::string> events_;
   std::unique_ptr<DatasetCache> cache_;
