@@ -16,12 +16,14 @@ from tests.deploy import package_harness as harness
 _USE = """
 import sys
 import datasetd
+from datasetd import transforms as T
 with datasetd.start_local(device="cpu") as daemon:
     client = daemon.connect()
     dataset = client.load_dataset("d", format="cifar10", split="test",
                                   path=sys.argv[1])
     with datasetd.DataLoader(dataset, batch_size=30, framework="dlpack",
-                             shuffle=True) as loader:
+                             shuffle=True,
+                             transforms=[T.RandomHorizontalFlip()]) as loader:
         print(sum(batch.num_samples for batch in loader), "samples")
 try:
     import numpy
