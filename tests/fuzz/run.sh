@@ -13,7 +13,7 @@ seconds=${1:-60}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
-  harnesses=(cifar_reader mnist_reader npy_reader npy_header config)
+  harnesses=(cifar_reader mnist_reader npy_reader npy_header config ring attach)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
@@ -22,10 +22,11 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen")
-libraries=(-lz -lyaml-cpp -lprotobuf -lspdlog -lfmt
+libraries=(-Wl,--as-needed -lz -lyaml-cpp -lprotobuf -lspdlog -lfmt -lxxhash
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
-  -labsl_strings -labsl_time -labsl_time_zone -labsl_base
-  -labsl_bad_optional_access -labsl_throw_delegate -labsl_raw_logging_internal)
+  -labsl_strings -labsl_synchronization -labsl_time -labsl_time_zone
+  -labsl_base -labsl_bad_optional_access -labsl_throw_delegate
+  -labsl_raw_logging_internal -lpthread)
 reader_sources=(server/core/file_system.cc
   server/readers/{cifar_reader,class_names,gzip_stream,idx_header}.cc
   server/readers/{input_stream,mnist_reader,npy_header,npy_reader}.cc
@@ -48,6 +49,14 @@ compile() {
 
 protoc -Iproto -I/usr/include "--cpp_out=$out/gen" proto/datasetd/v1/*.proto
 
+# The sources of a target of Bazel's, but for its main.
+sources_of() {
+  bazel query --ui_event_filters=-info,-debug \
+    "filter('\.cc$', kind('source file', deps($1)))" 2>/dev/null |
+    grep -E '^//(client|cuda|server|tests)' | grep -v replay_main |
+    sed 's#^//##; s#:#/#'
+}
+
 found=0
 for harness in "${harnesses[@]}"; do
   case $harness in
@@ -55,6 +64,12 @@ for harness in "${harnesses[@]}"; do
       source=tests/fuzz/config/config_fuzz.cc
       corpus=tests/fuzz/config/corpus
       sources=("${config_sources[@]}")
+      ;;
+    ring | attach)
+      source=tests/fuzz/$harness/${harness}_fuzz.cc
+      corpus=tests/fuzz/$harness/corpus
+      mapfile -t sources < <(sources_of "//tests/fuzz/$harness:${harness}_fuzz_test" |
+        grep -vx "$source")
       ;;
     *)
       source=tests/fuzz/readers/${harness}_fuzz.cc
