@@ -6,13 +6,14 @@
 #
 # Installs the Debian packages that are missing. Runs all tests; then those of
 # the parts that read what others wrote, under Address- and UBSanitizer, and
-# those tagged tsan under ThreadSanitizer; then asks Bazel whether the layers
-# depend on each other as they may, and whether the documentation names files
-# that are there. Every test case counts in every pass it ran
-# in. Exits non-zero if anything failed, was not built, or ran no case.
+# those tagged tsan under ThreadSanitizer; drives a daemon built with the former
+# by tests of processes; then asks Bazel whether the layers depend on each other
+# as they may, and whether the documentation names files that are there. Every
+# test case counts in every pass it ran in. Exits non-zero if anything failed,
+# was not built, or ran no case.
 #
-#   --full  the whole tree under Address- and UBSanitizer, the tests tagged
-#           full, and the fuzzers
+#   --full  the whole tree under Address- and UBSanitizer, more tests of that
+#           daemon, the tests tagged full, and the fuzzers
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -69,6 +70,28 @@ else
     --test_tag_filters=-noasan,-full,-exclusive --test_size_filters=small,medium \
     //tests/ring/... //tests/server/core/... //tests/server/readers/...
 fi
+# The daemon itself under both sanitizers, driven by the tests of processes,
+# whose Python and client are as ever. Left out of all: those that measure its
+# memory, and those of how it is started.
+sanitized=$events/datasetd
+options=quarantine_size_mb=4:detect_leaks=1:abort_on_error=1
+tests=(hostile_attach_test hostile_order_test hostile_ring_test kill_test)
+if $full; then
+  tests+=(bad_input_test detach_test fork_test hostile_flood_test
+    kill_storm_test many_feeds_test)
+fi
+printf '\n== asan_daemon: bazel build --config=asan //server:datasetd\n'
+if bazel build "--disk_cache=$cache" --config=asan //server:datasetd &&
+  cp bazel-bin/server/datasetd "$sanitized"; then
+  pass asan_daemon "--test_env=DATASETD_TEST_DAEMON=$sanitized" \
+    "--test_env=ASAN_OPTIONS=$options" \
+    --test_env=UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+    "${tests[@]/#///tests/integration:}"
+else
+  echo "//server:datasetd was not built" >"$events/asan_daemon.broken"
+  passes+=(asan_daemon)
+fi
+
 pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan //tests/...
 
 printf '\n== layers\n'

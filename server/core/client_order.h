@@ -86,7 +86,8 @@ class ClientOrder {
   FeedPosition next_ ABSL_GUARDED_BY(mutex_);
   // A ring of `capacity`.
   std::vector<Batch> batches_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint32_t> rows_ ABSL_GUARDED_BY(mutex_);  // [capacity, batch_size]
+  // [capacity, batch_size]
+  std::vector<uint32_t> rows_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace datasetd

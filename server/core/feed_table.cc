@@ -8,6 +8,7 @@
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
+#include "server/core/subset.h"
 #include "server/core/transforms_hash.h"
 
 namespace datasetd {
@@ -23,7 +24,6 @@ constexpr int64_t kExtraSlots = 2;
 constexpr int64_t kSlabGranularityBytes = 2 << 20;
 // Of one Explain: they fit in one message.
 constexpr size_t kMaxExplainedOps = 20'000;
-constexpr size_t kMaxSubsetSize = 1'000'000;
 // Of a client's order, beyond two for every slot: batches, of so many rows
 // together at most.
 constexpr int64_t kMaxExtraBatches = 64;
@@ -72,41 +72,14 @@ size_t CountOps(const std::vector<TransformSpec>& transforms) {
   return count;
 }
 
-absl::StatusOr<std::shared_ptr<const std::vector<uint32_t>>> CheckSubset(
-    const std::vector<int64_t>& subset, const Dataset& dataset) {
-  if (subset.empty() || subset.size() > kMaxSubsetSize) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "subset: ", subset.size(), " samples; it can have 1 to ",
-        kMaxSubsetSize, ". Send a larger one as a client_order"));
-  }
-  std::vector<bool> is_named(dataset.num_samples());
-  auto checked = std::make_shared<std::vector<uint32_t>>();
-  checked->reserve(subset.size());
-  for (size_t i = 0; i < subset.size(); ++i) {
-    const int64_t index = subset[i];
-    if (index < 0 || index >= dataset.num_samples()) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "subset[", i, "]: ", index, " is out of range; dataset '",
-          dataset.name(), "' has ", dataset.num_samples(),
-          " samples, counted from 0"));
-    }
-    if (is_named[index]) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "subset[", i, "]: sample ", index,
-          " is named twice; a client_order may repeat samples"));
-    }
-    is_named[index] = true;
-    checked->push_back(static_cast<uint32_t>(index));
-  }
-  return checked;
-}
-
 absl::StatusOr<std::vector<FieldProgram>> CompileFields(
     const Dataset& dataset, const FeedOptions& options) {
   const std::vector<FieldSpec>& fields = dataset.fields();
   for (const auto& [name, field_options] : options.fields) {
     if (std::none_of(fields.begin(), fields.end(),
-                     [&](const FieldSpec& f) { return f.name == name; })) {
+                     [&name = name](const FieldSpec& f) {
+                       return f.name == name;
+                     })) {
       std::string names;
       for (const FieldSpec& field : fields) {
         absl::StrAppend(&names, names.empty() ? "" : ", ", field.name);
@@ -327,8 +300,9 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   std::copy(programs.begin(), programs.end(), feed_options.program.fields);
   feed_options.sampler.num_samples = dataset.num_samples();
   if (options.subset.has_value()) {
-    DATASETD_ASSIGN_OR_RETURN(feed_options.sampler.subset,
-                              CheckSubset(*options.subset, dataset));
+    DATASETD_ASSIGN_OR_RETURN(
+        feed_options.sampler.subset,
+        MakeSubset(*options.subset, dataset.num_samples(), dataset.name()));
     feed_options.sampler.num_samples =
         static_cast<int64_t>(options.subset->size());
   }

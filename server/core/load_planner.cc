@@ -19,7 +19,9 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
     const DatasetSpec& spec, const std::vector<FieldSpec>& fields) {
   for (const auto& [name, ops] : spec.pretransforms) {
     if (std::none_of(fields.begin(), fields.end(),
-                     [&](const FieldSpec& f) { return f.name == name; })) {
+                     [&name = name](const FieldSpec& f) {
+                       return f.name == name;
+                     })) {
       return absl::InvalidArgumentError(absl::StrCat(
           "pretransforms: the source has no field '", name, "'"));
     }

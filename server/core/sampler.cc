@@ -200,7 +200,7 @@ class Sampler::Impl {
     }
   }
 
-  const std::shared_ptr<const std::vector<uint32_t>> subset_;
+  const Subset subset_;
   const uint64_t seed_;
   const uint64_t num_samples_;
   const uint64_t batch_size_;

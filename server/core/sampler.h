@@ -30,10 +30,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/core/subset.h"
 
 namespace datasetd {
 
@@ -46,7 +46,7 @@ struct SamplerOptions {
   int64_t rank = 0;        // 0..world_size - 1
   int64_t world_size = 1;  // from 1
   // Sample indices, each once: num_samples of them. Null: 0, 1, 2, ...
-  std::shared_ptr<const std::vector<uint32_t>> subset;
+  Subset subset;
 };
 
 class Sampler {

@@ -14,7 +14,7 @@ shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
   harnesses=(cifar_reader image_codec image_csv_reader mnist_reader npy_reader
-    npy_header config cache_entry manifest)
+    npy_header config cache_entry manifest ring attach)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
@@ -23,10 +23,12 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen")
-libraries=(-ljpeg -lpng -lz -lxxhash -lyaml-cpp -lprotobuf -lspdlog -lfmt
+libraries=(-Wl,--as-needed -ljpeg -lpng -lz -lyaml-cpp -lprotobuf -lspdlog -lfmt
+  -lxxhash
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
-  -labsl_strings -labsl_time -labsl_time_zone -labsl_base
-  -labsl_bad_optional_access -labsl_throw_delegate -labsl_raw_logging_internal)
+  -labsl_strings -labsl_synchronization -labsl_time -labsl_time_zone
+  -labsl_base -labsl_bad_optional_access -labsl_throw_delegate
+  -labsl_raw_logging_internal -lpthread)
 reader_sources=(server/core/{file_system,sample_source,utf8}.cc
   server/readers/{bmp_codec,csv_line,exif_orientation,image_codec}.cc
   server/readers/{image_csv_reader,image_folder_reader,image_list}.cc
@@ -57,6 +59,14 @@ compile() {
 
 protoc -Iproto -I/usr/include "--cpp_out=$out/gen" proto/datasetd/v1/*.proto
 
+# The sources of a target of Bazel's, but for its main.
+sources_of() {
+  bazel query --ui_event_filters=-info,-debug \
+    "filter('\.cc$', kind('source file', deps($1)))" 2>/dev/null |
+    grep -E '^//(client|cuda|server|tests)' | grep -v replay_main |
+    sed 's#^//##; s#:#/#'
+}
+
 found=0
 for harness in "${harnesses[@]}"; do
   case $harness in
@@ -74,6 +84,12 @@ for harness in "${harnesses[@]}"; do
       source=tests/fuzz/stores/manifest_fuzz.cc
       corpus=tests/fuzz/stores/corpus/manifest
       sources=("${manifest_sources[@]}")
+      ;;
+    ring | attach)
+      source=tests/fuzz/$harness/${harness}_fuzz.cc
+      corpus=tests/fuzz/$harness/corpus
+      mapfile -t sources < <(sources_of "//tests/fuzz/$harness:${harness}_fuzz_test" |
+        grep -vx "$source")
       ;;
     *)
       source=tests/fuzz/readers/${harness}_fuzz.cc

@@ -33,11 +33,17 @@ def runfile(path):
     )
 
 
+def daemon_program():
+    """The daemon; another build of it where DATASETD_TEST_DAEMON names one."""
+    return (os.environ.get("DATASETD_TEST_DAEMON")
+            or runfile("server/datasetd"))
+
+
 def use_python_package():
     """Makes `import datasetd` work, here and in processes started later."""
     package = runfile("client/python")
     os.environ["DATASETD_LIBRARY"] = runfile("client/libdatasetd.so")
-    os.environ["DATASETD_DAEMON"] = runfile("server/datasetd")
+    os.environ["DATASETD_DAEMON"] = daemon_program()
     path = os.environ.get("PYTHONPATH", "")
     if package not in path.split(":"):
         os.environ["PYTHONPATH"] = f"{package}:{path}" if path else package
@@ -157,7 +163,7 @@ class Daemon(ProcessView):
         self.notices.bind(notice_path)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [runfile("server/datasetd"), f"--config={self.config_path}",
+                [daemon_program(), f"--config={self.config_path}",
                  *arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=dict(os.environ, NOTIFY_SOCKET=notice_path))

@@ -8,7 +8,6 @@
 namespace datasetd::testing {
 namespace {
 
-constexpr uint64_t kStrideBytes = 512;
 constexpr int64_t kIndicesOffset = 256;
 
 template <typename T>
@@ -45,6 +44,16 @@ std::shared_ptr<const Dataset> MakeByteDataset(Backend* backend,
 }
 
 TestFeed MakeTestFeed(Backend* backend, const TestFeedOptions& options) {
+  auto channel = std::make_unique<MemoryChannel>(options.num_slots);
+  TestFeed made;
+  made.channel = channel.get();
+  made.feed = MakeTestFeed(backend, options, std::move(channel));
+  return made;
+}
+
+std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
+                                   const TestFeedOptions& options,
+                                   std::unique_ptr<FeedChannel> channel) {
   Feed::Options feed;
   feed.id = options.id;
   feed.dataset = MakeByteDataset(backend, options.num_samples);
@@ -63,23 +72,21 @@ TestFeed MakeTestFeed(Backend* backend, const TestFeedOptions& options) {
   feed.sampler.batch_size = options.batch_size;
   feed.sampler.drop_last = options.drop_last;
   feed.num_slots = options.num_slots;
-  feed.slot_stride_bytes = kStrideBytes;
+  feed.slot_stride_bytes = kTestSlotStrideBytes;
   feed.start = options.start;
   feed.hand_over = options.hand_over;
   feed.order = options.order;
   auto slab = ValueOrDie(backend->AllocateExported(
-      options.num_slots * kStrideBytes, backend->export_kinds().front()));
-  auto channel = std::make_unique<MemoryChannel>(options.num_slots);
-  TestFeed made;
-  made.channel = channel.get();
-  made.feed = ValueOrDie(Feed::Create(std::move(feed), std::move(slab),
-                                      std::move(channel), options.on_done));
-  return made;
+      options.num_slots * kTestSlotStrideBytes,
+      backend->export_kinds().front()));
+  return ValueOrDie(Feed::Create(std::move(feed), std::move(slab),
+                                 std::move(channel), options.on_done));
 }
 
 std::vector<uint8_t> BatchBytes(const Feed& feed,
                                 const MemoryChannel::Published& published) {
-  const uint8_t* const slot = feed.slab().data() + published.slot * kStrideBytes;
+  const uint8_t* const slot =
+      feed.slab().data() + published.slot * kTestSlotStrideBytes;
   return std::vector<uint8_t>(slot, slot + published.batch.num_samples);
 }
 

@@ -9,8 +9,10 @@
 #include <memory>
 
 #include "cuda/backend.h"
+#include "server/core/client_order.h"
 #include "server/core/dataset.h"
 #include "server/core/feed.h"
+#include "server/core/feed_channel.h"
 #include "server/core/latency_histogram.h"
 #include "tests/testing/memory_channel.h"
 
@@ -40,6 +42,12 @@ struct TestFeed {
 // In order, not shuffled: batch b of every epoch holds samples b * batch_size
 // and on. Aborts on an error.
 TestFeed MakeTestFeed(Backend* backend, const TestFeedOptions& options);
+// The same over a channel of the caller's.
+std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
+                                   const TestFeedOptions& options,
+                                   std::unique_ptr<FeedChannel> channel);
+// Of its slots.
+inline constexpr uint64_t kTestSlotStrideBytes = 512;
 
 // The bytes of a published batch, as the client sees them.
 std::vector<uint8_t> BatchBytes(const Feed& feed,

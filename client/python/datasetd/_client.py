@@ -383,9 +383,9 @@ class Client:
         Augmented as a DataLoader with this seed augments them in `epoch`. Opens
         a feed and closes it: for repeated use take DataLoader.fetch.
         """
-        from . import _loader
+        from ._fetch import Fetcher
 
-        fetcher = _loader._Fetcher(
+        fetcher = Fetcher(
             dataset,
             {
                 "transforms": transforms,

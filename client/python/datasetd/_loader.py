@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import array
-import collections
 import ctypes
 import operator
 import time
 import weakref
-from typing import Any, Deque, Dict, Iterable, Iterator, List, Mapping
-from typing import Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional
+from typing import Tuple, Union
 
 from . import _benchmark, _frameworks, _library, _sampling
+from ._ahead import SentAhead
 from ._client import Dataset
 from .errors import (
     Aborted,
-    AllSlotsHeld,
     Closed,
     DaemonDraining,
     DaemonGone,
@@ -35,10 +34,6 @@ _WAIT_STEP_NS = 100_000_000
 _LAYOUTS = ("NCHW", "NHWC")
 _STATE_VERSION = 1
 _RETRY_SECONDS = 0.2
-# Batches of a sampler's that are sent together, at least.
-_MIN_BLOCK = 8
-# Rows of the feed that fetch() opens, at least.
-_MIN_FETCH_ROWS = 16
 
 
 class Batch(tuple):
@@ -161,10 +156,10 @@ class DataLoader:
     after set_epoch(e); else at the epoch after the last one begun, finished or
     broken off (first 0). A newer iterator invalidates the older one.
 
-    A sampler runs in this process, ahead of the batches, and is iterated once an
-    epoch, by iter(); set_epoch() and load_state_dict() tell it the epoch if it
-    has set_epoch. What it gives may repeat samples, so that random transforms
-    draw by the place in the epoch and not by the sample. To resume, one with
+    A sampler runs in this process, ahead of the batches, and is iterated once
+    an epoch, by iter(); set_epoch() and load_state_dict() tell it the epoch if
+    it has set_epoch. What it gives may repeat samples, so that random
+    transforms draw by the place in the epoch and not by the sample. To resume, one with
     state_dict and load_state_dict goes on from its state; another one is run
     anew up to the batch, and it is an error if it does not give what it gave.
     rank and world_size then only keep the draws of the ranks apart.
@@ -228,14 +223,12 @@ class DataLoader:
         self._transforms = transforms
         self._layout = layout
         self._subset_hash: Optional[str] = None
-        self._order = self._make_order(sampler, batch_sampler, subset)
-        # Of the order: sent and not handed out; whether that is all.
-        self._pending: Deque[_sampling.Drawn] = collections.deque()
-        self._is_drawn_out = True
-        self._order_error: Optional[Exception] = None
-        # Of the position: row, order_hash, sampler_state.
-        self._order_state: Dict[str, Any] = {}
-        self._fetcher: Optional["_Fetcher"] = None
+        # None: the order is the daemon's.
+        self._ahead: Optional[SentAhead] = None
+        order = self._make_order(sampler, batch_sampler, subset)
+        if order is not None:
+            self._ahead = SentAhead(order, self._send_or_recover)
+        self._fetcher: Any = None
 
         self._library = _library.load()
         _frameworks.bind(self._library)
@@ -363,10 +356,10 @@ class DataLoader:
         self.transforms_hash: str = info["transforms_hash"]
         self.prefetch = int(info["prefetch"])
         self.num_samples = int(info["num_samples"])
-        self._capacity = int(info["order_capacity"])
-        self._block_size = max(
-            1, min(max(_MIN_BLOCK, self.prefetch), self._capacity // 2)
-        )
+        if self._ahead is not None:
+            self._ahead.set_limits(
+                int(info["order_capacity"]), self.prefetch
+            )
         fields = [
             _frameworks.FieldInfo(
                 field["name"],
@@ -398,8 +391,8 @@ class DataLoader:
 
     def __len__(self) -> int:
         """Batches of an epoch, for this rank."""
-        if self._order is not None:
-            return len(self._order)
+        if self._ahead is not None:
+            return len(self._ahead.order)
         return self._num_batches
 
     def __iter__(self) -> Iterator[Batch]:
@@ -411,18 +404,18 @@ class DataLoader:
             epoch, index = self._requested_epoch, 0
         else:
             epoch, index = self._last_epoch + 1, 0
-        if self._order is not None:
-            self._begin_order(self._order, index)
+        if self._ahead is not None:
+            self._ahead.begin(index, self._loaded is not None)
         self._seek(epoch, index)
         self._loaded = None
         self._requested_epoch = None
         self._position = (epoch, index)
         self._last_epoch = epoch
-        if self._order is None:
+        if self._ahead is None:
             self._iterator = _EpochIterator(self, self._num_batches - index)
         else:
             self._iterator = _SamplerIterator(self, 0)
-            self._send_ahead()
+            self._ahead.top_up()
         return _benchmark.watch(self, self._iterator)
 
     def set_epoch(self, epoch: int) -> None:
@@ -431,16 +424,17 @@ class DataLoader:
         A loaded position within that same epoch stays.
         """
         number = _checked_int("epoch", epoch, 0, 2**63 - 1)
-        if self._order is not None:
-            self._order.set_epoch(number)
+        if self._ahead is not None:
+            self._ahead.order.set_epoch(number)
         if self._loaded is not None and self._loaded[0] == number:
             return
         self._loaded = None
         self._requested_epoch = number
-        self._order_state = {}
+        if self._ahead is not None:
+            self._ahead.state = {}
 
     def _seek(self, epoch: int, index: int) -> None:
-        if self._num_batches == 0 and self._order is None:
+        if self._num_batches == 0 and self._ahead is None:
             return
         if self._library.quick.feed_seek(
             self._feed, epoch, index, ctypes.byref(self._error)
@@ -450,68 +444,6 @@ class DataLoader:
                 raise error
             self._position = (epoch, index)
             self._recover(error)
-
-    def _begin_order(
-        self, order: _sampling.SamplerOrder, index: int
-    ) -> None:
-        """Runs the sampler up to batch `index`; drops what was sent."""
-        state = {} if self._loaded is None else self._order_state
-        digest = state.get("order_hash")
-        self._pending.clear()
-        self._is_drawn_out = False
-        self._order_error = None
-        order.begin(
-            index,
-            state.get("row"),
-            None if digest is None else bytes.fromhex(digest),
-            state.get("sampler_state"),
-        )
-        if self._loaded is None:
-            self._order_state = {"sampler_state": order.start_state}
-
-    def _send_ahead(self) -> None:
-        """Draws and sends a block of the sampler's batches, if there is room.
-
-        One call to the daemon for a block, and none for a batch.
-        """
-        pending = self._pending
-        if (
-            self._is_drawn_out
-            or len(pending) + self._block_size > self._capacity
-        ):
-            return
-        block: List[_sampling.Drawn] = []
-        try:
-            while len(block) < self._block_size and not self._is_drawn_out:
-                drawn = self._order.draw()  # type: ignore[union-attr]
-                if drawn is None:
-                    self._is_drawn_out = True
-                else:
-                    block.append(drawn)
-        except Exception as error:
-            self._end_order(error)
-        except BaseException:
-            self._end_order(
-                FailedPrecondition(
-                    "the sampler was interrupted: begin the epoch anew, or "
-                    "load a state_dict()"
-                )
-            )
-            raise
-        if not block:
-            return
-        pending.extend(block)
-        try:
-            self._send_or_recover(block)
-        except Exception as error:
-            for _ in block:
-                pending.pop()
-            self._end_order(error)
-
-    def _end_order(self, error: Exception) -> None:
-        """Raised when the batches that came before it are handed out."""
-        self._is_drawn_out = True
-        self._order_error = error
 
     def _send_or_recover(self, block: List[_sampling.Drawn]) -> None:
         try:
@@ -538,21 +470,6 @@ class DataLoader:
             ctypes.byref(self._error),
         ):
             raise self._error.to_exception()
-
-    def _pass_drawn(self, epoch: int, index: int) -> None:
-        """A batch of the sampler's was handed out."""
-        drawn = self._pending.popleft()
-        if self._pending or not self._is_drawn_out or self._order_error:
-            self._position = (epoch, index + 1)
-            self._order_state = {
-                "row": drawn.first_row + len(drawn.indices),
-                "order_hash": drawn.digest.hex(),
-                "sampler_state": drawn.sampler_state,
-            }
-        else:
-            self._position = (epoch + 1, 0)
-            state = self._order.end_state()  # type: ignore[union-attr]
-            self._order_state = {"sampler_state": state}
 
     def _take(self) -> Batch:
         """The next batch, and the position after it."""
@@ -583,8 +500,8 @@ class DataLoader:
         batch = self._batch_class(arrays)
         batch._handle = handle
         index = handle.index + 1
-        if self._order is not None:
-            self._pass_drawn(handle.epoch, handle.index)
+        if self._ahead is not None:
+            self._position = self._ahead.pass_on(handle.epoch, handle.index)
         elif index < self._num_batches:
             self._position = (handle.epoch, index)
         else:
@@ -664,9 +581,9 @@ class DataLoader:
                     )
                 self._open()
                 dataset.close()  # the feed has its own hold
-                pending = list(self._pending)
-                for i in range(0, len(pending), self._block_size):
-                    self._send(pending[i : i + self._block_size])
+                if self._ahead is not None:
+                    for block in self._ahead.blocks():
+                        self._send(block)
                 return
             except (Unavailable, Aborted, NotFound, Unauthenticated) as error:
                 last = error
@@ -717,7 +634,9 @@ class DataLoader:
         """
         self._require_feed()
         if self._fetcher is None:
-            self._fetcher = _Fetcher(
+            from ._fetch import Fetcher
+
+            self._fetcher = Fetcher(
                 self.dataset,
                 {
                     "transforms": self._transforms,
@@ -745,11 +664,12 @@ class DataLoader:
         else:
             epoch, index = self._position
         state = self._base_state(epoch, index)
-        state.update(
-            (key, value)
-            for key, value in self._order_state.items()
-            if value is not None
-        )
+        if self._ahead is not None:
+            state.update(
+                (key, value)
+                for key, value in self._ahead.state.items()
+                if value is not None
+            )
         return state
 
     def _base_state(self, epoch: int, index: int) -> Dict[str, Any]:
@@ -762,7 +682,7 @@ class DataLoader:
             "batch": index,
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
-            "sampler": sampler if self._order is None else "given",
+            "sampler": sampler if self._ahead is None else "given",
             "world_size": self.world_size,
             "transforms_hash": self.transforms_hash,
         }
@@ -799,18 +719,16 @@ class DataLoader:
                     f"{mine.get(key)!r}"
                     + (f" (at batch {index} of epoch {epoch})" if index else "")
                 )
-        order_state: Dict[str, Any] = {}
-        if self._order is None:
+        if self._ahead is None:
             if index > 0 and index >= self._num_batches:
                 raise InvalidArgument(
                     f"state_dict: batch is {index}, an epoch has "
                     f"{self._num_batches}"
                 )
         else:
-            order_state = self._checked_order_state(state, index)
-            self._order.set_epoch(epoch)
+            self._ahead.state = self._checked_order_state(state, index)
+            self._ahead.order.set_epoch(epoch)
         self._loaded = (epoch, index)
-        self._order_state = order_state
         self._requested_epoch = None
 
     @staticmethod
@@ -871,9 +789,14 @@ class DataLoader:
         self.close()
 
     def __repr__(self) -> str:
+        batches = (
+            f"{self._num_batches} batches"
+            if self._ahead is None
+            else "the order of a sampler"
+        )
         return (
             f"datasetd.DataLoader({self.dataset.name!r}, "
-            f"batch_size={self.batch_size}, {self._num_batches} batches)"
+            f"batch_size={self.batch_size}, {batches})"
         )
 
 
@@ -930,10 +853,9 @@ class _SamplerIterator(_EpochIterator):
                 else "a newer iterator of this loader was made; it goes on "
                 "where that one is"
             )
-        loader._send_ahead()
-        if not loader._pending:
-            error, loader._order_error = loader._order_error, None
-            raise error or StopIteration
+        loader._ahead.top_up()
+        if not loader._ahead.has_more():
+            raise StopIteration
         # In no local: an error of the sampler's may keep this frame.
         return loader._take()
 
@@ -942,61 +864,6 @@ class _SamplerIterator(_EpochIterator):
         epoch, index = self._loader._position
         num_passed = index if epoch == self.epoch else len(self._loader)
         return max(0, len(self._loader) - num_passed)
-
-
-class _Fetcher:
-    """Batches on demand, through a feed that waits for what is asked."""
-
-    def __init__(self, dataset: Dataset, options: Dict[str, Any]) -> None:
-        self._dataset = dataset
-        self._options = options
-        self._loader: Optional[DataLoader] = None
-        self._request = _sampling.Requested(0)
-
-    def fetch(self, indices: Iterable[int], epoch: int) -> Batch:
-        wanted = _sampling.index_array("indices", indices)
-        if not 1 <= len(wanted) <= _sampling.MAX_BATCH_SIZE:
-            raise InvalidArgument(
-                f"indices: there are {len(wanted)}; expected 1 to "
-                f"{_sampling.MAX_BATCH_SIZE}"
-            )
-        try:
-            return self._fetch(wanted, epoch)
-        except AllSlotsHeld:
-            # Those that are held stay valid without their feed.
-            self.close()
-            return self._fetch(wanted, epoch)
-
-    def _fetch(self, wanted: "array.array[int]", epoch: int) -> Batch:
-        loader = self._loader
-        if loader is None or loader.batch_size < len(wanted):
-            self.close()
-            rows = max(_MIN_FETCH_ROWS, 1 << (len(wanted) - 1).bit_length())
-            self._request = _sampling.Requested(rows)
-            loader = _FetchLoader(
-                self._dataset,
-                batch_sampler=self._request,
-                prefetch=1,
-                name="fetch",
-                **self._options,
-            )
-            self._loader = loader
-        self._request.indices = wanted
-        loader.set_epoch(epoch)
-        return next(iter(loader))
-
-    def close(self) -> None:
-        if self._loader is not None:
-            self._loader.close()
-            self._loader = None
-
-
-class _FetchLoader(DataLoader):
-    """Augments a sample as the daemon's order does, where each comes once."""
-
-    def _open(self) -> None:
-        self._options["client_order"] = {"draws_by_sample": True}
-        super()._open()
 
 
 __all__ = ["Batch", "DataLoader"]

@@ -221,17 +221,3 @@ class SamplerOrder:
         if not items or (self._drop_last and len(items) < self.batch_size):
             return None
         return index_array("sampler", items)
-
-
-class Requested:
-    """A batch_sampler of the one batch that was asked for."""
-
-    def __init__(self, batch_size: int) -> None:
-        self.batch_size = batch_size
-        self.indices: Any = ()
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([self.indices])
-
-    def __len__(self) -> int:
-        return 1

@@ -287,7 +287,7 @@ def test_a_sampler_draws_by_position(daemon, dataset, image, rank, world_size):
         assert len({row.tobytes() for row in batch.bits()}) > 30
 
 
-# -- Resume ---------------------------------------------------------------------
+# -- Resume -------------------------------------------------------------------
 
 
 class Stateful:
@@ -453,7 +453,7 @@ def test_a_sampler_that_gives_something_else_is_refused(daemon, dataset):
             loader.load_state_dict(state)
 
 
-# -- What is refused ------------------------------------------------------------
+# -- What is refused ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -532,7 +532,7 @@ def test_an_error_of_the_samplers(daemon, dataset):
                 next(iter(loader))
 
 
-# -- Subsets --------------------------------------------------------------------
+# -- Subsets ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
@@ -595,7 +595,7 @@ def test_a_shuffled_subset(daemon, dataset, image):
             other.load_state_dict(state)
 
 
-# -- Random access ----------------------------------------------------------------
+# -- Random access ------------------------------------------------------------
 
 
 def test_fetch_gives_just_these(daemon, dataset, image):

@@ -1,0 +1,133 @@
+"""What a sampler's batches are between the sampler and the job."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from ._sampling import Drawn, SamplerOrder
+from .errors import FailedPrecondition
+
+# Batches that are sent together, at least.
+_MIN_BLOCK = 8
+
+Position = Tuple[int, int]
+
+
+class SentAhead:
+    """Draws batches and sends them ahead of those that are handed out.
+
+    One call to the daemon for a block of batches, and none for a batch. `send`
+    raises what is wrong with a block, of which nothing was taken then.
+    """
+
+    def __init__(
+        self, order: SamplerOrder, send: Callable[[List[Drawn]], None]
+    ) -> None:
+        self.order = order
+        self._send = send
+        self._block_size = 1
+        self._capacity = 0
+        self._pending: Deque[Drawn] = collections.deque()
+        self._is_drawn_out = True
+        self._error: Optional[Exception] = None
+        # Of the loader's position: row, order_hash, sampler_state.
+        self.state: Dict[str, Any] = {}
+
+    def set_limits(self, capacity: int, prefetch: int) -> None:
+        """`capacity`: batches that the daemon lets wait."""
+        self._capacity = capacity
+        self._block_size = max(
+            1, min(max(_MIN_BLOCK, prefetch), capacity // 2)
+        )
+
+    def begin(self, index: int, is_loaded: bool) -> None:
+        """Runs the sampler up to batch `index` of an epoch.
+
+        From self.state if it was loaded. What was sent before is forgotten.
+        """
+        state = self.state if is_loaded else {}
+        digest = state.get("order_hash")
+        self._pending.clear()
+        self._is_drawn_out = False
+        self._error = None
+        self.order.begin(
+            index,
+            state.get("row"),
+            None if digest is None else bytes.fromhex(digest),
+            state.get("sampler_state"),
+        )
+        if not is_loaded:
+            self.state = {"sampler_state": self.order.start_state}
+
+    def top_up(self) -> None:
+        """Sends a block if there is room for it.
+
+        An error is kept for its place in the order.
+        """
+        if (
+            self._is_drawn_out
+            or len(self._pending) + self._block_size > self._capacity
+        ):
+            return
+        block: List[Drawn] = []
+        try:
+            while len(block) < self._block_size and not self._is_drawn_out:
+                drawn = self.order.draw()
+                if drawn is None:
+                    self._is_drawn_out = True
+                else:
+                    block.append(drawn)
+        except Exception as error:
+            self._end(error)
+        except BaseException:
+            self._end(
+                FailedPrecondition(
+                    "the sampler was interrupted: begin the epoch anew, or "
+                    "load a state_dict()"
+                )
+            )
+            raise
+        if not block:
+            return
+        self._pending.extend(block)
+        try:
+            self._send(block)
+        except Exception as error:
+            for _ in block:
+                self._pending.pop()
+            self._end(error)
+
+    def blocks(self) -> List[List[Drawn]]:
+        """All that is pending, to be sent to another daemon."""
+        pending = list(self._pending)
+        return [
+            pending[i : i + self._block_size]
+            for i in range(0, len(pending), self._block_size)
+        ]
+
+    def has_more(self) -> bool:
+        """False at the end of the epoch; raises what ended it before."""
+        if self._pending:
+            return True
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return False
+
+    def pass_on(self, epoch: int, index: int) -> Position:
+        """A batch was handed out; returns the position after it."""
+        drawn = self._pending.popleft()
+        if self._pending or not self._is_drawn_out or self._error:
+            self.state = {
+                "row": drawn.first_row + len(drawn.indices),
+                "order_hash": drawn.digest.hex(),
+                "sampler_state": drawn.sampler_state,
+            }
+            return epoch, index + 1
+        self.state = {"sampler_state": self.order.end_state()}
+        return epoch + 1, 0
+
+    def _end(self, error: Exception) -> None:
+        self._is_drawn_out = True
+        self._error = error

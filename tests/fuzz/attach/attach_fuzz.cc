@@ -1,0 +1,329 @@
+// Input: what clients do to the attach socket. Commands, of a byte and what it
+// needs: see Run. After each input a good client is served and all is given
+// back.
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "cuda/host_backend.h"
+#include "proto/attach_protocol.h"
+#include "server/attach/attach_server.h"
+#include "server/attach/ring_channel.h"
+#include "server/core/fake_clock.h"
+#include "tests/testing/fake_source.h"
+#include "tests/testing/temp_dir.h"
+
+namespace datasetd {
+namespace {
+
+using attach::MessageType;
+
+constexpr int kNumConnections = 4;
+constexpr int kMaxCommands = 60;
+// The daemon watches the process of a client that did not say Detached, with a
+// descriptor for each lease, and this one does not end.
+constexpr int kInputsPerWorld = 100;
+
+void Check(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "attach_fuzz: %s (%s)\n", what, std::strerror(errno));
+  abort();
+}
+
+class Input {
+ public:
+  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
+  bool is_empty() const { return size_ == 0; }
+  uint8_t Byte() {
+    if (size_ == 0) return 0;
+    --size_;
+    return *data_++;
+  }
+  std::string Bytes(size_t count) {
+    count = std::min(count, size_);
+    const std::string bytes(reinterpret_cast<const char*>(data_), count);
+    data_ += count;
+    size_ -= count;
+    return bytes;
+  }
+
+ private:
+  const uint8_t* data_;
+  size_t size_;
+};
+
+template <typename Message>
+std::string Packet(Message message, MessageType type) {
+  message.header = {attach::kMagic, attach::kProtocolVersion, type};
+  return std::string(reinterpret_cast<const char*>(&message), sizeof(message));
+}
+
+// The daemon's attach socket over a dataset of ten samples.
+class World {
+ public:
+  World() {
+    rlimit limit;
+    Check(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
+    limit.rlim_cur = limit.rlim_max;
+    Check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+    std::vector<ServedDevice> devices(1);
+    devices[0].backend = CreateHostBackend({.num_threads = 1});
+    devices[0].budget = std::make_unique<MemoryBudget>(64 << 20);
+    devices_ = std::make_unique<DeviceTable>(std::move(devices));
+    datasets_ = std::make_unique<DatasetRegistry>(
+        DatasetRegistry::Options{}, devices_.get(),
+        [this](const DatasetSpec& spec)
+            -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          return std::make_unique<testing::FakeSource>(10, 1, spec.path, 7,
+                                                       &gate_);
+        },
+        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+    DatasetSpec spec;
+    spec.name = "a";
+    Check(datasets_->Load(spec, {.session_id = 1u << 30}).ok(), "load");
+    Check(datasets_->Await("a", absl::Seconds(30))->state ==
+              DatasetState::kReady,
+          "dataset");
+    auto feeds = FeedTable::Create(
+        {}, devices_.get(), datasets_.get(), &RingChannel::Create, &clock_,
+        [](const char*, const FeedInfo&) {},
+        [](absl::Status) { Check(false, "the device failed"); });
+    Check(feeds.ok(), "feeds");
+    feeds_ = *std::move(feeds);
+    path_ = directory_.File("attach.sock");
+    auto listener = ListenSeqpacket(path_);
+    Check(listener.ok(), "listen");
+    auto server = AttachServer::Start(
+        *std::move(listener), &sessions_, feeds_.get(), datasets_.get(),
+        [](const char*, uint32_t, int32_t, const std::string&) {});
+    Check(server.ok(), "start");
+    server_ = *std::move(server);
+  }
+
+  void Run(Input& input) {
+    for (int i = 0; i < kMaxCommands && !input.is_empty(); ++i) {
+      const uint8_t command = input.Byte();
+      int& fd = connections_[command / 16 % kNumConnections];
+      if (fd < 0) fd = Connect();
+      switch (command % 16) {
+        case 0:
+        case 1:
+          Send(fd, input.Bytes(input.Byte()));
+          break;
+        case 2:
+          Send(fd, input.Bytes(600));
+          break;
+        case 3:
+        case 4:
+          Send(fd, Packet(attach::Hello(), MessageType::kHello));
+          ReadToken(fd);
+          break;
+        case 5:
+        case 6: {
+          attach::AttachFeed message = {};
+          std::copy(token_.begin(), token_.end(), message.token);
+          message.feed_id = OpenFeed();
+          Send(fd, Packet(message, MessageType::kAttachFeed));
+          break;
+        }
+        case 7: {  // nearly right
+          attach::AttachFeed message = {};
+          std::copy(token_.begin(), token_.end(), message.token);
+          message.token[input.Byte() % attach::kTokenBytes] ^= input.Byte();
+          message.feed_id = last_feed_id_ + input.Byte() - 1;
+          Send(fd, Packet(message, MessageType::kAttachFeed));
+          break;
+        }
+        case 8: {
+          attach::ImportResult message = {};
+          message.is_ok = input.Byte() % 2;
+          const std::string reason = input.Bytes(input.Byte());
+          std::memcpy(message.reason, reason.data(),
+                      std::min(reason.size(), sizeof(message.reason)));
+          Send(fd, Packet(message, MessageType::kImportResult));
+          break;
+        }
+        case 9:
+          Send(fd, Packet(attach::Closing(), MessageType::kClosing));
+          break;
+        case 10:
+          Send(fd, Packet(attach::Detached(), MessageType::kDetached));
+          break;
+        case 11: {  // a right header, and more
+          const auto type = static_cast<MessageType>(input.Byte() % 11);
+          Send(fd, Packet(attach::Hello(), type) + input.Bytes(input.Byte()));
+          break;
+        }
+        case 12:
+          SendDescriptors(fd, input.Byte() % 8);
+          break;
+        case 13:
+          Drain(fd);
+          break;
+        default:
+          close(fd);
+          fd = -1;
+          break;
+      }
+    }
+    Settle();
+  }
+
+ private:
+  int Connect() const {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path_.data(), path_.size());
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    Check(fd >= 0, "socket");
+    Check(connect(fd, reinterpret_cast<sockaddr*>(&address),
+                  sizeof(address)) == 0,
+          "connect");
+    return fd;
+  }
+
+  static void Send(int fd, const std::string& packet) {
+    // Empty packets look like the end of the connection.
+    if (packet.empty()) return;
+    (void)send(fd, packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  static void SendDescriptors(int fd, int count) {
+    std::string packet = Packet(attach::Hello(), MessageType::kHello);
+    iovec part = {packet.data(), packet.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (count > 0) {
+      message.msg_control = control;
+      message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+      cmsghdr* const header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(count * sizeof(int));
+      const std::vector<int> descriptors(count, fd);
+      std::memcpy(CMSG_DATA(header), descriptors.data(), count * sizeof(int));
+    }
+    (void)sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  // Descriptors that come along are not taken.
+  static void Drain(int fd) {
+    char buffer[512];
+    while (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0) {
+    }
+  }
+
+  // False if the connection ends without a Welcome.
+  bool ReadToken(int fd) {
+    attach::Welcome welcome;
+    for (;;) {
+      const ssize_t size = recv(fd, &welcome, sizeof(welcome), 0);
+      // The fuzzer has an alarm.
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) return false;
+      if (size != sizeof(welcome) ||
+          welcome.header.type != MessageType::kWelcome) {
+        continue;
+      }
+      std::copy(std::begin(welcome.token), std::end(welcome.token),
+                token_.begin());
+      return true;
+    }
+  }
+
+  absl::StatusOr<Caller> FindSession() const {
+    return sessions_.Find(absl::string_view(
+        reinterpret_cast<const char*>(token_.data()), token_.size()));
+  }
+
+  // For the session of the last token, as FeedService does it; 0 if it has
+  // ended.
+  uint64_t OpenFeed() {
+    const auto caller = FindSession();
+    if (!caller.ok()) return 0;
+    FeedOptions options;
+    options.dataset = "a";
+    options.batch_size = 2;
+    options.prefetch = 1;
+    const auto opened = feeds_->Open(options, *caller);
+    // The budget has room for as many as an input can open at once.
+    Check(opened.ok() || absl::IsResourceExhausted(opened.status()), "open");
+    if (!opened.ok()) return 0;
+    if (!FindSession().ok()) feeds_->EndSession(caller->session_id);
+    last_feed_id_ = opened->id;
+    return opened->id;
+  }
+
+  void Settle() {
+    for (int& fd : connections_) {
+      if (fd >= 0) close(fd);
+      fd = -1;
+    }
+    const absl::Time deadline = absl::Now() + absl::Seconds(4);
+    for (;;) {
+      // The answer comes after all that was sent before.
+      const int fd = Connect();
+      Send(fd, Packet(attach::Hello(), MessageType::kHello));
+      Check(ReadToken(fd), "a good client is not welcome");
+      close(fd);
+      // Processes of clients that did not say Detached end here.
+      for (const FeedInfo& feed : feeds_->List()) {
+        if (feed.phase == FeedPhase::kEnding ||
+            feed.phase == FeedPhase::kLingering) {
+          feeds_->FreeSlab(feed.id);
+        }
+      }
+      if (feeds_->num_feeds() == 0 && sessions_.num_sessions() <= 1) break;
+      Check(absl::Now() < deadline, "something stayed behind");
+    }
+    const MemoryBudget& budget = *devices_->devices()[0].budget;
+    Check(budget.used_bytes_of_kind(MemoryKind::kSlab) == 0, "slab");
+    Check(budget.used_bytes_of_kind(MemoryKind::kScratch) == 0, "scratch");
+  }
+
+  testing::SourceGate gate_;
+  FakeClock clock_;
+  testing::TempDir directory_{testing::TempDir::Place::kShortPath};
+  std::string path_;
+  SessionTable sessions_{64, 64};
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetRegistry> datasets_;
+  std::unique_ptr<FeedTable> feeds_;
+  std::unique_ptr<AttachServer> server_;
+  std::array<int, kNumConnections> connections_ = {-1, -1, -1, -1};
+  SessionToken token_ = {};
+  uint64_t last_feed_id_ = 0;
+};
+
+}  // namespace
+}  // namespace datasetd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static std::unique_ptr<datasetd::World> world;
+  static int num_inputs = 0;
+  if (num_inputs++ % datasetd::kInputsPerWorld == 0) {
+    world.reset();
+    world = std::make_unique<datasetd::World>();
+  }
+  datasetd::Input input(data, size);
+  world->Run(input);
+  return 0;
+}
