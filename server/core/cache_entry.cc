@@ -25,6 +25,7 @@ constexpr size_t kMaxNameBytes = 64 << 10;
 constexpr size_t kMaxNoteBytes = 8 << 20;
 constexpr size_t kMaxRank = 8;
 constexpr uint8_t kFlagImage = 1;
+constexpr uint8_t kFlagMask = 2;  // beside kFlagImage
 constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
 
 absl::Status Damaged(absl::string_view what) {
@@ -203,7 +204,8 @@ std::string EncodeCacheHeader(const CacheHeader& header) {
   for (const FieldSpec& field : header.fields) {
     body.Text(field.name);
     body.Number(static_cast<uint8_t>(field.dtype));
-    body.Number(field.is_image ? kFlagImage : uint8_t{0});
+    body.Number(static_cast<uint8_t>((field.is_image ? kFlagImage : 0) |
+                                     (field.is_mask ? kFlagMask : 0)));
     body.Number(static_cast<uint32_t>(field.shape.size()));
     for (const int64_t extent : field.shape) body.Number(extent);
   }
@@ -259,10 +261,13 @@ absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data) {
     field.name = body.Text();
     field.dtype = static_cast<Dtype>(body.Number<uint8_t>());
     const uint8_t flags = body.Number<uint8_t>();
-    field.is_image = flags == kFlagImage;
+    field.is_image = (flags & kFlagImage) != 0;
+    field.is_mask = (flags & kFlagMask) != 0;
     field.shape.resize(body.Count(sizeof(int64_t)));
     for (int64_t& extent : field.shape) extent = body.Number<int64_t>();
-    if (flags > kFlagImage) return Damaged("a field is of an unknown kind");
+    if (flags > (kFlagImage | kFlagMask) || flags == kFlagMask) {
+      return Damaged("a field is of an unknown kind");
+    }
   }
   header.class_names.resize(body.Count(sizeof(uint32_t)));
   for (std::string& name : header.class_names) name = body.Text();
