@@ -108,7 +108,8 @@ DATASETD_API void datasetd_client_close(datasetd_client* client);
 DATASETD_API const char* datasetd_client_address(const datasetd_client* client);
 
 /* Called with a Dataset while it loads, or with what the function says, on the
- * calling thread, and at least every 100 ms. Anything but 0 ends the wait with DATASETD_CANCELLED. */
+ * calling thread, and at least every 100 ms. Anything but 0 ends the wait with
+ * DATASETD_CANCELLED. */
 typedef int32_t (*datasetd_progress_function)(const char* json, void* argument);
 
 /* `spec_json` is a DatasetSpec; `dataset_json` receives a Dataset. */

@@ -1,4 +1,4 @@
-// One line of a CSV file, as RFC 4180 has it, but without line breaks in values.
+// One line of a CSV file, as RFC 4180 has it, without line breaks in values.
 
 #ifndef DATASETD_SERVER_READERS_CSV_LINE_H_
 #define DATASETD_SERVER_READERS_CSV_LINE_H_

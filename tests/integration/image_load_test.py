@@ -162,7 +162,9 @@ def test_fast_decode_is_near_and_makes_the_same_size(world):
             got.append(_samples(dataset)[0].astype(int))
         world.client.unload_dataset("a")
     difference = np.abs(got[0] - got[1])
-    assert 0 < difference.mean() < 4
+    # Of 301 rows a quarter are 76: the images are stretched by 1 %.
+    assert 0 < difference.mean() < 8
+    assert difference[0].mean() < 2  # 300 x 400
 
 
 def test_without_one_the_error_names_the_file_and_what_to_do(world):
@@ -202,7 +204,7 @@ def _spoil(root):
     """Spoils five of the images, and tells their paths in order."""
     jpeg = os.path.join(root, "Zebra", "0.jpg")
     with open(jpeg, "r+b") as file:
-        file.truncate(os.path.getsize(jpeg) // 2)
+        file.truncate(os.path.getsize(jpeg) - 20)
     png = os.path.join(root, "Zebra", "1.png")
     with open(png, "r+b") as file:
         file.seek(60)
