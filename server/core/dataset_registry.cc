@@ -516,7 +516,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadCached(
     DATASETD_ASSIGN_OR_RETURN(
         const LoadPlan plan,
         PlanLoad(info.fields, info.num_samples,
-                 std::vector<std::optional<FieldProgram>>(info.fields.size())));
+                 std::vector<std::optional<FieldProgram>>(info.fields.size()),
+                 entry.backend->max_teams()));
     if (info.fields != entry.fields ||
         plan.resident_bytes > entry.plan.resident_bytes) {
       return absl::DataLossError(
