@@ -198,6 +198,10 @@ absl::Status Feed::Launch(int max_batches) {
     task.slot = SlotData(i);
     task.indices = SlotIndices(i);
     task.num_samples = static_cast<int32_t>(shape.num_samples);
+    // Ranks take turns, as they do with samples.
+    task.batch_index = static_cast<uint32_t>(
+        next_.batch * static_cast<uint64_t>(options_.sampler.world_size) +
+        static_cast<uint64_t>(options_.sampler.rank));
     task.epoch = next_.epoch;
     PendingBatch& pending = launch.batches[launch.num_batches++];
     pending.slot = i;
