@@ -15,6 +15,8 @@
 // A Team has
 //   kLanes, kRowElements   pixels of a block; elements of rows in memory at
 //                          once between the passes of a resize
+//   kTakesRowsInTurn       if so, a row keeps its image for the next one, whose
+//                          partner it is
 //   Atomics                as in ops/atomics.h
 //   rank(), size(), Sync()
 // All of it are templates over the team, as in chain_lanes.h.
@@ -66,7 +68,8 @@ class ChainExecutor {
                              field_.out_height, field_.out_width);
       }
       team_.Sync();
-      has_partner = HasPartner(state_.mix);
+      has_partner = HasPartner(state_.mix) &&
+                    kept_ != batch.indices + partner;
       if (field_.mix.labels_field >= 0) {
         WriteMixedLabels(team_, state_.mix,
                          program_.fields[field_.mix.labels_field], batch,
@@ -85,6 +88,7 @@ class ChainExecutor {
                is_partner ? reinterpret_cast<uint8_t*>(memory_.partner) : to);
       if (!is_partner) break;
     }
+    if (Team::kTakesRowsInTurn) kept_ = batch.indices + index;
   }
 
  private:
@@ -592,6 +596,9 @@ class ChainExecutor {
   const FieldProgram& field_;
   const ChainMemory memory_;
   ChainState& state_;
+
+  // The row whose image is in memory_.partner, or null.
+  const int64_t* kept_ = nullptr;
 
   // Of the sample.
   DrawKey key_;

@@ -24,32 +24,40 @@ DATASETD_HOST_DEVICE inline bool IsMixedIn(const MixDraw& mix,
          lanes.first_x < mix.right && lanes.first_x + lanes.count > mix.left;
 }
 
-// Blends the lanes with those of `partner`, planar [C, height, width].
+// Blends the lanes with those of `partner`, planar [C, height, width], and
+// leaves them there as they were, if the team takes the next row.
 template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void MixLanes(
-    MixKind kind, const MixDraw& mix, const float* partner, int32_t height,
+    MixKind kind, const MixDraw& mix, float* partner, int32_t height,
     int32_t width, Lanes<Team>* lanes) {
-  if (!IsMixedIn(mix, *lanes)) return;
   const int64_t plane = static_cast<int64_t>(height) * width;
-  const float* const from =
+  float* const start =
       partner + static_cast<int64_t>(lanes->y) * width + lanes->first_x;
-  const int begin =
-      mix.left > lanes->first_x ? mix.left - lanes->first_x : 0;
+  const int count = lanes->count;
+  int begin = mix.left > lanes->first_x ? mix.left - lanes->first_x : 0;
   const int right = mix.right - lanes->first_x;
-  const int end = right < lanes->count ? right : lanes->count;
+  const int end = right < count ? right : count;
+  if (!IsMixedIn(mix, *lanes)) begin = end;
   const float own_weight = mix.own_weight;
   const float partner_weight = mix.partner_weight;
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {
     if (c >= lanes->channels) continue;
     float* const pixel = lanes->pixel[c];
-    const float* const other = from + c * plane;
+    float* const other = start + c * plane;
+    [[maybe_unused]] float own[Team::kLanes];
+    if constexpr (Team::kTakesRowsInTurn) {
+      for (int k = 0; k < count; ++k) own[k] = pixel[k];
+    }
     if (kind == MixKind::kMixUp) {
       for (int k = begin; k < end; ++k) {
         pixel[k] = other[k] * partner_weight + pixel[k] * own_weight;
       }
     } else {
       for (int k = begin; k < end; ++k) pixel[k] = other[k];
+    }
+    if constexpr (Team::kTakesRowsInTurn) {
+      for (int k = 0; k < count; ++k) other[k] = own[k];
     }
   }
 }

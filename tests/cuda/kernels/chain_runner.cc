@@ -45,6 +45,7 @@ class ThreadTeam {
   using Atomics = ThreadAtomics;
   static constexpr int kLanes = 1;
   static constexpr int64_t kRowElements = INT32_MAX;
+  static constexpr bool kTakesRowsInTurn = false;
 
   ThreadTeam(int rank, int size, std::barrier<>* barrier)
       : rank_(rank), size_(size), barrier_(barrier) {}
