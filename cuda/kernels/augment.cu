@@ -40,6 +40,7 @@ struct BlockTeam {
 
   static constexpr int kLanes = 1;
   static constexpr int64_t kRowElements = INT32_MAX;
+  static constexpr bool kTakesRowsInTurn = false;
 
   static __device__ int rank() { return static_cast<int>(threadIdx.x); }
   static __device__ int size() { return kChainThreads; }

@@ -22,7 +22,8 @@
 //  | written       | each element of rows 0..num_samples-1 of each field, and|
 //  |               | of the indices if asked for, exactly once; nothing else |
 //  | randomness    | of (seed, epoch, draw index, op index) alone; the draw  |
-//  |               | index is the sample's unless the batch says otherwise   |
+//  |               | index is the sample's unless the batch says otherwise;  |
+//  |               | of mixes the batch's, with the row if drawn per sample  |
 //  | determinism   | the same bits on every run, host and device, NaN too    |
 //  | rounding      | float32 IEEE steps, then one rounding to nearest even;  |
 //  |               | a NaN computed or rounded is the quiet NaN 0x7FC00000,  |
@@ -30,7 +31,7 @@
 //  | memory        | nothing is allocated; AugmentHost takes 128 KiB of stack|
 //  | chains        | an image field with steps is run by chain_executor.h, in |
 //  |               | program.scratch; images in may be float16 and bfloat16  |
-//  |               | then                                                    |
+//  |               | then. One with a mix writes its labels, too             |
 //
 // REQUIRES: a program as server/core/pipeline.h compiles it: sizes of the moves
 // that fit each other and the field, windows inside their input, reflect

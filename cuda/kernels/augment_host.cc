@@ -319,6 +319,8 @@ void AugmentHost(const AugmentProgram& program, const BatchTask& batch) {
     const FieldProgram& field = program.fields[i];
     if (field.num_steps > 0) {
       RunChainHost(program, field, batch);
+    } else if (field.num_classes > 0) {
+      continue;  // written by the chain that mixes it
     } else if (!field.is_image) {
       CopyOther(field, batch);
     } else if (field.in_dtype == Dtype::kUint8) {

@@ -9,9 +9,14 @@
 // written. Ranks share out blocks of Team::kLanes pixels of a row; what they
 // add up together are integers, so that their number does not show.
 //
+// A mix (ops/mix.h) makes the row's partner first, as far as it is used, and
+// blends it in where the row's own image is stored.
+//
 // A Team has
 //   kLanes, kRowElements   pixels of a block; elements of rows in memory at
 //                          once between the passes of a resize
+//   kTakesRowsInTurn       if so, a row keeps its image for the next one, whose
+//                          partner it is
 //   Atomics                as in ops/atomics.h
 //   rank(), size(), Sync()
 // All of it are templates over the team, as in chain_lanes.h.
@@ -25,11 +30,13 @@
 #include "cuda/dtype.h"
 #include "cuda/kernels/axis_taps.h"
 #include "cuda/kernels/chain_lanes.h"
+#include "cuda/kernels/chain_mix.h"
 #include "cuda/kernels/chain_sources.h"
 #include "cuda/kernels/chain_state.h"
 #include "cuda/kernels/chain_windows.h"
 #include "cuda/kernels/host_device.h"
 #include "cuda/kernels/move.h"
+#include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_rows.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"
@@ -51,8 +58,58 @@ class ChainExecutor {
         memory_(memory),
         state_(*state) {}
 
-  // Sample `index` of the batch. All ranks call it.
+  // Row `index` of the batch. All ranks call it.
   DATASETD_HOST_DEVICE void Run(const BatchTask& batch, int32_t index) {
+    const int32_t partner = PartnerRow(batch, index);
+    bool has_partner = false;
+    if (IsMixed()) {
+      if (team_.rank() == 0) {
+        state_.mix = DrawMix(field_.mix, program_.seed, batch, index,
+                             field_.out_height, field_.out_width);
+      }
+      team_.Sync();
+      has_partner = HasPartner(state_.mix) &&
+                    kept_ != batch.indices + partner;
+      if (field_.mix.labels_field >= 0) {
+        WriteMixedLabels(team_, state_.mix,
+                         program_.fields[field_.mix.labels_field], batch,
+                         index, partner);
+      }
+    }
+    const int64_t sample_bytes = int64_t{field_.out_height} *
+                                 field_.out_width * field_.out_channels *
+                                 DtypeSizeBytes(field_.out_dtype);
+    uint8_t* const to =
+        batch.slot + field_.offset_bytes + index * sample_bytes;
+    // One call, so that it is compiled once.
+    for (bool is_partner = has_partner;; is_partner = false) {
+      RunSteps(batch, is_partner ? partner : index,
+               is_partner ? Target::kPartner : Target::kSlot,
+               is_partner ? reinterpret_cast<uint8_t*>(memory_.partner) : to);
+      if (!is_partner) break;
+    }
+    if (Team::kTakesRowsInTurn) kept_ = batch.indices + index;
+  }
+
+ private:
+  enum class Source : uint8_t {
+    kMoves,
+    kResize,
+    kAffine,
+    kSharpness,
+    kBlurX,
+    kBlurY,
+  };
+  // kPartner is as kScratch, but for pixels that the mix does not use.
+  enum class Target : uint8_t { kNone, kScratch, kPartner, kSlot };
+
+  DATASETD_HOST_DEVICE bool IsMixed() const {
+    return field_.mix.kind != MixKind::kNone;
+  }
+
+  // All steps on the sample of row `index`.
+  DATASETD_HOST_DEVICE void RunSteps(const BatchTask& batch, int32_t index,
+                                     Target target, uint8_t* to) {
     const int64_t sample = batch.indices[index];
     const int64_t draw_index = DrawIndex(batch, index);
     key_ = {program_.seed, batch.epoch, draw_index, 0};
@@ -66,23 +123,8 @@ class ChainExecutor {
     for (int s = 0; s < field_.num_steps; ++s) {
       if (state_.drawn[s].is_applied) Add(s);
     }
-    const int64_t sample_bytes = int64_t{field_.out_height} *
-                                 field_.out_width * field_.out_channels *
-                                 DtypeSizeBytes(field_.out_dtype);
-    Sweep(Target::kSlot,
-          batch.slot + field_.offset_bytes + index * sample_bytes, nullptr);
+    Sweep(target, to, nullptr);
   }
-
- private:
-  enum class Source : uint8_t {
-    kMoves,
-    kResize,
-    kAffine,
-    kSharpness,
-    kBlurX,
-    kBlurY,
-  };
-  enum class Target : uint8_t { kNone, kScratch, kSlot };
 
   DATASETD_HOST_DEVICE ChainImage ResidentImage(int64_t sample) const {
     ChainImage image;
@@ -248,8 +290,12 @@ class ChainExecutor {
     partials.Init();
     const int32_t blocks = (width_ + Team::kLanes - 1) / Team::kLanes;
     const int32_t band = BandRows();
-    for (int32_t first = 0; first < height_; first += band) {
-      const int32_t rows = height_ - first < band ? height_ - first : band;
+    const bool is_partner = target == Target::kPartner;
+    const bool is_mixed = target == Target::kSlot && IsMixed();
+    const int32_t end = is_partner ? state_.mix.bottom : height_;
+    for (int32_t first = is_partner ? state_.mix.top : 0; first < end;
+         first += band) {
+      const int32_t rows = end - first < band ? end - first : band;
       if (source_ == Source::kResize) {
         SumBand(first, rows);
         team_.Sync();
@@ -262,6 +308,7 @@ class ChainExecutor {
         lanes.first_x = (unit - row * blocks) * Team::kLanes;
         const int32_t left = width_ - lanes.first_x;
         lanes.count = left < Team::kLanes ? left : Team::kLanes;
+        if (is_partner && !IsMixedIn(state_.mix, lanes)) continue;
         lanes.channels = image_.channels;
         Make(row, &lanes);
         for (int s = first_op_; s < end_op_; ++s) {
@@ -270,6 +317,10 @@ class ChainExecutor {
           }
         }
         if (gathered != nullptr) Accumulate(*gathered, lanes, &partials);
+        if (is_mixed) {
+          MixLanes(field_.mix.kind, state_.mix, memory_.partner, height_,
+                   width_, &lanes);
+        }
         Store(target, to, lanes);
       }
       // Rows of the next band overwrite these.
@@ -517,7 +568,7 @@ class ChainExecutor {
     if (target == Target::kNone) return;
     const int64_t plane = int64_t{height_} * width_;
     const int64_t at = int64_t{lanes.y} * width_ + lanes.first_x;
-    if (target == Target::kScratch) {
+    if (target != Target::kSlot) {
       StoreScratch<Team>(lanes, plane, reinterpret_cast<float*>(to) + at);
       return;
     }
@@ -546,6 +597,9 @@ class ChainExecutor {
   const FieldProgram& field_;
   const ChainMemory memory_;
   ChainState& state_;
+
+  // The row whose image is in memory_.partner, or null.
+  const int64_t* kept_ = nullptr;
 
   // Of the sample.
   DrawKey key_;

@@ -17,6 +17,7 @@
 #include "cuda/kernels/host_device.h"
 #include "cuda/kernels/host_team.h"
 #include "cuda/kernels/move.h"
+#include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_rows.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"

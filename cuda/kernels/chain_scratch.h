@@ -30,6 +30,13 @@ DATASETD_HOST_DEVICE inline int64_t ScratchPartBytes(int64_t elements) {
   return AlignScratch(4 * (elements + kScratchSlackElements));
 }
 
+// 0 without a mix.
+inline int64_t PartnerBytes(const ChainScratch& scratch) {
+  return scratch.partner_elements == 0
+             ? 0
+             : ScratchPartBytes(scratch.partner_elements);
+}
+
 // 0 without chains.
 inline int64_t TeamScratchBytes(const FieldProgram& field) {
   if (field.num_steps == 0) return 0;
@@ -37,7 +44,7 @@ inline int64_t TeamScratchBytes(const FieldProgram& field) {
   return 2 * ScratchPartBytes(scratch.image_elements) +
          ScratchPartBytes(scratch.row_elements) +
          2 * ScratchPartBytes(scratch.tap_elements) +
-         ScratchPartBytes(scratch.map_elements);
+         ScratchPartBytes(scratch.map_elements) + PartnerBytes(scratch);
 }
 
 // The largest of a program's fields; they take turns.
@@ -105,6 +112,8 @@ DATASETD_HOST_DEVICE inline ChainMemory TeamMemory(
   memory.indices = reinterpret_cast<int32_t*>(at);
   at += ScratchPartBytes(scratch.tap_elements);
   memory.map = reinterpret_cast<int32_t*>(at);
+  at += ScratchPartBytes(scratch.map_elements);
+  memory.partner = reinterpret_cast<float*>(at);
   return memory;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cuda/dtype.h"
 #include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"
 #include "cuda/kernels/rounding.h"
@@ -23,6 +24,7 @@ struct ChainState {
   StepDraw drawn[kMaxSteps];
   alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
   uint32_t has_fill;  // an entry of the maps
+  MixDraw mix;        // of the row
 };
 
 // An image that the pixels of a chain are read from: a resident sample, or a
@@ -59,6 +61,7 @@ struct ChainMemory {
   float* weights;
   int32_t* indices;
   int32_t* map;
+  float* partner;  // of fields with a mix
 };
 
 }  // namespace datasetd

@@ -17,6 +17,7 @@ struct HostTeam {
   static constexpr int kLanes = 64;
   // Half of a first-level cache.
   static constexpr int64_t kRowElements = 4096;
+  static constexpr bool kTakesRowsInTurn = true;
 
   static constexpr int rank() { return 0; }
   static constexpr int size() { return 1; }

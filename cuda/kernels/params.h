@@ -129,23 +129,46 @@ struct Step {
   alignas(8) uint8_t params[kMaxStepParamsBytes];
 };
 
+// How an image is mixed with the one of the row before it in the batch.
+enum class MixKind : uint8_t {
+  kNone = 0,
+  kMixUp = 1,
+  kCutMix = 2,
+};
+
+// The last op of a chain, which needs a batch (ops/mix.h).
+struct MixProgram {
+  MixKind kind;
+  bool per_sample;       // drawn for each row, else once for the batch
+  uint16_t position;     // as Step's
+  uint32_t op_index;     // Philox counter word
+  int32_t labels_field;  // in AugmentProgram::fields; negative: none
+  double alpha;          // positive and finite
+};
+
 // The parts of a chain's scratch memory, in elements of 4 bytes: one of its two
-// images, the rows between the passes of a resize, the taps of both axes, and
-// the maps of both axes.
+// images, the rows between the passes of a resize, the taps of both axes, the
+// maps of both axes, and the image that is mixed in.
 struct ChainScratch {
   int64_t image_elements;
   int64_t row_elements;
   int64_t tap_elements;
   int64_t map_elements;
+  int64_t partner_elements;  // 0 without a mix
 };
 
 // A field. Without steps it is its MoveProgram. With steps it is a chain
 // (chain.h): an image of in_dtype (kUint8, kFloat16, kBfloat16, kFloat32) goes
 // through the steps as float32, in the image's own units, and is rounded
-// once to out_dtype; moves and value ops are steps then.
+// once to out_dtype; moves and value ops are steps then. A mix comes after the
+// steps, before the rounding; a field with one has steps.
 struct FieldProgram : MoveProgram {
   int32_t num_steps;
   int32_t out_channels;
+  // Of labels, integers below it, that the chain which mixes them writes:
+  // float32 [num_classes] of a sample. 0: no such field.
+  int32_t num_classes;
+  MixProgram mix;
   ChainScratch scratch;
   Step steps[kMaxSteps];
 };
@@ -167,6 +190,8 @@ struct BatchTask {
   uint8_t* slot;           // device memory, 256-byte aligned
   const int64_t* indices;  // readable by the device, until completion
   int32_t num_samples;
+  // In the epoch, counted over all ranks: what mixes draw by.
+  uint32_t batch_index;
   uint64_t epoch;
   // What row i draws by (move.h, DrawIndex): its sample index where draw_step
   // is 0, else first_draw + i * draw_step, below 2^32.

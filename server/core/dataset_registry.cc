@@ -508,7 +508,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadCached(
         const LoadPlan plan,
         PlanLoad(info,
                  std::vector<std::optional<FieldProgram>>(info.fields.size()),
-                 /*max_teams=*/1));
+                 entry.backend->max_teams()));
     if (info.fields != entry.fields ||
         plan.resident_bytes > entry.plan.resident_bytes) {
       return absl::DataLossError(

@@ -215,6 +215,15 @@ absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
                    &draw);
       draws.push_back(std::move(draw));
     }
+    const MixProgram& mix = program.fields[f].mix;
+    if (mix.kind != MixKind::kNone) {
+      OpDraw draw;
+      draw.field = f;
+      draw.position = mix.position;
+      draw.name = mix.kind == MixKind::kMixUp ? "MixUp" : "CutMix";
+      draw.parameters = {{"alpha", {mix.alpha}}};
+      draws.push_back(std::move(draw));
+    }
   }
   return draws;
 }

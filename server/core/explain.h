@@ -30,6 +30,9 @@ struct OpDraw {
   std::vector<std::pair<std::string, std::vector<double>>> parameters;
 };
 
+// A MixUp or CutMix has its alpha only: what it draws belongs to a batch, which a
+// sample does not know.
+//
 // The draws of all image fields of `program`, as CompileField made them, in the
 // order in which they run.
 //   INVALID_ARGUMENT  epoch or sample is not below 2^32

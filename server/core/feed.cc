@@ -199,6 +199,10 @@ bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
     task->num_samples = static_cast<int32_t>(shape.num_samples);
     published->num_padding = static_cast<uint32_t>(shape.num_padding);
   }
+  // Ranks take turns, as they do with samples.
+  task->batch_index = static_cast<uint32_t>(
+      next_.batch * static_cast<uint64_t>(options_.sampler.world_size) +
+      static_cast<uint64_t>(options_.sampler.rank));
   task->epoch = next_.epoch;
   published->epoch = next_.epoch;
   published->batch = next_.batch;

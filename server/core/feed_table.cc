@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
+#include "server/core/mix_labels.h"
 #include "server/core/pipeline.h"
 #include "server/core/subset.h"
 #include "server/core/transforms_hash.h"
@@ -95,6 +96,7 @@ absl::StatusOr<std::vector<FieldProgram>> CompileFields(
                      " fields; a feed carries at most ", kMaxFields));
   }
   std::vector<FieldProgram> programs;
+  std::vector<std::vector<TransformSpec>> transforms;
   for (size_t f = 0; f < fields.size(); ++f) {
     const auto found = options.fields.find(fields[f].name);
     const FeedFieldOptions field_options =
@@ -106,7 +108,10 @@ absl::StatusOr<std::vector<FieldProgram>> CompileFields(
     program.source = dataset.field_data(f);
     program.sample_stride_bytes = fields[f].sample_bytes();
     programs.push_back(program);
+    transforms.push_back(field_options.transforms);
   }
+  DATASETD_RETURN_IF_ERROR(
+      LinkMixedLabels(fields, transforms, absl::MakeSpan(programs)));
   return programs;
 }
 
@@ -276,6 +281,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
                             devices_->Find(backend.info().name));
   DATASETD_ASSIGN_OR_RETURN(std::vector<FieldProgram> programs,
                             CompileFields(dataset, options));
+  DATASETD_RETURN_IF_ERROR(CheckMixedLabels(dataset, programs));
   DATASETD_ASSIGN_OR_RETURN(
       SlotLayout layout,
       ComputeSlotLayout(dataset.fields(), absl::MakeSpan(programs),

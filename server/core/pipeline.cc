@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "server/core/ops/colour_ops.h"
 #include "server/core/ops/erase_ops.h"
 #include "server/core/ops/image_compiler.h"
+#include "server/core/ops/mix_ops.h"
 #include "server/core/ops/move_ops.h"
 #include "server/core/ops/number_ops.h"
 #include "server/core/ops/resample_ops.h"
@@ -26,10 +26,6 @@ bool IsKnown(Dtype dtype) { return DtypeSizeBytes(dtype) != 0; }
 bool IsInteger(Dtype dtype) {
   return IsKnown(dtype) && !IsFloatingPoint(dtype);
 }
-
-template <typename Op>
-inline constexpr bool kIsBatchOp =
-    std::is_same_v<Op, MixUpSpec> || std::is_same_v<Op, CutMixSpec>;
 
 // Compiles the ops of one image field, in order.
 class PipelineCompiler {
@@ -48,6 +44,11 @@ class PipelineCompiler {
       return Invalid(absl::StrCat("there can be ", kMaxTransforms,
                                   " transforms, those inside others counted"));
     }
+    if (image_.is_mixed()) {
+      return Invalid(
+          "it comes after MixUp or CutMix, which must be the last op of its "
+          "image: put it before");
+    }
     image_.set_op(next_position_, OpIndex(field_index_, next_position_,
                                           transform.draw_id));
     ++next_position_;
@@ -60,13 +61,7 @@ class PipelineCompiler {
  private:
   template <typename Op>
   absl::Status Compile(const Op& op) {
-    if constexpr (kIsBatchOp<Op>) {
-      return absl::UnimplementedError(
-          absl::StrCat("this daemon has no ", Op::kName,
-                       ": leave it out, or use a newer daemon"));
-    } else {
-      return CompileOp(op, image_);
-    }
+    return CompileOp(op, image_);
   }
 
   absl::Status Compile(const RandomApplySpec& op) {

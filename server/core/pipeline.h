@@ -32,6 +32,8 @@ inline constexpr int kMaxTransforms = 256;
 //   - Fills are in the units of the image at their op and are taken through
 //     the value ops after it here, in the kernel's arithmetic. On a uint8
 //     image they must be integers within 0..255.
+//   - MixUp and CutMix are last, and not in a RandomApply. Their labels are tied
+//     to them afterwards (server/core/mix_labels.h).
 // A mask takes what ForMask leaves (server/core/mask_transform.h).
 // Other fields take one ToDtype without scale: to their own dtype, to int64
 // from an integer, or to float16, bfloat16, float32. Without an op scalars of

@@ -43,8 +43,12 @@ SlotField Describe(const FieldSpec& field, const FieldProgram& program,
     return slot_field;
   }
   slot_field.shape = {batch_size};
-  slot_field.shape.insert(slot_field.shape.end(), field.shape.begin(),
-                          field.shape.end());
+  if (program.num_classes > 0) {
+    slot_field.shape.push_back(program.num_classes);
+  } else {
+    slot_field.shape.insert(slot_field.shape.end(), field.shape.begin(),
+                            field.shape.end());
+  }
   slot_field.strides.resize(slot_field.shape.size());
   int64_t stride = 1;
   for (size_t i = slot_field.shape.size(); i-- > 0;) {

@@ -24,8 +24,8 @@ inline constexpr int64_t kMaxSlotBytes = int64_t{1} << 48;
 struct SlotField {
   std::string name;
   Dtype dtype = Dtype::kUint8;
-  // Of a whole batch: an image is [B, C, H, W] whatever its layout, another
-  // field [B, ...].
+  // Of a whole batch: an image is [B, C, H, W] whatever its layout, mixed
+  // labels are [B, num_classes], another field [B, ...].
   std::vector<int64_t> shape;
   // In elements, as in DLPack; NHWC shows here only.
   std::vector<int64_t> strides;

@@ -104,6 +104,23 @@ absl::Status ImageCompiler::AddMove(Move move, int64_t out_height,
   return Add(StepKind::kMove, move, 1.0, out_height, out_width, channels_);
 }
 
+absl::Status ImageCompiler::SetMix(MixKind kind, double alpha,
+                                   bool per_sample) {
+  if (!group_.empty()) {
+    return Invalid(
+        "it mixes whole batches, and a RandomApply is drawn per sample: put it "
+        "after the RandomApply");
+  }
+  MixProgram& mix = program_.mix;
+  mix.kind = kind;
+  mix.per_sample = per_sample;
+  mix.position = position_;
+  mix.op_index = op_index_;
+  mix.labels_field = -1;
+  mix.alpha = alpha;
+  return absl::OkStatus();
+}
+
 absl::Status ImageCompiler::CheckSize(int64_t height, int64_t width) const {
   if (height < 1 || width < 1) {
     return Invalid(absl::StrCat("the size is ", SizeText(height, width),
@@ -158,6 +175,7 @@ absl::Status ImageCompiler::CheckColour() const {
 
 // The moves and value ops are enough, and there is room for them.
 bool ImageCompiler::IsMovesOnly() const {
+  if (is_mixed()) return false;
   if (program_.in_dtype != Dtype::kUint8 &&
       program_.in_dtype != Dtype::kFloat32) {
     return false;
@@ -234,6 +252,7 @@ void ImageCompiler::MakeChain() {
   }
   ChainScratch& scratch = program_.scratch;
   scratch.map_elements = max_height + max_width;
+  if (is_mixed()) scratch.partner_elements = height_ * width_ * channels_;
   // As chain_executor.h goes through the steps, if all that can make it write
   // an image does.
   bool is_moved_only = true;

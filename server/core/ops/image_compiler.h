@@ -83,6 +83,10 @@ class ImageCompiler {
   // Appends a move; completes it by the sizes before and after.
   absl::Status AddMove(Move move, int64_t out_height, int64_t out_width);
 
+  // Ends the steps with a mix of the batch; nothing may follow.
+  absl::Status SetMix(MixKind kind, double alpha, bool per_sample);
+  bool is_mixed() const { return program_.mix.kind != MixKind::kNone; }
+
   // ---- Checks ----
 
   absl::Status CheckSize(int64_t height, int64_t width) const;

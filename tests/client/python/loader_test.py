@@ -377,14 +377,6 @@ def test_the_daemon_names_bad_transforms(dataset):
         loader(dataset, transforms=[T.RandomCrop(100)])
 
 
-def test_mixing_is_refused_by_name(dataset):
-    for op in (T.MixUp(num_classes=103), T.CutMix(num_classes=103)):
-        with pytest.raises(
-            datasetd.Unimplemented, match=f"no {type(op).__name__}"
-        ):
-            loader(dataset, transforms=[op])
-
-
 def test_datasets(client, dataset, data_root):
     assert dataset.num_samples == len(dataset) == NUM_SAMPLES
     assert [f.name for f in dataset.fields] == ["image", "label"]

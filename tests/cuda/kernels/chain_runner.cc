@@ -45,6 +45,7 @@ class ThreadTeam {
   using Atomics = ThreadAtomics;
   static constexpr int kLanes = 1;
   static constexpr int64_t kRowElements = INT32_MAX;
+  static constexpr bool kTakesRowsInTurn = false;
 
   ThreadTeam(int rank, int size, std::barrier<>* barrier)
       : rank_(rank), size_(size), barrier_(barrier) {}
@@ -59,6 +60,24 @@ class ThreadTeam {
 };
 
 }  // namespace
+
+void RunChainByRanks(const AugmentProgram& program, int field_index,
+                     const BatchTask& batch, int num_ranks) {
+  const FieldProgram& field = program.fields[field_index];
+  std::barrier<> barrier(num_ranks);
+  auto state = std::make_unique<ChainState>();
+  std::memset(static_cast<void*>(state.get()), 0xEE, sizeof(ChainState));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      ChainExecutor<ThreadTeam> executor(
+          ThreadTeam(rank, num_ranks, &barrier), program, field,
+          TeamMemory(program, field, 0), state.get());
+      for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
 
 std::vector<float> ChainResult::Floats(const FieldProgram& field) const {
   std::vector<float> values(bytes.size() / DtypeSizeBytes(field.out_dtype));
@@ -134,24 +153,10 @@ ChainResult ChainRunner::Vector(uint64_t epoch, int64_t sample) const {
 
 ChainResult ChainRunner::Ranks(int num_ranks, uint64_t epoch,
                                int64_t sample) const {
-  return With(
-      epoch, sample,
-      [&](const AugmentProgram& program, const BatchTask& batch) {
-        std::barrier<> barrier(num_ranks);
-        auto state = std::make_unique<ChainState>();
-        std::memset(static_cast<void*>(state.get()), 0xEE, sizeof(ChainState));
-        std::vector<std::thread> threads;
-        for (int rank = 0; rank < num_ranks; ++rank) {
-          threads.emplace_back([&, rank] {
-            ChainExecutor<ThreadTeam> executor(
-                ThreadTeam(rank, num_ranks, &barrier), program,
-                program.fields[0], TeamMemory(program, program.fields[0], 0),
-                state.get());
-            executor.Run(batch, 0);
-          });
-        }
-        for (std::thread& thread : threads) thread.join();
-      });
+  return With(epoch, sample,
+              [&](const AugmentProgram& program, const BatchTask& batch) {
+                RunChainByRanks(program, 0, batch, num_ranks);
+              });
 }
 
 ChainResult ChainRunner::All(uint64_t epoch, int64_t sample) const {

@@ -11,6 +11,11 @@
 
 namespace datasetd::testing {
 
+// Runs a chain of `program` for a batch as a CUDA block of `num_ranks` threads
+// does.
+void RunChainByRanks(const AugmentProgram& program, int field_index,
+                     const BatchTask& batch, int num_ranks);
+
 struct ChainResult {
   // Elements as the program writes them: its layout and out_dtype.
   std::vector<uint8_t> bytes;

@@ -1,0 +1,80 @@
+// Beta(alpha, alpha), in (0, 1]: X / (X + Y) of two gamma numbers.
+//
+// Gamma numbers are Marsaglia and Tsang's ("A Simple Method for Generating
+// Gamma Variables", 2000). A try, a draw of its own, is taken with a
+// probability above 0.95; that none of kNumGammaTries is has one below 2^-138,
+// and gives the number of the normal number 0. Below 1, alpha is raised by 1
+// and the number multiplied by U^(1 / alpha). All is done in logarithms, so
+// that no alpha is too small.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_BETA_H_
+#define DATASETD_CUDA_KERNELS_OPS_BETA_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/random.h"
+
+namespace datasetd {
+
+inline constexpr uint32_t kNumGammaTries = 32;
+inline constexpr uint32_t kNumBetaDraws = 1 + 2 * kNumGammaTries;
+
+namespace beta_internal {
+
+// In (0, 1), by 52 bits.
+DATASETD_HOST_DEVICE inline double OpenUniform(uint32_t high, uint32_t low) {
+  const uint64_t bits = (uint64_t{high} << 32 | low) >> 12;
+  return (static_cast<double>(bits) + 0.5) * (1.0 / 4503599627370496.0);
+}
+
+// ln(G / (alpha - 1/3)) for G of Gamma(alpha). REQUIRES: alpha is at least 1.
+DATASETD_HOST_DEVICE inline double LogGamma(const DrawKey& key, uint32_t draw,
+                                            double alpha) {
+  const double d = alpha - 1.0 / 3.0;
+  const double c = 1.0 / Sqrt(9.0 * d);
+  for (uint32_t i = 0; i < kNumGammaTries; ++i) {
+    const Words4 words = DrawWords(key, draw + i);
+    double sine;
+    double cosine;
+    SinCosPi(static_cast<double>(words.word[1]) * (1.0 / 2147483648.0), &sine,
+             &cosine);
+    const double normal =
+        cosine * Sqrt(-2.0 * Log(OpenUniform(words.word[0], words.word[3])));
+    const double root = 1.0 + c * normal;
+    if (!(root > 0.0)) continue;
+    const double v = root * root * root;
+    const double log_v = Log(v);
+    const double log_u = Log(OpenUniform(words.word[2], 0));
+    if (log_u < 0.5 * normal * normal + d * ((1.0 - v) + log_v)) return log_v;
+  }
+  return 0.0;
+}
+
+}  // namespace beta_internal
+
+// Takes draws first_draw .. first_draw + kNumBetaDraws of `key`. REQUIRES:
+// alpha is positive and finite.
+DATASETD_HOST_DEVICE inline double DrawBeta(const DrawKey& key,
+                                            uint32_t first_draw,
+                                            double alpha) {
+  using namespace beta_internal;  // NOLINT: of this function
+  const double raised = alpha < 1.0 ? alpha + 1.0 : alpha;
+  // ln(Y / X).
+  double log_ratio =
+      LogGamma(key, first_draw + 1 + kNumGammaTries, raised) -
+      LogGamma(key, first_draw + 1, raised);
+  if (alpha < 1.0) {
+    const Words4 words = DrawWords(key, first_draw);
+    log_ratio += (Log(OpenUniform(words.word[2], words.word[3])) -
+                  Log(OpenUniform(words.word[0], words.word[1]))) /
+                 alpha;
+  }
+  return 1.0 / (1.0 + Exp(log_ratio));
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_BETA_H_

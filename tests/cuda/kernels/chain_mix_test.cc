@@ -1,0 +1,314 @@
+// Mixed batches against the naive reference, and all ways to run them against
+// each other, bit for bit.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "cuda/kernels/augment.h"
+#include "cuda/kernels/augment_plan.h"
+#include "cuda/kernels/chain_host.h"
+#include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/ops/mix.h"
+#include "gtest/gtest.h"
+#include "server/core/mix_labels.h"
+#include "server/core/pipeline.h"
+#include "server/core/slot_layout.h"
+#include "tests/cuda/kernels/chain_runner.h"
+#include "tests/reference/mix_reference.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using testing::IsOk;
+using testing::RunChainByRanks;
+
+constexpr int kNumSamples = 9;
+constexpr int kNumClasses = 5;
+
+struct Shape {
+  int height, width, channels;
+};
+
+// A dataset of random images and labels, and batches of it.
+class MixCase {
+ public:
+  MixCase(Shape shape, std::vector<TransformSpec> ops,
+          Layout layout = Layout::kNchw, uint64_t seed = 11)
+      : fields_{{.name = "image",
+                 .dtype = Dtype::kUint8,
+                 .shape = {shape.height, shape.width, shape.channels},
+                 .is_image = true},
+                {.name = "label", .dtype = Dtype::kUint8}} {
+    std::mt19937 engine(17);
+    images_.resize(kNumSamples * fields_[0].sample_bytes());
+    for (uint8_t& byte : images_) byte = static_cast<uint8_t>(engine());
+    for (uint8_t& label : labels_) {
+      label = static_cast<uint8_t>(engine() % kNumClasses);
+    }
+    const std::vector<std::vector<TransformSpec>> transforms = {ops, {}};
+    for (size_t f = 0; f < 2; ++f) {
+      auto program =
+          CompileField(fields_[f], static_cast<int>(f), transforms[f], layout);
+      EXPECT_THAT(program.status(), IsOk());
+      programs_.push_back(*program);
+    }
+    EXPECT_THAT(
+        LinkMixedLabels(fields_, transforms, absl::MakeSpan(programs_)),
+        IsOk());
+    program_->seed = seed;
+    program_->num_fields = 2;
+  }
+
+  void Lay(int num_rows) {
+    layout_ = *ComputeSlotLayout(fields_, absl::MakeSpan(programs_), num_rows);
+    program_->indices_offset_bytes = layout_.indices_offset_bytes;
+    std::copy(programs_.begin(), programs_.end(), program_->fields);
+    program_->fields[0].source = images_.data();
+    program_->fields[0].sample_stride_bytes = fields_[0].sample_bytes();
+    program_->fields[1].source = labels_;
+    program_->fields[1].sample_stride_bytes = 1;
+    const ScratchPlan plan = PlanScratch(*program_, 1);
+    // What is read before it is written shows: NaN.
+    scratch_.assign(plan.size_bytes + kScratchAlignment, 0xFF);
+    const auto start = reinterpret_cast<uintptr_t>(scratch_.data());
+    plan.Give(scratch_.data() +
+                  (AlignScratch(static_cast<int64_t>(start)) -
+                   static_cast<int64_t>(start)),
+              program_.get());
+    ClearTeamFlags(*program_);
+  }
+
+  // A slot, filled by `run`.
+  template <typename Run>
+  std::vector<uint8_t> Fill(const std::vector<int64_t>& indices,
+                            uint32_t batch_index, uint64_t epoch,
+                            const Run& run) {
+    Lay(static_cast<int>(indices.size()));
+    std::vector<uint8_t> slot(layout_.slot_stride_bytes, 0xAB);
+    BatchTask batch = {};
+    batch.slot = slot.data();
+    batch.indices = indices.data();
+    batch.num_samples = static_cast<int32_t>(indices.size());
+    batch.batch_index = batch_index;
+    batch.epoch = epoch;
+    run(*program_, batch);
+    return slot;
+  }
+  std::vector<uint8_t> Host(const std::vector<int64_t>& indices,
+                            uint32_t batch_index = 0, uint64_t epoch = 0) {
+    return Fill(indices, batch_index, epoch, AugmentHost);
+  }
+
+  // The same, checked to have the same bits in every other way to run.
+  std::vector<uint8_t> All(const std::vector<int64_t>& indices,
+                           uint32_t batch_index, uint64_t epoch) {
+    const std::vector<uint8_t> host = Host(indices, batch_index, epoch);
+    const auto expect_same = [&](const char* name, const auto& run) {
+      std::vector<uint8_t> slot = Fill(indices, batch_index, epoch, run);
+      // Indices are not the chain's.
+      const size_t size = layout_.indices_offset_bytes;
+      EXPECT_TRUE(std::equal(host.begin(), host.begin() + size, slot.begin()))
+          << name;
+    };
+    const auto memory = [](const AugmentProgram& program) {
+      return TeamMemory(program, program.fields[0], 0);
+    };
+    expect_same("scalar", [&](const auto& program, const auto& batch) {
+      RunChainScalar(program, program.fields[0], batch, memory(program));
+    });
+    if (HasChainVector()) {
+      expect_same("vector", [&](const auto& program, const auto& batch) {
+        RunChainVector(program, program.fields[0], batch, memory(program));
+      });
+    }
+    for (const int num_ranks : {1, 5}) {
+      expect_same("ranks", [&](const auto& program, const auto& batch) {
+        RunChainByRanks(program, 0, batch, num_ranks);
+      });
+    }
+    return host;
+  }
+
+  const FieldProgram& image() const { return program_->fields[0]; }
+  const AugmentProgram& program() const { return *program_; }
+  int label(int64_t sample) const { return labels_[sample]; }
+
+  // Row `row` of a field of float32.
+  std::vector<double> Row(const std::vector<uint8_t>& slot, int field,
+                          int row) const {
+    const SlotField& at = layout_.fields[field];
+    const int64_t elements = at.size_bytes / at.shape[0] / 4;
+    std::vector<float> values(elements);
+    std::memcpy(values.data(),
+                slot.data() + at.offset_bytes + row * elements * 4,
+                elements * 4);
+    return {values.begin(), values.end()};
+  }
+  const SlotLayout& layout() const { return layout_; }
+
+ private:
+  std::vector<FieldSpec> fields_;
+  std::vector<uint8_t> images_;
+  uint8_t labels_[kNumSamples];
+  std::vector<FieldProgram> programs_;
+  std::unique_ptr<AugmentProgram> program_ = std::make_unique<AugmentProgram>();
+  SlotLayout layout_;
+  std::vector<uint8_t> scratch_;
+};
+
+double Worst(const std::vector<double>& actual,
+             const std::vector<double>& expected) {
+  EXPECT_EQ(actual.size(), expected.size());
+  double worst = 0.0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double difference = std::abs(actual[i] - expected[i]);
+    if (!(difference <= worst)) worst = difference;
+  }
+  return worst;
+}
+
+const NormalizeSpec kNormalize = {.mean = {0.4}, .std = {0.25}};
+
+// Rows of chains with a resize, an affine map, statistics, windows; none.
+std::vector<std::vector<TransformSpec>> Pipelines() {
+  const ToDtypeSpec to_float = {.dtype = Dtype::kFloat32, .scale = true};
+  return {
+      {to_float},
+      {RandomHorizontalFlipSpec{}, to_float, kNormalize},
+      {RandomResizedCropSpec{.height = 12, .width = 70}, to_float},
+      {ColorJitterSpec{.brightness = {{0.5, 1.5}}, .contrast = {{0.5, 1.5}}},
+       RandomRotationSpec{.degrees = {-30.0, 30.0}}, to_float, kNormalize},
+      {RandomAdjustSharpnessSpec{.sharpness_factor = 2.0},
+       RandomEqualizeSpec{}, to_float},
+  };
+}
+
+template <typename Spec>
+void CheckAgainstReference(bool per_sample) {
+  for (const Shape shape : {Shape{1, 1, 1}, Shape{2, 3, 3}, Shape{20, 67, 3},
+                            Shape{33, 31, 1}}) {
+    for (const std::vector<TransformSpec>& ops : Pipelines()) {
+      MixCase plain(shape, ops);
+      std::vector<TransformSpec> mixed_ops = ops;
+      mixed_ops.push_back(
+          Spec{.alpha = 1.0, .num_classes = kNumClasses,
+               .per_sample = per_sample});
+      MixCase mixed(shape, mixed_ops);
+      for (const int num_rows : {1, 2, 7}) {
+        SCOPED_TRACE(absl::StrCat(shape.height, "x", shape.width, "x",
+                                  shape.channels, ", rows ", num_rows));
+        std::vector<int64_t> indices;
+        for (int row = 0; row < num_rows; ++row) {
+          indices.push_back((row * 4 + 3) % kNumSamples);
+        }
+        const std::vector<uint8_t> images = plain.Host(indices, 5, 2);
+        const std::vector<uint8_t> slot = mixed.All(indices, 5, 2);
+        const FieldProgram& field = mixed.image();
+        for (int row = 0; row < num_rows; ++row) {
+          BatchTask batch = {};
+          batch.num_samples = num_rows;
+          batch.batch_index = 5;
+          batch.epoch = 2;
+          const MixDraw drawn =
+              DrawMix(field.mix, mixed.program().seed, batch, row,
+                      field.out_height, field.out_width);
+          const int before = (row + num_rows - 1) % num_rows;
+          const std::vector<double> own = plain.Row(images, 0, row);
+          const std::vector<double> partner = plain.Row(images, 0, before);
+          const bool is_mix_up = field.mix.kind == MixKind::kMixUp;
+          const std::vector<double> expected =
+              is_mix_up ? reference::MixUp(own, partner, drawn.lambda)
+                        : reference::CutMix(
+                              own, partner, field.out_height, field.out_width,
+                              {drawn.top, drawn.left, drawn.bottom,
+                               drawn.right, drawn.lambda});
+          EXPECT_LE(Worst(mixed.Row(slot, 0, row), expected),
+                    is_mix_up ? 1e-6 : 0.0);
+          EXPECT_LE(Worst(mixed.Row(slot, 1, row),
+                          reference::MixLabels(mixed.label(indices[row]),
+                                               mixed.label(indices[before]),
+                                               kNumClasses, drawn.lambda)),
+                    1e-7);
+        }
+      }
+    }
+  }
+}
+
+TEST(ChainMixTest, MixUpIsTheReferences) {
+  CheckAgainstReference<MixUpSpec>(false);
+}
+TEST(ChainMixTest, MixUpPerSampleIsTheReferences) {
+  CheckAgainstReference<MixUpSpec>(true);
+}
+TEST(ChainMixTest, CutMixIsTheReferences) {
+  CheckAgainstReference<CutMixSpec>(false);
+}
+TEST(ChainMixTest, CutMixPerSampleIsTheReferences) {
+  CheckAgainstReference<CutMixSpec>(true);
+}
+
+TEST(ChainMixTest, EveryLayoutAndDtypeHasTheSameBitsEverywhere) {
+  for (const Dtype dtype :
+       {Dtype::kUint8, Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32}) {
+    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      for (const int channels : {1, 2, 3, 4}) {
+        std::vector<TransformSpec> ops = {RandomHorizontalFlipSpec{}};
+        if (dtype != Dtype::kUint8) {
+          ops.push_back(ToDtypeSpec{.dtype = dtype, .scale = true});
+        }
+        for (const TransformSpec& mix :
+             {TransformSpec(MixUpSpec{.num_classes = kNumClasses}),
+              TransformSpec(CutMixSpec{.num_classes = kNumClasses,
+                                       .per_sample = true})}) {
+          std::vector<TransformSpec> all = ops;
+          all.push_back(mix);
+          MixCase({19, 70, channels}, all, layout).All({3, 1, 4, 1, 5}, 8, 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(ChainMixTest, UnmixedRowsAreUntouchedByTheMix) {
+  // Bytes of rows beyond the batch stay as they were.
+  MixCase mix({8, 8, 3}, {MixUpSpec{.num_classes = kNumClasses}});
+  const auto slot = mix.Fill(
+      {1, 2, 3, 4}, 0, 0, [](const AugmentProgram& program, BatchTask batch) {
+        batch.num_samples = 2;
+        AugmentHost(program, batch);
+      });
+  const SlotField& image = mix.layout().fields[0];
+  const SlotField& label = mix.layout().fields[1];
+  EXPECT_EQ(label.size_bytes, 4 * 4 * kNumClasses);
+  for (const SlotField& field : {image, label}) {
+    for (int64_t i = field.size_bytes / 2; i < field.size_bytes; ++i) {
+      ASSERT_EQ(slot[field.offset_bytes + i], 0xAB);
+    }
+  }
+}
+
+TEST(ChainMixTest, TheOtherKernelLeavesMixedLabelsAlone) {
+  MixCase mix({8, 8, 3}, {MixUpSpec{.num_classes = kNumClasses}});
+  mix.Lay(4);
+  BatchTask batch = {};
+  batch.num_samples = 4;
+  auto plan = std::make_unique<AugmentPlan>();
+  ASSERT_TRUE(
+      MakeAugmentPlan(nullptr, mix.program(), &batch, 1, plan.get()));
+  ASSERT_EQ(plan->num_fields, 1);
+  EXPECT_EQ(plan->fields[0].field_index, kIndicesField);
+}
+
+}  // namespace
+}  // namespace datasetd
