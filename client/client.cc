@@ -144,6 +144,11 @@ absl::StatusOr<v1::Dataset> Client::LoadDataset(
   return dataset;
 }
 
+absl::StatusOr<Push> Client::PushDataset(const v1::PushHeader& header,
+                                         Push::WaitFunction on_wait) {
+  return Push::Begin(session_.get(), header, std::move(on_wait));
+}
+
 absl::StatusOr<v1::Dataset> Client::GetDataset(const std::string& name) {
   v1::GetDatasetRequest request;
   request.set_name(name);

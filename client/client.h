@@ -30,6 +30,7 @@
 #include "absl/time/time.h"
 #include "client/cuda_driver.h"
 #include "client/feed.h"
+#include "client/push.h"
 #include "client/session.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
@@ -64,6 +65,10 @@ class Client {
   // CANCELLED if on_progress returned false.
   absl::StatusOr<v1::Dataset> LoadDataset(
       v1::DatasetSpec spec, const ProgressFunction& on_progress = nullptr);
+  // Makes a dataset of samples that the caller sends: see client/push.h, also
+  // for on_wait. This client outlives the push.
+  absl::StatusOr<Push> PushDataset(const v1::PushHeader& header,
+                                   Push::WaitFunction on_wait = nullptr);
   absl::StatusOr<v1::Dataset> GetDataset(const std::string& name);
   absl::StatusOr<std::vector<v1::Dataset>> ListDatasets();
   absl::Status UnloadDataset(const std::string& name, bool force = false);
@@ -89,6 +94,7 @@ class Client {
 namespace datasetd {
 using client::Client;         // NOLINT: the public names
 using client::ClientOptions;  // NOLINT
+using client::Push;           // NOLINT
 }  // namespace datasetd
 
 #endif  // DATASETD_CLIENT_CLIENT_H_

@@ -40,6 +40,16 @@ std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
                       absl::Hex(hash.low64, absl::kZeroPad16));
 }
 
+// Of samples that came without files.
+std::string PushedSpecId(const std::string& name,
+                         const std::string& content_hash) {
+  const std::string text =
+      absl::StrCat("datasetd push 1\n", name, "\n", content_hash, "\n");
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
+                      absl::Hex(hash.low64, absl::kZeroPad16));
+}
+
 absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
     const DatasetSpec& spec, const std::vector<FieldSpec>& fields) {
   for (const auto& [name, ops] : spec.pretransforms) {
@@ -100,6 +110,8 @@ struct DatasetRegistry::Entry {
   Reservation reservation;
   Backend* backend = nullptr;
   LoadCounters counters;
+  // Of a push, while it is LOADING.
+  std::function<void()> cancel;
   // When READY or UNLOADING.
   std::shared_ptr<const Dataset> dataset;
 };
@@ -143,9 +155,7 @@ DatasetRegistry::~DatasetRegistry() {
     MutexLock lock(&mutex_);
     is_stopping_ = true;
     queue_.clear();
-    for (auto& [name, entry] : entries_) {
-      entry->counters.is_cancelled.store(true, std::memory_order_relaxed);
-    }
+    for (auto& [name, entry] : entries_) Cancel(*entry);
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -226,69 +236,133 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
       LoadPlan plan, PlanLoad(reader->info().fields,
                               reader->info().num_samples, programs));
 
+  MutexLock lock(&mutex_);
+  const auto found = entries_.find(spec.name);
+  if (found != entries_.end() &&
+      found->second->state != DatasetState::kFailed) {
+    Entry& present = *found->second;
+    if (!MaySee(present, caller) ||
+        present.state == DatasetState::kUnloading ||
+        present.spec_id != spec_id) {
+      return NameTaken(present, caller);
+    }
+    if (present.counters.is_cancelled.load(std::memory_order_relaxed)) {
+      return absl::AbortedError(
+          absl::StrCat("the load of dataset '", spec.name,
+                       "' is just being cancelled; try again"));
+    }
+    present.holders.insert(caller.session_id);
+    present.last_used = clock_->Monotonic();
+    return absl::OkStatus();
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      std::shared_ptr<Entry> entry,
+      Admit(std::move(spec), spec_id, std::move(plan), std::move(reader),
+            caller));
+  queue_.push_back(std::move(entry));
+  return absl::OkStatus();
+}
+
+absl::Status DatasetRegistry::NameTaken(const Entry& present,
+                                        const Caller& caller) {
+  const std::string& name = present.spec.name;
+  if (!MaySee(present, caller)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("the name '", name, "' is taken; choose another"));
+  }
+  if (present.state == DatasetState::kUnloading) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("dataset '", name,
+                     "' is being unloaded; load it again when its feeds "
+                     "have ended"));
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      "dataset '", name, "' is there with another spec (", present.spec.format,
+      " from ",
+      present.spec.path.empty() ? "a client" : present.spec.path.c_str(),
+      " on ", present.spec.device, ", spec id ",
+      present.spec_id.empty() ? "not known yet" : present.spec_id.c_str(),
+      "), or its files have changed; choose another name, get it as it is, or "
+      "unload it"));
+}
+
+absl::StatusOr<std::shared_ptr<DatasetRegistry::Entry>> DatasetRegistry::Admit(
+    DatasetSpec spec, std::string spec_id, LoadPlan plan,
+    std::unique_ptr<SampleSource> reader, const Caller& caller) {
+  if (is_stopping_) {
+    return absl::UnavailableError("the daemon is shutting down");
+  }
+  DATASETD_RETURN_IF_ERROR(CheckUserLimit(caller));
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
+                            Reserve(spec, plan, caller));
+  auto entry = std::make_shared<Entry>();
+  entry->owner = caller;
+  entry->id = next_entry_id_++;
+  entry->spec = std::move(spec);
+  entry->spec_id = std::move(spec_id);
+  entry->source = reader->info();
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
+    entry->fields.push_back(field.resident);
+  }
+  entry->resident_bytes = plan.resident_bytes;
+  entry->started = clock_->Monotonic();
+  entry->last_used = entry->started;
+  entry->holders.insert(caller.session_id);
+  entry->reader = std::move(reader);
+  entry->plan = std::move(plan);
+  entry->reservation = std::move(reservation);
+  entry->backend = device->backend.get();
+  entries_[entry->spec.name] = entry;
+  counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
+  observer_("loading", InfoOf(*entry), caller);
+  return entry;
+}
+
+absl::Status DatasetRegistry::Push(DatasetSpec spec,
+                                   std::unique_ptr<SampleSource> source,
+                                   const Caller& caller,
+                                   std::function<void()> cancel) {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(const auto programs,
+                            CompilePretransforms(spec, source->info().fields));
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan, PlanLoad(source->info().fields,
+                              source->info().num_samples, programs));
   std::shared_ptr<Entry> entry;
   {
     MutexLock lock(&mutex_);
-    if (is_stopping_) {
-      return absl::UnavailableError("the daemon is shutting down");
-    }
     const auto found = entries_.find(spec.name);
     if (found != entries_.end() &&
         found->second->state != DatasetState::kFailed) {
-      Entry& present = *found->second;
-      if (!MaySee(present, caller)) {
-        return absl::AlreadyExistsError(absl::StrCat(
-            "the name '", spec.name, "' is taken; choose another"));
-      }
-      if (present.state == DatasetState::kUnloading) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("dataset '", spec.name,
-                         "' is being unloaded; load it again when its feeds "
-                         "have ended"));
-      }
-      if (present.spec_id != spec_id) {
-        return absl::AlreadyExistsError(absl::StrCat(
-            "dataset '", spec.name, "' is there with another spec (",
-            present.spec.format, " from ", present.spec.path, " on ",
-            present.spec.device, ", spec id ", present.spec_id,
-            "), or its files have changed; choose another name or unload it"));
-      }
-      if (present.counters.is_cancelled.load(std::memory_order_relaxed)) {
-        return absl::AbortedError(
-            absl::StrCat("the load of dataset '", spec.name,
-                         "' is just being cancelled; try again"));
-      }
-      present.holders.insert(caller.session_id);
-      present.last_used = clock_->Monotonic();
-      return absl::OkStatus();
+      return NameTaken(*found->second, caller);
     }
-
-    DATASETD_RETURN_IF_ERROR(CheckUserLimit(caller));
-    DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
-                              Reserve(spec, plan, caller));
-    entry = std::make_shared<Entry>();
-    entry->owner = caller;
-    entry->id = next_entry_id_++;
-    entry->spec = std::move(spec);
-    entry->spec_id = spec_id;
-    entry->source = reader->info();
-    for (const LoadPlan::FieldPlan& field : plan.fields) {
-      entry->fields.push_back(field.resident);
-    }
-    entry->resident_bytes = plan.resident_bytes;
-    entry->started = clock_->Monotonic();
-    entry->last_used = entry->started;
-    entry->holders.insert(caller.session_id);
-    entry->reader = std::move(reader);
-    entry->plan = std::move(plan);
-    entry->reservation = std::move(reservation);
-    entry->backend = device->backend.get();
-    entries_[entry->spec.name] = entry;
-    queue_.push_back(entry);
-    counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
-    observer_("loading", InfoOf(*entry), caller);
+    DATASETD_ASSIGN_OR_RETURN(
+        entry, Admit(std::move(spec), /*spec_id=*/"", std::move(plan),
+                     std::move(source), caller));
+    entry->cancel = std::move(cancel);
   }
-  return absl::OkStatus();
+  auto dataset = LoadDataset(entry->spec.name, entry->plan, *entry->reader,
+                             entry->backend, std::move(entry->reservation),
+                             entry->counters);
+  MutexLock lock(&mutex_);
+  entry->cancel = nullptr;
+  if (dataset.ok()) {
+    entry->spec_id = PushedSpecId(entry->spec.name, (*dataset)->content_hash());
+  } else if (entry->counters.is_cancelled.load(std::memory_order_relaxed)) {
+    dataset = absl::CancelledError("the push was cancelled");
+  }
+  FinishLoad(*entry, std::move(dataset));
+  return entry->error;
+}
+
+void DatasetRegistry::Cancel(Entry& entry) {
+  entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+  if (entry.cancel) entry.cancel();
 }
 
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
@@ -526,7 +600,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
   }
   observer_("unload", InfoOf(entry), caller);
   if (entry.state == DatasetState::kLoading) {
-    entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+    Cancel(entry);
     entry.holders.clear();
     return nullptr;
   }
@@ -544,7 +618,7 @@ void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {
   if (entry.holders.erase(session_id) == 0) return;
   entry.last_used = clock_->Monotonic();
   if (entry.holders.empty() && entry.state == DatasetState::kLoading) {
-    entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+    Cancel(entry);
   }
 }
 

@@ -8,7 +8,8 @@
 // more is cancelled; a READY dataset that nobody holds or uses stays until its
 // memory is wanted, least recently used first.
 //
-// Thread-safe. Loads run on two threads of the registry's own.
+// Thread-safe. Loads run on two threads of the registry's own, pushes on the
+// thread that asks for them.
 
 #ifndef DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
 #define DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
@@ -137,6 +138,16 @@ class DatasetRegistry {
   // DatasetService.LoadDataset; those of reading come by Await.
   absl::Status Load(DatasetSpec spec, const Caller& caller);
 
+  // Loads from a source that somebody feeds, and holds the dataset. Reads on
+  // this thread, and returns when it is READY. The spec's format and path are
+  // for people; its spec id becomes a hash of name and content. `cancel` is
+  // called, under a lock, when nobody wants the push any more: it makes the
+  // source's reads fail.
+  //   ALREADY_EXISTS  the name is taken
+  //   CANCELLED       it was; all other errors as Load, and of the source
+  absl::Status Push(DatasetSpec spec, std::unique_ptr<SampleSource> source,
+                    const Caller& caller, std::function<void()> cancel);
+
   // Holds a dataset that is there. NOT_FOUND if there is none that the caller
   // may see.
   absl::Status Hold(const std::string& name, const Caller& caller);
@@ -169,6 +180,14 @@ class DatasetRegistry {
   friend class DatasetUse;
   struct Entry;
 
+  // What Load and Push share: an entry with its memory reserved, LOADING.
+  absl::StatusOr<std::shared_ptr<Entry>> Admit(
+      DatasetSpec spec, std::string spec_id, LoadPlan plan,
+      std::unique_ptr<SampleSource> reader, const Caller& caller)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Another dataset has the name: why the caller cannot have it.
+  static absl::Status NameTaken(const Entry& present, const Caller& caller);
+  static void Cancel(Entry& entry);
   void EndUse(uint64_t entry_id);
   bool IsReady(uint64_t entry_id) const;
   void RunLoads();

@@ -5,11 +5,15 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
+#include "server/core/mutex.h"
 #include "server/service/request_context.h"
 
 namespace datasetd {
@@ -25,6 +29,9 @@ class DatasetService final : public v1::DatasetService::Service {
   grpc::Status LoadDataset(
       grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
       grpc::ServerWriter<v1::LoadDatasetResponse>* writer) override;
+  grpc::Status PushDataset(grpc::ServerContext* call,
+                           grpc::ServerReader<v1::PushDatasetRequest>* reader,
+                           v1::PushDatasetResponse* response) override;
   grpc::Status GetDataset(grpc::ServerContext* call,
                           const v1::GetDatasetRequest* request,
                           v1::GetDatasetResponse* response) override;
@@ -42,6 +49,11 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Load(grpc::ServerContext* call,
                     const v1::LoadDatasetRequest& request,
                     grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
+  absl::Status Push(grpc::ServerContext* call,
+                    grpc::ServerReader<v1::PushDatasetRequest>* reader,
+                    v1::PushDatasetResponse* response);
+  absl::Status BeginPush(uint32_t uid);
+  void EndPush(uint32_t uid);
   absl::Status CheckStillHeld(const grpc::ServerContext& call,
                               const std::string& name, const Caller& caller);
   absl::Status Unload(const grpc::ServerContext& call,
@@ -53,6 +65,9 @@ class DatasetService final : public v1::DatasetService::Service {
   const std::function<void(const Dataset& dataset)> end_feeds_;
   // Calls that wait for a load hold a thread each.
   std::atomic<int> num_waiting_ = 0;
+  // So do pushes, each user's.
+  Mutex mutex_;
+  std::map<uint32_t, int> num_pushes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace datasetd

@@ -10,6 +10,7 @@
 #include "datasetd/v1/transform.pb.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
+#include "server/core/sample_source.h"
 #include "server/core/transform_spec.h"
 
 namespace datasetd {
@@ -20,6 +21,13 @@ absl::StatusOr<std::vector<TransformSpec>> TransformsFromProto(
     const std::string& where);
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
+// What a client is going to send. Its info is not checked yet.
+struct PushSpec {
+  DatasetSpec spec;
+  SourceInfo info;
+};
+absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
+
 void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset);
 
 absl::StatusOr<FeedOptions> FeedOptionsFromProto(

@@ -8,10 +8,11 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
-from typing import Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple
+from typing import Optional, Sequence, Tuple, Union
 
 from . import _library
+from . import _push
 from . import transforms as _transforms
 from .errors import Closed, InvalidArgument
 
@@ -214,6 +215,62 @@ class Client:
             if raised:
                 raise raised[0]
         return self._hold(json.loads(text), spec)
+
+    def push_dataset(
+        self,
+        name: str,
+        samples: Iterable[Any],
+        fields: _push.Fields = None,
+        pretransforms: Pipelines = (),
+        device: Optional[str] = None,
+        class_names: Optional[Sequence[str]] = None,
+        progress: Progress = False,
+    ) -> Dataset:
+        """Makes a dataset of Python samples, which are sent once.
+
+        A name that is taken raises AlreadyExists: get_dataset(name) then holds
+        what is there.
+
+        Args:
+          name: as of load_dataset.
+          samples: a torch Dataset, a Hugging Face dataset, a list, or any
+            iterable. A sample is a value, a tuple or a dict of values: torch
+            tensors, NumPy arrays, PIL images, numbers. All have the dtypes and
+            shapes of the first. Without len(), they are kept in a temporary
+            file until their number is known.
+          fields: names of a sample's values; of a dict, the keys to send. A dict
+            gives kinds, too: "image" (H, W) or (H, W, C), "image_chw" (C, H, W),
+            "array", "auto". Unset, the first image is `image`, the first whole
+            number `label`. By "auto", PIL images, uint8 or float32 arrays (H,
+            W, C) and torch tensors (C, H, W) of up to 4 channels, and uint8
+            arrays (H, W), are images.
+          pretransforms, device, progress: as of load_dataset.
+          class_names: None takes those of a torchvision dataset.
+        """
+        header: Dict[str, Any] = {
+            "name": name,
+            "device": device or "",
+            "pretransforms": {
+                field: {"transforms": ops}
+                for field, ops in pipelines_message(
+                    "pretransforms", pretransforms
+                ).items()
+            },
+            "class_names": list(
+                _push.class_names_of(samples)
+                if class_names is None
+                else class_names
+            ),
+        }
+        report = _ProgressLine(name) if progress is True else progress or None
+        try:
+            message = _push.push(
+                self._handle(), header, samples, fields, report
+            )
+        finally:
+            if isinstance(report, _ProgressLine):
+                report.close()
+        return self._hold(message, None)
 
     def get_dataset(self, name: str) -> Dataset:
         """Holds and describes a dataset that was loaded before."""
