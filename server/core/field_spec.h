@@ -17,6 +17,8 @@ struct FieldSpec {
   // Of one sample: [H, W, C] of an image, [] of a scalar.
   std::vector<int64_t> shape;
   bool is_image = false;
+  // Of an image, in a source only: samples may differ in height and width.
+  bool is_ragged = false;
 
   int64_t num_elements() const {
     int64_t n = 1;

@@ -57,19 +57,24 @@ GeneratedCase LoadGeneratedCase(const std::string& name) {
   generated.spec.format = json["format"];
   generated.spec.split = json["split"];
   generated.spec.options = json["options"];
-  generated.spec.path = absl::StrCat(directory, "/source");
+  generated.directory = absl::StrCat(directory, "/source");
+  generated.spec.path = generated.directory;
+  if (const std::string below = json.value("path", ""); !below.empty()) {
+    absl::StrAppend(&generated.spec.path, "/", below);
+  }
   generated.num_samples = json["num_samples"];
   generated.class_names = json["class_names"];
   for (const auto& field : json["fields"]) {
     generated.fields.push_back({.name = field["name"],
                                 .dtype = DtypeOfName(field["dtype"]),
                                 .shape = field["shape"],
-                                .is_image = field["is_image"]});
+                                .is_image = field["is_image"],
+                                .is_ragged = field.value("is_ragged", false)});
     generated.samples.push_back(ReadFileOrDie(absl::StrCat(
         directory, "/", generated.fields.back().name, ".expected")));
   }
   for (const std::string file : json["files"]) {
-    generated.files.push_back(absl::StrCat(generated.spec.path, "/", file));
+    generated.files.push_back(absl::StrCat(generated.directory, "/", file));
   }
   return generated;
 }

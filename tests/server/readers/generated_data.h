@@ -12,7 +12,8 @@
 namespace datasetd::testing {
 
 struct GeneratedCase {
-  SourceSpec spec;  // spec.path is a real directory
+  SourceSpec spec;  // spec.path is real: `directory`, or below it
+  std::string directory;  // of all files
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> samples;  // all bytes of each field
