@@ -24,6 +24,7 @@ packages="$packages
   libdlpack-dev
   libgtest-dev libgmock-dev
   libgrpc++-dev protobuf-compiler-grpc
+  libminizip-dev
   nlohmann-json3-dev
   libpng-dev
   libprotobuf-dev protobuf-compiler

@@ -16,6 +16,10 @@ _ARCHIVES = {
     ],
     "-lgrpc++": ["grpc++_unsecure"],
     "-lgtest": ["gtest"],
+    "-lminizip": [
+        "minizip",
+        "z",
+    ],
     "-lpng": [
         "png16",
         "z",

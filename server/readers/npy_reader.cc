@@ -1,22 +1,17 @@
 #include "server/readers/npy_reader.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cuda/status_macros.h"
+#include "server/readers/npy_fields.h"
 #include "server/readers/npy_header.h"
 #include "server/readers/read_buffers.h"
 #include "server/readers/spec_checks.h"
@@ -25,9 +20,6 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kMaxFields = 64;
-constexpr size_t kMaxNameBytes = 64;
-constexpr int64_t kMaxImageChannels = 4;
-constexpr absl::string_view kImagesOption = "images";
 
 // One .npy file.
 struct NpyField {
@@ -54,7 +46,8 @@ class NpyReader : public Reader {
           *field.file, field.header.data_offset + position_ * sample_bytes,
           buffers[i]));
       if (field.header.is_bool) {
-        DATASETD_RETURN_IF_ERROR(CheckBools(field, buffers[i]));
+        DATASETD_RETURN_IF_ERROR(CheckBools(
+            field.file->info().path, field.spec, position_, buffers[i]));
       }
     }
     position_ += count;
@@ -62,96 +55,10 @@ class NpyReader : public Reader {
   }
 
  private:
-  absl::Status CheckBools(const NpyField& field,
-                          absl::Span<const uint8_t> values) const {
-    const auto bad = std::find_if(values.begin(), values.end(),
-                                  [](uint8_t value) { return value > 1; });
-    if (bad == values.end()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        field.file->info().path, ": sample ",
-        position_ + (bad - values.begin()) / field.spec.sample_bytes(),
-        ": a bool of value ", *bad, ", expected 0 or 1"));
-  }
-
   const SourceInfo info_;
   const std::vector<NpyField> fields_;
   int64_t position_ = 0;
 };
-
-bool IsFieldName(absl::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '_';
-         });
-}
-
-// Option "images": true for the fields that are images, false for those not.
-absl::StatusOr<std::map<std::string, bool>> ParseImagesOption(
-    const SourceSpec& spec) {
-  std::map<std::string, bool> images;
-  const auto option = spec.options.find(std::string(kImagesOption));
-  if (option == spec.options.end()) return images;
-  for (absl::string_view item : absl::StrSplit(option->second, ',')) {
-    item = absl::StripAsciiWhitespace(item);
-    const bool is_image = !absl::ConsumePrefix(&item, "-");
-    if (!IsFieldName(item) ||
-        !images.emplace(std::string(item), is_image).second) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "option images is '", absl::Utf8SafeCHexEscape(option->second),
-          "', expected a comma-separated list of fields, each once, with a "
-          "minus before those that are not images"));
-    }
-  }
-  return images;
-}
-
-bool IsNamedAsImage(absl::string_view name) {
-  return name == "image" || name == "mask";
-}
-
-bool IsImageByDefault(absl::string_view name, const NpyHeader& header) {
-  const std::vector<int64_t>& shape = header.shape;
-  if (shape.size() == 3) {
-    return IsNamedAsImage(name) || header.dtype == Dtype::kUint8;
-  }
-  return shape.size() == 4 &&
-         (IsNamedAsImage(name) || shape.back() <= kMaxImageChannels);
-}
-
-absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
-                                        const std::string& name,
-                                        const NpyHeader& header,
-                                        bool is_image) {
-  const std::string shape_text =
-      absl::StrCat("(", absl::StrJoin(header.shape, ", "), ")");
-  FieldSpec spec = {
-      .name = name,
-      .dtype = header.dtype,
-      .shape = {header.shape.begin() + 1, header.shape.end()},
-      .is_image = is_image,
-  };
-  if (spec.num_elements() > std::numeric_limits<int32_t>::max()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": shape ", shape_text,
-                     ": more than 2^31 - 1 elements a sample"));
-  }
-  if (!is_image) return spec;
-  if (spec.shape.size() == 2) {
-    spec.shape.resize(3, 1);
-    return spec;
-  }
-  if (spec.shape.size() == 3 && spec.shape.back() <= kMaxImageChannels) {
-    return spec;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      path, ": shape ", shape_text,
-      ", expected an image as (N, H, W) or (N, H, W, C) with C of 1 to ",
-      kMaxImageChannels,
-      "; move the channels last, or say that it is no image with the option "
-      "images=-",
-      name));
-}
 
 absl::StatusOr<NpyField> OpenField(const FileInfo& entry,
                                    const std::map<std::string, bool>& images,
@@ -159,22 +66,11 @@ absl::StatusOr<NpyField> OpenField(const FileInfo& entry,
   const absl::string_view file_name =
       absl::string_view(entry.path).substr(entry.path.rfind('/') + 1);
   const std::string name(absl::StripSuffix(file_name, ".npy"));
-  if (!IsFieldName(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        entry.path, ": '", absl::Utf8SafeCHexEscape(name),
-        "' cannot name a field: expected a letter or _, then letters, digits "
-        "or _, at most ",
-        kMaxNameBytes));
-  }
   NpyField field;
   DATASETD_ASSIGN_OR_RETURN(field.file, files.Open(entry.path));
   DATASETD_ASSIGN_OR_RETURN(field.header, ReadNpyHeader(*field.file));
-  const auto option = images.find(name);
-  const bool is_image = option != images.end()
-                            ? option->second
-                            : IsImageByDefault(name, field.header);
   DATASETD_ASSIGN_OR_RETURN(
-      field.spec, MakeFieldSpec(entry.path, name, field.header, is_image));
+      field.spec, MakeNpyField(entry.path, name, field.header, images));
   return field;
 }
 

@@ -3,9 +3,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/readers/cifar_python_reader.h"
 #include "server/readers/cifar_reader.h"
+#include "server/readers/csv_pixels_reader.h"
 #include "server/readers/mnist_reader.h"
 #include "server/readers/npy_reader.h"
+#include "server/readers/npz_reader.h"
+#include "server/readers/raw_reader.h"
 
 namespace datasetd {
 namespace {
@@ -20,8 +24,13 @@ struct Format {
 constexpr Format kFormats[] = {
     {"cifar10", OpenCifar10Reader},
     {"cifar100", OpenCifar100Reader},
+    {"cifar100_python", OpenCifar100PythonReader},
+    {"cifar10_python", OpenCifar10PythonReader},
+    {"csv_pixels", OpenCsvPixelsReader},
     {"mnist", OpenMnistReader},
     {"npy", OpenNpyReader},
+    {"npz", OpenNpzReader},
+    {"raw", OpenRawReader},
 };
 
 }  // namespace

@@ -210,6 +210,10 @@ def main(out):
     }, ["spectrum"], options={"images": "spectrum, -grey,-_x9"})
     npy(out, "npy_one_sample", {"x": images(1)})
 
+    make_archive_data.main(out)
+
 
 if __name__ == "__main__":
+    import make_archive_data  # imports this module
+
     main(sys.argv[1])

@@ -1,0 +1,215 @@
+"""Cases of the formats that hold many samples in a file.
+
+As make_reader_data.py, which runs this: written with numpy, PIL, h5py,
+tarfile, zipfile and struct, from the formats' descriptions.
+"""
+
+import io
+import pickle
+import struct
+
+import numpy as np
+
+from make_reader_data import CIFAR10_NAMES, Case, RNG, images
+
+
+def single_file(out, name, format_name, file, data, split="", options=None):
+    """A case whose path is a file."""
+    case = Case(out, name, format_name, split, options)
+    case.source(file, data)
+    case.expected["path"] = file
+    return case
+
+
+def raw(out):
+    count = 9
+    pixels = images(count, 5, 7, 3)
+    labels = RNG.integers(0, 256, count, dtype=np.uint8)
+    case = single_file(
+        out, "raw_images", "raw", "data.bin",
+        b"".join(bytes([label]) + image.tobytes()
+                 for image, label in zip(pixels, labels)),
+        options={"shape": "5x7x3", "label_bytes": "1"})
+    case.field("image", pixels, "uint8", [5, 7, 3], True)
+    case.field("label", labels, "uint8", [], False)
+    case.close()
+
+    labels = RNG.integers(0, 2**32, count, dtype=np.uint32)
+    case = single_file(
+        out, "raw_planes", "raw", "data.bin",
+        b"header" + b"".join(
+            image.transpose(2, 0, 1).tobytes() + label.tobytes()
+            for image, label in zip(pixels, labels)),
+        options={"shape": "3x5x7", "layout": "chw", "label": "last",
+                 "label_bytes": "4", "header_bytes": "6", "name": "photo"})
+    case.field("photo", pixels, "uint8", [5, 7, 3], True)
+    case.field("label", labels.astype(np.int64), "int64", [], False)
+    case.close()
+
+    vectors = RNG.standard_normal((count, 11))
+    case = single_file(
+        out, "raw_vectors", "raw", "data.bin", vectors.tobytes(),
+        options={"shape": "11", "dtype": "float64"})
+    case.field("data", vectors, "float64", [11], False)
+    case.close()
+
+    # More than the reader takes at once.
+    grey = images(501, 40, 30)
+    case = single_file(out, "raw_blocks", "raw", "data.bin", grey.tobytes(),
+                       options={"shape": "40x30"})
+    case.field("image", grey, "uint8", [40, 30, 1], True)
+    case.close()
+
+
+def csv_pixels(out):
+    usages = ["Training", "PublicTest", "Training", "PrivateTest", "Training",
+              "PublicTest"]
+    pixels = images(6, 4, 4)
+    labels = RNG.integers(0, 7, 6, dtype=np.int64)
+    rows = [(label, " ".join(str(v) for v in image.ravel()), usage)
+            for label, image, usage in zip(labels, pixels, usages)]
+    text = "emotion,pixels,Usage\n" + "".join(
+        "%d,%s,%s\n" % row for row in rows)
+    for split, usage in (("", "Training"), ("public_test", "PublicTest"),
+                         ("private_test", "PrivateTest"), ("all", None)):
+        keep = [usage in (None, row[2]) for row in rows]
+        case = single_file(out, "csv_pixels_" + (split or "train"),
+                           "csv_pixels", "fer2013.csv", text.encode(), split)
+        case.field("image", pixels[keep], "uint8", [4, 4, 1], True)
+        case.field("label", labels[keep], "int64", [], False)
+        case.close()
+    # Columns in another order, quotes, CRLF, no end of the last line.
+    wide = images(3, 2, 5)
+    text = "\ufeffid, \"Pixels\"\r\n" + "\r\n".join(
+        "%d,\"%s\"" % (i, " ".join(str(v) for v in image.ravel()))
+        for i, image in enumerate(wide))
+    case = single_file(out, "csv_pixels_wide", "csv_pixels", "pixels.csv",
+                       text.encode(), options={"width": "5"})
+    case.field("image", wide, "uint8", [2, 5, 1], True)
+    case.close()
+
+
+def npz(out):
+    count = 13
+    image = images(count, 6, 5, 3)
+    label = RNG.integers(-2**62, 2**62, count, dtype=np.int64)
+    flags = RNG.integers(0, 2, (count, 4)).astype(np.bool_)
+
+    def archive(save, **arrays):
+        buffer = io.BytesIO()
+        save(buffer, **arrays)
+        return buffer.getvalue()
+
+    for name, save in (("npz_stored", np.savez),
+                       ("npz_deflated", np.savez_compressed)):
+        data = archive(save, label=label, image=image, flags=flags)
+        case = single_file(out, name, "npz", "data.npz", data)
+        case.field("flags", flags, "uint8", [4], False)
+        case.field("image", image, "uint8", [6, 5, 3], True)
+        case.field("label", label, "int64", [], False)
+        case.close()
+    data = archive(np.savez_compressed, x_train=image[:, :, :, 0],
+                   y_train=label, x_test=image[:3], y_test=label[:3])
+    case = single_file(
+        out, "npz_chosen", "npz", "mnist.npz", data,
+        options={"fields": "label:y_test, picture:x_test", "images": "picture"})
+    case.field("label", label[:3], "int64", [], False)
+    case.field("picture", image[:3], "uint8", [6, 5, 3], True)
+    case.close()
+    # Compresses to a thousandth, and takes many reads.
+    zeros = np.zeros((700, 28, 28), np.float32)
+    case = single_file(out, "npz_zeros", "npz", "zeros.npz",
+                       archive(np.savez_compressed, data=zeros))
+    case.field("data", zeros, "float32", [28, 28], False)
+    case.close()
+
+
+def text2(data):
+    """A str of Python 2."""
+    data = data if isinstance(data, bytes) else data.encode()
+    return (b"U" + bytes([len(data)]) if len(data) < 256
+            else b"T" + struct.pack("<I", len(data))) + data
+
+
+def pickle2(**values):
+    """As cPickle of Python 2 writes a dict in protocol 2."""
+    numpy_part = (b"cnumpy.core.multiarray\n_reconstruct\nq\x07"
+                  b"cnumpy\nndarray\nq\x08K\x00\x85q\x09U\x01bq\x0a\x87q\x0b"
+                  b"Rq\x0c(K\x01%b\x86q\x0dcnumpy\ndtype\nq\x0eU\x02u1q\x0f"
+                  b"K\x00K\x01\x87q\x10Rq\x11(K\x03U\x01|q\x12NNN"
+                  b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tq\x13b\x89%btq\x14b")
+
+    def integer(value):
+        return (b"K" + bytes([value]) if value < 256
+                else b"M" + struct.pack("<H", value))
+
+    data = b"\x80\x02}q\x01("
+    for key, value in values.items():
+        data += text2(key) + b"q\x02"
+        if isinstance(value, np.ndarray):
+            shape = b"".join(integer(n) for n in value.shape)
+            data += numpy_part % (shape, text2(value.tobytes()))
+        elif isinstance(value, list):
+            items = b"".join(integer(v) if isinstance(v, int) else text2(v)
+                             for v in value)
+            data += b"]q\x03(" + items + b"e"
+        else:
+            data += text2(value)
+    data += b"u."
+    # Python's own unpickler reads the same.
+    loaded = pickle.loads(data, encoding="latin1")
+    for key, value in values.items():
+        assert np.array_equal(loaded[key], value), key
+    return data
+
+
+def cifar_python(out):
+    for name, split, sizes, below, write in (
+            ("cifar10_python_train", "", [3, 5, 1, 7, 1], "", pickle2),
+            ("cifar10_python_test", "test", [5], "cifar-10-batches-py", pickle2),
+            ("cifar10_python_protocol4", "test", [4], "",
+             lambda **values: pickle.dumps(values, 4))):
+        case = Case(out, name, "cifar10_python", split, subdirectory=below)
+        pixels = images(sum(sizes), 32, 32, 3)
+        labels = RNG.integers(0, 10, sum(sizes), dtype=np.uint8)
+        begin = 0
+        for i, size in enumerate(sizes):
+            end = begin + size
+            rows = pixels[begin:end].transpose(0, 3, 1, 2).reshape(size, -1)
+            case.source(
+                "test_batch" if split else "data_batch_%d" % (i + 1),
+                write(batch_label="batch", labels=labels[begin:end].tolist(),
+                      data=np.ascontiguousarray(rows),
+                      filenames=["f%d.png" % j for j in range(size)]))
+            begin = end
+        if not split:
+            case.source("batches.meta", write(
+                num_cases_per_batch="10000", label_names=CIFAR10_NAMES))
+            case.expected["class_names"] = CIFAR10_NAMES
+        case.field("image", pixels, "uint8", [32, 32, 3], True)
+        case.field("label", labels, "uint8", [], False)
+        case.close()
+    case = Case(out, "cifar100_python", "cifar100_python", "train")
+    pixels = images(7, 32, 32, 3)
+    fine = RNG.integers(0, 100, 7, dtype=np.uint8)
+    coarse = RNG.integers(0, 20, 7, dtype=np.uint8)
+    rows = pixels.transpose(0, 3, 1, 2).reshape(7, -1)
+    case.source("train", pickle2(
+        filenames=["a.png"], batch_label="training batch 1 of 1",
+        fine_labels=fine.tolist(), coarse_labels=coarse.tolist(),
+        data=np.ascontiguousarray(rows)))
+    names = ["class_%d" % i for i in range(100)]
+    case.source("meta", pickle2(
+        fine_label_names=names, coarse_label_names=["x"] * 20))
+    case.expected["class_names"] = names
+    case.field("image", pixels, "uint8", [32, 32, 3], True)
+    case.field("label", fine, "uint8", [], False)
+    case.field("coarse_label", coarse, "uint8", [], False)
+    case.close()
+
+
+def main(out):
+    cifar_python(out)
+    raw(out)
+    csv_pixels(out)
+    npz(out)
