@@ -24,6 +24,7 @@ packages="$packages
   libdlpack-dev
   libgtest-dev libgmock-dev
   libgrpc++-dev protobuf-compiler-grpc
+  libjpeg62-turbo-dev
   libminizip-dev
   nlohmann-json3-dev
   libpng-dev

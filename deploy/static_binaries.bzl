@@ -16,6 +16,7 @@ _ARCHIVES = {
     ],
     "-lgrpc++": ["grpc++_unsecure"],
     "-lgtest": ["gtest"],
+    "-ljpeg": ["jpeg"],
     "-lminizip": [
         "minizip",
         "z",

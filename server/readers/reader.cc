@@ -6,6 +6,8 @@
 #include "server/readers/cifar_python_reader.h"
 #include "server/readers/cifar_reader.h"
 #include "server/readers/csv_pixels_reader.h"
+#include "server/readers/image_csv_reader.h"
+#include "server/readers/image_folder_reader.h"
 #include "server/readers/mnist_reader.h"
 #include "server/readers/npy_reader.h"
 #include "server/readers/npz_reader.h"
@@ -27,6 +29,8 @@ constexpr Format kFormats[] = {
     {"cifar100_python", OpenCifar100PythonReader},
     {"cifar10_python", OpenCifar10PythonReader},
     {"csv_pixels", OpenCsvPixelsReader},
+    {"image_csv", OpenImageCsvReader},
+    {"image_folder", OpenImageFolderReader},
     {"mnist", OpenMnistReader},
     {"npy", OpenNpyReader},
     {"npz", OpenNpzReader},

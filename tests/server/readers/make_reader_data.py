@@ -1,7 +1,7 @@
 """Writes one directory per case: source files, and what a reader must give.
 
-Written with numpy, gzip and struct alone, from the formats' descriptions; it
-shares nothing with the readers. Usage: make_reader_data.py OUT
+Written with numpy, gzip and struct alone, from the formats' descriptions, and
+images with PIL; it shares nothing with the readers. Usage: make_reader_data.py OUT
 
   OUT/<case>/source/...        the files of the format
   OUT/<case>/expected.json     format, options, split, samples, fields, names
@@ -16,6 +16,8 @@ import struct
 import sys
 
 import numpy as np
+
+import make_image_data
 
 RNG = np.random.default_rng(20240229)
 CIFAR10_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog",
@@ -217,3 +219,4 @@ if __name__ == "__main__":
     import make_archive_data  # imports this module
 
     main(sys.argv[1])
+    make_image_data.main(sys.argv[1])

@@ -158,7 +158,9 @@ TEST_P(ReaderConformanceTest, FlippedBitsGiveSamplesOrAnErrorWithinBounds) {
     const AllocationMeter meter;
     const absl::Status status =
         ReadAll(generated_.spec, memory_, kWhole).status();
-    EXPECT_TRUE(status.ok() || IsDamage(status)) << status;
+    // Another name in a list of files is that of no file.
+    EXPECT_TRUE(status.ok() || IsDamage(status) || absl::IsNotFound(status))
+        << status;
     EXPECT_LE(meter.peak_bytes(), output_bytes + kMaxReaderBytes) << path;
     memory_.Write(path, whole);
   }

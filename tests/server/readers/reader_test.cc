@@ -14,7 +14,8 @@ using ::testing::HasSubstr;
 
 TEST(ReaderTest, FormatsAreSorted) {
   EXPECT_THAT(ReaderFormats(),
-              ElementsAre("cifar10", "cifar100", "mnist", "npy"));
+              ElementsAre("cifar10", "cifar100", "image_csv", "image_folder",
+                          "mnist", "npy"));
 }
 
 TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
@@ -24,7 +25,7 @@ TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
         OpenReader({format, "/x", "", {}}, files).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("cifar10, cifar100, mnist, npy"));
+                HasSubstr("cifar10, cifar100, image_csv, image_folder, mnist, npy"));
   }
 }
 

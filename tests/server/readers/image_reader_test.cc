@@ -1,0 +1,249 @@
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/readers/memory_file_system.h"
+#include "tests/server/readers/read_all.h"
+#include "tests/server/readers/reader_conformance.h"
+
+namespace datasetd::testing {
+
+INSTANTIATE_TEST_SUITE_P(Image, ReaderConformanceTest,
+                         ::testing::Values("image_folder", "image_folder_split",
+                                           "image_csv", "image_csv_header"));
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kWhole = int64_t{1} << 40;
+
+// A grey BMP of 2 x 1 pixels.
+std::string TinyBmp() {
+  std::string file("BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0\0\0"
+                   "\x01\0\x18\0",
+                   30);
+  file.resize(54, '\0');
+  return file + std::string("\x05\x05\x05\x09\x09\x09\0\0", 8);
+}
+
+absl::Status FolderStatus(const MemoryFileSystem& files,
+                          std::map<std::string, std::string> options = {}) {
+  return ReadAll({"image_folder", "/d", "", std::move(options)}, files, kWhole)
+      .status();
+}
+
+absl::StatusOr<AllSamples> ReadCsv(
+    MemoryFileSystem& files, const std::string& text,
+    std::map<std::string, std::string> options = {}) {
+  files.Write("/d/list.csv", text);
+  return ReadAll({"image_csv", "/d/list.csv", "", std::move(options)}, files,
+                 kWhole);
+}
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+TEST(ImageFolderReaderTest, WithoutAClassOrWithAnEmptyOneIsInvalid) {
+  MemoryFileSystem files;
+  files.Write("/d/1.bmp", TinyBmp());
+  absl::Status status = FolderStatus(files);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("/d: holds no directory"));
+  files.Write("/d/cat/1.bmp", TinyBmp());
+  EXPECT_TRUE(FolderStatus(files).ok());
+  files.Write("/d/dog/readme.txt", "none yet");
+  status = FolderStatus(files);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("/d/dog: a class without an image"));
+}
+
+TEST(ImageFolderReaderTest, TheFirstGoodImageGivesTheShape) {
+  MemoryFileSystem files;
+  files.Write("/d/a/0.jpg", "damaged");
+  files.Write("/d/a/1.bmp", TinyBmp());
+  const auto reader = OpenReader({"image_folder", "/d", "", {}}, files);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->info().num_samples, 2);
+  EXPECT_THAT((*reader)->info().fields[0].shape, ElementsAre(1, 2, 3));
+}
+
+TEST(ImageFolderReaderTest, OnlyBadImagesAreAnErrorThatSaysWhy) {
+  MemoryFileSystem files;
+  files.Write("/d/a/0.tif", std::string("II*\0", 4));
+  files.Write("/d/a/1.png", "text");
+  const absl::Status status = FolderStatus(files);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status),
+              AllOf(HasSubstr("/d/a/0.tif: a TIFF"),
+                    HasSubstr("none of the first 2 images")));
+}
+
+TEST(ImageFolderReaderTest, AsItIsWantsTheChannelsOfTheFirst) {
+  const GeneratedCase generated = LoadGeneratedCase("image_folder");
+  MemoryFileSystem files = CopyToMemory(generated);
+  std::string grey = TinyBmp();
+  // One bit a pixel, of black and white.
+  grey[28] = 1;
+  grey[10] = 0x3E;
+  grey.replace(54, 8, std::string("\0\0\0\0\xFF\xFF\xFF\0\x40\0\0\0", 12));
+  files.Write(absl::StrCat(generated.directory, "/zoo/1.bmp"), grey);
+  SourceSpec spec = generated.spec;
+  EXPECT_TRUE(ReadAll(spec, files, kWhole).ok());
+  spec.options["channels"] = "as_is";
+  const absl::Status status = ReadAll(spec, files, kWhole).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status),
+              AllOf(HasSubstr("/zoo/1.bmp: 1 channels"), HasSubstr("has 3")));
+  spec.options["channels"] = "2";
+  EXPECT_THAT(Message(ReadAll(spec, files, kWhole).status()),
+              HasSubstr("option channels is '2'"));
+}
+
+TEST(ImageFolderReaderTest, ASplitIsADirectoryAndNothingElse) {
+  MemoryFileSystem files;
+  files.Write("/d/train/cat/1.bmp", TinyBmp());
+  files.Write("/d/file", "x");
+  EXPECT_TRUE(
+      ReadAll({"image_folder", "/d", "train", {}}, files, kWhole).ok());
+  for (const char* split : {"file", "..", "train/cat", "none"}) {
+    const absl::Status status =
+        OpenReader({"image_folder", "/d", split, {}}, files).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << split;
+    EXPECT_THAT(Message(status), HasSubstr(absl::StrCat("'", split, "'")));
+  }
+}
+
+class ImageFolderLinkTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    base_ = absl::StrCat(::testing::TempDir(), "/image_links");
+    std::filesystem::remove_all(base_);
+    for (const char* path : {"root/d/cat", "outside/dog"}) {
+      std::filesystem::create_directories(absl::StrCat(base_, "/", path));
+    }
+    WriteImage("root/d/cat/1.bmp");
+    WriteImage("outside/dog/1.bmp");
+    auto files = CreateRootedFileSystem({absl::StrCat(base_, "/root")});
+    ASSERT_TRUE(files.ok()) << files.status();
+    files_ = *std::move(files);
+  }
+  void WriteImage(const char* path) {
+    std::ofstream(absl::StrCat(base_, "/", path), std::ios::binary)
+        << TinyBmp();
+  }
+  void Link(const char* target, const char* path) {
+    std::filesystem::create_symlink(target, absl::StrCat(base_, "/", path));
+  }
+  absl::StatusOr<AllSamples> Read() {
+    return ReadAll(
+        {"image_folder", absl::StrCat(base_, "/root/d"), "", {}}, *files_,
+        kWhole);
+  }
+
+  std::string base_;
+  std::unique_ptr<FileSystem> files_;
+};
+
+TEST_F(ImageFolderLinkTest, LinksWithinTheRootAreFollowed) {
+  Link("cat", "root/d/tiger");
+  const auto all = Read();
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_THAT(all->info.class_names, ElementsAre("cat", "tiger"));
+  EXPECT_EQ(all->info.num_samples, 2);
+}
+
+TEST_F(ImageFolderLinkTest, ALinkToAClassOutsideIsDenied) {
+  Link("../../outside/dog", "root/d/dog");
+  const absl::Status status = Read().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+  EXPECT_THAT(Message(status), HasSubstr("/root/d/dog"));
+}
+
+TEST_F(ImageFolderLinkTest, ALinkToAnImageOutsideIsABadSample) {
+  Link("../../../outside/dog/1.bmp", "root/d/cat/2.bmp");
+  const absl::Status status = Read().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+  EXPECT_THAT(Message(status), HasSubstr("/cat/2.bmp"));
+}
+
+TEST_F(ImageFolderLinkTest, ADirectoryWithinItselfEnds) {
+  Link(".", "root/d/cat/again");
+  const absl::Status status = Read().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(Message(status), HasSubstr("directories deep"));
+}
+
+TEST(ImageCsvReaderTest, DamagedLinesAreNamed) {
+  MemoryFileSystem files;
+  files.Write("/d/1.bmp", TinyBmp());
+  const std::pair<std::string, const char*> lines[] = {
+      {"1.bmp,1\n1.bmp\n", "line 2: 1 columns, expected 2"},
+      {"1.bmp,1,2\n", "line 1: 3 columns, expected 2"},
+      {"path,label\n\n1.bmp,1,2\n", "line 3: 3 columns, expected 2"},
+      {"1.bmp,\"x\n", "line 1: a quote does not end"},
+      {",1\n", "line 1: the path is empty"},
+      {"path\n1.bmp\n", "line 1: no column for label_column"},
+      {std::string(70'000, 'x'), "line 1: more than 65536 bytes"},
+      {"path,label\n", "zero samples"},
+      {"\n \n", "zero samples"},
+  };
+  for (const auto& [text, message] : lines) {
+    const absl::Status status = ReadCsv(files, text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(Message(status),
+                AllOf(HasSubstr("/d/list.csv"), HasSubstr(message)));
+  }
+}
+
+TEST(ImageCsvReaderTest, ColumnsMustBeInTheHeader) {
+  MemoryFileSystem files;
+  files.Write("/d/1.bmp", TinyBmp());
+  EXPECT_TRUE(ReadCsv(files, "file,a,b\n1.bmp,x,2\n",
+                      {{"label_column", "b"}, {"path_column", "file"}})
+                  .ok());
+  EXPECT_THAT(Message(ReadCsv(files, "file,a\n1.bmp,x\n",
+                              {{"label_column", "c"}})
+                          .status()),
+              AllOf(HasSubstr("label_column 'c'"), HasSubstr("file, a")));
+  EXPECT_THAT(Message(ReadCsv(files, "file,a\n1.bmp,x\n",
+                              {{"label_column", "file"}})
+                          .status()),
+              HasSubstr("the same column"));
+  EXPECT_THAT(
+      Message(
+          ReadCsv(files, "1.bmp,x\n", {{"label_column", "a"}}).status()),
+      HasSubstr("need a header"));
+}
+
+TEST(ImageCsvReaderTest, NumbersAreLabelsOnlyIfAllAre) {
+  MemoryFileSystem files;
+  files.Write("/d/1.bmp", TinyBmp());
+  auto all = ReadCsv(files, "1.bmp,5\n1.bmp,x\n");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_THAT(all->info.class_names, ElementsAre("5", "x"));
+  all = ReadCsv(files, "1.bmp,-1\n1.bmp,3\n");
+  EXPECT_THAT(all->info.class_names, ElementsAre("-1", "3"));
+}
+
+TEST(ImageCsvReaderTest, AMissingFileIsABadSampleNotABadList) {
+  MemoryFileSystem files;
+  files.Write("/d/1.bmp", TinyBmp());
+  files.Write("/d/list.csv", "1.bmp,1\n2.bmp,2\n");
+  const auto reader =
+      OpenReader({"image_csv", "/d/list.csv", "", {}}, files);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  RawSample raw;
+  EXPECT_TRUE((*reader)->ReadRaw(0, raw).ok());
+  EXPECT_EQ((*reader)->ReadRaw(1, raw).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*reader)->Locate(1).path, "/d/2.bmp");
+}
+
+}  // namespace
+}  // namespace datasetd::testing
