@@ -12,6 +12,8 @@
 #include "server/readers/npy_reader.h"
 #include "server/readers/npz_reader.h"
 #include "server/readers/raw_reader.h"
+#include "server/readers/tfrecord_reader.h"
+#include "server/readers/webdataset_reader.h"
 
 namespace datasetd {
 namespace {
@@ -35,6 +37,8 @@ constexpr Format kFormats[] = {
     {"npy", OpenNpyReader},
     {"npz", OpenNpzReader},
     {"raw", OpenRawReader},
+    {"tfrecord", OpenTfrecordReader},
+    {"webdataset", OpenWebdatasetReader},
 };
 
 }  // namespace

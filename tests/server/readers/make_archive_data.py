@@ -7,8 +7,10 @@ tarfile, zipfile and struct, from the formats' descriptions.
 import io
 import pickle
 import struct
+import tarfile
 
 import numpy as np
+from PIL import Image
 
 from make_reader_data import CIFAR10_NAMES, Case, RNG, images
 
@@ -208,7 +210,189 @@ def cifar_python(out):
     case.close()
 
 
+def picture(i, channels=3):
+    """[H, W, C], smooth, of a size of its own."""
+    y, x = np.mgrid[0:5 + i % 3, 0:9 - i % 4]
+    planes = [127 + 60 * np.sin(x / (2 + c) + i) + 50 * np.cos(y / (1 + c))
+              for c in range(channels)]
+    return np.clip(np.stack(planes, -1), 0, 255).astype(np.uint8)
+
+
+def encode(pixels, kind, **options):
+    """(bytes, what PIL reads from them as RGB)."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, kind, **options)
+    data = buffer.getvalue()
+    return data, np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def ragged(case, name, arrays):
+    """A field of images of their own sizes."""
+    case.field(name, np.concatenate([a.ravel() for a in arrays]), "uint8",
+               arrays[0].shape, True)
+    case.expected["fields"][-1]["is_ragged"] = True
+    case.expected["num_samples"] = len(arrays)
+
+
+def tar(members, tar_format=tarfile.USTAR_FORMAT):
+    buffer = io.BytesIO()
+    archive = tarfile.open(fileobj=buffer, mode="w", format=tar_format)
+    for name, data in members:
+        info = tarfile.TarInfo(name)
+        if data is None:
+            info.type = tarfile.DIRTYPE
+            data = b""
+        info.size = len(data)
+        info.mtime = 1700000000
+        archive.addfile(info, io.BytesIO(data))
+    size = archive.offset
+    archive.close()
+    # Without the padding, so that any cut is one that shows.
+    return buffer.getvalue()[:size + 1024]
+
+
+def npy_of(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def webdataset(out):
+    count = 7
+    encoded = [encode(picture(i), "JPEG", quality=90) for i in range(count)]
+    labels = RNG.integers(-9, 1000, count, dtype=np.int64)
+    samples = [[("data/%04d.cls" % i, b"%d\n" % labels[i]),
+                ("data/%04d.jpg" % i, encoded[i][0]),
+                ("data/%04d.json" % i, b"{}")] for i in range(count)]
+    case = Case(out, "webdataset_shards", "webdataset",
+                options={"max_pixels": "100000"})
+    case.source("train-000.tar", tar([("data", None)] + sum(samples[:3], [])))
+    case.source("train-001.tar", tar([("README", b"no sample")] +
+                                     sum(samples[3:], [])))
+    case.expected["path"] = "train-{000..001}.tar"
+    ragged(case, "image", [pixels for _, pixels in encoded])
+    case.field("label", labels, "int64", [], False)
+    case.close()
+
+    pairs = [(encode(picture(i), kind), encode(picture(i + 1)[:, :, 0], "PNG"))
+             for i, kind in enumerate(["PNG", "JPEG", "BMP", "PNG"])]
+    vectors = RNG.standard_normal((4, 2, 3)).astype(np.float32)
+    long_name = "deep/" * 40 + "x" * 120
+    for name, tar_format in (("webdataset_gnu", tarfile.GNU_FORMAT),
+                             ("webdataset_pax", tarfile.PAX_FORMAT)):
+        members = []
+        for i, (photo, mask) in enumerate(pairs):
+            key = "%s%d" % (long_name, i) if i == 2 else "./s%d" % i
+            members += [(key + ".audio.npy", npy_of(vectors[i])),
+                        (key + "." + ["png", "jpeg", "BMP", "png"][i], photo[0]),
+                        (key + ".seg.png", mask[0])]
+        case = single_file(out, name, "webdataset", "all.tar",
+                           tar(members, tar_format),
+                           options={"max_pixels": "100000"})
+        ragged(case, "image", [photo[1] for photo, _ in pairs])
+        ragged(case, "seg", [mask[1] for _, mask in pairs])
+        case.field("audio", vectors, "float32", [2, 3], False)
+        case.close()
+
+    case = single_file(
+        out, "webdataset_fields", "webdataset", "all.tar",
+        tar(members, tarfile.PAX_FORMAT),
+        options={"fields": "sound:audio.npy, mask:seg.png",
+                 "max_pixels": "100000", "channels": "1"})
+    case.field("sound", vectors, "float32", [2, 3], False)
+    ragged(case, "mask", [np.asarray(Image.open(io.BytesIO(mask[0])))[..., None]
+                          for _, mask in pairs])
+    case.close()
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def tfrecord_of(examples):
+    data = b""
+    for example in examples:
+        length = struct.pack("<Q", len(example))
+        data += length + masked(length) + example + masked(example)
+    return data
+
+
+def varint(value):
+    value &= 2**64 - 1
+    data = b""
+    while value > 127:
+        data += bytes([value & 127 | 128])
+        value >>= 7
+    return data + bytes([value])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def example(**features):
+    """The wire format of tf.train.Example, by hand."""
+    entries = b""
+    for name, value in features.items():
+        if isinstance(value, bytes):
+            kind = field(1, field(1, value))
+        elif value.dtype == np.float32:
+            kind = field(2, field(1, value.tobytes()))
+        else:
+            kind = field(3, field(1, b"".join(varint(int(v)) for v in value)))
+        entries += field(1, field(1, name.replace("__", "/").encode()) +
+                         field(2, kind))
+    return field(1, entries)
+
+
+def tfrecord(out):
+    count = 7
+    encoded = [encode(picture(i), "JPEG" if i % 2 else "PNG")
+               for i in range(count)]
+    labels = RNG.integers(-2**40, 2**40, count, dtype=np.int64)
+    vectors = RNG.standard_normal((count, 5)).astype(np.float32)
+    codes = RNG.integers(0, 99, (count, 2), dtype=np.int64)
+    grey = images(count, 4, 3)
+    records = [example(image__encoded=encoded[i][0], vec=vectors[i],
+                       image__class__label=labels[i:i + 1], codes=codes[i],
+                       text=b"no field", grey=grey[i].tobytes())
+               for i in range(count)]
+    case = Case(out, "tfrecord_shards", "tfrecord",
+                options={"max_pixels": "100000"})
+    case.source("t-00000-of-00002", tfrecord_of(records[:3]))
+    case.source("t-00001-of-00002", tfrecord_of(records[3:]))
+    case.expected["path"] = "t-{00000..00001}-of-00002"
+    ragged(case, "image_encoded", [pixels for _, pixels in encoded])
+    case.field("codes", codes, "int64", [2], False)
+    case.field("image_class_label", labels, "int64", [], False)
+    case.field("vec", vectors, "float32", [5], False)
+    case.close()
+    case = single_file(
+        out, "tfrecord_features", "tfrecord", "all.tfrecord",
+        tfrecord_of(records),
+        options={"max_pixels": "100000", "features":
+                 "image=image/encoded:jpeg, label=image/class/label:int64,"
+                 "vec:float[5],grey:uint8[4x3]"})
+    ragged(case, "image", [pixels for _, pixels in encoded])
+    case.field("label", labels, "int64", [], False)
+    case.field("vec", vectors, "float32", [5], False)
+    case.field("grey", grey, "uint8", [4, 3, 1], True)
+    case.close()
+
+
 def main(out):
+    webdataset(out)
+    tfrecord(out)
     cifar_python(out)
     raw(out)
     csv_pixels(out)
