@@ -1,5 +1,6 @@
 #include "server/readers/npy_reader.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <string>
@@ -52,6 +53,48 @@ class NpyReader : public Reader {
     }
     position_ += count;
     return absl::OkStatus();
+  }
+
+  // Any sample, on any thread: for joins.
+  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+    raw.parts.resize(fields_.size());
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      const int64_t sample_bytes = fields_[i].spec.sample_bytes();
+      raw.parts[i].resize(static_cast<size_t>(sample_bytes));
+      DATASETD_RETURN_IF_ERROR(ReadExactly(
+          *fields_[i].file,
+          fields_[i].header.data_offset + index * sample_bytes,
+          absl::MakeSpan(raw.parts[i])));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Probe(int64_t index, const RawSample& raw,
+                     SampleProbe& probe) const override {
+    probe = {};
+    for (const std::vector<uint8_t>& bytes : raw.parts) {
+      probe.decode_bytes += static_cast<int64_t>(bytes.size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Decode(
+      int64_t index, const RawSample& raw,
+      absl::Span<const absl::Span<uint8_t>> buffers) const override {
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      std::copy(raw.parts[i].begin(), raw.parts[i].end(), buffers[i].begin());
+      if (!fields_[i].header.is_bool) continue;
+      DATASETD_RETURN_IF_ERROR(CheckBools(fields_[i].file->info().path,
+                                          fields_[i].spec, index, buffers[i]));
+    }
+    return absl::OkStatus();
+  }
+
+  SampleLocation Locate(int64_t index) const override {
+    const int64_t sample_bytes = fields_[0].spec.sample_bytes();
+    return {.path = info_.files[0].path,
+            .offset = fields_[0].header.data_offset + index * sample_bytes,
+            .size_bytes = sample_bytes};
   }
 
  private:

@@ -69,7 +69,8 @@ class RawReader : public Reader {
                       absl::MakeSpan(buffer_)));
       for (int64_t i = 0; i < block; ++i) {
         DATASETD_RETURN_IF_ERROR(
-            Split(buffer_.data() + i * record_bytes, done + i, fields));
+            Split(buffer_.data() + i * record_bytes, position_, done + i,
+                  fields));
         ++position_;
       }
       done += block;
@@ -77,9 +78,33 @@ class RawReader : public Reader {
     return absl::OkStatus();
   }
 
+  // Any sample, on any thread: for joins.
+  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+    const SampleLocation location = Locate(index);
+    raw.parts.resize(1);
+    raw.parts[0].resize(static_cast<size_t>(location.size_bytes));
+    return ReadExactly(*file_, location.offset, absl::MakeSpan(raw.parts[0]));
+  }
+  absl::Status Probe(int64_t index, const RawSample& raw,
+                     SampleProbe& probe) const override {
+    probe = {.decode_bytes = format_.record_bytes()};
+    return absl::OkStatus();
+  }
+  absl::Status Decode(
+      int64_t index, const RawSample& raw,
+      absl::Span<const absl::Span<uint8_t>> fields) const override {
+    return Split(raw.parts[0].data(), index, 0, fields);
+  }
+  SampleLocation Locate(int64_t index) const override {
+    return {.path = file_->info().path,
+            .offset = format_.header_bytes + index * format_.record_bytes(),
+            .size_bytes = format_.record_bytes()};
+  }
+
  private:
-  absl::Status Split(const uint8_t* record, int64_t row,
-                     absl::Span<const absl::Span<uint8_t>> fields) {
+  // Record `index` to row `row`.
+  absl::Status Split(const uint8_t* record, int64_t index, int64_t row,
+                     absl::Span<const absl::Span<uint8_t>> fields) const {
     const int64_t data_bytes = format_.data.sample_bytes();
     const uint8_t* const label =
         format_.is_label_last ? record + data_bytes : record;
@@ -97,7 +122,7 @@ class RawReader : public Reader {
     for (int64_t i = format_.label_bytes; i-- > 0;) value = value << 8 | label[i];
     if (value > std::numeric_limits<int64_t>::max()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(file_->info().path, ": record ", position_,
+          absl::StrCat(file_->info().path, ": record ", index,
                        ": the label is ", value, ", expected less than 2^63"));
     }
     memcpy(fields[1].data() + row * sizeof(value), &value, sizeof(value));

@@ -8,6 +8,7 @@
 #include "server/readers/csv_pixels_reader.h"
 #include "server/readers/image_csv_reader.h"
 #include "server/readers/image_folder_reader.h"
+#include "server/readers/join_reader.h"
 #include "server/readers/mnist_reader.h"
 #include "server/readers/npy_reader.h"
 #include "server/readers/npz_reader.h"
@@ -17,6 +18,11 @@
 
 namespace datasetd {
 namespace {
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenJoin(const SourceSpec& spec,
+                                                 const FileSystem& files) {
+  return OpenJoinReader(spec, files, OpenReader);
+}
 
 struct Format {
   const char* name;
@@ -33,6 +39,7 @@ constexpr Format kFormats[] = {
     {"csv_pixels", OpenCsvPixelsReader},
     {"image_csv", OpenImageCsvReader},
     {"image_folder", OpenImageFolderReader},
+    {"join", OpenJoin},
     {"mnist", OpenMnistReader},
     {"npy", OpenNpyReader},
     {"npz", OpenNpzReader},

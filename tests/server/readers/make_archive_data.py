@@ -390,7 +390,32 @@ def tfrecord(out):
     case.close()
 
 
+def join(out):
+    count = 6
+    encoded = [encode(picture(i), "PNG") for i in range(count)]
+    vectors = RNG.standard_normal((count, 8)).astype(np.float32)
+    labels = RNG.integers(0, 9, count, dtype=np.int64)
+    codes = RNG.integers(0, 256, (count, 3), dtype=np.uint8)
+    case = Case(out, "join", "join", options={
+        "parts": "webdataset:faces-{0..1}.tar, npy:audio,raw:codes.bin",
+        "fields": "image,audio:1.audio,label:1.label,codes:2.data",
+        "0.max_pixels": "100000", "2.shape": "3"})
+    for shard in (0, 1):
+        case.source("faces-%d.tar" % shard, tar(
+            [("%d.%s" % (i, kind), data) for i in range(3 * shard, 3 * shard + 3)
+             for kind, data in (("png", encoded[i][0]), ("cls", b"5"))]))
+    case.source("audio/audio.npy", npy_of(vectors))
+    case.source("audio/label.npy", npy_of(labels))
+    case.source("codes.bin", codes.tobytes())
+    ragged(case, "image", [pixels for _, pixels in encoded])
+    case.field("audio", vectors, "float32", [8], False)
+    case.field("label", labels, "int64", [], False)
+    case.field("codes", codes, "uint8", [3], False)
+    case.close()
+
+
 def main(out):
+    join(out)
     webdataset(out)
     tfrecord(out)
     cifar_python(out)
