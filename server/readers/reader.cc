@@ -6,6 +6,7 @@
 #include "server/readers/cifar_python_reader.h"
 #include "server/readers/cifar_reader.h"
 #include "server/readers/csv_pixels_reader.h"
+#include "server/readers/hdf5_reader.h"
 #include "server/readers/image_csv_reader.h"
 #include "server/readers/image_folder_reader.h"
 #include "server/readers/join_reader.h"
@@ -37,6 +38,7 @@ constexpr Format kFormats[] = {
     {"cifar100_python", OpenCifar100PythonReader},
     {"cifar10_python", OpenCifar10PythonReader},
     {"csv_pixels", OpenCsvPixelsReader},
+    {"hdf5", OpenHdf5Reader},
     {"image_csv", OpenImageCsvReader},
     {"image_folder", OpenImageFolderReader},
     {"join", OpenJoin},

@@ -9,6 +9,7 @@ import pickle
 import struct
 import tarfile
 
+import h5py
 import numpy as np
 from PIL import Image
 
@@ -414,7 +415,84 @@ def join(out):
     case.close()
 
 
+def hdf5_bytes(write):
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        write(file)
+    return buffer.getvalue()
+
+
+def hdf5(out):
+    count = 9
+    pixels = images(count, 6, 5, 3)
+    label = RNG.integers(-2**62, 2**62, count, dtype=np.int64)
+
+    def write(file):
+        file.create_dataset("image", data=pixels, chunks=(4, 6, 5, 3),
+                            compression="gzip", shuffle=True)
+        file["label"] = label
+        file.attrs["note"] = "text"
+
+    case = single_file(out, "hdf5_chunked", "hdf5", "data.h5",
+                       hdf5_bytes(write))
+    case.field("image", pixels, "uint8", [6, 5, 3], True)
+    case.field("label", label, "int64", [], False)
+    case.close()
+
+    arrays = {
+        "a": images(count), "b": RNG.integers(0, 2, (count, 3)).astype(np.bool_),
+        "c": RNG.integers(-2**15, 2**15, (count, 2), dtype=np.int16),
+        "d": RNG.integers(-2**31, 2**31, (count, 1), dtype=np.int32),
+        "e": RNG.integers(-2**62, 2**62, (count, 2, 2), dtype=np.int64),
+        "f": RNG.standard_normal((count, 7)).astype(np.float16),
+        "g": RNG.standard_normal((count, 7)).astype(np.float32),
+        "h": RNG.standard_normal((count, 2, 3, 1, 2)),
+        "i": RNG.integers(0, 2**16, (count, 4), dtype=np.uint16),
+        "j": RNG.integers(0, 2**32, (count, 4), dtype=np.uint32),
+        "k": RNG.integers(-128, 128, (count, 4), dtype=np.int8),
+        "l": RNG.integers(-9, 9, (count, 4)).astype(">i4"),
+        "m": RNG.standard_normal((count, 4)).astype(">f8"),
+    }
+    becomes = {"b": "uint8", "i": "int32", "j": "int64", "k": "int16",
+               "l": "int32", "m": "float64"}
+
+    def write_all(file):
+        for name, array in arrays.items():
+            file["set/" + name] = array
+        file["text"] = ["left", "out"]
+
+    case = single_file(
+        out, "hdf5_every_dtype", "hdf5", "data.h5", hdf5_bytes(write_all),
+        options={"fields": ",".join("%s:set/%s" % (n, n) for n in arrays)})
+    for name, array in arrays.items():
+        dtype = becomes.get(name, str(array.dtype))
+        case.field(name, array.astype(dtype), dtype, list(array.shape[1:]),
+                   False)
+    case.close()
+
+    # What would read other files, and what is declared and not there.
+    def write_evil(file):
+        file["good"] = label
+        file["linked"] = h5py.ExternalLink("other.h5", "/x")
+        file["lost"] = h5py.SoftLink("/nowhere")
+        file["text"] = ["a", "b"]
+        file["scalar"] = 5
+        file["short"] = label[:3]
+        file.create_dataset("external", (4,), "u1",
+                            external=[("/etc/hostname", 0, 4)])
+        file.create_dataset("huge", (2**40, 1000), "f4", chunks=(1, 1000))
+        layout = h5py.VirtualLayout((count,), "i8")
+        layout[:] = h5py.VirtualSource("other.h5", "x", (count,))
+        file.create_virtual_dataset("virtual", layout)
+
+    case = single_file(out, "hdf5_evil", "hdf5", "data.h5",
+                       hdf5_bytes(write_evil), options={"fields": "good"})
+    case.field("good", label, "int64", [], False)
+    case.close()
+
+
 def main(out):
+    hdf5(out)
     join(out)
     webdataset(out)
     tfrecord(out)
