@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda/backend.h"
+#include "server/core/bad_samples.h"
 #include "server/core/field_spec.h"
 #include "server/core/memory_budget.h"
 
@@ -28,6 +29,7 @@ class Dataset {
     // One for each field: samples back to back.
     std::vector<std::unique_ptr<DeviceMemory>> memory;
     std::string content_hash;  // hex
+    BadSampleReport bad_samples;  // skipped or replaced
     Reservation reservation;
   };
 
@@ -40,6 +42,7 @@ class Dataset {
   int64_t num_samples() const { return contents_.num_samples; }
   const std::vector<FieldSpec>& fields() const { return contents_.fields; }
   const std::string& content_hash() const { return contents_.content_hash; }
+  const BadSampleReport& bad_samples() const { return contents_.bad_samples; }
   // Device address of sample 0 of a field.
   const uint8_t* field_data(size_t field) const {
     return contents_.memory[field]->data();

@@ -3,21 +3,28 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
+#include "server/core/bad_sample_filter.h"
+#include "server/core/parallel_decoder.h"
+#include "server/core/sample_transform.h"
 
 namespace datasetd {
 namespace {
 
 constexpr int64_t kStagingTargetBytes = 8 << 20;
+// So that all threads have a sample where samples are large.
+constexpr int64_t kMaxStagingBytes = 64 << 20;
 // BatchTask::slot.
 constexpr int64_t kSlotAlignment = 256;
-constexpr int kNumStagingBuffers = 2;
+// Encoded: one is copied from while two are decoded to.
+constexpr int kNumPlainBuffers = 2;
+constexpr int kNumEncodedBuffers = 3;
 
 struct HashStateDeleter {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
@@ -78,15 +85,33 @@ class Loader {
       : plan_(plan), source_(source), backend_(backend), counters_(counters) {}
 
   absl::Status Allocate();
-  absl::Status Run();
+  absl::Status Run() {
+    return plan_.is_encoded ? RunEncoded() : RunPlain();
+  }
+  // After Run.
+  int64_t num_samples() const { return num_placed_; }
+  BadSampleReport TakeBadSamples() { return std::move(bad_samples_); }
   std::vector<std::unique_ptr<DeviceMemory>> TakeMemory() {
     return std::move(memory_);
   }
   std::string content_hash() const {
-    return ContentHash(plan_, source_.info().num_samples, hashes_);
+    return ContentHash(plan_, num_placed_, hashes_);
   }
 
  private:
+  absl::Status RunPlain();
+  absl::Status RunEncoded();
+  // True where the field's pretransforms run on the device.
+  bool HasProgram(size_t field) const {
+    return plan_.fields[field].has_program && !plan_.is_encoded;
+  }
+  // Of a sample of a field in staging memory.
+  int64_t StagedBytes(size_t field) const {
+    return plan_.is_encoded ? plan_.fields[field].resident.sample_bytes()
+                            : source_.info().fields[field].sample_bytes();
+  }
+  // Lets the fields stand one after the other.
+  void Divide(Staging& staging, int64_t count) const;
   absl::Status Place(Staging& staging, int64_t first, int64_t count);
   absl::Status Transform(size_t field, const Staging& staging, int64_t first,
                          int64_t count);
@@ -99,7 +124,9 @@ class Loader {
 
   std::vector<std::unique_ptr<DeviceMemory>> memory_;
   std::vector<HashState> hashes_;
-  std::array<Staging, kNumStagingBuffers> staging_;
+  std::vector<Staging> staging_;
+  int64_t num_placed_ = 0;
+  BadSampleReport bad_samples_;
   // Of fields with pretransforms: the chunk as read, and the programs.
   std::vector<std::unique_ptr<DeviceMemory>> scratch_;
   std::vector<std::unique_ptr<LoadedProgram>> programs_;
@@ -122,7 +149,7 @@ absl::Status Loader::Allocate() {
         backend_->Allocate(num_samples * field.resident.sample_bytes()));
     memory_.push_back(std::move(memory));
     hashes_.push_back(NewHashState());
-    if (!field.has_program) continue;
+    if (!HasProgram(f)) continue;
     DATASETD_ASSIGN_OR_RETURN(
         scratch_[f],
         backend_->Allocate(plan_.chunk_samples *
@@ -147,6 +174,7 @@ absl::Status Loader::Allocate() {
     int64_t* indices = reinterpret_cast<int64_t*>(indices_->data());
     std::iota(indices, indices + plan_.chunk_samples, int64_t{0});
   }
+  staging_.resize(static_cast<size_t>(plan_.num_staging_buffers));
   for (Staging& staging : staging_) {
     DATASETD_ASSIGN_OR_RETURN(staging.memory,
                               backend_->AllocateHost(plan_.staging_bytes));
@@ -157,27 +185,93 @@ absl::Status Loader::Allocate() {
   return absl::OkStatus();
 }
 
-absl::Status Loader::Run() {
+void Loader::Divide(Staging& staging, int64_t count) const {
+  int64_t offset = 0;
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    const int64_t size = count * StagedBytes(f);
+    staging.fields[f] = absl::MakeSpan(staging.memory->data() + offset, size);
+    offset += RoundUp(size, kSlotAlignment);
+  }
+}
+
+absl::Status Loader::RunPlain() {
   const int64_t num_samples = source_.info().num_samples;
-  int turn = 0;
+  size_t turn = 0;
   for (int64_t first = 0; first < num_samples; ++turn) {
     if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
       return absl::CancelledError("the load was cancelled");
     }
     const int64_t count = std::min(plan_.chunk_samples, num_samples - first);
-    Staging& staging = staging_[turn % kNumStagingBuffers];
+    Staging& staging = staging_[turn % staging_.size()];
     DATASETD_RETURN_IF_ERROR(WaitFor(*staging.event));
-    int64_t offset = 0;
-    for (size_t f = 0; f < plan_.fields.size(); ++f) {
-      const int64_t size = count * source_.info().fields[f].sample_bytes();
-      staging.fields[f] = absl::MakeSpan(staging.memory->data() + offset, size);
-      offset += RoundUp(size, kSlotAlignment);
-    }
+    Divide(staging, count);
     DATASETD_RETURN_IF_ERROR(source_.Read(count, staging.fields));
     DATASETD_RETURN_IF_ERROR(Place(staging, first, count));
     first += count;
     counters_.num_samples.store(first, std::memory_order_relaxed);
   }
+  num_placed_ = num_samples;
+  return stream_->Synchronize();
+}
+
+absl::Status Loader::RunEncoded() {
+  const SourceInfo& info = source_.info();
+  std::vector<std::unique_ptr<SampleTransform>> transforms;
+  std::vector<int64_t> sample_bytes;
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    const LoadPlan::FieldPlan& field = plan_.fields[f];
+    transforms.push_back(std::make_unique<SampleTransform>(
+        info.fields[f], static_cast<int>(f), field.ops, field.resident));
+    sample_bytes.push_back(field.resident.sample_bytes());
+  }
+  BadSampleFilter filter(plan_.bad_samples, plan_.max_bad_samples, &source_,
+                         std::move(sample_bytes));
+  // Goes before the staging buffers.
+  ParallelDecoder decoder(&source_, &transforms, plan_.num_decode_threads,
+                          &counters_.is_cancelled);
+  int64_t num_started = 0;
+  int64_t num_finished = 0;
+  size_t start_turn = 0;
+  const auto start_next = [&]() -> absl::Status {
+    const int64_t count =
+        std::min(plan_.chunk_samples, info.num_samples - num_started);
+    if (count == 0) return absl::OkStatus();
+    Staging& staging = staging_[start_turn++ % staging_.size()];
+    DATASETD_RETURN_IF_ERROR(WaitFor(*staging.event));
+    Divide(staging, count);
+    decoder.Start(num_started, count, staging.fields);
+    num_started += count;
+    return absl::OkStatus();
+  };
+  for (size_t i = 0; i + 1 < staging_.size(); ++i) {
+    DATASETD_RETURN_IF_ERROR(start_next());
+  }
+  for (size_t turn = 0; num_finished < info.num_samples; ++turn) {
+    const std::vector<absl::Status> statuses = decoder.Finish();
+    if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
+      return absl::CancelledError("the load was cancelled");
+    }
+    Staging& staging = staging_[turn % staging_.size()];
+    DATASETD_ASSIGN_OR_RETURN(
+        const int64_t count,
+        filter.Filter(num_finished, statuses, staging.fields));
+    for (size_t f = 0; f < staging.fields.size(); ++f) {
+      staging.fields[f] = staging.fields[f].subspan(
+          0, static_cast<size_t>(count * StagedBytes(f)));
+    }
+    if (count > 0) {
+      DATASETD_RETURN_IF_ERROR(Place(staging, num_placed_, count));
+    }
+    num_placed_ += count;
+    num_finished += static_cast<int64_t>(statuses.size());
+    counters_.num_samples.store(num_finished, std::memory_order_relaxed);
+    counters_.num_bad_samples.store(filter.report().num_samples,
+                                    std::memory_order_relaxed);
+    DATASETD_RETURN_IF_ERROR(start_next());
+  }
+  if (num_placed_ == 0) return filter.NothingLeft();
+  counters_.num_samples.store(num_placed_, std::memory_order_relaxed);
+  bad_samples_ = filter.report();
   return stream_->Synchronize();
 }
 
@@ -191,7 +285,7 @@ absl::Status Loader::WaitFor(Event& event) {
 absl::Status Loader::Place(Staging& staging, int64_t first, int64_t count) {
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     const int64_t sample_bytes = plan_.fields[f].resident.sample_bytes();
-    if (plan_.fields[f].has_program) {
+    if (HasProgram(f)) {
       DATASETD_RETURN_IF_ERROR(Transform(f, staging, first, count));
     } else {
       DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
@@ -228,16 +322,30 @@ absl::Status Loader::Transform(size_t field, const Staging& staging,
 
 }  // namespace
 
+int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes) const {
+  const int64_t staging = num_staging_buffers * staging_bytes;
+  if (!is_encoded) return staging;
+  // The budget lets one sample in beyond its limit.
+  const int64_t all = num_decode_threads * largest_sample_bytes;
+  return staging + std::min(all, kDecodeLimitBytes + largest_sample_bytes);
+}
+
 absl::StatusOr<LoadPlan> PlanLoad(
-    const std::vector<FieldSpec>& fields, int64_t num_samples,
+    const SourceInfo& source,
     const std::vector<std::optional<FieldProgram>>& programs) {
+  const std::vector<FieldSpec>& fields = source.fields;
+  const int64_t num_samples = source.num_samples;
   LoadPlan plan;
-  int64_t source_sample_bytes = 0;
+  plan.is_encoded = source.is_encoded;
+  plan.num_staging_buffers =
+      source.is_encoded ? kNumEncodedBuffers : kNumPlainBuffers;
+  int64_t staged_sample_bytes = 0;
   int64_t resident_sample_bytes = 0;
   int64_t alignment_samples = 1;
   for (size_t f = 0; f < fields.size(); ++f) {
     LoadPlan::FieldPlan field;
     field.resident = fields[f];
+    field.resident.is_ragged = false;
     if (programs[f].has_value()) {
       field.has_program = true;
       field.program = *programs[f];
@@ -247,13 +355,16 @@ absl::StatusOr<LoadPlan> PlanLoad(
                                 field.program.out_width,
                                 field.program.channels};
       }
-      // A chunk begins at an aligned address.
-      alignment_samples =
-          std::max(alignment_samples,
-                   kSlotAlignment / std::gcd(kSlotAlignment,
-                                             field.resident.sample_bytes()));
+      // A chunk that a kernel writes begins at an aligned address.
+      if (!source.is_encoded) {
+        alignment_samples =
+            std::max(alignment_samples,
+                     kSlotAlignment / std::gcd(kSlotAlignment,
+                                               field.resident.sample_bytes()));
+      }
     }
-    source_sample_bytes += fields[f].sample_bytes();
+    staged_sample_bytes += source.is_encoded ? field.resident.sample_bytes()
+                                             : fields[f].sample_bytes();
     resident_sample_bytes += field.resident.sample_bytes();
     plan.fields.push_back(std::move(field));
   }
@@ -263,14 +374,26 @@ absl::StatusOr<LoadPlan> PlanLoad(
         absl::StrCat(num_samples, " samples of ", resident_sample_bytes,
                      " bytes are more than any memory holds"));
   }
-  plan.chunk_samples = std::clamp<int64_t>(
-      kStagingTargetBytes / std::max<int64_t>(source_sample_bytes, 1), 1,
-      std::max<int64_t>(num_samples, 1));
+  const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
+  plan.chunk_samples = kStagingTargetBytes / sample_bytes;
+  if (source.is_encoded) {
+    plan.chunk_samples = std::max(
+        plan.chunk_samples,
+        std::min<int64_t>(kMaxStagingBytes / sample_bytes,
+                          std::thread::hardware_concurrency()));
+  }
+  plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
+                                           std::max<int64_t>(num_samples, 1));
   plan.chunk_samples = RoundUp(plan.chunk_samples, alignment_samples);
   for (size_t f = 0; f < fields.size(); ++f) {
-    const int64_t field_bytes = plan.chunk_samples * fields[f].sample_bytes();
+    const int64_t field_bytes =
+        plan.chunk_samples * (source.is_encoded
+                                  ? plan.fields[f].resident.sample_bytes()
+                                  : fields[f].sample_bytes());
     plan.staging_bytes += RoundUp(field_bytes, kSlotAlignment);
-    if (plan.fields[f].has_program) plan.scratch_bytes += field_bytes;
+    if (plan.fields[f].has_program && !source.is_encoded) {
+      plan.scratch_bytes += field_bytes;
+    }
   }
   return plan;
 }
@@ -284,11 +407,12 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
   Dataset::Contents contents;
   contents.name = name;
   contents.backend = backend;
-  contents.num_samples = source.info().num_samples;
+  contents.num_samples = loader.num_samples();
   for (const LoadPlan::FieldPlan& field : plan.fields) {
     contents.fields.push_back(field.resident);
   }
   contents.content_hash = loader.content_hash();
+  contents.bad_samples = loader.TakeBadSamples();
   contents.memory = loader.TakeMemory();
   contents.reservation = std::move(reservation);
   return std::make_shared<const Dataset>(std::move(contents));

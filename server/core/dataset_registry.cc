@@ -27,6 +27,10 @@ std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
                                   spec.path, "\n", spec.split, "\n",
                                   spec.device, "\n", spec.pretransforms_key,
                                   "\n");
+  if (spec.bad_samples != BadSamplePolicy::kFail) {
+    absl::StrAppend(&text, "bad samples ", static_cast<int>(spec.bad_samples),
+                    " ", spec.max_bad_samples, "\n");
+  }
   for (const auto& [key, value] : spec.options) {
     absl::StrAppend(&text, key.size(), ":", key, "=", value.size(), ":", value,
                     "\n");
@@ -86,6 +90,18 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
   return programs;
 }
 
+void CompletePlan(const DatasetSpec& spec, const SourceInfo& source,
+                  LoadPlan& plan) {
+  plan.bad_samples = spec.bad_samples;
+  plan.max_bad_samples = spec.max_bad_samples;
+  plan.num_decode_threads =
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    const auto ops = spec.pretransforms.find(source.fields[f].name);
+    if (ops != spec.pretransforms.end()) plan.fields[f].ops = ops->second;
+  }
+}
+
 }  // namespace
 
 struct DatasetRegistry::Entry {
@@ -95,7 +111,8 @@ struct DatasetRegistry::Entry {
   absl::Status error;
   Caller owner;
   std::string spec_id;
-  SourceInfo source;
+  int64_t num_samples = 0;  // of the source
+  std::vector<std::string> class_names;
   std::vector<FieldSpec> fields;  // resident
   int64_t resident_bytes = 0;
   // Monotonic.
@@ -232,9 +249,8 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
   const std::string spec_id = SpecId(spec, reader->info());
   DATASETD_ASSIGN_OR_RETURN(const auto programs,
                             CompilePretransforms(spec, reader->info().fields));
-  DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanLoad(reader->info().fields,
-                              reader->info().num_samples, programs));
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(reader->info(), programs));
+  if (plan.is_encoded) CompletePlan(spec, reader->info(), plan);
 
   MutexLock lock(&mutex_);
   const auto found = entries_.find(spec.name);
@@ -302,7 +318,8 @@ absl::StatusOr<std::shared_ptr<DatasetRegistry::Entry>> DatasetRegistry::Admit(
   entry->id = next_entry_id_++;
   entry->spec = std::move(spec);
   entry->spec_id = std::move(spec_id);
-  entry->source = reader->info();
+  entry->num_samples = reader->info().num_samples;
+  entry->class_names = reader->info().class_names;
   for (const LoadPlan::FieldPlan& field : plan.fields) {
     entry->fields.push_back(field.resident);
   }
@@ -330,9 +347,7 @@ absl::Status DatasetRegistry::Push(DatasetSpec spec,
   spec.device = device->name();
   DATASETD_ASSIGN_OR_RETURN(const auto programs,
                             CompilePretransforms(spec, source->info().fields));
-  DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanLoad(source->info().fields,
-                              source->info().num_samples, programs));
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(source->info(), programs));
   std::shared_ptr<Entry> entry;
   {
     MutexLock lock(&mutex_);
@@ -495,13 +510,18 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
   info.state = entry.state;
   info.error = entry.error;
   info.owner = entry.owner;
-  info.num_samples = entry.source.num_samples;
+  info.num_samples = entry.num_samples;
   info.fields = entry.fields;
-  info.class_names = entry.source.class_names;
+  info.class_names = entry.class_names;
   info.resident_bytes = entry.resident_bytes;
   info.spec_id = entry.spec_id;
   if (entry.dataset != nullptr) {
     info.content_hash = entry.dataset->content_hash();
+    info.num_samples = entry.dataset->num_samples();
+    info.bad_samples = entry.dataset->bad_samples();
+  } else {
+    info.bad_samples.num_samples =
+        entry.counters.num_bad_samples.load(std::memory_order_relaxed);
   }
   info.num_feeds = entry.num_feeds;
   info.num_holders = static_cast<int>(entry.holders.size());

@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/core/bad_samples.h"
 #include "server/core/clock.h"
 #include "server/core/dataset.h"
 #include "server/core/dataset_loader.h"
@@ -51,6 +52,9 @@ struct DatasetSpec {
   std::string pretransforms_key;
   bool is_pinned = false;
   bool is_private = false;
+  // Of sources that are encoded.
+  BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
+  int64_t max_bad_samples = 0;  // a load with more fails, if it skips or replaces
 };
 
 // Who asks.
@@ -77,6 +81,7 @@ struct DatasetInfo {
   std::string content_hash;
   int num_feeds = 0;
   int num_holders = 0;
+  BadSampleReport bad_samples;  // while LOADING the number alone
   int64_t num_samples_loaded = 0;
   int64_t loaded_bytes = 0;
   absl::Duration elapsed;  // of the load

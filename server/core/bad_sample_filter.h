@@ -1,0 +1,63 @@
+// Takes the bad samples out of chunks of decoded ones, as the policy says.
+//
+// Chunks come in order. Not thread-safe.
+
+#ifndef DATASETD_SERVER_CORE_BAD_SAMPLE_FILTER_H_
+#define DATASETD_SERVER_CORE_BAD_SAMPLE_FILTER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/core/bad_samples.h"
+#include "server/core/sample_source.h"
+
+namespace datasetd {
+
+class BadSampleFilter {
+ public:
+  // `source` outlives this. `sample_bytes`: of each field, as decoded.
+  BadSampleFilter(BadSamplePolicy policy, int64_t max_bad_samples,
+                  const SampleSource* source,
+                  std::vector<int64_t> sample_bytes);
+
+  // statuses[i] is of sample first + i, field f of which is at
+  // fields[f] + i * sample_bytes[f]. Moves the samples to keep to the front, and
+  // returns how many they are.
+  //   the status of a sample, with its path: it ends the load, or the policy is
+  //       kFail, or the limit is passed
+  absl::StatusOr<int64_t> Filter(int64_t first,
+                                 absl::Span<const absl::Status> statuses,
+                                 absl::Span<const absl::Span<uint8_t>> fields);
+
+  // The error of a load of which nothing is left.
+  absl::Status NothingLeft() const;
+
+  const BadSampleReport& report() const { return report_; }
+
+ private:
+  // The status, which begins with the path.
+  absl::Status Located(int64_t index, const absl::Status& status) const;
+  absl::Status Add(int64_t index, const absl::Status& status);
+  absl::StatusOr<int64_t> Skip(absl::Span<const absl::Status> statuses,
+                               absl::Span<const absl::Span<uint8_t>> fields);
+  absl::StatusOr<int64_t> Replace(absl::Span<const absl::Status> statuses,
+                                  absl::Span<const absl::Span<uint8_t>> fields);
+  void Copy(absl::Span<const absl::Span<uint8_t>> fields, int64_t from,
+            int64_t to) const;
+
+  const BadSamplePolicy policy_;
+  const int64_t max_bad_samples_;
+  const SampleSource* const source_;
+  const std::vector<int64_t> sample_bytes_;
+  BadSampleReport report_;
+  // kReplace: the fields of the last good sample; empty before there is one.
+  std::vector<std::vector<uint8_t>> last_good_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_BAD_SAMPLE_FILTER_H_

@@ -1,0 +1,209 @@
+#include "server/core/parallel_decoder.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+// A thread takes several samples at a time where they are many.
+constexpr int64_t kMaxSamplesAtOnce = 32;
+// Memory that a thread keeps for its next sample.
+constexpr size_t kMaxKeptBytes = 16 << 20;
+
+void Shrink(std::vector<uint8_t>& bytes) {
+  if (bytes.capacity() > kMaxKeptBytes) std::vector<uint8_t>().swap(bytes);
+}
+
+}  // namespace
+
+struct ParallelDecoder::Chunk {
+  int64_t first = 0;
+  int64_t count = 0;
+  std::vector<absl::Span<uint8_t>> fields;
+  // Guarded by the decoder's mutex.
+  int64_t num_taken = 0;
+  int64_t num_done = 0;
+  // Each is written by the thread that took the sample, before num_done.
+  std::vector<absl::Status> statuses;
+};
+
+// What one thread needs for a sample.
+class ParallelDecoder::Worker {
+ public:
+  explicit Worker(ParallelDecoder* decoder)
+      : decoder_(*decoder), buffers_(decoder->fields_->size()) {
+    for (const auto& field : *decoder_.fields_) {
+      runners_.emplace_back(field.get());
+    }
+  }
+
+  absl::Status Run(int64_t index, int64_t row,
+                   absl::Span<const absl::Span<uint8_t>> fields) {
+    if (decoder_.is_cancelled_->load(std::memory_order_relaxed)) {
+      return absl::CancelledError("the load was cancelled");
+    }
+    absl::Status status = Decode(index, row, fields);
+    for (std::vector<uint8_t>& buffer : buffers_) Shrink(buffer);
+    for (std::vector<uint8_t>& part : raw_.parts) Shrink(part);
+    return status;
+  }
+
+ private:
+  absl::Status Decode(int64_t index, int64_t row,
+                      absl::Span<const absl::Span<uint8_t>> fields) {
+    const SampleSource& source = *decoder_.source_;
+    DecodeBudget::Share share(&decoder_.budget_);
+    share.TakeRaw(source.Locate(index).size_bytes);
+    DATASETD_RETURN_IF_ERROR(source.ReadRaw(index, raw_));
+    probe_ = SampleProbe();
+    DATASETD_RETURN_IF_ERROR(source.Probe(index, raw_, probe_));
+    share.TakeDecoded(probe_.decode_bytes);
+    DATASETD_RETURN_IF_ERROR(ChoosePlaces(row, fields));
+    DATASETD_RETURN_IF_ERROR(source.Decode(index, raw_, places_));
+    for (size_t f = 0; f < runners_.size(); ++f) {
+      if (TransformOf(f).is_identity()) continue;
+      DATASETD_RETURN_IF_ERROR(
+          runners_[f].Run(places_[f], sizes_[f], RowOf(f, row, fields[f])));
+    }
+    return absl::OkStatus();
+  }
+
+  // Where the source decodes each field to: its row, or a buffer to transform
+  // from; and the sizes of the images.
+  absl::Status ChoosePlaces(int64_t row,
+                            absl::Span<const absl::Span<uint8_t>> fields) {
+    places_.clear();
+    sizes_.clear();
+    size_t num_ragged = 0;
+    for (size_t f = 0; f < runners_.size(); ++f) {
+      const SampleTransform& transform = TransformOf(f);
+      FieldSpec spec = transform.source();
+      ImageSize size;
+      if (spec.is_image) size = {spec.shape[0], spec.shape[1]};
+      if (spec.is_ragged) {
+        size = probe_.sizes[num_ragged++];
+        if (transform.is_identity() &&
+            size != ImageSize{spec.shape[0], spec.shape[1]}) {
+          return absl::FailedPreconditionError(absl::StrCat(
+              size.height, "x", size.width,
+              " pixels (height x width), and the first sample has ",
+              spec.shape[0], "x", spec.shape[1],
+              ": give a pretransform that makes all the same size, such as "
+              "Resize([H, W]) or CenterCrop"));
+        }
+        spec.shape[0] = size.height;
+        spec.shape[1] = size.width;
+      }
+      sizes_.push_back(size);
+      if (transform.is_identity()) {
+        places_.push_back(RowOf(f, row, fields[f]));
+      } else {
+        buffers_[f].resize(static_cast<size_t>(spec.sample_bytes()));
+        places_.push_back(absl::MakeSpan(buffers_[f]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const SampleTransform& TransformOf(size_t field) const {
+    return *(*decoder_.fields_)[field];
+  }
+  absl::Span<uint8_t> RowOf(size_t field, int64_t row,
+                            absl::Span<uint8_t> rows) const {
+    const auto size =
+        static_cast<size_t>(TransformOf(field).resident().sample_bytes());
+    return rows.subspan(static_cast<size_t>(row) * size, size);
+  }
+
+  ParallelDecoder& decoder_;
+  std::vector<SampleTransform::Runner> runners_;
+  RawSample raw_;
+  SampleProbe probe_;
+  std::vector<std::vector<uint8_t>> buffers_;
+  std::vector<absl::Span<uint8_t>> places_;
+  std::vector<ImageSize> sizes_;
+};
+
+ParallelDecoder::ParallelDecoder(
+    const SampleSource* source,
+    const std::vector<std::unique_ptr<SampleTransform>>* fields,
+    int num_threads, const std::atomic<bool>* is_cancelled)
+    : source_(source), fields_(fields), is_cancelled_(is_cancelled) {
+  for (int i = 0; i < num_threads; ++i) {
+    threads_.emplace_back([this] { Work(); });
+  }
+}
+
+ParallelDecoder::~ParallelDecoder() {
+  {
+    MutexLock lock(&mutex_);
+    is_stopping_ = true;
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ParallelDecoder::Start(int64_t first, int64_t count,
+                            std::vector<absl::Span<uint8_t>> fields) {
+  auto chunk = std::make_shared<Chunk>();
+  chunk->first = first;
+  chunk->count = count;
+  chunk->fields = std::move(fields);
+  chunk->statuses.resize(static_cast<size_t>(count));
+  MutexLock lock(&mutex_);
+  chunks_.push_back(std::move(chunk));
+}
+
+std::vector<absl::Status> ParallelDecoder::Finish() {
+  const auto is_done = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return chunks_.front()->num_done == chunks_.front()->count;
+  };
+  MutexLock lock(&mutex_, Condition(&is_done));
+  std::vector<absl::Status> statuses = std::move(chunks_.front()->statuses);
+  chunks_.pop_front();
+  return statuses;
+}
+
+void ParallelDecoder::Work() {
+  pthread_setname_np(pthread_self(), "decode");
+  Worker worker(this);
+  while (true) {
+    std::shared_ptr<Chunk> chunk;
+    int64_t begin = 0;
+    int64_t end = 0;
+    {
+      const auto next = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return std::find_if(chunks_.begin(), chunks_.end(),
+                            [](const std::shared_ptr<Chunk>& chunk) {
+                              return chunk->num_taken < chunk->count;
+                            });
+      };
+      const auto has_work = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return is_stopping_ || next() != chunks_.end();
+      };
+      MutexLock lock(&mutex_, Condition(&has_work));
+      if (is_stopping_) return;
+      chunk = *next();
+      begin = chunk->num_taken;
+      const int64_t share = (chunk->count - begin) /
+                            (4 * static_cast<int64_t>(threads_.size()));
+      end = begin + std::clamp<int64_t>(share, 1, kMaxSamplesAtOnce);
+      chunk->num_taken = end;
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      chunk->statuses[static_cast<size_t>(i)] =
+          worker.Run(chunk->first + i, i, chunk->fields);
+    }
+    MutexLock lock(&mutex_);
+    chunk->num_done += end - begin;
+  }
+}
+
+}  // namespace datasetd

@@ -1,0 +1,75 @@
+// Reads, decodes and pretransforms the samples of an encoded source on threads
+// of its own.
+//
+// Chunks are started in order and finished in order; several may be under way,
+// so that no thread waits for the slowest sample of a chunk. Host memory: the
+// caller's chunks, and what DecodeBudget says of kDecodeLimitBytes.
+//
+// For one thread; the source is used by all of them.
+
+#ifndef DATASETD_SERVER_CORE_PARALLEL_DECODER_H_
+#define DATASETD_SERVER_CORE_PARALLEL_DECODER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/core/decode_budget.h"
+#include "server/core/mutex.h"
+#include "server/core/sample_source.h"
+#include "server/core/sample_transform.h"
+
+namespace datasetd {
+
+inline constexpr int64_t kDecodeLimitBytes = 512 << 20;
+
+class ParallelDecoder {
+ public:
+  // One transform for each field of the source. All outlive this; once
+  // `is_cancelled` is set, samples are CANCELLED. REQUIRES: num_threads >= 1.
+  ParallelDecoder(const SampleSource* source,
+                  const std::vector<std::unique_ptr<SampleTransform>>* fields,
+                  int num_threads, const std::atomic<bool>* is_cancelled);
+  // Waits for the samples that are being worked on.
+  ~ParallelDecoder();
+  ParallelDecoder(const ParallelDecoder&) = delete;
+  ParallelDecoder& operator=(const ParallelDecoder&) = delete;
+
+  // Begins with samples first, ..., first + count - 1; field f of them,
+  // contiguous and as resident, to fields[f], which stay valid until Finish.
+  // REQUIRES: count >= 1.
+  void Start(int64_t first, int64_t count,
+             std::vector<absl::Span<uint8_t>> fields);
+
+  // Waits for the chunk that was started first; the statuses of its samples.
+  // REQUIRES: one was started.
+  std::vector<absl::Status> Finish();
+
+  int64_t peak_bytes() const { return budget_.peak_bytes(); }
+
+ private:
+  struct Chunk;
+  class Worker;
+
+  void Work();
+
+  const SampleSource* const source_;
+  const std::vector<std::unique_ptr<SampleTransform>>* const fields_;
+  const std::atomic<bool>* const is_cancelled_;
+  DecodeBudget budget_{kDecodeLimitBytes};
+
+  Mutex mutex_;
+  std::deque<std::shared_ptr<Chunk>> chunks_ ABSL_GUARDED_BY(mutex_);
+  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_PARALLEL_DECODER_H_

@@ -1,0 +1,91 @@
+#include "server/core/sample_transform.h"
+
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cuda/kernels/augment.h"
+#include "cuda/status_macros.h"
+#include "server/core/pipeline.h"
+
+namespace datasetd {
+namespace {
+
+// A folder of photographs has some sizes again and again.
+constexpr size_t kMaxPrograms = 256;
+
+bool IsAligned(const uint8_t* data) {
+  return reinterpret_cast<uintptr_t>(data) % AlignedBuffer::kAlignment == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
+  FieldSpec field = source_;
+  if (field.is_image) {
+    field.shape[0] = size.height;
+    field.shape[1] = size.width;
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      FieldProgram program,
+      CompileField(field, field_index_, ops_, Layout::kNhwc));
+  if (field.is_image && (program.out_height != resident_.shape[0] ||
+                         program.out_width != resident_.shape[1])) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        size.height, "x", size.width, " pixels (height x width), which "
+        "pretransforms make ", program.out_height, "x", program.out_width,
+        ", and the first sample ", resident_.shape[0], "x", resident_.shape[1],
+        ": all must become the same size, as by Resize([H, W]) or CenterCrop"));
+  }
+  return program;
+}
+
+absl::StatusOr<std::shared_ptr<const FieldProgram>> SampleTransform::ProgramOf(
+    ImageSize size) const {
+  const std::pair<int64_t, int64_t> key(size.height, size.width);
+  {
+    MutexLock lock(&mutex_);
+    const auto found = programs_.find(key);
+    if (found != programs_.end()) return found->second;
+  }
+  DATASETD_ASSIGN_OR_RETURN(FieldProgram compiled, Compile(size));
+  auto program = std::make_shared<const FieldProgram>(compiled);
+  MutexLock lock(&mutex_);
+  if (programs_.size() >= kMaxPrograms) programs_.clear();
+  programs_.emplace(key, program);
+  return program;
+}
+
+absl::Status SampleTransform::Runner::Run(absl::Span<const uint8_t> from,
+                                          ImageSize size,
+                                          absl::Span<uint8_t> to) {
+  if (field_program_ == nullptr || size != size_) {
+    DATASETD_ASSIGN_OR_RETURN(field_program_, transform_->ProgramOf(size));
+    size_ = size;
+    if (program_ == nullptr) program_ = std::make_unique<AugmentProgram>();
+    program_->indices_offset_bytes = -1;
+    program_->num_fields = 1;
+    program_->fields[0] = *field_program_;
+    program_->fields[0].offset_bytes = 0;
+    program_->fields[0].sample_stride_bytes =
+        static_cast<int64_t>(from.size());
+  }
+  program_->fields[0].source = from.data();
+  const int64_t index = 0;
+  BatchTask task = {};
+  task.indices = &index;
+  task.num_samples = 1;
+  if (IsAligned(to.data())) {
+    task.slot = to.data();
+    AugmentHost(*program_, task);
+    return absl::OkStatus();
+  }
+  slot_.Reserve(to.size());
+  task.slot = slot_.data();
+  AugmentHost(*program_, task);
+  std::memcpy(to.data(), slot_.data(), to.size());
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd

@@ -1,0 +1,84 @@
+// The pretransforms of one field of an encoded source: run on the host, for one
+// sample of any size, where the sample is decoded.
+//
+// Thread-safe; a Runner is for one thread.
+
+#ifndef DATASETD_SERVER_CORE_SAMPLE_TRANSFORM_H_
+#define DATASETD_SERVER_CORE_SAMPLE_TRANSFORM_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cuda/kernels/params.h"
+#include "server/core/aligned_buffer.h"
+#include "server/core/field_spec.h"
+#include "server/core/mutex.h"
+#include "server/core/sample_source.h"
+#include "server/core/transform_spec.h"
+
+namespace datasetd {
+
+class SampleTransform {
+ public:
+  // `resident`: what the ops make of a sample of `source`'s shape. Ops may be
+  // none: then samples stay as they are.
+  SampleTransform(FieldSpec source, int field_index,
+                  std::vector<TransformSpec> ops, FieldSpec resident)
+      : source_(std::move(source)),
+        field_index_(field_index),
+        ops_(std::move(ops)),
+        resident_(std::move(resident)) {}
+
+  bool is_identity() const { return ops_.empty(); }
+  const FieldSpec& source() const { return source_; }
+  const FieldSpec& resident() const { return resident_; }
+
+  // What the ops are for samples of this size; compiled once.
+  //   FAILED_PRECONDITION  they make another size of it than resident's
+  //   INVALID_ARGUMENT     they cannot be applied to it
+  absl::StatusOr<std::shared_ptr<const FieldProgram>> ProgramOf(
+      ImageSize size) const;
+
+  // Runs them, with memory that is used again.
+  class Runner {
+   public:
+    explicit Runner(const SampleTransform* transform)
+        : transform_(transform) {}
+
+    // `from` is one sample of the field, of `size` where it is an image; `to`
+    // has resident().sample_bytes(). Errors as ProgramOf.
+    absl::Status Run(absl::Span<const uint8_t> from, ImageSize size,
+                     absl::Span<uint8_t> to);
+
+   private:
+    const SampleTransform* const transform_;
+    ImageSize size_;  // of program_
+    std::shared_ptr<const FieldProgram> field_program_;
+    std::unique_ptr<AugmentProgram> program_;
+    AlignedBuffer slot_;
+  };
+
+ private:
+  absl::StatusOr<FieldProgram> Compile(ImageSize size) const;
+
+  const FieldSpec source_;
+  const int field_index_;
+  const std::vector<TransformSpec> ops_;
+  const FieldSpec resident_;
+
+  mutable Mutex mutex_;
+  mutable std::map<std::pair<int64_t, int64_t>,
+                   std::shared_ptr<const FieldProgram>>
+      programs_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_SAMPLE_TRANSFORM_H_

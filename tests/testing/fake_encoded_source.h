@@ -1,0 +1,102 @@
+// An encoded source in memory: images of any size, some of them bad.
+
+#ifndef DATASETD_TESTS_TESTING_FAKE_ENCODED_SOURCE_H_
+#define DATASETD_TESTS_TESTING_FAKE_ENCODED_SOURCE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "server/core/sample_source.h"
+
+namespace datasetd::testing {
+
+// Pixel (y, x) of sample i is i + 3 * y + 5 * x (mod 256); the label is 1000 + i.
+class FakeEncodedSource : public SampleSource {
+ public:
+  using SizeOf = std::function<ImageSize(int64_t index)>;
+
+  // The first sample's size is that of the field.
+  FakeEncodedSource(int64_t num_samples, SizeOf size_of)
+      : size_of_(std::move(size_of)) {
+    const ImageSize first = size_of_(0);
+    info_.num_samples = num_samples;
+    info_.is_encoded = true;
+    info_.fields = {{.name = "image",
+                     .dtype = Dtype::kUint8,
+                     .shape = {first.height, first.width, 1},
+                     .is_image = true,
+                     .is_ragged = true},
+                    {.name = "label", .dtype = Dtype::kInt64, .shape = {}}};
+    info_.files = {{.path = "/fake/source", .size_bytes = num_samples}};
+  }
+
+  static uint8_t Pixel(int64_t index, int64_t y, int64_t x) {
+    return static_cast<uint8_t>(index + 3 * y + 5 * x);
+  }
+
+  void SetBad(int64_t index, absl::Status status) { bad_[index] = status; }
+  // Called at the start of every Decode, on its thread.
+  void OnDecode(std::function<void(int64_t index)> on_decode) {
+    on_decode_ = std::move(on_decode);
+  }
+  int64_t num_decoded() const { return num_decoded_; }
+
+  const SourceInfo& info() const override { return info_; }
+  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+    raw.parts.resize(1);
+    raw.parts[0].assign(1, static_cast<uint8_t>(index));
+    return absl::OkStatus();
+  }
+  absl::Status Probe(int64_t index, const RawSample&,
+                     SampleProbe& probe) const override {
+    const ImageSize size = size_of_(index);
+    probe.sizes.assign(1, size);
+    probe.decode_bytes = size.height * size.width;
+    return absl::OkStatus();
+  }
+  absl::Status Decode(
+      int64_t index, const RawSample& raw,
+      absl::Span<const absl::Span<uint8_t>> fields) const override {
+    if (on_decode_) on_decode_(index);
+    ++num_decoded_;
+    if (raw.parts[0][0] != static_cast<uint8_t>(index)) {
+      return absl::InternalError("the bytes of another sample");
+    }
+    const ImageSize size = size_of_(index);
+    uint8_t* pixel = fields[0].data();
+    // A bad sample leaves something behind.
+    for (int64_t y = 0; y < size.height; ++y) {
+      for (int64_t x = 0; x < size.width; ++x) *pixel++ = Pixel(index, y, x);
+    }
+    const auto bad = bad_.find(index);
+    if (bad != bad_.end()) return bad->second;
+    const int64_t label = 1000 + index;
+    std::memcpy(fields[1].data(), &label, sizeof(label));
+    return absl::OkStatus();
+  }
+  SampleLocation Locate(int64_t index) const override {
+    return {.path = absl::StrCat("/fake/", index),
+            .offset = index % 2 == 0 ? 0 : 10 * index,
+            .size_bytes = 1};
+  }
+
+ private:
+  const SizeOf size_of_;
+  SourceInfo info_;
+  std::map<int64_t, absl::Status> bad_;
+  std::function<void(int64_t)> on_decode_;
+  mutable std::atomic<int64_t> num_decoded_ = 0;
+};
+
+}  // namespace datasetd::testing
+
+#endif  // DATASETD_TESTS_TESTING_FAKE_ENCODED_SOURCE_H_
