@@ -118,11 +118,11 @@ absl::StatusOr<SourceInfo> ParseInfo(
     return absl::InternalError(absl::StrCat(
         file.path, ": datasetd-hdf5 named ", info.fields.size(), " fields"));
   }
-  for (const auto& [name, is_image] : images) {
+  for (const auto& image : images) {
     if (std::none_of(info.fields.begin(), info.fields.end(),
-                     [&](const FieldSpec& f) { return f.name == name; })) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("option images names '", name, "', which is no field"));
+                     [&](const FieldSpec& f) { return f.name == image.first; })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "option images names '", image.first, "', which is no field"));
     }
   }
   return info;

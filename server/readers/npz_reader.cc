@@ -155,11 +155,11 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpzReader(const SourceSpec& spec,
     info.fields.push_back(field.spec);
     fields.push_back(std::move(field));
   }
-  for (const auto& [name, is_image] : images) {
+  for (const auto& image : images) {
     if (std::none_of(info.fields.begin(), info.fields.end(),
-                     [&](const FieldSpec& f) { return f.name == name; })) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("option images names '", name, "', which is no field"));
+                     [&](const FieldSpec& f) { return f.name == image.first; })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "option images names '", image.first, "', which is no field"));
     }
   }
   return std::make_unique<NpzReader>(std::move(info), std::move(fields));

@@ -13,7 +13,8 @@ seconds=${1:-60}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
-  harnesses=(cifar_reader mnist_reader npy_reader npy_header config)
+  harnesses=(cifar_reader cifar_python_reader csv_pixels_reader mnist_reader
+    npy_reader npy_header npz_reader tfrecord_reader webdataset_reader config)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
@@ -22,14 +23,12 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen")
-libraries=(-lz -lyaml-cpp -lprotobuf -lspdlog -lfmt
+libraries=(-lz -ljpeg -lpng -lminizip -lyaml-cpp -lprotobuf -lspdlog -lfmt
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
   -labsl_strings -labsl_time -labsl_time_zone -labsl_base
   -labsl_bad_optional_access -labsl_throw_delegate -labsl_raw_logging_internal)
-reader_sources=(server/core/file_system.cc
-  server/readers/{cifar_reader,class_names,gzip_stream,idx_header}.cc
-  server/readers/{input_stream,mnist_reader,npy_header,npy_reader}.cc
-  server/readers/{read_buffers,reader,spec_checks}.cc
+reader_sources=(server/core/{file_system,sample_source}.cc
+  server/readers/*.cc "$out/gen/tf_example.pb.cc"
   tests/server/readers/{memory_file_system,read_all}.cc
   tests/fuzz/readers/fuzz_reader.cc)
 config_sources=(server/{config,logging,log_formatter,yaml_to_proto}.cc
@@ -47,6 +46,7 @@ compile() {
 }
 
 protoc -Iproto -I/usr/include "--cpp_out=$out/gen" proto/datasetd/v1/*.proto
+protoc -Iserver/readers "--cpp_out=$out/gen" server/readers/tf_example.proto
 
 found=0
 for harness in "${harnesses[@]}"; do

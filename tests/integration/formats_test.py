@@ -1,12 +1,14 @@
 """Whole workloads from files of other programs: FER-2013's CSV over two ranks,
-and what a reader of each kind gives to a loader."""
+faces beside audio features, and what readers of other kinds give to a loader."""
 
 import io
 import os
 import tarfile
 
+import h5py
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.testing import daemon_harness as harness
 
@@ -86,7 +88,110 @@ def _check_two_ranks(dataset, pixels, labels):
     assert sorted(seen) == list(range(len(pixels)))
 
 
-def test_npz_and_raw_and_cifar_python(daemon):
+def _photos(count, seed):
+    """Images of sizes of their own, at least 32 x 32, and their middles."""
+    random = np.random.default_rng(seed)
+    images = [
+        random.integers(0, 256, (32 + 2 * (i % 5), 36 - 2 * (i % 3), 3),
+                        np.uint8)
+        for i in range(count)
+    ]
+    middles = []
+    for image in images:
+        top, left = (image.shape[0] - 32) // 2, (image.shape[1] - 32) // 2
+        middles.append(image[top:top + 32, left:left + 32].transpose(2, 0, 1))
+    return images, np.stack(middles)
+
+
+def _png(image):
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_faces_and_audio_of_one_sample(daemon):
+    """Images of a folder, of any size, beside vectors of arrays."""
+    root = os.path.join(daemon.data_root, "ravdess")
+    images, middles = _photos(60, 8)
+    labels = np.sort(np.arange(60) % 3)
+    audio = np.random.default_rng(4).standard_normal((60, 40)).astype("f4")
+    for i, (image, label) in enumerate(zip(images, labels)):
+        folder = os.path.join(root, "faces", f"emotion{label}")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, f"{i:04d}.png"), "wb") as file:
+            file.write(_png(image))
+    os.makedirs(os.path.join(root, "audio"))
+    np.save(os.path.join(root, "audio", "audio.npy"), audio)
+    with daemon.connect() as client:
+        with client.load_dataset(
+            "ravdess", format="join", path=root,
+            options={"parts": "image_folder:faces,npy:audio"},
+            pretransforms=[T.CenterCrop(32)],
+        ) as dataset:
+            assert dataset.class_names == ["emotion0", "emotion1", "emotion2"]
+            assert [field.name for field in dataset.fields] == [
+                "image", "label", "audio"]
+            with datasetd.DataLoader(
+                dataset, batch_size=16, shuffle=True, seed=3,
+                framework="numpy",
+            ) as loader:
+                seen = []
+                for batch in loader:
+                    indices = np.array(batch.indices)
+                    np.testing.assert_array_equal(
+                        batch.image, middles[indices])
+                    np.testing.assert_array_equal(batch.label, labels[indices])
+                    np.testing.assert_array_equal(batch.audio, audio[indices])
+                    seen += indices.tolist()
+        assert sorted(seen) == list(range(60))
+
+
+def test_shards_of_a_webdataset(daemon):
+    images, middles = _photos(30, 9)
+    for shard in range(3):
+        path = os.path.join(daemon.data_root, f"train-{shard:03d}.tar")
+        with tarfile.open(path, "w") as archive:
+            for i in range(10 * shard, 10 * shard + 10):
+                for name, data in ((f"{i:05d}.cls", b"%d" % i),
+                                   (f"{i:05d}.png", _png(images[i]))):
+                    info = tarfile.TarInfo(name)
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+    with daemon.connect() as client:
+        with client.load_dataset(
+            "shards", format="webdataset",
+            path=os.path.join(daemon.data_root, "train-{000..002}.tar"),
+            pretransforms=[T.CenterCrop(32)],
+        ) as dataset, datasetd.DataLoader(
+            dataset, batch_size=30, framework="numpy"
+        ) as loader:
+            (batch,) = loader
+            np.testing.assert_array_equal(batch.image, middles)
+            np.testing.assert_array_equal(batch.label, range(30))
+
+
+def test_hdf5(daemon):
+    path = os.path.join(daemon.data_root, "set.h5")
+    random = np.random.default_rng(5)
+    images = random.integers(0, 256, (300, 16, 16, 3), np.uint8)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("train/x", data=images, chunks=(64, 16, 16, 3),
+                            compression="gzip")
+        file["train/y"] = np.arange(300)
+    with daemon.connect() as client:
+        with client.load_dataset(
+            "hdf5", format="hdf5", path=path,
+            options={"fields": "image:train/x,label:train/y"},
+        ) as dataset, datasetd.DataLoader(
+            dataset, batch_size=300, framework="numpy"
+        ) as loader:
+            (batch,) = loader
+            np.testing.assert_array_equal(
+                batch.image, images.transpose(0, 3, 1, 2))
+            np.testing.assert_array_equal(batch.label, range(300))
+
+
+def test_npz_and_raw(daemon):
     root = daemon.data_root
     random = np.random.default_rng(1)
     images = random.integers(0, 256, (50, 6, 5, 3), np.uint8)

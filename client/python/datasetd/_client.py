@@ -160,7 +160,8 @@ class Client:
 
         Args:
           name: 1 to 128 characters of [A-Za-z0-9._-].
-          format: a reader of the daemon: "cifar10", "cifar100", "mnist", "npy".
+          format: a reader of the daemon; docs/formats.md lists them with their
+            options, status() names those that this daemon has.
           path: made absolute here; opened by the daemon, below its data roots.
           split: None is the reader's default.
           pretransforms: run once, at load; a list for `image` or a dict by
