@@ -17,7 +17,8 @@
 // lists are fields, images first, then by name, with _ in the place of what a
 // name cannot hold. An example whose feature is missing, or of another length,
 // is a bad sample. Options beside: those of image_options.h. No splits.
-// 16 bytes for each sample are held.
+// 16 bytes for each sample are held. The format declares no count, so a file cut
+// off at the end of a record looks whole.
 
 #ifndef DATASETD_SERVER_READERS_TFRECORD_READER_H_
 #define DATASETD_SERVER_READERS_TFRECORD_READER_H_

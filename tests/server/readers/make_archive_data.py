@@ -320,12 +320,18 @@ def masked(data):
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
-def tfrecord_of(examples):
-    data = b""
-    for example in examples:
-        length = struct.pack("<Q", len(example))
-        data += length + masked(length) + example + masked(example)
-    return data
+def tfrecord_of(make_examples):
+    """A file whose cuts at every 64th all fall into a record."""
+    for padding in range(100):
+        data = b""
+        ends = set()
+        for example in make_examples(bytes(padding)):
+            length = struct.pack("<Q", len(example))
+            data += length + masked(length) + example + masked(example)
+            ends.add(len(data))
+        if not any(len(data) * part // 64 in ends for part in range(1, 64)):
+            return data
+    raise AssertionError("no padding will do")
 
 
 def varint(value):
@@ -364,14 +370,18 @@ def tfrecord(out):
     vectors = RNG.standard_normal((count, 5)).astype(np.float32)
     codes = RNG.integers(0, 99, (count, 2), dtype=np.int64)
     grey = images(count, 4, 3)
-    records = [example(image__encoded=encoded[i][0], vec=vectors[i],
-                       image__class__label=labels[i:i + 1], codes=codes[i],
-                       text=b"no field", grey=grey[i].tobytes())
-               for i in range(count)]
+
+    def records(begin, end):
+        return lambda padding: [
+            example(image__encoded=encoded[i][0], vec=vectors[i],
+                    image__class__label=labels[i:i + 1], codes=codes[i],
+                    text=b"no field" + padding, grey=grey[i].tobytes())
+            for i in range(begin, end)]
+
     case = Case(out, "tfrecord_shards", "tfrecord",
                 options={"max_pixels": "100000"})
-    case.source("t-00000-of-00002", tfrecord_of(records[:3]))
-    case.source("t-00001-of-00002", tfrecord_of(records[3:]))
+    case.source("t-00000-of-00002", tfrecord_of(records(0, 3)))
+    case.source("t-00001-of-00002", tfrecord_of(records(3, count)))
     case.expected["path"] = "t-{00000..00001}-of-00002"
     ragged(case, "image_encoded", [pixels for _, pixels in encoded])
     case.field("codes", codes, "int64", [2], False)
@@ -380,7 +390,7 @@ def tfrecord(out):
     case.close()
     case = single_file(
         out, "tfrecord_features", "tfrecord", "all.tfrecord",
-        tfrecord_of(records),
+        tfrecord_of(records(0, count)),
         options={"max_pixels": "100000", "features":
                  "image=image/encoded:jpeg, label=image/class/label:int64,"
                  "vec:float[5],grey:uint8[4x3]"})
