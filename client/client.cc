@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -31,18 +33,23 @@ absl::StatusOr<Response> Call(
   return response;
 }
 
-// Reads a stream without a thread: waits on the queue in steps, and tells
-// on_progress in between.
-class LoadCall {
+// Reads a stream without a thread: waits on the queue in steps, and reports the
+// last message in between.
+template <typename Response>
+class StreamCall {
  public:
-  LoadCall(Session* session, const v1::LoadDatasetRequest& request,
-           const Client::ProgressFunction& on_progress)
-      : on_progress_(on_progress) {
+  using Reader = std::unique_ptr<grpc::ClientAsyncReader<Response>>;
+  using Report = std::function<bool(const Response&)>;
+
+  // `start` begins the call; its tag is `tag`.
+  template <typename Start>
+  StreamCall(Session* session, Start start, Report report)
+      : report_(std::move(report)) {
     session->Prepare(&context_, absl::InfiniteDuration());
-    reader_ = session->datasets()->AsyncLoadDataset(&context_, request,
-                                                    &queue_, this);
+    void* const tag = this;
+    reader_ = start(&context_, &queue_, tag);
   }
-  ~LoadCall() {
+  ~StreamCall() {
     queue_.Shutdown();
     void* tag;
     bool is_ok;
@@ -50,20 +57,20 @@ class LoadCall {
     }
   }
 
-  // Leaves the last message in `dataset`.
-  grpc::Status Run(v1::Dataset* dataset) {
-    bool is_open = Await(*dataset);
+  // Leaves the last message in `last`.
+  grpc::Status Run(Response* last) {
+    bool is_open = Await(*last);
     while (is_open) {
-      v1::LoadDatasetResponse response;
+      Response response;
       reader_->Read(&response, this);
-      is_open = Await(*dataset);
+      is_open = Await(*last);
       if (!is_open) break;
-      *dataset = std::move(*response.mutable_dataset());
-      Report(*dataset);
+      *last = std::move(response);
+      Tell(*last);
     }
     grpc::Status status;
     reader_->Finish(&status, this);
-    Await(*dataset);
+    Await(*last);
     return status;
   }
 
@@ -71,7 +78,7 @@ class LoadCall {
 
  private:
   // Of the one operation under way: whether it succeeded.
-  bool Await(const v1::Dataset& last) {
+  bool Await(const Response& last) {
     for (;;) {
       void* tag;
       bool is_ok = false;
@@ -80,7 +87,7 @@ class LoadCall {
         case grpc::CompletionQueue::GOT_EVENT:
           return is_ok;
         case grpc::CompletionQueue::TIMEOUT:
-          Report(last);
+          Tell(last);
           break;
         case grpc::CompletionQueue::SHUTDOWN:
           return false;
@@ -88,19 +95,32 @@ class LoadCall {
     }
   }
 
-  void Report(const v1::Dataset& dataset) {
-    if (on_progress_ && !is_cancelled_ && !on_progress_(dataset)) {
+  void Tell(const Response& last) {
+    if (!is_cancelled_ && !report_(last)) {
       is_cancelled_ = true;
       context_.TryCancel();
     }
   }
 
-  const Client::ProgressFunction& on_progress_;
+  const Report report_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::ClientAsyncReader<v1::LoadDatasetResponse>> reader_;
+  Reader reader_;
   bool is_cancelled_ = false;
 };
+
+// Absolute, as the daemon wants it.
+absl::Status MakePathAbsolute(v1::DatasetSpec* spec) {
+  if (spec->path().empty()) return absl::OkStatus();
+  std::error_code error;
+  const auto path = std::filesystem::absolute(spec->path(), error);
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("path '", spec->path(), "': ", error.message()));
+  }
+  spec->set_path(path.lexically_normal().string());
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -116,32 +136,62 @@ absl::StatusOr<Client> Client::Connect(const ClientOptions& options) {
 absl::StatusOr<v1::Dataset> Client::LoadDataset(
     v1::DatasetSpec spec, const ProgressFunction& on_progress) {
   DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
-  if (!spec.path().empty()) {
-    std::error_code error;
-    const auto path = std::filesystem::absolute(spec.path(), error);
-    if (error) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("path '", spec.path(), "': ", error.message()));
-    }
-    spec.set_path(path.lexically_normal().string());
-  }
+  DATASETD_RETURN_IF_ERROR(MakePathAbsolute(&spec));
   const std::string name = spec.name();
   v1::LoadDatasetRequest request;
   *request.mutable_spec() = std::move(spec);
-  LoadCall call(session_.get(), request, on_progress);
-  v1::Dataset dataset;
-  const grpc::Status status = call.Run(&dataset);
+  StreamCall<v1::LoadDatasetResponse> call(
+      session_.get(),
+      [&](grpc::ClientContext* context, grpc::CompletionQueue* queue,
+          void* tag) {
+        return session_->datasets()->AsyncLoadDataset(context, request, queue,
+                                                      tag);
+      },
+      [&](const v1::LoadDatasetResponse& response) {
+        return !on_progress || on_progress(response.dataset());
+      });
+  v1::LoadDatasetResponse last;
+  const grpc::Status status = call.Run(&last);
   if (call.is_cancelled()) {
     return absl::CancelledError(
         absl::StrCat("loading dataset '", name, "' was cancelled"));
   }
   DATASETD_RETURN_IF_ERROR(session_->ToStatus(status));
+  v1::Dataset& dataset = *last.mutable_dataset();
   if (dataset.state() != v1::DATASET_STATE_READY) {
     return absl::InternalError(absl::StrCat(
         "the daemon ended loading dataset '", name, "' in state ",
         v1::DatasetState_Name(dataset.state()), ": ", dataset.error()));
   }
-  return dataset;
+  return std::move(dataset);
+}
+
+absl::StatusOr<v1::LoadEstimate> Client::EstimateLoad(
+    v1::DatasetSpec spec, const EstimateFunction& on_progress) {
+  DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
+  DATASETD_RETURN_IF_ERROR(MakePathAbsolute(&spec));
+  v1::EstimateLoadRequest request;
+  *request.mutable_spec() = std::move(spec);
+  StreamCall<v1::EstimateLoadResponse> call(
+      session_.get(),
+      [&](grpc::ClientContext* context, grpc::CompletionQueue* queue,
+          void* tag) {
+        return session_->datasets()->AsyncEstimateLoad(context, request, queue,
+                                                       tag);
+      },
+      [&](const v1::EstimateLoadResponse& response) {
+        return !on_progress || on_progress(response);
+      });
+  v1::EstimateLoadResponse last;
+  const grpc::Status status = call.Run(&last);
+  if (call.is_cancelled()) {
+    return absl::CancelledError("the dry run was cancelled");
+  }
+  DATASETD_RETURN_IF_ERROR(session_->ToStatus(status));
+  if (!last.has_estimate()) {
+    return absl::InternalError("the daemon ended the dry run without a result");
+  }
+  return std::move(*last.mutable_estimate());
 }
 
 absl::StatusOr<Push> Client::PushDataset(const v1::PushHeader& header,

@@ -54,6 +54,7 @@ class Client {
   // Called with every progress message, and at least every 100 ms with the last
   // one; false cancels this process's wait (the daemon goes on loading).
   using ProgressFunction = std::function<bool(const v1::Dataset&)>;
+  using EstimateFunction = std::function<bool(const v1::EstimateLoadResponse&)>;
 
   //   UNAVAILABLE          no daemon there
   //   PERMISSION_DENIED    this user may not connect
@@ -69,6 +70,10 @@ class Client {
   // for on_wait. This client outlives the push.
   absl::StatusOr<Push> PushDataset(const v1::PushHeader& header,
                                    Push::WaitFunction on_wait = nullptr);
+  // A dry run of LoadDataset: what it would find and need. Loads nothing.
+  // CANCELLED if on_progress returned false.
+  absl::StatusOr<v1::LoadEstimate> EstimateLoad(
+      v1::DatasetSpec spec, const EstimateFunction& on_progress = nullptr);
   absl::StatusOr<v1::Dataset> GetDataset(const std::string& name);
   absl::StatusOr<std::vector<v1::Dataset>> ListDatasets();
   absl::Status UnloadDataset(const std::string& name, bool force = false);

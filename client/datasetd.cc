@@ -210,6 +210,24 @@ int32_t datasetd_push_finish(datasetd_push* push, char** dataset_json,
 
 void datasetd_push_close(datasetd_push* push) { delete push; }
 
+int32_t datasetd_estimate_load(datasetd_client* client, const char* spec_json,
+                               datasetd_progress_function progress,
+                               void* argument, char** estimate_json,
+                               datasetd_error* error) {
+  v1::DatasetSpec spec;
+  if (absl::Status status = FromJson(spec_json, &spec); !status.ok()) {
+    return Return(status, error);
+  }
+  Client::EstimateFunction on_progress;
+  if (progress != nullptr) {
+    on_progress = [progress, argument](const v1::EstimateLoadResponse& now) {
+      return progress(ToJson(now).c_str(), argument) == 0;
+    };
+  }
+  return ReturnJson(client->client.EstimateLoad(std::move(spec), on_progress),
+                    estimate_json, error);
+}
+
 int32_t datasetd_get_dataset(datasetd_client* client, const char* name,
                              char** dataset_json, datasetd_error* error) {
   return ReturnJson(client->client.GetDataset(Text(name)), dataset_json,

@@ -108,10 +108,9 @@ DATASETD_API void datasetd_client_close(datasetd_client* client);
 /* The absolute path of the daemon's socket; lives as long as the client. */
 DATASETD_API const char* datasetd_client_address(const datasetd_client* client);
 
-/* Called with a Dataset, while it loads, on the calling thread, and at least
- * every 100 ms. Anything but 0 ends the wait with DATASETD_CANCELLED. */
-typedef int32_t (*datasetd_progress_function)(const char* dataset_json,
-                                              void* argument);
+/* Called with a Dataset while it loads, or with what the function says, on the
+ * calling thread, and at least every 100 ms. Anything but 0 ends the wait with DATASETD_CANCELLED. */
+typedef int32_t (*datasetd_progress_function)(const char* json, void* argument);
 
 /* `spec_json` is a DatasetSpec; `dataset_json` receives a Dataset. */
 DATASETD_API int32_t datasetd_load_dataset(
@@ -142,6 +141,12 @@ DATASETD_API int32_t datasetd_push_finish(datasetd_push* push,
 /* Owed once, in any case; breaks the push off if it is not finished. */
 DATASETD_API void datasetd_push_close(datasetd_push* push);
 
+/* A dry run: `estimate_json` receives a LoadEstimate, and nothing is loaded.
+ * `progress` gets EstimateLoadResponses. */
+DATASETD_API int32_t datasetd_estimate_load(
+    datasetd_client* client, const char* spec_json,
+    datasetd_progress_function progress, void* argument, char** estimate_json,
+    datasetd_error* error);
 DATASETD_API int32_t datasetd_get_dataset(datasetd_client* client,
                                           const char* name,
                                           char** dataset_json,

@@ -148,6 +148,9 @@ class Backend {
   virtual bool needs_polling() const = 0;
   // Batches that one launch may fill, 1..kMaxBatchesPerLaunch.
   virtual int max_batches_per_launch() const = 0;
+  // Samples of a chain that the device works on at once (chain_scratch.h), at
+  // most; at least 1.
+  virtual int max_teams() const = 0;
   // Launches worth keeping in flight, over all streams.
   virtual int max_launches_in_flight() const = 0;
 };

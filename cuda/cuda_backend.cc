@@ -51,10 +51,11 @@ absl::StatusOr<std::vector<ExportKind>> FindExportKinds(const DriverApi& api,
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int ordinal, DeviceInfo info, const DriverApi& api,
-              std::vector<ExportKind> export_kinds)
+  CudaBackend(int ordinal, DeviceInfo info, int num_multiprocessors,
+              const DriverApi& api, std::vector<ExportKind> export_kinds)
       : ordinal_(ordinal),
         info_(std::move(info)),
+        num_multiprocessors_(num_multiprocessors),
         api_(api),
         export_kinds_(std::move(export_kinds)) {}
 
@@ -106,11 +107,14 @@ class CudaBackend final : public Backend {
 
   bool needs_polling() const override { return true; }
   int max_batches_per_launch() const override { return kMaxBatchesPerLaunch; }
+  // Two blocks per multiprocessor.
+  int max_teams() const override { return 2 * num_multiprocessors_; }
   int max_launches_in_flight() const override { return 4; }
 
  private:
   const int ordinal_;
   const DeviceInfo info_;
+  const int num_multiprocessors_;
   const DriverApi api_;
   const std::vector<ExportKind> export_kinds_;
 };
@@ -155,7 +159,11 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   DATASETD_ASSIGN_OR_RETURN(const DriverApi api, LoadDriverApi());
   DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
                             FindExportKinds(api, ordinal));
-  return std::make_unique<CudaBackend>(ordinal, std::move(info), api,
+  int num_multiprocessors = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
+      &num_multiprocessors, cudaDevAttrMultiProcessorCount, ordinal));
+  return std::make_unique<CudaBackend>(ordinal, std::move(info),
+                                       num_multiprocessors, api,
                                        std::move(export_kinds));
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cuda/fake_device.h"
 #include "cuda/host_backend.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -57,7 +58,9 @@ class FakeExportedMemory final : public ExportedMemory {
 class FakeProgram final : public LoadedProgram {
  public:
   FakeProgram(std::shared_ptr<FakeDevice> device, const AugmentProgram& program)
-      : device_(std::move(device)), program_(program) {}
+      : device_(std::move(device)), program_(program) {
+    ClearTeamFlags(program_);
+  }
   ~FakeProgram() override { device_->EndProgram(&program_); }
 
   const AugmentProgram& program() const { return program_; }
@@ -247,6 +250,7 @@ bool FakeBackend::needs_polling() const { return options_.needs_polling; }
 int FakeBackend::max_batches_per_launch() const {
   return options_.max_batches_per_launch;
 }
+int FakeBackend::max_teams() const { return 1; }
 int FakeBackend::max_launches_in_flight() const {
   return options_.max_launches_in_flight;
 }

@@ -95,6 +95,7 @@ class FakeBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
   bool needs_polling() const override;
   int max_batches_per_launch() const override;
+  int max_teams() const override;
   int max_launches_in_flight() const override;
 
  private:

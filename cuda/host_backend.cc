@@ -79,6 +79,7 @@ class HostBackend final : public Backend {
 
   bool needs_polling() const override { return false; }
   int max_batches_per_launch() const override { return 1; }
+  int max_teams() const override { return pool_.num_threads(); }
   // Two per thread: one runs, the next waits.
   int max_launches_in_flight() const override {
     return 2 * pool_.num_threads();

@@ -22,13 +22,16 @@
 #include "absl/types/span.h"
 #include "cuda/backend.h"
 #include "cuda/host_thread_pool.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/params.h"
 
 namespace datasetd {
 
 class HostProgram final : public LoadedProgram {
  public:
-  explicit HostProgram(const AugmentProgram& program) : program_(program) {}
+  explicit HostProgram(const AugmentProgram& program) : program_(program) {
+    ClearTeamFlags(program_);
+  }
   const AugmentProgram& program() const { return program_; }
 
  private:

@@ -19,9 +19,6 @@ class DatasetsCommand final : public Command {
   std::string name_;
 };
 
-// Several lines on one dataset.
-std::string DescribeDataset(const v1::Dataset& dataset);
-
 }  // namespace datasetd::ctl
 
 #endif  // DATASETD_CLIENT_CTL_DATASETS_COMMAND_H_

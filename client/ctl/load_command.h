@@ -1,11 +1,14 @@
-// datasetctl load NAME: makes a dataset resident, and shows how far it is.
+// datasetctl load NAME: makes a dataset resident, and shows how far it is; or,
+// with --dry_run, what that would find and need.
 
 #ifndef DATASETD_CLIENT_CTL_LOAD_COMMAND_H_
 #define DATASETD_CLIENT_CTL_LOAD_COMMAND_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/ctl/command.h"
 
 namespace datasetd::ctl {
@@ -17,8 +20,14 @@ class LoadCommand final : public Command {
   int Run() override;
 
  private:
-  std::string name_, format_, path_, split_, device_;
+  absl::StatusOr<v1::DatasetSpec> Spec() const;
+  int DryRun(const v1::DatasetSpec& spec);
+
+  std::string name_, format_, path_, split_, device_, pretransforms_;
+  std::string bad_samples_ = "fail";
   std::vector<std::string> options_;
+  uint32_t max_bad_samples_ = 100;
+  bool is_dry_run_ = false;
 };
 
 }  // namespace datasetd::ctl

@@ -1,11 +1,25 @@
 #include "client/ctl/status_command.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/ctl/output.h"
+#include "client/ctl/progress_line.h"
 
 namespace datasetd::ctl {
 namespace {
+
+// A line for each dataset that is being loaded.
+std::string DescribeLoads(const std::vector<v1::Dataset>& datasets) {
+  std::string text;
+  for (const v1::Dataset& dataset : datasets) {
+    if (dataset.state() != v1::DATASET_STATE_LOADING) continue;
+    absl::StrAppend(&text, "loading ", dataset.name(), "  ",
+                    FormatProgress(dataset.progress(), 0), "\n");
+  }
+  return text.empty() ? text : absl::StrCat("\n", text);
+}
 
 std::string Describe(const v1::GetStatusResponse& status,
                      const std::string& address) {
@@ -30,7 +44,7 @@ std::string Describe(const v1::GetStatusResponse& status,
 }  // namespace
 
 CLI::App* StatusCommand::AddTo(CLI::App& app) {
-  return app.add_subcommand("status", "The daemon, its devices and memory");
+  return app.add_subcommand("status", "The daemon, its devices and memory, and what it loads");
 }
 
 int StatusCommand::Run() {
@@ -38,9 +52,11 @@ int StatusCommand::Run() {
   if (!client.ok()) return Fail(client.status());
   const auto status = client->GetStatus();
   if (!status.ok()) return Fail(status.status());
-  return Print(flags().json
-                   ? ToJson(*status)
-                   : Describe(*status, client->address().socket_path));
+  if (flags().json) return Print(ToJson(*status));
+  const auto datasets = client->ListDatasets();
+  if (!datasets.ok()) return Fail(datasets.status());
+  return Print(Describe(*status, client->address().socket_path) +
+               DescribeLoads(*datasets));
 }
 
 }  // namespace datasetd::ctl

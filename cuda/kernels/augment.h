@@ -27,6 +27,9 @@
 //  |               | a NaN computed or rounded is the quiet NaN 0x7FC00000,  |
 //  |               | 0x7E00, 0x7FC0; to uint8: clamped to 0..255, NaN is 0   |
 //  | memory        | nothing is allocated; AugmentHost takes 128 KiB of stack|
+//  | chains        | an image field with steps is run by chain_executor.h, in |
+//  |               | program.scratch; images in may be float16 and bfloat16  |
+//  |               | then                                                    |
 //
 // REQUIRES: a program as server/core/pipeline.h compiles it: sizes of the moves
 // that fit each other and the field, windows inside their input, reflect
@@ -44,8 +47,9 @@ namespace datasetd {
 // for batches that do not overlap.
 void AugmentHost(const AugmentProgram& program, const BatchTask& batch);
 
-// Enqueues one kernel on `stream` (a cudaStream_t of the current device) for
-// `num_batches` batches, 0..kMaxBatchesPerLaunch. `device_program` is a copy of
+// Enqueues one kernel on `stream` (a cudaStream_t of the current device), and
+// one more for all chains of the program if it has any, for `num_batches`
+// batches, 0..kMaxBatchesPerLaunch. `device_program` is a copy of
 // `host_program` in device memory; it, the sources, the indices and the slots
 // must stay valid until the kernel has completed. `batches` and `host_program`
 // are read before the call returns. Neither allocates nor synchronises.

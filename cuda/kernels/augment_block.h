@@ -41,7 +41,7 @@ struct BlockRow {
 // The shared memory of a block.
 struct BlockState {
   BlockWork work;
-  FieldProgram field;
+  MoveProgram field;
   int64_t sample_indices[kMaxBlockSamples];
   const uint8_t* sources[kMaxBlockSamples];
   SampleMoves moves[kMaxBlockSamples];
@@ -123,10 +123,10 @@ DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
                                            BlockState& state) {
   if (!IsImageBlock(plan, state)) return;
   const BlockWork& work = state.work;
-  const FieldProgram& field =
+  const MoveProgram& field =
       plan.program->fields[plan.fields[work.plan_index].field_index];
-  static_assert(sizeof(FieldProgram) % 8 == 0 && alignof(FieldProgram) == 8);
-  constexpr int kWords = sizeof(FieldProgram) / 8;
+  static_assert(sizeof(MoveProgram) % 8 == 0 && alignof(MoveProgram) == 8);
+  constexpr int kWords = sizeof(MoveProgram) / 8;
   for (int i = thread; i < kWords; i += kBlockThreads) {
     memcpy(reinterpret_cast<uint8_t*>(&state.field) + 8 * i,
            reinterpret_cast<const uint8_t*>(&field) + 8 * i, 8);
@@ -142,7 +142,7 @@ DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
 DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
                                            BlockState& state) {
   if (!IsImageBlock(plan, state)) return;
-  const FieldProgram& field = state.field;
+  const MoveProgram& field = state.field;
   const int draws_per_sample = 2 * field.num_moves;
   for (int i = thread; i < state.work.num_samples * draws_per_sample;
        i += kBlockThreads) {
@@ -180,7 +180,7 @@ DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
                                           BlockState& state) {
   if (!IsImageBlock(plan, state)) return;
   const BlockWork& work = state.work;
-  const FieldProgram& field = state.field;
+  const MoveProgram& field = state.field;
   for (int i = thread; i < work.num_rows; i += kBlockThreads) {
     const int32_t row = work.first_row + i;
     const int32_t sample = row / field.out_height;
@@ -274,7 +274,7 @@ DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
   constexpr int kVector = VectorPositions(kSizeBytes);
   const BlockWork& work = state.work;
   const FieldPlan& field_plan = plan.fields[work.plan_index];
-  const FieldProgram& field = state.field;
+  const MoveProgram& field = state.field;
   uint8_t* slot = plan.batches[work.batch_index].slot + field.offset_bytes;
   const int size_bytes =
       kSizeBytes == 0 ? DtypeSizeBytes(field.out_dtype) : kSizeBytes;
@@ -323,7 +323,7 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
   constexpr int kVector = VectorPositions(kSizeBytes);
   const BlockWork& work = state.work;
   const FieldPlan& field_plan = plan.fields[work.plan_index];
-  const FieldProgram& field = state.field;
+  const MoveProgram& field = state.field;
   uint8_t* slot = plan.batches[work.batch_index].slot + field.offset_bytes;
   const int size_bytes =
       kSizeBytes == 0 ? DtypeSizeBytes(field.out_dtype) : kSizeBytes;
@@ -395,7 +395,7 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
                  static_cast<uint64_t>(indices[sample]));
       continue;
     }
-    const FieldProgram& field = plan.program->fields[field_plan.field_index];
+    const MoveProgram& field = plan.program->fields[field_plan.field_index];
     const uint8_t* source =
         field.source + indices[sample] * field.sample_stride_bytes;
     sink.Store(batch.slot + field.offset_bytes, DtypeSizeBytes(field.out_dtype),

@@ -6,6 +6,7 @@
 #include "cuda/kernels/augment.h"
 #include "cuda/kernels/byte_converter.h"
 #include "cuda/kernels/byte_vector.h"
+#include "cuda/kernels/chain_host.h"
 #include "cuda/kernels/column_runs.h"
 #include "cuda/kernels/float_converter.h"
 #include "cuda/kernels/gather.h"
@@ -297,7 +298,9 @@ void AugmentHost(const AugmentProgram& program, const BatchTask& batch) {
   if (batch.num_samples <= 0) return;
   for (int i = 0; i < program.num_fields; ++i) {
     const FieldProgram& field = program.fields[i];
-    if (!field.is_image) {
+    if (field.num_steps > 0) {
+      RunChainHost(program, field, batch);
+    } else if (!field.is_image) {
       CopyOther(field, batch);
     } else if (field.in_dtype == Dtype::kUint8) {
       AugmentField(program, field, batch, ByteConverter(field));

@@ -81,6 +81,7 @@ bool MakeAugmentPlan(const AugmentProgram* device_program,
   plan->num_batches = num_batches;
   for (int i = 0; i < host_program.num_fields; ++i) {
     const FieldProgram& field = host_program.fields[i];
+    if (field.num_steps > 0) continue;  // a chain has a kernel of its own
     plan->fields[plan->num_fields++] =
         field.is_image ? PlanImage(field, i) : PlanElements(field.in_width, i);
   }

@@ -94,7 +94,7 @@ DATASETD_HOST_DEVICE inline AxisMove DrawAxisMove(const Move& move, Axis axis,
   return drawn;
 }
 
-DATASETD_HOST_DEVICE inline void DrawMoves(const FieldProgram& field,
+DATASETD_HOST_DEVICE inline void DrawMoves(const MoveProgram& field,
                                            uint64_t seed, uint64_t epoch,
                                            int64_t sample,
                                            SampleMoves* moves) {
@@ -138,7 +138,7 @@ DATASETD_HOST_DEVICE inline int32_t MapBackOne(const AxisMove& drawn,
 }
 
 // The map of one axis at output coordinate `c` of the whole chain.
-DATASETD_HOST_DEVICE inline int32_t MapBack(const FieldProgram& field,
+DATASETD_HOST_DEVICE inline int32_t MapBack(const MoveProgram& field,
                                             const AxisMove* drawn, int32_t c) {
   for (int i = field.num_moves - 1; i >= 0; --i) {
     c = MapBackOne(drawn[i], field.moves[i].padding_mode, i, c);

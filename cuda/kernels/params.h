@@ -18,6 +18,8 @@ inline constexpr int kMaxChannels = 4;
 inline constexpr int kMaxMoves = 16;
 inline constexpr int kMaxValueOps = 4;
 inline constexpr int kMaxFields = 8;
+inline constexpr int kMaxSteps = 32;
+inline constexpr int kMaxStepParamsBytes = 128;
 inline constexpr int kMaxBatchesPerLaunch = 32;
 
 enum class Layout : uint8_t {
@@ -53,6 +55,7 @@ enum class MoveKind : uint8_t {
 struct Move {
   MoveKind kind;
   PaddingMode padding_mode;
+  uint16_t position;  // as Step's
   // The op's position in the user's pipeline: Philox counter word.
   uint32_t op_index;
   int32_t in_height, in_width;
@@ -73,12 +76,14 @@ enum class ValueOpKind : uint8_t {
 
 struct ValueOp {
   ValueOpKind kind;
+  uint16_t position;  // as Step's
   float divisor;
   float mean[kMaxChannels];
   float std[kMaxChannels];
 };
 
-// One field of a batch: resident samples -> slot.
+// One field of a batch, as far as integer moves and value ops do it: resident
+// samples -> slot.
 //
 // Image: in [N, in_height, in_width, channels] of in_dtype (kUint8 or
 // kFloat32), moved by `moves`, taken through `value_ops` in float32 and rounded
@@ -88,7 +93,7 @@ struct ValueOp {
 // Not an image: in_height is 1, in_width the number of elements, channels 1,
 // no moves; out_dtype is in_dtype (bits are copied), kInt64 from an integer
 // type, or a float type by static_cast.
-struct FieldProgram {
+struct MoveProgram {
   const uint8_t* source;  // device memory, of sample 0
   int64_t sample_stride_bytes;
   Dtype in_dtype;
@@ -105,7 +110,52 @@ struct FieldProgram {
   ValueOp value_ops[kMaxValueOps];
 };
 
+enum class StepKind : uint16_t;  // ops/op_table.h
+
+// One op of a chain. Applied to a sample if each of the two gates lets it:
+// word 0 of draw 0 of the gate's op index, as UniformFloat, is below the
+// probability; 1 and above is always.
+struct Step {
+  StepKind kind;
+  uint16_t position;  // of the op in the user's pipeline, for people
+  uint32_t op_index;  // Philox counter word; also of the op's own gate
+  float probability;
+  uint32_t group_op_index;  // of the RandomApply around it
+  float group_probability;
+  int32_t in_height, in_width;
+  int32_t out_height, out_width;
+  int32_t out_channels;
+  // The kind's parameters (ops/op_table.h).
+  alignas(8) uint8_t params[kMaxStepParamsBytes];
+};
+
+// The parts of a chain's scratch memory, in elements of 4 bytes: one of its two
+// images, the rows between the passes of a resize, the taps of both axes, and
+// the maps of both axes.
+struct ChainScratch {
+  int64_t image_elements;
+  int64_t row_elements;
+  int64_t tap_elements;
+  int64_t map_elements;
+};
+
+// A field. Without steps it is its MoveProgram. With steps it is a chain
+// (chain.h): an image of in_dtype (kUint8, kFloat16, kBfloat16, kFloat32) goes
+// through the steps as float32, in the image's own units, and is rounded
+// once to out_dtype; moves and value ops are steps then.
+struct FieldProgram : MoveProgram {
+  int32_t num_steps;
+  int32_t out_channels;
+  ChainScratch scratch;
+  Step steps[kMaxSteps];
+};
+
 struct AugmentProgram {
+  // Of the chains: num_teams stretches of team_scratch_bytes, after one flag
+  // of kTeamFlagBytes for each (chain_scratch.h). Null without chains.
+  uint8_t* scratch;
+  int64_t team_scratch_bytes;
+  int32_t num_teams;
   uint64_t seed;  // Philox key
   int64_t indices_offset_bytes;  // int64 per sample; negative: not written
   int32_t num_fields;

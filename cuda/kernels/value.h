@@ -29,12 +29,12 @@ DATASETD_HOST_DEVICE inline void StoreAs(uint8_t* to, int64_t index, T value) {
 }
 
 // An image's elements are copied as bits: no value op, no change of dtype.
-DATASETD_HOST_DEVICE inline bool IsBitCopy(const FieldProgram& field) {
+DATASETD_HOST_DEVICE inline bool IsBitCopy(const MoveProgram& field) {
   return field.num_value_ops == 0 && field.in_dtype == field.out_dtype;
 }
 
 // Value ops on channel `channel`.
-DATASETD_HOST_DEVICE inline float ApplyValueOps(const FieldProgram& field,
+DATASETD_HOST_DEVICE inline float ApplyValueOps(const MoveProgram& field,
                                                 int channel, float x) {
   for (int i = 0; i < field.num_value_ops; ++i) {
     const ValueOp& op = field.value_ops[i];
@@ -90,7 +90,7 @@ DATASETD_HOST_DEVICE inline void StoreBits(uint8_t* to, int size_bytes,
 
 // Output bits of the image element `index` of a sample that starts at `from`.
 DATASETD_HOST_DEVICE inline uint32_t ImageElementBits(
-    const FieldProgram& field, const uint8_t* from, int64_t index,
+    const MoveProgram& field, const uint8_t* from, int64_t index,
     int channel) {
   if (IsBitCopy(field)) {
     return field.in_dtype == Dtype::kUint8 ? LoadAs<uint8_t>(from, index)
@@ -102,7 +102,7 @@ DATASETD_HOST_DEVICE inline uint32_t ImageElementBits(
 }
 
 // Output bits of a pixel that move `move_index` fills.
-DATASETD_HOST_DEVICE inline uint32_t FillElementBits(const FieldProgram& field,
+DATASETD_HOST_DEVICE inline uint32_t FillElementBits(const MoveProgram& field,
                                                      int move_index,
                                                      int channel) {
   return RoundedBits(field.moves[move_index].fill[channel], field.out_dtype);

@@ -16,7 +16,7 @@ class AlignedBuffer {
  public:
   static constexpr size_t kAlignment = 256;
 
-  // What it held is lost where it grows; it never shrinks.
+  // What it held is lost where it grows.
   void Reserve(size_t size_bytes) {
     if (size_bytes <= size_bytes_) return;
     size_bytes_ = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -24,6 +24,12 @@ class AlignedBuffer {
     data_.reset(static_cast<uint8_t*>(
         std::aligned_alloc(kAlignment, size_bytes_)));
     Require(data_ != nullptr, "there is memory for one more sample");
+  }
+  // Gives the memory back if it is more than this.
+  void ShrinkTo(size_t size_bytes) {
+    if (size_bytes_ <= size_bytes) return;
+    size_bytes_ = 0;
+    data_.reset();
   }
   uint8_t* data() const { return data_.get(); }
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -19,18 +18,9 @@ constexpr char kAdvice[] =
 
 }  // namespace
 
-BadSampleFilter::BadSampleFilter(BadSamplePolicy policy,
-                                 int64_t max_bad_samples,
-                                 const SampleSource* source,
-                                 std::vector<int64_t> sample_bytes)
-    : policy_(policy),
-      max_bad_samples_(max_bad_samples),
-      source_(source),
-      sample_bytes_(std::move(sample_bytes)) {}
-
-absl::Status BadSampleFilter::Located(int64_t index,
-                                      const absl::Status& status) const {
-  const SampleLocation location = source_->Locate(index);
+absl::Status LocatedStatus(const SampleSource& source, int64_t index,
+                           const absl::Status& status) {
+  const SampleLocation location = source.Locate(index);
   absl::string_view reason = status.message();
   absl::ConsumePrefix(&reason, absl::StrCat(location.path, ": "));
   const std::string offset =
@@ -40,23 +30,38 @@ absl::Status BadSampleFilter::Located(int64_t index,
                       absl::StrCat(location.path, ": ", offset, reason));
 }
 
+void AddBadSample(const SampleSource& source, int64_t index,
+                  const absl::Status& status, BadSampleReport& report) {
+  ++report.num_samples;
+  if (report.listed.size() >= kMaxListedBadSamples) return;
+  const SampleLocation location = source.Locate(index);
+  absl::string_view reason = status.message();
+  absl::ConsumePrefix(&reason, absl::StrCat(location.path, ": "));
+  const size_t num_bytes = location.path.size() + reason.size();
+  if (num_bytes > kMaxReportBytes - report.num_text_bytes) return;
+  report.num_text_bytes += num_bytes;
+  report.listed.push_back(
+      {index, location.path, location.offset, std::string(reason)});
+}
+
+BadSampleFilter::BadSampleFilter(BadSamplePolicy policy,
+                                 int64_t max_bad_samples,
+                                 const SampleSource* source,
+                                 std::vector<int64_t> sample_bytes)
+    : policy_(policy),
+      max_bad_samples_(max_bad_samples),
+      source_(source),
+      sample_bytes_(std::move(sample_bytes)) {}
+
 absl::Status BadSampleFilter::Add(int64_t index, const absl::Status& status) {
-  if (!IsBadSample(status)) return Located(index, status);
+  const absl::Status located = LocatedStatus(*source_, index, status);
+  if (!IsBadSample(status)) return located;
   if (policy_ == BadSamplePolicy::kFail) {
-    const absl::Status located = Located(index, status);
     return absl::Status(located.code(),
                         absl::StrCat(located.message(), kAdvice));
   }
-  ++report_.num_samples;
-  if (report_.listed.size() < kMaxListedBadSamples) {
-    const SampleLocation location = source_->Locate(index);
-    absl::string_view reason = status.message();
-    absl::ConsumePrefix(&reason, absl::StrCat(location.path, ": "));
-    report_.listed.push_back(
-        {index, location.path, location.offset, std::string(reason)});
-  }
+  AddBadSample(*source_, index, status, report_);
   if (report_.num_samples <= max_bad_samples_) return absl::OkStatus();
-  const absl::Status located = Located(index, status);
   return absl::Status(
       located.code(),
       absl::StrCat(report_.num_samples, " bad samples, and max_bad_samples is ",

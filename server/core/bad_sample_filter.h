@@ -17,6 +17,14 @@
 
 namespace datasetd {
 
+// The status of a sample, with its path and offset.
+absl::Status LocatedStatus(const SampleSource& source, int64_t index,
+                           const absl::Status& status);
+
+// Counts one more bad sample, and lists it if there is room.
+void AddBadSample(const SampleSource& source, int64_t index,
+                  const absl::Status& status, BadSampleReport& report);
+
 class BadSampleFilter {
  public:
   // `source` outlives this. `sample_bytes`: of each field, as decoded.
@@ -39,8 +47,6 @@ class BadSampleFilter {
   const BadSampleReport& report() const { return report_; }
 
  private:
-  // The status, which begins with the path.
-  absl::Status Located(int64_t index, const absl::Status& status) const;
   absl::Status Add(int64_t index, const absl::Status& status);
   absl::StatusOr<int64_t> Skip(absl::Span<const absl::Status> statuses,
                                absl::Span<const absl::Span<uint8_t>> fields);

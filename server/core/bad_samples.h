@@ -31,10 +31,14 @@ struct BadSample {
 };
 
 inline constexpr size_t kMaxListedBadSamples = 1000;
+// Of the paths and reasons of a report: it must fit into a message.
+inline constexpr size_t kMaxReportBytes = 1 << 20;
 
 struct BadSampleReport {
   int64_t num_samples = 0;
-  std::vector<BadSample> listed;  // the first kMaxListedBadSamples
+  // The first ones, within the limits above.
+  std::vector<BadSample> listed;
+  size_t num_text_bytes = 0;  // of `listed`
 };
 
 // True for the errors that make a bad sample, as SampleSource says.

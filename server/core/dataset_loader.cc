@@ -9,8 +9,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/bad_sample_filter.h"
+#include "server/core/decode_budget.h"
 #include "server/core/parallel_decoder.h"
 #include "server/core/sample_transform.h"
 
@@ -20,6 +22,8 @@ namespace {
 constexpr int64_t kStagingTargetBytes = 8 << 20;
 // So that all threads have a sample where samples are large.
 constexpr int64_t kMaxStagingBytes = 64 << 20;
+// So that small samples, too, tell how far they are.
+constexpr int64_t kMaxEncodedChunk = 512;
 // BatchTask::slot.
 constexpr int64_t kSlotAlignment = 256;
 // Encoded: one is copied from while two are decoded to.
@@ -53,6 +57,15 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// A program of one field, which writes no indices.
+AugmentProgram ProgramOf(const FieldProgram& field) {
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  program.fields[0] = field;
+  return program;
+}
+
 // The hash of names, types, shapes and every field's bytes.
 std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
                         const std::vector<HashState>& fields) {
@@ -64,7 +77,10 @@ std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
     for (const int64_t extent : field.shape) {
       absl::StrAppend(&text, " ", extent);
     }
-    absl::StrAppend(&text, field.is_image ? " image " : " tensor ",
+    absl::StrAppend(&text,
+                    field.is_mask    ? " mask "
+                    : field.is_image ? " image "
+                                     : " tensor ",
                     HexDigest(fields[f]), "\n");
   }
   UpdateHash(all, text.data(), text.size());
@@ -129,6 +145,7 @@ class Loader {
   BadSampleReport bad_samples_;
   // Of fields with pretransforms: the chunk as read, and the programs.
   std::vector<std::unique_ptr<DeviceMemory>> scratch_;
+  std::vector<std::unique_ptr<DeviceMemory>> chain_scratch_;
   std::vector<std::unique_ptr<LoadedProgram>> programs_;
   std::unique_ptr<HostMemory> indices_;
   std::unique_ptr<HostMemory> readback_;
@@ -140,6 +157,7 @@ absl::Status Loader::Allocate() {
   const int64_t num_samples = source_.info().num_samples;
   const size_t num_fields = plan_.fields.size();
   scratch_.resize(num_fields);
+  chain_scratch_.resize(num_fields);
   programs_.resize(num_fields);
   int64_t readback_bytes = 0;
   for (size_t f = 0; f < num_fields; ++f) {
@@ -154,13 +172,16 @@ absl::Status Loader::Allocate() {
         scratch_[f],
         backend_->Allocate(plan_.chunk_samples *
                            source_.info().fields[f].sample_bytes()));
-    AugmentProgram program = {};
-    program.indices_offset_bytes = -1;
-    program.num_fields = 1;
-    program.fields[0] = field.program;
+    AugmentProgram program = ProgramOf(field.program);
     program.fields[0].source = scratch_[f]->data();
     program.fields[0].sample_stride_bytes = source_.info().fields[f].sample_bytes();
     program.fields[0].offset_bytes = 0;
+    if (const ScratchPlan plan = PlanScratch(program, backend_->max_teams());
+        plan.size_bytes > 0) {
+      DATASETD_ASSIGN_OR_RETURN(chain_scratch_[f],
+                                backend_->Allocate(plan.size_bytes));
+      plan.Give(chain_scratch_[f]->data(), &program);
+    }
     DATASETD_ASSIGN_OR_RETURN(programs_[f], backend_->Load(program));
     readback_bytes = std::max(
         readback_bytes, plan_.chunk_samples * field.resident.sample_bytes());
@@ -224,6 +245,7 @@ absl::Status Loader::RunEncoded() {
         info.fields[f], static_cast<int>(f), field.ops, field.resident));
     sample_bytes.push_back(field.resident.sample_bytes());
   }
+  source_.AllowSmallerImages(plan_.smaller_images);
   BadSampleFilter filter(plan_.bad_samples, plan_.max_bad_samples, &source_,
                          std::move(sample_bytes));
   // Goes before the staging buffers.
@@ -332,7 +354,7 @@ int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes) const {
 
 absl::StatusOr<LoadPlan> PlanLoad(
     const SourceInfo& source,
-    const std::vector<std::optional<FieldProgram>>& programs) {
+    const std::vector<std::optional<FieldProgram>>& programs, int max_teams) {
   const std::vector<FieldSpec>& fields = source.fields;
   const int64_t num_samples = source.num_samples;
   LoadPlan plan;
@@ -353,7 +375,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
       if (fields[f].is_image) {
         field.resident.shape = {field.program.out_height,
                                 field.program.out_width,
-                                field.program.channels};
+                                field.program.out_channels};
       }
       // A chunk that a kernel writes begins at an aligned address.
       if (!source.is_encoded) {
@@ -377,10 +399,11 @@ absl::StatusOr<LoadPlan> PlanLoad(
   const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
   plan.chunk_samples = kStagingTargetBytes / sample_bytes;
   if (source.is_encoded) {
-    plan.chunk_samples = std::max(
+    plan.chunk_samples = std::clamp(
         plan.chunk_samples,
         std::min<int64_t>(kMaxStagingBytes / sample_bytes,
-                          std::thread::hardware_concurrency()));
+                          std::min(std::thread::hardware_concurrency(), 512u)),
+        kMaxEncodedChunk);
   }
   plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
                                            std::max<int64_t>(num_samples, 1));
@@ -391,9 +414,10 @@ absl::StatusOr<LoadPlan> PlanLoad(
                                   ? plan.fields[f].resident.sample_bytes()
                                   : fields[f].sample_bytes());
     plan.staging_bytes += RoundUp(field_bytes, kSlotAlignment);
-    if (plan.fields[f].has_program && !source.is_encoded) {
-      plan.scratch_bytes += field_bytes;
-    }
+    if (!plan.fields[f].has_program || source.is_encoded) continue;
+    plan.scratch_bytes +=
+        field_bytes +
+        PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes;
   }
   return plan;
 }

@@ -43,6 +43,9 @@ struct LoadPlan {
   BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
   int64_t max_bad_samples = 0;
   int num_decode_threads = 1;
+  // Encoded: the source may decode ragged images to less than their size, but
+  // not to less than this; 0 x 0: it may not.
+  ImageSize smaller_images;
   int64_t chunk_samples = 0;
   int num_staging_buffers = 0;
   int64_t staging_bytes = 0;   // of one buffer
@@ -55,13 +58,13 @@ struct LoadPlan {
 };
 
 // `programs[f]` as CompileField made it from field f's pretransforms, or
-// nullopt where there are none. Of an encoded source bad_samples,
-// max_bad_samples, num_decode_threads and the fields' ops are left to the
-// caller.
+// nullopt where there are none; `max_teams` is the backend's. Of an encoded
+// source bad_samples, max_bad_samples, num_decode_threads and the fields' ops
+// are left to the caller.
 //   INVALID_ARGUMENT  the dataset is larger than any memory
 absl::StatusOr<LoadPlan> PlanLoad(
     const SourceInfo& source,
-    const std::vector<std::optional<FieldProgram>>& programs);
+    const std::vector<std::optional<FieldProgram>>& programs, int max_teams);
 
 struct LoadCounters {
   std::atomic<int64_t> num_samples = 0;  // of the source, the bad ones included

@@ -4,14 +4,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "cuda/status_macros.h"
-#include "server/core/pipeline.h"
+#include "server/core/load_planner.h"
 
 namespace datasetd {
 namespace {
@@ -54,54 +52,6 @@ std::string PushedSpecId(const std::string& name,
                       absl::Hex(hash.low64, absl::kZeroPad16));
 }
 
-absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
-    const DatasetSpec& spec, const std::vector<FieldSpec>& fields) {
-  for (const auto& [name, ops] : spec.pretransforms) {
-    if (std::none_of(fields.begin(), fields.end(),
-                     [&](const FieldSpec& f) { return f.name == name; })) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "pretransforms: the source has no field '", name, "'"));
-    }
-    for (size_t i = 0; i < ops.size(); ++i) {
-      if (IsDeterministic(absl::MakeConstSpan(&ops[i], 1))) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field '", name, "', pretransforms[", i, "] ", TransformName(ops[i]),
-          ": a random op cannot run at load; give it to the loader's "
-          "transforms"));
-    }
-  }
-  std::vector<std::optional<FieldProgram>> programs(fields.size());
-  for (size_t f = 0; f < fields.size(); ++f) {
-    const auto ops = spec.pretransforms.find(fields[f].name);
-    if (ops == spec.pretransforms.end() || ops->second.empty()) continue;
-    // Resident samples are [H, W, C].
-    DATASETD_ASSIGN_OR_RETURN(
-        programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
-                                  Layout::kNhwc));
-    const Dtype dtype = programs[f]->out_dtype;
-    if (programs[f]->is_image && dtype != Dtype::kUint8 &&
-        dtype != Dtype::kFloat32) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field '", fields[f].name, "': pretransforms make it ",
-          DtypeName(dtype), ", and images are uint8 or float32 in memory: ",
-          "give ToDtype(", DtypeName(dtype), ") to the loader's transforms"));
-    }
-  }
-  return programs;
-}
-
-void CompletePlan(const DatasetSpec& spec, const SourceInfo& source,
-                  LoadPlan& plan) {
-  plan.bad_samples = spec.bad_samples;
-  plan.max_bad_samples = spec.max_bad_samples;
-  plan.num_decode_threads =
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  for (size_t f = 0; f < plan.fields.size(); ++f) {
-    const auto ops = spec.pretransforms.find(source.fields[f].name);
-    if (ops != spec.pretransforms.end()) plan.fields[f].ops = ops->second;
-  }
-}
-
 }  // namespace
 
 struct DatasetRegistry::Entry {
@@ -111,8 +61,7 @@ struct DatasetRegistry::Entry {
   absl::Status error;
   Caller owner;
   std::string spec_id;
-  int64_t num_samples = 0;  // of the source
-  std::vector<std::string> class_names;
+  SourceInfo source;  // but for its files
   std::vector<FieldSpec> fields;  // resident
   int64_t resident_bytes = 0;
   // Monotonic.
@@ -125,6 +74,7 @@ struct DatasetRegistry::Entry {
   std::unique_ptr<SampleSource> reader;
   LoadPlan plan;
   Reservation reservation;
+  Reservation scratch_reservation;
   Backend* backend = nullptr;
   LoadCounters counters;
   // Of a push, while it is LOADING.
@@ -247,10 +197,9 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
                             open_source_(spec));
   const std::string spec_id = SpecId(spec, reader->info());
-  DATASETD_ASSIGN_OR_RETURN(const auto programs,
-                            CompilePretransforms(spec, reader->info().fields));
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(reader->info(), programs));
-  if (plan.is_encoded) CompletePlan(spec, reader->info(), plan);
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan,
+      PlanSource(spec, reader->info(), device->backend->max_teams()));
 
   MutexLock lock(&mutex_);
   const auto found = entries_.find(spec.name);
@@ -313,13 +262,23 @@ absl::StatusOr<std::shared_ptr<DatasetRegistry::Entry>> DatasetRegistry::Admit(
                             devices_->Find(spec.device));
   DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
                             Reserve(spec, plan, caller));
+  Reservation scratch_reservation;
+  if (plan.scratch_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(
+        scratch_reservation,
+        device->budget->Reserve(
+            MemoryKind::kScratch, caller.uid, plan.scratch_bytes,
+            absl::StrCat("the pretransforms of dataset '", spec.name, "'"),
+            caller.session_id == 0));
+  }
   auto entry = std::make_shared<Entry>();
+  entry->scratch_reservation = std::move(scratch_reservation);
   entry->owner = caller;
   entry->id = next_entry_id_++;
   entry->spec = std::move(spec);
   entry->spec_id = std::move(spec_id);
-  entry->num_samples = reader->info().num_samples;
-  entry->class_names = reader->info().class_names;
+  entry->source = reader->info();
+  entry->source.files = {};
   for (const LoadPlan::FieldPlan& field : plan.fields) {
     entry->fields.push_back(field.resident);
   }
@@ -345,9 +304,9 @@ absl::Status DatasetRegistry::Push(DatasetSpec spec,
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
   spec.device = device->name();
-  DATASETD_ASSIGN_OR_RETURN(const auto programs,
-                            CompilePretransforms(spec, source->info().fields));
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(source->info(), programs));
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan,
+      PlanSource(spec, source->info(), device->backend->max_teams()));
   std::shared_ptr<Entry> entry;
   {
     MutexLock lock(&mutex_);
@@ -378,6 +337,18 @@ absl::Status DatasetRegistry::Push(DatasetSpec spec,
 void DatasetRegistry::Cancel(Entry& entry) {
   entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
   if (entry.cancel) entry.cancel();
+}
+
+absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
+    DatasetSpec spec, const Caller& caller) const {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                            open_source_(spec));
+  return LoadEstimator::Start(spec, std::move(source), *device->budget,
+                              device->backend->max_teams());
 }
 
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
@@ -446,6 +417,7 @@ void DatasetRegistry::FinishLoad(
     Entry& entry, absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
   entry.reader.reset();
   entry.reservation.Release();
+  entry.scratch_reservation.Release();
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
   if (dataset.ok() &&
@@ -510,9 +482,9 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
   info.state = entry.state;
   info.error = entry.error;
   info.owner = entry.owner;
-  info.num_samples = entry.num_samples;
+  info.num_samples = entry.source.num_samples;
   info.fields = entry.fields;
-  info.class_names = entry.class_names;
+  info.class_names = entry.source.class_names;
   info.resident_bytes = entry.resident_bytes;
   info.spec_id = entry.spec_id;
   if (entry.dataset != nullptr) {

@@ -33,29 +33,13 @@
 #include "server/core/clock.h"
 #include "server/core/dataset.h"
 #include "server/core/dataset_loader.h"
+#include "server/core/dataset_spec.h"
 #include "server/core/device_table.h"
+#include "server/core/load_estimator.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
-#include "server/core/transform_spec.h"
 
 namespace datasetd {
-
-struct DatasetSpec {
-  std::string name;
-  std::string format;
-  std::string path;
-  std::string split;
-  std::string device;  // empty: the first
-  std::map<std::string, std::vector<TransformSpec>> pretransforms;
-  std::map<std::string, std::string> options;
-  // Equal for equal pretransforms.
-  std::string pretransforms_key;
-  bool is_pinned = false;
-  bool is_private = false;
-  // Of sources that are encoded.
-  BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
-  int64_t max_bad_samples = 0;  // a load with more fails, if it skips or replaces
-};
 
 // Who asks.
 struct Caller {
@@ -152,6 +136,10 @@ class DatasetRegistry {
   //   CANCELLED       it was; all other errors as Load, and of the source
   absl::Status Push(DatasetSpec spec, std::unique_ptr<SampleSource> source,
                     const Caller& caller, std::function<void()> cancel);
+  // What a load of `spec` would find and need. Opens the source, and begins to
+  // look at its samples. Errors as Load's of a wrong spec or source.
+  absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
+      DatasetSpec spec, const Caller& caller) const;
 
   // Holds a dataset that is there. NOT_FOUND if there is none that the caller
   // may see.

@@ -15,6 +15,9 @@
 
 namespace datasetd {
 
+// Of one load.
+inline constexpr int64_t kDecodeLimitBytes = 512 << 20;
+
 class DecodeBudget {
  public:
   explicit DecodeBudget(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/clock.h"
 
@@ -19,7 +20,7 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     std::unique_ptr<FeedChannel> channel, std::function<void()> on_done) {
   Backend& backend = options.dataset->backend();
   const uint32_t num_slots = options.num_slots;
-  const AugmentProgram program = options.program;
+  AugmentProgram program = options.program;
   std::unique_ptr<Feed> feed(
       new Feed(std::move(options), std::move(slab), std::move(channel)));
   DATASETD_ASSIGN_OR_RETURN(feed->sampler_,
@@ -30,6 +31,12 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
       feed->indices_,
       backend.AllocateHost(num_slots * feed->options_.sampler.batch_size *
                            sizeof(int64_t)));
+  if (const ScratchPlan plan = PlanScratch(program, backend.max_teams());
+      plan.size_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(feed->scratch_,
+                              backend.Allocate(plan.size_bytes));
+    plan.Give(feed->scratch_->data(), &program);
+  }
   DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(program));
   DATASETD_ASSIGN_OR_RETURN(feed->stream_,
                             backend.CreateStream(std::move(on_done)));

@@ -145,6 +145,7 @@ class Feed {
   std::unique_ptr<FeedChannel> channel_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<HostMemory> indices_;  // [num_slots, batch_size] int64
+  std::unique_ptr<DeviceMemory> scratch_;  // of the program's chains, if any
   std::unique_ptr<LoadedProgram> program_;
   std::unique_ptr<Stream> stream_;
   uint64_t batches_per_epoch_ = 0;

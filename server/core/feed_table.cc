@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
 #include "server/core/transforms_hash.h"
@@ -256,7 +257,9 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
             MemoryKind::kScratch, caller.uid,
             num_slots * options.batch_size *
                     static_cast<int64_t>(sizeof(int64_t)) +
-                static_cast<int64_t>(sizeof(AugmentProgram)),
+                static_cast<int64_t>(sizeof(AugmentProgram)) +
+                PlanScratch(feed_options.program, backend.max_teams())
+                    .size_bytes,
             what));
     DATASETD_ASSIGN_OR_RETURN(
         std::unique_ptr<ExportedMemory> slab,

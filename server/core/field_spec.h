@@ -17,6 +17,9 @@ struct FieldSpec {
   // Of one sample: [H, W, C] of an image, [] of a scalar.
   std::vector<int64_t> shape;
   bool is_image = false;
+  // An image whose values are classes: geometry samples it nearest, and colour
+  // ops are refused. Implies is_image.
+  bool is_mask = false;
   // Of an image, in a source only: samples may differ in height and width.
   bool is_ragged = false;
 

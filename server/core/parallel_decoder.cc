@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -53,6 +51,9 @@ class ParallelDecoder::Worker {
     absl::Status status = Decode(index, row, fields);
     for (std::vector<uint8_t>& buffer : buffers_) Shrink(buffer);
     for (std::vector<uint8_t>& part : raw_.parts) Shrink(part);
+    for (SampleTransform::Runner& runner : runners_) {
+      runner.ShrinkTo(kMaxKeptBytes);
+    }
     return status;
   }
 
@@ -65,8 +66,15 @@ class ParallelDecoder::Worker {
     DATASETD_RETURN_IF_ERROR(source.ReadRaw(index, raw_));
     probe_ = SampleProbe();
     DATASETD_RETURN_IF_ERROR(source.Probe(index, raw_, probe_));
-    share.TakeDecoded(probe_.decode_bytes);
-    DATASETD_RETURN_IF_ERROR(ChoosePlaces(row, fields));
+    DATASETD_RETURN_IF_ERROR(FindSizes());
+    int64_t size_bytes = probe_.decode_bytes;
+    for (size_t f = 0; f < runners_.size(); ++f) {
+      DATASETD_ASSIGN_OR_RETURN(const int64_t scratch_bytes,
+                                TransformOf(f).ScratchBytes(sizes_[f]));
+      size_bytes += scratch_bytes;
+    }
+    share.TakeDecoded(size_bytes);
+    ChoosePlaces(row, fields);
     DATASETD_RETURN_IF_ERROR(source.Decode(index, raw_, places_));
     for (size_t f = 0; f < runners_.size(); ++f) {
       if (TransformOf(f).is_identity()) continue;
@@ -76,41 +84,40 @@ class ParallelDecoder::Worker {
     return absl::OkStatus();
   }
 
-  // Where the source decodes each field to: its row, or a buffer to transform
-  // from; and the sizes of the images.
-  absl::Status ChoosePlaces(int64_t row,
-                            absl::Span<const absl::Span<uint8_t>> fields) {
-    places_.clear();
+  // The sizes of the sample's images, which can become resident.
+  absl::Status FindSizes() {
     sizes_.clear();
     size_t num_ragged = 0;
     for (size_t f = 0; f < runners_.size(); ++f) {
       const SampleTransform& transform = TransformOf(f);
-      FieldSpec spec = transform.source();
+      const FieldSpec& spec = transform.source();
       ImageSize size;
       if (spec.is_image) size = {spec.shape[0], spec.shape[1]};
-      if (spec.is_ragged) {
-        size = probe_.sizes[num_ragged++];
-        if (transform.is_identity() &&
-            size != ImageSize{spec.shape[0], spec.shape[1]}) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              size.height, "x", size.width,
-              " pixels (height x width), and the first sample has ",
-              spec.shape[0], "x", spec.shape[1],
-              ": give a pretransform that makes all the same size, such as "
-              "Resize([H, W]) or CenterCrop"));
-        }
-        spec.shape[0] = size.height;
-        spec.shape[1] = size.width;
-      }
+      if (spec.is_ragged) size = probe_.sizes[num_ragged++];
+      DATASETD_RETURN_IF_ERROR(transform.Check(size));
       sizes_.push_back(size);
-      if (transform.is_identity()) {
-        places_.push_back(RowOf(f, row, fields[f]));
-      } else {
-        buffers_[f].resize(static_cast<size_t>(spec.sample_bytes()));
-        places_.push_back(absl::MakeSpan(buffers_[f]));
-      }
     }
     return absl::OkStatus();
+  }
+
+  // Where the source decodes each field to: its row, or a buffer to transform
+  // from.
+  void ChoosePlaces(int64_t row, absl::Span<const absl::Span<uint8_t>> fields) {
+    places_.clear();
+    for (size_t f = 0; f < runners_.size(); ++f) {
+      const SampleTransform& transform = TransformOf(f);
+      if (transform.is_identity()) {
+        places_.push_back(RowOf(f, row, fields[f]));
+        continue;
+      }
+      FieldSpec spec = transform.source();
+      if (spec.is_image) {
+        spec.shape[0] = sizes_[f].height;
+        spec.shape[1] = sizes_[f].width;
+      }
+      buffers_[f].resize(static_cast<size_t>(spec.sample_bytes()));
+      places_.push_back(absl::MakeSpan(buffers_[f]));
+    }
   }
 
   const SampleTransform& TransformOf(size_t field) const {

@@ -27,8 +27,6 @@
 
 namespace datasetd {
 
-inline constexpr int64_t kDecodeLimitBytes = 512 << 20;
-
 class ParallelDecoder {
  public:
   // One transform for each field of the source. All outlive this; once

@@ -15,7 +15,7 @@
 
 namespace datasetd {
 
-// Ops that one field can have; op indices are field_index << 8 | position.
+// Ops that one field can have.
 inline constexpr int kMaxTransforms = 256;
 
 // The program of field `field_index` of a feed; `source`,
@@ -32,6 +32,7 @@ inline constexpr int kMaxTransforms = 256;
 //   - Fills are in the units of the image at their op and are taken through
 //     the value ops after it here, in the kernel's arithmetic. On a uint8
 //     image they must be integers within 0..255.
+// A mask takes what ForMask leaves (server/core/mask_transform.h).
 // Other fields take one ToDtype without scale: to their own dtype, to int64
 // from an integer, or to float16, bfloat16, float32. Without an op scalars of
 // integer type become int64 and all else stays as it is; `layout` is not used.

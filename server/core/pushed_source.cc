@@ -62,6 +62,10 @@ absl::Status CheckField(const FieldSpec& field) {
                      ", expected an image as (H, W, C) with C of 1 to ",
                      kMaxImageChannels));
   }
+  if (field.is_mask && !field.is_image) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "a mask, and no image"));
+  }
   return absl::OkStatus();
 }
 

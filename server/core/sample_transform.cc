@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cuda/kernels/augment.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
 
@@ -27,9 +28,14 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
     field.shape[0] = size.height;
     field.shape[1] = size.width;
   }
-  DATASETD_ASSIGN_OR_RETURN(
-      FieldProgram program,
-      CompileField(field, field_index_, ops_, Layout::kNhwc));
+  auto compiled = CompileField(field, field_index_, ops_, Layout::kNhwc);
+  if (!compiled.ok()) {
+    // The spec is right for the first sample.
+    return absl::FailedPreconditionError(
+        absl::StrCat(size.height, "x", size.width,
+                     " pixels (height x width): ", compiled.status().message()));
+  }
+  FieldProgram& program = *compiled;
   if (field.is_image && (program.out_height != resident_.shape[0] ||
                          program.out_width != resident_.shape[1])) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -39,6 +45,20 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
         ": all must become the same size, as by Resize([H, W]) or CenterCrop"));
   }
   return program;
+}
+
+absl::Status SampleTransform::Check(ImageSize size) const {
+  if (!is_identity()) return ProgramOf(size).status();
+  if (!source_.is_image ||
+      (size.height == resident_.shape[0] && size.width == resident_.shape[1])) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      size.height, "x", size.width,
+      " pixels (height x width), and the first sample has ",
+      resident_.shape[0], "x", resident_.shape[1],
+      ": give a pretransform that makes all the same size, such as "
+      "Resize([H, W]) or CenterCrop"));
 }
 
 absl::StatusOr<std::shared_ptr<const FieldProgram>> SampleTransform::ProgramOf(
@@ -57,6 +77,17 @@ absl::StatusOr<std::shared_ptr<const FieldProgram>> SampleTransform::ProgramOf(
   return program;
 }
 
+absl::StatusOr<int64_t> SampleTransform::ScratchBytes(ImageSize size) const {
+  if (is_identity()) return 0;
+  DATASETD_ASSIGN_OR_RETURN(const auto program, ProgramOf(size));
+  return TeamScratchBytes(*program);
+}
+
+void SampleTransform::Runner::ShrinkTo(size_t size_bytes) {
+  slot_.ShrinkTo(size_bytes);
+  scratch_.ShrinkTo(size_bytes);
+}
+
 absl::Status SampleTransform::Runner::Run(absl::Span<const uint8_t> from,
                                           ImageSize size,
                                           absl::Span<uint8_t> to) {
@@ -70,6 +101,12 @@ absl::Status SampleTransform::Runner::Run(absl::Span<const uint8_t> from,
     program_->fields[0].offset_bytes = 0;
     program_->fields[0].sample_stride_bytes =
         static_cast<int64_t>(from.size());
+  }
+  const ScratchPlan scratch = PlanScratch(*program_, 1);
+  if (scratch.size_bytes > 0) {
+    scratch_.Reserve(static_cast<size_t>(scratch.size_bytes));
+    scratch.Give(scratch_.data(), program_.get());
+    ClearTeamFlags(*program_);
   }
   program_->fields[0].source = from.data();
   const int64_t index = 0;

@@ -6,6 +6,7 @@
 #ifndef DATASETD_SERVER_CORE_SAMPLE_TRANSFORM_H_
 #define DATASETD_SERVER_CORE_SAMPLE_TRANSFORM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -40,11 +41,19 @@ class SampleTransform {
   const FieldSpec& source() const { return source_; }
   const FieldSpec& resident() const { return resident_; }
 
-  // What the ops are for samples of this size; compiled once.
-  //   FAILED_PRECONDITION  they make another size of it than resident's
-  //   INVALID_ARGUMENT     they cannot be applied to it
+  // Whether a sample of this size can become resident.
+  //   FAILED_PRECONDITION  it would have another size than resident's, or an op
+  //                        cannot be applied to it
+  absl::Status Check(ImageSize size) const;
+
+  // What the ops are for samples of this size; compiled once. Errors as Check.
+  // REQUIRES: !is_identity().
   absl::StatusOr<std::shared_ptr<const FieldProgram>> ProgramOf(
       ImageSize size) const;
+
+  // Of the memory that they take for a sample of this size, its input and
+  // output not included. Errors as Check.
+  absl::StatusOr<int64_t> ScratchBytes(ImageSize size) const;
 
   // Runs them, with memory that is used again.
   class Runner {
@@ -57,12 +66,16 @@ class SampleTransform {
     absl::Status Run(absl::Span<const uint8_t> from, ImageSize size,
                      absl::Span<uint8_t> to);
 
+    // Gives back what memory is more than this.
+    void ShrinkTo(size_t size_bytes);
+
    private:
     const SampleTransform* const transform_;
     ImageSize size_;  // of program_
     std::shared_ptr<const FieldProgram> field_program_;
     std::unique_ptr<AugmentProgram> program_;
     AlignedBuffer slot_;
+    AlignedBuffer scratch_;
   };
 
  private:

@@ -30,7 +30,7 @@ SlotField Describe(const FieldSpec& field, const FieldProgram& program,
   slot_field.dtype = program.out_dtype;
   const int64_t height = program.out_height;
   const int64_t width = program.out_width;
-  const int64_t channels = program.channels;
+  const int64_t channels = program.is_image ? program.out_channels : 1;
   if (program.is_image) {
     slot_field.shape = {batch_size, channels, height, width};
     if (program.layout == Layout::kNhwc) {
@@ -72,7 +72,8 @@ absl::StatusOr<SlotLayout> ComputeSlotLayout(
     SlotField field = Describe(fields[i], programs[i], batch_size);
     // Below 2^31 elements of at most 8 bytes.
     const int64_t sample_bytes = int64_t{programs[i].out_height} *
-                                 programs[i].out_width * programs[i].channels *
+                                 programs[i].out_width *
+                                 programs[i].out_channels *
                                  DtypeSizeBytes(programs[i].out_dtype);
     if (batch_size > kMaxSlotBytes / sample_bytes) return TooLarge(batch_size);
     field.size_bytes = batch_size * sample_bytes;

@@ -7,88 +7,119 @@
 #define DATASETD_SERVER_CORE_TRANSFORM_SPEC_H_
 
 #include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
+#include "server/core/colour_spec.h"
+#include "server/core/geometry_spec.h"
+#include "server/core/op_family.h"
 
 namespace datasetd {
 
-// Pixels added on each side.
-struct Padding {
-  int64_t left = 0;
-  int64_t top = 0;
-  int64_t right = 0;
-  int64_t bottom = 0;
-};
-
-struct PadSpec {
-  Padding padding;
-  // In the units of the image at this op; one value, or one per channel; empty
-  // is 0. Used with kConstant only.
-  std::vector<float> fill;
-  PaddingMode padding_mode = PaddingMode::kConstant;
-};
-
-struct CenterCropSpec {
-  int64_t height = 0;
-  int64_t width = 0;
-};
-
-struct RandomCropSpec {
-  int64_t height = 0;
-  int64_t width = 0;
-  Padding padding;
-  bool pad_if_needed = false;
-  std::vector<float> fill;  // as in PadSpec
-  PaddingMode padding_mode = PaddingMode::kConstant;
-};
-
-struct RandomHorizontalFlipSpec {
-  double p = 0.5;
-};
-
-struct RandomVerticalFlipSpec {
-  double p = 0.5;
-};
-
-struct AlternatingFlipSpec {};
-
 struct ToDtypeSpec {
+  static constexpr const char* kName = "ToDtype";
+  static constexpr OpFamily kFamily = OpFamily::kNumber;
+  static constexpr bool kIsRandom = false;
   Dtype dtype = Dtype::kFloat32;
   bool scale = false;
 };
 
 struct NormalizeSpec {
+  static constexpr const char* kName = "Normalize";
+  static constexpr OpFamily kFamily = OpFamily::kNumber;
+  static constexpr bool kIsRandom = false;
   std::vector<double> mean;
   std::vector<double> std;
 };
 
-using TransformSpec =
-    std::variant<PadSpec, CenterCropSpec, RandomCropSpec,
-                 RandomHorizontalFlipSpec, RandomVerticalFlipSpec,
-                 AlternatingFlipSpec, ToDtypeSpec, NormalizeSpec>;
+// Lambda is one for the batch, or drawn for each sample.
+struct MixUpSpec {
+  static constexpr const char* kName = "MixUp";
+  static constexpr OpFamily kFamily = OpFamily::kBatch;
+  static constexpr bool kIsRandom = true;
+  double alpha = 1.0;
+  int64_t num_classes = 0;
+  bool per_sample = false;
+  std::string labels = "label";  // the field; becomes float32 [num_classes]
+};
+
+struct CutMixSpec {
+  static constexpr const char* kName = "CutMix";
+  static constexpr OpFamily kFamily = OpFamily::kBatch;
+  static constexpr bool kIsRandom = true;
+  double alpha = 1.0;
+  int64_t num_classes = 0;
+  bool per_sample = false;
+  std::string labels = "label";
+};
+
+struct TransformSpec;
+
+// All of them with probability p, or none.
+struct RandomApplySpec {
+  static constexpr const char* kName = "RandomApply";
+  static constexpr OpFamily kFamily = OpFamily::kGroup;
+  static constexpr bool kIsRandom = true;
+  std::vector<TransformSpec> transforms;
+  double p = 0.5;
+};
+
+using OpSpec = std::variant<
+    PadSpec, CropSpec, CenterCropSpec, RandomCropSpec, HorizontalFlipSpec,
+    VerticalFlipSpec, RandomHorizontalFlipSpec, RandomVerticalFlipSpec,
+    AlternatingFlipSpec, ResizeSpec, ResizedCropSpec, RandomResizedCropSpec,
+    RotateSpec, RandomRotationSpec, AffineSpec, RandomAffineSpec,
+    ColorJitterSpec, AdjustBrightnessSpec, AdjustContrastSpec,
+    AdjustSaturationSpec, AdjustHueSpec, GrayscaleSpec, RandomGrayscaleSpec,
+    InvertSpec, RandomInvertSpec, PosterizeSpec, RandomPosterizeSpec,
+    SolarizeSpec, RandomSolarizeSpec, AdjustSharpnessSpec,
+    RandomAdjustSharpnessSpec, AutocontrastSpec, RandomAutocontrastSpec,
+    EqualizeSpec, RandomEqualizeSpec, GaussianBlurSpec, EraseSpec,
+    RandomErasingSpec, CutoutSpec, RandomApplySpec, MixUpSpec, CutMixSpec,
+    ToDtypeSpec, NormalizeSpec>;
+
+// The largest draw_id.
+inline constexpr uint32_t kMaxDrawId = 0xFFFF;
+
+struct TransformSpec {
+  TransformSpec() = default;
+  // An op is a transform.
+  template <typename Op,
+            typename = decltype(std::remove_reference_t<Op>::kName)>
+  TransformSpec(Op&& op)  // NOLINT: implicit
+      : op(std::forward<Op>(op)) {}
+
+  OpSpec op;
+  // Ops of one feed with the same number, other than 0, draw the same random
+  // numbers for a sample, whatever their field and place.
+  uint32_t draw_id = 0;
+};
+
+// The second counter word of an op's draws, see docs/randomness.md. Fields and
+// positions in a field's list, RandomApply's ops counted, are below 256.
+inline constexpr uint32_t kSharedOpIndex = 0x10000;
+inline uint32_t OpIndex(uint32_t field_index, uint32_t position,
+                        uint32_t draw_id) {
+  return draw_id != 0 ? kSharedOpIndex | draw_id : field_index << 8 | position;
+}
 
 // "RandomCrop".
-struct TransformNameVisitor {
-  const char* operator()(const PadSpec&) const { return "Pad"; }
-  const char* operator()(const CenterCropSpec&) const { return "CenterCrop"; }
-  const char* operator()(const RandomCropSpec&) const { return "RandomCrop"; }
-  const char* operator()(const RandomHorizontalFlipSpec&) const {
-    return "RandomHorizontalFlip";
-  }
-  const char* operator()(const RandomVerticalFlipSpec&) const {
-    return "RandomVerticalFlip";
-  }
-  const char* operator()(const AlternatingFlipSpec&) const {
-    return "AlternatingFlip";
-  }
-  const char* operator()(const ToDtypeSpec&) const { return "ToDtype"; }
-  const char* operator()(const NormalizeSpec&) const { return "Normalize"; }
-};
-inline const char* TransformName(const TransformSpec& op) {
-  return std::visit(TransformNameVisitor(), op);
+inline const char* TransformName(const TransformSpec& transform) {
+  return std::visit([](const auto& op) { return op.kName; }, transform.op);
+}
+
+inline OpFamily TransformFamily(const TransformSpec& transform) {
+  return std::visit([](const auto& op) { return op.kFamily; }, transform.op);
+}
+
+// False: fit for a pretransform.
+inline bool IsRandom(const TransformSpec& transform) {
+  return std::visit([](const auto& op) { return op.kIsRandom; },
+                    transform.op);
 }
 
 }  // namespace datasetd

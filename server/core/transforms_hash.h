@@ -19,11 +19,12 @@ struct FieldPipeline {
   Layout layout = Layout::kNchw;
 };
 
-// 32 hexadecimal digits: XXH3, 128 bits, of a canonical text. Numbers count as
-// the float32 that the kernel gets; values that are equal in all channels as
-// one; no fill as 0; a fill that the padding mode does not use not at all. The
-// order of the fields counts, since random numbers depend on it. Stable over
-// versions and machines. REQUIRES: pipelines that compile.
+// 32 hexadecimal digits: XXH3, 128 bits, of a canonical text. Values of pixels
+// count as the float32 that the kernel gets, values that are equal in all
+// channels as one, no fill as 0; a fill that the padding mode does not use not
+// at all. The order of the fields counts, since random numbers depend on it, and
+// so do the numbers of shared draws. Stable over versions and machines.
+// REQUIRES: pipelines that compile.
 std::string TransformsHash(absl::Span<const FieldPipeline> pipelines);
 
 }  // namespace datasetd

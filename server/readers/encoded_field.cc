@@ -42,6 +42,7 @@ void MarkImage(FieldSpec& spec) {
   if (spec.shape.size() == 2) spec.shape.push_back(1);
   spec.is_image =
       spec.shape.size() == 3 && spec.shape[2] <= kMaxImageChannels;
+  spec.is_mask = spec.is_image && spec.name == "mask";
 }
 
 }  // namespace
@@ -62,6 +63,7 @@ absl::StatusOr<EncodedField> EncodedField::Make(const std::string& name,
       field.spec_.shape = {header.size.height, header.size.width,
                            header.channels};
       field.spec_.is_image = true;
+      field.spec_.is_mask = name == "mask";
       field.spec_.is_ragged = true;
       return field;
     }

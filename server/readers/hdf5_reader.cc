@@ -87,7 +87,7 @@ absl::StatusOr<NpyHeader> ParseLine(const std::string& path,
 
 absl::StatusOr<SourceInfo> ParseInfo(
     const FileInfo& file, const std::string& text,
-    const std::map<std::string, bool>& images) {
+    ImageChoices& choices) {
   SourceInfo info;
   info.files.push_back(file);
   int64_t total_bytes = 0;
@@ -111,20 +111,14 @@ absl::StatusOr<SourceInfo> ParseInfo(
           "; choose datasets of one length with option fields"));
     }
     DATASETD_ASSIGN_OR_RETURN(FieldSpec field,
-                              MakeNpyField(where, name, header, images));
+                              MakeNpyField(where, name, header, choices));
     info.fields.push_back(std::move(field));
   }
   if (info.fields.empty() || info.fields.size() > kMaxFields) {
     return absl::InternalError(absl::StrCat(
         file.path, ": datasetd-hdf5 named ", info.fields.size(), " fields"));
   }
-  for (const auto& image : images) {
-    if (std::none_of(info.fields.begin(), info.fields.end(),
-                     [&](const FieldSpec& f) { return f.name == image.first; })) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "option images names '", image.first, "', which is no field"));
-    }
-  }
+  DATASETD_RETURN_IF_ERROR(CheckAllTaken(choices, file.path));
   return info;
 }
 
@@ -133,8 +127,8 @@ absl::StatusOr<SourceInfo> ParseInfo(
 absl::StatusOr<std::unique_ptr<Reader>> OpenHdf5Reader(
     const SourceSpec& spec, const FileSystem& files) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
-  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {"fields", kImagesOption}));
-  DATASETD_ASSIGN_OR_RETURN(const auto images, ParseImagesOption(spec));
+  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {"fields", kImagesOption, kMasksOption}));
+  DATASETD_ASSIGN_OR_RETURN(ImageChoices choices, ParseImageChoices(spec));
   DATASETD_ASSIGN_OR_RETURN(const std::vector<FieldName> names,
                             ParseFieldNames(spec, "fields"));
   DATASETD_ASSIGN_OR_RETURN(auto file,
@@ -146,7 +140,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenHdf5Reader(
   DATASETD_ASSIGN_OR_RETURN(auto process, Hdf5Process::Start(std::move(file)));
   DATASETD_ASSIGN_OR_RETURN(const std::string text, process->Open(fields));
   DATASETD_ASSIGN_OR_RETURN(SourceInfo info,
-                            ParseInfo(process->info(), text, images));
+                            ParseInfo(process->info(), text, choices));
   return std::make_unique<Hdf5Reader>(std::move(info), std::move(process));
 }
 

@@ -4,7 +4,7 @@
 // in the file: "image:train/images,label:train/labels"; without it all datasets
 // of numbers in the root group are fields, by name. The first dimension is the
 // samples, and all agree in it. What is an image follows the rules of
-// npy_reader.h, and so does the option images. Integers and floats of either
+// npy_reader.h, and so do the options images and masks. Integers and floats of either
 // byte order; int8, uint16 and uint32, which datasetd has not, are widened to
 // int16, int32, int64; float16 little-endian; h5py's bool as uint8. Chunked and
 // compressed (gzip, shuffle, szip, ...) as the library can; filters from shared

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cuda/status_macros.h"
+#include "server/core/utf8.h"
 #include "server/readers/csv_line.h"
 #include "server/readers/image_list.h"
 #include "server/readers/image_options.h"
@@ -151,7 +152,7 @@ void SetLabels(const std::vector<Row>& rows, ImageList& list) {
   for (const Row& row : rows) classes.emplace(row.label, 0);
   for (auto& [name, index] : classes) {
     index = static_cast<int64_t>(list.class_names.size());
-    list.class_names.push_back(absl::Utf8SafeCHexEscape(name));
+    list.class_names.push_back(PrintableUtf8(name));
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     list.labels[i] = classes.at(rows[i].label);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cuda/status_macros.h"
+#include "server/core/utf8.h"
 #include "server/readers/image_list.h"
 #include "server/readers/image_options.h"
 #include "server/readers/spec_checks.h"
@@ -111,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
       return absl::InvalidArgumentError(
           absl::StrCat(root, ": more than ", kMaxClasses, " directories"));
     }
-    list.class_names.push_back(absl::Utf8SafeCHexEscape(NameOf(entry)));
+    list.class_names.push_back(PrintableUtf8(NameOf(entry)));
     std::vector<Directory> directories;
     DATASETD_RETURN_IF_ERROR(Walk(entry.path, 1, files, directories));
     std::sort(

@@ -35,7 +35,7 @@ bool IsImageByDefault(absl::string_view name, const NpyHeader& header) {
 absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
                                         const std::string& name,
                                         const NpyHeader& header,
-                                        bool is_image) {
+                                        bool is_image, bool is_mask) {
   const std::string shape_text =
       absl::StrCat("(", absl::StrJoin(header.shape, ", "), ")");
   FieldSpec spec = {
@@ -43,6 +43,7 @@ absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
       .dtype = header.dtype,
       .shape = {header.shape.begin() + 1, header.shape.end()},
       .is_image = is_image,
+      .is_mask = is_mask,
   };
   if (spec.num_elements() > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(
@@ -66,41 +67,68 @@ absl::StatusOr<FieldSpec> MakeFieldSpec(const std::string& path,
       name));
 }
 
-}  // namespace
-
-absl::StatusOr<std::map<std::string, bool>> ParseImagesOption(
-    const SourceSpec& spec) {
-  std::map<std::string, bool> images;
-  const auto option = spec.options.find(std::string(kImagesOption));
-  if (option == spec.options.end()) return images;
+absl::StatusOr<std::map<std::string, bool>> ParseChoice(
+    const SourceSpec& spec, absl::string_view option_name) {
+  std::map<std::string, bool> choice;
+  const auto option = spec.options.find(std::string(option_name));
+  if (option == spec.options.end()) return choice;
   for (absl::string_view item : absl::StrSplit(option->second, ',')) {
     item = absl::StripAsciiWhitespace(item);
-    const bool is_image = !absl::ConsumePrefix(&item, "-");
+    const bool is_chosen = !absl::ConsumePrefix(&item, "-");
     if (!IsFieldName(item) ||
-        !images.emplace(std::string(item), is_image).second) {
+        !choice.emplace(std::string(item), is_chosen).second) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "option images is '", absl::Utf8SafeCHexEscape(option->second),
+          "option ", option_name, " is '",
+          absl::Utf8SafeCHexEscape(option->second),
           "', expected a comma-separated list of fields, each once, with a "
-          "minus before those that are not images"));
+          "minus before those that are not ", option_name));
     }
   }
-  return images;
+  return choice;
 }
 
-absl::StatusOr<FieldSpec> MakeNpyField(
-    const std::string& where, const std::string& name, const NpyHeader& header,
-    const std::map<std::string, bool>& images) {
+}  // namespace
+
+absl::StatusOr<ImageChoices> ParseImageChoices(const SourceSpec& spec) {
+  ImageChoices choices;
+  DATASETD_ASSIGN_OR_RETURN(choices.images, ParseChoice(spec, kImagesOption));
+  DATASETD_ASSIGN_OR_RETURN(choices.masks, ParseChoice(spec, kMasksOption));
+  return choices;
+}
+
+absl::StatusOr<FieldSpec> MakeNpyField(const std::string& where,
+                                       const std::string& name,
+                                       const NpyHeader& header,
+                                       ImageChoices& choices) {
   if (!IsFieldName(name)) {
     return absl::InvalidArgumentError(absl::StrCat(
         where, ": '", absl::Utf8SafeCHexEscape(name),
         "' cannot name a field: expected a letter or _, then letters, digits "
         "or _, at most 64"));
   }
-  const auto option = images.find(name);
-  const bool is_image = option != images.end()
-                            ? option->second
-                            : IsImageByDefault(name, header);
-  return MakeFieldSpec(where, name, header, is_image);
+  const auto image = choices.images.extract(name);
+  const auto mask = choices.masks.extract(name);
+  const bool is_named_mask = !mask.empty() && mask.mapped();
+  if (is_named_mask && !image.empty() && !image.mapped()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options images and masks contradict each other about '",
+                     name, "': a mask is an image"));
+  }
+  const bool is_image =
+      is_named_mask || (!image.empty() ? image.mapped()
+                                       : IsImageByDefault(name, header));
+  const bool is_mask = !mask.empty() ? mask.mapped() : name == "mask";
+  return MakeFieldSpec(where, name, header, is_image, is_image && is_mask);
+}
+
+absl::Status CheckAllTaken(const ImageChoices& choices,
+                           const std::string& path) {
+  const bool is_image = !choices.images.empty();
+  if (!is_image && choices.masks.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "option ", is_image ? kImagesOption : kMasksOption, " names '",
+      (is_image ? choices.images : choices.masks).begin()->first,
+      "', which is no field of ", path));
 }
 
 absl::Status CheckBools(const std::string& where, const FieldSpec& field,

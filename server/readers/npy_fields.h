@@ -18,18 +18,27 @@
 namespace datasetd {
 
 inline constexpr absl::string_view kImagesOption = "images";
+inline constexpr absl::string_view kMasksOption = "masks";
 
-// The option: true for the fields that are images, false for those not.
-absl::StatusOr<std::map<std::string, bool>> ParseImagesOption(
-    const SourceSpec& spec);
+// The options, by field name: true, or false where a minus stood before it.
+struct ImageChoices {
+  std::map<std::string, bool> images;
+  std::map<std::string, bool> masks;
+};
+absl::StatusOr<ImageChoices> ParseImageChoices(const SourceSpec& spec);
 
-// The field `name` of an array of samples, by the rules of npy_reader.h.
-// `where` begins the errors.
+// The field `name` of an array of samples, by the rules of npy_reader.h. Takes
+// what `choices` say of it out of them. `where` begins the errors.
 //   INVALID_ARGUMENT  the name cannot be one; an image of a wrong shape; more
-//                     than 2^31 - 1 elements a sample
-absl::StatusOr<FieldSpec> MakeNpyField(
-    const std::string& where, const std::string& name, const NpyHeader& header,
-    const std::map<std::string, bool>& images);
+//                     than 2^31 - 1 elements a sample; contradicting choices
+absl::StatusOr<FieldSpec> MakeNpyField(const std::string& where,
+                                       const std::string& name,
+                                       const NpyHeader& header,
+                                       ImageChoices& choices);
+
+//   INVALID_ARGUMENT  a choice is left, when every field has taken its own
+absl::Status CheckAllTaken(const ImageChoices& choices,
+                           const std::string& path);
 
 //   INVALID_ARGUMENT  a bool that is not 0 or 1. `first_sample` is that of
 //                     `values`.

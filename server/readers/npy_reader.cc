@@ -103,8 +103,8 @@ class NpyReader : public Reader {
   int64_t position_ = 0;
 };
 
-absl::StatusOr<NpyField> OpenField(const FileInfo& entry,
-                                   const std::map<std::string, bool>& images,
+// Takes what `choices` say of the field out of them.
+absl::StatusOr<NpyField> OpenField(const FileInfo& entry, ImageChoices& choices,
                                    const FileSystem& files) {
   const absl::string_view file_name =
       absl::string_view(entry.path).substr(entry.path.rfind('/') + 1);
@@ -113,7 +113,7 @@ absl::StatusOr<NpyField> OpenField(const FileInfo& entry,
   DATASETD_ASSIGN_OR_RETURN(field.file, files.Open(entry.path));
   DATASETD_ASSIGN_OR_RETURN(field.header, ReadNpyHeader(*field.file));
   DATASETD_ASSIGN_OR_RETURN(
-      field.spec, MakeNpyField(entry.path, name, field.header, images));
+      field.spec, MakeNpyField(entry.path, name, field.header, choices));
   return field;
 }
 
@@ -122,8 +122,8 @@ absl::StatusOr<NpyField> OpenField(const FileInfo& entry,
 absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
                                                       const FileSystem& files) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
-  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {kImagesOption}));
-  DATASETD_ASSIGN_OR_RETURN(auto images, ParseImagesOption(spec));
+  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {kImagesOption, kMasksOption}));
+  DATASETD_ASSIGN_OR_RETURN(ImageChoices choices, ParseImageChoices(spec));
   DATASETD_RETURN_IF_ERROR(
       CheckDirectory(files, spec.path, "one .npy file per field"));
   DATASETD_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries,
@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
       return absl::InvalidArgumentError(
           absl::StrCat(spec.path, ": more than ", kMaxFields, " .npy files"));
     }
-    DATASETD_ASSIGN_OR_RETURN(NpyField field, OpenField(entry, images, files));
+    DATASETD_ASSIGN_OR_RETURN(NpyField field, OpenField(entry, choices, files));
     const int64_t num_samples = field.header.shape[0];
     if (fields.empty()) {
       info.num_samples = num_samples;
@@ -145,7 +145,6 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
           absl::StrCat(entry.path, " holds ", num_samples, " samples, but ",
                        info.files.front().path, " holds ", info.num_samples));
     }
-    images.erase(field.spec.name);
     info.fields.push_back(field.spec);
     info.files.push_back(field.file->info());
     fields.push_back(std::move(field));
@@ -154,11 +153,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpyReader(const SourceSpec& spec,
     return absl::InvalidArgumentError(absl::StrCat(
         spec.path, ": holds no .npy file, expected one per field"));
   }
-  if (!images.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("option images names '", images.begin()->first, "', but ",
-                     spec.path, " holds no ", images.begin()->first, ".npy"));
-  }
+  DATASETD_RETURN_IF_ERROR(CheckAllTaken(choices, spec.path));
   return std::make_unique<NpyReader>(std::move(info), std::move(fields));
 }
 

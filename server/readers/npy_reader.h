@@ -14,6 +14,8 @@
 //
 // Option "images" overrules this: a comma-separated list of fields that are
 // images and, with a minus before, of fields that are not: "photo,-codes".
+// Option "masks" says likewise which images hold classes (FieldSpec::is_mask),
+// and makes an image of what it names. Without it that is the image called mask.
 //
 // Keeps all files open, at most 64, and reads straight into the caller's
 // buffers.

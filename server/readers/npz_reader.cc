@@ -92,7 +92,7 @@ absl::StatusOr<size_t> FindMember(const std::string& path,
 absl::StatusOr<NpzField> OpenField(
     const std::shared_ptr<const RandomAccessFile>& file,
     const ZipMember& member, size_t index, const std::string& name,
-    const std::map<std::string, bool>& images) {
+    ImageChoices& choices) {
   NpzField field;
   field.where = absl::StrCat(file->info().path, ": ",
                              absl::Utf8SafeCHexEscape(member.name));
@@ -104,7 +104,7 @@ absl::StatusOr<NpzField> OpenField(
                       return field.stream->Read(buffer);
                     }));
   DATASETD_ASSIGN_OR_RETURN(
-      field.spec, MakeNpyField(field.where, name, field.header, images));
+      field.spec, MakeNpyField(field.where, name, field.header, choices));
   return field;
 }
 
@@ -113,8 +113,8 @@ absl::StatusOr<NpzField> OpenField(
 absl::StatusOr<std::unique_ptr<Reader>> OpenNpzReader(const SourceSpec& spec,
                                                       const FileSystem& files) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
-  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {"fields", kImagesOption}));
-  DATASETD_ASSIGN_OR_RETURN(const auto images, ParseImagesOption(spec));
+  DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {"fields", kImagesOption, kMasksOption}));
+  DATASETD_ASSIGN_OR_RETURN(ImageChoices choices, ParseImageChoices(spec));
   DATASETD_ASSIGN_OR_RETURN(std::vector<FieldName> names,
                             ParseFieldNames(spec, "fields"));
   DATASETD_ASSIGN_OR_RETURN(
@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpzReader(const SourceSpec& spec,
     }
     DATASETD_ASSIGN_OR_RETURN(
         NpzField field,
-        OpenField(file, members[index], index, name.field, images));
+        OpenField(file, members[index], index, name.field, choices));
     const int64_t num_samples = field.header.shape[0];
     if (fields.empty()) info.num_samples = num_samples;
     if (num_samples != info.num_samples) {
@@ -155,13 +155,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenNpzReader(const SourceSpec& spec,
     info.fields.push_back(field.spec);
     fields.push_back(std::move(field));
   }
-  for (const auto& image : images) {
-    if (std::none_of(info.fields.begin(), info.fields.end(),
-                     [&](const FieldSpec& f) { return f.name == image.first; })) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "option images names '", image.first, "', which is no field"));
-    }
-  }
+  DATASETD_RETURN_IF_ERROR(CheckAllTaken(choices, spec.path));
   return std::make_unique<NpzReader>(std::move(info), std::move(fields));
 }
 

@@ -1,9 +1,10 @@
 // Arrays in one .npz file, as numpy.savez and savez_compressed write it.
 //
 // Fields are made of members as those of format npy are of files (npy_reader.h);
-// so is the option images. Option fields chooses and renames members, in its
-// order: "image:x_train,label:y_train"; without it every member is a field, in
-// the order of their names. No splits. Holds 64 KiB for each field.
+// so are the options images and masks. Option fields chooses and renames
+// members, in its order: "image:x_train,label:y_train"; without it every member
+// is a field, in the order of their names. No splits. Holds 64 KiB for each
+// field.
 
 #ifndef DATASETD_SERVER_READERS_NPZ_READER_H_
 #define DATASETD_SERVER_READERS_NPZ_READER_H_

@@ -17,6 +17,7 @@ namespace {
 
 constexpr absl::Duration kProgressPeriod = absl::Milliseconds(200);
 constexpr int kMaxWaitingLoads = 32;
+constexpr int kMaxEstimates = 2;
 constexpr int kMaxPushes = 16;
 constexpr int kMaxPushesPerUser = 4;
 constexpr size_t kMaxBlockBytes = 2 << 20;
@@ -78,7 +79,7 @@ absl::Status DatasetService::Load(
     if (info.state == DatasetState::kFailed) return info.error;
     if (info.state == DatasetState::kReady) {
       v1::LoadDatasetResponse response;
-      DatasetInfoToProto(info, response.mutable_dataset());
+      DatasetInfoToProto(info, true, response.mutable_dataset());
       writer->Write(response);
       return absl::OkStatus();
     }
@@ -91,7 +92,7 @@ absl::Status DatasetService::Load(
       return absl::UnavailableError("the daemon is shutting down");
     }
     v1::LoadDatasetResponse response;
-    DatasetInfoToProto(info, response.mutable_dataset());
+    DatasetInfoToProto(info, false, response.mutable_dataset());
     writer->Write(response);  // if the client has gone, IsCancelled says so
   }
 }
@@ -128,7 +129,7 @@ absl::Status DatasetService::Push(
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
   DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
                             datasets_->Await(name, absl::ZeroDuration()));
-  DatasetInfoToProto(info, response->mutable_dataset());
+  DatasetInfoToProto(info, true, response->mutable_dataset());
   return absl::OkStatus();
 }
 
@@ -152,6 +153,46 @@ void DatasetService::EndPush(uint32_t uid) {
   if (--num_pushes_[uid] == 0) num_pushes_.erase(uid);
 }
 
+grpc::Status DatasetService::EstimateLoad(
+    grpc::ServerContext* call, const v1::EstimateLoadRequest* request,
+    grpc::ServerWriter<v1::EstimateLoadResponse>* writer) {
+  return ToGrpcStatus(Estimate(call, *request, writer));
+}
+
+absl::Status DatasetService::Estimate(
+    grpc::ServerContext* call, const v1::EstimateLoadRequest& request,
+    grpc::ServerWriter<v1::EstimateLoadResponse>* writer) {
+  DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
+  DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec,
+                            DatasetSpecFromProto(request.spec()));
+  const absl::Cleanup leave = [this] { num_estimates_.fetch_sub(1); };
+  if (num_estimates_.fetch_add(1) >= kMaxEstimates) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kMaxEstimates, " dry runs are going on already; try again "
+                                    "when one has ended"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      const std::unique_ptr<LoadEstimator> estimator,
+      datasets_->Estimate(std::move(spec), caller));
+  while (true) {
+    const bool is_done = estimator->Await(kProgressPeriod);
+    v1::EstimateLoadResponse response;
+    response.set_num_samples_scanned(estimator->num_scanned());
+    response.set_num_samples(estimator->num_samples());
+    if (is_done) {
+      LoadEstimateToProto(estimator->Result(), response.mutable_estimate());
+    }
+    writer->Write(response);
+    if (is_done) return absl::OkStatus();
+    if (call->IsCancelled()) {
+      return absl::CancelledError("the client gave up the call");
+    }
+    if (context_->is_draining()) {
+      return absl::UnavailableError("the daemon is shutting down");
+    }
+  }
+}
+
 // A session that ended between being authenticated and taking the hold has
 // given up its holds before this one.
 absl::Status DatasetService::CheckStillHeld(const grpc::ServerContext& call,
@@ -172,7 +213,7 @@ grpc::Status DatasetService::GetDataset(grpc::ServerContext* call,
     DATASETD_ASSIGN_OR_RETURN(
         const DatasetInfo info,
         datasets_->Await(request->name(), absl::ZeroDuration()));
-    DatasetInfoToProto(info, response->mutable_dataset());
+    DatasetInfoToProto(info, true, response->mutable_dataset());
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());
@@ -188,7 +229,7 @@ grpc::Status DatasetService::ListDatasets(grpc::ServerContext* call,
         !caller->is_privileged) {
       continue;
     }
-    DatasetInfoToProto(info, response->add_datasets());
+    DatasetInfoToProto(info, false, response->add_datasets());
   }
   return grpc::Status::OK;
 }

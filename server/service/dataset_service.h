@@ -32,6 +32,9 @@ class DatasetService final : public v1::DatasetService::Service {
   grpc::Status PushDataset(grpc::ServerContext* call,
                            grpc::ServerReader<v1::PushDatasetRequest>* reader,
                            v1::PushDatasetResponse* response) override;
+  grpc::Status EstimateLoad(
+      grpc::ServerContext* call, const v1::EstimateLoadRequest* request,
+      grpc::ServerWriter<v1::EstimateLoadResponse>* writer) override;
   grpc::Status GetDataset(grpc::ServerContext* call,
                           const v1::GetDatasetRequest* request,
                           v1::GetDatasetResponse* response) override;
@@ -54,6 +57,9 @@ class DatasetService final : public v1::DatasetService::Service {
                     v1::PushDatasetResponse* response);
   absl::Status BeginPush(uint32_t uid);
   void EndPush(uint32_t uid);
+  absl::Status Estimate(grpc::ServerContext* call,
+                        const v1::EstimateLoadRequest& request,
+                        grpc::ServerWriter<v1::EstimateLoadResponse>* writer);
   absl::Status CheckStillHeld(const grpc::ServerContext& call,
                               const std::string& name, const Caller& caller);
   absl::Status Unload(const grpc::ServerContext& call,
@@ -68,6 +74,8 @@ class DatasetService final : public v1::DatasetService::Service {
   // So do pushes, each user's.
   Mutex mutex_;
   std::map<uint32_t, int> num_pushes_ ABSL_GUARDED_BY(mutex_);
+  // Those that read a source on all cores.
+  std::atomic<int> num_estimates_ = 0;
 };
 
 }  // namespace datasetd

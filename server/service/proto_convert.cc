@@ -4,9 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "cuda/dtype.h"
 #include "cuda/status_macros.h"
 #include "server/core/transforms_hash.h"
+#include "server/core/utf8.h"
+#include "server/service/transform_convert.h"
 
 namespace datasetd {
 namespace {
@@ -17,132 +20,76 @@ constexpr int AsInt(Enum value) {
 }
 
 // The core's enums have the numbers of the wire.
-static_assert(AsInt(Dtype::kUint8) == v1::DTYPE_UINT8);
-static_assert(AsInt(Dtype::kInt16) == v1::DTYPE_INT16);
-static_assert(AsInt(Dtype::kInt32) == v1::DTYPE_INT32);
-static_assert(AsInt(Dtype::kInt64) == v1::DTYPE_INT64);
-static_assert(AsInt(Dtype::kFloat16) == v1::DTYPE_FLOAT16);
-static_assert(AsInt(Dtype::kBfloat16) == v1::DTYPE_BFLOAT16);
-static_assert(AsInt(Dtype::kFloat32) == v1::DTYPE_FLOAT32);
-static_assert(AsInt(Dtype::kFloat64) == v1::DTYPE_FLOAT64);
-static_assert(AsInt(PaddingMode::kConstant) == v1::PADDING_MODE_CONSTANT);
-static_assert(AsInt(PaddingMode::kEdge) == v1::PADDING_MODE_EDGE);
-static_assert(AsInt(PaddingMode::kReflect) == v1::PADDING_MODE_REFLECT);
-static_assert(AsInt(PaddingMode::kSymmetric) == v1::PADDING_MODE_SYMMETRIC);
 static_assert(AsInt(Layout::kNchw) == v1::LAYOUT_NCHW);
 static_assert(AsInt(Layout::kNhwc) == v1::LAYOUT_NHWC);
 static_assert(AsInt(DatasetState::kLoading) == v1::DATASET_STATE_LOADING);
 static_assert(AsInt(DatasetState::kReady) == v1::DATASET_STATE_READY);
 static_assert(AsInt(DatasetState::kFailed) == v1::DATASET_STATE_FAILED);
 static_assert(AsInt(DatasetState::kUnloading) == v1::DATASET_STATE_UNLOADING);
+static_assert(AsInt(BadSamplePolicy::kFail) == v1::BAD_SAMPLE_POLICY_FAIL);
+static_assert(AsInt(BadSamplePolicy::kSkip) == v1::BAD_SAMPLE_POLICY_SKIP);
+static_assert(AsInt(BadSamplePolicy::kReplace) ==
+              v1::BAD_SAMPLE_POLICY_REPLACE);
 static_assert(AsInt(ExportKind::kMemfd) == v1::EXPORT_KIND_MEMFD);
 static_assert(AsInt(ExportKind::kCudaIpcHandle) ==
               v1::EXPORT_KIND_CUDA_IPC_HANDLE);
 static_assert(AsInt(ExportKind::kCudaVmmFd) == v1::EXPORT_KIND_CUDA_VMM_FD);
-
-absl::StatusOr<PaddingMode> PaddingModeFromProto(v1::PaddingMode mode) {
-  if (mode == v1::PADDING_MODE_UNSPECIFIED) return PaddingMode::kConstant;
-  if (mode > v1::PADDING_MODE_UNSPECIFIED && v1::PaddingMode_IsValid(mode)) {
-    return static_cast<PaddingMode>(mode);
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "padding_mode: ", AsInt(mode),
-      " is unknown; one of constant, edge, reflect, symmetric"));
-}
-
-Padding PaddingFromProto(const v1::Padding& padding) {
-  return {.left = padding.left(),
-          .top = padding.top(),
-          .right = padding.right(),
-          .bottom = padding.bottom()};
-}
-
-absl::StatusOr<TransformSpec> TransformFromProto(const v1::Transform& op) {
-  switch (op.op_case()) {
-    case v1::Transform::kPad: {
-      PadSpec spec;
-      spec.padding = PaddingFromProto(op.pad().padding());
-      spec.fill.assign(op.pad().fill().begin(), op.pad().fill().end());
-      DATASETD_ASSIGN_OR_RETURN(spec.padding_mode,
-                                PaddingModeFromProto(op.pad().padding_mode()));
-      return spec;
-    }
-    case v1::Transform::kCenterCrop:
-      return CenterCropSpec{.height = op.center_crop().height(),
-                            .width = op.center_crop().width()};
-    case v1::Transform::kRandomCrop: {
-      const v1::RandomCrop& crop = op.random_crop();
-      RandomCropSpec spec;
-      spec.height = crop.height();
-      spec.width = crop.width();
-      spec.padding = PaddingFromProto(crop.padding());
-      spec.pad_if_needed = crop.pad_if_needed();
-      spec.fill.assign(crop.fill().begin(), crop.fill().end());
-      DATASETD_ASSIGN_OR_RETURN(spec.padding_mode,
-                                PaddingModeFromProto(crop.padding_mode()));
-      return spec;
-    }
-    case v1::Transform::kRandomHorizontalFlip: {
-      const v1::RandomHorizontalFlip& flip = op.random_horizontal_flip();
-      RandomHorizontalFlipSpec spec;
-      if (flip.has_p()) spec.p = flip.p();
-      return spec;
-    }
-    case v1::Transform::kRandomVerticalFlip: {
-      const v1::RandomVerticalFlip& flip = op.random_vertical_flip();
-      RandomVerticalFlipSpec spec;
-      if (flip.has_p()) spec.p = flip.p();
-      return spec;
-    }
-    case v1::Transform::kAlternatingFlip:
-      return AlternatingFlipSpec{};
-    case v1::Transform::kToDtype: {
-      const v1::Dtype dtype = op.to_dtype().dtype();
-      if (dtype == v1::DTYPE_UNSPECIFIED || !v1::Dtype_IsValid(dtype)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "ToDtype: dtype ", AsInt(dtype), " is unknown or missing"));
-      }
-      return ToDtypeSpec{.dtype = static_cast<Dtype>(dtype),
-                         .scale = op.to_dtype().scale()};
-    }
-    case v1::Transform::kNormalize: {
-      const v1::Normalize& normalize = op.normalize();
-      NormalizeSpec spec;
-      spec.mean.assign(normalize.mean().begin(), normalize.mean().end());
-      spec.std.assign(normalize.std().begin(), normalize.std().end());
-      return spec;
-    }
-    case v1::Transform::OP_NOT_SET:
-      break;
-  }
-  return absl::InvalidArgumentError(
-      "unknown transform; this daemon may be older than the client");
-}
 
 void FieldToProto(const FieldSpec& spec, v1::Field* field) {
   field->set_name(spec.name);
   field->set_dtype(static_cast<v1::Dtype>(spec.dtype));
   field->mutable_shape()->Assign(spec.shape.begin(), spec.shape.end());
   field->set_is_image(spec.is_image);
+  field->set_is_mask(spec.is_mask);
+}
+
+// Text from outside, such as a file's name, may be no UTF-8, which a message
+// must be.
+void BadSamplesToProto(
+    const BadSampleReport& report,
+    google::protobuf::RepeatedPtrField<v1::BadSample>* samples) {
+  for (const BadSample& sample : report.listed) {
+    v1::BadSample* const to = samples->Add();
+    to->set_index(sample.index);
+    to->set_path(PrintableUtf8(sample.path));
+    to->set_offset(sample.offset);
+    to->set_reason(PrintableUtf8(sample.reason));
+  }
+}
+
+absl::StatusOr<BadSamplePolicy> BadSamplePolicyFromProto(
+    v1::BadSamplePolicy policy) {
+  if (policy == v1::BAD_SAMPLE_POLICY_UNSPECIFIED) {
+    return BadSamplePolicy::kFail;
+  }
+  if (policy > v1::BAD_SAMPLE_POLICY_UNSPECIFIED &&
+      v1::BadSamplePolicy_IsValid(policy)) {
+    return static_cast<BadSamplePolicy>(policy);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("bad_samples: ", AsInt(policy),
+                   " is unknown; one of fail, skip, replace"));
+}
+
+void SetRates(const DatasetInfo& info, v1::LoadProgress* progress) {
+  const double seconds = absl::ToDoubleSeconds(info.elapsed);
+  if (seconds <= 0 || info.num_samples_loaded <= 0) return;
+  const double rate = static_cast<double>(info.num_samples_loaded) / seconds;
+  progress->set_samples_per_second(rate);
+  progress->set_bytes_per_second(static_cast<double>(info.loaded_bytes) /
+                                 seconds);
+  if (info.state == DatasetState::kLoading) {
+    progress->set_eta_seconds(
+        static_cast<double>(info.num_samples - info.num_samples_loaded) / rate);
+  }
+}
+
+void SetExtent(ImageSize size, v1::ImageExtent* extent) {
+  extent->set_height(size.height);
+  extent->set_width(size.width);
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<TransformSpec>> TransformsFromProto(
-    const google::protobuf::RepeatedPtrField<v1::Transform>& transforms,
-    const std::string& where) {
-  std::vector<TransformSpec> specs;
-  for (int i = 0; i < transforms.size(); ++i) {
-    auto spec = TransformFromProto(transforms[i]);
-    if (!spec.ok()) {
-      return absl::Status(
-          spec.status().code(),
-          absl::StrCat(where, "[", i, "]: ", spec.status().message()));
-    }
-    specs.push_back(*std::move(spec));
-  }
-  return specs;
-}
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   DatasetSpec to;
@@ -154,6 +101,9 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   to.options.insert(spec.options().begin(), spec.options().end());
   to.is_pinned = spec.pin();
   to.is_private = spec.private_();
+  DATASETD_ASSIGN_OR_RETURN(to.bad_samples,
+                            BadSamplePolicyFromProto(spec.bad_samples()));
+  if (spec.has_max_bad_samples()) to.max_bad_samples = spec.max_bad_samples();
   std::vector<FieldPipeline> pipelines;
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(
@@ -193,16 +143,18 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
         {.name = field.name(),
          .dtype = static_cast<Dtype>(field.dtype()),
          .shape = {field.shape().begin(), field.shape().end()},
-         .is_image = field.is_image()});
+         .is_image = field.is_image(),
+         .is_mask = field.is_mask()});
   }
   return to;
 }
 
-void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset) {
+void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
+                        v1::Dataset* dataset) {
   dataset->set_name(info.spec.name);
   dataset->set_state(static_cast<v1::DatasetState>(info.state));
   if (!info.error.ok()) {
-    dataset->set_error(std::string(info.error.message()));
+    dataset->set_error(PrintableUtf8(info.error.message()));
   }
   dataset->set_device(info.spec.device);
   dataset->set_format(info.spec.format);
@@ -222,12 +174,40 @@ void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset) {
   dataset->set_owner_uid(info.owner.uid);
   dataset->set_is_pinned(info.spec.is_pinned);
   dataset->set_is_private(info.spec.is_private);
+  dataset->set_num_bad_samples(info.bad_samples.num_samples);
+  if (with_bad_samples) {
+    BadSamplesToProto(info.bad_samples, dataset->mutable_bad_samples());
+  }
   v1::LoadProgress* const progress = dataset->mutable_progress();
   progress->set_num_samples_loaded(info.num_samples_loaded);
   progress->set_num_samples(info.num_samples);
   progress->set_loaded_bytes(info.loaded_bytes);
   progress->set_resident_bytes(info.resident_bytes);
   progress->set_elapsed_seconds(absl::ToDoubleSeconds(info.elapsed));
+  SetRates(info, progress);
+}
+
+void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
+  to->set_device(estimate.device);
+  to->set_num_samples(estimate.num_samples);
+  for (const FieldSpec& field : estimate.fields) {
+    FieldToProto(field, to->add_fields());
+  }
+  to->set_num_classes(estimate.num_classes);
+  to->set_source_bytes(estimate.source_bytes);
+  to->set_resident_bytes(estimate.resident_bytes);
+  to->set_scratch_bytes(estimate.scratch_bytes);
+  to->set_free_bytes(estimate.free_bytes);
+  to->set_host_bytes(estimate.host_bytes);
+  if (estimate.largest != ImageSize()) {
+    SetExtent(estimate.smallest, to->mutable_smallest());
+    SetExtent(estimate.largest, to->mutable_largest());
+  }
+  to->set_num_bad_samples(estimate.bad_samples.num_samples);
+  BadSamplesToProto(estimate.bad_samples, to->mutable_bad_samples());
+  if (!estimate.problem.ok()) {
+    to->set_problem(PrintableUtf8(estimate.problem.message()));
+  }
 }
 
 absl::StatusOr<FeedOptions> FeedOptionsFromProto(

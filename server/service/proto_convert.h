@@ -7,18 +7,12 @@
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
-#include "datasetd/v1/transform.pb.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
+#include "server/core/load_estimator.h"
 #include "server/core/sample_source.h"
-#include "server/core/transform_spec.h"
 
 namespace datasetd {
-
-//   INVALID_ARGUMENT  names the transform by `where` and its place in the list
-absl::StatusOr<std::vector<TransformSpec>> TransformsFromProto(
-    const google::protobuf::RepeatedPtrField<v1::Transform>& transforms,
-    const std::string& where);
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
 // What a client is going to send. Its info is not checked yet.
@@ -28,7 +22,10 @@ struct PushSpec {
 };
 absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
 
-void DatasetInfoToProto(const DatasetInfo& info, v1::Dataset* dataset);
+// The list of bad samples is left out unless `with_bad_samples`.
+void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
+                        v1::Dataset* dataset);
+void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 
 absl::StatusOr<FeedOptions> FeedOptionsFromProto(
     const v1::OpenFeedRequest& request);

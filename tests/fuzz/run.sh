@@ -13,8 +13,9 @@ seconds=${1:-60}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
-  harnesses=(cifar_reader cifar_python_reader csv_pixels_reader mnist_reader
-    npy_reader npy_header npz_reader tfrecord_reader webdataset_reader config)
+  harnesses=(cifar_reader cifar_python_reader csv_pixels_reader image_codec
+    image_csv_reader mnist_reader npy_reader npy_header npz_reader
+    tfrecord_reader webdataset_reader config)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
@@ -27,7 +28,7 @@ libraries=(-lz -ljpeg -lpng -lminizip -lyaml-cpp -lprotobuf -lspdlog -lfmt
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
   -labsl_strings -labsl_time -labsl_time_zone -labsl_base
   -labsl_bad_optional_access -labsl_throw_delegate -labsl_raw_logging_internal)
-reader_sources=(server/core/{file_system,sample_source}.cc
+reader_sources=(server/core/{file_system,sample_source,utf8}.cc
   server/readers/*.cc "$out/gen/tf_example.pb.cc"
   tests/server/readers/{memory_file_system,read_all}.cc
   tests/fuzz/readers/fuzz_reader.cc)

@@ -15,7 +15,7 @@
 """
 
 from . import transforms
-from ._client import Client, Dataset, Field, connect
+from ._client import BadSample, Client, Dataset, Field, LoadEstimate, connect
 from ._frameworks import Tensor
 from ._loader import Batch, DataLoader
 from ._local import LocalDaemon, start_local
@@ -23,11 +23,13 @@ from .errors import *  # noqa: F401,F403
 from .errors import __all__ as _error_names
 
 __all__ = [
+    "BadSample",
     "Batch",
     "Client",
     "DataLoader",
     "Dataset",
     "Field",
+    "LoadEstimate",
     "LocalDaemon",
     "Tensor",
     "connect",

@@ -5,22 +5,18 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple
-from typing import Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Literal, Mapping
+from typing import NamedTuple, Optional, Sequence, Set, Tuple, Union, overload
 
 from . import _library
 from . import _push
-from . import transforms as _transforms
+from ._progress import make_progress
 from .errors import Closed, InvalidArgument
+from .transforms._pipeline import Pipelines, pipelines_message
 
 Progress = Union[bool, Callable[[Dict[str, Any]], None]]
-Pipelines = Union[
-    Sequence[_transforms.Transform],
-    Mapping[str, Sequence[_transforms.Transform]],
-]
 
 
 class Field(NamedTuple):
@@ -30,19 +26,105 @@ class Field(NamedTuple):
     dtype: str
     shape: Tuple[int, ...]
     is_image: bool
+    is_mask: bool = False  # an image of classes
 
 
-def pipelines_message(argument: str, value: Pipelines) -> Dict[str, Any]:
-    """{field: [Transform messages]}; a list is for the field `image`."""
-    if value is None:
-        return {}
-    if isinstance(value, Mapping):
-        return {
-            field: _transforms.pipeline_message(f"{argument}[{field!r}]", ops)
-            for field, ops in value.items()
-        }
-    ops = _transforms.pipeline_message(argument, value)
-    return {"image": ops} if ops else {}
+class BadSample(NamedTuple):
+    """A sample that could not be read or decoded; `offset` is its place in the
+    file."""
+
+    index: int
+    path: str
+    offset: int
+    reason: str
+
+
+class LoadEstimate(NamedTuple):
+    """What a load would find and need; `problem` says why it would fail.
+
+    `smallest` and `largest` are (height, width) of the source's images where
+    they may differ. `host_bytes` is the most that loading takes of the host.
+    """
+
+    device: str
+    num_samples: int
+    fields: List[Field]
+    num_classes: int
+    source_bytes: int
+    resident_bytes: int
+    scratch_bytes: int
+    free_bytes: int
+    host_bytes: int
+    smallest: Optional[Tuple[int, int]]
+    largest: Optional[Tuple[int, int]]
+    num_bad_samples: int
+    bad_samples: List[BadSample]
+    problem: str
+
+
+def _fields(messages: Sequence[Dict[str, Any]]) -> List[Field]:
+    return [
+        Field(
+            field["name"],
+            field["dtype"].replace("DTYPE_", "").lower(),
+            tuple(int(extent) for extent in field["shape"]),
+            bool(field["is_image"]),
+            bool(field.get("is_mask", False)),
+        )
+        for field in messages
+    ]
+
+
+def _bad_samples(messages: Sequence[Dict[str, Any]]) -> List[BadSample]:
+    return [
+        BadSample(
+            int(sample["index"]),
+            sample["path"],
+            int(sample["offset"]),
+            sample["reason"],
+        )
+        for sample in messages
+    ]
+
+
+def _estimate(message: Dict[str, Any]) -> LoadEstimate:
+    def extent(name: str) -> Optional[Tuple[int, int]]:
+        size = message.get(name)
+        return size and (int(size["height"]), int(size["width"]))
+
+    return LoadEstimate(
+        device=message["device"],
+        fields=_fields(message["fields"]),
+        smallest=extent("smallest"),
+        largest=extent("largest"),
+        bad_samples=_bad_samples(message["bad_samples"]),
+        problem=message["problem"],
+        **{
+            name: int(message[name])
+            for name in (
+                "num_samples",
+                "num_classes",
+                "source_bytes",
+                "resident_bytes",
+                "scratch_bytes",
+                "free_bytes",
+                "host_bytes",
+                "num_bad_samples",
+            )
+        },
+    )
+
+
+def _mask_names(options: Mapping[str, Any]) -> Set[str]:
+    """The fields that a reader makes masks, before it has read anything."""
+    names = {"mask"}
+    for item in str(options.get("masks", "")).split(","):
+        name = item.strip()
+        if name.startswith("-"):
+            names.discard(name[1:])
+        else:
+            names.add(name)
+    return names
 
 
 class Dataset:
@@ -63,15 +145,7 @@ class Dataset:
         self._is_open = True
         self.name: str = message["name"]
         self.num_samples = int(message["num_samples"])
-        self.fields: List[Field] = [
-            Field(
-                field["name"],
-                field["dtype"].replace("DTYPE_", "").lower(),
-                tuple(int(extent) for extent in field["shape"]),
-                bool(field["is_image"]),
-            )
-            for field in message["fields"]
-        ]
+        self.fields: List[Field] = _fields(message["fields"])
         self.device: str = message["device"]
         self.format: str = message["format"]
         self.path: str = message["path"]
@@ -80,6 +154,9 @@ class Dataset:
         self.spec_id: str = message["spec_id"]
         self.content_hash: str = message["content_hash"]
         self.class_names: List[str] = list(message["class_names"])
+        # Skipped or replaced while loading; the first 1000 are listed.
+        self.num_bad_samples = int(message["num_bad_samples"])
+        self.bad_samples = _bad_samples(message["bad_samples"])
 
     @property
     def client(self) -> "Client":
@@ -145,6 +222,14 @@ class Client:
 
     # -- Datasets ---------------------------------------------------------
 
+    @overload
+    def load_dataset(
+        self, *arguments: Any, dry_run: Literal[True], **more: Any
+    ) -> LoadEstimate: ...
+
+    @overload
+    def load_dataset(self, *arguments: Any, **more: Any) -> Dataset: ...
+
     def load_dataset(
         self,
         name: str,
@@ -155,7 +240,10 @@ class Client:
         device: Optional[str] = None,
         options: Optional[Mapping[str, str]] = None,
         progress: Progress = False,
-    ) -> Dataset:
+        bad_samples: str = "fail",
+        max_bad_samples: Optional[int] = None,
+        dry_run: bool = False,
+    ) -> Union[Dataset, LoadEstimate]:
         """Loads a dataset, or attaches to what the same arguments loaded.
 
         Args:
@@ -164,12 +252,19 @@ class Client:
             options, status() names those that this daemon has.
           path: made absolute here; opened by the daemon, below its data roots.
           split: None is the reader's default.
-          pretransforms: run once, at load; a list for `image` or a dict by
-            field.
+          pretransforms: run once, at load; a list, for `image` or the `fields`
+            of each op, or a dict by field.
           device: "cuda:0", "cpu"; None is the daemon's first one.
           options: of the reader.
-          progress: True shows a line on stderr; a function is called with the
-            Dataset message as a dict.
+          progress: True shows a bar of tqdm, or without it a line on stderr; a
+            function is called with the Dataset message as a dict (of a dry run
+            the EstimateLoadResponse), and what it raises ends the load.
+          bad_samples: what becomes of samples that cannot be read or decoded:
+            "fail" ends the load; "skip" leaves them out; "replace" puts the
+            good sample before in their place. See Dataset.bad_samples.
+          max_bad_samples: a load that skips or replaces more fails; None is
+            100.
+          dry_run: loads nothing and returns a LoadEstimate.
         """
         spec: Dict[str, Any] = {
             "name": name,
@@ -180,17 +275,38 @@ class Client:
             "pretransforms": {
                 field: {"transforms": ops}
                 for field, ops in pipelines_message(
-                    "pretransforms", pretransforms
+                    "pretransforms", pretransforms, _mask_names(options or {})
                 ).items()
             },
-            "options": {k: str(v) for k, v in (options or {}).items()},
+            "options": {
+                key: str(value).lower() if isinstance(value, bool) else
+                str(value)
+                for key, value in (options or {}).items()
+            },
+            "bad_samples": f"BAD_SAMPLE_POLICY_{bad_samples.upper()}",
         }
+        if bad_samples not in ("fail", "skip", "replace"):
+            raise InvalidArgument(
+                f"bad_samples is {bad_samples!r}: expected 'fail', 'skip' or "
+                "'replace'"
+            )
+        if max_bad_samples is not None:
+            spec["max_bad_samples"] = max_bad_samples
+        if dry_run:
+            message = self._wait("estimate_load", spec, progress)
+            return _estimate(message)
         return self._load(spec, progress)
 
     def _load(self, spec: Dict[str, Any], progress: Progress) -> Dataset:
+        return self._hold(self._wait("load_dataset", spec, progress), spec)
+
+    def _wait(
+        self, function: str, spec: Dict[str, Any], progress: Progress
+    ) -> Dict[str, Any]:
+        """The result of a call that tells how far it is."""
         raised: List[BaseException] = []
         report = (
-            _ProgressLine(spec["name"])
+            make_progress(spec["name"])
             if progress is True
             else progress or None
         )
@@ -205,17 +321,15 @@ class Client:
                 raised.append(error)
                 return 1
 
-        function = _library.ProgressFunction(on_progress)
+        callback = _library.ProgressFunction(on_progress)
         try:
-            text = self._call_text(
-                "load_dataset", _encode(spec), function, None
-            )
+            text = self._call_text(function, _encode(spec), callback, None)
         finally:
-            if isinstance(report, _ProgressLine):
+            if progress is True:
                 report.close()
             if raised:
                 raise raised[0]
-        return self._hold(json.loads(text), spec)
+        return json.loads(text)
 
     def push_dataset(
         self,
@@ -263,13 +377,13 @@ class Client:
                 else class_names
             ),
         }
-        report = _ProgressLine(name) if progress is True else progress or None
+        report = make_progress(name) if progress is True else progress or None
         try:
             message = _push.push(
                 self._handle(), header, samples, fields, report
             )
         finally:
-            if isinstance(report, _ProgressLine):
+            if progress is True:
                 report.close()
         return self._hold(message, None)
 
@@ -387,33 +501,6 @@ def _encode(message: Dict[str, Any]) -> bytes:
         raise InvalidArgument(
             f"an argument has no JSON form: {error}"
         ) from None
-
-
-class _ProgressLine:
-    """One line on stderr that follows a load."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._text = ""
-
-    def __call__(self, dataset: Dict[str, Any]) -> None:
-        progress = dataset.get("progress") or {}
-        done = int(progress.get("num_samples_loaded", 0))
-        total = int(progress.get("num_samples", 0))
-        loaded = int(progress.get("loaded_bytes", 0))
-        share = f"{100 * done // total:3d} %" if total else "  0 %"
-        text = (
-            f"loading {self._name}: {share}, {done}/{total} samples, "
-            f"{loaded / 2**20:.1f} MiB"
-        )
-        if text != self._text:
-            sys.stderr.write("\r" + text.ljust(len(self._text)))
-            sys.stderr.flush()
-            self._text = text
-
-    def close(self) -> None:
-        if self._text:
-            sys.stderr.write("\n")
 
 
 def connect(address: Optional[str] = None, timeout: float = 10.0) -> Client:

@@ -88,6 +88,10 @@ _SIGNATURES = {
     "datasetd_push_write": (ctypes.c_int32, [_P, _P, ctypes.c_uint64, _ERROR]),
     "datasetd_push_finish": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
     "datasetd_push_close": (None, [_P]),
+    "datasetd_estimate_load": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],
+    ),
     "datasetd_get_dataset": (
         ctypes.c_int32,
         [_P, ctypes.c_char_p, _TEXT, _ERROR],

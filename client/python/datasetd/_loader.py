@@ -9,7 +9,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import _frameworks, _library
-from ._client import Dataset, Pipelines, pipelines_message
+from ._client import Dataset
 from .errors import (
     Closed,
     DaemonDraining,
@@ -21,6 +21,7 @@ from .errors import (
     NotFound,
     Unavailable,
 )
+from .transforms._pipeline import Pipelines, batch_ops, pipelines_message
 
 _DEADLINE_EXCEEDED = 4
 # Python runs signal handlers between waits.
@@ -125,7 +126,8 @@ class DataLoader:
       rank, world_size: this rank's share of one global order.
       prefetch: batches made ahead, 1 to 62; None: what fits 64 MiB, within 4
         to 32.
-      transforms: a list for `image`, or a dict by field.
+      transforms: a list, for `image` or the `fields` of each op, or a dict by
+        field.
       layout: "NCHW" or "NHWC", or a dict by field. The shape is [N, C, H, W]
         either way; NHWC shows in the strides (torch.channels_last).
       framework: "torch", "numpy", "jax" or "dlpack"; None is torch where it is
@@ -213,7 +215,10 @@ class DataLoader:
     ) -> Dict[str, Any]:
         images = [f.name for f in self.dataset.fields if f.is_image]
         names = [f.name for f in self.dataset.fields]
-        pipelines = pipelines_message("transforms", transforms)
+        masks = [f.name for f in self.dataset.fields if f.is_mask]
+        pipelines = pipelines_message("transforms", transforms, masks)
+        for op in batch_ops(transforms):
+            self._check_labels(op, pipelines)
         layouts = (
             dict(layout)
             if isinstance(layout, Mapping)
@@ -241,6 +246,23 @@ class DataLoader:
                 )
             message.setdefault(field, {})["layout"] = "LAYOUT_" + value
         return message
+
+    def _check_labels(self, op: Any, pipelines: Mapping[str, Any]) -> None:
+        scalars = [
+            f.name
+            for f in self.dataset.fields
+            if f.shape == () and "int" in f.dtype
+        ]
+        if op.labels not in scalars:
+            raise InvalidArgument(
+                f"transforms: {op!r}: labels={op.labels!r}; expected a field "
+                f"of integers of dataset '{self.dataset.name}': {scalars}"
+            )
+        if pipelines.get(op.labels):
+            raise InvalidArgument(
+                f"transforms: {op!r} changes {op.labels!r} itself: give that "
+                "field no transforms"
+            )
 
     def _open(self) -> None:
         """Opens the feed at the current position."""

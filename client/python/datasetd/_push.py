@@ -144,6 +144,7 @@ class SampleEncoder:
                 "dtype": "DTYPE_" + spec.dtype.upper(),
                 "shape": list(spec.shape),
                 "is_image": spec.is_image,
+                "is_mask": spec.is_image and spec.name == "mask",
             }
             for spec in self._specs
         ]

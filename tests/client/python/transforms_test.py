@@ -4,6 +4,7 @@ import torch
 
 import datasetd
 from datasetd import transforms as T
+from datasetd.transforms._pipeline import pipelines_message
 
 
 def message(op):
@@ -74,7 +75,8 @@ def test_padding_mode():
 def test_fill():
     assert message(T.Pad(1, fill=None))["fill"] == [0.0]
     assert message(T.Pad(1, fill=(1, 2, 3)))["fill"] == [1.0, 2.0, 3.0]
-    for fill in ({"image": 1}, "red", [], [float("nan")]):
+    assert message(T.Pad(1, fill={"image": 3}))["fill"] == [3.0]
+    for fill in ({"image": "red"}, {3: 1}, "red", [], [float("nan")]):
         with pytest.raises(datasetd.InvalidArgument, match="fill="):
             T.Pad(1, fill=fill)
 
@@ -119,4 +121,4 @@ def test_equality_and_repr():
 
 def test_torchvisions_own_ops_are_refused():
     with pytest.raises(datasetd.InvalidArgument, match="no datasetd"):
-        T.pipeline_message("transforms", [torch.nn.Identity()])
+        pipelines_message("transforms", [torch.nn.Identity()])

@@ -138,6 +138,31 @@ def main(out):
 
     archives(out)
 
+    ramp = np.arange(7 * 9 * 3, dtype=np.uint8).reshape(7, 9, 3)
+    picture = Image.fromarray(ramp)
+    exif = (b"Exif\0\0II*\0\x08\0\0\0\x01\0"
+            b"\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0")
+    for name, options, image, kind, how in (
+            ("jpeg", 2, picture, "JPEG", {}),
+            ("jpeg_progressive", 3, picture, "JPEG", {"progressive": True}),
+            ("jpeg_exif_fast", 0x1E, picture, "JPEG", {"exif": exif}),
+            ("jpeg_cmyk", 0, picture.convert("CMYK"), "JPEG", {}),
+            ("jpeg_grey", 1, picture.convert("L"), "JPEG", {}),
+            ("png", 0, picture, "PNG", {}),
+            ("png_palette", 3, picture.quantize(9), "PNG", {}),
+            ("png_one_bit", 2, picture.convert("1"), "PNG", {}),
+            ("png_alpha", 0, picture.convert("RGBA"), "PNG", {}),
+            ("bmp", 2, picture, "BMP", {}),
+            ("bmp_palette", 1, picture.quantize(9), "BMP", {})):
+        buffer = io.BytesIO()
+        image.save(buffer, kind, **how)
+        write(out, "image_codec", name, bytes([options]) + buffer.getvalue())
+    write(out, "image_csv_reader", "plain", b"\0" + b"1,5\n2,7\n\n1,0")
+    write(out, "image_csv_reader", "names", b"\0" + b'1,cat\n"2","a ""dog"""')
+    write(out, "image_csv_reader", "header",
+          b"\3" + b"\xef\xbb\xbffile,b,c\r\n1,x,2\r\n/d/2,,3\r\n")
+    write(out, "image_csv_reader", "missing", b"\0" + b"1,5\n../3,7\n")
+
     for name, text in {
             "u1": "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }",
             "f8": "{\"shape\": (3, 4, 5), \"fortran_order\": False, "

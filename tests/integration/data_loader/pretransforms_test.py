@@ -165,10 +165,10 @@ def test_image_mask_and_vector(daemon, tmp_path):
     )
     dataset = daemon.load(directory)
     assert [tuple(field) for field in dataset.fields] == [
-        ("image", "uint8", (16, 12, 3), True),
-        ("mask", "uint8", (16, 12, 1), True),
-        ("vector", "float64", (5, 2), False),
-        ("weight", "float32", (), False),
+        ("image", "uint8", (16, 12, 3), True, False),
+        ("mask", "uint8", (16, 12, 1), True, True),
+        ("vector", "float64", (5, 2), False, False),
+        ("weight", "float32", (), False, False),
     ]
     with daemon.loader(
         dataset,

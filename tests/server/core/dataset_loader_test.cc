@@ -49,7 +49,7 @@ class DatasetLoaderTest : public ::testing::Test {
       if (!program.ok()) return program.status();
       programs[0] = *program;
     }
-    auto plan = PlanLoad(source.info(), programs);
+    auto plan = PlanLoad(source.info(), programs, backend_->max_teams());
     if (!plan.ok()) return plan.status();
     plan->bad_samples = policy_;
     plan->max_bad_samples = 1000;
@@ -209,10 +209,11 @@ TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
   std::vector<std::optional<FieldProgram>> programs(2);
   programs[0] = *CompileField(source.info().fields[0], 0, crop_,
                               Layout::kNhwc);
-  auto plan = PlanLoad(source.info(), programs);
+  auto plan = PlanLoad(source.info(), programs, backend_->max_teams());
   ASSERT_THAT(plan, IsOk());
   plan->num_decode_threads = 4;
   EXPECT_EQ(plan->num_staging_buffers, 3);
+  EXPECT_EQ(plan->chunk_samples, 512);
   EXPECT_LE(plan->staging_bytes, (8 << 20) + 512);
   EXPECT_EQ(plan->host_bytes(1000), 3 * plan->staging_bytes + 4000);
   EXPECT_EQ(plan->host_bytes(int64_t{1} << 30),

@@ -77,6 +77,32 @@ void ExpectInvalid(const FieldSpec& field, std::vector<TransformSpec> ops,
   }
 }
 
+TEST(PipelineTest, SharedDrawsHaveOneOpIndexInEveryFieldAndPlace) {
+  TransformSpec flip = RandomHorizontalFlipSpec{};
+  flip.draw_id = 3;
+  const std::vector<TransformSpec> alone = {flip};
+  const std::vector<TransformSpec> second = {RandomVerticalFlipSpec{}, flip};
+  const FieldSpec image = Image(4, 4, 3);
+  const auto a = CompileField(image, 0, alone, Layout::kNchw);
+  const auto b = CompileField(image, 1, second, Layout::kNchw);
+  ASSERT_THAT(a.status(), IsOk());
+  ASSERT_THAT(b.status(), IsOk());
+  EXPECT_EQ(a->moves[0].op_index, kSharedOpIndex + 3);
+  EXPECT_EQ(b->moves[1].op_index, kSharedOpIndex + 3);
+  EXPECT_EQ(b->moves[0].op_index, 1u << 8);
+}
+
+TEST(PipelineTest, MaskTakesNoColourOp) {
+  FieldSpec mask = Image(4, 4, 1);
+  mask.is_mask = true;
+  ExpectInvalid(mask, {RandomHorizontalFlipSpec{}, ColorJitterSpec{}}, 1,
+                {"mask", "geometry"});
+  const FieldProgram program =
+      MustCompile(mask, {RandomHorizontalFlipSpec{}, ToFloat()});
+  EXPECT_EQ(program.num_moves, 1);
+  EXPECT_EQ(program.num_value_ops, 1);
+}
+
 TEST(PipelineTest, ImageWithoutOpsIsACopy) {
   const FieldProgram program = MustCompile(Image(28, 30, 3), {});
   EXPECT_TRUE(program.is_image);
@@ -455,15 +481,18 @@ TEST(PipelineTest, ProbabilityOutOfRange) {
 TEST(PipelineTest, TooManyOps) {
   std::vector<TransformSpec> flips(kMaxMoves, AlternatingFlipSpec{});
   EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_moves, kMaxMoves);
+  // More are a chain.
+  flips.resize(kMaxSteps, AlternatingFlipSpec{});
+  EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_steps, kMaxSteps);
   flips.push_back(RandomVerticalFlipSpec{});
-  ExpectInvalid(Image(8, 8, 3), flips, kMaxMoves, {"too many", "16"});
+  ExpectInvalid(Image(8, 8, 3), flips, kMaxSteps, {"too many", "32"});
 
   std::vector<TransformSpec> normalizes(kMaxValueOps,
                                         NormalizeSpec{{0.5}, {0.5}});
   const FieldSpec image = Image(8, 8, 3, Dtype::kFloat32);
   EXPECT_EQ(MustCompile(image, normalizes).num_value_ops, kMaxValueOps);
   normalizes.push_back(NormalizeSpec{{0.5}, {0.5}});
-  ExpectInvalid(image, normalizes, kMaxValueOps, {"too many", "4"});
+  EXPECT_EQ(MustCompile(image, normalizes).num_steps, kMaxValueOps + 1);
 
   const std::vector<TransformSpec> many(kMaxTransforms + 1, PadSpec{});
   EXPECT_THAT(Compile(image, many),

@@ -69,6 +69,7 @@ GeneratedCase LoadGeneratedCase(const std::string& name) {
                                 .dtype = DtypeOfName(field["dtype"]),
                                 .shape = field["shape"],
                                 .is_image = field["is_image"],
+                                .is_mask = field.value("is_mask", false),
                                 .is_ragged = field.value("is_ragged", false)});
     generated.samples.push_back(ReadFileOrDie(absl::StrCat(
         directory, "/", generated.fields.back().name, ".expected")));

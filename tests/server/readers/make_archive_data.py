@@ -303,6 +303,7 @@ def webdataset(out):
     case.field("sound", vectors, "float32", [2, 3], False)
     ragged(case, "mask", [np.asarray(Image.open(io.BytesIO(mask[0])))[..., None]
                           for _, mask in pairs])
+    case.expected["fields"][-1]["is_mask"] = True
     case.close()
 
 

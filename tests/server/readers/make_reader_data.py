@@ -47,13 +47,13 @@ class Case:
         if is_listed:
             self.expected["files"].append(relative)
 
-    def field(self, name, array, dtype, shape, is_image):
+    def field(self, name, array, dtype, shape, is_image, is_mask=False):
         write(os.path.join(self.directory, name + ".expected"),
               np.ascontiguousarray(array).tobytes())
         self.expected["num_samples"] = int(array.shape[0])
         self.expected["fields"].append(
             {"name": name, "dtype": dtype, "shape": list(shape),
-             "is_image": is_image})
+             "is_image": is_image, "is_mask": is_mask})
 
     def close(self):
         write(os.path.join(self.directory, "expected.json"),
@@ -148,7 +148,8 @@ def npy_bytes(array, version):
     return buffer.getvalue()
 
 
-def npy(out, name, arrays, image_fields=(), version=(1, 0), options=None):
+def npy(out, name, arrays, image_fields=(), version=(1, 0), options=None,
+        mask_fields=()):
     case = Case(out, name, "npy", options=options)
     for field in sorted(arrays):
         array = arrays[field]
@@ -158,7 +159,7 @@ def npy(out, name, arrays, image_fields=(), version=(1, 0), options=None):
         is_image = field in image_fields
         if is_image and len(shape) == 2:
             shape.append(1)
-        case.field(field, array, dtype, shape, is_image)
+        case.field(field, array, dtype, shape, is_image, field in mask_fields)
     case.close()
 
 
@@ -204,12 +205,19 @@ def main(out):
         "mask": RNG.integers(0, 2, (count, 4, 6)).astype(np.bool_),
         "spectrum": RNG.standard_normal((count, 4, 6)).astype(np.float32),
         "vector": images(count, 4),
-    }, ["depth", "grey", "image", "mask"], version=(3, 0))
+    }, ["depth", "grey", "image", "mask"], version=(3, 0),
+        mask_fields=["mask"])
     npy(out, "npy_images_option", {
         "grey": images(count, 4, 6),
         "spectrum": RNG.standard_normal((count, 4, 6)).astype(np.float32),
         "_x9": images(count, 2, 2, 2),
     }, ["spectrum"], options={"images": "spectrum, -grey,-_x9"})
+    npy(out, "npy_masks_option", {
+        "classes": RNG.integers(0, 9, (count, 4, 6)).astype(np.int64),
+        "grey": images(count, 4, 6),
+        "mask": images(count, 4, 6),
+    }, ["classes", "grey", "mask"], options={"masks": "classes,-mask"},
+        mask_fields=["classes"])
     npy(out, "npy_one_sample", {"x": images(1)})
 
     make_archive_data.main(out)

@@ -15,6 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Npy, ReaderConformanceTest,
                          ::testing::Values("npy_images", "npy_every_dtype",
                                            "npy_image_rules",
                                            "npy_images_option",
+                                           "npy_masks_option",
                                            "npy_one_sample"));
 
 namespace {
@@ -96,6 +97,25 @@ TEST(NpyReaderTest, ImagesOptionIsCheckedAgainstTheFields) {
   EXPECT_THAT(ErrorOf(files, "a,-a"), HasSubstr("each once"));
   EXPECT_THAT(ErrorOf(files, "a"), HasSubstr("expected an image"));
   EXPECT_TRUE(Read(files, " -a ").ok());
+}
+
+TEST(NpyReaderTest, MasksOptionIsCheckedAgainstTheFields) {
+  MemoryFileSystem files;
+  files.Write("/n/a.npy", Npy("|u1", "(3,)", 3));
+  files.Write("/n/b.npy", Npy("|u1", "(3, 2, 2)", 12));
+  const auto error_of = [&](const std::string& masks,
+                            const std::string& images) {
+    SourceSpec spec{"npy", "/n", "", {{"masks", masks}, {"images", images}}};
+    const absl::Status status = ReadAll(spec, files, 2).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error_of("c", "b"), AllOf(HasSubstr("option masks"),
+                                        HasSubstr("names 'c'")));
+  EXPECT_THAT(error_of("b,b", "b"), AllOf(HasSubstr("option masks"),
+                                          HasSubstr("each once")));
+  EXPECT_THAT(error_of("a", "b"), HasSubstr("expected an image"));
+  EXPECT_THAT(error_of("b", "-b"), HasSubstr("contradict each other"));
 }
 
 TEST(NpyReaderTest, DeclaredSizesAreCheckedAgainstTheFile) {

@@ -1,0 +1,80 @@
+"""How far a load is, shown on stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict, Tuple, Union
+
+
+def _position(message: Dict[str, Any]) -> Tuple[int, int, int]:
+    """Samples done, samples in all, and bytes; of a load or a dry run."""
+    if "num_samples_scanned" in message:
+        return (
+            int(message["num_samples_scanned"]),
+            int(message["num_samples"]),
+            0,
+        )
+    progress = message.get("progress") or {}
+    return (
+        int(progress.get("num_samples_loaded", 0)),
+        int(progress.get("num_samples", 0)),
+        int(progress.get("loaded_bytes", 0)),
+    )
+
+
+class TqdmProgress:
+    """A bar of tqdm, which computes rate and time left."""
+
+    def __init__(self, tqdm: Any, name: str) -> None:
+        self._bar = tqdm(desc=f"loading {name}", unit="sample", total=None)
+
+    def __call__(self, message: Dict[str, Any]) -> None:
+        done, total, loaded = _position(message)
+        self._bar.total = total or None
+        if loaded:
+            self._bar.set_postfix_str(
+                f"{loaded / 1e6:.1f} MB", refresh=False
+            )
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class LineProgress:
+    """One line that changes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._text = ""
+
+    def __call__(self, message: Dict[str, Any]) -> None:
+        done, total, loaded = _position(message)
+        progress = message.get("progress") or {}
+        share = f"{100 * done // total:3d} %" if total else "  0 %"
+        text = f"loading {self._name}: {share}, {done}/{total} samples"
+        if loaded:
+            text += f", {loaded / 1e6:.1f} MB"
+        rate = float(progress.get("samples_per_second", 0))
+        eta = float(progress.get("eta_seconds", 0))
+        if rate:
+            text += f", {rate:.0f} samples/s"
+        if eta:
+            text += f", {eta:.0f} s left"
+        if text != self._text:
+            sys.stderr.write("\r" + text.ljust(len(self._text)))
+            sys.stderr.flush()
+            self._text = text
+
+    def close(self) -> None:
+        if self._text:
+            sys.stderr.write("\n")
+
+
+def make_progress(name: str) -> Union[TqdmProgress, LineProgress]:
+    """A TqdmProgress if tqdm is installed."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return LineProgress(name)
+    return TqdmProgress(tqdm, name)

@@ -1,0 +1,133 @@
+"""From lists of ops to what the daemon is told for each field."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Container, Dict, Iterator, List, Mapping, Sequence
+from typing import Tuple, Union
+
+from ..errors import InvalidArgument
+from ._base import Transform
+from .groups import BatchOp, RandomApply
+
+Pipelines = Union[None, Sequence[Transform], Mapping[str, Sequence[Transform]]]
+Messages = List[Dict[str, Any]]
+
+
+def pipelines_message(
+    argument: str, value: Pipelines, masks: Container[str] = ()
+) -> Dict[str, Messages]:
+    """{field: [Transform messages]}.
+
+    In a list an op is for its `fields`, else for `image`; in a dict for the
+    field of its list. `argument` is said in errors; `masks` are the fields
+    that hold classes.
+    """
+    if value is None:
+        return {}
+    spread = _Spread(argument, masks)
+    if isinstance(value, Mapping):
+        for field, ops in value.items():
+            name = f"{argument}[{field!r}]"
+            spread.messages.setdefault(field, [])
+            for op in _checked_list(name, ops):
+                if op.fields is not None:
+                    raise InvalidArgument(
+                        f"{name}: {op!r} names fields; in a dict an op is for "
+                        "the field of its list: give one list with fields="
+                    )
+                spread.add(op, (field,))
+        return spread.messages
+    for op in _checked_list(argument, value):
+        spread.add(op, op.fields or ("image",))
+    return spread.messages
+
+
+def batch_ops(value: Pipelines) -> Iterator[BatchOp]:
+    """Those that also change a field of labels."""
+    lists = value.values() if isinstance(value, Mapping) else [value or []]
+    for ops in lists:
+        for op in [ops] if isinstance(ops, Transform) else ops:
+            if isinstance(op, BatchOp):
+                yield op
+
+
+def _checked_list(name: str, ops: Any) -> Sequence[Transform]:
+    if isinstance(ops, Transform):
+        ops = [ops]
+    if not isinstance(ops, (list, tuple)):
+        raise InvalidArgument(
+            f"{name}: {ops!r}; expected a list of transforms; for those of "
+            "torchvision see datasetd.transforms.from_torchvision"
+        )
+    for op in ops:
+        if not isinstance(op, Transform):
+            raise InvalidArgument(
+                f"{name}: {op!r} is no datasetd.transforms class; those of "
+                "torchvision run in this process, not in the daemon: see "
+                "datasetd.transforms.from_torchvision"
+            )
+    return ops
+
+
+class _Spread:
+    """Ops, added one by one, as messages by field."""
+
+    def __init__(self, argument: str, masks: Container[str]) -> None:
+        self.messages: Dict[str, Messages] = {}
+        self._argument = argument
+        self._masks = masks
+        # Of ops on several fields.
+        self._draw_ids = itertools.count(1)
+        self._last: Dict[str, BatchOp] = {}
+
+    def add(self, op: Transform, fields: Tuple[str, ...]) -> None:
+        for field in fields:
+            if field in self._last:
+                raise InvalidArgument(
+                    f"{self._argument}: {op!r} follows {self._last[field]!r}, "
+                    f"which must be the last transform of {field!r}"
+                )
+            if isinstance(op, BatchOp):
+                self._last[field] = op
+        for field, message in self._messages(op, fields).items():
+            self.messages.setdefault(field, []).append(message)
+
+    def _messages(
+        self, op: Transform, fields: Tuple[str, ...]
+    ) -> Dict[str, Dict[str, Any]]:
+        draw_id = next(self._draw_ids) if len(fields) > 1 else 0
+        if isinstance(op, RandomApply):
+            return self._group_messages(op, fields, draw_id)
+        for field in fields:
+            if field in self._masks and not op._takes_masks:
+                raise InvalidArgument(
+                    f"{self._argument}: {op!r} on {field!r}: that is a mask, "
+                    "whose values are classes; it takes geometry, ToDtype and "
+                    "Normalize"
+                )
+        return {
+            field: op.to_message(field, field in self._masks, draw_id)
+            for field in fields
+        }
+
+    def _group_messages(
+        self, group: RandomApply, fields: Tuple[str, ...], draw_id: int
+    ) -> Dict[str, Dict[str, Any]]:
+        inner: Dict[str, Messages] = {field: [] for field in fields}
+        for op in group.transforms:
+            for field in op.fields or ():
+                if field not in fields:
+                    raise InvalidArgument(
+                        f"{self._argument}: {op!r} in a RandomApply for "
+                        f"{list(fields)}: name {field!r} in its fields, too"
+                    )
+            for field, message in self._messages(
+                op, op.fields or fields
+            ).items():
+                inner[field].append(message)
+        return {
+            field: group.group_message(messages, draw_id)
+            for field, messages in inner.items()
+            if messages
+        }

@@ -1,0 +1,109 @@
+"""Ops that overwrite a part of the image."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence, Union
+
+from . import _checks
+from ._base import Transform, range_message
+from ._checks import Fields, Fill
+
+
+class Erase(Transform):
+    """The window of h x w at row i and column j becomes v."""
+
+    _name = "erase"
+    _takes_masks = False
+
+    def __init__(
+        self,
+        i: int,
+        j: int,
+        h: int,
+        w: int,
+        v: Union[float, Sequence[float]],
+        inplace: bool = False,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        self.i = _checks.integer("Erase", "i", i, 0, 2**31 - 1)
+        self.j = _checks.integer("Erase", "j", j, 0, 2**31 - 1)
+        self.h = _checks.extent("Erase", "h", h)
+        self.w = _checks.extent("Erase", "w", w)
+        self.v = _checks.floats("Erase", "v", v)
+        _checks.boolean("Erase", "inplace", inplace)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "top": self.i,
+            "left": self.j,
+            "height": self.h,
+            "width": self.w,
+            "value": self.v,
+        }
+
+
+class RandomErasing(Transform):
+    """`inplace` is accepted and means nothing: the batch is written once."""
+
+    _name = "random_erasing"
+    _takes_masks = False
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        scale: Sequence[float] = (0.02, 0.33),
+        ratio: Sequence[float] = (0.3, 3.3),
+        value: Union[float, str, Sequence[float]] = 0.0,
+        inplace: bool = False,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "RandomErasing"
+        self.p = _checks.probability(op, p)
+        self.scale = _checks.interval(op, "scale", scale, 0, 1)
+        self.ratio = _checks.positive_interval(op, "ratio", ratio)
+        self.value: Union[str, List[float]]
+        if isinstance(value, str):
+            if value != "random":
+                raise _checks.fail(
+                    op, "value", value, "a number, one per channel, or 'random'"
+                )
+            self.value = value
+        else:
+            self.value = _checks.floats(op, "value", value)
+        _checks.boolean(op, "inplace", inplace)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        message: Dict[str, Any] = {
+            "p": self.p,
+            "scale": range_message(self.scale),
+            "ratio": range_message(self.ratio),
+        }
+        if self.value == "random":
+            message["is_value_random"] = True
+        else:
+            message["value"] = self.value
+        return message
+
+
+class Cutout(Transform):
+    """A square within the image, at a place drawn uniformly, becomes `fill`.
+
+    Not in torchvision; from the CIFAR-10 speed runs.
+    """
+
+    _name = "cutout"
+    _takes_masks = False
+
+    def __init__(
+        self, size: int, fill: Fill = 0, *, fields: Fields = None
+    ) -> None:
+        self.size = _checks.extent("Cutout", "size", size)
+        self.fill = _checks.fill("Cutout", fill)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {"size": self.size, "fill": self.fill}

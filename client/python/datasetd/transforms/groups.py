@@ -1,0 +1,112 @@
+"""Ops made of other ops, and ops that mix the samples of a batch."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+from ..errors import InvalidArgument
+from . import _checks
+from ._base import Transform
+from ._checks import Fields, Number
+
+
+class RandomApply(Transform):
+    """All of `transforms` with probability p, or none of them.
+
+    Their `fields` are those of this op where they name none.
+    """
+
+    _name = "random_apply"
+
+    def __init__(
+        self,
+        transforms: Sequence[Transform],
+        p: float = 0.5,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        if not isinstance(transforms, (list, tuple)) or not transforms:
+            raise _checks.fail(
+                "RandomApply", "transforms", transforms, "a list of transforms"
+            )
+        for op in transforms:
+            if not isinstance(op, Transform) or isinstance(op, BatchOp):
+                raise InvalidArgument(
+                    f"RandomApply: transforms: {op!r}; expected "
+                    "datasetd.transforms, but MixUp and CutMix"
+                )
+        self.transforms = list(transforms)
+        self.p = _checks.probability("RandomApply", p)
+        super().__init__(fields)
+
+    def to_message(
+        self, field: str = "image", is_mask: bool = False, draw_id: int = 0
+    ) -> Dict[str, Any]:
+        return self.group_message(
+            [op.to_message(field, is_mask) for op in self.transforms], draw_id
+        )
+
+    def group_message(
+        self, transforms: List[Dict[str, Any]], draw_id: int
+    ) -> Dict[str, Any]:
+        """With what of `transforms` is on the field, as messages."""
+        message: Dict[str, Any] = {
+            self._name: {"transforms": transforms, "p": self.p}
+        }
+        if draw_id:
+            message["draw_id"] = draw_id
+        return message
+
+
+class BatchOp(Transform):
+    """The last op of its image; makes the labels float32 [B, num_classes]."""
+
+    _takes_masks = False
+
+    def __init__(
+        self,
+        *,
+        alpha: Number = 1.0,
+        num_classes: int,
+        labels: str = "label",
+        per_sample: bool = False,
+        fields: Fields = None,
+    ) -> None:
+        op = type(self).__name__
+        if not _checks.is_number(alpha) or alpha <= 0:
+            raise _checks.fail(op, "alpha", alpha, "a number above 0")
+        self.alpha = float(alpha)
+        self.num_classes = _checks.extent(op, "num_classes", num_classes)
+        if not isinstance(labels, str) or not labels:
+            raise _checks.fail(op, "labels", labels, "the name of a field")
+        self.labels = labels
+        self.per_sample = _checks.boolean(op, "per_sample", per_sample)
+        super().__init__(fields)
+        if self.fields is not None and len(self.fields) != 1:
+            raise _checks.fail(op, "fields", fields, "one image field")
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "alpha": self.alpha,
+            "num_classes": self.num_classes,
+            "per_sample": self.per_sample,
+            "labels": self.labels,
+        }
+
+
+class MixUp(BatchOp):
+    """Adds another sample of the batch, weighted by a lambda of Beta(alpha).
+
+    One lambda for the batch, or with `per_sample` one for each sample.
+    """
+
+    _name = "mix_up"
+
+
+class CutMix(BatchOp):
+    """Pastes a box of another sample of the batch; its area from Beta(alpha).
+
+    One box for the batch, or with `per_sample` one for each sample.
+    """
+
+    _name = "cut_mix"

@@ -1,0 +1,146 @@
+"""Ops that move pixels: crops, pads and flips."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from . import _checks
+from ._base import Transform, padding_message, size_message
+from ._checks import Fields, Fill, Padding, Size
+
+
+class Pad(Transform):
+    _name = "pad"
+
+    def __init__(
+        self,
+        padding: Padding,
+        fill: Fill = 0,
+        padding_mode: str = "constant",
+        *,
+        fields: Fields = None,
+    ) -> None:
+        self.padding = _checks.padding("Pad", padding)
+        self.fill = _checks.fill("Pad", fill)
+        self.padding_mode = _checks.padding_mode("Pad", padding_mode)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "padding": padding_message(self.padding),
+            "fill": self.fill,
+            "padding_mode": "PADDING_MODE_" + self.padding_mode.upper(),
+        }
+
+
+class Crop(Transform):
+    """The window at (top, left); beyond the image are zeros."""
+
+    _name = "crop"
+
+    def __init__(
+        self,
+        top: int,
+        left: int,
+        height: int,
+        width: int,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        self.top = _checks.coordinate("Crop", "top", top)
+        self.left = _checks.coordinate("Crop", "left", left)
+        self.height = _checks.extent("Crop", "height", height)
+        self.width = _checks.extent("Crop", "width", width)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "top": self.top,
+            "left": self.left,
+            "height": self.height,
+            "width": self.width,
+        }
+
+
+class CenterCrop(Transform):
+    _name = "center_crop"
+
+    def __init__(self, size: Size, *, fields: Fields = None) -> None:
+        self.size = _checks.size("CenterCrop", size)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return size_message(self.size)
+
+
+class RandomCrop(Transform):
+    _name = "random_crop"
+
+    def __init__(
+        self,
+        size: Size,
+        padding: Optional[Padding] = None,
+        pad_if_needed: bool = False,
+        fill: Fill = 0,
+        padding_mode: str = "constant",
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "RandomCrop"
+        self.size = _checks.size(op, size)
+        self.padding = None if padding is None else _checks.padding(op, padding)
+        self.pad_if_needed = _checks.boolean(op, "pad_if_needed", pad_if_needed)
+        self.fill = _checks.fill(op, fill)
+        self.padding_mode = _checks.padding_mode(op, padding_mode)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        message: Dict[str, Any] = {
+            **size_message(self.size),
+            "pad_if_needed": self.pad_if_needed,
+            "fill": self.fill,
+            "padding_mode": "PADDING_MODE_" + self.padding_mode.upper(),
+        }
+        if self.padding is not None:
+            message["padding"] = padding_message(self.padding)
+        return message
+
+
+class HorizontalFlip(Transform):
+    _name = "horizontal_flip"
+
+
+class VerticalFlip(Transform):
+    _name = "vertical_flip"
+
+
+class RandomHorizontalFlip(Transform):
+    _name = "random_horizontal_flip"
+
+    def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
+        self.p = _checks.probability("RandomHorizontalFlip", p)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {"p": self.p}
+
+
+class RandomVerticalFlip(Transform):
+    _name = "random_vertical_flip"
+
+    def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
+        self.p = _checks.probability("RandomVerticalFlip", p)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {"p": self.p}
+
+
+class AlternatingFlip(Transform):
+    """Flips every image left-right on every second epoch.
+
+    A random bit of the sample decides on which. Not in torchvision; from the
+    CIFAR-10 speed runs.
+    """
+
+    _name = "alternating_flip"

@@ -1,0 +1,349 @@
+"""Ops that sample between pixels: resizing, rotation, affine maps."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
+
+from . import _checks
+from ._base import (
+    Transform,
+    mode_message,
+    optional,
+    point_message,
+    range_message,
+    size_message,
+)
+from ._checks import Fields, Fill, InterpolationMode, Number, Size
+
+Interpolation = Union[str, InterpolationMode, Any]
+
+
+class Resize(Transform):
+    """`antialias=None` is False, as torchvision's is for tensors."""
+
+    _name = "resize"
+
+    def __init__(
+        self,
+        size: Optional[Size],
+        interpolation: Interpolation = InterpolationMode.BILINEAR,
+        max_size: Optional[int] = None,
+        antialias: Optional[bool] = True,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "Resize"
+        # The shorter edge, or height and width.
+        self.size: Union[None, int, Tuple[int, int]] = None
+        if size is not None:
+            height, width = _checks.size(op, size)
+            is_pair = _checks.is_sequence(size) and len(size) == 2
+            self.size = (height, width) if is_pair else height
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.RESIZE_MODES
+        )
+        self.max_size = (
+            None
+            if max_size is None
+            else _checks.extent(op, "max_size", max_size)
+        )
+        if self.max_size is None and size is None:
+            raise _checks.fail(
+                op, "max_size", max_size, "an int, as size is None"
+            )
+        if self.max_size is not None and isinstance(self.size, tuple):
+            raise _checks.fail(
+                op, "max_size", max_size, f"None, as size={size!r} is a pair"
+            )
+        if (
+            self.max_size is not None
+            and isinstance(self.size, int)
+            and self.max_size <= self.size
+        ):
+            raise _checks.fail(
+                op, "max_size", max_size, f"more than size={size!r}"
+            )
+        self.antialias = _antialias(op, antialias)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        message: Dict[str, Any] = {
+            "interpolation": mode_message(self.interpolation),
+            "antialias": self.antialias,
+        }
+        if isinstance(self.size, tuple):
+            message["size"] = size_message(self.size)
+        elif self.size is not None:
+            message["shorter_edge"] = self.size
+        if self.max_size is not None:
+            message["max_size"] = self.max_size
+        return message
+
+
+class ResizedCrop(Transform):
+    """The window at (top, left), which lies within the image, resized."""
+
+    _name = "resized_crop"
+
+    def __init__(
+        self,
+        top: int,
+        left: int,
+        height: int,
+        width: int,
+        size: Size,
+        interpolation: Interpolation = InterpolationMode.BILINEAR,
+        antialias: Optional[bool] = True,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "ResizedCrop"
+        self.top = _checks.coordinate(op, "top", top)
+        self.left = _checks.coordinate(op, "left", left)
+        self.height = _checks.extent(op, "height", height)
+        self.width = _checks.extent(op, "width", width)
+        self.size = _checks.size(op, size)
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.RESIZE_MODES
+        )
+        self.antialias = _antialias(op, antialias)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "top": self.top,
+            "left": self.left,
+            "height": self.height,
+            "width": self.width,
+            "size": size_message(self.size),
+            "interpolation": mode_message(self.interpolation),
+            "antialias": self.antialias,
+        }
+
+
+class RandomResizedCrop(Transform):
+    _name = "random_resized_crop"
+
+    def __init__(
+        self,
+        size: Size,
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: Interpolation = InterpolationMode.BILINEAR,
+        antialias: Optional[bool] = True,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "RandomResizedCrop"
+        self.size = _checks.size(op, size)
+        self.scale = _checks.interval(op, "scale", scale, low=0)
+        self.ratio = _checks.positive_interval(op, "ratio", ratio)
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.RESIZE_MODES
+        )
+        self.antialias = _antialias(op, antialias)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "size": size_message(self.size),
+            "scale": range_message(self.scale),
+            "ratio": range_message(self.ratio),
+            "interpolation": mode_message(self.interpolation),
+            "antialias": self.antialias,
+        }
+
+
+class Rotate(Transform):
+    """Counter-clockwise, by degrees."""
+
+    _name = "rotate"
+
+    def __init__(
+        self,
+        angle: Number,
+        interpolation: Interpolation = InterpolationMode.NEAREST,
+        expand: bool = False,
+        center: Optional[Sequence[float]] = None,
+        fill: Fill = 0,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "Rotate"
+        self.angle = _checks.number(op, "angle", angle)
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.AFFINE_MODES
+        )
+        self.expand = _checks.boolean(op, "expand", expand)
+        self.center = _checks.center(op, center)
+        self.fill = _checks.fill(op, fill)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return optional(
+            angle=self.angle,
+            interpolation=mode_message(self.interpolation),
+            expand=self.expand,
+            center=point_message(self.center),
+            fill=self.fill,
+        )
+
+
+class RandomRotation(Transform):
+    """`expand` must be False: the images of a batch have one size."""
+
+    _name = "random_rotation"
+
+    def __init__(
+        self,
+        degrees: Union[Number, Sequence[float]],
+        interpolation: Interpolation = InterpolationMode.NEAREST,
+        expand: bool = False,
+        center: Optional[Sequence[float]] = None,
+        fill: Fill = 0,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "RandomRotation"
+        self.degrees = _checks.angle_interval(op, "degrees", degrees)
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.AFFINE_MODES
+        )
+        if _checks.boolean(op, "expand", expand):
+            raise _checks.fail(
+                op,
+                "expand",
+                expand,
+                "False: the images of a batch have one size",
+            )
+        self.expand = expand
+        self.center = _checks.center(op, center)
+        self.fill = _checks.fill(op, fill)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return optional(
+            degrees=range_message(self.degrees),
+            interpolation=mode_message(self.interpolation),
+            center=point_message(self.center),
+            fill=self.fill,
+        )
+
+
+class Affine(Transform):
+    """Clockwise, by degrees; `translate` in pixels, `shear` in degrees."""
+
+    _name = "affine"
+
+    def __init__(
+        self,
+        angle: Number,
+        translate: Sequence[float],
+        scale: float,
+        shear: Union[Number, Sequence[float]],
+        interpolation: Interpolation = InterpolationMode.NEAREST,
+        fill: Fill = 0,
+        center: Optional[Sequence[float]] = None,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "Affine"
+        self.angle = _checks.number(op, "angle", angle)
+        self.translate = _checks.pair(op, "translate", translate)
+        self.scale = _scale(op, scale)
+        if not _checks.is_sequence(shear):
+            self.shear = (_checks.number(op, "shear", shear), 0.0)
+        elif len(shear) == 1:
+            self.shear = (_checks.number(op, "shear", shear[0]),) * 2
+        else:
+            self.shear = _checks.pair(op, "shear", shear)
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.AFFINE_MODES
+        )
+        self.fill = _checks.fill(op, fill)
+        self.center = _checks.center(op, center)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return optional(
+            angle=self.angle,
+            translate=point_message(self.translate),
+            scale=self.scale,
+            shear=point_message(self.shear),
+            interpolation=mode_message(self.interpolation),
+            fill=self.fill,
+            center=point_message(self.center),
+        )
+
+
+class RandomAffine(Transform):
+    _name = "random_affine"
+
+    def __init__(
+        self,
+        degrees: Union[Number, Sequence[float]],
+        translate: Optional[Sequence[float]] = None,
+        scale: Optional[Sequence[float]] = None,
+        shear: Union[None, Number, Sequence[float]] = None,
+        interpolation: Interpolation = InterpolationMode.NEAREST,
+        fill: Fill = 0,
+        center: Optional[Sequence[float]] = None,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "RandomAffine"
+        self.degrees = _checks.angle_interval(op, "degrees", degrees)
+        self.translate = None
+        if translate is not None:
+            self.translate = _checks.pair(op, "translate", translate)
+            if not all(0.0 <= part <= 1.0 for part in self.translate):
+                raise _checks.fail(
+                    op, "translate", translate, "parts from 0 to 1 of the image"
+                )
+        self.scale = (
+            None
+            if scale is None
+            else _checks.positive_interval(op, "scale", scale)
+        )
+        # (min, max) along x, or these and (min, max) along y.
+        self.shear: Optional[Tuple[float, ...]] = None
+        if shear is not None:
+            if _checks.is_sequence(shear) and len(shear) == 4:
+                self.shear = _checks.interval(
+                    op, "shear", shear[:2]
+                ) + _checks.interval(op, "shear", shear[2:])
+            else:
+                self.shear = _checks.angle_interval(op, "shear", shear)
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.AFFINE_MODES
+        )
+        self.fill = _checks.fill(op, fill)
+        self.center = _checks.center(op, center)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        shear = self.shear
+        return optional(
+            degrees=range_message(self.degrees),
+            translate=point_message(self.translate),
+            scale=range_message(self.scale),
+            shear_x=None if shear is None else range_message(shear[:2]),
+            shear_y=(
+                range_message(shear[2:])
+                if shear is not None and len(shear) == 4
+                else None
+            ),
+            interpolation=mode_message(self.interpolation),
+            fill=self.fill,
+            center=point_message(self.center),
+        )
+
+
+def _antialias(op: str, value: Any) -> bool:
+    return False if value is None else _checks.boolean(op, "antialias", value)
+
+
+def _scale(op: str, value: Any) -> float:
+    if not _checks.is_number(value) or value <= 0:
+        raise _checks.fail(op, "scale", value, "a number above 0")
+    return float(value)

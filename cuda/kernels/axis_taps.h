@@ -1,0 +1,146 @@
+// Resampling along one axis: which input coordinates an output coordinate is
+// made of, and their weights.
+//
+// Pixel centres lie at integers plus a half, as in ATen (align_corners=False).
+// With antialias a filter grows with the scale, its taps are cut off at the
+// edge and normalised; without, taps beyond the edge are held at the edge.
+// Nearest is in float32, as ATen computes it.
+
+#ifndef DATASETD_CUDA_KERNELS_AXIS_TAPS_H_
+#define DATASETD_CUDA_KERNELS_AXIS_TAPS_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/interpolation.h"
+
+namespace datasetd {
+
+// From [0, in_size) to [0, out_size).
+struct AxisResample {
+  int32_t in_size;
+  int32_t out_size;
+  InterpolationMode interpolation;
+  bool antialias;
+};
+
+DATASETD_HOST_DEVICE inline bool IsAntialiased(const AxisResample& axis) {
+  return axis.antialias && (axis.interpolation == InterpolationMode::kBilinear ||
+                            axis.interpolation == InterpolationMode::kBicubic);
+}
+
+// Half the filter's width in input coordinates.
+DATASETD_HOST_DEVICE inline double FilterSupport(const AxisResample& axis) {
+  const double scale = static_cast<double>(axis.in_size) / axis.out_size;
+  const double reach =
+      axis.interpolation == InterpolationMode::kBicubic ? 2.0 : 1.0;
+  return scale > 1.0 ? reach * scale : reach;
+}
+
+// Taps of each output coordinate; those left over have weight 0.
+DATASETD_HOST_DEVICE inline int32_t NumTaps(const AxisResample& axis) {
+  if (IsAntialiased(axis)) {
+    const double width = 2.0 * FilterSupport(axis);
+    const int32_t whole = static_cast<int32_t>(width);
+    const int32_t taps = whole < width ? whole + 1 : whole;
+    return taps < axis.in_size ? taps : axis.in_size;
+  }
+  switch (axis.interpolation) {
+    case InterpolationMode::kBilinear:
+      return 2;
+    case InterpolationMode::kBicubic:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+// Keys' cubic, a = -1/2 with antialias and -3/4 without, as in ATen.
+DATASETD_HOST_DEVICE inline double CubicWeight(double x, double a) {
+  x = x < 0.0 ? -x : x;
+  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
+  if (x < 2.0) return (((x - 5.0) * x + 8.0) * x - 4.0) * a;
+  return 0.0;
+}
+
+DATASETD_HOST_DEVICE inline double FilterWeight(InterpolationMode interpolation,
+                                                double x) {
+  if (interpolation == InterpolationMode::kBicubic) return CubicWeight(x, -0.5);
+  x = x < 0.0 ? -x : x;
+  return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+DATASETD_HOST_DEVICE inline int32_t ClampIndex(int32_t i, int32_t size) {
+  return i < 0 ? 0 : i >= size ? size - 1 : i;
+}
+
+// The NumTaps(axis) taps of `out_index`: tap t goes to index[t * stride] and
+// weight[t * stride].
+DATASETD_HOST_DEVICE inline void ComputeTaps(const AxisResample& axis,
+                                             int32_t out_index, int64_t stride,
+                                             int32_t* index, float* weight) {
+  const int32_t in_size = axis.in_size;
+  if (axis.interpolation == InterpolationMode::kNearest ||
+      axis.interpolation == InterpolationMode::kNearestExact) {
+    const float scale =
+        static_cast<float>(in_size) / static_cast<float>(axis.out_size);
+    const float at = axis.interpolation == InterpolationMode::kNearest
+                         ? static_cast<float>(out_index)
+                         : static_cast<float>(out_index) + 0.5f;
+    index[0] = ClampIndex(static_cast<int32_t>(at * scale), in_size);
+    weight[0] = 1.0f;
+    return;
+  }
+  const double scale = static_cast<double>(in_size) / axis.out_size;
+  const double center = scale * (out_index + 0.5);
+  if (IsAntialiased(axis)) {
+    const double support = FilterSupport(axis);
+    const double unit = scale > 1.0 ? 1.0 / scale : 1.0;
+    const double low = center - support + 0.5;
+    const int32_t first = low > 0.0 ? static_cast<int32_t>(low) : 0;
+    int32_t end = static_cast<int32_t>(center + support + 0.5);
+    if (end > in_size) end = in_size;
+    double sum = 0.0;
+    for (int32_t i = first; i < end; ++i) {
+      sum = sum +
+            FilterWeight(axis.interpolation, (i - center + 0.5) * unit);
+    }
+    const int32_t num_taps = NumTaps(axis);
+    for (int32_t t = 0; t < num_taps; ++t) {
+      const int32_t i = first + t;
+      index[t * stride] = i < end ? i : end - 1;
+      weight[t * stride] =
+          i < end ? static_cast<float>(
+                        FilterWeight(axis.interpolation,
+                                     (i - center + 0.5) * unit) /
+                        sum)
+                  : 0.0f;
+    }
+    return;
+  }
+  if (axis.interpolation == InterpolationMode::kBilinear) {
+    double at = center - 0.5;
+    if (at < 0.0) at = 0.0;
+    const int32_t first = ClampIndex(static_cast<int32_t>(at), in_size);
+    const double part = at - first;
+    index[0] = first;
+    index[stride] = ClampIndex(first + 1, in_size);
+    weight[0] = static_cast<float>(1.0 - part);
+    weight[stride] = static_cast<float>(part);
+    return;
+  }
+  const double at = center - 0.5;
+  const double floor = Floor(at);
+  const double part = at - floor;
+  const int32_t first = static_cast<int32_t>(floor);
+  for (int32_t t = 0; t < 4; ++t) {
+    index[t * stride] = ClampIndex(first - 1 + t, in_size);
+    weight[t * stride] =
+        static_cast<float>(CubicWeight(part + 1.0 - t, -0.75));
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_AXIS_TAPS_H_

@@ -1,0 +1,571 @@
+// Runs one sample through a chain of steps, by a team of ranks: the threads of
+// a CUDA block, or one thread of the host.
+//
+// A chain is cut into sweeps. A sweep makes an image of one that is in memory
+// by one geometric op, with integer moves after it folded in, then all
+// pixelwise ops that follow, and writes it to scratch memory, or rounded to the
+// slot. So Resize, flips, ToDtype and Normalize are one sweep. A statistic op
+// begins a new one: its numbers are gathered while the image before it is
+// written. Ranks share out blocks of Team::kLanes pixels of a row; what they
+// add up together are integers, so that their number does not show.
+//
+// A Team has
+//   kLanes, kRowElements   pixels of a block; elements of rows in memory at
+//                          once between the passes of a resize
+//   Atomics                as in ops/atomics.h
+//   rank(), size(), Sync()
+// All of it are templates over the team, as in chain_lanes.h.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_EXECUTOR_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_EXECUTOR_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/dtype.h"
+#include "cuda/kernels/axis_taps.h"
+#include "cuda/kernels/chain_lanes.h"
+#include "cuda/kernels/chain_sources.h"
+#include "cuda/kernels/chain_state.h"
+#include "cuda/kernels/chain_windows.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/move.h"
+#include "cuda/kernels/ops/op_rows.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/params.h"
+
+namespace datasetd {
+
+template <typename Team>
+class ChainExecutor {
+ public:
+  // All must outlive this. `state` and `memory` are the team's.
+  DATASETD_HOST_DEVICE ChainExecutor(const Team& team,
+                                     const AugmentProgram& program,
+                                     const FieldProgram& field,
+                                     const ChainMemory& memory,
+                                     ChainState* state)
+      : team_(team),
+        program_(program),
+        field_(field),
+        memory_(memory),
+        state_(*state) {}
+
+  // Sample `index` of the batch. All ranks call it.
+  DATASETD_HOST_DEVICE void Run(const BatchTask& batch, int32_t index) {
+    const int64_t sample = batch.indices[index];
+    key_ = {program_.seed, batch.epoch, sample, 0};
+    for (int s = team_.rank(); s < field_.num_steps; s += team_.size()) {
+      DrawStep(field_.steps[s], program_.seed, batch.epoch, sample,
+               &state_.drawn[s]);
+    }
+    team_.Sync();
+    num_statistics_ = 0;
+    StartFrom(ResidentImage(sample));
+    for (int s = 0; s < field_.num_steps; ++s) {
+      if (state_.drawn[s].is_applied) Add(s);
+    }
+    const int64_t sample_bytes = int64_t{field_.out_height} *
+                                 field_.out_width * field_.out_channels *
+                                 DtypeSizeBytes(field_.out_dtype);
+    Sweep(Target::kSlot,
+          batch.slot + field_.offset_bytes + index * sample_bytes, nullptr);
+  }
+
+ private:
+  enum class Source : uint8_t {
+    kMoves,
+    kResize,
+    kAffine,
+    kSharpness,
+    kBlurX,
+    kBlurY,
+  };
+  enum class Target : uint8_t { kNone, kScratch, kSlot };
+
+  DATASETD_HOST_DEVICE ChainImage ResidentImage(int64_t sample) const {
+    ChainImage image;
+    image.data = field_.source + sample * field_.sample_stride_bytes;
+    image.dtype = field_.in_dtype;
+    image.height = field_.in_height;
+    image.width = field_.in_width;
+    image.channels = field_.channels;
+    image.channel_stride = 1;
+    image.row_stride = field_.in_width * field_.channels;
+    image.pixel_stride = field_.channels;
+    image.is_scratch = false;
+    return image;
+  }
+
+  DATASETD_HOST_DEVICE void StartFrom(const ChainImage& image) {
+    image_ = image;
+    height_ = image.height;
+    width_ = image.width;
+    channels_ = image.channels;
+    source_ = Source::kMoves;
+    source_step_ = 0;
+    first_move_ = end_move_ = 0;
+    first_op_ = end_op_ = 0;
+  }
+
+  DATASETD_HOST_DEVICE bool IsUntouched() const {
+    return source_ == Source::kMoves && end_move_ == 0 && end_op_ == 0;
+  }
+
+  // Takes up step `s`, which is applied.
+  DATASETD_HOST_DEVICE void Add(int s) {
+    const Step& step = field_.steps[s];
+    const StepKind kind = state_.drawn[s].kind;
+    if (IsStatistic(kind)) Gather(s);
+    if (IsPixelwise(kind)) {
+      if (end_op_ == 0) first_op_ = s;
+      end_op_ = s + 1;
+      channels_ = step.out_channels;
+      return;
+    }
+    switch (kind) {
+      case StepKind::kMove:
+        if (end_op_ != 0 ||
+            (source_ != Source::kMoves && source_ != Source::kResize)) {
+          Materialise();
+        }
+        if (end_move_ == 0) first_move_ = s;
+        end_move_ = s + 1;
+        break;
+      case StepKind::kResize:
+        if (!IsUntouched()) Materialise();
+        Begin(Source::kResize, s);
+        break;
+      case StepKind::kAffine:
+        NeedScratch();
+        Begin(Source::kAffine, s);
+        break;
+      case StepKind::kAdjustSharpness:
+        NeedScratch();
+        Begin(Source::kSharpness, s);
+        break;
+      case StepKind::kGaussianBlur:
+        NeedScratch();
+        Begin(Source::kBlurX, s);
+        Materialise();
+        Begin(Source::kBlurY, s);
+        break;
+      default:
+        break;
+    }
+    height_ = step.out_height;
+    width_ = step.out_width;
+  }
+
+  DATASETD_HOST_DEVICE void Begin(Source source, int s) {
+    source_ = source;
+    source_step_ = s;
+  }
+
+  DATASETD_HOST_DEVICE void NeedScratch() {
+    if (!image_.is_scratch || !IsUntouched()) Materialise();
+  }
+
+  // The image so far goes to scratch memory, and is there what comes next.
+  DATASETD_HOST_DEVICE void Materialise(const StepDraw* gathered = nullptr) {
+    float* const to = image_.is_scratch && IsFirstScratch()
+                          ? memory_.image[1]
+                          : memory_.image[0];
+    Sweep(Target::kScratch, reinterpret_cast<uint8_t*>(to), gathered);
+    ChainImage image;
+    image.data = reinterpret_cast<const uint8_t*>(to);
+    image.dtype = Dtype::kFloat32;
+    image.height = height_;
+    image.width = width_;
+    image.channels = channels_;
+    image.channel_stride = int64_t{height_} * width_;
+    image.row_stride = width_;
+    image.pixel_stride = 1;
+    image.is_scratch = true;
+    StartFrom(image);
+  }
+
+  DATASETD_HOST_DEVICE bool IsFirstScratch() const {
+    return image_.data == reinterpret_cast<const uint8_t*>(memory_.image[0]);
+  }
+
+  // ---- Statistics ----
+
+  // Makes the statistic of step `s`, over the image before it.
+  DATASETD_HOST_DEVICE void Gather(int s) {
+    StepDraw& drawn = state_.drawn[s];
+    const int index = num_statistics_++ % kNumStatistics;
+    if (team_.rank() == 0) {
+      drawn.statistic_index = static_cast<uint8_t>(index);
+      switch (drawn.kind) {
+#define DATASETD_ROW(Name)                            \
+  case StepKind::k##Name:                             \
+    Init##Name(StatisticAs<Name##Statistic>(index));  \
+    break;
+        DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+        default:
+          break;
+      }
+    }
+    team_.Sync();
+    if (image_.is_scratch && IsUntouched()) {
+      Sweep(Target::kNone, nullptr, &drawn);
+    } else {
+      Materialise(&drawn);
+    }
+    if (team_.rank() == 0) {
+      switch (drawn.kind) {
+#define DATASETD_ROW(Name)                                            \
+  case StepKind::k##Name:                                             \
+    Finish##Name(channels_, height_, width_,                          \
+                 StatisticAs<Name##Statistic>(index),                 \
+                 &drawn.template As<Name##Draw>());                   \
+    break;
+        DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+        default:
+          break;
+      }
+    }
+    team_.Sync();
+  }
+
+  template <typename Statistic>
+  DATASETD_HOST_DEVICE Statistic* StatisticAs(int index) {
+    return reinterpret_cast<Statistic*>(state_.statistic[index]);
+  }
+
+  // ---- Sweeps ----
+
+  // Writes the pending image, and gathers the statistic of a step unless that
+  // is null.
+  DATASETD_HOST_DEVICE DATASETD_NOINLINE void Sweep(
+      Target target, uint8_t* to, const StepDraw* gathered) {
+    PrepareMaps();
+    Partials partials;
+    partials.Init();
+    const int32_t blocks = (width_ + Team::kLanes - 1) / Team::kLanes;
+    const int32_t band = BandRows();
+    for (int32_t first = 0; first < height_; first += band) {
+      const int32_t rows = height_ - first < band ? height_ - first : band;
+      if (source_ == Source::kResize) {
+        SumBand(first, rows);
+        team_.Sync();
+      }
+      for (int32_t unit = team_.rank(); unit < rows * blocks;
+           unit += team_.size()) {
+        Lanes<Team> lanes;
+        const int32_t row = unit / blocks;
+        lanes.y = first + row;
+        lanes.first_x = (unit - row * blocks) * Team::kLanes;
+        const int32_t left = width_ - lanes.first_x;
+        lanes.count = left < Team::kLanes ? left : Team::kLanes;
+        lanes.channels = image_.channels;
+        Make(row, &lanes);
+        for (int s = first_op_; s < end_op_; ++s) {
+          if (state_.drawn[s].is_applied) {
+            ApplyStep(field_.steps[s], state_.drawn[s], state_, key_, &lanes);
+          }
+        }
+        if (gathered != nullptr) Accumulate(*gathered, lanes, &partials);
+        Store(target, to, lanes);
+      }
+      // Rows of the next band overwrite these.
+      if (source_ == Source::kResize) team_.Sync();
+    }
+    if (gathered != nullptr) Merge(*gathered, partials);
+    team_.Sync();
+  }
+
+  // What one rank adds up before the ranks come together.
+  struct Partials {
+#define DATASETD_ROW(Name) Name##Partial of_##Name;
+    DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+
+    DATASETD_HOST_DEVICE void Init() {
+#define DATASETD_ROW(Name) Name##Row::InitPartial(&of_##Name);
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    }
+  };
+
+  DATASETD_HOST_DEVICE void Accumulate(const StepDraw& drawn,
+                                       const Lanes<Team>& lanes,
+                                       Partials* partials) {
+    switch (drawn.kind) {
+#define DATASETD_ROW(Name)                                                   \
+  case StepKind::k##Name:                                                    \
+    AccumulateRow<Name##Row>(drawn.template As<Name##Draw>(), lanes,         \
+                             &partials->of_##Name,                           \
+                             StatisticAs<Name##Statistic>(                   \
+                                 drawn.statistic_index));                    \
+    break;
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+      default:
+        break;
+    }
+  }
+
+  DATASETD_HOST_DEVICE void Merge(const StepDraw& drawn,
+                                  const Partials& partials) {
+    switch (drawn.kind) {
+#define DATASETD_ROW(Name)                                              \
+  case StepKind::k##Name:                                               \
+    Merge##Name<typename Team::Atomics>(                                \
+        partials.of_##Name,                                             \
+        StatisticAs<Name##Statistic>(drawn.statistic_index));           \
+    break;
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+      default:
+        break;
+    }
+  }
+
+  // Rows of a resize that are between its passes at once.
+  DATASETD_HOST_DEVICE int32_t BandRows() const {
+    if (source_ != Source::kResize) return height_;
+    int64_t elements = field_.scratch.row_elements;
+    if (elements > Team::kRowElements) elements = Team::kRowElements;
+    const int64_t rows = elements / (image_.width * image_.channels);
+    return rows < 1         ? 1
+           : rows > height_ ? height_
+                            : static_cast<int32_t>(rows);
+  }
+
+  // ---- Maps and taps ----
+
+  DATASETD_HOST_DEVICE int32_t* map_y() const { return memory_.map; }
+  DATASETD_HOST_DEVICE int32_t* map_x() const { return memory_.map + height_; }
+
+  DATASETD_HOST_DEVICE int32_t MapThroughMoves(int axis, int32_t at) const {
+    for (int s = end_move_ - 1; s >= first_move_; --s) {
+      const StepDraw& drawn = state_.drawn[s];
+      if (!drawn.is_applied || drawn.kind != StepKind::kMove) continue;
+      at = MapBackOne(drawn.As<MoveDraw>().axis[axis],
+                      ParamsAs<Move>(field_.steps[s]).padding_mode, s, at);
+      if (IsFill(at)) return at;
+    }
+    return at;
+  }
+
+  // Maps of the moves and taps of the resize, along both axes.
+  DATASETD_HOST_DEVICE void PrepareMaps() {
+    has_fill_ = false;
+    for (int s = first_move_; s < end_move_; ++s) {
+      if (!state_.drawn[s].is_applied ||
+          state_.drawn[s].kind != StepKind::kMove) {
+        continue;
+      }
+      const Move& move = ParamsAs<Move>(field_.steps[s]);
+      has_fill_ = has_fill_ || (move.kind == MoveKind::kPad &&
+                                move.padding_mode == PaddingMode::kConstant);
+    }
+    const bool is_resize = source_ == Source::kResize;
+    if (!is_resize && end_move_ == 0) return;
+    AxisResample axes[2];
+    int32_t origin[2];
+    if (is_resize) {
+      const Step& step = field_.steps[source_step_];
+      const ResizeParams& params = ParamsAs<ResizeParams>(step);
+      const ResizeDraw& draw =
+          state_.drawn[source_step_].template As<ResizeDraw>();
+      axes[0] = {draw.height, step.out_height, params.interpolation,
+                 params.antialias};
+      axes[1] = {draw.width, step.out_width, params.interpolation,
+                 params.antialias};
+      origin[0] = draw.top;
+      origin[1] = draw.left;
+      num_taps_[0] = NumTaps(axes[0]);
+      num_taps_[1] = NumTaps(axes[1]);
+      window_left_ = draw.left;
+      window_width_ = draw.width;
+    }
+    const int32_t size[2] = {height_, width_};
+    for (int axis = 0; axis < 2; ++axis) {
+      int32_t* const map = axis == 0 ? map_y() : map_x();
+      for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
+        const int32_t entry = MapThroughMoves(axis, i);
+        map[i] = entry;
+        if (!is_resize) continue;
+        int32_t* const index = tap_index(axis) + i;
+        ComputeTaps(axes[axis], IsFill(entry) ? 0 : entry, size[axis], index,
+                    tap_weight(axis) + i);
+        for (int t = 0; t < num_taps_[axis]; ++t) {
+          // Rows of the image, and elements of a row between the passes.
+          int32_t& at = index[int64_t{t} * size[axis]];
+          at = axis == 0 ? at + origin[0] : at * image_.pixel_stride;
+        }
+      }
+    }
+    team_.Sync();
+  }
+
+  DATASETD_HOST_DEVICE int32_t* tap_index(int axis) const {
+    return memory_.indices +
+           (axis == 0 ? 0 : int64_t{num_taps_[0]} * height_);
+  }
+  DATASETD_HOST_DEVICE float* tap_weight(int axis) const {
+    return memory_.weights +
+           (axis == 0 ? 0 : int64_t{num_taps_[0]} * height_);
+  }
+
+  // The first pass of the resize: rows first .. first + rows of the window's
+  // columns, laid out as the image's.
+  DATASETD_HOST_DEVICE void SumBand(int32_t first, int32_t rows) {
+    // Of one plane, or of all channels where they are interleaved.
+    const int32_t stretch = window_width_ * image_.pixel_stride;
+    const int32_t planes = image_.is_scratch ? image_.channels : 1;
+    const int32_t blocks = (stretch + Team::kLanes - 1) / Team::kLanes;
+    const int32_t units = rows * planes * blocks;
+    for (int32_t unit = team_.rank(); unit < units; unit += team_.size()) {
+      const int32_t line = unit / blocks;  // row * planes + plane
+      const int32_t row = line / planes;
+      if (IsFill(map_y()[first + row])) continue;
+      const int32_t element = (unit - line * blocks) * Team::kLanes;
+      const int64_t start =
+          (line - row * planes) * image_.channel_stride +
+          int64_t{window_left_} * image_.pixel_stride + element;
+      const int32_t left = stretch - element;
+      const int32_t count = left < Team::kLanes ? left : Team::kLanes;
+      const int32_t* const index = tap_index(0) + first + row;
+      const float* const weight = tap_weight(0) + first + row;
+      float* const to = memory_.rows + int64_t{line} * stretch + element;
+      switch (image_.dtype) {
+        case Dtype::kUint8:
+          SumRows<Dtype::kUint8, Team>(image_, start, count, index, weight,
+                                       num_taps_[0], height_, to);
+          break;
+        case Dtype::kFloat16:
+          SumRows<Dtype::kFloat16, Team>(image_, start, count, index, weight,
+                                         num_taps_[0], height_, to);
+          break;
+        case Dtype::kBfloat16:
+          SumRows<Dtype::kBfloat16, Team>(image_, start, count, index, weight,
+                                          num_taps_[0], height_, to);
+          break;
+        default:
+          SumRows<Dtype::kFloat32, Team>(image_, start, count, index, weight,
+                                         num_taps_[0], height_, to);
+          break;
+      }
+    }
+  }
+
+  // ---- One block of pixels ----
+
+  // `row` counts from the band's first.
+  DATASETD_HOST_DEVICE void Make(int32_t row, Lanes<Team>* lanes) {
+    const StepDraw& drawn = state_.drawn[source_step_];
+    switch (source_) {
+      case Source::kMoves:
+        if (end_move_ == 0) {
+          GatherLanes<Team>(image_, lanes->y, nullptr, false, lanes);
+        } else {
+          GatherLanes<Team>(image_, map_y()[lanes->y], map_x(), has_fill_,
+                            lanes);
+        }
+        break;
+      case Source::kResize: {
+        const int64_t stretch = int64_t{window_width_} * image_.pixel_stride;
+        const bool is_planar = image_.is_scratch;
+        const int64_t row_elements =
+            is_planar ? stretch * image_.channels : stretch;
+        SumColumns<Team>(
+            memory_.rows + row * row_elements, is_planar ? stretch : 1,
+            tap_index(1), tap_weight(1), num_taps_[1], width_,
+            ParamsAs<ResizeParams>(field_.steps[source_step_]).clamp, lanes);
+        break;
+      }
+      case Source::kAffine: {
+        const auto& params = ParamsAs<AffineParams>(field_.steps[source_step_]);
+        const auto& draw = drawn.template As<AffineDraw>();
+        if (params.is_bilinear) {
+          AffineBilinear<Team>(image_, params, draw, lanes);
+        } else {
+          AffineNearest<Team>(image_, params, draw, lanes);
+        }
+        break;
+      }
+      case Source::kSharpness:
+        WindowLanes<SharpnessWindow, Team>(
+            image_, {drawn.template As<AdjustSharpnessDraw>()}, lanes);
+        break;
+      case Source::kBlurX:
+        WindowLanes<BlurWindowX, Team>(
+            image_, {drawn.template As<GaussianBlurDraw>()}, lanes);
+        break;
+      case Source::kBlurY:
+        WindowLanes<BlurWindowY, Team>(
+            image_, {drawn.template As<GaussianBlurDraw>()}, lanes);
+        break;
+    }
+    if (has_fill_) {
+      PaintFill<Team>(field_, map_y()[lanes->y], map_x(), lanes);
+    }
+    for (int k = lanes->count; k < Team::kLanes; ++k) {
+      for (int c = 0; c < kMaxChannels; ++c) lanes->pixel[c][k] = 0.0f;
+    }
+  }
+
+  DATASETD_HOST_DEVICE void Store(Target target, uint8_t* to,
+                                  const Lanes<Team>& lanes) const {
+    if (target == Target::kNone) return;
+    const int64_t plane = int64_t{height_} * width_;
+    const int64_t at = int64_t{lanes.y} * width_ + lanes.first_x;
+    if (target == Target::kScratch) {
+      StoreScratch<Team>(lanes, plane, reinterpret_cast<float*>(to) + at);
+      return;
+    }
+    const bool is_nhwc = field_.layout == Layout::kNhwc;
+    const int stride = is_nhwc ? lanes.channels : 1;
+    const int64_t channel_stride = is_nhwc ? 1 : plane;
+    uint8_t* const start = to + at * stride * DtypeSizeBytes(field_.out_dtype);
+    switch (field_.out_dtype) {
+      case Dtype::kUint8:
+        StoreLanes<Dtype::kUint8>(lanes, channel_stride, stride, start);
+        break;
+      case Dtype::kFloat16:
+        StoreLanes<Dtype::kFloat16>(lanes, channel_stride, stride, start);
+        break;
+      case Dtype::kBfloat16:
+        StoreLanes<Dtype::kBfloat16>(lanes, channel_stride, stride, start);
+        break;
+      default:
+        StoreLanes<Dtype::kFloat32>(lanes, channel_stride, stride, start);
+        break;
+    }
+  }
+
+  Team team_;
+  const AugmentProgram& program_;
+  const FieldProgram& field_;
+  const ChainMemory memory_;
+  ChainState& state_;
+
+  // Of the sample.
+  DrawKey key_;
+  int num_statistics_ = 0;
+  // The image in memory, and what is still to be done to it: the source, then
+  // the applied moves of [first_move_, end_move_), then the applied pixelwise
+  // steps of [first_op_, end_op_). No step: end is 0.
+  ChainImage image_;
+  Source source_;
+  int source_step_;
+  int first_move_, end_move_;
+  int first_op_, end_op_;
+  // Of the image after that.
+  int32_t height_, width_, channels_;
+  // Of the sweep.
+  bool has_fill_ = false;
+  int32_t num_taps_[2];
+  int32_t window_left_ = 0;
+  int32_t window_width_ = 0;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_EXECUTOR_H_

@@ -1,0 +1,61 @@
+#include "cuda/kernels/chain_host.h"
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "cuda/kernels/chain_executor.h"
+#include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/host_team.h"
+
+namespace datasetd {
+namespace {
+
+// A team's scratch memory, taken for as long as this lives.
+class TeamLease {
+ public:
+  explicit TeamLease(const AugmentProgram& program) : program_(program) {
+    while (true) {
+      for (team_ = 0; team_ < program.num_teams; ++team_) {
+        if (Flag().exchange(1, std::memory_order_acquire) == 0) return;
+      }
+      std::this_thread::yield();
+    }
+  }
+  ~TeamLease() { Flag().store(0, std::memory_order_release); }
+  TeamLease(const TeamLease&) = delete;
+  TeamLease& operator=(const TeamLease&) = delete;
+
+  int team() const { return team_; }
+
+ private:
+  std::atomic_ref<uint32_t> Flag() const {
+    return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(
+        program_.scratch + team_ * kTeamFlagBytes));
+  }
+
+  const AugmentProgram& program_;
+  int team_ = 0;
+};
+
+}  // namespace
+
+void RunChainHost(const AugmentProgram& program, const FieldProgram& field,
+                  const BatchTask& batch) {
+  const TeamLease lease(program);
+  const ChainMemory memory = TeamMemory(program, field, lease.team());
+  if (HasChainVector()) {
+    RunChainVector(program, field, batch, memory);
+  } else {
+    RunChainScalar(program, field, batch, memory);
+  }
+}
+
+void RunChainScalar(const AugmentProgram& program, const FieldProgram& field,
+                    const BatchTask& batch, const ChainMemory& memory) {
+  ChainState state;
+  ChainExecutor<HostTeam<false>> executor({}, program, field, memory, &state);
+  for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
+}
+
+}  // namespace datasetd

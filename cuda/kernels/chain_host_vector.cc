@@ -1,0 +1,67 @@
+#include "cuda/kernels/chain_host.h"
+
+#include <cstdint>
+
+// For GCC 12 to gather by one instruction; it inlines only what is tuned alike.
+#if defined(__x86_64__)
+#pragma GCC target("tune=haswell")
+#endif
+
+// What both builds share is compiled for every processor: only the executor's
+// own templates come after the pragma.
+#include "cuda/dtype.h"
+#include "cuda/kernels/axis_taps.h"
+#include "cuda/kernels/chain_state.h"
+#include "cuda/kernels/chain_windows.h"
+#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/host_team.h"
+#include "cuda/kernels/move.h"
+#include "cuda/kernels/ops/op_rows.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/params.h"
+#include "cuda/kernels/rounding.h"
+#include "cuda/kernels/value.h"
+
+#if defined(__x86_64__)
+
+// No fused multiplication: it rounds otherwise.
+#pragma GCC push_options
+#pragma GCC target("avx2")
+
+#include "cuda/kernels/chain_executor.h"
+
+namespace datasetd {
+
+void RunChainVector(const AugmentProgram& program, const FieldProgram& field,
+                    const BatchTask& batch, const ChainMemory& memory) {
+  ChainState state;
+  ChainExecutor<HostTeam<true>> executor({}, program, field, memory, &state);
+  for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
+}
+
+}  // namespace datasetd
+
+#pragma GCC pop_options
+
+namespace datasetd {
+
+bool HasChainVector() {
+  static const bool has = __builtin_cpu_supports("avx2");
+  return has;
+}
+
+}  // namespace datasetd
+
+#else
+
+namespace datasetd {
+
+bool HasChainVector() { return false; }
+
+void RunChainVector(const AugmentProgram&, const FieldProgram&,
+                    const BatchTask&, const ChainMemory&) {}
+
+}  // namespace datasetd
+
+#endif

@@ -1,0 +1,198 @@
+// A few pixels of one row on their way through a chain: loads, pixelwise ops
+// and stores. A lane is a pixel; a CUDA thread has one, the host a vector's
+// worth of them, so that its loops over lanes become vector instructions.
+//
+// All of it are templates over the team (chain_executor.h): the host compiles
+// them twice, and a plain function would be shared by both copies.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_LANES_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_LANES_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/dtype.h"
+#include "cuda/kernels/chain_state.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/op_rows.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/params.h"
+#include "cuda/kernels/rounding.h"
+#include "cuda/kernels/value.h"
+
+namespace datasetd {
+
+// Lanes first_x .. first_x + count of row y. Those from `count` on hold numbers
+// that nobody uses.
+template <typename Team>
+struct Lanes {
+  static constexpr int kLanes = Team::kLanes;
+
+  int32_t y, first_x, count;
+  int32_t channels;
+  float pixel[kMaxChannels][kLanes];
+};
+
+// Row::Apply on each lane. kChannels is the image's.
+template <typename Row, int kChannels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyRowTo(
+    const typename Row::Draw& draw, const uint8_t* statistic,
+    const DrawKey& key, Lanes<Team>* lanes) {
+  // Grayscale may make three channels of one.
+  constexpr int kOutChannels =
+      kChannels == 1 && std::is_same_v<Row, GrayscaleRow> ? 3 : kChannels;
+  // Out of memory, so that no store to a lane may change it.
+  std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
+                     const typename Row::Draw&>
+      local = draw;
+  for (int k = 0; k < Team::kLanes; ++k) {
+    float pixel[kMaxChannels] = {};
+    for (int c = 0; c < kChannels; ++c) pixel[c] = lanes->pixel[c][k];
+    Row::Apply(local, statistic, key, lanes->y, lanes->first_x + k, kChannels,
+               pixel);
+    for (int c = 0; c < kOutChannels; ++c) lanes->pixel[c][k] = pixel[c];
+  }
+}
+
+template <typename Row, typename Team>
+DATASETD_HOST_DEVICE inline void ApplyRow(const typename Row::Draw& draw,
+                                          const uint8_t* statistic,
+                                          const DrawKey& key,
+                                          Lanes<Team>* lanes) {
+  if constexpr (Row::kHasAnyChannels) {
+    if (lanes->channels == 2) {
+      ApplyRowTo<Row, 2>(draw, statistic, key, lanes);
+      return;
+    }
+    if (lanes->channels == 4) {
+      ApplyRowTo<Row, 4>(draw, statistic, key, lanes);
+      return;
+    }
+  }
+  if (lanes->channels == 1) {
+    ApplyRowTo<Row, 1>(draw, statistic, key, lanes);
+  } else {
+    ApplyRowTo<Row, 3>(draw, statistic, key, lanes);
+  }
+}
+
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyValueOp(
+    const ValueOp& op, Lanes<Team>* lanes) {
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes->channels) continue;
+    float* const pixel = lanes->pixel[c];
+    if (op.kind == ValueOpKind::kDivide) {
+      const float divisor = op.divisor;
+      for (int k = 0; k < Team::kLanes; ++k) pixel[k] = pixel[k] / divisor;
+    } else {
+      const float mean = op.mean[c];
+      const float std = op.std[c];
+      for (int k = 0; k < Team::kLanes; ++k) {
+        pixel[k] = (pixel[k] - mean) / std;
+      }
+    }
+  }
+}
+
+// A pixelwise step that is applied.
+template <typename Team>
+DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
+                                           const StepDraw& drawn,
+                                           const ChainState& state,
+                                           DrawKey key, Lanes<Team>* lanes) {
+  key.op_index = step.op_index;
+  switch (drawn.kind) {
+    case StepKind::kValue:
+      ApplyValueOp(ParamsAs<ValueOp>(step), lanes);
+      break;
+#define DATASETD_ROW(Name)                                            \
+  case StepKind::k##Name:                                             \
+    ApplyRow<Name##Row>(drawn.As<Name##Draw>(),                       \
+                        state.statistic[drawn.statistic_index], key,  \
+                        lanes);                                       \
+    break;
+      DATASETD_POINT_OPS(DATASETD_ROW)
+      DATASETD_COORDINATE_OPS(DATASETD_ROW)
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    default:
+      break;
+  }
+  lanes->channels = step.out_channels;
+}
+
+// Adds the lanes to a statistic.
+template <typename Row, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRow(
+    const typename Row::Draw& draw, const Lanes<Team>& lanes,
+    typename Row::Partial* partial, typename Row::Statistic* statistic) {
+  using Atomics = typename Team::Atomics;
+  const int count = lanes.count;
+  typename Row::Partial local = *partial;
+  if (lanes.channels == 3) {
+    for (int k = 0; k < count; ++k) {
+      const float pixel[3] = {lanes.pixel[0][k], lanes.pixel[1][k],
+                              lanes.pixel[2][k]};
+      Row::template Accumulate<Atomics>(draw, 3, pixel, &local, statistic);
+    }
+  } else {
+    for (int k = 0; k < count; ++k) {
+      const float pixel[1] = {lanes.pixel[0][k]};
+      Row::template Accumulate<Atomics>(draw, 1, pixel, &local, statistic);
+    }
+  }
+  *partial = local;
+}
+
+// Stores the lanes of one channel at `to`, `stride` elements apart.
+template <Dtype kDtype, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreChannel(
+    const float* pixel, int count, int stride, uint8_t* to) {
+  for (int k = 0; k < count; ++k) {
+    const int64_t at = static_cast<int64_t>(k) * stride;
+    if constexpr (kDtype == Dtype::kUint8) {
+      StoreAs<uint8_t>(to, at, FloatToUint8(pixel[k]));
+    } else if constexpr (kDtype == Dtype::kFloat16) {
+      StoreAs<uint16_t>(to, at, FloatToFloat16(pixel[k]));
+    } else if constexpr (kDtype == Dtype::kBfloat16) {
+      StoreAs<uint16_t>(to, at, FloatToBfloat16(pixel[k]));
+    } else {
+      StoreAs<float>(to, at, CanonicalFloat(pixel[k]));
+    }
+  }
+}
+
+template <Dtype kDtype, typename Team>
+DATASETD_HOST_DEVICE inline void StoreLanes(const Lanes<Team>& lanes,
+                                            int64_t channel_stride, int stride,
+                                            uint8_t* to) {
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes.channels) continue;
+    uint8_t* const plane = to + c * channel_stride * DtypeSizeBytes(kDtype);
+    if (stride == 1) {
+      StoreChannel<kDtype, Team>(lanes.pixel[c], lanes.count, 1, plane);
+    } else {
+      StoreChannel<kDtype, Team>(lanes.pixel[c], lanes.count, stride, plane);
+    }
+  }
+}
+
+// To planar float32, as they are.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreScratch(
+    const Lanes<Team>& lanes, int64_t channel_stride, float* to) {
+  const int count = lanes.count;
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes.channels) continue;
+    float* const plane = to + c * channel_stride;
+    for (int k = 0; k < count; ++k) plane[k] = lanes.pixel[c][k];
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_LANES_H_

@@ -1,0 +1,113 @@
+// The scratch memory of a program's chains: num_teams flags, then as many
+// stretches. On the host a flag is 1 while a thread has its team's stretch; on
+// CUDA block b has stretch b.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_SCRATCH_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_SCRATCH_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/kernels/chain_state.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/params.h"
+
+namespace datasetd {
+
+inline constexpr int64_t kTeamFlagBytes = 64;
+inline constexpr int64_t kScratchAlignment = 256;
+
+DATASETD_HOST_DEVICE inline int64_t AlignScratch(int64_t size_bytes) {
+  return (size_bytes + kScratchAlignment - 1) / kScratchAlignment *
+         kScratchAlignment;
+}
+
+// Each part begins aligned, and loops on the host may read and write a block of
+// pixels beyond its end.
+inline constexpr int64_t kScratchSlackElements = 64;
+
+DATASETD_HOST_DEVICE inline int64_t ScratchPartBytes(int64_t elements) {
+  return AlignScratch(4 * (elements + kScratchSlackElements));
+}
+
+// 0 without chains.
+inline int64_t TeamScratchBytes(const FieldProgram& field) {
+  if (field.num_steps == 0) return 0;
+  const ChainScratch& scratch = field.scratch;
+  return 2 * ScratchPartBytes(scratch.image_elements) +
+         ScratchPartBytes(scratch.row_elements) +
+         2 * ScratchPartBytes(scratch.tap_elements) +
+         ScratchPartBytes(scratch.map_elements);
+}
+
+// The largest of a program's fields; they take turns.
+inline int64_t TeamScratchBytes(const AugmentProgram& program) {
+  int64_t size_bytes = 0;
+  for (int i = 0; i < program.num_fields; ++i) {
+    const int64_t field = TeamScratchBytes(program.fields[i]);
+    size_bytes = field > size_bytes ? field : size_bytes;
+  }
+  return size_bytes;
+}
+
+// More teams than fit here are not worth their memory.
+inline constexpr int64_t kScratchTargetBytes = int64_t{256} << 20;
+
+struct ScratchPlan {
+  int64_t team_bytes = 0;
+  int num_teams = 0;
+  int64_t size_bytes = 0;  // 0 without chains
+
+  // Puts `scratch`, of size_bytes, into the program.
+  void Give(uint8_t* scratch, AugmentProgram* program) const {
+    program->scratch = scratch;
+    program->team_scratch_bytes = team_bytes;
+    program->num_teams = num_teams;
+  }
+};
+
+// At most max_teams, the backend's, at least one.
+inline ScratchPlan PlanScratch(const AugmentProgram& program, int max_teams) {
+  ScratchPlan plan;
+  plan.team_bytes = TeamScratchBytes(program);
+  if (plan.team_bytes == 0) return plan;
+  const int64_t fitting = kScratchTargetBytes / plan.team_bytes;
+  plan.num_teams = fitting < 1           ? 1
+                   : fitting < max_teams ? static_cast<int>(fitting)
+                                         : max_teams;
+  plan.size_bytes = AlignScratch(plan.num_teams * kTeamFlagBytes) +
+                    plan.num_teams * plan.team_bytes;
+  return plan;
+}
+
+// On the host, before the first batch of a program.
+inline void ClearTeamFlags(const AugmentProgram& program) {
+  for (int team = 0; team < program.num_teams; ++team) {
+    memset(program.scratch + team * kTeamFlagBytes, 0, kTeamFlagBytes);
+  }
+}
+
+DATASETD_HOST_DEVICE inline ChainMemory TeamMemory(
+    const AugmentProgram& program, const FieldProgram& field, int team) {
+  uint8_t* at = program.scratch +
+                AlignScratch(program.num_teams * kTeamFlagBytes) +
+                team * program.team_scratch_bytes;
+  const ChainScratch& scratch = field.scratch;
+  ChainMemory memory;
+  for (int i = 0; i < 2; ++i) {
+    memory.image[i] = reinterpret_cast<float*>(at);
+    at += ScratchPartBytes(scratch.image_elements);
+  }
+  memory.rows = reinterpret_cast<float*>(at);
+  at += ScratchPartBytes(scratch.row_elements);
+  memory.weights = reinterpret_cast<float*>(at);
+  at += ScratchPartBytes(scratch.tap_elements);
+  memory.indices = reinterpret_cast<int32_t*>(at);
+  at += ScratchPartBytes(scratch.tap_elements);
+  memory.map = reinterpret_cast<int32_t*>(at);
+  return memory;
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_SCRATCH_H_

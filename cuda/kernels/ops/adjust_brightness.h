@@ -1,0 +1,35 @@
+// AdjustBrightness: factor * x in [0, bound].
+//
+// Of a uint8 image torchvision drops the fraction: at most 1/255 from here.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_BRIGHTNESS_H_
+#define DATASETD_CUDA_KERNELS_OPS_ADJUST_BRIGHTNESS_H_
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/pixel.h"
+
+namespace datasetd {
+
+struct AdjustBrightnessParams {
+  float factor;  // not negative
+  float bound;   // 255 or 1
+};
+using AdjustBrightnessDraw = AdjustBrightnessParams;
+
+DATASETD_HOST_DEVICE inline AdjustBrightnessDraw DrawAdjustBrightness(
+    const AdjustBrightnessParams& params, const DrawKey&, int /*height*/,
+    int /*width*/) {
+  return params;
+}
+
+DATASETD_HOST_DEVICE inline void ApplyAdjustBrightness(
+    const AdjustBrightnessDraw& draw, int num_channels, float* pixel) {
+  for (int c = 0; c < num_channels; ++c) {
+    pixel[c] = ClampToBound(draw.factor * pixel[c], draw.bound);
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_ADJUST_BRIGHTNESS_H_

@@ -1,0 +1,88 @@
+// AdjustContrast: factor * x + (1 - factor) * mean in [0, bound], where mean is
+// that of the image's gray as it is at this op; of one channel, of itself.
+//
+// Of a uint8 image torchvision drops the fraction: at most 1/255 from here.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_CONTRAST_H_
+#define DATASETD_CUDA_KERNELS_OPS_ADJUST_CONTRAST_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/pixel.h"
+
+namespace datasetd {
+
+struct AdjustContrastParams {
+  float factor;  // not negative
+  float bound;   // 255 or 1
+};
+
+struct AdjustContrastDraw {
+  float factor;
+  float bound;
+  float mean;  // of FinishAdjustContrast
+};
+
+// Of the gray, in steps of 2^-22: a mean is at most one step too near to 0.
+// Values beyond +-256 count as that, NaN as 0.
+struct AdjustContrastStatistic {
+  int64_t sum;
+};
+using AdjustContrastPartial = AdjustContrastStatistic;
+
+namespace adjust_contrast_internal {
+inline constexpr float kOne = 4194304.0f;
+}  // namespace adjust_contrast_internal
+
+DATASETD_HOST_DEVICE inline AdjustContrastDraw DrawAdjustContrast(
+    const AdjustContrastParams& params, const DrawKey&, int /*height*/,
+    int /*width*/) {
+  return {params.factor, params.bound, 0.0f};
+}
+
+DATASETD_HOST_DEVICE inline void InitAdjustContrast(
+    AdjustContrastStatistic* statistic) {
+  statistic->sum = 0;
+}
+
+// REQUIRES: 1 or 3 channels.
+template <typename Atomics>
+DATASETD_HOST_DEVICE inline void AccumulateAdjustContrast(
+    const AdjustContrastDraw& draw, int num_channels, const float* pixel,
+    AdjustContrastPartial* partial, AdjustContrastStatistic* /*total*/) {
+  const float gray = num_channels == 3 ? Luma(pixel, draw.bound) : pixel[0];
+  const float above = gray > -256.0f ? gray : -256.0f;
+  const float within = above < 256.0f ? above : 256.0f;
+  const float known = gray == gray ? within : 0.0f;
+  partial->sum += static_cast<int32_t>(known * adjust_contrast_internal::kOne);
+}
+
+template <typename Atomics>
+DATASETD_HOST_DEVICE inline void MergeAdjustContrast(
+    const AdjustContrastPartial& partial, AdjustContrastStatistic* total) {
+  Atomics::Add(&total->sum, partial.sum);
+}
+
+DATASETD_HOST_DEVICE inline void FinishAdjustContrast(
+    int /*num_channels*/, int height, int width,
+    AdjustContrastStatistic* statistic, AdjustContrastDraw* draw) {
+  const double num_pixels =
+      static_cast<double>(height) * static_cast<double>(width);
+  const double one = static_cast<double>(adjust_contrast_internal::kOne);
+  draw->mean = static_cast<float>(static_cast<double>(statistic->sum) /
+                                  (num_pixels * one));
+}
+
+DATASETD_HOST_DEVICE inline void ApplyAdjustContrast(
+    const AdjustContrastDraw& draw, const AdjustContrastStatistic&,
+    int num_channels, float* pixel) {
+  for (int c = 0; c < num_channels; ++c) {
+    pixel[c] = Blend(pixel[c], draw.mean, draw.factor, draw.bound);
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_ADJUST_CONTRAST_H_

@@ -1,0 +1,79 @@
+// AdjustHue: the hue of HSV turned by `factor` turns. One channel stays as it
+// is.
+//
+// Of a uint8 image torchvision drops the fraction: at most 1/255 from here.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_HUE_H_
+#define DATASETD_CUDA_KERNELS_OPS_ADJUST_HUE_H_
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/pixel.h"
+
+namespace datasetd {
+
+struct AdjustHueParams {
+  float factor;  // in [-0.5, 0.5]
+  float bound;   // 255 or 1
+};
+using AdjustHueDraw = AdjustHueParams;
+
+DATASETD_HOST_DEVICE inline AdjustHueDraw DrawAdjustHue(
+    const AdjustHueParams& params, const DrawKey&, int /*height*/,
+    int /*width*/) {
+  return params;
+}
+
+namespace adjust_hue_internal {
+
+// What a channel loses of `value` if hue, in sixths of a turn, is `hue`:
+// nothing within a sixth of its own colour, all chroma within a sixth of the
+// opposite one, and linearly between. `phase` is 5 for red, 3 for green, 1 for
+// blue.
+DATASETD_HOST_DEVICE inline float Channel(float phase, float hue, float value,
+                                          float chroma) {
+  const float sum = phase + hue;
+  const float k = sum >= 6.0f ? sum - 6.0f : sum;
+  const float rest = 4.0f - k;
+  const float least = k < rest ? k : rest;
+  return value - chroma * ClampToBound(least, 1.0f);
+}
+
+}  // namespace adjust_hue_internal
+
+// No branches, for vectors. REQUIRES: 1 or 3 channels.
+DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
+                                                int num_channels,
+                                                float* pixel) {
+  if (num_channels != 3) return;
+  const float r = pixel[0] / draw.bound;
+  const float g = pixel[1] / draw.bound;
+  const float b = pixel[2] / draw.bound;
+  const float rg_max = r > g ? r : g;
+  const float rg_min = r < g ? r : g;
+  const float value = rg_max > b ? rg_max : b;
+  const float chroma = value - (rg_min < b ? rg_min : b);
+  const float divisor = chroma == 0.0f ? 1.0f : chroma;
+
+  // In sixths of a turn.
+  const float next_to_red = (g - b) / divisor;
+  const float next_to_green = 2.0f + (b - r) / divisor;
+  const float next_to_blue = 4.0f + (r - g) / divisor;
+  float hue = value == g ? next_to_green : next_to_blue;
+  hue = value == r ? next_to_red : hue;
+  // In [0, 6]: from [-1, 5], and [-3, 3] more.
+  hue = hue + 6.0f * draw.factor;
+  const float up = hue + 6.0f;
+  hue = hue < 0.0f ? up : hue;
+  const float down = hue - 6.0f;
+  hue = hue >= 6.0f ? down : hue;
+
+  using adjust_hue_internal::Channel;
+  pixel[0] = Channel(5.0f, hue, value, chroma) * draw.bound;
+  pixel[1] = Channel(3.0f, hue, value, chroma) * draw.bound;
+  pixel[2] = Channel(1.0f, hue, value, chroma) * draw.bound;
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_ADJUST_HUE_H_

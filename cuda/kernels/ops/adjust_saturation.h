@@ -1,0 +1,39 @@
+// AdjustSaturation: factor * x + (1 - factor) * gray in [0, bound]. One channel
+// stays as it is.
+//
+// Of a uint8 image torchvision drops the fraction: at most 1/255 from here.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_SATURATION_H_
+#define DATASETD_CUDA_KERNELS_OPS_ADJUST_SATURATION_H_
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/pixel.h"
+
+namespace datasetd {
+
+struct AdjustSaturationParams {
+  float factor;  // not negative
+  float bound;   // 255 or 1
+};
+using AdjustSaturationDraw = AdjustSaturationParams;
+
+DATASETD_HOST_DEVICE inline AdjustSaturationDraw DrawAdjustSaturation(
+    const AdjustSaturationParams& params, const DrawKey&, int /*height*/,
+    int /*width*/) {
+  return params;
+}
+
+// REQUIRES: 1 or 3 channels.
+DATASETD_HOST_DEVICE inline void ApplyAdjustSaturation(
+    const AdjustSaturationDraw& draw, int num_channels, float* pixel) {
+  if (num_channels != 3) return;
+  const float gray = Luma(pixel, draw.bound);
+  for (int c = 0; c < 3; ++c) {
+    pixel[c] = Blend(pixel[c], gray, draw.factor, draw.bound);
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_ADJUST_SATURATION_H_

@@ -1,0 +1,100 @@
+// Rotate, Affine, RandomRotation, RandomAffine: which point of the image an
+// output pixel shows.
+//
+// As torchvision on tensors: angles in degrees, the inverse matrix acts on
+// pixel centres counted from the middle of the image, outside is zero, and with
+// a fill the sampled image is blended with it by the sampled mask of ones.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_AFFINE_H_
+#define DATASETD_CUDA_KERNELS_OPS_AFFINE_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/random.h"
+
+namespace datasetd {
+
+// Ranges are [low, high]; equal ends are fixed values.
+struct AffineParams {
+  bool is_bilinear;  // else nearest
+  bool has_fill;
+  // Of RandomAffine: whole pixels, at most `translate` either way. Else
+  // `translate` is the translation.
+  bool is_translate_random;
+  float angle[2];  // clockwise
+  float translate[2];  // x, y; pixels
+  float scale[2];
+  float shear_x[2], shear_y[2];
+  float center[2];  // x, y; from the middle of the image
+  float fill[4];
+};
+
+struct AffineDraw {
+  // Source = matrix * (x, y, 1), x and y of output pixel centres counted from
+  // the middle, source in coordinates whose integers are pixel centres.
+  float matrix[2][3];
+  // What was drawn.
+  float angle, translate[2], scale, shear[2];
+};
+
+static_assert(std::is_trivially_copyable_v<AffineParams>);
+
+// Draw 1: angle, translate x, translate y, scale; draw 2: shear x, shear y.
+DATASETD_HOST_DEVICE inline AffineDraw DrawAffine(const AffineParams& params,
+                                                  const DrawKey& key,
+                                                  int height, int width) {
+  AffineDraw draw;
+  const Words4 first = DrawWords(key, 1);
+  const Words4 second = DrawWords(key, 2);
+  draw.angle =
+      UniformBetween(first.word[0], params.angle[0], params.angle[1]);
+  for (int i = 0; i < 2; ++i) {
+    draw.translate[i] = params.translate[i];
+    if (params.is_translate_random) {
+      draw.translate[i] =
+          RoundHalfEven(UniformBetween(first.word[1 + i], -params.translate[i],
+                                       params.translate[i]));
+    }
+  }
+  draw.scale = UniformBetween(first.word[3], params.scale[0], params.scale[1]);
+  draw.shear[0] =
+      UniformBetween(second.word[0], params.shear_x[0], params.shear_x[1]);
+  draw.shear[1] =
+      UniformBetween(second.word[1], params.shear_y[0], params.shear_y[1]);
+
+  double sin_rot, cos_rot, sin_x, cos_x, sin_y, cos_y, sin_r, cos_r;
+  const double angle = static_cast<double>(draw.angle) / 180.0;
+  const double shear_y = static_cast<double>(draw.shear[1]) / 180.0;
+  SinCosPi(angle - shear_y, &sin_r, &cos_r);
+  SinCosPi(angle, &sin_rot, &cos_rot);
+  SinCosPi(static_cast<double>(draw.shear[0]) / 180.0, &sin_x, &cos_x);
+  SinCosPi(shear_y, &sin_y, &cos_y);
+  const double tan_x = sin_x / cos_x;
+  const double a = cos_r / cos_y;
+  const double b = -(a * tan_x) - sin_rot;
+  const double c = sin_r / cos_y;
+  const double d = cos_rot - c * tan_x;
+  const double inverse[2][2] = {{d / draw.scale, -b / draw.scale},
+                                {-c / draw.scale, a / draw.scale}};
+  const double middle[2] = {0.5 * width - 0.5, 0.5 * height - 0.5};
+  const double from_x = static_cast<double>(params.center[0]) +
+                        static_cast<double>(draw.translate[0]);
+  const double from_y = static_cast<double>(params.center[1]) +
+                        static_cast<double>(draw.translate[1]);
+  for (int i = 0; i < 2; ++i) {
+    draw.matrix[i][0] = static_cast<float>(inverse[i][0]);
+    draw.matrix[i][1] = static_cast<float>(inverse[i][1]);
+    draw.matrix[i][2] = static_cast<float>(
+        static_cast<double>(params.center[i]) - inverse[i][0] * from_x -
+        inverse[i][1] * from_y + middle[i]);
+  }
+  return draw;
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_AFFINE_H_

@@ -1,0 +1,42 @@
+// Where in a pipeline an op draws: see docs/randomness.md.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_DRAW_KEY_H_
+#define DATASETD_CUDA_KERNELS_OPS_DRAW_KEY_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/random.h"
+
+namespace datasetd {
+
+// Epochs and sample indices are below 2^32.
+struct DrawKey {
+  uint64_t seed;
+  uint64_t epoch;
+  int64_t sample;
+  uint32_t op_index;
+};
+
+// Draw 0 is the gate ("with probability p"); an op's parameters are drawn from
+// draw 1 on.
+inline constexpr uint32_t kGateDraw = 0;
+
+DATASETD_HOST_DEVICE inline Words4 DrawWords(const DrawKey& key,
+                                             uint32_t draw) {
+  return Draw(key.seed, draw, key.op_index, static_cast<uint32_t>(key.epoch),
+              static_cast<uint32_t>(key.sample));
+}
+
+// Uniform in [low, high]; `high` is met only by rounding. REQUIRES: finite,
+// low <= high.
+DATASETD_HOST_DEVICE inline float UniformBetween(uint32_t word, float low,
+                                                 float high) {
+  const double range = static_cast<double>(high) - static_cast<double>(low);
+  return static_cast<float>(static_cast<double>(low) +
+                            range * static_cast<double>(UniformFloat(word)));
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_DRAW_KEY_H_

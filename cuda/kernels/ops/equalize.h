@@ -1,0 +1,105 @@
+// Equalize and RandomEqualize: each channel's histogram made flat by a table of
+// 256 values; a channel of which the table cannot be made stays as it is.
+//
+// Exact for a uint8 image; a value that is not whole is rounded first. A
+// floating point image goes through 8 bits, as torchvision takes it:
+// floor(255.999 x) in, k / 255 out, also where the table cannot be made.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_EQUALIZE_H_
+#define DATASETD_CUDA_KERNELS_OPS_EQUALIZE_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/rounding.h"
+
+namespace datasetd {
+
+struct EqualizeParams {
+  float bound;  // 255 or 1
+};
+using EqualizeDraw = EqualizeParams;
+
+// First the histograms; FinishEqualize makes tables of them.
+struct EqualizeStatistic {
+  uint32_t bins[3][256];
+};
+struct EqualizePartial {};
+
+namespace equalize_internal {
+
+DATASETD_HOST_DEVICE inline int BinOf(float x, float bound) {
+  if (bound == 255.0f) return FloatToUint8(x);
+  const float scaled = x * 255.999f;
+  const float positive = scaled > 0.0f ? scaled : 0.0f;
+  return static_cast<int>(positive < 255.0f ? positive : 255.0f);
+}
+
+}  // namespace equalize_internal
+
+DATASETD_HOST_DEVICE inline EqualizeDraw DrawEqualize(
+    const EqualizeParams& params, const DrawKey&, int /*height*/,
+    int /*width*/) {
+  return params;
+}
+
+DATASETD_HOST_DEVICE inline void InitEqualize(EqualizeStatistic* statistic) {
+  for (int c = 0; c < 3; ++c) {
+    for (int i = 0; i < 256; ++i) statistic->bins[c][i] = 0;
+  }
+}
+
+// REQUIRES: 1 or 3 channels; below 2^32 pixels.
+template <typename Atomics>
+DATASETD_HOST_DEVICE inline void AccumulateEqualize(
+    const EqualizeDraw& draw, int num_channels, const float* pixel,
+    EqualizePartial* /*partial*/, EqualizeStatistic* total) {
+  for (int c = 0; c < num_channels; ++c) {
+    Atomics::Add(
+        &total->bins[c][equalize_internal::BinOf(pixel[c], draw.bound)],
+        uint32_t{1});
+  }
+}
+
+template <typename Atomics>
+DATASETD_HOST_DEVICE inline void MergeEqualize(const EqualizePartial&,
+                                               EqualizeStatistic* /*total*/) {}
+
+DATASETD_HOST_DEVICE inline void FinishEqualize(int num_channels,
+                                                int /*height*/, int /*width*/,
+                                                EqualizeStatistic* statistic,
+                                                EqualizeDraw*) {
+  for (int c = 0; c < num_channels; ++c) {
+    uint32_t* bins = statistic->bins[c];
+    uint64_t num_pixels = 0;
+    uint32_t last = 0;
+    for (int i = 0; i < 256; ++i) {
+      num_pixels += bins[i];
+      if (bins[i] != 0) last = bins[i];
+    }
+    const uint64_t step = (num_pixels - last) / 255;
+    uint64_t below = 0;
+    for (int i = 0; i < 256; ++i) {
+      const uint32_t count = bins[i];
+      const uint64_t level = step == 0 ? i : (below + step / 2) / step;
+      bins[i] = static_cast<uint32_t>(level < 255 ? level : 255);
+      below += count;
+    }
+  }
+}
+
+// REQUIRES: the statistic after FinishEqualize.
+DATASETD_HOST_DEVICE inline void ApplyEqualize(
+    const EqualizeDraw& draw, const EqualizeStatistic& statistic,
+    int num_channels, float* pixel) {
+  for (int c = 0; c < num_channels; ++c) {
+    const int bin = equalize_internal::BinOf(pixel[c], draw.bound);
+    const float level = static_cast<float>(statistic.bins[c][bin]);
+    pixel[c] = draw.bound == 255.0f ? level : level / 255.0f;
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_EQUALIZE_H_

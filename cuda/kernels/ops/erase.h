@@ -1,0 +1,48 @@
+// Erase: a box of the image is set to a value per channel. Exact.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_ERASE_H_
+#define DATASETD_CUDA_KERNELS_OPS_ERASE_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/params.h"
+
+namespace datasetd {
+
+struct EraseParams {
+  // Rows top to top + height of columns left to left + width; what lies outside
+  // of the image is left out.
+  int32_t top, left;
+  int32_t height, width;
+  float value[kMaxChannels];
+};
+using EraseDraw = EraseParams;
+
+DATASETD_HOST_DEVICE inline EraseDraw DrawErase(const EraseParams& params,
+                                                const DrawKey&, int /*height*/,
+                                                int /*width*/) {
+  return params;
+}
+
+DATASETD_HOST_DEVICE inline bool IsErased(const EraseDraw& draw, int y, int x) {
+  // What lies before the box wraps to above its size.
+  const uint32_t row =
+      static_cast<uint32_t>(y) - static_cast<uint32_t>(draw.top);
+  const uint32_t column =
+      static_cast<uint32_t>(x) - static_cast<uint32_t>(draw.left);
+  return row < static_cast<uint32_t>(draw.height) &&
+         column < static_cast<uint32_t>(draw.width);
+}
+
+DATASETD_HOST_DEVICE inline void ApplyErase(const EraseDraw& draw,
+                                            const DrawKey&, int y, int x,
+                                            int num_channels, float* pixel) {
+  if (!IsErased(draw, y, x)) return;
+  for (int c = 0; c < num_channels; ++c) pixel[c] = draw.value[c];
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_ERASE_H_

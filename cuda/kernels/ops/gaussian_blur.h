@@ -1,0 +1,107 @@
+// GaussianBlur: a Gaussian window along x, then along y, with the image
+// mirrored at its edge (reflect). Sigma is drawn uniformly: draw 1, word 0.
+//
+// Torchvision rounds a uint8 image after the blur: as the last op this rounds
+// alike.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_GAUSSIAN_BLUR_H_
+#define DATASETD_CUDA_KERNELS_OPS_GAUSSIAN_BLUR_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+
+namespace datasetd {
+
+inline constexpr int kMaxBlurRadius = 21;
+
+struct GaussianBlurParams {
+  int32_t radius_x;  // (kernel_size - 1) / 2, at most kMaxBlurRadius
+  int32_t radius_y;
+  float sigma_low;  // positive
+  float sigma_high;
+};
+
+struct GaussianBlurDraw {
+  int16_t radius_x;
+  int16_t radius_y;
+  // 1 over the window's sum.
+  float norm_x;
+  float norm_y;
+  // Of the pixels at distance 1, 2, ...; that of the middle is 1.
+  float weights[kMaxBlurRadius];
+};
+static_assert(sizeof(GaussianBlurDraw) <= 96);
+
+// The drawn sigma, which the draw below keeps as weights.
+DATASETD_HOST_DEVICE inline float DrawGaussianBlurSigma(
+    const GaussianBlurParams& params, const DrawKey& key) {
+  return UniformBetween(DrawWords(key, 1).word[0], params.sigma_low,
+                        params.sigma_high);
+}
+
+DATASETD_HOST_DEVICE inline GaussianBlurDraw DrawGaussianBlur(
+    const GaussianBlurParams& params, const DrawKey& key, int /*height*/,
+    int /*width*/) {
+  const double sigma = static_cast<double>(DrawGaussianBlurSigma(params, key));
+  GaussianBlurDraw draw = {};
+  draw.radius_x = static_cast<int16_t>(params.radius_x);
+  draw.radius_y = static_cast<int16_t>(params.radius_y);
+  double sum_x = 1.0;
+  double sum_y = 1.0;
+  for (int k = 1; k <= kMaxBlurRadius; ++k) {
+    const double distance = static_cast<double>(k) / sigma;
+    const double weight = Exp(-0.5 * (distance * distance));
+    draw.weights[k - 1] = static_cast<float>(weight);
+    if (k <= params.radius_x) sum_x += 2.0 * weight;
+    if (k <= params.radius_y) sum_y += 2.0 * weight;
+  }
+  draw.norm_x = static_cast<float>(1.0 / sum_x);
+  draw.norm_y = static_cast<float>(1.0 / sum_y);
+  return draw;
+}
+
+namespace gaussian_blur_internal {
+
+// Pixel `at` of the `size` that lie `stride` apart from `line` on.
+DATASETD_HOST_DEVICE inline float BlurLine(const float* weights, int radius,
+                                           float norm, const float* line,
+                                           int64_t stride, int size, int at) {
+  float sum = line[at * stride];
+  for (int k = 1; k <= radius; ++k) {
+    const int before = at - k;
+    const int after = at + k;
+    const int mirrored_before = before < 0 ? -before : before;
+    const int mirrored_after = after < size ? after : 2 * (size - 1) - after;
+    sum += weights[k - 1] *
+           (line[mirrored_before * stride] + line[mirrored_after * stride]);
+  }
+  return sum * norm;
+}
+
+}  // namespace gaussian_blur_internal
+
+// The first pass at (y, x) of a plane [height, width]. REQUIRES: radius_x is
+// below the width.
+DATASETD_HOST_DEVICE inline float ApplyGaussianBlurX(
+    const GaussianBlurDraw& draw, const float* plane, int /*height*/, int width,
+    int y, int x) {
+  return gaussian_blur_internal::BlurLine(
+      draw.weights, draw.radius_x, draw.norm_x,
+      plane + static_cast<int64_t>(y) * width, 1, width, x);
+}
+
+// The second pass, on the first one's result. REQUIRES: radius_y is below the
+// height.
+DATASETD_HOST_DEVICE inline float ApplyGaussianBlurY(
+    const GaussianBlurDraw& draw, const float* plane, int height, int width,
+    int y, int x) {
+  return gaussian_blur_internal::BlurLine(
+      draw.weights, draw.radius_y, draw.norm_y, plane + x, width, height, y);
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_GAUSSIAN_BLUR_H_

@@ -1,0 +1,39 @@
+// Grayscale and RandomGrayscale: torchvision's gray in each output channel. One
+// channel is its own gray.
+//
+// Exact for a uint8 image; Luma (pixel.h) says what becomes of the fraction.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_GRAYSCALE_H_
+#define DATASETD_CUDA_KERNELS_OPS_GRAYSCALE_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/pixel.h"
+
+namespace datasetd {
+
+struct GrayscaleParams {
+  int32_t num_output_channels;  // 1 or 3
+  float bound;                  // 255 or 1
+};
+using GrayscaleDraw = GrayscaleParams;
+
+DATASETD_HOST_DEVICE inline GrayscaleDraw DrawGrayscale(
+    const GrayscaleParams& params, const DrawKey&, int /*height*/,
+    int /*width*/) {
+  return params;
+}
+
+// REQUIRES: 1 or 3 channels; `pixel` has room for the output's.
+DATASETD_HOST_DEVICE inline void ApplyGrayscale(const GrayscaleDraw& draw,
+                                                int num_channels,
+                                                float* pixel) {
+  const float gray = num_channels == 3 ? Luma(pixel, draw.bound) : pixel[0];
+  for (int c = 0; c < draw.num_output_channels; ++c) pixel[c] = gray;
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_GRAYSCALE_H_

@@ -1,0 +1,244 @@
+// The ops of a chain: one row each. A row (Name) of a class stands for
+// NameParams, NameDraw, DrawName and ApplyName of its header, and for the
+// StepKind kName; the executor (chain_executor.h), the describer
+// (server/core/explain.h) and the compiler need no more than that.
+//
+//   point       ApplyName(draw, num_channels, pixel)
+//   coordinate  ApplyName(draw, key, y, x, num_channels, pixel)
+//   statistic   ApplyName(draw, statistic, num_channels, pixel), after all
+//               pixels went through AccumulateName and FinishName
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_OP_TABLE_H_
+#define DATASETD_CUDA_KERNELS_OPS_OP_TABLE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/move.h"
+#include "cuda/kernels/ops/adjust_brightness.h"
+#include "cuda/kernels/ops/adjust_contrast.h"
+#include "cuda/kernels/ops/adjust_hue.h"
+#include "cuda/kernels/ops/adjust_saturation.h"
+#include "cuda/kernels/ops/adjust_sharpness.h"
+#include "cuda/kernels/ops/affine.h"
+#include "cuda/kernels/ops/autocontrast.h"
+#include "cuda/kernels/ops/color_jitter.h"
+#include "cuda/kernels/ops/cutout.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/equalize.h"
+#include "cuda/kernels/ops/erase.h"
+#include "cuda/kernels/ops/gaussian_blur.h"
+#include "cuda/kernels/ops/grayscale.h"
+#include "cuda/kernels/ops/invert.h"
+#include "cuda/kernels/ops/posterize.h"
+#include "cuda/kernels/ops/random_erasing.h"
+#include "cuda/kernels/ops/resize.h"
+#include "cuda/kernels/ops/solarize.h"
+#include "cuda/kernels/params.h"
+
+#define DATASETD_POINT_OPS(ROW) \
+  ROW(AdjustBrightness)         \
+  ROW(AdjustHue)                \
+  ROW(AdjustSaturation)         \
+  ROW(Grayscale)                \
+  ROW(Invert)                   \
+  ROW(Posterize)                \
+  ROW(Solarize)
+
+#define DATASETD_COORDINATE_OPS(ROW) \
+  ROW(Cutout)                        \
+  ROW(Erase)                         \
+  ROW(RandomErasing)
+
+#define DATASETD_STATISTIC_OPS(ROW) \
+  ROW(AdjustContrast)               \
+  ROW(Autocontrast)                 \
+  ROW(Equalize)
+
+// Each with a place of its own in the executor.
+#define DATASETD_IMAGE_OPS(ROW) \
+  ROW(Affine)                   \
+  ROW(AdjustSharpness)          \
+  ROW(GaussianBlur)             \
+  ROW(Resize)
+
+#define DATASETD_OPS(ROW)      \
+  DATASETD_POINT_OPS(ROW)      \
+  DATASETD_COORDINATE_OPS(ROW) \
+  DATASETD_STATISTIC_OPS(ROW)  \
+  DATASETD_IMAGE_OPS(ROW)
+
+namespace datasetd {
+
+enum class StepKind : uint16_t {
+  // Changes nothing: makes a chain of a field without ops.
+  kIdentity = 0,
+  kMove,         // Move; drawn: MoveDraw
+  kValue,        // ValueOp; drawn: nothing
+  kColorJitter,  // ColorJitterPart; drawn: the op of its turn
+#define DATASETD_ROW(Name) k##Name,
+  DATASETD_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+};
+
+// One of the kNumJitterOps turns of a ColorJitter: a step each.
+struct ColorJitterPart {
+  ColorJitterParams params;
+  int32_t turn;
+};
+
+struct MoveDraw {
+  AxisMove axis[2];
+};
+
+inline constexpr int kMaxDrawBytes = 96;
+
+// A step as drawn for one sample.
+struct StepDraw {
+  StepKind kind;
+  bool is_applied;
+  uint8_t statistic_index;  // of ChainState
+  alignas(8) uint8_t draw[kMaxDrawBytes];
+
+  template <typename Draw>
+  DATASETD_HOST_DEVICE const Draw& As() const {
+    static_assert(sizeof(Draw) <= kMaxDrawBytes && alignof(Draw) <= 8);
+    return *reinterpret_cast<const Draw*>(draw);
+  }
+  template <typename Draw>
+  DATASETD_HOST_DEVICE Draw& As() {
+    static_assert(sizeof(Draw) <= kMaxDrawBytes && alignof(Draw) <= 8);
+    return *reinterpret_cast<Draw*>(draw);
+  }
+};
+
+template <typename Params>
+DATASETD_HOST_DEVICE const Params& ParamsAs(const Step& step) {
+  static_assert(std::is_trivially_copyable_v<Params>);
+  static_assert(sizeof(Params) <= kMaxStepParamsBytes && alignof(Params) <= 8);
+  return *reinterpret_cast<const Params*>(step.params);
+}
+
+// For the compiler.
+template <typename Params>
+void SetParams(const Params& params, Step* step) {
+  static_assert(std::is_trivially_copyable_v<Params>);
+  static_assert(sizeof(Params) <= kMaxStepParamsBytes && alignof(Params) <= 8);
+  memcpy(step->params, &params, sizeof(params));
+}
+
+// Statistics are kept in this many bytes.
+inline constexpr int kMaxStatisticBytes = 3072;
+#define DATASETD_ROW(Name)                                      \
+  static_assert(sizeof(Name##Statistic) <= kMaxStatisticBytes); \
+  static_assert(alignof(Name##Statistic) <= 8);
+DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+
+// "Apply with probability": of an op or a RandomApply.
+DATASETD_HOST_DEVICE inline bool PassesGate(DrawKey key, uint32_t op_index,
+                                            float probability) {
+  if (probability >= 1.0f) return true;
+  key.op_index = op_index;
+  return UniformFloat(DrawWords(key, kGateDraw).word[0]) < probability;
+}
+
+// The op of a ColorJitter's turn; kIdentity if it has fewer.
+DATASETD_HOST_DEVICE inline void DrawJitterTurn(const ColorJitterPart& part,
+                                                const DrawKey& key, int height,
+                                                int width, StepDraw* drawn) {
+  const ColorJitterDraw jitter =
+      DrawColorJitter(part.params, key, height, width);
+  drawn->kind = StepKind::kIdentity;
+  drawn->is_applied = part.turn < jitter.num_ops;
+  if (!drawn->is_applied) return;
+  const JitterOp op = jitter.order[part.turn];
+  const float factor = jitter.factor[static_cast<int>(op)];
+  switch (op) {
+    case JitterOp::kBrightness:
+      drawn->kind = StepKind::kAdjustBrightness;
+      drawn->As<AdjustBrightnessDraw>() = {factor, jitter.bound};
+      break;
+    case JitterOp::kContrast:
+      drawn->kind = StepKind::kAdjustContrast;
+      drawn->As<AdjustContrastDraw>() = {factor, jitter.bound, 0.0f};
+      break;
+    case JitterOp::kSaturation:
+      drawn->kind = StepKind::kAdjustSaturation;
+      drawn->As<AdjustSaturationDraw>() = {factor, jitter.bound};
+      break;
+    case JitterOp::kHue:
+      drawn->kind = StepKind::kAdjustHue;
+      drawn->As<AdjustHueDraw>() = {factor, jitter.bound};
+      break;
+  }
+}
+
+DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
+                                          uint64_t epoch, int64_t sample,
+                                          StepDraw* drawn) {
+  const DrawKey key = {seed, epoch, sample, step.op_index};
+  drawn->kind = step.kind;
+  drawn->statistic_index = 0;
+  drawn->is_applied =
+      PassesGate(key, step.group_op_index, step.group_probability) &&
+      PassesGate(key, step.op_index, step.probability);
+  if (!drawn->is_applied) return;
+  switch (step.kind) {
+    case StepKind::kIdentity:
+    case StepKind::kValue:
+      break;
+    case StepKind::kMove:
+      for (int axis = 0; axis < 2; ++axis) {
+        drawn->As<MoveDraw>().axis[axis] =
+            DrawAxisMove(ParamsAs<Move>(step), static_cast<Axis>(axis), seed,
+                         epoch, sample);
+      }
+      break;
+    case StepKind::kColorJitter:
+      DrawJitterTurn(ParamsAs<ColorJitterPart>(step), key, step.in_height,
+                     step.in_width, drawn);
+      break;
+#define DATASETD_ROW(Name)                                                \
+  case StepKind::k##Name:                                                 \
+    drawn->As<Name##Draw>() = Draw##Name(ParamsAs<Name##Params>(step), key, \
+                                         step.in_height, step.in_width);  \
+    break;
+      DATASETD_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+  }
+}
+
+// True if the op's pixels depend on the whole image.
+DATASETD_HOST_DEVICE inline bool IsStatistic(StepKind kind) {
+  switch (kind) {
+#define DATASETD_ROW(Name) case StepKind::k##Name:
+    DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    return true;
+    default:
+      return false;
+  }
+}
+
+// True if an output pixel needs no other than the pixel at its place.
+DATASETD_HOST_DEVICE inline bool IsPixelwise(StepKind kind) {
+  switch (kind) {
+    case StepKind::kIdentity:
+    case StepKind::kValue:
+#define DATASETD_ROW(Name) case StepKind::k##Name:
+      DATASETD_POINT_OPS(DATASETD_ROW)
+      DATASETD_COORDINATE_OPS(DATASETD_ROW)
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_OP_TABLE_H_

@@ -1,0 +1,50 @@
+// Posterize and RandomPosterize: keeps the upper `bits` bits of a uint8 image,
+// or makes 2^bits levels k / 2^bits of a floating point one. Exact; a value
+// that is not whole is rounded first.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_POSTERIZE_H_
+#define DATASETD_CUDA_KERNELS_OPS_POSTERIZE_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/rounding.h"
+
+namespace datasetd {
+
+struct PosterizeParams {
+  int32_t bits;  // 0 to 8
+  float bound;   // 255 or 1
+};
+using PosterizeDraw = PosterizeParams;
+
+DATASETD_HOST_DEVICE inline PosterizeDraw DrawPosterize(
+    const PosterizeParams& params, const DrawKey&, int /*height*/,
+    int /*width*/) {
+  return params;
+}
+
+DATASETD_HOST_DEVICE inline void ApplyPosterize(const PosterizeDraw& draw,
+                                                int num_channels,
+                                                float* pixel) {
+  if (draw.bound == 255.0f) {
+    const int32_t mask = -(1 << (8 - draw.bits));
+    for (int c = 0; c < num_channels; ++c) {
+      pixel[c] = static_cast<float>(FloatToUint8(pixel[c]) & mask);
+    }
+    return;
+  }
+  const float levels = static_cast<float>(1 << draw.bits);
+  for (int c = 0; c < num_channels; ++c) {
+    // 1.0 is in the highest level. NaN is 0.
+    float level = pixel[c] * levels;
+    level = level > 0.0f ? level : 0.0f;
+    level = level < levels - 1.0f ? level : levels - 1.0f;
+    pixel[c] = static_cast<float>(static_cast<int32_t>(level)) / levels;
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_POSTERIZE_H_

@@ -1,0 +1,114 @@
+// RandomErasing: a box of drawn area and shape is set to a value per channel,
+// or to normal numbers.
+//
+// Ten tries, draws 1 to 10: word 0 gives the area as a part of the image's,
+// word 1 the logarithm of height over width, words 2 and 3 the top and the
+// left. The first box that is lower and narrower than the image is taken;
+// without one, nothing is erased. Pixel i of the image has the normal numbers
+// of draw 16 + i: Box and Muller's, words 0 and 1 for channels 0 and 1, words 2
+// and 3 for channels 2 and 3.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_RANDOM_ERASING_H_
+#define DATASETD_CUDA_KERNELS_OPS_RANDOM_ERASING_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/erase.h"
+#include "cuda/kernels/params.h"
+#include "cuda/kernels/random.h"
+
+namespace datasetd {
+
+inline constexpr uint32_t kNumErasingTries = 10;
+inline constexpr uint32_t kFirstNormalDraw = 16;
+
+struct RandomErasingParams {
+  float scale_low, scale_high;  // in [0, 1]
+  float ratio_low, ratio_high;  // positive
+  bool is_normal;
+  float value[kMaxChannels];  // unless is_normal
+};
+
+struct RandomErasingDraw {
+  EraseDraw box;  // of no height where nothing is erased
+  int32_t image_width;
+  bool is_normal;
+};
+
+// REQUIRES: an image of less than 2^31 pixels.
+DATASETD_HOST_DEVICE inline RandomErasingDraw DrawRandomErasing(
+    const RandomErasingParams& params, const DrawKey& key, int height,
+    int width) {
+  RandomErasingDraw draw = {};
+  draw.image_width = width;
+  draw.is_normal = params.is_normal;
+  for (int c = 0; c < kMaxChannels; ++c) draw.box.value[c] = params.value[c];
+  const double area = static_cast<double>(height) * static_cast<double>(width);
+  const double log_low = Log(static_cast<double>(params.ratio_low));
+  const double log_high = Log(static_cast<double>(params.ratio_high));
+  for (uint32_t i = 1; i <= kNumErasingTries; ++i) {
+    const Words4 words = DrawWords(key, i);
+    const double erased =
+        area * static_cast<double>(UniformBetween(
+                   words.word[0], params.scale_low, params.scale_high));
+    const double log_ratio =
+        log_low +
+        (log_high - log_low) * static_cast<double>(UniformFloat(words.word[1]));
+    const double ratio = Exp(log_ratio);
+    const double box_height = RoundHalfEven(Sqrt(erased * ratio));
+    const double box_width = RoundHalfEven(Sqrt(erased / ratio));
+    if (!(box_height < height && box_width < width)) continue;
+    draw.box.height = static_cast<int32_t>(box_height);
+    draw.box.width = static_cast<int32_t>(box_width);
+    draw.box.top = static_cast<int32_t>(UniformInt(
+        words.word[2], static_cast<uint32_t>(height - draw.box.height + 1)));
+    draw.box.left = static_cast<int32_t>(UniformInt(
+        words.word[3], static_cast<uint32_t>(width - draw.box.width + 1)));
+    break;
+  }
+  return draw;
+}
+
+namespace random_erasing_internal {
+
+// Two independent standard normal numbers.
+DATASETD_HOST_DEVICE inline void NormalPair(uint32_t word0, uint32_t word1,
+                                            float* first, float* second) {
+  // In (0, 1]: the farthest is sqrt(2 ln 2^32) = 6.66.
+  const double uniform =
+      (static_cast<double>(word0) + 1.0) * (1.0 / 4294967296.0);
+  const double radius = Sqrt(-2.0 * Log(uniform));
+  double sine;
+  double cosine;
+  SinCosPi(static_cast<double>(word1) * (1.0 / 2147483648.0), &sine, &cosine);
+  *first = static_cast<float>(radius * cosine);
+  *second = static_cast<float>(radius * sine);
+}
+
+}  // namespace random_erasing_internal
+
+DATASETD_HOST_DEVICE inline void ApplyRandomErasing(
+    const RandomErasingDraw& draw, const DrawKey& key, int y, int x,
+    int num_channels, float* pixel) {
+  if (!draw.is_normal || !IsErased(draw.box, y, x)) {
+    ApplyErase(draw.box, key, y, x, num_channels, pixel);
+    return;
+  }
+  const uint32_t index =
+      static_cast<uint32_t>(y) * static_cast<uint32_t>(draw.image_width) +
+      static_cast<uint32_t>(x);
+  const Words4 words = DrawWords(key, kFirstNormalDraw + index);
+  float normal[kMaxChannels];
+  random_erasing_internal::NormalPair(words.word[0], words.word[1], &normal[0],
+                                      &normal[1]);
+  random_erasing_internal::NormalPair(words.word[2], words.word[3], &normal[2],
+                                      &normal[3]);
+  for (int c = 0; c < num_channels; ++c) pixel[c] = normal[c];
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_RANDOM_ERASING_H_

@@ -1,0 +1,88 @@
+// Resize, ResizedCrop, RandomResizedCrop: which window of the image becomes the
+// whole output. The sampling is in ../axis_taps.h.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_RESIZE_H_
+#define DATASETD_CUDA_KERNELS_OPS_RESIZE_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/interpolation.h"
+#include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/random.h"
+
+namespace datasetd {
+
+struct ResizeParams {
+  InterpolationMode interpolation;
+  bool antialias;  // of kBilinear and kBicubic
+  bool is_random;
+  // Where above 0, values leave within 0..clamp: bicubic of a uint8 image.
+  float clamp;
+  // The window, if it is not random; inside the image.
+  int32_t top, left, height, width;
+  // Of the random window: the part of the image's area; the ratio of width to
+  // height and its natural logarithm, which is what is uniform.
+  float scale[2];
+  double ratio[2];
+  double log_ratio[2];
+};
+
+struct ResizeDraw {
+  int32_t top, left, height, width;
+};
+
+static_assert(std::is_trivially_copyable_v<ResizeParams>);
+
+// The window for an image of height x width. Random ones as torchvision draws
+// them: ten tries, of draws 1..10, then a fixed one in the middle.
+DATASETD_HOST_DEVICE inline ResizeDraw DrawResize(const ResizeParams& params,
+                                                  const DrawKey& key,
+                                                  int height, int width) {
+  if (!params.is_random) {
+    return {params.top, params.left, params.height, params.width};
+  }
+  const double area = static_cast<double>(height) * static_cast<double>(width);
+  for (uint32_t attempt = 0; attempt < 10; ++attempt) {
+    const Words4 words = DrawWords(key, 1 + attempt);
+    const double target =
+        area * static_cast<double>(UniformBetween(
+                   words.word[0], params.scale[0], params.scale[1]));
+    const double ratio =
+        Exp(params.log_ratio[0] +
+            (params.log_ratio[1] - params.log_ratio[0]) *
+                static_cast<double>(UniformFloat(words.word[1])));
+    const double w = RoundHalfEven(Sqrt(target * ratio));
+    const double h = RoundHalfEven(Sqrt(target / ratio));
+    if (!(w >= 1.0 && w <= width && h >= 1.0 && h <= height)) continue;
+    ResizeDraw draw;
+    draw.height = static_cast<int32_t>(h);
+    draw.width = static_cast<int32_t>(w);
+    draw.top = static_cast<int32_t>(UniformInt(
+        words.word[2], static_cast<uint32_t>(height - draw.height + 1)));
+    draw.left = static_cast<int32_t>(UniformInt(
+        words.word[3], static_cast<uint32_t>(width - draw.width + 1)));
+    return draw;
+  }
+  ResizeDraw draw = {0, 0, height, width};
+  const double image_ratio =
+      static_cast<double>(width) / static_cast<double>(height);
+  if (image_ratio < params.ratio[0]) {
+    draw.height =
+        static_cast<int32_t>(RoundHalfEven(width / params.ratio[0]));
+  } else if (image_ratio > params.ratio[1]) {
+    draw.width =
+        static_cast<int32_t>(RoundHalfEven(height * params.ratio[1]));
+  }
+  if (draw.height < 1) draw.height = 1;
+  if (draw.width < 1) draw.width = 1;
+  draw.top = (height - draw.height) / 2;
+  draw.left = (width - draw.width) / 2;
+  return draw;
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_RESIZE_H_

@@ -1,0 +1,33 @@
+// Solarize and RandomSolarize: bound - x from `threshold` up.
+
+#ifndef DATASETD_CUDA_KERNELS_OPS_SOLARIZE_H_
+#define DATASETD_CUDA_KERNELS_OPS_SOLARIZE_H_
+
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/ops/draw_key.h"
+
+namespace datasetd {
+
+struct SolarizeParams {
+  float threshold;  // in [0, bound]
+  float bound;      // 255 or 1
+};
+using SolarizeDraw = SolarizeParams;
+
+DATASETD_HOST_DEVICE inline SolarizeDraw DrawSolarize(
+    const SolarizeParams& params, const DrawKey&, int /*height*/,
+    int /*width*/) {
+  return params;
+}
+
+DATASETD_HOST_DEVICE inline void ApplySolarize(const SolarizeDraw& draw,
+                                               int num_channels, float* pixel) {
+  for (int c = 0; c < num_channels; ++c) {
+    const float x = pixel[c];
+    pixel[c] = x >= draw.threshold ? draw.bound - x : x;
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_OPS_SOLARIZE_H_

@@ -1,0 +1,205 @@
+#include "server/core/load_estimator.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+#include "server/core/bad_sample_filter.h"
+#include "server/core/load_planner.h"
+#include "server/core/sample_transform.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxSizes = 4096;
+constexpr size_t kMaxKeptBadSamples = 16 * kMaxListedBadSamples;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
+    const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
+    const MemoryBudget& budget, int max_teams) {
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
+                            PlanSource(spec, source->info(), max_teams));
+  return std::unique_ptr<LoadEstimator>(new LoadEstimator(
+      spec, std::move(source), std::move(plan), budget));
+}
+
+LoadEstimator::LoadEstimator(const DatasetSpec& spec,
+                             std::unique_ptr<SampleSource> source,
+                             LoadPlan plan, const MemoryBudget& budget)
+    : spec_(spec),
+      source_(std::move(source)),
+      plan_(std::move(plan)),
+      budget_(budget) {
+  if (!plan_.is_encoded) {
+    num_scanned_.store(num_samples(), std::memory_order_relaxed);
+    return;
+  }
+  source_->AllowSmallerImages(plan_.smaller_images);
+  num_running_ = plan_.num_decode_threads;
+  for (int i = 0; i < plan_.num_decode_threads; ++i) {
+    threads_.emplace_back([this] { Scan(); });
+  }
+}
+
+LoadEstimator::~LoadEstimator() {
+  is_stopping_.store(true, std::memory_order_relaxed);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void LoadEstimator::Scan() {
+  pthread_setname_np(pthread_self(), "estimate");
+  RawSample raw;
+  while (!is_stopping_.load(std::memory_order_relaxed)) {
+    const int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= num_samples()) break;
+    absl::Status status = Look(index, raw);
+    num_scanned_.fetch_add(1, std::memory_order_relaxed);
+    if (status.ok()) continue;
+    MutexLock lock(&mutex_);
+    if (!IsBadSample(status)) {
+      error_.Update(LocatedStatus(*source_, index, status));
+      break;
+    }
+    ++num_bad_;
+    if (bad_.size() < kMaxKeptBadSamples) {
+      bad_.emplace_back(index, std::move(status));
+    }
+  }
+  MutexLock lock(&mutex_);
+  --num_running_;
+}
+
+absl::Status LoadEstimator::Look(int64_t index, RawSample& raw) {
+  DecodeBudget::Share share(&raw_budget_);
+  share.TakeRaw(source_->Locate(index).size_bytes);
+  DATASETD_RETURN_IF_ERROR(source_->ReadRaw(index, raw));
+  SampleProbe probe;
+  DATASETD_RETURN_IF_ERROR(source_->Probe(index, raw, probe));
+  int64_t size_bytes = probe.decode_bytes;
+  for (const std::vector<uint8_t>& part : raw.parts) {
+    size_bytes += static_cast<int64_t>(part.size());
+  }
+  MutexLock lock(&mutex_);
+  largest_sample_bytes_ = std::max(largest_sample_bytes_, size_bytes);
+  for (size_t i = 0; i < probe.sizes.size(); ++i) {
+    const ImageSize size = probe.sizes[i];
+    if (smallest_ == ImageSize()) smallest_ = size;
+    smallest_.height = std::min(smallest_.height, size.height);
+    smallest_.width = std::min(smallest_.width, size.width);
+    largest_.height = std::max(largest_.height, size.height);
+    largest_.width = std::max(largest_.width, size.width);
+    if (sizes_.size() >= kMaxSizes) continue;
+    int64_t& first =
+        sizes_.emplace(FieldSize(i, size.height, size.width), index)
+            .first->second;
+    first = std::min(first, index);
+  }
+  return absl::OkStatus();
+}
+
+bool LoadEstimator::Await(absl::Duration timeout) {
+  const auto is_done = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_running_ == 0;
+  };
+  MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(Condition(&is_done), timeout);
+}
+
+LoadEstimate LoadEstimator::Result() {
+  const SourceInfo& info = source_->info();
+  LoadEstimate estimate;
+  estimate.device = spec_.device;
+  estimate.num_samples = info.num_samples;
+  estimate.num_classes = static_cast<int64_t>(info.class_names.size());
+  for (const LoadPlan::FieldPlan& field : plan_.fields) {
+    estimate.fields.push_back(field.resident);
+  }
+  for (const FileInfo& file : info.files) {
+    estimate.source_bytes += file.size_bytes;
+  }
+  estimate.resident_bytes = plan_.resident_bytes;
+  estimate.scratch_bytes = plan_.scratch_bytes;
+  estimate.free_bytes = static_cast<int64_t>(budget_.free_bytes());
+  MutexLock lock(&mutex_);
+  estimate.host_bytes =
+      plan_.host_bytes(largest_sample_bytes_ + LargestScratchBytes());
+  estimate.smallest = smallest_;
+  estimate.largest = largest_;
+  std::sort(bad_.begin(), bad_.end(), [](const auto& a, const auto& b) {
+    return a.first < b.first;
+  });
+  for (const auto& [index, status] : bad_) {
+    AddBadSample(*source_, index, status, estimate.bad_samples);
+  }
+  estimate.bad_samples.num_samples = num_bad_;
+  estimate.problem = FindProblem(estimate);
+  return estimate;
+}
+
+absl::Status LoadEstimator::FindProblem(const LoadEstimate& estimate) const {
+  DATASETD_RETURN_IF_ERROR(error_);
+  if (num_bad_ > 0 && spec_.bad_samples == BadSamplePolicy::kFail) {
+    const auto& [index, status] = bad_.front();
+    return LocatedStatus(*source_, index, status);
+  }
+  if (num_bad_ > 0 && num_bad_ > spec_.max_bad_samples) {
+    return absl::DataLossError(
+        absl::StrCat(num_bad_, " bad samples, and max_bad_samples is ",
+                     spec_.max_bad_samples));
+  }
+  DATASETD_RETURN_IF_ERROR(CheckSizes());
+  if (static_cast<uint64_t>(estimate.resident_bytes) >
+      budget_.total_bytes()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        estimate.resident_bytes, " bytes, and the memory budget of ",
+        estimate.device, " is ", budget_.total_bytes()));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::unique_ptr<SampleTransform>> LoadEstimator::RaggedTransforms()
+    const {
+  std::vector<std::unique_ptr<SampleTransform>> ragged;
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    const FieldSpec& field = source_->info().fields[f];
+    if (!field.is_ragged) continue;
+    ragged.push_back(std::make_unique<SampleTransform>(
+        field, static_cast<int>(f), plan_.fields[f].ops,
+        plan_.fields[f].resident));
+  }
+  return ragged;
+}
+
+int64_t LoadEstimator::LargestScratchBytes() const {
+  const auto ragged = RaggedTransforms();
+  int64_t largest = 0;
+  for (const auto& [key, index] : sizes_) {
+    const auto& [field, height, width] = key;
+    const auto bytes = ragged[field]->ScratchBytes({height, width});
+    if (bytes.ok()) largest = std::max(largest, *bytes);
+  }
+  return largest;
+}
+
+absl::Status LoadEstimator::CheckSizes() const {
+  const auto ragged = RaggedTransforms();
+  // The first sample that fails, as the load would tell.
+  int64_t first = num_samples();
+  absl::Status problem;
+  for (const auto& [key, index] : sizes_) {
+    const auto& [field, height, width] = key;
+    if (index >= first) continue;
+    const absl::Status status = ragged[field]->Check({height, width});
+    if (status.ok()) continue;
+    first = index;
+    problem = LocatedStatus(*source_, index, status);
+  }
+  return problem;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,22 @@
+// Plans how a source becomes the resident dataset that a spec asks for.
+
+#ifndef DATASETD_SERVER_CORE_LOAD_PLANNER_H_
+#define DATASETD_SERVER_CORE_LOAD_PLANNER_H_
+
+#include "absl/status/statusor.h"
+#include "server/core/dataset_loader.h"
+#include "server/core/dataset_spec.h"
+#include "server/core/sample_source.h"
+
+namespace datasetd {
+
+// `max_teams` is the backend's.
+//   INVALID_ARGUMENT  a pretransform is random, wrong, or for a field that is
+//                     not there; or the dataset is larger than any memory
+absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
+                                    const SourceInfo& source,
+                                    int max_teams);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_LOAD_PLANNER_H_

@@ -1,0 +1,292 @@
+#include "server/core/ops/image_compiler.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cuda/kernels/axis_taps.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+// Rows between the passes of a resize that are worth having in memory.
+constexpr int64_t kMaxBandRows = 64;
+
+}  // namespace
+
+bool FitsInSample(int64_t height, int64_t width, int64_t channels) {
+  return height <= kMaxElements && width <= kMaxElements &&
+         height * width <= kMaxElements &&
+         height * width * channels <= kMaxElements;
+}
+
+ImageCompiler::ImageCompiler(FieldProgram* program, bool is_mask)
+    : program_(*program),
+      is_mask_(is_mask),
+      height_(program->in_height),
+      width_(program->in_width),
+      channels_(program->channels),
+      dtype_(program->in_dtype) {}
+
+absl::Status ImageCompiler::BeginGroup(double p) {
+  if (!group_.empty()) {
+    return Invalid(
+        "a RandomApply inside a RandomApply is not supported: take the inner "
+        "one out of it");
+  }
+  DATASETD_RETURN_IF_ERROR(CheckP(p));
+  group_.push_back({op_index_, p, steps_.size(), height_, width_, channels_,
+                    dtype_});
+  return absl::OkStatus();
+}
+
+absl::Status ImageCompiler::EndGroup() {
+  const Group group = group_.back();
+  group_.pop_back();
+  if (height_ != group.height || width_ != group.width) {
+    return Invalid(absl::StrCat(
+        "its ops make ", SizeText(height_, width_), " of an image of ",
+        SizeText(group.height, group.width),
+        ": applied or not, the size must be the same"));
+  }
+  if (channels_ != group.channels || dtype_ != group.dtype) {
+    return Invalid(
+        "its ops change dtype or channels: applied or not, they must be the "
+        "same; put ToDtype and Grayscale outside");
+  }
+  if (group.p == 0.0) steps_.resize(group.first_step);
+  return absl::OkStatus();
+}
+
+absl::Status ImageCompiler::Append(Step step, double p, int64_t out_height,
+                                   int64_t out_width, int out_channels) {
+  DATASETD_RETURN_IF_ERROR(CheckP(p));
+  if (p == 0.0) return absl::OkStatus();
+  if (steps_.size() == static_cast<size_t>(kMaxSteps)) {
+    return Invalid(absl::StrCat(
+        "too many steps: a field can have ", kMaxSteps,
+        "; a crop with padding is two, and a ColorJitter one per part"));
+  }
+  step.op_index = op_index_;
+  step.position = position_;
+  step.probability = static_cast<float>(p);
+  step.group_probability = 1.0f;
+  if (!group_.empty()) {
+    step.group_op_index = group_.back().op_index;
+    step.group_probability = static_cast<float>(group_.back().p);
+  }
+  step.in_height = static_cast<int32_t>(height_);
+  step.in_width = static_cast<int32_t>(width_);
+  step.out_height = static_cast<int32_t>(out_height);
+  step.out_width = static_cast<int32_t>(out_width);
+  step.out_channels = out_channels;
+  height_ = out_height;
+  width_ = out_width;
+  channels_ = out_channels;
+  steps_.push_back(step);
+  return absl::OkStatus();
+}
+
+absl::Status ImageCompiler::AddValueOp(ValueOp op) {
+  op.position = position_;
+  return Add(StepKind::kValue, op);
+}
+
+absl::Status ImageCompiler::AddMove(Move move, int64_t out_height,
+                                    int64_t out_width) {
+  move.op_index = op_index_;
+  move.position = position_;
+  if (move.kind != MoveKind::kPad) move.padding_mode = PaddingMode::kConstant;
+  move.in_height = static_cast<int32_t>(height_);
+  move.in_width = static_cast<int32_t>(width_);
+  move.out_height = static_cast<int32_t>(out_height);
+  move.out_width = static_cast<int32_t>(out_width);
+  return Add(StepKind::kMove, move, 1.0, out_height, out_width, channels_);
+}
+
+absl::Status ImageCompiler::CheckSize(int64_t height, int64_t width) const {
+  if (height < 1 || width < 1) {
+    return Invalid(absl::StrCat("the size is ", SizeText(height, width),
+                                ": height and width must be at least 1"));
+  }
+  if (!FitsInSample(height, width, channels_)) {
+    return Invalid(absl::StrCat("the size ", SizeText(height, width), " with ",
+                                channels_, " channels is more than ",
+                                kMaxElements, " elements"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ImageCompiler::CheckP(double p) {
+  if (p >= 0.0 && p <= 1.0) return absl::OkStatus();
+  return Invalid(absl::StrCat("p is ", p, ": it must be within 0..1"));
+}
+
+absl::Status ImageCompiler::CheckRange(const char* name, double value,
+                                       double low, double high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  if (high >= std::numeric_limits<float>::max()) {
+    return Invalid(absl::StrCat(name, " is ", value, ": it must be at least ",
+                                low, " and a finite float32"));
+  }
+  return Invalid(absl::StrCat(name, " is ", value, ": it must be within ", low,
+                              "..", high));
+}
+
+absl::Status ImageCompiler::CheckInterval(const char* name,
+                                          const Interval& interval, double low,
+                                          double high) {
+  DATASETD_RETURN_IF_ERROR(CheckRange(name, interval.min, low, high));
+  DATASETD_RETURN_IF_ERROR(CheckRange(name, interval.max, low, high));
+  if (interval.min <= interval.max) return absl::OkStatus();
+  return Invalid(absl::StrCat(name, " goes from ", interval.min, " to ",
+                              interval.max, ": the first must not be larger"));
+}
+
+absl::Status ImageCompiler::CheckColour() const {
+  if (is_mask_) {
+    return Invalid(
+        "the field is a mask, whose values are no colours: give the op to the "
+        "image only");
+  }
+  if (channels_ != 1 && channels_ != 3) {
+    return Invalid(absl::StrCat("the image has ", channels_,
+                                " channels: the op is for 1 or 3"));
+  }
+  return absl::OkStatus();
+}
+
+// The moves and value ops are enough, and there is room for them.
+bool ImageCompiler::IsMovesOnly() const {
+  if (program_.in_dtype != Dtype::kUint8 &&
+      program_.in_dtype != Dtype::kFloat32) {
+    return false;
+  }
+  int num_moves = 0;
+  int num_value_ops = 0;
+  for (const Step& step : steps_) {
+    if (step.group_probability < 1.0f) return false;
+    if (step.kind == StepKind::kMove) {
+      ++num_moves;
+    } else if (step.kind == StepKind::kValue) {
+      ++num_value_ops;
+    } else {
+      return false;
+    }
+  }
+  return num_moves <= kMaxMoves && num_value_ops <= kMaxValueOps;
+}
+
+void ImageCompiler::Finish() {
+  program_.out_height = static_cast<int32_t>(height_);
+  program_.out_width = static_cast<int32_t>(width_);
+  program_.out_channels = channels_;
+  program_.out_dtype = dtype_;
+  if (IsMovesOnly()) {
+    MakeMoves();
+  } else {
+    MakeChain();
+  }
+}
+
+void ImageCompiler::MakeMoves() {
+  for (const Step& step : steps_) {
+    if (step.kind == StepKind::kMove) {
+      program_.moves[program_.num_moves++] = ParamsAs<Move>(step);
+      continue;
+    }
+    const ValueOp& op = ParamsAs<ValueOp>(step);
+    program_.value_ops[program_.num_value_ops++] = op;
+    // The output gets the fills of the moves before this op.
+    for (int i = 0; i < program_.num_moves; ++i) {
+      Move& move = program_.moves[i];
+      if (move.kind != MoveKind::kPad ||
+          move.padding_mode != PaddingMode::kConstant) {
+        continue;
+      }
+      for (int c = 0; c < program_.channels; ++c) {
+        move.fill[c] = op.kind == ValueOpKind::kDivide
+                           ? move.fill[c] / op.divisor
+                           : (move.fill[c] - op.mean[c]) / op.std[c];
+      }
+    }
+  }
+}
+
+void ImageCompiler::MakeChain() {
+  if (steps_.empty()) {
+    Step identity = {};
+    identity.kind = StepKind::kIdentity;
+    identity.probability = identity.group_probability = 1.0f;
+    identity.in_height = identity.out_height = program_.in_height;
+    identity.in_width = identity.out_width = program_.in_width;
+    identity.out_channels = program_.channels;
+    steps_.push_back(identity);
+  }
+  program_.num_steps = static_cast<int32_t>(steps_.size());
+  std::copy(steps_.begin(), steps_.end(), program_.steps);
+
+  int64_t max_height = program_.in_height;
+  int64_t max_width = program_.in_width;
+  for (const Step& step : steps_) {
+    max_height = std::max<int64_t>(max_height, step.out_height);
+    max_width = std::max<int64_t>(max_width, step.out_width);
+  }
+  ChainScratch& scratch = program_.scratch;
+  scratch.map_elements = max_height + max_width;
+  // As chain_executor.h goes through the steps, if all that can make it write
+  // an image does.
+  bool is_moved_only = true;
+  bool is_untouched = true;
+  int64_t channels = program_.channels;
+  for (const Step& step : steps_) {
+    bool needs_image = false;
+    switch (step.kind) {
+      case StepKind::kMove:
+        needs_image = !is_moved_only;
+        break;
+      case StepKind::kResize: {
+        needs_image = !is_untouched;
+        is_moved_only = true;
+        const ResizeParams& params = ParamsAs<ResizeParams>(step);
+        scratch.row_elements = std::max(
+            scratch.row_elements,
+            step.in_width * channels *
+                std::min<int64_t>(max_height, kMaxBandRows));
+        scratch.tap_elements = std::max(
+            scratch.tap_elements,
+            max_height * NumTaps({step.in_height, step.out_height,
+                                  params.interpolation, params.antialias}) +
+                max_width * NumTaps({step.in_width, step.out_width,
+                                     params.interpolation,
+                                     params.antialias}));
+        break;
+      }
+      case StepKind::kAffine:
+      case StepKind::kAdjustSharpness:
+      case StepKind::kGaussianBlur:
+        needs_image = true;
+        is_moved_only = false;
+        break;
+      case StepKind::kColorJitter:
+        needs_image = ParamsAs<ColorJitterPart>(step)
+                          .params.is_present[static_cast<int>(
+                              JitterOp::kContrast)];
+        is_moved_only = false;
+        break;
+      default:
+        needs_image = IsStatistic(step.kind);
+        is_moved_only = false;
+        break;
+    }
+    is_untouched = false;
+    if (needs_image) {
+      scratch.image_elements =
+          std::max(scratch.image_elements,
+                   int64_t{step.in_height} * step.in_width * channels);
+    }
+    channels = step.out_channels;
+  }
+}
+
+}  // namespace datasetd

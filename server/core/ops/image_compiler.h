@@ -1,0 +1,161 @@
+// What the compilers of the op families (move_ops.h and its siblings) build:
+// the steps of one image field, and the image as it is between them.
+//
+// Not thread-safe; lives on the stack of CompileField (server/core/pipeline.h).
+
+#ifndef DATASETD_SERVER_CORE_OPS_IMAGE_COMPILER_H_
+#define DATASETD_SERVER_CORE_OPS_IMAGE_COMPILER_H_
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cuda/dtype.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/params.h"
+#include "server/core/op_family.h"
+
+namespace datasetd {
+
+// Of elements of one sample, at any stage; kernels count them in 32 bits.
+inline constexpr int64_t kMaxElements = std::numeric_limits<int32_t>::max();
+
+inline absl::Status Invalid(std::string message) {
+  return absl::InvalidArgumentError(std::move(message));
+}
+
+// "32x48".
+inline std::string SizeText(int64_t height, int64_t width) {
+  return absl::StrCat(height, "x", width);
+}
+
+// REQUIRES: values are at least 0.
+bool FitsInSample(int64_t height, int64_t width, int64_t channels);
+
+class ImageCompiler {
+ public:
+  // `program` is of the field without ops; it must outlive this.
+  ImageCompiler(FieldProgram* program, bool is_mask);
+  ImageCompiler(const ImageCompiler&) = delete;
+  ImageCompiler& operator=(const ImageCompiler&) = delete;
+
+  // Of the image after the ops so far.
+  int64_t height() const { return height_; }
+  int64_t width() const { return width_; }
+  int channels() const { return channels_; }
+  Dtype dtype() const { return dtype_; }
+  bool is_mask() const { return is_mask_; }
+  // Its largest value: colour ops count from 0 to here.
+  float bound() const { return dtype_ == Dtype::kUint8 ? 255.0f : 1.0f; }
+
+  // Of the op that is compiled now: its place, and Philox counter word.
+  void set_op(uint32_t position, uint32_t op_index) {
+    position_ = static_cast<uint16_t>(position);
+    op_index_ = op_index;
+  }
+  void set_dtype(Dtype dtype) { dtype_ = dtype; }
+
+  // Steps from here on belong to a RandomApply; EndGroup is an error if they
+  // leave another image than they found, or if groups are nested.
+  absl::Status BeginGroup(double p);
+  absl::Status EndGroup();
+
+  // Appends a step that keeps size and channels.
+  template <typename Params>
+  absl::Status Add(StepKind kind, const Params& params, double p = 1.0) {
+    return Add(kind, params, p, height_, width_, channels_);
+  }
+  template <typename Params>
+  absl::Status Add(StepKind kind, const Params& params, double p,
+                   int64_t out_height, int64_t out_width, int out_channels) {
+    Step step = {};
+    step.kind = kind;
+    SetParams(params, &step);
+    return Append(step, p, out_height, out_width, out_channels);
+  }
+  // Appends a value op.
+  absl::Status AddValueOp(ValueOp op);
+  // Appends a move; completes it by the sizes before and after.
+  absl::Status AddMove(Move move, int64_t out_height, int64_t out_width);
+
+  // ---- Checks ----
+
+  absl::Status CheckSize(int64_t height, int64_t width) const;
+  // Of a probability.
+  static absl::Status CheckP(double p);
+  // `low` <= value <= `high`; names the parameter.
+  static absl::Status CheckRange(const char* name, double value, double low,
+                                 double high);
+  // Both ends so, and min <= max.
+  static absl::Status CheckInterval(const char* name, const Interval& interval,
+                                    double low, double high);
+  // The op is one of colours: for images of 1 or 3 channels that are no mask.
+  absl::Status CheckColour() const;
+  // `values` has one entry, for all channels, or one per channel.
+  template <typename T>
+  absl::Status PerChannel(const char* name, const std::vector<T>& values,
+                          float (&channels)[kMaxChannels]) const;
+
+  // Completes the program.
+  void Finish();
+
+ private:
+  absl::Status Append(Step step, double p, int64_t out_height,
+                      int64_t out_width, int out_channels);
+  bool IsMovesOnly() const;
+  void MakeMoves();
+  void MakeChain();
+
+  FieldProgram& program_;
+  const bool is_mask_;
+  uint16_t position_ = 0;
+  uint32_t op_index_ = 0;
+  int64_t height_;
+  int64_t width_;
+  int channels_;
+  Dtype dtype_;
+  std::vector<Step> steps_;
+
+  struct Group {
+    uint32_t op_index;
+    double p;
+    size_t first_step;
+    int64_t height, width;
+    int channels;
+    Dtype dtype;
+  };
+  std::vector<Group> group_;  // none or one
+};
+
+template <typename T>
+absl::Status ImageCompiler::PerChannel(const char* name,
+                                       const std::vector<T>& values,
+                                       float (&channels)[kMaxChannels]) const {
+  const size_t count = static_cast<size_t>(channels_);
+  if (values.size() != 1 && values.size() != count) {
+    return Invalid(absl::StrCat(
+        name, " has ", values.size(), " values, and the image has ", count,
+        count == 1 ? " channel" : " channels",
+        ": give one value, or one per channel"));
+  }
+  for (size_t c = 0; c < count; ++c) {
+    const T value = values[values.size() == 1 ? 0 : c];
+    // Out of float's range is as bad as infinite, and undefined to cast.
+    if (!std::isfinite(value) ||
+        std::abs(value) > std::numeric_limits<float>::max()) {
+      return Invalid(absl::StrCat(name, " is ", value, " in channel ", c,
+                                  ": it must be a finite float32"));
+    }
+    channels[c] = static_cast<float>(value);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_OPS_IMAGE_COMPILER_H_

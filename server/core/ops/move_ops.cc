@@ -1,0 +1,237 @@
+#include "server/core/ops/move_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+// int(round(difference / 2.0)) as Python does it: halves go to the even side.
+int64_t RoundedHalf(int64_t difference) {
+  const int64_t floor = difference / 2;
+  return difference % 2 == 0 ? floor : floor + (floor & 1);
+}
+
+absl::Status CheckPadding(const Padding& padding) {
+  const std::pair<const char*, int64_t> sides[] = {{"left", padding.left},
+                                                   {"top", padding.top},
+                                                   {"right", padding.right},
+                                                   {"bottom", padding.bottom}};
+  for (const auto& [name, extent] : sides) {
+    if (extent < 0 || extent > kMaxElements) {
+      return Invalid(absl::StrCat("the padding is ", extent, " on the ", name,
+                                  ": it must be within 0..", kMaxElements));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReach(const char* mode, int64_t largest, const char* axis,
+                        int64_t before, int64_t after, int64_t size) {
+  const int64_t padding = std::max(before, after);
+  if (padding <= largest) return absl::OkStatus();
+  return Invalid(absl::StrCat(
+      mode, " padding of ", padding, " on an image of ", axis, " ", size,
+      ": it can be at most ", largest,
+      "; use a smaller padding, or padding_mode edge or constant"));
+}
+
+absl::Status CheckPaddingMode(const Padding& padding, PaddingMode mode,
+                              const ImageCompiler& image) {
+  const int64_t height = image.height();
+  const int64_t width = image.width();
+  switch (mode) {
+    case PaddingMode::kConstant:
+    case PaddingMode::kEdge:
+      return absl::OkStatus();
+    case PaddingMode::kReflect:
+      DATASETD_RETURN_IF_ERROR(CheckReach("reflect", height - 1, "height",
+                                          padding.top, padding.bottom,
+                                          height));
+      return CheckReach("reflect", width - 1, "width", padding.left,
+                        padding.right, width);
+    case PaddingMode::kSymmetric:
+      DATASETD_RETURN_IF_ERROR(CheckReach("symmetric", height, "height",
+                                          padding.top, padding.bottom,
+                                          height));
+      return CheckReach("symmetric", width, "width", padding.left,
+                        padding.right, width);
+  }
+  return Invalid(
+      "the padding_mode is unknown: use constant, edge, reflect or symmetric");
+}
+
+// Adds nothing where nothing is padded, but checks all the same.
+absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
+                    PaddingMode mode, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(CheckPadding(padding));
+  Move move = {};
+  move.kind = MoveKind::kPad;
+  move.padding_mode = mode;
+  if (!fill.empty()) {
+    DATASETD_RETURN_IF_ERROR(image.PerChannel("fill", fill, move.fill));
+  }
+  for (float value : move.fill) {
+    if (image.dtype() == Dtype::kUint8 &&
+        (value < 0.0f || value > 255.0f || value != std::floor(value))) {
+      return Invalid(absl::StrCat(
+          "fill is ", value,
+          " on a uint8 image: it must be an integer within 0..255, in the "
+          "units of the image at this op; or put ToDtype before it"));
+    }
+  }
+  DATASETD_RETURN_IF_ERROR(CheckPaddingMode(padding, mode, image));
+  const int64_t height = image.height() + padding.top + padding.bottom;
+  const int64_t width = image.width() + padding.left + padding.right;
+  if (height == image.height() && width == image.width()) {
+    return absl::OkStatus();
+  }
+  if (!FitsInSample(height, width, image.channels())) {
+    return Invalid(absl::StrCat("the padded image of ",
+                                SizeText(height, width), " with ",
+                                image.channels(), " channels is more than ",
+                                kMaxElements, " elements"));
+  }
+  if (mode != PaddingMode::kConstant) {
+    std::fill(std::begin(move.fill), std::end(move.fill), 0.0f);
+  }
+  move.top = static_cast<int32_t>(padding.top);
+  move.left = static_cast<int32_t>(padding.left);
+  return image.AddMove(move, height, width);
+}
+
+absl::Status AddCrop(int64_t top, int64_t left, int64_t height, int64_t width,
+                     ImageCompiler& image) {
+  if (height == image.height() && width == image.width()) {
+    return absl::OkStatus();
+  }
+  Move move = {};
+  move.kind = MoveKind::kCrop;
+  move.top = static_cast<int32_t>(top);
+  move.left = static_cast<int32_t>(left);
+  return image.AddMove(move, height, width);
+}
+
+absl::Status AddFlip(MoveKind kind, double p, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckP(p));
+  if (p == 0.0) return absl::OkStatus();
+  Move move = {};
+  move.kind = kind;
+  move.probability = static_cast<float>(p);
+  return image.AddMove(move, image.height(), image.width());
+}
+
+}  // namespace
+
+absl::Status CompileOp(const PadSpec& op, ImageCompiler& image) {
+  return AddPad(op.padding, op.fill, op.padding_mode, image);
+}
+
+absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
+                         int64_t width, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(image.CheckSize(height, width));
+  const std::pair<const char*, int64_t> corner[] = {{"top", *top},
+                                                    {"left", *left}};
+  for (const auto& [name, at] : corner) {
+    if (at < -kMaxElements || at > kMaxElements) {
+      return Invalid(absl::StrCat(name, " is ", at, ": it must be within ",
+                                  -kMaxElements, "..", kMaxElements));
+    }
+  }
+  const Padding padding = {
+      .left = std::max<int64_t>(-*left, 0),
+      .top = std::max<int64_t>(-*top, 0),
+      .right = std::max<int64_t>(*left + width - image.width(), 0),
+      .bottom = std::max<int64_t>(*top + height - image.height(), 0)};
+  DATASETD_RETURN_IF_ERROR(
+      AddPad(padding, {}, PaddingMode::kConstant, image));
+  *top += padding.top;
+  *left += padding.left;
+  return absl::OkStatus();
+}
+
+absl::Status CompileOp(const CropSpec& op, ImageCompiler& image) {
+  int64_t top = op.top;
+  int64_t left = op.left;
+  DATASETD_RETURN_IF_ERROR(
+      PadToWindow(&top, &left, op.height, op.width, image));
+  return AddCrop(top, left, op.height, op.width, image);
+}
+
+absl::Status CompileOp(const CenterCropSpec& op, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
+  const int64_t lack_y = std::max<int64_t>(op.height - image.height(), 0);
+  const int64_t lack_x = std::max<int64_t>(op.width - image.width(), 0);
+  DATASETD_RETURN_IF_ERROR(AddPad({.left = lack_x / 2,
+                                   .top = lack_y / 2,
+                                   .right = (lack_x + 1) / 2,
+                                   .bottom = (lack_y + 1) / 2},
+                                  {}, PaddingMode::kConstant, image));
+  return AddCrop(RoundedHalf(image.height() - op.height),
+                 RoundedHalf(image.width() - op.width), op.height, op.width,
+                 image);
+}
+
+absl::Status CompileOp(const RandomCropSpec& op, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
+  DATASETD_RETURN_IF_ERROR(CheckPadding(op.padding));
+  Padding padding = op.padding;
+  const int64_t padded_height =
+      image.height() + padding.top + padding.bottom;
+  const int64_t padded_width = image.width() + padding.left + padding.right;
+  const int64_t lack_y = std::max<int64_t>(op.height - padded_height, 0);
+  const int64_t lack_x = std::max<int64_t>(op.width - padded_width, 0);
+  if (lack_y > 0 || lack_x > 0) {
+    if (!op.pad_if_needed) {
+      const bool is_padded =
+          padded_height != image.height() || padded_width != image.width();
+      return Invalid(absl::StrCat(
+          "the crop of ", SizeText(op.height, op.width),
+          " (height x width) is larger than the ", is_padded ? "padded " : "",
+          "image of ", SizeText(padded_height, padded_width),
+          ": make the crop smaller, or set padding or pad_if_needed"));
+    }
+    padding.top += lack_y;
+    padding.bottom += lack_y;
+    padding.left += lack_x;
+    padding.right += lack_x;
+  }
+  DATASETD_RETURN_IF_ERROR(AddPad(padding, op.fill, op.padding_mode, image));
+  if (op.height == image.height() && op.width == image.width()) {
+    return absl::OkStatus();
+  }
+  Move move = {};
+  move.kind = MoveKind::kRandomCrop;
+  return image.AddMove(move, op.height, op.width);
+}
+
+absl::Status CompileOp(const HorizontalFlipSpec&, ImageCompiler& image) {
+  return AddFlip(MoveKind::kHorizontalFlip, 1.0, image);
+}
+
+absl::Status CompileOp(const VerticalFlipSpec&, ImageCompiler& image) {
+  return AddFlip(MoveKind::kVerticalFlip, 1.0, image);
+}
+
+absl::Status CompileOp(const RandomHorizontalFlipSpec& op,
+                       ImageCompiler& image) {
+  return AddFlip(MoveKind::kHorizontalFlip, op.p, image);
+}
+
+absl::Status CompileOp(const RandomVerticalFlipSpec& op,
+                       ImageCompiler& image) {
+  return AddFlip(MoveKind::kVerticalFlip, op.p, image);
+}
+
+absl::Status CompileOp(const AlternatingFlipSpec&, ImageCompiler& image) {
+  Move move = {};
+  move.kind = MoveKind::kAlternatingFlip;
+  return image.AddMove(move, image.height(), image.width());
+}
+
+}  // namespace datasetd

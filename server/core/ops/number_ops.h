@@ -1,0 +1,25 @@
+// Compiles the ops on dtype and scale. Errors lack the place; see
+// server/core/pipeline.h.
+
+#ifndef DATASETD_SERVER_CORE_OPS_NUMBER_OPS_H_
+#define DATASETD_SERVER_CORE_OPS_NUMBER_OPS_H_
+
+#include "absl/status/status.h"
+#include "cuda/dtype.h"
+#include "server/core/ops/image_compiler.h"
+#include "server/core/transform_spec.h"
+
+namespace datasetd {
+
+// True for the floating point types that kernels write.
+inline bool IsKernelFloat(Dtype dtype) {
+  return dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16 ||
+         dtype == Dtype::kFloat32;
+}
+
+absl::Status CompileOp(const ToDtypeSpec& op, ImageCompiler& image);
+absl::Status CompileOp(const NormalizeSpec& op, ImageCompiler& image);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_OPS_NUMBER_OPS_H_

@@ -1,0 +1,277 @@
+#include "server/core/ops/resample_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/kernels/elementary.h"
+#include "cuda/status_macros.h"
+#include "server/core/ops/move_ops.h"
+
+namespace datasetd {
+namespace {
+
+// A ratio or a scale beyond these has no pixel.
+constexpr double kTiny = 1e-6;
+constexpr double kHuge = 1e6;
+// Of angles and shears, in degrees.
+constexpr double kMaxAngle = 1e6;
+
+// What `interpolation` is for this field: a mask is sampled nearest.
+absl::Status TakeInterpolation(InterpolationMode interpolation,
+                               const ImageCompiler& image,
+                               ResizeParams* params, bool antialias) {
+  switch (interpolation) {
+    case InterpolationMode::kNearest:
+    case InterpolationMode::kNearestExact:
+      break;
+    case InterpolationMode::kBilinear:
+    case InterpolationMode::kBicubic:
+      if (image.is_mask()) interpolation = InterpolationMode::kNearest;
+      break;
+    default:
+      return Invalid(
+          "the interpolation is unknown: use nearest, nearest-exact, bilinear "
+          "or bicubic");
+  }
+  params->interpolation = interpolation;
+  params->antialias = antialias;
+  // Bicubic goes beyond the image's values; a uint8 image cannot.
+  params->clamp = interpolation == InterpolationMode::kBicubic &&
+                          image.dtype() == Dtype::kUint8
+                      ? 255.0f
+                      : 0.0f;
+  return absl::OkStatus();
+}
+
+absl::Status AddResize(const ResizeParams& params, int64_t height,
+                       int64_t width, ImageCompiler& image) {
+  return image.Add(StepKind::kResize, params, 1.0, height, width,
+                   image.channels());
+}
+
+// Height and width of a Resize.
+absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
+                         int64_t* height, int64_t* width) {
+  *height = op.height;
+  *width = op.width;
+  if (op.height != 0 || op.width != 0) return absl::OkStatus();
+  if (op.shorter_edge < 0 || op.shorter_edge > kMaxElements ||
+      op.max_size < 0 || op.max_size > kMaxElements) {
+    return Invalid(absl::StrCat("size is ", op.shorter_edge, " and max_size ",
+                                op.max_size, ": they must be within 1..",
+                                kMaxElements));
+  }
+  if (op.shorter_edge == 0 && op.max_size == 0) {
+    return Invalid("it has no size: give size or max_size");
+  }
+  const int64_t old_short = std::min(image.height(), image.width());
+  const int64_t old_long = std::max(image.height(), image.width());
+  int64_t new_short = op.shorter_edge;
+  int64_t new_long = op.max_size;
+  if (op.shorter_edge == 0) {
+    new_short = op.max_size * old_short / old_long;
+  } else {
+    new_long = op.shorter_edge * old_long / old_short;
+    if (op.max_size != 0 && op.max_size <= op.shorter_edge) {
+      return Invalid(absl::StrCat("max_size is ", op.max_size,
+                                  ": it must be above size, ",
+                                  op.shorter_edge));
+    }
+    if (op.max_size != 0 && new_long > op.max_size) {
+      new_short = op.max_size * new_short / new_long;
+      new_long = op.max_size;
+    }
+  }
+  const bool is_portrait = image.height() >= image.width();
+  *height = is_portrait ? new_long : new_short;
+  *width = is_portrait ? new_short : new_long;
+  return absl::OkStatus();
+}
+
+// An affine op without parameters: the identity.
+AffineParams NoAffine() {
+  AffineParams params = {};
+  params.scale[0] = params.scale[1] = 1.0f;
+  return params;
+}
+
+void SetBoth(float (&range)[2], double value) {
+  range[0] = range[1] = static_cast<float>(value);
+}
+
+void SetRange(float (&range)[2], const Interval& interval) {
+  range[0] = static_cast<float>(interval.min);
+  range[1] = static_cast<float>(interval.max);
+}
+
+// What all affine ops have, and adds the step.
+absl::Status AddAffine(AffineParams params, InterpolationMode interpolation,
+                       const std::vector<float>& fill,
+                       const std::optional<PointXy>& center,
+                       ImageCompiler& image) {
+  if (interpolation != InterpolationMode::kNearest &&
+      interpolation != InterpolationMode::kBilinear) {
+    return Invalid("the interpolation must be nearest or bilinear");
+  }
+  params.is_bilinear =
+      interpolation == InterpolationMode::kBilinear && !image.is_mask();
+  if (!fill.empty()) {
+    params.has_fill = true;
+    DATASETD_RETURN_IF_ERROR(image.PerChannel("fill", fill, params.fill));
+  }
+  if (center.has_value()) {
+    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
+        "center", center->x, -kMaxElements, kMaxElements));
+    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
+        "center", center->y, -kMaxElements, kMaxElements));
+    params.center[0] =
+        static_cast<float>(center->x - 0.5 * static_cast<double>(image.width()));
+    params.center[1] = static_cast<float>(
+        center->y - 0.5 * static_cast<double>(image.height()));
+  }
+  return image.Add(StepKind::kAffine, params);
+}
+
+absl::Status CheckAngles(const char* name, const Interval& interval) {
+  return ImageCompiler::CheckInterval(name, interval, -kMaxAngle, kMaxAngle);
+}
+
+}  // namespace
+
+absl::Status CompileOp(const ResizeSpec& op, ImageCompiler& image) {
+  int64_t height;
+  int64_t width;
+  DATASETD_RETURN_IF_ERROR(ResizedSize(op, image, &height, &width));
+  DATASETD_RETURN_IF_ERROR(image.CheckSize(height, width));
+  ResizeParams params = {};
+  DATASETD_RETURN_IF_ERROR(
+      TakeInterpolation(op.interpolation, image, &params, op.antialias));
+  if (height == image.height() && width == image.width()) {
+    return absl::OkStatus();
+  }
+  params.height = static_cast<int32_t>(image.height());
+  params.width = static_cast<int32_t>(image.width());
+  return AddResize(params, height, width, image);
+}
+
+absl::Status CompileOp(const ResizedCropSpec& op, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(image.CheckSize(op.out_height, op.out_width));
+  ResizeParams params = {};
+  DATASETD_RETURN_IF_ERROR(
+      TakeInterpolation(op.interpolation, image, &params, op.antialias));
+  int64_t top = op.top;
+  int64_t left = op.left;
+  DATASETD_RETURN_IF_ERROR(
+      PadToWindow(&top, &left, op.height, op.width, image));
+  params.top = static_cast<int32_t>(top);
+  params.left = static_cast<int32_t>(left);
+  params.height = static_cast<int32_t>(op.height);
+  params.width = static_cast<int32_t>(op.width);
+  return AddResize(params, op.out_height, op.out_width, image);
+}
+
+absl::Status CompileOp(const RandomResizedCropSpec& op, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
+  DATASETD_RETURN_IF_ERROR(
+      ImageCompiler::CheckInterval("scale", op.scale, 0.0, kHuge));
+  DATASETD_RETURN_IF_ERROR(
+      ImageCompiler::CheckInterval("ratio", op.ratio, kTiny, kHuge));
+  ResizeParams params = {};
+  DATASETD_RETURN_IF_ERROR(
+      TakeInterpolation(op.interpolation, image, &params, op.antialias));
+  params.is_random = true;
+  SetRange(params.scale, op.scale);
+  params.ratio[0] = op.ratio.min;
+  params.ratio[1] = op.ratio.max;
+  params.log_ratio[0] = Log(op.ratio.min);
+  params.log_ratio[1] = Log(op.ratio.max);
+  return AddResize(params, op.height, op.width, image);
+}
+
+absl::Status CompileOp(const RotateSpec& op, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(
+      ImageCompiler::CheckRange("angle", op.angle, -kMaxAngle, kMaxAngle));
+  if (op.expand && (image.height() != image.width() ||
+                    std::fmod(op.angle, 90.0) != 0.0)) {
+    return Invalid(
+        "expand is for square images and multiples of 90 degrees, where the "
+        "size stays: set it to False, or put Pad before it");
+  }
+  AffineParams params = NoAffine();
+  SetBoth(params.angle, -op.angle);
+  return AddAffine(params, op.interpolation, op.fill, op.center, image);
+}
+
+absl::Status CompileOp(const RandomRotationSpec& op, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(CheckAngles("degrees", op.degrees));
+  if (op.expand) {
+    return Invalid(
+        "expand would give each sample a size of its own: set it to False, or "
+        "put Pad before it");
+  }
+  AffineParams params = NoAffine();
+  SetRange(params.angle, {-op.degrees.max, -op.degrees.min});
+  return AddAffine(params, op.interpolation, op.fill, op.center, image);
+}
+
+absl::Status CompileOp(const AffineSpec& op, ImageCompiler& image) {
+  AffineParams params = NoAffine();
+  DATASETD_RETURN_IF_ERROR(
+      ImageCompiler::CheckRange("angle", op.angle, -kMaxAngle, kMaxAngle));
+  DATASETD_RETURN_IF_ERROR(
+      ImageCompiler::CheckRange("scale", op.scale, kTiny, kHuge));
+  const std::pair<const char*, double> others[] = {
+      {"translate", op.translate.x},
+      {"translate", op.translate.y},
+      {"shear", op.shear.x},
+      {"shear", op.shear.y}};
+  for (const auto& [name, value] : others) {
+    DATASETD_RETURN_IF_ERROR(
+        ImageCompiler::CheckRange(name, value, -kMaxAngle, kMaxAngle));
+  }
+  SetBoth(params.angle, op.angle);
+  params.translate[0] = static_cast<float>(op.translate.x);
+  params.translate[1] = static_cast<float>(op.translate.y);
+  SetBoth(params.scale, op.scale);
+  SetBoth(params.shear_x, op.shear.x);
+  SetBoth(params.shear_y, op.shear.y);
+  return AddAffine(params, op.interpolation, op.fill, op.center, image);
+}
+
+absl::Status CompileOp(const RandomAffineSpec& op, ImageCompiler& image) {
+  AffineParams params = NoAffine();
+  DATASETD_RETURN_IF_ERROR(CheckAngles("degrees", op.degrees));
+  SetRange(params.angle, op.degrees);
+  if (op.translate.has_value()) {
+    DATASETD_RETURN_IF_ERROR(
+        ImageCompiler::CheckRange("translate", op.translate->x, 0.0, 1.0));
+    DATASETD_RETURN_IF_ERROR(
+        ImageCompiler::CheckRange("translate", op.translate->y, 0.0, 1.0));
+    params.is_translate_random = true;
+    params.translate[0] = static_cast<float>(
+        op.translate->x * static_cast<double>(image.width()));
+    params.translate[1] = static_cast<float>(
+        op.translate->y * static_cast<double>(image.height()));
+  }
+  if (op.scale.has_value()) {
+    DATASETD_RETURN_IF_ERROR(
+        ImageCompiler::CheckInterval("scale", *op.scale, kTiny, kHuge));
+    SetRange(params.scale, *op.scale);
+  }
+  if (op.shear_x.has_value()) {
+    DATASETD_RETURN_IF_ERROR(CheckAngles("shear", *op.shear_x));
+    SetRange(params.shear_x, *op.shear_x);
+  }
+  if (op.shear_y.has_value()) {
+    DATASETD_RETURN_IF_ERROR(CheckAngles("shear", *op.shear_y));
+    SetRange(params.shear_y, *op.shear_y);
+  }
+  return AddAffine(params, op.interpolation, op.fill, op.center, image);
+}
+
+}  // namespace datasetd

@@ -1,0 +1,109 @@
+// Microseconds per sample of chains on one core of the host.
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "benchmark/benchmark.h"
+#include "cuda/kernels/augment.h"
+#include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/params.h"
+#include "server/core/pipeline.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int kNumResident = 64;
+constexpr int kBatchSize = 16;
+
+void Run(benchmark::State& state, int size, std::vector<TransformSpec> ops) {
+  const FieldSpec field = {.name = "image",
+                           .dtype = Dtype::kUint8,
+                           .shape = {size, size, 3},
+                           .is_image = true};
+  auto compiled = CompileField(field, 0, ops, Layout::kNchw);
+  if (!compiled.ok()) {
+    state.SkipWithError(compiled.status().ToString().c_str());
+    return;
+  }
+  std::mt19937 engine(1);
+  std::vector<uint8_t> source(field.sample_bytes() * kNumResident);
+  for (uint8_t& byte : source) byte = static_cast<uint8_t>(engine());
+  auto program = std::make_unique<AugmentProgram>();
+  program->indices_offset_bytes = -1;
+  program->num_fields = 1;
+  program->fields[0] = *compiled;
+  program->fields[0].source = source.data();
+  program->fields[0].sample_stride_bytes = field.sample_bytes();
+  const ScratchPlan plan = PlanScratch(*program, 1);
+  std::vector<uint8_t> scratch(plan.size_bytes + 1);
+  plan.Give(scratch.data(), program.get());
+  std::vector<float> slot(size_t{kBatchSize} * compiled->out_height *
+                          compiled->out_width * compiled->out_channels);
+  std::vector<int64_t> indices(kBatchSize);
+  BatchTask batch = {};
+  batch.slot = reinterpret_cast<uint8_t*>(slot.data());
+  batch.indices = indices.data();
+  batch.num_samples = kBatchSize;
+  for (auto _ : state) {
+    for (int64_t& index : indices) index = engine() % kNumResident;
+    AugmentHost(*program, batch);
+    benchmark::ClobberMemory();
+    ++batch.epoch;
+  }
+  state.counters["us_per_sample"] = benchmark::Counter(
+      1e-6 * kBatchSize,
+      benchmark::Counter::kIsIterationInvariantRate |
+          benchmark::Counter::kInvert);
+}
+
+std::vector<TransformSpec> WithNormalize(std::vector<TransformSpec> ops) {
+  ops.push_back(ToDtypeSpec{.dtype = Dtype::kFloat32, .scale = true});
+  ops.push_back(NormalizeSpec{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}});
+  return ops;
+}
+
+void BM_Resize32To224Normalize(benchmark::State& state) {
+  Run(state, 32, WithNormalize({ResizeSpec{.height = 224, .width = 224}}));
+}
+BENCHMARK(BM_Resize32To224Normalize);
+
+void BM_RandomResizedCrop224FlipNormalize(benchmark::State& state) {
+  Run(state, 256,
+      WithNormalize({RandomResizedCropSpec{.height = 224, .width = 224},
+                     RandomHorizontalFlipSpec{}}));
+}
+BENCHMARK(BM_RandomResizedCrop224FlipNormalize);
+
+void BM_Resize160FlipsRotationColorJitter(benchmark::State& state) {
+  const Interval around = {0.95, 1.05};
+  Run(state, 224,
+      WithNormalize({ResizeSpec{.height = 160, .width = 160},
+                     RandomHorizontalFlipSpec{}, RandomVerticalFlipSpec{},
+                     RandomRotationSpec{.degrees = {-10.0, 10.0}},
+                     ColorJitterSpec{.brightness = around,
+                                     .contrast = around,
+                                     .saturation = around,
+                                     .hue = Interval{-0.05, 0.05}}}));
+}
+BENCHMARK(BM_Resize160FlipsRotationColorJitter);
+
+void BM_Flip224Brightness(benchmark::State& state) {
+  Run(state, 224,
+      WithNormalize({RandomHorizontalFlipSpec{}, AdjustBrightnessSpec{1.1}}));
+}
+BENCHMARK(BM_Flip224Brightness);
+
+void BM_BlurSharpness224(benchmark::State& state) {
+  Run(state, 224,
+      WithNormalize({GaussianBlurSpec{.kernel_height = 5, .kernel_width = 5},
+                     AdjustSharpnessSpec{1.5}}));
+}
+BENCHMARK(BM_BlurSharpness224);
+
+}  // namespace
+}  // namespace datasetd
+
+BENCHMARK_MAIN();

@@ -1,0 +1,355 @@
+"""The importer: torchvision 0.14's objects, and v2's by their attributes."""
+
+import pytest
+import torch
+import torchvision.transforms as V
+
+import datasetd
+from datasetd import transforms as T
+
+BILINEAR = V.InterpolationMode.BILINEAR
+
+# (torchvision's op, ours)
+SAME = [
+    (V.CenterCrop((3, 4)), T.CenterCrop((3, 4))),
+    (V.ColorJitter(), T.ColorJitter()),
+    (
+        V.ColorJitter(0.4, (0.5, 2), 0.3, 0.1),
+        T.ColorJitter(0.4, (0.5, 2), 0.3, 0.1),
+    ),
+    (V.GaussianBlur((3, 5), (0.5, 1)), T.GaussianBlur((3, 5), (0.5, 1))),
+    (V.GaussianBlur(3, 1.0), T.GaussianBlur(3, 1.0)),
+    (V.Grayscale(3), T.Grayscale(3)),
+    (V.Normalize((0.5, 0.4), (0.1, 0.2)), T.Normalize((0.5, 0.4), (0.1, 0.2))),
+    (V.Pad((1, 2), 3, "constant"), T.Pad((1, 2), 3, "constant")),
+    (V.Pad((1, 2, 3, 4), padding_mode="edge"), T.Pad((1, 2, 3, 4), 0, "edge")),
+    (V.RandomAdjustSharpness(2, 0.25), T.RandomAdjustSharpness(2, 0.25)),
+    (
+        V.RandomAffine(
+            (1, 2), (0.1, 0.2), (0.5, 2), (1, 2, 3, 4), BILINEAR, 5, (6, 7)
+        ),
+        T.RandomAffine(
+            (1, 2), (0.1, 0.2), (0.5, 2), (1, 2, 3, 4), "bilinear", 5, (6, 7)
+        ),
+    ),
+    (V.RandomAffine(10, shear=3), T.RandomAffine(10, shear=3)),
+    (V.RandomAutocontrast(0.25), T.RandomAutocontrast(0.25)),
+    (
+        V.RandomCrop((3, 4), (1, 2, 3, 4), True, 5, "constant"),
+        T.RandomCrop((3, 4), (1, 2, 3, 4), True, 5, "constant"),
+    ),
+    (V.RandomCrop(3), T.RandomCrop(3)),
+    (V.RandomEqualize(0.25), T.RandomEqualize(0.25)),
+    (
+        V.RandomErasing(0.25, (0.1, 0.2), (0.5, 2), (1, 2, 3)),
+        T.RandomErasing(0.25, (0.1, 0.2), (0.5, 2), (1, 2, 3)),
+    ),
+    (V.RandomErasing(value="random"), T.RandomErasing(value="random")),
+    (V.RandomGrayscale(), T.RandomGrayscale()),
+    (V.RandomHorizontalFlip(0.25), T.RandomHorizontalFlip(0.25)),
+    (V.RandomInvert(0.25), T.RandomInvert(0.25)),
+    (V.RandomPosterize(3, 0.25), T.RandomPosterize(3, 0.25)),
+    (
+        V.RandomResizedCrop(8, (0.2, 0.9), (0.5, 2), antialias=True),
+        T.RandomResizedCrop(8, (0.2, 0.9), (0.5, 2)),
+    ),
+    (
+        V.RandomRotation((1, 2), BILINEAR, False, (3, 4), 5),
+        T.RandomRotation((1, 2), "bilinear", False, (3, 4), 5),
+    ),
+    (V.RandomSolarize(100, 0.25), T.RandomSolarize(100, 0.25)),
+    (V.RandomVerticalFlip(0.25), T.RandomVerticalFlip(0.25)),
+    (V.Resize(8, max_size=9, antialias=True), T.Resize(8, max_size=9)),
+    (V.Resize([8], antialias=True), T.Resize(8)),
+    (
+        V.Resize((8, 9), V.InterpolationMode.NEAREST),
+        T.Resize((8, 9), "nearest", antialias=False),
+    ),
+    (V.ToTensor(), T.ToDtype("float32", scale=True)),
+    (V.ConvertImageDtype(torch.float16), T.ToDtype("float16", scale=True)),
+    (
+        V.RandomApply([V.ColorJitter(0.4), V.Grayscale(3)], 0.8),
+        T.RandomApply([T.ColorJitter(0.4), T.Grayscale(3)], 0.8),
+    ),
+    (
+        V.RandomApply(torch.nn.ModuleList([V.RandomInvert()]), 0.8),
+        T.RandomApply([T.RandomInvert()], 0.8),
+    ),
+]
+
+
+@pytest.mark.parametrize("theirs, ours", SAME, ids=lambda op: type(op).__name__)
+def test_an_op_becomes_its_own(theirs, ours):
+    assert T.from_torchvision(theirs) == [ours]
+
+
+def test_containers_are_opened_in_order():
+    flip, blur = V.RandomHorizontalFlip(), V.GaussianBlur(3)
+    expected = [T.RandomHorizontalFlip(), T.GaussianBlur(3)]
+    for pipeline in (
+        V.Compose([flip, blur]),
+        [flip, blur],
+        (flip, [V.Compose([blur])]),
+        torch.nn.Sequential(flip, torch.nn.Identity(), blur),
+        torch.nn.ModuleList([flip, blur]),
+        V.Compose([flip, torch.nn.Sequential(blur)]),
+        [T.RandomHorizontalFlip(), blur],
+    ):
+        assert T.from_torchvision(pipeline) == expected
+    assert T.from_torchvision(V.Compose([])) == []
+
+
+def test_containers_of_pixels_are_left_out():
+    assert T.from_torchvision(
+        [V.ToPILImage(), V.RandomInvert(), V.PILToTensor()]
+    ) == [T.RandomInvert()]
+
+
+def test_the_usual_imagenet_pipeline():
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    assert T.from_torchvision(
+        V.Compose(
+            [
+                V.RandomResizedCrop(224),
+                V.RandomHorizontalFlip(),
+                V.ToTensor(),
+                V.Normalize(mean, std),
+                V.RandomErasing(0.1),
+            ]
+        )
+    ) == [
+        T.RandomResizedCrop(224),
+        T.RandomHorizontalFlip(),
+        T.ToDtype("float32", scale=True),
+        T.Normalize(mean, std),
+        T.RandomErasing(0.1),
+    ]
+
+
+def antialias_of(*ops):
+    return [
+        op.antialias
+        for op in T.from_torchvision(list(ops))
+        if hasattr(op, "antialias")
+    ]
+
+
+def test_antialias_is_what_torchvision_does():
+    # On tensors as the op says, on Pillow's images always.
+    assert antialias_of(V.Resize(8)) == [False]
+    assert antialias_of(V.Resize(8, antialias=False)) == [False]
+    assert antialias_of(V.Resize(8, antialias=True)) == [True]
+    for to_tensor in (V.ToTensor(), V.PILToTensor()):
+        assert antialias_of(V.Resize(8), to_tensor, V.Resize(4)) == [
+            True,
+            False,
+        ]
+        assert antialias_of(V.RandomResizedCrop(8), to_tensor) == [True]
+    group = T.from_torchvision([V.RandomApply([V.Resize(8)]), V.ToTensor()])
+    assert group[0].transforms[0].antialias is True
+
+
+# -- v2 ------------------------------------------------------------------------
+
+
+def v2(name, **attributes):
+    """An op of torchvision.transforms.v2, as far as the importer sees it."""
+    kind = type(name, (), {"__module__": "torchvision.transforms.v2._any"})
+    op = kind()
+    for key, value in attributes.items():
+        setattr(op, key, value)
+    return op
+
+
+class Image:
+    """Stands for torchvision.tv_tensors.Image."""
+
+
+class Mask:
+    """Stands for torchvision.tv_tensors.Mask."""
+
+
+class BoundingBoxes:
+    """Stands for torchvision.tv_tensors.BoundingBoxes."""
+
+
+V2 = [
+    # v2's RandomCrop keeps left, right, top, bottom.
+    (
+        v2(
+            "RandomCrop",
+            size=(8, 9),
+            padding=[1, 2, 3, 4],
+            pad_if_needed=True,
+            fill={Image: 5, Mask: 255},
+            padding_mode="constant",
+        ),
+        T.RandomCrop(
+            (8, 9), (1, 3, 2, 4), True, {"image": 5, "mask": 255}, "constant"
+        ),
+    ),
+    (
+        v2("Pad", padding=[1, 2, 3, 4], fill=0, padding_mode="reflect"),
+        T.Pad((1, 2, 3, 4), 0, "reflect"),
+    ),
+    (
+        v2(
+            "Resize",
+            size=[8],
+            interpolation=BILINEAR,
+            max_size=None,
+            antialias=True,
+        ),
+        T.Resize(8),
+    ),
+    (
+        v2(
+            "Resize",
+            size=[8],
+            interpolation=BILINEAR,
+            max_size=None,
+            antialias="warn",
+        ),
+        T.Resize(8, antialias=False),
+    ),
+    (
+        v2(
+            "Resize",
+            size=None,
+            interpolation=BILINEAR,
+            max_size=9,
+            antialias=True,
+        ),
+        T.Resize(None, max_size=9),
+    ),
+    (
+        v2(
+            "RandomErasing",
+            p=0.5,
+            scale=(0.02, 0.33),
+            ratio=(0.3, 3.3),
+            value=None,
+        ),
+        T.RandomErasing(value="random"),
+    ),
+    (
+        v2(
+            "RandomRotation",
+            degrees=[-3.0, 3.0],
+            interpolation=BILINEAR,
+            expand=False,
+            center=None,
+            fill={"others": 7},
+        ),
+        T.RandomRotation(3, "bilinear", fill={"image": 7, "mask": 7}),
+    ),
+    (
+        v2(
+            "ColorJitter",
+            brightness=(0.6, 1.4),
+            contrast=None,
+            saturation=None,
+            hue=(-0.1, 0.1),
+        ),
+        T.ColorJitter((0.6, 1.4), hue=(-0.1, 0.1)),
+    ),
+    (
+        v2("ToDtype", dtype=torch.float16, scale=True),
+        T.ToDtype("float16", scale=True),
+    ),
+    (
+        v2("ToDtype", dtype={Image: torch.float32, "others": None}, scale=True),
+        T.ToDtype("float32", scale=True),
+    ),
+    (
+        v2("MixUp", alpha=0.5, num_classes=10),
+        T.MixUp(alpha=0.5, num_classes=10),
+    ),
+    (
+        v2("CutMix", alpha=1.0, num_classes=10),
+        T.CutMix(alpha=1.0, num_classes=10),
+    ),
+]
+
+
+@pytest.mark.parametrize("theirs, ours", V2, ids=lambda op: type(op).__name__)
+def test_v2s_attributes(theirs, ours):
+    assert T.from_torchvision(theirs) == [ours]
+
+
+def test_v2s_compose_and_image_ops():
+    compose = v2(
+        "Compose",
+        transforms=[
+            v2("ToImage"),
+            v2("RandomHorizontalFlip", p=0.25),
+            v2("ToPureTensor"),
+        ],
+    )
+    assert T.from_torchvision(compose) == [T.RandomHorizontalFlip(0.25)]
+
+
+# -- What cannot be mapped ---------------------------------------------------
+
+UNMAPPED = [
+    (V.Lambda(lambda x: x), "Lambda: .*training loop"),
+    (V.FiveCrop(3), "FiveCrop: .*five images.*CenterCrop"),
+    (V.TenCrop(3), "TenCrop: .*ten images"),
+    (V.RandomPerspective(), "RandomPerspective: .*RandomAffine"),
+    (V.ElasticTransform(), "ElasticTransform: .*RandomAffine"),
+    (V.RandAugment(), "RandAugment: .*RandomApply"),
+    (V.AutoAugment(), "AutoAugment: .*RandomApply"),
+    (V.TrivialAugmentWide(), "TrivialAugmentWide: .*RandomApply"),
+    (V.AugMix(), "AugMix: .*RandomApply"),
+    (V.RandomChoice([V.Grayscale()]), "RandomChoice: .*RandomApply"),
+    (V.RandomOrder([V.Grayscale()]), "RandomOrder: .*one order"),
+    (
+        V.LinearTransformation(torch.eye(3), torch.zeros(3)),
+        "LinearTransformation: .*training loop",
+    ),
+    (v2("JPEG"), "JPEG: .*leave it out"),
+    (V.RandomRotation(3, expand=True), "RandomRotation: .*expand=True"),
+    (V.ConvertImageDtype(torch.int64), "ConvertImageDtype: .*dtype="),
+    (V.Resize(3, V.InterpolationMode.LANCZOS), "Resize: .*interpolation="),
+    (torch.nn.Dropout(), "Dropout: .*not torchvision's"),
+    (lambda x: x, "<lambda> of .*from_torchvision_test: .*not torchvision's"),
+    (
+        v2("ToDtype", dtype={Mask: torch.int64}, scale=False),
+        "ToDtype: .*key Mask",
+    ),
+    (
+        v2("Pad", padding=1, fill={BoundingBoxes: 1}, padding_mode="constant"),
+        "Pad: fill has the key BoundingBoxes",
+    ),
+    (v2("MixUp", alpha=1.0, num_classes=None), "MixUp: num_classes is None"),
+]
+
+
+@pytest.mark.parametrize("op, text", UNMAPPED, ids=lambda x: "")
+def test_what_cannot_be_mapped_is_named_with_its_place(op, text):
+    with pytest.raises(
+        datasetd.InvalidArgument, match=r"from_torchvision: transforms\[1\] "
+    ) as raised:
+        T.from_torchvision(V.Compose([V.RandomInvert(), op]))
+    raised.match(text)
+
+
+def test_places_in_groups_are_said():
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=r"transforms\[0\] RandomApply: transforms\[1\] Lambda: ",
+    ):
+        T.from_torchvision(
+            V.RandomApply([V.RandomInvert(), V.Lambda(lambda x: x)])
+        )
+
+
+def test_floats_do_not_go_back_to_pillow():
+    with pytest.raises(datasetd.InvalidArgument, match="ToPILImage: .*uint8"):
+        T.from_torchvision([V.ToTensor(), V.ToPILImage()])
+
+
+def test_a_class_of_the_same_name_is_not_torchvisions():
+    resize = type("Resize", (), {"size": 3})()
+    with pytest.raises(datasetd.InvalidArgument, match="not torchvision's"):
+        T.from_torchvision(resize)

@@ -1,0 +1,51 @@
+// Runs the program of one image field on one image: by the host's two builds,
+// and as a CUDA block does, with the ranks of a team as threads.
+
+#ifndef DATASETD_TESTS_CUDA_KERNELS_CHAIN_RUNNER_H_
+#define DATASETD_TESTS_CUDA_KERNELS_CHAIN_RUNNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/kernels/params.h"
+
+namespace datasetd::testing {
+
+struct ChainResult {
+  // Elements as the program writes them: its layout and out_dtype.
+  std::vector<uint8_t> bytes;
+
+  // REQUIRES: out_dtype float32 or uint8.
+  std::vector<float> Floats(const FieldProgram& field) const;
+};
+
+class ChainRunner {
+ public:
+  // `image` is [H, W, C] of field.in_dtype.
+  ChainRunner(const FieldProgram& field, std::vector<uint8_t> image,
+              uint64_t seed = 5);
+
+  // Sample `sample`; all samples are the one image.
+  ChainResult Host(uint64_t epoch = 0, int64_t sample = 0) const;
+  ChainResult Scalar(uint64_t epoch = 0, int64_t sample = 0) const;
+  // REQUIRES: HasChainVector().
+  ChainResult Vector(uint64_t epoch = 0, int64_t sample = 0) const;
+  ChainResult Ranks(int num_ranks, uint64_t epoch = 0,
+                    int64_t sample = 0) const;
+
+  // Host, after checking that all ways have the same bits.
+  ChainResult All(uint64_t epoch = 0, int64_t sample = 0) const;
+
+  const AugmentProgram& program() const { return program_; }
+
+ private:
+  template <typename Run>
+  ChainResult With(uint64_t epoch, int64_t sample, const Run& run) const;
+
+  AugmentProgram program_ = {};
+  std::vector<uint8_t> image_;
+};
+
+}  // namespace datasetd::testing
+
+#endif  // DATASETD_TESTS_CUDA_KERNELS_CHAIN_RUNNER_H_

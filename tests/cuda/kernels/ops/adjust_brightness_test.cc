@@ -1,0 +1,26 @@
+#include "cuda/kernels/ops/adjust_brightness.h"
+
+#include "gtest/gtest.h"
+#include "tests/cuda/kernels/ops/op_image.h"
+#include "tests/cuda/kernels/ops/op_runner.h"
+#include "tests/reference/colour_reference.h"
+
+namespace datasetd {
+namespace {
+
+TEST(AdjustBrightnessTest, EqualsTheReference) {
+  for (const OpImage& image : TestImages()) {
+    for (const float value : {0.0f, 0.3f, 0.95f, 1.0f, 1.7f, 20.0f}) {
+      const AdjustBrightnessDraw draw = DrawAdjustBrightness(
+          {value, image.bound}, {}, image.height, image.width);
+      EXPECT_LE(
+          Difference(RunPointOp(image, draw, ApplyAdjustBrightness),
+                     reference::AdjustBrightness(ToReference(image), value)),
+          1e-5)
+          << image.name << ", " << value;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace datasetd

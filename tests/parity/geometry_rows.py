@@ -1,0 +1,361 @@
+"""Rows of the ops that move and resample pixels."""
+
+import math
+
+import numpy as np
+import torch
+from torchvision.transforms import functional
+from torchvision.transforms.functional import InterpolationMode
+
+from row import Case, Row
+
+# Of weights and positions in float32, on both sides.
+RESIZED = 1e-5
+ROTATED = 1e-4
+ONE_LEVEL = 1
+NEAREST_REMARK = (
+    "at most 1 pixel in 1,000 differs, and only where the source point lies "
+    "within 1e-4 of a pixel's edge"
+)
+
+MODES = {
+    "INTERPOLATION_MODE_NEAREST": InterpolationMode.NEAREST,
+    "INTERPOLATION_MODE_BILINEAR": InterpolationMode.BILINEAR,
+    "INTERPOLATION_MODE_BICUBIC": InterpolationMode.BICUBIC,
+}
+NEAREST, BILINEAR, BICUBIC = MODES
+NEAREST_EXACT = "INTERPOLATION_MODE_NEAREST_EXACT"
+
+
+def _judge(function):
+    def expect(image, drawn):
+        del drawn
+        return function(torch.from_numpy(image)).numpy()
+
+    return expect
+
+
+def _one(name, parameters, function):
+    return Case([{name: parameters}], _judge(function))
+
+
+def _moves(shape):
+    yield _one("horizontal_flip", {}, functional.hflip)
+    yield _one("vertical_flip", {}, functional.vflip)
+
+
+def _pad(shape):
+    value = 7 if shape.dtype == "uint8" else 0.25
+    for mode in ("constant", "edge", "reflect", "symmetric"):
+        for left, top, right, bottom in ((0, 0, 0, 0), (1, 0, 2, 0),
+                                         (3, 1, 0, 2)):
+            least = max(left, right) + (mode == "reflect")
+            if mode in ("reflect", "symmetric") and (
+                shape.width < least
+                or shape.height < max(top, bottom) + (mode == "reflect")
+            ):
+                continue
+            parameters = {
+                "padding": {"left": left, "top": top, "right": right,
+                            "bottom": bottom},
+                "padding_mode": "PADDING_MODE_" + mode.upper(),
+            }
+            if mode == "constant":
+                parameters["fill"] = [value]
+            yield _one(
+                "pad",
+                parameters,
+                lambda image, sides=[left, top, right, bottom], mode=mode: (
+                    functional.pad(
+                        image,
+                        sides,
+                        fill=value if mode == "constant" else 0,
+                        padding_mode=mode,
+                    )
+                ),
+            )
+
+
+def _crop(shape):
+    for top, left, height, width in (
+        (0, 0, 1, 1),
+        (shape.height // 3, shape.width // 4, shape.height // 2 + 1,
+         shape.width // 2 + 1),
+        (-1, -2, shape.height + 2, shape.width + 3),
+    ):
+        yield _one(
+            "crop",
+            {"top": top, "left": left, "height": height, "width": width},
+            lambda image, box=(top, left, height, width): functional.crop(
+                image, *box
+            ),
+        )
+
+
+def _center_crop(shape):
+    del shape
+    for height, width in ((1, 1), (20, 31), (40, 40), (130, 70)):
+        yield _one(
+            "center_crop",
+            {"height": height, "width": width},
+            lambda image, size=[height, width]: functional.center_crop(
+                image, size
+            ),
+        )
+
+
+def _sizes(shape):
+    return ((1, 1), (7, 5), (32, 32), (160, 90),
+            (shape.height, 2 * shape.width + 1),
+            (shape.height // 3 + 1, shape.width))
+
+
+def _resize(mode, antialias):
+    def cases(shape):
+        for height, width in _sizes(shape):
+            yield _one(
+                "resize",
+                {
+                    "size": {"height": height, "width": width},
+                    "interpolation": mode,
+                    "antialias": antialias,
+                },
+                lambda image, size=[height, width]: functional.resize(
+                    image, size, interpolation=MODES[mode], max_size=None,
+                    antialias=antialias,
+                ),
+            )
+
+    return cases
+
+
+def _resize_nearest_exact(shape):
+    for height, width in _sizes(shape):
+        yield _one(
+            "resize",
+            {
+                "size": {"height": height, "width": width},
+                "interpolation": NEAREST_EXACT,
+            },
+            lambda image, size=(height, width): (
+                torch.nn.functional.interpolate(
+                    image[None].to(torch.float32), size=size,
+                    mode="nearest-exact",
+                )[0].to(image.dtype)
+            ),
+        )
+
+
+def _resize_edge(shape):
+    for edge, most in ((1, None), (20, None), (40, 50), (100, 130)):
+        long, short = sorted((shape.height, shape.width), reverse=True)
+        if edge * long // short > 4000:
+            continue
+        parameters = {"shorter_edge": edge, "interpolation": BILINEAR,
+                      "antialias": True}
+        if most is not None:
+            parameters["max_size"] = most
+        yield _one(
+            "resize",
+            parameters,
+            lambda image, edge=edge, most=most: functional.resize(
+                image, [edge], interpolation=InterpolationMode.BILINEAR,
+                max_size=most, antialias=True,
+            ),
+        )
+
+
+def _resized_crop(mode, antialias):
+    def cases(shape):
+        for top, left, height, width in (
+            (0, 0, shape.height, shape.width),
+            (shape.height // 3, shape.width // 4, shape.height // 2 + 1,
+             shape.width // 2 + 1),
+        ):
+            for size in ((5, 9), (64, 48)):
+                yield _one(
+                    "resized_crop",
+                    {
+                        "top": top,
+                        "left": left,
+                        "height": height,
+                        "width": width,
+                        "size": {"height": size[0], "width": size[1]},
+                        "interpolation": mode,
+                        "antialias": antialias,
+                    },
+                    lambda image, box=(top, left, height, width), size=size: (
+                        functional.resized_crop(
+                            image, *box, list(size),
+                            interpolation=MODES[mode], antialias=antialias,
+                        )
+                    ),
+                )
+
+    return cases
+
+
+def source_points(shape, angle, translate, scale, shear, center):
+    """Where each output pixel comes from: x and y in pixels, [H, W] each.
+
+    Degrees, clockwise; the middle of pixel 0 is at 0.
+    """
+    turn, shear_x, shear_y = (math.radians(a) for a in (angle, *shear))
+    # Rotation after scaling after the shear along y after that along x.
+    rotate = np.array([[math.cos(turn), -math.sin(turn)],
+                       [math.sin(turn), math.cos(turn)]])
+    along_y = np.array([[1, 0], [-math.tan(shear_y), 1]])
+    along_x = np.array([[1, -math.tan(shear_x)], [0, 1]])
+    forward = scale * rotate @ along_y @ along_x
+    middle = np.array([shape.width, shape.height]) / 2
+    about = middle if center is None else np.array(center)
+    y, x = np.mgrid[: shape.height, : shape.width] + 0.5
+    points = np.stack([x, y], axis=-1) - about - np.array(translate)
+    source = points @ np.linalg.inv(forward).T + about
+    return source[..., 0] - 0.5, source[..., 1] - 0.5
+
+
+def _edges(shape, *affine):
+    """Where a source point lies within 1e-4 of a pixel's edge."""
+    masks = [
+        np.abs(axis - np.floor(axis) - 0.5) < 1e-4
+        for axis in source_points(shape, *affine)
+    ]
+    return masks[0] | masks[1]
+
+
+def _fills(shape):
+    yield None
+    yield [11.0] if shape.dtype == "uint8" else [0.3]
+    if shape.channels == 3:
+        yield [0.0, 100.0, 255.0] if shape.dtype == "uint8" else [0.1, 0.5, 1.0]
+
+
+def _centers(shape):
+    yield None
+    yield [0.0, 0.0]
+    yield [shape.width / 3, shape.height * 0.7]
+
+
+def _rotate(mode):
+    def cases(shape):
+        angles = [0.0, -170.3, -30.0, 10.0, 45.0, 180.0, 359.0]
+        if (shape.width - shape.height) % 2 == 0:
+            angles += [90.0, 270.0]
+        for angle in angles:
+            for center in _centers(shape):
+                if center is not None and angle in (90.0, 270.0):
+                    continue
+                for fill in _fills(shape):
+                    yield _rotate_case(mode, angle, center, fill)
+
+    return cases
+
+
+def _rotate_case(mode, angle, center, fill):
+    parameters = {"angle": angle, "interpolation": mode}
+    if center is not None:
+        parameters["center"] = {"x": center[0], "y": center[1]}
+    if fill is not None:
+        parameters["fill"] = fill
+    case = _one(
+        "rotate",
+        parameters,
+        lambda image: functional.rotate(
+            image, angle, interpolation=MODES[mode], expand=False,
+            center=center, fill=fill,
+        ),
+    )
+    if mode == NEAREST:
+        case.is_edge = lambda shape, drawn: _edges(
+            shape, -angle, (0, 0), 1.0, (0, 0), center
+        )
+    return case
+
+
+AFFINES = (
+    # angle, translate, scale, shear
+    (0.0, (0, 0), 1.0, (0.0, 0.0)),
+    (0.0, (3, -2), 1.0, (0.0, 0.0)),
+    (12.5, (1, 4), 0.77, (0.0, 0.0)),
+    (-100.0, (0, 0), 1.37, (10.0, 0.0)),
+    (33.0, (-5, 2), 1.1, (-20.0, 15.0)),
+)
+
+
+def _affine(mode):
+    def cases(shape):
+        for affine in AFFINES:
+            for center in _centers(shape):
+                for fill in _fills(shape):
+                    yield _affine_case(mode, affine, center, fill)
+
+    return cases
+
+
+def _affine_case(mode, affine, center, fill):
+    angle, translate, scale, shear = affine
+    parameters = {
+        "angle": angle,
+        "translate": {"x": translate[0], "y": translate[1]},
+        "scale": scale,
+        "shear": {"x": shear[0], "y": shear[1]},
+        "interpolation": mode,
+    }
+    if center is not None:
+        parameters["center"] = {"x": center[0], "y": center[1]}
+    if fill is not None:
+        parameters["fill"] = fill
+    case = _one(
+        "affine",
+        parameters,
+        lambda image: functional.affine(
+            image, angle, list(translate), scale, list(shear),
+            interpolation=MODES[mode], fill=fill, center=center,
+        ),
+    )
+    if mode == NEAREST:
+        case.is_edge = lambda shape, drawn: _edges(
+            shape, angle, translate, scale, shear, center
+        )
+    return case
+
+
+SIZES = "to 1x1, 7x5, 32x32, 160x90, one axis alone"
+ANGLES = (
+    "angle 0, -170.3, -30, 10, 45, 180, 359; about the middle, a corner, a "
+    "point; no fill, one, per channel"
+)
+AFFINE_PARAMETERS = "five of angle, translate, scale and shear; center and fill"
+
+ROWS = [
+    Row("HorizontalFlip, VerticalFlip", "", _moves, 0, 0),
+    Row("Pad", "four modes, up to 3 pixels", _pad, 0, 0),
+    Row("Crop", "a corner, a part, beyond the image", _crop, 0, 0),
+    Row("CenterCrop", "1x1, 20x31, 40x40, 130x70", _center_crop, 0, 0),
+    Row("Resize", f"nearest; {SIZES}", _resize(NEAREST, False), 0, 0),
+    Row("Resize", f"nearest-exact; {SIZES}", _resize_nearest_exact, 0, 0,
+        remark="against torch's interpolate"),
+    Row("Resize", f"bilinear; {SIZES}", _resize(BILINEAR, False), ONE_LEVEL,
+        RESIZED),
+    Row("Resize", f"bilinear, antialias; {SIZES}", _resize(BILINEAR, True),
+        ONE_LEVEL, RESIZED),
+    Row("Resize", f"bicubic; {SIZES}", _resize(BICUBIC, False), ONE_LEVEL,
+        RESIZED),
+    Row("Resize", f"bicubic, antialias; {SIZES}", _resize(BICUBIC, True),
+        ONE_LEVEL, RESIZED),
+    Row("Resize", "shorter edge 1, 20, 40, 100; max_size none, 50, 130",
+        _resize_edge, ONE_LEVEL, RESIZED),
+    Row("ResizedCrop", "bilinear, antialias; all, a part",
+        _resized_crop(BILINEAR, True), ONE_LEVEL, RESIZED),
+    Row("ResizedCrop", "bicubic; all, a part",
+        _resized_crop(BICUBIC, False), ONE_LEVEL, RESIZED),
+    Row("Rotate", f"nearest; {ANGLES}", _rotate(NEAREST), 0, 0,
+        remark=NEAREST_REMARK),
+    Row("Rotate", f"bilinear; {ANGLES}", _rotate(BILINEAR), ONE_LEVEL,
+        ROTATED),
+    Row("Affine", f"nearest; {AFFINE_PARAMETERS}", _affine(NEAREST), 0, 0,
+        remark=NEAREST_REMARK),
+    Row("Affine", f"bilinear; {AFFINE_PARAMETERS}", _affine(BILINEAR),
+        ONE_LEVEL, ROTATED),
+]

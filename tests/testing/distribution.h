@@ -1,0 +1,38 @@
+// How far samples are from a stated distribution. Seeds are fixed in tests, so
+// that a bound at which truth fails once in a million is no lottery.
+
+#ifndef DATASETD_TESTS_TESTING_DISTRIBUTION_H_
+#define DATASETD_TESTS_TESTING_DISTRIBUTION_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace datasetd {
+
+// What the two below stay under, but for chances of 4e-6 and 3e-7.
+inline constexpr double kMaxKolmogorovSmirnov = 2.55;
+inline constexpr double kMaxZ = 5.0;
+
+// Kolmogorov's and Smirnov's distance from a continuous distribution, times
+// the square root of the number of values.
+double KolmogorovSmirnov(std::vector<double> values,
+                         const std::function<double(double)>& cumulative);
+
+// The same from the uniform one between `low` and `high`.
+double UniformKolmogorovSmirnov(const std::vector<double>& values, double low,
+                                double high);
+
+// Pearson's chi-square of equally likely cells, as standard deviations of a
+// normal. REQUIRES: five expected in each cell.
+double EquallyLikelyZ(const std::vector<int64_t>& counts);
+
+// The same of a table of 16 x 16 cells of a[i] and b[i], for independence.
+// Cells are equally likely ranges of ranks. REQUIRES: equal lengths, above
+// 1,280; continuous values.
+double IndependenceZ(const std::vector<double>& a,
+                     const std::vector<double>& b);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_TESTS_TESTING_DISTRIBUTION_H_
