@@ -194,6 +194,11 @@ absl::StatusOr<v1::LoadEstimate> Client::EstimateLoad(
   return std::move(*last.mutable_estimate());
 }
 
+absl::StatusOr<Push> Client::PushDataset(const v1::PushHeader& header,
+                                         Push::WaitFunction on_wait) {
+  return Push::Begin(session_.get(), header, std::move(on_wait));
+}
+
 absl::StatusOr<v1::Dataset> Client::GetDataset(const std::string& name) {
   v1::GetDatasetRequest request;
   request.set_name(name);

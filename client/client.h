@@ -31,6 +31,7 @@
 #include "absl/time/time.h"
 #include "client/cuda_driver.h"
 #include "client/feed.h"
+#include "client/push.h"
 #include "client/session.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
@@ -66,6 +67,10 @@ class Client {
   // CANCELLED if on_progress returned false.
   absl::StatusOr<v1::Dataset> LoadDataset(
       v1::DatasetSpec spec, const ProgressFunction& on_progress = nullptr);
+  // Makes a dataset of samples that the caller sends: see client/push.h, also
+  // for on_wait. This client outlives the push.
+  absl::StatusOr<Push> PushDataset(const v1::PushHeader& header,
+                                   Push::WaitFunction on_wait = nullptr);
   // A dry run of LoadDataset: what it would find and need. Loads nothing.
   // CANCELLED if on_progress returned false.
   absl::StatusOr<v1::LoadEstimate> EstimateLoad(
@@ -99,6 +104,7 @@ class Client {
 namespace datasetd {
 using client::Client;         // NOLINT: the public names
 using client::ClientOptions;  // NOLINT
+using client::Push;           // NOLINT
 }  // namespace datasetd
 
 #endif  // DATASETD_CLIENT_CLIENT_H_

@@ -17,6 +17,7 @@
 #include "client/client.h"
 #include "client/error_detail.h"
 #include "client/feed.h"
+#include "client/push.h"
 
 using datasetd::client::Batch;
 using datasetd::client::BatchInfo;
@@ -27,6 +28,7 @@ using datasetd::client::ErrorDetail;
 using datasetd::client::Feed;
 using datasetd::client::FeedCore;
 using datasetd::client::IndexBlock;
+using datasetd::client::Push;
 namespace v1 = datasetd::v1;
 
 struct datasetd_client {
@@ -35,6 +37,10 @@ struct datasetd_client {
 
 struct datasetd_feed {
   Feed feed;
+};
+
+struct datasetd_push {
+  Push push;
 };
 
 namespace {
@@ -173,6 +179,37 @@ int32_t datasetd_load_dataset(datasetd_client* client, const char* spec_json,
   return ReturnJson(client->client.LoadDataset(std::move(spec), on_progress),
                     dataset_json, error);
 }
+
+int32_t datasetd_push_begin(datasetd_client* client, const char* header_json,
+                            datasetd_wait_function wait, void* argument,
+                            datasetd_push** push, datasetd_error* error) {
+  v1::PushHeader header;
+  if (absl::Status status = FromJson(header_json, &header); !status.ok()) {
+    return Return(status, error);
+  }
+  Push::WaitFunction on_wait;
+  if (wait != nullptr) {
+    on_wait = [wait, argument] { return wait(argument) == 0; };
+  }
+  absl::StatusOr<Push> begun =
+      client->client.PushDataset(header, std::move(on_wait));
+  if (begun.ok()) *push = new datasetd_push{*std::move(begun)};
+  return Return(begun.status(), error);
+}
+
+int32_t datasetd_push_write(datasetd_push* push, const void* data,
+                            uint64_t size_bytes, datasetd_error* error) {
+  return Return(push->push.Write(absl::MakeConstSpan(
+                    static_cast<const uint8_t*>(data), size_bytes)),
+                error);
+}
+
+int32_t datasetd_push_finish(datasetd_push* push, char** dataset_json,
+                             datasetd_error* error) {
+  return ReturnJson(push->push.Finish(), dataset_json, error);
+}
+
+void datasetd_push_close(datasetd_push* push) { delete push; }
 
 int32_t datasetd_estimate_load(datasetd_client* client, const char* spec_json,
                                datasetd_progress_function progress,

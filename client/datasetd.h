@@ -37,6 +37,7 @@ struct DLManagedTensor;
 
 typedef struct datasetd_client datasetd_client;
 typedef struct datasetd_feed datasetd_feed;
+typedef struct datasetd_push datasetd_push;
 
 /* As gRPC's and Abseil's codes. */
 typedef enum datasetd_code {
@@ -117,6 +118,30 @@ DATASETD_API int32_t datasetd_load_dataset(
     datasetd_client* client, const char* spec_json,
     datasetd_progress_function progress, void* argument, char** dataset_json,
     datasetd_error* error);
+
+/* Called on the calling thread, at least every 100 ms of a wait. Anything but 0
+ * ends the push with DATASETD_CANCELLED. */
+typedef int32_t (*datasetd_wait_function)(void* argument);
+
+/* Begins a dataset of samples that the caller sends; `header_json` is a
+ * PushHeader. `wait` may be NULL. The client outlives the push. */
+DATASETD_API int32_t datasetd_push_begin(datasetd_client* client,
+                                         const char* header_json,
+                                         datasetd_wait_function wait,
+                                         void* argument, datasetd_push** push,
+                                         datasetd_error* error);
+/* The next bytes, as PushDatasetRequest.block says, cut anywhere. Waits while
+ * the daemon is behind. */
+DATASETD_API int32_t datasetd_push_write(datasetd_push* push, const void* data,
+                                         uint64_t size_bytes,
+                                         datasetd_error* error);
+/* Waits until the dataset is ready; `dataset_json` receives it. */
+DATASETD_API int32_t datasetd_push_finish(datasetd_push* push,
+                                          char** dataset_json,
+                                          datasetd_error* error);
+/* Owed once, in any case; breaks the push off if it is not finished. */
+DATASETD_API void datasetd_push_close(datasetd_push* push);
+
 /* A dry run: `estimate_json` receives a LoadEstimate, and nothing is loaded.
  * `progress` gets EstimateLoadResponses. */
 DATASETD_API int32_t datasetd_estimate_load(

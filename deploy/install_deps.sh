@@ -24,7 +24,9 @@ packages="$packages
   libdlpack-dev
   libgtest-dev libgmock-dev
   libgrpc++-dev protobuf-compiler-grpc
+  libhdf5-dev
   libjpeg62-turbo-dev
+  libminizip-dev
   nlohmann-json3-dev
   libpng-dev
   libprotobuf-dev protobuf-compiler
@@ -37,8 +39,9 @@ packages="$packages
 # Tests, examples and the Python package, for /usr/bin/python3. Of prometheus it
 # is promtool; Debian's package starts the server, too.
 packages="$packages
-  cmake lintian man-db pkg-config prometheus python3 python3-numpy python3-pil
-  python3-pytest python3-torch python3-torchvision python3-venv systemd
+  cmake lintian man-db pkg-config prometheus python3 python3-h5py python3-numpy
+  python3-pil python3-pytest python3-torch python3-torchvision python3-venv
+  systemd
 "
 
 missing() {

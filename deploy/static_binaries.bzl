@@ -17,6 +17,10 @@ _ARCHIVES = {
     "-lgrpc++": ["grpc++_unsecure"],
     "-lgtest": ["gtest"],
     "-ljpeg": ["jpeg"],
+    "-lminizip": [
+        "minizip",
+        "z",
+    ],
     "-lpng": [
         "png16",
         "z",

@@ -39,8 +39,14 @@ rule "server/core knows neither gRPC, protobuf nor spdlog" \
 rule "server/readers depends on server/core and cuda" \
   //server/readers/... \
   '^//(client|proto|tests|deploy|server/(attach|service))[/:]?'
-rule "server/readers knows neither gRPC nor protobuf" \
-  //server/readers/... '^//third_party/(grpc|protobuf)'
+rule "server/readers knows no gRPC" \
+  //server/readers/... '^//third_party/grpc'
+rule "server/readers has protobuf for TFRecords alone" \
+  '//server/readers/... - //server/readers:reader -
+   //server/readers:tfrecord_reader - //server/readers:tf_features -
+   //server/readers:tf_example_cc_proto' '^//third_party/protobuf'
+rule "HDF5 is in a process of its own" \
+  '//client/... + //server/readers/... + //server:server' '^//third_party/hdf5'
 rule "server/attach knows no gRPC" \
   //server/attach/... '^//third_party/grpc'
 rule "client does not depend on the server" \

@@ -85,6 +85,8 @@ struct DatasetRegistry::Entry {
   Reservation scratch_reservation;
   Backend* backend = nullptr;
   LoadCounters counters;
+  // Of a push, while it is LOADING.
+  std::function<void()> cancel;
   // When READY or UNLOADING.
   std::shared_ptr<const Dataset> dataset;
 };
@@ -128,9 +130,7 @@ DatasetRegistry::~DatasetRegistry() {
     MutexLock lock(&mutex_);
     is_stopping_ = true;
     queue_.clear();
-    for (auto& [name, entry] : entries_) {
-      entry->counters.is_cancelled.store(true, std::memory_order_relaxed);
-    }
+    for (auto& [name, entry] : entries_) Cancel(*entry);
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -268,29 +268,14 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
 
   MutexLock lock(&mutex_);
   DATASETD_RETURN_IF_ERROR(AwaitOpened(name));
-  if (is_stopping_) {
-    return absl::UnavailableError("the daemon is shutting down");
-  }
   const auto found = entries_.find(name);
   if (found != entries_.end() &&
       found->second->state != DatasetState::kFailed) {
     Entry& present = *found->second;
-    if (!MaySee(present, caller)) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "the name '", name, "' is taken; choose another"));
-    }
-    if (present.state == DatasetState::kUnloading) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("dataset '", name,
-                       "' is being unloaded; load it again when its feeds "
-                       "have ended"));
-    }
-    if (present.spec_id != source.spec_id) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "dataset '", name, "' is there with another spec (",
-          present.spec.format, " from ", present.spec.path, " on ",
-          present.spec.device, ", spec id ", present.spec_id,
-          "), or its files have changed; choose another name or unload it"));
+    if (!MaySee(present, caller) ||
+        present.state == DatasetState::kUnloading ||
+        present.spec_id != source.spec_id) {
+      return NameTaken(present, caller);
     }
     if (present.counters.is_cancelled.load(std::memory_order_relaxed)) {
       return absl::AbortedError(
@@ -301,15 +286,49 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
     present.last_used = clock_->Monotonic();
     return absl::OkStatus();
   }
+  DATASETD_ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry,
+                            Admit(std::move(source), caller));
+  queue_.push_back(std::move(entry));
+  return absl::OkStatus();
+}
 
+absl::Status DatasetRegistry::NameTaken(const Entry& present,
+                                        const Caller& caller) {
+  const std::string& name = present.spec.name;
+  if (!MaySee(present, caller)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("the name '", name, "' is taken; choose another"));
+  }
+  if (present.state == DatasetState::kUnloading) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("dataset '", name,
+                     "' is being unloaded; load it again when its feeds "
+                     "have ended"));
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      "dataset '", name, "' is there with another spec (", present.spec.format,
+      " from ",
+      present.spec.path.empty() ? "a client" : present.spec.path.c_str(),
+      " on ", present.spec.device, ", spec id ",
+      present.spec_id.empty() ? "not known yet" : present.spec_id.c_str(),
+      "), or its files have changed; choose another name, get it as it is, or "
+      "unload it"));
+}
+
+absl::StatusOr<std::shared_ptr<DatasetRegistry::Entry>> DatasetRegistry::Admit(
+    OpenedSource source, const Caller& caller) {
+  if (is_stopping_) {
+    return absl::UnavailableError("the daemon is shutting down");
+  }
   // A failure of this name is replaced.
+  const auto found = entries_.find(source.spec.name);
   DATASETD_RETURN_IF_ERROR(CheckUserLimit(
       caller, found == entries_.end() ? nullptr : found->second.get()));
   DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
                             Reserve(source.spec, source.plan, caller));
   DATASETD_ASSIGN_OR_RETURN(Reservation scratch,
                             ReserveScratch(source, caller));
-  const auto entry = std::make_shared<Entry>();
+  auto entry = std::make_shared<Entry>();
   entry->scratch_reservation = std::move(scratch);
   entry->owner = caller;
   entry->id = next_entry_id_++;
@@ -318,10 +337,66 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
   entry->holders.insert(caller.session_id);
   Prepare(*entry, std::move(source), std::move(reservation));
   entries_[entry->spec.name] = entry;
-  queue_.push_back(entry);
   counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
   observer_("loading", InfoOf(*entry), caller);
-  return absl::OkStatus();
+  return entry;
+}
+
+absl::Status DatasetRegistry::Push(DatasetSpec spec,
+                                   std::unique_ptr<SampleSource> source,
+                                   const Caller& caller,
+                                   std::function<void()> cancel) {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  OpenedSource opened;
+  DATASETD_ASSIGN_OR_RETURN(opened.device, devices_->Find(spec.device));
+  spec.device = opened.device->name();
+  DATASETD_ASSIGN_OR_RETURN(
+      opened.plan, PlanSource(spec, source->info(),
+                              opened.device->backend->max_teams()));
+  opened.spec = std::move(spec);
+  opened.reader = std::move(source);
+  std::shared_ptr<Entry> entry;
+  {
+    MutexLock lock(&mutex_);
+    DATASETD_RETURN_IF_ERROR(AwaitOpened(opened.spec.name));
+    const auto found = entries_.find(opened.spec.name);
+    if (found != entries_.end() &&
+        found->second->state != DatasetState::kFailed) {
+      return NameTaken(*found->second, caller);
+    }
+    DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
+    entry->cancel = std::move(cancel);
+  }
+  auto dataset = LoadDataset(entry->spec.name, entry->plan, *entry->reader,
+                             entry->backend, std::move(entry->reservation),
+                             entry->counters);
+  std::weak_ptr<const Dataset> samples;
+  std::optional<DatasetCache::Description> stored;
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    entry->cancel = nullptr;
+    if (dataset.ok()) {
+      entry->spec_id =
+          PushedSpecId(entry->spec.name, (*dataset)->content_hash());
+      samples = *dataset;
+      stored = DescribeForCache(*entry, **dataset);
+    } else if (entry->counters.is_cancelled.load(std::memory_order_relaxed)) {
+      dataset = absl::CancelledError("the push was cancelled");
+    }
+    FinishLoad(*entry, std::move(dataset));
+    status = entry->error;
+    entry.reset();
+  }
+  if (options_.cache != nullptr && stored.has_value()) {
+    options_.cache->Store(*std::move(stored), samples);
+  }
+  return status;
+}
+
+void DatasetRegistry::Cancel(Entry& entry) {
+  entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+  if (entry.cancel) entry.cancel();
 }
 
 void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
@@ -466,12 +541,7 @@ void DatasetRegistry::RunLoads() {
     std::weak_ptr<const Dataset> samples;
     if (dataset.ok() && options_.cache != nullptr) {
       samples = *dataset;
-      stored = {.spec_id = entry->spec_id,
-                .class_names = entry->source.class_names};
-      const BadSampleReport& bad_samples = (*dataset)->bad_samples();
-      if (bad_samples.num_samples > 0) {
-        stored->notes[kBadSamplesNote] = BadSamplesToText(bad_samples);
-      }
+      stored = DescribeForCache(*entry, **dataset);
     }
     {
       MutexLock lock(&mutex_);
@@ -481,6 +551,17 @@ void DatasetRegistry::RunLoads() {
     }
     if (stored.has_value()) options_.cache->Store(*std::move(stored), samples);
   }
+}
+
+DatasetCache::Description DatasetRegistry::DescribeForCache(
+    const Entry& entry, const Dataset& dataset) {
+  DatasetCache::Description description = {
+      .spec_id = entry.spec_id, .class_names = entry.source.class_names};
+  const BadSampleReport& bad_samples = dataset.bad_samples();
+  if (bad_samples.num_samples > 0) {
+    description.notes[kBadSamplesNote] = BadSamplesToText(bad_samples);
+  }
+  return description;
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadSamples(
@@ -709,7 +790,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
   }
   observer_("unload", InfoOf(entry), caller);
   if (entry.state == DatasetState::kLoading) {
-    entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+    Cancel(entry);
     entry.holders.clear();
     return nullptr;
   }
@@ -730,7 +811,7 @@ void DatasetRegistry::DropHold(Entry& entry, uint64_t session_id) {
   entry.last_used = clock_->Monotonic();
   if (entry.holders.empty() && entry.state == DatasetState::kLoading &&
       !entry.is_restored) {
-    entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+    Cancel(entry);
   }
 }
 

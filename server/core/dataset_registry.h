@@ -10,7 +10,8 @@
 // spec id is there is loaded from it, and what was read from its source is
 // stored.
 //
-// Thread-safe. Loads run on two threads of the registry's own.
+// Thread-safe. Loads run on two threads of the registry's own, pushes on the
+// thread that asks for them.
 
 #ifndef DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
 #define DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
@@ -44,7 +45,7 @@
 namespace datasetd {
 
 // The format of datasets that clients pushed: they have no files.
-inline constexpr char kPushedFormat[] = "pushed";
+inline constexpr char kPushedFormat[] = "push";
 
 // Who asks.
 struct Caller {
@@ -149,6 +150,16 @@ class DatasetRegistry {
   // be loaded is FAILED. REQUIRES: called once at most.
   void Restore(std::vector<RestoredDataset> datasets);
 
+
+  // Loads from a source that somebody feeds, and holds the dataset. Reads on
+  // this thread, and returns when it is READY. The spec's format and path are
+  // for people; its spec id becomes a hash of name and content. `cancel` is
+  // called, under a lock, when nobody wants the push any more: it makes the
+  // source's reads fail.
+  //   ALREADY_EXISTS  the name is taken
+  //   CANCELLED       it was; all other errors as Load, and of the source
+  absl::Status Push(DatasetSpec spec, std::unique_ptr<SampleSource> source,
+                    const Caller& caller, std::function<void()> cancel);
   // What a load of `spec` would find and need. Opens the source, and begins to
   // look at its samples. Errors as Load's of a wrong spec or source.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
@@ -194,6 +205,15 @@ class DatasetRegistry {
     LoadPlan plan;
   };
 
+  // What Load and Push share: an entry with its memory reserved, LOADING.
+  absl::StatusOr<std::shared_ptr<Entry>> Admit(OpenedSource source,
+                                               const Caller& caller)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static DatasetCache::Description DescribeForCache(const Entry& entry,
+                                                    const Dataset& dataset);
+  // Another dataset has the name: why the caller cannot have it.
+  static absl::Status NameTaken(const Entry& present, const Caller& caller);
+  static void Cancel(Entry& entry);
   void EndUse(uint64_t entry_id);
   bool IsReady(uint64_t entry_id) const;
   // Slow. `content_hash` is of a pushed dataset.

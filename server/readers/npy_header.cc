@@ -35,7 +35,8 @@ constexpr Descr kDescrs[] = {
 // A recursive-descent parser without the recursion: a dict of three keys.
 class DictParser {
  public:
-  explicit DictParser(absl::string_view text) : text_(text) {}
+  DictParser(absl::string_view text, NpyArray array)
+      : text_(text), array_(array) {}
 
   absl::StatusOr<NpyHeader> Parse() {
     std::optional<std::string> descr;
@@ -71,12 +72,13 @@ class DictParser {
           "the array is in Fortran order, expected C order; save "
           "numpy.ascontiguousarray(array)");
     }
-    return MakeHeader(*descr, *std::move(shape));
+    return MakeHeader(*descr, *std::move(shape), array_);
   }
 
  private:
   static absl::StatusOr<NpyHeader> MakeHeader(const std::string& descr,
-                                              std::vector<int64_t> shape) {
+                                              std::vector<int64_t> shape,
+                                              NpyArray array) {
     NpyHeader header;
     const auto known =
         std::find_if(std::begin(kDescrs), std::end(kDescrs),
@@ -97,7 +99,7 @@ class DictParser {
     header.is_bool = known->is_bool;
     const std::string shape_text =
         absl::StrCat("(", absl::StrJoin(shape, ", "), ")");
-    if (shape.empty()) {
+    if (shape.empty() && array == NpyArray::kSamples) {
       return absl::InvalidArgumentError(
           "shape () has no dimension, expected the samples' first");
     }
@@ -106,7 +108,9 @@ class DictParser {
       if (extent == 0) {
         return absl::InvalidArgumentError(
             absl::StrCat("shape ", shape_text, " has zero ",
-                         shape[0] == 0 ? "samples" : "elements a sample"));
+                         shape[0] == 0 && array == NpyArray::kSamples
+                             ? "samples"
+                             : "elements a sample"));
       }
       if (__builtin_mul_overflow(header.data_bytes, extent,
                                  &header.data_bytes)) {
@@ -230,6 +234,7 @@ class DictParser {
   }
 
   const absl::string_view text_;
+  const NpyArray array_;
   size_t position_ = 0;
 };
 
@@ -240,19 +245,39 @@ absl::Status WithPath(const std::string& path, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<NpyHeader> ParseNpyDict(absl::string_view text) {
-  return DictParser(text).Parse();
+absl::StatusOr<NpyHeader> ParseNpyDict(absl::string_view text, NpyArray array) {
+  return DictParser(text, array).Parse();
 }
 
 absl::StatusOr<NpyHeader> ReadNpyHeader(const RandomAccessFile& file) {
-  const std::string& path = file.info().path;
-  const int64_t size = file.info().size_bytes;
+  return ReadNpyHeader(file.info().path, file.info().size_bytes,
+                       [&file](int64_t offset, absl::Span<uint8_t> buffer) {
+                         return ReadExactly(file, offset, buffer);
+                       });
+}
+
+absl::StatusOr<NpyHeader> ParseNpy(absl::Span<const uint8_t> bytes,
+                                   NpyArray array) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  const auto read = [&](int64_t offset, absl::Span<uint8_t> buffer) {
+    if (offset + static_cast<int64_t>(buffer.size()) > size) {
+      return absl::DataLossError(
+          absl::StrCat(".npy: ends after ", size, " bytes"));
+    }
+    std::copy_n(bytes.begin() + offset, buffer.size(), buffer.begin());
+    return absl::OkStatus();
+  };
+  return ReadNpyHeader(".npy", size, read, array);
+}
+
+absl::StatusOr<NpyHeader> ReadNpyHeader(const std::string& path, int64_t size,
+                                        const NpyRead& read, NpyArray array) {
   if (size == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": empty, expected a .npy header"));
   }
   uint8_t prefix[12] = {};  // magic, version, length of the dict
-  DATASETD_RETURN_IF_ERROR(ReadExactly(file, 0, absl::MakeSpan(prefix, 10)));
+  DATASETD_RETURN_IF_ERROR(read(0, absl::MakeSpan(prefix, 10)));
   const absl::string_view magic(reinterpret_cast<const char*>(prefix), 6);
   if (magic != kMagic) {
     return absl::InvalidArgumentError(
@@ -269,8 +294,7 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(const RandomAccessFile& file) {
   int64_t length = prefix[8] | prefix[9] << 8;
   int64_t dict_offset = 10;
   if (major > 1) {
-    DATASETD_RETURN_IF_ERROR(
-        ReadExactly(file, 10, absl::MakeSpan(prefix + 10, 2)));
+    DATASETD_RETURN_IF_ERROR(read(10, absl::MakeSpan(prefix + 10, 2)));
     length |= int64_t{prefix[10]} << 16 | int64_t{prefix[11]} << 24;
     dict_offset = 12;
   }
@@ -285,10 +309,10 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(const RandomAccessFile& file) {
                                             size - dict_offset));
   }
   std::string dict(static_cast<size_t>(length), '\0');
-  DATASETD_RETURN_IF_ERROR(ReadExactly(
-      file, dict_offset,
+  DATASETD_RETURN_IF_ERROR(read(
+      dict_offset,
       absl::MakeSpan(reinterpret_cast<uint8_t*>(dict.data()), dict.size())));
-  auto header = ParseNpyDict(dict);
+  auto header = ParseNpyDict(dict, array);
   if (!header.ok()) return WithPath(path, header.status());
   header->data_offset = dict_offset + length;
   if (size - header->data_offset != header->data_bytes) {

@@ -4,10 +4,13 @@
 #define DATASETD_SERVER_READERS_NPY_HEADER_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "cuda/dtype.h"
 #include "server/core/file_system.h"
 
@@ -16,12 +19,16 @@ namespace datasetd {
 struct NpyHeader {
   Dtype dtype = Dtype::kUint8;
   bool is_bool = false;  // stored as uint8, 0 or 1
-  // C order, at least one dimension, no extent zero.
+  // C order, no extent zero.
   std::vector<int64_t> shape;
   int64_t data_offset = 0;
   // Of the array. At most INT64_MAX.
   int64_t data_bytes = 0;
 };
+
+// What the array is: of samples, with at least one dimension, or of one sample,
+// which may have none.
+enum class NpyArray { kSamples, kOneSample };
 
 // Reads the header and checks that the file holds exactly what it declares.
 //   INVALID_ARGUMENT  not .npy; a dtype other than |u1 |b1 <i2 <i4 <i8 <f2 <f4
@@ -29,10 +36,25 @@ struct NpyHeader {
 //   DATA_LOSS         ends early, or holds more
 absl::StatusOr<NpyHeader> ReadNpyHeader(const RandomAccessFile& file);
 
+// The same of any bytes, `size_bytes` in all. `read` fills a buffer with the
+// bytes from an offset on; the offsets rise without gaps. Errors begin with
+// `where`.
+using NpyRead =
+    std::function<absl::Status(int64_t offset, absl::Span<uint8_t> buffer)>;
+absl::StatusOr<NpyHeader> ReadNpyHeader(const std::string& where,
+                                        int64_t size_bytes,
+                                        const NpyRead& read,
+                                        NpyArray array = NpyArray::kSamples);
+
+// The same of bytes in memory, without a name in the errors.
+absl::StatusOr<NpyHeader> ParseNpy(absl::Span<const uint8_t> bytes,
+                                   NpyArray array);
+
 // Parses the dict literal alone; data_offset is left 0. Reads the three keys
 // 'descr', 'fortran_order' and 'shape', each once, and nothing else: no
 // expression is evaluated. Errors name the offset in `text`.
-absl::StatusOr<NpyHeader> ParseNpyDict(absl::string_view text);
+absl::StatusOr<NpyHeader> ParseNpyDict(absl::string_view text,
+                                       NpyArray array = NpyArray::kSamples);
 
 }  // namespace datasetd
 

@@ -3,14 +3,27 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/readers/cifar_python_reader.h"
 #include "server/readers/cifar_reader.h"
+#include "server/readers/csv_pixels_reader.h"
+#include "server/readers/hdf5_reader.h"
 #include "server/readers/image_csv_reader.h"
 #include "server/readers/image_folder_reader.h"
+#include "server/readers/join_reader.h"
 #include "server/readers/mnist_reader.h"
 #include "server/readers/npy_reader.h"
+#include "server/readers/npz_reader.h"
+#include "server/readers/raw_reader.h"
+#include "server/readers/tfrecord_reader.h"
+#include "server/readers/webdataset_reader.h"
 
 namespace datasetd {
 namespace {
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenJoin(const SourceSpec& spec,
+                                                 const FileSystem& files) {
+  return OpenJoinReader(spec, files, OpenReader);
+}
 
 struct Format {
   const char* name;
@@ -22,10 +35,19 @@ struct Format {
 constexpr Format kFormats[] = {
     {"cifar10", OpenCifar10Reader},
     {"cifar100", OpenCifar100Reader},
+    {"cifar100_python", OpenCifar100PythonReader},
+    {"cifar10_python", OpenCifar10PythonReader},
+    {"csv_pixels", OpenCsvPixelsReader},
+    {"hdf5", OpenHdf5Reader},
     {"image_csv", OpenImageCsvReader},
     {"image_folder", OpenImageFolderReader},
+    {"join", OpenJoin},
     {"mnist", OpenMnistReader},
     {"npy", OpenNpyReader},
+    {"npz", OpenNpzReader},
+    {"raw", OpenRawReader},
+    {"tfrecord", OpenTfrecordReader},
+    {"webdataset", OpenWebdatasetReader},
 };
 
 }  // namespace

@@ -1,12 +1,14 @@
 #include "server/service/dataset_service.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "cuda/status_macros.h"
+#include "server/core/pushed_source.h"
 #include "server/service/grpc_status.h"
 #include "server/service/proto_convert.h"
 
@@ -16,6 +18,29 @@ namespace {
 constexpr absl::Duration kProgressPeriod = absl::Milliseconds(200);
 constexpr int kMaxWaitingLoads = 32;
 constexpr int kMaxEstimates = 2;
+constexpr int kMaxPushes = 16;
+constexpr int kMaxPushesPerUser = 4;
+constexpr size_t kMaxBlockBytes = 2 << 20;
+
+// The blocks of a push after its header.
+absl::StatusOr<bool> NextBlock(
+    const grpc::ServerContext& call,
+    grpc::ServerReader<v1::PushDatasetRequest>* reader, std::string* block) {
+  v1::PushDatasetRequest request;
+  if (!reader->Read(&request)) {
+    if (!call.IsCancelled()) return false;
+    return absl::CancelledError("the push was broken off");
+  }
+  if (request.part_case() != v1::PushDatasetRequest::kBlock ||
+      request.block().size() > kMaxBlockBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the header was followed by something else than blocks of "
+                     "at most ",
+                     kMaxBlockBytes, " bytes"));
+  }
+  *block = std::move(*request.mutable_block());
+  return true;
+}
 
 }  // namespace
 
@@ -73,6 +98,62 @@ absl::Status DatasetService::Load(
     DatasetInfoToProto(info, false, response.mutable_dataset());
     writer->Write(response);  // if the client has gone, IsCancelled says so
   }
+}
+
+grpc::Status DatasetService::PushDataset(
+    grpc::ServerContext* call,
+    grpc::ServerReader<v1::PushDatasetRequest>* reader,
+    v1::PushDatasetResponse* response) {
+  return ToGrpcStatus(Push(call, reader, response));
+}
+
+absl::Status DatasetService::Push(
+    grpc::ServerContext* call,
+    grpc::ServerReader<v1::PushDatasetRequest>* reader,
+    v1::PushDatasetResponse* response) {
+  DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
+  DATASETD_RETURN_IF_ERROR(BeginPush(caller.uid));
+  const absl::Cleanup leave = [this, uid = caller.uid] { EndPush(uid); };
+  v1::PushDatasetRequest first;
+  if (!reader->Read(&first) || !first.has_header()) {
+    return absl::InvalidArgumentError("the first message holds no header");
+  }
+  DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
+  DATASETD_RETURN_IF_ERROR(CheckPushedInfo(push.info));
+  const std::string name = push.spec.name;
+  DATASETD_RETURN_IF_ERROR(datasets_->Push(
+      std::move(push.spec),
+      std::make_unique<PushedSource>(
+          std::move(push.info),
+          [call, reader](std::string* block) {
+            return NextBlock(*call, reader, block);
+          }),
+      caller, [call] { call->TryCancel(); }));
+  DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
+  DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
+                            datasets_->Await(name, absl::ZeroDuration()));
+  DatasetInfoToProto(info, true, response->mutable_dataset());
+  return absl::OkStatus();
+}
+
+absl::Status DatasetService::BeginPush(uint32_t uid) {
+  MutexLock lock(&mutex_);
+  int total = 0;
+  for (const auto& [other, count] : num_pushes_) total += count;
+  const auto own = num_pushes_.find(uid);
+  if (total >= kMaxPushes ||
+      (own != num_pushes_.end() && own->second >= kMaxPushesPerUser)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        total, " pushes are under way, and there may be ", kMaxPushes, ", ",
+        kMaxPushesPerUser, " of one user; try again when one has ended"));
+  }
+  ++num_pushes_[uid];
+  return absl::OkStatus();
+}
+
+void DatasetService::EndPush(uint32_t uid) {
+  MutexLock lock(&mutex_);
+  if (--num_pushes_[uid] == 0) num_pushes_.erase(uid);
 }
 
 grpc::Status DatasetService::EstimateLoad(

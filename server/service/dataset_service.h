@@ -5,11 +5,15 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
+#include "server/core/mutex.h"
 #include "server/service/request_context.h"
 
 namespace datasetd {
@@ -27,6 +31,9 @@ class DatasetService final : public v1::DatasetService::Service {
   grpc::Status LoadDataset(
       grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
       grpc::ServerWriter<v1::LoadDatasetResponse>* writer) override;
+  grpc::Status PushDataset(grpc::ServerContext* call,
+                           grpc::ServerReader<v1::PushDatasetRequest>* reader,
+                           v1::PushDatasetResponse* response) override;
   grpc::Status EstimateLoad(
       grpc::ServerContext* call, const v1::EstimateLoadRequest* request,
       grpc::ServerWriter<v1::EstimateLoadResponse>* writer) override;
@@ -47,6 +54,11 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Load(grpc::ServerContext* call,
                     const v1::LoadDatasetRequest& request,
                     grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
+  absl::Status Push(grpc::ServerContext* call,
+                    grpc::ServerReader<v1::PushDatasetRequest>* reader,
+                    v1::PushDatasetResponse* response);
+  absl::Status BeginPush(uint32_t uid);
+  void EndPush(uint32_t uid);
   absl::Status Estimate(grpc::ServerContext* call,
                         const v1::EstimateLoadRequest& request,
                         grpc::ServerWriter<v1::EstimateLoadResponse>* writer);
@@ -62,6 +74,9 @@ class DatasetService final : public v1::DatasetService::Service {
   const std::function<void()> await_saved_;
   // Calls that wait for a load hold a thread each.
   std::atomic<int> num_waiting_ = 0;
+  // So do pushes, each user's.
+  Mutex mutex_;
+  std::map<uint32_t, int> num_pushes_ ABSL_GUARDED_BY(mutex_);
   // Those that read a source on all cores.
   std::atomic<int> num_estimates_ = 0;
 };

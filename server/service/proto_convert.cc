@@ -151,6 +151,36 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   return to;
 }
 
+absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
+  v1::DatasetSpec spec;
+  spec.set_name(header.name());
+  spec.set_format("push");
+  spec.set_device(header.device());
+  *spec.mutable_pretransforms() = header.pretransforms();
+  spec.set_pin(header.pin());
+  spec.set_private_(header.private_());
+  PushSpec to;
+  DATASETD_ASSIGN_OR_RETURN(to.spec, DatasetSpecFromProto(spec));
+  to.info.num_samples = header.num_samples();
+  to.info.class_names.assign(header.class_names().begin(),
+                             header.class_names().end());
+  for (const v1::Field& field : header.fields()) {
+    if (field.dtype() == v1::DTYPE_UNSPECIFIED ||
+        !v1::Dtype_IsValid(field.dtype())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("field '", field.name(), "': dtype ",
+                       AsInt(field.dtype()), " is unknown or missing"));
+    }
+    to.info.fields.push_back(
+        {.name = field.name(),
+         .dtype = static_cast<Dtype>(field.dtype()),
+         .shape = {field.shape().begin(), field.shape().end()},
+         .is_image = field.is_image(),
+         .is_mask = field.is_mask()});
+  }
+  return to;
+}
+
 void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
                         v1::Dataset* dataset) {
   dataset->set_name(info.spec.name);

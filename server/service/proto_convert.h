@@ -10,10 +10,18 @@
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
 #include "server/core/load_estimator.h"
+#include "server/core/sample_source.h"
 
 namespace datasetd {
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
+// What a client is going to send. Its info is not checked yet.
+struct PushSpec {
+  DatasetSpec spec;
+  SourceInfo info;
+};
+absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
+
 // The list of bad samples is left out unless `with_bad_samples`.
 void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
                         v1::Dataset* dataset);

@@ -13,8 +13,9 @@ seconds=${1:-60}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
-  harnesses=(cifar_reader image_codec image_csv_reader mnist_reader npy_reader
-    npy_header config cache_entry manifest ring attach)
+  harnesses=(cifar_reader cifar_python_reader csv_pixels_reader image_codec
+    image_csv_reader mnist_reader npy_reader npy_header npz_reader
+    tfrecord_reader webdataset_reader config cache_entry manifest ring attach)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
@@ -23,19 +24,14 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen")
-libraries=(-Wl,--as-needed -ljpeg -lpng -lz -lyaml-cpp -lprotobuf -lspdlog -lfmt
-  -lxxhash
+libraries=(-Wl,--as-needed -ljpeg -lpng -lminizip -lz -lyaml-cpp -lprotobuf
+  -lspdlog -lfmt -lxxhash
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
   -labsl_strings -labsl_synchronization -labsl_time -labsl_time_zone
   -labsl_base -labsl_bad_optional_access -labsl_throw_delegate
   -labsl_raw_logging_internal -lpthread)
 reader_sources=(server/core/{file_system,sample_source,utf8}.cc
-  server/readers/{bmp_codec,csv_line,exif_orientation,image_codec}.cc
-  server/readers/{image_csv_reader,image_folder_reader,image_list}.cc
-  server/readers/{image_options,image_pixels,jpeg_codec,png_codec}.cc
-  server/readers/{cifar_reader,class_names,gzip_stream,idx_header}.cc
-  server/readers/{input_stream,mnist_reader,npy_header,npy_reader}.cc
-  server/readers/{read_buffers,reader,spec_checks}.cc
+  server/readers/*.cc "$out/gen/tf_example.pb.cc"
   tests/server/readers/{memory_file_system,read_all}.cc
   tests/fuzz/readers/fuzz_reader.cc)
 cache_sources=(server/core/{cache_entry,cached_source,file_system}.cc)
@@ -58,6 +54,7 @@ compile() {
 }
 
 protoc -Iproto -I/usr/include "--cpp_out=$out/gen" proto/datasetd/v1/*.proto
+protoc -Iserver/readers "--cpp_out=$out/gen" server/readers/tf_example.proto
 
 # The sources of a target of Bazel's, but for its main.
 sources_of() {

@@ -9,10 +9,10 @@ import os
 import threading
 import weakref
 from typing import Any, Callable, Dict, Iterable, List, Literal, Mapping
-from typing import NamedTuple, Optional, Sequence, Set, Tuple, Union
-from typing import overload
+from typing import NamedTuple, Optional, Sequence, Set, Tuple, Union, overload
 
 from . import _library
+from . import _push
 from ._progress import make_progress
 from .errors import Closed, InvalidArgument
 from .transforms._pipeline import Pipelines, pipelines_message
@@ -267,8 +267,8 @@ class Client:
 
         Args:
           name: 1 to 128 characters of [A-Za-z0-9._-].
-          format: a reader of the daemon, such as "cifar10", "image_folder";
-            status()["formats"] lists them.
+          format: a reader of the daemon; docs/formats.md lists them with their
+            options, status() names those that this daemon has.
           path: made absolute here; opened by the daemon, below its data roots.
           split: None is the reader's default.
           pretransforms: run once, at load; a list, for `image` or the `fields`
@@ -349,6 +349,62 @@ class Client:
             if raised:
                 raise raised[0]
         return json.loads(text)
+
+    def push_dataset(
+        self,
+        name: str,
+        samples: Iterable[Any],
+        fields: _push.Fields = None,
+        pretransforms: Pipelines = (),
+        device: Optional[str] = None,
+        class_names: Optional[Sequence[str]] = None,
+        progress: Progress = False,
+    ) -> Dataset:
+        """Makes a dataset of Python samples, which are sent once.
+
+        A name that is taken raises AlreadyExists: get_dataset(name) then holds
+        what is there.
+
+        Args:
+          name: as of load_dataset.
+          samples: a torch Dataset, a Hugging Face dataset, a list, or any
+            iterable. A sample is a value, a tuple or a dict of values: torch
+            tensors, NumPy arrays, PIL images, numbers. All have the dtypes and
+            shapes of the first. Without len(), they are kept in a temporary
+            file until their number is known.
+          fields: names of a sample's values; of a dict, the keys to send. A dict
+            gives kinds, too: "image" (H, W) or (H, W, C), "image_chw" (C, H, W),
+            "array", "auto". Unset, the first image is `image`, the first whole
+            number `label`. By "auto", PIL images, uint8 or float32 arrays (H,
+            W, C) and torch tensors (C, H, W) of up to 4 channels, and uint8
+            arrays (H, W), are images.
+          pretransforms, device, progress: as of load_dataset.
+          class_names: None takes those of a torchvision dataset.
+        """
+        header: Dict[str, Any] = {
+            "name": name,
+            "device": device or "",
+            "pretransforms": {
+                field: {"transforms": ops}
+                for field, ops in pipelines_message(
+                    "pretransforms", pretransforms
+                ).items()
+            },
+            "class_names": list(
+                _push.class_names_of(samples)
+                if class_names is None
+                else class_names
+            ),
+        }
+        report = make_progress(name) if progress is True else progress or None
+        try:
+            message = _push.push(
+                self._handle(), header, samples, fields, report
+            )
+        finally:
+            if progress is True:
+                report.close()
+        return self._hold(message, None)
 
     def get_dataset(self, name: str) -> Dataset:
         """Holds and describes a dataset that was loaded before."""

@@ -62,6 +62,8 @@ ProgressFunction = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p
 )
 
+WaitFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
 _P = ctypes.c_void_p
 _ERROR = ctypes.POINTER(CError)
 _BATCH = ctypes.POINTER(CBatch)
@@ -79,6 +81,13 @@ _SIGNATURES = {
         ctypes.c_int32,
         [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],
     ),
+    "datasetd_push_begin": (
+        ctypes.c_int32,
+        [_P, ctypes.c_char_p, WaitFunction, _P, ctypes.POINTER(_P), _ERROR],
+    ),
+    "datasetd_push_write": (ctypes.c_int32, [_P, _P, ctypes.c_uint64, _ERROR]),
+    "datasetd_push_finish": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
+    "datasetd_push_close": (None, [_P]),
     "datasetd_estimate_load": (
         ctypes.c_int32,
         [_P, ctypes.c_char_p, ProgressFunction, _P, _TEXT, _ERROR],

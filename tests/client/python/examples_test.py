@@ -61,6 +61,34 @@ def test_both_at_once(cifar):
         assert image_bytes <= int(device["dataset_bytes"]) < 1.1 * image_bytes
 
 
+def test_a_pth_file_is_pushed_once(tmp_path):
+    import torch
+
+    path = tmp_path / "data.pth"
+    torch.save(
+        {
+            "image": torch.arange(5 * 48, dtype=torch.uint8).view(5, 3, 4, 4),
+            "label": torch.arange(5),
+            "note": "no tensor",
+        },
+        path,
+    )
+    with datasetd.start_local(device="cpu") as daemon, daemon.connect() as own:
+        for _ in range(2):
+            result = subprocess.run(
+                [sys.executable, os.environ["PUSH_PTH"], str(path)]
+                + ["--address", daemon.address, "--epochs=2"],
+                stdout=subprocess.PIPE,
+                text=True,
+                env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+                timeout=120,
+            )
+            assert result.returncode == 0
+            assert "'pth', 5 samples" in result.stdout
+            assert "epoch 1: 5 samples" in result.stdout
+            assert own.get_dataset("pth").fields[0].shape == (4, 4, 3)
+
+
 def test_reader_says_what_is_wrong(cifar):
     with datasetd.start_local(device="cpu", data_roots=cifar) as daemon:
         result = subprocess.run(

@@ -3,8 +3,10 @@
 import gzip
 import io
 import os
+import pickle
 import struct
 import sys
+import tarfile
 
 import numpy as np
 from PIL import Image
@@ -30,6 +32,79 @@ def npy(array, version=(1, 0)):
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, version=version)
     return buffer.getvalue()
+
+
+def tar(members):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue().rstrip(b"\0") + bytes(1024)
+
+
+def encoded(kind):
+    buffer = io.BytesIO()
+    pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    Image.fromarray(pixels).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def message(number, data):
+    assert len(data) < 128 * 128
+    length = (bytes([len(data)]) if len(data) < 128
+              else bytes([len(data) & 127 | 128, len(data) >> 7]))
+    return bytes([number << 3 | 2]) + length + data
+
+
+def example(**features):
+    entries = b""
+    for name, (kind, value) in features.items():
+        entries += message(1, message(1, name.encode()) +
+                           message(2, message(kind, message(1, value))))
+    return message(1, entries)
+
+
+def archives(out):
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, image=np.zeros((3, 2, 2, 3), np.uint8),
+                        label=np.arange(3))
+    write(out, "npz_reader", "deflated", part(b"") + buffer.getvalue())
+    buffer = io.BytesIO()
+    np.savez(buffer, x=np.ones((3, 2), bool))
+    write(out, "npz_reader", "stored", part(b"flags:x") + buffer.getvalue())
+
+    write(out, "csv_pixels_reader", "fer",
+          b"\0emotion,pixels,Usage\n3,1 2 3 4,Training\n4,5 6 7 8,PublicTest\n")
+    write(out, "csv_pixels_reader", "quoted",
+          b"\1label,\"pixels\"\r\n-1,\"10 200 3 4 5 6 7 8 9\"\r\n")
+
+    row = np.zeros((1, 3072), np.uint8)
+    for protocol in (2, 4):
+        batch = pickle.dumps({"labels": [7], "data": row}, protocol)
+        write(out, "cifar_python_reader", "protocol%d" % protocol,
+              b"\0" + part(b"") + batch)
+    names = pickle.dumps({"fine_label_names": ["c%d" % i for i in range(100)]},
+                         4)
+    batch = pickle.dumps({"fine_labels": [99], "coarse_labels": [19],
+                          "data": row}, 4)
+    write(out, "cifar_python_reader", "cifar100", b"\1" + part(names) + batch)
+
+    two = [("a/1.png", encoded("PNG")), ("a/1.cls", b"7"),
+           ("a/2.png", encoded("PNG")), ("a/2.cls", b"-8")]
+    write(out, "webdataset_reader", "png", part(b"") + tar(two))
+    write(out, "webdataset_reader", "npy", part(b"x:npy,y:jpg;jpeg") + tar(
+        [("x" * 120 + ".npy", npy(np.float32([1, 2]))),
+         ("x" * 120 + ".jpg", encoded("JPEG"))]))
+
+    first = example(image=(1, encoded("PNG")), label=(3, b"\x05"),
+                    vec=(2, np.float32([1, 2]).tobytes()))
+    write(out, "tfrecord_reader", "inferred", part(b"") + part(first) + first)
+    write(out, "tfrecord_reader", "features",
+          part(b"y=label:int64,raw:uint8[2x3]") +
+          part(example(label=(3, b"\x05"), raw=(1, b"abcdef"))) +
+          example(label=(3, b"\x06"), raw=(1, b"ghijkl")))
 
 
 def main(out):
@@ -60,6 +135,8 @@ def main(out):
     write(out, "npy_reader", "bool",
           part(b"image,-label") + part(npy(image[..., 0] > 4)) +
           npy(label.astype(np.float16)))
+
+    archives(out)
 
     ramp = np.arange(7 * 9 * 3, dtype=np.uint8).reshape(7, 9, 3)
     picture = Image.fromarray(ramp)

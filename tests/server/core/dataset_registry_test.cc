@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -249,6 +250,55 @@ TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
   gate_.Open();
   while (!registry_->List().empty()) {
   }
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
+  const auto push = [this](const std::string& name) {
+    DatasetSpec spec = Spec(name);
+    spec.format = "push";
+    spec.path = "";
+    return registry_->Push(
+        spec, std::make_unique<FakeSource>(num_samples_, 1, "", fill_, &gate_),
+        kAlice, [] {});
+  };
+  ASSERT_THAT(push("a"), IsOk());
+  const DatasetInfo first = AwaitSettled("a");
+  EXPECT_EQ(first.state, DatasetState::kReady);
+  EXPECT_EQ(first.num_holders, 1);
+  EXPECT_EQ(used_bytes(), 100);
+  EXPECT_THAT(push("a"), StatusIs(absl::StatusCode::kAlreadyExists,
+                                  AllOf(HasSubstr("'a'"), HasSubstr("push"))));
+  EXPECT_THAT(registry_->Load(Spec("a"), kBob),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a'")));
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  ASSERT_THAT(push("a"), IsOk());
+  EXPECT_EQ(AwaitSettled("a").spec_id, first.spec_id);
+  ASSERT_THAT(push("b"), IsOk());
+  EXPECT_NE(AwaitSettled("b").spec_id, first.spec_id);
+  EXPECT_EQ(AwaitSettled("b").content_hash, first.content_hash);
+  num_samples_ = 2000;
+  EXPECT_THAT(push("c"), StatusIs(absl::StatusCode::kResourceExhausted,
+                                  HasSubstr("'c'")));
+}
+
+TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
+  gate_.Close();
+  absl::Status status;
+  std::thread pusher([&] {
+    status = registry_->Push(
+        Spec("a"), std::make_unique<FakeSource>(100, 1, "", 7, &gate_), kAlice,
+        [this] {
+          gate_.FailWith(absl::UnavailableError("the stream was cancelled"));
+          gate_.Open();
+        });
+  });
+  while (gate_.num_reads() == 0) std::this_thread::yield();
+  EXPECT_THAT(registry_->Await("a", absl::ZeroDuration()), IsOk());
+  registry_->ReleaseSession(kAlice.session_id);
+  pusher.join();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled, HasSubstr("push")));
+  EXPECT_THAT(registry_->List(), SizeIs(0));
   EXPECT_EQ(used_bytes(), 0);
 }
 

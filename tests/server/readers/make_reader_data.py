@@ -220,7 +220,11 @@ def main(out):
         mask_fields=["classes"])
     npy(out, "npy_one_sample", {"x": images(1)})
 
+    make_archive_data.main(out)
+
 
 if __name__ == "__main__":
+    import make_archive_data  # imports this module
+
     main(sys.argv[1])
     make_image_data.main(sys.argv[1])

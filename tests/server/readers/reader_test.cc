@@ -14,8 +14,10 @@ using ::testing::HasSubstr;
 
 TEST(ReaderTest, FormatsAreSorted) {
   EXPECT_THAT(ReaderFormats(),
-              ElementsAre("cifar10", "cifar100", "image_csv", "image_folder",
-                          "mnist", "npy"));
+              ElementsAre("cifar10", "cifar100", "cifar100_python",
+                          "cifar10_python", "csv_pixels", "hdf5", "image_csv",
+                          "image_folder", "join", "mnist", "npy", "npz", "raw",
+                          "tfrecord", "webdataset"));
 }
 
 TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
@@ -25,7 +27,7 @@ TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
         OpenReader({format, "/x", "", {}}, files).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("cifar10, cifar100, image_csv, image_folder, mnist, npy"));
+                HasSubstr("join, mnist, npy, npz, raw, tfrecord, webdataset"));
   }
 }
 

@@ -1,0 +1,162 @@
+#include "client/push.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd::client {
+namespace {
+
+constexpr std::chrono::milliseconds kWaitInterval(100);
+constexpr size_t kBlockBytes = 1 << 20;
+
+}  // namespace
+
+// The stream, without a thread: one operation at a time is under way, and it is
+// waited for in steps.
+class Push::Call {
+ public:
+  Call(Session* session, const v1::PushHeader& header, WaitFunction on_wait)
+      : session_(session), on_wait_(std::move(on_wait)) {
+    session->Prepare(&context_, absl::InfiniteDuration());
+    writer_ = session->datasets()->AsyncPushDataset(&context_, &response_,
+                                                    &queue_, this);
+    name_ = header.name();
+    is_open_ = Await();
+    if (!is_open_) return;
+    *request_.mutable_header() = header;
+    writer_->Write(request_, this);
+    is_open_ = Await();
+    block_.reserve(kBlockBytes);
+  }
+  ~Call() {
+    if (!is_finished_) {
+      context_.TryCancel();
+      Drain();
+    }
+    queue_.Shutdown();
+    void* tag;
+    bool is_ok;
+    while (queue_.Next(&tag, &is_ok)) {
+    }
+  }
+
+  bool is_this_process() const { return session_->CheckProcess().ok(); }
+
+  absl::Status Write(absl::Span<const uint8_t> bytes) {
+    DATASETD_RETURN_IF_ERROR(session_->CheckProcess());
+    if (is_finished_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("pushing dataset '", name_, "' has ended"));
+    }
+    while (!bytes.empty()) {
+      const size_t size = std::min(bytes.size(), kBlockBytes - block_.size());
+      block_.append(reinterpret_cast<const char*>(bytes.data()), size);
+      bytes.remove_prefix(size);
+      if (block_.size() < kBlockBytes) break;
+      DATASETD_RETURN_IF_ERROR(Flush());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<v1::Dataset> Finish() {
+    DATASETD_RETURN_IF_ERROR(Write({}));
+    if (!block_.empty()) DATASETD_RETURN_IF_ERROR(Flush());
+    if (is_open_) {
+      writer_->WritesDone(this);
+      Await();
+    }
+    DATASETD_RETURN_IF_ERROR(Status());
+    return std::move(*response_.mutable_dataset());
+  }
+
+ private:
+  absl::Status Flush() {
+    if (is_open_) {
+      request_.mutable_block()->swap(block_);
+      block_.clear();
+      writer_->Write(request_, this);
+      is_open_ = Await();
+    }
+    // The daemon ended the call: it says why.
+    return is_open_ ? absl::OkStatus() : Status();
+  }
+
+  // Of the call, which ends.
+  absl::Status Status() {
+    const grpc::Status status = Drain();
+    if (is_cancelled_) {
+      return absl::CancelledError(
+          absl::StrCat("pushing dataset '", name_, "' was cancelled"));
+    }
+    return session_->ToStatus(status);
+  }
+
+  grpc::Status Drain() {
+    grpc::Status status;
+    writer_->Finish(&status, this);
+    Await();
+    is_finished_ = true;
+    return status;
+  }
+
+  // Of the one operation under way: whether it succeeded.
+  bool Await() {
+    for (;;) {
+      void* tag;
+      bool is_ok = false;
+      switch (queue_.AsyncNext(
+          &tag, &is_ok, std::chrono::system_clock::now() + kWaitInterval)) {
+        case grpc::CompletionQueue::GOT_EVENT:
+          return is_ok;
+        case grpc::CompletionQueue::TIMEOUT:
+          if (on_wait_ && !is_cancelled_ && !on_wait_()) {
+            is_cancelled_ = true;
+            context_.TryCancel();
+          }
+          break;
+        case grpc::CompletionQueue::SHUTDOWN:
+          return false;
+      }
+    }
+  }
+
+  Session* const session_;
+  const WaitFunction on_wait_;
+  std::string name_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  v1::PushDatasetRequest request_;
+  v1::PushDatasetResponse response_;
+  std::unique_ptr<grpc::ClientAsyncWriter<v1::PushDatasetRequest>> writer_;
+  std::string block_;  // of bytes not sent yet
+  bool is_open_ = false;
+  bool is_cancelled_ = false;
+  bool is_finished_ = false;
+};
+
+absl::StatusOr<Push> Push::Begin(Session* session, const v1::PushHeader& header,
+                                 WaitFunction on_wait) {
+  DATASETD_RETURN_IF_ERROR(session->CheckProcess());
+  return Push(std::make_unique<Call>(session, header, std::move(on_wait)));
+}
+
+Push::Push(std::unique_ptr<Call> call) : call_(std::move(call)) {}
+Push::Push(Push&& other) noexcept = default;
+Push::~Push() {
+  // In a child the threads of gRPC are not there; its memory is left as it is.
+  if (call_ != nullptr && !call_->is_this_process()) (void)call_.release();
+}
+
+absl::Status Push::Write(absl::Span<const uint8_t> bytes) {
+  return call_->Write(bytes);
+}
+
+absl::StatusOr<v1::Dataset> Push::Finish() { return call_->Finish(); }
+
+}  // namespace datasetd::client

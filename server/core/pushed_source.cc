@@ -1,0 +1,153 @@
+#include "server/core/pushed_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cuda/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxFields = 64;
+constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxDimensions = 8;
+constexpr int64_t kMaxImageChannels = 4;
+constexpr size_t kMaxClassNames = 1 << 16;
+// Staging holds two samples, at least.
+constexpr int64_t kMaxSampleBytes = 256 << 20;
+
+bool IsFieldName(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '_';
+         });
+}
+
+absl::Status CheckField(const FieldSpec& field) {
+  const std::string where = absl::StrCat("field '", field.name, "': ");
+  if (DtypeSizeBytes(field.dtype) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "its dtype is missing or unknown"));
+  }
+  const std::string shape =
+      absl::StrCat("(", absl::StrJoin(field.shape, ", "), ")");
+  if (field.shape.size() > kMaxDimensions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "shape ", shape, " has more than ", kMaxDimensions,
+        " dimensions"));
+  }
+  int64_t num_elements = 1;
+  for (const int64_t extent : field.shape) {
+    if (extent < 1 ||
+        num_elements > std::numeric_limits<int32_t>::max() / extent) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, "shape ", shape,
+          ": every extent is at least 1, and a sample has at most 2^31 - 1 "
+          "elements"));
+    }
+    num_elements *= extent;
+  }
+  if (field.is_image &&
+      (field.shape.size() != 3 || field.shape[2] > kMaxImageChannels)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "shape ", shape,
+                     ", expected an image as (H, W, C) with C of 1 to ",
+                     kMaxImageChannels));
+  }
+  if (field.is_mask && !field.is_image) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "a mask, and no image"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckPushedInfo(const SourceInfo& info) {
+  if (info.num_samples < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "num_samples: ", info.num_samples, ", expected at least 1"));
+  }
+  if (info.fields.empty() || info.fields.size() > kMaxFields) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "fields: ", info.fields.size(), ", expected 1 to ", kMaxFields));
+  }
+  if (info.class_names.size() > kMaxClassNames) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("class_names: ", info.class_names.size(),
+                     ", expected at most ", kMaxClassNames));
+  }
+  std::set<std::string> names;
+  int64_t sample_bytes = 0;
+  for (const FieldSpec& field : info.fields) {
+    if (!IsFieldName(field.name) || !names.insert(field.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "fields: '", absl::Utf8SafeCHexEscape(field.name),
+          "' cannot name a field: expected a letter or _, then letters, digits "
+          "or _, at most ",
+          kMaxNameBytes, ", each name once"));
+    }
+    DATASETD_RETURN_IF_ERROR(CheckField(field));
+    sample_bytes += field.sample_bytes();
+  }
+  if (sample_bytes <= kMaxSampleBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("fields: ", sample_bytes, " bytes a sample, expected at most ",
+                   kMaxSampleBytes));
+}
+
+PushedSource::PushedSource(SourceInfo info, NextBlock next_block)
+    : info_(std::move(info)), next_block_(std::move(next_block)) {}
+
+absl::Status PushedSource::Read(
+    int64_t count, absl::Span<const absl::Span<uint8_t>> fields) {
+  for (int64_t i = 0; i < count; ++i, ++position_) {
+    for (size_t f = 0; f < fields.size(); ++f) {
+      const size_t bytes = static_cast<size_t>(info_.fields[f].sample_bytes());
+      DATASETD_RETURN_IF_ERROR(
+          Copy(fields[f].subspan(static_cast<size_t>(i) * bytes, bytes)));
+    }
+  }
+  if (position_ < info_.num_samples) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(FillBlock());
+  if (is_ended_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("more was sent than the ", info_.num_samples,
+                   " samples that the header declares"));
+}
+
+absl::Status PushedSource::Copy(absl::Span<uint8_t> to) {
+  while (!to.empty()) {
+    DATASETD_RETURN_IF_ERROR(FillBlock());
+    if (is_ended_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the samples ended after ", position_, " of ",
+                       info_.num_samples, " that the header declares"));
+    }
+    const size_t size = std::min(to.size(), block_.size() - block_offset_);
+    memcpy(to.data(), block_.data() + block_offset_, size);
+    block_offset_ += size;
+    to.remove_prefix(size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PushedSource::FillBlock() {
+  while (!is_ended_ && block_offset_ == block_.size()) {
+    block_.clear();
+    block_offset_ = 0;
+    DATASETD_ASSIGN_OR_RETURN(const bool has_block, next_block_(&block_));
+    is_ended_ = !has_block;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd

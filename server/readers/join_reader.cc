@@ -1,0 +1,298 @@
+#include "server/readers/join_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cuda/status_macros.h"
+#include "server/readers/field_names.h"
+#include "server/readers/option_values.h"
+#include "server/readers/spec_checks.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxParts = 8;
+
+// A field of the result: where it comes from.
+struct Column {
+  size_t part = 0;
+  size_t field = 0;
+};
+
+class JoinSource : public Reader {
+ public:
+  JoinSource(std::vector<std::unique_ptr<Reader>> parts,
+             std::vector<Column> columns, SourceInfo info)
+      : parts_(std::move(parts)),
+        columns_(std::move(columns)),
+        info_(std::move(info)) {}
+
+  const SourceInfo& info() const override { return info_; }
+
+  // A part's parts follow those of the one before.
+  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+    RawSample one;
+    size_t used = 0;
+    for (const auto& part : parts_) {
+      DATASETD_RETURN_IF_ERROR(Named(*part, index, part->ReadRaw(index, one)));
+      raw.parts.resize(std::max(raw.parts.size(), used + one.parts.size() + 1));
+      // How many there are of this one.
+      raw.parts[used++].assign(1, static_cast<uint8_t>(one.parts.size()));
+      for (std::vector<uint8_t>& bytes : one.parts) {
+        std::swap(raw.parts[used++], bytes);
+      }
+    }
+    raw.parts.resize(used);
+    return absl::OkStatus();
+  }
+
+  absl::Status Probe(int64_t index, const RawSample& raw,
+                     SampleProbe& probe) const override {
+    probe = {};
+    std::vector<SampleProbe> probes(parts_.size());
+    const std::vector<RawSample> raws = Split(raw);
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      DATASETD_RETURN_IF_ERROR(Named(
+          *parts_[p], index, parts_[p]->Probe(index, raws[p], probes[p])));
+      probe.decode_bytes += probes[p].decode_bytes;
+    }
+    for (const Column& column : columns_) {
+      const std::vector<FieldSpec>& fields = parts_[column.part]->info().fields;
+      if (!fields[column.field].is_ragged) continue;
+      const auto rank = std::count_if(
+          fields.begin(),
+          fields.begin() + static_cast<ptrdiff_t>(column.field),
+          [](const FieldSpec& field) { return field.is_ragged; });
+      probe.sizes.push_back(
+          probes[column.part].sizes[static_cast<size_t>(rank)]);
+    }
+    // Decode holds the parts once more, and fields that nobody chose.
+    for (const std::vector<uint8_t>& bytes : raw.parts) {
+      probe.decode_bytes += static_cast<int64_t>(bytes.size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Decode(
+      int64_t index, const RawSample& raw,
+      absl::Span<const absl::Span<uint8_t>> fields) const override {
+    const std::vector<RawSample> raws = Split(raw);
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      const Reader& part = *parts_[p];
+      SampleProbe probe;
+      DATASETD_RETURN_IF_ERROR(
+          Named(part, index, part.Probe(index, raws[p], probe)));
+      std::vector<absl::Span<uint8_t>> spans(part.info().fields.size());
+      for (size_t c = 0; c < columns_.size(); ++c) {
+        if (columns_[c].part == p) spans[columns_[c].field] = fields[c];
+      }
+      std::vector<std::vector<uint8_t>> unwanted;
+      size_t num_ragged = 0;
+      for (size_t f = 0; f < spans.size(); ++f) {
+        FieldSpec field = part.info().fields[f];
+        if (field.is_ragged) {
+          field.shape[0] = probe.sizes[num_ragged].height;
+          field.shape[1] = probe.sizes[num_ragged++].width;
+        }
+        if (spans[f].data() != nullptr) continue;
+        unwanted.emplace_back(static_cast<size_t>(field.sample_bytes()));
+        spans[f] = absl::MakeSpan(unwanted.back());
+      }
+      DATASETD_RETURN_IF_ERROR(
+          Named(part, index, part.Decode(index, raws[p], spans)));
+    }
+    return absl::OkStatus();
+  }
+
+  SampleLocation Locate(int64_t index) const override {
+    SampleLocation location = parts_[0]->Locate(index);
+    for (size_t p = 1; p < parts_.size(); ++p) {
+      location.size_bytes += parts_[p]->Locate(index).size_bytes;
+    }
+    return location;
+  }
+
+  void AllowSmallerImages(ImageSize at_least) override {
+    for (const auto& part : parts_) part->AllowSmallerImages(at_least);
+  }
+
+ private:
+  // Says in which part's file an error is: Locate names the first part's.
+  static absl::Status Named(const Reader& part, int64_t index,
+                            const absl::Status& status) {
+    if (status.ok()) return status;
+    const std::string path = part.Locate(index).path;
+    if (absl::StrContains(status.message(), path)) return status;
+    return absl::Status(status.code(),
+                        absl::StrCat(path, ": ", status.message()));
+  }
+
+  std::vector<RawSample> Split(const RawSample& raw) const {
+    std::vector<RawSample> raws(parts_.size());
+    size_t used = 0;
+    for (RawSample& one : raws) {
+      const size_t count = raw.parts[used++][0];
+      one.parts.assign(raw.parts.begin() + static_cast<ptrdiff_t>(used),
+                       raw.parts.begin() + static_cast<ptrdiff_t>(used + count));
+      used += count;
+    }
+    return raws;
+  }
+
+  const std::vector<std::unique_ptr<Reader>> parts_;
+  const std::vector<Column> columns_;
+  const SourceInfo info_;
+};
+
+// The sources, from option parts and those with a place before.
+absl::StatusOr<std::vector<SourceSpec>> ParseParts(const SourceSpec& spec) {
+  DATASETD_ASSIGN_OR_RETURN(
+      const std::string text,
+      RequiredOption(spec, "parts", "FORMAT:PATH,FORMAT:PATH, ..."));
+  std::vector<SourceSpec> parts;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(absl::StripAsciiWhitespace(item),
+                       absl::MaxSplits(':', 1));
+    SourceSpec part;
+    part.format = std::string(pair.first);
+    part.path = pair.second.empty() || pair.second == "."
+                    ? spec.path
+                    : JoinPath(spec.path, pair.second);
+    if (part.format == spec.format || absl::StartsWith(pair.second, "/") ||
+        parts.size() == kMaxParts) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "option parts is '", absl::Utf8SafeCHexEscape(text),
+          "', expected FORMAT:PATH with commas between, at most ", kMaxParts,
+          ", no join, and paths below ", spec.path));
+    }
+    parts.push_back(std::move(part));
+  }
+  for (const auto& [key, value] : spec.options) {
+    if (key == "parts" || key == "fields") continue;
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(key, absl::MaxSplits('.', 1));
+    size_t place = 0;
+    if (!absl::SimpleAtoi(pair.first, &place) || place >= parts.size() ||
+        pair.second.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "format join has no option '", absl::Utf8SafeCHexEscape(key),
+          "'; it has parts, fields, and those of a part with its place before, "
+          "as 0.split"));
+    }
+    if (pair.second == "split") {
+      parts[place].split = value;
+    } else {
+      parts[place].options[std::string(pair.second)] = value;
+    }
+  }
+  return parts;
+}
+
+absl::StatusOr<Column> FindColumn(
+    const std::vector<std::unique_ptr<Reader>>& parts,
+    const std::string& source) {
+  std::string name = source;
+  size_t begin = 0;
+  size_t end = parts.size();
+  const size_t dot = source.find('.');
+  if (dot != std::string::npos) {
+    size_t place = 0;
+    if (!absl::SimpleAtoi(source.substr(0, dot), &place) || place >= end) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("option fields: '", absl::Utf8SafeCHexEscape(source),
+                       "', expected a part's place before the dot"));
+    }
+    begin = place;
+    end = place + 1;
+    name = source.substr(dot + 1);
+  }
+  for (size_t p = begin; p < end; ++p) {
+    const std::vector<FieldSpec>& fields = parts[p]->info().fields;
+    for (size_t f = 0; f < fields.size(); ++f) {
+      if (fields[f].name == name) return Column{p, f};
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("option fields: no part has a field '",
+                   absl::Utf8SafeCHexEscape(source), "'"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(const SourceSpec& spec,
+                                                       const FileSystem& files,
+                                                       ReaderOpener open) {
+  DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<SourceSpec> specs,
+                            ParseParts(spec));
+  DATASETD_ASSIGN_OR_RETURN(std::vector<FieldName> names,
+                            ParseFieldNames(spec, "fields"));
+  DATASETD_RETURN_IF_ERROR(
+      CheckDirectory(files, spec.path, "the parts of the join"));
+  SourceInfo info;
+  info.is_encoded = true;
+  std::vector<std::unique_ptr<Reader>> parts;
+  for (const SourceSpec& part_spec : specs) {
+    DATASETD_ASSIGN_OR_RETURN(auto part, open(part_spec, files));
+    const SourceInfo& part_info = part->info();
+    RawSample raw;
+    // A source that reads in order has no ReadRaw.
+    if (!part_info.is_encoded && absl::IsInternal(part->ReadRaw(0, raw))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "format ", part_spec.format, " cannot be a part of a join: it reads "
+          "its samples in order only; save it as .npy"));
+    }
+    if (parts.empty()) info.num_samples = part_info.num_samples;
+    if (part_info.num_samples != info.num_samples) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(part_spec.path, " holds ", part_info.num_samples,
+                       " samples, but ", specs[0].path, " holds ",
+                       info.num_samples));
+    }
+    info.files.insert(info.files.end(), part_info.files.begin(),
+                      part_info.files.end());
+    if (info.class_names.empty()) info.class_names = part_info.class_names;
+    parts.push_back(std::move(part));
+  }
+  if (names.empty()) {
+    for (size_t p = 0; p < parts.size(); ++p) {
+      for (const FieldSpec& field : parts[p]->info().fields) {
+        names.push_back({field.name, absl::StrCat(p, ".", field.name)});
+      }
+    }
+  }
+  std::vector<Column> columns;
+  std::map<std::string, size_t> seen;
+  for (const FieldName& name : names) {
+    DATASETD_ASSIGN_OR_RETURN(const Column column,
+                              FindColumn(parts, name.source));
+    if (!seen.emplace(name.field, column.part).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", name.field, "' is in part ", seen[name.field], " and in ",
+          column.part, "; choose or rename with option fields"));
+    }
+    if (std::any_of(columns.begin(), columns.end(), [&](const Column& other) {
+          return other.part == column.part && other.field == column.field;
+        })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "option fields: '", name.source, "' is chosen twice"));
+    }
+    columns.push_back(column);
+    info.fields.push_back(parts[column.part]->info().fields[column.field]);
+    info.fields.back().name = name.field;
+  }
+  return std::make_unique<JoinSource>(std::move(parts), std::move(columns),
+                                      std::move(info));
+}
+
+}  // namespace datasetd

@@ -1,0 +1,95 @@
+#include "server/readers/option_values.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxDimensions = 8;
+
+}  // namespace
+
+std::string OptionOr(const SourceSpec& spec, absl::string_view name,
+                     absl::string_view fallback) {
+  const auto found = spec.options.find(std::string(name));
+  return found == spec.options.end() ? std::string(fallback) : found->second;
+}
+
+absl::StatusOr<std::string> RequiredOption(const SourceSpec& spec,
+                                           absl::string_view name,
+                                           absl::string_view expected) {
+  const auto found = spec.options.find(std::string(name));
+  if (found != spec.options.end()) return found->second;
+  return absl::InvalidArgumentError(
+      absl::StrCat("format ", spec.format, " needs option ", name,
+                   ", expected ", expected));
+}
+
+absl::StatusOr<int64_t> IntOption(const SourceSpec& spec,
+                                  absl::string_view name, int64_t fallback,
+                                  int64_t min, int64_t max) {
+  const auto found = spec.options.find(std::string(name));
+  if (found == spec.options.end()) return fallback;
+  int64_t value = 0;
+  if (absl::SimpleAtoi(found->second, &value) && value >= min && value <= max) {
+    return value;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("option ", name, " is '",
+                   absl::Utf8SafeCHexEscape(found->second),
+                   "', expected a whole number of ", min, " to ", max));
+}
+
+absl::StatusOr<Dtype> ParseDtype(absl::string_view text,
+                                 absl::string_view where) {
+  std::string known;
+  for (int value = static_cast<int>(Dtype::kUint8); value <= static_cast<int>(Dtype::kFloat64);
+       ++value) {
+    const Dtype dtype = static_cast<Dtype>(value);
+    if (text == DtypeName(dtype)) return dtype;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", DtypeName(dtype));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": dtype '", absl::Utf8SafeCHexEscape(text),
+                   "', expected one of ", known));
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,
+                                                absl::string_view where) {
+  std::vector<int64_t> shape;
+  if (text.empty()) return shape;
+  int64_t num_elements = 1;
+  for (const absl::string_view part : absl::StrSplit(text, 'x')) {
+    int64_t extent = 0;
+    if (!absl::SimpleAtoi(part, &extent) || extent < 1 ||
+        extent > std::numeric_limits<int32_t>::max() / num_elements ||
+        shape.size() == kMaxDimensions) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ": shape '", absl::Utf8SafeCHexEscape(text),
+          "', expected extents of at least 1 with x between, as 28x28x1, at "
+          "most ",
+          kMaxDimensions, " of them and 2^31 - 1 elements"));
+    }
+    num_elements *= extent;
+    shape.push_back(extent);
+  }
+  return shape;
+}
+
+bool IsFieldName(absl::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '_';
+         });
+}
+
+}  // namespace datasetd

@@ -1,0 +1,61 @@
+// The fields of a tf.train.Example. Immutable and thread-safe. Errors leave out
+// the file's name.
+
+#ifndef DATASETD_SERVER_READERS_TF_FEATURES_H_
+#define DATASETD_SERVER_READERS_TF_FEATURES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/core/field_spec.h"
+#include "server/core/sample_source.h"
+#include "server/readers/encoded_field.h"
+#include "server/readers/image_options.h"
+#include "tf_example.pb.h"
+
+namespace datasetd {
+
+class TfFeatures {
+ public:
+  // By option `features`, or, where it is empty, by the first example.
+  //   INVALID_ARGUMENT  the option; or what the first example has, which the
+  //                     error lists
+  static absl::StatusOr<TfFeatures> Make(absl::string_view option,
+                                         absl::Span<const uint8_t> first,
+                                         const ImageOptions& options);
+
+  std::vector<FieldSpec> specs() const;
+
+  absl::Status Probe(absl::Span<const uint8_t> example, ImageSize at_least,
+                     SampleProbe& probe) const;
+  absl::Status Decode(absl::Span<const uint8_t> example, ImageSize at_least,
+                      absl::Span<const absl::Span<uint8_t>> fields) const;
+
+ private:
+  enum class Source { kBytes, kInt64s, kFloats };
+  struct Entry {
+    std::string feature;
+    Source source = Source::kBytes;
+    EncodedField field;
+  };
+
+  static absl::StatusOr<Entry> ParseEntry(absl::string_view item,
+                                          const tf_example::Example& first,
+                                          const ImageOptions& options);
+  static std::vector<Entry> Infer(const tf_example::Example& first,
+                                  const ImageOptions& options);
+  // The bytes of an entry, in the example.
+  static absl::StatusOr<absl::Span<const uint8_t>> BytesOf(
+      const Entry& entry, const tf_example::Example& example);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_READERS_TF_FEATURES_H_

@@ -1,0 +1,139 @@
+"""Pushes that are killed, cancelled, refused or slow, between processes."""
+
+import threading
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+
+# Says when sample 300 is asked for, and then waits to be told.
+_STALLING = """
+client = datasetd.connect(ADDRESS)
+class Stalling:
+    def __len__(self):
+        return 1000
+    def __iter__(self):
+        for i in range(1000):
+            if i == 300:
+                say(stalled=True)
+                hear()
+            yield np.full(50_000, i, np.uint8)
+try:
+    dataset = client.push_dataset(ARGUMENTS["name"], Stalling())
+    say(num_samples=len(dataset))
+except datasetd.Error as error:
+    say(error=type(error).__name__, message=str(error))
+hear()
+"""
+
+
+@pytest.fixture(name="daemon")
+def _daemon():
+    with harness.Daemon() as daemon:
+        yield daemon
+
+
+def _states(client):
+    return {d["name"]: d["state"] for d in client.list_datasets()}
+
+
+def _stalled(daemon, name="pushed"):
+    worker = harness.Worker(_STALLING, daemon.socket_path, name=name)
+    assert worker.hear() == {"stalled": True}
+    return worker
+
+
+def test_a_push_that_goes_on_is_served(daemon):
+    with daemon.connect() as client, _stalled(daemon) as worker:
+        harness.poll_until(
+            lambda: _states(client) == {"pushed": "DATASET_STATE_LOADING"},
+            "loading")
+        worker.tell()
+        assert worker.hear() == {"num_samples": 1000}
+        with client.get_dataset("pushed") as dataset:
+            with datasetd.DataLoader(
+                dataset, batch_size=500, framework="numpy"
+            ) as loader:
+                firsts = [batch.data[:, 7].tolist() for batch in loader]
+        assert sum(firsts, []) == [i % 256 for i in range(1000)]
+
+
+def test_a_killed_push_leaves_nothing_behind(daemon):
+    with daemon.connect() as client:
+        before = harness.Footprint(daemon, client)
+        with _stalled(daemon) as worker:
+            harness.poll_until(
+                lambda: int(
+                    client.status()["devices"][0]["dataset_bytes"]) > 0,
+                "memory is reserved")
+            worker.kill()
+            worker.wait()
+        harness.poll_until(lambda: _states(client) == {}, "nothing is left")
+        harness.expect_footprint(daemon, client, before)
+
+
+def test_an_unload_ends_a_push_that_waits(daemon):
+    with daemon.connect() as client, _stalled(daemon) as worker:
+        harness.poll_until(lambda: "pushed" in _states(client), "loading")
+        client.unload_dataset("pushed")
+        harness.poll_until(lambda: _states(client) == {}, "nothing is left")
+        worker.tell()
+        assert worker.hear()["error"] == "Cancelled"
+
+
+def test_silent_pushes_hold_up_no_load_and_are_counted(daemon):
+    harness.write_cifar10_test(daemon.data_root, 20)
+    workers = [_stalled(daemon, f"p{i}") for i in range(4)]
+    try:
+        with daemon.connect() as client:
+            harness.poll_until(lambda: len(_states(client)) == 4, "four pushes")
+            with client.load_dataset(
+                "cifar", format="cifar10", path=daemon.data_root, split="test"
+            ) as dataset:
+                assert len(dataset) == 20
+            with pytest.raises(datasetd.ResourceExhausted) as caught:
+                client.push_dataset("fifth", [1])
+            assert "4 of one user" in str(caught.value)
+            workers[0].tell()
+            assert workers[0].hear() == {"num_samples": 1000}
+            with client.push_dataset("fifth", [1]) as dataset:
+                assert len(dataset) == 1
+    finally:
+        for worker in workers:
+            with worker:
+                pass
+
+
+def test_a_push_is_cancelled_by_the_daemons_end(daemon):
+    with _stalled(daemon) as worker:
+        daemon.terminate()
+        assert daemon.wait() == 0
+        worker.tell()
+        assert worker.hear()["error"] in (
+            "DaemonGone", "DaemonDraining", "Cancelled")
+
+
+def test_two_users_of_one_name_make_one_dataset(daemon):
+    results = []
+
+    def push():
+        with daemon.connect() as client:
+            try:
+                results.append(client.push_dataset("one", range(5000)))
+            except datasetd.AlreadyExists:
+                results.append(None)
+
+    threads = [threading.Thread(target=push) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 3 and sum(r is not None for r in results) == 1
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

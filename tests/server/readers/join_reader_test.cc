@@ -1,0 +1,72 @@
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/readers/memory_file_system.h"
+#include "tests/server/readers/read_all.h"
+#include "tests/server/readers/reader_conformance.h"
+
+namespace datasetd::testing {
+
+INSTANTIATE_TEST_SUITE_P(Join, ReaderConformanceTest,
+                         ::testing::Values("join"));
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string ErrorOf(const std::map<std::string, std::string>& changes,
+                    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  const GeneratedCase generated = LoadGeneratedCase("join");
+  MemoryFileSystem files = CopyToMemory(generated);
+  files.Write(generated.directory + "/few.bin", "123");
+  files.Write(generated.directory + "/p.csv", "pixels\n1\n");
+  SourceSpec spec = generated.spec;
+  for (const auto& [key, value] : changes) spec.options[key] = value;
+  const absl::Status status = ReadAll(spec, files, 2).status();
+  EXPECT_EQ(status.code(), code) << status;
+  return std::string(status.message());
+}
+
+TEST(JoinReaderTest, PartsAndFieldsAreChecked) {
+  EXPECT_THAT(ErrorOf({{"parts", "join:x"}}), HasSubstr("no join"));
+  EXPECT_THAT(ErrorOf({{"parts", "npy:/etc"}}), HasSubstr("paths below"));
+  EXPECT_THAT(ErrorOf({{"parts", "npy:audio"}}), HasSubstr("no option '2.shape'"));
+  EXPECT_THAT(ErrorOf({{"9.shape", "3"}}), HasSubstr("no option '9.shape'"));
+  EXPECT_THAT(ErrorOf({{"1.split", "train"}}), HasSubstr("no splits"));
+  EXPECT_THAT(ErrorOf({{"fields", "x"}}), HasSubstr("no part has a field 'x'"));
+  EXPECT_THAT(ErrorOf({{"fields", "x:7.image"}}),
+              HasSubstr("a part's place before the dot"));
+  EXPECT_THAT(ErrorOf({{"fields", "a:label,b:0.label"}}),
+              HasSubstr("chosen twice"));
+  EXPECT_THAT(ErrorOf({{"fields", ""}}),
+              HasSubstr("field 'label' is in part 0 and in 1"));
+}
+
+TEST(JoinReaderTest, PartsMustAgreeInLength) {
+  EXPECT_THAT(
+      ErrorOf({{"parts", "webdataset:faces-{0..1}.tar,npy:audio,raw:few.bin"},
+               {"2.shape", "1"}}),
+      AllOf(HasSubstr("few.bin holds 3 samples"), HasSubstr("holds 6")));
+}
+
+TEST(JoinReaderTest, WhatReadsInOrderOnlyIsRefusedWithTheWayOut) {
+  EXPECT_THAT(
+      ErrorOf({{"parts", "csv_pixels:p.csv,npy:audio,raw:codes.bin"},
+               {"0.max_pixels", "1"}}),
+      HasSubstr("no option 'max_pixels'"));
+  const GeneratedCase generated = LoadGeneratedCase("join");
+  MemoryFileSystem files = CopyToMemory(generated);
+  files.Write(generated.directory + "/p.csv", "pixels\n1\n");
+  SourceSpec spec = generated.spec;
+  spec.options = {{"parts", "csv_pixels:p.csv"}};
+  const absl::Status status = OpenReader(spec, files).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("csv_pixels cannot be a part"),
+                    HasSubstr("in order only")));
+}
+
+}  // namespace
+}  // namespace datasetd::testing

@@ -1,0 +1,58 @@
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/readers/memory_file_system.h"
+#include "tests/server/readers/read_all.h"
+#include "tests/server/readers/reader_conformance.h"
+
+namespace datasetd::testing {
+
+INSTANTIATE_TEST_SUITE_P(Webdataset, ReaderConformanceTest,
+                         ::testing::Values("webdataset_shards",
+                                           "webdataset_gnu", "webdataset_pax",
+                                           "webdataset_fields"));
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+absl::Status ReadWith(const std::map<std::string, std::string>& options,
+                      const std::string& path = "") {
+  const GeneratedCase generated = LoadGeneratedCase("webdataset_gnu");
+  const MemoryFileSystem files = CopyToMemory(generated);
+  SourceSpec spec = generated.spec;
+  spec.options = options;
+  if (!path.empty()) spec.path = path;
+  return ReadAll(spec, files, 2).status();
+}
+
+TEST(WebdatasetReaderTest, FieldsAreChecked) {
+  const auto error_of = [](const std::string& fields) {
+    const absl::Status status = ReadWith({{"fields", fields}});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error_of("a:txt"), HasSubstr("field 'a' is made of 'txt'"));
+  EXPECT_THAT(error_of("a:jpg;cls"), HasSubstr("endings of one kind"));
+  EXPECT_THAT(error_of("a:cls"),
+              AllOf(HasSubstr("all.tar: offset"), HasSubstr("no .cls"),
+                    HasSubstr("field 'a'")));
+  EXPECT_THAT(error_of("1a:jpg"), HasSubstr("option fields"));
+  // The second sample's image is a JPEG.
+  EXPECT_THAT(error_of("a:png"),
+              AllOf(HasSubstr("all.tar"),
+                    HasSubstr("field 'a': the sample has no .png")));
+}
+
+TEST(WebdatasetReaderTest, ASplitIsAPattern) {
+  EXPECT_EQ(ReadWith({}, "/none-{0..3}.tar").code(),
+            absl::StatusCode::kNotFound);
+  const absl::Status status = ReadWith({}, "/x{");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the pattern '/x{'"));
+}
+
+}  // namespace
+}  // namespace datasetd::testing
