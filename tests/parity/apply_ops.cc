@@ -116,7 +116,10 @@ json Run(const json& request, const std::string& image, std::string* out) {
   const uint64_t epoch = request.at("epoch").get<uint64_t>();
   const auto draws = ExplainSample(*program, epoch, sample);
   if (!draws.ok()) return {{"error", std::string(draws.status().message())}};
-  AugmentHost(*program, {slot.get(), &sample, 1, epoch});
+  AugmentHost(*program, {.slot = slot.get(),
+                         .indices = &sample,
+                         .num_samples = 1,
+                         .epoch = epoch});
   out->assign(reinterpret_cast<const char*>(slot.get()),
               static_cast<size_t>(size_bytes));
   return {{"dtype", DtypeName(field->out_dtype)},

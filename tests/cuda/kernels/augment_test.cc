@@ -493,7 +493,7 @@ TEST(AugmentTest, NanIsCanonicalOnlyWhereItIsComputed) {
   program.num_fields = 1;
   const int64_t index = 0;
   alignas(256) uint8_t slot[256];
-  const BatchTask batch = {slot, &index, 1, 0};
+  const BatchTask batch = {.slot = slot, .indices = &index, .num_samples = 1};
   program.fields[0] = FieldBuilder(2, 2, 1)
                           .In(Dtype::kFloat32)
                           .Out(Dtype::kFloat32, Layout::kNchw)
