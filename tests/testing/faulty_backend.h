@@ -158,6 +158,7 @@ class FaultyBackend : public Backend {
   int max_batches_per_launch() const override {
     return backend_->max_batches_per_launch();
   }
+  int max_teams() const override { return backend_->max_teams(); }
   int max_launches_in_flight() const override {
     return backend_->max_launches_in_flight();
   }
