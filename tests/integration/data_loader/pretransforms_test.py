@@ -67,6 +67,11 @@ FLOATS = [T.ToDtype("float32", scale=True), T.Normalize(MEAN, STD)]
             [T.CenterCrop(24), T.Pad(2, fill=[0.5, -1, 2]), T.ToDtype("float16")],
             ("float32", (33, 31, 3)),
         ),
+        (
+            [T.ToDtype("float16", scale=True)],
+            [T.Pad(2), T.CenterCrop(24), T.HorizontalFlip()],
+            ("float16", (33, 31, 3)),
+        ),
     ],
     ids=str,
 )
@@ -144,14 +149,12 @@ def test_random_ops_are_no_pretransforms(daemon, directory):
         )
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_what_could_not_be_served_is_not_loaded(daemon, directory, dtype):
-    with pytest.raises(
-        datasetd.InvalidArgument, match=f"'image': .* {dtype}.* float32"
-    ):
-        daemon.load(
-            directory, pretransforms=[T.ToDtype(dtype, scale=True)]
-        )
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_floats_may_be_resident(daemon, directory, dtype):
+    prepared = daemon.load(
+        directory, pretransforms=[T.ToDtype(dtype, scale=True)]
+    )
+    assert prepared.fields[0].dtype == dtype
 
 
 def test_image_mask_and_vector(daemon, tmp_path):
