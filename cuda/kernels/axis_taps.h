@@ -26,8 +26,9 @@ struct AxisResample {
 };
 
 DATASETD_HOST_DEVICE inline bool IsAntialiased(const AxisResample& axis) {
-  return axis.antialias && (axis.interpolation == InterpolationMode::kBilinear ||
-                            axis.interpolation == InterpolationMode::kBicubic);
+  return axis.antialias &&
+         (axis.interpolation == InterpolationMode::kBilinear ||
+          axis.interpolation == InterpolationMode::kBicubic);
 }
 
 // Half the filter's width in input coordinates.

@@ -104,20 +104,34 @@ template <Dtype kDtype, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void SumRows(
     const ChainImage& image, int64_t start, int count, const int32_t* index,
     const float* weight, int num_taps, int64_t stride, float* to) {
-  float sum[Team::kLanes] = {};
-  int64_t row = static_cast<int64_t>(index[0]) * image.row_stride + start;
-  float factor = weight[0];
-  for (int k = 0; k < count; ++k) {
-    sum[k] = factor * LoadElement<kDtype>(image.data, row + k);
-  }
-  for (int t = 1; t < num_taps; ++t) {
-    row = static_cast<int64_t>(index[t * stride]) * image.row_stride + start;
-    factor = weight[t * stride];
+  const auto row = [&](int t) {
+    return static_cast<int64_t>(index[t * stride]) * image.row_stride + start;
+  };
+  // A single lane stays in a register.
+  float single = 0.0f;
+  float* __restrict__ const sum = Team::kLanes == 1 ? &single : to;
+  const float factor = weight[0];
+  const int64_t row0 = row(0);
+  if (num_taps == 1) {
     for (int k = 0; k < count; ++k) {
-      sum[k] = sum[k] + factor * LoadElement<kDtype>(image.data, row + k);
+      sum[k] = factor * LoadElement<kDtype>(image.data, row0 + k);
+    }
+  } else {
+    const float factor1 = weight[stride];
+    const int64_t row1 = row(1);
+    for (int k = 0; k < count; ++k) {
+      sum[k] = factor * LoadElement<kDtype>(image.data, row0 + k) +
+               factor1 * LoadElement<kDtype>(image.data, row1 + k);
     }
   }
-  for (int k = 0; k < count; ++k) to[k] = sum[k];
+  for (int t = 2; t < num_taps; ++t) {
+    const float factor_t = weight[t * stride];
+    const int64_t row_t = row(t);
+    for (int k = 0; k < count; ++k) {
+      sum[k] = sum[k] + factor_t * LoadElement<kDtype>(image.data, row_t + k);
+    }
+  }
+  if (Team::kLanes == 1) *to = single;
 }
 
 // The second pass: lanes as weighted sums along a row. Tap t of column x is
@@ -134,25 +148,36 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void SumColumns(
     const float* const from = row + c * channel_stride;
     const int32_t* tap_index = index + lanes->first_x;
     const float* tap_weight = weight + lanes->first_x;
+    // Of its own, so that loads cannot depend on its stores.
     float sum[Team::kLanes] = {};
-    for (int k = 0; k < count; ++k) {
-      sum[k] = tap_weight[k] * from[tap_index[k]];
+    if (num_taps == 1) {
+      for (int k = 0; k < count; ++k) {
+        sum[k] = tap_weight[k] * from[tap_index[k]];
+      }
+    } else {
+      const int32_t* const index1 = tap_index + stride;
+      const float* const weight1 = tap_weight + stride;
+      for (int k = 0; k < count; ++k) {
+        sum[k] = tap_weight[k] * from[tap_index[k]] +
+                 weight1[k] * from[index1[k]];
+      }
+      tap_index = index1;
+      tap_weight = weight1;
     }
-    for (int t = 1; t < num_taps; ++t) {
+    for (int t = 2; t < num_taps; ++t) {
       tap_index += stride;
       tap_weight += stride;
       for (int k = 0; k < count; ++k) {
         sum[k] = sum[k] + tap_weight[k] * from[tap_index[k]];
       }
     }
-    for (int k = 0; k < count; ++k) {
-      float x = sum[k];
-      if (clamp > 0.0f) {
-        x = x < 0.0f ? 0.0f : x;
-        x = x > clamp ? clamp : x;
+    if (clamp > 0.0f) {
+      for (int k = 0; k < count; ++k) {
+        const float x = sum[k] < 0.0f ? 0.0f : sum[k];
+        sum[k] = x > clamp ? clamp : x;
       }
-      lanes->pixel[c][k] = x;
     }
+    for (int k = 0; k < Team::kLanes; ++k) lanes->pixel[c][k] = sum[k];
   }
 }
 

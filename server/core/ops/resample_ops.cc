@@ -129,8 +129,8 @@ absl::Status AddAffine(AffineParams params, InterpolationMode interpolation,
         "center", center->x, -kMaxElements, kMaxElements));
     DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
         "center", center->y, -kMaxElements, kMaxElements));
-    params.center[0] =
-        static_cast<float>(center->x - 0.5 * static_cast<double>(image.width()));
+    params.center[0] = static_cast<float>(
+        center->x - 0.5 * static_cast<double>(image.width()));
     params.center[1] = static_cast<float>(
         center->y - 0.5 * static_cast<double>(image.height()));
   }
