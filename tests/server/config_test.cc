@@ -60,6 +60,8 @@ data_roots: [/data]
 log_levels: {server: trace, service: debug, attach: info, producer: warn,
              load: error}
 slab_export: cuda_vmm_fd
+cache: {directory: /var/cache/datasetd, limit_mib: 1000}
+state_directory: /var/lib/datasetd
 datasets:
   - {name: cifar10-train, format: cifar10, path: /data/c, device: "cuda:0"}
   - {name: 9.x_y, format: npy, path: /data/n}
@@ -99,6 +101,13 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
       {"log_levels: {attach: loud}", "log_levels.attach is 'loud'", "trace"},
       {"slab_export: dma", "slab_export is 'dma'",
        "auto, cuda_ipc_handle, cuda_vmm_fd"},
+      {"cache: {limit_mib: 5}", "cache.directory is ''", "absolute"},
+      {"cache: {directory: c}", "cache.directory is 'c'", "absolute"},
+      {"{cache: {directory: /a}, state_directory: /a}",
+       "cache.directory is '/a'", "another path than state_directory"},
+      {"cache: {directory: /a, limit_mib: 8796093022208}", "cache.limit_mib",
+       "at most 8796093022207"},
+      {"state_directory: s", "state_directory is 's'", "absolute"},
       {"datasets: [{format: npy, path: /n}]", "datasets[0].name is ''",
        "letter"},
       {"datasets: [{name: a b, format: npy, path: /n}]", "'a b'", "letter"},
