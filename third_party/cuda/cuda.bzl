@@ -17,7 +17,10 @@ def _nvcc_object_impl(ctx):
     ).compilation_context
     archs = _archs(ctx)
     args = ctx.actions.args()
-    args.add_all(["-c", "-std=c++20", "-O3", "-Xcompiler", "-fPIC,-Wall", "-lineinfo"])
+    args.add_all(["-c", "-std=c++20", "-O3", "-Xcompiler", "-fPIC,-Wall"])
+
+    # Every binary that links a kernel holds all its machine code.
+    args.add("--compress-mode=size")
 
     # Host and device must round alike: no contraction. See docs/randomness.md.
     args.add_all(["-fmad=false", "-Xcompiler", "-ffp-contract=off"])
