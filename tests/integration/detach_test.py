@@ -66,7 +66,11 @@ def test_closed_loader_leaves_the_list_while_a_tensor_lives(daemon):
         harness.poll_until(lambda: not client.list_feeds(), "the feed's end",
                            5.0)
         assert _slab_bytes(client) == slab_bytes
-        # The dataset is not in use any more, though the slab is.
+        # The dataset is not in use any more, though the slab is: soon after
+        # the feed has left the list.
+        harness.poll_until(
+            lambda: client.get_dataset("d")._message["num_feeds"] == 0,
+            "the end of the dataset's use", 5.0)
         client.unload_dataset("d")
         assert (kept.numpy() == daemon.planes[:100]).all()
         del kept
