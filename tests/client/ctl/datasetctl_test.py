@@ -214,7 +214,8 @@ class DatasetctlTest(unittest.TestCase):
                               re.MULTILINE)
         needed = {
             "load": ["x", "--format", "cifar10", "--path", "/"],
-            "unload": ["x"], "preview": ["x"], "explain": ["x"],
+            "unload": ["x"], "preview": ["x"],
+            "explain": ["x", "--transforms", "crop-flip"],
             "run": ["--daemon", nowhere, "--", "true"],
         }
         self.assertLessEqual(set(needed), set(commands))

@@ -23,6 +23,11 @@ void* operator new(std::size_t size) {
   return memory;
 }
 
+// For std::stable_partition and its like.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return operator new(size);
+}
+
 void operator delete(void* memory) noexcept {
   if (memory == nullptr) return;
   held_bytes -= static_cast<int64_t>(malloc_usable_size(memory));
