@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 
 from tests.testing import daemon_harness as harness
@@ -133,6 +134,38 @@ def test_two_users_of_one_name_make_one_dataset(daemon):
     for thread in threads:
         thread.join()
     assert len(results) == 3 and sum(r is not None for r in results) == 1
+
+
+def test_a_pushed_set_comes_back_and_its_job_goes_on(tmp_path_factory):
+    """SIGKILL in the middle of an epoch: the samples come from the cache."""
+    images = np.random.default_rng(1).integers(
+        0, 256, (200, 9, 11, 3), dtype=np.uint8)
+    samples = [(image, i % 7) for i, image in enumerate(images)]
+    stores = tmp_path_factory.mktemp("stores")
+    cache = stores / "cache"
+    with harness.Daemon(
+        cache={"directory": str(cache), "limit_mib": 64},
+        state_directory=str(stores / "state"),
+    ) as daemon, daemon.connect() as client:
+        dataset = client.push_dataset("pushed", samples)
+        harness.poll_until(lambda: list(cache.glob("*.cache")), "the entry")
+        with datasetd.DataLoader(
+            dataset, batch_size=20, shuffle=True, seed=3, framework="numpy",
+            prefetch=1, reconnect=30,
+        ) as loader:
+            taken = []
+            for batch in loader:
+                assert (batch[0] == images[batch.indices].transpose(
+                    0, 3, 1, 2)).all()
+                assert (batch[1] == batch.indices % 7).all()
+                taken += batch.indices.tolist()
+                del batch
+                if len(taken) == 80:
+                    daemon.kill()
+                    daemon.start()
+        assert sorted(taken) == list(range(200))
+        assert dataset.content_hash == client.get_dataset(
+            "pushed").content_hash
 
 
 if __name__ == "__main__":
