@@ -81,7 +81,9 @@ if $full; then
     kill_storm_test many_feeds_test)
 fi
 printf '\n== asan_daemon: bazel build --config=asan //server:datasetd\n'
-if bazel build "--disk_cache=$cache" --config=asan //server:datasetd &&
+# Kernels are compiled for one GPU only: this daemon runs on the host.
+if bazel build "--disk_cache=$cache" --config=asan --define=cuda_archs=90 \
+    //server:datasetd &&
   cp bazel-bin/server/datasetd "$sanitized"; then
   pass asan_daemon "--test_env=DATASETD_TEST_DAEMON=$sanitized" \
     "--test_env=ASAN_OPTIONS=$options" \
