@@ -18,6 +18,7 @@
 //   kTakesRowsInTurn       if so, a row keeps its image for the next one, whose
 //                          partner it is
 //   Atomics                as in ops/atomics.h
+//   Vector                 of the host: HostVector (host_team.h)
 //   rank(), size(), Sync()
 // All of it are templates over the team, as in chain_lanes.h.
 
@@ -31,10 +32,13 @@
 #include "cuda/kernels/axis_taps.h"
 #include "cuda/kernels/chain_lanes.h"
 #include "cuda/kernels/chain_mix.h"
+#include "cuda/kernels/chain_resize.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/chain_sources.h"
 #include "cuda/kernels/chain_state.h"
 #include "cuda/kernels/chain_windows.h"
 #include "cuda/kernels/host_device.h"
+#include "cuda/kernels/interpolation.h"
 #include "cuda/kernels/move.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_rows.h"
@@ -119,6 +123,7 @@ class ChainExecutor {
     }
     team_.Sync();
     num_statistics_ = 0;
+    is_blended_ = false;
     StartFrom(ResidentImage(sample));
     for (int s = 0; s < field_.num_steps; ++s) {
       if (state_.drawn[s].is_applied) Add(s);
@@ -161,6 +166,7 @@ class ChainExecutor {
     const StepKind kind = state_.drawn[s].kind;
     if (IsStatistic(kind)) Gather(s);
     if (IsPixelwise(kind)) {
+      is_blended_ = is_blended_ || IsBlend(kind);
       if (end_op_ == 0) first_op_ = s;
       end_op_ = s + 1;
       channels_ = step.out_channels;
@@ -178,26 +184,42 @@ class ChainExecutor {
       case StepKind::kResize:
         if (!IsUntouched()) Materialise();
         Begin(Source::kResize, s);
+        is_blended_ =
+            is_blended_ ||
+            (ParamsAs<ResizeParams>(step).interpolation !=
+                 InterpolationMode::kNearest &&
+             ParamsAs<ResizeParams>(step).interpolation !=
+                 InterpolationMode::kNearestExact);
         break;
       case StepKind::kAffine:
         NeedScratch();
         Begin(Source::kAffine, s);
+        is_blended_ =
+            is_blended_ || ParamsAs<AffineParams>(step).is_bilinear;
         break;
       case StepKind::kAdjustSharpness:
         NeedScratch();
         Begin(Source::kSharpness, s);
+        is_blended_ = true;
         break;
       case StepKind::kGaussianBlur:
         NeedScratch();
         Begin(Source::kBlurX, s);
         Materialise();
         Begin(Source::kBlurY, s);
+        is_blended_ = true;
         break;
       default:
         break;
     }
     height_ = step.out_height;
     width_ = step.out_width;
+  }
+
+  DATASETD_HOST_DEVICE static bool IsBlend(StepKind kind) {
+    return kind == StepKind::kAdjustBrightness ||
+           kind == StepKind::kAdjustContrast ||
+           kind == StepKind::kAdjustSaturation || kind == StepKind::kAdjustHue;
   }
 
   DATASETD_HOST_DEVICE void Begin(Source source, int s) {
@@ -289,7 +311,9 @@ class ChainExecutor {
     Partials partials;
     partials.Init();
     const int32_t blocks = (width_ + Team::kLanes - 1) / Team::kLanes;
+    const int end_op = FoldValueOps();
     const int32_t band = BandRows();
+    rows_from_ = rows_to_ = 0;
     const bool is_partner = target == Target::kPartner;
     const bool is_mixed = target == Target::kSlot && IsMixed();
     const int32_t end = is_partner ? state_.mix.bottom : height_;
@@ -297,7 +321,7 @@ class ChainExecutor {
          first += band) {
       const int32_t rows = end - first < band ? end - first : band;
       if (source_ == Source::kResize) {
-        SumBand(first, rows);
+        MakeRows(first, rows);
         team_.Sync();
       }
       for (int32_t unit = team_.rank(); unit < rows * blocks;
@@ -310,12 +334,13 @@ class ChainExecutor {
         lanes.count = left < Team::kLanes ? left : Team::kLanes;
         if (is_partner && !IsMixedIn(state_.mix, lanes)) continue;
         lanes.channels = image_.channels;
-        Make(row, &lanes);
-        for (int s = first_op_; s < end_op_; ++s) {
+        Make(&lanes);
+        for (int s = first_op_; s < end_op; ++s) {
           if (state_.drawn[s].is_applied) {
             ApplyStep(field_.steps[s], state_.drawn[s], state_, key_, &lanes);
           }
         }
+        if (end_op < end_op_) ScaleLanes(state_.scale, &lanes);
         if (gathered != nullptr) Accumulate(*gathered, lanes, &partials);
         if (is_mixed) {
           MixLanes(field_.mix.kind, state_.mix, memory_.partner, height_,
@@ -328,6 +353,36 @@ class ChainExecutor {
     }
     if (gathered != nullptr) Merge(*gathered, partials);
     team_.Sync();
+  }
+
+  // Bytes that were only moved or exchanged get the quotients' own bits. Once
+  // an image was interpolated or blended, one product and one sum stand for the
+  // value ops at the end. Returns the end of the steps before them.
+  DATASETD_HOST_DEVICE int FoldValueOps() {
+    int end = end_op_;
+    if (!is_blended_) return end;
+    for (int s = end - 1; s >= first_op_; --s) {
+      if (!state_.drawn[s].is_applied) continue;
+      if (state_.drawn[s].kind != StepKind::kValue) break;
+      end = s;
+    }
+    if (end == end_op_) return end;
+    for (int c = team_.rank(); c < kMaxChannels; c += team_.size()) {
+      double factor = 1.0;
+      double bias = 0.0;
+      for (int s = end; s < end_op_; ++s) {
+        if (!state_.drawn[s].is_applied) continue;
+        const ValueOp& op = ParamsAs<ValueOp>(field_.steps[s]);
+        const bool is_divide = op.kind == ValueOpKind::kDivide;
+        const double divisor = is_divide ? op.divisor : op.std[c];
+        factor = factor / divisor;
+        bias = (bias - (is_divide ? 0.0 : op.mean[c])) / divisor;
+      }
+      state_.scale.factor[c] = static_cast<float>(factor);
+      state_.scale.bias[c] = static_cast<float>(bias);
+    }
+    team_.Sync();
+    return end;
   }
 
   // What one rank adds up before the ranks come together.
@@ -377,15 +432,34 @@ class ChainExecutor {
     }
   }
 
-  // Rows of a resize that are between its passes at once.
+  // Rows of the output whose rows between the passes of a resize are in memory
+  // at once.
   DATASETD_HOST_DEVICE int32_t BandRows() const {
     if (source_ != Source::kResize) return height_;
+    if (RowCapacity() == window_height_) return height_;
+    // Rows of the resize that lie side by side in the output do so there, or
+    // are the same, or further apart only where the output has fill between.
+    const float scale = static_cast<float>(window_height_) /
+                        field_.steps[source_step_].out_height;
+    const float rows =
+        static_cast<float>(RowCapacity() - num_taps_[0] - 2) / scale;
+    return rows < 1.0f                              ? 1
+           : rows > static_cast<float>(height_ - 1) ? height_
+                                                    : static_cast<int32_t>(rows);
+  }
+
+  DATASETD_HOST_DEVICE int64_t RowElements() const {
+    return int64_t{width_} * image_.channels;
+  }
+
+  // Rows between the passes that fit; the taps of one output row do.
+  DATASETD_HOST_DEVICE int32_t RowCapacity() const {
     int64_t elements = field_.scratch.row_elements;
     if (elements > Team::kRowElements) elements = Team::kRowElements;
-    const int64_t rows = elements / (image_.width * image_.channels);
-    return rows < 1         ? 1
-           : rows > height_ ? height_
-                            : static_cast<int32_t>(rows);
+    const int64_t rows = elements / RowElements();
+    return rows < num_taps_[0]       ? num_taps_[0]
+           : rows > window_height_ ? window_height_
+                                   : static_cast<int32_t>(rows);
   }
 
   // ---- Maps and taps ----
@@ -419,7 +493,6 @@ class ChainExecutor {
     const bool is_resize = source_ == Source::kResize;
     if (!is_resize && end_move_ == 0) return;
     AxisResample axes[2];
-    int32_t origin[2];
     if (is_resize) {
       const Step& step = field_.steps[source_step_];
       const ResizeParams& params = ParamsAs<ResizeParams>(step);
@@ -429,11 +502,11 @@ class ChainExecutor {
                  params.antialias};
       axes[1] = {draw.width, step.out_width, params.interpolation,
                  params.antialias};
-      origin[0] = draw.top;
-      origin[1] = draw.left;
       num_taps_[0] = NumTaps(axes[0]);
       num_taps_[1] = NumTaps(axes[1]);
+      window_top_ = draw.top;
       window_left_ = draw.left;
+      window_height_ = draw.height;
       window_width_ = draw.width;
     }
     const int32_t size[2] = {height_, width_};
@@ -447,13 +520,15 @@ class ChainExecutor {
         ComputeTaps(axes[axis], IsFill(entry) ? 0 : entry, size[axis], index,
                     tap_weight(axis) + i);
         for (int t = 0; t < num_taps_[axis]; ++t) {
-          // Rows of the image, and elements of a row between the passes.
-          int32_t& at = index[int64_t{t} * size[axis]];
-          at = axis == 0 ? at + origin[0] : at * image_.pixel_stride;
+          // Rows of the image, and columns of the window.
+          if (axis == 0) index[int64_t{t} * size[axis]] += window_top_;
         }
       }
     }
     team_.Sync();
+    if constexpr (Team::kLanes > 1) {
+      if (is_resize) reach_ = ReachOf<Team>(Taps(1), width_);
+    }
   }
 
   DATASETD_HOST_DEVICE int32_t* tap_index(int axis) const {
@@ -464,53 +539,109 @@ class ChainExecutor {
     return memory_.weights +
            (axis == 0 ? 0 : int64_t{num_taps_[0]} * height_);
   }
+  DATASETD_HOST_DEVICE AxisTaps Taps(int axis) const {
+    return {tap_index(axis), tap_weight(axis), num_taps_[axis],
+            axis == 0 ? height_ : width_};
+  }
 
-  // The first pass of the resize: rows first .. first + rows of the window's
-  // columns, laid out as the image's.
-  DATASETD_HOST_DEVICE void SumBand(int32_t first, int32_t rows) {
-    // Of one plane, or of all channels where they are interleaved.
-    const int32_t stretch = window_width_ * image_.pixel_stride;
-    const int32_t planes = image_.is_scratch ? image_.channels : 1;
-    const int32_t blocks = (stretch + Team::kLanes - 1) / Team::kLanes;
-    const int32_t units = rows * planes * blocks;
-    for (int32_t unit = team_.rank(); unit < units; unit += team_.size()) {
-      const int32_t line = unit / blocks;  // row * planes + plane
-      const int32_t row = line / planes;
-      if (IsFill(map_y()[first + row])) continue;
-      const int32_t element = (unit - line * blocks) * Team::kLanes;
-      const int64_t start =
-          (line - row * planes) * image_.channel_stride +
-          int64_t{window_left_} * image_.pixel_stride + element;
-      const int32_t left = stretch - element;
-      const int32_t count = left < Team::kLanes ? left : Team::kLanes;
-      const int32_t* const index = tap_index(0) + first + row;
-      const float* const weight = tap_weight(0) + first + row;
-      float* const to = memory_.rows + int64_t{line} * stretch + element;
-      switch (image_.dtype) {
-        case Dtype::kUint8:
-          SumRows<Dtype::kUint8, Team>(image_, start, count, index, weight,
-                                       num_taps_[0], height_, to);
-          break;
-        case Dtype::kFloat16:
-          SumRows<Dtype::kFloat16, Team>(image_, start, count, index, weight,
-                                         num_taps_[0], height_, to);
-          break;
-        case Dtype::kBfloat16:
-          SumRows<Dtype::kBfloat16, Team>(image_, start, count, index, weight,
-                                          num_taps_[0], height_, to);
-          break;
-        default:
-          SumRows<Dtype::kFloat32, Team>(image_, start, count, index, weight,
-                                         num_taps_[0], height_, to);
-          break;
+  // The first pass of the resize: the rows that the second one needs for
+  // output rows first .. first + rows and that are not there yet.
+  DATASETD_HOST_DEVICE void MakeRows(int32_t first, int32_t rows) {
+    int32_t from, to;
+    FindRows(first, rows, &from, &to);
+    const int32_t capacity = RowCapacity();
+    rows_ = {memory_.rows, RowElements(), width_, capacity,
+             from - from % capacity};
+    // What is there stays where it is: a row's place hangs on its number alone.
+    const int32_t old_from = rows_from_;
+    const int32_t old_to = rows_to_;
+    rows_from_ = from;
+    rows_to_ = to;
+    if (from >= old_from && from < old_to) {
+      from = old_to;
+    } else if (to > old_from && to <= old_to) {
+      to = old_from;
+    }
+    if (from >= to) return;
+    switch (image_.dtype) {
+      case Dtype::kUint8:
+        MakeRowsOf<Dtype::kUint8>(from, to);
+        break;
+      case Dtype::kFloat16:
+        MakeRowsOf<Dtype::kFloat16>(from, to);
+        break;
+      case Dtype::kBfloat16:
+        MakeRowsOf<Dtype::kBfloat16>(from, to);
+        break;
+      default:
+        MakeRowsOf<Dtype::kFloat32>(from, to);
+        break;
+    }
+  }
+
+  // Image rows from .. to that output rows first .. first + rows are made of.
+  DATASETD_HOST_DEVICE void FindRows(int32_t first, int32_t rows,
+                                     int32_t* from, int32_t* to) {
+    if (team_.rank() == 0) {
+      state_.rows_from = UINT32_MAX;
+      state_.rows_to = 0;
+    }
+    team_.Sync();
+    const int32_t* const low = tap_index(0);
+    const int32_t* const high = low + int64_t{num_taps_[0] - 1} * height_;
+    for (int32_t y = first + team_.rank(); y < first + rows;
+         y += team_.size()) {
+      if (IsFill(map_y()[y])) continue;
+      Team::Atomics::Min(&state_.rows_from, static_cast<uint32_t>(low[y]));
+      Team::Atomics::Max(&state_.rows_to, static_cast<uint32_t>(high[y] + 1));
+    }
+    team_.Sync();
+    *from = state_.rows_to == 0 ? 0 : static_cast<int32_t>(state_.rows_from);
+    *to = static_cast<int32_t>(state_.rows_to);
+  }
+
+  template <Dtype kDtype>
+  DATASETD_HOST_DEVICE void MakeRowsOf(int32_t from, int32_t to) {
+    const AxisTaps taps = Taps(1);
+    float* const made = memory_.rows;
+    if constexpr (Team::kLanes == 1) {
+      const int32_t row_elements = static_cast<int32_t>(RowElements());
+      const int64_t units = int64_t{to - from} * row_elements;
+      for (int64_t unit = team_.rank(); unit < units; unit += team_.size()) {
+        const int32_t row = static_cast<int32_t>(unit / row_elements);
+        const int32_t element =
+            static_cast<int32_t>(unit - int64_t{row} * row_elements);
+        const int32_t c = element / width_;
+        const int64_t start = int64_t{from + row} * image_.row_stride +
+                              int64_t{window_left_} * image_.pixel_stride +
+                              c * image_.channel_stride;
+        made[rows_.Offset(from + row) + element] = SumAlongRow<kDtype>(
+            image_, start, taps, element - c * width_);
+      }
+    } else {
+      for (int32_t row = from; row < to; ++row) {
+        const float* line = memory_.line;
+        int64_t stride = LineStride(window_width_);
+        if (image_.is_scratch) {
+          line = reinterpret_cast<const float*>(image_.data) +
+                 int64_t{row} * image_.row_stride + window_left_;
+          stride = image_.channel_stride;
+        } else {
+          LoadLine<kDtype, Team>(image_, row, window_left_, window_width_,
+                                 stride, memory_.line);
+        }
+        float* const to_row = made + rows_.Offset(row);
+        for (int32_t c = 0; c < image_.channels; ++c) {
+          SumLine<Team>(reach_, line + c * stride, taps, width_,
+                        to_row + c * width_);
+        }
       }
     }
   }
 
   // ---- One block of pixels ----
 
-  // `row` counts from the band's first.
-  DATASETD_HOST_DEVICE void Make(int32_t row, Lanes<Team>* lanes) {
+  DATASETD_HOST_DEVICE void Make(Lanes<Team>* lanes) {
     const StepDraw& drawn = state_.drawn[source_step_];
     switch (source_) {
       case Source::kMoves:
@@ -521,17 +652,12 @@ class ChainExecutor {
                             lanes);
         }
         break;
-      case Source::kResize: {
-        const int64_t stretch = int64_t{window_width_} * image_.pixel_stride;
-        const bool is_planar = image_.is_scratch;
-        const int64_t row_elements =
-            is_planar ? stretch * image_.channels : stretch;
+      case Source::kResize:
+        if (IsFill(map_y()[lanes->y])) break;
         SumColumns<Team>(
-            memory_.rows + row * row_elements, is_planar ? stretch : 1,
-            tap_index(1), tap_weight(1), num_taps_[1], width_,
+            rows_, Taps(0),
             ParamsAs<ResizeParams>(field_.steps[source_step_]).clamp, lanes);
         break;
-      }
       case Source::kAffine: {
         const auto& params = ParamsAs<AffineParams>(field_.steps[source_step_]);
         const auto& draw = drawn.template As<AffineDraw>();
@@ -604,6 +730,7 @@ class ChainExecutor {
   // Of the sample.
   DrawKey key_;
   int num_statistics_ = 0;
+  bool is_blended_ = false;
   // The image in memory, and what is still to be done to it: the source, then
   // the applied moves of [first_move_, end_move_), then the applied pixelwise
   // steps of [first_op_, end_op_). No step: end is 0.
@@ -617,8 +744,15 @@ class ChainExecutor {
   // Of the sweep.
   bool has_fill_ = false;
   int32_t num_taps_[2];
+  int32_t window_top_ = 0;
   int32_t window_left_ = 0;
+  int32_t window_height_ = 0;
   int32_t window_width_ = 0;
+  TapReach reach_ = TapReach::kFar;
+  // Image rows rows_from_ .. rows_to_ of rows_ are made.
+  RowWindow rows_ = {};
+  int32_t rows_from_ = 0;
+  int32_t rows_to_ = 0;
 };
 
 }  // namespace datasetd

@@ -44,17 +44,20 @@ void RunChainHost(const AugmentProgram& program, const FieldProgram& field,
                   const BatchTask& batch) {
   const TeamLease lease(program);
   const ChainMemory memory = TeamMemory(program, field, lease.team());
-  if (HasChainVector()) {
-    RunChainVector(program, field, batch, memory);
+  if (HasChainAvx512()) {
+    RunChainAvx512(program, field, batch, memory);
+  } else if (HasChainAvx2()) {
+    RunChainAvx2(program, field, batch, memory);
   } else {
-    RunChainScalar(program, field, batch, memory);
+    RunChainPlain(program, field, batch, memory);
   }
 }
 
-void RunChainScalar(const AugmentProgram& program, const FieldProgram& field,
-                    const BatchTask& batch, const ChainMemory& memory) {
+void RunChainPlain(const AugmentProgram& program, const FieldProgram& field,
+                   const BatchTask& batch, const ChainMemory& memory) {
   ChainState state;
-  ChainExecutor<HostTeam<false>> executor({}, program, field, memory, &state);
+  ChainExecutor<HostTeam<HostIsa::kPlain>> executor({}, program, field, memory,
+                                                    &state);
   for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
 }
 

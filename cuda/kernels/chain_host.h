@@ -16,14 +16,18 @@ struct ChainMemory;  // chain_state.h
 void RunChainHost(const AugmentProgram& program, const FieldProgram& field,
                   const BatchTask& batch);
 
-// True where the processor has AVX2.
-bool HasChainVector();
+// Whether the processor has what a build needs: AVX2; AVX-512 F, BW, DQ and VL.
+bool HasChainAvx2();
+bool HasChainAvx512();
 
-// The two builds of the chain: with AVX2, and without. The same bits.
-// REQUIRES: of RunChainVector, HasChainVector().
-void RunChainVector(const AugmentProgram& program, const FieldProgram& field,
-                    const BatchTask& batch, const ChainMemory& memory);
-void RunChainScalar(const AugmentProgram& program, const FieldProgram& field,
+// The builds of the chain: the same bits.
+void RunChainPlain(const AugmentProgram& program, const FieldProgram& field,
+                   const BatchTask& batch, const ChainMemory& memory);
+// REQUIRES: HasChainAvx2().
+void RunChainAvx2(const AugmentProgram& program, const FieldProgram& field,
+                  const BatchTask& batch, const ChainMemory& memory);
+// REQUIRES: HasChainAvx512().
+void RunChainAvx512(const AugmentProgram& program, const FieldProgram& field,
                     const BatchTask& batch, const ChainMemory& memory);
 
 }  // namespace datasetd

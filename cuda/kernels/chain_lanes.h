@@ -33,6 +33,26 @@ struct Lanes {
   float pixel[kMaxChannels][kLanes];
 };
 
+// Bytes of three channels at `start`, apart, as far as whole vectors go. Returns
+// the pixels that it made.
+template <Dtype kDtype, typename Team>
+DATASETD_FLATTEN inline int32_t LoadRgb(const uint8_t* data, int64_t start,
+                                        int32_t count, float* to0, float* to1,
+                                        float* to2) {
+  int32_t first = 0;
+  if constexpr (kDtype == Dtype::kUint8 && Team::Vector::kFloats > 1) {
+    using Vector = typename Team::Vector;
+    for (; first + Vector::Rgb::kPixels <= count;
+         first += Vector::Rgb::kPixels) {
+      const typename Vector::Rgb rgb(data + start + 3 * int64_t{first});
+      Vector::StoreBytes(rgb.channel[0], to0 + first);
+      Vector::StoreBytes(rgb.channel[1], to1 + first);
+      Vector::StoreBytes(rgb.channel[2], to2 + first);
+    }
+  }
+  return first;
+}
+
 // Row::Apply on each lane. kChannels is the image's.
 template <typename Row, int kChannels, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyRowTo(
@@ -96,6 +116,19 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyValueOp(
   }
 }
 
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ScaleLanes(
+    const ValueScale& scale, Lanes<Team>* lanes) {
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes->channels) continue;
+    float* const pixel = lanes->pixel[c];
+    const float factor = scale.factor[c];
+    const float bias = scale.bias[c];
+    for (int k = 0; k < Team::kLanes; ++k) pixel[k] = pixel[k] * factor + bias;
+  }
+}
+
 // A pixelwise step that is applied.
 template <typename Team>
 DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
@@ -123,27 +156,49 @@ DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
   lanes->channels = step.out_channels;
 }
 
-// Adds the lanes to a statistic.
-template <typename Row, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRow(
-    const typename Row::Draw& draw, const Lanes<Team>& lanes,
+// Adds the lanes to a statistic, of kChannels channels.
+template <typename Row, int kChannels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRowOf(
+    const typename Row::Draw& drawn, const Lanes<Team>& lanes,
     typename Row::Partial* partial, typename Row::Statistic* statistic) {
-  using Atomics = typename Team::Atomics;
+  // Out of memory, as in ApplyRowTo.
+  std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
+                     const typename Row::Draw&>
+      draw = drawn;
   const int count = lanes.count;
+  const auto load = [&](int k, float* pixel) {
+    for (int c = 0; c < kChannels; ++c) pixel[c] = lanes.pixel[c][k];
+  };
   typename Row::Partial local = *partial;
-  if (lanes.channels == 3) {
-    for (int k = 0; k < count; ++k) {
-      const float pixel[3] = {lanes.pixel[0][k], lanes.pixel[1][k],
-                              lanes.pixel[2][k]};
-      Row::template Accumulate<Atomics>(draw, 3, pixel, &local, statistic);
+  if constexpr (requires(float* pixel) { StatisticTerm(draw, 1, pixel); }) {
+    int32_t term[Team::kLanes];
+    for (int k = 0; k < Team::kLanes; ++k) {
+      float pixel[kChannels];
+      load(k, pixel);
+      term[k] = StatisticTerm(draw, kChannels, pixel);
     }
+    for (int k = 0; k < count; ++k) local.Add(term[k]);
+    local.Settle();
   } else {
     for (int k = 0; k < count; ++k) {
-      const float pixel[1] = {lanes.pixel[0][k]};
-      Row::template Accumulate<Atomics>(draw, 1, pixel, &local, statistic);
+      float pixel[kChannels];
+      load(k, pixel);
+      Row::template Accumulate<typename Team::Atomics>(draw, kChannels, pixel,
+                                                       &local, statistic);
     }
   }
   *partial = local;
+}
+
+template <typename Row, typename Team>
+DATASETD_HOST_DEVICE inline void AccumulateRow(
+    const typename Row::Draw& draw, const Lanes<Team>& lanes,
+    typename Row::Partial* partial, typename Row::Statistic* statistic) {
+  if (lanes.channels == 3) {
+    AccumulateRowOf<Row, 3>(draw, lanes, partial, statistic);
+  } else {
+    AccumulateRowOf<Row, 1>(draw, lanes, partial, statistic);
+  }
 }
 
 // Stores the lanes of one channel at `to`, `stride` elements apart.
@@ -164,6 +219,27 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreChannel(
   }
 }
 
+// Stores whole lines past the caches, which a slot is too large for. False if
+// that cannot be.
+template <Dtype kDtype, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline bool StreamChannel(
+    const float* pixel, int count, int stride, uint8_t* to) {
+  if constexpr (Team::kLanes > 1 && kDtype == Dtype::kFloat32) {
+    using Vector = typename Team::Vector;
+    if constexpr (Vector::kFloats > 1) {
+      if (stride != 1 || count % 16 != 0 ||
+          reinterpret_cast<uintptr_t>(to) % 64 != 0) {
+        return false;
+      }
+      for (int k = 0; k < count; k += Vector::kFloats) {
+        Vector::Stream(Vector::Load(pixel + k), reinterpret_cast<float*>(to) + k);
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
 template <Dtype kDtype, typename Team>
 DATASETD_HOST_DEVICE inline void StoreLanes(const Lanes<Team>& lanes,
                                             int64_t channel_stride, int stride,
@@ -172,6 +248,10 @@ DATASETD_HOST_DEVICE inline void StoreLanes(const Lanes<Team>& lanes,
   for (int c = 0; c < kMaxChannels; ++c) {
     if (c >= lanes.channels) continue;
     uint8_t* const plane = to + c * channel_stride * DtypeSizeBytes(kDtype);
+    if (StreamChannel<kDtype, Team>(lanes.pixel[c], lanes.count, stride,
+                                    plane)) {
+      continue;
+    }
     if (stride == 1) {
       StoreChannel<kDtype, Team>(lanes.pixel[c], lanes.count, 1, plane);
     } else {

@@ -30,6 +30,11 @@ DATASETD_HOST_DEVICE inline int64_t ScratchPartBytes(int64_t elements) {
   return AlignScratch(4 * (elements + kScratchSlackElements));
 }
 
+// From one channel to the next of a row that is taken apart.
+DATASETD_HOST_DEVICE inline int64_t LineStride(int64_t width) {
+  return width + 32;
+}
+
 // 0 without a mix.
 inline int64_t PartnerBytes(const ChainScratch& scratch) {
   return scratch.partner_elements == 0
@@ -43,6 +48,7 @@ inline int64_t TeamScratchBytes(const FieldProgram& field) {
   const ChainScratch& scratch = field.scratch;
   return 2 * ScratchPartBytes(scratch.image_elements) +
          ScratchPartBytes(scratch.row_elements) +
+         ScratchPartBytes(scratch.line_elements) +
          2 * ScratchPartBytes(scratch.tap_elements) +
          ScratchPartBytes(scratch.map_elements) + PartnerBytes(scratch);
 }
@@ -107,6 +113,8 @@ DATASETD_HOST_DEVICE inline ChainMemory TeamMemory(
   }
   memory.rows = reinterpret_cast<float*>(at);
   at += ScratchPartBytes(scratch.row_elements);
+  memory.line = reinterpret_cast<float*>(at);
+  at += ScratchPartBytes(scratch.line_elements);
   memory.weights = reinterpret_cast<float*>(at);
   at += ScratchPartBytes(scratch.tap_elements);
   memory.indices = reinterpret_cast<int32_t*>(at);

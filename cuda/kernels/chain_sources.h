@@ -1,5 +1,5 @@
 // Where the pixels of a sweep come from: lanes made of an image by integer
-// moves, a resize, an affine map or a neighbourhood.
+// moves, an affine map or a neighbourhood. Of a resize: chain_resize.h.
 //
 // All of it are templates over the team, as in chain_lanes.h.
 
@@ -19,6 +19,29 @@
 
 namespace datasetd {
 
+// Three interleaved channels; the columns follow each other, either way.
+template <Dtype kDtype, typename Team>
+DATASETD_FLATTEN inline void GatherRgb(const ChainImage& image,
+                                       int64_t row_start, int32_t first,
+                                       int direction, Lanes<Team>* lanes) {
+  const int count = lanes->count;
+  const int64_t start =
+      row_start + 3 * int64_t{direction > 0 ? first : first - count + 1};
+  float made[3][Team::kLanes];
+  for (int32_t k = LoadRgb<kDtype, Team>(image.data, start, count, made[0],
+                                         made[1], made[2]);
+       k < count; ++k) {
+    for (int c = 0; c < 3; ++c) {
+      made[c][k] = LoadElement<kDtype>(image.data, start + 3 * int64_t{k} + c);
+    }
+  }
+  for (int c = 0; c < 3; ++c) {
+    for (int k = 0; k < count; ++k) {
+      lanes->pixel[c][k] = made[c][direction > 0 ? k : count - 1 - k];
+    }
+  }
+}
+
 // Column x of row `row` comes from column first + x, or from the columns in
 // `map` where that is not null.
 template <Dtype kDtype, typename Team>
@@ -27,6 +50,12 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void GatherRow(
     int direction, Lanes<Team>* lanes) {
   const int count = lanes->count;
   const int64_t row_start = static_cast<int64_t>(row) * image.row_stride;
+  if constexpr (Team::kLanes > 1) {
+    if (map == nullptr && lanes->channels == 3 && image.pixel_stride == 3) {
+      GatherRgb<kDtype>(image, row_start, first, direction, lanes);
+      return;
+    }
+  }
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {
     if (c >= lanes->channels) continue;
@@ -41,10 +70,6 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void GatherRow(
     } else if (image.pixel_stride == 1 && direction > 0) {
       for (int k = 0; k < count; ++k) {
         pixel[k] = LoadElement<kDtype>(image.data, start + first + k);
-      }
-    } else if (image.pixel_stride == 3 && direction > 0) {
-      for (int k = 0; k < count; ++k) {
-        pixel[k] = LoadElement<kDtype>(image.data, start + 3 * (first + k));
       }
     } else {
       const int32_t step = image.pixel_stride;
@@ -98,89 +123,6 @@ DATASETD_HOST_DEVICE inline void GatherLanes(const ChainImage& image,
   }
 }
 
-// The first pass of a resize: elements first .. first + count of the weighted
-// sum of some rows. Tap t is row index[t * stride] with weight[t * stride].
-template <Dtype kDtype, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void SumRows(
-    const ChainImage& image, int64_t start, int count, const int32_t* index,
-    const float* weight, int num_taps, int64_t stride, float* to) {
-  const auto row = [&](int t) {
-    return static_cast<int64_t>(index[t * stride]) * image.row_stride + start;
-  };
-  // A single lane stays in a register.
-  float single = 0.0f;
-  float* __restrict__ const sum = Team::kLanes == 1 ? &single : to;
-  const float factor = weight[0];
-  const int64_t row0 = row(0);
-  if (num_taps == 1) {
-    for (int k = 0; k < count; ++k) {
-      sum[k] = factor * LoadElement<kDtype>(image.data, row0 + k);
-    }
-  } else {
-    const float factor1 = weight[stride];
-    const int64_t row1 = row(1);
-    for (int k = 0; k < count; ++k) {
-      sum[k] = factor * LoadElement<kDtype>(image.data, row0 + k) +
-               factor1 * LoadElement<kDtype>(image.data, row1 + k);
-    }
-  }
-  for (int t = 2; t < num_taps; ++t) {
-    const float factor_t = weight[t * stride];
-    const int64_t row_t = row(t);
-    for (int k = 0; k < count; ++k) {
-      sum[k] = sum[k] + factor_t * LoadElement<kDtype>(image.data, row_t + k);
-    }
-  }
-  if (Team::kLanes == 1) *to = single;
-}
-
-// The second pass: lanes as weighted sums along a row. Tap t of column x is
-// element index[t * stride + x] of the row, plus channel_stride per channel.
-template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void SumColumns(
-    const float* row, int64_t channel_stride, const int32_t* index,
-    const float* weight, int num_taps, int64_t stride, float clamp,
-    Lanes<Team>* lanes) {
-  const int count = lanes->count;
-  DATASETD_UNROLL
-  for (int c = 0; c < kMaxChannels; ++c) {
-    if (c >= lanes->channels) continue;
-    const float* const from = row + c * channel_stride;
-    const int32_t* tap_index = index + lanes->first_x;
-    const float* tap_weight = weight + lanes->first_x;
-    // Of its own, so that loads cannot depend on its stores.
-    float sum[Team::kLanes] = {};
-    if (num_taps == 1) {
-      for (int k = 0; k < count; ++k) {
-        sum[k] = tap_weight[k] * from[tap_index[k]];
-      }
-    } else {
-      const int32_t* const index1 = tap_index + stride;
-      const float* const weight1 = tap_weight + stride;
-      for (int k = 0; k < count; ++k) {
-        sum[k] = tap_weight[k] * from[tap_index[k]] +
-                 weight1[k] * from[index1[k]];
-      }
-      tap_index = index1;
-      tap_weight = weight1;
-    }
-    for (int t = 2; t < num_taps; ++t) {
-      tap_index += stride;
-      tap_weight += stride;
-      for (int k = 0; k < count; ++k) {
-        sum[k] = sum[k] + tap_weight[k] * from[tap_index[k]];
-      }
-    }
-    if (clamp > 0.0f) {
-      for (int k = 0; k < count; ++k) {
-        const float x = sum[k] < 0.0f ? 0.0f : sum[k];
-        sum[k] = x > clamp ? clamp : x;
-      }
-    }
-    for (int k = 0; k < Team::kLanes; ++k) lanes->pixel[c][k] = sum[k];
-  }
-}
-
 // Of pixels that a map fills.
 template <typename Team>
 DATASETD_HOST_DEVICE inline void PaintFill(const FieldProgram& field,
@@ -220,6 +162,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
   const int32_t height = image.height;
   const int32_t width = image.width;
   int32_t index[Team::kLanes];
+  int32_t outside[Team::kLanes];
   for (int k = 0; k < Team::kLanes; ++k) {
     const float x = static_cast<float>(lanes->first_x + k) - center_x;
     const int32_t column = static_cast<int32_t>(
@@ -228,7 +171,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
         RoundHalfEven(NearImage<Team>(step_y * x + y0, height)));
     const bool is_inside =
         (row >= 0) & (row < height) & (column >= 0) & (column < width);
-    index[k] = is_inside ? row * width + column : -1;
+    index[k] = is_inside ? row * width + column : 0;
+    outside[k] = is_inside ? 0 : 1;
   }
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {
@@ -236,9 +180,10 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
     const float* const plane =
         reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
     const float fill = params.has_fill ? params.fill[c] : 0.0f;
+    float value[Team::kLanes];
+    for (int k = 0; k < Team::kLanes; ++k) value[k] = plane[index[k]];
     for (int k = 0; k < Team::kLanes; ++k) {
-      const float value = plane[index[k] < 0 ? 0 : index[k]];
-      lanes->pixel[c][k] = index[k] < 0 ? fill : value;
+      lanes->pixel[c][k] = outside[k] != 0 ? fill : value[k];
     }
   }
 }

@@ -19,12 +19,19 @@ namespace datasetd {
 // is still read.
 inline constexpr int kNumStatistics = 2;
 
+// x * factor + bias, by channel.
+struct ValueScale {
+  float factor[kMaxChannels];
+  float bias[kMaxChannels];
+};
+
 // The shared memory of a block.
 struct ChainState {
   StepDraw drawn[kMaxSteps];
   alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
-  uint32_t has_fill;  // an entry of the maps
-  MixDraw mix;        // of the row
+  uint32_t rows_from, rows_to;  // of a band of a resize
+  ValueScale scale;  // of a sweep
+  MixDraw mix;       // of the row
 };
 
 // An image that the pixels of a chain are read from: a resident sample, or a
@@ -58,6 +65,7 @@ DATASETD_HOST_DEVICE inline float LoadElement(const uint8_t* data,
 struct ChainMemory {
   float* image[2];
   float* rows;
+  float* line;
   float* weights;
   int32_t* indices;
   int32_t* map;

@@ -1,5 +1,4 @@
-// The team of one: a thread of the host. kIsVector names the build, so that
-// the two share no template instance.
+// The team of one: a thread of the host.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_TEAM_H_
 #define DATASETD_CUDA_KERNELS_HOST_TEAM_H_
@@ -10,9 +9,21 @@
 
 namespace datasetd {
 
-template <bool kIsVector>
+// The instructions of a build of the chain. Each is compiled by itself, and has
+// its own team, so that they share no template instance.
+enum class HostIsa : uint8_t { kPlain, kAvx2, kAvx512 };
+
+// What a build does with its vectors by name. Of kPlain there are none;
+// host_vector_avx2.h and host_vector_avx512.h have the others.
+template <HostIsa kIsa>
+struct HostVector {
+  static constexpr int kFloats = 1;
+};
+
+template <HostIsa kIsa>
 struct HostTeam {
   using Atomics = PlainAtomics;
+  using Vector = HostVector<kIsa>;
 
   static constexpr int kLanes = 64;
   // Half of a first-level cache.

@@ -147,11 +147,13 @@ struct MixProgram {
 };
 
 // The parts of a chain's scratch memory, in elements of 4 bytes: one of its two
-// images, the rows between the passes of a resize, the taps of both axes, the
-// maps of both axes, and the image that is mixed in.
+// images, the rows between the passes of a resize, one row of the image with
+// its channels apart, the taps of both axes, the maps of both axes, and the
+// image that is mixed in.
 struct ChainScratch {
   int64_t image_elements;
   int64_t row_elements;
+  int64_t line_elements;
   int64_t tap_elements;
   int64_t map_elements;
   int64_t partner_elements;  // 0 without a mix

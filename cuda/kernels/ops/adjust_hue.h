@@ -46,21 +46,21 @@ DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
                                                 int num_channels,
                                                 float* pixel) {
   if (num_channels != 3) return;
-  const float r = pixel[0] / draw.bound;
-  const float g = pixel[1] / draw.bound;
-  const float b = pixel[2] / draw.bound;
+  const float r = pixel[0];
+  const float g = pixel[1];
+  const float b = pixel[2];
   const float rg_max = r > g ? r : g;
   const float rg_min = r < g ? r : g;
   const float value = rg_max > b ? rg_max : b;
   const float chroma = value - (rg_min < b ? rg_min : b);
   const float divisor = chroma == 0.0f ? 1.0f : chroma;
 
-  // In sixths of a turn.
-  const float next_to_red = (g - b) / divisor;
-  const float next_to_green = 2.0f + (b - r) / divisor;
-  const float next_to_blue = 4.0f + (r - g) / divisor;
-  float hue = value == g ? next_to_green : next_to_blue;
-  hue = value == r ? next_to_red : hue;
+  // In sixths of a turn from the colour of the greatest channel.
+  float difference = value == g ? b - r : r - g;
+  float base = value == g ? 2.0f : 4.0f;
+  difference = value == r ? g - b : difference;
+  base = value == r ? 0.0f : base;
+  float hue = base + difference / divisor;
   // In [0, 6]: from [-1, 5], and [-3, 3] more.
   hue = hue + 6.0f * draw.factor;
   const float up = hue + 6.0f;
@@ -69,9 +69,9 @@ DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
   hue = hue >= 6.0f ? down : hue;
 
   using adjust_hue_internal::Channel;
-  pixel[0] = Channel(5.0f, hue, value, chroma) * draw.bound;
-  pixel[1] = Channel(3.0f, hue, value, chroma) * draw.bound;
-  pixel[2] = Channel(1.0f, hue, value, chroma) * draw.bound;
+  pixel[0] = Channel(5.0f, hue, value, chroma);
+  pixel[1] = Channel(3.0f, hue, value, chroma);
+  pixel[2] = Channel(1.0f, hue, value, chroma);
 }
 
 }  // namespace datasetd

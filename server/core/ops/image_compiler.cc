@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cuda/kernels/axis_taps.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -268,14 +269,19 @@ void ImageCompiler::MakeChain() {
         needs_image = !is_untouched;
         is_moved_only = true;
         const ResizeParams& params = ParamsAs<ResizeParams>(step);
+        const int64_t num_taps_y =
+            NumTaps({step.in_height, step.out_height, params.interpolation,
+                     params.antialias});
         scratch.row_elements = std::max(
             scratch.row_elements,
-            step.in_width * channels *
-                std::min<int64_t>(max_height, kMaxBandRows));
+            max_width * channels *
+                std::min<int64_t>(step.in_height,
+                                  std::max(num_taps_y, kMaxBandRows)));
+        scratch.line_elements = std::max(scratch.line_elements,
+                                         LineStride(step.in_width) * channels);
         scratch.tap_elements = std::max(
             scratch.tap_elements,
-            max_height * NumTaps({step.in_height, step.out_height,
-                                  params.interpolation, params.antialias}) +
+            max_height * num_taps_y +
                 max_width * NumTaps({step.in_width, step.out_width,
                                      params.interpolation,
                                      params.antialias}));

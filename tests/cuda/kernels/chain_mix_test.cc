@@ -123,12 +123,17 @@ class MixCase {
     const auto memory = [](const AugmentProgram& program) {
       return TeamMemory(program, program.fields[0], 0);
     };
-    expect_same("scalar", [&](const auto& program, const auto& batch) {
-      RunChainScalar(program, program.fields[0], batch, memory(program));
+    expect_same("plain", [&](const auto& program, const auto& batch) {
+      RunChainPlain(program, program.fields[0], batch, memory(program));
     });
-    if (HasChainVector()) {
-      expect_same("vector", [&](const auto& program, const auto& batch) {
-        RunChainVector(program, program.fields[0], batch, memory(program));
+    if (HasChainAvx2()) {
+      expect_same("AVX2", [&](const auto& program, const auto& batch) {
+        RunChainAvx2(program, program.fields[0], batch, memory(program));
+      });
+    }
+    if (HasChainAvx512()) {
+      expect_same("AVX-512", [&](const auto& program, const auto& batch) {
+        RunChainAvx512(program, program.fields[0], batch, memory(program));
       });
     }
     for (const int num_ranks : {1, 5}) {

@@ -116,15 +116,21 @@ ChainResult ChainRunner::With(uint64_t epoch, int64_t sample,
                  static_cast<int64_t>(start)),
             program.get());
   ClearTeamFlags(*program);
-  ChainResult result;
-  result.bytes.resize(size_t{1} * field.out_height * field.out_width *
-                      field.out_channels * DtypeSizeBytes(field.out_dtype));
+  const size_t size_bytes = size_t{1} * field.out_height * field.out_width *
+                            field.out_channels *
+                            DtypeSizeBytes(field.out_dtype);
+  // Aligned as slots are, so that stores may go past the caches.
+  std::vector<uint8_t> slot(size_bytes + 255);
   BatchTask batch = {};
-  batch.slot = result.bytes.data();
+  batch.slot = reinterpret_cast<uint8_t*>(
+      (reinterpret_cast<uintptr_t>(slot.data()) + 255) & ~uintptr_t{255});
   batch.indices = &sample;
   batch.num_samples = 1;
   batch.epoch = epoch;
   run(*program, batch);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ChainResult result;
+  result.bytes.assign(batch.slot, batch.slot + size_bytes);
   return result;
 }
 
@@ -135,19 +141,27 @@ ChainResult ChainRunner::Host(uint64_t epoch, int64_t sample) const {
               });
 }
 
-ChainResult ChainRunner::Scalar(uint64_t epoch, int64_t sample) const {
+ChainResult ChainRunner::Plain(uint64_t epoch, int64_t sample) const {
   return With(epoch, sample,
               [](const AugmentProgram& program, const BatchTask& batch) {
-                RunChainScalar(program, program.fields[0], batch,
-                               TeamMemory(program, program.fields[0], 0));
+                RunChainPlain(program, program.fields[0], batch,
+                              TeamMemory(program, program.fields[0], 0));
               });
 }
 
-ChainResult ChainRunner::Vector(uint64_t epoch, int64_t sample) const {
+ChainResult ChainRunner::Avx2(uint64_t epoch, int64_t sample) const {
   return With(epoch, sample,
               [](const AugmentProgram& program, const BatchTask& batch) {
-                RunChainVector(program, program.fields[0], batch,
-                               TeamMemory(program, program.fields[0], 0));
+                RunChainAvx2(program, program.fields[0], batch,
+                           TeamMemory(program, program.fields[0], 0));
+              });
+}
+
+ChainResult ChainRunner::Avx512(uint64_t epoch, int64_t sample) const {
+  return With(epoch, sample,
+              [](const AugmentProgram& program, const BatchTask& batch) {
+                RunChainAvx512(program, program.fields[0], batch,
+                           TeamMemory(program, program.fields[0], 0));
               });
 }
 
@@ -161,9 +175,12 @@ ChainResult ChainRunner::Ranks(int num_ranks, uint64_t epoch,
 
 ChainResult ChainRunner::All(uint64_t epoch, int64_t sample) const {
   const ChainResult host = Host(epoch, sample);
-  EXPECT_EQ(host.bytes, Scalar(epoch, sample).bytes) << "scalar";
-  if (HasChainVector()) {
-    EXPECT_EQ(host.bytes, Vector(epoch, sample).bytes) << "vector";
+  EXPECT_EQ(host.bytes, Plain(epoch, sample).bytes) << "plain";
+  if (HasChainAvx2()) {
+    EXPECT_EQ(host.bytes, Avx2(epoch, sample).bytes) << "AVX2";
+  }
+  if (HasChainAvx512()) {
+    EXPECT_EQ(host.bytes, Avx512(epoch, sample).bytes) << "AVX-512";
   }
   EXPECT_EQ(host.bytes, Ranks(1, epoch, sample).bytes) << "one rank";
   EXPECT_EQ(host.bytes, Ranks(5, epoch, sample).bytes) << "five ranks";

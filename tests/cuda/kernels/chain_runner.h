@@ -32,9 +32,11 @@ class ChainRunner {
 
   // Sample `sample`; all samples are the one image.
   ChainResult Host(uint64_t epoch = 0, int64_t sample = 0) const;
-  ChainResult Scalar(uint64_t epoch = 0, int64_t sample = 0) const;
-  // REQUIRES: HasChainVector().
-  ChainResult Vector(uint64_t epoch = 0, int64_t sample = 0) const;
+  ChainResult Plain(uint64_t epoch = 0, int64_t sample = 0) const;
+  // REQUIRES: HasChainAvx2().
+  ChainResult Avx2(uint64_t epoch = 0, int64_t sample = 0) const;
+  // REQUIRES: HasChainAvx512().
+  ChainResult Avx512(uint64_t epoch = 0, int64_t sample = 0) const;
   ChainResult Ranks(int num_ranks, uint64_t epoch = 0,
                     int64_t sample = 0) const;
 

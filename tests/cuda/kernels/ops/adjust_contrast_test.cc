@@ -46,13 +46,31 @@ TEST(AdjustContrastTest, TheNumberOfRanksDoesNotShow) {
 }
 
 TEST(AdjustContrastTest, NoFloatOverflowsTheSum) {
-  AdjustContrastStatistic statistic;
-  InitAdjustContrast(&statistic);
+  AdjustContrastPartial partial;
   const AdjustContrastDraw draw = {0.5f, 1.0f, 0.0f};
   for (const float x : {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1.0f}) {
-    AccumulateAdjustContrast<PlainAtomics>(draw, 1, &x, &statistic, nullptr);
+    AccumulateAdjustContrast<PlainAtomics>(draw, 1, &x, &partial, nullptr);
   }
-  EXPECT_EQ(statistic.sum, 1 << 22);
+  partial.Settle();
+  // A NaN counts as the least.
+  EXPECT_EQ(partial.sum, -255 * (int64_t{1} << 22));
+}
+
+TEST(AdjustContrastTest, ABlockOfExtremesFitsBetweenTwoSettlements) {
+  for (const float x : {300.0f, -300.0f, -1e-3f}) {
+    AdjustContrastPartial partial;
+    const AdjustContrastDraw draw = {0.5f, 1.0f, 0.0f};
+    int64_t expected = 0;
+    for (int block = 0; block < 3; ++block) {
+      for (int i = 0; i < 64; ++i) {
+        AccumulateAdjustContrast<PlainAtomics>(draw, 1, &x, &partial, nullptr);
+        const double within = x < -256.0f ? -256.0 : x > 256.0f ? 256.0 : x;
+        expected += static_cast<int64_t>(within * (1 << 22));
+      }
+      partial.Settle();
+    }
+    EXPECT_EQ(partial.sum, expected) << x;
+  }
 }
 
 }  // namespace

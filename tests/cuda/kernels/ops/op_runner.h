@@ -87,6 +87,7 @@ struct StatisticOp {
       ForEachPixel(image, [&](int, int, const float* pixel) {
         if (index++ % num_ranks != rank) return;
         accumulate(draw, image.num_channels, pixel, &partial, &statistic);
+        if constexpr (requires { partial.Settle(); }) partial.Settle();
       });
       merge(partial, &statistic);
     }

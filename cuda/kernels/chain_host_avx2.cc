@@ -1,21 +1,26 @@
 #include "cuda/kernels/chain_host.h"
 
+// clang, which builds the fuzzers, has no target pragma: it goes without.
+#if defined(__x86_64__) && !defined(__clang__)
+
+#include <immintrin.h>
+
 #include <cstdint>
 
 // For GCC 12 to gather by one instruction; it inlines only what is tuned alike.
-#if defined(__x86_64__)
 #pragma GCC target("tune=haswell")
-#endif
 
-// What both builds share is compiled for every processor: only the executor's
+// What the builds share is compiled for every processor: only the executor's
 // own templates come after the pragma.
 #include "cuda/dtype.h"
 #include "cuda/kernels/axis_taps.h"
+#include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/chain_state.h"
 #include "cuda/kernels/chain_windows.h"
 #include "cuda/kernels/elementary.h"
 #include "cuda/kernels/host_device.h"
 #include "cuda/kernels/host_team.h"
+#include "cuda/kernels/interpolation.h"
 #include "cuda/kernels/move.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_rows.h"
@@ -24,20 +29,21 @@
 #include "cuda/kernels/rounding.h"
 #include "cuda/kernels/value.h"
 
-#if defined(__x86_64__)
-
 // No fused multiplication: it rounds otherwise.
 #pragma GCC push_options
 #pragma GCC target("avx2")
 
+#include "cuda/kernels/host_vector_avx2.h"
+// The vectors first.
 #include "cuda/kernels/chain_executor.h"
 
 namespace datasetd {
 
-void RunChainVector(const AugmentProgram& program, const FieldProgram& field,
-                    const BatchTask& batch, const ChainMemory& memory) {
+void RunChainAvx2(const AugmentProgram& program, const FieldProgram& field,
+                const BatchTask& batch, const ChainMemory& memory) {
   ChainState state;
-  ChainExecutor<HostTeam<true>> executor({}, program, field, memory, &state);
+  ChainExecutor<HostTeam<HostIsa::kAvx2>> executor({}, program, field, memory,
+                                                 &state);
   for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
 }
 
@@ -47,7 +53,7 @@ void RunChainVector(const AugmentProgram& program, const FieldProgram& field,
 
 namespace datasetd {
 
-bool HasChainVector() {
+bool HasChainAvx2() {
   static const bool has = __builtin_cpu_supports("avx2");
   return has;
 }
@@ -58,10 +64,10 @@ bool HasChainVector() {
 
 namespace datasetd {
 
-bool HasChainVector() { return false; }
+bool HasChainAvx2() { return false; }
 
-void RunChainVector(const AugmentProgram&, const FieldProgram&,
-                    const BatchTask&, const ChainMemory&) {}
+void RunChainAvx2(const AugmentProgram&, const FieldProgram&, const BatchTask&,
+                const ChainMemory&) {}
 
 }  // namespace datasetd
 

@@ -1,0 +1,81 @@
+#include "cuda/kernels/chain_host.h"
+
+// clang, which builds the fuzzers, has no target pragma: it goes without.
+#if defined(__x86_64__) && !defined(__clang__)
+
+// GCC 12 says it of its own header's undefined vectors.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+// For GCC 12 to gather by one instruction; it inlines only what is tuned alike.
+#pragma GCC target("tune=haswell")
+
+// What the builds share is compiled for every processor: only the executor's
+// own templates come after the pragma.
+#include "cuda/dtype.h"
+#include "cuda/kernels/axis_taps.h"
+#include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/chain_state.h"
+#include "cuda/kernels/chain_windows.h"
+#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/host_team.h"
+#include "cuda/kernels/interpolation.h"
+#include "cuda/kernels/move.h"
+#include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/ops/op_rows.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/params.h"
+#include "cuda/kernels/rounding.h"
+#include "cuda/kernels/value.h"
+
+// No fused multiplication: it rounds otherwise.
+#pragma GCC push_options
+#pragma GCC target("avx2,avx512f,avx512bw,avx512dq,avx512vl")
+#pragma GCC target("prefer-vector-width=512")
+
+#include "cuda/kernels/host_vector_avx512.h"
+// The vectors first.
+#include "cuda/kernels/chain_executor.h"
+
+namespace datasetd {
+
+void RunChainAvx512(const AugmentProgram& program, const FieldProgram& field,
+                const BatchTask& batch, const ChainMemory& memory) {
+  ChainState state;
+  ChainExecutor<HostTeam<HostIsa::kAvx512>> executor({}, program, field, memory,
+                                                 &state);
+  for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
+}
+
+}  // namespace datasetd
+
+#pragma GCC pop_options
+
+namespace datasetd {
+
+bool HasChainAvx512() {
+  static const bool has = __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl");
+  return has;
+}
+
+}  // namespace datasetd
+
+#else
+
+namespace datasetd {
+
+bool HasChainAvx512() { return false; }
+
+void RunChainAvx512(const AugmentProgram&, const FieldProgram&, const BatchTask&,
+                const ChainMemory&) {}
+
+}  // namespace datasetd
+
+#endif
