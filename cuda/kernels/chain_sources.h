@@ -254,9 +254,30 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WindowLanes(
     if (c >= lanes->channels) continue;
     const float* const plane =
         reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
-    for (int k = 0; k < lanes->count; ++k) {
-      lanes->pixel[c][k] = op.Apply(plane, image.height, image.width, lanes->y,
-                                    lanes->first_x + k);
+    const auto apply = [&](int first, int end) {
+      for (int k = first; k < end; ++k) {
+        lanes->pixel[c][k] = op.Apply(plane, image.height, image.width,
+                                      lanes->y, lanes->first_x + k);
+      }
+    };
+    if constexpr (Team::kLanes == 1) {
+      apply(0, 1);
+    } else {
+      // Lanes first .. end are further than the margin from the row's ends.
+      const int first_x = lanes->first_x;
+      const int margin = op.Margin();
+      int first = margin > first_x ? margin - first_x : 0;
+      first = first < lanes->count ? first : lanes->count;
+      int end = image.width - margin - first_x;
+      end = end < lanes->count ? end : lanes->count;
+      end = end > first ? end : first;
+      apply(0, first);
+      // Of its own, so that loads cannot depend on its stores.
+      float made[Team::kLanes];
+      op.ApplyRun(plane, image.height, image.width, lanes->y, first_x + first,
+                  end - first, made);
+      for (int k = first; k < end; ++k) lanes->pixel[c][k] = made[k - first];
+      apply(end, lanes->count);
     }
   }
 }

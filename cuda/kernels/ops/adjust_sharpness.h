@@ -30,24 +30,31 @@ DATASETD_HOST_DEVICE inline AdjustSharpnessDraw DrawAdjustSharpness(
   return params;
 }
 
+// The result at `at`, a pixel of a plane with rows of `width`, which is not on
+// its edge.
+DATASETD_HOST_DEVICE inline float SharpnessInside(
+    const AdjustSharpnessDraw& draw, const float* at, int width) {
+  const float* above = at - width;
+  const float* below = at + width;
+  const float sum = ((above[-1] + above[0] + above[1]) + (at[-1] + at[1]) +
+                     (below[-1] + below[0] + below[1])) +
+                    5.0f * at[0];
+  const float blurred = sum / 13.0f;
+  const float whole = RoundHalfEven(blurred);
+  return Blend(*at, draw.bound == 255.0f ? whole : blurred, draw.factor,
+               draw.bound);
+}
+
 // The result at (y, x) of a plane [height, width].
 DATASETD_HOST_DEVICE inline float ApplyAdjustSharpness(
     const AdjustSharpnessDraw& draw, const float* plane, int height, int width,
     int y, int x) {
-  const int64_t stride = width;
-  const float* at = plane + y * stride + x;
+  const float* at = plane + static_cast<int64_t>(y) * width + x;
   if (height <= 2 || width <= 2) return *at;
-  float blurred = *at;
   if (y > 0 && y < height - 1 && x > 0 && x < width - 1) {
-    const float* above = at - stride;
-    const float* below = at + stride;
-    const float sum = ((above[-1] + above[0] + above[1]) + (at[-1] + at[1]) +
-                       (below[-1] + below[0] + below[1])) +
-                      5.0f * at[0];
-    blurred = sum / 13.0f;
-    if (draw.bound == 255.0f) blurred = RoundHalfEven(blurred);
+    return SharpnessInside(draw, at, width);
   }
-  return Blend(*at, blurred, draw.factor, draw.bound);
+  return Blend(*at, *at, draw.factor, draw.bound);
 }
 
 }  // namespace datasetd

@@ -63,6 +63,14 @@ DATASETD_HOST_DEVICE inline GaussianBlurDraw DrawGaussianBlur(
   return draw;
 }
 
+// Coordinates beyond an edge, mirrored at the pixel on it.
+DATASETD_HOST_DEVICE inline int MirroredBefore(int at) {
+  return at < 0 ? -at : at;
+}
+DATASETD_HOST_DEVICE inline int MirroredAfter(int at, int size) {
+  return at < size ? at : 2 * (size - 1) - at;
+}
+
 namespace gaussian_blur_internal {
 
 // Pixel `at` of the `size` that lie `stride` apart from `line` on.
@@ -71,12 +79,8 @@ DATASETD_HOST_DEVICE inline float BlurLine(const float* weights, int radius,
                                            int64_t stride, int size, int at) {
   float sum = line[at * stride];
   for (int k = 1; k <= radius; ++k) {
-    const int before = at - k;
-    const int after = at + k;
-    const int mirrored_before = before < 0 ? -before : before;
-    const int mirrored_after = after < size ? after : 2 * (size - 1) - after;
-    sum += weights[k - 1] *
-           (line[mirrored_before * stride] + line[mirrored_after * stride]);
+    sum += weights[k - 1] * (line[MirroredBefore(at - k) * stride] +
+                             line[MirroredAfter(at + k, size) * stride]);
   }
   return sum * norm;
 }
