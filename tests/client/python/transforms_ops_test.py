@@ -473,6 +473,7 @@ REFUSED = [
     (lambda: T.Posterize(9), "Posterize: bits=9.*0 to 8"),
     (lambda: T.RandomPosterize(-1), "RandomPosterize: bits=-1"),
     (lambda: T.Solarize(256), "Solarize: threshold=256"),
+    (lambda: T.Solarize(-1), "Solarize: threshold=-1.*0 to 255"),
     (lambda: T.RandomSolarize("x"), "RandomSolarize: threshold='x'"),
     (lambda: T.RandomInvert(-1), "RandomInvert: p=-1"),
     (lambda: T.Erase(-1, 0, 1, 1, 0), "Erase: i=-1"),

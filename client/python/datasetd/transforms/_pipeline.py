@@ -39,8 +39,26 @@ def pipelines_message(
                 spread.add(op, (field,))
         return spread.messages
     for op in _checked_list(argument, value):
-        spread.add(op, op.fields or ("image",))
+        fields = op.fields or ("image",)
+        _check_fills(argument, op, fields)
+        spread.add(op, fields)
     return spread.messages
+
+
+def _check_fills(
+    argument: str, op: Transform, fields: Tuple[str, ...]
+) -> None:
+    """A fill for a field that the op is not on is a slip."""
+    if isinstance(op, RandomApply):
+        for inner in op.transforms:
+            _check_fills(argument, inner, inner.fields or fields)
+    fill = getattr(op, "fill", None)
+    for field in fill if isinstance(fill, dict) else ():
+        if field not in fields:
+            raise InvalidArgument(
+                f"{argument}: {op!r}: fill has the key {field!r}; expected "
+                f"some of its fields, {list(fields)}"
+            )
 
 
 def batch_ops(value: Pipelines) -> Iterator[BatchOp]:
