@@ -100,6 +100,8 @@ def test_a_fill_is_of_a_field_of_the_op(op):
         r"\['image', 'mask'\]",
     ):
         spread([op])
+    # A pipeline from torchvision has both, whatever the fields.
+    spread([T.Pad(1, fill={"image": 3, "mask": 255})])
 
 
 def test_two_images_are_filled_alike():
