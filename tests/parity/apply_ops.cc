@@ -167,7 +167,8 @@ json Run(const json& request, const std::string& images, std::string* out) {
     label.source = reinterpret_cast<const uint8_t*>(labels.data());
     label.sample_stride_bytes = sizeof(int64_t);
     label.offset_bytes = AlignScratch(image_bytes);
-    label_bytes = num_images * label.out_width * DtypeSizeBytes(label.out_dtype);
+    label_bytes =
+        num_images * label.out_width * DtypeSizeBytes(label.out_dtype);
   }
   const ScratchPlan plan = PlanScratch(*program, 1);
   const Memory scratch = Allocate(plan.size_bytes);

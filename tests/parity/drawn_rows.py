@@ -1,5 +1,6 @@
 """Rows of ops and chains as drawn: explain's parameters go to torchvision."""
 
+import affine_rows
 import explained
 import geometry_rows
 import numpy_judge
@@ -12,11 +13,11 @@ NEAREST_EXACT = explained.NEAREST_EXACT
 CHAIN_BOUND = (None, None)
 
 
-def _range(low, high):
+def between(low, high):
     return {"min": low, "max": high}
 
 
-def _row(op, parameters, pipelines, most=(0, 0), remark="", **others):
+def drawn_row(op, parameters, pipelines, most=(0, 0), remark="", **others):
     """A row of pipelines, or of what makes them of a shape."""
 
     def cases(shape):
@@ -39,7 +40,7 @@ def _edge_row(op, parameters, pipelines):
 
             def is_edge(shape, drawn, center=center):
                 affine = drawn[0]["parameters"]
-                return geometry_rows.edges(
+                return affine_rows.edges(
                     shape,
                     affine["angle"][0],
                     affine["translate"],
@@ -52,7 +53,7 @@ def _edge_row(op, parameters, pipelines):
 
     return Row(op, parameters + "; as drawn", cases, 0, 0, is_drawn=True,
                bound_text="1 in 1,000",
-               remark=geometry_rows.NEAREST_REMARK)
+               remark=affine_rows.NEAREST_REMARK)
 
 
 def _mask_row(op, parameters, transform, is_exact):
@@ -62,7 +63,7 @@ def _mask_row(op, parameters, transform, is_exact):
                        "antialias": False}}]
 
     def is_edge(shape, drawn):
-        return geometry_rows.edges(
+        return affine_rows.edges(
             shape, drawn[0]["parameters"]["angle"][0], (0, 0), 1.0, (0, 0),
             None,
         )
@@ -75,20 +76,20 @@ def _mask_row(op, parameters, transform, is_exact):
                is_drawn=True, dtypes=("uint8",), channels=(1,),
                bound_text="" if is_exact else "1 in 1,000",
                remark="sampled nearest, as torchvision samples masks" if
-               is_exact else geometry_rows.NEAREST_REMARK)
+               is_exact else affine_rows.NEAREST_REMARK)
 
 
 JITTER = {
-    "brightness": _range(0.6, 1.4),
-    "contrast": _range(0.6, 1.4),
-    "saturation": _range(0.6, 1.4),
-    "hue": _range(-0.1, 0.1),
+    "brightness": between(0.6, 1.4),
+    "contrast": between(0.6, 1.4),
+    "saturation": between(0.6, 1.4),
+    "hue": between(-0.1, 0.1),
 }
 SMALL_JITTER = {
-    "brightness": _range(0.95, 1.05),
-    "contrast": _range(0.95, 1.05),
-    "saturation": _range(0.95, 1.05),
-    "hue": _range(-0.05, 0.05),
+    "brightness": between(0.95, 1.05),
+    "contrast": between(0.95, 1.05),
+    "saturation": between(0.95, 1.05),
+    "hue": between(-0.05, 0.05),
 }
 
 
@@ -97,36 +98,31 @@ def _jitter(ranges):
         f"{part} {ends['min']:g} to {ends['max']:g}"
         for part, ends in ranges.items()
     )
-    return _row("ColorJitter", listed, [[{"color_jitter": ranges}]],
+    return drawn_row("ColorJitter", listed, [[{"color_jitter": ranges}]],
                 most=CHAIN_BOUND)
 
 
 WIDE_JITTER = {
-    "brightness": _range(0, 2),
-    "contrast": _range(0, 2),
-    "saturation": _range(0, 3),
-    "hue": _range(-0.5, 0.5),
+    "brightness": between(0, 2),
+    "contrast": between(0, 2),
+    "saturation": between(0, 3),
+    "hue": between(-0.5, 0.5),
 }
 
 
-RESIZE_224 = {
-    "size": {"height": 224, "width": 224},
-    "interpolation": BILINEAR,
-    "antialias": True,
-}
 RESIZED_CROP = {
     "size": {"height": 40, "width": 28},
-    "scale": _range(0.08, 1.0),
-    "ratio": _range(3 / 4, 4 / 3),
+    "scale": between(0.08, 1.0),
+    "ratio": between(3 / 4, 4 / 3),
     "interpolation": BILINEAR,
     "antialias": True,
 }
 # Of scale and ratio: both ends; an area of nothing, which no try accepts.
 AREAS = (
-    (_range(0.08, 1.0), _range(3 / 4, 4 / 3)),
-    (_range(0, 0), _range(3 / 4, 4 / 3)),
-    (_range(1, 1), _range(1, 1)),
-    (_range(0.01, 0.3), _range(0.1, 10)),
+    (between(0.08, 1.0), between(3 / 4, 4 / 3)),
+    (between(0, 0), between(3 / 4, 4 / 3)),
+    (between(1, 1), between(1, 1)),
+    (between(0.01, 0.3), between(0.1, 10)),
 )
 
 
@@ -150,21 +146,21 @@ def _resized_crops(interpolation, antialias):
 
 AFFINES = (
     {
-        "degrees": _range(-30, 30),
+        "degrees": between(-30, 30),
         "translate": {"x": 0.1, "y": 0.2},
-        "scale": _range(0.7, 1.3),
-        "shear_x": _range(-10, 10),
-        "shear_y": _range(-5, 5),
+        "scale": between(0.7, 1.3),
+        "shear_x": between(-10, 10),
+        "shear_y": between(-5, 5),
     },
-    {"degrees": _range(-180, 180)},
-    {"degrees": _range(0, 0), "translate": {"x": 1, "y": 1}},
-    {"degrees": _range(5, 7), "translate": {"x": 0, "y": 0},
-     "scale": _range(1, 1), "shear_x": _range(3, 20)},
-    {"degrees": _range(-7, -5), "shear_x": _range(-20, -3),
-     "shear_y": _range(2, 12), "scale": _range(0.8, 0.9)},
+    {"degrees": between(-180, 180)},
+    {"degrees": between(0, 0), "translate": {"x": 1, "y": 1}},
+    {"degrees": between(5, 7), "translate": {"x": 0, "y": 0},
+     "scale": between(1, 1), "shear_x": between(3, 20)},
+    {"degrees": between(-7, -5), "shear_x": between(-20, -3),
+     "shear_y": between(2, 12), "scale": between(0.8, 0.9)},
 )
 ROTATIONS = tuple(
-    {"degrees": _range(*degrees)}
+    {"degrees": between(*degrees)}
     for degrees in ((-10, 10), (-180, 180), (-90.5, -30), (20, 30))
 )
 ABOUT = "about the middle and a point; no fill, one"
@@ -189,76 +185,13 @@ def _affines(name, parameters, interpolation):
     return pipelines
 
 
-def _normalize(shape):
-    return [
-        {"to_dtype": {"dtype": "DTYPE_FLOAT32", "scale": True}},
-        {
-            "normalize": {
-                "mean": [0.485, 0.456, 0.406][: shape.channels],
-                "std": [0.229, 0.224, 0.225][: shape.channels],
-            }
-        },
-    ]
-
-
-def _w2(shape):
-    return [[{"resize": RESIZE_224}] + _normalize(shape)]
-
-
-def _imagenet(shape):
-    return [
-        [
-            {"random_resized_crop": RESIZED_CROP},
-            {"random_horizontal_flip": {}},
-        ]
-        + _normalize(shape)
-    ]
-
-
-W4 = [
-    {
-        "resize": {
-            "size": {"height": 160, "width": 160},
-            "interpolation": BILINEAR,
-            "antialias": True,
-        }
-    },
-    {"random_horizontal_flip": {}},
-    {"random_vertical_flip": {}},
-    {"random_rotation": {"degrees": _range(-10, 10),
-                         "interpolation": BILINEAR}},
-    {"color_jitter": SMALL_JITTER},
-]
-
-
-def _contrastive(shape):
-    ops = [
-        {"random_resized_crop": RESIZED_CROP},
-        {"random_horizontal_flip": {}},
-        {
-            "random_apply": {
-                "transforms": [{"color_jitter": JITTER}],
-                "p": 0.8,
-            }
-        },
-        {"random_grayscale": {"p": 0.2}},
-        {
-            "gaussian_blur": {
-                "kernel_size": {"width": 5, "height": 5},
-                "sigma": _range(0.1, 2.0),
-            }
-        },
-    ]
-    return [ops + _normalize(shape)]
-
-
 GATES = (0, 0.5, 1)
 # Of scale and ratio; a box as large as the image is not accepted.
 BOXES = (
-    (_range(0.02, 0.33), _range(0.3, 3.3)),
-    (_range(0, 0), _range(1, 1)),
-    (_range(0.3, 0.9), _range(0.1, 10)),
-    (_range(1, 1), _range(1, 1)),
+    (between(0.02, 0.33), between(0.3, 3.3)),
+    (between(0, 0), between(1, 1)),
+    (between(0.3, 0.9), between(0.1, 10)),
+    (between(1, 1), between(1, 1)),
 )
 
 
@@ -307,7 +240,7 @@ def _blur(shape):
             "width": min(width, 2 * shape.width - 1),
             "height": min(height, 2 * shape.height - 1),
         }
-        for sigma in (_range(0.1, 2), _range(1, 1), _range(3, 10)):
+        for sigma in (between(0.1, 2), between(1, 1), between(3, 10)):
             yield [{"gaussian_blur": {"kernel_size": size, "sigma": sigma}}]
 
 
@@ -350,7 +283,7 @@ def _gated(op, parameters, name, **others):
                 yield [{name: {**value, "p": p}}]
 
     listed = others.pop("listed", "")
-    return _row(op, listed + "p 0, 0.5, 1", pipelines, **others)
+    return drawn_row(op, listed + "p 0, 0.5, 1", pipelines, **others)
 
 
 def _posterize_float(image, drawn):
@@ -397,47 +330,47 @@ FACTORS = [{"sharpness_factor": factor} for factor in (0, 0.5, 2)]
 ROWS = [
     _gated("RandomHorizontalFlip", NO_FACTOR, "random_horizontal_flip"),
     _gated("RandomVerticalFlip", NO_FACTOR, "random_vertical_flip"),
-    _row("AlternatingFlip", "", [[{"alternating_flip": {}}]],
-         remark="not in torchvision: the drawn flip"),
-    _row("RandomCrop", "padding 0 to 4, pad_if_needed; constant, fill",
-         _crops("constant")),
-    _row("RandomCrop", "the same; edge", _crops("edge")),
-    _row("RandomCrop", "the same as far as it can be; reflect",
-         _crops("reflect")),
-    _row("RandomCrop", "the same as far as it can be; symmetric",
-         _crops("symmetric")),
-    _row("RandomResizedCrop",
-         "nearest; to 40x28, 1x1; scale 0 to 1, ratio 0.1 to 10",
-         _resized_crops(NEAREST, False)),
-    _row("RandomResizedCrop", "nearest-exact; the same",
-         _resized_crops(NEAREST_EXACT, False),
-         remark="against torch's interpolate"),
-    _row("RandomResizedCrop", "bilinear; the same",
-         _resized_crops(BILINEAR, False), most=(1, geometry_rows.RESIZED)),
-    _row("RandomResizedCrop", "bilinear, antialias; the same",
-         _resized_crops(BILINEAR, True), most=(1, geometry_rows.RESIZED)),
-    _row("RandomResizedCrop", "bicubic; the same",
-         _resized_crops(BICUBIC, False), most=(1, geometry_rows.RESIZED)),
-    _row("RandomResizedCrop", "bicubic, antialias; the same",
-         _resized_crops(BICUBIC, True), most=(1, geometry_rows.RESIZED)),
-    _row("RandomRotation",
-         "bilinear; degrees -10 to 10, -180 to 180, -90.5 to -30, 20 to 30; "
-         + ABOUT,
-         _affines("random_rotation", ROTATIONS, BILINEAR),
-         most=(1, geometry_rows.ROTATED)),
+    drawn_row("AlternatingFlip", "", [[{"alternating_flip": {}}]],
+              remark="not in torchvision: the drawn flip"),
+    drawn_row("RandomCrop", "padding 0 to 4, pad_if_needed; constant, fill",
+              _crops("constant")),
+    drawn_row("RandomCrop", "the same; edge", _crops("edge")),
+    drawn_row("RandomCrop", "the same as far as it can be; reflect",
+              _crops("reflect")),
+    drawn_row("RandomCrop", "the same as far as it can be; symmetric",
+              _crops("symmetric")),
+    drawn_row("RandomResizedCrop",
+              "nearest; to 40x28, 1x1; scale 0 to 1, ratio 0.1 to 10",
+              _resized_crops(NEAREST, False)),
+    drawn_row("RandomResizedCrop", "nearest-exact; the same",
+              _resized_crops(NEAREST_EXACT, False),
+              remark="against torch's interpolate"),
+    drawn_row("RandomResizedCrop", "bilinear; the same",
+              _resized_crops(BILINEAR, False), most=(1, geometry_rows.RESIZED)),
+    drawn_row("RandomResizedCrop", "bilinear, antialias; the same",
+              _resized_crops(BILINEAR, True), most=(1, geometry_rows.RESIZED)),
+    drawn_row("RandomResizedCrop", "bicubic; the same",
+              _resized_crops(BICUBIC, False), most=(1, geometry_rows.RESIZED)),
+    drawn_row("RandomResizedCrop", "bicubic, antialias; the same",
+              _resized_crops(BICUBIC, True), most=(1, geometry_rows.RESIZED)),
+    drawn_row("RandomRotation",
+              "bilinear; degrees -10 to 10, -180 to 180, -90.5 to -30, 20 to "
+              "30; " + ABOUT,
+              _affines("random_rotation", ROTATIONS, BILINEAR),
+              most=(1, affine_rows.ROTATED)),
     _edge_row("RandomRotation", "nearest; the same",
               _affines("random_rotation", ROTATIONS, NEAREST)),
-    _row("RandomAffine",
-         "bilinear; degrees up to 180, translate 0 to 1, scale 0.7 to 1.3, "
-         "shear up to 20; " + ABOUT,
-         _affines("random_affine", AFFINES, BILINEAR),
-         most=(1, geometry_rows.ROTATED)),
+    drawn_row("RandomAffine",
+              "bilinear; degrees up to 180, translate 0 to 1, scale 0.7 to "
+              "1.3, shear up to 20; " + ABOUT,
+              _affines("random_affine", AFFINES, BILINEAR),
+              most=(1, affine_rows.ROTATED)),
     _edge_row("RandomAffine", "nearest; the same",
               _affines("random_affine", AFFINES, NEAREST)),
     _mask_row("RandomResizedCrop", "bilinear,",
               {"random_resized_crop": RESIZED_CROP}, True),
     _mask_row("RandomRotation", "bilinear, degrees -10 to 10,",
-              {"random_rotation": {"degrees": _range(-10, 10),
+              {"random_rotation": {"degrees": between(-10, 10),
                                    "interpolation": BILINEAR}}, False),
     _jitter({"brightness": JITTER["brightness"]}),
     _jitter({part: JITTER[part] for part in ("contrast", "hue")}),
@@ -460,25 +393,15 @@ ROWS = [
            dtypes=("uint8",)),
     _float_row("RandomEqualize", "random_equalize", NO_FACTOR, "",
                _equalize_float, 1e-6),
-    _row("GaussianBlur", "kernel 1x1 to 3x7, sigma 0.1 to 10", _blur,
-         most=(1, 1e-5)),
-    _row("RandomErasing",
-         "p 0, 0.5, 1; scale 0 to 1, ratio 0.1 to 10; no value, one, one per "
-         "channel", _erasing),
+    drawn_row("GaussianBlur", "kernel 1x1 to 3x7, sigma 0.1 to 10", _blur,
+              most=(1, 1e-5)),
+    drawn_row("RandomErasing",
+              "p 0, 0.5, 1; scale 0 to 1, ratio 0.1 to 10; no value, one, one "
+              "per channel", _erasing),
     Row("RandomErasing", "the same; value random; as drawn", _normal_cases, 0,
         1e-5, judge=REFERENCE, is_drawn=True,
         remark="Philox and Box and Muller in double precision"),
-    _row("Cutout", "size 1 to the image's; no fill, one per channel", _cutout,
-         remark="not in torchvision: the drawn box, erased"),
-    _row("RandomApply", "Invert and VerticalFlip, p 0, 0.5, 1", _group),
-    _row("Resize, ToDtype, Normalize", "224x224, bilinear, antialias", _w2,
-         most=CHAIN_BOUND),
-    _row("RandomResizedCrop, RandomHorizontalFlip, ToDtype, Normalize",
-         "to 40x28", _imagenet, most=CHAIN_BOUND),
-    _row("Resize, both flips, RandomRotation, ColorJitter",
-         "160x160, bilinear, 10 degrees, 0.05 each", [W4], most=CHAIN_BOUND),
-    _row("RandomResizedCrop, RandomHorizontalFlip, RandomApply(ColorJitter), "
-         "RandomGrayscale, GaussianBlur, ToDtype, Normalize",
-         "to 40x28, jitter 0.4 and 0.1, blur 5x5", _contrastive,
-         most=CHAIN_BOUND),
+    drawn_row("Cutout", "size 1 to the image's; no fill, one per channel",
+              _cutout, remark="not in torchvision: the drawn box, erased"),
+    drawn_row("RandomApply", "Invert and VerticalFlip, p 0, 0.5, 1", _group),
 ]
