@@ -79,6 +79,7 @@ int PreviewCommand::Run() {
   const auto field = FindImage(*dataset, range_.field);
   if (!field.ok()) return Fail(field.status());
   range_.field = field->name();
+  range_.dtype = field->dtype();
 
   const auto num_samples = static_cast<uint64_t>(dataset->num_samples());
   if (range_.first_sample >= num_samples) {

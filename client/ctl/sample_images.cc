@@ -1,10 +1,14 @@
 #include "client/ctl/sample_images.h"
 
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/ctl/picture_numbers.h"
 #include "client/feed.h"
+#include "cuda/dtype.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd::ctl {
@@ -17,11 +21,11 @@ absl::StatusOr<int> FindField(const client::Feed& feed,
   for (int i = 0; i < feed.layout().num_fields(); ++i) {
     const client::FieldLayout& field = feed.layout().fields()[i];
     if (field.name != range.field) continue;
-    if (field.dtype != Dtype::kUint8) {
+    if (field.dtype != Dtype::kUint8 && field.dtype != Dtype::kFloat32) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "field '", field.name,
-          "' comes out of the transforms as something else than uint8, which "
-          "is no picture; leave out to_dtype and normalize"));
+          "field '", field.name, "' comes out of the transforms as ",
+          DtypeName(field.dtype),
+          "; a picture is made of uint8 or float32: end with to_dtype"));
     }
     const int64_t channels = field.num_dimensions == 4 ? field.shape[1] : 0;
     if (channels != 1 && channels != 3 && channels != 4) {
@@ -39,17 +43,30 @@ absl::StatusOr<int> FindField(const client::Feed& feed,
 // Row `row` of a field [B, C, H, W] whose memory is [B, H, W, C].
 absl::StatusOr<SampleImage> CopyImage(const client::Batch& batch,
                                       const client::FieldView& field,
-                                      int64_t row) {
+                                      int64_t row,
+                                      const PictureNumbers& numbers) {
   SampleImage image;
   image.num_channels = static_cast<int>(field.shape[1]);
   image.height = static_cast<int>(field.shape[2]);
   image.width = static_cast<int>(field.shape[3]);
   image.pixels.resize(static_cast<size_t>(image.height) * image.width *
                       image.num_channels);
-  const auto* const from =
-      static_cast<const uint8_t*>(field.data) + row * field.strides[0];
-  DATASETD_RETURN_IF_ERROR(
-      batch.CopyToHost(image.pixels.data(), from, image.pixels.size()));
+  const size_t count = image.pixels.size();
+  const int64_t start = row * field.strides[0];
+  if (field.dtype == Dtype::kUint8) {
+    DATASETD_RETURN_IF_ERROR(batch.CopyToHost(
+        image.pixels.data(), static_cast<const uint8_t*>(field.data) + start,
+        count));
+    return image;
+  }
+  std::vector<float> elements(count);
+  DATASETD_RETURN_IF_ERROR(batch.CopyToHost(
+      elements.data(), static_cast<const float*>(field.data) + start,
+      count * sizeof(float)));
+  for (size_t i = 0; i < count; ++i) {
+    image.pixels[i] = numbers.Level(
+        static_cast<int>(i % image.num_channels), elements[i]);
+  }
   return image;
 }
 
@@ -72,6 +89,11 @@ absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
   options.set_prefetch(2);
   v1::FieldOptions& field = (*options.mutable_fields())[range.field];
   *field.mutable_transforms() = pipeline.transforms();
+  // Smaller types would round the picture once more.
+  for (v1::Transform& op : *field.mutable_transforms()) {
+    if (op.has_to_dtype()) op.mutable_to_dtype()->set_dtype(v1::DTYPE_FLOAT32);
+  }
+  const PictureNumbers numbers(range.dtype, pipeline);
   field.set_layout(v1::LAYOUT_NHWC);
 
   DATASETD_ASSIGN_OR_RETURN(client::Feed feed, connection->OpenFeed(options));
@@ -87,7 +109,7 @@ absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
       for (int64_t row = 0; row < view.shape[0]; ++row, ++sample) {
         if (sample < range.first_sample || sample >= end_sample) continue;
         DATASETD_ASSIGN_OR_RETURN(SampleImage image,
-                                  CopyImage(batch, view, row));
+                                  CopyImage(batch, view, row, numbers));
         images[e].push_back(std::move(image));
       }
     }

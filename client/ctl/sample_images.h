@@ -18,6 +18,7 @@ namespace datasetd::ctl {
 struct SampleRange {
   std::string dataset;
   std::string field;
+  v1::Dtype dtype = v1::DTYPE_UINT8;  // of the field, resident
   uint64_t first_sample = 0;
   uint32_t num_samples = 1;
   uint64_t seed = 0;
@@ -26,9 +27,9 @@ struct SampleRange {
 };
 
 // result[epoch][sample]: what the pipeline makes of the samples, which does not
-// depend on the order they are drawn in. REQUIRES: the samples exist.
-//   INVALID_ARGUMENT  the images come out as something else than uint8, or not
-//                     with 1, 3 or 4 channels
+// depend on the order they are drawn in. What its ToDtype and Normalize do to
+// the numbers is undone. REQUIRES: the samples exist.
+//   INVALID_ARGUMENT  the images do not come out with 1, 3 or 4 channels
 // and all of Client::OpenFeed and Feed::Next.
 absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
     Client* connection, const SampleRange& range,

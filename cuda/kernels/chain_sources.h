@@ -152,8 +152,8 @@ template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
     const ChainImage& image, const AffineParams& params, const AffineDraw& draw,
     Lanes<Team>* lanes) {
-  const float center_y = 0.5f * static_cast<float>(image.height) - 0.5f;
-  const float center_x = 0.5f * static_cast<float>(image.width) - 0.5f;
+  const float center_y = params.out_middle[1];
+  const float center_x = params.out_middle[0];
   const float y = static_cast<float>(lanes->y) - center_y;
   const float x0 = draw.matrix[0][1] * y + draw.matrix[0][2];
   const float y0 = draw.matrix[1][1] * y + draw.matrix[1][2];
@@ -192,8 +192,8 @@ template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineBilinear(
     const ChainImage& image, const AffineParams& params, const AffineDraw& draw,
     Lanes<Team>* lanes) {
-  const float center_y = 0.5f * static_cast<float>(image.height) - 0.5f;
-  const float center_x = 0.5f * static_cast<float>(image.width) - 0.5f;
+  const float center_y = params.out_middle[1];
+  const float center_x = params.out_middle[0];
   const float y = static_cast<float>(lanes->y) - center_y;
   const float x0 = draw.matrix[0][1] * y + draw.matrix[0][2];
   const float y0 = draw.matrix[1][1] * y + draw.matrix[1][2];

@@ -76,11 +76,20 @@ Parameters Describe(const ResizeDraw& draw, const Context& context) {
                                   1.0 * context.step.out_width});
   return parameters;
 }
-Parameters Describe(const AffineDraw& draw, const Context&) {
-  return {{"angle", {draw.angle}},
-          {"translate", {draw.translate[0], draw.translate[1]}},
-          {"scale", {draw.scale}},
-          {"shear", {draw.shear[0], draw.shear[1]}}};
+// With the size where a Rotate expands.
+Parameters Describe(const AffineDraw& draw, const Context& context) {
+  Parameters parameters = {
+      {"angle", {draw.angle}},
+      {"translate", {draw.translate[0], draw.translate[1]}},
+      {"scale", {draw.scale}},
+      {"shear", {draw.shear[0], draw.shear[1]}}};
+  const Step& step = context.step;
+  if (step.out_height != step.in_height || step.out_width != step.in_width) {
+    parameters.emplace_back(
+        "size", std::vector<double>{1.0 * step.out_height,
+                                    1.0 * step.out_width});
+  }
+  return parameters;
 }
 
 // ---- Of the others ----

@@ -36,6 +36,13 @@ bool IsClass(const FieldSpec& field) {
          !IsFloatingPoint(field.dtype);
 }
 
+// Whether a mix draws what the mix of another image of the batch draws.
+bool DrawsAlike(const FieldProgram& one, const FieldProgram& other) {
+  return one.mix.kind == other.mix.kind && one.mix.alpha == other.mix.alpha &&
+         one.mix.per_sample == other.mix.per_sample &&
+         one.mix.op_index == other.mix.op_index;
+}
+
 std::string NamesOfClasses(absl::Span<const FieldSpec> fields) {
   std::string names;
   for (const FieldSpec& field : fields) {
@@ -77,8 +84,29 @@ absl::Status LinkMixedLabels(
     const size_t index = static_cast<size_t>(found - fields.begin());
     FieldProgram& labels = programs[index];
     if (labels.num_classes != 0) {
-      return error("is mixed by another image already: a batch has its labels "
-                   "once, so mix one image of it");
+      const size_t first = std::find_if(
+          programs.begin(), programs.end(), [&](const FieldProgram& program) {
+            return program.mix.kind != MixKind::kNone &&
+                   program.mix.labels_field == static_cast<int32_t>(index);
+          }) - programs.begin();
+      const FieldProgram& writer = programs[first];
+      if (!DrawsAlike(writer, programs[f]) ||
+          labels.num_classes != options.num_classes) {
+        return error(absl::StrCat(
+            "is mixed by field '", fields[first].name, "' already, and a batch "
+            "has its labels once: give both images one op, with fields and "
+            "thus one draw_id"));
+      }
+      if (mix.kind == MixKind::kCutMix &&
+          (writer.out_height != programs[f].out_height ||
+           writer.out_width != programs[f].out_width)) {
+        return error(absl::StrCat(
+            "belongs to images of one size, whose box is the same: field '",
+            fields[first].name, "' has ", writer.out_height, "x",
+            writer.out_width, " here, this one ", programs[f].out_height, "x",
+            programs[f].out_width));
+      }
+      continue;  // that one writes the labels
     }
     if (!transforms[index].empty()) {
       return error("has transforms of its own, and mixing makes it float32 "

@@ -18,8 +18,10 @@ namespace datasetd {
 
 // Ties every mix in `programs`, which CompileField made from `fields` and
 // `transforms` in this order, to its field of labels, and that to num_classes.
+// Of several images with the same labels the first one writes them.
 //   INVALID_ARGUMENT  no such field; it is no scalar of integers; it has
-//                     transforms of its own; two images mix it
+//                     transforms of its own; two images mix it with
+//                     other draws, or cut boxes of other sizes
 // REQUIRES: a program and a list of transforms for each field.
 absl::Status LinkMixedLabels(
     absl::Span<const FieldSpec> fields,

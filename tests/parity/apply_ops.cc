@@ -2,15 +2,20 @@
 // wire's messages, the compiler, the host's executor. Requests on stdin,
 // replies on stdout, until stdin ends.
 //
-// A request is a line of JSON and the image's elements, [H, W, C]:
-//   {"dtype": "uint8" or "float32", "channels": C, "height": H, "width": W,
-//    "is_mask": false, "seed": S, "epoch": E, "sample": I,
+// A request is a line of JSON and the images' elements, [N, H, W, C]:
+//   {"dtype": "uint8" or "float32", "num_images": N, "channels": C,
+//    "height": H, "width": W, "is_mask": false, "seed": S, "epoch": E,
+//    "batch": B, "sample": I, "labels": [class, ...],
 //    "pipeline": {"transforms": [...]}}
-// with the pipeline as datasetd.v1.Pipeline has it in JSON. A reply is a line
-// of JSON and the elements [C, H, W]:
-//   {"dtype": ..., "channels": C, "height": H, "width": W,
+// with the pipeline as datasetd.v1.Pipeline has it in JSON, the first image as
+// sample I, and labels or not. A reply is a line of JSON and the elements [N,
+// C, H, W], then those of the labels, float32 [N, num_classes], if an op mixes:
+//   {"dtype": ..., "channels": C, "height": H, "width": W, "num_classes": K,
 //    "drawn": [{"position": P, "name": "Crop", "is_applied": true,
-//               "parameters": {name: [number, ...], ...}}, ...]}
+//               "parameters": {name: [number, ...], ...}}, ...],
+//    "mixed": [{"lambda": L, "top": T, "left": L, "bottom": B, "right": R},
+//              ...]}
+// where drawn is of the first image, and mixed of each row of a mixed batch;
 // or {"error": text} alone.
 
 #include <google/protobuf/util/json_util.h>
@@ -20,17 +25,23 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "cuda/dtype.h"
 #include "cuda/kernels/augment.h"
 #include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/params.h"
 #include "datasetd/v1/transform.pb.h"
 #include "nlohmann/json.hpp"
 #include "server/core/explain.h"
+#include "server/core/mix_labels.h"
 #include "server/core/pipeline.h"
 #include "server/service/transform_convert.h"
 
@@ -66,15 +77,7 @@ json Drawn(const std::vector<OpDraw>& draws) {
   return drawn;
 }
 
-absl::StatusOr<FieldProgram> Compile(const json& request) {
-  v1::Pipeline pipeline;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(
-      request.at("pipeline").dump(), &pipeline);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(std::string(parsed.message()));
-  }
-  const auto ops = TransformsFromProto(pipeline.transforms(), "pipeline");
-  if (!ops.ok()) return ops.status();
+FieldSpec ImageSpec(const json& request) {
   FieldSpec spec;
   spec.name = "image";
   spec.is_image = true;
@@ -83,50 +86,118 @@ absl::StatusOr<FieldProgram> Compile(const json& request) {
   spec.shape = {request.at("height").get<int64_t>(),
                 request.at("width").get<int64_t>(),
                 request.at("channels").get<int64_t>()};
-  return CompileField(spec, 0, *ops, Layout::kNchw);
+  return spec;
+}
+
+// The image's program, and after it that of the labels, if there are any.
+absl::StatusOr<std::vector<FieldProgram>> Compile(const json& request) {
+  v1::Pipeline pipeline;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(
+      request.at("pipeline").dump(), &pipeline);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(std::string(parsed.message()));
+  }
+  auto ops = TransformsFromProto(pipeline.transforms(), "pipeline");
+  if (!ops.ok()) return ops.status();
+  std::vector<FieldSpec> specs = {ImageSpec(request)};
+  std::vector<std::vector<TransformSpec>> transforms = {*std::move(ops)};
+  if (request.contains("labels")) {
+    specs.push_back({.name = "label", .dtype = Dtype::kInt64});
+    transforms.emplace_back();
+  }
+  std::vector<FieldProgram> programs;
+  for (size_t f = 0; f < specs.size(); ++f) {
+    auto program = CompileField(specs[f], static_cast<int>(f), transforms[f],
+                                Layout::kNchw);
+    if (!program.ok()) return program.status();
+    programs.push_back(*program);
+  }
+  const absl::Status linked =
+      LinkMixedLabels(specs, transforms, absl::MakeSpan(programs));
+  if (!linked.ok()) return linked;
+  return programs;
+}
+
+json Mixed(const AugmentProgram& program, const BatchTask& batch) {
+  json rows = json::array();
+  const FieldProgram& image = program.fields[0];
+  if (image.mix.kind == MixKind::kNone) return rows;
+  for (int32_t row = 0; row < batch.num_samples; ++row) {
+    const MixDraw mix = DrawMix(image.mix, program.seed, batch, row,
+                                image.out_height, image.out_width);
+    rows.push_back({{"lambda", mix.lambda},
+                    {"top", mix.top},
+                    {"left", mix.left},
+                    {"bottom", mix.bottom},
+                    {"right", mix.right}});
+  }
+  return rows;
 }
 
 // The reply, and its elements in `out`.
-json Run(const json& request, const std::string& image, std::string* out) {
-  absl::StatusOr<FieldProgram> field = Compile(request);
-  if (!field.ok()) return {{"error", std::string(field.status().message())}};
-  const Memory source = Allocate(static_cast<int64_t>(image.size()));
-  std::copy(image.begin(), image.end(), source.get());
-  field->source = source.get();
-  // Every sample is this one.
-  field->sample_stride_bytes = 0;
+json Run(const json& request, const std::string& images, std::string* out) {
+  const auto fields = Compile(request);
+  if (!fields.ok()) return {{"error", std::string(fields.status().message())}};
+  const auto num_images = request.at("num_images").get<int64_t>();
+  std::vector<int64_t> labels;
+  if (request.contains("labels")) {
+    labels = request.at("labels").get<std::vector<int64_t>>();
+  }
+  const Memory source = Allocate(static_cast<int64_t>(images.size()));
+  std::copy(images.begin(), images.end(), source.get());
 
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = request.at("seed").get<uint64_t>();
   program->indices_offset_bytes = -1;
-  program->num_fields = 1;
-  program->fields[0] = *field;
+  program->num_fields = static_cast<int32_t>(fields->size());
+  std::copy(fields->begin(), fields->end(), program->fields);
+  FieldProgram& image = program->fields[0];
+  image.source = source.get();
+  // A single image is every sample.
+  image.sample_stride_bytes =
+      num_images == 1 ? 0 : static_cast<int64_t>(images.size()) / num_images;
+  const int channels =
+      image.num_steps > 0 ? image.out_channels : image.channels;
+  const int64_t image_bytes = num_images * channels * image.out_height *
+                              image.out_width *
+                              DtypeSizeBytes(image.out_dtype);
+  int64_t label_bytes = 0;
+  if (!labels.empty()) {
+    FieldProgram& label = program->fields[1];
+    label.source = reinterpret_cast<const uint8_t*>(labels.data());
+    label.sample_stride_bytes = sizeof(int64_t);
+    label.offset_bytes = AlignScratch(image_bytes);
+    label_bytes =
+        num_images * label.out_width * DtypeSizeBytes(label.out_dtype);
+  }
   const ScratchPlan plan = PlanScratch(*program, 1);
   const Memory scratch = Allocate(plan.size_bytes);
   plan.Give(scratch.get(), program.get());
   ClearTeamFlags(*program);
 
-  const int channels =
-      field->num_steps > 0 ? field->out_channels : field->channels;
-  const int64_t size_bytes = int64_t{channels} * field->out_height *
-                             field->out_width *
-                             DtypeSizeBytes(field->out_dtype);
-  const Memory slot = Allocate(size_bytes);
-  const int64_t sample = request.at("sample").get<int64_t>();
-  const uint64_t epoch = request.at("epoch").get<uint64_t>();
-  const auto draws = ExplainSample(*program, epoch, sample);
+  const Memory slot = Allocate(AlignScratch(image_bytes) + label_bytes);
+  std::vector<int64_t> samples(num_images);
+  std::iota(samples.begin(), samples.end(),
+            request.at("sample").get<int64_t>());
+  const BatchTask batch = {.slot = slot.get(),
+                           .indices = samples.data(),
+                           .num_samples = static_cast<int32_t>(num_images),
+                           .batch_index = request.at("batch").get<uint32_t>(),
+                           .epoch = request.at("epoch").get<uint64_t>()};
+  const auto draws = ExplainSample(*program, batch.epoch, samples[0]);
   if (!draws.ok()) return {{"error", std::string(draws.status().message())}};
-  AugmentHost(*program, {.slot = slot.get(),
-                         .indices = &sample,
-                         .num_samples = 1,
-                         .epoch = epoch});
-  out->assign(reinterpret_cast<const char*>(slot.get()),
-              static_cast<size_t>(size_bytes));
-  return {{"dtype", DtypeName(field->out_dtype)},
+  AugmentHost(*program, batch);
+  const char* const from = reinterpret_cast<const char*>(slot.get());
+  out->assign(from, static_cast<size_t>(image_bytes));
+  out->append(from + AlignScratch(image_bytes),
+              static_cast<size_t>(label_bytes));
+  return {{"dtype", DtypeName(image.out_dtype)},
           {"channels", channels},
-          {"height", field->out_height},
-          {"width", field->out_width},
-          {"drawn", Drawn(*draws)}};
+          {"height", image.out_height},
+          {"width", image.out_width},
+          {"num_classes", labels.empty() ? 0 : program->fields[1].out_width},
+          {"drawn", Drawn(*draws)},
+          {"mixed", Mixed(*program, batch)}};
 }
 
 void Serve(std::istream& in, std::ostream& out) {
@@ -134,13 +205,14 @@ void Serve(std::istream& in, std::ostream& out) {
   while (std::getline(in, line)) {
     const json request = json::parse(line);
     const int64_t element_bytes = request.at("dtype") == "uint8" ? 1 : 4;
-    std::string image(request.at("channels").get<int64_t>() *
-                          request.at("height").get<int64_t>() *
-                          request.at("width").get<int64_t>() * element_bytes,
-                      '\0');
-    in.read(image.data(), static_cast<std::streamsize>(image.size()));
+    std::string images(request.at("num_images").get<int64_t>() *
+                           request.at("channels").get<int64_t>() *
+                           request.at("height").get<int64_t>() *
+                           request.at("width").get<int64_t>() * element_bytes,
+                       '\0');
+    in.read(images.data(), static_cast<std::streamsize>(images.size()));
     std::string result;
-    const json reply = Run(request, image, &result);
+    const json reply = Run(request, images, &result);
     out << reply.dump() << "\n" << result << std::flush;
   }
 }

@@ -53,6 +53,10 @@ def _grayscale(shape):
     for channels in (1, 3):
         if channels == 3 and shape.channels == 1:
             # Only a newer torchvision repeats the one channel.
+            yield Case(
+                [{"grayscale": {"num_output_channels": 3}}],
+                lambda image, _: numpy_judge.grayscale_to_three(image),
+            )
             continue
         yield _one(
             "grayscale",
@@ -154,7 +158,8 @@ ROWS = [
     _factor_row("AdjustHue", "adjust_hue", functional.adjust_hue, HUES),
     _factor_row("AdjustSharpness", "adjust_sharpness",
                 functional.adjust_sharpness, FACTORS),
-    Row("Grayscale", "num_output_channels 1, 3", _grayscale, 0, FLOAT),
+    Row("Grayscale", "num_output_channels 1, 3", _grayscale, 0, FLOAT,
+        remark="one channel to three by formula"),
     Row("Invert", "", lambda shape: [_one("invert", {}, functional.invert)],
         0, 0),
     Row("Posterize", "bits 0 to 8", _posterize, 0, 0, dtypes=("uint8",)),

@@ -1,53 +1,59 @@
 """Rows of ops and chains as drawn: explain's parameters go to torchvision."""
 
+import affine_rows
 import explained
 import geometry_rows
-from row import Case, Row
+import numpy_judge
+from row import REFERENCE, Case, Row
 
 NEAREST, BILINEAR, BICUBIC = explained.MODES
+NEAREST_EXACT = explained.NEAREST_EXACT
 
 # The bound is of the draws: explained.allow.
 CHAIN_BOUND = (None, None)
 
 
-def _range(low, high):
+def between(low, high):
     return {"min": low, "max": high}
 
 
-def _row(op, parameters, transforms, least=1, most=(0, 0), remark="", **others):
-    """A row of `transforms`, of shapes of at least `least` pixels each way."""
+def drawn_row(op, parameters, pipelines, most=(0, 0), remark="", **others):
+    """A row of pipelines, or of what makes them of a shape."""
 
     def cases(shape):
-        if min(shape.height, shape.width) < least:
-            return
-        ops = transforms(shape) if callable(transforms) else transforms
         allow = explained.allow(shape) if most == CHAIN_BOUND else None
-        yield Case(ops, explained.expect(ops), allow)
+        for ops in pipelines(shape) if callable(pipelines) else pipelines:
+            yield Case(ops, explained.expect(ops), allow)
 
     return Row(op, parameters + "; as drawn", cases, *most, is_drawn=True,
                remark=remark, **others)
 
 
-def _edge_row(op, parameters, transforms):
+def _edge_row(op, parameters, pipelines):
     """Nearest, off the grid: see NEAREST_REMARK."""
 
-    def is_edge(shape, drawn):
-        affine = drawn[0]["parameters"]
-        return geometry_rows.edges(
-            shape,
-            affine["angle"][0],
-            affine["translate"],
-            affine["scale"][0],
-            affine["shear"],
-            None,
-        )
-
     def cases(shape):
-        yield Case(transforms, explained.expect(transforms), is_edge=is_edge)
+        for ops in pipelines(shape):
+            (values,) = ops[0].values()
+            center = values.get("center")
+            center = center and (center["x"], center["y"])
+
+            def is_edge(shape, drawn, center=center):
+                affine = drawn[0]["parameters"]
+                return affine_rows.edges(
+                    shape,
+                    affine["angle"][0],
+                    affine["translate"],
+                    affine["scale"][0],
+                    affine["shear"],
+                    center,
+                )
+
+            yield Case(ops, explained.expect(ops), is_edge=is_edge)
 
     return Row(op, parameters + "; as drawn", cases, 0, 0, is_drawn=True,
                bound_text="1 in 1,000",
-               remark=geometry_rows.NEAREST_REMARK)
+               remark=affine_rows.NEAREST_REMARK)
 
 
 def _mask_row(op, parameters, transform, is_exact):
@@ -57,7 +63,7 @@ def _mask_row(op, parameters, transform, is_exact):
                        "antialias": False}}]
 
     def is_edge(shape, drawn):
-        return geometry_rows.edges(
+        return affine_rows.edges(
             shape, drawn[0]["parameters"]["angle"][0], (0, 0), 1.0, (0, 0),
             None,
         )
@@ -70,205 +76,332 @@ def _mask_row(op, parameters, transform, is_exact):
                is_drawn=True, dtypes=("uint8",), channels=(1,),
                bound_text="" if is_exact else "1 in 1,000",
                remark="sampled nearest, as torchvision samples masks" if
-               is_exact else geometry_rows.NEAREST_REMARK)
+               is_exact else affine_rows.NEAREST_REMARK)
 
 
 JITTER = {
-    "brightness": _range(0.6, 1.4),
-    "contrast": _range(0.6, 1.4),
-    "saturation": _range(0.6, 1.4),
-    "hue": _range(-0.1, 0.1),
+    "brightness": between(0.6, 1.4),
+    "contrast": between(0.6, 1.4),
+    "saturation": between(0.6, 1.4),
+    "hue": between(-0.1, 0.1),
 }
 SMALL_JITTER = {
-    "brightness": _range(0.95, 1.05),
-    "contrast": _range(0.95, 1.05),
-    "saturation": _range(0.95, 1.05),
-    "hue": _range(-0.05, 0.05),
+    "brightness": between(0.95, 1.05),
+    "contrast": between(0.95, 1.05),
+    "saturation": between(0.95, 1.05),
+    "hue": between(-0.05, 0.05),
 }
 
 
-def _jitter(*parts):
-    ranges = ", ".join(
-        f"{part} {JITTER[part]['min']:g} to {JITTER[part]['max']:g}"
-        for part in parts
+def _jitter(ranges):
+    listed = ", ".join(
+        f"{part} {ends['min']:g} to {ends['max']:g}"
+        for part, ends in ranges.items()
     )
-    return _row(
-        "ColorJitter",
-        ranges,
-        [{"color_jitter": {part: JITTER[part] for part in parts}}],
-        most=CHAIN_BOUND,
-    )
+    return drawn_row("ColorJitter", listed, [[{"color_jitter": ranges}]],
+                most=CHAIN_BOUND)
 
 
-RESIZE_224 = {
-    "size": {"height": 224, "width": 224},
-    "interpolation": BILINEAR,
-    "antialias": True,
+WIDE_JITTER = {
+    "brightness": between(0, 2),
+    "contrast": between(0, 2),
+    "saturation": between(0, 3),
+    "hue": between(-0.5, 0.5),
 }
+
+
 RESIZED_CROP = {
     "size": {"height": 40, "width": 28},
-    "scale": _range(0.08, 1.0),
-    "ratio": _range(3 / 4, 4 / 3),
+    "scale": between(0.08, 1.0),
+    "ratio": between(3 / 4, 4 / 3),
     "interpolation": BILINEAR,
     "antialias": True,
 }
-AFFINE = {
-    "degrees": _range(-30, 30),
-    "translate": {"x": 0.1, "y": 0.2},
-    "scale": _range(0.7, 1.3),
-    "shear_x": _range(-10, 10),
-    "shear_y": _range(-5, 5),
-}
+# Of scale and ratio: both ends; an area of nothing, which no try accepts.
+AREAS = (
+    (between(0.08, 1.0), between(3 / 4, 4 / 3)),
+    (between(0, 0), between(3 / 4, 4 / 3)),
+    (between(1, 1), between(1, 1)),
+    (between(0.01, 0.3), between(0.1, 10)),
+)
 
 
-def _normalize(shape):
+def _resized_crops(interpolation, antialias):
     return [
-        {"to_dtype": {"dtype": "DTYPE_FLOAT32", "scale": True}},
-        {
-            "normalize": {
-                "mean": [0.485, 0.456, 0.406][: shape.channels],
-                "std": [0.229, 0.224, 0.225][: shape.channels],
+        [
+            {
+                "random_resized_crop": {
+                    "size": {"height": height, "width": width},
+                    "scale": scale,
+                    "ratio": ratio,
+                    "interpolation": interpolation,
+                    "antialias": antialias,
+                }
             }
-        },
+        ]
+        for height, width in ((40, 28), (1, 1))
+        for scale, ratio in AREAS
     ]
 
 
-def _w2(shape):
-    return [{"resize": RESIZE_224}] + _normalize(shape)
-
-
-def _imagenet(shape):
-    return [
-        {"random_resized_crop": RESIZED_CROP},
-        {"random_horizontal_flip": {}},
-    ] + _normalize(shape)
-
-
-W4 = [
+AFFINES = (
     {
-        "resize": {
-            "size": {"height": 160, "width": 160},
-            "interpolation": BILINEAR,
-            "antialias": True,
-        }
+        "degrees": between(-30, 30),
+        "translate": {"x": 0.1, "y": 0.2},
+        "scale": between(0.7, 1.3),
+        "shear_x": between(-10, 10),
+        "shear_y": between(-5, 5),
     },
-    {"random_horizontal_flip": {}},
-    {"random_vertical_flip": {}},
-    {"random_rotation": {"degrees": _range(-10, 10),
-                         "interpolation": BILINEAR}},
-    {"color_jitter": SMALL_JITTER},
-]
+    {"degrees": between(-180, 180)},
+    {"degrees": between(0, 0), "translate": {"x": 1, "y": 1}},
+    {"degrees": between(5, 7), "translate": {"x": 0, "y": 0},
+     "scale": between(1, 1), "shear_x": between(3, 20)},
+    {"degrees": between(-7, -5), "shear_x": between(-20, -3),
+     "shear_y": between(2, 12), "scale": between(0.8, 0.9)},
+)
+ROTATIONS = tuple(
+    {"degrees": between(*degrees)}
+    for degrees in ((-10, 10), (-180, 180), (-90.5, -30), (20, 30))
+)
+ABOUT = "about the middle and a point; no fill, one"
 
 
-def _contrastive(shape):
-    return [
-        {"random_resized_crop": RESIZED_CROP},
-        {"random_horizontal_flip": {}},
-        {
-            "random_apply": {
-                "transforms": [{"color_jitter": JITTER}],
-                "p": 0.8,
-            }
-        },
-        {"random_grayscale": {"p": 0.2}},
-        {
-            "gaussian_blur": {
-                "kernel_size": {"width": 5, "height": 5},
-                "sigma": _range(0.1, 2.0),
-            }
-        },
-    ] + _normalize(shape)
+def _affines(name, parameters, interpolation):
+    """All of `parameters`, the last two of them with a center and a fill."""
+
+    def pipelines(shape):
+        fill = [11] if shape.dtype == "uint8" else [0.3]
+        others = (
+            {},
+            {"fill": fill},
+            {"center": {"x": shape.width / 3, "y": shape.height * 0.7}},
+        )
+        for values in parameters:
+            for other in others:
+                yield [
+                    {name: {**values, **other, "interpolation": interpolation}}
+                ]
+
+    return pipelines
+
+
+GATES = (0, 0.5, 1)
+# Of scale and ratio; a box as large as the image is not accepted.
+BOXES = (
+    (between(0.02, 0.33), between(0.3, 3.3)),
+    (between(0, 0), between(1, 1)),
+    (between(0.3, 0.9), between(0.1, 10)),
+    (between(1, 1), between(1, 1)),
+)
 
 
 def _erasing(shape):
     value = [63, 127, 255] if shape.dtype == "uint8" else [0.25, 0.5, 1]
-    return [
-        {
-            "random_erasing": {
-                "p": 0.9,
-                "scale": _range(0.02, 0.33),
-                "ratio": _range(0.3, 3.3),
-                "value": value[: shape.channels],
-            }
-        }
-    ]
+    for p in GATES:
+        for values in (None, value[:1], value[: shape.channels]):
+            for scale, ratio in BOXES:
+                op = {"p": p, "scale": scale, "ratio": ratio}
+                if values is not None:
+                    op["value"] = values
+                yield [{"random_erasing": op}]
 
 
-def _crop(mode):
-    return lambda shape: [
-        {
-            "random_crop": {
-                "height": shape.height,
-                "width": shape.width,
-                "padding": {"left": 4, "top": 4, "right": 4, "bottom": 4},
-                "padding_mode": "PADDING_MODE_" + mode.upper(),
-            }
+def _erase_normal(image, drawn):
+    if not drawn or not drawn[0]["is_applied"]:
+        return image
+    box = explained.box(drawn[0]["parameters"])
+    # The first op of the first field has op index 0.
+    normal = numpy_judge.normal_image(
+        *image.shape, drawn.seed, 0, drawn.epoch, drawn.sample
+    )
+    return numpy_judge.erase_normal(image, box, normal)
+
+
+def _normal_cases(shape):
+    del shape
+    for p in GATES:
+        for scale, ratio in BOXES:
+            op = {"p": p, "scale": scale, "ratio": ratio,
+                  "is_value_random": True}
+            yield Case([{"random_erasing": op}], _erase_normal)
+
+
+def _cutout(shape):
+    most = min(shape.height, shape.width)
+    for size in sorted({1, min(8, most), most}):
+        yield [{"cutout": {"size": size}}]
+        fill = [9, 99, 199] if shape.dtype == "uint8" else [0.1, 0.5, 0.9]
+        yield [{"cutout": {"size": size, "fill": fill[: shape.channels]}}]
+
+
+def _blur(shape):
+    for width, height in ((5, 5), (3, 7), (1, 1)):
+        size = {
+            "width": min(width, 2 * shape.width - 1),
+            "height": min(height, 2 * shape.height - 1),
         }
-    ]
+        for sigma in (between(0.1, 2), between(1, 1), between(3, 10)):
+            yield [{"gaussian_blur": {"kernel_size": size, "sigma": sigma}}]
+
+
+def _crops(mode):
+    def pipelines(shape):
+        fill = 7 if shape.dtype == "uint8" else 0.25
+        reach = 4
+        if mode in ("reflect", "symmetric"):
+            reach = min(4, min(shape.height, shape.width)
+                        - (mode == "reflect"))
+        base = {"padding_mode": "PADDING_MODE_" + mode.upper()}
+        if mode == "constant":
+            yield [{"random_crop": {"height": shape.height,
+                                    "width": shape.width,
+                                    "padding": _sides(4, 4, 4, 4), **base}}]
+            base["fill"] = [fill]
+        for sides in ((reach,) * 4, (0, reach, 1 if reach else 0, 0)):
+            for height, width in ((shape.height, shape.width), (1, 1)):
+                yield [{"random_crop": {"height": height, "width": width,
+                                        "padding": _sides(*sides), **base}}]
+        # Padded as far as needed, on both sides.
+        yield [{"random_crop": {"height": shape.height + reach // 2,
+                                "width": shape.width + reach,
+                                "pad_if_needed": True, **base}}]
+
+    return pipelines
+
+
+def _sides(left, top, right, bottom):
+    return {"left": left, "top": top, "right": right, "bottom": bottom}
 
 
 def _gated(op, parameters, name, **others):
-    listed = "".join(f"{key} {value:g}, " for key, value in parameters.items())
-    return _row(op, listed + "p 0.5", [{name: {**parameters, "p": 0.5}}],
-                **others)
+    """With p at both ends and between; `parameters` or what makes them."""
 
+    def pipelines(shape):
+        values = parameters(shape) if callable(parameters) else parameters
+        for value in values:
+            for p in GATES:
+                yield [{name: {**value, "p": p}}]
+
+    listed = others.pop("listed", "")
+    return drawn_row(op, listed + "p 0, 0.5, 1", pipelines, **others)
+
+
+def _posterize_float(image, drawn):
+    if not drawn or not drawn[0]["is_applied"]:
+        return image
+    return numpy_judge.posterize(image, int(drawn[0]["parameters"]["bits"][0]))
+
+
+def _equalize_float(image, drawn):
+    is_applied = drawn and drawn[0]["is_applied"]
+    return numpy_judge.equalize(image) if is_applied else image
+
+
+def _float_row(op, name, parameters, listed, expect, bound):
+    """Of float32, which torchvision 0.14 does not have."""
+
+    def cases(shape):
+        del shape
+        for value in parameters:
+            for p in GATES:
+                yield Case([{name: {**value, "p": p}}], expect)
+
+    return Row(op, listed + "p 0, 0.5, 1; as drawn", cases, 0, bound,
+               is_drawn=True, judge=REFERENCE, dtypes=("float32",),
+               remark="torchvision 0.14 has it for uint8 only")
+
+
+def _thresholds(shape):
+    return [{"threshold": part * shape.bound} for part in (0, 0.5, 1)]
+
+
+def _group(shape):
+    del shape
+    for p in GATES:
+        yield [{"random_apply": {"transforms": [{"invert": {}},
+                                                {"vertical_flip": {}}],
+                                 "p": p}}]
+
+
+NO_FACTOR = [{}]
+BITS = [{"bits": bits} for bits in (0, 3, 8)]
+FACTORS = [{"sharpness_factor": factor} for factor in (0, 0.5, 2)]
 
 ROWS = [
-    _row("RandomHorizontalFlip", "p 0.5", [{"random_horizontal_flip": {}}]),
-    _row("RandomVerticalFlip", "p 0.3",
-          [{"random_vertical_flip": {"p": 0.3}}]),
-    _row("RandomCrop", "padding 4, constant", _crop("constant")),
-    _row("RandomCrop", "padding 4, reflect", _crop("reflect"), least=5),
-    _row("RandomResizedCrop", "bilinear, antialias; to 40x28",
-          [{"random_resized_crop": RESIZED_CROP}],
-          most=(1, geometry_rows.RESIZED)),
-    _row("RandomRotation", "bilinear; degrees -10 to 10",
-          [{"random_rotation": {"degrees": _range(-10, 10),
-                                "interpolation": BILINEAR}}],
-          most=(1, geometry_rows.ROTATED)),
-    _edge_row("RandomRotation", "nearest; degrees -10 to 10",
-              [{"random_rotation": {"degrees": _range(-10, 10),
-                                    "interpolation": NEAREST}}]),
-    _row("RandomAffine",
-          "bilinear; degrees 30, translate 0.1 and 0.2, scale 0.7 to 1.3, "
-          "shear 10 and 5",
-          [{"random_affine": {**AFFINE, "interpolation": BILINEAR}}],
-          most=(1, geometry_rows.ROTATED)),
+    _gated("RandomHorizontalFlip", NO_FACTOR, "random_horizontal_flip"),
+    _gated("RandomVerticalFlip", NO_FACTOR, "random_vertical_flip"),
+    drawn_row("AlternatingFlip", "", [[{"alternating_flip": {}}]],
+              remark="not in torchvision: the drawn flip"),
+    drawn_row("RandomCrop", "padding 0 to 4, pad_if_needed; constant, fill",
+              _crops("constant")),
+    drawn_row("RandomCrop", "the same; edge", _crops("edge")),
+    drawn_row("RandomCrop", "the same as far as it can be; reflect",
+              _crops("reflect")),
+    drawn_row("RandomCrop", "the same as far as it can be; symmetric",
+              _crops("symmetric")),
+    drawn_row("RandomResizedCrop",
+              "nearest; to 40x28, 1x1; scale 0 to 1, ratio 0.1 to 10",
+              _resized_crops(NEAREST, False)),
+    drawn_row("RandomResizedCrop", "nearest-exact; the same",
+              _resized_crops(NEAREST_EXACT, False),
+              remark="against torch's interpolate"),
+    drawn_row("RandomResizedCrop", "bilinear; the same",
+              _resized_crops(BILINEAR, False), most=(1, geometry_rows.RESIZED)),
+    drawn_row("RandomResizedCrop", "bilinear, antialias; the same",
+              _resized_crops(BILINEAR, True), most=(1, geometry_rows.RESIZED)),
+    drawn_row("RandomResizedCrop", "bicubic; the same",
+              _resized_crops(BICUBIC, False), most=(1, geometry_rows.RESIZED)),
+    drawn_row("RandomResizedCrop", "bicubic, antialias; the same",
+              _resized_crops(BICUBIC, True), most=(1, geometry_rows.RESIZED)),
+    drawn_row("RandomRotation",
+              "bilinear; degrees -10 to 10, -180 to 180, -90.5 to -30, 20 to "
+              "30; " + ABOUT,
+              _affines("random_rotation", ROTATIONS, BILINEAR),
+              most=(1, affine_rows.ROTATED)),
+    _edge_row("RandomRotation", "nearest; the same",
+              _affines("random_rotation", ROTATIONS, NEAREST)),
+    drawn_row("RandomAffine",
+              "bilinear; degrees up to 180, translate 0 to 1, scale 0.7 to "
+              "1.3, shear up to 20; " + ABOUT,
+              _affines("random_affine", AFFINES, BILINEAR),
+              most=(1, affine_rows.ROTATED)),
     _edge_row("RandomAffine", "nearest; the same",
-              [{"random_affine": {**AFFINE, "interpolation": NEAREST}}]),
+              _affines("random_affine", AFFINES, NEAREST)),
     _mask_row("RandomResizedCrop", "bilinear,",
               {"random_resized_crop": RESIZED_CROP}, True),
     _mask_row("RandomRotation", "bilinear, degrees -10 to 10,",
-              {"random_rotation": {"degrees": _range(-10, 10),
+              {"random_rotation": {"degrees": between(-10, 10),
                                    "interpolation": BILINEAR}}, False),
-    _jitter("brightness"),
-    _jitter("contrast", "hue"),
-    _jitter("brightness", "contrast", "saturation", "hue"),
-    _gated("RandomGrayscale", {}, "random_grayscale", most=(0, 1e-5)),
-    _gated("RandomInvert", {}, "random_invert"),
-    _gated("RandomPosterize", {"bits": 3}, "random_posterize",
+    _jitter({"brightness": JITTER["brightness"]}),
+    _jitter({part: JITTER[part] for part in ("contrast", "hue")}),
+    _jitter(JITTER),
+    _jitter(SMALL_JITTER),
+    _jitter(WIDE_JITTER),
+    _gated("RandomGrayscale", NO_FACTOR, "random_grayscale", most=(0, 1e-5)),
+    _gated("RandomInvert", NO_FACTOR, "random_invert"),
+    _gated("RandomPosterize", BITS, "random_posterize",
+           listed="bits 0, 3, 8, ", dtypes=("uint8",)),
+    _float_row("RandomPosterize", "random_posterize", BITS, "bits 0, 3, 8, ",
+               _posterize_float, 0),
+    _gated("RandomSolarize", _thresholds, "random_solarize",
+           listed="threshold 0, 1/2, 1 of the bound, "),
+    _gated("RandomAdjustSharpness", FACTORS, "random_adjust_sharpness",
+           listed="sharpness_factor 0, 0.5, 2, ", most=(1, 1e-5)),
+    _gated("RandomAutocontrast", NO_FACTOR, "random_autocontrast",
+           most=(0, 1e-5)),
+    _gated("RandomEqualize", NO_FACTOR, "random_equalize",
            dtypes=("uint8",)),
-    _gated("RandomSolarize", {"threshold": 0.5}, "random_solarize"),
-    _gated("RandomAdjustSharpness", {"sharpness_factor": 2},
-           "random_adjust_sharpness", most=(1, 1e-5)),
-    _gated("RandomAutocontrast", {}, "random_autocontrast", most=(0, 1e-5)),
-    _gated("RandomEqualize", {}, "random_equalize", dtypes=("uint8",)),
-    _row("GaussianBlur", "kernel 5x5, sigma 0.1 to 2",
-          [{"gaussian_blur": {"kernel_size": {"width": 5, "height": 5},
-                              "sigma": _range(0.1, 2.0)}}],
-          least=3, most=(1, 1e-5)),
-    _row("RandomErasing", "p 0.9, scale 0.02 to 0.33, ratio 0.3 to 3.3",
-          _erasing),
-    _row("Cutout", "size 8", [{"cutout": {"size": 8}}], least=8,
-          remark="not in torchvision: the drawn box, erased"),
-    _row("Resize, ToDtype, Normalize", "224x224, bilinear, antialias", _w2,
-          most=CHAIN_BOUND),
-    _row("RandomResizedCrop, RandomHorizontalFlip, ToDtype, Normalize",
-          "to 40x28", _imagenet, most=CHAIN_BOUND),
-    _row("Resize, both flips, RandomRotation, ColorJitter",
-          "160x160, bilinear, 10 degrees, 0.05 each", W4, most=CHAIN_BOUND),
-    _row("RandomResizedCrop, RandomHorizontalFlip, RandomApply(ColorJitter), "
-          "RandomGrayscale, GaussianBlur, ToDtype, Normalize",
-          "to 40x28, jitter 0.4 and 0.1, blur 5x5", _contrastive,
-          most=CHAIN_BOUND),
+    _float_row("RandomEqualize", "random_equalize", NO_FACTOR, "",
+               _equalize_float, 1e-6),
+    drawn_row("GaussianBlur", "kernel 1x1 to 3x7, sigma 0.1 to 10", _blur,
+              most=(1, 1e-5)),
+    drawn_row("RandomErasing",
+              "p 0, 0.5, 1; scale 0 to 1, ratio 0.1 to 10; no value, one, one "
+              "per channel", _erasing),
+    Row("RandomErasing", "the same; value random; as drawn", _normal_cases, 0,
+        1e-5, judge=REFERENCE, is_drawn=True,
+        remark="Philox and Box and Muller in double precision"),
+    drawn_row("Cutout", "size 1 to the image's; no fill, one per channel",
+              _cutout, remark="not in torchvision: the drawn box, erased"),
+    drawn_row("RandomApply", "Invert and VerticalFlip, p 0, 0.5, 1", _group),
 ]

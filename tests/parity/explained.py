@@ -9,6 +9,7 @@ MODES = {
     "INTERPOLATION_MODE_BILINEAR": InterpolationMode.BILINEAR,
     "INTERPOLATION_MODE_BICUBIC": InterpolationMode.BICUBIC,
 }
+NEAREST_EXACT = "INTERPOLATION_MODE_NEAREST_EXACT"
 # Of one op in float32, on both sides; those that resample count positions in
 # it, too.
 FLOAT = {None: 0.0, "float": 1e-5, "drops": 1e-5, "rounds": 1e-4}
@@ -30,14 +31,14 @@ def _ints(values):
     return [int(value) for value in values]
 
 
-def _box(parameters):
+def box(parameters):
     return [
         int(parameters[name][0]) for name in ("top", "left", "height", "width")
     ]
 
 
 def _erase(image, parameters, _):
-    top, left, height, width = _box(parameters)
+    top, left, height, width = box(parameters)
     value = torch.tensor(parameters["value"]).to(image.dtype).view(-1, 1, 1)
     return functional.erase(image, top, left, height, width, value)
 
@@ -52,10 +53,20 @@ def _pad(image, parameters, op):
     )
 
 
+def nearest_exact(image, size):
+    """torchvision 0.14 has this mode in torch alone."""
+    return torch.nn.functional.interpolate(
+        image[None].to(torch.float32), size=tuple(size), mode="nearest-exact"
+    )[0].to(image.dtype)
+
+
 def _resize(image, parameters, op):
+    if op["interpolation"] == NEAREST_EXACT:
+        cropped = functional.crop(image, *box(parameters))
+        return nearest_exact(cropped, _ints(parameters["size"]))
     return functional.resized_crop(
         image,
-        *_box(parameters),
+        *box(parameters),
         _ints(parameters["size"]),
         interpolation=MODES[op["interpolation"]],
         antialias=op["antialias"],
@@ -101,7 +112,7 @@ def _blends(name):
 # does with the fraction of a uint8 image, a key of LEVELS.
 _FUNCTIONS = {
     "Crop": (
-        lambda image, p, _: functional.crop(image, *_box(p)), _keeps, None),
+        lambda image, p, _: functional.crop(image, *box(p)), _keeps, None),
     "Pad": (_pad, _keeps, None),
     "HorizontalFlip": (
         lambda image, p, _: functional.hflip(image), _keeps, None),

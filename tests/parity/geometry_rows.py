@@ -1,22 +1,15 @@
-"""Rows of the ops that move and resample pixels."""
+"""Rows of the ops that move pixels and resize."""
 
-import math
-
-import numpy as np
 import torch
 from torchvision.transforms import functional
 from torchvision.transforms.functional import InterpolationMode
 
+import explained
 from row import Case, Row
 
-# Of weights and positions in float32, on both sides.
+# Of weights in float32, on both sides.
 RESIZED = 5e-5
-ROTATED = 1e-4
 ONE_LEVEL = 1
-NEAREST_REMARK = (
-    "at most 1 pixel in 1,000 differs, and only where the source point lies "
-    "within 1e-4 of a pixel's edge"
-)
 
 MODES = {
     "INTERPOLATION_MODE_NEAREST": InterpolationMode.NEAREST,
@@ -27,7 +20,7 @@ NEAREST, BILINEAR, BICUBIC = MODES
 NEAREST_EXACT = "INTERPOLATION_MODE_NEAREST_EXACT"
 
 
-def _judge(function):
+def judge(function):
     def expect(image, drawn):
         del drawn
         return function(torch.from_numpy(image)).numpy()
@@ -35,20 +28,20 @@ def _judge(function):
     return expect
 
 
-def _one(name, parameters, function):
-    return Case([{name: parameters}], _judge(function))
+def one(name, parameters, function):
+    return Case([{name: parameters}], judge(function))
 
 
 def _moves(shape):
-    yield _one("horizontal_flip", {}, functional.hflip)
-    yield _one("vertical_flip", {}, functional.vflip)
+    yield one("horizontal_flip", {}, functional.hflip)
+    yield one("vertical_flip", {}, functional.vflip)
 
 
 def _pad(shape):
     value = 7 if shape.dtype == "uint8" else 0.25
     for mode in ("constant", "edge", "reflect", "symmetric"):
         for left, top, right, bottom in ((0, 0, 0, 0), (1, 0, 2, 0),
-                                         (3, 1, 0, 2)):
+                                         (3, 1, 0, 2), (0, 2, 3, 1)):
             least = max(left, right) + (mode == "reflect")
             if mode in ("reflect", "symmetric") and (
                 shape.width < least
@@ -62,7 +55,7 @@ def _pad(shape):
             }
             if mode == "constant":
                 parameters["fill"] = [value]
-            yield _one(
+            yield one(
                 "pad",
                 parameters,
                 lambda image, sides=[left, top, right, bottom], mode=mode: (
@@ -83,7 +76,7 @@ def _crop(shape):
          shape.width // 2 + 1),
         (-1, -2, shape.height + 2, shape.width + 3),
     ):
-        yield _one(
+        yield one(
             "crop",
             {"top": top, "left": left, "height": height, "width": width},
             lambda image, box=(top, left, height, width): functional.crop(
@@ -95,7 +88,7 @@ def _crop(shape):
 def _center_crop(shape):
     del shape
     for height, width in ((1, 1), (20, 31), (40, 40), (130, 70)):
-        yield _one(
+        yield one(
             "center_crop",
             {"height": height, "width": width},
             lambda image, size=[height, width]: functional.center_crop(
@@ -113,7 +106,7 @@ def _sizes(shape):
 def _resize(mode, antialias):
     def cases(shape):
         for height, width in _sizes(shape):
-            yield _one(
+            yield one(
                 "resize",
                 {
                     "size": {"height": height, "width": width},
@@ -131,17 +124,14 @@ def _resize(mode, antialias):
 
 def _resize_nearest_exact(shape):
     for height, width in _sizes(shape):
-        yield _one(
+        yield one(
             "resize",
             {
                 "size": {"height": height, "width": width},
                 "interpolation": NEAREST_EXACT,
             },
-            lambda image, size=(height, width): (
-                torch.nn.functional.interpolate(
-                    image[None].to(torch.float32), size=size,
-                    mode="nearest-exact",
-                )[0].to(image.dtype)
+            lambda image, size=(height, width): explained.nearest_exact(
+                image, size
             ),
         )
 
@@ -155,7 +145,7 @@ def _resize_edge(shape):
                       "antialias": True}
         if most is not None:
             parameters["max_size"] = most
-        yield _one(
+        yield one(
             "resize",
             parameters,
             lambda image, edge=edge, most=most: functional.resize(
@@ -172,8 +162,8 @@ def _resized_crop(mode, antialias):
             (shape.height // 3, shape.width // 4, shape.height // 2 + 1,
              shape.width // 2 + 1),
         ):
-            for size in ((5, 9), (64, 48)):
-                yield _one(
+            for size in ((1, 1), (5, 9), (64, 48)):
+                yield one(
                     "resized_crop",
                     {
                         "top": top,
@@ -185,7 +175,11 @@ def _resized_crop(mode, antialias):
                         "antialias": antialias,
                     },
                     lambda image, box=(top, left, height, width), size=size: (
-                        functional.resized_crop(
+                        explained.nearest_exact(
+                            functional.crop(image, *box), size
+                        )
+                        if mode == NEAREST_EXACT
+                        else functional.resized_crop(
                             image, *box, list(size),
                             interpolation=MODES[mode], antialias=antialias,
                         )
@@ -195,147 +189,8 @@ def _resized_crop(mode, antialias):
     return cases
 
 
-def source_points(shape, angle, translate, scale, shear, center):
-    """Where each output pixel comes from: x and y in pixels, [H, W] each.
-
-    Degrees, clockwise; the middle of pixel 0 is at 0.
-    """
-    turn, shear_x, shear_y = (math.radians(a) for a in (angle, *shear))
-    # Rotation after scaling after the shear along y after that along x.
-    rotate = np.array([[math.cos(turn), -math.sin(turn)],
-                       [math.sin(turn), math.cos(turn)]])
-    along_y = np.array([[1, 0], [-math.tan(shear_y), 1]])
-    along_x = np.array([[1, -math.tan(shear_x)], [0, 1]])
-    forward = scale * rotate @ along_y @ along_x
-    middle = np.array([shape.width, shape.height]) / 2
-    about = middle if center is None else np.array(center)
-    y, x = np.mgrid[: shape.height, : shape.width] + 0.5
-    points = np.stack([x, y], axis=-1) - about - np.array(translate)
-    source = points @ np.linalg.inv(forward).T + about
-    return source[..., 0] - 0.5, source[..., 1] - 0.5
-
-
-def edges(shape, *affine):
-    """Where a source point lies within 1e-4 of a pixel's edge."""
-    masks = [
-        np.abs(axis - np.floor(axis) - 0.5) < 1e-4
-        for axis in source_points(shape, *affine)
-    ]
-    return masks[0] | masks[1]
-
-
-def _fills(shape):
-    yield None
-    yield [11.0] if shape.dtype == "uint8" else [0.3]
-    if shape.channels == 3:
-        yield [0.0, 100.0, 255.0] if shape.dtype == "uint8" else [0.1, 0.5, 1.0]
-
-
-def _centers(shape):
-    yield None
-    yield [0.0, 0.0]
-    yield [shape.width / 3, shape.height * 0.7]
-
-
-def _rotate_onto_edges(shape):
-    for angle in (-30.0, 45.0, 60.0, 135.0):
-        for center in _centers(shape):
-            for fill in _fills(shape):
-                case = _rotate_case(NEAREST, angle, center, fill)
-                case.has_lines_on_edges = True
-                yield case
-
-
-def _rotate(mode):
-    def cases(shape):
-        angles = [0.0, -170.3, -31.0, 10.0, 44.0, 180.0, 359.0]
-        if (shape.width - shape.height) % 2 == 0:
-            angles += [90.0, 270.0]
-        for angle in angles:
-            for center in _centers(shape):
-                if center is not None and angle in (90.0, 270.0):
-                    continue
-                for fill in _fills(shape):
-                    yield _rotate_case(mode, angle, center, fill)
-
-    return cases
-
-
-def _rotate_case(mode, angle, center, fill):
-    parameters = {"angle": angle, "interpolation": mode}
-    if center is not None:
-        parameters["center"] = {"x": center[0], "y": center[1]}
-    if fill is not None:
-        parameters["fill"] = fill
-    case = _one(
-        "rotate",
-        parameters,
-        lambda image: functional.rotate(
-            image, angle, interpolation=MODES[mode], expand=False,
-            center=center, fill=fill,
-        ),
-    )
-    if mode == NEAREST:
-        case.is_edge = lambda shape, drawn: edges(
-            shape, -angle, (0, 0), 1.0, (0, 0), center
-        )
-    return case
-
-
-AFFINES = (
-    # angle, translate, scale, shear
-    (0.0, (0, 0), 1.0, (0.0, 0.0)),
-    (0.0, (3, -2), 1.0, (0.0, 0.0)),
-    (12.5, (1, 4), 0.77, (0.0, 0.0)),
-    (-100.0, (0, 0), 1.37, (10.0, 0.0)),
-    (33.0, (-5, 2), 1.1, (-20.0, 15.0)),
-)
-
-
-def _affine(mode):
-    def cases(shape):
-        for affine in AFFINES:
-            for center in _centers(shape):
-                for fill in _fills(shape):
-                    yield _affine_case(mode, affine, center, fill)
-
-    return cases
-
-
-def _affine_case(mode, affine, center, fill):
-    angle, translate, scale, shear = affine
-    parameters = {
-        "angle": angle,
-        "translate": {"x": translate[0], "y": translate[1]},
-        "scale": scale,
-        "shear": {"x": shear[0], "y": shear[1]},
-        "interpolation": mode,
-    }
-    if center is not None:
-        parameters["center"] = {"x": center[0], "y": center[1]}
-    if fill is not None:
-        parameters["fill"] = fill
-    case = _one(
-        "affine",
-        parameters,
-        lambda image: functional.affine(
-            image, angle, list(translate), scale, list(shear),
-            interpolation=MODES[mode], fill=fill, center=center,
-        ),
-    )
-    if mode == NEAREST:
-        case.is_edge = lambda shape, drawn: edges(
-            shape, angle, translate, scale, shear, center
-        )
-    return case
-
-
 SIZES = "to 1x1, 7x5, 32x32, 160x90, one axis alone"
-ANGLES = (
-    "angle 0, -170.3, -31, 10, 44, 180, 359; about the middle, a corner, a "
-    "point; no fill, one, per channel"
-)
-AFFINE_PARAMETERS = "five of angle, translate, scale and shear; center and fill"
+PARTS = "all, a part; to 1x1, 5x9, 64x48"
 
 ROWS = [
     Row("HorizontalFlip, VerticalFlip", "", _moves, 0, 0),
@@ -355,20 +210,17 @@ ROWS = [
         ONE_LEVEL, RESIZED),
     Row("Resize", "shorter edge 1, 20, 40, 100; max_size none, 50, 130",
         _resize_edge, ONE_LEVEL, RESIZED),
-    Row("ResizedCrop", "bilinear, antialias; all, a part",
+    Row("ResizedCrop", f"nearest; {PARTS}", _resized_crop(NEAREST, False), 0,
+        0),
+    Row("ResizedCrop", f"nearest-exact; {PARTS}",
+        _resized_crop(NEAREST_EXACT, False), 0, 0,
+        remark="against torch's interpolate"),
+    Row("ResizedCrop", f"bilinear; {PARTS}", _resized_crop(BILINEAR, False),
+        ONE_LEVEL, RESIZED),
+    Row("ResizedCrop", f"bilinear, antialias; {PARTS}",
         _resized_crop(BILINEAR, True), ONE_LEVEL, RESIZED),
-    Row("ResizedCrop", "bicubic; all, a part",
-        _resized_crop(BICUBIC, False), ONE_LEVEL, RESIZED),
-    Row("Rotate", f"nearest; {ANGLES}", _rotate(NEAREST), 0, 0,
-        bound_text="1 in 1,000", remark=NEAREST_REMARK),
-    Row("Rotate", "nearest; angle -30, 45, 60, 135; the same",
-        _rotate_onto_edges, 0, 0, bound_text="edges",
-        remark="whole lines of source points lie on pixels' edges, and only "
-        "those may differ"),
-    Row("Rotate", f"bilinear; {ANGLES}", _rotate(BILINEAR), ONE_LEVEL,
-        ROTATED),
-    Row("Affine", f"nearest; {AFFINE_PARAMETERS}", _affine(NEAREST), 0, 0,
-        bound_text="1 in 1,000", remark=NEAREST_REMARK),
-    Row("Affine", f"bilinear; {AFFINE_PARAMETERS}", _affine(BILINEAR),
-        ONE_LEVEL, ROTATED),
+    Row("ResizedCrop", f"bicubic; {PARTS}", _resized_crop(BICUBIC, False),
+        ONE_LEVEL, RESIZED),
+    Row("ResizedCrop", f"bicubic, antialias; {PARTS}",
+        _resized_crop(BICUBIC, True), ONE_LEVEL, RESIZED),
 ]

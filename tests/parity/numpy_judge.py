@@ -1,4 +1,7 @@
-"""The ops that torchvision 0.14 lacks, in NumPy, from their formulas."""
+"""The ops that torchvision 0.14 lacks, in NumPy, from their formulas.
+
+Random numbers are those of docs/randomness.md.
+"""
 
 import numpy as np
 
@@ -26,3 +29,86 @@ def equalize(image):
             table = np.clip((below + step // 2) // step, 0, 255)
         plane[...] = table[levels] / 255
     return result
+
+
+def grayscale_to_three(image):
+    """Of an image of one channel, which is gray."""
+    return np.repeat(image, 3, axis=0)
+
+
+def philox(counter, key):
+    """Philox4x32-10: four arrays of words, of a counter of four and a key."""
+    mask = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    words = [np.asarray(word, np.uint64) for word in counter]
+    low, high = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)
+    for _ in range(10):
+        first = words[0] * np.uint64(0xD2511F53)
+        second = words[2] * np.uint64(0xCD9E8D57)
+        words = [
+            (second >> half) ^ words[1] ^ low,
+            second & mask,
+            (first >> half) ^ words[3] ^ high,
+            first & mask,
+        ]
+        low = (low + np.uint64(0x9E3779B9)) & mask
+        high = (high + np.uint64(0xBB67AE85)) & mask
+    return words
+
+
+def normal_image(channels, height, width, seed, op_index, epoch, sample):
+    """Standard normal numbers [C, H, W] of a RandomErasing, in double."""
+    pixels = np.arange(height * width, dtype=np.uint64)
+    counter = [pixels + np.uint64(16)] + [
+        np.full(len(pixels), word, np.uint64)
+        for word in (op_index, epoch, sample)
+    ]
+    words = [word.astype(np.float64) for word in philox(counter, seed)]
+    planes = []
+    for first, second in (words[:2], words[2:]):
+        radius = np.sqrt(-2 * np.log((first + 1) / 2**32))
+        angle = 2 * np.pi * second / 2**32
+        planes += [radius * np.cos(angle), radius * np.sin(angle)]
+    return np.stack(planes[:channels]).reshape(channels, height, width)
+
+
+def erase_normal(image, box, normal):
+    """The box (top, left, height, width) of `normal` on the image."""
+    top, left, height, width = box
+    window = (slice(None), slice(top, top + height), slice(left, left + width))
+    values = normal[window]
+    if image.dtype == np.uint8:
+        values = np.rint(np.clip(values, 0, 255))
+    result = image.copy()
+    result[window] = values
+    return result
+
+
+def _partners(values):
+    return np.roll(values, 1, axis=0)
+
+
+def mix_labels(labels, num_classes, mixes):
+    own = np.eye(num_classes)[labels]
+    weights = np.array([mix.weight for mix in mixes])[:, None]
+    return own * weights + _partners(own) * (1 - weights)
+
+
+def mix_up(images, mixes):
+    weights = np.array([mix.weight for mix in mixes])[:, None, None, None]
+    mixed = images.astype(np.float64) * weights + _partners(
+        images.astype(np.float64)
+    ) * (1 - weights)
+    return np.rint(mixed).astype(np.uint8) if (
+        images.dtype == np.uint8
+    ) else mixed.astype(np.float32)
+
+
+def cut_mix(images, mixes):
+    mixed = images.copy()
+    for row, (partner, mix) in enumerate(zip(_partners(images), mixes)):
+        window = (
+            slice(None), slice(mix.top, mix.bottom), slice(mix.left, mix.right)
+        )
+        mixed[row][window] = partner[window]
+    return mixed

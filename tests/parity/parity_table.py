@@ -1,11 +1,23 @@
 """The parity table; run, it prints docs/parity.md's."""
 
+import affine_rows
+import batch_rows
+import chain_rows
 import colour_rows
 import drawn_rows
 import geometry_rows
+import number_rows
 from row import TORCHVISION
 
-ROWS = geometry_rows.ROWS + colour_rows.ROWS + drawn_rows.ROWS
+ROWS = (
+    geometry_rows.ROWS
+    + affine_rows.ROWS
+    + colour_rows.ROWS
+    + number_rows.ROWS
+    + drawn_rows.ROWS
+    + chain_rows.ROWS
+    + batch_rows.ROWS
+)
 
 
 def row_id(row):

@@ -1,5 +1,8 @@
 """Every row of the parity table, at every shape."""
 
+import collections
+import dataclasses
+import itertools
 import os
 import sys
 
@@ -7,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+import completeness
 import parity_table
 from product import Product
-from row import Shape
+from row import BatchCase, Shape
 
 SIZES = ((1, 1), (2, 3), (31, 33), (32, 32), (123, 66), (224, 224))
 NUM_DRAWS = 3  # samples of each case that draws
@@ -33,6 +37,23 @@ def images(shape):
             yield np.round(values * 255).astype(np.uint8)
         else:
             yield values.astype(np.float32)
+
+
+def check_batch(row, case, shape, images, batch, product):
+    labels = np.arange(len(images)) * 3 % case.num_classes
+    result, soft, mixes = product.run_batch(case, images, labels, 7, 1, batch)
+    expected, expected_soft = case.expect(images, labels, mixes)
+    where = f"{shape}, {case.transforms}, {mixes}"
+    assert result.shape == expected.shape
+    assert result.dtype == expected.dtype
+    unit = 255 if result.dtype == np.uint8 else 1
+    difference = np.abs(result.astype(np.float64) - expected) / unit
+    assert difference.max() <= row.bound(shape) * (1 + 1e-3), where
+    assert np.abs(soft - expected_soft).max() <= 1e-6, where
+    draws = [dataclasses.astuple(mix) for mix in mixes]
+    assert all(draw == draws[0] for draw in draws) or case.per_sample, where
+    if case.per_sample and shape.height * shape.width > 1:
+        assert any(draw != draws[0] for draw in draws), where
 
 
 def check(row, case, shape, image, sample, product):
@@ -80,6 +101,11 @@ def cases(row, size):
 def test_parity(row, size, product):
     num_samples = NUM_DRAWS if row.is_drawn else 1
     for shape, case in cases(row, size):
+        if isinstance(case, BatchCase):
+            batch = np.stack([*images(shape)] * 3)[:5]
+            for index in range(num_samples):
+                check_batch(row, case, shape, batch, index, product)
+            continue
         for image in images(shape):
             for sample in range(num_samples):
                 check(row, case, shape, image, sample, product)
@@ -88,6 +114,53 @@ def test_parity(row, size, product):
 @pytest.mark.parametrize("row", parity_table.ROWS, ids=parity_table.row_id)
 def test_every_row_has_cases(row):
     assert any(cases(row, size) for size in SIZES)
+
+
+@pytest.fixture(scope="module", name="proto")
+def fixture_proto():
+    with open(os.environ["TRANSFORM_PROTO"], encoding="utf-8") as file:
+        return completeness.Proto(file.read())
+
+
+@pytest.fixture(scope="module", name="tested")
+def fixture_tested():
+    """{op: {(dtype, channels, size): [case, ...]}}."""
+    tested = collections.defaultdict(lambda: collections.defaultdict(list))
+    for row in parity_table.ROWS:
+        for size in SIZES:
+            for shape, case in cases(row, size):
+                op = completeness.tested_op(case.transforms)
+                cell = shape.dtype, shape.channels, size
+                tested[op][cell].append(case)
+    return tested
+
+
+def test_every_op_meets_every_dtype_channels_and_size(proto, tested):
+    cells = itertools.product(("uint8", "float32"), (1, 3), SIZES)
+    assert len(proto.ops) >= 44
+    missing = [
+        (op, cell)
+        for op, cell in itertools.product(proto.ops, list(cells))
+        if not tested[op][cell]
+    ]
+    assert not missing
+
+
+def test_every_parameter_meets_its_ends_and_choices(proto, tested):
+    assert completeness.NEEDS.keys() == proto.ops.keys()
+    missing = []
+    for op, parameters in proto.ops.items():
+        needs = completeness.NEEDS[op]
+        assert needs.keys() == parameters.keys(), op
+        values = completeness.parameter_values(
+            op, itertools.chain(*tested[op].values()), parameters
+        )
+        missing += [
+            f"{op}.{path}: {need.text}; there is {values[path]}"
+            for path, need in needs.items()
+            if not need.is_met(values[path])
+        ]
+    assert not missing, "\n".join(missing)
 
 
 def test_page_is_current():

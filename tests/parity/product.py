@@ -6,6 +6,8 @@ import subprocess
 
 import numpy as np
 
+from row import Drawn, Mix
+
 
 class Refused(Exception):
     """The product refused the ops or the image."""
@@ -34,21 +36,47 @@ class Product:
 
     def run(self, case, image, seed, epoch, sample):
         """An image [C, H, W] after a case's ops, and what explain says."""
-        channels, height, width = image.shape
+        images, _, reply = self._run(
+            case.transforms, image[None], seed, epoch, sample,
+            is_mask=case.is_mask,
+        )
+        return images[0], Drawn(reply["drawn"], seed, epoch, sample)
+
+    def run_batch(self, case, images, labels, seed, epoch, batch):
+        """Images [N, C, H, W] after a case's ops, their labels, and a Mix
+        for each of them."""
+        images, labels, reply = self._run(
+            case.transforms, images, seed, epoch, 0, batch=batch,
+            labels=[int(label) for label in labels],
+        )
+        mixes = [
+            Mix(m["lambda"], m["top"], m["left"], m["bottom"], m["right"])
+            for m in reply["mixed"]
+        ]
+        return images, labels, mixes
+
+    def _run(self, transforms, images, seed, epoch, sample, **others):
+        """Images, labels and the reply."""
+        count, channels, height, width = images.shape
         request = {
-            "dtype": str(image.dtype),
+            "dtype": str(images.dtype),
+            "num_images": count,
             "channels": channels,
             "height": height,
             "width": width,
-            "is_mask": case.is_mask,
+            "is_mask": False,
             "seed": seed,
             "epoch": epoch,
+            "batch": 0,
             "sample": sample,
-            "pipeline": {"transforms": case.transforms},
+            "pipeline": {"transforms": transforms},
+            **others,
         }
         stdin = self._process.stdin
         stdin.write(json.dumps(request).encode() + b"\n")
-        stdin.write(np.ascontiguousarray(image.transpose(1, 2, 0)).tobytes())
+        stdin.write(
+            np.ascontiguousarray(images.transpose(0, 2, 3, 1)).tobytes()
+        )
         stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -56,9 +84,16 @@ class Product:
         reply = json.loads(line)
         if "error" in reply:
             raise Refused(reply["error"])
-        shape = reply["channels"], reply["height"], reply["width"]
-        count = int(np.prod(shape))
-        dtype = np.dtype(reply["dtype"])
-        data = self._process.stdout.read(count * dtype.itemsize)
-        result = np.frombuffer(data, dtype).reshape(shape)
-        return result, reply["drawn"]
+        shape = count, reply["channels"], reply["height"], reply["width"]
+        result = self._read(shape, reply["dtype"])
+        classes = self._read((count, reply["num_classes"]), "float32")
+        return result, classes, reply
+
+    def _read(self, shape, dtype):
+        # NumPy has no bfloat16: the upper half of a float32.
+        stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
+        data = self._process.stdout.read(int(np.prod(shape)) * stored.itemsize)
+        result = np.frombuffer(data, stored).reshape(shape)
+        if dtype == "bfloat16":
+            result = (result.astype(np.uint32) << 16).view(np.float32)
+        return result

@@ -1,7 +1,7 @@
 """What a row of the parity table is made of."""
 
 import dataclasses
-from typing import Callable, Iterable, List, Optional, Tuple
+from typing import Callable, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 
@@ -26,8 +26,12 @@ class Shape:
         return f"{self.dtype} {self.channels}x{self.height}x{self.width}"
 
 
-# What explain says of a case's ops (apply_ops.cc).
-Drawn = List[dict]
+class Drawn(list):
+    """What explain says of a case's ops (apply_ops.cc), for which sample."""
+
+    def __init__(self, ops, seed, epoch, sample):
+        super().__init__(ops)
+        self.seed, self.epoch, self.sample = seed, epoch, sample
 
 
 @dataclasses.dataclass
@@ -48,12 +52,39 @@ class Case:
 
 
 @dataclasses.dataclass
+class Mix:
+    """What apply_ops says of a row of a mixed batch."""
+
+    weight: float  # of the own image: lambda
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+
+@dataclasses.dataclass
+class BatchCase:
+    """Ops that end with a mix, and what the judge makes of a batch.
+
+    `expect` gets images [N, C, H, W], classes [N] and a Mix for each; it
+    returns images and labels [N, num_classes].
+    """
+
+    transforms: List[dict]
+    expect: Callable[
+        [np.ndarray, np.ndarray, List[Mix]], Tuple[np.ndarray, np.ndarray]
+    ]
+    num_classes: int
+    per_sample: bool
+
+
+@dataclasses.dataclass
 class Row:
     """One row: every case of every shape is within the bound."""
 
     op: str
     parameters: str
-    cases: Callable[[Shape], Iterable[Case]]
+    cases: Callable[[Shape], Iterable[Union[Case, BatchCase]]]
     # The largest difference allowed: of uint8 in levels, of float32 as it is.
     # None where each case allows by its draws.
     uint8_levels: Optional[float]

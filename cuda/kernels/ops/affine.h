@@ -30,6 +30,8 @@ struct AffineParams {
   float scale[2];
   float shear_x[2], shear_y[2];
   float center[2];  // x, y; from the middle of the image
+  // x, y of the output's middle; integers are pixel centres.
+  float out_middle[2];
   float fill[4];
 };
 

@@ -148,8 +148,13 @@ absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
       .top = std::max<int64_t>(-*top, 0),
       .right = std::max<int64_t>(*left + width - image.width(), 0),
       .bottom = std::max<int64_t>(*top + height - image.height(), 0)};
-  DATASETD_RETURN_IF_ERROR(
-      AddPad(padding, {}, PaddingMode::kConstant, image));
+  const absl::Status padded =
+      AddPad(padding, {}, PaddingMode::kConstant, image);
+  if (!padded.ok()) {
+    return Invalid(absl::StrCat("top is ", *top, " and left ", *left, ": ",
+                                padded.message(),
+                                ": it must be nearer to the image"));
+  }
   *top += padding.top;
   *left += padding.left;
   return absl::OkStatus();
@@ -191,10 +196,10 @@ absl::Status CompileOp(const RandomCropSpec& op, ImageCompiler& image) {
       const bool is_padded =
           padded_height != image.height() || padded_width != image.width();
       return Invalid(absl::StrCat(
-          "the crop of ", SizeText(op.height, op.width),
+          "the size ", SizeText(op.height, op.width),
           " (height x width) is larger than the ", is_padded ? "padded " : "",
           "image of ", SizeText(padded_height, padded_width),
-          ": make the crop smaller, or set padding or pad_if_needed"));
+          ": it can be at most that, or set padding or pad_if_needed"));
     }
     padding.top += lack_y;
     padding.bottom += lack_y;

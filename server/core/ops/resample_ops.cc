@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -109,11 +110,67 @@ void SetRange(float (&range)[2], const Interval& interval) {
   range[1] = static_cast<float>(interval.max);
 }
 
-// What all affine ops have, and adds the step.
+struct ImageSize {
+  int64_t height, width;
+};
+
+// What holds all of an image that turns clockwise by `angle` degrees about
+// `center`, which is counted from the middle: as torchvision has it, in float32
+// and with coordinates cut to 1e-4 of a pixel.
+ImageSize ExpandedSize(double angle, const float (&center)[2],
+                       const ImageCompiler& image) {
+  double sine;
+  double cosine;
+  SinCosPi(angle / 180.0, &sine, &cosine);
+  const double inverse[2][2] = {{cosine, sine}, {-sine, cosine}};
+  const double size[2] = {static_cast<double>(image.width()),
+                          static_cast<double>(image.height())};
+  int64_t expanded[2];
+  for (int i = 0; i < 2; ++i) {
+    const auto along_x = static_cast<float>(inverse[i][0]);
+    const auto along_y = static_cast<float>(inverse[i][1]);
+    const auto offset = static_cast<float>(
+        center[i] - inverse[i][0] * center[0] - inverse[i][1] * center[1]);
+    float low = std::numeric_limits<float>::infinity();
+    float high = -low;
+    for (const double x : {-0.5 * size[0], 0.5 * size[0]}) {
+      for (const double y : {-0.5 * size[1], 0.5 * size[1]}) {
+        const float at = static_cast<float>(x) * along_x +
+                         static_cast<float>(y) * along_y + offset;
+        low = std::min(low, at);
+        high = std::max(high, at);
+      }
+    }
+    const auto cut = [&](float at) {
+      constexpr float kPart = 1e-4f;
+      return std::trunc((at + static_cast<float>(0.5 * size[i])) / kPart) *
+             kPart;
+    };
+    expanded[i] = static_cast<int64_t>(std::ceil(cut(high)) -
+                                       std::floor(cut(low)));
+  }
+  return {.height = expanded[1], .width = expanded[0]};
+}
+
+// Where the center is, counted from the middle of the image.
+absl::Status TakeCenter(const std::optional<PointXy>& center,
+                        const ImageCompiler& image, AffineParams* params) {
+  if (!center.has_value()) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
+      "center", center->x, -kMaxElements, kMaxElements));
+  DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
+      "center", center->y, -kMaxElements, kMaxElements));
+  params->center[0] = static_cast<float>(
+      center->x - 0.5 * static_cast<double>(image.width()));
+  params->center[1] = static_cast<float>(
+      center->y - 0.5 * static_cast<double>(image.height()));
+  return absl::OkStatus();
+}
+
+// What all affine ops have, and adds the step, which makes images of `size`.
 absl::Status AddAffine(AffineParams params, InterpolationMode interpolation,
                        const std::vector<float>& fill,
-                       const std::optional<PointXy>& center,
-                       ImageCompiler& image) {
+                       const ImageSize& size, ImageCompiler& image) {
   if (interpolation != InterpolationMode::kNearest &&
       interpolation != InterpolationMode::kBilinear) {
     return Invalid("the interpolation must be nearest or bilinear");
@@ -124,17 +181,14 @@ absl::Status AddAffine(AffineParams params, InterpolationMode interpolation,
     params.has_fill = true;
     DATASETD_RETURN_IF_ERROR(image.PerChannel("fill", fill, params.fill));
   }
-  if (center.has_value()) {
-    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
-        "center", center->x, -kMaxElements, kMaxElements));
-    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
-        "center", center->y, -kMaxElements, kMaxElements));
-    params.center[0] = static_cast<float>(
-        center->x - 0.5 * static_cast<double>(image.width()));
-    params.center[1] = static_cast<float>(
-        center->y - 0.5 * static_cast<double>(image.height()));
-  }
-  return image.Add(StepKind::kAffine, params);
+  params.out_middle[0] = 0.5f * static_cast<float>(size.width) - 0.5f;
+  params.out_middle[1] = 0.5f * static_cast<float>(size.height) - 0.5f;
+  return image.Add(StepKind::kAffine, params, 1.0, size.height, size.width,
+                   image.channels());
+}
+
+ImageSize SameSize(const ImageCompiler& image) {
+  return {.height = image.height(), .width = image.width()};
 }
 
 absl::Status CheckAngles(const char* name, const Interval& interval) {
@@ -196,15 +250,19 @@ absl::Status CompileOp(const RandomResizedCropSpec& op, ImageCompiler& image) {
 absl::Status CompileOp(const RotateSpec& op, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(
       ImageCompiler::CheckRange("angle", op.angle, -kMaxAngle, kMaxAngle));
-  if (op.expand && (image.height() != image.width() ||
-                    std::fmod(op.angle, 90.0) != 0.0)) {
-    return Invalid(
-        "expand is for square images and multiples of 90 degrees, where the "
-        "size stays: set it to False, or put Pad before it");
-  }
   AffineParams params = NoAffine();
   SetBoth(params.angle, -op.angle);
-  return AddAffine(params, op.interpolation, op.fill, op.center, image);
+  DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
+  ImageSize size = SameSize(image);
+  if (op.expand && !op.center.has_value() &&
+      std::fmod(op.angle, 90.0) == 0.0) {
+    // Exact, where the corners would be half pixels off the grid.
+    if (std::fmod(op.angle, 180.0) != 0.0) std::swap(size.height, size.width);
+  } else if (op.expand) {
+    size = ExpandedSize(-op.angle, params.center, image);
+    DATASETD_RETURN_IF_ERROR(image.CheckSize(size.height, size.width));
+  }
+  return AddAffine(params, op.interpolation, op.fill, size, image);
 }
 
 absl::Status CompileOp(const RandomRotationSpec& op, ImageCompiler& image) {
@@ -212,11 +270,12 @@ absl::Status CompileOp(const RandomRotationSpec& op, ImageCompiler& image) {
   if (op.expand) {
     return Invalid(
         "expand would give each sample a size of its own: set it to False, or "
-        "put Pad before it");
+        "put Pad before it; a Rotate, whose angle is fixed, can expand");
   }
   AffineParams params = NoAffine();
   SetRange(params.angle, {-op.degrees.max, -op.degrees.min});
-  return AddAffine(params, op.interpolation, op.fill, op.center, image);
+  DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
+  return AddAffine(params, op.interpolation, op.fill, SameSize(image), image);
 }
 
 absl::Status CompileOp(const AffineSpec& op, ImageCompiler& image) {
@@ -240,7 +299,8 @@ absl::Status CompileOp(const AffineSpec& op, ImageCompiler& image) {
   SetBoth(params.scale, op.scale);
   SetBoth(params.shear_x, op.shear.x);
   SetBoth(params.shear_y, op.shear.y);
-  return AddAffine(params, op.interpolation, op.fill, op.center, image);
+  DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
+  return AddAffine(params, op.interpolation, op.fill, SameSize(image), image);
 }
 
 absl::Status CompileOp(const RandomAffineSpec& op, ImageCompiler& image) {
@@ -271,7 +331,8 @@ absl::Status CompileOp(const RandomAffineSpec& op, ImageCompiler& image) {
     DATASETD_RETURN_IF_ERROR(CheckAngles("shear", *op.shear_y));
     SetRange(params.shear_y, *op.shear_y);
   }
-  return AddAffine(params, op.interpolation, op.fill, op.center, image);
+  DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
+  return AddAffine(params, op.interpolation, op.fill, SameSize(image), image);
 }
 
 }  // namespace datasetd

@@ -334,6 +334,37 @@ class DatasetctlTest(unittest.TestCase):
         self.assertIn("to_dtype, normalize", text)
         self.read_png("preview.png")
 
+    def test_preview_undoes_number_ops_before_others(self):
+        import numpy as np
+
+        self.load("between")
+        ops = [{"to_dtype": {"dtype": "DTYPE_FLOAT16", "scale": True}},
+               {"normalize": {"mean": [0.4, 0.5, 0.6], "std": [0.2]}},
+               {"erase": {"height": 4, "width": 32, "value": [0]}}]
+        ops[1]["normalize"]["std"] *= 3
+        self.json("preview", "between", "--transforms", json.dumps(ops),
+                  "--zoom", "1", "--samples", "1", "--epochs", "1", "--output",
+                  "between.png")
+        cell = self.read_png("between.png")[4:36, 52:84]
+        original = self.planes[0].transpose(1, 2, 0)
+        np.testing.assert_array_equal(cell[4:], original[4:])
+        # 0 is the mean, after Normalize.
+        self.assertTrue((cell[:4] == [102, 128, 153]).all(), cell[0, 0])
+
+    def test_preview_of_floats(self):
+        import numpy as np
+
+        folder = os.path.join(self.daemon.data_root, "floats")
+        os.makedirs(folder)
+        levels = np.arange(3 * 8 * 8 * 3).reshape(3, 8, 8, 3) % 256
+        np.save(os.path.join(folder, "image.npy"),
+                (levels / 255).astype(np.float32))
+        self.ctl("load", "floats", "--format", "npy", "--path", folder)
+        self.json("preview", "floats", "--transforms", "none", "--zoom", "1",
+                  "--epochs", "1", "--output", "f.png")
+        np.testing.assert_array_equal(
+            self.read_png("f.png")[4:12, 4:12], levels[0])
+
     def test_preview_of_grey_images(self):
         import numpy as np
 

@@ -86,6 +86,24 @@ def test_fill_of_masks(fill, image, mask):
     assert messages["mask"][0]["pad"]["fill"] == mask
 
 
+@pytest.mark.parametrize(
+    "op",
+    [
+        T.Pad(1, fill={"maks": 255}, fields=PAIR),
+        T.RandomApply([T.Rotate(3, fill={"maks": 255})], fields=PAIR),
+    ],
+)
+def test_a_fill_is_of_a_field_of_the_op(op):
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match=r"fill has the key 'maks'; expected some of its fields, "
+        r"\['image', 'mask'\]",
+    ):
+        spread([op])
+    # A pipeline from torchvision has both, whatever the fields.
+    spread([T.Pad(1, fill={"image": 3, "mask": 255})])
+
+
 def test_two_images_are_filled_alike():
     messages = spread([T.Pad(1, fill=3, fields=["left", "right"])])
     assert messages["left"] == messages["right"]

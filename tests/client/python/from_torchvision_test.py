@@ -1,5 +1,7 @@
 """The importer: torchvision 0.14's objects, and v2's by their attributes."""
 
+import functools
+
 import pytest
 import torch
 import torchvision.transforms as V
@@ -97,6 +99,32 @@ def test_containers_are_opened_in_order():
     ):
         assert T.from_torchvision(pipeline) == expected
     assert T.from_torchvision(V.Compose([])) == []
+
+
+def test_the_transforms_of_weights():
+    presets = __import__(
+        "torchvision.transforms._presets", fromlist=["ImageClassification"]
+    )
+    preset = presets.ImageClassification(crop_size=224, resize_size=232)
+    expected = [
+        T.Resize(232),
+        T.CenterCrop(224),
+        T.ToDtype("float32", scale=True),
+        T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    ]
+    assert T.from_torchvision(preset) == expected
+    # As newer versions have it.
+    preset.antialias = False
+    assert T.from_torchvision(preset)[0] == T.Resize(232, antialias=False)
+    for maker in (
+        functools.partial(presets.ImageClassification, crop_size=224),
+        presets.ImageClassification,
+        V.RandomHorizontalFlip,
+    ):
+        with pytest.raises(
+            datasetd.InvalidArgument, match="makes a transform.*call it"
+        ):
+            T.from_torchvision(maker)
 
 
 def test_containers_of_pixels_are_left_out():

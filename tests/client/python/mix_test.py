@@ -216,6 +216,95 @@ def test_classes_are_checked(pictures, labels, op):
         epoch_of(pictures, [op(num_classes=1)])
 
 
+@pytest.fixture
+def pairs(client, data_root, labels):
+    """Two images of one size, and one of another."""
+    directory = data_root / "pairs"
+    if not directory.exists():
+        directory.mkdir()
+        random = np.random.default_rng(8)
+        for name, height in (("left", HEIGHT), ("right", HEIGHT), ("low", 3)):
+            shape = (N, height, WIDTH, 3)
+            images = random.integers(0, 256, shape, dtype=np.uint8)
+            np.save(directory / f"{name}.npy", images)
+        np.save(directory / "label.npy", labels)
+    return client.load_dataset("pairs", format="npy", path=directory)
+
+
+def pairs_of(dataset, *ops):
+    to_float = T.ToDtype("float32", fields=["left", "right", "low"])
+    with datasetd.DataLoader(
+        dataset, batch_size=8, shuffle=True, seed=9,
+        transforms=[to_float, *ops],
+    ) as loader:
+        return [
+            {name: getattr(b, name).clone()
+             for name in ("left", "right", "low", "label")}
+            for b in loader
+        ]
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_images_of_one_op_have_one_lambda(pairs, per_sample):
+    fields = ["left", "right", "low"]
+    op = T.MixUp(num_classes=CLASSES, per_sample=per_sample, fields=fields)
+    plain, mixed = pairs_of(pairs), pairs_of(pairs, op)
+    assert len(plain) == len(mixed) == 6
+    for before, after in zip(plain, mixed):
+        lambdas = lambdas_of(after["label"], before["label"])
+        known = ~lambdas.isnan()
+        assert known.any()
+        lam = lambdas.float()[:, None, None, None]
+        for field in fields:
+            image = before[field]
+            expected = image.roll(1, 0) * (1 - lam) + image * lam
+            torch.testing.assert_close(
+                after[field][known], expected[known], rtol=0, atol=1e-4
+            )
+        if per_sample:
+            continue
+        torch.testing.assert_close(
+            after["label"],
+            mix(one_hot(before["label"]), lambdas[known][0].item()),
+            rtol=0, atol=1e-6,
+        )
+
+
+def test_images_of_one_op_have_one_box(pairs):
+    op = T.CutMix(num_classes=CLASSES, fields=["left", "right"])
+    for before, after in zip(pairs_of(pairs), pairs_of(pairs, op)):
+        lam = lambda_of(after["label"], before["label"])
+        boxes = [
+            (after[field] != before[field]).any(1).any(0)
+            for field in ("left", "right")
+        ]
+        # Noise of one pixel in 2^24 is alike: there are 126 pixels of 8 rows.
+        assert torch.equal(boxes[0], boxes[1])
+        assert boxes[0].sum().item() == pytest.approx(
+            (1 - lam) * HEIGHT * WIDTH, abs=1e-3
+        )
+        assert torch.equal(after["low"], before["low"])
+
+
+@pytest.mark.parametrize(
+    "ops, text",
+    [
+        (
+            [T.MixUp(num_classes=CLASSES, fields="left"),
+             T.MixUp(num_classes=CLASSES, fields="right")],
+            "mixed by field 'left' already.*give both images one op",
+        ),
+        (
+            [T.CutMix(num_classes=CLASSES, fields=["left", "low"])],
+            "images of one size.*field 'left' has 9x14 here, this one 3x14",
+        ),
+    ],
+)
+def test_labels_are_mixed_once(pairs, ops, text):
+    with pytest.raises(datasetd.InvalidArgument, match=text):
+        pairs_of(pairs, *ops)
+
+
 def test_explain_names_the_mix(client, pictures):
     told = client.explain(
         pictures, FLOAT + [T.MixUp(alpha=0.25, num_classes=CLASSES)],

@@ -1,105 +1,23 @@
 // What feeds draw, from explain, against the distributions that the ops state:
 // 100,000 samples each, with fixed seeds. The bounds are of
-// tests/testing/distribution.h.
+// tests/testing/distribution.h. An op that draws and has no check here fails.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/core/explain.h"
-#include "server/core/pipeline.h"
+#include "cuda/kernels/ops/mix.h"
+#include "tests/server/core/explained_feed.h"
 #include "tests/testing/distribution.h"
-#include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
-
-using ::datasetd::testing::IsOk;
-
-constexpr int64_t kNumSamples = 100000;
-// So large that rounding to pixels does not show.
-constexpr int64_t kSide = 10000;
-
-// A feed of one image field.
-class Feed {
- public:
-  Feed(int64_t height, int64_t width, std::vector<TransformSpec> ops)
-      : program_(std::make_unique<AugmentProgram>()) {
-    const FieldSpec field = {.name = "image",
-                             .dtype = Dtype::kUint8,
-                             .shape = {height, width, 3},
-                             .is_image = true};
-    auto compiled = CompileField(field, 0, ops, Layout::kNchw);
-    EXPECT_THAT(compiled.status(), IsOk());
-    program_->seed = 20;
-    program_->num_fields = 1;
-    if (compiled.ok()) program_->fields[0] = *compiled;
-  }
-
-  std::vector<OpDraw> At(uint64_t epoch, int64_t sample) const {
-    auto draws = ExplainSample(*program_, epoch, sample);
-    EXPECT_THAT(draws.status(), IsOk());
-    return draws.ok() ? *std::move(draws) : std::vector<OpDraw>{};
-  }
-
-  // Number `index` of `parameter` of the op at `position`, for each sample from
-  // `first` on.
-  std::vector<double> Collect(int position, const std::string& parameter,
-                              int index = 0, uint64_t epoch = 1,
-                              int64_t first = 0) const {
-    std::vector<double> values;
-    for (int64_t i = 0; i < kNumSamples; ++i) {
-      for (const OpDraw& draw : At(epoch, first + i)) {
-        if (draw.position != position) continue;
-        for (const auto& [name, numbers] : draw.parameters) {
-          if (name == parameter) values.push_back(numbers[index]);
-        }
-      }
-    }
-    EXPECT_EQ(values.size(), kNumSamples) << parameter;
-    return values;
-  }
-
-  // Whether an op is applied, for each sample, by the op's position.
-  std::map<int, std::vector<bool>> Applied(uint64_t epoch = 1) const {
-    std::map<int, std::vector<bool>> applied;
-    for (int64_t i = 0; i < kNumSamples; ++i) {
-      for (const OpDraw& draw : At(epoch, i)) {
-        applied[draw.position].push_back(draw.is_applied);
-      }
-    }
-    for (const auto& [position, samples] : applied) {
-      EXPECT_EQ(samples.size(), kNumSamples) << position;
-    }
-    return applied;
-  }
-
- private:
-  std::unique_ptr<AugmentProgram> program_;
-};
-
-// How far a count is from n * p, in standard deviations.
-double BinomialZ(int64_t count, double n, double p) {
-  return (static_cast<double>(count) - n * p) / std::sqrt(n * p * (1 - p));
-}
-
-double AppliedZ(const std::vector<bool>& applied, double p) {
-  return BinomialZ(std::count(applied.begin(), applied.end(), true),
-                   static_cast<double>(applied.size()), p);
-}
-
-// The same of the samples where both are applied.
-double BothZ(const std::vector<bool>& a, const std::vector<bool>& b, double p) {
-  int64_t both = 0;
-  for (size_t i = 0; i < a.size(); ++i) both += a[i] && b[i];
-  return BinomialZ(both, static_cast<double>(a.size()), p * p);
-}
 
 void ExpectUniform(const std::vector<double>& values, double low, double high) {
   EXPECT_GE(*std::min_element(values.begin(), values.end()), low - 1e-6);
@@ -107,38 +25,34 @@ void ExpectUniform(const std::vector<double>& values, double low, double high) {
   EXPECT_LT(UniformKolmogorovSmirnov(values, low, high), kMaxKolmogorovSmirnov);
 }
 
-TEST(ExplainDistributionTest, EveryGateOpensWithItsProbability) {
-  constexpr double kP = 0.3;
-  const Feed feed(
-      16, 16,
-      {RandomHorizontalFlipSpec{.p = kP}, RandomVerticalFlipSpec{.p = kP},
-       RandomGrayscaleSpec{.p = kP}, RandomInvertSpec{.p = kP},
-       RandomPosterizeSpec{.bits = 3, .p = kP},
-       RandomSolarizeSpec{.threshold = 9, .p = kP},
-       RandomAdjustSharpnessSpec{.sharpness_factor = 2, .p = kP},
-       RandomAutocontrastSpec{.p = kP}, RandomEqualizeSpec{.p = kP},
-       RandomErasingSpec{.p = kP}});
-  const std::map<int, std::vector<bool>> applied = feed.Applied();
-  const std::map<int, std::vector<bool>> next_epoch = feed.Applied(2);
-  ASSERT_EQ(applied.size(), 10u);
-  for (const auto& [op, samples] : applied) {
-    EXPECT_LT(std::fabs(AppliedZ(samples, kP)), kMaxZ) << op;
-    EXPECT_LT(std::fabs(BothZ(samples, next_epoch.at(op), kP)), kMaxZ) << op;
-    std::vector<bool> next_sample(samples.begin() + 1, samples.end());
-    next_sample.push_back(samples[0]);
-    EXPECT_LT(std::fabs(BothZ(samples, next_sample, kP)), kMaxZ) << op;
-    for (int other = 0; other < op; ++other) {
-      EXPECT_LT(std::fabs(BothZ(samples, applied.at(other), kP)), kMaxZ)
-          << op << ", " << other;
-    }
+// The ops that are applied with probability p and draw nothing else.
+std::map<std::string, TransformSpec> Gates(double p) {
+  std::map<std::string, TransformSpec> gates;
+  for (const TransformSpec& op : std::vector<TransformSpec>{
+           RandomHorizontalFlipSpec{.p = p}, RandomVerticalFlipSpec{.p = p},
+           RandomGrayscaleSpec{.p = p}, RandomInvertSpec{.p = p},
+           RandomPosterizeSpec{.bits = 3, .p = p},
+           RandomSolarizeSpec{.threshold = 9, .p = p},
+           RandomAdjustSharpnessSpec{.sharpness_factor = 2, .p = p},
+           RandomAutocontrastSpec{.p = p}, RandomEqualizeSpec{.p = p}}) {
+    gates.emplace(TransformName(op), op);
+  }
+  return gates;
+}
+
+void CheckGate(const std::string& name) {
+  for (const double p : {0.02, 0.3, 0.5, 0.97}) {
+    const ExplainedFeed feed(16, 16, {Gates(p).at(name)});
+    EXPECT_LT(std::fabs(AppliedZ(feed.Applied().at(0), p)), kMaxZ) << p;
   }
 }
 
-TEST(ExplainDistributionTest, RandomApplyIsAllOrNothing) {
+// All or nothing.
+void CheckRandomApply() {
   RandomApplySpec group;
   group.transforms = {InvertSpec{}, RandomGrayscaleSpec{.p = 0.5}};
   group.p = 0.6;
-  const Feed feed(16, 16, {group});
+  const ExplainedFeed feed(16, 16, {group});
   const std::map<int, std::vector<bool>> applied = feed.Applied();
   const std::vector<bool>& invert = applied.at(1);
   const std::vector<bool>& grayscale = applied.at(2);
@@ -149,8 +63,9 @@ TEST(ExplainDistributionTest, RandomApplyIsAllOrNothing) {
   }
 }
 
-TEST(ExplainDistributionTest, AlternatingFlipAlternates) {
-  const Feed feed(16, 16, {AlternatingFlipSpec{}});
+// Every second epoch, from the first or the second.
+void CheckAlternatingFlip() {
+  const ExplainedFeed feed(16, 16, {AlternatingFlipSpec{}});
   const std::vector<bool> first = feed.Applied(1).at(0);
   EXPECT_LT(std::fabs(AppliedZ(first, 0.5)), kMaxZ);
   std::vector<bool> second = feed.Applied(2).at(0);
@@ -159,8 +74,9 @@ TEST(ExplainDistributionTest, AlternatingFlipAlternates) {
   EXPECT_EQ(first, feed.Applied(3).at(0));
 }
 
-TEST(ExplainDistributionTest, RandomCropTakesEveryPlaceEquallyOften) {
-  const Feed feed(
+// Every place equally often.
+void CheckRandomCrop() {
+  const ExplainedFeed feed(
       16, 20,
       {RandomCropSpec{.height = 12, .width = 14, .padding = {1, 2, 1, 2}}});
   // (16 + 4 - 12 + 1) x (20 + 2 - 14 + 1) places.
@@ -177,8 +93,9 @@ TEST(ExplainDistributionTest, RandomCropTakesEveryPlaceEquallyOften) {
   EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
 }
 
-TEST(ExplainDistributionTest, RandomResizedCropsAreaRatioAndPlace) {
-  const Feed feed(kSide, kSide,
+// Area, logarithm of the ratio, and place.
+void CheckRandomResizedCrop() {
+  const ExplainedFeed feed(kSide, kSide,
                   {RandomResizedCropSpec{.height = 32,
                                          .width = 32,
                                          .scale = {0.08, 0.4},
@@ -208,26 +125,20 @@ TEST(ExplainDistributionTest, RandomResizedCropsAreaRatioAndPlace) {
   EXPECT_LT(IndependenceZ(tops, lefts), kMaxZ);
 }
 
-TEST(ExplainDistributionTest, RandomRotationsAngle) {
+void CheckRandomRotation() {
   // Explain's angle is clockwise, the op's the other way.
-  const Feed feed(16, 16,
-                  {RandomRotationSpec{.degrees = {-30, 20}},
-                   RandomRotationSpec{.degrees = {-30, 20}}});
-  const std::vector<double> angles = feed.Collect(0, "angle");
-  ExpectUniform(angles, -20, 30);
-  EXPECT_LT(IndependenceZ(angles, feed.Collect(1, "angle")), kMaxZ);
-  EXPECT_LT(IndependenceZ(angles, feed.Collect(0, "angle", 0, 2)), kMaxZ);
-  EXPECT_LT(IndependenceZ(angles, feed.Collect(0, "angle", 0, 1, 1)), kMaxZ);
+  const ExplainedFeed feed(16, 16, {RandomRotationSpec{.degrees = {-30, 20}}});
+  ExpectUniform(feed.Collect(0, "angle"), -20, 30);
 }
 
-TEST(ExplainDistributionTest, RandomAffinesParameters) {
+void CheckRandomAffine() {
   RandomAffineSpec affine;
   affine.degrees = {-10, 50};
   affine.translate = {.x = 0.2, .y = 0.4};
   affine.scale = {.min = 0.5, .max = 1.75};
   affine.shear_x = {.min = -5, .max = 10};
   affine.shear_y = {.min = 0, .max = 3};
-  const Feed feed(kSide, kSide, {affine});
+  const ExplainedFeed feed(kSide, kSide, {affine});
   const std::vector<std::vector<double>> drawn = {
       feed.Collect(0, "angle"),        feed.Collect(0, "translate", 0),
       feed.Collect(0, "translate", 1), feed.Collect(0, "scale"),
@@ -245,13 +156,14 @@ TEST(ExplainDistributionTest, RandomAffinesParameters) {
   }
 }
 
-TEST(ExplainDistributionTest, ColorJittersFactorsAndOrder) {
+// The factors, and the 24 orders.
+void CheckColorJitter() {
   ColorJitterSpec jitter;
   jitter.brightness = {.min = 0.6, .max = 1.4};
   jitter.contrast = {.min = 0.2, .max = 1.8};
   jitter.saturation = {.min = 0, .max = 3};
   jitter.hue = {.min = -0.1, .max = 0.3};
-  const Feed feed(16, 16, {jitter});
+  const ExplainedFeed feed(16, 16, {jitter});
   std::map<std::string, std::vector<double>> factors;
   std::map<std::vector<std::string>, int64_t> orders;
   for (int64_t sample = 0; sample < kNumSamples; ++sample) {
@@ -277,41 +189,50 @@ TEST(ExplainDistributionTest, ColorJittersFactorsAndOrder) {
   EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
 }
 
-TEST(ExplainDistributionTest, GaussianBlursSigma) {
+void CheckGaussianBlur() {
   GaussianBlurSpec blur;
   blur.kernel_height = 3;
   blur.kernel_width = 5;
   blur.sigma = {0.1, 2.0};
-  const Feed feed(16, 16, {blur, blur});
-  const std::vector<double> sigmas = feed.Collect(0, "sigma");
-  ExpectUniform(sigmas, 0.1, 2.0);
-  EXPECT_LT(IndependenceZ(sigmas, feed.Collect(1, "sigma")), kMaxZ);
+  const ExplainedFeed feed(16, 16, {blur});
+  ExpectUniform(feed.Collect(0, "sigma"), 0.1, 2.0);
 }
 
-TEST(ExplainDistributionTest, RandomErasingsAreaRatioAndPlace) {
+// Gate, area, logarithm of the ratio, and place.
+void CheckRandomErasing() {
   RandomErasingSpec erasing;
   erasing.p = 1.0;
   erasing.scale = {0.02, 0.2};
-  const Feed feed(kSide, kSide, {erasing});
+  const ExplainedFeed feed(kSide, kSide, {erasing});
   const std::vector<double> heights = feed.Collect(0, "height");
   const std::vector<double> widths = feed.Collect(0, "width");
   std::vector<double> tops = feed.Collect(0, "top");
+  std::vector<double> lefts = feed.Collect(0, "left");
   std::vector<double> areas;
   std::vector<double> log_ratios;
   for (size_t i = 0; i < heights.size(); ++i) {
     areas.push_back(heights[i] * widths[i] / kSide / kSide);
     log_ratios.push_back(std::log(heights[i] / widths[i]));
     tops[i] /= kSide - heights[i];
+    lefts[i] /= kSide - widths[i];
   }
   EXPECT_LT(UniformKolmogorovSmirnov(areas, 0.02, 0.2), kMaxKolmogorovSmirnov);
   EXPECT_LT(UniformKolmogorovSmirnov(log_ratios, std::log(0.3), std::log(3.3)),
             kMaxKolmogorovSmirnov);
   ExpectUniform(tops, 0, 1);
+  ExpectUniform(lefts, 0, 1);
   EXPECT_LT(IndependenceZ(areas, log_ratios), kMaxZ);
+  EXPECT_LT(IndependenceZ(areas, tops), kMaxZ);
+  EXPECT_LT(IndependenceZ(tops, lefts), kMaxZ);
+  erasing.p = 0.3;
+  EXPECT_LT(std::fabs(AppliedZ(
+                ExplainedFeed(16, 16, {erasing}).Applied().at(0), 0.3)),
+            kMaxZ);
 }
 
-TEST(ExplainDistributionTest, CutoutTakesEveryPlaceEquallyOften) {
-  const Feed feed(8, 11, {CutoutSpec{.size = 3}});
+// Every place equally often.
+void CheckCutout() {
+  const ExplainedFeed feed(8, 11, {CutoutSpec{.size = 3}});
   const std::vector<double> tops = feed.Collect(0, "top");
   const std::vector<double> lefts = feed.Collect(0, "left");
   std::vector<int64_t> counts(6 * 9);
@@ -322,11 +243,106 @@ TEST(ExplainDistributionTest, CutoutTakesEveryPlaceEquallyOften) {
   EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
 }
 
+// Explain knows no batches: what the executor draws for kNumSamples of them.
+std::vector<MixDraw> Mixes(const TransformSpec& op, int height, int width) {
+  const ExplainedFeed feed(height, width, {op});
+  std::vector<MixDraw> mixes;
+  for (uint32_t i = 0; i < kNumSamples; ++i) {
+    const BatchTask batch = {.num_samples = 4, .batch_index = i, .epoch = 1};
+    mixes.push_back(DrawMix(feed.program().fields[0].mix, feed.program().seed,
+                            batch, 0, height, width));
+  }
+  return mixes;
+}
+
+// Lambda is of Beta(alpha, alpha).
+void CheckMixUp() {
+  const std::vector<std::pair<double, double (*)(double)>> cumulatives = {
+      {0.5, [](double x) { return 2 / M_PI * std::asin(std::sqrt(x)); }},
+      {1.0, [](double x) { return x; }},
+      {2.0, [](double x) { return x * x * (3 - 2 * x); }}};
+  for (const auto& [alpha, cumulative] : cumulatives) {
+    std::vector<double> lambdas;
+    for (const MixDraw& mix :
+         Mixes(MixUpSpec{.alpha = alpha, .num_classes = 2}, 8, 8)) {
+      lambdas.push_back(mix.lambda);
+    }
+    EXPECT_LT(KolmogorovSmirnov(lambdas, cumulative), kMaxKolmogorovSmirnov)
+        << alpha;
+  }
+}
+
+// The box's middle and size.
+void CheckCutMix() {
+  constexpr int kHeight = 40;
+  constexpr int kWidth = 25;
+  // Lambda is 1/2: the sides are 0.3536 of the image's, and an edge of the box
+  // that is not the image's tells its middle.
+  std::vector<int64_t> counts(kHeight * kWidth);
+  const auto middle = [](int begin, int end, int half) {
+    return begin > 0 ? begin + half : end - half;
+  };
+  for (const MixDraw& mix : Mixes(
+           CutMixSpec{.alpha = 1e12, .num_classes = 2}, kHeight, kWidth)) {
+    const int y = middle(mix.top, mix.bottom, 14);
+    const int x = middle(mix.left, mix.right, 8);
+    ASSERT_TRUE(y >= 0 && y < kHeight && x >= 0 && x < kWidth);
+    ++counts[y * kWidth + x];
+  }
+  EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
+  // No box about the inner half is cut, if lambda is at least 3/4.
+  std::vector<double> lambdas;
+  constexpr int kQuarter = kSide / 4;
+  for (const MixDraw& mix :
+       Mixes(CutMixSpec{.alpha = 1, .num_classes = 2}, kSide, kSide)) {
+    const int y = (mix.top + mix.bottom) / 2;
+    const int x = (mix.left + mix.right) / 2;
+    const bool is_inner = std::abs(y - 2 * kQuarter) < kQuarter &&
+                          std::abs(x - 2 * kQuarter) < kQuarter;
+    const bool is_square = mix.bottom - mix.top == mix.right - mix.left;
+    if (is_inner && is_square && mix.lambda >= 0.75) {
+      lambdas.push_back(mix.lambda);
+    }
+  }
+  EXPECT_GT(lambdas.size(), 5000u);
+  ExpectUniform(lambdas, 0.75, 1);
+}
+
+class DistributionOf : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DistributionOf, IsAsStated) {
+  static const std::map<std::string, void (*)()> kChecks = {
+      {"AlternatingFlip", CheckAlternatingFlip},
+      {"ColorJitter", CheckColorJitter},
+      {"CutMix", CheckCutMix},
+      {"Cutout", CheckCutout},
+      {"GaussianBlur", CheckGaussianBlur},
+      {"MixUp", CheckMixUp},
+      {"RandomAffine", CheckRandomAffine},
+      {"RandomApply", CheckRandomApply},
+      {"RandomCrop", CheckRandomCrop},
+      {"RandomErasing", CheckRandomErasing},
+      {"RandomResizedCrop", CheckRandomResizedCrop},
+      {"RandomRotation", CheckRandomRotation}};
+  const auto check = kChecks.find(GetParam());
+  if (check != kChecks.end()) {
+    check->second();
+  } else if (Gates(0.5).count(GetParam()) == 1) {
+    CheckGate(GetParam());
+  } else {
+    FAIL() << GetParam() << " draws, and nothing checks what";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryRandomOp, DistributionOf,
+                         ::testing::ValuesIn(RandomOps()),
+                         [](const auto& info) { return info.param; });
+
 TEST(ExplainDistributionTest, OpsOfOneDrawIdDrawAlike) {
   TransformSpec first = RandomRotationSpec{.degrees = {-30, 20}};
   TransformSpec second = first;
   first.draw_id = second.draw_id = 7;
-  const Feed feed(16, 16, {first, InvertSpec{}, second});
+  const ExplainedFeed feed(16, 16, {first, InvertSpec{}, second});
   EXPECT_EQ(feed.Collect(0, "angle"), feed.Collect(2, "angle"));
 }
 

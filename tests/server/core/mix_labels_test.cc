@@ -159,7 +159,53 @@ TEST(MixLabelsTest, LabelsAreAFieldOfIntegers) {
                                               {}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(StartsWith("field 'other'"),
-                             HasSubstr("mixed by another image already"))));
+                             HasSubstr("mixed by field 'image' already"))));
+}
+
+TEST(MixLabelsTest, ImagesShareLabelsIfTheyShareTheDraw) {
+  const auto link = [](TransformSpec one, TransformSpec other) {
+    one.draw_id = other.draw_id = 5;
+    return Link({kImage, kLabel, kOther}, {{one}, {}, {VerticalFlipSpec{},
+                                                       other}});
+  };
+  const auto programs =
+      link(MixUpSpec{.num_classes = 3}, MixUpSpec{.num_classes = 3});
+  ASSERT_THAT(programs, IsOk());
+  const MixProgram& writer = (*programs)[0].mix;
+  const MixProgram& other = (*programs)[2].mix;
+  EXPECT_EQ(writer.labels_field, 1);
+  EXPECT_EQ(other.labels_field, -1);
+  EXPECT_EQ(other.kind, MixKind::kMixUp);
+  EXPECT_EQ(writer.op_index, other.op_index);
+
+  const MixUpSpec mix_up = {.num_classes = 3};
+  for (const TransformSpec& another :
+       {TransformSpec(CutMixSpec{.num_classes = 3}),
+        TransformSpec(MixUpSpec{.alpha = 2.0, .num_classes = 3}),
+        TransformSpec(MixUpSpec{.num_classes = 4}),
+        TransformSpec(MixUpSpec{.num_classes = 3, .per_sample = true})}) {
+    EXPECT_THAT(link(mix_up, another),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("give both images one op")));
+  }
+  // Without the draw_id they draw apart.
+  EXPECT_THAT(Link({kImage, kLabel, kOther}, {{mix_up}, {}, {mix_up}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("one draw_id")));
+}
+
+TEST(MixLabelsTest, ImagesThatShareABoxHaveOneSize) {
+  TransformSpec cut = CutMixSpec{.num_classes = 3};
+  cut.draw_id = 5;
+  const std::vector<FieldSpec> fields = {kImage, kOther, kLabel};
+  EXPECT_THAT(Link(fields, {{cut}, {cut}, {}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(StartsWith("field 'other'"), HasSubstr("8x6"),
+                             HasSubstr("4x4"))));
+  EXPECT_THAT(Link(fields, {{CenterCropSpec{.height = 4, .width = 4}, cut},
+                            {cut},
+                            {}}),
+              IsOk());
 }
 
 class CheckMixedLabelsTest : public ::testing::Test {

@@ -560,6 +560,35 @@ TEST(PipelineTest, OtherFieldsOutOfRange) {
                        HasSubstr("dtype is not set")));
 }
 
+TEST(PipelineTest, RotateExpandsToWhatItsAngleNeeds) {
+  const auto size = [](int64_t height, int64_t width, const RotateSpec& op) {
+    const FieldProgram program = MustCompile(Image(height, width, 3), {op});
+    return absl::StrCat(program.out_height, "x", program.out_width);
+  };
+  EXPECT_EQ(size(4, 7, {.angle = 45.0}), "4x7");
+  for (const double angle : {0.0, 180.0, -360.0}) {
+    EXPECT_EQ(size(4, 7, {.angle = angle, .expand = true}), "4x7") << angle;
+  }
+  for (const double angle : {90.0, -90.0, 270.0, 450.0}) {
+    EXPECT_EQ(size(4, 7, {.angle = angle, .expand = true}), "7x4") << angle;
+  }
+  // Corners 7.07 from the middle, which is at 5: from -2.07 to 12.07.
+  EXPECT_EQ(size(10, 10, {.angle = 45.0, .expand = true}), "16x16");
+  // About another center they are elsewhere: from -3.54 to 10.61, and from 1.46
+  // to 15.61.
+  EXPECT_EQ(size(10, 10, {.angle = 45.0, .expand = true,
+                          .center = PointXy{0.0, 5.0}}),
+            "15x15");
+  ExpectInvalid(Image(40000, 40000, 1),
+                {RotateSpec{.angle = 45.0, .expand = true}}, 0,
+                {"56570x56570", "2147483647 elements"});
+  ExpectInvalid(Image(32, 32, 3), {RandomRotationSpec{.expand = true}}, 0,
+                {"expand", "a size of its own", "Rotate"});
+  RandomApplySpec group;
+  group.transforms = {RotateSpec{.angle = 45.0, .expand = true}};
+  ExpectInvalid(Image(10, 10, 3), {group}, 0, {"16x16", "must be the same"});
+}
+
 TEST(PipelineTest, DeterministicOps) {
   EXPECT_TRUE(IsDeterministic({}));
   EXPECT_TRUE(IsDeterministic(

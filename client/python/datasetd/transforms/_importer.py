@@ -88,6 +88,7 @@ def from_torchvision(transform: Any) -> List[Transform]:
     (PILToTensor, ToImage, ...) is left out. Resize and RandomResizedCrop
     antialias where torchvision does: on Pillow's images, which those before a
     ToTensor, PILToTensor or ToImage are, and on tensors if `antialias` is True.
+    The transforms of a model's weights (`weights.transforms()`) are taken, too.
 
     Raises InvalidArgument for an op that the daemon does not have; the message
     names it, its place, and what to do instead.
@@ -173,6 +174,9 @@ def _convert(op: Any, place: _Place) -> List[Transform]:
     if not _is_torchvision(op):
         if name == "Identity" and _module(op).startswith("torch.nn."):
             return []
+        if isinstance(getattr(op, "func", op), type):
+            # The transforms of torchvision's weights are a partial.
+            raise InvalidArgument("it makes a transform, and is none: call it")
         raise InvalidArgument(
             "it is not torchvision's, and cannot run in the daemon: "
             + _IN_THE_LOOP
@@ -316,10 +320,22 @@ def _mix(make: Callable[..., Transform]) -> Any:
     return convert
 
 
+def _image_classification(op: Any, place: _Place) -> List[Transform]:
+    """What the weights of a model come with; for images of Pillow."""
+    antialias = getattr(op, "antialias", None) is not False
+    return [
+        resampling.Resize(op.resize_size, op.interpolation, None, antialias),
+        moves.CenterCrop(op.crop_size),
+        dtypes.ToDtype("float32", scale=True),
+        dtypes.Normalize(op.mean, op.std),
+    ]
+
+
 _SPECIAL: Dict[str, Callable[[Any, _Place], List[Transform]]] = {
     "ConvertDtype": _convert_dtype,
     "ConvertImageDtype": _convert_dtype,
     "CutMix": _mix(CutMix),
+    "ImageClassification": _image_classification,
     "MixUp": _mix(MixUp),
     "RandomApply": _random_apply,
     "RandomCrop": _random_crop,

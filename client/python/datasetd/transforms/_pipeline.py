@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Container, Dict, Iterator, List, Mapping, Sequence
-from typing import Tuple, Union
+from typing import Any, Container, Dict, Iterator, List, Mapping, Optional
+from typing import Sequence, Tuple, Union
 
 from ..errors import InvalidArgument
 from ._base import Transform
@@ -39,8 +39,27 @@ def pipelines_message(
                 spread.add(op, (field,))
         return spread.messages
     for op in _checked_list(argument, value):
+        _check_fills(argument, op, op.fields)
         spread.add(op, op.fields or ("image",))
     return spread.messages
+
+
+def _check_fills(
+    argument: str, op: Transform, fields: Optional[Tuple[str, ...]]
+) -> None:
+    """A fill for none of the fields that are named is a slip."""
+    if isinstance(op, RandomApply):
+        for inner in op.transforms:
+            _check_fills(argument, inner, inner.fields or fields)
+    fill = getattr(op, "fill", None)
+    if fields is None or not isinstance(fill, dict):
+        return
+    for field in fill:
+        if field not in fields:
+            raise InvalidArgument(
+                f"{argument}: {op!r}: fill has the key {field!r}; expected "
+                f"some of its fields, {list(fields)}"
+            )
 
 
 def batch_ops(value: Pipelines) -> Iterator[BatchOp]:

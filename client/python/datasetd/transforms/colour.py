@@ -243,7 +243,7 @@ class Solarize(_ColourOp):
 
     def __init__(self, threshold: float, *, fields: Fields = None) -> None:
         self.threshold = _checks.number(
-            "Solarize", "threshold", threshold, high=255
+            "Solarize", "threshold", threshold, 0, 255
         )
         super().__init__(fields)
 
@@ -260,7 +260,7 @@ class RandomSolarize(_ColourOp):
         self, threshold: float, p: float = 0.5, *, fields: Fields = None
     ) -> None:
         self.threshold = _checks.number(
-            "RandomSolarize", "threshold", threshold, high=255
+            "RandomSolarize", "threshold", threshold, 0, 255
         )
         self.p = _checks.probability("RandomSolarize", p)
         super().__init__(fields)

@@ -82,8 +82,6 @@ class BatchOp(Transform):
         self.labels = labels
         self.per_sample = _checks.boolean(op, "per_sample", per_sample)
         super().__init__(fields)
-        if self.fields is not None and len(self.fields) != 1:
-            raise _checks.fail(op, "fields", fields, "one image field")
 
     def _parameters(self) -> Dict[str, Any]:
         return {
@@ -97,7 +95,8 @@ class BatchOp(Transform):
 class MixUp(BatchOp):
     """Adds another sample of the batch, weighted by a lambda of Beta(alpha).
 
-    One lambda for the batch, or with `per_sample` one for each sample.
+    One lambda for the batch, or with `per_sample` one for each sample; all
+    images of `fields` have the same.
     """
 
     _name = "mix_up"
@@ -106,7 +105,8 @@ class MixUp(BatchOp):
 class CutMix(BatchOp):
     """Pastes a box of another sample of the batch; its area from Beta(alpha).
 
-    One box for the batch, or with `per_sample` one for each sample.
+    One box for the batch, or with `per_sample` one for each sample; all
+    images of `fields`, which are of one size, have the same.
     """
 
     _name = "cut_mix"
