@@ -104,9 +104,11 @@ absl::StatusOr<std::vector<FieldProgram>> CompileFields(
     DATASETD_ASSIGN_OR_RETURN(
         FieldProgram program,
         CompileField(fields[f], static_cast<int>(f), field_options.transforms,
-                     field_options.layout));
+                     field_options.layout, dataset.field_sizes(f)));
     program.source = dataset.field_data(f);
-    program.sample_stride_bytes = fields[f].sample_bytes();
+    program.ragged = dataset.field_index_data(f);
+    program.sample_stride_bytes =
+        fields[f].is_packed() ? 0 : fields[f].sample_bytes();
     programs.push_back(program);
     transforms.push_back(field_options.transforms);
   }
@@ -259,6 +261,11 @@ absl::StatusOr<Explanation> FeedTable::Explain(
   for (const uint64_t index : indices) {
     Explanation::Sample& sample = explanation.samples.emplace_back();
     sample.index = static_cast<int64_t>(index);
+    for (size_t f = 0; f < programs.size(); ++f) {
+      const RaggedIndex* const ragged = dataset.field_index(f);
+      if (ragged == nullptr) continue;
+      GiveSize(programs[f], ragged->size(sample.index), &program->fields[f]);
+    }
     DATASETD_ASSIGN_OR_RETURN(
         sample.ops, ExplainSample(*program, epoch, sample.index));
   }

@@ -10,6 +10,10 @@ absl::Status NotOfThisKind(const char* call) {
 
 }  // namespace
 
+absl::StatusOr<RaggedIndex> SampleSource::ReadIndex(size_t) {
+  return absl::InternalError("the source has no packed field");
+}
+
 absl::Status SampleSource::Read(int64_t count,
                                 absl::Span<const absl::Span<uint8_t>> fields) {
   return NotOfThisKind("Read");

@@ -359,6 +359,7 @@ class Client:
         device: Optional[str] = None,
         class_names: Optional[Sequence[str]] = None,
         progress: Progress = False,
+        ragged: bool = False,
     ) -> Dataset:
         """Makes a dataset of Python samples, which are sent once.
 
@@ -380,6 +381,9 @@ class Client:
             arrays (H, W), are images.
           pretransforms, device, progress: as of load_dataset.
           class_names: None takes those of a torchvision dataset.
+          ragged: images may differ in height and width; then they stay as they
+            are, and a loader's transforms make them one size. All are kept in a
+            temporary file first.
         """
         header: Dict[str, Any] = {
             "name": name,
@@ -399,7 +403,7 @@ class Client:
         report = make_progress(name) if progress is True else progress or None
         try:
             message = _push.push(
-                self._handle(), header, samples, fields, report
+                self._handle(), header, samples, fields, report, ragged
             )
         finally:
             if progress is True:
