@@ -18,6 +18,8 @@ namespace datasetd::ctl {
 struct SampleRange {
   std::string dataset;
   std::string field;
+  // Others whose samples have sizes of their own: a feed must give them one.
+  std::vector<std::string> other_ragged_fields;
   uint64_t first_sample = 0;
   uint32_t num_samples = 1;
   uint64_t seed = 0;

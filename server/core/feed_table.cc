@@ -73,8 +73,9 @@ size_t CountOps(const std::vector<TransformSpec>& transforms) {
   return count;
 }
 
+// Packed fields without options are left empty if `skips_packed`.
 absl::StatusOr<std::vector<FieldProgram>> CompileFields(
-    const Dataset& dataset, const FeedOptions& options) {
+    const Dataset& dataset, const FeedOptions& options, bool skips_packed) {
   const std::vector<FieldSpec>& fields = dataset.fields();
   for (const auto& [name, field_options] : options.fields) {
     if (std::none_of(fields.begin(), fields.end(),
@@ -101,6 +102,12 @@ absl::StatusOr<std::vector<FieldProgram>> CompileFields(
     const auto found = options.fields.find(fields[f].name);
     const FeedFieldOptions field_options =
         found == options.fields.end() ? FeedFieldOptions() : found->second;
+    if (skips_packed && found == options.fields.end() &&
+        fields[f].is_packed()) {
+      programs.push_back({});
+      transforms.emplace_back();
+      continue;
+    }
     DATASETD_ASSIGN_OR_RETURN(
         FieldProgram program,
         CompileField(fields[f], static_cast<int>(f), field_options.transforms,
@@ -248,8 +255,9 @@ absl::StatusOr<Explanation> FeedTable::Explain(
         "indices: ", index, " is out of range; dataset '", options.dataset,
         "' has ", num_samples, " samples, from 0"));
   }
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<FieldProgram> programs,
-                            CompileFields(dataset, options));
+  DATASETD_ASSIGN_OR_RETURN(
+      const std::vector<FieldProgram> programs,
+      CompileFields(dataset, options, /*skips_packed=*/true));
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = options.seed;
   program->num_fields = static_cast<int32_t>(programs.size());
@@ -286,8 +294,9 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   }
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(backend.info().name));
-  DATASETD_ASSIGN_OR_RETURN(std::vector<FieldProgram> programs,
-                            CompileFields(dataset, options));
+  DATASETD_ASSIGN_OR_RETURN(
+      std::vector<FieldProgram> programs,
+      CompileFields(dataset, options, /*skips_packed=*/false));
   DATASETD_RETURN_IF_ERROR(CheckMixedLabels(dataset, programs));
   DATASETD_ASSIGN_OR_RETURN(
       SlotLayout layout,

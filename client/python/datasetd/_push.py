@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
 import itertools
 import json
 import tempfile
+from array import array as IntArray
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple
 from typing import Optional, Sequence, Tuple, Union
 
@@ -135,7 +135,7 @@ class SampleEncoder:
         self._count = 0
         # With `ragged`, of each image field: height and width of each sample.
         self._is_ragged = ragged
-        self._sizes: Dict[str, array.array] = {}
+        self._sizes: Dict[str, IntArray] = {}
 
     @property
     def num_samples(self) -> int:
@@ -167,10 +167,10 @@ class SampleEncoder:
         tables = (self._ragged_sizes(spec) for spec in self._specs)
         return b"".join(t.tobytes() for t in tables if t is not None)
 
-    def _ragged_sizes(self, spec: _Spec) -> Optional[array.array]:
+    def _ragged_sizes(self, spec: _Spec) -> Optional[IntArray]:
         """None where all samples have the size of the first."""
         sizes = self._sizes.get(spec.name)
-        first = array.array("i", spec.shape[:2])
+        first = IntArray("i", spec.shape[:2])
         if sizes is None or sizes == first * self._count:
             return None
         return sizes
@@ -193,7 +193,7 @@ class SampleEncoder:
                 value = value[:, :, None]
             shape = value.shape
             if self._is_ragged and spec.is_image and value.ndim == 3:
-                sizes = self._sizes.setdefault(spec.name, array.array("i"))
+                sizes = self._sizes.setdefault(spec.name, IntArray("i"))
                 sizes.extend(shape[:2])
                 shape = spec.shape[:2] + shape[2:]
             if dtype != spec.dtype or shape != spec.shape:
