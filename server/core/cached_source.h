@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/core/cache_entry.h"
+#include "server/core/ragged_index.h"
 #include "server/core/sample_source.h"
 
 struct XXH3_state_s;

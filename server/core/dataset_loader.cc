@@ -14,6 +14,7 @@
 #include "cuda/status_macros.h"
 #include "server/core/bad_sample_filter.h"
 #include "server/core/parallel_decoder.h"
+#include "server/core/ragged_index.h"
 #include "server/core/sample_transform.h"
 
 namespace datasetd {

@@ -9,6 +9,7 @@
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/decode_budget.h"
+#include "server/core/ragged_index.h"
 
 namespace datasetd {
 namespace {

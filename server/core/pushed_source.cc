@@ -15,7 +15,7 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kMaxFields = 64;
+constexpr size_t kMaxPushedFields = 64;
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxDimensions = 8;
 constexpr int64_t kMaxImageChannels = 4;
@@ -128,9 +128,9 @@ absl::Status CheckPushedInfo(SourceInfo* pushed) {
         absl::StrCat("num_samples: ", info.num_samples,
                      ", more than any memory holds"));
   }
-  if (info.fields.empty() || info.fields.size() > kMaxFields) {
+  if (info.fields.empty() || info.fields.size() > kMaxPushedFields) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "fields: ", info.fields.size(), ", expected 1 to ", kMaxFields));
+        "fields: ", info.fields.size(), ", expected 1 to ", kMaxPushedFields));
   }
   if (info.class_names.size() > kMaxClassNames) {
     return absl::InvalidArgumentError(

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/core/ragged_index.h"
 #include "server/core/sample_source.h"
 
 namespace datasetd {

@@ -1,5 +1,7 @@
 #include "server/core/sample_source.h"
 
+#include "server/core/ragged_index.h"
+
 namespace datasetd {
 namespace {
 

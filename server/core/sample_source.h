@@ -23,9 +23,10 @@
 #include "server/core/bad_samples.h"
 #include "server/core/field_spec.h"
 #include "server/core/file_system.h"
-#include "server/core/ragged_index.h"
 
 namespace datasetd {
+
+class RaggedIndex;  // ragged_index.h
 
 struct SourceInfo {
   int64_t num_samples = 0;

@@ -358,6 +358,14 @@ class RaggedRegistryTest : public ::testing::Test {
     EXPECT_THAT(info, IsOk());
     return *info;
   }
+  // Ends the registry, whose threads hand over what is to be stored.
+  void AwaitStored() {
+    const std::shared_ptr<const Dataset> dataset =
+        registry_->Use("a", kAlice)->dataset();
+    registry_.reset();
+    ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
+    ASSERT_NE(CacheFile(), "");
+  }
   uint64_t used_bytes() const {
     return devices_->devices()[0].budget->used_bytes();
   }
@@ -408,8 +416,7 @@ TEST_F(RaggedRegistryTest, OverBudgetIsToldBeforeASampleIsDecoded) {
 
 TEST_F(RaggedRegistryTest, TheCacheBringsThemBackAsTheyWere) {
   const DatasetInfo first = Load();
-  ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
-  ASSERT_NE(CacheFile(), "");
+  AwaitStored();
   num_decoded_ = 0;
   Start(int64_t{1} << 30);
   const DatasetInfo second = Load();
@@ -429,7 +436,7 @@ TEST_F(RaggedRegistryTest, TheCacheBringsThemBackAsTheyWere) {
 
 TEST_F(RaggedRegistryTest, ADamagedEntryIsReadFromTheSourceAgain) {
   const DatasetInfo first = Load();
-  ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
+  AwaitStored();
   const std::string file = CacheFile();
   const auto size = static_cast<int64_t>(std::filesystem::file_size(file));
   // Of the index, which is last; of the samples.
@@ -449,7 +456,7 @@ TEST_F(RaggedRegistryTest, ADamagedEntryIsReadFromTheSourceAgain) {
     EXPECT_EQ(num_decoded_, kNumSamples);
     EXPECT_EQ(second.content_hash, first.content_hash);
     EXPECT_EQ(used_bytes(), static_cast<uint64_t>(first.resident_bytes));
-    ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
+    AwaitStored();
   }
 }
 
