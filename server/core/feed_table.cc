@@ -8,6 +8,7 @@
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/mix_labels.h"
+#include "server/core/paired_sizes.h"
 #include "server/core/pipeline.h"
 #include "server/core/subset.h"
 #include "server/core/transforms_hash.h"
@@ -121,6 +122,7 @@ absl::StatusOr<std::vector<FieldProgram>> CompileFields(
   }
   DATASETD_RETURN_IF_ERROR(
       LinkMixedLabels(fields, transforms, absl::MakeSpan(programs)));
+  DATASETD_RETURN_IF_ERROR(CheckPairedSizes(dataset, programs));
   return programs;
 }
 

@@ -295,6 +295,24 @@ def test_pushed_samples_differ_in_size_if_told(world, client):
                 assert not row[:, :, width:].any()
 
 
+def test_a_shared_crop_needs_pairs_of_one_size(client):
+    samples = [{"image": np.zeros((20 + i, 30, 3), np.uint8),
+                "mask": np.zeros((20 + i // 4, 30), np.uint8)}
+               for i in range(8)]
+    dataset = client.push_dataset("p", samples, ragged=True)
+    both = ["image", "mask"]
+    with pytest.raises(datasetd.InvalidArgument,
+                       match="'image' and 'mask' share a crop, but sample 1 is "
+                       "21x30 in the one and 20x30 in the other"):
+        datasetd.DataLoader(
+            dataset, batch_size=2,
+            transforms=[T.RandomResizedCrop(8, fields=both)])
+    datasetd.DataLoader(
+        dataset, batch_size=2, framework="numpy",
+        transforms=[T.Resize((16, 16), fields=both),
+                    T.RandomResizedCrop(8, fields=both)]).close()
+
+
 def test_pushed_samples_of_one_size_are_stored_as_ever(client):
     dataset = client.push_dataset(
         "p", (np.full((5, 6, 3), i, np.uint8) for i in range(9)), ragged=True)
