@@ -45,30 +45,38 @@ int DefaultZoom(int height, int width) {
 }
 
 RgbImage MakeContactSheet(const std::vector<ContactRow>& rows, int zoom) {
-  const SampleImage& original = rows[0].original;
   const int num_augmented = static_cast<int>(rows[0].augmented.size());
   const SampleImage& augmented =
-      num_augmented > 0 ? rows[0].augmented[0] : original;
-  const int row_height = std::max(original.height, augmented.height) * zoom;
-  const int num_rows = static_cast<int>(rows.size());
+      num_augmented > 0 ? rows[0].augmented[0] : rows[0].original;
+  const auto height_of = [&](const ContactRow& row) {
+    return std::max(row.original.height,
+                    num_augmented > 0 ? augmented.height : 0) *
+           zoom;
+  };
 
   RgbImage sheet;
-  sheet.width = kGap + original.width * zoom + kGap;
+  int original_width = 0;
+  sheet.height = kGap;
+  for (const ContactRow& row : rows) {
+    original_width = std::max(original_width, row.original.width * zoom);
+    sheet.height += height_of(row) + kGap;
+  }
+  sheet.width = kGap + original_width + kGap;
   if (num_augmented > 0) {
     sheet.width += kOriginalGap - kGap +
                    num_augmented * (augmented.width * zoom + kGap);
   }
-  sheet.height = kGap + num_rows * (row_height + kGap);
   sheet.pixels.assign(static_cast<size_t>(sheet.width) * sheet.height * 3,
                       kBackground);
   int top = kGap;
   for (const ContactRow& row : rows) {
+    const int row_height = height_of(row);
     // Smaller ones stand in the middle of the row.
     const auto middle = [&](const SampleImage& image) {
       return top + (row_height - image.height * zoom) / 2;
     };
     Paste(row.original, zoom, middle(row.original), kGap, &sheet);
-    int left = kGap + original.width * zoom + kOriginalGap;
+    int left = kGap + original_width + kOriginalGap;
     for (const SampleImage& image : row.augmented) {
       Paste(image, zoom, middle(image), left, &sheet);
       left += augmented.width * zoom + kGap;

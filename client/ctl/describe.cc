@@ -18,13 +18,21 @@ std::string EnumText(absl::string_view name, absl::string_view prefix) {
   return absl::AsciiStrToLower(name);
 }
 
+std::string ExtentText(const v1::ImageExtent& extent) {
+  return absl::StrCat(extent.height(), "x", extent.width());
+}
+
 std::string FieldsText(
     const google::protobuf::RepeatedPtrField<v1::Field>& fields) {
   std::vector<std::string> texts;
   for (const v1::Field& field : fields) {
     texts.push_back(absl::StrCat(
         field.name(), " ", EnumText(v1::Dtype_Name(field.dtype()), "DTYPE_"),
-        " [", absl::StrJoin(field.shape(), ", "), "]"));
+        " [", absl::StrJoin(field.shape(), ", "), "]",
+        field.has_largest()
+            ? absl::StrCat(" from ", ExtentText(field.smallest()), " to ",
+                           ExtentText(field.largest()))
+            : ""));
   }
   return absl::StrJoin(texts, ", ");
 }
@@ -46,10 +54,6 @@ std::string BadSamplesText(
 std::string BytesText(int64_t bytes) {
   return absl::StrCat(FormatBytes(static_cast<uint64_t>(bytes)), " (", bytes,
                       " bytes)");
-}
-
-std::string ExtentText(const v1::ImageExtent& extent) {
-  return absl::StrCat(extent.height(), "x", extent.width());
 }
 
 }  // namespace

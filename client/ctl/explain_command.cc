@@ -69,8 +69,9 @@ int ExplainCommand::Run() {
   int64_t width = 1;
   for (const v1::Field& field : dataset->fields()) {
     if (field.name() != field_ || field.shape_size() < 2) continue;
-    height = field.shape(0);
-    width = field.shape(1);
+    const bool is_ragged = field.shape(0) < 0;
+    height = is_ragged ? field.smallest().height() : field.shape(0);
+    width = is_ragged ? field.smallest().width() : field.shape(1);
   }
   const auto pipeline = ParseTransforms(transforms_, height, width);
   if (!pipeline.ok()) {

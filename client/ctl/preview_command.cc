@@ -13,6 +13,7 @@
 #include "client/ctl/exit_code.h"
 #include "client/ctl/png_file.h"
 #include "client/ctl/transforms_argument.h"
+#include "cuda/status_macros.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -30,6 +31,72 @@ absl::StatusOr<v1::Field> FindImage(const v1::Dataset& dataset,
       "dataset '", dataset.name(), "' has no image field",
       name.empty() ? "" : absl::StrCat(" '", name, "'"), "; its image fields: ",
       images.empty() ? "none" : absl::StrJoin(images, ", ")));
+}
+
+bool IsRagged(const v1::Field& field) {
+  return field.shape_size() == 3 && field.shape(0) < 0;
+}
+
+// Cuts off what is right of and below height x width.
+SampleImage CutTo(const SampleImage& image, int height, int width) {
+  SampleImage cut;
+  cut.height = height;
+  cut.width = width;
+  cut.num_channels = image.num_channels;
+  const size_t row_bytes =
+      static_cast<size_t>(width) * static_cast<size_t>(image.num_channels);
+  const size_t stride =
+      static_cast<size_t>(image.width) * static_cast<size_t>(image.num_channels);
+  for (int y = 0; y < height; ++y) {
+    const auto row = image.pixels.begin() + static_cast<long>(y * stride);
+    cut.pixels.insert(cut.pixels.end(), row,
+                      row + static_cast<long>(row_bytes));
+  }
+  return cut;
+}
+
+// The samples as they are. Those of a ragged field come in a window of the
+// largest, one at a time, and explain tells how much of it is padding.
+absl::StatusOr<std::vector<SampleImage>> DrawOriginals(
+    Client* client, const SampleRange& range, const v1::Field& field) {
+  SampleRange once = range;
+  once.num_epochs = 1;
+  if (!IsRagged(field)) {
+    DATASETD_ASSIGN_OR_RETURN(auto images,
+                              DrawSampleImages(client, once, v1::Pipeline()));
+    return std::move(images[0]);
+  }
+  v1::Pipeline window;
+  v1::Crop* const crop = window.add_transforms()->mutable_crop();
+  crop->set_height(field.largest().height());
+  crop->set_width(field.largest().width());
+  v1::ExplainTransformsRequest request;
+  request.set_dataset(range.dataset);
+  *(*request.mutable_fields())[range.field].mutable_transforms() =
+      window.transforms();
+  for (uint32_t i = 0; i < range.num_samples; ++i) {
+    request.add_indices(range.first_sample + i);
+  }
+  DATASETD_ASSIGN_OR_RETURN(const v1::ExplainTransformsResponse explained,
+                            client->ExplainTransforms(request));
+  std::vector<SampleImage> originals;
+  once.num_samples = 1;
+  for (const v1::ExplainedSample& sample : explained.samples()) {
+    int64_t right = 0;
+    int64_t bottom = 0;
+    for (const v1::DrawnOp& op : sample.ops()) {
+      if (op.name() != "Pad") continue;
+      right = static_cast<int64_t>(op.parameters(0).values(2));
+      bottom = static_cast<int64_t>(op.parameters(0).values(3));
+    }
+    once.first_sample = sample.index();
+    DATASETD_ASSIGN_OR_RETURN(const auto images,
+                              DrawSampleImages(client, once, window));
+    originals.push_back(CutTo(
+        images[0][0], static_cast<int>(field.largest().height() - bottom),
+        static_cast<int>(field.largest().width() - right)));
+  }
+  return originals;
 }
 
 }  // namespace
@@ -90,23 +157,30 @@ int PreviewCommand::Run() {
   range_.num_samples = static_cast<uint32_t>(std::min<uint64_t>(
       range_.num_samples, num_samples - range_.first_sample));
 
+  for (const v1::Field& other : dataset->fields()) {
+    if (IsRagged(other) && other.name() != range_.field) {
+      range_.other_ragged_fields.push_back(other.name());
+    }
+  }
+  // The presets are for the image's size.
   auto pipeline =
-      ParseTransforms(transforms_, field->shape(0), field->shape(1));
+      IsRagged(*field)
+          ? ParseTransforms(transforms_, field->smallest().height(),
+                            field->smallest().width())
+          : ParseTransforms(transforms_, field->shape(0), field->shape(1));
   if (!pipeline.ok()) {
     return FailUsage(std::string(pipeline.status().message()));
   }
   const std::vector<std::string> left_out = TakeNumberOps(&*pipeline);
 
-  SampleRange once = range_;
-  once.num_epochs = 1;
-  auto originals = DrawSampleImages(&*client, once, v1::Pipeline());
+  auto originals = DrawOriginals(&*client, range_, *field);
   if (!originals.ok()) return Fail(originals.status());
   auto augmented = DrawSampleImages(&*client, range_, *pipeline);
   if (!augmented.ok()) return Fail(augmented.status());
 
   std::vector<ContactRow> rows(range_.num_samples);
   for (uint32_t i = 0; i < range_.num_samples; ++i) {
-    rows[i].original = std::move((*originals)[0][i]);
+    rows[i].original = std::move((*originals)[i]);
     for (auto& epoch : *augmented) {
       rows[i].augmented.push_back(std::move(epoch[i]));
     }

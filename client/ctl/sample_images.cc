@@ -95,6 +95,13 @@ absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
   }
   const PictureNumbers numbers(range.dtype, pipeline);
   field.set_layout(v1::LAYOUT_NHWC);
+  for (const std::string& other : range.other_ragged_fields) {
+    v1::CenterCrop* const pixel = (*options.mutable_fields())[other]
+                                      .add_transforms()
+                                      ->mutable_center_crop();
+    pixel->set_height(1);
+    pixel->set_width(1);
+  }
 
   DATASETD_ASSIGN_OR_RETURN(client::Feed feed, connection->OpenFeed(options));
   DATASETD_ASSIGN_OR_RETURN(const int index, FindField(feed, range));

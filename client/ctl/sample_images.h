@@ -19,6 +19,8 @@ struct SampleRange {
   std::string dataset;
   std::string field;
   v1::Dtype dtype = v1::DTYPE_UINT8;  // of the field, resident
+  // Others whose samples have sizes of their own: a feed must give them one.
+  std::vector<std::string> other_ragged_fields;
   uint64_t first_sample = 0;
   uint32_t num_samples = 1;
   uint64_t seed = 0;

@@ -44,6 +44,7 @@
 #include "cuda/kernels/ops/op_rows.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"
+#include "cuda/kernels/sized_step.h"
 
 namespace datasetd {
 
@@ -117,14 +118,21 @@ class ChainExecutor {
     const int64_t sample = batch.indices[index];
     const int64_t draw_index = DrawIndex(batch, index);
     key_ = {program_.seed, batch.epoch, draw_index, 0};
+    const ChainImage resident = ResidentImage(sample);
     for (int s = team_.rank(); s < field_.num_steps; s += team_.size()) {
-      DrawStep(field_.steps[s], program_.seed, batch.epoch, draw_index,
+      const Step* step = &field_.steps[s];
+      Step sized;
+      if (s < field_.num_sized_steps) {
+        sized = SizedStep(field_, s, {resident.height, resident.width});
+        step = &sized;
+      }
+      DrawStep(*step, program_.seed, batch.epoch, draw_index,
                &state_.drawn[s]);
     }
     team_.Sync();
     num_statistics_ = 0;
     is_blended_ = false;
-    StartFrom(ResidentImage(sample));
+    StartFrom(resident);
     for (int s = 0; s < field_.num_steps; ++s) {
       if (state_.drawn[s].is_applied) Add(s);
     }
@@ -139,7 +147,13 @@ class ChainExecutor {
     image.width = field_.in_width;
     image.channels = field_.channels;
     image.channel_stride = 1;
-    image.row_stride = field_.in_width * field_.channels;
+    if (field_.ragged != nullptr) {
+      const RaggedSample& place = field_.ragged[sample];
+      image.data = field_.source + place.offset_bytes;
+      image.height = place.height;
+      image.width = place.width;
+    }
+    image.row_stride = image.width * field_.channels;
     image.pixel_stride = field_.channels;
     image.is_scratch = false;
     return image;
@@ -212,8 +226,8 @@ class ChainExecutor {
       default:
         break;
     }
-    height_ = step.out_height;
-    width_ = step.out_width;
+    height_ = state_.drawn[s].out_height;
+    width_ = state_.drawn[s].out_width;
   }
 
   DATASETD_HOST_DEVICE static bool IsBlend(StepKind kind) {
@@ -440,7 +454,7 @@ class ChainExecutor {
     // Rows of the resize that lie side by side in the output do so there, or
     // are the same, or further apart only where the output has fill between.
     const float scale = static_cast<float>(window_height_) /
-                        field_.steps[source_step_].out_height;
+                        state_.drawn[source_step_].out_height;
     const float rows =
         static_cast<float>(RowCapacity() - num_taps_[0] - 2) / scale;
     return rows < 1.0f                              ? 1
@@ -494,13 +508,13 @@ class ChainExecutor {
     if (!is_resize && end_move_ == 0) return;
     AxisResample axes[2];
     if (is_resize) {
-      const Step& step = field_.steps[source_step_];
-      const ResizeParams& params = ParamsAs<ResizeParams>(step);
-      const ResizeDraw& draw =
-          state_.drawn[source_step_].template As<ResizeDraw>();
-      axes[0] = {draw.height, step.out_height, params.interpolation,
+      const StepDraw& drawn = state_.drawn[source_step_];
+      const ResizeParams& params =
+          ParamsAs<ResizeParams>(field_.steps[source_step_]);
+      const ResizeDraw& draw = drawn.template As<ResizeDraw>();
+      axes[0] = {draw.height, drawn.out_height, params.interpolation,
                  params.antialias};
-      axes[1] = {draw.width, step.out_width, params.interpolation,
+      axes[1] = {draw.width, drawn.out_width, params.interpolation,
                  params.antialias};
       num_taps_[0] = NumTaps(axes[0]);
       num_taps_[1] = NumTaps(axes[1]);

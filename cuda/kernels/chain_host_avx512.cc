@@ -30,6 +30,7 @@
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"
 #include "cuda/kernels/rounding.h"
+#include "cuda/kernels/sized_step.h"
 #include "cuda/kernels/value.h"
 
 // No fused multiplication: it rounds otherwise.

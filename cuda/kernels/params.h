@@ -112,6 +112,23 @@ struct MoveProgram {
 
 enum class StepKind : uint16_t;  // ops/op_table.h
 
+// How the image before a step of a ragged field makes the one after it
+// (sized_step.h). Beside size_args the rules read out_height, out_width and the
+// step's Move.
+enum class SizeRule : uint8_t {
+  kFixed = 0,     // both are as the step says; so is all after it
+  kTo,            // any size -> the step's
+  kKeep,          // the same
+  kPad,           // by the move's top and left, and {right, bottom}
+  kPadIfNeeded,   // so, and by the lack of {.., .., height, width} on each side
+  kPadForCenter,  // to {height, width} at least, half of it on each side
+  kPadForWindow,  // as far as the window {top, left, height, width} reaches
+  kCenter,        // a window of the step's size in the middle
+  kWhole,         // the whole image is resized to the step's size
+  kShorterEdge,   // so, to a shorter edge of {edge}, {.., longest} at most
+};
+inline constexpr int kNumSizeArgs = 4;
+
 // One op of a chain. Applied to a sample if each of the two gates lets it:
 // word 0 of draw 0 of the gate's op index, as UniformFloat, is below the
 // probability; 1 and above is always.
@@ -122,9 +139,13 @@ struct Step {
   float probability;
   uint32_t group_op_index;  // of the RandomApply around it
   float group_probability;
+  // Of the leading steps of a ragged field the largest of any sample, but for
+  // what the rule fixes.
   int32_t in_height, in_width;
   int32_t out_height, out_width;
   int32_t out_channels;
+  SizeRule size_rule;
+  int32_t size_args[kNumSizeArgs];
   // The kind's parameters (ops/op_table.h).
   alignas(8) uint8_t params[kMaxStepParamsBytes];
 };
@@ -159,12 +180,26 @@ struct ChainScratch {
   int64_t partner_elements;  // 0 without a mix
 };
 
+// Where a sample of a ragged field lies, from the field's source on, and its
+// size. Samples stand one after another, each kRaggedAlignmentBytes aligned.
+struct RaggedSample {
+  int64_t offset_bytes;
+  int32_t height, width;
+};
+inline constexpr int64_t kRaggedAlignmentBytes = 16;
+
 // A field. Without steps it is its MoveProgram. With steps it is a chain
 // (chain.h): an image of in_dtype (kUint8, kFloat16, kBfloat16, kFloat32) goes
 // through the steps as float32, in the image's own units, and is rounded
 // once to out_dtype; moves and value ops are steps then. A mix comes after the
 // steps, before the rounding; a field with one has steps.
+//
+// Ragged: samples of their own size, where `ragged` says. The field has steps,
+// and the first num_sized_steps of them give all samples one size; in_height and
+// in_width are the largest.
 struct FieldProgram : MoveProgram {
+  const RaggedSample* ragged;  // device memory, by sample; null: one size
+  int32_t num_sized_steps;
   int32_t num_steps;
   int32_t out_channels;
   // Of labels, integers below it, that the chain which mixes them writes:
@@ -203,6 +238,7 @@ struct BatchTask {
 
 static_assert(std::is_trivially_copyable_v<AugmentProgram>);
 static_assert(std::is_trivially_copyable_v<BatchTask>);
+static_assert(sizeof(RaggedSample) == 16);
 
 }  // namespace datasetd
 

@@ -71,82 +71,73 @@ absl::Status BadSampleFilter::Add(int64_t index, const absl::Status& status) {
 absl::StatusOr<int64_t> BadSampleFilter::Filter(
     int64_t first, absl::Span<const absl::Status> statuses,
     absl::Span<const absl::Span<uint8_t>> fields) {
-  bool are_good = true;
   for (size_t i = 0; i < statuses.size(); ++i) {
     if (statuses[i].ok()) continue;
-    are_good = false;
     DATASETD_RETURN_IF_ERROR(
         Add(first + static_cast<int64_t>(i), statuses[i]));
   }
-  if (policy_ == BadSamplePolicy::kReplace) return Replace(statuses, fields);
-  if (are_good) return static_cast<int64_t>(statuses.size());
-  return Skip(statuses, fields);
-}
-
-void BadSampleFilter::Copy(absl::Span<const absl::Span<uint8_t>> fields,
-                           int64_t from, int64_t to) const {
-  for (size_t f = 0; f < fields.size(); ++f) {
-    std::memcpy(fields[f].data() + to * sample_bytes_[f],
-                fields[f].data() + from * sample_bytes_[f],
-                static_cast<size_t>(sample_bytes_[f]));
+  rows_.clear();
+  if (policy_ == BadSamplePolicy::kReplace) {
+    DATASETD_RETURN_IF_ERROR(Replace(statuses));
+  } else {
+    Skip(statuses);
   }
+  Arrange(fields);
+  return static_cast<int64_t>(rows_.size());
 }
 
-absl::StatusOr<int64_t> BadSampleFilter::Skip(
-    absl::Span<const absl::Status> statuses,
-    absl::Span<const absl::Span<uint8_t>> fields) {
-  int64_t kept = 0;
+void BadSampleFilter::Skip(absl::Span<const absl::Status> statuses) {
   for (size_t i = 0; i < statuses.size(); ++i) {
-    if (!statuses[i].ok()) continue;
-    const int64_t from = static_cast<int64_t>(i);
-    if (from != kept) Copy(fields, from, kept);
-    ++kept;
+    if (statuses[i].ok()) rows_.push_back(static_cast<int64_t>(i));
   }
-  return kept;
 }
 
-absl::StatusOr<int64_t> BadSampleFilter::Replace(
-    absl::Span<const absl::Status> statuses,
-    absl::Span<const absl::Span<uint8_t>> fields) {
-  const int64_t count = static_cast<int64_t>(statuses.size());
-  const auto is_good = [&](int64_t i) {
-    return statuses[static_cast<size_t>(i)].ok();
-  };
-  int64_t good = 0;
-  while (good < count && !is_good(good)) ++good;
-  if (good == count && last_good_.empty()) {
-    // What follows may be good, but these would have to wait for it.
-    return absl::Status(
-        absl::StatusCode::kDataLoss,
-        absl::StrCat("the first ", report_.num_samples,
-                     " samples are all bad, so that there is none to replace "
-                     "them by; set bad_samples to skip"));
-  }
-  for (int64_t i = 0; i < good; ++i) {
-    if (last_good_.empty()) {
-      Copy(fields, good, i);
-      continue;
+absl::Status BadSampleFilter::Replace(absl::Span<const absl::Status> statuses) {
+  int64_t row = kEarlierRow;
+  if (last_good_.empty()) {
+    const auto good =
+        std::find_if(statuses.begin(), statuses.end(),
+                     [](const absl::Status& status) { return status.ok(); });
+    if (good == statuses.end()) {
+      // What follows may be good, but these would have to wait for it.
+      return absl::Status(
+          absl::StatusCode::kDataLoss,
+          absl::StrCat("the first ", report_.num_samples,
+                       " samples are all bad, so that there is none to replace "
+                       "them by; set bad_samples to skip"));
     }
-    for (size_t f = 0; f < fields.size(); ++f) {
-      std::copy(last_good_[f].begin(), last_good_[f].end(),
-                fields[f].data() + i * sample_bytes_[f]);
-    }
+    row = good - statuses.begin();
   }
-  for (int64_t i = good + 1; i < count; ++i) {
-    if (is_good(i)) {
-      good = i;
-    } else {
-      Copy(fields, i - 1, i);
-    }
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    if (statuses[i].ok()) row = static_cast<int64_t>(i);
+    rows_.push_back(row);
   }
-  if (good < count) {
-    last_good_.resize(fields.size());
-    for (size_t f = 0; f < fields.size(); ++f) {
-      const uint8_t* sample = fields[f].data() + good * sample_bytes_[f];
-      last_good_[f].assign(sample, sample + sample_bytes_[f]);
+  return absl::OkStatus();
+}
+
+void BadSampleFilter::Arrange(absl::Span<const absl::Span<uint8_t>> fields) {
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const auto bytes = static_cast<size_t>(sample_bytes_[f]);
+    uint8_t* to = fields[f].data();
+    for (size_t i = 0; i < rows_.size(); ++i, to += bytes) {
+      const int64_t row = rows_[i];
+      if (row == kEarlierRow) {
+        std::copy(last_good_[f].begin(), last_good_[f].end(), to);
+      } else if (row != static_cast<int64_t>(i)) {
+        std::memcpy(to, fields[f].data() + row * sample_bytes_[f], bytes);
+      }
     }
   }
-  return count;
+  if (policy_ != BadSamplePolicy::kReplace || rows_.empty() ||
+      rows_.back() == kEarlierRow) {
+    return;
+  }
+  last_good_.resize(fields.size());
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const uint8_t* const sample =
+        fields[f].data() + rows_.back() * sample_bytes_[f];
+    last_good_[f].assign(sample, sample + sample_bytes_[f]);
+  }
 }
 
 absl::Status BadSampleFilter::NothingLeft() const {

@@ -27,7 +27,11 @@ void AddBadSample(const SampleSource& source, int64_t index,
 
 class BadSampleFilter {
  public:
-  // `source` outlives this. `sample_bytes`: of each field, as decoded.
+  // A row of rows(): the last good sample of the chunks before.
+  static constexpr int64_t kEarlierRow = -1;
+
+  // `source` outlives this. `sample_bytes`: of each field, as decoded; 0 of
+  // packed ones, which the caller arranges.
   BadSampleFilter(BadSamplePolicy policy, int64_t max_bad_samples,
                   const SampleSource* source,
                   std::vector<int64_t> sample_bytes);
@@ -41,6 +45,9 @@ class BadSampleFilter {
                                  absl::Span<const absl::Status> statuses,
                                  absl::Span<const absl::Span<uint8_t>> fields);
 
+  // After Filter: which row of the chunk each sample that it kept comes from.
+  absl::Span<const int64_t> rows() const { return rows_; }
+
   // The error of a load of which nothing is left.
   absl::Status NothingLeft() const;
 
@@ -48,10 +55,11 @@ class BadSampleFilter {
 
  private:
   absl::Status Add(int64_t index, const absl::Status& status);
-  absl::StatusOr<int64_t> Skip(absl::Span<const absl::Status> statuses,
-                               absl::Span<const absl::Span<uint8_t>> fields);
-  absl::StatusOr<int64_t> Replace(absl::Span<const absl::Status> statuses,
-                                  absl::Span<const absl::Span<uint8_t>> fields);
+  // Sets rows_.
+  void Skip(absl::Span<const absl::Status> statuses);
+  absl::Status Replace(absl::Span<const absl::Status> statuses);
+  // Lets the samples stand as rows_ says, and keeps the last good one.
+  void Arrange(absl::Span<const absl::Span<uint8_t>> fields);
   void Copy(absl::Span<const absl::Span<uint8_t>> fields, int64_t from,
             int64_t to) const;
 
@@ -60,6 +68,7 @@ class BadSampleFilter {
   const SampleSource* const source_;
   const std::vector<int64_t> sample_bytes_;
   BadSampleReport report_;
+  std::vector<int64_t> rows_;
   // kReplace: the fields of the last good sample; empty before there is one.
   std::vector<std::vector<uint8_t>> last_good_;
 };

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cuda/status_macros.h"
+#include "server/core/ragged_index.h"
 
 namespace datasetd {
 namespace {
@@ -25,7 +26,10 @@ constexpr size_t kMaxNameBytes = 64 << 10;
 constexpr size_t kMaxNoteBytes = 8 << 20;
 constexpr size_t kMaxRank = 8;
 constexpr uint8_t kFlagImage = 1;
-constexpr uint8_t kFlagMask = 2;  // beside kFlagImage
+constexpr uint8_t kFlagMask = 2;    // beside kFlagImage
+constexpr uint8_t kFlagPacked = 4;  // beside kFlagImage
+// Of a packed field: both extents, pixels, bytes.
+constexpr size_t kNumPackedNumbers = 6;
 constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
 
 absl::Status Damaged(absl::string_view what) {
@@ -95,8 +99,22 @@ bool RoundUp(int64_t value, int64_t* rounded) {
          (*rounded = *rounded / kAlignment * kAlignment, true);
 }
 
+bool IsPackedRight(const FieldSpec& field, int64_t num_samples) {
+  return field.shape.size() == 3 && field.shape[1] == kAnyExtent &&
+         field.shape[2] > 0 && IsRaggedSize(field, field.smallest) &&
+         IsRaggedSize(field, field.largest) && field.num_pixels > 0 &&
+         field.packed_bytes > 0 && field.packed_bytes <= kMaxFileBytes &&
+         field.packed_bytes % kRaggedAlignmentBytes == 0 &&
+         num_samples <= kMaxFileBytes /
+                            static_cast<int64_t>(sizeof(RaggedSample));
+}
+
 // The bytes of a field, or false if it has none or too many.
 bool FieldBytes(const FieldSpec& field, int64_t num_samples, int64_t* bytes) {
+  if (field.is_packed()) {
+    *bytes = field.packed_bytes;
+    return IsPackedRight(field, num_samples);
+  }
   *bytes = DtypeSizeBytes(field.dtype);
   for (const int64_t extent : field.shape) {
     if (extent <= 0 || __builtin_mul_overflow(*bytes, extent, bytes)) {
@@ -114,6 +132,7 @@ int64_t HeaderBytes(const CacheHeader& header, int64_t num_blocks) {
   for (const FieldSpec& field : header.fields) {
     bytes += kTextBytes + field.name.size() + 2 * sizeof(uint8_t) +
              sizeof(uint32_t) + field.shape.size() * sizeof(int64_t);
+    if (field.is_packed()) bytes += kNumPackedNumbers * sizeof(int64_t);
   }
   for (const std::string& name : header.class_names) {
     bytes += kTextBytes + name.size();
@@ -168,25 +187,35 @@ absl::StatusOr<CacheLayout> LayOutCacheEntry(const CacheHeader& header) {
   }
   CacheLayout layout;
   int64_t num_blocks = 0;
-  for (const FieldSpec& field : header.fields) {
-    CacheLayout::Field place;
-    if (!FieldBytes(field, header.num_samples, &place.size_bytes)) {
-      return Invalid(absl::StrCat("field '", field.name,
+  for (size_t f = 0; f < header.fields.size(); ++f) {
+    CacheLayout::Place& place = layout.places.emplace_back();
+    place.field = f;
+    if (!FieldBytes(header.fields[f], header.num_samples, &place.size_bytes)) {
+      return Invalid(absl::StrCat("field '", header.fields[f].name,
                                   "' has no samples, or too many"));
     }
+  }
+  for (size_t f = 0; f < header.fields.size(); ++f) {
+    if (!header.fields[f].is_packed()) continue;
+    CacheLayout::Place& place = layout.places.emplace_back();
+    place.field = f;
+    place.is_index = true;
+    place.size_bytes =
+        header.num_samples * static_cast<int64_t>(sizeof(RaggedSample));
+  }
+  for (CacheLayout::Place& place : layout.places) {
     place.num_blocks =
         (place.size_bytes + kCacheBlockBytes - 1) / kCacheBlockBytes;
     num_blocks += place.num_blocks;
-    layout.fields.push_back(place);
   }
   layout.header_bytes = HeaderBytes(header, num_blocks);
   if (layout.header_bytes > kMaxCacheHeaderBytes) {
     return Invalid("its header is too large");
   }
   layout.file_bytes = layout.header_bytes;
-  for (CacheLayout::Field& field : layout.fields) {
-    if (!RoundUp(layout.file_bytes, &field.offset_bytes) ||
-        __builtin_add_overflow(field.offset_bytes, field.size_bytes,
+  for (CacheLayout::Place& place : layout.places) {
+    if (!RoundUp(layout.file_bytes, &place.offset_bytes) ||
+        __builtin_add_overflow(place.offset_bytes, place.size_bytes,
                                &layout.file_bytes) ||
         layout.file_bytes > kMaxFileBytes) {
       return Invalid("it is too large");
@@ -205,9 +234,17 @@ std::string EncodeCacheHeader(const CacheHeader& header) {
     body.Text(field.name);
     body.Number(static_cast<uint8_t>(field.dtype));
     body.Number(static_cast<uint8_t>((field.is_image ? kFlagImage : 0) |
-                                     (field.is_mask ? kFlagMask : 0)));
+                                     (field.is_mask ? kFlagMask : 0) |
+                                     (field.is_packed() ? kFlagPacked : 0)));
     body.Number(static_cast<uint32_t>(field.shape.size()));
     for (const int64_t extent : field.shape) body.Number(extent);
+    if (!field.is_packed()) continue;
+    body.Number(field.smallest.height);
+    body.Number(field.smallest.width);
+    body.Number(field.largest.height);
+    body.Number(field.largest.width);
+    body.Number(field.num_pixels);
+    body.Number(field.packed_bytes);
   }
   body.Number(static_cast<uint32_t>(header.class_names.size()));
   for (const std::string& name : header.class_names) body.Text(name);
@@ -265,9 +302,18 @@ absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data) {
     field.is_mask = (flags & kFlagMask) != 0;
     field.shape.resize(body.Count(sizeof(int64_t)));
     for (int64_t& extent : field.shape) extent = body.Number<int64_t>();
-    if (flags > (kFlagImage | kFlagMask) || flags == kFlagMask) {
+    const bool is_packed = (flags & kFlagPacked) != 0;
+    if (flags > (kFlagImage | kFlagMask | kFlagPacked) ||
+        (flags != 0 && !field.is_image) || is_packed != field.is_packed()) {
       return Damaged("a field is of an unknown kind");
     }
+    if (!is_packed) continue;
+    field.smallest.height = body.Number<int64_t>();
+    field.smallest.width = body.Number<int64_t>();
+    field.largest.height = body.Number<int64_t>();
+    field.largest.width = body.Number<int64_t>();
+    field.num_pixels = body.Number<int64_t>();
+    field.packed_bytes = body.Number<int64_t>();
   }
   header.class_names.resize(body.Count(sizeof(uint32_t)));
   for (std::string& name : header.class_names) name = body.Text();
@@ -282,9 +328,9 @@ absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data) {
   if (layout->header_bytes != static_cast<int64_t>(header_bytes)) {
     return Damaged("the size of its header is wrong");
   }
-  for (const CacheLayout::Field& field : layout->fields) {
+  for (const CacheLayout::Place& place : layout->places) {
     std::vector<uint64_t>& blocks = header.checksums.emplace_back();
-    blocks.resize(static_cast<size_t>(field.num_blocks));
+    blocks.resize(static_cast<size_t>(place.num_blocks));
     for (uint64_t& block : blocks) block = body.Number<uint64_t>();
   }
   if (body.has_failed() || !body.is_at_end()) {

@@ -3,7 +3,8 @@
 //
 //   prefix  magic "dsdcache", version, header size, xxh3 of the rest of it
 //   body    CacheHeader
-//   fields  each from a multiple of 4096, samples back to back
+//   fields  each from a multiple of 4096, samples back to back, or packed
+//   indices of the packed fields, so too: their RaggedSamples
 //
 // Numbers are little-endian. Every block of kCacheBlockBytes of a field (the
 // last may be shorter) has its xxh3 in the header.
@@ -35,7 +36,7 @@ struct CacheHeader {
   std::vector<std::string> class_names;
   // What else there is to know of the dataset, by key; 8 MiB each at most.
   std::map<std::string, std::string> notes;
-  // By field: one for each block.
+  // By place of the layout: one for each block.
   std::vector<std::vector<uint64_t>> checksums;
 
   bool operator==(const CacheHeader&) const = default;
@@ -44,12 +45,15 @@ struct CacheHeader {
 // Where things lie in the file.
 struct CacheLayout {
   int64_t header_bytes = 0;
-  struct Field {
+  struct Place {
+    size_t field = 0;
+    bool is_index = false;
     int64_t offset_bytes = 0;
     int64_t size_bytes = 0;
     int64_t num_blocks = 0;
   };
-  std::vector<Field> fields;
+  // Of each field its samples, then of each packed one its index.
+  std::vector<Place> places;
   int64_t file_bytes = 0;
 };
 

@@ -20,23 +20,25 @@ absl::Status Write(CacheHeader& header, const CacheLayout& layout,
   DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
                             backend.CreateStream(nullptr));
   // Copies one block into the buffer.
-  const auto fetch = [&](size_t field, int64_t offset,
+  const auto fetch = [&](const CacheLayout::Place& place, int64_t offset,
                          int64_t size) -> absl::Status {
     MutexLock lock(options.dataset_mutex);
     const std::shared_ptr<const Dataset> source = dataset.lock();
     if (source == nullptr) {
       return absl::CancelledError("the dataset was taken out of memory");
     }
-    const absl::Status copied =
-        stream->CopyToHost(buffer->data(), source->field_data(field) + offset,
-                           static_cast<size_t>(size));
+    const auto* const from =
+        place.is_index ? reinterpret_cast<const uint8_t*>(
+                             source->field_index_data(place.field))
+                       : source->field_data(place.field);
+    const absl::Status copied = stream->CopyToHost(
+        buffer->data(), from + offset, static_cast<size_t>(size));
     const absl::Status done = stream->Synchronize();
     return copied.ok() ? done : copied;
   };
 
   header.checksums.clear();
-  for (size_t f = 0; f < layout.fields.size(); ++f) {
-    const CacheLayout::Field& place = layout.fields[f];
+  for (const CacheLayout::Place& place : layout.places) {
     std::vector<uint64_t>& blocks = header.checksums.emplace_back();
     for (int64_t offset = 0; offset < place.size_bytes;
          offset += kCacheBlockBytes) {
@@ -45,7 +47,7 @@ absl::Status Write(CacheHeader& header, const CacheLayout& layout,
       }
       const int64_t size =
           std::min(kCacheBlockBytes, place.size_bytes - offset);
-      DATASETD_RETURN_IF_ERROR(fetch(f, offset, size));
+      DATASETD_RETURN_IF_ERROR(fetch(place, offset, size));
       const absl::Span<const uint8_t> block(buffer->data(),
                                             static_cast<size_t>(size));
       blocks.push_back(CacheChecksum(block));

@@ -30,7 +30,7 @@ CachedSource::CachedSource(std::unique_ptr<RandomAccessFile> file,
     notes_status_ = bad_samples.status();
     if (bad_samples.ok()) info_.bad_samples = *std::move(bad_samples);
   }
-  progress_.resize(header_.fields.size());
+  progress_.resize(layout_.places.size());
   for (Progress& progress : progress_) {
     progress.block.reset(XXH3_createState());
     XXH3_64bits_reset(progress.block.get());
@@ -46,20 +46,44 @@ absl::Status CachedSource::Read(
                                             notes_status_.message()));
   }
   for (size_t f = 0; f < fields.size(); ++f) {
-    const CacheLayout::Field& place = layout_.fields[f];
-    Require(static_cast<int64_t>(fields[f].size()) <=
-                place.size_bytes - progress_[f].num_bytes,
-            "samples are left in the cache entry");
-    DATASETD_RETURN_IF_ERROR(ReadExactly(
-        *file_, place.offset_bytes + progress_[f].num_bytes, fields[f]));
-    DATASETD_RETURN_IF_ERROR(Check(f, fields[f]));
+    DATASETD_RETURN_IF_ERROR(ReadNext(f, fields[f]));
   }
   return absl::OkStatus();
 }
 
-absl::Status CachedSource::Check(size_t field, absl::Span<const uint8_t> data) {
-  Progress& progress = progress_[field];
-  const int64_t size_bytes = layout_.fields[field].size_bytes;
+absl::StatusOr<RaggedIndex> CachedSource::ReadIndex(size_t field) {
+  size_t place = header_.fields.size();
+  while (layout_.places[place].field != field) ++place;
+  std::vector<RaggedSample> samples(static_cast<size_t>(info_.num_samples));
+  DATASETD_RETURN_IF_ERROR(ReadNext(
+      place, absl::MakeSpan(reinterpret_cast<uint8_t*>(samples.data()),
+                            samples.size() * sizeof(RaggedSample))));
+  const FieldSpec& spec = header_.fields[field];
+  DATASETD_ASSIGN_OR_RETURN(RaggedIndex index,
+                            RaggedIndex::Check(spec, samples));
+  FieldSpec described = spec;
+  index.Describe(&described);
+  if (described != spec) {
+    return absl::DataLossError(absl::StrCat(
+        file_->info().path, ": the sizes of field '", spec.name,
+        "' are not those of its header"));
+  }
+  return index;
+}
+
+absl::Status CachedSource::ReadNext(size_t place, absl::Span<uint8_t> data) {
+  const CacheLayout::Place& at = layout_.places[place];
+  Require(static_cast<int64_t>(data.size()) <=
+              at.size_bytes - progress_[place].num_bytes,
+          "samples are left in the cache entry");
+  DATASETD_RETURN_IF_ERROR(ReadExactly(
+      *file_, at.offset_bytes + progress_[place].num_bytes, data));
+  return Check(place, data);
+}
+
+absl::Status CachedSource::Check(size_t place, absl::Span<const uint8_t> data) {
+  Progress& progress = progress_[place];
+  const int64_t size_bytes = layout_.places[place].size_bytes;
   while (!data.empty()) {
     const int64_t index = progress.num_bytes / kCacheBlockBytes;
     const int64_t end = std::min((index + 1) * kCacheBlockBytes, size_bytes);
@@ -70,10 +94,12 @@ absl::Status CachedSource::Check(size_t field, absl::Span<const uint8_t> data) {
     data.remove_prefix(count);
     if (progress.num_bytes < end) continue;
     if (XXH3_64bits_digest(progress.block.get()) !=
-        header_.checksums[field][static_cast<size_t>(index)]) {
+        header_.checksums[place][static_cast<size_t>(index)]) {
+      const CacheLayout::Place& at = layout_.places[place];
       return absl::DataLossError(absl::StrCat(
-          file_->info().path, ": the checksum of field '",
-          header_.fields[field].name, "', block ", index, " is wrong"));
+          file_->info().path, ": the checksum of ",
+          at.is_index ? "the index of " : "", "field '",
+          header_.fields[at.field].name, "', block ", index, " is wrong"));
     }
     XXH3_64bits_reset(progress.block.get());
   }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/core/cache_entry.h"
+#include "server/core/ragged_index.h"
 #include "server/core/sample_source.h"
 
 struct XXH3_state_s;
@@ -33,6 +34,7 @@ class CachedSource : public SampleSource {
   const CacheHeader& header() const { return header_; }
   int64_t size_bytes() const { return layout_.file_bytes; }
 
+  absl::StatusOr<RaggedIndex> ReadIndex(size_t field) override;
   absl::Status Read(int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override;
 
@@ -45,14 +47,16 @@ class CachedSource : public SampleSource {
     std::unique_ptr<XXH3_state_s, StateDeleter> block;  // the one begun
   };
 
-  absl::Status Check(size_t field, absl::Span<const uint8_t> data);
+  // Reads the next bytes of a place of the layout, and checks them.
+  absl::Status ReadNext(size_t place, absl::Span<uint8_t> data);
+  absl::Status Check(size_t place, absl::Span<const uint8_t> data);
 
   const std::unique_ptr<RandomAccessFile> file_;
   const CacheHeader header_;
   const CacheLayout layout_;
   SourceInfo info_;
   absl::Status notes_status_;
-  std::vector<Progress> progress_;
+  std::vector<Progress> progress_;  // by place
 };
 
 }  // namespace datasetd

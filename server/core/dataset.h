@@ -8,14 +8,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "cuda/backend.h"
 #include "server/core/bad_samples.h"
 #include "server/core/field_spec.h"
 #include "server/core/memory_budget.h"
+#include "server/core/ragged_index.h"
 
 namespace datasetd {
 
@@ -26,14 +29,27 @@ class Dataset {
     Backend* backend = nullptr;  // outlives the dataset
     int64_t num_samples = 0;
     std::vector<FieldSpec> fields;
-    // One for each field: samples back to back.
+    // One for each field: samples back to back, or as its index says.
     std::vector<std::unique_ptr<DeviceMemory>> memory;
+    // None, or one for each field; empty but of packed ones.
+    struct Packed {
+      std::optional<RaggedIndex> index;
+      std::unique_ptr<DeviceMemory> memory;  // the index's samples
+    };
+    std::vector<Packed> packed;
     std::string content_hash;  // hex
     BadSampleReport bad_samples;  // skipped or replaced
     Reservation reservation;
   };
 
-  explicit Dataset(Contents contents) : contents_(std::move(contents)) {}
+  explicit Dataset(Contents contents) : contents_(std::move(contents)) {
+    sizes_.resize(contents_.fields.size());
+    for (size_t f = 0; f < contents_.packed.size(); ++f) {
+      if (field_index(f) != nullptr) {
+        sizes_[f] = field_index(f)->DistinctSizes();
+      }
+    }
+  }
   Dataset(const Dataset&) = delete;
   Dataset& operator=(const Dataset&) = delete;
 
@@ -47,9 +63,25 @@ class Dataset {
   const uint8_t* field_data(size_t field) const {
     return contents_.memory[field]->data();
   }
+  // Of a packed field: its index, and the device address of that; else null.
+  const RaggedIndex* field_index(size_t field) const {
+    return fields()[field].is_packed() ? &*contents_.packed[field].index
+                                       : nullptr;
+  }
+  const RaggedSample* field_index_data(size_t field) const {
+    return fields()[field].is_packed()
+               ? reinterpret_cast<const RaggedSample*>(
+                     contents_.packed[field].memory->data())
+               : nullptr;
+  }
+  // Each size that a sample of a packed field has, once; else none.
+  absl::Span<const ImageSize> field_sizes(size_t field) const {
+    return sizes_[field];
+  }
 
  private:
   const Contents contents_;
+  std::vector<std::vector<ImageSize>> sizes_;
 };
 
 }  // namespace datasetd

@@ -3,8 +3,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -13,23 +13,12 @@
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/bad_sample_filter.h"
-#include "server/core/decode_budget.h"
 #include "server/core/parallel_decoder.h"
+#include "server/core/ragged_index.h"
 #include "server/core/sample_transform.h"
 
 namespace datasetd {
 namespace {
-
-constexpr int64_t kStagingTargetBytes = 8 << 20;
-// So that all threads have a sample where samples are large.
-constexpr int64_t kMaxStagingBytes = 64 << 20;
-// So that small samples, too, tell how far they are.
-constexpr int64_t kMaxEncodedChunk = 512;
-// BatchTask::slot.
-constexpr int64_t kSlotAlignment = 256;
-// Encoded: one is copied from while two are decoded to.
-constexpr int kNumPlainBuffers = 2;
-constexpr int kNumEncodedBuffers = 3;
 
 struct HashStateDeleter {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
@@ -54,19 +43,6 @@ std::string HexDigest(const HashState& state) {
                         sizeof(canonical.digest)));
 }
 
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-// A program of one field, which writes no indices.
-AugmentProgram ProgramOf(const FieldProgram& field) {
-  AugmentProgram program = {};
-  program.indices_offset_bytes = -1;
-  program.num_fields = 1;
-  program.fields[0] = field;
-  return program;
-}
-
 // The hash of names, types, shapes and every field's bytes.
 std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
                         const std::vector<HashState>& fields) {
@@ -88,11 +64,13 @@ std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
   return HexDigest(all);
 }
 
-// One field's samples of a chunk, on their way.
+// A chunk on its way.
 struct Staging {
   std::unique_ptr<HostMemory> memory;
   std::unique_ptr<Event> event;
   std::vector<absl::Span<uint8_t>> fields;
+  // Of an encoded source's packed fields: where in their span each sample goes.
+  std::vector<std::vector<RaggedSample>> places;
 };
 
 class Loader {
@@ -114,6 +92,9 @@ class Loader {
   std::vector<std::unique_ptr<DeviceMemory>> TakeMemory() {
     return std::move(memory_);
   }
+  std::vector<Dataset::Contents::Packed> TakePacked() {
+    return std::move(packed_);
+  }
   std::string content_hash() const {
     return ContentHash(plan_, num_placed_, hashes_);
   }
@@ -130,9 +111,19 @@ class Loader {
     return plan_.is_encoded ? plan_.fields[field].resident.sample_bytes()
                             : source_.info().fields[field].sample_bytes();
   }
+  bool IsPacked(size_t field) const {
+    return plan_.fields[field].resident.is_packed();
+  }
+  // Bytes of samples first, ... of a field in staging memory.
+  int64_t StagedBytes(size_t field, int64_t first, int64_t count) const;
+  // The samples of the next chunk, which begins with `first`.
+  int64_t NextCount(int64_t first) const;
   // Lets the fields stand one after the other.
-  void Divide(Staging& staging, int64_t count) const;
+  void Divide(Staging& staging, int64_t first, int64_t count) const;
   absl::Status Place(Staging& staging, int64_t first, int64_t count);
+  // Of a packed field of an encoded source: appends the samples of `rows`.
+  void Pack(size_t field, absl::Span<const int64_t> rows, Staging& staging);
+  absl::Status PlaceIndices();
   absl::Status Transform(size_t field, const Staging& staging, int64_t first,
                          int64_t count);
   absl::Status WaitFor(Event& event);
@@ -143,6 +134,8 @@ class Loader {
   LoadCounters& counters_;
 
   std::vector<std::unique_ptr<DeviceMemory>> memory_;
+  std::vector<Dataset::Contents::Packed> packed_;
+  std::vector<int64_t> packed_bytes_;  // placed so far
   std::vector<HashState> hashes_;
   std::vector<Staging> staging_;
   int64_t num_placed_ = 0;
@@ -166,11 +159,21 @@ absl::Status Loader::Allocate() {
   int64_t readback_bytes = 0;
   for (size_t f = 0; f < num_fields; ++f) {
     const LoadPlan::FieldPlan& field = plan_.fields[f];
-    DATASETD_ASSIGN_OR_RETURN(
-        auto memory,
-        backend_->Allocate(num_samples * field.resident.sample_bytes()));
+    const int64_t field_bytes =
+        IsPacked(f) ? field.resident.packed_bytes
+                    : num_samples * field.resident.sample_bytes();
+    DATASETD_ASSIGN_OR_RETURN(auto memory, backend_->Allocate(field_bytes));
     memory_.push_back(std::move(memory));
     hashes_.push_back(NewHashState());
+    Dataset::Contents::Packed& packed = packed_.emplace_back();
+    if (IsPacked(f)) {
+      DATASETD_ASSIGN_OR_RETURN(
+          packed.memory,
+          backend_->Allocate(num_samples *
+                             static_cast<int64_t>(sizeof(RaggedSample))));
+      packed.index.emplace(PixelBytes(field.resident));
+      if (plan_.is_encoded) packed.index->Reserve(num_samples);
+    }
     if (!HasProgram(f)) continue;
     DATASETD_ASSIGN_OR_RETURN(
         scratch_[f],
@@ -205,38 +208,93 @@ absl::Status Loader::Allocate() {
                               backend_->AllocateHost(plan_.staging_bytes));
     DATASETD_ASSIGN_OR_RETURN(staging.event, backend_->CreateEvent());
     staging.fields.resize(num_fields);
+    staging.places.resize(num_fields);
   }
+  packed_bytes_.resize(num_fields);
   DATASETD_ASSIGN_OR_RETURN(stream_, backend_->CreateStream(nullptr));
   return absl::OkStatus();
 }
 
-void Loader::Divide(Staging& staging, int64_t count) const {
+int64_t Loader::StagedBytes(size_t field, int64_t first, int64_t count) const {
+  if (!IsPacked(field)) return count * StagedBytes(field);
+  if (!plan_.is_encoded) {
+    const RaggedIndex& index = *packed_[field].index;
+    return index.BytesBefore(first + count) - index.BytesBefore(first);
+  }
+  const FieldSpec& resident = plan_.fields[field].resident;
+  const std::vector<ImageSize>& sizes = *plan_.fields[field].sizes;
+  int64_t bytes = 0;
+  for (int64_t i = first; i < first + count; ++i) {
+    const ImageSize size = sizes[static_cast<size_t>(i)];
+    bytes += PaddedSampleBytes(size.height * size.width * PixelBytes(resident));
+  }
+  return bytes;
+}
+
+int64_t Loader::NextCount(int64_t first) const {
+  const int64_t most =
+      std::min(plan_.chunk_samples, source_.info().num_samples - first);
+  bool has_packed = false;
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    has_packed = has_packed || IsPacked(f);
+  }
+  if (!has_packed) return most;
+  // One sample fits, and each field may need some bytes more to be aligned.
+  int64_t left = plan_.staging_bytes -
+                 static_cast<int64_t>(plan_.fields.size()) * kStagingAlignment;
+  int64_t count = 0;
+  for (; count < most; ++count) {
+    for (size_t f = 0; f < plan_.fields.size(); ++f) {
+      left -= StagedBytes(f, first + count, 1);
+    }
+    if (left < 0) break;
+  }
+  return std::max<int64_t>(count, 1);
+}
+
+void Loader::Divide(Staging& staging, int64_t first, int64_t count) const {
   int64_t offset = 0;
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
-    const int64_t size = count * StagedBytes(f);
+    const int64_t size = StagedBytes(f, first, count);
     staging.fields[f] = absl::MakeSpan(staging.memory->data() + offset, size);
-    offset += RoundUp(size, kSlotAlignment);
+    offset += RoundUpTo(size, kStagingAlignment);
+    if (!IsPacked(f) || !plan_.is_encoded) continue;
+    std::vector<RaggedSample>& places = staging.places[f];
+    places.clear();
+    int64_t place = 0;
+    for (int64_t i = first; i < first + count; ++i) {
+      const ImageSize planned =
+          (*plan_.fields[f].sizes)[static_cast<size_t>(i)];
+      places.push_back({.offset_bytes = place,
+                        .height = static_cast<int32_t>(planned.height),
+                        .width = static_cast<int32_t>(planned.width)});
+      place += StagedBytes(f, i, 1);
+    }
   }
 }
 
 absl::Status Loader::RunPlain() {
   const int64_t num_samples = source_.info().num_samples;
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    if (!IsPacked(f)) continue;
+    DATASETD_ASSIGN_OR_RETURN(packed_[f].index, source_.ReadIndex(f));
+  }
   size_t turn = 0;
   for (int64_t first = 0; first < num_samples; ++turn) {
     if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
       return absl::CancelledError("the load was cancelled");
     }
-    const int64_t count = std::min(plan_.chunk_samples, num_samples - first);
+    const int64_t count = NextCount(first);
     Staging& staging = staging_[turn % staging_.size()];
     DATASETD_RETURN_IF_ERROR(WaitFor(*staging.event));
-    Divide(staging, count);
+    Divide(staging, first, count);
     DATASETD_RETURN_IF_ERROR(source_.Read(count, staging.fields));
     DATASETD_RETURN_IF_ERROR(Place(staging, first, count));
     first += count;
     counters_.num_samples.store(first, std::memory_order_relaxed);
   }
   num_placed_ = num_samples;
-  return stream_->Synchronize();
+  return PlaceIndices();
 }
 
 absl::Status Loader::RunEncoded() {
@@ -247,7 +305,7 @@ absl::Status Loader::RunEncoded() {
     const LoadPlan::FieldPlan& field = plan_.fields[f];
     transforms.push_back(std::make_unique<SampleTransform>(
         info.fields[f], static_cast<int>(f), field.ops, field.resident));
-    sample_bytes.push_back(field.resident.sample_bytes());
+    sample_bytes.push_back(IsPacked(f) ? 0 : field.resident.sample_bytes());
   }
   source_.AllowSmallerImages(plan_.smaller_images);
   BadSampleFilter filter(plan_.bad_samples, plan_.max_bad_samples, &source_,
@@ -259,13 +317,12 @@ absl::Status Loader::RunEncoded() {
   int64_t num_finished = 0;
   size_t start_turn = 0;
   const auto start_next = [&]() -> absl::Status {
-    const int64_t count =
-        std::min(plan_.chunk_samples, info.num_samples - num_started);
-    if (count == 0) return absl::OkStatus();
+    if (num_started == info.num_samples) return absl::OkStatus();
+    const int64_t count = NextCount(num_started);
     Staging& staging = staging_[start_turn++ % staging_.size()];
     DATASETD_RETURN_IF_ERROR(WaitFor(*staging.event));
-    Divide(staging, count);
-    decoder.Start(num_started, count, staging.fields);
+    Divide(staging, num_started, count);
+    decoder.Start(num_started, count, staging.fields, staging.places);
     num_started += count;
     return absl::OkStatus();
   };
@@ -282,8 +339,12 @@ absl::Status Loader::RunEncoded() {
         const int64_t count,
         filter.Filter(num_finished, statuses, staging.fields));
     for (size_t f = 0; f < staging.fields.size(); ++f) {
-      staging.fields[f] = staging.fields[f].subspan(
-          0, static_cast<size_t>(count * StagedBytes(f)));
+      if (IsPacked(f)) {
+        Pack(f, filter.rows(), staging);
+      } else {
+        staging.fields[f] = staging.fields[f].subspan(
+            0, static_cast<size_t>(count * StagedBytes(f)));
+      }
     }
     if (count > 0) {
       DATASETD_RETURN_IF_ERROR(Place(staging, num_placed_, count));
@@ -298,7 +359,56 @@ absl::Status Loader::RunEncoded() {
   if (num_placed_ == 0) return filter.NothingLeft();
   counters_.num_samples.store(num_placed_, std::memory_order_relaxed);
   bad_samples_ = filter.report();
-  return stream_->Synchronize();
+  return PlaceIndices();
+}
+
+void Loader::Pack(size_t field, absl::Span<const int64_t> rows,
+                  Staging& staging) {
+  RaggedIndex& index = *packed_[field].index;
+  uint8_t* const data = staging.fields[field].data();
+  int64_t end = 0;
+  int64_t last_row = BadSampleFilter::kEarlierRow;
+  for (const int64_t row : rows) {
+    if (row == last_row) {
+      index.Repeat();
+      continue;
+    }
+    last_row = row;
+    const RaggedSample& from = staging.places[field][static_cast<size_t>(row)];
+    index.Add({from.height, from.width});
+    const int64_t bytes = index.sample_bytes(index.num_samples() - 1);
+    std::memmove(data + end, data + from.offset_bytes,
+                 static_cast<size_t>(bytes));
+    const int64_t padded = PaddedSampleBytes(bytes);
+    std::memset(data + end + bytes, 0, static_cast<size_t>(padded - bytes));
+    end += padded;
+  }
+  staging.fields[field] =
+      staging.fields[field].subspan(0, static_cast<size_t>(end));
+}
+
+absl::Status Loader::PlaceIndices() {
+  DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    if (!IsPacked(f)) continue;
+    const RaggedIndex& index = *packed_[f].index;
+    const auto* const data =
+        reinterpret_cast<const uint8_t*>(index.samples().data());
+    UpdateHash(hashes_[f], data, static_cast<size_t>(index.index_bytes()));
+    HostMemory& buffer = *staging_[0].memory;
+    for (int64_t offset = 0; offset < index.index_bytes();
+         offset += plan_.staging_bytes) {
+      const auto size = static_cast<size_t>(
+          std::min(plan_.staging_bytes, index.index_bytes() - offset));
+      std::memcpy(buffer.data(), data + offset, size);
+      DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+          packed_[f].memory->data() + offset, buffer.data(), size));
+      DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
+    }
+    counters_.num_bytes.fetch_add(index.index_bytes(),
+                                  std::memory_order_relaxed);
+  }
+  return absl::OkStatus();
 }
 
 // Buffers take turns, so this waits only where the device is slower than the
@@ -310,18 +420,23 @@ absl::Status Loader::WaitFor(Event& event) {
 
 absl::Status Loader::Place(Staging& staging, int64_t first, int64_t count) {
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
-    const int64_t sample_bytes = plan_.fields[f].resident.sample_bytes();
+    const absl::Span<uint8_t> samples = staging.fields[f];
     if (HasProgram(f)) {
       DATASETD_RETURN_IF_ERROR(Transform(f, staging, first, count));
-    } else {
-      DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
-          memory_[f]->data() + first * sample_bytes, staging.fields[f].data(),
-          staging.fields[f].size()));
-      UpdateHash(hashes_[f], staging.fields[f].data(),
-                 staging.fields[f].size());
+      counters_.num_bytes.fetch_add(
+          count * plan_.fields[f].resident.sample_bytes(),
+          std::memory_order_relaxed);
+      continue;
     }
-    counters_.num_bytes.fetch_add(count * sample_bytes,
-                                  std::memory_order_relaxed);
+    const int64_t offset =
+        IsPacked(f) ? packed_bytes_[f]
+                    : first * plan_.fields[f].resident.sample_bytes();
+    DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+        memory_[f]->data() + offset, samples.data(), samples.size()));
+    UpdateHash(hashes_[f], samples.data(), samples.size());
+    const auto num_bytes = static_cast<int64_t>(samples.size());
+    packed_bytes_[f] += num_bytes;
+    counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
   }
   return stream_->Record(*staging.event);
 }
@@ -348,84 +463,6 @@ absl::Status Loader::Transform(size_t field, const Staging& staging,
 
 }  // namespace
 
-int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes) const {
-  const int64_t staging = num_staging_buffers * staging_bytes;
-  if (!is_encoded) return staging;
-  // The budget lets one sample in beyond its limit.
-  const int64_t all = num_decode_threads * largest_sample_bytes;
-  return staging + std::min(all, kDecodeLimitBytes + largest_sample_bytes);
-}
-
-absl::StatusOr<LoadPlan> PlanLoad(
-    const SourceInfo& source,
-    const std::vector<std::optional<FieldProgram>>& programs, int max_teams) {
-  const std::vector<FieldSpec>& fields = source.fields;
-  const int64_t num_samples = source.num_samples;
-  LoadPlan plan;
-  plan.is_encoded = source.is_encoded;
-  plan.num_staging_buffers =
-      source.is_encoded ? kNumEncodedBuffers : kNumPlainBuffers;
-  int64_t staged_sample_bytes = 0;
-  int64_t resident_sample_bytes = 0;
-  int64_t alignment_samples = 1;
-  for (size_t f = 0; f < fields.size(); ++f) {
-    LoadPlan::FieldPlan field;
-    field.resident = fields[f];
-    field.resident.is_ragged = false;
-    if (programs[f].has_value()) {
-      field.has_program = true;
-      field.program = *programs[f];
-      field.resident.dtype = field.program.out_dtype;
-      if (fields[f].is_image) {
-        field.resident.shape = {field.program.out_height,
-                                field.program.out_width,
-                                field.program.out_channels};
-      }
-      // A chunk that a kernel writes begins at an aligned address.
-      if (!source.is_encoded) {
-        alignment_samples =
-            std::max(alignment_samples,
-                     kSlotAlignment / std::gcd(kSlotAlignment,
-                                               field.resident.sample_bytes()));
-      }
-    }
-    staged_sample_bytes += source.is_encoded ? field.resident.sample_bytes()
-                                             : fields[f].sample_bytes();
-    resident_sample_bytes += field.resident.sample_bytes();
-    plan.fields.push_back(std::move(field));
-  }
-  if (__builtin_mul_overflow(num_samples, resident_sample_bytes,
-                             &plan.resident_bytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(num_samples, " samples of ", resident_sample_bytes,
-                     " bytes are more than any memory holds"));
-  }
-  const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
-  plan.chunk_samples = kStagingTargetBytes / sample_bytes;
-  if (source.is_encoded) {
-    plan.chunk_samples = std::clamp(
-        plan.chunk_samples,
-        std::min<int64_t>(kMaxStagingBytes / sample_bytes,
-                          std::min(std::thread::hardware_concurrency(), 512u)),
-        kMaxEncodedChunk);
-  }
-  plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
-                                           std::max<int64_t>(num_samples, 1));
-  plan.chunk_samples = RoundUp(plan.chunk_samples, alignment_samples);
-  for (size_t f = 0; f < fields.size(); ++f) {
-    const int64_t field_bytes =
-        plan.chunk_samples * (source.is_encoded
-                                  ? plan.fields[f].resident.sample_bytes()
-                                  : fields[f].sample_bytes());
-    plan.staging_bytes += RoundUp(field_bytes, kSlotAlignment);
-    if (!plan.fields[f].has_program || source.is_encoded) continue;
-    plan.scratch_bytes +=
-        field_bytes +
-        PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes;
-  }
-  return plan;
-}
-
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
     Backend* backend, Reservation&& reservation, LoadCounters& counters,
@@ -438,8 +475,12 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
   contents.name = name;
   contents.backend = backend;
   contents.num_samples = loader.num_samples();
-  for (const LoadPlan::FieldPlan& field : plan.fields) {
-    contents.fields.push_back(field.resident);
+  contents.packed = loader.TakePacked();
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    contents.fields.push_back(plan.fields[f].resident);
+    if (contents.packed[f].index.has_value()) {
+      contents.packed[f].index->Describe(&contents.fields[f]);
+    }
   }
   contents.content_hash = loader.content_hash();
   if (!expected_hash.empty() && contents.content_hash != expected_hash) {

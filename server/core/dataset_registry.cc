@@ -13,6 +13,7 @@
 #include "server/core/cached_source.h"
 #include "server/core/dataset_name.h"
 #include "server/core/load_planner.h"
+#include "server/core/sample_sizes.h"
 
 namespace datasetd {
 namespace {
@@ -48,6 +49,24 @@ std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
                     file.mtime_nanoseconds, "\n");
   }
   return HexHash(text);
+}
+
+// Whether `fields`, which are resident, are what the plan makes.
+bool AreFieldsOf(const LoadPlan& plan, const std::vector<FieldSpec>& fields) {
+  if (plan.fields.size() != fields.size()) return false;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    FieldSpec planned = plan.fields[f].resident;
+    if (plan.fields[f].needs_sizes && fields[f].shape.size() > 1) {
+      planned.shape[0] = fields[f].shape[0];
+      planned.shape[1] = fields[f].shape[1];
+      planned.smallest = fields[f].smallest;
+      planned.largest = fields[f].largest;
+      planned.num_pixels = fields[f].num_pixels;
+      planned.packed_bytes = fields[f].packed_bytes;
+    }
+    if (planned != fields[f]) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -226,15 +245,41 @@ void DatasetRegistry::Prepare(Entry& entry, OpenedSource source,
   entry.spec_id = std::move(source.spec_id);
   entry.source = source.reader->info();
   entry.source.files = {};
-  for (const LoadPlan::FieldPlan& field : source.plan.fields) {
-    entry.fields.push_back(field.resident);
-  }
-  entry.resident_bytes = source.plan.resident_bytes;
   entry.reader = std::move(source.reader);
-  entry.plan = std::move(source.plan);
+  SetPlan(entry, std::move(source.plan));
   entry.reservation = std::move(reservation);
   entry.backend = source.device->backend.get();
   entry.is_opened = true;
+}
+
+void DatasetRegistry::SetPlan(Entry& entry, LoadPlan plan) {
+  entry.fields.clear();
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
+    entry.fields.push_back(field.resident);
+  }
+  entry.resident_bytes = plan.resident_bytes;
+  entry.plan = std::move(plan);
+}
+
+absl::Status DatasetRegistry::TakePlan(Entry& entry, LoadPlan plan) {
+  MutexLock lock(&mutex_);
+  entry.reservation.Release();
+  DATASETD_ASSIGN_OR_RETURN(entry.reservation,
+                            Reserve(entry.spec, plan, entry.owner));
+  SetPlan(entry, std::move(plan));
+  return absl::OkStatus();
+}
+
+absl::Status DatasetRegistry::FindSizes(Entry& entry) {
+  entry.reader->AllowSmallerImages(entry.plan.smaller_images);
+  DATASETD_ASSIGN_OR_RETURN(
+      auto sizes, FindSampleSizes(*entry.reader, entry.plan,
+                                  entry.counters.is_cancelled));
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan,
+      PlanSource(entry.spec, entry.reader->info(), entry.backend->max_teams(),
+                 std::move(sizes)));
+  return TakePlan(entry, std::move(plan));
 }
 
 absl::Status DatasetRegistry::AwaitOpened(const std::string& name) {
@@ -572,6 +617,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadSamples(
     entry.counters.num_samples.store(0, std::memory_order_relaxed);
     entry.counters.num_bytes.store(0, std::memory_order_relaxed);
   }
+  if (entry.plan.needs_sizes()) {
+    DATASETD_RETURN_IF_ERROR(FindSizes(entry));
+  }
   return LoadDataset(entry.spec.name, entry.plan, *entry.reader, entry.backend,
                      std::move(entry.reservation), entry.counters);
 }
@@ -586,14 +634,23 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadCached(
   const auto load = [&]() -> absl::StatusOr<std::shared_ptr<const Dataset>> {
     const SourceInfo& info = source->info();
     DATASETD_ASSIGN_OR_RETURN(
-        const LoadPlan plan,
+        LoadPlan plan,
         PlanLoad(info,
                  std::vector<std::optional<FieldProgram>>(info.fields.size()),
                  entry.backend->max_teams()));
-    if (info.fields != entry.fields ||
-        plan.resident_bytes > entry.plan.resident_bytes) {
+    if (!AreFieldsOf(entry.plan, info.fields)) {
       return absl::DataLossError(
           "cache entry: its fields are not those of the source");
+    }
+    if (entry.plan.needs_sizes()) {
+      // What is not known yet stays so, in case that the entry is damaged.
+      const LoadPlan unknown = entry.plan;
+      DATASETD_RETURN_IF_ERROR(TakePlan(entry, plan));
+      MutexLock lock(&mutex_);
+      entry.plan = unknown;
+    } else if (plan.resident_bytes > entry.plan.resident_bytes) {
+      return absl::DataLossError(
+          "cache entry: it has more samples than the source");
     }
     return LoadDataset(entry.spec.name, plan, *source, entry.backend,
                        std::move(entry.reservation), entry.counters,
@@ -622,6 +679,7 @@ void DatasetRegistry::FinishLoad(
   }
   if (dataset.ok()) {
     entry.dataset = *std::move(dataset);
+    entry.fields = entry.dataset->fields();
     entry.state = DatasetState::kReady;
     counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
     counters_.loaded_bytes.fetch_add(

@@ -228,6 +228,11 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunLoads();
   absl::StatusOr<std::shared_ptr<const Dataset>> LoadSamples(Entry& entry);
+  // Looks how large the samples are, and takes the memory for them.
+  absl::Status FindSizes(Entry& entry);
+  // Reserves what the plan needs, in the place of what was reserved.
+  absl::Status TakePlan(Entry& entry, LoadPlan plan);
+  static void SetPlan(Entry& entry, LoadPlan plan);
   // Null if the cache has it not, or damaged.
   absl::StatusOr<std::shared_ptr<const Dataset>> LoadCached(Entry& entry);
   void FinishLoad(Entry& entry,

@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/sized_step.h"
 
 namespace datasetd {
 namespace {
@@ -170,6 +171,14 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
   if (!to->is_applied) to->parameters.clear();
 }
 
+// Pads nothing: a step for other samples of a ragged field.
+bool IsEmptyPad(const Step& step) {
+  return step.kind == StepKind::kMove &&
+         ParamsAs<Move>(step).kind == MoveKind::kPad &&
+         step.in_height == step.out_height && step.in_width == step.out_width &&
+         step.in_height > 0;
+}
+
 // A field without steps, as if it had some.
 std::vector<Step> StepsOf(const FieldProgram& field) {
   if (field.num_steps > 0) {
@@ -215,7 +224,7 @@ absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
     for (const Step& step : StepsOf(program.fields[f])) {
       StepDraw drawn = {};
       DrawStep(step, program.seed, epoch, sample, &drawn);
-      if (drawn.kind == StepKind::kIdentity) continue;
+      if (drawn.kind == StepKind::kIdentity || IsEmptyPad(step)) continue;
       OpDraw draw;
       draw.field = f;
       draw.position = step.position;
@@ -235,6 +244,14 @@ absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
     }
   }
   return draws;
+}
+
+void GiveSize(const FieldProgram& field, ImageSize size, FieldProgram* sized) {
+  const SampleSize sample = {static_cast<int32_t>(size.height),
+                             static_cast<int32_t>(size.width)};
+  for (int s = 0; s < field.num_sized_steps; ++s) {
+    sized->steps[s] = SizedStep(field, s, sample);
+  }
 }
 
 }  // namespace datasetd

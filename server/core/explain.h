@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "cuda/kernels/params.h"
+#include "server/core/field_spec.h"
 
 namespace datasetd {
 
@@ -36,9 +37,14 @@ struct OpDraw {
 // The draws of all image fields of `program`, as CompileField made them, in the
 // order in which they run.
 //   INVALID_ARGUMENT  epoch or sample is not below 2^32
+// REQUIRES: leading steps of ragged fields have got the sample's size.
 absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
                                                   uint64_t epoch,
                                                   int64_t sample);
+
+// Makes `sized`, a copy of the ragged `field`, what that is for a sample of this
+// size. May be called again, with another size.
+void GiveSize(const FieldProgram& field, ImageSize size, FieldProgram* sized);
 
 }  // namespace datasetd
 

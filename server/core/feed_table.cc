@@ -8,6 +8,7 @@
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/mix_labels.h"
+#include "server/core/paired_sizes.h"
 #include "server/core/pipeline.h"
 #include "server/core/subset.h"
 #include "server/core/transforms_hash.h"
@@ -73,8 +74,9 @@ size_t CountOps(const std::vector<TransformSpec>& transforms) {
   return count;
 }
 
+// Packed fields without options are left empty if `skips_packed`.
 absl::StatusOr<std::vector<FieldProgram>> CompileFields(
-    const Dataset& dataset, const FeedOptions& options) {
+    const Dataset& dataset, const FeedOptions& options, bool skips_packed) {
   const std::vector<FieldSpec>& fields = dataset.fields();
   for (const auto& [name, field_options] : options.fields) {
     if (std::none_of(fields.begin(), fields.end(),
@@ -101,17 +103,26 @@ absl::StatusOr<std::vector<FieldProgram>> CompileFields(
     const auto found = options.fields.find(fields[f].name);
     const FeedFieldOptions field_options =
         found == options.fields.end() ? FeedFieldOptions() : found->second;
+    if (skips_packed && found == options.fields.end() &&
+        fields[f].is_packed()) {
+      programs.push_back({});
+      transforms.emplace_back();
+      continue;
+    }
     DATASETD_ASSIGN_OR_RETURN(
         FieldProgram program,
         CompileField(fields[f], static_cast<int>(f), field_options.transforms,
-                     field_options.layout));
+                     field_options.layout, dataset.field_sizes(f)));
     program.source = dataset.field_data(f);
-    program.sample_stride_bytes = fields[f].sample_bytes();
+    program.ragged = dataset.field_index_data(f);
+    program.sample_stride_bytes =
+        fields[f].is_packed() ? 0 : fields[f].sample_bytes();
     programs.push_back(program);
     transforms.push_back(field_options.transforms);
   }
   DATASETD_RETURN_IF_ERROR(
       LinkMixedLabels(fields, transforms, absl::MakeSpan(programs)));
+  DATASETD_RETURN_IF_ERROR(CheckPairedSizes(dataset, programs));
   return programs;
 }
 
@@ -246,8 +257,9 @@ absl::StatusOr<Explanation> FeedTable::Explain(
         "indices: ", index, " is out of range; dataset '", options.dataset,
         "' has ", num_samples, " samples, from 0"));
   }
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<FieldProgram> programs,
-                            CompileFields(dataset, options));
+  DATASETD_ASSIGN_OR_RETURN(
+      const std::vector<FieldProgram> programs,
+      CompileFields(dataset, options, /*skips_packed=*/true));
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = options.seed;
   program->num_fields = static_cast<int32_t>(programs.size());
@@ -259,6 +271,11 @@ absl::StatusOr<Explanation> FeedTable::Explain(
   for (const uint64_t index : indices) {
     Explanation::Sample& sample = explanation.samples.emplace_back();
     sample.index = static_cast<int64_t>(index);
+    for (size_t f = 0; f < programs.size(); ++f) {
+      const RaggedIndex* const ragged = dataset.field_index(f);
+      if (ragged == nullptr) continue;
+      GiveSize(programs[f], ragged->size(sample.index), &program->fields[f]);
+    }
     DATASETD_ASSIGN_OR_RETURN(
         sample.ops, ExplainSample(*program, epoch, sample.index));
   }
@@ -279,8 +296,9 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   }
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(backend.info().name));
-  DATASETD_ASSIGN_OR_RETURN(std::vector<FieldProgram> programs,
-                            CompileFields(dataset, options));
+  DATASETD_ASSIGN_OR_RETURN(
+      std::vector<FieldProgram> programs,
+      CompileFields(dataset, options, /*skips_packed=*/false));
   DATASETD_RETURN_IF_ERROR(CheckMixedLabels(dataset, programs));
   DATASETD_ASSIGN_OR_RETURN(
       SlotLayout layout,

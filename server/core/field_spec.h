@@ -11,18 +11,42 @@
 
 namespace datasetd {
 
+struct ImageSize {
+  int64_t height = 0;
+  int64_t width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+// The height and width of an image of which each sample has its own.
+inline constexpr int64_t kAnyExtent = -1;
+// Of the height and width of such a sample.
+inline constexpr int64_t kMaxRaggedExtent = 1 << 24;
+
 struct FieldSpec {
   std::string name;
   Dtype dtype = Dtype::kUint8;
-  // Of one sample: [H, W, C] of an image, [] of a scalar.
+  // Of one sample: [H, W, C] of an image, [] of a scalar; of a packed image
+  // [kAnyExtent, kAnyExtent, C].
   std::vector<int64_t> shape;
   bool is_image = false;
   // An image whose values are classes: geometry samples it nearest, and colour
   // ops are refused. Implies is_image.
   bool is_mask = false;
-  // Of an image, in a source only: samples may differ in height and width.
+  // Of an image of an encoded source: samples may differ in height and width.
   bool is_ragged = false;
+  // Of a packed image: by each axis, of all samples; the pixels of all of them
+  // together; what they take, with what is between them, at most.
+  ImageSize smallest;
+  ImageSize largest;
+  int64_t num_pixels = 0;
+  int64_t packed_bytes = 0;
 
+  // True of an image whose samples differ in size, resident or in a plain
+  // source: see server/core/ragged_index.h.
+  bool is_packed() const {
+    return is_image && shape.size() > 1 && shape[0] == kAnyExtent;
+  }
+  // REQUIRES of both: !is_packed().
   int64_t num_elements() const {
     int64_t n = 1;
     for (int64_t extent : shape) n *= extent;

@@ -25,16 +25,19 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
   DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
                             PlanSource(spec, source->info(), max_teams));
   return std::unique_ptr<LoadEstimator>(new LoadEstimator(
-      spec, std::move(source), std::move(plan), budget));
+      spec, std::move(source), std::move(plan), budget, max_teams));
 }
 
 LoadEstimator::LoadEstimator(const DatasetSpec& spec,
                              std::unique_ptr<SampleSource> source,
-                             LoadPlan plan, const MemoryBudget& budget)
+                             LoadPlan plan, const MemoryBudget& budget,
+                             int max_teams)
     : spec_(spec),
       source_(std::move(source)),
       plan_(std::move(plan)),
-      budget_(budget) {
+      budget_(budget),
+      max_teams_(max_teams),
+      resident_sizes_(source_->info(), plan_) {
   if (!plan_.is_encoded) {
     num_scanned_.store(num_samples(), std::memory_order_relaxed);
     return;
@@ -80,6 +83,8 @@ absl::Status LoadEstimator::Look(int64_t index, RawSample& raw) {
   DATASETD_RETURN_IF_ERROR(source_->ReadRaw(index, raw));
   SampleProbe probe;
   DATASETD_RETURN_IF_ERROR(source_->Probe(index, raw, probe));
+  // What cannot become resident, CheckSizes tells.
+  resident_sizes_.Set(index, probe).IgnoreError();
   int64_t size_bytes = probe.decode_bytes;
   for (const std::vector<uint8_t>& part : raw.parts) {
     size_bytes += static_cast<int64_t>(part.size());
@@ -116,18 +121,20 @@ LoadEstimate LoadEstimator::Result() {
   estimate.device = spec_.device;
   estimate.num_samples = info.num_samples;
   estimate.num_classes = static_cast<int64_t>(info.class_names.size());
-  for (const LoadPlan::FieldPlan& field : plan_.fields) {
+  const absl::StatusOr<LoadPlan> finished = FinishedPlan();
+  const LoadPlan& plan = finished.ok() ? *finished : plan_;
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
     estimate.fields.push_back(field.resident);
   }
   for (const FileInfo& file : info.files) {
     estimate.source_bytes += file.size_bytes;
   }
-  estimate.resident_bytes = plan_.resident_bytes;
-  estimate.scratch_bytes = plan_.scratch_bytes;
+  estimate.resident_bytes = plan.resident_bytes;
+  estimate.scratch_bytes = plan.scratch_bytes;
   estimate.free_bytes = static_cast<int64_t>(budget_.free_bytes());
   MutexLock lock(&mutex_);
   estimate.host_bytes =
-      plan_.host_bytes(largest_sample_bytes_ + LargestScratchBytes());
+      plan.host_bytes(largest_sample_bytes_ + LargestScratchBytes());
   estimate.smallest = smallest_;
   estimate.largest = largest_;
   std::sort(bad_.begin(), bad_.end(), [](const auto& a, const auto& b) {
@@ -138,7 +145,14 @@ LoadEstimate LoadEstimator::Result() {
   }
   estimate.bad_samples.num_samples = num_bad_;
   estimate.problem = FindProblem(estimate);
+  if (estimate.problem.ok()) estimate.problem = finished.status();
   return estimate;
+}
+
+absl::StatusOr<LoadPlan> LoadEstimator::FinishedPlan() const {
+  if (!plan_.needs_sizes()) return plan_;
+  return PlanSource(spec_, source_->info(), max_teams_,
+                    resident_sizes_.sizes());
 }
 
 absl::Status LoadEstimator::FindProblem(const LoadEstimate& estimate) const {

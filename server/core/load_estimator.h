@@ -21,11 +21,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/bad_samples.h"
-#include "server/core/dataset_loader.h"
 #include "server/core/dataset_spec.h"
 #include "server/core/decode_budget.h"
+#include "server/core/load_plan.h"
 #include "server/core/memory_budget.h"
 #include "server/core/mutex.h"
+#include "server/core/sample_sizes.h"
 #include "server/core/sample_source.h"
 #include "server/core/sample_transform.h"
 
@@ -71,13 +72,15 @@ class LoadEstimator {
 
  private:
   LoadEstimator(const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-                LoadPlan plan, const MemoryBudget& budget);
+                LoadPlan plan, const MemoryBudget& budget, int max_teams);
 
   // Number of the ragged field, height, width.
   using FieldSize = std::tuple<size_t, int64_t, int64_t>;
 
   void Scan();
   absl::Status Look(int64_t index, RawSample& raw);
+  // The plan, with the sizes that were found.
+  absl::StatusOr<LoadPlan> FinishedPlan() const;
   absl::Status FindProblem(const LoadEstimate& estimate) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSizes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -89,6 +92,8 @@ class LoadEstimator {
   const std::unique_ptr<SampleSource> source_;
   const LoadPlan plan_;
   const MemoryBudget& budget_;
+  const int max_teams_;
+  SampleSizesTable resident_sizes_;
 
   DecodeBudget raw_budget_{kDecodeLimitBytes};
   std::atomic<bool> is_stopping_ = false;

@@ -25,6 +25,15 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
       return absl::InvalidArgumentError(absl::StrCat(
           "pretransforms: the source has no field '", name, "'"));
     }
+    if (!ops.empty() && std::any_of(fields.begin(), fields.end(),
+                                    [](const FieldSpec& field) {
+                                      return field.is_packed();
+                                    })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", name, "', pretransforms: images of the dataset differ in "
+          "size; make them one size before they are sent, or give the ops to "
+          "the loader's transforms"));
+    }
     for (size_t i = 0; i < ops.size(); ++i) {
       if (IsDeterministic(absl::MakeConstSpan(&ops[i], 1))) continue;
       return absl::InvalidArgumentError(absl::StrCat(
@@ -74,14 +83,35 @@ ImageSize SmallerImages(const LoadPlan& plan, const SourceInfo& source) {
   return enough;
 }
 
+// By field: null where the source's samples may differ in size, and no op makes
+// them one.
+std::vector<std::optional<SampleSizes>> UnknownSizes(const DatasetSpec& spec,
+                                                     const SourceInfo& source) {
+  std::vector<std::optional<SampleSizes>> unknown(source.fields.size());
+  for (size_t f = 0; f < source.fields.size(); ++f) {
+    if (!source.is_encoded || !source.fields[f].is_ragged) continue;
+    const auto ops = spec.pretransforms.find(source.fields[f].name);
+    if (ops != spec.pretransforms.end() &&
+        std::any_of(ops->second.begin(), ops->second.end(), GivesOneSize)) {
+      continue;
+    }
+    unknown[f] = SampleSizes();
+  }
+  return unknown;
+}
+
 }  // namespace
 
 absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
                                     const SourceInfo& source,
-                                    int max_teams) {
+                                    int max_teams,
+                                    std::vector<std::optional<SampleSizes>>
+                                        own_sizes) {
   DATASETD_ASSIGN_OR_RETURN(const auto programs,
                             CompilePretransforms(spec, source.fields));
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan, PlanLoad(source, programs, max_teams));
+  if (own_sizes.empty()) own_sizes = UnknownSizes(spec, source);
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan, PlanLoad(source, programs, max_teams, own_sizes));
   if (!plan.is_encoded) return plan;
   plan.bad_samples = spec.bad_samples;
   plan.max_bad_samples = spec.max_bad_samples;

@@ -3,19 +3,25 @@
 #ifndef DATASETD_SERVER_CORE_LOAD_PLANNER_H_
 #define DATASETD_SERVER_CORE_LOAD_PLANNER_H_
 
+#include <optional>
+#include <vector>
+
 #include "absl/status/statusor.h"
-#include "server/core/dataset_loader.h"
+#include "server/core/load_plan.h"
 #include "server/core/dataset_spec.h"
 #include "server/core/sample_source.h"
 
 namespace datasetd {
 
-// `max_teams` is the backend's.
+// `max_teams` is the backend's. `own_sizes`, of a plan that this made without
+// them and that needs sizes: what FindSampleSizes found.
 //   INVALID_ARGUMENT  a pretransform is random, wrong, or for a field that is
 //                     not there; or the dataset is larger than any memory
 absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
                                     const SourceInfo& source,
-                                    int max_teams);
+                                    int max_teams,
+                                    std::vector<std::optional<SampleSizes>>
+                                        own_sizes = {});
 
 }  // namespace datasetd
 

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
+#include "server/core/ragged_index.h"
 
 namespace datasetd {
 namespace {
@@ -26,6 +29,7 @@ struct ParallelDecoder::Chunk {
   int64_t first = 0;
   int64_t count = 0;
   std::vector<absl::Span<uint8_t>> fields;
+  std::vector<std::vector<RaggedSample>> places;
   // Guarded by the decoder's mutex.
   int64_t num_taken = 0;
   int64_t num_done = 0;
@@ -43,12 +47,11 @@ class ParallelDecoder::Worker {
     }
   }
 
-  absl::Status Run(int64_t index, int64_t row,
-                   absl::Span<const absl::Span<uint8_t>> fields) {
+  absl::Status Run(const Chunk& chunk, int64_t row) {
     if (decoder_.is_cancelled_->load(std::memory_order_relaxed)) {
       return absl::CancelledError("the load was cancelled");
     }
-    absl::Status status = Decode(index, row, fields);
+    absl::Status status = Decode(chunk, row);
     for (std::vector<uint8_t>& buffer : buffers_) Shrink(buffer);
     for (std::vector<uint8_t>& part : raw_.parts) Shrink(part);
     for (SampleTransform::Runner& runner : runners_) {
@@ -58,15 +61,16 @@ class ParallelDecoder::Worker {
   }
 
  private:
-  absl::Status Decode(int64_t index, int64_t row,
-                      absl::Span<const absl::Span<uint8_t>> fields) {
+  absl::Status Decode(const Chunk& chunk, int64_t row) {
     const SampleSource& source = *decoder_.source_;
+    const int64_t index = chunk.first + row;
     DecodeBudget::Share share(&decoder_.budget_);
     share.TakeRaw(source.Locate(index).size_bytes);
     DATASETD_RETURN_IF_ERROR(source.ReadRaw(index, raw_));
     probe_ = SampleProbe();
     DATASETD_RETURN_IF_ERROR(source.Probe(index, raw_, probe_));
     DATASETD_RETURN_IF_ERROR(FindSizes());
+    DATASETD_RETURN_IF_ERROR(FindRows(chunk, row));
     int64_t size_bytes = probe_.decode_bytes;
     for (size_t f = 0; f < runners_.size(); ++f) {
       DATASETD_ASSIGN_OR_RETURN(const int64_t scratch_bytes,
@@ -74,12 +78,12 @@ class ParallelDecoder::Worker {
       size_bytes += scratch_bytes;
     }
     share.TakeDecoded(size_bytes);
-    ChoosePlaces(row, fields);
+    ChoosePlaces();
     DATASETD_RETURN_IF_ERROR(source.Decode(index, raw_, places_));
     for (size_t f = 0; f < runners_.size(); ++f) {
       if (TransformOf(f).is_identity()) continue;
       DATASETD_RETURN_IF_ERROR(
-          runners_[f].Run(places_[f], sizes_[f], RowOf(f, row, fields[f])));
+          runners_[f].Run(places_[f], sizes_[f], rows_[f]));
     }
     return absl::OkStatus();
   }
@@ -100,14 +104,46 @@ class ParallelDecoder::Worker {
     return absl::OkStatus();
   }
 
+  // Where each field of the sample goes in the chunk.
+  absl::Status FindRows(const Chunk& chunk, int64_t row) {
+    rows_.clear();
+    for (size_t f = 0; f < runners_.size(); ++f) {
+      const SampleTransform& transform = TransformOf(f);
+      const FieldSpec& resident = transform.resident();
+      if (!resident.is_packed()) {
+        const auto size = static_cast<size_t>(resident.sample_bytes());
+        rows_.push_back(
+            chunk.fields[f].subspan(static_cast<size_t>(row) * size, size));
+        continue;
+      }
+      const RaggedSample& place = chunk.places[f][static_cast<size_t>(row)];
+      const ImageSize planned = {place.height, place.width};
+      DATASETD_ASSIGN_OR_RETURN(const ImageSize size,
+                                transform.ResidentSize(sizes_[f]));
+      if (size != planned) {
+        return absl::DataLossError(absl::StrCat(
+            "it has become ", size.height, "x", size.width, " (height x width)",
+            planned == ImageSize() ? std::string(", and was damaged")
+                                   : absl::StrCat(", and was ", planned.height,
+                                                  "x", planned.width),
+            " when the load began: do not change files while they are loaded"));
+      }
+      rows_.push_back(chunk.fields[f].subspan(
+          static_cast<size_t>(place.offset_bytes),
+          static_cast<size_t>(size.height * size.width *
+                              PixelBytes(resident))));
+    }
+    return absl::OkStatus();
+  }
+
   // Where the source decodes each field to: its row, or a buffer to transform
   // from.
-  void ChoosePlaces(int64_t row, absl::Span<const absl::Span<uint8_t>> fields) {
+  void ChoosePlaces() {
     places_.clear();
     for (size_t f = 0; f < runners_.size(); ++f) {
       const SampleTransform& transform = TransformOf(f);
       if (transform.is_identity()) {
-        places_.push_back(RowOf(f, row, fields[f]));
+        places_.push_back(rows_[f]);
         continue;
       }
       FieldSpec spec = transform.source();
@@ -123,12 +159,6 @@ class ParallelDecoder::Worker {
   const SampleTransform& TransformOf(size_t field) const {
     return *(*decoder_.fields_)[field];
   }
-  absl::Span<uint8_t> RowOf(size_t field, int64_t row,
-                            absl::Span<uint8_t> rows) const {
-    const auto size =
-        static_cast<size_t>(TransformOf(field).resident().sample_bytes());
-    return rows.subspan(static_cast<size_t>(row) * size, size);
-  }
 
   ParallelDecoder& decoder_;
   std::vector<SampleTransform::Runner> runners_;
@@ -136,6 +166,7 @@ class ParallelDecoder::Worker {
   SampleProbe probe_;
   std::vector<std::vector<uint8_t>> buffers_;
   std::vector<absl::Span<uint8_t>> places_;
+  std::vector<absl::Span<uint8_t>> rows_;
   std::vector<ImageSize> sizes_;
 };
 
@@ -158,11 +189,13 @@ ParallelDecoder::~ParallelDecoder() {
 }
 
 void ParallelDecoder::Start(int64_t first, int64_t count,
-                            std::vector<absl::Span<uint8_t>> fields) {
+                            std::vector<absl::Span<uint8_t>> fields,
+                            std::vector<std::vector<RaggedSample>> places) {
   auto chunk = std::make_shared<Chunk>();
   chunk->first = first;
   chunk->count = count;
   chunk->fields = std::move(fields);
+  chunk->places = std::move(places);
   chunk->statuses.resize(static_cast<size_t>(count));
   MutexLock lock(&mutex_);
   chunks_.push_back(std::move(chunk));
@@ -206,7 +239,7 @@ void ParallelDecoder::Work() {
     }
     for (int64_t i = begin; i < end; ++i) {
       chunk->statuses[static_cast<size_t>(i)] =
-          worker.Run(chunk->first + i, i, chunk->fields);
+          worker.Run(*chunk, i);
     }
     MutexLock lock(&mutex_);
     chunk->num_done += end - begin;

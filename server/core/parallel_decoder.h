@@ -20,6 +20,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "cuda/kernels/params.h"
 #include "server/core/decode_budget.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
@@ -40,10 +41,12 @@ class ParallelDecoder {
   ParallelDecoder& operator=(const ParallelDecoder&) = delete;
 
   // Begins with samples first, ..., first + count - 1; field f of them,
-  // contiguous and as resident, to fields[f], which stay valid until Finish.
-  // REQUIRES: count >= 1.
+  // contiguous and as resident, to fields[f], which stay valid until Finish. Of a
+  // packed field places[f] says where each goes; one that has not that size is
+  // DATA_LOSS. REQUIRES: count >= 1.
   void Start(int64_t first, int64_t count,
-             std::vector<absl::Span<uint8_t>> fields);
+             std::vector<absl::Span<uint8_t>> fields,
+             std::vector<std::vector<RaggedSample>> places = {});
 
   // Waits for the chunk that was started first; the statuses of its samples.
   // REQUIRES: one was started.

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -27,11 +30,51 @@ bool IsInteger(Dtype dtype) {
   return IsKnown(dtype) && !IsFloatingPoint(dtype);
 }
 
+constexpr char kSizeGivers[] =
+    "RandomResizedCrop, Resize with height and width, CenterCrop, RandomCrop, "
+    "Crop or ResizedCrop";
+
+template <typename Op>
+constexpr bool kGivesOneSize =
+    std::is_same_v<Op, CropSpec> || std::is_same_v<Op, CenterCropSpec> ||
+    std::is_same_v<Op, RandomCropSpec> ||
+    std::is_same_v<Op, ResizedCropSpec> ||
+    std::is_same_v<Op, RandomResizedCropSpec>;
+
+// Whether samples may have sizes of their own before the op.
+template <typename Op>
+constexpr bool kTakesAnySize =
+    kGivesOneSize<Op> || Op::kFamily == OpFamily::kNumber ||
+    (Op::kFamily == OpFamily::kColour &&
+     !std::is_same_v<Op, GaussianBlurSpec>) ||
+    std::is_same_v<Op, PadSpec> || std::is_same_v<Op, ResizeSpec> ||
+    std::is_same_v<Op, HorizontalFlipSpec> ||
+    std::is_same_v<Op, VerticalFlipSpec> ||
+    std::is_same_v<Op, RandomHorizontalFlipSpec> ||
+    std::is_same_v<Op, RandomVerticalFlipSpec> ||
+    std::is_same_v<Op, AlternatingFlipSpec>;
+
+// "10x20 to 30x40 (height x width)", by both axes.
+std::string RangeText(absl::Span<const SampleSize> sizes) {
+  SampleSize low = sizes[0];
+  SampleSize high = sizes[0];
+  for (const SampleSize& size : sizes) {
+    low.height = std::min(low.height, size.height);
+    low.width = std::min(low.width, size.width);
+    high.height = std::max(high.height, size.height);
+    high.width = std::max(high.width, size.width);
+  }
+  return absl::StrCat(SizeText(low.height, low.width), " to ",
+                      SizeText(high.height, high.width),
+                      " (height x width)");
+}
+
 // Compiles the ops of one image field, in order.
 class PipelineCompiler {
  public:
-  PipelineCompiler(FieldProgram* program, bool is_mask, int field_index)
-      : image_(program, is_mask),
+  PipelineCompiler(FieldProgram* program, bool is_mask, int field_index,
+                   std::vector<SampleSize> sizes)
+      : image_(program, is_mask, std::move(sizes)),
         field_index_(static_cast<uint32_t>(field_index)) {}
 
   // Errors lack the place.
@@ -56,11 +99,26 @@ class PipelineCompiler {
                       transform.op);
   }
 
-  void Finish() { image_.Finish(); }
+  absl::Status Finish() {
+    if (image_.is_ragged()) {
+      return Invalid(absl::StrCat(
+          "its samples have sizes from ", RangeText(image_.sizes()),
+          ", and a batch has one: its transforms must begin with an op that "
+          "gives it, such as ", kSizeGivers));
+    }
+    image_.Finish();
+    return absl::OkStatus();
+  }
 
  private:
   template <typename Op>
   absl::Status Compile(const Op& op) {
+    if (image_.is_ragged() && !kTakesAnySize<Op>) {
+      return Invalid(absl::StrCat(
+          "it needs images of one size, and those of the samples are from ",
+          RangeText(image_.sizes()), ": put an op that gives one before it, "
+          "such as ", kSizeGivers));
+    }
     return CompileOp(op, image_);
   }
 
@@ -85,12 +143,16 @@ class PipelineCompiler {
   uint32_t next_position_ = 0;
 };
 
-absl::Status StartImage(const FieldSpec& field, FieldProgram& program) {
-  const std::vector<int64_t>& shape = field.shape;
+// `size` is the image's, or the largest of a packed field.
+absl::Status StartImage(const FieldSpec& field, ImageSize size,
+                        FieldProgram& program) {
+  std::vector<int64_t> shape = field.shape;
   if (shape.size() != 2 && shape.size() != 3) {
     return Invalid(absl::StrCat("an image has shape [H, W, C] or [H, W], not ",
                                 shape.size(), " dimensions"));
   }
+  shape[0] = size.height;
+  shape[1] = size.width;
   const int64_t channels = shape.size() == 3 ? shape[2] : 1;
   if (channels < 1 || channels > kMaxChannels) {
     return Invalid(absl::StrCat("the image has ", channels,
@@ -174,7 +236,9 @@ absl::Status At(const FieldSpec& field, size_t position,
 
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
-    absl::Span<const TransformSpec> ops, Layout layout) {
+    absl::Span<const TransformSpec> ops, Layout layout,
+    absl::Span<const ImageSize> sizes) {
+  Require(field.is_packed() != sizes.empty(), "a packed field has sizes");
   Require(field_index >= 0 && field_index < kMaxFields,
           "the index of a field is below kMaxFields");
   if (ops.size() > kMaxTransforms) {
@@ -206,17 +270,43 @@ absl::StatusOr<FieldProgram> CompileField(
   if (layout != Layout::kNchw && layout != Layout::kNhwc) {
     return At(field, Invalid("the layout is unknown: use NCHW or NHWC"));
   }
-  DATASETD_RETURN_IF_ERROR(At(field, StartImage(field, program)));
+  ImageSize largest;
+  std::vector<SampleSize> sample_sizes;
+  sample_sizes.reserve(sizes.size());
+  for (const ImageSize& size : sizes) {
+    Require(size.height <= kMaxRaggedExtent && size.width <= kMaxRaggedExtent,
+            "a sample's sides are within kMaxRaggedExtent");
+    largest.height = std::max(largest.height, size.height);
+    largest.width = std::max(largest.width, size.width);
+    sample_sizes.push_back({static_cast<int32_t>(size.height),
+                            static_cast<int32_t>(size.width)});
+  }
+  if (!field.is_packed() && field.shape.size() > 1) {
+    largest = {field.shape[0], field.shape[1]};
+  }
+  DATASETD_RETURN_IF_ERROR(At(field, StartImage(field, largest, program)));
   program.layout = layout;
-  PipelineCompiler compiler(&program, field.is_mask, field_index);
+  PipelineCompiler compiler(&program, field.is_mask, field_index,
+                            std::move(sample_sizes));
   for (size_t i = 0; i < ops.size(); ++i) {
     const absl::StatusOr<TransformSpec> op =
         field.is_mask ? ForMask(ops[i]) : ops[i];
     DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], op.status()));
     DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], compiler.Add(*op)));
   }
-  compiler.Finish();
+  DATASETD_RETURN_IF_ERROR(At(field, compiler.Finish()));
   return program;
+}
+
+bool GivesOneSize(const TransformSpec& transform) {
+  if (const auto* resize = std::get_if<ResizeSpec>(&transform.op)) {
+    return resize->height > 0 && resize->width > 0;
+  }
+  return std::visit(
+      [](const auto& op) {
+        return kGivesOneSize<std::remove_cvref_t<decltype(op)>>;
+      },
+      transform.op);
 }
 
 bool IsDeterministic(absl::Span<const TransformSpec> ops) {

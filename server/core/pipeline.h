@@ -18,7 +18,7 @@ namespace datasetd {
 // Ops that one field can have.
 inline constexpr int kMaxTransforms = 256;
 
-// The program of field `field_index` of a feed; `source`,
+// The program of field `field_index` of a feed; `source`, `ragged`,
 // `sample_stride_bytes` and `offset_bytes` are left 0.
 //
 // Images are [H, W, C] or [H, W], uint8 or float32, with 1..kMaxChannels
@@ -34,6 +34,10 @@ inline constexpr int kMaxTransforms = 256;
 //     image they must be integers within 0..255.
 //   - MixUp and CutMix are last, and not in a RandomApply. Their labels are tied
 //     to them afterwards (server/core/mix_labels.h).
+// A packed field's samples have the `sizes`: each is there once; at most
+// kMaxRaggedExtent. Its ops must make them one size, and before that only keep
+// it, pad, or resize to a shorter edge; ops that look at a size are checked
+// against each.
 // A mask takes what ForMask leaves (server/core/mask_transform.h).
 // Other fields take one ToDtype without scale: to their own dtype, to int64
 // from an integer, or to float16, bfloat16, float32. Without an op scalars of
@@ -41,10 +45,15 @@ inline constexpr int kMaxTransforms = 256;
 //
 // Errors begin with the place: "field 'image', transforms[2] RandomCrop: ".
 //   INVALID_ARGUMENT  an op, a parameter, or their order is wrong
-// REQUIRES: 0 <= field_index < kMaxFields.
+// REQUIRES: 0 <= field_index < kMaxFields; a packed field has sizes, and no
+// other does.
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
-    absl::Span<const TransformSpec> ops, Layout layout);
+    absl::Span<const TransformSpec> ops, Layout layout,
+    absl::Span<const ImageSize> sizes = {});
+
+// True if samples have one size after the op, whatever they had before.
+bool GivesOneSize(const TransformSpec& transform);
 
 // True when no op draws: these may be pretransforms.
 bool IsDeterministic(absl::Span<const TransformSpec> ops);

@@ -15,13 +15,15 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kMaxFields = 64;
+constexpr size_t kMaxPushedFields = 64;
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxDimensions = 8;
 constexpr int64_t kMaxImageChannels = 4;
 constexpr size_t kMaxClassNames = 1 << 16;
 // Staging holds two samples, at least.
 constexpr int64_t kMaxSampleBytes = 256 << 20;
+constexpr int64_t kMaxPackedBytes = int64_t{1} << 50;
+constexpr int64_t kMaxSamples = int64_t{1} << 40;
 
 bool IsFieldName(const std::string& name) {
   return !name.empty() && name.size() <= kMaxNameBytes &&
@@ -31,12 +33,56 @@ bool IsFieldName(const std::string& name) {
          });
 }
 
-absl::Status CheckField(const FieldSpec& field) {
+// Of a field whose samples differ in size.
+absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
+  const std::string where = absl::StrCat("field '", field.name, "': ");
+  if (field.shape.size() != 3 || field.shape[1] != kAnyExtent ||
+      field.shape[2] < 1 || field.shape[2] > kMaxImageChannels) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "shape (", absl::StrJoin(field.shape, ", "),
+        "), expected an image as (-1, -1, C) with C of 1 to ",
+        kMaxImageChannels));
+  }
+  const int64_t largest = field.largest.height * field.largest.width;
+  if (!IsRaggedSize(field, field.largest) ||
+      largest * PixelBytes(field) > kMaxSampleBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "largest is ", field.largest.height, " x ", field.largest.width,
+        ", expected 1 to ", kMaxRaggedExtent, " each, and at most ",
+        kMaxSampleBytes, " bytes a sample"));
+  }
+  if (field.num_pixels < info.num_samples ||
+      field.num_pixels / info.num_samples > largest) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "num_pixels is ", field.num_pixels, ", which ",
+        info.num_samples, " samples of at most ", largest,
+        " pixels cannot have"));
+  }
+  field.smallest = {1, 1};
+  // Between samples there may be all but a byte of the alignment.
+  if (__builtin_mul_overflow(field.num_pixels, PixelBytes(field),
+                             &field.packed_bytes) ||
+      __builtin_add_overflow(field.packed_bytes,
+                             info.num_samples * (kRaggedAlignmentBytes - 1),
+                             &field.packed_bytes) ||
+      field.packed_bytes > kMaxPackedBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "num_pixels is ", field.num_pixels,
+        ", more than any memory holds"));
+  }
+  field.packed_bytes = PaddedSampleBytes(field.packed_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CheckField(const SourceInfo& info, FieldSpec& field) {
   const std::string where = absl::StrCat("field '", field.name, "': ");
   if (DtypeSizeBytes(field.dtype) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, "its dtype is missing or unknown"));
   }
+  if (field.is_packed()) return CheckPackedField(info, field);
+  field.largest = {};
+  field.num_pixels = 0;
   const std::string shape =
       absl::StrCat("(", absl::StrJoin(field.shape, ", "), ")");
   if (field.shape.size() > kMaxDimensions) {
@@ -71,14 +117,20 @@ absl::Status CheckField(const FieldSpec& field) {
 
 }  // namespace
 
-absl::Status CheckPushedInfo(const SourceInfo& info) {
+absl::Status CheckPushedInfo(SourceInfo* pushed) {
+  SourceInfo& info = *pushed;
   if (info.num_samples < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "num_samples: ", info.num_samples, ", expected at least 1"));
   }
-  if (info.fields.empty() || info.fields.size() > kMaxFields) {
+  if (info.num_samples > kMaxSamples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_samples: ", info.num_samples,
+                     ", more than any memory holds"));
+  }
+  if (info.fields.empty() || info.fields.size() > kMaxPushedFields) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "fields: ", info.fields.size(), ", expected 1 to ", kMaxFields));
+        "fields: ", info.fields.size(), ", expected 1 to ", kMaxPushedFields));
   }
   if (info.class_names.size() > kMaxClassNames) {
     return absl::InvalidArgumentError(
@@ -87,7 +139,7 @@ absl::Status CheckPushedInfo(const SourceInfo& info) {
   }
   std::set<std::string> names;
   int64_t sample_bytes = 0;
-  for (const FieldSpec& field : info.fields) {
+  for (FieldSpec& field : info.fields) {
     if (!IsFieldName(field.name) || !names.insert(field.name).second) {
       return absl::InvalidArgumentError(absl::StrCat(
           "fields: '", absl::Utf8SafeCHexEscape(field.name),
@@ -95,8 +147,11 @@ absl::Status CheckPushedInfo(const SourceInfo& info) {
           "or _, at most ",
           kMaxNameBytes, ", each name once"));
     }
-    DATASETD_RETURN_IF_ERROR(CheckField(field));
-    sample_bytes += field.sample_bytes();
+    DATASETD_RETURN_IF_ERROR(CheckField(info, field));
+    sample_bytes += field.is_packed()
+                        ? field.largest.height * field.largest.width *
+                              PixelBytes(field)
+                        : field.sample_bytes();
   }
   if (sample_bytes <= kMaxSampleBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -105,12 +160,57 @@ absl::Status CheckPushedInfo(const SourceInfo& info) {
 }
 
 PushedSource::PushedSource(SourceInfo info, NextBlock next_block)
-    : info_(std::move(info)), next_block_(std::move(next_block)) {}
+    : info_(std::move(info)),
+      next_block_(std::move(next_block)),
+      indices_(info_.fields.size()) {}
+
+absl::StatusOr<RaggedIndex> PushedSource::ReadIndex(size_t field) {
+  const FieldSpec& spec = info_.fields[field];
+  RaggedIndex index(PixelBytes(spec));
+  int64_t num_pixels = 0;
+  for (int64_t i = 0; i < info_.num_samples; ++i) {
+    int32_t extents[2];
+    DATASETD_RETURN_IF_ERROR(
+        Copy(absl::MakeSpan(reinterpret_cast<uint8_t*>(extents),
+                            sizeof(extents))));
+    const ImageSize size = {extents[0], extents[1]};
+    if (size.height < 1 || size.width < 1 ||
+        size.height > spec.largest.height || size.width > spec.largest.width) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sample ", i, ", field '", spec.name, "': its size is ", size.height,
+          "x", size.width, " (height x width), and the header's largest ",
+          spec.largest.height, "x", spec.largest.width));
+    }
+    num_pixels += size.height * size.width;
+    if (num_pixels > spec.num_pixels) break;
+    index.Add(size);
+  }
+  if (num_pixels != spec.num_pixels) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "field '", spec.name, "': the samples have not the ", spec.num_pixels,
+        " pixels that the header declares"));
+  }
+  indices_[field] = index;
+  return index;
+}
 
 absl::Status PushedSource::Read(
     int64_t count, absl::Span<const absl::Span<uint8_t>> fields) {
   for (int64_t i = 0; i < count; ++i, ++position_) {
     for (size_t f = 0; f < fields.size(); ++f) {
+      if (indices_[f].has_value()) {
+        const RaggedIndex& index = *indices_[f];
+        const int64_t begin = index.BytesBefore(position_) -
+                              index.BytesBefore(position_ - i);
+        const int64_t bytes = index.sample_bytes(position_);
+        const absl::Span<uint8_t> to = fields[f].subspan(
+            static_cast<size_t>(begin),
+            static_cast<size_t>(PaddedSampleBytes(bytes)));
+        DATASETD_RETURN_IF_ERROR(
+            Copy(to.subspan(0, static_cast<size_t>(bytes))));
+        std::fill(to.begin() + bytes, to.end(), uint8_t{0});
+        continue;
+      }
       const size_t bytes = static_cast<size_t>(info_.fields[f].sample_bytes());
       DATASETD_RETURN_IF_ERROR(
           Copy(fields[f].subspan(static_cast<size_t>(i) * bytes, bytes)));

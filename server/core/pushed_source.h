@@ -8,11 +8,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/core/ragged_index.h"
 #include "server/core/sample_source.h"
 
 namespace datasetd {
@@ -26,6 +29,10 @@ class PushedSource : public SampleSource {
   PushedSource(SourceInfo info, NextBlock next_block);
 
   const SourceInfo& info() const override { return info_; }
+
+  //   INVALID_ARGUMENT  a size is none, or larger than the header said; or they
+  //                     have together other pixels
+  absl::StatusOr<RaggedIndex> ReadIndex(size_t field) override;
 
   //   INVALID_ARGUMENT  the blocks end before, or go on after, the last sample
   //   any error of next_block
@@ -43,12 +50,15 @@ class PushedSource : public SampleSource {
   size_t block_offset_ = 0;
   bool is_ended_ = false;
   int64_t position_ = 0;
+  // Of packed fields, as ReadIndex returned them.
+  std::vector<std::optional<RaggedIndex>> indices_;
 };
 
-// Checks what a client says that it is going to send.
+// Checks what a client says that it is going to send, and completes packed
+// fields by packed_bytes.
 //   INVALID_ARGUMENT  no sample, no field, too many; a field's name, dtype or
 //                     shape; names the field
-absl::Status CheckPushedInfo(const SourceInfo& info);
+absl::Status CheckPushedInfo(SourceInfo* info);
 
 }  // namespace datasetd
 

@@ -1,5 +1,7 @@
 #include "server/core/sample_source.h"
 
+#include "server/core/ragged_index.h"
+
 namespace datasetd {
 namespace {
 
@@ -9,6 +11,10 @@ absl::Status NotOfThisKind(const char* call) {
 }
 
 }  // namespace
+
+absl::StatusOr<RaggedIndex> SampleSource::ReadIndex(size_t) {
+  return absl::InternalError("the source has no packed field");
+}
 
 absl::Status SampleSource::Read(int64_t count,
                                 absl::Span<const absl::Span<uint8_t>> fields) {

@@ -3,7 +3,7 @@
 //
 // A source is plain or encoded, as info().is_encoded says:
 //
-//   plain    whole samples of one shape, handed out by Read in order
+//   plain    whole samples, handed out by Read in order
 //   encoded  samples that take work: ReadRaw fetches one as it lies on the
 //            disk, Decode makes its fields of it. Both in any order, on any
 //            number of threads at once.
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/core/bad_samples.h"
 #include "server/core/field_spec.h"
@@ -25,11 +26,13 @@
 
 namespace datasetd {
 
+class RaggedIndex;  // ragged_index.h
+
 struct SourceInfo {
   int64_t num_samples = 0;
   // At least one, names unique. Of an encoded source, an image field whose
   // is_ragged is set has the shape of the first good sample, and others may
-  // differ in height and width.
+  // differ in height and width. Of a plain source they may be packed.
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;  // may be empty
   std::vector<FileInfo> files;           // all that was or will be read
@@ -52,12 +55,6 @@ struct SampleLocation {
   int64_t size_bytes = 0;
 };
 
-struct ImageSize {
-  int64_t height = 0;
-  int64_t width = 0;
-  bool operator==(const ImageSize&) const = default;
-};
-
 // What a sample's headers say.
 struct SampleProbe {
   // Of each ragged field, in order of the fields.
@@ -72,8 +69,14 @@ class SampleSource {
 
   virtual const SourceInfo& info() const = 0;
 
+  // Plain: the places and sizes of a packed field's samples, all of them, within
+  // what the field's spec says. Of each such field, in order, once, before the
+  // first Read. Errors as Read's.
+  virtual absl::StatusOr<RaggedIndex> ReadIndex(size_t field);
+
   // Plain: reads the next `count` samples: field f of them, contiguous, to
-  // fields[f], whose size is count * info().fields[f].sample_bytes().
+  // fields[f], whose size is count * info().fields[f].sample_bytes(); of packed
+  // fields as the index says, zeros between them.
   // REQUIRES: count samples are left.
   //   DATA_LOSS         truncated or damaged; names file and offset
   //   INVALID_ARGUMENT  a value out of its range, such as a label

@@ -9,6 +9,7 @@
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
+#include "server/core/ragged_index.h"
 
 namespace datasetd {
 namespace {
@@ -36,7 +37,10 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
                      " pixels (height x width): ", compiled.status().message()));
   }
   FieldProgram& program = *compiled;
-  if (field.is_image && (program.out_height != resident_.shape[0] ||
+  if (resident_.is_packed()) {
+    DATASETD_RETURN_IF_ERROR(
+        CheckPacked(size, {program.out_height, program.out_width}));
+  } else if (field.is_image && (program.out_height != resident_.shape[0] ||
                          program.out_width != resident_.shape[1])) {
     return absl::FailedPreconditionError(absl::StrCat(
         size.height, "x", size.width, " pixels (height x width), which "
@@ -47,8 +51,25 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
   return program;
 }
 
+absl::Status SampleTransform::CheckPacked(ImageSize from, ImageSize to) const {
+  if (IsRaggedSize(resident_, to)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      from.height, "x", from.width, " pixels (height x width): where samples "
+      "differ in size a side has at most ", kMaxRaggedExtent,
+      ", and a sample below 2^31 elements; give a pretransform that makes it "
+      "smaller"));
+}
+
+absl::StatusOr<ImageSize> SampleTransform::ResidentSize(ImageSize size) const {
+  DATASETD_RETURN_IF_ERROR(Check(size));
+  if (is_identity()) return size;
+  DATASETD_ASSIGN_OR_RETURN(const auto program, ProgramOf(size));
+  return ImageSize{program->out_height, program->out_width};
+}
+
 absl::Status SampleTransform::Check(ImageSize size) const {
   if (!is_identity()) return ProgramOf(size).status();
+  if (resident_.is_packed()) return CheckPacked(size, size);
   if (!source_.is_image ||
       (size.height == resident_.shape[0] && size.width == resident_.shape[1])) {
     return absl::OkStatus();

@@ -28,8 +28,8 @@ namespace datasetd {
 
 class SampleTransform {
  public:
-  // `resident`: what the ops make of a sample of `source`'s shape. Ops may be
-  // none: then samples stay as they are.
+  // `resident`: what the ops make of a sample of `source`'s shape; or packed, if
+  // each makes something else. Ops may be none: then samples stay as they are.
   SampleTransform(FieldSpec source, int field_index,
                   std::vector<TransformSpec> ops, FieldSpec resident)
       : source_(std::move(source)),
@@ -42,9 +42,12 @@ class SampleTransform {
   const FieldSpec& resident() const { return resident_; }
 
   // Whether a sample of this size can become resident.
-  //   FAILED_PRECONDITION  it would have another size than resident's, or an op
-  //                        cannot be applied to it
+  //   FAILED_PRECONDITION  it would have another size than resident's, or is too
+  //                        large, or an op cannot be applied to it
   absl::Status Check(ImageSize size) const;
+
+  // The size that it becomes. Errors as Check. REQUIRES: an image.
+  absl::StatusOr<ImageSize> ResidentSize(ImageSize size) const;
 
   // What the ops are for samples of this size; compiled once. Errors as Check.
   // REQUIRES: !is_identity().
@@ -62,7 +65,7 @@ class SampleTransform {
         : transform_(transform) {}
 
     // `from` is one sample of the field, of `size` where it is an image; `to`
-    // has resident().sample_bytes(). Errors as ProgramOf.
+    // has what it becomes. Errors as ProgramOf.
     absl::Status Run(absl::Span<const uint8_t> from, ImageSize size,
                      absl::Span<uint8_t> to);
 
@@ -80,6 +83,7 @@ class SampleTransform {
 
  private:
   absl::StatusOr<FieldProgram> Compile(ImageSize size) const;
+  absl::Status CheckPacked(ImageSize from, ImageSize to) const;
 
   const FieldSpec source_;
   const int field_index_;

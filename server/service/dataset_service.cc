@@ -119,7 +119,7 @@ absl::Status DatasetService::Push(
     return absl::InvalidArgumentError("the first message holds no header");
   }
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
-  DATASETD_RETURN_IF_ERROR(CheckPushedInfo(push.info));
+  DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info));
   const std::string name = push.spec.name;
   DATASETD_RETURN_IF_ERROR(datasets_->Push(
       std::move(push.spec),

@@ -37,12 +37,21 @@ static_assert(AsInt(ExportKind::kCudaIpcHandle) ==
               v1::EXPORT_KIND_CUDA_IPC_HANDLE);
 static_assert(AsInt(ExportKind::kCudaVmmFd) == v1::EXPORT_KIND_CUDA_VMM_FD);
 
+void SetExtent(ImageSize size, v1::ImageExtent* extent) {
+  extent->set_height(size.height);
+  extent->set_width(size.width);
+}
+
 void FieldToProto(const FieldSpec& spec, v1::Field* field) {
   field->set_name(spec.name);
   field->set_dtype(static_cast<v1::Dtype>(spec.dtype));
   field->mutable_shape()->Assign(spec.shape.begin(), spec.shape.end());
   field->set_is_image(spec.is_image);
   field->set_is_mask(spec.is_mask);
+  if (spec.num_pixels == 0) return;
+  SetExtent(spec.smallest, field->mutable_smallest());
+  SetExtent(spec.largest, field->mutable_largest());
+  field->set_num_pixels(spec.num_pixels);
 }
 
 using FieldOptionsMap =
@@ -115,11 +124,6 @@ void SetRates(const DatasetInfo& info, v1::LoadProgress* progress) {
   }
 }
 
-void SetExtent(ImageSize size, v1::ImageExtent* extent) {
-  extent->set_height(size.height);
-  extent->set_width(size.width);
-}
-
 }  // namespace
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
@@ -176,7 +180,9 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
          .dtype = static_cast<Dtype>(field.dtype()),
          .shape = {field.shape().begin(), field.shape().end()},
          .is_image = field.is_image(),
-         .is_mask = field.is_mask()});
+         .is_mask = field.is_mask(),
+         .largest = {field.largest().height(), field.largest().width()},
+         .num_pixels = field.num_pixels()});
   }
   return to;
 }

@@ -44,6 +44,13 @@ class FakeEncodedSource : public SampleSource {
   }
 
   void SetBad(int64_t index, absl::Status status) { bad_[index] = status; }
+  void SetBadHeader(int64_t index, absl::Status status) {
+    bad_headers_[index] = status;
+  }
+  // Called at the start of every Probe, on its thread.
+  void OnProbe(std::function<void(int64_t index)> on_probe) {
+    on_probe_ = std::move(on_probe);
+  }
   // Called at the start of every Decode, on its thread.
   void OnDecode(std::function<void(int64_t index)> on_decode) {
     on_decode_ = std::move(on_decode);
@@ -58,6 +65,9 @@ class FakeEncodedSource : public SampleSource {
   }
   absl::Status Probe(int64_t index, const RawSample&,
                      SampleProbe& probe) const override {
+    if (on_probe_) on_probe_(index);
+    const auto bad = bad_headers_.find(index);
+    if (bad != bad_headers_.end()) return bad->second;
     const ImageSize size = size_of_(index);
     probe.sizes.assign(1, size);
     probe.decode_bytes = size.height * size.width;
@@ -93,6 +103,8 @@ class FakeEncodedSource : public SampleSource {
   const SizeOf size_of_;
   SourceInfo info_;
   std::map<int64_t, absl::Status> bad_;
+  std::map<int64_t, absl::Status> bad_headers_;
+  std::function<void(int64_t)> on_probe_;
   std::function<void(int64_t)> on_decode_;
   mutable std::atomic<int64_t> num_decoded_ = 0;
 };

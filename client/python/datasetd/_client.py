@@ -21,13 +21,19 @@ Progress = Union[bool, Callable[[Dict[str, Any]], None]]
 
 
 class Field(NamedTuple):
-    """One named array of a dataset; `shape` is a sample's."""
+    """One named array of a dataset; `shape` is a sample's.
+
+    It is (-1, -1, C) where samples have sizes of their own, and `smallest` and
+    `largest` are (height, width), by each axis, of all of them.
+    """
 
     name: str
     dtype: str
     shape: Tuple[int, ...]
     is_image: bool
     is_mask: bool = False  # an image of classes
+    smallest: Optional[Tuple[int, int]] = None
+    largest: Optional[Tuple[int, int]] = None
 
 
 class DrawnOp(NamedTuple):
@@ -81,6 +87,12 @@ class LoadEstimate(NamedTuple):
     problem: str
 
 
+def _extent(
+    size: Optional[Dict[str, Any]]
+) -> Optional[Tuple[int, int]]:
+    return (int(size["height"]), int(size["width"])) if size else None
+
+
 def _fields(messages: Sequence[Dict[str, Any]]) -> List[Field]:
     return [
         Field(
@@ -89,6 +101,8 @@ def _fields(messages: Sequence[Dict[str, Any]]) -> List[Field]:
             tuple(int(extent) for extent in field["shape"]),
             bool(field["is_image"]),
             bool(field.get("is_mask", False)),
+            _extent(field.get("smallest")),
+            _extent(field.get("largest")),
         )
         for field in messages
     ]
@@ -107,15 +121,11 @@ def _bad_samples(messages: Sequence[Dict[str, Any]]) -> List[BadSample]:
 
 
 def _estimate(message: Dict[str, Any]) -> LoadEstimate:
-    def extent(name: str) -> Optional[Tuple[int, int]]:
-        size = message.get(name)
-        return size and (int(size["height"]), int(size["width"]))
-
     return LoadEstimate(
         device=message["device"],
         fields=_fields(message["fields"]),
-        smallest=extent("smallest"),
-        largest=extent("largest"),
+        smallest=_extent(message.get("smallest")),
+        largest=_extent(message.get("largest")),
         bad_samples=_bad_samples(message["bad_samples"]),
         problem=message["problem"],
         **{
@@ -359,6 +369,7 @@ class Client:
         device: Optional[str] = None,
         class_names: Optional[Sequence[str]] = None,
         progress: Progress = False,
+        ragged: bool = False,
     ) -> Dataset:
         """Makes a dataset of Python samples, which are sent once.
 
@@ -380,6 +391,9 @@ class Client:
             arrays (H, W), are images.
           pretransforms, device, progress: as of load_dataset.
           class_names: None takes those of a torchvision dataset.
+          ragged: images may differ in height and width; then they stay as they
+            are, and a loader's transforms make them one size. All are kept in a
+            temporary file first.
         """
         header: Dict[str, Any] = {
             "name": name,
@@ -399,7 +413,7 @@ class Client:
         report = make_progress(name) if progress is True else progress or None
         try:
             message = _push.push(
-                self._handle(), header, samples, fields, report
+                self._handle(), header, samples, fields, report, ragged
             )
         finally:
             if progress is True:

@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import json
 import tempfile
+from array import array as IntArray
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple
 from typing import Optional, Sequence, Tuple, Union
 
@@ -113,7 +114,7 @@ def _make_spec(name: str, kind: str, value: Any) -> _Spec:
 class SampleEncoder:
     """Makes bytes of samples; the first one says what the fields are."""
 
-    def __init__(self, fields: Fields) -> None:
+    def __init__(self, fields: Fields, ragged: bool = False) -> None:
         if isinstance(fields, str):
             fields = [fields]
         if isinstance(fields, Mapping):
@@ -132,22 +133,47 @@ class SampleEncoder:
                 )
         self._specs: List[_Spec] = []
         self._count = 0
+        # With `ragged`, of each image field: height and width of each sample.
+        self._is_ragged = ragged
+        self._sizes: Dict[str, IntArray] = {}
 
     @property
     def num_samples(self) -> int:
         return self._count
 
     def fields_message(self) -> List[Dict[str, Any]]:
-        return [
-            {
+        messages = []
+        for spec in self._specs:
+            message = {
                 "name": spec.name,
                 "dtype": "DTYPE_" + spec.dtype.upper(),
                 "shape": list(spec.shape),
                 "is_image": spec.is_image,
                 "is_mask": spec.is_image and spec.name == "mask",
             }
-            for spec in self._specs
-        ]
+            sizes = self._ragged_sizes(spec)
+            if sizes is not None:
+                heights, widths = sizes[::2], sizes[1::2]
+                message.update(
+                    shape=[-1, -1, spec.shape[2]],
+                    largest={"height": max(heights), "width": max(widths)},
+                    num_pixels=sum(h * w for h, w in zip(heights, widths)),
+                )
+            messages.append(message)
+        return messages
+
+    def sizes_bytes(self) -> bytes:
+        """What goes before the samples."""
+        tables = (self._ragged_sizes(spec) for spec in self._specs)
+        return b"".join(t.tobytes() for t in tables if t is not None)
+
+    def _ragged_sizes(self, spec: _Spec) -> Optional[IntArray]:
+        """None where all samples have the size of the first."""
+        sizes = self._sizes.get(spec.name)
+        first = IntArray("i", spec.shape[:2])
+        if sizes is None or sizes == first * self._count:
+            return None
+        return sizes
 
     def encode(self, sample: Any) -> bytes:
         """The next sample's fields, one after another."""
@@ -160,18 +186,28 @@ class SampleEncoder:
         parts = []
         for spec in self._specs:
             where = f"sample {self._count}, field {spec.name!r}"
-            array, dtype, _ = _to_array(values[spec.name], where)
-            if spec.is_chw and array.ndim == 3:
-                array = array.transpose(1, 2, 0)
-            if spec.is_image and array.ndim == 2:
-                array = array[:, :, None]
-            if dtype != spec.dtype or array.shape != spec.shape:
+            value, dtype, _ = _to_array(values[spec.name], where)
+            if spec.is_chw and value.ndim == 3:
+                value = value.transpose(1, 2, 0)
+            if spec.is_image and value.ndim == 2:
+                value = value[:, :, None]
+            shape = value.shape
+            if self._is_ragged and spec.is_image and value.ndim == 3:
+                sizes = self._sizes.setdefault(spec.name, IntArray("i"))
+                sizes.extend(shape[:2])
+                shape = spec.shape[:2] + shape[2:]
+            if dtype != spec.dtype or shape != spec.shape:
                 raise InvalidArgument(
-                    f"{where} is {dtype} {tuple(array.shape)}, and that of the "
+                    f"{where} is {dtype} {tuple(value.shape)}, and that of the "
                     f"first sample {spec.dtype} {spec.shape}: all samples have "
                     "one dtype and shape; resize or cast them before"
+                    + (
+                        ", or push with ragged=True"
+                        if spec.is_image and not self._is_ragged
+                        else ""
+                    )
                 )
-            parts.append(array.tobytes())
+            parts.append(value.tobytes())
         self._count += 1
         return b"".join(parts)
 
@@ -300,15 +336,18 @@ def push(
     samples: Iterable[Any],
     fields: Fields,
     report: Any,
+    ragged: bool = False,
 ) -> Dict[str, Any]:
     """Sends the samples; returns the Dataset message."""
-    encoder = SampleEncoder(fields)
+    encoder = SampleEncoder(fields, ragged)
     with contextlib.ExitStack() as stack:
         encoded = (encoder.encode(sample) for sample in _iterate(samples))
         try:
-            total = len(samples)  # type: ignore[arg-type]
+            total = -1 if ragged else len(samples)  # type: ignore[arg-type]
         except TypeError:
-            # Kept on disk until their number is known: the daemon reserves
+            total = -1
+        if total < 0:
+            # Kept on disk until number and sizes are known: the daemon reserves
             # memory before it takes the first.
             spool = stack.enter_context(tempfile.TemporaryFile())
             for data in encoded:
@@ -326,6 +365,7 @@ def push(
         )
         sender = _Sender(connection, header)
         stack.callback(sender.close)
+        sender.write(encoder.sizes_bytes())
         sent = 0
         for data in itertools.chain([first], encoded):
             sender.write(data)

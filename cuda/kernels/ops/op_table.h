@@ -100,6 +100,7 @@ struct StepDraw {
   StepKind kind;
   bool is_applied;
   uint8_t statistic_index;  // of ChainState
+  int32_t out_height, out_width;
   alignas(8) uint8_t draw[kMaxDrawBytes];
 
   template <typename Draw>
@@ -182,6 +183,8 @@ DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
   const DrawKey key = {seed, epoch, sample, step.op_index};
   drawn->kind = step.kind;
   drawn->statistic_index = 0;
+  drawn->out_height = step.out_height;
+  drawn->out_width = step.out_width;
   drawn->is_applied =
       PassesGate(key, step.group_op_index, step.group_probability) &&
       PassesGate(key, step.op_index, step.probability);

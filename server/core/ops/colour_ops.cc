@@ -128,7 +128,8 @@ absl::Status CompileOp(const GrayscaleSpec& op, ImageCompiler& image) {
   }
   return image.Add(StepKind::kGrayscale,
                    GrayscaleParams{channels, image.bound()}, 1.0,
-                   image.height(), image.width(), channels);
+                   image.height(), image.width(), channels,
+                   {SizeRule::kKeep});
 }
 
 absl::Status CompileOp(const RandomGrayscaleSpec& op, ImageCompiler& image) {

@@ -21,13 +21,15 @@ bool FitsInSample(int64_t height, int64_t width, int64_t channels) {
          height * width * channels <= kMaxElements;
 }
 
-ImageCompiler::ImageCompiler(FieldProgram* program, bool is_mask)
+ImageCompiler::ImageCompiler(FieldProgram* program, bool is_mask,
+                             std::vector<SampleSize> sizes)
     : program_(*program),
       is_mask_(is_mask),
       height_(program->in_height),
       width_(program->in_width),
       channels_(program->channels),
-      dtype_(program->in_dtype) {}
+      dtype_(program->in_dtype),
+      sizes_(std::move(sizes)) {}
 
 absl::Status ImageCompiler::BeginGroup(double p) {
   if (!group_.empty()) {
@@ -36,14 +38,23 @@ absl::Status ImageCompiler::BeginGroup(double p) {
         "one out of it");
   }
   DATASETD_RETURN_IF_ERROR(CheckP(p));
-  group_.push_back({op_index_, p, steps_.size(), height_, width_, channels_,
-                    dtype_});
+  group_.push_back({op_index_, p, steps_.size(), sizes_, height_, width_,
+                    channels_, dtype_});
   return absl::OkStatus();
 }
 
 absl::Status ImageCompiler::EndGroup() {
-  const Group group = group_.back();
+  const Group group = std::move(group_.back());
   group_.pop_back();
+  if (!std::equal(sizes_.begin(), sizes_.end(), group.sizes.begin(),
+                  group.sizes.end(),
+                  [](const SampleSize& a, const SampleSize& b) {
+                    return a.height == b.height && a.width == b.width;
+                  })) {
+    return Invalid(
+        "its ops change the sizes of the samples: applied or not, they must be "
+        "the same");
+  }
   if (height_ != group.height || width_ != group.width) {
     return Invalid(absl::StrCat(
         "its ops make ", SizeText(height_, width_), " of an image of ",
@@ -55,7 +66,10 @@ absl::Status ImageCompiler::EndGroup() {
         "its ops change dtype or channels: applied or not, they must be the "
         "same; put ToDtype and Grayscale outside");
   }
-  if (group.p == 0.0) steps_.resize(group.first_step);
+  if (group.p == 0.0) {
+    steps_.resize(group.first_step);
+    taps_.resize(group.first_step);
+  }
   return absl::OkStatus();
 }
 
@@ -78,13 +92,68 @@ absl::Status ImageCompiler::Append(Step step, double p, int64_t out_height,
   }
   step.in_height = static_cast<int32_t>(height_);
   step.in_width = static_cast<int32_t>(width_);
+  step.out_channels = out_channels;
+  channels_ = out_channels;
+  DATASETD_RETURN_IF_ERROR(FollowSizes(step, out_height, out_width));
+  step.out_height = static_cast<int32_t>(height_);
+  step.out_width = static_cast<int32_t>(width_);
+  steps_.push_back(step);
+  return absl::OkStatus();
+}
+
+absl::Status ImageCompiler::FollowSizes(Step& step, int64_t out_height,
+                                        int64_t out_width) {
+  std::pair<int32_t, int32_t>& taps = taps_.emplace_back();
+  const auto add_taps = [&](SampleSize in, SampleSize out) {
+    if (step.kind != StepKind::kResize) return;
+    const ResizeParams& params = ParamsAs<ResizeParams>(step);
+    taps.first = std::max(
+        taps.first, NumTaps({in.height, out.height, params.interpolation,
+                             params.antialias}));
+    taps.second = std::max(
+        taps.second, NumTaps({in.width, out.width, params.interpolation,
+                              params.antialias}));
+  };
   step.out_height = static_cast<int32_t>(out_height);
   step.out_width = static_cast<int32_t>(out_width);
-  step.out_channels = out_channels;
-  height_ = out_height;
-  width_ = out_width;
-  channels_ = out_channels;
-  steps_.push_back(step);
+  if (!is_ragged()) {
+    step.size_rule = SizeRule::kFixed;
+    add_taps({step.in_height, step.in_width},
+             {step.out_height, step.out_width});
+    height_ = out_height;
+    width_ = out_width;
+    return absl::OkStatus();
+  }
+  height_ = width_ = 0;
+  for (SampleSize& size : sizes_) {
+    const SampleSize out = SizeAfter(step, size);
+    if (out.height < 1 || out.width < 1 ||
+        !FitsInSample(out.height, out.width, channels_)) {
+      return Invalid(absl::StrCat(
+          "a sample of ", SizeText(size.height, size.width), " would become ",
+          SizeText(out.height, out.width), " with ", channels_,
+          " channels; it can have 1 to ", kMaxElements, " elements"));
+    }
+    add_taps(size, out);
+    size = out;
+    height_ = std::max<int64_t>(height_, out.height);
+    width_ = std::max<int64_t>(width_, out.width);
+  }
+  const bool fixes = step.size_rule == SizeRule::kTo ||
+                     step.size_rule == SizeRule::kCenter ||
+                     step.size_rule == SizeRule::kWhole;
+  if (fixes) sizes_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status ImageCompiler::CheckRaggedChange(
+    std::initializer_list<int64_t> numbers) {
+  for (const int64_t number : numbers) {
+    if (number >= -kMaxRaggedChange && number <= kMaxRaggedChange) continue;
+    return Invalid(absl::StrCat(
+        "its size or place is ", number, ": where samples differ in size it "
+        "must be within ", -kMaxRaggedChange, "..", kMaxRaggedChange));
+  }
   return absl::OkStatus();
 }
 
@@ -94,7 +163,8 @@ absl::Status ImageCompiler::AddValueOp(ValueOp op) {
 }
 
 absl::Status ImageCompiler::AddMove(Move move, int64_t out_height,
-                                    int64_t out_width) {
+                                    int64_t out_width,
+                                    const SizeChange& change) {
   move.op_index = op_index_;
   move.position = position_;
   if (move.kind != MoveKind::kPad) move.padding_mode = PaddingMode::kConstant;
@@ -102,7 +172,8 @@ absl::Status ImageCompiler::AddMove(Move move, int64_t out_height,
   move.in_width = static_cast<int32_t>(width_);
   move.out_height = static_cast<int32_t>(out_height);
   move.out_width = static_cast<int32_t>(out_width);
-  return Add(StepKind::kMove, move, 1.0, out_height, out_width, channels_);
+  return Add(StepKind::kMove, move, 1.0, out_height, out_width, channels_,
+             change);
 }
 
 absl::Status ImageCompiler::SetMix(MixKind kind, double alpha,
@@ -176,7 +247,7 @@ absl::Status ImageCompiler::CheckColour() const {
 
 // The moves and value ops are enough, and there is room for them.
 bool ImageCompiler::IsMovesOnly() const {
-  if (is_mixed()) return false;
+  if (is_mixed() || program_.num_sized_steps > 0) return false;
   if (program_.in_dtype != Dtype::kUint8 &&
       program_.in_dtype != Dtype::kFloat32) {
     return false;
@@ -201,6 +272,10 @@ void ImageCompiler::Finish() {
   program_.out_width = static_cast<int32_t>(width_);
   program_.out_channels = channels_;
   program_.out_dtype = dtype_;
+  program_.num_sized_steps = static_cast<int32_t>(
+      std::count_if(steps_.begin(), steps_.end(), [](const Step& step) {
+        return step.size_rule != SizeRule::kFixed;
+      }));
   if (IsMovesOnly()) {
     MakeMoves();
   } else {
@@ -259,7 +334,8 @@ void ImageCompiler::MakeChain() {
   bool is_moved_only = true;
   bool is_untouched = true;
   int64_t channels = program_.channels;
-  for (const Step& step : steps_) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
     bool needs_image = false;
     switch (step.kind) {
       case StepKind::kMove:
@@ -268,10 +344,7 @@ void ImageCompiler::MakeChain() {
       case StepKind::kResize: {
         needs_image = !is_untouched;
         is_moved_only = true;
-        const ResizeParams& params = ParamsAs<ResizeParams>(step);
-        const int64_t num_taps_y =
-            NumTaps({step.in_height, step.out_height, params.interpolation,
-                     params.antialias});
+        const int64_t num_taps_y = taps_[i].first;
         scratch.row_elements = std::max(
             scratch.row_elements,
             max_width * channels *
@@ -281,10 +354,7 @@ void ImageCompiler::MakeChain() {
                                          LineStride(step.in_width) * channels);
         scratch.tap_elements = std::max(
             scratch.tap_elements,
-            max_height * num_taps_y +
-                max_width * NumTaps({step.in_width, step.out_width,
-                                     params.interpolation,
-                                     params.antialias}));
+            max_height * num_taps_y + max_width * taps_[i].second);
         break;
       }
       case StepKind::kAffine:

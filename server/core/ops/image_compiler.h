@@ -6,8 +6,11 @@
 #ifndef DATASETD_SERVER_CORE_OPS_IMAGE_COMPILER_H_
 #define DATASETD_SERVER_CORE_OPS_IMAGE_COMPILER_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -15,9 +18,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "cuda/dtype.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"
+#include "cuda/kernels/sized_step.h"
 #include "server/core/op_family.h"
 
 namespace datasetd {
@@ -37,14 +42,30 @@ inline std::string SizeText(int64_t height, int64_t width) {
 // REQUIRES: values are at least 0.
 bool FitsInSample(int64_t height, int64_t width, int64_t channels);
 
+// Of what ops add to a side of a ragged field's samples, or make of it: 32 bits
+// hold the sums.
+inline constexpr int64_t kMaxRaggedChange = 1 << 28;
+
+// How a step of a ragged field changes sizes; elsewhere it is not looked at.
+struct SizeChange {
+  SizeRule rule = SizeRule::kTo;
+  int32_t args[kNumSizeArgs] = {};
+};
+
 class ImageCompiler {
  public:
-  // `program` is of the field without ops; it must outlive this.
-  ImageCompiler(FieldProgram* program, bool is_mask);
+  // `program` is of the field without ops; it must outlive this. `sizes`: of a
+  // ragged field, each that a sample has, once; else none.
+  ImageCompiler(FieldProgram* program, bool is_mask,
+                std::vector<SampleSize> sizes);
   ImageCompiler(const ImageCompiler&) = delete;
   ImageCompiler& operator=(const ImageCompiler&) = delete;
 
-  // Of the image after the ops so far.
+  // Samples have sizes of their own after the ops so far: these.
+  bool is_ragged() const { return !sizes_.empty(); }
+  absl::Span<const SampleSize> sizes() const { return sizes_; }
+
+  // Of the image after the ops so far; the largest of a ragged one.
   int64_t height() const { return height_; }
   int64_t width() const { return width_; }
   int channels() const { return channels_; }
@@ -68,20 +89,26 @@ class ImageCompiler {
   // Appends a step that keeps size and channels.
   template <typename Params>
   absl::Status Add(StepKind kind, const Params& params, double p = 1.0) {
-    return Add(kind, params, p, height_, width_, channels_);
+    return Add(kind, params, p, height_, width_, channels_,
+               {SizeRule::kKeep});
   }
+  // The out sizes are not used where the change does not fix them.
   template <typename Params>
   absl::Status Add(StepKind kind, const Params& params, double p,
-                   int64_t out_height, int64_t out_width, int out_channels) {
+                   int64_t out_height, int64_t out_width, int out_channels,
+                   const SizeChange& change) {
     Step step = {};
     step.kind = kind;
+    step.size_rule = change.rule;
+    std::copy(std::begin(change.args), std::end(change.args), step.size_args);
     SetParams(params, &step);
     return Append(step, p, out_height, out_width, out_channels);
   }
   // Appends a value op.
   absl::Status AddValueOp(ValueOp op);
   // Appends a move; completes it by the sizes before and after.
-  absl::Status AddMove(Move move, int64_t out_height, int64_t out_width);
+  absl::Status AddMove(Move move, int64_t out_height, int64_t out_width,
+                       const SizeChange& change);
 
   // Ends the steps with a mix of the batch; nothing may follow.
   absl::Status SetMix(MixKind kind, double alpha, bool per_sample);
@@ -90,6 +117,8 @@ class ImageCompiler {
   // ---- Checks ----
 
   absl::Status CheckSize(int64_t height, int64_t width) const;
+  // Of what changes the sizes of a ragged image.
+  static absl::Status CheckRaggedChange(std::initializer_list<int64_t> numbers);
   // Of a probability.
   static absl::Status CheckP(double p);
   // `low` <= value <= `high`; names the parameter.
@@ -111,6 +140,8 @@ class ImageCompiler {
  private:
   absl::Status Append(Step step, double p, int64_t out_height,
                       int64_t out_width, int out_channels);
+  // Follows the step's rule from sizes_ on.
+  absl::Status FollowSizes(Step& step, int64_t out_height, int64_t out_width);
   bool IsMovesOnly() const;
   void MakeMoves();
   void MakeChain();
@@ -123,12 +154,16 @@ class ImageCompiler {
   int64_t width_;
   int channels_;
   Dtype dtype_;
+  std::vector<SampleSize> sizes_;  // none once all have one size
   std::vector<Step> steps_;
+  // Of each of them that resizes: the most taps along y and x.
+  std::vector<std::pair<int32_t, int32_t>> taps_;
 
   struct Group {
     uint32_t op_index;
     double p;
     size_t first_step;
+    std::vector<SampleSize> sizes;
     int64_t height, width;
     int channels;
     Dtype dtype;

@@ -6,16 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/kernels/sized_step.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
 namespace {
-
-// int(round(difference / 2.0)) as Python does it: halves go to the even side.
-int64_t RoundedHalf(int64_t difference) {
-  const int64_t floor = difference / 2;
-  return difference % 2 == 0 ? floor : floor + (floor & 1);
-}
 
 absl::Status CheckPadding(const Padding& padding) {
   const std::pair<const char*, int64_t> sides[] = {{"left", padding.left},
@@ -42,9 +37,7 @@ absl::Status CheckReach(const char* mode, int64_t largest, const char* axis,
 }
 
 absl::Status CheckPaddingMode(const Padding& padding, PaddingMode mode,
-                              const ImageCompiler& image) {
-  const int64_t height = image.height();
-  const int64_t width = image.width();
+                              int64_t height, int64_t width) {
   switch (mode) {
     case PaddingMode::kConstant:
     case PaddingMode::kEdge:
@@ -66,11 +59,24 @@ absl::Status CheckPaddingMode(const Padding& padding, PaddingMode mode,
       "the padding_mode is unknown: use constant, edge, reflect or symmetric");
 }
 
-// Adds nothing where nothing is padded, but checks all the same.
-absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
-                    PaddingMode mode, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(CheckPadding(padding));
-  Move move = {};
+// The padding of a RandomCrop, for an image of height x width.
+Padding PaddingFor(const RandomCropSpec& op, int64_t height, int64_t width) {
+  Padding padding = op.padding;
+  if (!op.pad_if_needed) return padding;
+  const int64_t lack_y =
+      std::max<int64_t>(op.height - height - padding.top - padding.bottom, 0);
+  const int64_t lack_x =
+      std::max<int64_t>(op.width - width - padding.left - padding.right, 0);
+  padding.top += lack_y;
+  padding.bottom += lack_y;
+  padding.left += lack_x;
+  padding.right += lack_x;
+  return padding;
+}
+
+// Checks mode and fill, and begins the move.
+absl::Status BeginPad(const std::vector<float>& fill, PaddingMode mode,
+                      const ImageCompiler& image, Move& move) {
   move.kind = MoveKind::kPad;
   move.padding_mode = mode;
   if (!fill.empty()) {
@@ -85,7 +91,44 @@ absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
           "units of the image at this op; or put ToDtype before it"));
     }
   }
-  DATASETD_RETURN_IF_ERROR(CheckPaddingMode(padding, mode, image));
+  if (mode != PaddingMode::kConstant) {
+    std::fill(std::begin(move.fill), std::end(move.fill), 0.0f);
+  }
+  return absl::OkStatus();
+}
+
+// A step that pads each sample as the change says.
+absl::Status AddRaggedPad(const std::vector<float>& fill, PaddingMode mode,
+                          const SizeChange& change, ImageCompiler& image,
+                          const Padding& padding = {}) {
+  Move move = {};
+  DATASETD_RETURN_IF_ERROR(BeginPad(fill, mode, image, move));
+  move.top = static_cast<int32_t>(padding.top);
+  move.left = static_cast<int32_t>(padding.left);
+  return image.AddMove(move, 0, 0, change);
+}
+
+// Adds nothing where nothing is padded, but checks all the same.
+absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
+                    PaddingMode mode, ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(CheckPadding(padding));
+  if (image.is_ragged()) {
+    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRaggedChange(
+        {padding.left, padding.top, padding.right, padding.bottom}));
+    for (const SampleSize& size : image.sizes()) {
+      DATASETD_RETURN_IF_ERROR(
+          CheckPaddingMode(padding, mode, size.height, size.width));
+    }
+    return AddRaggedPad(fill, mode,
+                        {SizeRule::kPad,
+                         {static_cast<int32_t>(padding.right),
+                          static_cast<int32_t>(padding.bottom)}},
+                        image, padding);
+  }
+  Move move = {};
+  DATASETD_RETURN_IF_ERROR(BeginPad(fill, mode, image, move));
+  DATASETD_RETURN_IF_ERROR(
+      CheckPaddingMode(padding, mode, image.height(), image.width()));
   const int64_t height = image.height() + padding.top + padding.bottom;
   const int64_t width = image.width() + padding.left + padding.right;
   if (height == image.height() && width == image.width()) {
@@ -97,24 +140,22 @@ absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
                                 image.channels(), " channels is more than ",
                                 kMaxElements, " elements"));
   }
-  if (mode != PaddingMode::kConstant) {
-    std::fill(std::begin(move.fill), std::end(move.fill), 0.0f);
-  }
   move.top = static_cast<int32_t>(padding.top);
   move.left = static_cast<int32_t>(padding.left);
-  return image.AddMove(move, height, width);
+  return image.AddMove(move, height, width, {SizeRule::kPad});
 }
 
 absl::Status AddCrop(int64_t top, int64_t left, int64_t height, int64_t width,
                      ImageCompiler& image) {
-  if (height == image.height() && width == image.width()) {
+  if (!image.is_ragged() && height == image.height() &&
+      width == image.width()) {
     return absl::OkStatus();
   }
   Move move = {};
   move.kind = MoveKind::kCrop;
   move.top = static_cast<int32_t>(top);
   move.left = static_cast<int32_t>(left);
-  return image.AddMove(move, height, width);
+  return image.AddMove(move, height, width, {SizeRule::kTo});
 }
 
 absl::Status AddFlip(MoveKind kind, double p, ImageCompiler& image) {
@@ -123,7 +164,8 @@ absl::Status AddFlip(MoveKind kind, double p, ImageCompiler& image) {
   Move move = {};
   move.kind = kind;
   move.probability = static_cast<float>(p);
-  return image.AddMove(move, image.height(), image.width());
+  return image.AddMove(move, image.height(), image.width(),
+                       {SizeRule::kKeep});
 }
 
 }  // namespace
@@ -142,6 +184,19 @@ absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
       return Invalid(absl::StrCat(name, " is ", at, ": it must be within ",
                                   -kMaxElements, "..", kMaxElements));
     }
+  }
+  if (image.is_ragged()) {
+    DATASETD_RETURN_IF_ERROR(
+        ImageCompiler::CheckRaggedChange({*top, *left, height, width}));
+    DATASETD_RETURN_IF_ERROR(AddRaggedPad(
+        {}, PaddingMode::kConstant,
+        {SizeRule::kPadForWindow,
+         {static_cast<int32_t>(*top), static_cast<int32_t>(*left),
+          static_cast<int32_t>(height), static_cast<int32_t>(width)}},
+        image));
+    *top = std::max<int64_t>(*top, 0);
+    *left = std::max<int64_t>(*left, 0);
+    return absl::OkStatus();
   }
   const Padding padding = {
       .left = std::max<int64_t>(-*left, 0),
@@ -170,6 +225,19 @@ absl::Status CompileOp(const CropSpec& op, ImageCompiler& image) {
 
 absl::Status CompileOp(const CenterCropSpec& op, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
+  if (image.is_ragged()) {
+    DATASETD_RETURN_IF_ERROR(
+        ImageCompiler::CheckRaggedChange({op.height, op.width}));
+    DATASETD_RETURN_IF_ERROR(
+        AddRaggedPad({}, PaddingMode::kConstant,
+                     {SizeRule::kPadForCenter,
+                      {static_cast<int32_t>(op.height),
+                       static_cast<int32_t>(op.width)}},
+                     image));
+    Move move = {};
+    move.kind = MoveKind::kCrop;
+    return image.AddMove(move, op.height, op.width, {SizeRule::kCenter});
+  }
   const int64_t lack_y = std::max<int64_t>(op.height - image.height(), 0);
   const int64_t lack_x = std::max<int64_t>(op.width - image.width(), 0);
   DATASETD_RETURN_IF_ERROR(AddPad({.left = lack_x / 2,
@@ -177,42 +245,61 @@ absl::Status CompileOp(const CenterCropSpec& op, ImageCompiler& image) {
                                    .right = (lack_x + 1) / 2,
                                    .bottom = (lack_y + 1) / 2},
                                   {}, PaddingMode::kConstant, image));
-  return AddCrop(RoundedHalf(image.height() - op.height),
-                 RoundedHalf(image.width() - op.width), op.height, op.width,
-                 image);
+  return AddCrop(
+      RoundedHalf(static_cast<int32_t>(image.height() - op.height)),
+      RoundedHalf(static_cast<int32_t>(image.width() - op.width)), op.height,
+      op.width, image);
 }
 
 absl::Status CompileOp(const RandomCropSpec& op, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
   DATASETD_RETURN_IF_ERROR(CheckPadding(op.padding));
-  Padding padding = op.padding;
-  const int64_t padded_height =
-      image.height() + padding.top + padding.bottom;
-  const int64_t padded_width = image.width() + padding.left + padding.right;
-  const int64_t lack_y = std::max<int64_t>(op.height - padded_height, 0);
-  const int64_t lack_x = std::max<int64_t>(op.width - padded_width, 0);
-  if (lack_y > 0 || lack_x > 0) {
-    if (!op.pad_if_needed) {
-      const bool is_padded =
-          padded_height != image.height() || padded_width != image.width();
-      return Invalid(absl::StrCat(
-          "the size ", SizeText(op.height, op.width),
-          " (height x width) is larger than the ", is_padded ? "padded " : "",
-          "image of ", SizeText(padded_height, padded_width),
-          ": it can be at most that, or set padding or pad_if_needed"));
+  const auto check = [&](int64_t height, int64_t width,
+                         const char* of) -> absl::Status {
+    const Padding padding = PaddingFor(op, height, width);
+    const int64_t padded_height = height + padding.top + padding.bottom;
+    const int64_t padded_width = width + padding.left + padding.right;
+    if (padded_height >= op.height && padded_width >= op.width) {
+      return absl::OkStatus();
     }
-    padding.top += lack_y;
-    padding.bottom += lack_y;
-    padding.left += lack_x;
-    padding.right += lack_x;
+    const bool is_padded = padded_height != height || padded_width != width;
+    return Invalid(absl::StrCat(
+        "the size ", SizeText(op.height, op.width),
+        " (height x width) is larger than ", of, is_padded ? "padded " : "",
+        "image of ", SizeText(padded_height, padded_width),
+        ": it can be at most that, or set padding or pad_if_needed"));
+  };
+  Move move = {};
+  move.kind = MoveKind::kRandomCrop;
+  if (image.is_ragged()) {
+    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRaggedChange(
+        {op.height, op.width, op.padding.left, op.padding.top,
+         op.padding.right, op.padding.bottom}));
+    for (const SampleSize& size : image.sizes()) {
+      DATASETD_RETURN_IF_ERROR(
+          check(size.height, size.width, "a sample's "));
+      DATASETD_RETURN_IF_ERROR(
+          CheckPaddingMode(PaddingFor(op, size.height, size.width),
+                           op.padding_mode, size.height, size.width));
+    }
+    SizeChange change = {SizeRule::kPad,
+                         {static_cast<int32_t>(op.padding.right),
+                          static_cast<int32_t>(op.padding.bottom),
+                          static_cast<int32_t>(op.height),
+                          static_cast<int32_t>(op.width)}};
+    if (op.pad_if_needed) change.rule = SizeRule::kPadIfNeeded;
+    DATASETD_RETURN_IF_ERROR(
+        AddRaggedPad(op.fill, op.padding_mode, change, image, op.padding));
+    return image.AddMove(move, op.height, op.width, {SizeRule::kTo});
   }
-  DATASETD_RETURN_IF_ERROR(AddPad(padding, op.fill, op.padding_mode, image));
+  DATASETD_RETURN_IF_ERROR(check(image.height(), image.width(), "the "));
+  DATASETD_RETURN_IF_ERROR(
+      AddPad(PaddingFor(op, image.height(), image.width()), op.fill,
+             op.padding_mode, image));
   if (op.height == image.height() && op.width == image.width()) {
     return absl::OkStatus();
   }
-  Move move = {};
-  move.kind = MoveKind::kRandomCrop;
-  return image.AddMove(move, op.height, op.width);
+  return image.AddMove(move, op.height, op.width, {SizeRule::kTo});
 }
 
 absl::Status CompileOp(const HorizontalFlipSpec&, ImageCompiler& image) {
@@ -236,7 +323,8 @@ absl::Status CompileOp(const RandomVerticalFlipSpec& op,
 absl::Status CompileOp(const AlternatingFlipSpec&, ImageCompiler& image) {
   Move move = {};
   move.kind = MoveKind::kAlternatingFlip;
-  return image.AddMove(move, image.height(), image.width());
+  return image.AddMove(move, image.height(), image.width(),
+                       {SizeRule::kKeep});
 }
 
 }  // namespace datasetd

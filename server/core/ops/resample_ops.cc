@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cuda/kernels/elementary.h"
+#include "cuda/kernels/sized_step.h"
 #include "cuda/status_macros.h"
 #include "server/core/ops/move_ops.h"
 
@@ -50,17 +51,14 @@ absl::Status TakeInterpolation(InterpolationMode interpolation,
 }
 
 absl::Status AddResize(const ResizeParams& params, int64_t height,
-                       int64_t width, ImageCompiler& image) {
+                       int64_t width, ImageCompiler& image,
+                       const SizeChange& change = {}) {
   return image.Add(StepKind::kResize, params, 1.0, height, width,
-                   image.channels());
+                   image.channels(), change);
 }
 
-// Height and width of a Resize.
-absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
-                         int64_t* height, int64_t* width) {
-  *height = op.height;
-  *width = op.width;
-  if (op.height != 0 || op.width != 0) return absl::OkStatus();
+// Of a Resize without height and width.
+absl::Status CheckEdges(const ResizeSpec& op) {
   if (op.shorter_edge < 0 || op.shorter_edge > kMaxElements ||
       op.max_size < 0 || op.max_size > kMaxElements) {
     return Invalid(absl::StrCat("size is ", op.shorter_edge, " and max_size ",
@@ -70,6 +68,22 @@ absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
   if (op.shorter_edge == 0 && op.max_size == 0) {
     return Invalid("it has no size: give size or max_size");
   }
+  if (op.shorter_edge != 0 && op.max_size != 0 &&
+      op.max_size <= op.shorter_edge) {
+    return Invalid(absl::StrCat("max_size is ", op.max_size,
+                                ": it must be above size, ",
+                                op.shorter_edge));
+  }
+  return absl::OkStatus();
+}
+
+// Height and width of a Resize.
+absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
+                         int64_t* height, int64_t* width) {
+  *height = op.height;
+  *width = op.width;
+  if (op.height != 0 || op.width != 0) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(CheckEdges(op));
   const int64_t old_short = std::min(image.height(), image.width());
   const int64_t old_long = std::max(image.height(), image.width());
   int64_t new_short = op.shorter_edge;
@@ -78,11 +92,6 @@ absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
     new_short = op.max_size * old_short / old_long;
   } else {
     new_long = op.shorter_edge * old_long / old_short;
-    if (op.max_size != 0 && op.max_size <= op.shorter_edge) {
-      return Invalid(absl::StrCat("max_size is ", op.max_size,
-                                  ": it must be above size, ",
-                                  op.shorter_edge));
-    }
     if (op.max_size != 0 && new_long > op.max_size) {
       new_short = op.max_size * new_short / new_long;
       new_long = op.max_size;
@@ -195,9 +204,31 @@ absl::Status CheckAngles(const char* name, const Interval& interval) {
   return ImageCompiler::CheckInterval(name, interval, -kMaxAngle, kMaxAngle);
 }
 
+absl::Status CompileRaggedResize(const ResizeSpec& op, ImageCompiler& image) {
+  ResizeParams params = {};
+  DATASETD_RETURN_IF_ERROR(
+      TakeInterpolation(op.interpolation, image, &params, op.antialias));
+  if (op.height != 0 || op.width != 0) {
+    DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
+    return AddResize(params, op.height, op.width, image, {SizeRule::kWhole});
+  }
+  DATASETD_RETURN_IF_ERROR(CheckEdges(op));
+  DATASETD_RETURN_IF_ERROR(
+      ImageCompiler::CheckRaggedChange({op.shorter_edge, op.max_size}));
+  if (op.shorter_edge == 0) {
+    return Invalid(
+        "max_size without size, where samples differ in size: give size");
+  }
+  return AddResize(params, 0, 0, image,
+                   {SizeRule::kShorterEdge,
+                    {static_cast<int32_t>(op.shorter_edge),
+                     static_cast<int32_t>(op.max_size)}});
+}
+
 }  // namespace
 
 absl::Status CompileOp(const ResizeSpec& op, ImageCompiler& image) {
+  if (image.is_ragged()) return CompileRaggedResize(op, image);
   int64_t height;
   int64_t width;
   DATASETD_RETURN_IF_ERROR(ResizedSize(op, image, &height, &width));

@@ -102,6 +102,13 @@ ChainRunner::ChainRunner(const FieldProgram& field, std::vector<uint8_t> image,
   program_.fields[0].sample_stride_bytes = 0;
 }
 
+ChainRunner::ChainRunner(const FieldProgram& field, std::vector<uint8_t> packed,
+                         std::vector<RaggedSample> ragged, uint64_t seed)
+    : ChainRunner(field, std::move(packed), seed) {
+  ragged_ = std::move(ragged);
+  program_.fields[0].ragged = ragged_.data();
+}
+
 template <typename Run>
 ChainResult ChainRunner::With(uint64_t epoch, int64_t sample,
                               const Run& run) const {

@@ -29,6 +29,9 @@ class ChainRunner {
   // `image` is [H, W, C] of field.in_dtype.
   ChainRunner(const FieldProgram& field, std::vector<uint8_t> image,
               uint64_t seed = 5);
+  // Of a ragged field: sample i is at ragged[i] in `packed`.
+  ChainRunner(const FieldProgram& field, std::vector<uint8_t> packed,
+              std::vector<RaggedSample> ragged, uint64_t seed = 5);
 
   // Sample `sample`; all samples are the one image.
   ChainResult Host(uint64_t epoch = 0, int64_t sample = 0) const;
@@ -51,6 +54,7 @@ class ChainRunner {
 
   AugmentProgram program_ = {};
   std::vector<uint8_t> image_;
+  std::vector<RaggedSample> ragged_;
 };
 
 }  // namespace datasetd::testing

@@ -97,9 +97,10 @@ TEST(PushedSourceTest, TheSendersErrorIsPassedOn) {
 }
 
 TEST(CheckPushedInfoTest, NamesWhatIsWrong) {
-  EXPECT_THAT(CheckPushedInfo(Info(1)), IsOk());
+  SourceInfo right = Info(1);
+  EXPECT_THAT(CheckPushedInfo(&right), IsOk());
   const auto error_of = [](SourceInfo info) {
-    const absl::Status status = CheckPushedInfo(info);
+    const absl::Status status = CheckPushedInfo(&info);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
   };
@@ -140,6 +141,111 @@ TEST(CheckPushedInfoTest, NamesWhatIsWrong) {
   info = Info(1);
   info.fields[0].dtype = static_cast<Dtype>(0);
   EXPECT_THAT(error_of(info), HasSubstr("dtype"));
+}
+
+// Images of 2 bytes a pixel, as a client declares them.
+SourceInfo RaggedInfo(int64_t num_samples, ImageSize largest,
+                      int64_t num_pixels) {
+  SourceInfo info;
+  info.num_samples = num_samples;
+  info.fields = {{.name = "image",
+                  .shape = {kAnyExtent, kAnyExtent, 2},
+                  .is_image = true,
+                  .largest = largest,
+                  .num_pixels = num_pixels},
+                 {.name = "label", .shape = {}}};
+  return info;
+}
+
+std::string SizesText(std::vector<std::pair<int32_t, int32_t>> sizes) {
+  std::string text;
+  for (const auto& [height, width] : sizes) {
+    text.append(reinterpret_cast<const char*>(&height), sizeof(height));
+    text.append(reinterpret_cast<const char*>(&width), sizeof(width));
+  }
+  return text;
+}
+
+TEST(PushedSourceTest, SizesComeBeforeTheSamplesThatHaveThem) {
+  SourceInfo info = RaggedInfo(3, {2, 3}, 6 + 1 + 4);
+  ASSERT_THAT(CheckPushedInfo(&info), IsOk());
+  const std::string bytes = SizesText({{2, 3}, {1, 1}, {2, 2}}) +
+                            "aabbccddeeff0gg1hhiijjkk2";
+  for (size_t size = 1; size <= bytes.size(); size += 3) {
+    std::vector<std::string> blocks;
+    for (size_t i = 0; i < bytes.size(); i += size) {
+      blocks.push_back(bytes.substr(i, size));
+    }
+    PushedSource source(info, Blocks(blocks));
+    const auto index = source.ReadIndex(0);
+    ASSERT_THAT(index, IsOk());
+    EXPECT_EQ(index->size_bytes(), 48);
+    EXPECT_LE(index->size_bytes(), info.fields[0].packed_bytes);
+    std::string image(48, 'x');
+    std::string label(3, 'x');
+    // The first alone, then two.
+    for (const int64_t first : {0, 1}) {
+      const int64_t count = first == 0 ? 1 : 2;
+      const int64_t begin = index->BytesBefore(first);
+      const absl::Span<uint8_t> fields[] = {
+          {reinterpret_cast<uint8_t*>(image.data()) + begin,
+           static_cast<size_t>(index->BytesBefore(first + count) - begin)},
+          {reinterpret_cast<uint8_t*>(label.data()) + first,
+           static_cast<size_t>(count)}};
+      ASSERT_THAT(source.Read(count, fields), IsOk());
+    }
+    const std::string zeros(16, '\0');
+    EXPECT_EQ(image, "aabbccddeeff" + zeros.substr(12) + "gg" +
+                         zeros.substr(2) + "hhiijjkk" + zeros.substr(8));
+    EXPECT_EQ(label, "012");
+  }
+}
+
+TEST(PushedSourceTest, SizesThatTheHeaderDoesNotAllowAreNamed) {
+  const auto error_of = [](const std::string& bytes) {
+    SourceInfo info = RaggedInfo(2, {4, 4}, 20);
+    EXPECT_THAT(CheckPushedInfo(&info), IsOk());
+    PushedSource source(info, Blocks({bytes}));
+    const absl::Status status = source.ReadIndex(0).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error_of(SizesText({{4, 4}, {5, 1}})),
+              AllOf(HasSubstr("sample 1, field 'image'"), HasSubstr("5x1"),
+                    HasSubstr("4x4")));
+  EXPECT_THAT(error_of(SizesText({{0, 4}, {4, 4}})), HasSubstr("0x4"));
+  EXPECT_THAT(error_of(SizesText({{4, -1}, {4, 4}})), HasSubstr("4x-1"));
+  EXPECT_THAT(error_of(SizesText({{4, 4}, {4, 4}})),
+              HasSubstr("have not the 20 pixels"));
+  EXPECT_THAT(error_of(SizesText({{4, 4}, {1, 1}})),
+              HasSubstr("have not the 20 pixels"));
+  EXPECT_THAT(error_of(SizesText({{4, 4}})), HasSubstr("ended after 0 of 2"));
+}
+
+TEST(CheckPushedInfoTest, WhatAPackedFieldDeclaresMustBePossible) {
+  const auto error_of = [](SourceInfo info) {
+    const absl::Status status = CheckPushedInfo(&info);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error_of(RaggedInfo(2, {0, 4}, 20)), HasSubstr("largest is 0"));
+  EXPECT_THAT(error_of(RaggedInfo(2, {1 << 25, 1}, 20)),
+              HasSubstr("largest is 33554432"));
+  EXPECT_THAT(error_of(RaggedInfo(2, {1 << 14, 1 << 14}, 20)),
+              HasSubstr("bytes a sample"));
+  EXPECT_THAT(error_of(RaggedInfo(2, {4, 4}, 1)), HasSubstr("num_pixels is 1"));
+  EXPECT_THAT(error_of(RaggedInfo(2, {4, 4}, 50)),
+              HasSubstr("cannot have"));
+  EXPECT_THAT(error_of(RaggedInfo(int64_t{1} << 62, {4, 4}, 50)),
+              HasSubstr("more than any memory holds"));
+  SourceInfo info = RaggedInfo(2, {4, 4}, 20);
+  info.fields[0].shape = {kAnyExtent, 4, 2};
+  EXPECT_THAT(error_of(info), HasSubstr("expected an image as (-1, -1, C)"));
+  info.fields[0].shape = {kAnyExtent, kAnyExtent, 5};
+  EXPECT_THAT(error_of(info), HasSubstr("C of 1 to 4"));
+  info.fields[0].shape = {kAnyExtent, kAnyExtent, 2};
+  info.fields[0].is_image = false;
+  EXPECT_THAT(error_of(info), HasSubstr("every extent is at least 1"));
 }
 
 }  // namespace

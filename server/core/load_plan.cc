@@ -1,0 +1,221 @@
+#include "server/core/load_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/kernels/chain_scratch.h"
+#include "cuda/status_macros.h"
+#include "server/core/decode_budget.h"
+#include "server/core/ragged_index.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kStagingTargetBytes = 8 << 20;
+// So that all threads have a sample where samples are large.
+constexpr int64_t kMaxStagingBytes = 64 << 20;
+// So that small samples, too, tell how far they are.
+constexpr int64_t kMaxEncodedChunk = 512;
+constexpr int64_t kMaxPackedChunk = 65536;
+// Encoded: one is copied from while two are decoded to.
+constexpr int kNumPlainBuffers = 2;
+constexpr int kNumEncodedBuffers = 3;
+
+int NumThreads() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+absl::Status TooLarge(int64_t num_samples, int64_t sample_bytes) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(num_samples, " samples of ", sample_bytes,
+                   " bytes are more than any memory holds"));
+}
+
+// Makes the field packed, or as large as its samples if these are alike.
+void ApplySizes(const SampleSizes& sizes, LoadPlan::FieldPlan& field) {
+  FieldSpec& resident = field.resident;
+  std::vector<int64_t> shape = resident.shape;
+  if (shape.size() == 2) shape.push_back(1);
+  shape[0] = shape[1] = kAnyExtent;
+  resident.shape = std::move(shape);
+  if (sizes == nullptr) {
+    field.needs_sizes = true;
+    return;
+  }
+  const int64_t pixel_bytes = PixelBytes(resident);
+  bool are_alike = true;
+  ImageSize first;
+  for (const ImageSize size : *sizes) {
+    if (size == ImageSize()) continue;
+    if (first == ImageSize()) {
+      first = resident.smallest = resident.largest = size;
+    }
+    are_alike = are_alike && size == first;
+    resident.smallest.height = std::min(resident.smallest.height, size.height);
+    resident.smallest.width = std::min(resident.smallest.width, size.width);
+    resident.largest.height = std::max(resident.largest.height, size.height);
+    resident.largest.width = std::max(resident.largest.width, size.width);
+    resident.num_pixels += size.height * size.width;
+    resident.packed_bytes +=
+        PaddedSampleBytes(size.height * size.width * pixel_bytes);
+  }
+  if (!are_alike) {
+    field.sizes = sizes;
+    return;
+  }
+  if (first == ImageSize()) first = {1, 1};  // all are bad: the load will say
+  resident.shape[0] = first.height;
+  resident.shape[1] = first.width;
+  resident.smallest = resident.largest = {};
+  resident.num_pixels = resident.packed_bytes = 0;
+}
+
+// Of the largest sample of a field, and what is left before the next.
+int64_t LargestBytes(const FieldSpec& field) {
+  if (!field.is_packed()) return field.sample_bytes();
+  return PaddedSampleBytes(field.largest.height * field.largest.width *
+                           PixelBytes(field));
+}
+
+// Of chunks that hold as many samples as fit.
+void PlanPackedChunks(const SourceInfo& source, LoadPlan& plan) {
+  int64_t sample_bytes = 0;
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
+    sample_bytes += LargestBytes(field.resident);
+  }
+  plan.staging_bytes = std::max(kStagingTargetBytes, sample_bytes);
+  if (source.is_encoded) {
+    plan.staging_bytes =
+        std::max(plan.staging_bytes,
+                 std::min(kMaxStagingBytes, NumThreads() * sample_bytes));
+  }
+  plan.staging_bytes +=
+      static_cast<int64_t>(plan.fields.size()) * kStagingAlignment;
+  plan.chunk_samples = std::clamp<int64_t>(
+      source.num_samples, 1,
+      source.is_encoded ? kMaxEncodedChunk : kMaxPackedChunk);
+}
+
+}  // namespace
+
+AugmentProgram ProgramOf(const FieldProgram& field) {
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  program.fields[0] = field;
+  return program;
+}
+
+bool LoadPlan::needs_sizes() const {
+  return std::any_of(fields.begin(), fields.end(), [](const FieldPlan& field) {
+    return field.needs_sizes;
+  });
+}
+
+int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes) const {
+  int64_t bytes = num_staging_buffers * staging_bytes;
+  for (const FieldPlan& field : fields) {
+    if (field.sizes == nullptr) continue;
+    bytes += static_cast<int64_t>(field.sizes->size() *
+                                  (sizeof(ImageSize) + sizeof(RaggedSample)));
+  }
+  if (!is_encoded) return bytes;
+  // The budget lets one sample in beyond its limit.
+  const int64_t all = num_decode_threads * largest_sample_bytes;
+  return bytes + std::min(all, kDecodeLimitBytes + largest_sample_bytes);
+}
+
+absl::StatusOr<LoadPlan> PlanLoad(
+    const SourceInfo& source,
+    const std::vector<std::optional<FieldProgram>>& programs, int max_teams,
+    const std::vector<std::optional<SampleSizes>>& own_sizes) {
+  const std::vector<FieldSpec>& fields = source.fields;
+  const int64_t num_samples = source.num_samples;
+  LoadPlan plan;
+  plan.is_encoded = source.is_encoded;
+  plan.num_staging_buffers =
+      source.is_encoded ? kNumEncodedBuffers : kNumPlainBuffers;
+  int64_t staged_sample_bytes = 0;
+  int64_t resident_sample_bytes = 0;
+  int64_t packed_bytes = 0;
+  int64_t alignment_samples = 1;
+  bool has_packed = false;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    LoadPlan::FieldPlan field;
+    field.resident = fields[f];
+    field.resident.is_ragged = false;
+    if (programs[f].has_value()) {
+      field.has_program = true;
+      field.program = *programs[f];
+      field.resident.dtype = field.program.out_dtype;
+      if (fields[f].is_image) {
+        field.resident.shape = {field.program.out_height,
+                                field.program.out_width,
+                                field.program.out_channels};
+      }
+      // A chunk that a kernel writes begins at an aligned address.
+      if (!source.is_encoded) {
+        alignment_samples =
+            std::max(alignment_samples,
+                     kStagingAlignment /
+                         std::gcd(kStagingAlignment,
+                                  field.resident.sample_bytes()));
+      }
+    }
+    if (f < own_sizes.size() && own_sizes[f].has_value()) {
+      ApplySizes(*own_sizes[f], field);
+    }
+    if (field.resident.is_packed()) {
+      has_packed = true;
+      resident_sample_bytes += static_cast<int64_t>(sizeof(RaggedSample));
+      if (__builtin_add_overflow(packed_bytes, field.resident.packed_bytes,
+                                 &packed_bytes)) {
+        return TooLarge(num_samples, field.resident.packed_bytes);
+      }
+    } else {
+      staged_sample_bytes += source.is_encoded ? field.resident.sample_bytes()
+                                               : fields[f].sample_bytes();
+      resident_sample_bytes += field.resident.sample_bytes();
+    }
+    plan.fields.push_back(std::move(field));
+  }
+  if (__builtin_mul_overflow(num_samples, resident_sample_bytes,
+                             &plan.resident_bytes) ||
+      __builtin_add_overflow(plan.resident_bytes, packed_bytes,
+                             &plan.resident_bytes)) {
+    return TooLarge(num_samples, resident_sample_bytes);
+  }
+  if (has_packed) {
+    PlanPackedChunks(source, plan);
+    return plan;
+  }
+  const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
+  plan.chunk_samples = kStagingTargetBytes / sample_bytes;
+  if (source.is_encoded) {
+    plan.chunk_samples = std::clamp(
+        plan.chunk_samples,
+        std::min<int64_t>(kMaxStagingBytes / sample_bytes,
+                          std::min(std::thread::hardware_concurrency(), 512u)),
+        kMaxEncodedChunk);
+  }
+  plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
+                                           std::max<int64_t>(num_samples, 1));
+  plan.chunk_samples = RoundUpTo(plan.chunk_samples, alignment_samples);
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const int64_t field_bytes =
+        plan.chunk_samples * (source.is_encoded
+                                  ? plan.fields[f].resident.sample_bytes()
+                                  : fields[f].sample_bytes());
+    plan.staging_bytes += RoundUpTo(field_bytes, kStagingAlignment);
+    if (!plan.fields[f].has_program || source.is_encoded) continue;
+    plan.scratch_bytes +=
+        field_bytes +
+        PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes;
+  }
+  return plan;
+}
+
+}  // namespace datasetd
