@@ -21,6 +21,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/file_descriptor.h"
 #include "cuda/status_macros.h"
+#include "proto/version.h"
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
 #include "server/attach/session_table.h"
@@ -44,7 +45,6 @@
 #include "server/service/request_context.h"
 #include "server/service/request_counter.h"
 #include "server/service/server_service.h"
-#include "server/version.h"
 
 namespace datasetd {
 namespace {
