@@ -88,6 +88,9 @@ class Client {
 
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
 
+  // FAILED_PRECONDITION(kForked) in a child of fork(). Takes no lock.
+  absl::Status CheckProcess() const { return session_->CheckProcess(); }
+
   const Address& address() const { return session_->address(); }
 
  private:

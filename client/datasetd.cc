@@ -18,6 +18,7 @@
 #include "client/error_detail.h"
 #include "client/feed.h"
 #include "client/push.h"
+#include "cuda/status_macros.h"
 
 using datasetd::client::Batch;
 using datasetd::client::BatchInfo;
@@ -29,6 +30,7 @@ using datasetd::client::Feed;
 using datasetd::client::FeedCore;
 using datasetd::client::IndexBlock;
 using datasetd::client::Push;
+using datasetd::client::SendLimits;
 namespace v1 = datasetd::v1;
 
 struct datasetd_client {
@@ -82,7 +84,11 @@ std::string ToJson(const google::protobuf::Message& message) {
   return json;
 }
 
-absl::Status FromJson(const char* json, google::protobuf::Message* message) {
+// Asks for the process first: in a child of fork() the lock of protobuf's
+// descriptors may be held for ever.
+absl::Status FromJson(const datasetd_client& client, const char* json,
+                      google::protobuf::Message* message) {
+  DATASETD_RETURN_IF_ERROR(client.client.CheckProcess());
   const auto status = google::protobuf::util::JsonStringToMessage(
       json == nullptr ? "" : json, message);
   if (status.ok()) return absl::OkStatus();
@@ -103,6 +109,17 @@ std::string Text(const char* text) { return text == nullptr ? "" : text; }
 absl::Duration Timeout(int64_t nanoseconds) {
   return nanoseconds < 0 ? absl::InfiniteDuration()
                          : absl::Nanoseconds(nanoseconds);
+}
+
+IndexBlock MakeBlock(const int64_t* indices, uint64_t num_indices,
+                     const uint32_t* batch_sizes, uint64_t num_batches,
+                     int64_t first_row, int32_t ends_epoch) {
+  IndexBlock block;
+  block.indices = absl::MakeConstSpan(indices, num_indices);
+  block.batch_sizes = absl::MakeConstSpan(batch_sizes, num_batches);
+  block.ends_epoch = ends_epoch != 0;
+  if (first_row >= 0) block.first_row = static_cast<uint64_t>(first_row);
+  return block;
 }
 
 FeedCore* CoreOf(const datasetd_batch* batch) {
@@ -167,7 +184,8 @@ int32_t datasetd_load_dataset(datasetd_client* client, const char* spec_json,
                               void* argument, char** dataset_json,
                               datasetd_error* error) {
   v1::DatasetSpec spec;
-  if (absl::Status status = FromJson(spec_json, &spec); !status.ok()) {
+  if (absl::Status status = FromJson(*client, spec_json, &spec);
+      !status.ok()) {
     return Return(status, error);
   }
   Client::ProgressFunction on_progress;
@@ -184,7 +202,8 @@ int32_t datasetd_push_begin(datasetd_client* client, const char* header_json,
                             datasetd_wait_function wait, void* argument,
                             datasetd_push** push, datasetd_error* error) {
   v1::PushHeader header;
-  if (absl::Status status = FromJson(header_json, &header); !status.ok()) {
+  if (absl::Status status = FromJson(*client, header_json, &header);
+      !status.ok()) {
     return Return(status, error);
   }
   Push::WaitFunction on_wait;
@@ -216,7 +235,8 @@ int32_t datasetd_estimate_load(datasetd_client* client, const char* spec_json,
                                void* argument, char** estimate_json,
                                datasetd_error* error) {
   v1::DatasetSpec spec;
-  if (absl::Status status = FromJson(spec_json, &spec); !status.ok()) {
+  if (absl::Status status = FromJson(*client, spec_json, &spec);
+      !status.ok()) {
     return Return(status, error);
   }
   Client::EstimateFunction on_progress;
@@ -272,7 +292,8 @@ int32_t datasetd_explain_transforms(datasetd_client* client,
                                     char** response_json,
                                     datasetd_error* error) {
   v1::ExplainTransformsRequest request;
-  if (absl::Status status = FromJson(request_json, &request); !status.ok()) {
+  if (absl::Status status = FromJson(*client, request_json, &request);
+      !status.ok()) {
     return Return(status, error);
   }
   return ReturnJson(client->client.ExplainTransforms(request), response_json,
@@ -288,7 +309,8 @@ int32_t datasetd_feed_open(datasetd_client* client, const char* options_json,
                            datasetd_feed** feed, char** info_json,
                            datasetd_error* error) {
   v1::FeedOptions options;
-  if (absl::Status status = FromJson(options_json, &options); !status.ok()) {
+  if (absl::Status status = FromJson(*client, options_json, &options);
+      !status.ok()) {
     return Return(status, error);
   }
   absl::StatusOr<Feed> opened = client->client.OpenFeed(options);
@@ -357,12 +379,27 @@ int32_t datasetd_feed_send_indices(datasetd_feed* feed, const int64_t* indices,
                                    const uint32_t* batch_sizes,
                                    uint64_t num_batches, int64_t first_row,
                                    int32_t ends_epoch, datasetd_error* error) {
-  IndexBlock block;
-  block.indices = absl::MakeConstSpan(indices, num_indices);
-  block.batch_sizes = absl::MakeConstSpan(batch_sizes, num_batches);
-  block.ends_epoch = ends_epoch != 0;
-  if (first_row >= 0) block.first_row = static_cast<uint64_t>(first_row);
-  return Return(feed->feed.SendIndices(block), error);
+  return Return(feed->feed.SendIndices(
+                    MakeBlock(indices, num_indices, batch_sizes, num_batches,
+                              first_row, ends_epoch)),
+                error);
+}
+
+int32_t datasetd_feed_send_indices_within(
+    datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
+    const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
+    int32_t ends_epoch, int64_t timeout_ns, datasetd_wait_function wait,
+    void* argument, datasetd_error* error) {
+  SendLimits limits;
+  limits.timeout = Timeout(timeout_ns);
+  if (wait != nullptr) {
+    limits.on_wait = [wait, argument] { return wait(argument) == 0; };
+  }
+  return Return(feed->feed.SendIndices(
+                    MakeBlock(indices, num_indices, batch_sizes, num_batches,
+                              first_row, ends_epoch),
+                    limits),
+                error);
 }
 
 int32_t datasetd_batch_dlpack(const datasetd_batch* batch, uint32_t field,

@@ -232,6 +232,14 @@ DATASETD_API int32_t datasetd_feed_send_indices(
     datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
     const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
     int32_t ends_epoch, datasetd_error* error);
+/* The same, but waits at most `timeout_ns` for the daemon (negative: without
+ * end) instead of the client's call_timeout, and calls `wait`, which may be
+ * NULL, every 100 ms: another answer than 0 breaks it off. */
+DATASETD_API int32_t datasetd_feed_send_indices_within(
+    datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
+    const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
+    int32_t ends_epoch, int64_t timeout_ns, datasetd_wait_function wait,
+    void* argument, datasetd_error* error);
 
 /* For datasetd_batch_dlpack: the sample indices, int64 [num_samples]. */
 #define DATASETD_INDICES 0xffffffffu

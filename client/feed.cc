@@ -128,7 +128,8 @@ absl::Status Feed::Seek(uint64_t epoch, uint64_t batch) {
   return absl::OkStatus();
 }
 
-absl::Status Feed::SendIndices(const IndexBlock& block) {
+absl::Status Feed::SendIndices(const IndexBlock& block,
+                               const SendLimits& limits) {
   if (core_ == nullptr) return ClosedError();
   if (!core_->is_this_process()) return ForkedError("this feed");
   if (sender_ == nullptr) {
@@ -136,11 +137,12 @@ absl::Status Feed::SendIndices(const IndexBlock& block) {
         "SendIndices: the feed has the daemon's order; open it with "
         "client_order");
   }
-  uint64_t num_sent = 0;
-  const absl::Status status =
-      sender_->Send(core_->generation(), block, &num_sent);
-  core_->AddSent(num_sent);
-  return status;
+  DATASETD_RETURN_IF_ERROR(core_->CheckOrder());
+  const IndexSender::Result result =
+      sender_->Send(core_->generation(), block, limits);
+  core_->AddSent(result.num_sent);
+  if (result.is_unanswered) core_->LoseOrder();
+  return result.status;
 }
 
 }  // namespace datasetd::client

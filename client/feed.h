@@ -72,12 +72,18 @@ class Feed {
   // With client_order: says what the next batches are. At most
   // info().order_capacity() batches may be sent that Next has not returned.
   // One call to the daemon for up to 65,536 rows.
+  //   DEADLINE_EXCEEDED    the daemon did not answer in time; it may have taken
+  //                        the batches all the same, so the order is lost
+  //                        behind those of earlier calls: go on with Seek
+  //   CANCELLED            on_wait returned false; as before
   //   INVALID_ARGUMENT     sizes
   //   OUT_OF_RANGE         no such sample; nothing of that call is taken
   //   RESOURCE_EXHAUSTED   more than may be sent ahead
-  //   FAILED_PRECONDITION  the order is the daemon's; closed; after fork()
+  //   FAILED_PRECONDITION  the order is the daemon's, or lost; closed; after
+  //                        fork()
   //   UNAVAILABLE          the daemon is gone
-  absl::Status SendIndices(const IndexBlock& block);
+  absl::Status SendIndices(const IndexBlock& block,
+                           const SendLimits& limits = {});
 
   // 0 is legal, and so it is with client_order.
   uint64_t batches_per_epoch() const { return info_.batches_per_epoch(); }

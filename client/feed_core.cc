@@ -96,6 +96,7 @@ DLDevice FeedCore::device() const {
 absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
                                          absl::Duration timeout) {
   if (!is_this_process()) return ForkedError("this feed");
+  if (num_sent_ == 0) DATASETD_RETURN_IF_ERROR(CheckOrder());
   std::optional<absl::Time> deadline;
   for (;;) {
     const std::optional<uint32_t> slot = ring_.Poll(next_sequence_);
@@ -182,6 +183,13 @@ bool FeedCore::IsExpected(const ring::SlotDescriptor& descriptor) const {
   // Where an epoch of a client's order ends is known where it is sent.
   return has_client_order_ && num_sent_ > 0 &&
          descriptor.epoch > next_epoch_ && descriptor.batch == 0;
+}
+
+absl::Status FeedCore::CheckOrder() const {
+  if (!is_order_lost_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the daemon did not say whether it took the last indices that were sent: "
+      "seek to where the order goes on, and send them again");
 }
 
 absl::Status FeedCore::CheckMoreComes() const {
@@ -311,13 +319,15 @@ absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
                      kMaxEpoch));
   }
   if (has_client_order_) {
-    if (num_sent_ == 0 && epoch == next_epoch_ && batch == next_batch_) {
+    if (num_sent_ == 0 && !is_order_lost_ && epoch == next_epoch_ &&
+        batch == next_batch_) {
       return absl::OkStatus();
     }
     // The daemon learns of it with the next block.
     next_epoch_ = epoch;
     next_batch_ = batch;
     num_sent_ = 0;
+    is_order_lost_ = false;
     ++generation_;
     return absl::OkStatus();
   }

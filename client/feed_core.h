@@ -82,6 +82,11 @@ class FeedCore {
   uint64_t generation() const { return generation_; }
   // So many batches of a client's order are with the daemon.
   void AddSent(uint64_t num_batches) { num_sent_ += num_batches; }
+  // The daemon may have got more of a client's order than it said: what comes
+  // behind the batches that were sent is not known, until Seek.
+  void LoseOrder() { is_order_lost_ = true; }
+  // FAILED_PRECONDITION if it is lost.
+  absl::Status CheckOrder() const;
 
   // Gives up the feed's reference. The object may be gone afterwards.
   void Close();
@@ -180,6 +185,7 @@ class FeedCore {
   uint64_t next_epoch_;
   uint64_t next_batch_;
   uint64_t num_sent_ = 0;  // in a client's order, and not handed out
+  bool is_order_lost_ = false;
   absl::Status failure_;
   absl::Duration waited_;
 

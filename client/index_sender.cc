@@ -2,12 +2,32 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
 
 namespace datasetd::client {
+namespace {
+
+constexpr std::chrono::milliseconds kWaitInterval(100);
+
+// The daemon said no, and took nothing.
+bool IsRefusal(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::OUT_OF_RANGE:
+    case grpc::StatusCode::NOT_FOUND:
+    case grpc::StatusCode::FAILED_PRECONDITION:
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 IndexSender::IndexSender(std::shared_ptr<Session> session, uint64_t feed_id,
                          const v1::FeedOptions& options,
@@ -25,17 +45,21 @@ void IndexSender::Seek(uint64_t epoch, uint64_t batch) {
   row_ = batch * batch_size_;
 }
 
-absl::Status IndexSender::Send(uint64_t generation, const IndexBlock& block,
-                               uint64_t* num_sent) {
-  *num_sent = 0;
+IndexSender::Result IndexSender::Send(uint64_t generation,
+                                      const IndexBlock& block,
+                                      const SendLimits& limits) {
+  Result result;
   uint64_t num_rows = 0;
   for (const uint32_t size : block.batch_sizes) num_rows += size;
   if (num_rows != block.indices.size()) {
-    return absl::InvalidArgumentError(
+    result.status = absl::InvalidArgumentError(
         absl::StrCat("SendIndices: ", block.indices.size(),
                      " indices, and batch_sizes that sum up to ", num_rows));
+    return result;
   }
   if (block.first_row.has_value()) row_ = *block.first_row;
+  const absl::Duration timeout = limits.timeout.value_or(timeout_);
+  const absl::Time deadline = absl::Now() + timeout;
   const int64_t* index = block.indices.data();
   size_t next = 0;
   while (next < block.batch_sizes.size()) {
@@ -53,19 +77,62 @@ absl::Status IndexSender::Send(uint64_t generation, const IndexBlock& block,
     }
     request.mutable_indices()->Add(index, index + rows);
     index += rows;
-    grpc::ClientContext context;
-    session_->Prepare(&context, timeout_);
-    v1::SendIndicesResponse response;
-    DATASETD_RETURN_IF_ERROR(session_->ToStatus(
-        session_->feeds()->SendIndices(&context, request, &response)));
+    const grpc::Status status = Call(request, deadline, limits);
+    if (!status.ok()) {
+      result.status = ToStatus(status, timeout);
+      result.is_unanswered = !IsRefusal(status.error_code());
+      return result;
+    }
     const auto num_batches =
         static_cast<uint64_t>(request.batch_sizes_size());
-    *num_sent += num_batches;
+    result.num_sent += num_batches;
     batch_ += num_batches;
     row_ += rows;
   }
   if (block.ends_epoch) Seek(epoch_ + 1, 0);
-  return absl::OkStatus();
+  return result;
+}
+
+// Without a thread: waits on the queue in steps.
+grpc::Status IndexSender::Call(const v1::SendIndicesRequest& request,
+                               absl::Time deadline, const SendLimits& limits) {
+  grpc::ClientContext context;
+  session_->Prepare(&context, deadline - absl::Now());
+  v1::SendIndicesResponse response;
+  grpc::CompletionQueue queue;
+  grpc::Status status;
+  const auto call =
+      session_->feeds()->AsyncSendIndices(&context, request, &queue);
+  call->Finish(&response, &status, this);
+  void* tag;
+  bool is_ok;
+  while (queue.AsyncNext(&tag, &is_ok,
+                         std::chrono::system_clock::now() + kWaitInterval) ==
+         grpc::CompletionQueue::TIMEOUT) {
+    if (limits.on_wait && !limits.on_wait()) {
+      context.TryCancel();
+      queue.Next(&tag, &is_ok);
+      break;
+    }
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &is_ok)) {
+  }
+  return status;
+}
+
+absl::Status IndexSender::ToStatus(const grpc::Status& status,
+                                   absl::Duration timeout) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return absl::DeadlineExceededError(absl::StrCat(
+          "SendIndices: the daemon did not take the indices within ",
+          absl::FormatDuration(timeout)));
+    case grpc::StatusCode::CANCELLED:
+      return absl::CancelledError("SendIndices was broken off");
+    default:
+      return session_->ToStatus(status);
+  }
 }
 
 }  // namespace datasetd::client

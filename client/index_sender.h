@@ -9,6 +9,7 @@
 #define DATASETD_CLIENT_INDEX_SENDER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -31,6 +32,14 @@ struct IndexBlock {
   std::optional<uint64_t> first_row;
 };
 
+// How long a block may wait for the daemon.
+struct SendLimits {
+  // For all its calls together; unset: the client's call_timeout.
+  std::optional<absl::Duration> timeout;
+  // Called every 100 ms of a wait; false breaks it off.
+  std::function<bool()> on_wait;
+};
+
 class IndexSender {
  public:
   static constexpr size_t kMaxRowsPerCall = 65536;
@@ -41,13 +50,26 @@ class IndexSender {
   // The next block begins there.
   void Seek(uint64_t epoch, uint64_t batch);
 
-  // Sends the block as one of `generation`. `num_sent` becomes the number of
-  // batches that the daemon took, all but on an error. Errors as
-  // FeedService.SendIndices, and INVALID_ARGUMENT if sizes and indices differ.
-  absl::Status Send(uint64_t generation, const IndexBlock& block,
-                    uint64_t* num_sent);
+  struct Result {
+    absl::Status status;
+    // Batches that the daemon said to have taken; all but on an error.
+    uint64_t num_sent = 0;
+    // It did not say whether it took the batches after those.
+    bool is_unanswered = false;
+  };
+  // Sends the block as one of `generation`. Errors as FeedService.SendIndices,
+  // and
+  //   INVALID_ARGUMENT   sizes and indices differ
+  //   DEADLINE_EXCEEDED  the daemon did not answer in time
+  //   CANCELLED          on_wait returned false
+  Result Send(uint64_t generation, const IndexBlock& block,
+              const SendLimits& limits);
 
  private:
+  grpc::Status Call(const v1::SendIndicesRequest& request, absl::Time deadline,
+                    const SendLimits& limits);
+  absl::Status ToStatus(const grpc::Status& status, absl::Duration timeout);
+
   const std::shared_ptr<Session> session_;
   const uint64_t feed_id_;
   const uint32_t batch_size_;

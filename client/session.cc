@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,7 +81,7 @@ absl::Status Session::ToStatus(const grpc::Status& status) {
   // channel finds the next one at the same address.
   const bool is_unavailable = absl::IsUnavailable(said);
   if (!is_unavailable && !absl::IsUnauthenticated(said)) return said;
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (ended_.ok()) {
     // What the daemon said last is there already, or comes within moments: it
     // closes both sockets together.

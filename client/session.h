@@ -9,11 +9,12 @@
 #define DATASETD_CLIENT_SESSION_H_
 
 #include <memory>
+#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "client/address.h"
 #include "client/attach_socket.h"
@@ -65,7 +66,9 @@ class Session {
   const std::string token_;
   const uint64_t fork_generation_;
   std::unique_ptr<Stubs> stubs_;
-  absl::Mutex mutex_;
+  // Not absl::Mutex: Debian's takes a lock of all mutexes in its destructor,
+  // and in a child that may be held for ever.
+  std::mutex mutex_;
   AttachSocket socket_ ABSL_GUARDED_BY(mutex_);
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
 };

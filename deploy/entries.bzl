@@ -1,6 +1,6 @@
 """What the archives of this package are made of: files, folders, links."""
 
-# server/version.h says the same; tests/deploy compares.
+# proto/version.h says the same; tests/deploy compares.
 VERSION = "0.1.0"
 
 PYTHON = ["/usr/bin/python3", "-I", "-B"]

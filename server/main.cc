@@ -23,6 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cuda/file_descriptor.h"
+#include "proto/version.h"
 #include "server/config.h"
 #include "server/core/clock.h"
 #include "server/device_probe.h"
@@ -30,7 +31,6 @@
 #include "server/sd_notify.h"
 #include "server/server.h"
 #include "server/socket_activation.h"
-#include "server/version.h"
 #include "server/watchdog.h"
 
 namespace datasetd {

@@ -21,6 +21,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/file_descriptor.h"
 #include "cuda/status_macros.h"
+#include "proto/version.h"
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
 #include "server/attach/session_table.h"
@@ -44,7 +45,6 @@
 #include "server/service/request_context.h"
 #include "server/service/request_counter.h"
 #include "server/service/server_service.h"
-#include "server/version.h"
 
 namespace datasetd {
 namespace {
@@ -56,6 +56,8 @@ constexpr int kMaxConcurrentStreams = 64;
 constexpr double kDefaultBudgetShare = 0.9;
 // How long a client may wait for the list of datasets to be on the disk.
 constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
+// How long a request that would be refused waits for what was closed before it.
+constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
 
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) +
@@ -254,6 +256,7 @@ class Server::Impl {
   absl::Status OpenStores();
   absl::Status BeginLoads();
   void BeginRestore();
+  void AwaitEnds();
   void OnDataset(const char* event, const DatasetInfo& info,
                  const Caller& caller);
 
@@ -443,8 +446,10 @@ absl::Status Server::Impl::StartGrpc() {
       },
       [this] {
         if (manifest_ != nullptr) manifest_->AwaitWritten(kMaxSaveTime);
-      });
-  feed_service_ = std::make_unique<FeedService>(&context_, feeds_.get());
+      },
+      [this] { AwaitEnds(); });
+  feed_service_ = std::make_unique<FeedService>(&context_, feeds_.get(),
+                                                [this] { AwaitEnds(); });
   server_service_ = std::make_unique<ServerService>(
       ServerService::Parts{.context = &context_,
                            .sessions = &sessions_,
@@ -484,6 +489,13 @@ absl::Status Server::Impl::StartGrpc() {
         "; is the directory writable, and the path at most 107 bytes long?"));
   }
   return absl::OkStatus();
+}
+
+// Ends come by the attach socket, requests by gRPC: who closes something and
+// then asks for its memory is heard in this order, too.
+void Server::Impl::AwaitEnds() {
+  attach_->AwaitHeard(kMaxEndTime);
+  feeds_->AwaitEnded(kMaxEndTime);
 }
 
 absl::Status Server::Impl::BeginLoads() {

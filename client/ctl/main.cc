@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "client/ctl/status_command.h"
 #include "client/ctl/top_command.h"
 #include "client/ctl/unload_command.h"
+#include "proto/version.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -43,6 +45,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Looks at a datasetd daemon and tells it what to do.");
   app.name("datasetctl");
   app.footer(kFooter);
+  app.set_version_flag("--version", std::string("datasetctl ") + kVersion);
   app.add_option("--address", flags.address,
                  "The daemon's socket; default: $DATASETD_ADDRESS, else "
                  "/run/datasetd/datasetd.sock");

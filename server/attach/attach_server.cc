@@ -27,6 +27,8 @@ constexpr int kTickMilliseconds = 1000;
 constexpr int kMaxNewConnections = 64;
 constexpr int kListenBacklog = 128;
 constexpr int kMaxEvents = 64;
+// Of one connection, and not read yet: import result, closing, detached, end.
+constexpr int64_t kMaxMessagesAtOnce = 4;
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -141,8 +143,7 @@ AttachServer::AttachServer(FileDescriptor listener, FileDescriptor epoll, FileDe
 
 AttachServer::~AttachServer() {
   is_stopping_.store(true);
-  const uint64_t one = 1;
-  [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
+  Wake();
   thread_.join();
 }
 
@@ -161,8 +162,7 @@ void AttachServer::EndLeases(std::vector<uint64_t> feed_ids,
                           .code = code,
                           .reason = std::move(reason)});
   }
-  const uint64_t one = 1;
-  [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
+  Wake();
 }
 
 void AttachServer::BeginDrain(std::string reason) {
@@ -173,8 +173,45 @@ void AttachServer::BeginDrain(std::string reason) {
                           .code = attach::GoodbyeCode::kDraining,
                           .reason = std::move(reason)});
   }
+  Wake();
+}
+
+void AttachServer::Wake() {
   const uint64_t one = 1;
   [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
+}
+
+void AttachServer::AwaitHeard(absl::Duration timeout) {
+  uint64_t number;
+  {
+    MutexLock lock(&mutex_);
+    number = ++num_asked_;
+  }
+  Wake();
+  const auto is_heard = [this, number]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_heard_ >= number;
+  };
+  MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(Condition(&is_heard), timeout);
+}
+
+// Heard is what was there when epoll has nothing more to report. Where clients
+// never stop to send, it is when each of them had its turn often enough: epoll
+// takes them in turn.
+bool AttachServer::IsAwaited(int num_events) {
+  MutexLock lock(&mutex_);
+  num_events_left_ -= std::max(num_events, 0);
+  if (asked_ != 0 && (num_events == 0 || num_events_left_ <= 0)) {
+    num_heard_ = asked_;
+    asked_ = 0;
+  }
+  if (asked_ == 0 && num_heard_ < num_asked_) {
+    asked_ = num_asked_;
+    num_events_left_ =
+        kMaxMessagesAtOnce *
+        static_cast<int64_t>(connections_.size() + processes_.size() + 2);
+  }
+  return asked_ != 0;
 }
 
 void AttachServer::CountLeases(int change) {
@@ -194,9 +231,10 @@ void AttachServer::Run() {
   pthread_setname_np(pthread_self(), "attach");
   absl::Time next_tick = absl::Now() + absl::Milliseconds(kTickMilliseconds);
   epoll_event events[kMaxEvents];
+  int num_events = 0;
   while (!is_stopping_.load()) {
-    const int num_events =
-        epoll_wait(epoll_.get(), events, kMaxEvents, kTickMilliseconds);
+    const int timeout = IsAwaited(num_events) ? 0 : kTickMilliseconds;
+    num_events = epoll_wait(epoll_.get(), events, kMaxEvents, timeout);
     for (int i = 0; i < num_events; ++i) {
       const int fd = events[i].data.fd;
       if (fd == listener_.get()) {

@@ -72,6 +72,10 @@ class AttachServer {
   // time is over.
   bool AwaitNoLeases(absl::Duration timeout) const;
 
+  // Waits until all that clients sent and closed before this call is known to
+  // the tables, at most `timeout`.
+  void AwaitHeard(absl::Duration timeout);
+
   const Counters& counters() const { return counters_; }
 
  private:
@@ -99,6 +103,10 @@ class AttachServer {
                SessionTable* sessions, FeedTable* feeds,
                DatasetRegistry* datasets, Observer observer);
   void Run();
+  void Wake();
+  // Whether somebody waits in AwaitHeard. Between two rounds of the loop; the
+  // last one had `num_events`.
+  bool IsAwaited(int num_events);
   void Accept();
   // Closes one connection that has not introduced itself.
   void DropOldestNew();
@@ -129,6 +137,9 @@ class AttachServer {
   mutable Mutex mutex_;
   std::vector<Farewell> farewells_ ABSL_GUARDED_BY(mutex_);
   int num_leases_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Calls of AwaitHeard that began, and those of them whose wait is over.
+  uint64_t num_asked_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t num_heard_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> is_stopping_ = false;
   std::atomic<bool> is_draining_ = false;
 
@@ -143,6 +154,10 @@ class AttachServer {
   int num_new_ = 0;
   bool is_listening_ = false;
   uint64_t num_accepted_ = 0;
+  // Of AwaitHeard: the calls that this pass is for (0: there is none), and the
+  // events after which it is over in any case.
+  uint64_t asked_ = 0;
+  int64_t num_events_left_ = 0;
   std::thread thread_;
 };
 

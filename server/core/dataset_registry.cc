@@ -539,6 +539,11 @@ absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
                                  plan.resident_bytes, what, is_exempt);
 }
 
+void DatasetRegistry::MakeRoom(const std::string& device, int64_t bytes) {
+  MutexLock lock(&mutex_);
+  Evict(device, bytes);
+}
+
 void DatasetRegistry::Evict(const std::string& device, int64_t bytes) {
   std::vector<std::shared_ptr<Entry>> unused;
   for (const auto& [name, entry] : entries_) {

@@ -187,6 +187,10 @@ class DatasetRegistry {
   absl::StatusOr<std::shared_ptr<const Dataset>> Unload(
       const std::string& name, bool force, const Caller& caller);
 
+  // Evicts datasets of a device that nobody holds or uses, least recently used
+  // first, until they had `bytes`.
+  void MakeRoom(const std::string& device, int64_t bytes);
+
   // Gives up one session's hold on one dataset, or on all. NOT_FOUND.
   absl::Status Release(const std::string& name, const Caller& caller);
   void ReleaseSession(uint64_t session_id);

@@ -384,14 +384,17 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
     const std::string what =
         absl::StrCat("feed ", id, " of dataset '", options.dataset, "' (",
                      num_slots, " slots of ", stride, " bytes)");
-    DATASETD_ASSIGN_OR_RETURN(
-        record->slab_reservation,
-        device->budget->Reserve(MemoryKind::kSlab, caller.uid, slab_bytes,
-                                what));
+    const auto reserve = [&](MemoryKind kind, uint64_t size_bytes) {
+      if (device->budget->free_bytes() < size_bytes) {
+        datasets_->MakeRoom(device->name(), static_cast<int64_t>(size_bytes));
+      }
+      return device->budget->Reserve(kind, caller.uid, size_bytes, what);
+    };
+    DATASETD_ASSIGN_OR_RETURN(record->slab_reservation,
+                              reserve(MemoryKind::kSlab, slab_bytes));
     DATASETD_ASSIGN_OR_RETURN(
         record->scratch_reservation,
-        device->budget->Reserve(MemoryKind::kScratch, caller.uid,
-                                scratch_bytes, what));
+        reserve(MemoryKind::kScratch, static_cast<uint64_t>(scratch_bytes)));
     if (options.has_client_order) {
       record->order = std::make_shared<ClientOrder>(order_options);
       feed_options.order = record->order;
@@ -537,6 +540,7 @@ void FeedTable::EndLease(uint64_t feed_id) {
   }
   if (record.phase != FeedPhase::kAttached) return;
   record.phase = FeedPhase::kEnding;
+  ++num_ending_;
   observer_("ended", InfoOf(record));
   record.producer->Remove(record.feed.get(),
                           [this, feed_id] { OnRemoved(feed_id); });
@@ -553,6 +557,7 @@ void FeedTable::OnRemoved(uint64_t feed_id) {
   record.scratch_reservation.Release();
   record.use.Reset();
   record.phase = FeedPhase::kLingering;
+  --num_ending_;
   if (!record.is_slab_unused) {
     observer_("lingering", InfoOf(record));
     return;
@@ -618,6 +623,14 @@ std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
     ++it;
   }
   return attached;
+}
+
+void FeedTable::AwaitEnded(absl::Duration timeout) const {
+  const auto have_ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_ending_ == 0;
+  };
+  MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(Condition(&have_ended), timeout);
 }
 
 std::vector<uint32_t> FeedTable::UidsOf(const std::string& dataset) const {

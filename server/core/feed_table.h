@@ -197,6 +197,10 @@ class FeedTable {
   // attached ones, whose leases the caller ends.
   std::vector<uint64_t> DropPending(const Dataset* dataset);
 
+  // Waits until no feed is `ending`, at most `timeout`: then its dataset counts
+  // as unused, and its memory is given back.
+  void AwaitEnded(absl::Duration timeout) const;
+
   // Uids that have feeds of a dataset.
   std::vector<uint32_t> UidsOf(const std::string& dataset) const;
 
@@ -234,6 +238,7 @@ class FeedTable {
   mutable Mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  int num_ending_ ABSL_GUARDED_BY(mutex_) = 0;
   // Feeds that Open is making, by uid.
   std::map<uint32_t, size_t> num_opening_ ABSL_GUARDED_BY(mutex_);
   // By device: feeds opened, and the rest of those that have ended.

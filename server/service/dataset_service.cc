@@ -47,12 +47,13 @@ absl::StatusOr<bool> NextBlock(
 DatasetService::DatasetService(
     const RequestContext* context, DatasetRegistry* datasets, FeedTable* feeds,
     std::function<void(const Dataset& dataset)> end_feeds,
-    std::function<void()> await_saved)
+    std::function<void()> await_saved, std::function<void()> await_ends)
     : context_(context),
       datasets_(datasets),
       feeds_(feeds),
       end_feeds_(std::move(end_feeds)),
-      await_saved_(std::move(await_saved)) {}
+      await_saved_(std::move(await_saved)),
+      await_ends_(std::move(await_ends)) {}
 
 grpc::Status DatasetService::LoadDataset(
     grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
@@ -73,7 +74,12 @@ absl::Status DatasetService::Load(
                                        "again when some have ended"));
   }
   const std::string name = spec.name;
-  DATASETD_RETURN_IF_ERROR(datasets_->Load(std::move(spec), caller));
+  absl::Status begun = datasets_->Load(spec, caller);
+  if (absl::IsResourceExhausted(begun)) {
+    await_ends_();
+    begun = datasets_->Load(std::move(spec), caller);
+  }
+  DATASETD_RETURN_IF_ERROR(begun);
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
   while (true) {
     DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
@@ -121,19 +127,36 @@ absl::Status DatasetService::Push(
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
   DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info));
   const std::string name = push.spec.name;
-  DATASETD_RETURN_IF_ERROR(datasets_->Push(
-      std::move(push.spec),
-      std::make_unique<PushedSource>(
-          std::move(push.info),
-          [call, reader](std::string* block) {
-            return NextBlock(*call, reader, block);
-          }),
-      caller, [call] { call->TryCancel(); }));
+  DATASETD_RETURN_IF_ERROR(PushSamples(call, reader, push, caller));
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
   DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
                             datasets_->Await(name, absl::ZeroDuration()));
   DatasetInfoToProto(info, true, response->mutable_dataset());
   return absl::OkStatus();
+}
+
+absl::Status DatasetService::PushSamples(
+    grpc::ServerContext* call,
+    grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
+    const Caller& caller) {
+  bool is_begun = false;
+  const auto attempt = [&] {
+    return datasets_->Push(
+        push.spec,
+        std::make_unique<PushedSource>(
+            push.info,
+            [&](std::string* block) {
+              is_begun = true;
+              return NextBlock(*call, reader, block);
+            }),
+        caller, [call] { call->TryCancel(); });
+  };
+  absl::Status status = attempt();
+  if (absl::IsResourceExhausted(status) && !is_begun) {
+    await_ends_();
+    status = attempt();
+  }
+  return status;
 }
 
 absl::Status DatasetService::BeginPush(uint32_t uid) {
@@ -254,10 +277,13 @@ absl::Status DatasetService::Unload(const grpc::ServerContext& call,
           "; only that user, root or the daemon's user can end them"));
     }
   }
-  DATASETD_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const Dataset> dataset,
-      datasets_->Unload(request.name(), request.force(), caller));
-  if (dataset != nullptr) end_feeds_(*dataset);
+  auto dataset = datasets_->Unload(request.name(), request.force(), caller);
+  if (absl::IsFailedPrecondition(dataset.status())) {
+    await_ends_();
+    dataset = datasets_->Unload(request.name(), request.force(), caller);
+  }
+  DATASETD_RETURN_IF_ERROR(dataset.status());
+  if (*dataset != nullptr) end_feeds_(**dataset);
   await_saved_();
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
 #include "server/core/mutex.h"
+#include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
 
 namespace datasetd {
@@ -22,11 +23,13 @@ class DatasetService final : public v1::DatasetService::Service {
  public:
   // All outlive the service. `end_feeds` ends the leases of a dataset's feeds
   // because it is unloaded; `await_saved` waits, for a bounded time, until what
-  // changed is safe from a restart.
+  // changed is safe from a restart; `await_ends`, until all that clients closed
+  // before is given back.
   DatasetService(const RequestContext* context, DatasetRegistry* datasets,
                  FeedTable* feeds,
                  std::function<void(const Dataset& dataset)> end_feeds,
-                 std::function<void()> await_saved);
+                 std::function<void()> await_saved,
+                 std::function<void()> await_ends);
 
   grpc::Status LoadDataset(
       grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
@@ -57,6 +60,10 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Push(grpc::ServerContext* call,
                     grpc::ServerReader<v1::PushDatasetRequest>* reader,
                     v1::PushDatasetResponse* response);
+  absl::Status PushSamples(
+      grpc::ServerContext* call,
+      grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
+      const Caller& caller);
   absl::Status BeginPush(uint32_t uid);
   void EndPush(uint32_t uid);
   absl::Status Estimate(grpc::ServerContext* call,
@@ -72,6 +79,7 @@ class DatasetService final : public v1::DatasetService::Service {
   FeedTable* const feeds_;
   const std::function<void(const Dataset& dataset)> end_feeds_;
   const std::function<void()> await_saved_;
+  const std::function<void()> await_ends_;
   // Calls that wait for a load hold a thread each.
   std::atomic<int> num_waiting_ = 0;
   // So do pushes, each user's.

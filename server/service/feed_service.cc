@@ -13,8 +13,12 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
     DATASETD_ASSIGN_OR_RETURN(const FeedOptions options,
                               FeedOptionsFromProto(*request));
-    DATASETD_ASSIGN_OR_RETURN(const OpenedFeed opened,
-                              feeds_->Open(options, caller));
+    auto opened = feeds_->Open(options, caller);
+    if (absl::IsResourceExhausted(opened.status())) {
+      await_ends_();
+      opened = feeds_->Open(options, caller);
+    }
+    DATASETD_RETURN_IF_ERROR(opened.status());
     // A session that ended meanwhile was looked through before the feed was
     // there.
     if (absl::Status ended = context_->Authenticate(*call).status();
@@ -22,7 +26,7 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
       feeds_->EndSession(caller.session_id);
       return ended;
     }
-    OpenedFeedToProto(opened, response);
+    OpenedFeedToProto(*opened, response);
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());

@@ -3,6 +3,9 @@
 #ifndef DATASETD_SERVER_SERVICE_FEED_SERVICE_H_
 #define DATASETD_SERVER_SERVICE_FEED_SERVICE_H_
 
+#include <functional>
+#include <utility>
+
 #include "datasetd/v1/feed.grpc.pb.h"
 #include "server/core/feed_table.h"
 #include "server/service/request_context.h"
@@ -11,9 +14,13 @@ namespace datasetd {
 
 class FeedService final : public v1::FeedService::Service {
  public:
-  // Both outlive the service.
-  FeedService(const RequestContext* context, FeedTable* feeds)
-      : context_(context), feeds_(feeds) {}
+  // Both outlive the service. `await_ends` waits, for a bounded time, until all
+  // that clients closed before is given back.
+  FeedService(const RequestContext* context, FeedTable* feeds,
+              std::function<void()> await_ends)
+      : context_(context),
+        feeds_(feeds),
+        await_ends_(std::move(await_ends)) {}
 
   grpc::Status OpenFeed(grpc::ServerContext* call,
                         const v1::OpenFeedRequest* request,
@@ -31,6 +38,7 @@ class FeedService final : public v1::FeedService::Service {
  private:
   const RequestContext* const context_;
   FeedTable* const feeds_;
+  const std::function<void()> await_ends_;
 };
 
 }  // namespace datasetd

@@ -1,8 +1,5 @@
 #include "client/client.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -212,30 +209,6 @@ TEST(ClientTest, CallsToADaemonThatSaidGoodbye) {
   EXPECT_THAT(status,
               StatusIs(absl::StatusCode::kAborted, HasSubstr("SIGTERM")));
   EXPECT_EQ(DetailOf(status), ErrorDetail::kDaemonDraining);
-}
-
-TEST(ClientTest, ChildOfForkIsRefusedAndTheParentGoesOn) {
-  FakeDaemon daemon;
-  auto client = Connect(daemon);
-  ASSERT_THAT(client, IsOk());
-  ASSERT_THAT(client->GetStatus(), IsOk());
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    const bool is_refused =
-        DetailOf(client->GetStatus().status()) == ErrorDetail::kForked &&
-        DetailOf(client->OpenFeed(SomeFeed()).status()) ==
-            ErrorDetail::kForked &&
-        DetailOf(client->LoadDataset({}).status()) == ErrorDetail::kForked;
-    { const Client gone = *std::move(client); }
-    _exit(is_refused ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_THAT(client->GetStatus(), IsOk());
-  EXPECT_EQ(daemon.attach().num_sessions(), 1);
 }
 
 TEST(FeedTest, ReadsFieldsAndReturnsSlots) {
@@ -479,6 +452,42 @@ TEST(ClientOrderTest, TheFeedOutlivesItsClient) {
               IsOk());
   EXPECT_EQ(daemon.attach().num_sessions(), 1);
   feed->Close();
+}
+
+TEST(FeedTest, IndicesThatTheDaemonDoesNotTakeInTime) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto feed = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(feed, IsOk());
+  const std::vector<int64_t> indices = {1};
+  const std::vector<uint32_t> sizes = {1};
+  const IndexBlock block = {.indices = indices, .batch_sizes = sizes};
+  daemon.SetIndicesHang(true);
+  EXPECT_THAT(feed->SendIndices(block, {.timeout = absl::Milliseconds(50)}),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("within 50ms")));
+  // It may have taken them.
+  EXPECT_THAT(feed->SendIndices(block),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("seek")));
+  EXPECT_THAT(feed->Next(0, absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("seek")));
+  EXPECT_EQ(daemon.index_requests().back().generation(), 0u);
+  ASSERT_THAT(feed->Seek(0, 0), IsOk());
+  // Without an end in time, and broken off.
+  int num_waits = 0;
+  EXPECT_THAT(
+      feed->SendIndices(block, {.timeout = absl::InfiniteDuration(),
+                                .on_wait = [&] { return ++num_waits < 2; }}),
+      StatusIs(absl::StatusCode::kCancelled, HasSubstr("broken off")));
+  EXPECT_EQ(num_waits, 2);
+  EXPECT_EQ(daemon.index_requests().back().generation(), 1u);
+  daemon.SetIndicesHang(false);
+  ASSERT_THAT(feed->Seek(0, 0), IsOk());
+  EXPECT_THAT(feed->SendIndices(block), IsOk());
+  EXPECT_EQ(daemon.index_requests().back().generation(), 2u);
 }
 
 TEST(ClientTest, AnUnknownTokenOfAnEndedSessionIsADaemonThatIsGone) {

@@ -46,6 +46,11 @@ void FakeDaemon::SetLoadHangs(bool hangs) {
   load_hangs_ = hangs;
 }
 
+void FakeDaemon::SetIndicesHang(bool hang) {
+  absl::MutexLock lock(&mutex_);
+  indices_hang_ = hang;
+}
+
 void FakeDaemon::OfferExport(const v1::SlabExport& slab) {
   absl::MutexLock lock(&mutex_);
   offers_.push_back(slab);
@@ -164,9 +169,16 @@ grpc::Status FakeDaemon::SendIndices(grpc::ServerContext* context,
                                      const v1::SendIndicesRequest* request,
                                      v1::SendIndicesResponse*) {
   CheckToken(*context);
-  absl::MutexLock lock(&mutex_);
-  index_requests_.push_back(*request);
-  return indices_status_;
+  bool hang;
+  grpc::Status status;
+  {
+    absl::MutexLock lock(&mutex_);
+    index_requests_.push_back(*request);
+    hang = indices_hang_;
+    status = indices_status_;
+  }
+  while (hang && !context->IsCancelled()) std::this_thread::yield();
+  return status;
 }
 
 grpc::Status FakeDaemon::GetStatus(grpc::ServerContext* context,

@@ -43,6 +43,8 @@ class FakeDaemon final : public v1::DatasetService::Service,
   std::vector<v1::OpenFeedRequest> open_requests();
   std::vector<v1::LoadDatasetRequest> load_requests();
   std::vector<v1::SendIndicesRequest> index_requests();
+  // Calls of SendIndices wait for their cancellation.
+  void SetIndicesHang(bool hang);
   // The calls of SendIndices end with this.
   void SetIndicesStatus(grpc::Status status);
   // Calls that came without the session's token.
@@ -83,6 +85,7 @@ class FakeDaemon final : public v1::DatasetService::Service,
   std::vector<v1::SlabExport> offers_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::OpenFeedRequest> open_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::LoadDatasetRequest> load_requests_ ABSL_GUARDED_BY(mutex_);
+  bool indices_hang_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::SendIndicesRequest> index_requests_ ABSL_GUARDED_BY(mutex_);
   grpc::Status indices_status_ ABSL_GUARDED_BY(mutex_);
   int num_bad_tokens_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,8 +1,9 @@
-"""Writes the seeds of the fuzzers of ring and attach socket: make_corpus.py
-tests/fuzz."""
+"""Writes the seeds of the fuzzers of ring, attach socket and requests:
+make_corpus.py tests/fuzz, in the root of the repository; needs protoc."""
 
 import os
 import struct
+import subprocess
 import sys
 
 
@@ -13,7 +14,138 @@ def write(out, folder, name, data):
         file.write(data)
 
 
+def encode(message, text):
+    """A message of proto/datasetd/v1 from its text format."""
+    return subprocess.run(
+        ["protoc", "-Iproto", f"--encode=datasetd.v1.{message}",
+         "proto/datasetd/v1/dataset.proto", "proto/datasetd/v1/feed.proto"],
+        input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
+
+
+# Of an image of 7 x 5 pixels in 3 channels.
+_PIPELINES = {
+    "moves": """
+        transforms {pad {padding {left: 1 top: 2 right: 3 bottom: 1}
+                         fill: 3 padding_mode: PADDING_MODE_EDGE} draw_id: 1}
+        transforms {random_crop {height: 6 width: 6 padding {left: 1}
+                                 padding_mode: PADDING_MODE_REFLECT}}
+        transforms {center_crop {height: 9 width: 4}}
+        transforms {crop {top: -1 left: 2 height: 4 width: 4}}
+        transforms {random_horizontal_flip {p: 0.25}}
+        transforms {random_vertical_flip {}} transforms {horizontal_flip {}}
+        transforms {vertical_flip {}} transforms {alternating_flip {}}""",
+    "resampling": """
+        transforms {random_resized_crop {
+            size {height: 6 width: 8} scale {min: 0.1 max: 1}
+            ratio {min: 0.5 max: 2}
+            interpolation: INTERPOLATION_MODE_BICUBIC}}
+        transforms {random_affine {
+            degrees {min: -30 max: 30} translate {x: 0.1 y: 0.2}
+            scale {min: 0.5 max: 2} shear_x {min: -5 max: 5} fill: 7
+            interpolation: INTERPOLATION_MODE_BILINEAR}}
+        transforms {random_rotation {degrees {min: -90 max: 90}
+                                     center {x: 1 y: 2}}}
+        transforms {resize {shorter_edge: 5 max_size: 9 antialias: false}}""",
+    "fixed": """
+        transforms {resized_crop {top: 1 left: 1 height: 3 width: 3
+                                  size {height: 6 width: 6}}}
+        transforms {rotate {angle: 90 expand: true}}
+        transforms {affine {angle: 10 translate {x: 1 y: -1} scale: 1.5
+                            shear {x: 3}}}
+        transforms {resize {size {height: 4 width: 4}
+                            interpolation: INTERPOLATION_MODE_NEAREST_EXACT}}
+        transforms {erase {top: 1 left: 1 height: 2 width: 2 value: 9}}""",
+    "colour": """
+        transforms {color_jitter {brightness {min: 0.5 max: 1.5}
+                                  contrast {min: 0.5 max: 1.5}
+                                  saturation {min: 0.5 max: 1.5}
+                                  hue {min: -0.1 max: 0.1}}}
+        transforms {random_grayscale {p: 0.5}} transforms {random_invert {}}
+        transforms {random_posterize {bits: 3}}
+        transforms {random_solarize {threshold: 128}}
+        transforms {random_adjust_sharpness {sharpness_factor: 2}}
+        transforms {random_autocontrast {}} transforms {random_equalize {}}
+        transforms {gaussian_blur {kernel_size {height: 3 width: 5}
+                                   sigma {min: 0.1 max: 2}}}""",
+    "fixed_colour": """
+        transforms {adjust_brightness {brightness_factor: 0.5}}
+        transforms {adjust_contrast {contrast_factor: 2}}
+        transforms {adjust_saturation {saturation_factor: 2}}
+        transforms {adjust_hue {hue_factor: -0.25}}
+        transforms {adjust_sharpness {sharpness_factor: 0}}
+        transforms {posterize {bits: 2}} transforms {solarize {threshold: 99}}
+        transforms {invert {}} transforms {autocontrast {}}
+        transforms {equalize {}} transforms {grayscale {
+            num_output_channels: 3}}""",
+    "erasing": """
+        transforms {random_apply {p: 0.7 transforms {random_erasing {
+            p: 1 scale {min: 0.1 max: 0.4} ratio {min: 0.5 max: 2}}}
+            transforms {cutout {size: 2 fill: 1}}}}
+        transforms {to_dtype {dtype: DTYPE_FLOAT32 scale: true}}
+        transforms {random_erasing {is_value_random: true}}
+        transforms {normalize {mean: 0.4 mean: 0.5 mean: 0.6
+                               std: 0.2 std: 0.3 std: 0.4}}""",
+    "mix": """
+        transforms {to_dtype {dtype: DTYPE_BFLOAT16 scale: true}}
+        transforms {mix_up {alpha: 0.2 num_classes: 3 labels: "label"}}""",
+    "cut": """
+        transforms {cut_mix {num_classes: 3 per_sample: true}}""",
+}
+
+
+def write_requests(out):
+    """Seeds of request_fuzz: kind, message."""
+    def add(name, kind, data):
+        write(out, "requests", name, bytes([kind]) + data)
+
+    for name, pipeline in _PIPELINES.items():
+        fields = f'fields {{key: "image" value {{{pipeline}}}}}'
+        add("open_" + name, 0, encode("OpenFeedRequest", f"""options {{
+            batch_size: 4 shuffle: true seed: 5 prefetch: 1 {fields}}}"""))
+        add("explain_" + name, 1, encode("ExplainTransformsRequest", f"""
+            {fields} seed: 3 epoch: 1 indices: 0 indices: 11"""))
+    crop = """transforms {random_crop {height: 4 width: 4} draw_id: 2}"""
+    add("open_pair", 0, encode("OpenFeedRequest", f"""options {{
+        batch_size: 5 drop_last: true rank: 1 world_size: 2 prefetch: 2
+        fields {{key: "image" value {{{crop}}}}}
+        fields {{key: "mask" value {{{crop} layout: LAYOUT_NHWC}}}}
+        fields {{key: "label" value {{transforms {{
+            to_dtype {{dtype: DTYPE_FLOAT32}}}}}}}}
+        start {{epoch: 2 batch: 1}}}} excluded_exports: 2"""))
+    add("open_subset", 0, encode("OpenFeedRequest", """options {
+        batch_size: 2 shuffle: true subset {indices: [3, 1, 4, 11]}
+        name: "n"}"""))
+    add("open_order", 0, encode("OpenFeedRequest", """options {
+        batch_size: 2 client_order {draws_by_sample: true}}"""))
+    fixed = _PIPELINES["fixed"]
+    add("load", 2, encode("LoadDatasetRequest", f"""spec {{
+        name: "b" format: "cifar10" path: "/d" split: "test" device: "cpu"
+        pretransforms {{key: "image" value {{{fixed}}}}}
+        options {{key: "k" value: "v"}} private: true}}"""))
+    add("load_skip", 2, encode("LoadDatasetRequest", """spec {
+        name: "b" format: "images" path: "/d"
+        bad_samples: BAD_SAMPLE_POLICY_SKIP max_bad_samples: 3}"""))
+    header = encode("PushHeader", """name: "b" num_samples: 3
+        fields {name: "image" dtype: DTYPE_UINT8 shape: [2, 2, 3]
+                is_image: true}
+        fields {name: "label" dtype: DTYPE_INT64}
+        pretransforms {key: "image" value {transforms {
+            resize {size {height: 3 width: 3}}}}} class_names: "x" """)
+    samples = b"".join(bytes([19]) + bytes(19) for _ in range(3))
+    add("push", 3, struct.pack(">H", len(header)) + header + samples)
+    add("push_short", 3, struct.pack(">H", len(header)) + header + samples[:30])
+    add("indices", 4, encode("SendIndicesRequest", """
+        feed_id: 1 start {epoch: 0 batch: 0} batch_sizes: [3, 1, 2]
+        indices: [0, 5, 11, 3, 3, 2]"""))
+    add("indices_later", 4, encode("SendIndicesRequest", """
+        feed_id: 1 generation: 4 start {epoch: 9 batch: 7} first_row: 21
+        batch_sizes: 3 indices: [0, 11, 1]"""))
+    add("indices_wrong", 4, encode("SendIndicesRequest", """
+        feed_id: 1 batch_sizes: 3 indices: [0, 12, -1]"""))
+
+
 def main(out):
+    write_requests(out)
     # Commands of ring_fuzz: kind + 9 * argument.
     launch, complete, scan = b"\x06", b"\x07", b"\x04"
     fill = (launch + complete) * 3

@@ -15,7 +15,8 @@ harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
   harnesses=(cifar_reader cifar_python_reader csv_pixels_reader image_codec
     image_csv_reader mnist_reader npy_reader npy_header npz_reader
-    tfrecord_reader webdataset_reader config cache_entry manifest ring attach)
+    tfrecord_reader webdataset_reader config cache_entry manifest ring attach
+    requests)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
@@ -30,18 +31,6 @@ libraries=(-Wl,--as-needed -ljpeg -lpng -lminizip -lz -lyaml-cpp -lprotobuf
   -labsl_strings -labsl_synchronization -labsl_time -labsl_time_zone
   -labsl_base -labsl_bad_optional_access -labsl_throw_delegate
   -labsl_raw_logging_internal -lpthread)
-reader_sources=(server/core/{file_system,sample_source,utf8}.cc
-  server/readers/*.cc "$out/gen/tf_example.pb.cc"
-  tests/server/readers/{memory_file_system,read_all}.cc
-  tests/fuzz/readers/fuzz_reader.cc)
-cache_sources=(server/core/{cache_entry,cached_source,file_system}.cc)
-manifest_sources=(server/manifest_format.cc
-  server/core/{cache_entry,dataset_name,file_system}.cc
-  "$out"/gen/datasetd/v1/{dataset,manifest,transform}.pb.cc)
-config_sources=(server/{config,logging,log_formatter,yaml_to_proto}.cc
-  server/core/dataset_name.cc
-  "$out"/gen/datasetd/v1/{dataset,feed,server,transform}.pb.cc)
-
 # Prints the object file of a source, compiled if it is older.
 compile() {
   local object
@@ -56,44 +45,39 @@ compile() {
 protoc -Iproto -I/usr/include "--cpp_out=$out/gen" proto/datasetd/v1/*.proto
 protoc -Iserver/readers "--cpp_out=$out/gen" server/readers/tf_example.proto
 
-# The sources of a target of Bazel's, but for its main.
+# The sources of a target of Bazel's, but for its main, and what protoc made.
 sources_of() {
-  bazel query --ui_event_filters=-info,-debug \
-    "filter('\.cc$', kind('source file', deps($1)))" 2>/dev/null |
-    grep -E '^//(client|cuda|server|tests)' | grep -v replay_main |
-    sed 's#^//##; s#:#/#'
+  local files
+  files=$(bazel query --ui_event_filters=-info,-debug \
+    "kind('source file', deps($1))" 2>/dev/null)
+  grep -E '^//(client|cuda|server|tests).*\.cc$' <<<"$files" |
+    grep -v replay_main | sed 's#^//##; s#:#/#'
+  grep -E '^//.*\.proto$' <<<"$files" |
+    sed "s#^//proto:#$out/gen/#; s#^//server/readers:#$out/gen/#;
+      s#proto\$#pb.cc#"
 }
 
 found=0
 for harness in "${harnesses[@]}"; do
+  corpus=corpus/$harness
+  name=$harness
   case $harness in
-    config)
-      source=tests/fuzz/config/config_fuzz.cc
-      corpus=tests/fuzz/config/corpus
-      sources=("${config_sources[@]}")
+    config | ring | attach)
+      folder=$harness
+      corpus=corpus
       ;;
-    cache_entry)
-      source=tests/fuzz/stores/cache_entry_fuzz.cc
-      corpus=tests/fuzz/stores/corpus/cache_entry
-      sources=("${cache_sources[@]}")
+    requests)
+      folder=$harness
+      name=request
+      corpus=corpus
       ;;
-    manifest)
-      source=tests/fuzz/stores/manifest_fuzz.cc
-      corpus=tests/fuzz/stores/corpus/manifest
-      sources=("${manifest_sources[@]}")
-      ;;
-    ring | attach)
-      source=tests/fuzz/$harness/${harness}_fuzz.cc
-      corpus=tests/fuzz/$harness/corpus
-      mapfile -t sources < <(sources_of "//tests/fuzz/$harness:${harness}_fuzz_test" |
-        grep -vx "$source")
-      ;;
-    *)
-      source=tests/fuzz/readers/${harness}_fuzz.cc
-      corpus=tests/fuzz/readers/corpus/$harness
-      sources=("${reader_sources[@]}")
-      ;;
+    cache_entry | manifest) folder=stores ;;
+    *) folder=readers ;;
   esac
+  source=tests/fuzz/$folder/${name}_fuzz.cc
+  corpus=tests/fuzz/$folder/$corpus
+  mapfile -t sources < <(sources_of "//tests/fuzz/$folder:${name}_fuzz_test" |
+    grep -vx "$source")
   objects=()
   for file in "$source" "${sources[@]}"; do
     objects+=("$(compile "$file")")

@@ -123,12 +123,13 @@ class ProcessView:
 class Daemon(ProcessView):
     """A daemon on the host backend, serving when the constructor returns.
 
-    `config` overrides keys of its configuration file; `data_root` is made for
+    `environment` adds to this process's; `config` overrides keys of its configuration file; `data_root` is made for
     it. A context manager: the end kills it if it still runs.
     """
 
     def __init__(self, await_ready=True, directory=None, arguments=(),
-                 prefix="dd", **config):
+                 prefix="dd", environment=None, **config):
+        self._environment = environment or {}
         self._owns_directory = directory is None
         self.directory = directory or tempfile.mkdtemp(
             prefix=prefix, dir="/tmp")
@@ -166,7 +167,8 @@ class Daemon(ProcessView):
                 [daemon_program(), f"--config={self.config_path}",
                  *arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=dict(os.environ, NOTIFY_SOCKET=notice_path))
+                env=dict(os.environ, NOTIFY_SOCKET=notice_path,
+                         **self._environment))
         super().__init__(self.process.pid)
         if await_ready:
             self.await_notice("READY=1")

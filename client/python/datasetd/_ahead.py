@@ -81,12 +81,7 @@ class SentAhead:
         except Exception as error:
             self._end(error)
         except BaseException:
-            self._end(
-                FailedPrecondition(
-                    "the sampler was interrupted: begin the epoch anew, or "
-                    "load a state_dict()"
-                )
-            )
+            self._end_interrupted()
             raise
         if not block:
             return
@@ -94,9 +89,12 @@ class SentAhead:
         try:
             self._send(block)
         except Exception as error:
-            for _ in block:
-                self._pending.pop()
+            self._forget(block)
             self._end(error)
+        except BaseException:
+            self._forget(block)
+            self._end_interrupted()
+            raise
 
     def blocks(self) -> List[List[Drawn]]:
         """All that is pending, to be sent to another daemon."""
@@ -127,6 +125,18 @@ class SentAhead:
             return epoch, index + 1
         self.state = {"sampler_state": self.order.end_state()}
         return epoch + 1, 0
+
+    def _forget(self, block: List[Drawn]) -> None:
+        for _ in block:
+            self._pending.pop()
+
+    def _end_interrupted(self) -> None:
+        self._end(
+            FailedPrecondition(
+                "the sampler was interrupted: begin the epoch anew, or load a "
+                "state_dict()"
+            )
+        )
 
     def _end(self, error: Exception) -> None:
         self._is_drawn_out = True

@@ -234,6 +234,18 @@ class _Connection:
         self.close = weakref.finalize(self, library.client_close, handle)
 
 
+_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+def _free_locks() -> None:
+    # In a child of fork(): the thread that held one is not there.
+    for client in _clients:
+        client._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_free_locks)
+
+
 class Client:
     """A connection to a daemon. Thread-safe."""
 
@@ -243,6 +255,7 @@ class Client:
         self._library = _library.load()
         self._timeout = timeout
         self._lock = threading.Lock()
+        _clients.add(self)
         self._holds: Dict[str, int] = {}
         self._connection: Optional[_Connection] = _Connection(
             address or "", timeout
@@ -340,17 +353,13 @@ class Client:
             else progress or None
         )
 
-        def on_progress(text: bytes, _: Any) -> int:
-            # Also what lets Ctrl-C in: Python runs handlers in here.
-            try:
-                if callable(report):
-                    report(json.loads(text))
-                return 0
-            except BaseException as error:
-                raised.append(error)
-                return 1
+        def on_progress(text: bytes) -> None:
+            if callable(report):
+                report(json.loads(text))
 
-        callback = _library.ProgressFunction(on_progress)
+        callback = _library.ProgressFunction(
+            _library.catching(on_progress, raised)
+        )
         try:
             text = self._call_text(function, _encode(spec), callback, None)
         finally:

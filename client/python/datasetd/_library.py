@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
-from typing import Any, Optional
+from typing import Any, Callable, Generator, List, Optional
 
 from . import errors
 
@@ -58,9 +58,8 @@ class CBatch(ctypes.Structure):
     ]
 
 
-ProgressFunction = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p
-)
+# The library passes a second argument, which a callee may leave alone.
+ProgressFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 WaitFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
@@ -147,6 +146,22 @@ _SIGNATURES = {
             _ERROR,
         ],
     ),
+    "datasetd_feed_send_indices_within": (
+        ctypes.c_int32,
+        [
+            _P,
+            _P,
+            ctypes.c_uint64,
+            _P,
+            ctypes.c_uint64,
+            ctypes.c_int64,
+            ctypes.c_int32,
+            ctypes.c_int64,
+            WaitFunction,
+            _P,
+            _ERROR,
+        ],
+    ),
     "datasetd_batch_dlpack": (
         ctypes.c_int32,
         [_BATCH, ctypes.c_uint32, ctypes.POINTER(_P), _ERROR],
@@ -158,6 +173,34 @@ _SIGNATURES = {
     "datasetd_batch_release": (None, [_P]),
     "datasetd_tensor_delete": (None, [_P]),
 }
+
+
+def catching(
+    function: Callable[[Any], Any], raised: List[BaseException]
+) -> Callable[[Any], int]:
+    """`function` as a callback of the library: 0, or 1 when something was
+    raised, which is then in `raised`. What lets Ctrl-C in: Python runs handlers
+    in here.
+
+    The method of a generator, because Python may run them as soon as a function
+    begins, where no `try` of its own catches what they raise.
+    """
+
+    def run() -> Generator[int, Any, None]:
+        failed = 0
+        while True:
+            try:
+                function((yield failed))
+                failed = 0
+            except GeneratorExit:
+                return
+            except BaseException as error:  # pylint: disable=broad-except
+                raised.append(error)
+                failed = 1
+
+    generator = run()
+    next(generator)
+    return generator.send
 
 
 def _find_library() -> str:

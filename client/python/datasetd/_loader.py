@@ -147,7 +147,8 @@ class DataLoader:
       subset: sample indices, none twice: the loader draws from these alone, as
         from a dataset that holds them in this order.
       name: shown by `datasetctl feeds`.
-      timeout: seconds to wait for a batch; None waits without end.
+      timeout: seconds to wait for a batch, and for the daemon to take what a
+        sampler gave; None waits without end.
       reconnect: seconds to try to reach a daemon that was lost, to wait until
         it has the dataset again, and go on at the exact next batch; 0 or False
         raises DaemonGone at once, True is 60.
@@ -459,7 +460,11 @@ class DataLoader:
         for drawn in block:
             indices.extend(drawn.indices)
         sizes = array.array("I", [len(drawn.indices) for drawn in block])
-        if self._library.feed_send_indices(
+        raised: List[BaseException] = []
+        on_wait = _library.WaitFunction(
+            _library.catching(lambda _: None, raised)
+        )
+        failed = self._library.feed_send_indices_within(
             self._feed,
             indices.buffer_info()[0],
             len(indices),
@@ -467,8 +472,19 @@ class DataLoader:
             len(sizes),
             block[0].first_row,
             0,
+            -1 if self.timeout is None else int(self.timeout * 1e9),
+            on_wait,
+            None,
             ctypes.byref(self._error),
-        ):
+        )
+        if raised:
+            raise raised[0]
+        if failed:
+            if self._error.code == _DEADLINE_EXCEEDED:
+                raise DeadlineExceeded(
+                    "the daemon did not take the sampler's indices within "
+                    f"{self.timeout} s (timeout=)"
+                )
             raise self._error.to_exception()
 
     def _take(self) -> Batch:

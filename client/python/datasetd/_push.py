@@ -277,7 +277,9 @@ class _Sender:
         self._connection = connection  # outlives the push
         self._raised: List[BaseException] = []
         # Kept: the library calls it while the push lives.
-        self._wait = _library.WaitFunction(self._on_wait)
+        self._wait = _library.WaitFunction(
+            _library.catching(lambda _: None, self._raised)
+        )
         self._handle = ctypes.c_void_p()
         self._block = bytearray()
         self._call(
@@ -288,14 +290,6 @@ class _Sender:
             None,
             ctypes.byref(self._handle),
         )
-
-    def _on_wait(self, _: Any) -> int:
-        # What lets Ctrl-C in: Python runs handlers in here.
-        try:
-            return 0
-        except BaseException as error:  # pylint: disable=broad-except
-            self._raised.append(error)
-            return 1
 
     def _call(self, name: str, *arguments: Any) -> None:
         error = _library.CError()

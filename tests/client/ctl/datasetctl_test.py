@@ -383,6 +383,15 @@ class DatasetctlTest(unittest.TestCase):
 
     # -- run -----------------------------------------------------------------
 
+    def test_version_is_the_daemons(self):
+        daemons = subprocess.run(
+            [runfile("server/datasetd"), "--version"], text=True,
+            stdout=subprocess.PIPE, check=True, timeout=60).stdout
+        self.assertRegex(daemons, r"^datasetd \d+\.\d+\.\d+\n$")
+        self.assertEqual(self.ctl("--version")[0],
+                         daemons.replace("datasetd", "datasetctl"))
+        self.assertIn("--version", self.ctl("--help")[0])
+
     def run_private(self, *command, flags=(), code=0):
         environment = dict(os.environ, TMPDIR=self.directory)
         done = subprocess.run(

@@ -599,6 +599,103 @@ def test_timeout(data_root):
             assert next(iter(batches)).epoch == 4
 
 
+def stop(process):
+    """SIGSTOP, and its effect."""
+    os.kill(process.pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 20
+    while True:
+        with open(f"/proc/{process.pid}/stat") as stat:
+            if stat.read().rsplit(")", 1)[1].split()[0] == "T":
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_timeout_of_a_samplers_indices(data_root):
+    order = list(range(99, -1, -1))
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(
+            dataset, sampler=order, shuffle=False, timeout=0.3
+        ) as batches:
+            stop(daemon)
+            try:
+                with pytest.raises(
+                    datasetd.DeadlineExceeded,
+                    match=r"sampler's indices within 0.3 s \(timeout=\)",
+                ):
+                    for _ in batches:
+                        pass
+            finally:
+                os.kill(daemon.pid, signal.SIGCONT)
+            # Whether the daemon took them then or not: each comes once.
+            seen = [i for b in batches for i in b.indices.tolist()]
+            assert seen == order
+
+
+_WAITS = """
+import os, signal, sys
+import datasetd
+def stop(process):
+    os.kill(process.pid, signal.SIGSTOP)
+    while open(f"/proc/{process.pid}/stat").read().rsplit(")")[1][1] != "T":
+        pass
+with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
+    dataset = daemon.connect().load_dataset(
+        "hundred", format="npy", path=sys.argv[1] + "/hundred")
+    client = daemon.connect()
+    loader = datasetd.DataLoader(dataset, batch_size=10, framework="numpy",
+                                 sampler=list(range(100)))
+    waits = {
+        "indices": lambda: next(iter(loader)),
+        "load": lambda: client.load_dataset(
+            "other", format="npy", path=sys.argv[1] + "/hundred"),
+        "push": lambda: client.push_dataset("pushed", [(1, 2)] * 3),
+    }
+    stop(daemon)
+    try:
+        print("waiting", flush=True)
+        waits[sys.argv[2]]()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    if sys.argv[2] == "indices":
+        try:
+            next(loader._iterator)
+        except datasetd.FailedPrecondition as error:
+            assert "interrupted" in str(error), error
+    else:
+        # It was broken off, or the daemon had done it.
+        client.status()
+    seen = [i for batch in loader for i in batch.indices.tolist()]
+    assert seen == list(range(100)), seen
+    print("went on", flush=True)
+"""
+
+
+@pytest.mark.parametrize("wait", ["indices", "load", "push"])
+def test_ctrl_c_while_the_daemon_does_not_answer(data_root, wait):
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WAITS, str(data_root), wait],
+        stdout=subprocess.PIPE,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    try:
+        assert process.stdout.readline() == b"waiting\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+        assert output == b"interrupted\nwent on\n"
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_fork_while_holding_a_batch(dataset):
     with loader(dataset) as batches:
         iterator = iter(batches)

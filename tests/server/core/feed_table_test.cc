@@ -163,6 +163,54 @@ TEST_F(FeedTableTest, ASlabGivenUpEarlyGoesWhenTheWorkHasEnded) {
   EXPECT_EQ(slab_bytes(), 0);
 }
 
+TEST_F(FeedTableTest, AwaitEndedWaitsForWhatRuns) {
+  const auto opened = table_->Open(Options(), kAlice);
+  ASSERT_THAT(opened, IsOk());
+  ASSERT_THAT(table_->Attach(opened->id, kAlice.session_id), IsOk());
+  while (backend_->num_pending_launches() == 0) {
+  }
+  table_->EndLease(opened->id);
+  table_->FreeSlab(opened->id);
+  // A launch runs, and may run for longer than anybody waits.
+  table_->AwaitEnded(absl::ZeroDuration());
+  EXPECT_THAT(registry_->Unload("a", false, kAlice),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("1 open feeds")));
+  std::atomic<bool> has_ended = false;
+  std::thread device([&] {
+    while (!has_ended.load()) backend_->CompleteAll();
+  });
+  table_->AwaitEnded(absl::Seconds(30));
+  has_ended.store(true);
+  device.join();
+  EXPECT_EQ(slab_bytes(), 0);
+  EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+}
+
+TEST_F(FeedTableTest, OpeningEvictsADatasetThatNobodyUses) {
+  DatasetSpec spec;
+  spec.name = "unused";
+  ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
+  ASSERT_EQ(registry_->Await("unused", absl::Seconds(30))->state,
+            DatasetState::kReady);
+  // How much a feed takes.
+  ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
+  const uint64_t feed_bytes = slab_bytes() + scratch_bytes();
+  table_->EndSession(kAlice.session_id);
+  MemoryBudget& budget = *devices_->devices()[0].budget;
+  const auto filler =
+      budget.Reserve(MemoryKind::kScratch, 0,
+                     budget.free_bytes() - feed_bytes + 1, "the rest");
+  ASSERT_THAT(filler, IsOk());
+  // One byte is wanting, and what is held stays.
+  EXPECT_THAT(table_->Open(Options(), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  registry_->ReleaseSession(kBob.session_id);
+  EXPECT_THAT(table_->Open(Options(), kAlice), IsOk());
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
 TEST_F(FeedTableTest, OnlyItsSessionAttachesAFeedAndOnce) {
   const auto opened = table_->Open(Options(), kAlice);
   ASSERT_THAT(opened, IsOk());

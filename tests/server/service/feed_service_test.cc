@@ -68,7 +68,9 @@ class FeedServiceTest : public ::testing::Test {
     auto opened = sessions_.Open(kUid, kPid);
     EXPECT_THAT(opened, IsOk());
     session_ = *opened;
-    service_ = std::make_unique<FeedService>(&context_, table_.get());
+    service_ = std::make_unique<FeedService>(&context_, table_.get(), [this] {
+      if (await_ends_) await_ends_();
+    });
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
@@ -77,6 +79,16 @@ class FeedServiceTest : public ::testing::Test {
   }
   ~FeedServiceTest() override { server_->Shutdown(); }
 
+  // All memory but for one feed's.
+  Reservation FillUp() {
+    v1::OpenFeedResponse response;
+    EXPECT_TRUE(Open(&response).ok());
+    MemoryBudget& budget = *devices_->devices()[0].budget;
+    auto filler = budget.Reserve(MemoryKind::kScratch, 0, budget.free_bytes(),
+                                 "the rest");
+    EXPECT_THAT(filler, IsOk());
+    return *std::move(filler);
+  }
   // What the attach server does when the session's connection ends.
   void EndSession() {
     sessions_.Close(session_.token);
@@ -120,6 +132,7 @@ class FeedServiceTest : public ::testing::Test {
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetRegistry> registry_;
   // Called in the midst of OpenFeed.
+  std::function<void()> await_ends_;
   std::function<void()> while_opening_;
   std::unique_ptr<FeedTable> table_;
   SessionTable::Opened session_;
@@ -127,6 +140,18 @@ class FeedServiceTest : public ::testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::FeedService::Stub> stub_;
 };
+
+TEST_F(FeedServiceTest, WhatWasClosedBeforeIsWaitedForOnce) {
+  const Reservation filler = FillUp();
+  int num_waits = 0;
+  await_ends_ = [&] { ++num_waits; };
+  v1::OpenFeedResponse response;
+  EXPECT_EQ(Open(&response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(num_waits, 1);
+  await_ends_ = [this] { table_->EndLease(table_->List()[0].id); };
+  EXPECT_TRUE(Open(&response).ok());
+}
 
 TEST_F(FeedServiceTest, OpensAFeedForALiveSession) {
   v1::OpenFeedResponse response;

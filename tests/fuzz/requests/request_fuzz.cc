@@ -1,0 +1,277 @@
+// Input: a request as it comes over gRPC, and what it makes the daemon do. The
+// first byte says which one, the rest is the message: see Run. After each input
+// all is given back.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "cuda/host_backend.h"
+#include "datasetd/v1/dataset.pb.h"
+#include "datasetd/v1/feed.pb.h"
+#include "server/core/dataset_registry.h"
+#include "server/core/fake_clock.h"
+#include "server/core/feed_table.h"
+#include "server/core/pushed_source.h"
+#include "server/service/proto_convert.h"
+#include "tests/testing/memory_channel.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kNumSamples = 12;
+constexpr uint64_t kBudgetBytes = 48 << 20;
+constexpr uint64_t kMaxSlabBytes = 8 << 20;
+constexpr uint64_t kSession = 7;
+constexpr size_t kMaxExplained = 4;
+constexpr absl::Duration kTimeout = absl::Seconds(20);
+const Caller kCaller = {.session_id = kSession, .uid = 1000, .pid = 1};
+
+void Check(bool condition, const char* what, const absl::Status& status = {}) {
+  if (condition) return;
+  std::fprintf(stderr, "request_fuzz: %s (%s)\n", what,
+               status.ToString().c_str());
+  abort();
+}
+
+// An image, a mask, a label and a float array; sample i differs from others.
+class Samples : public SampleSource {
+ public:
+  Samples() {
+    info_.num_samples = kNumSamples;
+    info_.fields = {
+        {.name = "image",
+         .dtype = Dtype::kUint8,
+         .shape = {7, 5, 3},
+         .is_image = true},
+        {.name = "mask",
+         .dtype = Dtype::kUint8,
+         .shape = {7, 5, 1},
+         .is_image = true,
+         .is_mask = true},
+        {.name = "label", .dtype = Dtype::kInt64, .shape = {}},
+        {.name = "extra", .dtype = Dtype::kFloat32, .shape = {3}},
+    };
+    info_.class_names = {"a", "b", "c"};
+    info_.files = {{.path = "f", .size_bytes = 1}};
+  }
+  const SourceInfo& info() const override { return info_; }
+  absl::Status Read(int64_t index,
+                    absl::Span<const absl::Span<uint8_t>> fields) override {
+    for (size_t f = 0; f < fields.size(); ++f) {
+      const bool is_image = info_.fields[f].is_image;
+      for (size_t i = 0; i < fields[f].size(); ++i) {
+        fields[f][i] = is_image ? static_cast<uint8_t>(i * 37 + index) : 0;
+      }
+    }
+    fields[2][0] = static_cast<uint8_t>(index % 3);
+    return absl::OkStatus();
+  }
+
+ private:
+  SourceInfo info_;
+};
+
+class World {
+ public:
+  World() {
+    std::vector<ServedDevice> devices(1);
+    devices[0].backend = CreateHostBackend({.num_threads = 1});
+    devices[0].budget = std::make_unique<MemoryBudget>(
+        kBudgetBytes, MemoryBudget::UserLimits{.slab_bytes = kMaxSlabBytes});
+    devices_ = std::make_unique<DeviceTable>(std::move(devices));
+    datasets_ = std::make_unique<DatasetRegistry>(
+        DatasetRegistry::Options{}, devices_.get(),
+        [](const DatasetSpec&)
+            -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          return std::make_unique<Samples>();
+        },
+        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+    DatasetSpec spec;
+    spec.name = "a";
+    spec.format = "samples";
+    Check(datasets_->Load(spec, Caller()).ok(), "load");
+    const auto loaded = datasets_->Await("a", kTimeout);
+    Check(loaded.ok() && loaded->state == DatasetState::kReady, "dataset");
+    auto feeds = FeedTable::Create(
+        {}, devices_.get(), datasets_.get(),
+        [](uint32_t num_slots) -> absl::StatusOr<std::unique_ptr<FeedChannel>> {
+          return std::make_unique<testing::MemoryChannel>(num_slots);
+        },
+        &clock_, [](const char*, const FeedInfo&) {},
+        [](absl::Status) { Check(false, "the device failed"); });
+    Check(feeds.ok(), "feeds", feeds.status());
+    feeds_ = *std::move(feeds);
+    const MemoryBudget& budget = *devices_->devices()[0].budget;
+    idle_bytes_ = budget.used_bytes();
+  }
+
+  void Run(const uint8_t* data, size_t size) {
+    if (size == 0) return;
+    const uint8_t kind = data[0] % 5;
+    const std::string message(reinterpret_cast<const char*>(data + 1),
+                              size - 1);
+    switch (kind) {
+      case 0:
+        OpenFeed(message);
+        break;
+      case 1:
+        Explain(message);
+        break;
+      case 2:
+        Load(message);
+        break;
+      case 3:
+        Push(message);
+        break;
+      case 4:
+        SendIndices(message);
+        break;
+    }
+    Settle();
+  }
+
+ private:
+  void OpenFeed(const std::string& message) {
+    v1::OpenFeedRequest request;
+    if (!request.ParseFromString(message)) return;
+    request.mutable_options()->set_dataset("a");
+    const auto options = FeedOptionsFromProto(request);
+    if (!options.ok()) return;
+    const auto opened = feeds_->Open(*options, kCaller);
+    if (!opened.ok()) return;
+    v1::OpenFeedResponse response;
+    OpenedFeedToProto(*opened, &response);
+    Check(opened->slab_bytes <= kMaxSlabBytes, "a slab beyond the limit");
+    Check(feeds_->Attach(opened->id, kSession).ok(), "attach");
+    if (!options->has_client_order && opened->batches_per_epoch > 0) {
+      AwaitBatch();
+    }
+  }
+
+  void AwaitBatch() {
+    const absl::Time deadline = absl::Now() + kTimeout;
+    while (feeds_->List()[0].num_batches == 0) {
+      Check(absl::Now() < deadline, "no batch comes");
+      std::this_thread::yield();
+    }
+  }
+
+  void Explain(const std::string& message) {
+    v1::ExplainTransformsRequest request;
+    if (!request.ParseFromString(message)) return;
+    request.set_dataset("a");
+    const auto options = FeedOptionsFromProto(request);
+    if (!options.ok()) return;
+    if (request.indices_size() > static_cast<int>(kMaxExplained)) {
+      request.mutable_indices()->Truncate(kMaxExplained);
+    }
+    const auto explanation = feeds_->Explain(*options, request.epoch(),
+                                             request.indices(), kCaller);
+    if (!explanation.ok()) return;
+    v1::ExplainTransformsResponse response;
+    ExplanationToProto(*explanation, &response);
+    Check(response.samples_size() == request.indices_size(), "explanation");
+  }
+
+  void Load(const std::string& message) {
+    v1::LoadDatasetRequest request;
+    if (!request.ParseFromString(message)) return;
+    request.mutable_spec()->set_name("b");
+    const auto spec = DatasetSpecFromProto(request.spec());
+    if (!spec.ok() || !datasets_->Load(*spec, kCaller).ok()) return;
+    const auto info = datasets_->Await("b", kTimeout);
+    Check(info.ok() && info->state != DatasetState::kLoading, "a load hangs",
+          info.status());
+    v1::Dataset described;
+    DatasetInfoToProto(*info, true, &described);
+  }
+
+  // The length of the header in two bytes, the header, blocks.
+  void Push(const std::string& message) {
+    if (message.size() < 2) return;
+    const size_t header_size = std::min<size_t>(
+        static_cast<uint8_t>(message[0]) * 256 +
+            static_cast<uint8_t>(message[1]),
+        message.size() - 2);
+    v1::PushHeader header;
+    if (!header.ParseFromString(message.substr(2, header_size))) return;
+    header.set_name("b");
+    auto push = PushSpecFromProto(header);
+    if (!push.ok() || !CheckPushedInfo(push->info).ok()) return;
+    std::string blocks = message.substr(2 + header_size);
+    (void)datasets_->Push(
+        std::move(push->spec),
+        std::make_unique<PushedSource>(
+            std::move(push->info),
+            [&blocks](std::string* block) -> absl::StatusOr<bool> {
+              if (blocks.empty()) return false;
+              const size_t size =
+                  std::min<size_t>(1 + static_cast<uint8_t>(blocks[0]),
+                                   blocks.size());
+              *block = blocks.substr(0, size);
+              blocks.erase(0, size);
+              return true;
+            }),
+        kCaller, [] {});
+  }
+
+  void SendIndices(const std::string& message) {
+    v1::SendIndicesRequest request;
+    if (!request.ParseFromString(message)) return;
+    FeedOptions options;
+    options.dataset = "a";
+    options.batch_size = 3;
+    options.prefetch = 1;
+    options.has_client_order = true;
+    const auto opened = feeds_->Open(options, kCaller);
+    Check(opened.ok(), "open", opened.status());
+    Check(feeds_->Attach(opened->id, kSession).ok(), "attach");
+    const ClientOrder::Block block = {
+        .generation = request.generation(),
+        .start = {request.start().epoch(), request.start().batch()},
+        .first_row = request.first_row(),
+        .batch_sizes = request.batch_sizes(),
+        .indices = request.indices()};
+    const absl::Status status =
+        feeds_->SendIndices(opened->id, kSession, block);
+    // Batches of another generation than the client asked for are not made.
+    if (status.ok() && request.generation() == 0) AwaitBatch();
+  }
+
+  void Settle() {
+    for (const FeedInfo& feed : feeds_->List()) {
+      feeds_->EndLease(feed.id);
+      feeds_->FreeSlab(feed.id);
+    }
+    feeds_->AwaitEnded(kTimeout);
+    Check(feeds_->num_feeds() == 0, "a feed stayed behind");
+    // What a failed load left behind is nothing but its name.
+    (void)datasets_->Unload("b", false, Caller{.is_privileged = true});
+    const MemoryBudget& budget = *devices_->devices()[0].budget;
+    Check(budget.used_bytes() == idle_bytes_, "memory stayed behind");
+  }
+
+  FakeClock clock_;
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetRegistry> datasets_;
+  std::unique_ptr<FeedTable> feeds_;
+  uint64_t idle_bytes_ = 0;
+};
+
+}  // namespace
+}  // namespace datasetd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static datasetd::World* const world = new datasetd::World();
+  world->Run(data, size);
+  return 0;
+}
