@@ -176,7 +176,8 @@ absl::StatusOr<Hdf5File> Hdf5File::Open(uint64_t size_bytes, ReadBytes read,
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);  // no filters from shared libraries
   // As long as the process.
-  g_source = new Source{.size_bytes = size_bytes, .read = std::move(read)};
+  if (g_source == nullptr) g_source = new Source;
+  *g_source = {.size_bytes = size_bytes, .read = std::move(read)};
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   if (H5Pset_driver(access, RegisterDriver(), nullptr) < 0 ||
       H5Pset_cache(access, 0, 521, kChunkCacheBytes, 0.75) < 0) {

@@ -31,6 +31,7 @@
 #include "server/core/device_table.h"
 #include "server/core/feed_table.h"
 #include "server/core/file_system.h"
+#include "server/core/source_scan.h"
 #include "server/core/store_directory.h"
 #include "server/dataset_manifest.h"
 #include "server/grpc_acceptor.h"
@@ -310,13 +311,17 @@ absl::Status Server::Impl::Start() {
                             OpenDevices(config_));
   devices_ = std::make_unique<DeviceTable>(std::move(devices));
   DATASETD_RETURN_IF_ERROR(OpenStores());
-  const auto open_source = [files = files_.get()](const DatasetSpec& spec)
-      -> absl::StatusOr<std::unique_ptr<SampleSource>> {
-    return OpenReader({.format = spec.format,
-                       .path = spec.path,
-                       .split = spec.split,
-                       .options = spec.options},
-                      *files);
+  const auto open_source = [files = files_.get()](
+                               const DatasetSpec& spec,
+                               std::shared_ptr<SourceScan> scan) {
+    return OpenScanned(
+        *files, std::move(scan), [&spec](const FileSystem& scanned) {
+          return OpenReader({.format = spec.format,
+                             .path = spec.path,
+                             .split = spec.split,
+                             .options = spec.options},
+                            scanned);
+        });
   };
   datasets_ = std::make_unique<DatasetRegistry>(
       DatasetRegistry::Options{

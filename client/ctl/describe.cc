@@ -62,8 +62,10 @@ std::string StateText(const v1::Dataset& dataset) {
   std::string text = EnumText(v1::DatasetState_Name(dataset.state()),
                               "DATASET_STATE_");
   const v1::LoadProgress& progress = dataset.progress();
-  if (dataset.state() == v1::DATASET_STATE_LOADING &&
-      progress.num_samples() > 0) {
+  if (progress.is_scanning()) {
+    text = "scanning";
+  } else if (dataset.state() == v1::DATASET_STATE_LOADING &&
+             progress.num_samples() > 0) {
     absl::StrAppend(
         &text, " ",
         100 * progress.num_samples_loaded() / progress.num_samples(), "%");

@@ -100,6 +100,9 @@ int LoadCommand::DryRun(const v1::DatasetSpec& spec) {
     estimate = client->EstimateLoad(
         spec, [&](const v1::EstimateLoadResponse& now) {
           v1::Dataset scanned;
+          scanned.mutable_progress()->set_is_scanning(now.num_samples() == 0);
+          scanned.mutable_progress()->set_num_entries_scanned(
+              now.num_entries_scanned());
           scanned.mutable_progress()->set_num_samples(now.num_samples());
           scanned.mutable_progress()->set_num_samples_loaded(
               now.num_samples_scanned());

@@ -18,6 +18,10 @@ constexpr absl::Duration kPlainInterval = absl::Seconds(2);
 }  // namespace
 
 std::string FormatProgress(const v1::LoadProgress& progress, int bar_width) {
+  if (progress.is_scanning()) {
+    return absl::StrCat("scanning, ", progress.num_entries_scanned(),
+                        " entries");
+  }
   const double total = static_cast<double>(progress.num_samples());
   const double done =
       total > 0
@@ -64,7 +68,8 @@ ProgressLine::~ProgressLine() {
 void ProgressLine::Show(const v1::Dataset& dataset, absl::Time now) {
   const v1::LoadProgress& progress = dataset.progress();
   const bool is_done = dataset.state() == v1::DATASET_STATE_READY;
-  if (progress.num_samples() == 0 || (!is_done && now < next_)) return;
+  if (progress.num_samples() == 0 && !progress.is_scanning()) return;
+  if (!is_done && now < next_) return;
   next_ = now + (is_terminal_ ? kTerminalInterval : kPlainInterval);
   const std::string text =
       FormatProgress(progress, is_terminal_ ? kBarWidth : 0);

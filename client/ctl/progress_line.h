@@ -13,7 +13,7 @@
 namespace datasetd::ctl {
 
 // Without the name: a bar of `bar_width` characters if that is not 0, percent,
-// samples, rate, time left.
+// samples, rate, time left; or how far the scan is.
 std::string FormatProgress(const v1::LoadProgress& progress, int bar_width);
 
 // Not thread-safe. Borrows the stream.

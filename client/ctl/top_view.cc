@@ -20,6 +20,7 @@ double Share(double before, double now, double seconds) {
 }
 
 std::string StateOf(const v1::Dataset& dataset) {
+  if (dataset.progress().is_scanning()) return "scanning";
   if (dataset.state() == v1::DATASET_STATE_LOADING) {
     const double all =
         std::max(1.0, static_cast<double>(dataset.num_samples()));

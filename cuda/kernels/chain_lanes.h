@@ -8,7 +8,9 @@
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_LANES_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_LANES_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "cuda/dtype.h"
@@ -241,9 +243,21 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline bool StreamChannel(
 }
 
 template <Dtype kDtype, typename Team>
-DATASETD_HOST_DEVICE inline void StoreLanes(const Lanes<Team>& lanes,
-                                            int64_t channel_stride, int stride,
-                                            uint8_t* to) {
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreLanes(
+    const Lanes<Team>& lanes, int64_t channel_stride, int stride, uint8_t* to) {
+  if constexpr (kDtype == Dtype::kUint8 && Team::kLanes > 1) {
+    // By vectors, which channels that lie apart are not.
+    if (lanes.channels == 3 && stride == 3 && channel_stride == 1) {
+      uint8_t bytes[3 * Team::kLanes];
+      for (int k = 0; k < Team::kLanes; ++k) {
+        for (int c = 0; c < 3; ++c) {
+          bytes[3 * k + c] = FloatToUint8(lanes.pixel[c][k]);
+        }
+      }
+      memcpy(to, bytes, static_cast<size_t>(3 * lanes.count));
+      return;
+    }
+  }
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {
     if (c >= lanes.channels) continue;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
 #include "server/core/bad_sample_text.h"
@@ -104,6 +105,8 @@ struct DatasetRegistry::Entry {
   Reservation scratch_reservation;
   Backend* backend = nullptr;
   LoadCounters counters;
+  // Of a restored dataset, until it is opened.
+  std::shared_ptr<SourceScan> scan;
   // Of a push, while it is LOADING.
   std::function<void()> cancel;
   // When READY or UNLOADING.
@@ -150,6 +153,9 @@ DatasetRegistry::~DatasetRegistry() {
     is_stopping_ = true;
     queue_.clear();
     for (auto& [name, entry] : entries_) Cancel(*entry);
+    for (PendingScan& pending : scans_) {
+      pending.scan->is_cancelled.store(true, std::memory_order_relaxed);
+    }
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -213,7 +219,8 @@ absl::Status DatasetRegistry::NotFound(const std::string& name,
 }
 
 absl::StatusOr<DatasetRegistry::OpenedSource> DatasetRegistry::OpenSource(
-    DatasetSpec spec, const std::string& content_hash) const {
+    DatasetSpec spec, const std::string& content_hash,
+    std::shared_ptr<SourceScan> scan) const {
   OpenedSource opened;
   DATASETD_ASSIGN_OR_RETURN(opened.device, devices_->Find(spec.device));
   spec.device = opened.device->name();
@@ -229,7 +236,8 @@ absl::StatusOr<DatasetRegistry::OpenedSource> DatasetRegistry::OpenSource(
     opened.spec_id = PushedSpecId(spec.name, content_hash);
     spec.pretransforms.clear();  // done before they were stored
   } else {
-    DATASETD_ASSIGN_OR_RETURN(opened.reader, open_source_(spec));
+    DATASETD_ASSIGN_OR_RETURN(opened.reader,
+                              open_source_(spec, std::move(scan)));
     opened.spec_id = SpecId(spec, opened.reader->info());
   }
   DATASETD_ASSIGN_OR_RETURN(
@@ -237,6 +245,26 @@ absl::StatusOr<DatasetRegistry::OpenedSource> DatasetRegistry::OpenSource(
                               opened.device->backend->max_teams()));
   opened.spec = std::move(spec);
   return opened;
+}
+
+absl::StatusOr<DatasetRegistry::OpenedSource> DatasetRegistry::ScanSource(
+    DatasetSpec spec, const Caller& caller, std::shared_ptr<SourceScan> scan) {
+  if (scan == nullptr) scan = std::make_shared<SourceScan>();
+  std::list<PendingScan> pending;
+  pending.push_back({spec, caller, scan, clock_->Monotonic()});
+  const auto self = pending.begin();
+  {
+    MutexLock lock(&mutex_);
+    if (is_stopping_) {
+      return absl::UnavailableError("the daemon is shutting down");
+    }
+    scans_.splice(scans_.end(), pending);
+  }
+  const absl::Cleanup leave = [&] {
+    MutexLock lock(&mutex_);
+    scans_.erase(self);
+  };
+  return OpenSource(std::move(spec), "", std::move(scan));
 }
 
 void DatasetRegistry::Prepare(Entry& entry, OpenedSource source,
@@ -249,6 +277,7 @@ void DatasetRegistry::Prepare(Entry& entry, OpenedSource source,
   SetPlan(entry, std::move(source.plan));
   entry.reservation = std::move(reservation);
   entry.backend = source.device->backend.get();
+  entry.scan = nullptr;
   entry.is_opened = true;
 }
 
@@ -299,7 +328,8 @@ absl::Status DatasetRegistry::AwaitOpened(const std::string& name) {
                    "later"));
 }
 
-absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
+absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller,
+                                   std::shared_ptr<SourceScan> scan) {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   if (spec.format == kPushedFormat) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -308,7 +338,8 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller) {
   }
   // The source is opened before the lock is taken: it may be slow.
   DATASETD_ASSIGN_OR_RETURN(OpenedSource source,
-                            OpenSource(std::move(spec), ""));
+                            ScanSource(std::move(spec), caller,
+                                       std::move(scan)));
   const std::string& name = source.spec.name;
 
   MutexLock lock(&mutex_);
@@ -441,6 +472,9 @@ absl::Status DatasetRegistry::Push(DatasetSpec spec,
 
 void DatasetRegistry::Cancel(Entry& entry) {
   entry.counters.is_cancelled.store(true, std::memory_order_relaxed);
+  if (entry.scan != nullptr) {
+    entry.scan->is_cancelled.store(true, std::memory_order_relaxed);
+  }
   if (entry.cancel) entry.cancel();
 }
 
@@ -454,6 +488,7 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
     entry->spec = std::move(dataset.spec);
     entry->owner = dataset.owner;
     entry->is_restored = true;
+    entry->scan = std::make_shared<SourceScan>();
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     entries_[entry->spec.name] = entry;
@@ -472,7 +507,7 @@ void DatasetRegistry::RunRestore(
     // Nothing else changes the spec before it is opened.
     absl::Status status = CheckSpec(entry->spec, entry->owner);
     absl::StatusOr<OpenedSource> source =
-        status.ok() ? OpenSource(entry->spec, content_hash)
+        status.ok() ? OpenSource(entry->spec, content_hash, entry->scan)
                     : absl::StatusOr<OpenedSource>(status);
     MutexLock lock(&mutex_);
     if (is_stopping_) return;
@@ -512,13 +547,15 @@ absl::StatusOr<Reservation> DatasetRegistry::ReserveScratch(
 }
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
-    DatasetSpec spec, const Caller& caller) const {
+    DatasetSpec spec, const Caller& caller,
+    std::shared_ptr<SourceScan> scan) const {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
   spec.device = device->name();
+  if (scan == nullptr) scan = std::make_shared<SourceScan>();
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
-                            open_source_(spec));
+                            open_source_(spec, std::move(scan)));
   return LoadEstimator::Start(spec, std::move(source), *device->budget,
                               device->backend->max_teams());
 }
@@ -755,6 +792,11 @@ DatasetInfo DatasetRegistry::InfoOf(const Entry& entry) const {
     info.bad_samples.num_samples =
         entry.counters.num_bad_samples.load(std::memory_order_relaxed);
   }
+  info.is_scanning = entry.state == DatasetState::kLoading && !entry.is_opened;
+  if (entry.scan != nullptr) {
+    info.num_entries_scanned =
+        entry.scan->num_entries.load(std::memory_order_relaxed);
+  }
   info.num_feeds = entry.num_feeds;
   info.num_holders = static_cast<int>(entry.holders.size());
   info.num_samples_loaded =
@@ -783,6 +825,22 @@ std::vector<DatasetInfo> DatasetRegistry::List() const {
   MutexLock lock(&mutex_);
   std::vector<DatasetInfo> infos;
   for (const auto& [name, entry] : entries_) infos.push_back(InfoOf(*entry));
+  for (const PendingScan& pending : scans_) {
+    // A name once.
+    if (std::any_of(infos.begin(), infos.end(), [&](const DatasetInfo& info) {
+          return info.spec.name == pending.spec.name;
+        })) {
+      continue;
+    }
+    DatasetInfo info;
+    info.spec = pending.spec;
+    info.owner = pending.caller;
+    info.is_scanning = true;
+    info.num_entries_scanned =
+        pending.scan->num_entries.load(std::memory_order_relaxed);
+    info.elapsed = clock_->Monotonic() - pending.started;
+    infos.push_back(std::move(info));
+  }
   return infos;
 }
 
@@ -890,6 +948,10 @@ absl::Status DatasetRegistry::Release(const std::string& name,
 void DatasetRegistry::ReleaseSession(uint64_t session_id) {
   MutexLock lock(&mutex_);
   for (auto& [name, entry] : entries_) DropHold(*entry, session_id);
+  for (PendingScan& pending : scans_) {
+    if (pending.caller.session_id != session_id) continue;
+    pending.scan->is_cancelled.store(true, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace datasetd

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -41,6 +42,7 @@
 #include "server/core/load_estimator.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
+#include "server/core/source_scan.h"
 
 namespace datasetd {
 
@@ -83,6 +85,9 @@ struct DatasetInfo {
   int num_feeds = 0;
   int num_holders = 0;
   BadSampleReport bad_samples;  // while LOADING the number alone
+  // LOADING, and what its files hold is not known yet; SourceScan::num_entries.
+  bool is_scanning = false;
+  int64_t num_entries_scanned = 0;
   int64_t num_samples_loaded = 0;
   int64_t loaded_bytes = 0;
   absl::Duration elapsed;  // of the load
@@ -116,7 +121,7 @@ class DatasetRegistry {
  public:
   using SourceOpener =
       std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
-          const DatasetSpec& spec)>;
+          const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
   struct Counters {
     std::atomic<uint64_t> num_loads = 0;  // begun
     std::atomic<uint64_t> num_ready = 0;
@@ -141,9 +146,12 @@ class DatasetRegistry {
   // Cancels loads. REQUIRES: no DatasetUse is left.
   ~DatasetRegistry();
 
-  // Starts or attaches, and holds; returns without waiting. Errors as
-  // DatasetService.LoadDataset; those of reading come by Await.
-  absl::Status Load(DatasetSpec spec, const Caller& caller);
+  // Scans the source's files, which may take long and is listed as LOADING; then
+  // starts or attaches, and holds; the samples are read in the background. Errors
+  // as DatasetService.LoadDataset; those of reading come by Await.
+  //   CANCELLED  scan->is_cancelled was set, or the session ended
+  absl::Status Load(DatasetSpec spec, const Caller& caller,
+                    std::shared_ptr<SourceScan> scan = nullptr);
 
   // Loads in the background what an earlier daemon had; returns at once. They
   // are held by nobody, and a name that is taken is left as it is. What cannot
@@ -160,16 +168,18 @@ class DatasetRegistry {
   //   CANCELLED       it was; all other errors as Load, and of the source
   absl::Status Push(DatasetSpec spec, std::unique_ptr<SampleSource> source,
                     const Caller& caller, std::function<void()> cancel);
-  // What a load of `spec` would find and need. Opens the source, and begins to
-  // look at its samples. Errors as Load's of a wrong spec or source.
+  // What a load of `spec` would find and need. Scans the source's files, and
+  // begins to look at its samples. Errors as Load's of a wrong spec or source.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
-      DatasetSpec spec, const Caller& caller) const;
+      DatasetSpec spec, const Caller& caller,
+      std::shared_ptr<SourceScan> scan = nullptr) const;
 
   // Holds a dataset that is there. NOT_FOUND if there is none that the caller
   // may see.
   absl::Status Hold(const std::string& name, const Caller& caller);
 
-  // Waits until the dataset is no longer LOADING, or for `timeout`. NOT_FOUND.
+  // Waits until the dataset is no longer LOADING, or for `timeout`. NOT_FOUND,
+  // also while Load scans.
   absl::StatusOr<DatasetInfo> Await(const std::string& name,
                                     absl::Duration timeout) const;
 
@@ -208,6 +218,13 @@ class DatasetRegistry {
     std::string spec_id;
     LoadPlan plan;
   };
+  // A Load that looks at its source's files.
+  struct PendingScan {
+    DatasetSpec spec;
+    Caller caller;
+    std::shared_ptr<SourceScan> scan;
+    absl::Duration started;
+  };
 
   // What Load and Push share: an entry with its memory reserved, LOADING.
   absl::StatusOr<std::shared_ptr<Entry>> Admit(OpenedSource source,
@@ -222,7 +239,8 @@ class DatasetRegistry {
   bool IsReady(uint64_t entry_id) const;
   // Slow. `content_hash` is of a pushed dataset.
   absl::StatusOr<OpenedSource> OpenSource(
-      DatasetSpec spec, const std::string& content_hash) const;
+      DatasetSpec spec, const std::string& content_hash,
+      std::shared_ptr<SourceScan> scan) const;
   void Prepare(Entry& entry, OpenedSource source, Reservation reservation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunRestore(std::vector<std::pair<std::shared_ptr<Entry>, std::string>>
@@ -253,6 +271,10 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DatasetInfo InfoOf(const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // OpenSource, listed meanwhile.
+  absl::StatusOr<OpenedSource> ScanSource(DatasetSpec spec,
+                                          const Caller& caller,
+                                          std::shared_ptr<SourceScan> scan);
   // Frees unused datasets of a device until `bytes` fit, or none is left.
   void Evict(const std::string& device, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -282,6 +304,7 @@ class DatasetRegistry {
   std::map<std::string, std::shared_ptr<Entry>> entries_
       ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Entry>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::list<PendingScan> scans_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_entry_id_ ABSL_GUARDED_BY(mutex_) = 1;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;

@@ -13,20 +13,21 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kInputBytes = 64 << 10;
-constexpr int kGzipWindowBits = 15 + 16;
+constexpr size_t kInputBytes = 16 << 10;
+// Gzip or zlib, as the header says.
+constexpr int kWindowBits = 15 + 32;
 // Deflate's best: 258 bytes for two bits, and the block's header beside.
 constexpr int64_t kMaxExpansion = 1032;
 
-class GzipStream : public InputStream {
+class ZlibStream final : public GzipStream {
  public:
-  explicit GzipStream(std::unique_ptr<RandomAccessFile> file)
+  explicit ZlibStream(std::unique_ptr<RandomAccessFile> file)
       : file_(std::move(file)), input_(kInputBytes) {}
-  ~GzipStream() override { inflateEnd(&zlib_); }
+  ~ZlibStream() override { inflateEnd(&zlib_); }
 
   // REQUIRES: called once, first.
   absl::Status Initialize() {
-    if (inflateInit2(&zlib_, kGzipWindowBits) == Z_OK) return absl::OkStatus();
+    if (inflateInit2(&zlib_, kWindowBits) == Z_OK) return absl::OkStatus();
     return absl::ResourceExhaustedError(
         absl::StrCat(info().path, ": zlib: no memory to decompress"));
   }
@@ -47,6 +48,10 @@ class GzipStream : public InputStream {
       done += count;
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<size_t> ReadSome(absl::Span<uint8_t> buffer) override {
+    return Inflate(buffer);
   }
 
   absl::Status CheckTotalBytes(int64_t expected_bytes) const override {
@@ -120,9 +125,9 @@ class GzipStream : public InputStream {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<InputStream>> OpenGzipStream(
+absl::StatusOr<std::unique_ptr<GzipStream>> OpenGzipStream(
     std::unique_ptr<RandomAccessFile> file) {
-  auto stream = std::make_unique<GzipStream>(std::move(file));
+  auto stream = std::make_unique<ZlibStream>(std::move(file));
   DATASETD_RETURN_IF_ERROR(stream->Initialize());
   return stream;
 }

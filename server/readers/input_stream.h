@@ -1,5 +1,5 @@
 // The bytes of a file from its beginning to its end, decompressed where the
-// file is gzip. Not thread-safe. Uses 64 KiB and zlib's window, whatever the
+// file is gzip. Not thread-safe. Uses 16 KiB and zlib's window, whatever the
 // file says.
 
 #ifndef DATASETD_SERVER_READERS_INPUT_STREAM_H_

@@ -1,43 +1,72 @@
-// The files of a source that is cut into shards. Immutable and thread-safe.
+// The files of a source that is cut into shards. Thread-safe.
 //
-// Keeps the first 64 open; the others are opened for every read.
+// Compressed ones look as if they were not (inflated_file.h). Keeps open the
+// first 64 plain ones, and of the compressed the four used last; others are
+// opened for every read.
 
 #ifndef DATASETD_SERVER_READERS_SHARD_FILES_H_
 #define DATASETD_SERVER_READERS_SHARD_FILES_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/core/file_system.h"
+#include "server/core/mutex.h"
 
 namespace datasetd {
 
 class ShardFiles {
  public:
+  // Whether a file that begins so is compressed. Up to kHeadBytes.
+  using IsCompressed = bool (*)(absl::Span<const uint8_t> head);
+  static constexpr size_t kHeadBytes = 512;
+
   // The files that `pattern` names (brace_pattern.h). `files` outlives this.
   //   INVALID_ARGUMENT  the pattern; a directory, an empty file
   static absl::StatusOr<ShardFiles> Open(const FileSystem& files,
                                          const std::string& pattern,
-                                         absl::string_view expected);
+                                         absl::string_view expected,
+                                         IsCompressed is_compressed);
 
   const std::vector<FileInfo>& infos() const { return infos_; }
 
-  // For a look at all of one.
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenOne(size_t shard) const;
+  // For a look at all of one. Of a compressed one the first look inflates it
+  // all, to know its size.
+  absl::StatusOr<std::shared_ptr<const RandomAccessFile>> OpenOne(
+      size_t shard) const;
 
   absl::Status ReadAt(size_t shard, int64_t offset,
                       absl::Span<uint8_t> buffer) const;
 
  private:
+  struct Inflated {
+    Mutex mutex;
+    // Of each shard; -1: not known.
+    std::vector<int64_t> size_bytes ABSL_GUARDED_BY(mutex);
+    // Used last, first.
+    std::list<std::pair<size_t, std::shared_ptr<const RandomAccessFile>>> open
+        ABSL_GUARDED_BY(mutex);
+  };
+
+  absl::StatusOr<std::shared_ptr<const RandomAccessFile>> OpenInflated(
+      size_t shard) const;
+
   const FileSystem* files_ = nullptr;
   std::vector<FileInfo> infos_;
-  std::vector<std::unique_ptr<RandomAccessFile>> open_;
+  std::vector<bool> is_compressed_;
+  // Of the first shards; null where they are compressed.
+  std::vector<std::shared_ptr<const RandomAccessFile>> open_;
+  std::unique_ptr<Inflated> inflated_ = std::make_unique<Inflated>();
 };
 
 }  // namespace datasetd

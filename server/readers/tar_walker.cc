@@ -97,7 +97,7 @@ absl::StatusOr<bool> TarWalker::Next(TarMember* member) {
     }
     if (memcmp(block + 257, "ustar", 5) != 0) {
       constexpr absl::string_view kWhat =
-          "no header of a tar archive (ustar); compressed ones are not read";
+          "no header of a tar archive (ustar); of compressed ones gzip is read";
       return offset_ == 0 ? Invalid(kWhat) : Damaged(kWhat);
     }
     if (!IsChecksumRight(block)) {

@@ -27,6 +27,19 @@ uint64_t Number(const uint8_t* bytes, int size) {
   return value;
 }
 
+bool IsHeader(absl::Span<const uint8_t> bytes) {
+  return bytes.size() >= static_cast<size_t>(kHeaderBytes) &&
+         Number(bytes.data() + 8, 4) == MaskedCrc32c(bytes.first(8));
+}
+
+// As TFRecordOptions makes them. A record's length may begin as they do.
+bool IsGzipOrZlib(absl::Span<const uint8_t> head) {
+  if (head.size() < 2 || IsHeader(head)) return false;
+  const bool is_gzip = head[0] == 0x1f && head[1] == 0x8b;
+  const bool is_zlib = (head[0] & 0x8f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
+  return is_gzip || is_zlib;
+}
+
 // The record without its CRC.
 //   DATA_LOSS  the CRC is wrong
 absl::StatusOr<absl::Span<const uint8_t>> Checked(
@@ -114,7 +127,9 @@ absl::Status TfrecordSource::Index() {
     DATASETD_RETURN_IF_ERROR(IndexShard(shard));
   }
   info_.num_samples = static_cast<int64_t>(records_.size());
-  return absl::OkStatus();
+  if (info_.num_samples > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      info_.files.front().path, ": zero samples: no record, decompressed"));
 }
 
 absl::Status TfrecordSource::IndexShard(size_t shard) {
@@ -125,13 +140,7 @@ absl::Status TfrecordSource::IndexShard(size_t shard) {
     uint8_t header[kHeaderBytes] = {};
     DATASETD_RETURN_IF_ERROR(
         ReadExactly(*file, offset, absl::MakeSpan(header)));
-    if (offset == 0 && header[0] == 0x1f && header[1] == 0x8b) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": compressed with gzip, expected plain TFRecords; decompress "
-                "it"));
-    }
-    if (Number(header + 8, 4) !=
-        MaskedCrc32c(absl::MakeConstSpan(header, 8))) {
+    if (!IsHeader(header)) {
       return absl::DataLossError(absl::StrCat(
           path, ": offset ", offset, ": the CRC of a record's length is wrong",
           offset == 0 ? "; is this a file of TFRecords?" : ""));
@@ -187,7 +196,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTfrecordReader(
       ShardFiles shards,
       ShardFiles::Open(files, spec.path,
                        "a file of TFRecords, or a pattern of them as "
-                       "DIR/train-{00000..00127}-of-00128"));
+                       "DIR/train-{00000..00127}-of-00128",
+                       IsGzipOrZlib));
   auto source = std::make_unique<TfrecordSource>(std::move(shards));
   DATASETD_RETURN_IF_ERROR(source->Index());
   DATASETD_RETURN_IF_ERROR(

@@ -2,7 +2,7 @@
 //
 // The path is a file or a pattern of them, DIR/train-{00000..00127}-of-00128.
 // Lengths are checked at the start, contents when a sample is read, each against
-// its CRC-32C. Compressed files are not read.
+// its CRC-32C. Files may be gzip or zlib as a whole: inflated_file.h.
 //
 // Option features names the fields, in their order: NAME=FEATURE:KIND, or
 // FEATURE:KIND where the feature's name can be the field's:

@@ -140,6 +140,14 @@ std::vector<Choice> DefaultChoices(const std::vector<Member>& members) {
   return choices;
 }
 
+// Gzip, and not an archive whose first name begins like it.
+bool IsGzip(absl::Span<const uint8_t> head) {
+  const absl::string_view text(reinterpret_cast<const char*>(head.data()),
+                               head.size());
+  return absl::StartsWith(text, "\x1f\x8b") &&
+         (text.size() < 262 || text.substr(257, 5) != "ustar");
+}
+
 class WebdatasetSource : public Reader {
  public:
   WebdatasetSource(ShardFiles shards, std::vector<Choice> choices,
@@ -355,7 +363,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
       ShardFiles shards,
       ShardFiles::Open(files, spec.path,
                        "a tar file, or a pattern of them as "
-                       "DIR/train-{000..146}.tar"));
+                       "DIR/train-{000..146}.tar",
+                       IsGzip));
   auto source = std::make_unique<WebdatasetSource>(
       std::move(shards), std::move(choices), options);
   DATASETD_RETURN_IF_ERROR(source->Index());

@@ -20,7 +20,7 @@
 //
 // Members may be anywhere, but their names neither absolute nor with "..". The
 // whole archives are walked at the start; 16 bytes for each field of each sample
-// are held.
+// are held. Archives may be gzip, whatever their names end in: inflated_file.h.
 
 #ifndef DATASETD_SERVER_READERS_WEBDATASET_READER_H_
 #define DATASETD_SERVER_READERS_WEBDATASET_READER_H_

@@ -1,11 +1,15 @@
 #include "server/service/dataset_service.h"
 
+#include <pthread.h>
+
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cuda/status_macros.h"
 #include "server/core/pushed_source.h"
@@ -74,12 +78,26 @@ absl::Status DatasetService::Load(
                                        "again when some have ended"));
   }
   const std::string name = spec.name;
-  absl::Status begun = datasets_->Load(spec, caller);
-  if (absl::IsResourceExhausted(begun)) {
-    await_ends_();
-    begun = datasets_->Load(std::move(spec), caller);
-  }
-  DATASETD_RETURN_IF_ERROR(begun);
+  const auto scan = std::make_shared<SourceScan>();
+  DatasetInfo scanned = {.spec = spec, .owner = caller, .is_scanning = true};
+  const absl::Time begin = absl::Now();
+  DATASETD_RETURN_IF_ERROR(Scan(
+      call, scan.get(),
+      [&] {
+        absl::Status begun = datasets_->Load(spec, caller, scan);
+        if (absl::IsResourceExhausted(begun)) {
+          await_ends_();
+          begun = datasets_->Load(spec, caller, scan);
+        }
+        return begun;
+      },
+      [&](int64_t num_entries) {
+        scanned.num_entries_scanned = num_entries;
+        scanned.elapsed = absl::Now() - begin;
+        v1::LoadDatasetResponse response;
+        DatasetInfoToProto(scanned, false, response.mutable_dataset());
+        writer->Write(response);
+      }));
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
   while (true) {
     DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
@@ -104,6 +122,37 @@ absl::Status DatasetService::Load(
     DatasetInfoToProto(info, false, response.mutable_dataset());
     writer->Write(response);  // if the client has gone, IsCancelled says so
   }
+}
+
+absl::Status DatasetService::Scan(
+    grpc::ServerContext* call, SourceScan* scan,
+    const std::function<absl::Status()>& open,
+    const std::function<void(int64_t num_entries)>& tell) {
+  Mutex mutex;
+  bool is_done = false;
+  absl::Status status;
+  std::thread opener([&] {
+    pthread_setname_np(pthread_self(), "scan");
+    absl::Status result = open();
+    MutexLock lock(&mutex);
+    status = std::move(result);
+    is_done = true;
+  });
+  while (true) {
+    {
+      MutexLock lock(&mutex);
+      if (mutex.AwaitWithTimeout(Condition(&is_done), kProgressPeriod)) break;
+    }
+    if (call->IsCancelled() || context_->is_draining()) {
+      scan->is_cancelled.store(true, std::memory_order_relaxed);
+    }
+    tell(scan->num_entries.load(std::memory_order_relaxed));
+  }
+  opener.join();
+  if (absl::IsCancelled(status) && context_->is_draining()) {
+    return absl::UnavailableError("the daemon is shutting down");
+  }
+  return status;
 }
 
 grpc::Status DatasetService::PushDataset(
@@ -197,9 +246,20 @@ absl::Status DatasetService::Estimate(
         absl::StrCat(kMaxEstimates, " dry runs are going on already; try again "
                                     "when one has ended"));
   }
-  DATASETD_ASSIGN_OR_RETURN(
-      const std::unique_ptr<LoadEstimator> estimator,
-      datasets_->Estimate(std::move(spec), caller));
+  const auto scan = std::make_shared<SourceScan>();
+  std::unique_ptr<LoadEstimator> estimator;
+  DATASETD_RETURN_IF_ERROR(Scan(
+      call, scan.get(),
+      [&]() -> absl::Status {
+        DATASETD_ASSIGN_OR_RETURN(
+            estimator, datasets_->Estimate(std::move(spec), caller, scan));
+        return absl::OkStatus();
+      },
+      [&](int64_t num_entries) {
+        v1::EstimateLoadResponse response;
+        response.set_num_entries_scanned(num_entries);
+        writer->Write(response);
+      }));
   while (true) {
     const bool is_done = estimator->Await(kProgressPeriod);
     v1::EstimateLoadResponse response;

@@ -4,6 +4,7 @@
 #define DATASETD_SERVER_SERVICE_DATASET_SERVICE_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -14,6 +15,7 @@
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
 #include "server/core/mutex.h"
+#include "server/core/source_scan.h"
 #include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
 
@@ -57,6 +59,11 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Load(grpc::ServerContext* call,
                     const v1::LoadDatasetRequest& request,
                     grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
+  // Runs `open` on a thread of its own and waits for it: calls `tell` now and
+  // then, and cancels the scan when the client gives up or the daemon drains.
+  absl::Status Scan(grpc::ServerContext* call, SourceScan* scan,
+                    const std::function<absl::Status()>& open,
+                    const std::function<void(int64_t num_entries)>& tell);
   absl::Status Push(grpc::ServerContext* call,
                     grpc::ServerReader<v1::PushDatasetRequest>* reader,
                     v1::PushDatasetResponse* response);

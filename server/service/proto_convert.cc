@@ -222,6 +222,8 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
   progress->set_loaded_bytes(info.loaded_bytes);
   progress->set_resident_bytes(info.resident_bytes);
   progress->set_elapsed_seconds(absl::ToDoubleSeconds(info.elapsed));
+  progress->set_is_scanning(info.is_scanning);
+  progress->set_num_entries_scanned(info.num_entries_scanned);
   SetRates(info, progress);
 }
 

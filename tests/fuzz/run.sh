@@ -13,9 +13,10 @@ seconds=${1:-60}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
-  harnesses=(cifar_reader cifar_python_reader csv_pixels_reader image_codec
-    image_csv_reader mnist_reader npy_reader npy_header npz_reader
-    tfrecord_reader webdataset_reader config cache_entry manifest ring attach
+  harnesses=(cifar_reader cifar_python_reader csv_pixels_reader hdf5_file
+    hdf5_reader image_codec image_csv_reader image_folder_reader join_reader
+    mnist_reader npy_reader npy_header npz_reader raw_reader tfrecord_reader
+    webdataset_reader config cache_entry manifest ring attach
     requests)
 fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
@@ -31,6 +32,8 @@ libraries=(-Wl,--as-needed -ljpeg -lpng -lminizip -lz -lyaml-cpp -lprotobuf
   -labsl_strings -labsl_synchronization -labsl_time -labsl_time_zone
   -labsl_base -labsl_bad_optional_access -labsl_throw_delegate
   -labsl_raw_logging_internal -lpthread)
+hdf5_libraries=(-l:libhdf5_serial.a -l:libsz.a -l:libaec.a -lm -ldl)
+
 # Prints the object file of a source, compiled if it is older.
 compile() {
   local object
@@ -76,18 +79,34 @@ for harness in "${harnesses[@]}"; do
   esac
   source=tests/fuzz/$folder/${name}_fuzz.cc
   corpus=tests/fuzz/$folder/$corpus
-  mapfile -t sources < <(sources_of "//tests/fuzz/$folder:${name}_fuzz_test" |
-    grep -vx "$source")
+  target=//tests/fuzz/$folder:${name}_fuzz_test
+  extra_libraries=()
+  environment=()
+  case $harness in
+    hdf5_file)
+      # Run here alone: elsewhere its library has a process to itself.
+      target="//server:hdf5_file + //tests/fuzz/readers:hdf5_reader_fuzz_test"
+      extra_libraries=("${hdf5_libraries[@]}")
+      # The library's, of damaged files: its process reads one file.
+      environment=(ASAN_OPTIONS=detect_leaks=0)
+      ;;
+    hdf5_reader)
+      bazel build //server:datasetd-hdf5 2>"$out/$harness.log"
+      environment=("DATASETD_HDF5_WORKER=$(bazel info bazel-bin \
+        2>/dev/null)/server/datasetd-hdf5")
+      ;;
+  esac
+  mapfile -t sources < <(sources_of "$target" | grep -v '_fuzz\.cc$')
   objects=()
   for file in "$source" "${sources[@]}"; do
     objects+=("$(compile "$file")")
   done
   clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" \
-    "${libraries[@]}" -o "$out/$harness"
+    "${libraries[@]}" "${extra_libraries[@]}" -o "$out/$harness"
   mkdir -p "$out/corpus/$harness" "$out/findings"
   echo "== $harness, $seconds s"
   # The time limit is also for a fuzzer that hangs in reporting.
-  if ! timeout -s KILL "$((seconds + 60))" \
+  if ! env "${environment[@]}" timeout -s KILL "$((seconds + 60))" \
     "$out/$harness" -max_total_time="$seconds" -max_len=16384 \
     -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 \
     "-artifact_prefix=$out/findings/$harness-" \

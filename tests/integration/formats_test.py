@@ -109,12 +109,41 @@ def _png(image):
     return buffer.getvalue()
 
 
+def _resized(images, size):
+    """By torchvision, not rounded: float32 [N, 3, size, size]."""
+    import torch
+    from torchvision.transforms import functional
+
+    return np.stack([
+        functional.resize(
+            torch.from_numpy(image).permute(2, 0, 1).float(), [size, size],
+            antialias=True).numpy()
+        for image in images])
+
+
+# As of RAVDESS: workload W4 of docs/performance.md.
+_SIDE = 160
+_FACES = [
+    T.RandomHorizontalFlip(),
+    T.RandomVerticalFlip(),
+    T.RandomRotation(10),
+    T.ColorJitter(0.05, 0.05, 0.05, 0.05),
+]
+
+
 def test_faces_and_audio_of_one_sample(daemon):
     """Images of a folder, of any size, beside vectors of arrays."""
     root = os.path.join(daemon.data_root, "ravdess")
-    images, middles = _photos(60, 8)
-    labels = np.sort(np.arange(60) % 3)
-    audio = np.random.default_rng(4).standard_normal((60, 40)).astype("f4")
+    random = np.random.default_rng(4)
+    count = 48
+    images = [
+        random.integers(0, 256, (150 + 7 * (i % 9), 240 - 5 * (i % 7), 3),
+                        np.uint8)
+        for i in range(count)
+    ]
+    expected = _resized(images, _SIDE)
+    labels = np.sort(np.arange(count) % 3)
+    audio = random.standard_normal((count, 40)).astype("f4")
     for i, (image, label) in enumerate(zip(images, labels)):
         folder = os.path.join(root, "faces", f"emotion{label}")
         os.makedirs(folder, exist_ok=True)
@@ -122,28 +151,44 @@ def test_faces_and_audio_of_one_sample(daemon):
             file.write(_png(image))
     os.makedirs(os.path.join(root, "audio"))
     np.save(os.path.join(root, "audio", "audio.npy"), audio)
+
+    def epoch(dataset, transforms):
+        """Every sample's image, checked to stand by its label and audio."""
+        faces = np.zeros((count, 3, _SIDE, _SIDE), np.uint8)
+        seen = []
+        with datasetd.DataLoader(
+            dataset, batch_size=16, shuffle=True, seed=3,
+            transforms=transforms, framework="numpy",
+        ) as loader:
+            for batch in loader:
+                indices = np.array(batch.indices)
+                np.testing.assert_array_equal(batch.label, labels[indices])
+                np.testing.assert_array_equal(batch.audio, audio[indices])
+                faces[indices] = batch.image
+                seen += indices.tolist()
+        assert sorted(seen) == list(range(count))
+        return faces.astype(np.float32)
+
     with daemon.connect() as client:
         with client.load_dataset(
             "ravdess", format="join", path=root,
             options={"parts": "image_folder:faces,npy:audio"},
-            pretransforms=[T.CenterCrop(32)],
+            pretransforms=[T.Resize((_SIDE, _SIDE))],
         ) as dataset:
             assert dataset.class_names == ["emotion0", "emotion1", "emotion2"]
             assert [field.name for field in dataset.fields] == [
                 "image", "label", "audio"]
-            with datasetd.DataLoader(
-                dataset, batch_size=16, shuffle=True, seed=3,
-                framework="numpy",
-            ) as loader:
-                seen = []
-                for batch in loader:
-                    indices = np.array(batch.indices)
-                    np.testing.assert_array_equal(
-                        batch.image, middles[indices])
-                    np.testing.assert_array_equal(batch.label, labels[indices])
-                    np.testing.assert_array_equal(batch.audio, audio[indices])
-                    seen += indices.tolist()
-        assert sorted(seen) == list(range(60))
+            assert dataset.fields[0].shape == (_SIDE, _SIDE, 3)
+            # Rounded once, to uint8.
+            assert np.abs(epoch(dataset, []) - expected).max() < 0.51
+            drawn = epoch(dataset, _FACES)
+            np.testing.assert_array_equal(drawn, epoch(dataset, _FACES))
+            # Augmented: none is as it was, and each is of its own image. Where
+            # only the colours moved they moved by a few steps.
+            assert all(np.abs(drawn[i] - expected[i]).max() > 1
+                       for i in range(count))
+            means = drawn.mean((1, 2, 3)) / expected.mean((1, 2, 3))
+            assert (0.7 < means).all() and (means < 1.15).all()
 
 
 def test_shards_of_a_webdataset(daemon):

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import subprocess
+import tarfile
 import threading
 
 import numpy as np
@@ -434,8 +435,9 @@ def test_progress_tells_samples_rate_and_time_left(world, large):
 def test_status_shows_what_is_being_loaded(world, large):
     started, stop = threading.Event(), threading.Event()
 
-    def watch(_):
-        started.set()
+    def watch(dataset):
+        if int((dataset.get("progress") or {}).get("num_samples", 0)):
+            started.set()
         if stop.is_set():
             raise KeyboardInterrupt
 
@@ -456,6 +458,78 @@ def test_status_shows_what_is_being_loaded(world, large):
         stop.set()
         thread.join()
     assert "loading a " in text and "/3000 samples" in text
+
+
+@pytest.fixture(name="endless", scope="module")
+def _endless(world):
+    """A pattern of shards that take seconds to look at: many names of one
+    archive whose members are no samples."""
+    root = os.path.join(world.data_root, "endless")
+    os.makedirs(root)
+    first = os.path.join(root, "0000.tar")
+    with tarfile.open(first, "w") as archive:
+        for _ in range(3000):
+            archive.addfile(tarfile.TarInfo("README"))
+    for i in range(1, 1500):
+        os.link(first, os.path.join(root, f"{i:04}.tar"))
+    return os.path.join(root, "{0000..1499}.tar")
+
+
+def test_a_scan_tells_how_far_it_is_and_can_be_given_up(world, endless):
+    before = harness.Footprint(world, world.client)
+    threads = world.num_threads()
+    for dry_run in (False, True):
+        seen = []
+
+        def give_up(message):
+            counts = message if dry_run else message.get("progress") or {}
+            if not int(counts.get("num_entries_scanned", 0)):
+                return  # the daemon was silent
+            seen.append(message)
+            if not dry_run:
+                seen.append(world.client.list_datasets())
+                text = subprocess.run(
+                    [harness.runfile("client/ctl/datasetctl"), "--address",
+                     world.socket_path, "status"], capture_output=True,
+                    text=True, timeout=60, check=True).stdout
+                assert "loading a  scanning, " in text
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            world.client.load_dataset("a", "webdataset", endless,
+                                      progress=give_up, dry_run=dry_run)
+        if dry_run:
+            assert int(seen[0]["num_samples"]) == 0
+            assert int(seen[0]["num_entries_scanned"]) > 1500
+        else:
+            for dataset in (seen[0], seen[1][0]):
+                assert dataset["name"] == "a"
+                assert dataset["state"] == "DATASET_STATE_LOADING"
+                assert dataset["progress"]["is_scanning"]
+                assert int(dataset["progress"]["num_entries_scanned"]) > 1500
+        harness.poll_until(lambda: world.client.list_datasets() == [],
+                           "the scan to end")
+        harness.poll_until(lambda: world.num_threads() <= threads + 2,
+                           "the thread that scans to end")
+    harness.expect_footprint(world, world.client, before)
+
+
+def test_a_client_that_is_killed_while_its_source_is_scanned(world, endless):
+    before = harness.Footprint(world, world.client)
+    with harness.Worker(
+            """
+client = datasetd.connect(ADDRESS)
+def tell(dataset):
+    if dataset.get("progress"):
+        say(scanning=dataset["progress"]["is_scanning"])
+client.load_dataset("a", "webdataset", ARGUMENTS["path"], progress=tell)
+""", world.socket_path, path=endless) as worker:
+        assert worker.hear()["scanning"]
+        worker.kill()
+        worker.wait()
+    harness.expect_footprint(world, world.client, before)
+    harness.poll_until(lambda: world.client.list_datasets() == [],
+                       "the scan to end")
 
 
 def test_a_load_that_is_given_up_leaves_nothing(world, large):
@@ -495,6 +569,37 @@ client.load_dataset("a", "image_folder", ARGUMENTS["path"],
     harness.expect_footprint(world, world.client, before)
     harness.poll_until(lambda: world.client.list_datasets() == [],
                        "the dataset to go")
+
+
+def _peak_bytes(world):
+    """The most memory that the daemon ever had since _forget_peak."""
+    with open(f"/proc/{world.pid}/status") as file:
+        line = next(line for line in file if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10
+
+
+def _forget_peak(world):
+    with open(f"/proc/{world.pid}/clear_refs", "w") as file:
+        file.write("5")
+
+
+def test_the_peak_of_memory_is_within_what_a_dry_run_states(world, large):
+    arguments = dict(format="image_folder", path=large,
+                     pretransforms=[T.Resize((96, 96))])
+    estimate = world.client.load_dataset("a", dry_run=True, **arguments)
+    # Staging, and for each processor a picture and its file: not 3000 of them.
+    assert estimate.host_bytes < (32 + 4 * os.cpu_count()) << 20
+    with world.client.load_dataset("a", **arguments):  # threads and arenas
+        pass
+    world.client.unload_dataset("a")
+    _forget_peak(world)
+    before = _peak_bytes(world)
+    with world.client.load_dataset("a", **arguments) as dataset:
+        assert len(dataset) == 3000
+    grown = _peak_bytes(world) - before
+    # On the host backend the device's memory is the daemon's, too.
+    assert estimate.resident_bytes < grown
+    assert grown <= estimate.resident_bytes + estimate.host_bytes
 
 
 def test_memory_is_bounded_whatever_images_declare(world):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Tuple, Union
+from typing import Any, Dict, Optional, Tuple, Union
 
 
 def _position(message: Dict[str, Any]) -> Tuple[int, int, int]:
@@ -22,6 +22,18 @@ def _position(message: Dict[str, Any]) -> Tuple[int, int, int]:
     )
 
 
+def _scanned(message: Dict[str, Any]) -> Optional[int]:
+    """Entries looked at, while the number of samples is not known; None also
+    for a message that tells nothing, as come where the daemon is silent."""
+    if "num_samples_scanned" in message:
+        is_scanning, counts = not int(message["num_samples"]), message
+    else:
+        counts = message.get("progress") or {}
+        is_scanning = counts.get("is_scanning", False)
+    count = int(counts.get("num_entries_scanned", 0))
+    return count if is_scanning and count else None
+
+
 class TqdmProgress:
     """A bar of tqdm, which computes rate and time left."""
 
@@ -29,12 +41,17 @@ class TqdmProgress:
         self._bar = tqdm(desc=f"loading {name}", unit="sample", total=None)
 
     def __call__(self, message: Dict[str, Any]) -> None:
+        scanned = _scanned(message)
+        if scanned is not None:
+            self._bar.set_postfix_str(f"scanning, {scanned} entries")
+            return
         done, total, loaded = _position(message)
-        self._bar.total = total or None
-        if loaded:
-            self._bar.set_postfix_str(
-                f"{loaded / 1e6:.1f} MB", refresh=False
-            )
+        if not total:
+            return
+        self._bar.total = total
+        self._bar.set_postfix_str(
+            f"{loaded / 1e6:.1f} MB" if loaded else "", refresh=False
+        )
         self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
@@ -49,9 +66,15 @@ class LineProgress:
         self._text = ""
 
     def __call__(self, message: Dict[str, Any]) -> None:
+        scanned = _scanned(message)
+        if scanned is not None:
+            self._show(f"loading {self._name}: scanning, {scanned} entries")
+            return
         done, total, loaded = _position(message)
+        if not total:
+            return
         progress = message.get("progress") or {}
-        share = f"{100 * done // total:3d} %" if total else "  0 %"
+        share = f"{100 * done // total:3d} %"
         text = f"loading {self._name}: {share}, {done}/{total} samples"
         if loaded:
             text += f", {loaded / 1e6:.1f} MB"
@@ -61,6 +84,9 @@ class LineProgress:
             text += f", {rate:.0f} samples/s"
         if eta:
             text += f", {eta:.0f} s left"
+        self._show(text)
+
+    def _show(self, text: str) -> None:
         if text != self._text:
             sys.stderr.write("\r" + text.ljust(len(self._text)))
             sys.stderr.flush()

@@ -41,6 +41,17 @@ TEST(ProgressLineTest, MoreThanAllIsNoLongerBar) {
             "[####] 100%  20/10 samples");
 }
 
+v1::LoadProgress Scan(int64_t num_entries) {
+  v1::LoadProgress progress;
+  progress.set_is_scanning(true);
+  progress.set_num_entries_scanned(num_entries);
+  return progress;
+}
+
+TEST(ProgressLineTest, AScanHasNoShare) {
+  EXPECT_EQ(FormatProgress(Scan(70), 8), "scanning, 70 entries");
+}
+
 // What the line writes to a file, which is no terminal.
 class PlainLineTest : public ::testing::Test {
  protected:
@@ -65,6 +76,18 @@ class PlainLineTest : public ::testing::Test {
   size_t size_ = 0;
   std::FILE* out_;
 };
+
+TEST_F(PlainLineTest, TellsOfAScanAndOfNothingElseBeforeTheFirstSample) {
+  const absl::Time start = absl::UnixEpoch();
+  v1::Dataset dataset;
+  dataset.set_state(v1::DATASET_STATE_LOADING);
+  ProgressLine line("d", out_);
+  line.Show(dataset, start);
+  *dataset.mutable_progress() = Scan(9);
+  line.Show(dataset, start);
+  line.Show(Loading(4), start);
+  EXPECT_EQ(text(), "d  scanning, 9 entries\nd  100%  4/4 samples\n");
+}
 
 TEST_F(PlainLineTest, WritesALineNowAndThenAndAlwaysTheLast) {
   const absl::Time start = absl::UnixEpoch();

@@ -80,11 +80,15 @@ TEST(TopViewTest, TheScreenHasEveryDatasetAndFeed) {
   v1::Dataset ready;
   ready.set_name("test");
   ready.set_state(v1::DATASET_STATE_READY);
-  now.datasets = {loading, ready};
+  v1::Dataset scanned;
+  scanned.set_state(v1::DATASET_STATE_LOADING);
+  scanned.mutable_progress()->set_is_scanning(true);
+  now.datasets = {loading, ready, scanned};
   const std::string text = TopText(before, now);
   EXPECT_THAT(text, HasSubstr("1500 samples/s"));
   EXPECT_THAT(text, HasSubstr("job waits 50%"));
   EXPECT_THAT(text, HasSubstr("loading 25%"));
+  EXPECT_THAT(text, HasSubstr("scanning"));
   EXPECT_THAT(text, HasSubstr("ready"));
   EXPECT_THAT(text, HasSubstr("2/6"));
   EXPECT_THAT(TopText(now, MakeSample(2, {})), HasSubstr("no feeds"));

@@ -88,7 +88,7 @@ class World {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     datasets_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{}, devices_.get(),
-        [this](const DatasetSpec& spec)
+        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           return std::make_unique<testing::FakeSource>(10, 1, spec.path, 7,
                                                        &gate_);

@@ -8,6 +8,7 @@ import struct
 import sys
 import tarfile
 
+import h5py
 import numpy as np
 from PIL import Image
 
@@ -94,6 +95,8 @@ def archives(out):
     two = [("a/1.png", encoded("PNG")), ("a/1.cls", b"7"),
            ("a/2.png", encoded("PNG")), ("a/2.cls", b"-8")]
     write(out, "webdataset_reader", "png", part(b"") + tar(two))
+    write(out, "webdataset_reader", "gzip",
+          part(b"") + gzip.compress(tar(two), mtime=0))
     write(out, "webdataset_reader", "npy", part(b"x:npy,y:jpg;jpeg") + tar(
         [("x" * 120 + ".npy", npy(np.float32([1, 2]))),
          ("x" * 120 + ".jpg", encoded("JPEG"))]))
@@ -105,6 +108,48 @@ def archives(out):
           part(b"y=label:int64,raw:uint8[2x3]") +
           part(example(label=(3, b"\x05"), raw=(1, b"abcdef"))) +
           example(label=(3, b"\x06"), raw=(1, b"ghijkl")))
+
+
+def hdf5(**arrays):
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w", libver="earliest") as file:
+        for name, (array, how) in arrays.items():
+            file.create_dataset(name, data=array, track_times=False, **how)
+    return buffer.getvalue()
+
+
+def folders(out):
+    write(out, "raw_reader", "image",
+          part(b"shape=2x3x3\nlayout=chw\nlabel_bytes=1\n") +
+          bytes(range(38)))
+    write(out, "raw_reader", "vector",
+          part(b"shape=3\ndtype=float32\nheader_bytes=4\nlabel_bytes=4\n"
+               b"label=last\nname=x\n") + bytes(4) + bytes(range(32)))
+    write(out, "join_reader", "folder_npy",
+          part(b"parts=image_folder:faces,npy:audio\n") + b"")
+    write(out, "join_reader", "list_raw",
+          part(b"parts=image_csv:list.csv,raw:r.bin\n1.shape=2\n"
+               b"fields=image:0.image,y:label,x:1.data\n0.channels=1\n") +
+          b"\1\2\3\4")
+    pictures = b"".join(
+        part(name) + part(content) for name, content in (
+            (b"a/1.png", encoded("PNG")), (b"a/b/2.JPG", encoded("JPEG")),
+            (b"c/3.bmp", encoded("BMP")), (b"c/read.me", b"text")))
+    write(out, "image_folder_reader", "classes", b"\0" + part(b"") + pictures)
+    write(out, "image_folder_reader", "split", b"\5" + part(b"train") + b"".join(
+        part(name) + part(content) for name, content in (
+            (b"train/a/1.png", encoded("PNG")), (b"test/a/1.png", b"x"))))
+
+    image = np.arange(120, dtype=np.uint8).reshape(5, 2, 4, 3)
+    label = np.arange(5, dtype=np.int16)
+    contiguous = hdf5(image=(image, {}), label=(label, {}))
+    chunked = hdf5(
+        image=(image, {"chunks": (2, 2, 4, 3), "compression": "gzip",
+                       "shuffle": True, "fletcher32": True}),
+        label=(label.astype(np.float64), {"chunks": (3,)}))
+    for harness in ("hdf5_file", "hdf5_reader"):
+        write(out, harness, "contiguous", part(b"") + contiguous)
+        write(out, harness, "chunked", part(b"x:image,label") + chunked)
 
 
 def main(out):
@@ -137,6 +182,7 @@ def main(out):
           npy(label.astype(np.float16)))
 
     archives(out)
+    folders(out)
 
     ramp = np.arange(7 * 9 * 3, dtype=np.uint8).reshape(7, 9, 3)
     picture = Image.fromarray(ramp)

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "cuda/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -40,10 +41,16 @@ class DatasetRegistryTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
-        [this](const DatasetSpec& spec)
+        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (spec.path == "/missing") {
             return absl::NotFoundError("/missing: no such file");
+          }
+          if (spec.path == "/endless") {
+            scan->num_entries = 12;
+            is_scanning_.Notify();
+            while (!scan->is_cancelled) std::this_thread::yield();
+            return absl::CancelledError("the load was cancelled");
           }
           return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
                                               &gate_);
@@ -73,7 +80,22 @@ class DatasetRegistryTest : public ::testing::Test {
     return devices_->devices()[0].budget->used_bytes();
   }
 
+  // Begins a load whose scan does not end, and leaves it scanning.
+  std::thread LoadEndless(const std::string& name, const Caller& caller,
+                          std::shared_ptr<SourceScan> scan) {
+    std::thread loader([=, this] {
+      DatasetSpec spec = Spec(name);
+      spec.path = "/endless";
+      EXPECT_THAT(registry_->Load(spec, caller, scan),
+                  StatusIs(absl::StatusCode::kCancelled,
+                           HasSubstr("the load was cancelled")));
+    });
+    is_scanning_.WaitForNotification();
+    return loader;
+  }
+
   SourceGate gate_;
+  absl::Notification is_scanning_;
   FakeClock clock_;
   int64_t num_samples_ = 100;
   uint8_t fill_ = 7;
@@ -174,6 +196,40 @@ TEST_F(DatasetRegistryTest, OverBudgetNamesBothNumbersBeforeReading) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("5000"), HasSubstr("1000"))));
   EXPECT_EQ(gate_.num_reads(), 0);
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+}
+
+TEST_F(DatasetRegistryTest, AScanIsListedAndIsCancelledAndLeavesNothing) {
+  const auto scan = std::make_shared<SourceScan>();
+  std::thread loader = LoadEndless("a", kAlice, scan);
+  clock_.Advance(absl::Seconds(5));
+  const std::vector<DatasetInfo> infos = registry_->List();
+  ASSERT_THAT(infos, SizeIs(1));
+  EXPECT_EQ(infos[0].spec.name, "a");
+  EXPECT_EQ(infos[0].state, DatasetState::kLoading);
+  EXPECT_TRUE(infos[0].is_scanning);
+  EXPECT_EQ(infos[0].num_entries_scanned, 12);
+  EXPECT_EQ(infos[0].owner.uid, kAlice.uid);
+  EXPECT_EQ(infos[0].elapsed, absl::Seconds(5));
+  // Others go on; the name is whose load is first.
+  LoadAndAwait("b", kBob);
+  LoadAndAwait("a", kBob);
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  EXPECT_FALSE(AwaitSettled("a").is_scanning);
+  EXPECT_THAT(registry_->Unload("a", false, kBob), IsOk());
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  scan->is_cancelled = true;
+  loader.join();
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+  EXPECT_EQ(used_bytes(), 100);
+}
+
+TEST_F(DatasetRegistryTest, AScanEndsWithItsSession) {
+  std::thread loader = LoadEndless("a", kAlice, nullptr);
+  registry_->ReleaseSession(kBob.session_id);
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+  registry_->ReleaseSession(kAlice.session_id);
+  loader.join();
   EXPECT_THAT(registry_->List(), SizeIs(0));
 }
 

@@ -101,7 +101,7 @@ class Life {
     files_ = std::make_unique<FaultyFileSystem>(std::move(files), plan_);
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.cache = cache_.get()}, devices_.get(),
-        [this](const DatasetSpec& spec) {
+        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>) {
           return OpenReader({.format = spec.format,
                              .path = spec.path,
                              .split = spec.split,

@@ -45,7 +45,7 @@ class FeedTableTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
-        [this](const DatasetSpec& spec)
+        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           return std::make_unique<FakeSource>(10, 1, spec.path, 7, &gate_);
         },

@@ -67,7 +67,7 @@ class RegistryRestartTest : public ::testing::Test {
         DatasetRegistry::Options{.max_datasets_per_user = 2,
                                  .cache = cache_.get()},
         devices_.get(),
-        [this](const DatasetSpec& spec)
+        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (spec.path == "/data/missing") {
             return absl::NotFoundError("/data/missing: no such file");

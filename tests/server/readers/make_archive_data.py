@@ -4,10 +4,12 @@ As make_reader_data.py, which runs this: written with numpy, PIL, h5py,
 tarfile, zipfile and struct, from the formats' descriptions.
 """
 
+import gzip
 import io
 import pickle
 import struct
 import tarfile
+import zlib
 
 import h5py
 import numpy as np
@@ -295,9 +297,21 @@ def webdataset(out):
         case.field("audio", vectors, "float32", [2, 3], False)
         case.close()
 
+    # In two members, as by cat or pigz.
+    packed = tar(members, tarfile.PAX_FORMAT)
+    case = single_file(
+        out, "webdataset_gzip", "webdataset", "all.tgz",
+        gzip.compress(packed[:5000], mtime=0) +
+        gzip.compress(packed[5000:], mtime=0),
+        options={"max_pixels": "100000"})
+    ragged(case, "image", [photo[1] for photo, _ in pairs])
+    ragged(case, "seg", [mask[1] for _, mask in pairs])
+    case.field("audio", vectors, "float32", [2, 3], False)
+    case.close()
+
     case = single_file(
         out, "webdataset_fields", "webdataset", "all.tar",
-        tar(members, tarfile.PAX_FORMAT),
+        packed,
         options={"fields": "sound:audio.npy, mask:seg.png",
                  "max_pixels": "100000", "channels": "1"})
     case.field("sound", vectors, "float32", [2, 3], False)
@@ -389,6 +403,18 @@ def tfrecord(out):
     case.field("image_class_label", labels, "int64", [], False)
     case.field("vec", vectors, "float32", [5], False)
     case.close()
+    for kind, compress in (("gzip", lambda data: gzip.compress(data, mtime=0)),
+                           ("zlib", zlib.compress)):
+        case = single_file(
+            out, "tfrecord_" + kind, "tfrecord", "all." + kind,
+            compress(tfrecord_of(records(0, count))),
+            options={"max_pixels": "100000",
+                     "features":
+                     "image_encoded=image/encoded:image,codes:int64[2]"})
+        ragged(case, "image_encoded", [pixels for _, pixels in encoded])
+        case.field("codes", codes, "int64", [2], False)
+        case.close()
+
     case = single_file(
         out, "tfrecord_features", "tfrecord", "all.tfrecord",
         tfrecord_of(records(0, count)),

@@ -11,7 +11,8 @@ namespace datasetd::testing {
 
 INSTANTIATE_TEST_SUITE_P(Tfrecord, ReaderConformanceTest,
                          ::testing::Values("tfrecord_shards",
-                                           "tfrecord_features"));
+                                           "tfrecord_features",
+                                           "tfrecord_gzip", "tfrecord_zlib"));
 
 namespace {
 
@@ -44,6 +45,12 @@ TEST(TfrecordReaderTest, FeaturesAreCheckedAgainstTheFirstExample) {
   EXPECT_THAT(ErrorOf(" , "), HasSubstr("0 fields"));
 }
 
+void AppendCrc(const std::string& of, std::string& to) {
+  const uint32_t crc = MaskedCrc32c(
+      {reinterpret_cast<const uint8_t*>(of.data()), of.size()});
+  for (int i = 0; i < 4; ++i) to += static_cast<char>(crc >> (8 * i));
+}
+
 TEST(TfrecordReaderTest, WhatIsNoTfrecordIsNamed) {
   MemoryFileSystem files;
   const auto error_of = [&](const std::string& content, absl::StatusCode code) {
@@ -53,15 +60,23 @@ TEST(TfrecordReaderTest, WhatIsNoTfrecordIsNamed) {
     EXPECT_EQ(status.code(), code) << status;
     return std::string(status.message());
   };
-  EXPECT_THAT(error_of("\x1f\x8b gzipped data", absl::StatusCode::kInvalidArgument),
-              HasSubstr("compressed with gzip"));
+  EXPECT_THAT(error_of("\x1f\x8b gzipped data", absl::StatusCode::kDataLoss),
+              HasSubstr("/t: damaged gzip data"));
+  // Nothing, compressed.
+  const std::string nothing(
+      "\x1f\x8b\x08\0\0\0\0\0\0\3\3\0\0\0\0\0\0\0\0\0", 20);
+  EXPECT_THAT(error_of(nothing, absl::StatusCode::kInvalidArgument),
+              HasSubstr("/t: zero samples"));
   EXPECT_THAT(error_of("something else here", absl::StatusCode::kDataLoss),
               HasSubstr("is this a file of TFRecords?"));
+  // A record whose length begins as gzip does is one.
+  std::string gzip_like("\x1f\x8b\0\0\0\0\0\0", 8);
+  AppendCrc(gzip_like, gzip_like);
+  EXPECT_THAT(error_of(gzip_like, absl::StatusCode::kDataLoss),
+              HasSubstr("a record of 35615 bytes, found 0"));
   // A record of 2^62 bytes, whose length has a right CRC.
   std::string header("\0\0\0\0\0\0\0\x40", 8);
-  const uint32_t crc = MaskedCrc32c(
-      {reinterpret_cast<const uint8_t*>(header.data()), header.size()});
-  for (int i = 0; i < 4; ++i) header += static_cast<char>(crc >> (8 * i));
+  AppendCrc(header, header);
   EXPECT_THAT(error_of(header + "data", absl::StatusCode::kDataLoss),
               HasSubstr("a record of 4611686018427387904 bytes"));
 }

@@ -11,7 +11,8 @@ namespace datasetd::testing {
 INSTANTIATE_TEST_SUITE_P(Webdataset, ReaderConformanceTest,
                          ::testing::Values("webdataset_shards",
                                            "webdataset_gnu", "webdataset_pax",
-                                           "webdataset_fields"));
+                                           "webdataset_fields",
+                                           "webdataset_gzip"));
 
 namespace {
 
@@ -52,6 +53,24 @@ TEST(WebdatasetReaderTest, ASplitIsAPattern) {
   const absl::Status status = ReadWith({}, "/x{");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the pattern '/x{'"));
+}
+
+TEST(WebdatasetReaderTest, DamagedGzipNamesTheFileAndItsOffset) {
+  const GeneratedCase generated = LoadGeneratedCase("webdataset_gzip");
+  MemoryFileSystem files = CopyToMemory(generated);
+  std::string content = files.contents().at(generated.spec.path);
+  const auto error = [&] {
+    files.Write(generated.spec.path, content);
+    const absl::Status status = OpenReader(generated.spec, files).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    return std::string(status.message());
+  };
+  // The checksum, at the end.
+  content[content.size() - 8] ^= 1;
+  EXPECT_THAT(error(), AllOf(HasSubstr("all.tgz: damaged gzip data before"),
+                             HasSubstr("incorrect data check")));
+  content.resize(content.size() - 9);
+  EXPECT_THAT(error(), HasSubstr("all.tgz: gzip data ends early"));
 }
 
 }  // namespace
