@@ -77,7 +77,7 @@ sanitized=$events/datasetd
 options=quarantine_size_mb=4:detect_leaks=1:abort_on_error=1
 tests=(hostile_attach_test hostile_order_test hostile_ring_test kill_test)
 if $full; then
-  tests+=(bad_input_test detach_test fork_test hostile_flood_test
+  tests+=(bad_input_test closed_test detach_test fork_test hostile_flood_test
     kill_storm_test many_feeds_test)
 fi
 printf '\n== asan_daemon: bazel build --config=asan //server:datasetd\n'

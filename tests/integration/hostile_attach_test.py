@@ -51,6 +51,8 @@ def _settled_descriptors(daemon):
     return harness.poll_until(
         lambda: (lambda all: all.count("socket:") == num_sockets
                  and all.count("anon_inode:[pidfd]") == num_processes
+                 # A feed's pages go after its connection.
+                 and not any("memfd:" in name for name in all)
                  and all)(daemon.descriptors()), "the client's end")
 
 

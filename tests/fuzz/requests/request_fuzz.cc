@@ -2,6 +2,8 @@
 // first byte says which one, the rest is the message: see Run. After each input
 // all is given back.
 
+#include <google/protobuf/stubs/logging.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -83,6 +85,8 @@ class Samples : public SampleSource {
 class World {
  public:
   World() {
+    // It reports every string that is not UTF-8.
+    google::protobuf::SetLogHandler(nullptr);
     std::vector<ServedDevice> devices(1);
     devices[0].backend = CreateHostBackend({.num_threads = 1});
     devices[0].budget = std::make_unique<MemoryBudget>(
