@@ -146,9 +146,9 @@ class DatasetRegistry {
   // Cancels loads. REQUIRES: no DatasetUse is left.
   ~DatasetRegistry();
 
-  // Scans the source's files, which may take long and is listed as LOADING; then
-  // starts or attaches, and holds; the samples are read in the background. Errors
-  // as DatasetService.LoadDataset; those of reading come by Await.
+  // Scans the source's files, which may take long and is listed as LOADING;
+  // then starts or attaches, and holds; samples are read in the background.
+  // Errors as DatasetService.LoadDataset; those of reading come by Await.
   //   CANCELLED  scan->is_cancelled was set, or the session ended
   absl::Status Load(DatasetSpec spec, const Caller& caller,
                     std::shared_ptr<SourceScan> scan = nullptr);

@@ -36,7 +36,8 @@ bool IsHeader(absl::Span<const uint8_t> bytes) {
 bool IsGzipOrZlib(absl::Span<const uint8_t> head) {
   if (head.size() < 2 || IsHeader(head)) return false;
   const bool is_gzip = head[0] == 0x1f && head[1] == 0x8b;
-  const bool is_zlib = (head[0] & 0x8f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
+  const bool is_zlib =
+      (head[0] & 0x8f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
   return is_gzip || is_zlib;
 }
 

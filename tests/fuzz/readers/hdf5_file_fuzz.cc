@@ -1,6 +1,6 @@
-// Input: option fields (empty: none), an HDF5 file. What datasetd-hdf5 does with
-// it, without the process around it: a fault in the HDF5 library ends this
-// process, as it may end that one. tests/fuzz/run.sh tells such faults from ours.
+// Input: option fields (empty: none), an HDF5 file. What datasetd-hdf5 does
+// with it, without the process around it: a fault in the HDF5 library ends
+// this process, too. It is not instrumented, and guides no input.
 
 #include <hdf5/serial/hdf5.h>
 

@@ -1,5 +1,5 @@
 // Input: option fields (empty: none), an HDF5 file. Starts datasetd-hdf5 twice
-// for each: whatever becomes of that process, the daemon's side says what it may.
+// for each: whatever becomes of it, the daemon's side says what it may.
 
 #include <cstddef>
 #include <cstdint>
