@@ -2,9 +2,11 @@
 torchvision's functional forms, restarts, pushes, pairs and refusals."""
 
 import glob
+import io
 import json
 import os
 import subprocess
+import tarfile
 
 import numpy as np
 import pytest
@@ -325,6 +327,65 @@ def test_pretransforms_of_pushed_sizes_are_refused(client):
                        match="pretransforms: images of the dataset differ"):
         client.push_dataset("p", _Pairs(), ragged=True,
                             pretransforms=[T.CenterCrop(10)])
+
+
+def _add(archive, name, data):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    archive.addfile(info, io.BytesIO(data))
+
+
+def _png(pixels):
+    data = io.BytesIO()
+    Image.fromarray(pixels).save(data, "PNG")
+    return data.getvalue()
+
+
+def test_images_and_masks_of_shards(world, client):
+    path = os.path.join(world.data_root, "pairs.tar")
+    with tarfile.open(path, "w") as archive:
+        for i in range(_COUNT):
+            _add(archive, f"{i:03}.cls", b"%d" % i)
+            _add(archive, f"{i:03}.png", _png(_pixels(i)))
+            # Not as large as its image, but for the first half.
+            mask = _pixels(i)[:, :, 0]
+            _add(archive, f"{i:03}.seg.png",
+                 _png(mask if i < 15 else mask[:-1]))
+    dataset = client.load_dataset("w", "webdataset", path)
+    assert [f.name for f in dataset.fields] == ["image", "seg", "label"]
+    assert dataset.fields[1].shape[:2] == (-1, -1)
+    transforms = {"image": [T.CenterCrop((18, 20))],
+                  "seg": [T.CenterCrop((18, 20))]}
+    with datasetd.DataLoader(dataset, batch_size=5, transforms=transforms,
+                             framework="numpy") as loader:
+        for batch in loader:
+            labels = np.array(batch.label)
+            for k in np.flatnonzero(labels < 15):
+                np.testing.assert_array_equal(
+                    np.array(batch.image)[k, 0], np.array(batch.seg)[k, 0])
+
+
+def test_a_join_keeps_sizes_beside_other_fields(world, client):
+    arrays = os.path.join(world.data_root, "arrays")
+    os.makedirs(arrays)
+    np.save(os.path.join(arrays, "number.npy"),
+            np.arange(_COUNT, dtype=np.float32) / 2)
+    dataset = client.load_dataset(
+        "j", "join", world.data_root,
+        options={"parts": "image_folder:folder,npy:arrays"})
+    with datasetd.DataLoader(dataset, batch_size=4, shuffle=True,
+                             transforms=[T.CenterCrop(20)],
+                             framework="numpy") as loader:
+        for batch in loader:
+            rows = np.array(batch.indices)
+            np.testing.assert_array_equal(np.array(batch.number), rows / 2)
+            for row, image in zip(rows, np.array(batch.image)):
+                source = _pixels(_ORDER[int(row)])
+                top = round((source.shape[0] - 20) / 2)
+                left = round((source.shape[1] - 20) / 2)
+                np.testing.assert_array_equal(
+                    image.transpose(1, 2, 0),
+                    source[top:top + 20, left:left + 20])
 
 
 # -- The command line ----------------------------------------------------------

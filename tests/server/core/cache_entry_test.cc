@@ -35,6 +35,36 @@ CacheHeader Header() {
   return header;
 }
 
+// Its image samples differ in size.
+CacheHeader PackedHeader() {
+  CacheHeader header = Header();
+  header.fields[0].shape = {kAnyExtent, kAnyExtent, 3};
+  header.fields[0].smallest = {7, 9};
+  header.fields[0].largest = {40, 50};
+  header.fields[0].num_pixels = 2'000'000;
+  header.fields[0].packed_bytes = 6'001'600;
+  // 6,001,600 bytes, 16,000 and 32,000.
+  header.checksums = {{1, 2}, {3}, {4}};
+  return header;
+}
+
+TEST(CacheEntryTest, PackedFieldsHaveAnIndexBehindAllSamples) {
+  const CacheHeader header = PackedHeader();
+  const auto decoded = DecodeCacheHeader(Bytes(EncodeCacheHeader(header)));
+  ASSERT_THAT(decoded, IsOk());
+  EXPECT_EQ(*decoded, header);
+  const auto layout = LayOutCacheEntry(header);
+  ASSERT_THAT(layout, IsOk());
+  ASSERT_EQ(layout->places.size(), 3u);
+  EXPECT_EQ(layout->places[0].size_bytes, 6'001'600);
+  EXPECT_FALSE(layout->places[1].is_index);
+  EXPECT_TRUE(layout->places[2].is_index);
+  EXPECT_EQ(layout->places[2].field, 0u);
+  EXPECT_EQ(layout->places[2].size_bytes, 2000 * 16);
+  EXPECT_EQ(layout->places[2].offset_bytes % 4096, 0);
+  EXPECT_EQ(layout->file_bytes, layout->places[2].offset_bytes + 2000 * 16);
+}
+
 TEST(CacheEntryTest, WhatIsEncodedIsDecoded) {
   CacheHeader header = Header();
   header.notes["long"] = std::string(5 << 20, 'x');
@@ -48,11 +78,11 @@ TEST(CacheEntryTest, FieldsLieAlignedAndApart) {
   ASSERT_THAT(layout, IsOk());
   EXPECT_EQ(layout->header_bytes,
             static_cast<int64_t>(EncodeCacheHeader(Header()).size()));
-  EXPECT_EQ(layout->fields[0].offset_bytes, 4096);
-  EXPECT_EQ(layout->fields[0].size_bytes, 2000 * 3072);
-  EXPECT_EQ(layout->fields[0].num_blocks, 2);
+  EXPECT_EQ(layout->places[0].offset_bytes, 4096);
+  EXPECT_EQ(layout->places[0].size_bytes, 2000 * 3072);
+  EXPECT_EQ(layout->places[0].num_blocks, 2);
   // 4096 + 6,144,000 is a multiple of 4096.
-  EXPECT_EQ(layout->fields[1].offset_bytes, 4096 + 2000 * 3072);
+  EXPECT_EQ(layout->places[1].offset_bytes, 4096 + 2000 * 3072);
   EXPECT_EQ(layout->file_bytes, 4096 + 2000 * 3072 + 2000 * 8);
 }
 
@@ -82,11 +112,12 @@ std::string Forge(std::string text) {
 }
 
 TEST(CacheEntryTest, ForgedHeadersAreRefusedOrMakeSense) {
-  const std::string good = EncodeCacheHeader(Header());
+  const std::string headers[] = {EncodeCacheHeader(Header()),
+                                 EncodeCacheHeader(PackedHeader())};
   std::mt19937 random(1);
   int num_refused = 0;
   for (int i = 0; i < 20000; ++i) {
-    std::string bad = good;
+    std::string bad = headers[i % 2];
     for (int changes = 1 + i % 4; changes > 0; --changes) {
       bad[32 + random() % (bad.size() - 32)] = static_cast<char>(random());
     }
@@ -111,6 +142,20 @@ TEST(CacheEntryTest, WhatCannotBeCachedIsRefused) {
         LayOutCacheEntry(header),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
   };
+  const auto expect_invalid_packed = [](auto change) {
+    CacheHeader header = PackedHeader();
+    change(header.fields[0]);
+    EXPECT_THAT(
+        LayOutCacheEntry(header),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'image'")));
+  };
+  expect_invalid_packed([](FieldSpec& f) { f.packed_bytes = 0; });
+  expect_invalid_packed([](FieldSpec& f) { f.packed_bytes = 17; });
+  expect_invalid_packed([](FieldSpec& f) { f.packed_bytes = INT64_MAX - 15; });
+  expect_invalid_packed([](FieldSpec& f) { f.num_pixels = 0; });
+  expect_invalid_packed([](FieldSpec& f) { f.smallest.width = 0; });
+  expect_invalid_packed([](FieldSpec& f) { f.largest.height = 1 << 25; });
+  expect_invalid_packed([](FieldSpec& f) { f.shape[1] = 4; });
   expect_invalid([](CacheHeader& h) { h.num_samples = 0; }, "no samples");
   expect_invalid([](CacheHeader& h) { h.num_samples = -1; }, "no samples");
   expect_invalid([](CacheHeader& h) { h.fields.clear(); }, "no samples");
