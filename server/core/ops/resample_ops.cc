@@ -119,14 +119,14 @@ void SetRange(float (&range)[2], const Interval& interval) {
   range[1] = static_cast<float>(interval.max);
 }
 
-struct ImageSize {
+struct OutputSize {
   int64_t height, width;
 };
 
 // What holds all of an image that turns clockwise by `angle` degrees about
 // `center`, which is counted from the middle: as torchvision has it, in float32
 // and with coordinates cut to 1e-4 of a pixel.
-ImageSize ExpandedSize(double angle, const float (&center)[2],
+OutputSize ExpandedSize(double angle, const float (&center)[2],
                        const ImageCompiler& image) {
   double sine;
   double cosine;
@@ -179,7 +179,7 @@ absl::Status TakeCenter(const std::optional<PointXy>& center,
 // What all affine ops have, and adds the step, which makes images of `size`.
 absl::Status AddAffine(AffineParams params, InterpolationMode interpolation,
                        const std::vector<float>& fill,
-                       const ImageSize& size, ImageCompiler& image) {
+                       const OutputSize& size, ImageCompiler& image) {
   if (interpolation != InterpolationMode::kNearest &&
       interpolation != InterpolationMode::kBilinear) {
     return Invalid("the interpolation must be nearest or bilinear");
@@ -193,10 +193,10 @@ absl::Status AddAffine(AffineParams params, InterpolationMode interpolation,
   params.out_middle[0] = 0.5f * static_cast<float>(size.width) - 0.5f;
   params.out_middle[1] = 0.5f * static_cast<float>(size.height) - 0.5f;
   return image.Add(StepKind::kAffine, params, 1.0, size.height, size.width,
-                   image.channels());
+                   image.channels(), {});
 }
 
-ImageSize SameSize(const ImageCompiler& image) {
+OutputSize SameSize(const ImageCompiler& image) {
   return {.height = image.height(), .width = image.width()};
 }
 
@@ -284,7 +284,7 @@ absl::Status CompileOp(const RotateSpec& op, ImageCompiler& image) {
   AffineParams params = NoAffine();
   SetBoth(params.angle, -op.angle);
   DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
-  ImageSize size = SameSize(image);
+  OutputSize size = SameSize(image);
   if (op.expand && !op.center.has_value() &&
       std::fmod(op.angle, 90.0) == 0.0) {
     // Exact, where the corners would be half pixels off the grid.
