@@ -29,8 +29,8 @@ struct ContactRow {
 // What makes the larger side of such an image about 96 pixels; at least 1.
 int DefaultZoom(int height, int width);
 
-// REQUIRES: at least one row; all rows have equally many augmented images, which
-// are all of one size; zoom >= 1.
+// REQUIRES: at least one row; all rows have equally many augmented images, and
+// these are all of one size; zoom >= 1.
 RgbImage MakeContactSheet(const std::vector<ContactRow>& rows, int zoom);
 
 }  // namespace datasetd::ctl

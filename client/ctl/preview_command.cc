@@ -43,10 +43,9 @@ SampleImage CutTo(const SampleImage& image, int height, int width) {
   cut.height = height;
   cut.width = width;
   cut.num_channels = image.num_channels;
-  const size_t row_bytes =
-      static_cast<size_t>(width) * static_cast<size_t>(image.num_channels);
-  const size_t stride =
-      static_cast<size_t>(image.width) * static_cast<size_t>(image.num_channels);
+  const auto num_channels = static_cast<size_t>(image.num_channels);
+  const size_t row_bytes = static_cast<size_t>(width) * num_channels;
+  const size_t stride = static_cast<size_t>(image.width) * num_channels;
   for (int y = 0; y < height; ++y) {
     const auto row = image.pixels.begin() + static_cast<long>(y * stride);
     cut.pixels.insert(cut.pixels.end(), row,

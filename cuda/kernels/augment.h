@@ -32,6 +32,8 @@
 //  | chains        | an image field with steps is run by chain_executor.h, in |
 //  |               | program.scratch; images in may be float16 and bfloat16  |
 //  |               | then. One with a mix writes its labels, too             |
+//  | ragged        | fields are chains; samples lie where field.ragged says, |
+//  |               | each with its own H and W                               |
 //
 // REQUIRES: a program as server/core/pipeline.h compiles it: sizes of the moves
 // that fit each other and the field, windows inside their input, reflect

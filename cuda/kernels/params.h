@@ -195,8 +195,8 @@ inline constexpr int64_t kRaggedAlignmentBytes = 16;
 // steps, before the rounding; a field with one has steps.
 //
 // Ragged: samples of their own size, where `ragged` says. The field has steps,
-// and the first num_sized_steps of them give all samples one size; in_height and
-// in_width are the largest.
+// and the first num_sized_steps of them give all samples one size; in_height
+// and in_width are the largest.
 struct FieldProgram : MoveProgram {
   const RaggedSample* ragged;  // device memory, by sample; null: one size
   int32_t num_sized_steps;

@@ -42,8 +42,8 @@ absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
                                                   uint64_t epoch,
                                                   int64_t sample);
 
-// Makes `sized`, a copy of the ragged `field`, what that is for a sample of this
-// size. May be called again, with another size.
+// Makes `sized`, a copy of the ragged `field`, what that is for a sample of
+// this size. May be called again, with another size.
 void GiveSize(const FieldProgram& field, ImageSize size, FieldProgram* sized);
 
 }  // namespace datasetd

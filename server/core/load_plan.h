@@ -68,8 +68,8 @@ struct LoadPlan {
 // are left to the caller.
 //
 // Samples of an encoded source have one size as resident, but of the fields f
-// that have own_sizes[f]: these are packed, unless all are alike; what is null is
-// not known yet, and is left out of the numbers.
+// that have own_sizes[f]: these are packed, unless all are alike; what is null
+// is not known yet, and is left out of the numbers.
 // REQUIRES: a plain source with a packed field has no programs.
 //   INVALID_ARGUMENT  the dataset is larger than any memory
 absl::StatusOr<LoadPlan> PlanLoad(

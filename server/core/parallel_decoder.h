@@ -41,9 +41,9 @@ class ParallelDecoder {
   ParallelDecoder& operator=(const ParallelDecoder&) = delete;
 
   // Begins with samples first, ..., first + count - 1; field f of them,
-  // contiguous and as resident, to fields[f], which stay valid until Finish. Of a
-  // packed field places[f] says where each goes; one that has not that size is
-  // DATA_LOSS. REQUIRES: count >= 1.
+  // contiguous and as resident, to fields[f], which stay valid until Finish. Of
+  // a packed field places[f] says where each goes; one that has not that size
+  // is DATA_LOSS. REQUIRES: count >= 1.
   void Start(int64_t first, int64_t count,
              std::vector<absl::Span<uint8_t>> fields,
              std::vector<std::vector<RaggedSample>> places = {});

@@ -1,9 +1,9 @@
 // Where the samples of a packed field lie in its memory, and their sizes: what
 // the kernels read, as the host keeps it.
 //
-// Samples stand in order, each from a multiple of kRaggedAlignmentBytes, and the
-// bytes between them are 0. One may be the sample before it over again, and then
-// has the place of that. Copyable; not thread-safe while it is made.
+// Samples stand in order, each from a multiple of kRaggedAlignmentBytes, and
+// the bytes between them are 0. One may be the sample before it over again, and
+// then has the place of that. Copyable; not thread-safe while it is made.
 
 #ifndef DATASETD_SERVER_CORE_RAGGED_INDEX_H_
 #define DATASETD_SERVER_CORE_RAGGED_INDEX_H_
@@ -28,8 +28,8 @@ constexpr int64_t PaddedSampleBytes(int64_t bytes) {
 // What a pixel of an image field takes.
 int64_t PixelBytes(const FieldSpec& field);
 
-// Height and width are within 1..kMaxRaggedExtent, and a sample's elements below
-// 2^31.
+// Height and width are within 1..kMaxRaggedExtent, and a sample's elements
+// below 2^31.
 bool IsRaggedSize(const FieldSpec& field, ImageSize size);
 
 class RaggedIndex {
@@ -64,7 +64,8 @@ class RaggedIndex {
 
   // Each size that there is, once.
   std::vector<ImageSize> DistinctSizes() const;
-  // Sets smallest, largest, num_pixels and packed_bytes. REQUIRES: there are samples.
+  // Sets smallest, largest, num_pixels and packed_bytes.
+  // REQUIRES: there are samples.
   void Describe(FieldSpec* field) const;
 
  private:

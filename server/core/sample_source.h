@@ -69,9 +69,9 @@ class SampleSource {
 
   virtual const SourceInfo& info() const = 0;
 
-  // Plain: the places and sizes of a packed field's samples, all of them, within
-  // what the field's spec says. Of each such field, in order, once, before the
-  // first Read. Errors as Read's.
+  // Plain: the places and sizes of a packed field's samples, all of them,
+  // within what the field's spec says. Of each such field, in order, once,
+  // before the first Read. Errors as Read's.
   virtual absl::StatusOr<RaggedIndex> ReadIndex(size_t field);
 
   // Plain: reads the next `count` samples: field f of them, contiguous, to

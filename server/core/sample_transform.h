@@ -28,8 +28,9 @@ namespace datasetd {
 
 class SampleTransform {
  public:
-  // `resident`: what the ops make of a sample of `source`'s shape; or packed, if
-  // each makes something else. Ops may be none: then samples stay as they are.
+  // `resident`: what the ops make of a sample of `source`'s shape; or packed,
+  // if they make another size of each. Ops may be none: then samples stay as
+  // they are.
   SampleTransform(FieldSpec source, int field_index,
                   std::vector<TransformSpec> ops, FieldSpec resident)
       : source_(std::move(source)),
@@ -42,8 +43,8 @@ class SampleTransform {
   const FieldSpec& resident() const { return resident_; }
 
   // Whether a sample of this size can become resident.
-  //   FAILED_PRECONDITION  it would have another size than resident's, or is too
-  //                        large, or an op cannot be applied to it
+  //   FAILED_PRECONDITION  it would have another size than resident's, or is
+  //                        too large, or an op cannot be applied to it
   absl::Status Check(ImageSize size) const;
 
   // The size that it becomes. Errors as Check. REQUIRES: an image.

@@ -222,8 +222,8 @@ TEST(RaggedChainTest, OpsThatFollowAreAsEver) {
        RandomHorizontalFlipSpec{}, RandomRotationSpec{.degrees = {-30, 30}},
        RandomCropSpec{.height = 20, .width = 20},
        GaussianBlurSpec{.kernel_height = 3, .kernel_width = 5},
-       ColorJitterSpec{.contrast = Interval{0.5, 1.5}}, ToDtypeSpec{.scale = true},
-       RandomErasingSpec{.p = 1.0}});
+       ColorJitterSpec{.contrast = Interval{0.5, 1.5}},
+       ToDtypeSpec{.scale = true}, RandomErasingSpec{.p = 1.0}});
 }
 
 // Against formulas that share nothing with the kernels.
@@ -310,7 +310,8 @@ TEST(RaggedChainTest, OpsThatNeedOneSizeAreRefusedBeforeIt) {
   for (const Ops& ops : {Ops{RandomRotationSpec{.degrees = {-5, 5}}},
                          Ops{GaussianBlurSpec{.kernel_height = 3,
                                               .kernel_width = 3}},
-                         Ops{RandomErasingSpec{}}, Ops{CutoutSpec{.size = 4}}}) {
+                         Ops{RandomErasingSpec{}},
+                         Ops{CutoutSpec{.size = 4}}}) {
     Ops all = ops;
     all.push_back(CenterCropSpec{.height = 8, .width = 8});
     EXPECT_THAT(

@@ -1,5 +1,5 @@
-// Samples of their own size, from an encoded source to memory: as they are, with
-// what the budget, the cache and the dry run say of them.
+// Samples of their own size, from an encoded source to memory: as they are,
+// with what the budget, the cache and the dry run say of them.
 
 #include <algorithm>
 #include <atomic>
