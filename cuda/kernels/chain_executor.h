@@ -337,6 +337,12 @@ class ChainExecutor {
       if (source_ == Source::kResize) {
         MakeRows(first, rows);
         team_.Sync();
+        if constexpr (Team::kLanes > 1) {
+          if (WriteRows(target, to, first, rows, end_op,
+                        is_mixed || gathered != nullptr)) {
+            continue;
+          }
+        }
       }
       for (int32_t unit = team_.rank(); unit < rows * blocks;
            unit += team_.size()) {
@@ -650,6 +656,38 @@ class ChainExecutor {
                         to_row + c * width_);
         }
       }
+    }
+  }
+
+  // Writes output rows straight from the rows between the passes. False if it
+  // takes lanes to do it.
+  bool WriteRows(Target target, uint8_t* to, int32_t first, int32_t rows,
+                 int end_op, bool needs_lanes) {
+    if constexpr (Team::Vector::kFloats == 1) {
+      return false;
+    } else {
+      const bool has_ops = end_op > first_op_;
+      if (needs_lanes || has_ops || has_fill_ || channels_ != image_.channels ||
+          num_taps_[0] > kMaxDirectTaps) {
+        return false;
+      }
+      const bool is_slot = target == Target::kSlot;
+      if (is_slot ? field_.out_dtype != Dtype::kFloat32 ||
+                        field_.layout != Layout::kNchw || width_ % 16 != 0 ||
+                        reinterpret_cast<uintptr_t>(to) % 64 != 0
+                  : target != Target::kScratch) {
+        return false;
+      }
+      ResizedRow out;
+      out.clamp = ParamsAs<ResizeParams>(field_.steps[source_step_]).clamp;
+      out.scale = end_op < end_op_ ? &state_.scale : nullptr;
+      out.plane_stride = int64_t{height_} * width_;
+      out.is_streamed = is_slot;
+      for (int32_t y = first; y < first + rows; ++y) {
+        out.to = reinterpret_cast<float*>(to) + int64_t{y} * width_;
+        WriteRow<Team>(rows_, Taps(0), y, image_.channels, out);
+      }
+      return true;
     }
   }
 

@@ -232,6 +232,75 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void SumColumns(
   }
 }
 
+// What becomes of an output row, all channels, where no lanes are needed.
+struct ResizedRow {
+  float clamp;
+  const ValueScale* scale;  // null: none
+  float* to;
+  int64_t plane_stride;
+  bool is_streamed;  // past the caches: 64-byte aligned, of whole lines
+};
+
+inline constexpr int kMaxDirectTaps = 16;
+
+template <int kNumTaps, bool kIsStreamed, typename Team>
+DATASETD_FLATTEN inline void WriteRow(const RowWindow& rows,
+                                      const AxisTaps& taps, int32_t y,
+                                      int32_t channels, const ResizedRow& out) {
+  using Vector = typename Team::Vector;
+  using Floats = typename Vector::Floats;
+  const int32_t count = kNumTaps == 0 ? taps.count : kNumTaps;
+  const float* row[kMaxDirectTaps];
+  Floats weight[kMaxDirectTaps];
+  for (int32_t t = 0; t < count; ++t) {
+    row[t] = rows.Row(taps.index[t * taps.stride + y]);
+    weight[t] = Vector::All(taps.weight[t * taps.stride + y]);
+  }
+  const Floats bound = Vector::All(out.clamp);
+  for (int32_t c = 0; c < channels; ++c) {
+    const int64_t from = int64_t{c} * rows.width;
+    float* const to = out.to + c * out.plane_stride;
+    const bool is_scaled = out.scale != nullptr;
+    const Floats factor = Vector::All(is_scaled ? out.scale->factor[c] : 1.0f);
+    const Floats bias = Vector::All(is_scaled ? out.scale->bias[c] : 0.0f);
+    const auto at = [&](int32_t x) {
+      Floats sum = Vector::Multiply(weight[0], Vector::Load(row[0] + from + x));
+      for (int32_t t = 1; t < count; ++t) {
+        sum = Vector::Add(
+            sum, Vector::Multiply(weight[t], Vector::Load(row[t] + from + x)));
+      }
+      if (out.clamp > 0.0f) sum = Vector::Clamp(sum, bound);
+      return is_scaled ? Vector::Add(Vector::Multiply(sum, factor), bias) : sum;
+    };
+    int32_t x = 0;
+    for (; x + Vector::kFloats <= rows.width; x += Vector::kFloats) {
+      if constexpr (kIsStreamed) {
+        Vector::Stream(at(x), to + x);
+      } else {
+        Vector::Store(at(x), to + x);
+      }
+    }
+    if (x < rows.width) {
+      float rest[Vector::kFloats];
+      Vector::Store(at(x), rest);
+      for (int32_t k = x; k < rows.width; ++k) to[k] = rest[k - x];
+    }
+  }
+}
+
+// REQUIRES: at most kMaxDirectTaps. May read a vector beyond the rows.
+template <typename Team>
+inline void WriteRow(const RowWindow& rows, const AxisTaps& taps, int32_t y,
+                     int32_t channels, const ResizedRow& out) {
+  if (taps.count == 2) {
+    out.is_streamed ? WriteRow<2, true, Team>(rows, taps, y, channels, out)
+                    : WriteRow<2, false, Team>(rows, taps, y, channels, out);
+  } else {
+    out.is_streamed ? WriteRow<0, true, Team>(rows, taps, y, channels, out)
+                    : WriteRow<0, false, Team>(rows, taps, y, channels, out);
+  }
+}
+
 }  // namespace datasetd
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_RESIZE_H_

@@ -25,6 +25,12 @@ struct HostVector<HostIsa::kAvx2> {
   static Floats Add(Floats x, Floats y) { return _mm256_add_ps(x, y); }
   static Floats Multiply(Floats x, Floats y) { return _mm256_mul_ps(x, y); }
 
+  static Floats All(float x) { return _mm256_set1_ps(x); }
+  // Within 0..bound; NaN stays.
+  static Floats Clamp(Floats x, Floats bound) {
+    return _mm256_min_ps(bound, _mm256_max_ps(_mm256_setzero_ps(), x));
+  }
+
   // from[index[k]] for kFloats indices, of base .. base + kVectors * kFloats.
   // Reads all of these.
   template <int kVectors>

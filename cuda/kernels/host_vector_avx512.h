@@ -25,6 +25,12 @@ struct HostVector<HostIsa::kAvx512> {
   static Floats Add(Floats x, Floats y) { return _mm512_add_ps(x, y); }
   static Floats Multiply(Floats x, Floats y) { return _mm512_mul_ps(x, y); }
 
+  static Floats All(float x) { return _mm512_set1_ps(x); }
+  // Within 0..bound; NaN stays.
+  static Floats Clamp(Floats x, Floats bound) {
+    return _mm512_min_ps(bound, _mm512_max_ps(_mm512_setzero_ps(), x));
+  }
+
   // from[index[k]] for kFloats indices, of base .. base + kVectors * kFloats.
   // Reads all of these.
   template <int kVectors>

@@ -94,7 +94,7 @@ class World {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     datasets_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{}, devices_.get(),
-        [](const DatasetSpec&)
+        [](const DatasetSpec&, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           return std::make_unique<Samples>();
         },
@@ -210,7 +210,7 @@ class World {
     if (!header.ParseFromString(message.substr(2, header_size))) return;
     header.set_name("b");
     auto push = PushSpecFromProto(header);
-    if (!push.ok() || !CheckPushedInfo(push->info).ok()) return;
+    if (!push.ok() || !CheckPushedInfo(&push->info).ok()) return;
     std::string blocks = message.substr(2 + header_size);
     (void)datasets_->Push(
         std::move(push->spec),

@@ -336,7 +336,7 @@ class RaggedRegistryTest : public ::testing::Test {
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.cache = cache_.get()}, devices_.get(),
-        [this](const DatasetSpec&)
+        [this](const DatasetSpec&, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           auto source =
               std::make_unique<FakeEncodedSource>(kNumSamples, SizeOf);
