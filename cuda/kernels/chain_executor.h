@@ -198,12 +198,7 @@ class ChainExecutor {
       case StepKind::kResize:
         if (!IsUntouched()) Materialise();
         Begin(Source::kResize, s);
-        is_blended_ =
-            is_blended_ ||
-            (ParamsAs<ResizeParams>(step).interpolation !=
-                 InterpolationMode::kNearest &&
-             ParamsAs<ResizeParams>(step).interpolation !=
-                 InterpolationMode::kNearestExact);
+        is_blended_ = is_blended_ || IsInterpolated(step, state_.drawn[s]);
         break;
       case StepKind::kAffine:
         NeedScratch();
@@ -228,6 +223,17 @@ class ChainExecutor {
     }
     height_ = state_.drawn[s].out_height;
     width_ = state_.drawn[s].out_width;
+  }
+
+  // Of a resize. One to the window's own size makes no new values.
+  DATASETD_HOST_DEVICE static bool IsInterpolated(const Step& step,
+                                                  const StepDraw& drawn) {
+    const InterpolationMode mode = ParamsAs<ResizeParams>(step).interpolation;
+    const ResizeDraw& window = drawn.As<ResizeDraw>();
+    return mode != InterpolationMode::kNearest &&
+           mode != InterpolationMode::kNearestExact &&
+           (window.height != drawn.out_height ||
+            window.width != drawn.out_width);
   }
 
   DATASETD_HOST_DEVICE static bool IsBlend(StepKind kind) {
