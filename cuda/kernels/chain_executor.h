@@ -469,9 +469,8 @@ class ChainExecutor {
                         state_.drawn[source_step_].out_height;
     const float rows =
         static_cast<float>(RowCapacity() - num_taps_[0] - 2) / scale;
-    return rows < 1.0f                              ? 1
-           : rows > static_cast<float>(height_ - 1) ? height_
-                                                    : static_cast<int32_t>(rows);
+    if (rows >= static_cast<float>(height_)) return height_;
+    return rows < 1.0f ? 1 : static_cast<int32_t>(rows);
   }
 
   DATASETD_HOST_DEVICE int64_t RowElements() const {

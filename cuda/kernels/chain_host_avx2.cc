@@ -42,10 +42,10 @@
 namespace datasetd {
 
 void RunChainAvx2(const AugmentProgram& program, const FieldProgram& field,
-                const BatchTask& batch, const ChainMemory& memory) {
+                  const BatchTask& batch, const ChainMemory& memory) {
   ChainState state;
   ChainExecutor<HostTeam<HostIsa::kAvx2>> executor({}, program, field, memory,
-                                                 &state);
+                                                &state);
   for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
 }
 

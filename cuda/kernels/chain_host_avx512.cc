@@ -45,10 +45,10 @@
 namespace datasetd {
 
 void RunChainAvx512(const AugmentProgram& program, const FieldProgram& field,
-                const BatchTask& batch, const ChainMemory& memory) {
+                    const BatchTask& batch, const ChainMemory& memory) {
   ChainState state;
   ChainExecutor<HostTeam<HostIsa::kAvx512>> executor({}, program, field, memory,
-                                                 &state);
+                                                  &state);
   for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
 }
 
@@ -74,8 +74,8 @@ namespace datasetd {
 
 bool HasChainAvx512() { return false; }
 
-void RunChainAvx512(const AugmentProgram&, const FieldProgram&, const BatchTask&,
-                const ChainMemory&) {}
+void RunChainAvx512(const AugmentProgram&, const FieldProgram&,
+                    const BatchTask&, const ChainMemory&) {}
 
 }  // namespace datasetd
 

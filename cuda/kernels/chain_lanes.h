@@ -35,8 +35,8 @@ struct Lanes {
   float pixel[kMaxChannels][kLanes];
 };
 
-// Bytes of three channels at `start`, apart, as far as whole vectors go. Returns
-// the pixels that it made.
+// Bytes of three channels at `start`, apart, as far as whole vectors go.
+// Returns how many pixels that is.
 template <Dtype kDtype, typename Team>
 DATASETD_FLATTEN inline int32_t LoadRgb(const uint8_t* data, int64_t start,
                                         int32_t count, float* to0, float* to1,
@@ -234,7 +234,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline bool StreamChannel(
         return false;
       }
       for (int k = 0; k < count; k += Vector::kFloats) {
-        Vector::Stream(Vector::Load(pixel + k), reinterpret_cast<float*>(to) + k);
+        Vector::Stream(Vector::Load(pixel + k),
+                       reinterpret_cast<float*>(to) + k);
       }
       return true;
     }

@@ -1,6 +1,6 @@
-// The passes of a resize: first along the rows of the image, each row once, then
-// down the columns of what that made. Both add up their taps in order, so that
-// every team gets the same bits.
+// The passes of a resize: first along the rows of the image, each row once,
+// then down the columns of what that made. Both add up their taps in order, so
+// that every team gets the same bits.
 //
 // All of it are templates over the team, as in chain_lanes.h.
 

@@ -11,8 +11,8 @@
 
 namespace datasetd {
 
-// Each has Apply(), of one pixel, and ApplyRun(): `count` pixels of a row from x
-// on, none of them within Margin() of its ends, to the same bits.
+// Each has Apply(), of one pixel, and ApplyRun(): `count` pixels of a row from
+// x on, none of them within Margin() of its ends, to the same bits.
 
 struct SharpnessWindow {
   AdjustSharpnessDraw draw;

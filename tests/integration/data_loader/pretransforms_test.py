@@ -168,10 +168,10 @@ def test_image_mask_and_vector(daemon, tmp_path):
     )
     dataset = daemon.load(directory)
     assert [tuple(field) for field in dataset.fields] == [
-        ("image", "uint8", (16, 12, 3), True, False),
-        ("mask", "uint8", (16, 12, 1), True, True),
-        ("vector", "float64", (5, 2), False, False),
-        ("weight", "float32", (), False, False),
+        ("image", "uint8", (16, 12, 3), True, False, None, None),
+        ("mask", "uint8", (16, 12, 1), True, True, None, None),
+        ("vector", "float64", (5, 2), False, False, None, None),
+        ("weight", "float32", (), False, False, None, None),
     ]
     with daemon.loader(
         dataset,
