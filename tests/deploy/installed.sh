@@ -77,6 +77,12 @@ expect 0 systemctl restart datasetd.service
 say "A member of the group uses it"
 expect 0 as alice datasetctl load cifar --format cifar10 --split test \
   --path /srv/data
+expect 0 as alice datasetctl load pictures --format image_folder \
+  --path /srv/data/images
+expect 0 as alice datasetctl load volumes --format hdf5 \
+  --path /srv/data/images.h5
+expect 0 as alice datasetctl unload pictures
+expect 0 as alice datasetctl unload volumes
 expect 0 as alice python3 /srv/check/installed_job.py /home/alice/three 3
 expect 0 cat /home/alice/three
 expect 0 as alice datasetctl doctor
@@ -123,11 +129,16 @@ expect 0 cmp /home/alice/batches /home/alice/undisturbed
 echo "the daemon was process $pid and is $(main_pid); of $total batches the" \
   "job had at least $before before and 100 after; order and content are those" \
   "of a job that nothing disturbed"
+from_cache() {
+  journalctl _SYSTEMD_UNIT=datasetd.service _PID="$(main_pid)" -o cat |
+    grep 'cache: .*: used'
+}
+expect 0 from_cache
+expect 0 stat -c '%A %U:%G %n' /var/cache/datasetd /var/lib/datasetd
 expect 0 grep -E '^(data_roots|metrics_port|log_level):' \
   /etc/datasetd/datasetd.yaml
 
 say "Remove"
-mkdir -p /var/cache/datasetd /var/lib/datasetd
 apt-get -qq remove -y datasetd >apt.log 2>&1
 expect 3 systemctl is-active datasetd.socket datasetd.service
 expect 1 test -e /run/datasetd/datasetd.sock
