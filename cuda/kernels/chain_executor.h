@@ -393,7 +393,7 @@ class ChainExecutor {
       end = s;
     }
     if (end == end_op_) return end;
-    for (int c = team_.rank(); c < kMaxChannels; c += team_.size()) {
+    for (int c = team_.rank(); c < channels_; c += team_.size()) {
       double factor = 1.0;
       double bias = 0.0;
       for (int s = end; s < end_op_; ++s) {
@@ -408,6 +408,11 @@ class ChainExecutor {
       state_.scale.bias[c] = static_cast<float>(bias);
     }
     team_.Sync();
+    // A tiny std: a quotient may be finite where its reciprocal is not.
+    for (int c = 0; c < channels_; ++c) {
+      const float both = state_.scale.factor[c] - state_.scale.bias[c];
+      if (!(both - both == 0.0f)) return end_op_;
+    }
     return end;
   }
 
@@ -630,18 +635,24 @@ class ChainExecutor {
     const AxisTaps taps = Taps(1);
     float* const made = memory_.rows;
     if constexpr (Team::kLanes == 1) {
-      const int32_t row_elements = static_cast<int32_t>(RowElements());
-      const int64_t units = int64_t{to - from} * row_elements;
-      for (int64_t unit = team_.rank(); unit < units; unit += team_.size()) {
-        const int32_t row = static_cast<int32_t>(unit / row_elements);
-        const int32_t element =
-            static_cast<int32_t>(unit - int64_t{row} * row_elements);
-        const int32_t c = element / width_;
-        const int64_t start = int64_t{from + row} * image_.row_stride +
+      // Rows and channels are counted on, which is cheaper than to divide.
+      int32_t row = from;
+      int32_t c = 0;
+      for (int32_t x = team_.rank();; x += team_.size()) {
+        while (x >= width_) {
+          x -= width_;
+          ++c;
+          if (c == image_.channels) {
+            c = 0;
+            ++row;
+          }
+        }
+        if (row >= to) break;
+        const int64_t start = int64_t{row} * image_.row_stride +
                               int64_t{window_left_} * image_.pixel_stride +
                               c * image_.channel_stride;
-        made[rows_.Offset(from + row) + element] = SumAlongRow<kDtype>(
-            image_, start, taps, element - c * width_);
+        made[rows_.Offset(row) + int64_t{c} * width_ + x] =
+            SumAlongRow<kDtype>(image_, start, taps, x);
       }
     } else {
       for (int32_t row = from; row < to; ++row) {

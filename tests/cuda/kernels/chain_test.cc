@@ -608,5 +608,17 @@ TEST(ChainTest, GrayscaleChangesTheChannels) {
   }
 }
 
+// 1 / std is no float, 0 / std is 0.
+TEST(ChainTest, NormalizeAfterAResizeTakesAnyStd) {
+  const TestImage image({31, 33}, 3, Dtype::kUint8);
+  const FieldProgram field = Compile(
+      image.field(),
+      {ResizeTo(16, 16, InterpolationMode::kBilinear, true), ToDtypeSpec{},
+       NormalizeSpec{{0.0, 0.0, 0.0}, {1e-40, 1e-40, 1e-40}}});
+  const ChainRunner runner(field, std::vector<uint8_t>(image.bytes.size(), 0));
+  EXPECT_EQ(runner.All().Floats(field),
+            std::vector<float>(size_t{16} * 16 * 3, 0.0f));
+}
+
 }  // namespace
 }  // namespace datasetd
