@@ -197,21 +197,16 @@ void DatasetCache::MakeRoom(int64_t bytes) {
 }
 
 void DatasetCache::Store(Description description,
-                         const std::weak_ptr<const Dataset>& dataset) {
+                         const std::shared_ptr<const Dataset>& dataset) {
   Job job;
   job.header.spec_id = std::move(description.spec_id);
+  job.header.content_hash = dataset->content_hash();
+  job.header.num_samples = dataset->num_samples();
+  job.header.fields = dataset->fields();
   job.header.class_names = std::move(description.class_names);
   job.header.notes = std::move(description.notes);
+  job.backend = &dataset->backend();
   job.dataset = dataset;
-  {
-    MutexLock lock(&dataset_mutex_);
-    const std::shared_ptr<const Dataset> source = dataset.lock();
-    if (source == nullptr) return;
-    job.header.content_hash = source->content_hash();
-    job.header.num_samples = source->num_samples();
-    job.header.fields = source->fields();
-    job.backend = &source->backend();
-  }
   MutexLock lock(&mutex_);
   if (entries_.count(job.header.spec_id) != 0) return;
   jobs_.push_back(std::move(job));

@@ -78,7 +78,7 @@ class DatasetCache {
     std::map<std::string, std::string> notes;
   };
   void Store(Description description,
-             const std::weak_ptr<const Dataset>& dataset);
+             const std::shared_ptr<const Dataset>& dataset);
 
   // Waits until the cache holds no dataset that nobody else does.
   void AwaitLetGo();

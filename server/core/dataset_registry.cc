@@ -446,27 +446,23 @@ absl::Status DatasetRegistry::Push(DatasetSpec spec,
   auto dataset = LoadDataset(entry->spec.name, entry->plan, *entry->reader,
                              entry->backend, std::move(entry->reservation),
                              entry->counters);
-  std::weak_ptr<const Dataset> samples;
-  std::optional<DatasetCache::Description> stored;
-  absl::Status status;
-  {
-    MutexLock lock(&mutex_);
-    entry->cancel = nullptr;
-    if (dataset.ok()) {
+  if (dataset.ok()) {
+    {
+      MutexLock lock(&mutex_);
       entry->spec_id =
           PushedSpecId(entry->spec.name, (*dataset)->content_hash());
-      samples = *dataset;
-      stored = DescribeForCache(*entry, **dataset);
-    } else if (entry->counters.is_cancelled.load(std::memory_order_relaxed)) {
-      dataset = absl::CancelledError("the push was cancelled");
     }
-    FinishLoad(*entry, std::move(dataset));
-    status = entry->error;
-    entry.reset();
+    StoreInCache(*entry, *dataset);
   }
-  if (options_.cache != nullptr && stored.has_value()) {
-    options_.cache->Store(*std::move(stored), samples);
+  MutexLock lock(&mutex_);
+  entry->cancel = nullptr;
+  if (!dataset.ok() &&
+      entry->counters.is_cancelled.load(std::memory_order_relaxed)) {
+    dataset = absl::CancelledError("the push was cancelled");
   }
+  FinishLoad(*entry, std::move(dataset));
+  const absl::Status status = entry->error;
+  entry.reset();
   return status;
 }
 
@@ -624,31 +620,24 @@ void DatasetRegistry::RunLoads() {
     }
     // Nothing else touches reader, plan and reservation while LOADING.
     auto dataset = LoadSamples(*entry);
-    std::optional<DatasetCache::Description> stored;
-    std::weak_ptr<const Dataset> samples;
-    if (dataset.ok() && options_.cache != nullptr) {
-      samples = *dataset;
-      stored = DescribeForCache(*entry, **dataset);
-    }
-    {
-      MutexLock lock(&mutex_);
-      FinishLoad(*entry, std::move(dataset));
-      // Before anybody is told: the entry's memory is the table's alone.
-      entry.reset();
-    }
-    if (stored.has_value()) options_.cache->Store(*std::move(stored), samples);
+    if (dataset.ok()) StoreInCache(*entry, *dataset);
+    MutexLock lock(&mutex_);
+    FinishLoad(*entry, std::move(dataset));
+    // Before anybody is told: the entry's memory is the table's alone.
+    entry.reset();
   }
 }
 
-DatasetCache::Description DatasetRegistry::DescribeForCache(
-    const Entry& entry, const Dataset& dataset) {
+void DatasetRegistry::StoreInCache(
+    const Entry& entry, const std::shared_ptr<const Dataset>& dataset) {
+  if (options_.cache == nullptr) return;
   DatasetCache::Description description = {
       .spec_id = entry.spec_id, .class_names = entry.source.class_names};
-  const BadSampleReport& bad_samples = dataset.bad_samples();
+  const BadSampleReport& bad_samples = dataset->bad_samples();
   if (bad_samples.num_samples > 0) {
     description.notes[kBadSamplesNote] = BadSamplesToText(bad_samples);
   }
-  return description;
+  options_.cache->Store(std::move(description), dataset);
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::LoadSamples(
@@ -740,6 +729,7 @@ void DatasetRegistry::FinishLoad(
     if (found != entries_.end() && found->second.get() == &entry) {
       entries_.erase(found);
     }
+    AwaitLetGo();
   }
   ForgetOldFailures();
 }

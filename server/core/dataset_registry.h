@@ -230,8 +230,6 @@ class DatasetRegistry {
   absl::StatusOr<std::shared_ptr<Entry>> Admit(OpenedSource source,
                                                const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static DatasetCache::Description DescribeForCache(const Entry& entry,
-                                                    const Dataset& dataset);
   // Another dataset has the name: why the caller cannot have it.
   static absl::Status NameTaken(const Entry& present, const Caller& caller);
   static void Cancel(Entry& entry);
@@ -257,6 +255,10 @@ class DatasetRegistry {
   static void SetPlan(Entry& entry, LoadPlan plan);
   // Null if the cache has it not, or damaged.
   absl::StatusOr<std::shared_ptr<const Dataset>> LoadCached(Entry& entry);
+  // To be called before the dataset is READY, so that who waits for that, and
+  // then for the cache, finds it stored.
+  void StoreInCache(const Entry& entry,
+                    const std::shared_ptr<const Dataset>& dataset);
   void FinishLoad(Entry& entry,
                   absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

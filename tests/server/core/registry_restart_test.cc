@@ -75,7 +75,10 @@ class RegistryRestartTest : public ::testing::Test {
           opened_.Pass().IgnoreError();
           return std::make_unique<FakeSource>(100, 1, spec.path, fill_, &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_,
+        [this](const char* event, const DatasetInfo&, const Caller&) {
+          if (observer_) observer_(event);
+        });
   }
 
   static DatasetSpec Spec(const std::string& name) {
@@ -93,10 +96,8 @@ class RegistryRestartTest : public ::testing::Test {
   void LoadAndStore(const std::string& name) {
     ASSERT_THAT(registry_->Load(Spec(name), kAlice), IsOk());
     ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
-    // Stored after READY.
-    while (cache_->counters().num_stored == 0) {
-      ASSERT_TRUE(cache_->AwaitIdle(kLong));
-    }
+    ASSERT_TRUE(cache_->AwaitIdle(kLong));
+    ASSERT_GT(cache_->counters().num_stored, 0u);
   }
   void Restore(std::vector<DatasetSpec> specs,
                const std::string& content_hash = "") {
@@ -124,10 +125,23 @@ class RegistryRestartTest : public ::testing::Test {
   SourceGate opened_;
   FakeClock clock_;
   uint8_t fill_ = 7;
+  std::function<void(const std::string& event)> observer_;
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetCache> cache_;
   std::unique_ptr<DatasetRegistry> registry_;
 };
+
+// Who sees READY and waits for the cache finds the samples in it.
+TEST_F(RegistryRestartTest, TheCacheHasTheJobBeforeAnybodyIsTold) {
+  uint64_t num_stored = 0;
+  observer_ = [&](const std::string& event) {
+    if (event != "ready") return;
+    EXPECT_TRUE(cache_->AwaitIdle(kLong));
+    num_stored = cache_->counters().num_stored;
+  };
+  LoadAndStore("a");
+  EXPECT_EQ(num_stored, 1u);
+}
 
 TEST_F(RegistryRestartTest, AWarmLoadReadsNoSourceAndGivesTheSame) {
   LoadAndStore("a");
