@@ -667,10 +667,8 @@ class ChainExecutor {
                                  stride, memory_.line);
         }
         float* const to_row = made + rows_.Offset(row);
-        for (int32_t c = 0; c < image_.channels; ++c) {
-          SumLine<Team>(reach_, line + c * stride, taps, width_,
-                        to_row + c * width_);
-        }
+        SumLine<Team>(reach_, line, stride, image_.channels, taps, width_,
+                      to_row);
       }
     }
   }

@@ -44,12 +44,9 @@ DATASETD_FLATTEN inline int32_t LoadRgb(const uint8_t* data, int64_t start,
   int32_t first = 0;
   if constexpr (kDtype == Dtype::kUint8 && Team::Vector::kFloats > 1) {
     using Vector = typename Team::Vector;
-    for (; first + Vector::Rgb::kPixels <= count;
-         first += Vector::Rgb::kPixels) {
-      const typename Vector::Rgb rgb(data + start + 3 * int64_t{first});
-      Vector::StoreBytes(rgb.channel[0], to0 + first);
-      Vector::StoreBytes(rgb.channel[1], to1 + first);
-      Vector::StoreBytes(rgb.channel[2], to2 + first);
+    for (; first + Vector::kFloats <= count; first += Vector::kFloats) {
+      Vector::SplitRgb(data + start + 3 * int64_t{first}, to0 + first,
+                       to1 + first, to2 + first);
     }
   }
   return first;

@@ -18,7 +18,7 @@
 namespace datasetd {
 
 // Taps along one axis: tap t of coordinate i is index[t * stride + i], with
-// weight[t * stride + i].
+// weight[t * stride + i]. Those of a coordinate ascend.
 struct AxisTaps {
   const int32_t* index;
   const float* weight;
@@ -26,27 +26,38 @@ struct AxisTaps {
   int64_t stride;
 };
 
-// Vectors that hold what the taps of one vector's worth of neighbouring
-// coordinates name, from the lower one of the first and the last.
+// What the taps t of neighbouring coordinates name: all between the ends, where
+// a TapReach says so.
+struct TapRange {
+  int32_t low, high;
+};
+
+DATASETD_HOST_DEVICE inline TapRange RangeOf(int32_t first, int32_t last) {
+  return first < last ? TapRange{first, last} : TapRange{last, first};
+}
+
+// Vectors that hold what the taps t of one vector's worth of neighbouring
+// coordinates name; far, too, where not all lie between the first and the last.
 enum class TapReach : uint8_t { kOneVector, kTwoVectors, kFar };
 
 template <typename Team>
 inline TapReach ReachOf(const AxisTaps& taps, int32_t size) {
   constexpr int32_t kFloats = Team::Vector::kFloats;
   if constexpr (kFloats == 1) return TapReach::kFar;
-  uint32_t reach = 0;
+  int32_t reach = 0;
   for (int32_t t = 0; t < taps.count; ++t) {
     const int32_t* const index = taps.index + t * taps.stride;
     for (int32_t first = 0; first < size; first += kFloats) {
       const int32_t last =
           size - first < kFloats ? size - 1 : first + kFloats - 1;
-      const int32_t base =
-          index[first] < index[last] ? index[first] : index[last];
+      const TapRange range = RangeOf(index[first], index[last]);
       for (int32_t i = first; i <= last; ++i) {
-        // One below the base is far.
-        const uint32_t above = static_cast<uint32_t>(index[i] - base);
-        reach = above > reach ? above : reach;
+        if (index[i] < range.low || index[i] > range.high) {
+          return TapReach::kFar;
+        }
       }
+      const int32_t width = range.high - range.low;
+      reach = width > reach ? width : reach;
     }
   }
   return reach < kFloats       ? TapReach::kOneVector
@@ -85,11 +96,13 @@ DATASETD_FLATTEN inline void LoadLine(const ChainImage& image, int32_t row,
   }
 }
 
-// The first pass over one channel of a line. May read two vectors beyond what
-// the taps name, and one of the taps beyond `size`.
-template <TapReach kReach, typename Team>
-DATASETD_FLATTEN inline void SumLine(const float* from, const AxisTaps& taps,
-                                     int32_t size, float* to) {
+// The first pass over kChannels of a line: channel c is from[c * stride ...],
+// and becomes to[c * size ...]. May read two vectors beyond what the taps name,
+// and one of the taps beyond `size`.
+template <TapReach kReach, int kChannels, typename Team>
+DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
+                                     const AxisTaps& taps, int32_t size,
+                                     float* to) {
   if constexpr (kReach != TapReach::kFar && Team::Vector::kFloats > 1) {
     // A load and a permutation, where a gather would make a load a lane.
     using Vector = typename Team::Vector;
@@ -98,58 +111,102 @@ DATASETD_FLATTEN inline void SumLine(const float* from, const AxisTaps& taps,
     for (int32_t first = 0; first < size; first += kFloats) {
       const int32_t last =
           size - first < kFloats ? size - 1 : first + kFloats - 1;
-      const auto product = [&](int32_t t) {
+      const auto range_of = [&](int32_t t) {
         const int32_t* const index = taps.index + t * taps.stride;
-        const int32_t base =
-            index[first] < index[last] ? index[first] : index[last];
-        return Vector::Multiply(
-            Vector::Load(taps.weight + t * taps.stride + first),
-            Vector::template LoadAt<kVectors>(from, index + first, base));
+        return RangeOf(index[first], index[last]);
       };
-      typename Vector::Floats sum = product(0);
+      // Taps within one window share its loads.
+      typename Vector::template Window<kVectors> window[kChannels];
+      int32_t base;
+      const auto load = [&](int32_t at) {
+        base = at;
+        for (int c = 0; c < kChannels; ++c) {
+          window[c] =
+              Vector::template LoadWindow<kVectors>(from + c * stride + at);
+        }
+      };
+      const auto multiply = [&](int32_t t, typename Vector::Floats* products) {
+        const int64_t at = t * taps.stride + first;
+        const auto offsets = Vector::OffsetsFrom(taps.index + at, base);
+        const auto weight = Vector::Load(taps.weight + at);
+        for (int c = 0; c < kChannels; ++c) {
+          products[c] = Vector::Multiply(
+              weight, Vector::template Pick<kVectors>(window[c], offsets));
+        }
+      };
+      load(range_of(0).low);
+      typename Vector::Floats sum[kChannels];
+      multiply(0, sum);
       for (int32_t t = 1; t < taps.count; ++t) {
-        sum = Vector::Add(sum, product(t));
+        const TapRange range = range_of(t);
+        if (range.high >= base + kVectors * kFloats) load(range.low);
+        typename Vector::Floats products[kChannels];
+        multiply(t, products);
+        for (int c = 0; c < kChannels; ++c) {
+          sum[c] = Vector::Add(sum[c], products[c]);
+        }
       }
-      if (first + kFloats <= size) {
-        Vector::Store(sum, to + first);
-      } else {
-        float rest[kFloats];
-        Vector::Store(sum, rest);
-        for (int32_t i = first; i < size; ++i) to[i] = rest[i - first];
+      for (int c = 0; c < kChannels; ++c) {
+        float* const row = to + int64_t{c} * size;
+        if (first + kFloats <= size) {
+          Vector::Store(sum[c], row + first);
+        } else {
+          float rest[kFloats];
+          Vector::Store(sum[c], rest);
+          for (int32_t i = first; i < size; ++i) row[i] = rest[i - first];
+        }
       }
     }
     return;
   }
-  for (int32_t first = 0; first < size; first += Team::kLanes) {
-    const int32_t count =
-        size - first < Team::kLanes ? size - first : Team::kLanes;
-    const int32_t* index = taps.index + first;
-    const float* weight = taps.weight + first;
-    float sum[Team::kLanes];
-    for (int32_t k = 0; k < count; ++k) sum[k] = weight[k] * from[index[k]];
-    for (int32_t t = 1; t < taps.count; ++t) {
-      index += taps.stride;
-      weight += taps.stride;
-      for (int32_t k = 0; k < count; ++k) {
-        sum[k] = sum[k] + weight[k] * from[index[k]];
+  for (int c = 0; c < kChannels; ++c, from += stride, to += size) {
+    for (int32_t first = 0; first < size; first += Team::kLanes) {
+      const int32_t count =
+          size - first < Team::kLanes ? size - first : Team::kLanes;
+      const int32_t* index = taps.index + first;
+      const float* weight = taps.weight + first;
+      float sum[Team::kLanes];
+      for (int32_t k = 0; k < count; ++k) sum[k] = weight[k] * from[index[k]];
+      for (int32_t t = 1; t < taps.count; ++t) {
+        index += taps.stride;
+        weight += taps.stride;
+        for (int32_t k = 0; k < count; ++k) {
+          sum[k] = sum[k] + weight[k] * from[index[k]];
+        }
       }
+      for (int32_t k = 0; k < count; ++k) to[first + k] = sum[k];
     }
-    for (int32_t k = 0; k < count; ++k) to[first + k] = sum[k];
+  }
+}
+
+template <TapReach kReach, typename Team>
+inline void SumLine(const float* from, int64_t stride, int32_t channels,
+                    const AxisTaps& taps, int32_t size, float* to) {
+  if (channels == 3) {
+    SumLine<kReach, 3, Team>(from, stride, taps, size, to);
+    return;
+  }
+  for (int32_t c = 0; c < channels; ++c) {
+    SumLine<kReach, 1, Team>(from + c * stride, 0, taps, size,
+                             to + int64_t{c} * size);
   }
 }
 
 template <typename Team>
-inline void SumLine(TapReach reach, const float* from, const AxisTaps& taps,
-                    int32_t size, float* to) {
+inline void SumLine(TapReach reach, const float* from, int64_t stride,
+                    int32_t channels, const AxisTaps& taps, int32_t size,
+                    float* to) {
   switch (reach) {
     case TapReach::kOneVector:
-      SumLine<TapReach::kOneVector, Team>(from, taps, size, to);
+      SumLine<TapReach::kOneVector, Team>(from, stride, channels, taps, size,
+                                          to);
       break;
     case TapReach::kTwoVectors:
-      SumLine<TapReach::kTwoVectors, Team>(from, taps, size, to);
+      SumLine<TapReach::kTwoVectors, Team>(from, stride, channels, taps, size,
+                                           to);
       break;
     case TapReach::kFar:
-      SumLine<TapReach::kFar, Team>(from, taps, size, to);
+      SumLine<TapReach::kFar, Team>(from, stride, channels, taps, size, to);
       break;
   }
 }

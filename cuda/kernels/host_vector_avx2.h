@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "cuda/kernels/host_team.h"
-#include "cuda/kernels/host_vector_rgb.h"
 #include "cuda/kernels/rounding.h"
 
 namespace datasetd {
@@ -16,7 +15,7 @@ namespace datasetd {
 template <>
 struct HostVector<HostIsa::kAvx2> {
   using Floats = __m256;
-  using Rgb = RgbBytes<HostIsa::kAvx2>;
+  using Offsets = __m256i;
 
   static constexpr int kFloats = 8;
 
@@ -31,21 +30,35 @@ struct HostVector<HostIsa::kAvx2> {
     return _mm256_min_ps(bound, _mm256_max_ps(_mm256_setzero_ps(), x));
   }
 
-  // from[index[k]] for kFloats indices, of base .. base + kVectors * kFloats.
-  // Reads all of these.
+  // Neighbouring elements, to pick from.
   template <int kVectors>
-  static Floats LoadAt(const float* from, const int32_t* index, int32_t base) {
-    const __m256i offset = _mm256_sub_epi32(
+  struct Window {
+    Floats part[kVectors];
+  };
+  template <int kVectors>
+  static Window<kVectors> LoadWindow(const float* from) {
+    Window<kVectors> window;
+    for (int i = 0; i < kVectors; ++i) {
+      window.part[i] = Load(from + i * kFloats);
+    }
+    return window;
+  }
+  // index[k] - base for kFloats indices.
+  static Offsets OffsetsFrom(const int32_t* index, int32_t base) {
+    return _mm256_sub_epi32(
         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index)),
         _mm256_set1_epi32(base));
-    const __m256 low =
-        _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + base), offset);
+  }
+  // REQUIRES: each offset within the window.
+  template <int kVectors>
+  static Floats Pick(const Window<kVectors>& window, Offsets offsets) {
+    const __m256 low = _mm256_permutevar8x32_ps(window.part[0], offsets);
     if constexpr (kVectors == 1) return low;
     const __m256 high =
-        _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + base + 8), offset);
+        _mm256_permutevar8x32_ps(window.part[kVectors - 1], offsets);
     // Bit 3 of the offset to the place of the sign.
     return _mm256_blendv_ps(
-        low, high, _mm256_castsi256_ps(_mm256_slli_epi32(offset, 28)));
+        low, high, _mm256_castsi256_ps(_mm256_slli_epi32(offsets, 28)));
   }
 
   // As CanonicalFloat, past the caches. REQUIRES: `to` aligned.
@@ -56,11 +69,23 @@ struct HostVector<HostIsa::kAvx2> {
         to, _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
   }
 
-  // Rgb::kPixels of them.
-  static void StoreBytes(__m128i bytes, float* to) {
-    Store(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)), to);
-    Store(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))),
-          to + 8);
+  // Bytes of kFloats pixels, three channels interleaved, to one row each.
+  static void SplitRgb(const uint8_t* from, float* to0, float* to1,
+                       float* to2) {
+    // Four pixels to each part of 16 bytes, whose last four are unused.
+    const __m256i pixels = _mm256_permutevar8x32_epi32(
+        _mm256_maskload_epi32(
+            reinterpret_cast<const int*>(from),
+            _mm256_setr_epi32(-1, -1, -1, -1, -1, -1, 0, 0)),
+        _mm256_setr_epi32(0, 1, 2, 2, 3, 4, 5, 5));
+    const __m256i first = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        0, -1, -1, -1, 3, -1, -1, -1, 6, -1, -1, -1, 9, -1, -1, -1));
+    const __m256i next = _mm256_set1_epi32(1);
+    const __m256i second = _mm256_add_epi32(first, next);
+    const __m256i third = _mm256_add_epi32(second, next);
+    Store(_mm256_cvtepi32_ps(_mm256_shuffle_epi8(pixels, first)), to0);
+    Store(_mm256_cvtepi32_ps(_mm256_shuffle_epi8(pixels, second)), to1);
+    Store(_mm256_cvtepi32_ps(_mm256_shuffle_epi8(pixels, third)), to2);
   }
 };
 

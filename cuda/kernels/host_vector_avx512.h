@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "cuda/kernels/host_team.h"
-#include "cuda/kernels/host_vector_rgb.h"
 #include "cuda/kernels/rounding.h"
 
 namespace datasetd {
@@ -16,7 +15,7 @@ namespace datasetd {
 template <>
 struct HostVector<HostIsa::kAvx512> {
   using Floats = __m512;
-  using Rgb = RgbBytes<HostIsa::kAvx512>;
+  using Offsets = __m512i;
 
   static constexpr int kFloats = 16;
 
@@ -31,18 +30,30 @@ struct HostVector<HostIsa::kAvx512> {
     return _mm512_min_ps(bound, _mm512_max_ps(_mm512_setzero_ps(), x));
   }
 
-  // from[index[k]] for kFloats indices, of base .. base + kVectors * kFloats.
-  // Reads all of these.
+  // Neighbouring elements, to pick from.
   template <int kVectors>
-  static Floats LoadAt(const float* from, const int32_t* index, int32_t base) {
-    const __m512i offset =
-        _mm512_sub_epi32(_mm512_loadu_si512(index), _mm512_set1_epi32(base));
-    const __m512 low = _mm512_loadu_ps(from + base);
+  struct Window {
+    Floats part[kVectors];
+  };
+  template <int kVectors>
+  static Window<kVectors> LoadWindow(const float* from) {
+    Window<kVectors> window;
+    for (int i = 0; i < kVectors; ++i) {
+      window.part[i] = Load(from + i * kFloats);
+    }
+    return window;
+  }
+  // index[k] - base for kFloats indices.
+  static Offsets OffsetsFrom(const int32_t* index, int32_t base) {
+    return _mm512_sub_epi32(_mm512_loadu_si512(index), _mm512_set1_epi32(base));
+  }
+  // REQUIRES: each offset within the window.
+  template <int kVectors>
+  static Floats Pick(const Window<kVectors>& window, Offsets offsets) {
     if constexpr (kVectors == 1) {
-      return _mm512_permutexvar_ps(offset, low);
+      return _mm512_permutexvar_ps(offsets, window.part[0]);
     } else {
-      return _mm512_permutex2var_ps(low, offset,
-                                    _mm512_loadu_ps(from + base + 16));
+      return _mm512_permutex2var_ps(window.part[0], offsets, window.part[1]);
     }
   }
 
@@ -55,9 +66,21 @@ struct HostVector<HostIsa::kAvx512> {
         _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan));
   }
 
-  // Rgb::kPixels of them.
-  static void StoreBytes(__m128i bytes, float* to) {
-    Store(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), to);
+  // Bytes of kFloats pixels, three channels interleaved, to one row each.
+  static void SplitRgb(const uint8_t* from, float* to0, float* to1,
+                       float* to2) {
+    // Four pixels to each part of 16 bytes, whose last four are unused.
+    const __m512i pixels = _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11),
+        _mm512_maskz_loadu_epi32(0xFFF, from));
+    const __m512i first = _mm512_broadcast_i32x4(_mm_setr_epi8(
+        0, -1, -1, -1, 3, -1, -1, -1, 6, -1, -1, -1, 9, -1, -1, -1));
+    const __m512i next = _mm512_set1_epi32(1);
+    const __m512i second = _mm512_add_epi32(first, next);
+    const __m512i third = _mm512_add_epi32(second, next);
+    Store(_mm512_cvtepi32_ps(_mm512_shuffle_epi8(pixels, first)), to0);
+    Store(_mm512_cvtepi32_ps(_mm512_shuffle_epi8(pixels, second)), to1);
+    Store(_mm512_cvtepi32_ps(_mm512_shuffle_epi8(pixels, third)), to2);
   }
 };
 
