@@ -5,11 +5,13 @@ One run, one table, one JSON file:
     bazel run //tests/benchmarks/compare
     bazel run //tests/benchmarks/compare -- --workloads W1 W10 --jobs 1 4
 
-For each workload and number of jobs at once, every peer's jobs are started and
-then measured in turns, so that a busy machine falls on all alike: medians of
-the repetitions. `ratio` is datasetd's samples/s over the peer's. CPU seconds
-are of the jobs, their workers, and the daemon. Time to first batch leaves the
-imports out: the first job's holds the load, the second's finds it loaded.
+For each workload every peer's jobs are started, as many as the largest number
+of jobs at once; then numbers and peers are measured in turns, so that a busy
+machine falls on all alike: medians of the repetitions. `ratio` is datasetd's
+samples/s over the peer's. CPU seconds are of the jobs that were measured, their
+workers, and the daemon; `of one` is that for a sample over one job's. Time to
+first batch leaves the imports out: the first job's holds the load, the second's
+finds it loaded.
 What a peer or machine cannot do stands in the table with its reason.
 """
 
@@ -37,8 +39,8 @@ class JobFailed(Exception):
 class Job:
     """A process of job.py, told what to do line by line."""
 
-    def __init__(self, workload, peer, directory, device, address, threads):
-        environment = dict(os.environ, COMPARE_TORCH_THREADS=str(threads))
+    def __init__(self, workload, peer, directory, device, address):
+        environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
@@ -86,30 +88,34 @@ def daemon_pss_mib(pid):
 
 
 def open_jobs(name, peer, directory, device, address, num_jobs):
-    """The jobs, one after the other, and their answers; or raises."""
-    threads = max(1, (os.cpu_count() or 1) // num_jobs)
-    jobs = [Job(name, peer, directory, device, address, threads)
-            for _ in range(num_jobs)]
+    """Opens the jobs one after the other, as many as can be.
+
+    Returns them, what they answered, and why they are not num_jobs, or None."""
+    jobs = []
     answers = []
     try:
+        for _ in range(num_jobs):
+            jobs.append(Job(name, peer, directory, device, address))
         for job in jobs:
             job.answer()  # it has imported what it needs
         for job in jobs:
             job.tell("open")
-            answers.append(job.answer())
-            if "not_offered" in answers[-1]:
-                break
-    except JobFailed:
-        for job in jobs:
+            answer = job.answer()
+            if "not_offered" in answer:
+                raise JobFailed(answer["not_offered"])
+            answers.append(answer)
+    except JobFailed as error:
+        for job in jobs[len(answers):]:
             job.close()
-        raise
-    return jobs, answers
+        return jobs[:len(answers)], answers, str(error)[-300:]
+    return jobs, answers, None
 
 
 def measure(jobs, daemon_pid, seconds):
+    threads = max(1, (os.cpu_count() or 1) // len(jobs))
     before = daemon_cpu_seconds(daemon_pid)
     for job in jobs:
-        job.tell(f"take {seconds}")
+        job.tell(f"take {seconds} {threads}")
     answers = [job.answer() for job in jobs]
     daemon = daemon_cpu_seconds(daemon_pid) - before
     samples = sum(a["samples"] for a in answers)
@@ -131,60 +137,67 @@ def summarise(values):
             for key in values[0]}
 
 
-def compare(workload, directory, device, num_jobs, names, flags):
-    """One group of rows: a workload at a number of jobs. The daemon is fresh,
-    so that its first job loads."""
-    rows = {}
+def compare(workload, directory, device, flags):
+    """The rows of a workload, by number of jobs and peer."""
+    rows = {num_jobs: {} for num_jobs in flags.jobs}
+    # A fresh daemon, so that its first job loads.
     with datasetd.start_local(device=device) as daemon:
         opened = {}
         try:
-            for peer in names:
-                try:
-                    jobs, answers = open_jobs(
-                        workload.name, peer, directory, device,
-                        daemon.address, num_jobs)
-                except JobFailed as error:
-                    rows[peer] = {"not_measured": str(error)[-300:]}
-                    continue
-                if "not_offered" in answers[-1]:
-                    rows[peer] = {"not_measured": answers[-1]["not_offered"]}
-                    for job in jobs:
-                        job.close()
-                    continue
+            for peer in flags.peers:
+                jobs, answers, error = open_jobs(
+                    workload.name, peer, directory, device, daemon.address,
+                    max(flags.jobs))
                 opened[peer] = jobs
-                rows[peer] = {
-                    "first_batch_s": answers[0]["first_batch_s"],
-                    "second_job_first_batch_s": answers[1]["first_batch_s"]
-                    if len(answers) > 1 else None,
-                    "shape": answers[0]["shape"],
-                    "dtype": answers[0]["dtype"],
-                    "repetitions": [],
-                }
-            shapes = {(tuple(rows[p]["shape"]), rows[p]["dtype"])
-                      for p in opened}
+                for num_jobs in flags.jobs:
+                    if num_jobs > len(jobs):
+                        rows[num_jobs][peer] = {"not_measured": error}
+                        continue
+                    rows[num_jobs][peer] = {
+                        "first_batch_s": answers[0]["first_batch_s"],
+                        "second_job_first_batch_s":
+                            answers[1]["first_batch_s"]
+                            if num_jobs > 1 else None,
+                        "shape": answers[0]["shape"],
+                        "dtype": answers[0]["dtype"],
+                        "repetitions": [],
+                    }
+            shapes = {(tuple(row["shape"]), row["dtype"])
+                      for group in rows.values() for row in group.values()
+                      if "shape" in row}
             if len(shapes) > 1:
                 sys.exit(f"{workload.name}: the peers do unequal work: "
                          f"{shapes}")
             for _ in range(flags.repetitions):
-                for peer, jobs in opened.items():
-                    result = measure(jobs, daemon.pid, flags.seconds)
-                    if peer == "datasetd":
-                        result["host_mib"] += daemon_pss_mib(daemon.pid)
-                    rows[peer]["repetitions"].append(result)
+                for num_jobs, group in rows.items():
+                    for peer, row in group.items():
+                        if "not_measured" in row:
+                            continue
+                        result = measure(opened[peer][:num_jobs], daemon.pid,
+                                         flags.seconds)
+                        if peer == "datasetd":
+                            result["host_mib"] += daemon_pss_mib(daemon.pid)
+                        row["repetitions"].append(result)
         finally:
             for jobs in opened.values():
                 for job in jobs:
                     job.close()
-    own = None
-    for peer in names:
-        row = rows[peer]
-        if "not_measured" in row:
-            continue
-        row["median"] = summarise(row["repetitions"])
-        rate = row["median"]["samples_per_second"]
-        if peer == "datasetd":
-            own = rate
-        row["datasetd_is_times"] = own / rate if own else None
+    for group in rows.values():
+        for peer, row in group.items():
+            if "not_measured" not in row:
+                row["median"] = summarise(row["repetitions"])
+    for group in rows.values():
+        for peer, row in group.items():
+            if "not_measured" in row:
+                continue
+            own = group.get("datasetd", {}).get("median")
+            row["datasetd_is_times"] = own and (
+                own["samples_per_second"] /
+                row["median"]["samples_per_second"])
+            one = rows.get(1, {}).get(peer, {}).get("median")
+            row["cpu_is_times_one_jobs"] = one and (
+                row["median"]["cpu_seconds_per_million"] /
+                one["cpu_seconds_per_million"])
     return rows
 
 
@@ -193,7 +206,7 @@ def print_rows(workload, num_jobs, rows):
           f"{'job' if num_jobs == 1 else 'jobs at once'}: {workload.title}, "
           f"batch {workload.batch_size}")
     print(f"  {'':14} {'samples/s':>11} {'min..max':>19} {'ratio':>7} "
-          f"{'CPU s/M':>8} {'host MiB':>9} {'dev MiB':>8} {'first s':>8} "
+          f"{'CPU s/M':>8} {'of one':>6} {'host MiB':>9} {'dev MiB':>8} {'first s':>8} "
           f"{'second s':>8}")
     for peer, row in rows.items():
         if "not_measured" in row:
@@ -204,10 +217,13 @@ def print_rows(workload, num_jobs, rows):
         span = f"{min(rates):.0f}..{max(rates):.0f}"
         m = row["median"]
         ratio = row["datasetd_is_times"]
+        cpu = row["cpu_is_times_one_jobs"]
         second = row["second_job_first_batch_s"]
         print(f"  {peer:14} {m['samples_per_second']:11.0f} {span:>19} "
               f"{'' if ratio is None else format(ratio, '.2f'):>7} "
-              f"{m['cpu_seconds_per_million']:8.1f} {m['host_mib']:9.0f} "
+              f"{m['cpu_seconds_per_million']:8.1f} "
+              f"{'' if cpu is None else format(cpu, '.2f'):>6} "
+              f"{m['host_mib']:9.0f} "
               f"{m['device_mib']:8.0f} {row['first_batch_s']:8.2f} "
               f"{'' if second is None else format(second, '.2f'):>8}")
     sys.stdout.flush()
@@ -238,9 +254,8 @@ def main():
         workload = workloads.WORKLOADS[name]
         with tempfile.TemporaryDirectory(prefix="ddc") as directory:
             workload.write(directory)
-            for num_jobs in flags.jobs:
-                rows = compare(workload, directory, flags.device, num_jobs,
-                               flags.peers, flags)
+            compared = compare(workload, directory, flags.device, flags)
+            for num_jobs, rows in compared.items():
                 print_rows(workload, num_jobs, rows)
                 groups.append({"workload": name, "title": workload.title,
                                "batch_size": workload.batch_size,

@@ -6,7 +6,7 @@ Says one line of JSON for each line that it reads, and once before:
 
     (start)   {"imported_s": ...}
     open      {"first_batch_s": ..., "shape": ...} or {"not_offered": ...}
-    take S    takes batches for S seconds and uses none:
+    take S T  takes batches for S seconds and uses none, torch with T threads:
               {"samples", "seconds", "cpu_seconds", "pss_mib", "device_mib"}
 
 CPU seconds and memory include the peer's worker processes.
@@ -106,9 +106,6 @@ def main():
     name, peer, directory, device = sys.argv[1:5]
     address = sys.argv[5] if len(sys.argv) > 5 else None
     workload = workloads.WORKLOADS[name]
-    threads = os.environ.get("COMPARE_TORCH_THREADS")
-    if threads:
-        torch.set_num_threads(int(threads))
 
     def say(answer):
         print(json.dumps(answer), flush=True)
@@ -135,6 +132,7 @@ def main():
             })
             del first
         else:
+            torch.set_num_threads(int(arguments[1]))
             say(take(batches, workload, device, float(arguments[0])))
 
 
