@@ -101,7 +101,7 @@ class Stream {
   virtual absl::Status CopyToHost(uint8_t* to, const uint8_t* from,
                                   size_t size_bytes) = 0;
 
-  // Runs `program` for up to max_batches_per_launch() batches: one kernel.
+  // Runs `program` for up to max_batches_per_launch(...) batches: one kernel.
   // The program, the slots and the indices must live until completion; the
   // span of tasks itself is copied.
   virtual absl::Status Augment(const LoadedProgram& program,
@@ -146,8 +146,9 @@ class Backend {
 
   // True where on_done is never called: poll the events.
   virtual bool needs_polling() const = 0;
-  // Batches that one launch may fill, 1..kMaxBatchesPerLaunch.
-  virtual int max_batches_per_launch() const = 0;
+  // Batches of that size that one launch may fill, 1..kMaxBatchesPerLaunch; all
+  // of them are done when the launch is.
+  virtual int max_batches_per_launch(int64_t batch_bytes) const = 0;
   // Samples of a chain that the device works on at once (chain_scratch.h), at
   // most; at least 1.
   virtual int max_teams() const = 0;

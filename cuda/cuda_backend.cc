@@ -108,7 +108,7 @@ class CudaBackend final : public Backend {
   }
 
   bool needs_polling() const override { return true; }
-  int max_batches_per_launch() const override {
+  int max_batches_per_launch(int64_t /*batch_bytes*/) const override {
     return max_batches_per_launch_;
   }
   // Two blocks per multiprocessor.

@@ -247,7 +247,7 @@ absl::StatusOr<std::unique_ptr<Event>> FakeBackend::CreateEvent() {
 }
 
 bool FakeBackend::needs_polling() const { return options_.needs_polling; }
-int FakeBackend::max_batches_per_launch() const {
+int FakeBackend::max_batches_per_launch(int64_t /*batch_bytes*/) const {
   return options_.max_batches_per_launch;
 }
 int FakeBackend::max_teams() const { return 1; }

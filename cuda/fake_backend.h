@@ -94,7 +94,7 @@ class FakeBackend final : public Backend {
       std::function<void()> on_done) override;
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
   bool needs_polling() const override;
-  int max_batches_per_launch() const override;
+  int max_batches_per_launch(int64_t batch_bytes) const override;
   int max_teams() const override;
   int max_launches_in_flight() const override;
 

@@ -31,6 +31,9 @@ DeviceInfo MakeInfo(int num_threads) {
           .free_bytes = AvailableHostBytes().value_or(0)};
 }
 
+// Batches of less go together into a launch.
+constexpr int64_t kLaunchBytes = 4 << 20;
+
 class HostBackend final : public Backend {
  public:
   explicit HostBackend(int num_threads)
@@ -78,7 +81,10 @@ class HostBackend final : public Backend {
   }
 
   bool needs_polling() const override { return false; }
-  int max_batches_per_launch() const override { return 1; }
+  int max_batches_per_launch(int64_t batch_bytes) const override {
+    return static_cast<int>(std::clamp<int64_t>(kLaunchBytes / batch_bytes, 1,
+                                                kMaxHostBatches));
+  }
   int max_teams() const override { return pool_.num_threads(); }
   // Two per thread: one runs, the next waits.
   int max_launches_in_flight() const override {

@@ -34,27 +34,32 @@ absl::Status HostStream::CopyToHost(uint8_t* to, const uint8_t* from,
 absl::Status HostStream::Copy(uint8_t* to, const uint8_t* from,
                               size_t size_bytes) {
   if (size_bytes == 0) return absl::OkStatus();
-  return Submit({.kind = WorkKind::kCopy,
-                 .copy_to = to,
-                 .copy_from = from,
-                 .copy_bytes = size_bytes});
+  const Work work = {.kind = WorkKind::kCopy,
+                     .copy_to = to,
+                     .copy_from = from,
+                     .copy_bytes = size_bytes};
+  return Submit(absl::MakeConstSpan(&work, 1));
 }
 
 absl::Status HostStream::Augment(const LoadedProgram& program,
                                  absl::Span<const BatchTask> batches) {
-  if (batches.size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a launch of ", batches.size(), " batches; the host runs 1"));
+  if (batches.empty() || batches.size() > kMaxHostBatches) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a launch of ", batches.size(),
+                     " batches; the host runs 1 to ", kMaxHostBatches));
   }
-  return Submit(
-      {.kind = WorkKind::kAugment,
-       .program = &static_cast<const HostProgram&>(program).program(),
-       .batch = batches[0]});
+  std::array<Work, kMaxHostBatches> work;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    work[i] = {.kind = WorkKind::kAugment,
+               .program = &static_cast<const HostProgram&>(program).program(),
+               .batch = batches[i]};
+  }
+  return Submit(absl::MakeConstSpan(work.data(), batches.size()));
 }
 
 absl::Status HostStream::Record(Event& event) {
-  if (absl::Status status =
-          Submit({.kind = WorkKind::kRecord, .is_complete = true});
+  const Work work = {.kind = WorkKind::kRecord, .is_complete = true};
+  if (absl::Status status = Submit(absl::MakeConstSpan(&work, 1));
       !status.ok()) {
     return status;
   }
@@ -70,14 +75,14 @@ absl::Status HostStream::Synchronize() {
   return absl::OkStatus();
 }
 
-absl::Status HostStream::Submit(const Work& work) {
+absl::Status HostStream::Submit(absl::Span<const Work> work) {
   std::lock_guard lock(mutex_);
-  if (end_ - *progress_ == kMaxPendingWork) {
+  if (end_ - *progress_ + work.size() > kMaxPendingWork) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a stream of the host holds at most ", kMaxPendingWork,
                      " pieces of pending work; synchronize it"));
   }
-  At(end_++) = work;
+  for (const Work& piece : work) At(end_++) = piece;
   Advance();
   if (num_unnotified_ > 0 && !is_notifying_) {
     ++num_runs_;

@@ -55,6 +55,10 @@ class HostEvent final : public Event {
   uint64_t sequence_ = 0;
 };
 
+// What one launch fills is published at once: small batches go together, so that
+// fewer threads are woken.
+inline constexpr int kMaxHostBatches = 8;
+
 class HostStream final : public Stream, private HostThreadPool::Job {
  public:
   // Runs one batch on the calling thread; called by several at once.
@@ -93,7 +97,8 @@ class HostStream final : public Stream, private HostThreadPool::Job {
   };
 
   absl::Status Copy(uint8_t* to, const uint8_t* from, size_t size_bytes);
-  absl::Status Submit(const Work& work);
+  // In order, one after the other; all or none.
+  absl::Status Submit(absl::Span<const Work> work);
   void Run() override;
 
   // These REQUIRE: mutex_ is held.

@@ -215,8 +215,11 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
   if (sampler_ == nullptr) generation_ = options_.order->generation();
   PendingLaunch& launch =
       launches_[(first_launch_ + num_running_launches_) % launches_.size()];
+  // Who has no batch gets one first, and need not wait for more.
+  const bool is_starving = num_published_ == 0 && num_running_launches_ == 0;
   const int num_batches = static_cast<int>(std::min<uint32_t>(
-      {num_free_, static_cast<uint32_t>(max_batches), kMaxBatchesPerLaunch}));
+      {num_free_, is_starving ? 1 : static_cast<uint32_t>(max_batches),
+       kMaxBatchesPerLaunch}));
   BatchTask tasks[kMaxBatchesPerLaunch];
   launch.generation = generation_;
   launch.started_nanoseconds = MonotonicNanoseconds();

@@ -111,6 +111,10 @@ class Feed {
 
   // No launch of this feed is running.
   bool is_quiescent() const { return num_running_launches_ == 0; }
+  // What a batch takes, at most.
+  int64_t batch_bytes() const {
+    return static_cast<int64_t>(options_.slot_stride_bytes);
+  }
   int num_running_launches() const { return num_running_launches_; }
   // The client has requested a release that its device has not done yet.
   bool has_pending_release() const { return has_pending_release_; }

@@ -23,12 +23,6 @@ constexpr uint64_t kWakeWindowNanoseconds = 10'000'000;
 constexpr int kMaxSpuriousWakes = 100;
 constexpr int kMaxEvents = 64;
 
-void WriteEventFd(int fd) {
-  const uint64_t one = 1;
-  // EAGAIN: the counter is full, so the reader is awake.
-  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof(one));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
@@ -66,12 +60,12 @@ Producer::~Producer() {
     MutexLock lock(&mutex_);
     is_stopping_ = true;
   }
-  WriteEventFd(wake_.get());
+  Wake();
   thread_.join();
 }
 
 std::function<void()> Producer::on_done() {
-  return [fd = wake_.get()] { WriteEventFd(fd); };
+  return [this] { Wake(); };
 }
 
 void Producer::Add(Feed* feed) {
@@ -79,7 +73,7 @@ void Producer::Add(Feed* feed) {
     MutexLock lock(&mutex_);
     commands_.push_back({feed, false, nullptr});
   }
-  WriteEventFd(wake_.get());
+  Wake();
 }
 
 void Producer::Remove(Feed* feed, std::function<void()> on_removed) {
@@ -87,10 +81,16 @@ void Producer::Remove(Feed* feed, std::function<void()> on_removed) {
     MutexLock lock(&mutex_);
     commands_.push_back({feed, true, std::move(on_removed)});
   }
-  WriteEventFd(wake_.get());
+  Wake();
 }
 
-void Producer::Wake() { WriteEventFd(wake_.get()); }
+void Producer::Wake() {
+  if (is_woken_.exchange(true)) return;  // it has not looked yet
+  const uint64_t one = 1;
+  // EAGAIN: the counter is full, so the thread is awake.
+  [[maybe_unused]] const ssize_t written =
+      write(wake_.get(), &one, sizeof(one));
+}
 
 void Producer::Ping() {
   num_pings_.fetch_add(1);
@@ -209,7 +209,7 @@ absl::StatusOr<bool> Producer::LaunchAll() {
     const NvtxRange range("produce");
     DATASETD_ASSIGN_OR_RETURN(
         const bool has_started,
-        feed.Launch(backend_->max_batches_per_launch()));
+        feed.Launch(backend_->max_batches_per_launch(feed.batch_bytes())));
     if (!has_started) {
       ++num_refusals;
       continue;
@@ -257,6 +257,8 @@ void Producer::Wait(int64_t timeout_nanoseconds) {
   const int num_events =
       epoll_pwait2(epoll_.get(), events, kMaxEvents,
                    timeout_nanoseconds < 0 ? nullptr : &timeout, nullptr);
+  // Before anything is looked at.
+  is_woken_.exchange(false);
   for (int i = 0; i < num_events; ++i) {
     if (events[i].data.ptr != nullptr) {
       woken_.push_back(static_cast<Member*>(events[i].data.ptr));

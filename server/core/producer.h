@@ -132,6 +132,8 @@ class Producer {
   std::vector<Member*> woken_;
   int num_muted_ = 0;
 
+  // The wake descriptor was written to since the thread last waited.
+  std::atomic<bool> is_woken_ = false;
   std::atomic<uint64_t> num_rounds_ = 0;
   std::atomic<uint64_t> num_throttled_ = 0;
   std::atomic<uint64_t> num_pings_ = 0;

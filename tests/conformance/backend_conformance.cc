@@ -218,7 +218,7 @@ TEST_P(BackendConformanceTest, InfoDescribesTheDevice) {
   EXPECT_GE(info.total_bytes, info.free_bytes);
   const std::array<uint8_t, 16> no_uuid = {};
   EXPECT_EQ(info.is_host, info.uuid == no_uuid);
-  EXPECT_THAT(backend_->max_batches_per_launch(),
+  EXPECT_THAT(backend_->max_batches_per_launch(kSlotBytes),
               AllOf(Ge(1), Le(kMaxBatchesPerLaunch)));
   EXPECT_GE(backend_->max_launches_in_flight(), 1);
   EXPECT_THAT(backend_->export_kinds(), Not(IsEmpty()));
@@ -460,7 +460,7 @@ TEST_P(BackendConformanceTest, TaskSpanIsCopied) {
 }
 
 TEST_P(BackendConformanceTest, OneLaunchFillsTheBatchesItMay) {
-  const int num_batches = backend_->max_batches_per_launch();
+  const int num_batches = backend_->max_batches_per_launch(kSlotBytes);
   auto gather = Gather::Create(*backend_, num_batches + 1);
   ASSERT_THAT(gather, IsOk());
   const Gather& g = **gather;

@@ -31,7 +31,7 @@ TEST_P(CudaBackendTest, DescribesAGpu) {
   EXPECT_EQ(backend_->info().name, "cuda:0");
   EXPECT_FALSE(backend_->info().is_host);
   EXPECT_TRUE(backend_->needs_polling());
-  EXPECT_EQ(backend_->max_batches_per_launch(), kMaxBatchesPerLaunch);
+  EXPECT_EQ(backend_->max_batches_per_launch(1), kMaxBatchesPerLaunch);
 }
 
 TEST_P(CudaBackendTest, OrdinalOutOfRangeIsInvalid) {

@@ -26,7 +26,11 @@ TEST(HostBackendTest, IsTheDeviceCpu) {
   EXPECT_EQ(backend->info().name, "cpu");
   EXPECT_TRUE(backend->info().is_host);
   EXPECT_FALSE(backend->needs_polling());
-  EXPECT_EQ(backend->max_batches_per_launch(), 1);
+  // Up to 4 MiB, or 8.
+  EXPECT_EQ(backend->max_batches_per_launch(1), 8);
+  EXPECT_EQ(backend->max_batches_per_launch(1 << 20), 4);
+  EXPECT_EQ(backend->max_batches_per_launch((2 << 20) + 1), 1);
+  EXPECT_EQ(backend->max_batches_per_launch(int64_t{1} << 40), 1);
   EXPECT_EQ(backend->max_launches_in_flight(), 6);
   EXPECT_THAT(backend->export_kinds(),
               ::testing::ElementsAre(ExportKind::kMemfd));

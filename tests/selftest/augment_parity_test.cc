@@ -91,7 +91,8 @@ class AugmentParityTest : public ::testing::TestWithParam<const char*> {
       task.indices = reinterpret_cast<const int64_t*>((*indices)->data());
       on_device.push_back(task);
     }
-    const size_t step = backend_->max_batches_per_launch();
+    const size_t step = backend_->max_batches_per_launch(
+        static_cast<int64_t>(slot_bytes));
     for (size_t i = 0; i < num_batches; i += step) {
       const absl::Status status = (*stream)->Augment(
           **loaded, absl::MakeSpan(on_device).subspan(

@@ -155,8 +155,8 @@ class FaultyBackend : public Backend {
     return std::make_unique<FaultyEvent>(std::move(event), live_);
   }
   bool needs_polling() const override { return backend_->needs_polling(); }
-  int max_batches_per_launch() const override {
-    return backend_->max_batches_per_launch();
+  int max_batches_per_launch(int64_t batch_bytes) const override {
+    return backend_->max_batches_per_launch(batch_bytes);
   }
   int max_teams() const override { return backend_->max_teams(); }
   int max_launches_in_flight() const override {

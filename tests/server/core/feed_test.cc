@@ -88,10 +88,16 @@ TEST_F(FeedTest, EpochsRollOver) {
 
 TEST_F(FeedTest, OneLaunchFillsManyFreeSlots) {
   const TestFeed made = MakeTestFeed(&backend_, {.num_slots = 6});
+  // A client that has none waits for one only.
   EXPECT_THAT(made.feed->Launch(4), IsOk());
+  backend_.CompleteAll();
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  EXPECT_THAT(made.channel->published(), SizeIs(1));
+  EXPECT_THAT(made.feed->Launch(2), IsOk());
+  EXPECT_TRUE(made.feed->CanLaunch());
   EXPECT_THAT(made.feed->Launch(32), IsOk());
   EXPECT_FALSE(made.feed->CanLaunch());
-  EXPECT_EQ(backend_.num_launches(), 2);
+  EXPECT_EQ(backend_.num_launches(), 3);
   backend_.CompleteAll();
   EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(2));
   const auto all = made.channel->published();
