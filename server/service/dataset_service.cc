@@ -81,15 +81,15 @@ absl::Status DatasetService::Load(
   const auto scan = std::make_shared<SourceScan>();
   DatasetInfo scanned = {.spec = spec, .owner = caller, .is_scanning = true};
   const absl::Time begin = absl::Now();
-  DATASETD_RETURN_IF_ERROR(Scan(
+  const absl::Status begun = Scan(
       call, scan.get(),
       [&] {
-        absl::Status begun = datasets_->Load(spec, caller, scan);
-        if (absl::IsResourceExhausted(begun)) {
+        absl::Status status = datasets_->Load(spec, caller, scan);
+        if (absl::IsResourceExhausted(status)) {
           await_ends_();
-          begun = datasets_->Load(spec, caller, scan);
+          status = datasets_->Load(spec, caller, scan);
         }
-        return begun;
+        return status;
       },
       [&](int64_t num_entries) {
         scanned.num_entries_scanned = num_entries;
@@ -97,8 +97,11 @@ absl::Status DatasetService::Load(
         v1::LoadDatasetResponse response;
         DatasetInfoToProto(scanned, false, response.mutable_dataset());
         writer->Write(response);
-      }));
+      });
+  if (!begun.ok() && !absl::IsCancelled(begun)) return begun;
+  // A session that ends cancels its scan, too.
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
+  DATASETD_RETURN_IF_ERROR(begun);
   while (true) {
     DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
                               datasets_->Await(name, kProgressPeriod));

@@ -271,11 +271,6 @@ def test_a_storm_of_kills():
     _with_world(_storm)
 
 
-def _is_stopped(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] == "T"
-
-
 def _stop(world, daemon, client):
     def position():
         return next((f["position"], f["num_slots_held"])
@@ -285,8 +280,7 @@ def _stop(world, daemon, client):
                         num_samples=_NUM_SAMPLES) as stopped:
         stopped.hear()
         stopped.hear()
-        stopped.kill(signal.SIGSTOP)
-        harness.poll_until(lambda: _is_stopped(stopped.pid), "its stop")
+        stopped.stop()
         # It fills up, and stands still from then on.
         harness.poll_until(lambda: position()[1] == 6, "its slots")
         stood = position()

@@ -171,7 +171,7 @@ def test_sigkill_of_the_daemon_is_daemon_gone(daemon, kind, num_kept):
         worker.hear()
         if kind == "waiting":
             # The ring runs dry and the client waits on the futex.
-            daemon.terminate(signal.SIGSTOP)
+            daemon.stop()
             worker.tell()
             worker.hear()
             harness.poll_until(
@@ -295,7 +295,7 @@ say(closed=True)
         worker.hear()
         # Stopped, it publishes no more than is there: at most 4 batches.
         _await_full(daemon)
-        daemon.terminate(signal.SIGSTOP)
+        daemon.stop()
         worker.tell()
         worker.hear()
         harness.poll_until(lambda: _is_in_futex_wait(worker.pid), "the wait")

@@ -120,6 +120,12 @@ class ProcessView:
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def stop(process):
+    """SIGSTOP to a child, and its effect: no thread of it runs any more."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+
+
 class Daemon(ProcessView):
     """A daemon on the host backend, serving when the constructor returns.
 
@@ -203,6 +209,9 @@ class Daemon(ProcessView):
 
     def terminate(self, number=signal.SIGTERM):
         self.process.send_signal(number)
+
+    def stop(self):
+        stop(self.process)
 
     def wait(self, timeout=DEADLINE_SECONDS):
         return self.process.wait(timeout)
@@ -313,6 +322,9 @@ class Worker(ProcessView):
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
+
+    def stop(self):
+        stop(self.process)
 
     def wait(self, timeout=DEADLINE_SECONDS):
         return self.process.wait(timeout)

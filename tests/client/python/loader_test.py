@@ -587,7 +587,7 @@ def test_timeout(data_root):
             "hundred", format="npy", path=data_root / "hundred"
         )
         with loader(dataset, prefetch=1, timeout=0.3) as batches:
-            os.kill(daemon.pid, signal.SIGSTOP)
+            stop(daemon)
             try:
                 with pytest.raises(datasetd.DeadlineExceeded, match="0.3 s"):
                     for _ in batches:
@@ -600,15 +600,9 @@ def test_timeout(data_root):
 
 
 def stop(process):
-    """SIGSTOP, and its effect."""
+    """SIGSTOP to a child, and its effect: no thread of it runs any more."""
     os.kill(process.pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 20
-    while True:
-        with open(f"/proc/{process.pid}/stat") as stat:
-            if stat.read().rsplit(")", 1)[1].split()[0] == "T":
-                return
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
 
 def test_timeout_of_a_samplers_indices(data_root):
@@ -640,8 +634,7 @@ import os, signal, sys
 import datasetd
 def stop(process):
     os.kill(process.pid, signal.SIGSTOP)
-    while open(f"/proc/{process.pid}/stat").read().rsplit(")")[1][1] != "T":
-        pass
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
     dataset = daemon.connect().load_dataset(
         "hundred", format="npy", path=sys.argv[1] + "/hundred")
