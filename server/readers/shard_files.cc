@@ -87,7 +87,8 @@ ShardFiles::OpenInflated(size_t shard) const {
       return absl::InvalidArgumentError(absl::StrCat(
           inflated.status().message(), ", the limit of option ", kOptionName,
           " (by default ", kDefaultInflation,
-          " times the file, or 64 MiB): give a higher one if the file is right"));
+          " times the file, or 64 MiB): give a higher one if the file is "
+          "right"));
     }
     DATASETD_ASSIGN_OR_RETURN(size_bytes, inflated);
   }
