@@ -196,6 +196,16 @@ def test_random_crops_pad_what_is_too_small(world, client):
         np.testing.assert_array_equal(image, source.transpose(2, 0, 1))
 
 
+def test_images_that_a_job_does_not_use_need_no_op(world, client):
+    dataset = _load(world, client)
+    with datasetd.DataLoader(dataset, batch_size=7, framework="numpy",
+                             fields=["label"]) as loader:
+        labels = {int(i): int(label) for batch in loader
+                  for i, label in zip(np.array(batch.indices),
+                                      np.array(batch.label))}
+    assert labels == {i: int(_ORDER[i] % 2) for i in range(_COUNT)}
+
+
 # -- Refusals ------------------------------------------------------------------
 
 
