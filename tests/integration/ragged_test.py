@@ -334,7 +334,9 @@ def test_pushed_samples_of_one_size_are_stored_as_ever(client):
 
 def test_pretransforms_of_pushed_sizes_are_refused(client):
     with pytest.raises(datasetd.InvalidArgument,
-                       match="pretransforms: images of the dataset differ"):
+                       match="pretransforms: images of the dataset differ in "
+                       "size; make them one size before they are sent, or give "
+                       "the ops to the loader's transforms"):
         client.push_dataset("p", _Pairs(), ragged=True,
                             pretransforms=[T.CenterCrop(10)])
 
