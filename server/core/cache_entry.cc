@@ -185,6 +185,10 @@ absl::StatusOr<CacheLayout> LayOutCacheEntry(const CacheHeader& header) {
   if (header.num_samples <= 0 || header.fields.empty()) {
     return Invalid("it has no samples");
   }
+  if (header.fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
+    return Invalid(absl::StrCat("it has more than ", kMaxDatasetFields,
+                                " fields"));
+  }
   CacheLayout layout;
   int64_t num_blocks = 0;
   for (size_t f = 0; f < header.fields.size(); ++f) {

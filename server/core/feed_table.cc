@@ -8,9 +8,8 @@
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/mix_labels.h"
-#include "server/core/paired_sizes.h"
-#include "server/core/pipeline.h"
 #include "server/core/subset.h"
+#include "server/core/transform_spec.h"
 #include "server/core/transforms_hash.h"
 
 namespace datasetd {
@@ -72,75 +71,6 @@ size_t CountOps(const std::vector<TransformSpec>& transforms) {
     }
   }
   return count;
-}
-
-// Packed fields without options are left empty if `skips_packed`.
-absl::StatusOr<std::vector<FieldProgram>> CompileFields(
-    const Dataset& dataset, const FeedOptions& options, bool skips_packed) {
-  const std::vector<FieldSpec>& fields = dataset.fields();
-  for (const auto& [name, field_options] : options.fields) {
-    if (std::none_of(fields.begin(), fields.end(),
-                     [&name = name](const FieldSpec& f) {
-                       return f.name == name;
-                     })) {
-      std::string names;
-      for (const FieldSpec& field : fields) {
-        absl::StrAppend(&names, names.empty() ? "" : ", ", field.name);
-      }
-      return absl::InvalidArgumentError(
-          absl::StrCat("transforms: dataset '", dataset.name(),
-                       "' has no field '", name, "'; it has: ", names));
-    }
-  }
-  if (fields.size() > static_cast<size_t>(kMaxFields)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("dataset '", dataset.name(), "' has ", fields.size(),
-                     " fields; a feed carries at most ", kMaxFields));
-  }
-  std::vector<FieldProgram> programs;
-  std::vector<std::vector<TransformSpec>> transforms;
-  for (size_t f = 0; f < fields.size(); ++f) {
-    const auto found = options.fields.find(fields[f].name);
-    const FeedFieldOptions field_options =
-        found == options.fields.end() ? FeedFieldOptions() : found->second;
-    if (skips_packed && found == options.fields.end() &&
-        fields[f].is_packed()) {
-      programs.push_back({});
-      transforms.emplace_back();
-      continue;
-    }
-    DATASETD_ASSIGN_OR_RETURN(
-        FieldProgram program,
-        CompileField(fields[f], static_cast<int>(f), field_options.transforms,
-                     field_options.layout, dataset.field_sizes(f)));
-    program.source = dataset.field_data(f);
-    program.ragged = dataset.field_index_data(f);
-    program.sample_stride_bytes =
-        fields[f].is_packed() ? 0 : fields[f].sample_bytes();
-    programs.push_back(program);
-    transforms.push_back(field_options.transforms);
-  }
-  DATASETD_RETURN_IF_ERROR(
-      LinkMixedLabels(fields, transforms, absl::MakeSpan(programs)));
-  DATASETD_RETURN_IF_ERROR(CheckPairedSizes(dataset, programs));
-  return programs;
-}
-
-// For the transforms hash: every field, in the dataset's order.
-std::vector<FieldPipeline> PipelinesOf(const Dataset& dataset,
-                                       const FeedOptions& options) {
-  std::vector<FieldPipeline> pipelines;
-  for (const FieldSpec& field : dataset.fields()) {
-    FieldPipeline pipeline;
-    pipeline.field = field.name;
-    if (const auto found = options.fields.find(field.name);
-        found != options.fields.end()) {
-      pipeline.transforms = found->second.transforms;
-      pipeline.layout = found->second.layout;
-    }
-    pipelines.push_back(std::move(pipeline));
-  }
-  return pipelines;
 }
 
 }  // namespace
@@ -258,21 +188,23 @@ absl::StatusOr<Explanation> FeedTable::Explain(
         "' has ", num_samples, " samples, from 0"));
   }
   DATASETD_ASSIGN_OR_RETURN(
-      const std::vector<FieldProgram> programs,
-      CompileFields(dataset, options, /*skips_packed=*/true));
+      const FeedFields fields,
+      CompileFeedFields(dataset, options.field_names, options.fields,
+                        /*skips_packed=*/true));
+  const std::vector<FieldProgram>& programs = fields.programs;
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = options.seed;
   program->num_fields = static_cast<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program->fields);
   Explanation explanation;
-  for (const FieldSpec& field : dataset.fields()) {
+  for (const FieldSpec& field : fields.specs) {
     explanation.fields.push_back(field.name);
   }
   for (const uint64_t index : indices) {
     Explanation::Sample& sample = explanation.samples.emplace_back();
     sample.index = static_cast<int64_t>(index);
     for (size_t f = 0; f < programs.size(); ++f) {
-      const RaggedIndex* const ragged = dataset.field_index(f);
+      const RaggedIndex* const ragged = dataset.field_index(fields.sources[f]);
       if (ragged == nullptr) continue;
       GiveSize(programs[f], ragged->size(sample.index), &program->fields[f]);
     }
@@ -297,12 +229,15 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(backend.info().name));
   DATASETD_ASSIGN_OR_RETURN(
-      std::vector<FieldProgram> programs,
-      CompileFields(dataset, options, /*skips_packed=*/false));
-  DATASETD_RETURN_IF_ERROR(CheckMixedLabels(dataset, programs));
+      FeedFields fields,
+      CompileFeedFields(dataset, options.field_names, options.fields,
+                        /*skips_packed=*/false));
+  std::vector<FieldProgram>& programs = fields.programs;
+  DATASETD_RETURN_IF_ERROR(
+      CheckMixedLabels(dataset, fields.sources, programs));
   DATASETD_ASSIGN_OR_RETURN(
       SlotLayout layout,
-      ComputeSlotLayout(dataset.fields(), absl::MakeSpan(programs),
+      ComputeSlotLayout(fields.specs, absl::MakeSpan(programs),
                         options.batch_size));
 
   const int64_t stride = layout.slot_stride_bytes;
@@ -443,7 +378,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   opened.num_samples = feed_options.sampler.num_samples;
   opened.order_capacity = order_options.capacity;
   opened.content_hash = dataset.content_hash();
-  opened.transforms_hash = TransformsHash(PipelinesOf(dataset, options));
+  opened.transforms_hash = TransformsHash(fields.pipelines);
   ++ended_[made.device].num_opened;
   observer_("opened", InfoOf(made));
   records_[id] = *std::move(record);

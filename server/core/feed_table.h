@@ -35,18 +35,13 @@
 #include "server/core/feed.h"
 #include "server/core/explain.h"
 #include "server/core/feed_channel.h"
+#include "server/core/feed_fields.h"
 #include "server/core/latency_histogram.h"
 #include "server/core/mutex.h"
 #include "server/core/producer.h"
 #include "server/core/slot_layout.h"
-#include "server/core/transform_spec.h"
 
 namespace datasetd {
-
-struct FeedFieldOptions {
-  std::vector<TransformSpec> transforms;
-  Layout layout = Layout::kNchw;
-};
 
 struct FeedOptions {
   std::string name;  // for people
@@ -60,6 +55,8 @@ struct FeedOptions {
   int64_t world_size = 1;
   int64_t prefetch = 0;  // 0: chosen
   FeedPosition start;
+  // Of a batch, in its order; empty: all of the dataset.
+  std::vector<std::string> field_names;
   std::map<std::string, FeedFieldOptions> fields;
   std::vector<ExportKind> excluded_exports;
   // Sample indices; nothing: all samples.

@@ -17,6 +17,9 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
+// Fields of a dataset; a feed carries kMaxFields of them (cuda/kernels/params.h).
+inline constexpr int kMaxDatasetFields = 256;
+
 // The height and width of an image of which each sample has its own.
 inline constexpr int64_t kAnyExtent = -1;
 // Of the height and width of such a sample.

@@ -107,6 +107,11 @@ absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
                                     int max_teams,
                                     std::vector<std::optional<SampleSizes>>
                                         own_sizes) {
+  if (source.fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the source has ", source.fields.size(), " fields; a dataset has at "
+        "most ", kMaxDatasetFields, ": choose with option fields"));
+  }
   DATASETD_ASSIGN_OR_RETURN(const auto programs,
                             CompilePretransforms(spec, source.fields));
   if (own_sizes.empty()) own_sizes = UnknownSizes(spec, source);

@@ -16,7 +16,8 @@ namespace datasetd {
 // `max_teams` is the backend's. `own_sizes`, of a plan that this made without
 // them and that needs sizes: what FindSampleSizes found.
 //   INVALID_ARGUMENT  a pretransform is random, wrong, or for a field that is
-//                     not there; or the dataset is larger than any memory
+//                     not there; more than kMaxDatasetFields; or the dataset is
+//                     larger than any memory
 absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
                                     const SourceInfo& source,
                                     int max_teams,

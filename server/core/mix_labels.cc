@@ -77,7 +77,7 @@ absl::Status LinkMixedLabels(
         [&](const FieldSpec& field) { return field.name == options.labels; });
     if (found == fields.end() || !IsClass(*found)) {
       return error(absl::StrCat(
-          found == fields.end() ? "is no field of the dataset"
+          found == fields.end() ? "is no field of the feed"
                                 : "is not one integer per sample",
           "; its fields of labels: ", NamesOfClasses(fields)));
     }
@@ -121,6 +121,7 @@ absl::Status LinkMixedLabels(
 }
 
 absl::Status CheckMixedLabels(const Dataset& dataset,
+                              absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs) {
   Backend& backend = dataset.backend();
   std::unique_ptr<HostMemory> memory;
@@ -147,7 +148,7 @@ absl::Status CheckMixedLabels(const Dataset& dataset,
         return absl::InvalidArgumentError(absl::StrCat(
             "num_classes is ", labels.num_classes, ", but sample ", first + i,
             " of dataset '", dataset.name(), "' has the label ", label,
-            " in field '", dataset.fields()[f].name,
+            " in field '", dataset.fields()[sources[f]].name,
             "': labels must be within 0..num_classes - 1"));
       }
     }

@@ -5,6 +5,7 @@
 #ifndef DATASETD_SERVER_CORE_MIX_LABELS_H_
 #define DATASETD_SERVER_CORE_MIX_LABELS_H_
 
+#include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,8 +33,9 @@ absl::Status LinkMixedLabels(
 // waits for it.
 //   INVALID_ARGUMENT  a label is not within 0..num_classes - 1
 //   and the backend's errors
-// REQUIRES: `programs` of the dataset's fields, linked.
+// REQUIRES: `programs` of the dataset's fields `sources`, linked.
 absl::Status CheckMixedLabels(const Dataset& dataset,
+                              absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs);
 
 }  // namespace datasetd

@@ -33,19 +33,20 @@ bool SharesWindow(const FieldProgram& a, const FieldProgram& b) {
 }  // namespace
 
 absl::Status CheckPairedSizes(const Dataset& dataset,
+                              absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs) {
   for (size_t f = 0; f < programs.size(); ++f) {
     for (size_t g = f + 1; g < programs.size(); ++g) {
       if (!SharesWindow(programs[f], programs[g])) continue;
-      const RaggedIndex& first = *dataset.field_index(f);
-      const RaggedIndex& second = *dataset.field_index(g);
+      const RaggedIndex& first = *dataset.field_index(sources[f]);
+      const RaggedIndex& second = *dataset.field_index(sources[g]);
       for (int64_t i = 0; i < dataset.num_samples(); ++i) {
         const ImageSize a = first.size(i);
         const ImageSize b = second.size(i);
         if (a == b) continue;
         return absl::InvalidArgumentError(absl::StrCat(
-            "transforms: fields '", dataset.fields()[f].name, "' and '",
-            dataset.fields()[g].name, "' share a crop, but sample ", i, " is ",
+            "transforms: fields '", dataset.fields()[sources[f]].name,
+            "' and '", dataset.fields()[sources[g]].name, "' share a crop, but sample ", i, " is ",
             a.height, "x", a.width, " in the one and ", b.height, "x", b.width,
             " in the other (height x width): put an op with a size of its own "
             "before it in each, such as Resize with height and width"));

@@ -3,6 +3,8 @@
 #ifndef DATASETD_SERVER_CORE_PAIRED_SIZES_H_
 #define DATASETD_SERVER_CORE_PAIRED_SIZES_H_
 
+#include <cstddef>
+
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "cuda/kernels/params.h"
@@ -11,9 +13,11 @@
 namespace datasetd {
 
 // Windows that are drawn by a sample's own size are the same for two fields
-// only where the sample is equally large in both. `programs[f]` is of field f.
+// only where the sample is equally large in both. `programs[f]` is of the
+// dataset's field sources[f].
 //   INVALID_ARGUMENT  one is not; names fields and sample
 absl::Status CheckPairedSizes(const Dataset& dataset,
+                              absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs);
 
 }  // namespace datasetd

@@ -104,7 +104,8 @@ class PipelineCompiler {
       return Invalid(absl::StrCat(
           "its samples have sizes from ", RangeText(image_.sizes()),
           ", and a batch has one: its transforms must begin with an op that "
-          "gives it, such as ", kSizeGivers));
+          "gives it, such as ", kSizeGivers,
+          "; a field that is not used can be left out of the feed's"));
     }
     image_.Finish();
     return absl::OkStatus();
@@ -239,8 +240,8 @@ absl::StatusOr<FieldProgram> CompileField(
     absl::Span<const TransformSpec> ops, Layout layout,
     absl::Span<const ImageSize> sizes) {
   Require(field.is_packed() != sizes.empty(), "a packed field has sizes");
-  Require(field_index >= 0 && field_index < kMaxFields,
-          "the index of a field is below kMaxFields");
+  Require(field_index >= 0 && field_index < kMaxDatasetFields,
+          "the index of a field is below kMaxDatasetFields");
   if (ops.size() > kMaxTransforms) {
     return At(field, Invalid(absl::StrCat(ops.size(),
                                           " transforms; there can be ",

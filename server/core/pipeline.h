@@ -18,7 +18,7 @@ namespace datasetd {
 // Ops that one field can have.
 inline constexpr int kMaxTransforms = 256;
 
-// The program of field `field_index` of a feed; `source`, `ragged`,
+// The program of field `field_index` of a dataset; `source`, `ragged`,
 // `sample_stride_bytes` and `offset_bytes` are left 0.
 //
 // Images are [H, W, C] or [H, W], uint8 or float32, with 1..kMaxChannels
@@ -45,7 +45,7 @@ inline constexpr int kMaxTransforms = 256;
 //
 // Errors begin with the place: "field 'image', transforms[2] RandomCrop: ".
 //   INVALID_ARGUMENT  an op, a parameter, or their order is wrong
-// REQUIRES: 0 <= field_index < kMaxFields; a packed field has sizes, and no
+// REQUIRES: 0 <= field_index < kMaxDatasetFields; a packed field has sizes, and no
 // other does.
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,

@@ -22,8 +22,8 @@ struct FieldPipeline {
 // 32 hexadecimal digits: XXH3, 128 bits, of a canonical text. Values of pixels
 // count as the float32 that the kernel gets, values that are equal in all
 // channels as one, no fill as 0; a fill that the padding mode does not use not
-// at all. The order of the fields counts, since random numbers depend on it, and
-// so do the numbers of shared draws. Stable over versions and machines.
+// at all. The fields and their order count, since a batch has them, and so do the
+// numbers of shared draws. Stable over versions and machines.
 // REQUIRES: pipelines that compile.
 std::string TransformsHash(absl::Span<const FieldPipeline> pipelines);
 

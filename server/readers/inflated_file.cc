@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
 #include "server/core/mutex.h"
 #include "server/readers/gzip_stream.h"
@@ -118,7 +119,8 @@ class InflatedFile final : public RandomAccessFile {
 
 }  // namespace
 
-absl::StatusOr<int64_t> InflatedBytes(const RandomAccessFile& file) {
+absl::StatusOr<int64_t> InflatedBytes(const RandomAccessFile& file,
+                                      int64_t max_bytes) {
   DATASETD_ASSIGN_OR_RETURN(const auto stream, Inflate(&file));
   int64_t total = 0;
   uint8_t bytes[kSkipBytes];
@@ -126,6 +128,11 @@ absl::StatusOr<int64_t> InflatedBytes(const RandomAccessFile& file) {
     DATASETD_ASSIGN_OR_RETURN(const size_t count,
                               stream->ReadSome(absl::MakeSpan(bytes)));
     if (count == 0) return total;
+    if (static_cast<int64_t>(count) > max_bytes - total) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file.info().path, ": its ", file.info().size_bytes,
+          " bytes inflate to more than ", max_bytes));
+    }
     total += static_cast<int64_t>(count);
   }
 }

@@ -17,9 +17,11 @@
 namespace datasetd {
 
 // Inflates all of it, and checks its checksums.
+//   INVALID_ARGUMENT    it is more than `max_bytes`; no more is inflated
 //   DATA_LOSS           truncated or damaged; names file and offset
 //   RESOURCE_EXHAUSTED  zlib got no memory
-absl::StatusOr<int64_t> InflatedBytes(const RandomAccessFile& file);
+absl::StatusOr<int64_t> InflatedBytes(const RandomAccessFile& file,
+                                      int64_t max_bytes);
 
 // Its info is the file's, but for the size, which InflatedBytes told. Reads
 // fail as InflatedBytes.

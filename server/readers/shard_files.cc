@@ -1,10 +1,14 @@
 #include "server/readers/shard_files.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
 #include "server/readers/brace_pattern.h"
 #include "server/readers/inflated_file.h"
+#include "server/readers/option_values.h"
 #include "server/readers/source_file.h"
 
 namespace datasetd {
@@ -13,17 +17,30 @@ namespace {
 constexpr size_t kMaxOpenFiles = 64;
 // As many as are read from at once, but for tiny ones.
 constexpr size_t kMaxInflatedFiles = 4;
+// Pixels and records give 1 to 10, headers of small members and masks more;
+// deflate can do 1032.
+constexpr int64_t kDefaultInflation = 100;
+constexpr int64_t kMinDefaultLimit = 64 << 20;
+
+int64_t DefaultLimit(int64_t size_bytes) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  if (size_bytes > kMax / kDefaultInflation) return kMax;
+  return std::max(size_bytes * kDefaultInflation, kMinDefaultLimit);
+}
 
 }  // namespace
 
 absl::StatusOr<ShardFiles> ShardFiles::Open(const FileSystem& files,
-                                            const std::string& pattern,
+                                            const SourceSpec& spec,
                                             absl::string_view expected,
                                             IsCompressed is_compressed) {
   ShardFiles shards;
   shards.files_ = &files;
+  DATASETD_ASSIGN_OR_RETURN(
+      shards.max_inflated_bytes_,
+      IntOption(spec, kOptionName, 0, 1, std::numeric_limits<int64_t>::max()));
   DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                            ExpandBraces(pattern));
+                            ExpandBraces(spec.path));
   for (const std::string& path : paths) {
     DATASETD_ASSIGN_OR_RETURN(auto file, OpenSourceFile(files, path, expected));
     shards.infos_.push_back(file->info());
@@ -62,7 +79,18 @@ ShardFiles::OpenInflated(size_t shard) const {
   DATASETD_ASSIGN_OR_RETURN(auto file, files_->Open(infos_[shard].path));
   int64_t& size_bytes = inflated_->size_bytes[shard];
   if (size_bytes < 0) {
-    DATASETD_ASSIGN_OR_RETURN(size_bytes, InflatedBytes(*file));
+    const int64_t max_bytes = max_inflated_bytes_ > 0
+                                  ? max_inflated_bytes_
+                                  : DefaultLimit(file->info().size_bytes);
+    const auto inflated = InflatedBytes(*file, max_bytes);
+    if (absl::IsInvalidArgument(inflated.status())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          inflated.status().message(), ", the limit of option ", kOptionName,
+          " (by default ", kDefaultInflation,
+          " times the file, or 64 MiB): give a higher one if the file is "
+          "right"));
+    }
+    DATASETD_ASSIGN_OR_RETURN(size_bytes, inflated);
   }
   open.emplace_front(shard, OpenInflatedFile(std::move(file), size_bytes));
   if (open.size() > kMaxInflatedFiles) open.pop_back();

@@ -1,8 +1,9 @@
 // The files of a source that is cut into shards. Thread-safe.
 //
-// Compressed ones look as if they were not (inflated_file.h). Keeps open the
-// first 64 plain ones, and of the compressed the four used last; others are
-// opened for every read.
+// Compressed ones look as if they were not (inflated_file.h). Each may inflate
+// to what option max_inflated_bytes says; by default to 100 times its size, or
+// 64 MiB where that is more. Keeps open the first 64 plain ones, and of the
+// compressed the four used last; others are opened for every read.
 
 #ifndef DATASETD_SERVER_READERS_SHARD_FILES_H_
 #define DATASETD_SERVER_READERS_SHARD_FILES_H_
@@ -22,6 +23,7 @@
 #include "absl/types/span.h"
 #include "server/core/file_system.h"
 #include "server/core/mutex.h"
+#include "server/readers/reader.h"
 
 namespace datasetd {
 
@@ -30,11 +32,13 @@ class ShardFiles {
   // Whether a file that begins so is compressed. Up to kHeadBytes.
   using IsCompressed = bool (*)(absl::Span<const uint8_t> head);
   static constexpr size_t kHeadBytes = 512;
+  // The option that Open reads.
+  static constexpr absl::string_view kOptionName = "max_inflated_bytes";
 
-  // The files that `pattern` names (brace_pattern.h). `files` outlives this.
-  //   INVALID_ARGUMENT  the pattern; a directory, an empty file
+  // The files that spec.path names (brace_pattern.h). `files` outlives this.
+  //   INVALID_ARGUMENT  the pattern or the option; a directory, an empty file
   static absl::StatusOr<ShardFiles> Open(const FileSystem& files,
-                                         const std::string& pattern,
+                                         const SourceSpec& spec,
                                          absl::string_view expected,
                                          IsCompressed is_compressed);
 
@@ -42,6 +46,7 @@ class ShardFiles {
 
   // For a look at all of one. Of a compressed one the first look inflates it
   // all, to know its size.
+  //   INVALID_ARGUMENT  it inflates to more than it may
   absl::StatusOr<std::shared_ptr<const RandomAccessFile>> OpenOne(
       size_t shard) const;
 
@@ -62,6 +67,7 @@ class ShardFiles {
       size_t shard) const;
 
   const FileSystem* files_ = nullptr;
+  int64_t max_inflated_bytes_ = 0;  // of each; 0: by its size
   std::vector<FileInfo> infos_;
   std::vector<bool> is_compressed_;
   // Of the first shards; null where they are compressed.

@@ -187,7 +187,7 @@ absl::Status TfrecordSource::MakeFields(absl::string_view option,
 absl::StatusOr<std::unique_ptr<Reader>> OpenTfrecordReader(
     const SourceSpec& spec, const FileSystem& files) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
-  std::vector<absl::string_view> known = {"features"};
+  std::vector<absl::string_view> known = {"features", ShardFiles::kOptionName};
   known.insert(known.end(), std::begin(kImageOptionNames),
                std::end(kImageOptionNames));
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, known));
@@ -195,7 +195,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTfrecordReader(
                             ParseImageOptions(spec));
   DATASETD_ASSIGN_OR_RETURN(
       ShardFiles shards,
-      ShardFiles::Open(files, spec.path,
+      ShardFiles::Open(files, spec,
                        "a file of TFRecords, or a pattern of them as "
                        "DIR/train-{00000..00127}-of-00128",
                        IsGzipOrZlib));

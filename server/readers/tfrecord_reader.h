@@ -16,8 +16,8 @@
 // option the first record tells: bytes that begin an image, int64 lists and float
 // lists are fields, images first, then by name, with _ in the place of what a
 // name cannot hold. An example whose feature is missing, or of another length,
-// is a bad sample. Options beside: those of image_options.h. No splits.
-// 16 bytes for each sample are held. The format declares no count, so a file cut
+// is a bad sample. Options beside: those of image_options.h and shard_files.h. No
+// splits. 16 bytes for each sample are held. The format declares no count, so a file cut
 // off at the end of a record looks whole.
 
 #ifndef DATASETD_SERVER_READERS_TFRECORD_READER_H_

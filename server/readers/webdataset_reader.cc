@@ -352,7 +352,7 @@ absl::Status WebdatasetSource::MakeFields(const RandomAccessFile& file) {
 absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
     const SourceSpec& spec, const FileSystem& files) {
   DATASETD_RETURN_IF_ERROR(ChooseSplit(spec, {}).status());
-  std::vector<absl::string_view> known = {"fields"};
+  std::vector<absl::string_view> known = {"fields", ShardFiles::kOptionName};
   known.insert(known.end(), std::begin(kImageOptionNames),
                std::end(kImageOptionNames));
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, known));
@@ -361,7 +361,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
   DATASETD_ASSIGN_OR_RETURN(std::vector<Choice> choices, ParseChoices(spec));
   DATASETD_ASSIGN_OR_RETURN(
       ShardFiles shards,
-      ShardFiles::Open(files, spec.path,
+      ShardFiles::Open(files, spec,
                        "a tar file, or a pattern of them as "
                        "DIR/train-{000..146}.tar",
                        IsGzip));

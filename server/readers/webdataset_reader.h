@@ -15,8 +15,8 @@
 // left out. Option fields says it: "image:jpg;png,label:cls,audio:npy" names
 // fields and, with semicolons between, the endings that each is made of. A sample
 // without one of its fields is a bad sample. Arrays are a sample's, and have
-// the dtype and shape of the first. Options beside: those of image_options.h.
-// No splits: a split is a pattern.
+// the dtype and shape of the first. Options beside: those of image_options.h and
+// shard_files.h. No splits: a split is a pattern.
 //
 // Members may be anywhere, but their names neither absolute nor with "..". The
 // whole archives are walked at the start; 16 bytes for each field of each sample

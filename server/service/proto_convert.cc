@@ -273,6 +273,8 @@ absl::StatusOr<FeedOptions> FeedOptionsFromProto(
   }
   to.start = {options.start().epoch(), options.start().batch()};
   DATASETD_ASSIGN_OR_RETURN(to.fields, FieldsFromProto(options.fields()));
+  to.field_names.assign(options.field_names().begin(),
+                        options.field_names().end());
   if (options.has_subset()) {
     to.subset.emplace(options.subset().indices().begin(),
                       options.subset().indices().end());

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -167,7 +168,7 @@ TEST(ForkTest, ChildsCApiReadsNoJson) {
   ASSERT_EQ(datasetd_client_connect(&options, &client, &error), DATASETD_OK)
       << error.message;
   // Reading JSON takes the lock of protobuf's descriptors.
-  const Busy busy(kNumThreads, [client] {
+  auto busy = std::make_unique<Busy>(kNumThreads, [client] {
     EXPECT_EQ(datasetd_explain_transforms(client, R"({"no_such": 1})", nullptr,
                                           nullptr),
               DATASETD_INVALID_ARGUMENT);
@@ -212,6 +213,7 @@ TEST(ForkTest, ChildsCApiReadsNoJson) {
       return true;
     })) << "fork " << i;
   }
+  busy.reset();  // its threads use the client
   datasetd_client_close(client);
 }
 

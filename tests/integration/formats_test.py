@@ -1,6 +1,7 @@
 """Whole workloads from files of other programs: FER-2013's CSV over two ranks,
 faces beside audio features, and what readers of other kinds give to a loader."""
 
+import gzip
 import io
 import os
 import tarfile
@@ -275,12 +276,18 @@ def test_bad_sources_are_named_and_the_daemon_goes_on(daemon):
         archive.addfile(info, io.BytesIO(b"1"))
     outside = os.path.join(root, "outside.npz")
     os.symlink("/etc/hostname", outside)
+    bomb = os.path.join(root, "bomb.tgz")
+    with gzip.open(bomb, "w") as file:
+        for _ in range(65):
+            file.write(bytes(1 << 20))
     cut = os.path.join(root, "cut.csv")
     with open(cut, "w") as file:
         file.write("emotion,pixels,Usage\n1,1 2 3 4,Training\n1,1 2,Training\n")
     with daemon.connect() as client:
         for name, path, error, words in (
             ("webdataset", path, datasetd.InvalidArgument, "leads out"),
+            ("webdataset", bomb, datasetd.InvalidArgument,
+             "max_inflated_bytes"),
             ("npz", outside, datasetd.PermissionDenied, "seen by the daemon"),
             ("csv_pixels", cut, datasetd.InvalidArgument, "line 3"),
             ("tfrecord", cut, datasetd.DataLoss, "TFRecords"),

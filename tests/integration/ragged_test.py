@@ -196,6 +196,16 @@ def test_random_crops_pad_what_is_too_small(world, client):
         np.testing.assert_array_equal(image, source.transpose(2, 0, 1))
 
 
+def test_images_that_a_job_does_not_use_need_no_op(world, client):
+    dataset = _load(world, client)
+    with datasetd.DataLoader(dataset, batch_size=7, framework="numpy",
+                             fields=["label"]) as loader:
+        labels = {int(i): int(label) for batch in loader
+                  for i, label in zip(np.array(batch.indices),
+                                      np.array(batch.label))}
+    assert labels == {i: int(_ORDER[i] % 2) for i in range(_COUNT)}
+
+
 # -- Refusals ------------------------------------------------------------------
 
 
@@ -324,7 +334,9 @@ def test_pushed_samples_of_one_size_are_stored_as_ever(client):
 
 def test_pretransforms_of_pushed_sizes_are_refused(client):
     with pytest.raises(datasetd.InvalidArgument,
-                       match="pretransforms: images of the dataset differ"):
+                       match="pretransforms: images of the dataset differ in "
+                       "size; make them one size before they are sent, or give "
+                       "the ops to the loader's transforms"):
         client.push_dataset("p", _Pairs(), ragged=True,
                             pretransforms=[T.CenterCrop(10)])
 

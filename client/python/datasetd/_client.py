@@ -456,6 +456,7 @@ class Client:
         epoch: int = 0,
         framework: Optional[str] = None,
         timeout: Optional[float] = None,
+        fields: Union[None, str, Sequence[str]] = None,
     ) -> Any:
         """A Batch of just these samples, in this order.
 
@@ -467,6 +468,7 @@ class Client:
         fetcher = Fetcher(
             dataset,
             {
+                "fields": fields,
                 "transforms": transforms,
                 "layout": layout,
                 "seed": seed,

@@ -8,11 +8,11 @@ import operator
 import time
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional
-from typing import Tuple, Union
+from typing import Sequence, Tuple, Union
 
 from . import _benchmark, _frameworks, _library, _sampling
 from ._ahead import SentAhead
-from ._client import Dataset
+from ._client import Dataset, Field
 from .errors import (
     Aborted,
     Closed,
@@ -146,6 +146,8 @@ class DataLoader:
         where batch_sampler.batch_size does not say it.
       subset: sample indices, none twice: the loader draws from these alone, as
         from a dataset that holds them in this order.
+      fields: names of the fields of a batch, in this order; None: all of them.
+        An op draws the same for a sample whatever other fields there are.
       name: shown by `datasetctl feeds`.
       timeout: seconds to wait for a batch, and for the daemon to take what a
         sampler gave; None waits without end.
@@ -188,6 +190,7 @@ class DataLoader:
         sampler: Optional[Iterable[int]] = None,
         batch_sampler: Optional[Iterable[Iterable[int]]] = None,
         subset: Optional[Iterable[int]] = None,
+        fields: Union[None, str, Sequence[str]] = None,
     ) -> None:
         if not isinstance(dataset, Dataset):
             raise InvalidArgument(
@@ -206,6 +209,7 @@ class DataLoader:
             60.0 if reconnect is True else float(reconnect or 0)
         )
         self._framework_name = _frameworks.resolve(framework)
+        chosen = self._chosen_fields(fields)
         self._options: Dict[str, Any] = {
             "dataset": dataset.name,
             "batch_size": self.batch_size,
@@ -214,13 +218,16 @@ class DataLoader:
             "drop_last": self.drop_last,
             "rank": self.rank,
             "world_size": self.world_size,
-            "fields": self._fields_message(transforms, layout),
+            "fields": self._fields_message(chosen, transforms, layout),
             "name": name,
         }
         if prefetch is not None:
             self._options["prefetch"] = _checked_int(
                 "prefetch", prefetch, 1, 62
             )
+        self._field_names = fields
+        if fields is not None:
+            self._options["field_names"] = [field.name for field in chosen]
         self._transforms = transforms
         self._layout = layout
         self._subset_hash: Optional[str] = None
@@ -246,15 +253,40 @@ class DataLoader:
 
     # -- Opening ------------------------------------------------------------
 
+    def _chosen_fields(
+        self, fields: Union[None, str, Sequence[str]]
+    ) -> List[Field]:
+        there = {field.name: field for field in self.dataset.fields}
+        if fields is None:
+            return list(there.values())
+        names = [fields] if isinstance(fields, str) else list(fields)
+        for name in names:
+            if not isinstance(name, str) or name not in there:
+                raise InvalidArgument(
+                    f"fields: dataset '{self.dataset.name}' has no field "
+                    f"{name!r}; it has {list(there)}"
+                )
+        if len(set(names)) < len(names):
+            raise InvalidArgument(f"fields: {names} names a field twice")
+        if not names:
+            raise InvalidArgument(
+                f"fields: there are none; expected some of {list(there)}, or "
+                "None for all"
+            )
+        return [there[name] for name in names]
+
     def _fields_message(
-        self, transforms: Pipelines, layout: Union[str, Mapping[str, str]]
+        self,
+        fields: List[Field],
+        transforms: Pipelines,
+        layout: Union[str, Mapping[str, str]],
     ) -> Dict[str, Any]:
-        images = [f.name for f in self.dataset.fields if f.is_image]
-        names = [f.name for f in self.dataset.fields]
-        masks = [f.name for f in self.dataset.fields if f.is_mask]
+        images = [f.name for f in fields if f.is_image]
+        names = [f.name for f in fields]
+        masks = [f.name for f in fields if f.is_mask]
         pipelines = pipelines_message("transforms", transforms, masks)
         for op in batch_ops(transforms):
-            self._check_labels(op, pipelines)
+            self._check_labels(fields, op, pipelines)
         layouts = (
             dict(layout)
             if isinstance(layout, Mapping)
@@ -262,11 +294,18 @@ class DataLoader:
         )
         for argument, keys in (("transforms", pipelines), ("layout", layouts)):
             for key in keys:
-                if key not in names:
+                if key in names:
+                    continue
+                if any(key == field.name for field in self.dataset.fields):
                     raise InvalidArgument(
-                        f"{argument}: dataset '{self.dataset.name}' has no "
-                        f"field {key!r}; it has {names}"
+                        f"{argument}: field {key!r} is not among "
+                        f"fields={names}: name it there, too, or leave it out "
+                        "here"
                     )
+                raise InvalidArgument(
+                    f"{argument}: dataset '{self.dataset.name}' has no "
+                    f"field {key!r}; it has {names}"
+                )
         if not isinstance(layout, Mapping) and layout not in _LAYOUTS:
             raise InvalidArgument(
                 f"layout={layout!r}; expected one of {_LAYOUTS}"
@@ -283,16 +322,17 @@ class DataLoader:
             message.setdefault(field, {})["layout"] = "LAYOUT_" + value
         return message
 
-    def _check_labels(self, op: Any, pipelines: Mapping[str, Any]) -> None:
+    def _check_labels(
+        self, fields: List[Field], op: Any, pipelines: Mapping[str, Any]
+    ) -> None:
         scalars = [
-            f.name
-            for f in self.dataset.fields
-            if f.shape == () and "int" in f.dtype
+            f.name for f in fields if f.shape == () and "int" in f.dtype
         ]
         if op.labels not in scalars:
             raise InvalidArgument(
                 f"transforms: {op!r}: labels={op.labels!r}; expected a field "
-                f"of integers of dataset '{self.dataset.name}': {scalars}"
+                f"of integers of dataset '{self.dataset.name}', and of the "
+                f"loader's fields: {scalars}"
             )
         if pipelines.get(op.labels):
             raise InvalidArgument(
@@ -655,6 +695,7 @@ class DataLoader:
             self._fetcher = Fetcher(
                 self.dataset,
                 {
+                    "fields": self._field_names,
                     "transforms": self._transforms,
                     "layout": self._layout,
                     "seed": self.seed,

@@ -300,8 +300,11 @@ absl::Status CompileOp(const RandomRotationSpec& op, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(CheckAngles("degrees", op.degrees));
   if (op.expand) {
     return Invalid(
-        "expand would give each sample a size of its own: set it to False, or "
-        "put Pad before it; a Rotate, whose angle is fixed, can expand");
+        "expand would give each sample a size of its own, by its angle, and a "
+        "batch has one; a later op that gives one, such as Resize or "
+        "CenterCrop, does not help here: set it to False, with a Pad before it "
+        "where no corner may be lost; a Rotate, whose angle is fixed, can "
+        "expand");
   }
   AffineParams params = NoAffine();
   SetRange(params.angle, {-op.degrees.max, -op.degrees.min});

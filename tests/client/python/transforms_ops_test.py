@@ -452,7 +452,7 @@ REFUSED = [
     (lambda: T.Rotate(3, "bicubic"), "Rotate: interpolation='bicubic'"),
     (
         lambda: T.RandomRotation(3, expand=True),
-        "RandomRotation: expand=True.*one size",
+        "RandomRotation: expand=True.*one size.*CenterCrop.*Pad.*Rotate",
     ),
     (lambda: T.RandomRotation((2, 1)), "RandomRotation: degrees="),
     (lambda: T.Affine(0, 3, 1, 0), "Affine: translate=3"),

@@ -233,7 +233,7 @@ class CheckMixedLabelsTest : public ::testing::Test {
       (*programs)[f].source = dataset.field_data(f);
       (*programs)[f].sample_stride_bytes = dataset.fields()[f].sample_bytes();
     }
-    return CheckMixedLabels(dataset, *programs);
+    return CheckMixedLabels(dataset, {0, 1}, *programs);
   }
 };
 

@@ -583,7 +583,8 @@ TEST(PipelineTest, RotateExpandsToWhatItsAngleNeeds) {
                 {RotateSpec{.angle = 45.0, .expand = true}}, 0,
                 {"56570x56570", "2147483647 elements"});
   ExpectInvalid(Image(32, 32, 3), {RandomRotationSpec{.expand = true}}, 0,
-                {"expand", "a size of its own", "Rotate"});
+                {"expand", "a size of its own, by its angle", "CenterCrop",
+                 "Pad", "Rotate"});
   RandomApplySpec group;
   group.transforms = {RotateSpec{.angle = 45.0, .expand = true}};
   ExpectInvalid(Image(10, 10, 3), {group}, 0, {"16x16", "must be the same"});

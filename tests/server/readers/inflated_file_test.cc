@@ -1,9 +1,8 @@
 #include "server/readers/inflated_file.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -11,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/server/readers/deflate.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/testing/status_matchers.h"
 
@@ -29,29 +29,12 @@ std::string Text() {
   return text;
 }
 
-std::string Deflate(const std::string& text, int window_bits) {
-  z_stream zlib = {};
-  EXPECT_EQ(deflateInit2(&zlib, 6, Z_DEFLATED, window_bits, 8,
-                         Z_DEFAULT_STRATEGY),
-            Z_OK);
-  std::string packed(deflateBound(&zlib, text.size()), '\0');
-  zlib.next_in =
-      reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  zlib.avail_in = static_cast<uInt>(text.size());
-  zlib.next_out = reinterpret_cast<Bytef*>(packed.data());
-  zlib.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(deflate(&zlib, Z_FINISH), Z_STREAM_END);
-  packed.resize(zlib.total_out);
-  deflateEnd(&zlib);
-  return packed;
-}
-
 class InflatedFileTest : public ::testing::TestWithParam<int> {
  protected:
   InflatedFileTest() : text_(Text()) {
     files_.Write("/t", Deflate(text_, GetParam()));
     auto file = files_.Open("/t");
-    const auto size = InflatedBytes(**file);
+    const auto size = InflatedBytes(**file, kSize);
     EXPECT_EQ(*size, static_cast<int64_t>(kSize));
     file_ = OpenInflatedFile(*std::move(file), *size);
   }
@@ -70,7 +53,7 @@ class InflatedFileTest : public ::testing::TestWithParam<int> {
 };
 
 INSTANTIATE_TEST_SUITE_P(GzipAndZlib, InflatedFileTest,
-                         ::testing::Values(15 + 16, 15));
+                         ::testing::Values(kGzip, kZlib));
 
 TEST_P(InflatedFileTest, AnyBytesAreThoseOfTheText) {
   EXPECT_EQ(file_->info().size_bytes, static_cast<int64_t>(kSize));
@@ -125,9 +108,19 @@ TEST_P(InflatedFileTest, DamageIsNamedByEveryReadOfIt) {
                          HasSubstr("/t: gzip data ends early")));
   }
   const auto file = files_.Open("/t");
-  EXPECT_THAT(InflatedBytes(**file),
+  EXPECT_THAT(InflatedBytes(**file, std::numeric_limits<int64_t>::max()),
               StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("/t: gzip data ends early")));
+}
+
+TEST_P(InflatedFileTest, MoreThanItMayIsRefused) {
+  const auto file = files_.Open("/t");
+  EXPECT_THAT(InflatedBytes(**file, kSize - 1),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("inflate to more than 700000")));
+  EXPECT_THAT(InflatedBytes(**file, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("/t: its ")));
 }
 
 }  // namespace

@@ -81,5 +81,16 @@ TEST(TfrecordReaderTest, WhatIsNoTfrecordIsNamed) {
               HasSubstr("a record of 4611686018427387904 bytes"));
 }
 
+TEST(TfrecordReaderTest, WhatAShardInflatesToHasALimit) {
+  GeneratedCase generated = LoadGeneratedCase("tfrecord_gzip");
+  const MemoryFileSystem files = CopyToMemory(generated);
+  generated.spec.options["max_inflated_bytes"] = "100";
+  const absl::Status status = OpenReader(generated.spec, files).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(generated.spec.path + ": its "),
+                    HasSubstr("option max_inflated_bytes")));
+}
+
 }  // namespace
 }  // namespace datasetd::testing

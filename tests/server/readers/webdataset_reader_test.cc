@@ -73,5 +73,16 @@ TEST(WebdatasetReaderTest, DamagedGzipNamesTheFileAndItsOffset) {
   EXPECT_THAT(error(), HasSubstr("all.tgz: gzip data ends early"));
 }
 
+TEST(WebdatasetReaderTest, WhatAShardInflatesToHasALimit) {
+  GeneratedCase generated = LoadGeneratedCase("webdataset_gzip");
+  const MemoryFileSystem files = CopyToMemory(generated);
+  generated.spec.options["max_inflated_bytes"] = "100";
+  const absl::Status status = OpenReader(generated.spec, files).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(generated.spec.path + ": its "),
+                    HasSubstr("option max_inflated_bytes")));
+}
+
 }  // namespace
 }  // namespace datasetd::testing
