@@ -55,8 +55,8 @@ class HostEvent final : public Event {
   uint64_t sequence_ = 0;
 };
 
-// What one launch fills is published at once: small batches go together, so that
-// fewer threads are woken.
+// What one launch fills is published at once: small batches go together, so
+// that fewer threads are woken.
 inline constexpr int kMaxHostBatches = 8;
 
 class HostStream final : public Stream, private HostThreadPool::Job {

@@ -46,7 +46,8 @@ absl::Status CheckPairedSizes(const Dataset& dataset,
         if (a == b) continue;
         return absl::InvalidArgumentError(absl::StrCat(
             "transforms: fields '", dataset.fields()[sources[f]].name,
-            "' and '", dataset.fields()[sources[g]].name, "' share a crop, but sample ", i, " is ",
+            "' and '", dataset.fields()[sources[g]].name,
+            "' share a crop, but sample ", i, " is ",
             a.height, "x", a.width, " in the one and ", b.height, "x", b.width,
             " in the other (height x width): put an op with a size of its own "
             "before it in each, such as Resize with height and width"));

@@ -45,8 +45,8 @@ inline constexpr int kMaxTransforms = 256;
 //
 // Errors begin with the place: "field 'image', transforms[2] RandomCrop: ".
 //   INVALID_ARGUMENT  an op, a parameter, or their order is wrong
-// REQUIRES: 0 <= field_index < kMaxDatasetFields; a packed field has sizes, and no
-// other does.
+// REQUIRES: 0 <= field_index < kMaxDatasetFields; a packed field has sizes, and
+// no other does.
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
     absl::Span<const TransformSpec> ops, Layout layout,

@@ -206,7 +206,8 @@ def print_rows(workload, num_jobs, rows):
           f"{'job' if num_jobs == 1 else 'jobs at once'}: {workload.title}, "
           f"batch {workload.batch_size}")
     print(f"  {'':14} {'samples/s':>11} {'min..max':>19} {'ratio':>7} "
-          f"{'CPU s/M':>8} {'of one':>6} {'host MiB':>9} {'dev MiB':>8} {'first s':>8} "
+          f"{'CPU s/M':>8} {'of one':>6} {'host MiB':>9} {'dev MiB':>8} "
+          f"{'first s':>8} "
           f"{'second s':>8}")
     for peer, row in rows.items():
         if "not_measured" in row:
