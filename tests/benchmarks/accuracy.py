@@ -1,147 +1,137 @@
 """A model trained with torchvision's pipeline and with datasetd's.
 
-Ten classes of generated shapes, 32x32 in colour, with noise and clutter, so that
-no pipeline reaches 100 %. The same small convolutional net, the same steps; the
-initial weights are the same for both pipelines of a seed, and order and
-augmentation are each pipeline's own. Prints the test accuracy of each seed, and
-the difference of the means with its standard error: paired by seed.
+The task is in accuracy_task.py. The same small convolutional net, the same
+steps; the initial weights are the same for all pipelines of a seed, and order
+and augmentation are each one's own:
+
+    pillow    torchvision on Pillow images, as in most training scripts
+    tensors   torchvision on float32 tensors, which rounds nothing
+    datasetd  the same ops
+    again     datasetd once more, with other draws: how far two trainings that
+              differ by chance alone are apart
+
+Prints the test accuracy of each seed and, for each pair, the difference of the
+means with its standard error, paired by seed. Every net is tested on images one
+level of 255 brighter and darker, too: what a shift between training and test
+costs. What the pipelines make of the same training images with the same draws
+is compared op by op.
 """
 
 import argparse
+import itertools
 import math
 import statistics
 import tempfile
 
-import numpy as np
 import torch
+import torchvision
 import torchvision.transforms as V
-from PIL import Image, ImageDraw
-from torch import nn
+from PIL import Image
 
 import datasetd
 from datasetd import transforms as T
+from tests.benchmarks import accuracy_pixels
+from tests.benchmarks import accuracy_task as task
 from tests.benchmarks import benchmark_report
 from tests.conformance import loader_harness as harness
 
-NUM_CLASSES = 10
-MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
-
-
-def draw_shape(kind, rng):
-    """One image [32, 32, 3], uint8."""
-    size = 96
-    background = tuple(int(v) for v in rng.integers(0, 256, 3))
-    image = Image.new("RGB", (size, size), background)
-    draw = ImageDraw.Draw(image)
-    for _ in range(4):  # clutter
-        x, y = rng.integers(0, size, 2)
-        r = int(rng.integers(4, 16))
-        colour = tuple(int(v) for v in rng.integers(0, 256, 3))
-        draw.line((x, y, x + r, y + r), fill=colour, width=3)
-    while True:  # a colour that can be told from the background
-        colour = tuple(int(v) for v in rng.integers(0, 256, 3))
-        if sum(abs(a - b) for a, b in zip(colour, background)) > 150:
-            break
-    cx, cy = rng.uniform(36, 60, 2)
-    radius = rng.uniform(16, 28)
-    turn = rng.uniform(-0.3, 0.3)
-
-    def corners(count, inner=None):
-        points = []
-        total = count * (2 if inner else 1)
-        for i in range(total):
-            r = radius * (inner if inner and i % 2 else 1.0)
-            angle = turn + 2 * math.pi * i / total - math.pi / 2
-            points.append((cx + r * math.cos(angle), cy + r * math.sin(angle)))
-        return points
-
-    box = (cx - radius, cy - radius, cx + radius, cy + radius)
-    if kind == 0:
-        draw.ellipse(box, fill=colour)
-    elif kind == 1:
-        draw.ellipse(box, outline=colour, width=6)
-    elif kind in (2, 3, 4, 5):
-        draw.polygon(corners(kind + 1), fill=colour)
-    elif kind in (6, 7):
-        draw.polygon(corners(kind - 2, 0.45), fill=colour)
-    elif kind == 8:
-        draw.pieslice(box, 45, 315, fill=colour)
-    else:
-        width = int(radius / 1.6)
-        draw.line((cx - radius, cy, cx + radius, cy), colour, width)
-        draw.line((cx, cy - radius, cx, cy + radius), colour, width)
-    small = np.asarray(image.resize((32, 32), Image.BILINEAR), np.float32)
-    return np.clip(small + rng.normal(0, 12, small.shape), 0, 255).astype(
-        np.uint8)
-
-
-def make_set(count, seed):
-    rng = np.random.default_rng(seed)
-    labels = np.arange(count) % NUM_CLASSES
-    images = np.stack([draw_shape(kind, rng) for kind in labels])
-    return images, labels.astype(np.int64)
-
-
-def make_net():
-    layers = []
-    channels = 3
-    for width in (24, 48, 64, 64):
-        layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False),
-                   nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)]
-        channels = width
-    # 2x2 pixels are left.
-    return nn.Sequential(*layers, nn.Flatten(),
-                         nn.Linear(4 * channels, NUM_CLASSES))
+ARMS = ("pillow", "tensors", "datasetd", "again")
+JITTER = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.05}
+SHIFTS = (-1, 1)  # of the test's images, in levels
 
 
 def transform_lists(module):
     """The same ops for both; `module` has torchvision's names."""
     return [
-        module.RandomResizedCrop(32, scale=(0.5, 1.0)),
+        module.RandomResizedCrop(32, scale=(0.5, 1.0), antialias=True),
         module.RandomHorizontalFlip(),
         module.RandomRotation(10),
-        module.ColorJitter(0.3, 0.3, 0.3, 0.05),
+        module.ColorJitter(**JITTER),
     ]
 
 
 class Samples(torch.utils.data.Dataset):
-    def __init__(self, images, labels):
+    """What torchvision makes, of Pillow images or of float tensors."""
+
+    def __init__(self, images, labels, on_tensors):
         self.images, self.labels = images, labels
+        ops = transform_lists(V)
         self.transform = V.Compose(
-            transform_lists(V)
-            + [V.ToTensor(), V.Normalize(MEAN, STD), V.RandomErasing(0.25)])
+            ([V.ToTensor()] + ops if on_tensors
+             else [Image.fromarray] + ops + [V.ToTensor()])
+            + [V.Normalize(task.MEAN, task.STD), V.RandomErasing(0.25)])
 
     def __len__(self):
         return len(self.labels)
 
     def __getitem__(self, index):
-        image = Image.fromarray(self.images[index])
-        return self.transform(image), int(self.labels[index])
+        return self.transform(self.images[index]), int(self.labels[index])
 
 
-def train(loader, epochs, seed):
-    torch.manual_seed(seed)
-    net = make_net()
-    steps = epochs * len(loader)
-    optimizer = torch.optim.SGD(net.parameters(), 0.05, 0.9, weight_decay=5e-4,
-                                nesterov=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, steps)
-    net.train()
-    for _ in range(epochs):
-        for images, labels in loader:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(net(images), labels).backward()
-            optimizer.step()
-            schedule.step()
-    return net.eval()
+def train_arm(arm, seed, dataset, images, labels, flags):
+    draws = 1000 * (1 + ARMS.index(arm)) + seed
+    if arm in ("pillow", "tensors"):
+        loader = torch.utils.data.DataLoader(
+            Samples(images, labels, arm == "tensors"), flags.batch_size,
+            shuffle=True, drop_last=True)
+        return task.train(loader, flags.epochs, seed, draws)
+    with datasetd.DataLoader(
+        dataset, batch_size=flags.batch_size, shuffle=True, drop_last=True,
+        seed=draws, framework="torch",
+        transforms=transform_lists(T) + [
+            T.ToDtype("float32", scale=True),
+            T.Normalize(list(task.MEAN), list(task.STD)),
+            T.RandomErasing(0.25),
+        ],
+    ) as loader:
+        return task.train(loader, flags.epochs, seed, draws)
 
 
-def accuracy(net, images, labels):
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
-    pixels = V.functional.normalize(pixels, MEAN, STD)
-    with torch.no_grad():
-        found = torch.cat([net(part).argmax(1) for part in pixels.split(500)])
-    return (found.numpy() == labels).mean() * 100
+def summary(values):
+    return {
+        "mean": statistics.mean(values),
+        "stdev": statistics.stdev(values),
+        "standard_error": statistics.stdev(values) / math.sqrt(len(values)),
+    }
+
+
+def differences(found, shifted):
+    """Paired by seed: of each two arms, and what a shifted test costs each."""
+    pairs = {
+        f"{a} - {b}": (found[a], found[b])
+        for b, a in itertools.combinations(ARMS, 2)
+    }
+    for arm in ARMS:
+        for by, values in shifted[arm].items():
+            pairs[f"{arm}, images {by}"] = (values, found[arm])
+    return {
+        name: summary([x - y for x, y in zip(*pair)])
+        for name, pair in pairs.items()
+    }
+
+
+def print_summary(name, values):
+    print("{:22} mean {mean:6.2f} %, stdev {stdev:.2f}, "
+          "standard error {standard_error:.2f}".format(name, **values))
+
+
+def compare_pixels(daemon, images):
+    """Of the list, op by op, and of each part of its ColorJitter alone."""
+    ops = transform_lists(T)
+    rows = dict(zip((type(op).__name__ for op in ops),
+                    accuracy_pixels.compare(daemon, images, ops)))
+    for part, amount in JITTER.items():
+        rows[part + " alone"], = accuracy_pixels.compare(
+            daemon, images, [T.ColorJitter(**{part: amount})])
+    return rows
+
+
+def print_pixels(pixels):
+    for op, row in pixels.items():
+        print(op + ": " + "; ".join(
+            "{} mean {mean:.3f}, deviation {deviation:.3f}, from tensors "
+            "{mean_difference:+.3f}, rms {rms_difference:.3f}".format(
+                name, **values) for name, values in row.items()))
 
 
 def main():
@@ -150,51 +140,42 @@ def main():
     parser.add_argument("--num_test", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch_size", type=int, default=50)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10, help="2 or more")
     flags = parser.parse_args()
     report = benchmark_report.Report(
-        "accuracy", torch=torch.__version__, **vars(flags))
-    images, labels = make_set(flags.num_train, 1)
-    test_images, test_labels = make_set(flags.num_test, 2)
-    found = {"torchvision": [], "datasetd": []}
+        "accuracy", torch=torch.__version__,
+        torchvision=torchvision.__version__,
+        torch_threads=torch.get_num_threads(), **vars(flags))
+    images, labels = task.make_set(flags.num_train, 1)
+    test_set = task.make_set(flags.num_test, 2)
+    found = {arm: [] for arm in ARMS}
+    shifted = {arm: {f"{by:+}": [] for by in SHIFTS} for arm in ARMS}
+    report.add("accuracy", found)
+    report.add("on_shifted_images", shifted)
     with tempfile.TemporaryDirectory() as directory, harness.Daemon(
-            "cpu") as daemon:
-        np.save(directory + "/image.npy", images)
-        np.save(directory + "/label.npy", labels)
-        dataset = daemon.load(directory)
+            "cpu", host_threads=1) as daemon:
+        dataset = daemon.load(
+            harness.write_npy(directory, image=images, label=labels))
+        pixels = compare_pixels(daemon, images)
+        print_pixels(pixels)
+        report.add("pixels", pixels)
         for seed in range(flags.seeds):
-            with datasetd.DataLoader(
-                dataset, batch_size=flags.batch_size, shuffle=True,
-                drop_last=True, seed=seed, framework="torch",
-                transforms=transform_lists(T) + [
-                    T.ToDtype("float32", scale=True),
-                    T.Normalize(list(MEAN), list(STD)),
-                    T.RandomErasing(0.25),
-                ],
-            ) as own:
-                torch.manual_seed(1000 + seed)
-                other = torch.utils.data.DataLoader(
-                    Samples(images, labels), flags.batch_size, shuffle=True,
-                    drop_last=True)
-                for name, loader in (("torchvision", other),
-                                     ("datasetd", own)):
-                    net = train(loader, flags.epochs, seed)
-                    found[name].append(
-                        accuracy(net, test_images, test_labels))
+            for arm in ARMS:
+                net = train_arm(arm, seed, dataset, images, labels, flags)
+                found[arm].append(task.accuracy(net, *test_set))
+                for by in SHIFTS:
+                    shifted[arm][f"{by:+}"].append(
+                        task.accuracy(net, *test_set, brighter=by))
             print(f"seed {seed}: " + ", ".join(
-                f"{name} {values[-1]:.2f} %" for name, values in found.items()),
+                f"{arm} {values[-1]:.2f} %" for arm, values in found.items()),
                 flush=True)
-    differences = [a - b for a, b in
-                   zip(found["datasetd"], found["torchvision"])]
-    mean = statistics.mean(differences)
-    error = statistics.stdev(differences) / math.sqrt(len(differences))
-    for name, values in found.items():
-        print(f"{name:12} mean {statistics.mean(values):.2f} %, "
-              f"stdev {statistics.stdev(values):.2f}")
-        report.add(name, values)
-    print(f"datasetd - torchvision: {mean:+.2f} %, standard error {error:.2f}")
-    report.add("difference", {"mean": mean, "standard_error": error})
-    report.write()
+            if seed > 0:  # now already: the rest takes long
+                report.add("differences", differences(found, shifted))
+                report.write()
+    for arm, values in found.items():
+        print_summary(arm, summary(values))
+    for name, values in differences(found, shifted).items():
+        print_summary(name, values)
 
 
 if __name__ == "__main__":
