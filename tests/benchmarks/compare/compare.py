@@ -75,12 +75,6 @@ class Job:
         self.process.wait()
 
 
-def daemon_cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def daemon_pss_mib(pid):
     with open(f"/proc/{pid}/smaps_rollup") as file:
         return sum(int(line.split()[1]) for line in file
@@ -113,11 +107,11 @@ def open_jobs(name, peer, directory, device, address, num_jobs):
 
 def measure(jobs, daemon_pid, seconds):
     threads = max(1, (os.cpu_count() or 1) // len(jobs))
-    before = daemon_cpu_seconds(daemon_pid)
     for job in jobs:
-        job.tell(f"take {seconds} {threads}")
+        job.tell(f"take {seconds} {threads} {daemon_pid}")
     answers = [job.answer() for job in jobs]
-    daemon = daemon_cpu_seconds(daemon_pid) - before
+    # Each saw it while it took; they took at once.
+    daemon = statistics.mean(a["daemon_cpu_seconds"] for a in answers)
     samples = sum(a["samples"] for a in answers)
     return {
         "samples_per_second": sum(

@@ -6,10 +6,12 @@ Says one line of JSON for each line that it reads, and once before:
 
     (start)   {"imported_s": ...}
     open      {"first_batch_s": ..., "shape": ...} or {"not_offered": ...}
-    take S T  takes batches for S seconds and uses none, torch with T threads:
-              {"samples", "seconds", "cpu_seconds", "pss_mib", "device_mib"}
+    take S T PID  takes batches for S seconds and uses none, torch with T
+                  threads: {"samples", "seconds", "cpu_seconds",
+                  "daemon_cpu_seconds", "pss_mib", "device_mib"}
 
-CPU seconds and memory include the peer's worker processes.
+CPU seconds and memory include the peer's worker processes; the daemon's, PID,
+stand by themselves.
 """
 
 import json
@@ -88,7 +90,7 @@ def await_quiet(pids):
             break
 
 
-def take(batches, workload, device, seconds):
+def take(batches, workload, device, seconds, daemon):
     settled = time.monotonic() + min(_SETTLE_SECONDS, seconds)
     for _ in range(_PREFETCHED_BATCHES):
         next(batches)
@@ -96,7 +98,8 @@ def take(batches, workload, device, seconds):
             break
     synchronize(device)
     pids = family()
-    cpu, start, num = cpu_seconds(pids), time.monotonic(), 0
+    cpu, daemon_cpu = cpu_seconds(pids), cpu_seconds([daemon])
+    start, num = time.monotonic(), 0
     while True:
         images = next(batches)[0]
         num += len(images)
@@ -106,11 +109,13 @@ def take(batches, workload, device, seconds):
     synchronize(device)
     elapsed = time.monotonic() - start
     cpu = cpu_seconds(pids) - cpu
+    daemon_cpu = cpu_seconds([daemon]) - daemon_cpu
     await_quiet(pids)
     return {
         "samples": num,
         "seconds": elapsed,
         "cpu_seconds": cpu,
+        "daemon_cpu_seconds": daemon_cpu,
         "pss_mib": pss_mib(pids),
         "device_mib": 0 if device == "cpu"
         else torch.cuda.memory_reserved() / 2**20,
@@ -150,7 +155,8 @@ def main():
             del first
         else:
             torch.set_num_threads(int(arguments[1]))
-            say(take(batches, workload, device, float(arguments[0])))
+            say(take(batches, workload, device, float(arguments[0]),
+                     int(arguments[2])))
 
 
 if __name__ == "__main__":
