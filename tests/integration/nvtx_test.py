@@ -68,7 +68,8 @@ class NvtxTest(unittest.TestCase):
             served, client = (self.ranges(directory, p) for p in (pid, job.pid))
         self.assertEqual(sorted(served), ["load", "produce"])
         self.assertEqual(served["load"], 1)
-        self.assertGreaterEqual(served["produce"], 200)
+        # A range is a launch, of at most 8 batches.
+        self.assertGreaterEqual(served["produce"], 200 // 8)
         self.assertGreaterEqual(client["release"], 200)
         self.assertGreaterEqual(client["wait"], 1)
         self.assertNotIn("unbalanced", client)
