@@ -31,7 +31,7 @@ DeviceInfo MakeInfo(int num_threads) {
           .free_bytes = AvailableHostBytes().value_or(0)};
 }
 
-// Batches of less go together into a launch.
+// What several batches of one launch take together, at most.
 constexpr int64_t kLaunchBytes = 4 << 20;
 
 class HostBackend final : public Backend {
