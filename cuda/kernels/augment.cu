@@ -39,6 +39,7 @@ struct BlockTeam {
   using Atomics = BlockAtomics;
 
   static constexpr int kLanes = 1;
+  static constexpr int kGroup = 1;
   static constexpr int64_t kRowElements = INT32_MAX;
   static constexpr bool kTakesRowsInTurn = false;
 

@@ -76,71 +76,98 @@ DATASETD_HOST_DEVICE inline int32_t ClampIndex(int32_t i, int32_t size) {
   return i < 0 ? 0 : i >= size ? size - 1 : i;
 }
 
-// The NumTaps(axis) taps of `out_index`: tap t goes to index[t * stride] and
-// weight[t * stride].
-DATASETD_HOST_DEVICE inline void ComputeTaps(const AxisResample& axis,
-                                             int32_t out_index, int64_t stride,
-                                             int32_t* index, float* weight) {
-  const int32_t in_size = axis.in_size;
-  if (axis.interpolation == InterpolationMode::kNearest ||
-      axis.interpolation == InterpolationMode::kNearestExact) {
-    const float scale =
-        static_cast<float>(in_size) / static_cast<float>(axis.out_size);
-    const float at = axis.interpolation == InterpolationMode::kNearest
+// What the taps of all output coordinates share.
+class AxisTapMaker {
+ public:
+  DATASETD_HOST_DEVICE explicit AxisTapMaker(const AxisResample& axis)
+      : axis_(axis),
+        num_taps_(NumTaps(axis)),
+        scale_(static_cast<double>(axis.in_size) / axis.out_size),
+        support_(FilterSupport(axis)),
+        unit_(scale_ > 1.0 ? 1.0 / scale_ : 1.0) {}
+
+  // The NumTaps(axis) taps of `out_index`: tap t goes to index[t * stride] and
+  // weight[t * stride].
+  DATASETD_HOST_DEVICE void Make(int32_t out_index, int64_t stride,
+                                 int32_t* index, float* weight) const {
+    const double center = scale_ * (out_index + 0.5);
+    if (axis_.interpolation == InterpolationMode::kNearest ||
+        axis_.interpolation == InterpolationMode::kNearestExact) {
+      MakeNearest(out_index, index, weight);
+    } else if (IsAntialiased(axis_)) {
+      MakeAntialiased(center, stride, index, weight);
+    } else if (axis_.interpolation == InterpolationMode::kBilinear) {
+      MakeBilinear(center, stride, index, weight);
+    } else {
+      MakeBicubic(center, stride, index, weight);
+    }
+  }
+
+ private:
+  DATASETD_HOST_DEVICE void MakeNearest(int32_t out_index, int32_t* index,
+                                        float* weight) const {
+    const float scale = static_cast<float>(axis_.in_size) /
+                        static_cast<float>(axis_.out_size);
+    const float at = axis_.interpolation == InterpolationMode::kNearest
                          ? static_cast<float>(out_index)
                          : static_cast<float>(out_index) + 0.5f;
-    index[0] = ClampIndex(static_cast<int32_t>(at * scale), in_size);
+    index[0] = ClampIndex(static_cast<int32_t>(at * scale), axis_.in_size);
     weight[0] = 1.0f;
-    return;
   }
-  const double scale = static_cast<double>(in_size) / axis.out_size;
-  const double center = scale * (out_index + 0.5);
-  if (IsAntialiased(axis)) {
-    const double support = FilterSupport(axis);
-    const double unit = scale > 1.0 ? 1.0 / scale : 1.0;
-    const double low = center - support + 0.5;
+
+  DATASETD_HOST_DEVICE void MakeAntialiased(double center, int64_t stride,
+                                            int32_t* index,
+                                            float* weight) const {
+    const double low = center - support_ + 0.5;
     const int32_t first = low > 0.0 ? static_cast<int32_t>(low) : 0;
-    int32_t end = static_cast<int32_t>(center + support + 0.5);
-    if (end > in_size) end = in_size;
+    int32_t end = static_cast<int32_t>(center + support_ + 0.5);
+    if (end > axis_.in_size) end = axis_.in_size;
     double sum = 0.0;
-    for (int32_t i = first; i < end; ++i) {
-      sum = sum +
-            FilterWeight(axis.interpolation, (i - center + 0.5) * unit);
-    }
-    const int32_t num_taps = NumTaps(axis);
-    for (int32_t t = 0; t < num_taps; ++t) {
+    for (int32_t i = first; i < end; ++i) sum = sum + Weight(i, center);
+    const double norm = 1.0 / sum;
+    for (int32_t t = 0; t < num_taps_; ++t) {
       const int32_t i = first + t;
       index[t * stride] = i < end ? i : end - 1;
       weight[t * stride] =
-          i < end ? static_cast<float>(
-                        FilterWeight(axis.interpolation,
-                                     (i - center + 0.5) * unit) /
-                        sum)
-                  : 0.0f;
+          i < end ? static_cast<float>(Weight(i, center) * norm) : 0.0f;
     }
-    return;
   }
-  if (axis.interpolation == InterpolationMode::kBilinear) {
+
+  DATASETD_HOST_DEVICE double Weight(int32_t i, double center) const {
+    return FilterWeight(axis_.interpolation, (i - center + 0.5) * unit_);
+  }
+
+  DATASETD_HOST_DEVICE void MakeBilinear(double center, int64_t stride,
+                                         int32_t* index, float* weight) const {
     double at = center - 0.5;
     if (at < 0.0) at = 0.0;
-    const int32_t first = ClampIndex(static_cast<int32_t>(at), in_size);
+    const int32_t first = ClampIndex(static_cast<int32_t>(at), axis_.in_size);
     const double part = at - first;
     index[0] = first;
-    index[stride] = ClampIndex(first + 1, in_size);
+    index[stride] = ClampIndex(first + 1, axis_.in_size);
     weight[0] = static_cast<float>(1.0 - part);
     weight[stride] = static_cast<float>(part);
-    return;
   }
-  const double at = center - 0.5;
-  const double floor = Floor(at);
-  const double part = at - floor;
-  const int32_t first = static_cast<int32_t>(floor);
-  for (int32_t t = 0; t < 4; ++t) {
-    index[t * stride] = ClampIndex(first - 1 + t, in_size);
-    weight[t * stride] =
-        static_cast<float>(CubicWeight(part + 1.0 - t, -0.75));
+
+  DATASETD_HOST_DEVICE void MakeBicubic(double center, int64_t stride,
+                                        int32_t* index, float* weight) const {
+    const double at = center - 0.5;
+    const double floor = Floor(at);
+    const double part = at - floor;
+    const int32_t first = static_cast<int32_t>(floor);
+    for (int32_t t = 0; t < 4; ++t) {
+      index[t * stride] = ClampIndex(first - 1 + t, axis_.in_size);
+      weight[t * stride] =
+          static_cast<float>(CubicWeight(part + 1.0 - t, -0.75));
+    }
   }
-}
+
+  AxisResample axis_;
+  int32_t num_taps_;
+  double scale_;
+  double support_;  // half the filter's width in input coordinates
+  double unit_;
+};
 
 }  // namespace datasetd
 

@@ -13,12 +13,14 @@
 // blends it in where the row's own image is stored.
 //
 // A Team has
-//   kLanes, kRowElements   pixels of a block; elements of rows in memory at
-//                          once between the passes of a resize
+//   kLanes, kGroup         pixels of a block, of a row; those of a vector's loop,
+//                          which divide the former
+//   kRowElements           elements of rows in memory at once between the passes
+//                          of a resize
 //   kTakesRowsInTurn       if so, a row keeps its image for the next one, whose
 //                          partner it is
 //   Atomics                as in ops/atomics.h
-//   Vector                 of the host: HostVector (host_team.h)
+//   Vector                 of a team with lanes: HostVector (host_team.h)
 //   rank(), size(), Sync()
 // All of it are templates over the team, as in chain_lanes.h.
 
@@ -33,6 +35,7 @@
 #include "cuda/kernels/chain_lanes.h"
 #include "cuda/kernels/chain_mix.h"
 #include "cuda/kernels/chain_resize.h"
+#include "cuda/kernels/chain_resizer.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/chain_sources.h"
 #include "cuda/kernels/chain_state.h"
@@ -61,7 +64,8 @@ class ChainExecutor {
         program_(program),
         field_(field),
         memory_(memory),
-        state_(*state) {}
+        state_(*state),
+        resizer_(team, field.scratch, memory_, *state) {}
 
   // Row `index` of the batch. All ranks call it.
   DATASETD_HOST_DEVICE void Run(const BatchTask& batch, int32_t index) {
@@ -332,8 +336,8 @@ class ChainExecutor {
     partials.Init();
     const int32_t blocks = (width_ + Team::kLanes - 1) / Team::kLanes;
     const int end_op = FoldValueOps();
-    const int32_t band = BandRows();
-    rows_from_ = rows_to_ = 0;
+    const int32_t band =
+        source_ == Source::kResize ? resizer_.BandRows() : height_;
     const bool is_partner = target == Target::kPartner;
     const bool is_mixed = target == Target::kSlot && IsMixed();
     const int32_t end = is_partner ? state_.mix.bottom : height_;
@@ -341,8 +345,7 @@ class ChainExecutor {
          first += band) {
       const int32_t rows = end - first < band ? end - first : band;
       if (source_ == Source::kResize) {
-        MakeRows(first, rows);
-        team_.Sync();
+        resizer_.MakeRows(first, rows);
         if constexpr (Team::kLanes > 1) {
           if (WriteRows(target, to, first, rows, end_op,
                         is_mixed || gathered != nullptr)) {
@@ -463,35 +466,6 @@ class ChainExecutor {
     }
   }
 
-  // Rows of the output whose rows between the passes of a resize are in memory
-  // at once.
-  DATASETD_HOST_DEVICE int32_t BandRows() const {
-    if (source_ != Source::kResize) return height_;
-    if (RowCapacity() == window_height_) return height_;
-    // Rows of the resize that lie side by side in the output do so there, or
-    // are the same, or further apart only where the output has fill between.
-    const float scale = static_cast<float>(window_height_) /
-                        state_.drawn[source_step_].out_height;
-    const float rows =
-        static_cast<float>(RowCapacity() - num_taps_[0] - 2) / scale;
-    if (rows >= static_cast<float>(height_)) return height_;
-    return rows < 1.0f ? 1 : static_cast<int32_t>(rows);
-  }
-
-  DATASETD_HOST_DEVICE int64_t RowElements() const {
-    return int64_t{width_} * image_.channels;
-  }
-
-  // Rows between the passes that fit; the taps of one output row do.
-  DATASETD_HOST_DEVICE int32_t RowCapacity() const {
-    int64_t elements = field_.scratch.row_elements;
-    if (elements > Team::kRowElements) elements = Team::kRowElements;
-    const int64_t rows = elements / RowElements();
-    return rows < num_taps_[0]       ? num_taps_[0]
-           : rows > window_height_ ? window_height_
-                                   : static_cast<int32_t>(rows);
-  }
-
   // ---- Maps and taps ----
 
   DATASETD_HOST_DEVICE int32_t* map_y() const { return memory_.map; }
@@ -522,187 +496,50 @@ class ChainExecutor {
     }
     const bool is_resize = source_ == Source::kResize;
     if (!is_resize && end_move_ == 0) return;
-    AxisResample axes[2];
     if (is_resize) {
-      const StepDraw& drawn = state_.drawn[source_step_];
-      const ResizeParams& params =
-          ParamsAs<ResizeParams>(field_.steps[source_step_]);
-      const ResizeDraw& draw = drawn.template As<ResizeDraw>();
-      axes[0] = {draw.height, drawn.out_height, params.interpolation,
-                 params.antialias};
-      axes[1] = {draw.width, drawn.out_width, params.interpolation,
-                 params.antialias};
-      num_taps_[0] = NumTaps(axes[0]);
-      num_taps_[1] = NumTaps(axes[1]);
-      window_top_ = draw.top;
-      window_left_ = draw.left;
-      window_height_ = draw.height;
-      window_width_ = draw.width;
+      resizer_.Begin(image_, ParamsAs<ResizeParams>(field_.steps[source_step_]),
+                     state_.drawn[source_step_], height_, width_, map_y());
     }
     const int32_t size[2] = {height_, width_};
     for (int axis = 0; axis < 2; ++axis) {
       int32_t* const map = axis == 0 ? map_y() : map_x();
       for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
-        const int32_t entry = MapThroughMoves(axis, i);
-        map[i] = entry;
-        if (!is_resize) continue;
-        int32_t* const index = tap_index(axis) + i;
-        ComputeTaps(axes[axis], IsFill(entry) ? 0 : entry, size[axis], index,
-                    tap_weight(axis) + i);
-        for (int t = 0; t < num_taps_[axis]; ++t) {
-          // Rows of the image, and columns of the window.
-          if (axis == 0) index[int64_t{t} * size[axis]] += window_top_;
-        }
+        map[i] = MapThroughMoves(axis, i);
+      }
+      if (!is_resize) continue;
+      const AxisTapMaker maker = resizer_.TapMaker(axis);
+      for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
+        resizer_.MakeTaps(maker, axis, i, map[i]);
       }
     }
     team_.Sync();
-    if constexpr (Team::kLanes > 1) {
-      if (is_resize) reach_ = ReachOf<Team>(Taps(1), width_);
-    }
+    if (is_resize) resizer_.FinishTaps();
   }
 
-  DATASETD_HOST_DEVICE int32_t* tap_index(int axis) const {
-    return memory_.indices +
-           (axis == 0 ? 0 : int64_t{num_taps_[0]} * height_);
-  }
-  DATASETD_HOST_DEVICE float* tap_weight(int axis) const {
-    return memory_.weights +
-           (axis == 0 ? 0 : int64_t{num_taps_[0]} * height_);
-  }
-  DATASETD_HOST_DEVICE AxisTaps Taps(int axis) const {
-    return {tap_index(axis), tap_weight(axis), num_taps_[axis],
-            axis == 0 ? height_ : width_};
-  }
-
-  // The first pass of the resize: the rows that the second one needs for
-  // output rows first .. first + rows and that are not there yet.
-  DATASETD_HOST_DEVICE void MakeRows(int32_t first, int32_t rows) {
-    int32_t from, to;
-    FindRows(first, rows, &from, &to);
-    const int32_t capacity = RowCapacity();
-    rows_ = {memory_.rows, RowElements(), width_, capacity,
-             from - from % capacity};
-    // What is there stays where it is: a row's place hangs on its number alone.
-    const int32_t old_from = rows_from_;
-    const int32_t old_to = rows_to_;
-    rows_from_ = from;
-    rows_to_ = to;
-    if (from >= old_from && from < old_to) {
-      from = old_to;
-    } else if (to > old_from && to <= old_to) {
-      to = old_from;
-    }
-    if (from >= to) return;
-    switch (image_.dtype) {
-      case Dtype::kUint8:
-        MakeRowsOf<Dtype::kUint8>(from, to);
-        break;
-      case Dtype::kFloat16:
-        MakeRowsOf<Dtype::kFloat16>(from, to);
-        break;
-      case Dtype::kBfloat16:
-        MakeRowsOf<Dtype::kBfloat16>(from, to);
-        break;
-      default:
-        MakeRowsOf<Dtype::kFloat32>(from, to);
-        break;
-    }
-  }
-
-  // Image rows from .. to that output rows first .. first + rows are made of.
-  DATASETD_HOST_DEVICE void FindRows(int32_t first, int32_t rows,
-                                     int32_t* from, int32_t* to) {
-    if (team_.rank() == 0) {
-      state_.rows_from = UINT32_MAX;
-      state_.rows_to = 0;
-    }
-    team_.Sync();
-    const int32_t* const low = tap_index(0);
-    const int32_t* const high = low + int64_t{num_taps_[0] - 1} * height_;
-    for (int32_t y = first + team_.rank(); y < first + rows;
-         y += team_.size()) {
-      if (IsFill(map_y()[y])) continue;
-      Team::Atomics::Min(&state_.rows_from, static_cast<uint32_t>(low[y]));
-      Team::Atomics::Max(&state_.rows_to, static_cast<uint32_t>(high[y] + 1));
-    }
-    team_.Sync();
-    *from = state_.rows_to == 0 ? 0 : static_cast<int32_t>(state_.rows_from);
-    *to = static_cast<int32_t>(state_.rows_to);
-  }
-
-  template <Dtype kDtype>
-  DATASETD_HOST_DEVICE void MakeRowsOf(int32_t from, int32_t to) {
-    const AxisTaps taps = Taps(1);
-    float* const made = memory_.rows;
-    if constexpr (Team::kLanes == 1) {
-      // Rows and channels are counted on, which is cheaper than to divide.
-      int32_t row = from;
-      int32_t c = 0;
-      for (int32_t x = team_.rank();; x += team_.size()) {
-        while (x >= width_) {
-          x -= width_;
-          ++c;
-          if (c == image_.channels) {
-            c = 0;
-            ++row;
-          }
-        }
-        if (row >= to) break;
-        const int64_t start = int64_t{row} * image_.row_stride +
-                              int64_t{window_left_} * image_.pixel_stride +
-                              c * image_.channel_stride;
-        made[rows_.Offset(row) + int64_t{c} * width_ + x] =
-            SumAlongRow<kDtype>(image_, start, taps, x);
-      }
-    } else {
-      for (int32_t row = from; row < to; ++row) {
-        const float* line = memory_.line;
-        int64_t stride = LineStride(window_width_);
-        if (image_.is_scratch) {
-          line = reinterpret_cast<const float*>(image_.data) +
-                 int64_t{row} * image_.row_stride + window_left_;
-          stride = image_.channel_stride;
-        } else {
-          LoadLine<kDtype, Team>(image_, row, window_left_, window_width_,
-                                 stride, memory_.line);
-        }
-        float* const to_row = made + rows_.Offset(row);
-        SumLine<Team>(reach_, line, stride, image_.channels, taps, width_,
-                      to_row);
-      }
-    }
-  }
-
-  // Writes output rows straight from the rows between the passes. False if it
-  // takes lanes to do it.
+  // Writes rows of a resize straight to where they go. False if it takes lanes
+  // to do it.
   bool WriteRows(Target target, uint8_t* to, int32_t first, int32_t rows,
                  int end_op, bool needs_lanes) {
-    if constexpr (Team::Vector::kFloats == 1) {
+    const bool has_ops = end_op > first_op_;
+    if (needs_lanes || has_ops || has_fill_ || channels_ != image_.channels) {
       return false;
-    } else {
-      const bool has_ops = end_op > first_op_;
-      if (needs_lanes || has_ops || has_fill_ || channels_ != image_.channels ||
-          num_taps_[0] > kMaxDirectTaps) {
-        return false;
-      }
-      const bool is_slot = target == Target::kSlot;
-      if (is_slot ? field_.out_dtype != Dtype::kFloat32 ||
-                        field_.layout != Layout::kNchw || width_ % 16 != 0 ||
-                        reinterpret_cast<uintptr_t>(to) % 64 != 0
-                  : target != Target::kScratch) {
-        return false;
-      }
-      ResizedRow out;
-      out.clamp = ParamsAs<ResizeParams>(field_.steps[source_step_]).clamp;
-      out.scale = end_op < end_op_ ? &state_.scale : nullptr;
-      out.plane_stride = int64_t{height_} * width_;
-      out.is_streamed = is_slot;
-      for (int32_t y = first; y < first + rows; ++y) {
-        out.to = reinterpret_cast<float*>(to) + int64_t{y} * width_;
-        WriteRow<Team>(rows_, Taps(0), y, image_.channels, out);
-      }
-      return true;
     }
+    const bool is_slot = target == Target::kSlot;
+    if (is_slot ? field_.out_dtype != Dtype::kFloat32 ||
+                      field_.layout != Layout::kNchw || width_ % 16 != 0 ||
+                      reinterpret_cast<uintptr_t>(to) % 64 != 0
+                : target != Target::kScratch) {
+      return false;
+    }
+    ResizedRow out = {};
+    out.scale = end_op < end_op_ ? &state_.scale : nullptr;
+    out.plane_stride = int64_t{height_} * width_;
+    out.is_streamed = is_slot;
+    for (int32_t y = first; y < first + rows; ++y) {
+      out.to = reinterpret_cast<float*>(to) + int64_t{y} * width_;
+      resizer_.WriteRow(y, out);
+    }
+    return true;
   }
 
   // ---- One block of pixels ----
@@ -719,10 +556,7 @@ class ChainExecutor {
         }
         break;
       case Source::kResize:
-        if (IsFill(map_y()[lanes->y])) break;
-        SumColumns<Team>(
-            rows_, Taps(0),
-            ParamsAs<ResizeParams>(field_.steps[source_step_]).clamp, lanes);
+        if (!IsFill(map_y()[lanes->y])) resizer_.MakeLanes(lanes);
         break;
       case Source::kAffine: {
         const auto& params = ParamsAs<AffineParams>(field_.steps[source_step_]);
@@ -750,7 +584,7 @@ class ChainExecutor {
     if (has_fill_) {
       PaintFill<Team>(field_, map_y()[lanes->y], map_x(), lanes);
     }
-    for (int k = lanes->count; k < Team::kLanes; ++k) {
+    for (int k = lanes->count; k % Team::kGroup != 0; ++k) {
       for (int c = 0; c < kMaxChannels; ++c) lanes->pixel[c][k] = 0.0f;
     }
   }
@@ -809,16 +643,7 @@ class ChainExecutor {
   int32_t height_, width_, channels_;
   // Of the sweep.
   bool has_fill_ = false;
-  int32_t num_taps_[2];
-  int32_t window_top_ = 0;
-  int32_t window_left_ = 0;
-  int32_t window_height_ = 0;
-  int32_t window_width_ = 0;
-  TapReach reach_ = TapReach::kFar;
-  // Image rows rows_from_ .. rows_to_ of rows_ are made.
-  RowWindow rows_ = {};
-  int32_t rows_from_ = 0;
-  int32_t rows_to_ = 0;
+  ChainResizer<Team> resizer_;
 };
 
 }  // namespace datasetd

@@ -7,6 +7,7 @@
 #include "cuda/kernels/chain_executor.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/host_team.h"
+#include "cuda/kernels/host_vector_plain.h"
 
 namespace datasetd {
 namespace {

@@ -24,8 +24,8 @@
 
 namespace datasetd {
 
-// Lanes first_x .. first_x + count of row y. Those from `count` on hold numbers
-// that nobody uses.
+// Lanes first_x .. first_x + count of row y. Those of the last group from
+// `count` on hold numbers that nobody uses.
 template <typename Team>
 struct Lanes {
   static constexpr int kLanes = Team::kLanes;
@@ -35,6 +35,17 @@ struct Lanes {
   float pixel[kMaxChannels][kLanes];
 };
 
+// Calls visit(k) for lanes k .. k + kGroup, until they are `count` or more: the
+// loops over so many lanes become vector instructions.
+template <typename Team, typename Visit>
+DATASETD_HOST_DEVICE inline void VisitGroups(int count, const Visit& visit) {
+  if constexpr (Team::kLanes == 1) {
+    visit(0);
+  } else {
+    for (int k = 0; k < count; k += Team::kGroup) visit(k);
+  }
+}
+
 // Bytes of three channels at `start`, apart, as far as whole vectors go.
 // Returns how many pixels that is.
 template <Dtype kDtype, typename Team>
@@ -42,7 +53,7 @@ DATASETD_FLATTEN inline int32_t LoadRgb(const uint8_t* data, int64_t start,
                                         int32_t count, float* to0, float* to1,
                                         float* to2) {
   int32_t first = 0;
-  if constexpr (kDtype == Dtype::kUint8 && Team::Vector::kFloats > 1) {
+  if constexpr (kDtype == Dtype::kUint8 && Team::Vector::kCanPick) {
     using Vector = typename Team::Vector;
     for (; first + Vector::kFloats <= count; first += Vector::kFloats) {
       Vector::SplitRgb(data + start + 3 * int64_t{first}, to0 + first,
@@ -64,13 +75,15 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyRowTo(
   std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
                      const typename Row::Draw&>
       local = draw;
-  for (int k = 0; k < Team::kLanes; ++k) {
-    float pixel[kMaxChannels] = {};
-    for (int c = 0; c < kChannels; ++c) pixel[c] = lanes->pixel[c][k];
-    Row::Apply(local, statistic, key, lanes->y, lanes->first_x + k, kChannels,
-               pixel);
-    for (int c = 0; c < kOutChannels; ++c) lanes->pixel[c][k] = pixel[c];
-  }
+  VisitGroups<Team>(lanes->count, [&](int first) {
+    for (int k = first; k < first + Team::kGroup; ++k) {
+      float pixel[kMaxChannels] = {};
+      for (int c = 0; c < kChannels; ++c) pixel[c] = lanes->pixel[c][k];
+      Row::Apply(local, statistic, key, lanes->y, lanes->first_x + k, kChannels,
+                 pixel);
+      for (int c = 0; c < kOutChannels; ++c) lanes->pixel[c][k] = pixel[c];
+    }
+  });
 }
 
 template <typename Row, typename Team>
@@ -104,13 +117,19 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyValueOp(
     float* const pixel = lanes->pixel[c];
     if (op.kind == ValueOpKind::kDivide) {
       const float divisor = op.divisor;
-      for (int k = 0; k < Team::kLanes; ++k) pixel[k] = pixel[k] / divisor;
+      VisitGroups<Team>(lanes->count, [&](int first) {
+        for (int k = first; k < first + Team::kGroup; ++k) {
+          pixel[k] = pixel[k] / divisor;
+        }
+      });
     } else {
       const float mean = op.mean[c];
       const float std = op.std[c];
-      for (int k = 0; k < Team::kLanes; ++k) {
-        pixel[k] = (pixel[k] - mean) / std;
-      }
+      VisitGroups<Team>(lanes->count, [&](int first) {
+        for (int k = first; k < first + Team::kGroup; ++k) {
+          pixel[k] = (pixel[k] - mean) / std;
+        }
+      });
     }
   }
 }
@@ -124,7 +143,11 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ScaleLanes(
     float* const pixel = lanes->pixel[c];
     const float factor = scale.factor[c];
     const float bias = scale.bias[c];
-    for (int k = 0; k < Team::kLanes; ++k) pixel[k] = pixel[k] * factor + bias;
+    VisitGroups<Team>(lanes->count, [&](int first) {
+      for (int k = first; k < first + Team::kGroup; ++k) {
+        pixel[k] = pixel[k] * factor + bias;
+      }
+    });
   }
 }
 
@@ -171,11 +194,13 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRowOf(
   typename Row::Partial local = *partial;
   if constexpr (requires(float* pixel) { StatisticTerm(draw, 1, pixel); }) {
     int32_t term[Team::kLanes];
-    for (int k = 0; k < Team::kLanes; ++k) {
-      float pixel[kChannels];
-      load(k, pixel);
-      term[k] = StatisticTerm(draw, kChannels, pixel);
-    }
+    VisitGroups<Team>(count, [&](int first) {
+      for (int k = first; k < first + Team::kGroup; ++k) {
+        float pixel[kChannels];
+        load(k, pixel);
+        term[k] = StatisticTerm(draw, kChannels, pixel);
+      }
+    });
     for (int k = 0; k < count; ++k) local.Add(term[k]);
     local.Settle();
   } else {
@@ -225,17 +250,15 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline bool StreamChannel(
     const float* pixel, int count, int stride, uint8_t* to) {
   if constexpr (Team::kLanes > 1 && kDtype == Dtype::kFloat32) {
     using Vector = typename Team::Vector;
-    if constexpr (Vector::kFloats > 1) {
-      if (stride != 1 || count % 16 != 0 ||
-          reinterpret_cast<uintptr_t>(to) % 64 != 0) {
-        return false;
-      }
-      for (int k = 0; k < count; k += Vector::kFloats) {
-        Vector::Stream(Vector::Load(pixel + k),
-                       reinterpret_cast<float*>(to) + k);
-      }
-      return true;
+    if (stride != 1 || count % 16 != 0 ||
+        reinterpret_cast<uintptr_t>(to) % 64 != 0) {
+      return false;
     }
+    for (int k = 0; k < count; k += Vector::kFloats) {
+      Vector::Stream(Vector::Load(pixel + k),
+                     reinterpret_cast<float*>(to) + k);
+    }
+    return true;
   }
   return false;
 }
@@ -247,11 +270,13 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreLanes(
     // By vectors, which channels that lie apart are not.
     if (lanes.channels == 3 && stride == 3 && channel_stride == 1) {
       uint8_t bytes[3 * Team::kLanes];
-      for (int k = 0; k < Team::kLanes; ++k) {
-        for (int c = 0; c < 3; ++c) {
-          bytes[3 * k + c] = FloatToUint8(lanes.pixel[c][k]);
+      VisitGroups<Team>(lanes.count, [&](int first) {
+        for (int k = first; k < first + Team::kGroup; ++k) {
+          for (int c = 0; c < 3; ++c) {
+            bytes[3 * k + c] = FloatToUint8(lanes.pixel[c][k]);
+          }
         }
-      }
+      });
       memcpy(to, bytes, static_cast<size_t>(3 * lanes.count));
       return;
     }

@@ -1,6 +1,5 @@
-// The passes of a resize: first along the rows of the image, each row once,
-// then down the columns of what that made. Both add up their taps in order, so
-// that every team gets the same bits.
+// The passes of a resize: sums along the rows of an image, and down the columns.
+// Both add up their taps in order, so that every team gets the same bits.
 //
 // All of it are templates over the team, as in chain_lanes.h.
 
@@ -24,6 +23,11 @@ struct AxisTaps {
   const float* weight;
   int32_t count;
   int64_t stride;
+
+  // Those of the coordinates from `first` on.
+  DATASETD_HOST_DEVICE AxisTaps From(int32_t first) const {
+    return {index + first, weight + first, count, stride};
+  }
 };
 
 // What the taps t of neighbouring coordinates name: all between the ends, where
@@ -43,7 +47,7 @@ enum class TapReach : uint8_t { kOneVector, kTwoVectors, kFar };
 template <typename Team>
 inline TapReach ReachOf(const AxisTaps& taps, int32_t size) {
   constexpr int32_t kFloats = Team::Vector::kFloats;
-  if constexpr (kFloats == 1) return TapReach::kFar;
+  if constexpr (!Team::Vector::kCanPick) return TapReach::kFar;
   int32_t reach = 0;
   for (int32_t t = 0; t < taps.count; ++t) {
     const int32_t* const index = taps.index + t * taps.stride;
@@ -96,17 +100,116 @@ DATASETD_FLATTEN inline void LoadLine(const ChainImage& image, int32_t row,
   }
 }
 
-// The first pass over kChannels of a line: channel c is from[c * stride ...],
-// and becomes to[c * size ...]. May read two vectors beyond what the taps name,
-// and one of the taps beyond `size`.
-template <TapReach kReach, int kChannels, typename Team>
+// Neighbouring elements of a line, to pick from.
+template <typename Vector, int kVectors>
+struct LineWindow {
+  typename Vector::Floats part[kVectors];
+
+  void Load(const float* from) {
+    for (int i = 0; i < kVectors; ++i) {
+      part[i] = Vector::Load(from + i * Vector::kFloats);
+    }
+  }
+  // REQUIRES: each offset within the window.
+  typename Vector::Floats Pick(typename Vector::Offsets offsets) const {
+    if constexpr (kVectors == 1) {
+      return Vector::Pick(part[0], offsets);
+    } else {
+      return Vector::Pick(part[0], part[1], offsets);
+    }
+  }
+};
+
+// Where sums of a pass go that are not the last one's: channel c to
+// to[c * plane_stride ...].
+template <typename Team>
+struct PlainRow {
+  using Vector = typename Team::Vector;
+
+  class Channel {
+   public:
+    explicit Channel(float* to) : to_(to) {}
+
+    // `count` of a vector's sums, those of coordinates x, x + 1 ...
+    void Put(int32_t x, int32_t count, typename Vector::Floats sum) const {
+      if (count >= Vector::kFloats) {
+        Vector::Store(sum, to_ + x);
+        return;
+      }
+      float all[Vector::kFloats];
+      Vector::Store(sum, all);
+      for (int32_t i = 0; i < count; ++i) to_[x + i] = all[i];
+    }
+
+   private:
+    float* to_;
+  };
+
+  Channel At(int32_t c) const { return Channel(to + c * plane_stride); }
+
+  float* to;
+  int64_t plane_stride;
+};
+
+// Where the last pass's go.
+struct ResizedRow {
+  float clamp;              // within 0..clamp; 0: as they are
+  const ValueScale* scale;  // null: none
+  float* to;
+  int64_t plane_stride;
+  bool is_streamed;  // past the caches: 64-byte aligned, of whole lines
+};
+
+// As PlainRow.
+template <typename Team, bool kIsStreamed>
+struct FinishedRow {
+  using Vector = typename Team::Vector;
+
+  class Channel {
+   public:
+    Channel(const ResizedRow& row, int32_t c)
+        : to_(row.to + c * row.plane_stride),
+          is_clamped_(row.clamp > 0.0f),
+          is_scaled_(row.scale != nullptr),
+          bound_(Vector::All(row.clamp)),
+          factor_(Vector::All(is_scaled_ ? row.scale->factor[c] : 1.0f)),
+          bias_(Vector::All(is_scaled_ ? row.scale->bias[c] : 0.0f)) {}
+
+    void Put(int32_t x, int32_t count, typename Vector::Floats sum) const {
+      if (is_clamped_) sum = Vector::Clamp(sum, bound_);
+      if (is_scaled_) sum = Vector::Add(Vector::Multiply(sum, factor_), bias_);
+      if constexpr (kIsStreamed) {
+        Vector::Stream(sum, to_ + x);
+      } else {
+        typename PlainRow<Team>::Channel(to_).Put(x, count, sum);
+      }
+    }
+
+   private:
+    float* to_;
+    bool is_clamped_;
+    bool is_scaled_;
+    typename Vector::Floats bound_;
+    typename Vector::Floats factor_;
+    typename Vector::Floats bias_;
+  };
+
+  Channel At(int32_t c) const { return Channel(row, c); }
+
+  const ResizedRow& row;
+};
+
+// Sums along kChannels of a line, for coordinates 0 .. size: channel c of it is
+// from[c * stride ...], and channel first_c + c of `out`. May read two vectors
+// beyond what the taps name, and one of the taps beyond `size`.
+template <TapReach kReach, int kChannels, typename Team, typename Out>
 DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
                                      const AxisTaps& taps, int32_t size,
-                                     float* to) {
-  if constexpr (kReach != TapReach::kFar && Team::Vector::kFloats > 1) {
+                                     int32_t first_c, const Out& out) {
+  using Vector = typename Team::Vector;
+  constexpr int32_t kFloats = Vector::kFloats;
+  if constexpr (kReach != TapReach::kFar) {
     // A load and a permutation, where a gather would make a load a lane.
-    using Vector = typename Team::Vector;
-    constexpr int32_t kFloats = Vector::kFloats;
     constexpr int kVectors = kReach == TapReach::kOneVector ? 1 : 2;
     for (int32_t first = 0; first < size; first += kFloats) {
       const int32_t last =
@@ -116,13 +219,12 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
         return RangeOf(index[first], index[last]);
       };
       // Taps within one window share its loads.
-      typename Vector::template Window<kVectors> window[kChannels];
+      LineWindow<Vector, kVectors> window[kChannels];
       int32_t base;
       const auto load = [&](int32_t at) {
         base = at;
         for (int c = 0; c < kChannels; ++c) {
-          window[c] =
-              Vector::template LoadWindow<kVectors>(from + c * stride + at);
+          window[c].Load(from + c * stride + at);
         }
       };
       const auto multiply = [&](int32_t t, typename Vector::Floats* products) {
@@ -130,8 +232,7 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
         const auto offsets = Vector::OffsetsFrom(taps.index + at, base);
         const auto weight = Vector::Load(taps.weight + at);
         for (int c = 0; c < kChannels; ++c) {
-          products[c] = Vector::Multiply(
-              weight, Vector::template Pick<kVectors>(window[c], offsets));
+          products[c] = Vector::Multiply(weight, window[c].Pick(offsets));
         }
       };
       load(range_of(0).low);
@@ -147,19 +248,12 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
         }
       }
       for (int c = 0; c < kChannels; ++c) {
-        float* const row = to + int64_t{c} * size;
-        if (first + kFloats <= size) {
-          Vector::Store(sum[c], row + first);
-        } else {
-          float rest[kFloats];
-          Vector::Store(sum[c], rest);
-          for (int32_t i = first; i < size; ++i) row[i] = rest[i - first];
-        }
+        out.At(first_c + c).Put(first, size - first, sum[c]);
       }
     }
     return;
   }
-  for (int c = 0; c < kChannels; ++c, from += stride, to += size) {
+  for (int c = 0; c < kChannels; ++c, from += stride) {
     for (int32_t first = 0; first < size; first += Team::kLanes) {
       const int32_t count =
           size - first < Team::kLanes ? size - first : Team::kLanes;
@@ -174,67 +268,70 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
           sum[k] = sum[k] + weight[k] * from[index[k]];
         }
       }
-      for (int32_t k = 0; k < count; ++k) to[first + k] = sum[k];
+      const auto row = out.At(first_c + c);
+      for (int32_t k = 0; k < count; k += kFloats) {
+        row.Put(first + k, count - k, Vector::Load(sum + k));
+      }
     }
   }
 }
 
-template <TapReach kReach, typename Team>
+template <TapReach kReach, typename Team, typename Out>
 inline void SumLine(const float* from, int64_t stride, int32_t channels,
-                    const AxisTaps& taps, int32_t size, float* to) {
+                    const AxisTaps& taps, int32_t size, const Out& out) {
   if (channels == 3) {
-    SumLine<kReach, 3, Team>(from, stride, taps, size, to);
+    SumLine<kReach, 3, Team>(from, stride, taps, size, 0, out);
     return;
   }
   for (int32_t c = 0; c < channels; ++c) {
-    SumLine<kReach, 1, Team>(from + c * stride, 0, taps, size,
-                             to + int64_t{c} * size);
+    SumLine<kReach, 1, Team>(from + c * stride, 0, taps, size, c, out);
   }
 }
 
-template <typename Team>
+// All channels of a line.
+template <typename Team, typename Out>
 inline void SumLine(TapReach reach, const float* from, int64_t stride,
                     int32_t channels, const AxisTaps& taps, int32_t size,
-                    float* to) {
-  switch (reach) {
-    case TapReach::kOneVector:
+                    const Out& out) {
+  if constexpr (Team::Vector::kCanPick) {
+    if (reach == TapReach::kOneVector) {
       SumLine<TapReach::kOneVector, Team>(from, stride, channels, taps, size,
-                                          to);
-      break;
-    case TapReach::kTwoVectors:
+                                          out);
+      return;
+    }
+    if (reach == TapReach::kTwoVectors) {
       SumLine<TapReach::kTwoVectors, Team>(from, stride, channels, taps, size,
-                                           to);
-      break;
-    case TapReach::kFar:
-      SumLine<TapReach::kFar, Team>(from, stride, channels, taps, size, to);
-      break;
+                                           out);
+      return;
+    }
   }
+  SumLine<TapReach::kFar, Team>(from, stride, channels, taps, size, out);
 }
 
-// The first pass at one coordinate, straight from the image: its element
-// `start` is the window's first of the row and the channel.
+// One sum straight from the image: taps of coordinate `i`, whose index 0 is the
+// image's element `start`, and which lie `stride` elements apart.
 template <Dtype kDtype>
-DATASETD_HOST_DEVICE inline float SumAlongRow(const ChainImage& image,
-                                              int64_t start,
-                                              const AxisTaps& taps, int32_t i) {
+DATASETD_HOST_DEVICE inline float SumOfImage(const ChainImage& image,
+                                             int64_t start, int64_t stride,
+                                             const AxisTaps& taps, int32_t i) {
   float sum = 0.0f;
   for (int32_t t = 0; t < taps.count; ++t) {
     const int64_t at = t * taps.stride + i;
     const float product =
         taps.weight[at] *
-        LoadElement<kDtype>(
-            image.data, start + int64_t{taps.index[at]} * image.pixel_stride);
+        LoadElement<kDtype>(image.data, start + taps.index[at] * stride);
     sum = t == 0 ? product : sum + product;
   }
   return sum;
 }
 
-// Rows that the first pass made: image row r, planar, is
-// data[(r % capacity) * row_stride ...], for `capacity` rows from `first` on.
+// Rows in memory, planar: channel c of row r is
+// data[(r % capacity) * row_stride + c * plane_stride ...], for `capacity` rows
+// from `first` on.
 struct RowWindow {
   const float* data;
   int64_t row_stride;
-  int32_t width;
+  int64_t plane_stride;
   int32_t capacity;
   int32_t first;  // a multiple of capacity, at most capacity below the rows
 
@@ -247,114 +344,107 @@ struct RowWindow {
   }
 };
 
-// The second pass: lanes of output row `lanes->y`.
-template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void SumColumns(
-    const RowWindow& rows, const AxisTaps& taps, float clamp,
-    Lanes<Team>* lanes) {
-  const int32_t* const index = taps.index + lanes->y;
-  const float* const weight = taps.weight + lanes->y;
-  const float* const row0 = rows.Row(index[0]) + lanes->first_x;
-  const float factor0 = weight[0];
-  // Second taps are common.
-  const bool has_second = taps.count > 1;
-  const float* const row1 =
-      has_second ? rows.Row(index[taps.stride]) + lanes->first_x : row0;
-  const float factor1 = has_second ? weight[taps.stride] : 0.0f;
-  const int count = lanes->count;
-  DATASETD_UNROLL
-  for (int c = 0; c < kMaxChannels; ++c) {
-    if (c >= lanes->channels) continue;
-    const int64_t plane = int64_t{c} * rows.width;
-    float* const pixel = lanes->pixel[c];
-    if (has_second) {
-      for (int k = 0; k < count; ++k) {
-        pixel[k] = factor0 * row0[plane + k] + factor1 * row1[plane + k];
-      }
-    } else {
-      for (int k = 0; k < count; ++k) pixel[k] = factor0 * row0[plane + k];
-    }
-    for (int t = 2; t < taps.count; ++t) {
-      const float* const row =
-          rows.Row(index[t * taps.stride]) + lanes->first_x + plane;
-      const float factor = weight[t * taps.stride];
-      for (int k = 0; k < count; ++k) pixel[k] = pixel[k] + factor * row[k];
-    }
-    if (clamp > 0.0f) {
-      for (int k = 0; k < count; ++k) {
-        const float x = pixel[k] < 0.0f ? 0.0f : pixel[k];
-        pixel[k] = x > clamp ? clamp : x;
+// One sum down a column of rows: taps of coordinate y at `at` of their rows.
+DATASETD_HOST_DEVICE inline float SumOfRows(const RowWindow& rows,
+                                            const AxisTaps& taps, int32_t y,
+                                            int64_t at) {
+  float sum = taps.weight[y] * rows.Row(taps.index[y])[at];
+  for (int32_t t = 1; t < taps.count; ++t) {
+    const int64_t tap = t * taps.stride + y;
+    sum = sum + taps.weight[tap] * rows.Row(taps.index[tap])[at];
+  }
+  return sum;
+}
+
+// One sum along a row.
+DATASETD_HOST_DEVICE inline float SumOfRow(const float* row,
+                                           const AxisTaps& taps, int32_t x) {
+  float sum = taps.weight[x] * row[taps.index[x]];
+  for (int32_t t = 1; t < taps.count; ++t) {
+    const int64_t tap = t * taps.stride + x;
+    sum = sum + taps.weight[tap] * row[taps.index[tap]];
+  }
+  return sum;
+}
+
+// The taps of coordinate y down the columns of rows: kNumTaps, or if that is 0
+// any number, if negative too many to look up before.
+template <int kNumTaps, typename Vector>
+class ColumnTaps {
+ public:
+  static constexpr int kMax = 16;
+
+  ColumnTaps(const RowWindow& rows, const AxisTaps& taps, int32_t y)
+      : rows_(rows), taps_(taps), y_(y) {
+    if constexpr (kNumTaps >= 0) {
+      for (int32_t t = 0; t < count(); ++t) {
+        row_[t] = rows.Row(taps.index[t * taps.stride + y]);
+        weight_[t] = Vector::All(taps.weight[t * taps.stride + y]);
       }
     }
   }
-}
 
-// What becomes of an output row, all channels, where no lanes are needed.
-struct ResizedRow {
-  float clamp;
-  const ValueScale* scale;  // null: none
-  float* to;
-  int64_t plane_stride;
-  bool is_streamed;  // past the caches: 64-byte aligned, of whole lines
+  // Sums of a vector's worth of columns, from `at` of the rows on.
+  typename Vector::Floats Sum(int64_t at) const {
+    typename Vector::Floats sum = Product(0, at);
+    for (int32_t t = 1; t < count(); ++t) {
+      sum = Vector::Add(sum, Product(t, at));
+    }
+    return sum;
+  }
+
+ private:
+  int32_t count() const { return kNumTaps > 0 ? kNumTaps : taps_.count; }
+
+  typename Vector::Floats Product(int32_t t, int64_t at) const {
+    if constexpr (kNumTaps >= 0) {
+      return Vector::Multiply(weight_[t], Vector::Load(row_[t] + at));
+    } else {
+      const int64_t tap = t * taps_.stride + y_;
+      return Vector::Multiply(
+          Vector::All(taps_.weight[tap]),
+          Vector::Load(rows_.Row(taps_.index[tap]) + at));
+    }
+  }
+
+  const RowWindow& rows_;
+  const AxisTaps& taps_;
+  const int32_t y_;
+  const float* row_[kMax];
+  typename Vector::Floats weight_[kMax];
 };
 
-inline constexpr int kMaxDirectTaps = 16;
-
-template <int kNumTaps, bool kIsStreamed, typename Team>
-DATASETD_FLATTEN inline void WriteRow(const RowWindow& rows,
-                                      const AxisTaps& taps, int32_t y,
-                                      int32_t channels, const ResizedRow& out) {
+template <int kNumTaps, typename Team, typename Out>
+DATASETD_FLATTEN inline void SumRows(const RowWindow& rows,
+                                     const AxisTaps& taps, int32_t y,
+                                     int32_t first_x, int32_t size,
+                                     int32_t channels, const Out& out) {
   using Vector = typename Team::Vector;
-  using Floats = typename Vector::Floats;
-  const int32_t count = kNumTaps == 0 ? taps.count : kNumTaps;
-  const float* row[kMaxDirectTaps];
-  Floats weight[kMaxDirectTaps];
-  for (int32_t t = 0; t < count; ++t) {
-    row[t] = rows.Row(taps.index[t * taps.stride + y]);
-    weight[t] = Vector::All(taps.weight[t * taps.stride + y]);
-  }
-  const Floats bound = Vector::All(out.clamp);
+  const ColumnTaps<kNumTaps, Vector> column(rows, taps, y);
   for (int32_t c = 0; c < channels; ++c) {
-    const int64_t from = int64_t{c} * rows.width;
-    float* const to = out.to + c * out.plane_stride;
-    const bool is_scaled = out.scale != nullptr;
-    const Floats factor = Vector::All(is_scaled ? out.scale->factor[c] : 1.0f);
-    const Floats bias = Vector::All(is_scaled ? out.scale->bias[c] : 0.0f);
-    const auto at = [&](int32_t x) {
-      Floats sum = Vector::Multiply(weight[0], Vector::Load(row[0] + from + x));
-      for (int32_t t = 1; t < count; ++t) {
-        sum = Vector::Add(
-            sum, Vector::Multiply(weight[t], Vector::Load(row[t] + from + x)));
-      }
-      if (out.clamp > 0.0f) sum = Vector::Clamp(sum, bound);
-      return is_scaled ? Vector::Add(Vector::Multiply(sum, factor), bias) : sum;
-    };
-    int32_t x = 0;
-    for (; x + Vector::kFloats <= rows.width; x += Vector::kFloats) {
-      if constexpr (kIsStreamed) {
-        Vector::Stream(at(x), to + x);
-      } else {
-        Vector::Store(at(x), to + x);
-      }
-    }
-    if (x < rows.width) {
-      float rest[Vector::kFloats];
-      Vector::Store(at(x), rest);
-      for (int32_t k = x; k < rows.width; ++k) to[k] = rest[k - x];
+    const int64_t start = c * rows.plane_stride + first_x;
+    const auto row = out.At(c);
+    for (int32_t x = 0; x < size; x += Vector::kFloats) {
+      row.Put(x, size - x, column.Sum(start + x));
     }
   }
 }
 
-// REQUIRES: at most kMaxDirectTaps. May read a vector beyond the rows.
-template <typename Team>
-inline void WriteRow(const RowWindow& rows, const AxisTaps& taps, int32_t y,
-                     int32_t channels, const ResizedRow& out) {
+// Sums down the columns first_x .. first_x + size of rows, all channels, for
+// coordinate y; the first column's is coordinate 0 of `out`. May read a vector
+// beyond the rows.
+template <typename Team, typename Out>
+inline void SumRows(const RowWindow& rows, const AxisTaps& taps, int32_t y,
+                    int32_t first_x, int32_t size, int32_t channels,
+                    const Out& out) {
   if (taps.count == 2) {
-    out.is_streamed ? WriteRow<2, true, Team>(rows, taps, y, channels, out)
-                    : WriteRow<2, false, Team>(rows, taps, y, channels, out);
+    SumRows<2, Team>(rows, taps, y, first_x, size, channels, out);
+  } else if (taps.count == 4) {
+    SumRows<4, Team>(rows, taps, y, first_x, size, channels, out);
+  } else if (taps.count <= ColumnTaps<0, typename Team::Vector>::kMax) {
+    SumRows<0, Team>(rows, taps, y, first_x, size, channels, out);
   } else {
-    out.is_streamed ? WriteRow<0, true, Team>(rows, taps, y, channels, out)
-                    : WriteRow<0, false, Team>(rows, taps, y, channels, out);
+    SumRows<-1, Team>(rows, taps, y, first_x, size, channels, out);
   }
 }
 

@@ -161,31 +161,35 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
   const float step_y = draw.matrix[1][0];
   const int32_t height = image.height;
   const int32_t width = image.width;
-  int32_t index[Team::kLanes];
-  int32_t outside[Team::kLanes];
-  for (int k = 0; k < Team::kLanes; ++k) {
-    const float x = static_cast<float>(lanes->first_x + k) - center_x;
-    const int32_t column = static_cast<int32_t>(
-        RoundHalfEven(NearImage<Team>(step_x * x + x0, width)));
-    const int32_t row = static_cast<int32_t>(
-        RoundHalfEven(NearImage<Team>(step_y * x + y0, height)));
-    const bool is_inside =
-        (row >= 0) & (row < height) & (column >= 0) & (column < width);
-    index[k] = is_inside ? row * width + column : 0;
-    outside[k] = is_inside ? 0 : 1;
-  }
-  DATASETD_UNROLL
-  for (int c = 0; c < kMaxChannels; ++c) {
-    if (c >= lanes->channels) continue;
-    const float* const plane =
-        reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
-    const float fill = params.has_fill ? params.fill[c] : 0.0f;
-    float value[Team::kLanes];
-    for (int k = 0; k < Team::kLanes; ++k) value[k] = plane[index[k]];
-    for (int k = 0; k < Team::kLanes; ++k) {
-      lanes->pixel[c][k] = outside[k] != 0 ? fill : value[k];
+  VisitGroups<Team>(lanes->count, [&](int first) {
+    int32_t index[Team::kGroup];
+    int32_t outside[Team::kGroup];
+    for (int k = 0; k < Team::kGroup; ++k) {
+      const float x =
+          static_cast<float>(lanes->first_x + first + k) - center_x;
+      const int32_t column = static_cast<int32_t>(
+          RoundHalfEven(NearImage<Team>(step_x * x + x0, width)));
+      const int32_t row = static_cast<int32_t>(
+          RoundHalfEven(NearImage<Team>(step_y * x + y0, height)));
+      const bool is_inside =
+          (row >= 0) & (row < height) & (column >= 0) & (column < width);
+      index[k] = is_inside ? row * width + column : 0;
+      outside[k] = is_inside ? 0 : 1;
     }
-  }
+    DATASETD_UNROLL
+    for (int c = 0; c < kMaxChannels; ++c) {
+      if (c >= lanes->channels) continue;
+      const float* const plane =
+          reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
+      const float fill = params.has_fill ? params.fill[c] : 0.0f;
+      float value[Team::kGroup];
+      for (int k = 0; k < Team::kGroup; ++k) value[k] = plane[index[k]];
+      float* const pixel = lanes->pixel[c] + first;
+      for (int k = 0; k < Team::kGroup; ++k) {
+        pixel[k] = outside[k] != 0 ? fill : value[k];
+      }
+    }
+  });
 }
 
 template <typename Team>
@@ -201,48 +205,52 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineBilinear(
   const float step_y = draw.matrix[1][0];
   const int32_t height = image.height;
   const int32_t width = image.width;
-  // The four neighbours; outside they have weight 0.
-  int32_t index[4][Team::kLanes];
-  float weight[4][Team::kLanes];
-  for (int k = 0; k < Team::kLanes; ++k) {
-    const float x = static_cast<float>(lanes->first_x + k) - center_x;
-    const float at_x = NearImage<Team>(step_x * x + x0, width);
-    const float at_y = NearImage<Team>(step_y * x + y0, height);
-    const float floor_x = Floor(at_x);
-    const float floor_y = Floor(at_y);
-    const float part_x = at_x - floor_x;
-    const float part_y = at_y - floor_y;
-    const int32_t column = static_cast<int32_t>(floor_x);
-    const int32_t row = static_cast<int32_t>(floor_y);
-    for (int corner = 0; corner < 4; ++corner) {
-      const int32_t r = row + corner / 2;
-      const int32_t i = column + corner % 2;
-      const float weight_x = corner % 2 == 0 ? 1.0f - part_x : part_x;
-      const float weight_y = corner / 2 == 0 ? 1.0f - part_y : part_y;
-      const bool is_inside =
-          (r >= 0) & (r < height) & (i >= 0) & (i < width);
-      index[corner][k] = is_inside ? r * width + i : 0;
-      weight[corner][k] = is_inside ? weight_y * weight_x : 0.0f;
+  VisitGroups<Team>(lanes->count, [&](int first) {
+    // The four neighbours; outside they have weight 0.
+    int32_t index[4][Team::kGroup];
+    float weight[4][Team::kGroup];
+    for (int k = 0; k < Team::kGroup; ++k) {
+      const float x =
+          static_cast<float>(lanes->first_x + first + k) - center_x;
+      const float at_x = NearImage<Team>(step_x * x + x0, width);
+      const float at_y = NearImage<Team>(step_y * x + y0, height);
+      const float floor_x = Floor(at_x);
+      const float floor_y = Floor(at_y);
+      const float part_x = at_x - floor_x;
+      const float part_y = at_y - floor_y;
+      const int32_t column = static_cast<int32_t>(floor_x);
+      const int32_t row = static_cast<int32_t>(floor_y);
+      for (int corner = 0; corner < 4; ++corner) {
+        const int32_t r = row + corner / 2;
+        const int32_t i = column + corner % 2;
+        const float weight_x = corner % 2 == 0 ? 1.0f - part_x : part_x;
+        const float weight_y = corner / 2 == 0 ? 1.0f - part_y : part_y;
+        const bool is_inside =
+            (r >= 0) & (r < height) & (i >= 0) & (i < width);
+        index[corner][k] = is_inside ? r * width + i : 0;
+        weight[corner][k] = is_inside ? weight_y * weight_x : 0.0f;
+      }
     }
-  }
-  DATASETD_UNROLL
-  for (int c = 0; c < kMaxChannels; ++c) {
-    if (c >= lanes->channels) continue;
-    const float* const plane =
-        reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
-    const float fill = params.fill[c];
-    const bool has_fill = params.has_fill;
-    for (int k = 0; k < Team::kLanes; ++k) {
-      float sum = weight[0][k] * plane[index[0][k]];
-      sum = sum + weight[1][k] * plane[index[1][k]];
-      sum = sum + weight[2][k] * plane[index[2][k]];
-      sum = sum + weight[3][k] * plane[index[3][k]];
-      const float mask = ((weight[0][k] + weight[1][k]) + weight[2][k]) +
-                         weight[3][k];
-      const float filled = mask * sum + (1.0f - mask) * fill;
-      lanes->pixel[c][k] = has_fill ? filled : sum;
+    DATASETD_UNROLL
+    for (int c = 0; c < kMaxChannels; ++c) {
+      if (c >= lanes->channels) continue;
+      const float* const plane =
+          reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
+      const float fill = params.fill[c];
+      const bool has_fill = params.has_fill;
+      float* const pixel = lanes->pixel[c] + first;
+      for (int k = 0; k < Team::kGroup; ++k) {
+        float sum = weight[0][k] * plane[index[0][k]];
+        sum = sum + weight[1][k] * plane[index[1][k]];
+        sum = sum + weight[2][k] * plane[index[2][k]];
+        sum = sum + weight[3][k] * plane[index[3][k]];
+        const float mask = ((weight[0][k] + weight[1][k]) + weight[2][k]) +
+                           weight[3][k];
+        const float filled = mask * sum + (1.0f - mask) * fill;
+        pixel[k] = has_fill ? filled : sum;
+      }
     }
-  }
+  });
 }
 
 // Op::Apply on each lane of a planar float32 image.

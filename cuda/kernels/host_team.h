@@ -13,19 +13,20 @@ namespace datasetd {
 // its own team, so that they share no template instance.
 enum class HostIsa : uint8_t { kPlain, kAvx2, kAvx512 };
 
-// What a build does with its vectors by name. Of kPlain there are none;
-// host_vector_avx2.h and host_vector_avx512.h have the others.
+// What a build does with its vectors by name: host_vector_*.h. Those that
+// kCanPick permute lanes by offsets, too, and take RGB apart.
 template <HostIsa kIsa>
-struct HostVector {
-  static constexpr int kFloats = 1;
-};
+struct HostVector;
 
 template <HostIsa kIsa>
 struct HostTeam {
   using Atomics = PlainAtomics;
   using Vector = HostVector<kIsa>;
 
-  static constexpr int kLanes = 64;
+  // A row of most images: what a block costs beside its lanes is theirs to
+  // share.
+  static constexpr int kLanes = 256;
+  static constexpr int kGroup = 32;
   // Half of a first-level cache.
   static constexpr int64_t kRowElements = 4096;
   static constexpr bool kTakesRowsInTurn = true;

@@ -18,6 +18,7 @@ struct HostVector<HostIsa::kAvx2> {
   using Offsets = __m256i;
 
   static constexpr int kFloats = 8;
+  static constexpr bool kCanPick = true;
 
   static Floats Load(const float* from) { return _mm256_loadu_ps(from); }
   static void Store(Floats x, float* to) { _mm256_storeu_ps(to, x); }
@@ -30,35 +31,21 @@ struct HostVector<HostIsa::kAvx2> {
     return _mm256_min_ps(bound, _mm256_max_ps(_mm256_setzero_ps(), x));
   }
 
-  // Neighbouring elements, to pick from.
-  template <int kVectors>
-  struct Window {
-    Floats part[kVectors];
-  };
-  template <int kVectors>
-  static Window<kVectors> LoadWindow(const float* from) {
-    Window<kVectors> window;
-    for (int i = 0; i < kVectors; ++i) {
-      window.part[i] = Load(from + i * kFloats);
-    }
-    return window;
-  }
   // index[k] - base for kFloats indices.
   static Offsets OffsetsFrom(const int32_t* index, int32_t base) {
     return _mm256_sub_epi32(
         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index)),
         _mm256_set1_epi32(base));
   }
-  // REQUIRES: each offset within the window.
-  template <int kVectors>
-  static Floats Pick(const Window<kVectors>& window, Offsets offsets) {
-    const __m256 low = _mm256_permutevar8x32_ps(window.part[0], offsets);
-    if constexpr (kVectors == 1) return low;
-    const __m256 high =
-        _mm256_permutevar8x32_ps(window.part[kVectors - 1], offsets);
+  // Lane k is element offsets[k] of x, or of x and y.
+  static Floats Pick(Floats x, Offsets offsets) {
+    return _mm256_permutevar8x32_ps(x, offsets);
+  }
+  static Floats Pick(Floats x, Floats y, Offsets offsets) {
     // Bit 3 of the offset to the place of the sign.
     return _mm256_blendv_ps(
-        low, high, _mm256_castsi256_ps(_mm256_slli_epi32(offsets, 28)));
+        Pick(x, offsets), Pick(y, offsets),
+        _mm256_castsi256_ps(_mm256_slli_epi32(offsets, 28)));
   }
 
   // As CanonicalFloat, past the caches. REQUIRES: `to` aligned.

@@ -18,6 +18,7 @@ struct HostVector<HostIsa::kAvx512> {
   using Offsets = __m512i;
 
   static constexpr int kFloats = 16;
+  static constexpr bool kCanPick = true;
 
   static Floats Load(const float* from) { return _mm512_loadu_ps(from); }
   static void Store(Floats x, float* to) { _mm512_storeu_ps(to, x); }
@@ -30,31 +31,16 @@ struct HostVector<HostIsa::kAvx512> {
     return _mm512_min_ps(bound, _mm512_max_ps(_mm512_setzero_ps(), x));
   }
 
-  // Neighbouring elements, to pick from.
-  template <int kVectors>
-  struct Window {
-    Floats part[kVectors];
-  };
-  template <int kVectors>
-  static Window<kVectors> LoadWindow(const float* from) {
-    Window<kVectors> window;
-    for (int i = 0; i < kVectors; ++i) {
-      window.part[i] = Load(from + i * kFloats);
-    }
-    return window;
-  }
   // index[k] - base for kFloats indices.
   static Offsets OffsetsFrom(const int32_t* index, int32_t base) {
     return _mm512_sub_epi32(_mm512_loadu_si512(index), _mm512_set1_epi32(base));
   }
-  // REQUIRES: each offset within the window.
-  template <int kVectors>
-  static Floats Pick(const Window<kVectors>& window, Offsets offsets) {
-    if constexpr (kVectors == 1) {
-      return _mm512_permutexvar_ps(offsets, window.part[0]);
-    } else {
-      return _mm512_permutex2var_ps(window.part[0], offsets, window.part[1]);
-    }
+  // Lane k is element offsets[k] of x, or of x and y.
+  static Floats Pick(Floats x, Offsets offsets) {
+    return _mm512_permutexvar_ps(offsets, x);
+  }
+  static Floats Pick(Floats x, Floats y, Offsets offsets) {
+    return _mm512_permutex2var_ps(x, offsets, y);
   }
 
   // As CanonicalFloat, past the caches. REQUIRES: `to` aligned.

@@ -6,6 +6,8 @@
 #ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_HUE_H_
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_HUE_H_
 
+#include <cmath>
+
 #include "cuda/kernels/host_device.h"
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/pixel.h"
@@ -23,23 +25,6 @@ DATASETD_HOST_DEVICE inline AdjustHueDraw DrawAdjustHue(
     int /*width*/) {
   return params;
 }
-
-namespace adjust_hue_internal {
-
-// What a channel loses of `value` if hue, in sixths of a turn, is `hue`:
-// nothing within a sixth of its own colour, all chroma within a sixth of the
-// opposite one, and linearly between. `phase` is 5 for red, 3 for green, 1 for
-// blue.
-DATASETD_HOST_DEVICE inline float Channel(float phase, float hue, float value,
-                                          float chroma) {
-  const float sum = phase + hue;
-  const float k = sum >= 6.0f ? sum - 6.0f : sum;
-  const float rest = 4.0f - k;
-  const float least = k < rest ? k : rest;
-  return value - chroma * ClampToBound(least, 1.0f);
-}
-
-}  // namespace adjust_hue_internal
 
 // No branches, for vectors. REQUIRES: 1 or 3 channels.
 DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
@@ -68,10 +53,14 @@ DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
   const float down = hue - 6.0f;
   hue = hue >= 6.0f ? down : hue;
 
-  using adjust_hue_internal::Channel;
-  pixel[0] = Channel(5.0f, hue, value, chroma);
-  pixel[1] = Channel(3.0f, hue, value, chroma);
-  pixel[2] = Channel(1.0f, hue, value, chroma);
+  // What a channel loses: nothing within a sixth of its own colour, all chroma
+  // within a sixth of the opposite one, and linearly between.
+  const float red = 2.0f - fabsf(hue - 3.0f);
+  const float green = fabsf(hue - 2.0f) - 1.0f;
+  const float blue = fabsf(hue - 4.0f) - 1.0f;
+  pixel[0] = value - chroma * ClampToBound(red, 1.0f);
+  pixel[1] = value - chroma * ClampToBound(green, 1.0f);
+  pixel[2] = value - chroma * ClampToBound(blue, 1.0f);
 }
 
 }  // namespace datasetd

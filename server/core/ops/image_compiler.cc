@@ -345,13 +345,13 @@ void ImageCompiler::MakeChain() {
         needs_image = !is_untouched;
         is_moved_only = true;
         const int64_t num_taps_y = taps_[i].first;
+        const int64_t line = LineStride(step.in_width) * channels;
         scratch.row_elements = std::max(
             scratch.row_elements,
-            max_width * channels *
+            std::max(max_width * channels, line) *
                 std::min<int64_t>(step.in_height,
                                   std::max(num_taps_y, kMaxBandRows)));
-        scratch.line_elements = std::max(scratch.line_elements,
-                                         LineStride(step.in_width) * channels);
+        scratch.line_elements = std::max(scratch.line_elements, line);
         scratch.tap_elements = std::max(
             scratch.tap_elements,
             max_height * num_taps_y + max_width * taps_[i].second);

@@ -44,6 +44,7 @@ class ThreadTeam {
  public:
   using Atomics = ThreadAtomics;
   static constexpr int kLanes = 1;
+  static constexpr int kGroup = 1;
   static constexpr int64_t kRowElements = INT32_MAX;
   static constexpr bool kTakesRowsInTurn = false;
 

@@ -34,8 +34,8 @@ using testing::IsOk;
 struct Shape {
   int height, width;
 };
-constexpr Shape kShapes[] = {{1, 1},   {2, 3},    {31, 33},
-                             {32, 32}, {123, 66}, {224, 224}};
+constexpr Shape kShapes[] = {{1, 1},    {2, 3},     {31, 33}, {32, 32},
+                             {123, 66}, {224, 224}, {5, 300}};
 
 // An image of random pixels, as bytes and as the reference has it.
 struct TestImage {
