@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -72,10 +73,20 @@ void CheckMps(Findings* findings) {
   }
 }
 
+void MigIsUnknown(const std::string& why, Findings* findings) {
+  findings->push_back({Severity::kWarning, "MIG",
+                       "not to be seen: " + why,
+                       "see `nvidia-smi -L`; where it lists MIG devices, give "
+                       "daemon and jobs the same one in CUDA_VISIBLE_DEVICES"});
+}
+
 // By name for people; MIG is not in the driver API.
 void CheckMig(int num_gpus, Findings* findings) {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return;
+  if (library == nullptr) {
+    MigIsUnknown("there is no libnvidia-ml.so.1", findings);
+    return;
+  }
   auto* const init = Symbol<int()>(library, "nvmlInit_v2");
   auto* const get =
       Symbol<int(unsigned, void**)>(library, "nvmlDeviceGetHandleByIndex_v2");
@@ -85,6 +96,7 @@ void CheckMig(int num_gpus, Findings* findings) {
   unsigned num_devices = 0;
   if (init == nullptr || get == nullptr || mode == nullptr ||
       count == nullptr || init() != 0 || count(&num_devices) != 0) {
+    MigIsUnknown("libnvidia-ml.so.1 does not answer", findings);
     return;
   }
   std::string divided;
@@ -110,6 +122,19 @@ void CheckMig(int num_gpus, Findings* findings) {
   }
 }
 
+// "13.0.1", as the toolkit's version.json has it; empty if it does not say.
+std::string ToolkitVersion(const std::string& root) {
+  std::ifstream file(root + "/version.json");
+  const auto json = nlohmann::json::parse(file, nullptr,
+                                          /*allow_exceptions=*/false);
+  const auto version = nlohmann::json::json_pointer("/cuda/version");
+  if (!json.is_object() || !json.contains(version) ||
+      !json[version].is_string()) {
+    return "";
+  }
+  return json[version].get<std::string>();
+}
+
 void CheckToolkit(Findings* findings) {
   const char* const home = std::getenv("CUDA_HOME");
   const std::string roots[] = {home == nullptr ? "" : home, "/usr/local/cuda"};
@@ -117,8 +142,12 @@ void CheckToolkit(Findings* findings) {
     if (root.empty() || !Exists(root + "/bin/nvcc")) continue;
     char real[4096];
     const char* const path = realpath(root.c_str(), real);
-    findings->push_back({Severity::kOk, "CUDA toolkit",
-                         path == nullptr ? root : std::string(path), ""});
+    const std::string version = ToolkitVersion(root);
+    findings->push_back(
+        {Severity::kOk, "CUDA toolkit",
+         absl::StrCat(version.empty() ? "version unknown" : version, ", in ",
+                      path == nullptr ? root : std::string(path)),
+         ""});
     return;
   }
   findings->push_back({Severity::kOk, "CUDA toolkit",
@@ -184,6 +213,8 @@ int CheckGpus(Findings* findings) {
          "under WSL the driver has no legacy CUDA IPC",
          "set slab_export: cuda_vmm_fd; if that fails below, too, serve from "
          "device cpu"});
+  } else {
+    findings->push_back({Severity::kOk, "WSL", "not in use", ""});
   }
   CheckToolkit(findings);
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -147,7 +146,7 @@ int RunCommand::RunIn(PrivateDaemon* daemon, int signals) {
       const std::string ending = daemon->Ending();
       if (ending.empty()) continue;
       is_daemon_gone = true;
-      std::fprintf(stderr, "datasetctl: %s\n", ending.c_str());
+      Fail(absl::UnavailableError(ending));
     }
   }
 }

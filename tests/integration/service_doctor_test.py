@@ -1,18 +1,24 @@
 """datasetctl doctor says the right line about what is wrong, and datasetctl top
 what goes on."""
 
+import fcntl
 import json
 import os
+import pty
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
+import termios
 
 import pytest
 
 from tests.testing import daemon_harness as harness
 
 harness.use_python_package()
+
+import datasetd  # noqa: E402
 
 _CTL = harness.runfile("client/ctl/datasetctl")
 _NOBODY = 65534
@@ -71,6 +77,9 @@ def test_all_is_well(daemon):
     for check in ("gRPC socket", "attach socket", "daemon", "namespaces"):
         assert doctor.severity(check) == "ok", doctor.findings
     assert str(daemon.pid) in doctor.one("daemon")["text"]
+    assert doctor.severity("memlock") == "ok"
+    assert doctor.severity("CUDA toolkit") == "ok"
+    assert len([f for f in doctor.findings if f["check"] == "WSL"]) == 1
     memfd = [f for f in doctor.findings if "cpu by memfd" in f["text"]]
     assert [f["severity"] for f in memfd] == ["ok"]
     faults = [f for f in doctor.findings if f["severity"] == "fault"]
@@ -256,6 +265,52 @@ def test_top_shows_who_draws_how_fast(daemon):
         assert "samples/s" in done.stdout
         # No control characters where it is no terminal.
         assert "\x1b" not in done.stdout
+
+
+def _top_in_terminal(daemon, num_rows, num_columns):
+    """What one look leaves on the terminal, without the code that clears it."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ,
+                struct.pack("HHHH", num_rows, num_columns, 0, 0))
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        try:
+            subprocess.run(
+                [_CTL, "--address", daemon.socket_path, "top", "--interval",
+                 "0.05", "--count", "1"], stdout=theirs, check=True, timeout=60)
+        finally:
+            os.close(theirs)
+        shown = terminal.read(65536).decode()
+    before, clear, screen = shown.rpartition("\x1b[H\x1b[2J")
+    assert (before, clear) == ("", "\x1b[H\x1b[2J")
+    *lines, cursor = screen.split("\r\n")
+    assert cursor == ""
+    return lines
+
+
+def test_top_fills_a_terminal_and_no_name_writes_to_it(daemon):
+    path = os.path.join(daemon.data_root, "a")
+    harness.write_cifar10_test(path, 100)
+    with daemon.connect() as client:
+        dataset = client.load_dataset("a", format="cifar10", split="test",
+                                      path=path)
+        with datasetd.DataLoader(dataset, batch_size=10, framework="numpy",
+                                 name="evil\x1b[31m\x1b]0;title\x07\nname"):
+            lines = _top_in_terminal(daemon, 50, 200)
+            (line,) = [line for line in lines if "evil" in line]
+            assert r"evil\x1b[31m\x1b]0;title\x07\nname" in line
+            assert not any("\x1b" in line for line in lines)
+            assert lines[0].startswith("datasetd ")
+
+            lines = _top_in_terminal(daemon, 4, 20)
+            assert len(lines) == 3
+            assert all(len(line) <= 20 for line in lines)
+            assert lines[-1].startswith("... ")
+
+            done = subprocess.run(
+                [_CTL, "--address", daemon.socket_path, "feeds"],
+                stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+            assert r"evil\x1b[31m" in done.stdout
+            assert "\x1b" not in done.stdout
 
 
 def test_top_ends_with_3_when_the_daemon_goes(daemon):
