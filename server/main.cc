@@ -334,9 +334,14 @@ int Main(int argc, char** argv) {
   if (flags.check_config) return 0;
   StartLogging(*config);
   auto sockets = TakeActivatedSockets();
-  if (!sockets.ok()) {
-    Log(LogSubsystem::kServer).critical("socket activation: {}",
-                                 std::string(sockets.status().message()));
+  absl::Status status = sockets.status();
+  if (status.ok() && sockets->has_value()) {
+    status = CheckPaths(**sockets, config->socket_path(),
+                        config->attach_socket_path());
+  }
+  if (!status.ok()) {
+    Log(LogSubsystem::kServer)
+        .critical("socket activation: {}", std::string(status.message()));
     return kExitBadConfiguration;
   }
   RaiseDescriptorLimit();

@@ -6,12 +6,14 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -36,6 +38,11 @@ std::string FirstLine(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
+}
+
+// 13020 is "13.2".
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 bool IsWsl() {
@@ -122,17 +129,20 @@ void CheckMig(int num_gpus, Findings* findings) {
   }
 }
 
-// "13.0.1", as the toolkit's version.json has it; empty if it does not say.
+// "13.0", of cuda.h; empty if it does not say.
 std::string ToolkitVersion(const std::string& root) {
-  std::ifstream file(root + "/version.json");
-  const auto json = nlohmann::json::parse(file, nullptr,
-                                          /*allow_exceptions=*/false);
-  const auto version = nlohmann::json::json_pointer("/cuda/version");
-  if (!json.is_object() || !json.contains(version) ||
-      !json[version].is_string()) {
-    return "";
+  constexpr char kDefinition[] = "#define CUDA_VERSION ";
+  std::ifstream file(root + "/include/cuda.h");
+  std::string line;
+  while (std::getline(file, line)) {
+    absl::string_view text = line;
+    int version = 0;
+    if (absl::ConsumePrefix(&text, kDefinition) &&
+        absl::SimpleAtoi(text, &version)) {
+      return VersionText(version);
+    }
   }
-  return json[version].get<std::string>();
+  return "";
 }
 
 void CheckToolkit(Findings* findings) {
@@ -264,8 +274,7 @@ int CheckGpus(Findings* findings) {
   const std::string kernel = FirstLine("/proc/driver/nvidia/version");
   findings->push_back(
       {Severity::kOk, "GPU driver",
-       absl::StrCat("CUDA ", version / 1000, ".", version % 1000 / 10, ", ",
-                    num_gpus, num_gpus == 1 ? " GPU" : " GPUs",
+       absl::StrCat("CUDA ", VersionText(version), ", ", num_gpus, num_gpus == 1 ? " GPU" : " GPUs",
                     kernel.empty() ? "" : absl::StrCat("; ", kernel)),
        ""});
   for (int i = 0; i < num_gpus; ++i) CheckComputeMode(driver, i, findings);

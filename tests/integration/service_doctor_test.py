@@ -88,6 +88,17 @@ def test_all_is_well(daemon):
     assert all(f["fix"] for f in doctor.findings if f["severity"] != "ok")
 
 
+def test_the_toolkit_has_its_version(daemon, tmp_path):
+    for name, text in (("bin/nvcc", ""),
+                       ("include/cuda.h", "#define CUDA_VERSION 12080\n")):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_text(text)
+    doctor = _Doctor(daemon.socket_path, "--no_sharing",
+                     environment={"CUDA_HOME": str(tmp_path)})
+    assert doctor.one("CUDA toolkit")["text"] == f"12.8, in {tmp_path}"
+
+
 @pytest.mark.skipif(_has_gpu(), reason="this machine has a GPU")
 def test_without_a_gpu_it_says_what_that_means(daemon):
     doctor = _Doctor(daemon.socket_path)

@@ -40,7 +40,7 @@ def _root_with_units(tmp_path):
     for name in ("datasetd", "nvidia-modprobe", "nvidia-cuda-mps-control"):
         (binaries / name).write_text("#!/bin/sh\n")
         (binaries / name).chmod(0o755)
-    for name in ("kill", "sh"):
+    for name in ("kill", "mkdir", "sh"):
         (root / "bin" / name).write_text("#!/bin/sh\n")
         (root / "bin" / name).chmod(0o755)
     # Units that ours name come from the system.
