@@ -66,9 +66,9 @@ void CheckMps(Findings* findings) {
          absl::StrCat("this process would be a client of the server at ",
                       MpsDirectory(),
                       ": a GPU fault of one client may end all, "
-                      "the daemon too"),
-         "if jobs must not harm each other, run without MPS; see 'MPS' in "
-         "docs/operations.md"});
+                      "the daemon too; and it serves one user at a time"),
+         "run the daemon as the jobs' user; if jobs must not harm each other, "
+         "run without MPS; see 'MPS' in docs/operations.md"});
   } else if (named != nullptr && *named != '\0') {
     findings->push_back(
         {Severity::kFault, "MPS",
