@@ -1,5 +1,5 @@
-// What the machine shows of NVIDIA's driver before CUDA is asked: whether it has
-// a GPU to wait for, and whether this process may open the driver's nodes.
+// What the machine shows of NVIDIA's driver before CUDA is asked: whether it
+// has a GPU to wait for, and whether this process may open the driver's nodes.
 //
 // Thread-safe.
 

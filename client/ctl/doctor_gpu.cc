@@ -274,7 +274,8 @@ int CheckGpus(Findings* findings) {
   const std::string kernel = FirstLine("/proc/driver/nvidia/version");
   findings->push_back(
       {Severity::kOk, "GPU driver",
-       absl::StrCat("CUDA ", VersionText(version), ", ", num_gpus, num_gpus == 1 ? " GPU" : " GPUs",
+       absl::StrCat("CUDA ", VersionText(version), ", ", num_gpus,
+                    num_gpus == 1 ? " GPU" : " GPUs",
                     kernel.empty() ? "" : absl::StrCat("; ", kernel)),
        ""});
   for (int i = 0; i < num_gpus; ++i) CheckComputeMode(driver, i, findings);

@@ -42,8 +42,9 @@ std::string WhoWaits(const FeedRate& rate);
 // A screen of text.
 std::string TopText(const TopSample& before, const TopSample& now);
 
-// What of it a terminal has room for: lines of at most `num_columns` characters,
-// at most `num_rows` of them, of which the last says how many are left out.
+// What of it a terminal has room for: lines of at most `num_columns`
+// characters, at most `num_rows` of them (but two), of which the last says how
+// many are left out.
 std::string FitTo(int num_rows, int num_columns, const std::string& text);
 
 // One line of JSON: {"time", "datasets": [...], "feeds": [...]}; the rates of a

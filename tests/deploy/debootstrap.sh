@@ -32,9 +32,9 @@ here=$(dirname "$(realpath "$0")")
 work=$(mktemp -d /var/tmp/datasetd-root.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
-debootstrap --variant=minbase \
-  --include=dbus,init-system-helpers,libpam-systemd,python3,systemd,systemd-sysv \
-  bookworm "$root" >"$work/debootstrap.log" ||
+packages=dbus,init-system-helpers,libpam-systemd,python3,systemd,systemd-sysv
+debootstrap --variant=minbase --include=$packages bookworm "$root" \
+  >"$work/debootstrap.log" ||
   { tail -5 "$work/debootstrap.log" >&2; exit 1; }
 
 # The same package, as the next version.

@@ -75,7 +75,10 @@ has_restarted() {
 }
 await waits
 expect 0 status_text
-has_restarted && exit 1
+if has_restarted; then
+  echo "FAILED: it did not wait"
+  exit 1
+fi
 # systemd listed the devices that the service may use when this was not there.
 expect 0 mknod -m 666 /dev/nvidiactl c 195 255
 await has_restarted

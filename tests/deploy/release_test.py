@@ -151,6 +151,10 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual(defined, declared)
         self.assertGreater(len(declared), 20)
 
+    def test_the_configuration_is_this_versions(self):
+        run(self.root / "bin/datasetd", "--check_config",
+            f"--config={self.root / 'docs/datasetd.yaml'}")
+
     def test_daemon_and_datasetctl(self):
         daemon, address = self.start_daemon()
         ctl = [self.root / "bin/datasetctl", "--address", address, "--json"]
