@@ -19,13 +19,15 @@ struct CudaBackendOptions {
 
 // At least 1.
 //
-//   UNAVAILABLE  no driver or no device, which one is said
+//   UNAVAILABLE    no driver or no device, which one is said
+//   UNIMPLEMENTED  built without CUDA
 absl::StatusOr<int> CountCudaDevices();
 
 // Gives the device a context.
 //
 //   INVALID_ARGUMENT  no device of this ordinal; names how many there are
 //   UNAVAILABLE       as above, or another process has the device to itself
+//   UNIMPLEMENTED     as above
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options);
 

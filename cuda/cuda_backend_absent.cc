@@ -5,7 +5,7 @@ namespace datasetd {
 namespace {
 
 absl::Status BuiltWithoutCuda() {
-  return absl::UnavailableError(
+  return absl::UnimplementedError(
       "built without CUDA; use device cpu, or build where the CUDA toolkit is "
       "found (CUDA_HOME)");
 }

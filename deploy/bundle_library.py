@@ -1,9 +1,11 @@
 """Makes libdatasetd.so independent of the system's libraries.
 
     bundle_library.py LIBRARY OUT_DIR NAME
+    bundle_library.py --only SONAME OUT_DIR
 
 Writes OUT_DIR/NAME, with that soname, and OUT_DIR/datasetd/, which holds every shared
-library that it needs, but glibc's. Each copy gets a name of its own, so that
+library that it needs, but glibc's; or the latter alone, with the system's
+library SONAME and what that needs. Each copy gets a name of its own, so that
 the loader never takes another one that the process has mapped, nor gives ours
 to somebody else. Debian's archives cannot be linked into a shared library:
 they are not position-independent.
@@ -53,10 +55,10 @@ def find(soname):
     sys.exit(f"bundle_library: no {soname} in {SEARCH_PATH}")
 
 
-def closure(library):
-    """{soname: path} of all that `library` needs."""
+def closure(sonames):
+    """{soname: path} of these libraries and of all that they need."""
     found = {}
-    todo = needed_by(library)
+    todo = list(sonames)
     while todo:
         soname = WITHOUT_TLS.get(todo[-1], todo[-1])
         todo.pop()
@@ -107,15 +109,23 @@ def copy_private(source, copy, rpath):
     make_symbols_private(copy)
 
 
-def bundle(library, out_dir, name):
+def bundle(sonames, out_dir):
+    """The private copies."""
     private_dir = out_dir / "datasetd"
     private_dir.mkdir(parents=True, exist_ok=True)
-    for soname, path in sorted(closure(library).items()):
+    for soname, path in sorted(closure(sonames).items()):
         copy_private(path, private_dir / private_name(soname), "$ORIGIN")
-    copy_private(library, out_dir / name, "$ORIGIN/datasetd")
+
+
+def main(library, out_dir, name):
+    bundle(needed_by(library), pathlib.Path(out_dir))
+    copy_private(library, pathlib.Path(out_dir) / name, "$ORIGIN/datasetd")
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 4:
         sys.exit(__doc__)
-    bundle(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3])
+    if sys.argv[1] == "--only":
+        bundle([sys.argv[2]], pathlib.Path(sys.argv[3]))
+    else:
+        main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""release: the self-contained archive."""
+"""release: the self-contained archive, and private libraries for it."""
 
 load(":entries.bzl", "ENTRIES_ATTRS", "PYTHON", "VERSION", "bundle_library", "entries")
 
@@ -47,4 +47,31 @@ release = rule(
         ),
     ),
     doc = "datasetd-VERSION-linux-x86_64.tar.gz",
+)
+
+def _private_libraries_impl(ctx):
+    folder = ctx.actions.declare_directory(ctx.label.name)
+    ctx.actions.run(
+        executable = PYTHON[0],
+        arguments = PYTHON[1:] + [
+            ctx.file._bundle_library.path,
+            "--only",
+            ctx.attr.soname,
+            folder.path,
+        ],
+        inputs = [ctx.file._bundle_library],
+        outputs = [folder],
+        mnemonic = "BundleLibrary",
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([folder]))]
+
+private_libraries = rule(
+    implementation = _private_libraries_impl,
+    attrs = {
+        "soname": attr.string(doc = "a library of the system"),
+        "_bundle_library": ENTRIES_ATTRS["_bundle_library"],
+    },
+    doc = """The folder datasetd/ with private copies of the library and of what
+it needs, as beside libdatasetd.so.""",
 )

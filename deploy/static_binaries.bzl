@@ -1,4 +1,5 @@
-"""static_binaries: executables that need no shared library but glibc's."""
+"""static_binaries: executables that need no shared library of the machine's but
+glibc's."""
 
 # What takes the place of a linker flag. Debian's -dev packages hold the
 # archives. Nothing here needs TLS, so gRPC's are those without.
@@ -25,9 +26,6 @@ _ARCHIVES = {
         "png16",
         "z",
     ],
-    # No archives: //server:metrics_endpoint_absent stands in for their user.
-    "-lprometheus-cpp-core": [],
-    "-lprometheus-cpp-pull": [],
     "-lprotobuf": [
         "protobuf",
         "z",
@@ -99,16 +97,31 @@ _ABSEIL = [
     ]
 ]
 
-# Shared where the metrics are wanted: prometheus-cpp, and what passes its
-# boundary.
-_SHARED_WITH_METRICS = ["-lprometheus-cpp-core", "-lprometheus-cpp-pull", "-lstdc++"]
+# prometheus-cpp has no archive. Whatever links it shares what passes its
+# boundary, too: by name, the private copy of each.
+_WITH_METRICS = {
+    "-lprometheus-cpp-core": "libprometheus-cpp-core-datasetd.so.1.0",
+    "-lprometheus-cpp-pull": "libprometheus-cpp-pull-datasetd.so.1.0",
+    "-lstdc++": "libstdc++-datasetd.so.6",
+}
 
-def _static_arguments(argv, has_metrics):
-    """The link command with archives in the place of shared libraries."""
+_GCC_RUNTIME = "libgcc_s-datasetd.so.1"
+
+# From bin/ of the release.
+_RUNPATH = "$ORIGIN/../lib/datasetd"
+
+def _static_arguments(argv, private_folder):
+    """The link command with archives in the place of shared libraries.
+
+    What needs prometheus-cpp takes it from `private_folder`, or, where that is
+    None, from the system."""
+    has_metrics = "-lprometheus-cpp-core" in argv
     kept = []
     names = {}
     for argument in argv:
-        if has_metrics and argument in _SHARED_WITH_METRICS:
+        if has_metrics and argument in _WITH_METRICS:
+            if private_folder:
+                argument = "-l:" + _WITH_METRICS[argument]
             kept.append(argument)
             continue
         if argument == "-lgrpc++_reflection":
@@ -129,6 +142,14 @@ def _static_arguments(argv, has_metrics):
             kept.append(argument)
     if not has_metrics:
         kept.append("-static-libgcc")
+    elif private_folder:
+        kept += [
+            "-L" + private_folder,
+            "-Wl,-rpath-link," + private_folder,
+            "-Wl,-rpath," + _RUNPATH,
+            # Before the compiler adds the system's, as needed.
+            "-l:" + _GCC_RUNTIME,
+        ]
     return kept + ["-Wl,-s", "-Wl,--start-group"] + [
         "-l:lib%s.a" % name
         for name in names
@@ -145,27 +166,25 @@ def _static_link_impl(target, ctx):
     links = [a for a in links if executable in a.outputs.to_list()]
     if len(links) != 1:
         fail("%s is not linked by one action" % target.label)
-    has_metrics = ctx.attr.metrics == "shared"
-    folder = "static_with_metrics/" if has_metrics else "static/"
+    inputs = [links[0].inputs]
+    private_folder = None
+    folder = "static_for_system/"
+    if ctx.attr.metrics == "private":
+        folder = "static/"
+        private = ctx.attr._metrics_libraries.files
+        inputs.append(private)
+        private_folder = private.to_list()[0].path + "/datasetd"
     out = ctx.actions.declare_file(folder + ctx.rule.attr.name)
-    replaced = {executable.path: out.path}
-    stand_ins = []
-    for linker_input in ctx.attr._metrics_absent[CcInfo].linking_context.linker_inputs.to_list():
-        for library in linker_input.libraries:
-            for object in (library.objects or []) + (library.pic_objects or []):
-                stand_ins.append(object)
-                if not has_metrics:
-                    replaced[object.path.replace("_absent", "")] = object.path
     argv = [
-        replaced.get(argument, argument)
-        for argument in _static_arguments(links[0].argv, has_metrics)
+        out.path if argument == executable.path else argument
+        for argument in _static_arguments(links[0].argv, private_folder)
     ]
     args = ctx.actions.args()
     args.add_all(argv[1:])
     args.use_param_file("@%s", use_always = True)
     ctx.actions.run(
         executable = argv[0],
-        inputs = depset(stand_ins, transitive = [links[0].inputs]),
+        inputs = depset(transitive = inputs),
         outputs = [out],
         arguments = [args],
         mnemonic = "StaticLink",
@@ -176,10 +195,9 @@ def _static_link_impl(target, ctx):
 _static_link = aspect(
     implementation = _static_link_impl,
     attrs = {
-        "metrics": attr.string(values = ["absent", "shared"]),
-        "_metrics_absent": attr.label(
-            default = "//server:metrics_endpoint_absent",
-            providers = [CcInfo],
+        "metrics": attr.string(values = ["private", "system"]),
+        "_metrics_libraries": attr.label(
+            default = "//deploy:metrics_libraries",
         ),
     },
     doc = "Repeats the link of a cc_binary or cc_test, of the same objects.",
@@ -200,12 +218,13 @@ static_binaries = rule(
             doc = "cc_binary and cc_test targets",
         ),
         "metrics": attr.string(
-            default = "absent",
-            values = ["absent", "shared"],
+            default = "private",
+            values = ["private", "system"],
         ),
     },
-    doc = """The executables of `binaries` without symbols, in the folders
-`static` of their packages, needing no shared library but glibc's. With
-`metrics` shared, in the folders `static_with_metrics`: those of prometheus-cpp
-and libstdc++, too.""",
+    doc = """The executables of `binaries` without symbols, needing no shared
+library but glibc's; those with metrics also need prometheus-cpp and libstdc++.
+With `metrics` private, in the folders `static` of their packages, these are the
+copies in //deploy:metrics_libraries, found at ../lib/datasetd. With `metrics`
+system, in the folders `static_for_system`, they are the machine's.""",
 )

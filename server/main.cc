@@ -26,6 +26,7 @@
 #include "proto/version.h"
 #include "server/config.h"
 #include "server/core/clock.h"
+#include "server/device_nodes.h"
 #include "server/device_probe.h"
 #include "server/logging.h"
 #include "server/sd_notify.h"
@@ -173,19 +174,34 @@ std::string ExtendTimeout(absl::Duration duration) {
                       absl::ToInt64Microseconds(duration));
 }
 
-// Returns when the devices are there or device_wait is over; false if the
-// daemon shall stop instead. REQUIRES: this process has one thread.
-bool WaitForDevices(const v1::Config& config, const Events& events,
+enum class Wait { kDone, kStop, kFailed };
+
+// Returns when the devices are there, when device_wait is over, or when waiting
+// is of no use. REQUIRES: this process has one thread.
+Wait WaitForDevices(const v1::Config& config, const Events& events,
                     const Flags& flags) {
   const absl::Duration wait =
       absl::Seconds(config.device_wait().seconds()) +
       absl::Nanoseconds(config.device_wait().nanos());
-  if (wait <= absl::ZeroDuration()) return true;
+  if (wait <= absl::ZeroDuration()) return Wait::kDone;
+  const bool is_any_gpu = config.devices().empty();
+  if (is_any_gpu && !HasNvidiaGpu()) return Wait::kDone;
   const RealClock clock;
   const absl::Duration deadline = clock.Monotonic() + wait;
   for (bool is_first = true;; is_first = false) {
     const absl::Status status = ProbeDevices(config);
-    if (status.ok()) return true;
+    if (status.ok()) return Wait::kDone;
+    // Built without CUDA.
+    if (is_any_gpu && absl::IsUnimplemented(status)) return Wait::kDone;
+    const std::string node = FindForbiddenNode();
+    if (!node.empty()) {
+      Log(LogSubsystem::kServer).critical(
+          "{} is there, but forbidden: it came after the service manager had "
+          "listed the devices of this service. Ending, so that it starts the "
+          "service with a new list; if this comes again, see DeviceAllow= of "
+          "its unit", node);
+      return Wait::kFailed;
+    }
     const absl::Duration left = deadline - clock.Monotonic();
     const std::string text = absl::StrCat(
         "waiting for devices: ", status.message(), "; a try every ",
@@ -196,7 +212,7 @@ bool WaitForDevices(const v1::Config& config, const Events& events,
       Log(LogSubsystem::kServer).warn(
           "device_wait ({}) is over: {}", absl::FormatDuration(wait),
           std::string(status.message()));
-      return true;
+      return Wait::kDone;
     }
     if (is_first) Log(LogSubsystem::kServer).warn("{}", text);
     SdNotify(absl::StrCat("STATUS=", text, "\n",
@@ -208,7 +224,7 @@ bool WaitForDevices(const v1::Config& config, const Events& events,
         Reload(flags);
         break;
       case Event::kStop:
-        return false;
+        return Wait::kStop;
     }
   }
 }
@@ -249,7 +265,14 @@ void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
 
 int Serve(const Flags& flags, const v1::Config& config, const Events& events,
           std::optional<ActivatedSockets> sockets) {
-  if (!WaitForDevices(config, events, flags)) return 0;
+  switch (WaitForDevices(config, events, flags)) {
+    case Wait::kDone:
+      break;
+    case Wait::kStop:
+      return 0;
+    case Wait::kFailed:
+      return kExitFailure;
+  }
   auto server = Server::Start(config, std::move(sockets));
   if (!server.ok()) {
     Log(LogSubsystem::kServer).critical("cannot start: {}",
@@ -311,9 +334,14 @@ int Main(int argc, char** argv) {
   if (flags.check_config) return 0;
   StartLogging(*config);
   auto sockets = TakeActivatedSockets();
-  if (!sockets.ok()) {
-    Log(LogSubsystem::kServer).critical("socket activation: {}",
-                                 std::string(sockets.status().message()));
+  absl::Status status = sockets.status();
+  if (status.ok() && sockets->has_value()) {
+    status = CheckPaths(**sockets, config->socket_path(),
+                        config->attach_socket_path());
+  }
+  if (!status.ok()) {
+    Log(LogSubsystem::kServer)
+        .critical("socket activation: {}", std::string(status.message()));
     return kExitBadConfiguration;
   }
   RaiseDescriptorLimit();

@@ -17,8 +17,7 @@ namespace datasetd {
 class MetricsEndpoint {
  public:
   // `port` is in 1..65535.
-  //   UNAVAILABLE    the port cannot be had
-  //   UNIMPLEMENTED  the release's build: prometheus-cpp has no static library
+  //   UNAVAILABLE  the port cannot be had
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
       uint32_t port, std::shared_ptr<prometheus::Collectable> metrics);
 

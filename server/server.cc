@@ -249,8 +249,6 @@ class Server::Impl {
   FeedTable& feeds() { return *feeds_; }
 
  private:
-  // The sockets that were given are those of the configuration.
-  absl::Status CheckSockets() const;
   absl::Status OpenSockets();
   absl::Status StartGrpc();
   absl::Status StartMetrics();
@@ -300,7 +298,6 @@ absl::Status Server::Impl::Start() {
                                   AllowedExports(config_));
                               return options;
                             }());
-  DATASETD_RETURN_IF_ERROR(CheckSockets());
   DATASETD_ASSIGN_OR_RETURN(lock_, LockSocket(config_.socket_path()));
   DATASETD_ASSIGN_OR_RETURN(attach_lock_,
                             LockSocket(config_.attach_socket_path()));
@@ -377,21 +374,6 @@ void Server::Impl::OnDataset(const char* event, const DatasetInfo& info,
   const absl::string_view name = event;
   if (name == "ready") manifest_->Add(info);
   if (name == "unload" || name == "evicted") manifest_->Remove(info.spec.name);
-}
-
-absl::Status Server::Impl::CheckSockets() const {
-  if (!is_activated_) return absl::OkStatus();
-  const std::pair<const char*, std::pair<std::string, std::string>> paths[] = {
-      {"socket_path", {config_.socket_path(), sockets_->grpc_path}},
-      {"attach_socket_path",
-       {config_.attach_socket_path(), sockets_->attach_path}}};
-  for (const auto& [key, path] : paths) {
-    if (path.first == path.second) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        key, " is ", path.first, ", but the service manager passed ",
-        path.second, "; make datasetd.socket and the configuration agree"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Server::Impl::OpenSockets() {

@@ -83,6 +83,25 @@ absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets() {
   return std::optional<ActivatedSockets>(std::move(sockets));
 }
 
+absl::Status CheckPaths(const ActivatedSockets& sockets,
+                        const std::string& socket_path,
+                        const std::string& attach_socket_path) {
+  const struct {
+    const char* key;
+    const std::string& configured;
+    const std::string& passed;
+  } paths[] = {
+      {"socket_path", socket_path, sockets.grpc_path},
+      {"attach_socket_path", attach_socket_path, sockets.attach_path}};
+  for (const auto& path : paths) {
+    if (path.configured == path.passed) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        path.key, " is ", path.configured, ", but the service manager passed ",
+        path.passed, "; make datasetd.socket and the configuration agree"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count) {
   std::vector<FileDescriptor> passed;
   for (int i = 0; i < count; ++i) passed.emplace_back(first + i);

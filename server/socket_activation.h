@@ -30,6 +30,11 @@ struct ActivatedSockets {
 //   INVALID_ARGUMENT  not exactly one of either kind; says what came instead
 absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets();
 
+//   INVALID_ARGUMENT  they lie elsewhere than the configuration has them
+absl::Status CheckPaths(const ActivatedSockets& sockets,
+                        const std::string& socket_path,
+                        const std::string& attach_socket_path);
+
 // As TakeActivatedSockets, of descriptors [first, first + count), which it
 // owns from now on.
 absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count);

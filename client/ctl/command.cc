@@ -39,18 +39,19 @@ int Command::Report(const absl::Status& status, int exit_code) const {
     std::fputs(ErrorToJson(status).c_str(), stderr);
   } else {
     std::fprintf(stderr, "datasetctl: %s\n",
-                 std::string(status.message()).c_str());
+                 WithoutControls(status.message()).c_str());
   }
   return exit_code;
 }
 
 int Command::Print(const std::string& text) const {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+  const std::string& safe = flags().json ? text : WithoutControls(text);
+  if (std::fwrite(safe.data(), 1, safe.size(), stdout) == safe.size() &&
       std::fflush(stdout) == 0) {
     return kExitOk;
   }
-  std::fprintf(stderr, "datasetctl: standard output cannot be written\n");
-  return kExitRefused;
+  return Report(absl::UnavailableError("standard output cannot be written"),
+                kExitRefused);
 }
 
 }  // namespace datasetd::ctl

@@ -45,7 +45,8 @@ class Command {
   // The same for what the command line got wrong.
   int FailUsage(const std::string& message) const;
 
-  // Standard output; kExitRefused if it cannot be written.
+  // Standard output, text for people without control characters; kExitRefused
+  // if it cannot be written.
   int Print(const std::string& text) const;
 
  private:

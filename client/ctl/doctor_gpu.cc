@@ -10,7 +10,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -37,6 +40,11 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
+// 13020 is "13.2".
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
 bool IsWsl() {
   return absl::StrContains(absl::AsciiStrToLower(FirstLine("/proc/version")),
                            "microsoft");
@@ -58,9 +66,9 @@ void CheckMps(Findings* findings) {
          absl::StrCat("this process would be a client of the server at ",
                       MpsDirectory(),
                       ": a GPU fault of one client may end all, "
-                      "the daemon too"),
-         "if jobs must not harm each other, run without MPS; see 'MPS' in "
-         "docs/operations.md"});
+                      "the daemon too; and it serves one user at a time"),
+         "run the daemon as the jobs' user; if jobs must not harm each other, "
+         "run without MPS; see 'MPS' in docs/operations.md"});
   } else if (named != nullptr && *named != '\0') {
     findings->push_back(
         {Severity::kFault, "MPS",
@@ -72,10 +80,20 @@ void CheckMps(Findings* findings) {
   }
 }
 
+void MigIsUnknown(const std::string& why, Findings* findings) {
+  findings->push_back({Severity::kWarning, "MIG",
+                       "not to be seen: " + why,
+                       "see `nvidia-smi -L`; where it lists MIG devices, give "
+                       "daemon and jobs the same one in CUDA_VISIBLE_DEVICES"});
+}
+
 // By name for people; MIG is not in the driver API.
 void CheckMig(int num_gpus, Findings* findings) {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return;
+  if (library == nullptr) {
+    MigIsUnknown("there is no libnvidia-ml.so.1", findings);
+    return;
+  }
   auto* const init = Symbol<int()>(library, "nvmlInit_v2");
   auto* const get =
       Symbol<int(unsigned, void**)>(library, "nvmlDeviceGetHandleByIndex_v2");
@@ -85,6 +103,7 @@ void CheckMig(int num_gpus, Findings* findings) {
   unsigned num_devices = 0;
   if (init == nullptr || get == nullptr || mode == nullptr ||
       count == nullptr || init() != 0 || count(&num_devices) != 0) {
+    MigIsUnknown("libnvidia-ml.so.1 does not answer", findings);
     return;
   }
   std::string divided;
@@ -110,6 +129,22 @@ void CheckMig(int num_gpus, Findings* findings) {
   }
 }
 
+// "13.0", of cuda.h; empty if it does not say.
+std::string ToolkitVersion(const std::string& root) {
+  constexpr char kDefinition[] = "#define CUDA_VERSION ";
+  std::ifstream file(root + "/include/cuda.h");
+  std::string line;
+  while (std::getline(file, line)) {
+    absl::string_view text = line;
+    int version = 0;
+    if (absl::ConsumePrefix(&text, kDefinition) &&
+        absl::SimpleAtoi(text, &version)) {
+      return VersionText(version);
+    }
+  }
+  return "";
+}
+
 void CheckToolkit(Findings* findings) {
   const char* const home = std::getenv("CUDA_HOME");
   const std::string roots[] = {home == nullptr ? "" : home, "/usr/local/cuda"};
@@ -117,8 +152,12 @@ void CheckToolkit(Findings* findings) {
     if (root.empty() || !Exists(root + "/bin/nvcc")) continue;
     char real[4096];
     const char* const path = realpath(root.c_str(), real);
-    findings->push_back({Severity::kOk, "CUDA toolkit",
-                         path == nullptr ? root : std::string(path), ""});
+    const std::string version = ToolkitVersion(root);
+    findings->push_back(
+        {Severity::kOk, "CUDA toolkit",
+         absl::StrCat(version.empty() ? "version unknown" : version, ", in ",
+                      path == nullptr ? root : std::string(path)),
+         ""});
     return;
   }
   findings->push_back({Severity::kOk, "CUDA toolkit",
@@ -184,6 +223,8 @@ int CheckGpus(Findings* findings) {
          "under WSL the driver has no legacy CUDA IPC",
          "set slab_export: cuda_vmm_fd; if that fails below, too, serve from "
          "device cpu"});
+  } else {
+    findings->push_back({Severity::kOk, "WSL", "not in use", ""});
   }
   CheckToolkit(findings);
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -233,8 +274,8 @@ int CheckGpus(Findings* findings) {
   const std::string kernel = FirstLine("/proc/driver/nvidia/version");
   findings->push_back(
       {Severity::kOk, "GPU driver",
-       absl::StrCat("CUDA ", version / 1000, ".", version % 1000 / 10, ", ",
-                    num_gpus, num_gpus == 1 ? " GPU" : " GPUs",
+       absl::StrCat("CUDA ", VersionText(version), ", ", num_gpus,
+                    num_gpus == 1 ? " GPU" : " GPUs",
                     kernel.empty() ? "" : absl::StrCat("; ", kernel)),
        ""});
   for (int i = 0; i < num_gpus; ++i) CheckComputeMode(driver, i, findings);

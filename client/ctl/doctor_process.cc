@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -75,37 +76,51 @@ void CheckNamespaces(pid_t pid, Findings* findings) {
   }
 }
 
-void CheckMemlock(pid_t pid, Findings* findings) {
+// UINT64_MAX: as many as there are. Empty if it cannot be read.
+std::optional<uint64_t> MaxLockedBytes(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/limits"));
   std::string line;
   while (std::getline(file, line)) {
     if (!absl::StartsWith(line, "Max locked memory")) continue;
     const std::vector<std::string> words =
         absl::StrSplit(line, ' ', absl::SkipEmpty());
-    if (words.size() < 4) return;
     uint64_t bytes = UINT64_MAX;
-    if (words[3] != "unlimited" && !absl::SimpleAtoi(words[3], &bytes)) return;
-    if (bytes < kMinMemlockBytes) {
-      findings->push_back(
-          {Severity::kWarning, "memlock",
-           absl::StrCat("the daemon may lock ", bytes,
-                        " bytes; page-locked buffers may be refused"),
-           "set LimitMEMLOCK=infinity in its unit, or ulimit -l unlimited"});
-    } else {
-      findings->push_back({Severity::kOk, "memlock",
-                           bytes == UINT64_MAX ? std::string("unlimited")
-                                               : absl::StrCat(bytes, " bytes"),
-                           ""});
+    if (words.size() < 4 ||
+        (words[3] != "unlimited" && !absl::SimpleAtoi(words[3], &bytes))) {
+      break;
     }
-    return;
+    return bytes;
   }
+  return std::nullopt;
+}
+
+Finding CheckMemlock(std::optional<uint64_t> bytes) {
+  if (!bytes.has_value()) {
+    return {Severity::kWarning, "memlock",
+            "how much the daemon may lock is not to be seen from here",
+            "ask in the daemon's PID namespace"};
+  }
+  if (*bytes < kMinMemlockBytes) {
+    return {Severity::kWarning, "memlock",
+            absl::StrCat("the daemon may lock ", *bytes,
+                         " bytes; page-locked buffers may be refused"),
+            "set LimitMEMLOCK=infinity in its unit, or ulimit -l unlimited"};
+  }
+  return {Severity::kOk, "memlock",
+          *bytes == UINT64_MAX ? std::string("unlimited")
+                               : absl::StrCat(*bytes, " bytes"),
+          ""};
 }
 
 }  // namespace
 
 void CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings) {
   CheckNamespaces(pid, findings);
-  if (serves_gpu) CheckMemlock(pid, findings);
+  findings->push_back(
+      serves_gpu ? CheckMemlock(IsDatasetd(pid) ? MaxLockedBytes(pid)
+                                                : std::nullopt)
+                 : Finding{Severity::kOk, "memlock",
+                           "a daemon without a GPU locks none", ""});
 }
 
 }  // namespace datasetd::ctl

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 namespace datasetd::ctl {
 
@@ -33,6 +34,27 @@ std::string ErrorToJson(const absl::Status& status) {
   return error.dump(-1, ' ', false,
                     nlohmann::json::error_handler_t::replace) +
          "\n";
+}
+
+std::string WithoutControls(absl::string_view text) {
+  std::string safe;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // In UTF-8, U+0080 to U+009F are C2 80 to C2 9F.
+    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() &&
+                       (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
+    if (is_c1 || (byte < 0x20 && byte != '\n') || byte == 0x7f) {
+      absl::StrAppendFormat(&safe, "\\x%02x", byte);
+      if (is_c1) {
+        ++i;
+        absl::StrAppendFormat(&safe, "\\x%02x",
+                              static_cast<unsigned char>(text[i]));
+      }
+    } else {
+      safe += text[i];
+    }
+  }
+  return safe;
 }
 
 std::string FormatBytes(uint64_t bytes) {
@@ -60,7 +82,12 @@ std::string FormatSeconds(double seconds) {
   return absl::StrCat(whole / 3600, " h ", whole % 3600 / 60, " min");
 }
 
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+std::string FormatTable(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) {
+      cell = absl::StrReplaceAll(WithoutControls(cell), {{"\n", "\\n"}});
+    }
+  }
   std::vector<size_t> widths;
   std::vector<bool> is_number;
   for (size_t r = 0; r < rows.size(); ++r) {

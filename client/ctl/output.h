@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace datasetd::ctl {
@@ -20,6 +21,10 @@ std::string ToJson(const google::protobuf::Message& message);
 // {"error": {"code": "NOT_FOUND", "message": "..."}}
 std::string ErrorToJson(const absl::Status& status);
 
+// For a terminal: control characters, which a name or a path may hold, become
+// \x1b; newlines stay.
+std::string WithoutControls(absl::string_view text);
+
 // "153.6 MB": powers of 1000.
 std::string FormatBytes(uint64_t bytes);
 
@@ -27,8 +32,8 @@ std::string FormatBytes(uint64_t bytes);
 std::string FormatSeconds(double seconds);
 
 // Columns as wide as their widest cell; the first row is the header. Text is
-// to the left, what begins with a digit to the right.
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
+// to the left, what begins with a digit to the right. A cell has no newlines.
+std::string FormatTable(std::vector<std::vector<std::string>> rows);
 
 }  // namespace datasetd::ctl
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -31,8 +30,8 @@ CLI::App* RunCommand::AddTo(CLI::App& app) {
       "run",
       "Run COMMAND with a daemon of its own, whose address it finds in "
       "$DATASETD_ADDRESS. Ends with COMMAND's exit code (128 and the signal if "
-      "one killed it, 127 if there is no such command), or with 3 if the "
-      "daemon cannot be started");
+      "one killed it, 127 if there is no such command, 126 if it cannot be "
+      "run), or with 3 if the daemon cannot be started");
   command->add_option("--device", devices_,
                       "cpu, cuda:N; repeatable; default: every GPU, or cpu "
                       "where there is none")
@@ -147,7 +146,7 @@ int RunCommand::RunIn(PrivateDaemon* daemon, int signals) {
       const std::string ending = daemon->Ending();
       if (ending.empty()) continue;
       is_daemon_gone = true;
-      std::fprintf(stderr, "datasetctl: %s\n", ending.c_str());
+      Fail(absl::UnavailableError(ending));
     }
   }
 }

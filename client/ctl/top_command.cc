@@ -1,11 +1,12 @@
 #include "client/ctl/top_command.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/ctl/exit_code.h"
 #include "cuda/status_macros.h"
@@ -15,6 +16,17 @@ namespace {
 
 // Cursor home; erase what is below.
 constexpr char kClear[] = "\x1b[H\x1b[2J";
+
+// As much of the text as the terminal has room for; all if it does not say.
+std::string Screen(const std::string& text) {
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 ||
+      size.ws_col == 0) {
+    return text;
+  }
+  // The cursor has the last line.
+  return FitTo(size.ws_row - 1, size.ws_col, text) + "\n";
+}
 
 }  // namespace
 
@@ -51,11 +63,10 @@ int TopCommand::Run() {
     absl::SleepFor(absl::Seconds(interval_seconds_));
     auto now = Look(*client);
     if (!now.ok()) return Fail(now.status());
-    const int printed =
-        Print(flags().json ? TopJson(*before, *now)
-                           : absl::StrCat(is_screen ? kClear : "",
-                                          TopText(*before, *now),
-                                          is_screen ? "" : "\n"));
+    if (is_screen) std::fputs(kClear, stdout);
+    const int printed = Print(flags().json ? TopJson(*before, *now)
+                              : is_screen  ? Screen(TopText(*before, *now))
+                                           : TopText(*before, *now) + "\n");
     if (printed != kExitOk) return printed;
     before = std::move(now);
   }

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/ctl/output.h"
 
@@ -114,6 +116,30 @@ std::string TopText(const TopSample& before, const TopSample& now) {
       now.datasets.empty() ? "no datasets\n" : FormatTable(datasets), "\n",
       now.feeds.empty() ? "no feeds\n" : FormatTable(feeds));
   return text;
+}
+
+std::string FitTo(int num_rows, int num_columns, const std::string& text) {
+  std::vector<std::string> lines =
+      absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
+  const auto room = static_cast<size_t>(std::max(num_rows, 2));
+  if (lines.size() > room) {
+    const size_t num_left_out = lines.size() - room + 1;
+    lines.resize(room - 1);
+    lines.push_back(absl::StrCat("... ", num_left_out,
+                                 " more lines: enlarge the terminal, or see "
+                                 "datasetctl feeds"));
+  }
+  for (std::string& line : lines) {
+    int num_characters = 0;
+    size_t size = 0;
+    for (; size < line.size(); ++size) {
+      const bool begins = (static_cast<unsigned char>(line[size]) & 0xc0) !=
+                          0x80;  // of UTF-8
+      if (begins && num_characters++ == num_columns) break;
+    }
+    line.resize(size);
+  }
+  return absl::StrJoin(lines, "\n");
 }
 
 std::string TopJson(const TopSample& before, const TopSample& now) {

@@ -42,6 +42,11 @@ std::string WhoWaits(const FeedRate& rate);
 // A screen of text.
 std::string TopText(const TopSample& before, const TopSample& now);
 
+// What of it a terminal has room for: lines of at most `num_columns`
+// characters, at most `num_rows` of them (but two), of which the last says how
+// many are left out.
+std::string FitTo(int num_rows, int num_columns, const std::string& text);
+
 // One line of JSON: {"time", "datasets": [...], "feeds": [...]}; the rates of a
 // feed are null at its first look.
 std::string TopJson(const TopSample& before, const TopSample& now);

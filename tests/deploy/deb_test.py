@@ -181,7 +181,7 @@ class DebTest(unittest.TestCase):
         units = self.root / "lib/systemd/system"
         self.assertEqual({path.name for path in units.iterdir()},
                          {"datasetd.service", "datasetd.socket",
-                          "datasetd-mps.service"})
+                          "datasetd-gpu.service", "datasetd-mps.service"})
         self.assertIn("/usr/bin/datasetd --config=/etc/datasetd/datasetd.yaml",
                       (units / "datasetd.service").read_text())
         users = self.directory / "users"

@@ -32,9 +32,9 @@ here=$(dirname "$(realpath "$0")")
 work=$(mktemp -d /var/tmp/datasetd-root.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
-debootstrap --variant=minbase \
-  --include=dbus,init-system-helpers,python3,systemd,systemd-sysv \
-  bookworm "$root" >"$work/debootstrap.log" ||
+packages=dbus,init-system-helpers,libpam-systemd,python3,systemd,systemd-sysv
+debootstrap --variant=minbase --include=$packages bookworm "$root" \
+  >"$work/debootstrap.log" ||
   { tail -5 "$work/debootstrap.log" >&2; exit 1; }
 
 # The same package, as the next version.
@@ -80,7 +80,9 @@ UNIT
 ln -s ../check.service \
   "$root/etc/systemd/system/multi-user.target.wants/check.service"
 
-timeout --kill-after=10 900 systemd-nspawn --quiet --boot --register=no \
+# With BPF, by which systemd keeps a service to its devices and addresses.
+SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout --kill-after=10 900 \
+  systemd-nspawn --quiet --boot --register=no --system-call-filter=bpf \
   --keep-unit --console=read-only --machine=datasetd-check \
   --directory="$root" </dev/null >"$work/console.log" 2>&1 ||
   { tail -20 "$work/console.log" >&2; exit 1; }

@@ -5,7 +5,8 @@ set -euo pipefail
 cd /srv/check
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 trap 'echo "FAILED at line $LINENO"' ERR
-trap '[[ $? == 0 ]] || journalctl -u datasetd -o cat -n 20 --no-pager' EXIT
+trap '[[ $? == 0 ]] || journalctl -o cat -n 20 --no-pager \
+  _SYSTEMD_UNIT=datasetd.service + _SYSTEMD_USER_UNIT=datasetd.service' EXIT
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -61,6 +62,37 @@ expect 0 stat -c '%A %U:%G %n' /run/datasetd /run/datasetd/datasetd.sock \
   /run/datasetd/attach.sock
 expect 0 datasetctl status
 
+say "The driver's device nodes come after the daemon"
+config=/etc/datasetd/datasetd.yaml
+cp $config before.yaml
+sed -i -e 's|^#devices:.*|devices: ["cuda:0"]|' \
+  -e 's|^device_wait:.*|device_wait: 10m|' $config
+systemctl restart --no-block datasetd.service
+status_text() { systemctl show --property=StatusText --value datasetd.service; }
+waits() { status_text | grep -q 'waiting for devices'; }
+has_restarted() {
+  [[ $(systemctl show --property=NRestarts --value datasetd.service) == 1 ]]
+}
+await waits
+expect 0 status_text
+if has_restarted; then
+  echo "FAILED: it did not wait"
+  exit 1
+fi
+# systemd listed the devices that the service may use when this was not there.
+expect 0 mknod -m 666 /dev/nvidiactl c 195 255
+await has_restarted
+expect 0 journalctl -u datasetd -p 3 -o cat -g forbidden --no-pager
+# Now it is on the list, and waits for a driver behind it.
+await waits
+status_text >seen
+await_more() { waits && ! cmp -s <(status_text) seen; }
+await await_more
+has_restarted
+rm /dev/nvidiactl
+cp before.yaml $config
+systemctl restart datasetd.service
+
 say "Configure"
 mkdir -p /srv/data
 python3 -c '
@@ -96,6 +128,41 @@ say "A stranger does not"
 expect 1 as bob datasetctl status
 expect 1 as bob datasetctl doctor --no_sharing
 expect 1 as bob python3 /srv/check/installed_job.py /dev/null 1
+
+say "A user's own daemon"
+useradd --create-home carol
+run_dir=/run/user/$(id -u carol)
+as_carol() { as carol env XDG_RUNTIME_DIR="$run_dir" "$@"; }
+loginctl enable-linger carol
+await test -S "$run_dir/systemd/private"
+# As docs/operations.md has it; one port is one daemon's.
+as carol mkdir -p /home/carol/.config/datasetd
+sed -e 's|/var/cache/datasetd|/home/carol/.cache/datasetd|' \
+  -e 's|/var/lib/datasetd|/home/carol/.local/state/datasetd|' \
+  -e 's|^metrics_port:.*|metrics_port: 0|' /etc/datasetd/datasetd.yaml |
+  as carol tee /home/carol/.config/datasetd/datasetd.yaml >/dev/null
+expect 0 as_carol systemctl --user enable --now datasetd.socket datasetd.service
+expect 0 as_carol systemctl --user is-active datasetd.socket datasetd.service
+expect 0 stat -c '%A %U:%G %n' /home/carol/.cache/datasetd \
+  /home/carol/.local/state/datasetd
+expect 0 stat -c '%A %U:%G %n' "$run_dir"/datasetd/*.sock
+export DATASETD_ADDRESS=$run_dir/datasetd/datasetd.sock
+expect 0 as_carol datasetctl load cifar --format cifar10 --split test \
+  --path /srv/data
+expect 0 as_carol python3 /srv/check/installed_job.py /home/carol/three 3
+cmp /home/alice/three /home/carol/three
+expect 1 as alice datasetctl status
+expect 1 as carol env -u DATASETD_ADDRESS datasetctl status
+unset DATASETD_ADDRESS
+expect 0 as_carol systemctl --user disable --now datasetd.socket \
+  datasetd.service
+as carol rm -r /home/carol/.config /home/carol/.cache /home/carol/.local
+
+say "The daemon is down"
+expect 0 systemctl stop datasetd.socket datasetd.service
+expect 3 as alice datasetctl status
+expect 1 as alice datasetctl doctor --no_sharing
+expect 0 systemctl start datasetd.socket datasetd.service
 
 say "The journal knows fields"
 uid=$(id -u alice)

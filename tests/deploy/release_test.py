@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import urllib.request
 
 MAX_BYTES = 40 << 20
 MAX_GLIBC = (2, 36)
@@ -86,7 +87,7 @@ class ReleaseTest(unittest.TestCase):
                     if file.read(4) == b"\x7fELF":
                         yield path
 
-    def start_daemon(self):
+    def start_daemon(self, *arguments, **environment):
         address = self.directory / "d.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
             notice_path = self.directory / "notify.sock"
@@ -96,8 +97,9 @@ class ReleaseTest(unittest.TestCase):
             daemon = subprocess.Popen(
                 [self.root / "bin/datasetd", f"--socket_path={address}",
                  "--device=cpu", f"--data_root={self.path}",
-                 "--memory_budget_mib=64"],
-                env={**ENVIRONMENT, "NOTIFY_SOCKET": str(notice_path)})
+                 "--memory_budget_mib=64", *arguments],
+                env={**ENVIRONMENT, "NOTIFY_SOCKET": str(notice_path),
+                     **environment})
             self.addCleanup(daemon.wait)
             self.addCleanup(daemon.kill)
             while b"READY=1" not in notices.recv(4096):
@@ -120,9 +122,14 @@ class ReleaseTest(unittest.TestCase):
         for path in self.elf_files():
             needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]",
                                     readelf("-d", path)))
-            is_library = (self.root / "lib") in path.parents
-            allowed = GLIBC | private if is_library else GLIBC
+            # The daemon takes its metrics from there.
+            has_private = ((self.root / "lib") in path.parents or
+                           path == self.root / "bin/datasetd")
+            allowed = GLIBC | private if has_private else GLIBC
             self.assertLessEqual(needed, allowed, path)
+            self.assertLessEqual(set(re.findall(
+                r"\(R(?:UN)?PATH\).*\[(.*)\]", readelf("-d", path))), {
+                    "$ORIGIN", "$ORIGIN/datasetd", "$ORIGIN/../lib/datasetd"})
             for version in re.findall(r"Name: GLIBC_(\S+)",
                                       readelf("-V", path)):
                 self.assertLessEqual(
@@ -144,6 +151,10 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual(defined, declared)
         self.assertGreater(len(declared), 20)
 
+    def test_the_configuration_is_this_versions(self):
+        run(self.root / "bin/datasetd", "--check_config",
+            f"--config={self.root / 'docs/datasetd.yaml'}")
+
     def test_daemon_and_datasetctl(self):
         daemon, address = self.start_daemon()
         ctl = [self.root / "bin/datasetctl", "--address", address, "--json"]
@@ -151,6 +162,67 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual(status["pid"], daemon.pid)
         daemon.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.wait(30), 0)
+
+    def bindings(self, log):
+        """(from, to, line) of every symbol bound, as LD_DEBUG_OUTPUT=`log`
+        has it."""
+        for path in self.directory.glob(f"{log.name}.*"):
+            for line in path.read_text().splitlines():
+                match = re.search(r"binding file (\S+) \[0\] to (\S+) \[0\]: "
+                                  r"\S+ symbol `(\S+)'", line)
+                if match:
+                    yield (*map(os.path.realpath, match.groups()[:2]), line)
+            path.unlink()
+
+    def test_metrics(self):
+        """As elsewhere, and by libraries of the release alone."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        config = self.directory / "metrics.yaml"
+        config.write_text(f"metrics_port: {port}\nsocket_group: \"\"\n")
+        log = self.directory / "daemon_bindings"
+        daemon, _ = self.start_daemon(
+            f"--config={config}", LD_DEBUG="bindings",
+            LD_DEBUG_OUTPUT=str(log))
+        page = urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+        self.assertIn('datasetd_device_used_bytes{device="cpu"', page)
+        run("promtool", "check", "metrics", input=page)
+
+        maps = pathlib.Path(f"/proc/{daemon.pid}/maps").read_text()
+        mapped = {line.split()[-1] for line in maps.splitlines()
+                  if ".so" in line}
+        private = str(self.root / "lib/datasetd")
+        self.assertIn(f"{private}/libprometheus-cpp-pull-datasetd.so.1.0",
+                      mapped)
+        for path in mapped:
+            self.assertTrue(os.path.dirname(path) == private or
+                            os.path.basename(path) in GLIBC, path)
+        daemon.send_signal(signal.SIGTERM)
+        self.assertEqual(daemon.wait(30), 0)
+        to_private = 0
+        for _, target, line in self.bindings(log):
+            self.assertTrue(target.startswith(str(self.root)) or
+                            os.path.basename(target) in GLIBC |
+                            {"linux-vdso.so.1"}, line)
+            to_private += target.startswith(private)
+        self.assertGreater(to_private, 100)
+
+    def test_a_taken_port_is_told(self):
+        # By an exception of the private libraries, which the daemon catches.
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            config = self.directory / "taken.yaml"
+            config.write_text(f"metrics_port: {port}\nsocket_group: \"\"\n")
+            done = subprocess.run(
+                [self.root / "bin/datasetd", f"--config={config}",
+                 "--device=cpu", f"--socket_path={self.directory / 't.sock'}"],
+                env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"cannot listen on 127.0.0.1:{port}", done.stderr)
 
     def check_client(self, before="", after=""):
         """Its libraries are private: none other of the names is mapped by it,
@@ -170,22 +242,14 @@ class ReleaseTest(unittest.TestCase):
         self.assertIn("libdatasetd.so", mapped)
         self.assertIn("libprotobuf-datasetd.so.32", mapped)
         num = 0
-        for path in self.directory.glob("bindings.*"):
-            for line in path.read_text().splitlines():
-                match = re.search(r"binding file (\S+) \[0\] to (\S+) \[0\]: "
-                                  r"\S+ symbol `(\S+)'", line)
-                if not match:
-                    continue
-                source, target = (os.path.realpath(p)
-                                  for p in match.groups()[:2])
-                if source.startswith(lib):
-                    num += 1
-                    self.assertTrue(
-                        target.startswith(lib) or
-                        os.path.basename(target) in GLIBC, line)
-                else:
-                    self.assertFalse(target.startswith(lib), line)
-            path.unlink()
+        for source, target, line in self.bindings(log):
+            if source.startswith(lib):
+                num += 1
+                self.assertTrue(
+                    target.startswith(lib) or
+                    os.path.basename(target) in GLIBC, line)
+            else:
+                self.assertFalse(target.startswith(lib), line)
         self.assertGreater(num, 1000)
 
     def test_python_client(self):

@@ -7,6 +7,7 @@ import hashlib
 import io
 import pathlib
 import sys
+import tarfile
 import tempfile
 import unittest
 import zipfile
@@ -82,9 +83,11 @@ class WheelTest(unittest.TestCase):
                     "--no-deps", "--disable-pip-version-check", self.wheel,
                     environment={"HOME": str(self.directory)})
         # The daemon is the release's, by $DATASETD_DAEMON and by PATH.
-        daemon = self.directory / "bin/datasetd"
-        daemon.parent.mkdir()
-        daemon.symlink_to(harness.runfile("server/static/datasetd").resolve())
+        release = harness.runfile("deploy/datasetd-*-linux-x86_64.tar.gz")
+        with tarfile.open(release) as archive:
+            archive.extractall(self.directory)
+        name = release.name[:-len(".tar.gz")]
+        daemon = self.directory / name / "bin/datasetd"
         for environment in ({"DATASETD_DAEMON": str(daemon)},
                             {"PATH": f"{daemon.parent}:/usr/bin:/bin"}):
             text = harness.run(venv / "bin/python", "-c", _USE, self.data,

@@ -222,6 +222,21 @@ def test_ready_after_the_configured_datasets_are(daemon):
         assert second.wait(10) == 0
 
 
+def test_the_log_has_no_line_per_batch():
+    with harness.Daemon(log_level="trace") as daemon:
+        path = os.path.join(daemon.data_root, "a")
+        harness.write_cifar10_test(path, 100)
+        with daemon.connect() as client:
+            dataset = client.load_dataset(
+                "a", format="cifar10", split="test", path=path)
+            with datasetd.DataLoader(dataset, batch_size=1,
+                                     framework="numpy") as loader:
+                before = daemon.log().count("\n")
+                for _ in range(20):
+                    assert sum(1 for _ in loader) == 100
+                assert daemon.log().count("\n") - before < 10
+
+
 def test_sighup_reloads_log_levels(daemon):
     def reload(level):
         number = daemon.log().count("log levels reloaded")

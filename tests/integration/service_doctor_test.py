@@ -1,5 +1,4 @@
-"""datasetctl doctor says the right line about what is wrong, and datasetctl top
-what goes on."""
+"""datasetctl doctor says the right line about what is wrong."""
 
 import json
 import os
@@ -12,8 +11,6 @@ import pytest
 
 from tests.testing import daemon_harness as harness
 
-harness.use_python_package()
-
 _CTL = harness.runfile("client/ctl/datasetctl")
 _NOBODY = 65534
 
@@ -25,7 +22,8 @@ def _has_gpu():
 class _Doctor:
     """One run: its exit code, and its findings by check."""
 
-    def __init__(self, address, *arguments, user=None, environment=None):
+    def __init__(self, address, *arguments, user=None, environment=None,
+                 prefix=()):
         program = _CTL
         directory = None
         if user is not None:
@@ -39,7 +37,7 @@ class _Doctor:
         variables.update(environment or {})
         try:
             done = subprocess.run(
-                [program, "--address", address, "--json", "doctor",
+                [*prefix, program, "--address", address, "--json", "doctor",
                  *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 text=True, timeout=120, user=user, group=user,
                 extra_groups=None if user is None else [], cwd="/",
@@ -71,12 +69,26 @@ def test_all_is_well(daemon):
     for check in ("gRPC socket", "attach socket", "daemon", "namespaces"):
         assert doctor.severity(check) == "ok", doctor.findings
     assert str(daemon.pid) in doctor.one("daemon")["text"]
+    assert doctor.severity("memlock") == "ok"
+    assert doctor.severity("CUDA toolkit") == "ok"
+    assert len([f for f in doctor.findings if f["check"] == "WSL"]) == 1
     memfd = [f for f in doctor.findings if "cpu by memfd" in f["text"]]
     assert [f["severity"] for f in memfd] == ["ok"]
     faults = [f for f in doctor.findings if f["severity"] == "fault"]
     assert doctor.code == (1 if faults else 0)
     # What is not well has a fix.
     assert all(f["fix"] for f in doctor.findings if f["severity"] != "ok")
+
+
+def test_the_toolkit_has_its_version(daemon, tmp_path):
+    for name, text in (("bin/nvcc", ""),
+                       ("include/cuda.h", "#define CUDA_VERSION 12080\n")):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_text(text)
+    doctor = _Doctor(daemon.socket_path, "--no_sharing",
+                     environment={"CUDA_HOME": str(tmp_path)})
+    assert doctor.one("CUDA toolkit")["text"] == f"12.8, in {tmp_path}"
 
 
 @pytest.mark.skipif(_has_gpu(), reason="this machine has a GPU")
@@ -88,6 +100,104 @@ def test_without_a_gpu_it_says_what_that_means(daemon):
     assert "devices: [cpu]" in finding["fix"]
     # No fault: the daemon serves from host memory.
     assert doctor.code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for namespaces")
+def test_another_namespace_is_named(daemon):
+    doctor = _Doctor(daemon.socket_path, "--no_sharing",
+                     prefix=["unshare", "--ipc"])
+    finding = doctor.one("namespaces")
+    assert finding["severity"] == "warning"
+    assert "differ in: ipc;" in finding["text"]
+    assert "slab_export: cuda_vmm_fd" in finding["fix"]
+    doctor = _Doctor(daemon.socket_path, "--no_sharing", prefix=[
+        "unshare", "--pid", "--fork", "--mount-proc"])
+    finding = doctor.one("namespaces")
+    assert finding["severity"] == "warning"
+    assert "another PID namespace" in finding["text"]
+    assert "--pid=host" in finding["fix"]
+    assert doctor.code == 0
+
+
+def _with_driver(daemon, directory, nvml=True, **machine):
+    """The doctor on a machine whose driver is a fake one."""
+    directory.mkdir()
+    for name in ["libcuda.so.1"] + ["libnvidia-ml.so.1"] * nvml:
+        (directory / name).symlink_to(os.path.abspath(
+            harness.runfile("tests/testing/libfake_driver.so")))
+    # No server of MPS's is on this machine.
+    mps = {"CUDA_MPS_PIPE_DIRECTORY": ""}
+    return _Doctor(daemon.socket_path, "--no_sharing", environment={
+        "LD_LIBRARY_PATH": str(directory), **mps,
+        **{key: str(value) for key, value in machine.items()}})
+
+
+def test_a_gpu_is_described(daemon, tmp_path):
+    doctor = _with_driver(daemon, tmp_path / "a", FAKE_GPUS=2)
+    driver = doctor.one("GPU driver")
+    assert driver["severity"] == "ok"
+    assert driver["text"].startswith("CUDA 12.8, 2 GPUs")
+    modes = [f for f in doctor.findings if f["check"] == "compute mode"]
+    assert [(f["severity"], f["text"]) for f in modes] == [
+        ("ok", "GPU 0 (Fake 0): DEFAULT"), ("ok", "GPU 1 (Fake 1): DEFAULT")]
+    for check in ("MIG", "MPS"):
+        assert doctor.one(check)["text"] == "not in use"
+    assert doctor.code == 0
+
+
+def test_a_compute_mode_that_keeps_others_out_is_a_fault(daemon, tmp_path):
+    for mode, word in ((2, "PROHIBITED"), (3, "EXCLUSIVE_PROCESS")):
+        doctor = _with_driver(daemon, tmp_path / word, FAKE_COMPUTE_MODE=mode)
+        finding = doctor.one("compute mode")
+        assert finding["severity"] == "fault"
+        assert word in finding["text"]
+        assert "nvidia-smi -i 0 -c DEFAULT" in finding["fix"]
+        assert doctor.code == 1
+
+
+def test_a_server_of_mps_is_a_warning_and_allows_exclusive(daemon, tmp_path):
+    server = tmp_path / "mps"
+    server.mkdir()
+    (server / "control").touch()
+    doctor = _with_driver(daemon, tmp_path / "a", FAKE_COMPUTE_MODE=3,
+                          CUDA_MPS_PIPE_DIRECTORY=server)
+    assert doctor.one("compute mode")["severity"] == "ok"
+    finding = doctor.one("MPS")
+    assert finding["severity"] == "warning"
+    assert str(server) in finding["text"]
+    assert "one user at a time" in finding["text"]
+    assert doctor.code == 0
+
+    (server / "control").unlink()
+    doctor = _with_driver(daemon, tmp_path / "b",
+                          CUDA_MPS_PIPE_DIRECTORY=server)
+    assert doctor.one("MPS")["severity"] == "fault"
+    assert "systemctl start datasetd-mps" in doctor.one("MPS")["fix"]
+    assert doctor.code == 1
+
+
+def test_mig_is_seen_or_said_not_to_be_seen(daemon, tmp_path):
+    doctor = _with_driver(daemon, tmp_path / "a", FAKE_GPUS=2, FAKE_MIG=1)
+    finding = doctor.one("MIG")
+    assert finding["severity"] == "warning"
+    assert finding["text"].startswith("GPU 1 is divided")
+    assert "CUDA_VISIBLE_DEVICES" in finding["fix"]
+    doctor = _with_driver(daemon, tmp_path / "b", nvml=False)
+    if not os.path.exists("/dev/nvidiactl"):
+        assert "libnvidia-ml.so.1" in doctor.one("MIG")["text"]
+    doctor = _with_driver(daemon, tmp_path / "c", FAKE_NVML=999)
+    assert "does not answer" in doctor.one("MIG")["text"]
+
+
+def test_a_driver_that_fails_is_named(daemon, tmp_path):
+    doctor = _with_driver(daemon, tmp_path / "a", FAKE_INIT=100)
+    finding = doctor.one("GPU driver")
+    assert finding["severity"] == "warning"
+    assert "CUDA_ERROR_NO_DEVICE" in finding["text"]
+    doctor = _with_driver(daemon, tmp_path / "b", FAKE_GPUS=0,
+                          CUDA_VISIBLE_DEVICES="7")
+    assert "offers no GPU (none)" in doctor.one("GPU driver")["text"]
+    assert "'7'" in doctor.one("GPU driver")["fix"]
 
 
 def test_the_daemon_is_down(tmp_path):
@@ -213,60 +323,6 @@ def test_the_lines_for_people(daemon):
     lines = done.stdout.splitlines()
     assert lines[0].startswith("ok       gRPC socket")
     assert all(line.split()[0] in ("ok", "warning", "fault") for line in lines)
-
-
-_JOB = """
-client = datasetd.connect(ADDRESS)
-ds = client.load_dataset("a", format="cifar10", split="test",
-                         path=ARGUMENTS["path"])
-loader = datasetd.DataLoader(ds, batch_size=10, framework="numpy", name="mine")
-say(ready=True)
-while True:
-    for _ in loader:
-        pass
-"""
-
-
-def _top(daemon, *arguments):
-    done = subprocess.run(
-        [_CTL, "--address", daemon.socket_path, "top", "--interval", "0.3",
-         *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, timeout=60)
-    return done
-
-
-def test_top_shows_who_draws_how_fast(daemon):
-    path = os.path.join(daemon.data_root, "a")
-    harness.write_cifar10_test(path, 100)
-    with harness.Worker(_JOB, daemon.socket_path, path=path) as job:
-        job.hear()
-        done = _top(daemon, "--json", "--count", "2")
-        assert done.returncode == 0, done.stderr
-        looks = [json.loads(line) for line in done.stdout.splitlines()]
-        assert len(looks) == 2
-        (feed,) = looks[1]["feeds"]
-        assert feed["name"] == "mine"
-        assert feed["pid"] == job.pid
-        assert feed["samples_per_second"] > 0
-        assert 0 <= feed["client_wait_ratio"] <= 1
-        assert looks[1]["datasets"][0]["state"] == "DATASET_STATE_READY"
-
-        done = _top(daemon, "--count", "1")
-        assert "mine" in done.stdout
-        assert "samples/s" in done.stdout
-        # No control characters where it is no terminal.
-        assert "\x1b" not in done.stdout
-
-
-def test_top_ends_with_3_when_the_daemon_goes(daemon):
-    with subprocess.Popen(
-            [_CTL, "--address", daemon.socket_path, "top", "--interval",
-             "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as top:
-        assert top.stdout.readline().startswith(b"datasetd ")
-        daemon.kill()
-        _, error = top.communicate(timeout=60)
-        assert top.returncode == 3
-        assert error.startswith(b"datasetctl: ")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """What the daemon tells its service manager, and its exit codes."""
 
+import glob
 import os
 import signal
+
+import pytest
 
 from tests.testing import daemon_harness as harness
 from tests.testing import supervisor
@@ -95,6 +98,24 @@ def test_a_gpu_that_never_comes_is_a_failure_when_the_wait_is_over():
         assert manager.process.wait(harness.DEADLINE_SECONDS) == 1
         assert "device_wait (100ms) is over" in manager.log()
         assert "cuda:99" in manager.log()
+
+
+def _has_nvidia_gpu():
+    for path in glob.glob("/sys/bus/pci/devices/*"):
+        with open(os.path.join(path, "vendor")) as vendor, open(
+                os.path.join(path, "class")) as kind:
+            if vendor.read() == "0x10de\n" and kind.read().startswith("0x03"):
+                return True
+    return False
+
+
+@pytest.mark.skipif(_has_nvidia_gpu(), reason="this machine has a GPU")
+def test_a_machine_without_a_gpu_does_not_wait_for_one():
+    with supervisor.Supervisor(devices=[], device_wait="10m") as manager:
+        manager.start()
+        manager.await_ready()
+        assert "waiting for devices" not in manager.log()
+        assert "serving from host memory" in manager.log()
 
 
 def test_host_memory_needs_no_wait():

@@ -14,7 +14,8 @@ import pytest
 from tests.testing import daemon_harness as harness
 
 _SYSTEMD = "deploy/systemd"
-_UNITS = ["datasetd.service", "datasetd.socket", "datasetd-mps.service"]
+_UNITS = ["datasetd.service", "datasetd.socket", "datasetd-gpu.service",
+          "datasetd-mps.service"]
 _USER_UNITS = ["user/datasetd.service", "user/datasetd.socket"]
 
 
@@ -39,7 +40,7 @@ def _root_with_units(tmp_path):
     for name in ("datasetd", "nvidia-modprobe", "nvidia-cuda-mps-control"):
         (binaries / name).write_text("#!/bin/sh\n")
         (binaries / name).chmod(0o755)
-    for name in ("kill", "sh"):
+    for name in ("kill", "mkdir", "sh"):
         (root / "bin" / name).write_text("#!/bin/sh\n")
         (root / "bin" / name).chmod(0o755)
     # Units that ours name come from the system.
@@ -119,7 +120,23 @@ def test_the_service_is_set_as_cuda_and_the_daemon_need_it():
     # The driver may come later.
     for key in ("Requires", "BindsTo", "ConditionPathExists", "Wants"):
         assert not any("nvidia" in value for value in service.get(key, []))
-    assert all(value.startswith("-") for value in service["ExecStartPre"])
+    assert service["Wants"] == ["datasetd-gpu.service"]
+    assert service["Restart"] == ["on-failure"]
+
+
+def test_the_nodes_are_made_outside_of_the_service():
+    # DevicePolicy= is for all processes of a unit, whatever their user: one
+    # that makes nodes can neither do so there nor have them allowed later.
+    service = _unit("datasetd.service")
+    assert service["DevicePolicy"] == ["closed"]
+    assert not any("nvidia" in command for key, commands in service.items()
+                   if key.startswith("Exec") for command in commands)
+    helper = _unit("datasetd-gpu.service")
+    assert "DevicePolicy" not in helper
+    assert helper["Type"] == ["oneshot"]
+    # Its end is waited for, whatever it is.
+    assert "datasetd-gpu.service" in service["After"][-1].split()
+    assert all(value.startswith("-") for value in helper["ExecStart"])
 
 
 def test_the_example_configuration_agrees_with_the_units():

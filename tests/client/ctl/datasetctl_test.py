@@ -231,6 +231,18 @@ class DatasetctlTest(unittest.TestCase):
                                 code=3, address=nowhere)
             self.assertIn("message", json.loads(error)["error"], command)
 
+    def test_results_that_cannot_be_written_are_1(self):
+        for arguments in [("status",), ("--json", "status")]:
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(
+                    [CTL, *arguments, "--address", self.daemon.socket_path],
+                    stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            error = done.stderr
+            if "--json" in arguments:
+                error = json.loads(error)["error"]["message"]
+            self.assertIn("standard output cannot be written", error)
+
     def test_json_behind_two_dashes_is_the_commands(self):
         _, error = self.ctl("run", "--nope", "--", "true", "--json", code=2)
         self.assertNotIn("{", error)

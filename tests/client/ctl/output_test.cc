@@ -44,6 +44,18 @@ TEST(OutputTest, TableOfAHeaderAloneIsOneLine) {
   EXPECT_EQ(FormatTable({{"A", "B"}}), "A  B\n");
 }
 
+TEST(OutputTest, ATerminalGetsNoControlCharacters) {
+  EXPECT_EQ(WithoutControls("a\x1b[2J\r\t\x7f\nb"),
+            "a\\x1b[2J\\x0d\\x09\\x7f\nb");
+  // CSI as one character of UTF-8; \xc2 that begins another, or nothing.
+  EXPECT_EQ(WithoutControls("\xc2\x9b"
+                            "2J \xc2\xb5s \xc3\x9c \xc2"),
+            "\\xc2\\x9b2J \xc2\xb5s \xc3\x9c \xc2");
+  EXPECT_EQ(FormatTable({{"NAME", "N"}, {"a\nb\x1b[m", "1"}}),
+            "NAME        N\n"
+            "a\\nb\\x1b[m  1\n");
+}
+
 TEST(OutputTest, MessagesHaveTheNamesOfTheProtoAndEveryField) {
   v1::Dataset dataset;
   dataset.set_name("d");

@@ -94,6 +94,16 @@ TEST(TopViewTest, TheScreenHasEveryDatasetAndFeed) {
   EXPECT_THAT(TopText(now, MakeSample(2, {})), HasSubstr("no feeds"));
 }
 
+TEST(TopViewTest, AScreenHoldsWhatThereIsRoomFor) {
+  const std::string text = "one\ntwo\nthree\nfour\n";
+  EXPECT_EQ(FitTo(4, 80, text), "one\ntwo\nthree\nfour");
+  EXPECT_EQ(FitTo(3, 5, text), "one\ntwo\n... 2");
+  EXPECT_THAT(FitTo(3, 80, text), HasSubstr("... 2 more lines"));
+  // Characters, not bytes.
+  EXPECT_EQ(FitTo(9, 3, "\xc3\xa4\xc3\xb6\xc3\xbcx\nab\n"),
+            "\xc3\xa4\xc3\xb6\xc3\xbc\nab");
+}
+
 TEST(TopViewTest, JsonIsOneLineAndNullWhereNothingIsKnown) {
   const TopSample before = MakeSample(0, {MakeFeed(7, 1000, 0, 0)});
   const TopSample now =
