@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/bad_samples.h"
+#include "server/core/caller.h"
 #include "server/core/clock.h"
 #include "server/core/dataset.h"
 #include "server/core/dataset_cache.h"
@@ -48,18 +49,6 @@ namespace datasetd {
 
 // The format of datasets that clients pushed: they have no files.
 inline constexpr char kPushedFormat[] = "push";
-
-// Who asks.
-struct Caller {
-  // Of a dataset that an earlier daemon had loaded for the user.
-  static constexpr uint64_t kEarlierSession = ~uint64_t{0};
-
-  uint64_t session_id = 0;  // 0: the daemon itself; its holds last for ever
-  uint32_t uid = 0;
-  int32_t pid = 0;
-  // Root, or the daemon's own user.
-  bool is_privileged = false;
-};
 
 // What an earlier daemon had loaded for a client.
 struct RestoredDataset {
