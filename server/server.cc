@@ -24,6 +24,7 @@
 #include "proto/version.h"
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
+#include "server/attach/seqpacket.h"
 #include "server/attach/session_table.h"
 #include "server/core/clock.h"
 #include "server/core/dataset_cache.h"
