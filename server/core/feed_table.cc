@@ -285,50 +285,44 @@ void FeedTable::FreeSlab(uint64_t feed_id) {
   records_.erase(found);
 }
 
-void FeedTable::EndSession(uint64_t session_id) {
-  MutexLock lock(&mutex_);
+void FeedTable::FreePending(
+    const char* event, absl::FunctionRef<bool(const Record&)> is_meant) {
   for (auto it = records_.begin(); it != records_.end();) {
-    Record& record = *it->second;
-    if (record.owner.session_id == session_id &&
-        record.phase == FeedPhase::kPending) {
-      observer_("freed", InfoOf(record));
+    const Record& record = *it->second;
+    if (record.phase == FeedPhase::kPending && is_meant(record)) {
+      observer_(event, InfoOf(record));
       it = records_.erase(it);
     } else {
       ++it;
     }
   }
+}
+
+void FeedTable::EndSession(uint64_t session_id) {
+  MutexLock lock(&mutex_);
+  FreePending("freed", [session_id](const Record& record) {
+    return record.owner.session_id == session_id;
+  });
 }
 
 void FeedTable::ExpirePending() {
   const absl::Duration now = clock_->Monotonic();
   MutexLock lock(&mutex_);
-  for (auto it = records_.begin(); it != records_.end();) {
-    Record& record = *it->second;
-    if (record.phase == FeedPhase::kPending && record.deadline <= now) {
-      observer_("expired", InfoOf(record));
-      it = records_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+  FreePending("expired",
+              [now](const Record& record) { return record.deadline <= now; });
 }
 
 std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
+  const auto is_meant = [dataset](const Record& record) {
+    return dataset == nullptr || record.use.dataset().get() == dataset;
+  };
   std::vector<uint64_t> attached;
   MutexLock lock(&mutex_);
-  for (auto it = records_.begin(); it != records_.end();) {
-    Record& record = *it->second;
-    const bool is_meant =
-        dataset == nullptr || record.use.dataset().get() == dataset;
-    if (is_meant && record.phase == FeedPhase::kPending) {
-      observer_("freed", InfoOf(record));
-      it = records_.erase(it);
-      continue;
+  FreePending("freed", is_meant);
+  for (const auto& [id, record] : records_) {
+    if (record->phase == FeedPhase::kAttached && is_meant(*record)) {
+      attached.push_back(id);
     }
-    if (is_meant && record.phase == FeedPhase::kAttached) {
-      attached.push_back(record.id);
-    }
-    ++it;
   }
   return attached;
 }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -130,6 +131,10 @@ class FeedTable {
                                                      const Caller& owner,
                                                      const FeedPlan& plan);
   void OnRemoved(uint64_t feed_id);
+  // Of the pending feeds, those that are meant.
+  void FreePending(const char* event,
+                   absl::FunctionRef<bool(const Record&)> is_meant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   FeedInfo InfoOf(const Record& record) const;
 
   const Options options_;
