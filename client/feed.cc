@@ -42,10 +42,10 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
                                        const std::string& cuda_library,
                                        absl::Status* import) {
   FeedCore::Parts parts;
-  parts.batches_per_epoch = response.batches_per_epoch();
-  parts.start_epoch = options.start().epoch();
-  parts.start_batch = options.start().batch();
-  parts.has_client_order = options.has_client_order();
+  parts.cursor.batches_per_epoch = response.batches_per_epoch();
+  parts.cursor.start_epoch = options.start().epoch();
+  parts.cursor.start_batch = options.start().batch();
+  parts.cursor.has_client_order = options.has_client_order();
   AttachedDescriptors descriptors;
   DATASETD_ASSIGN_OR_RETURN(
       parts.lease,

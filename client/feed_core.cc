@@ -41,8 +41,6 @@
 namespace datasetd::client {
 namespace {
 
-// As the daemon has it: one word of the random counter.
-constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
 constexpr absl::Duration kWaitStep = absl::Milliseconds(100);
 // Between the ring's end and the GOODBYE that explains it.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
@@ -66,8 +64,6 @@ FeedCore* FeedCore::Create(Parts parts) {
 
 FeedCore::FeedCore(Parts parts)
     : fork_generation_(ForkGeneration()),
-      batches_per_epoch_(parts.batches_per_epoch),
-      has_client_order_(parts.has_client_order),
       layout_(std::move(parts.layout)),
       num_holders_(static_cast<uint32_t>(layout_.num_fields()) + 2),
       lease_(std::move(parts.lease)),
@@ -75,8 +71,7 @@ FeedCore::FeedCore(Parts parts)
       pages_(std::move(parts.pages)),
       slab_(std::move(parts.slab)),
       ring_(pages_.daemon(), pages_.client()),
-      next_epoch_(parts.start_epoch),
-      next_batch_(parts.start_batch),
+      cursor_(parts.cursor),
       holders_(std::make_unique<std::atomic<uint32_t>[]>(
           layout_.num_slots() * num_holders_)),
       tensors_(std::make_unique<FieldTensor[]>(
@@ -96,7 +91,9 @@ DLDevice FeedCore::device() const {
 absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
                                          absl::Duration timeout) {
   if (!is_this_process()) return ForkedError("this feed");
-  if (num_sent_ == 0) DATASETD_RETURN_IF_ERROR(CheckOrder());
+  if (cursor_.num_sent() == 0) {
+    DATASETD_RETURN_IF_ERROR(cursor_.CheckOrder());
+  }
   std::optional<absl::Time> deadline;
   for (;;) {
     const std::optional<uint32_t> slot = ring_.Poll(next_sequence_);
@@ -126,7 +123,8 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
         absl::StrCat("slot ", index, " was published while it is held")));
   }
   if (descriptor.sequence != next_sequence_ ||
-      descriptor.generation > generation_ || descriptor.num_samples == 0 ||
+      descriptor.generation > cursor_.generation() ||
+      descriptor.num_samples == 0 ||
       descriptor.num_samples > layout_.batch_size() ||
       descriptor.num_padding > descriptor.num_samples) {
     return Fail(ProtocolError(absl::StrCat(
@@ -135,7 +133,7 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
         descriptor.num_samples, " samples, ", descriptor.num_padding,
         " padding")));
   }
-  if (descriptor.generation < generation_) {
+  if (descriptor.generation < cursor_.generation()) {
     // Made before the last seek. Nothing used it, so nothing is waited for.
     ++next_sequence_;
     *is_stale = true;
@@ -144,21 +142,14 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
     if (ring_.RequestRelease(index, descriptor.sequence)) Wake();
     return BatchInfo{};
   }
-  if (!IsExpected(descriptor)) {
+  if (!cursor_.IsDue(descriptor.epoch, descriptor.batch)) {
     return Fail(ProtocolError(absl::StrCat(
         "epoch ", descriptor.epoch, " batch ", descriptor.batch,
-        " came where epoch ", next_epoch_, " batch ", next_batch_,
+        " came where epoch ", cursor_.epoch(), " batch ", cursor_.batch(),
         " was due")));
   }
   ++next_sequence_;
-  next_epoch_ = descriptor.epoch;
-  next_batch_ = descriptor.batch + 1;
-  if (has_client_order_) {
-    --num_sent_;
-  } else if (next_batch_ >= batches_per_epoch_) {
-    next_batch_ = 0;
-    ++next_epoch_;
-  }
+  cursor_.Pass(descriptor.epoch, descriptor.batch);
   slot.sequence = descriptor.sequence;
   slot.streams[0] = stream;
   slot.num_streams = 1;
@@ -174,37 +165,6 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
                    .slot = index,
                    .num_samples = descriptor.num_samples,
                    .num_padding = descriptor.num_padding};
-}
-
-bool FeedCore::IsExpected(const ring::SlotDescriptor& descriptor) const {
-  if (descriptor.epoch == next_epoch_ && descriptor.batch == next_batch_) {
-    return !has_client_order_ || num_sent_ > 0;
-  }
-  // Where an epoch of a client's order ends is known where it is sent.
-  return has_client_order_ && num_sent_ > 0 &&
-         descriptor.epoch > next_epoch_ && descriptor.batch == 0;
-}
-
-absl::Status FeedCore::CheckOrder() const {
-  if (!is_order_lost_) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "the daemon did not say whether it took the last indices that were sent: "
-      "seek to where the order goes on, and send them again");
-}
-
-absl::Status FeedCore::CheckMoreComes() const {
-  if (has_client_order_) {
-    if (num_sent_ > 0) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        "every batch that was sent in the feed's client_order has come: send "
-        "more indices");
-  }
-  if (batches_per_epoch_ > 0) return absl::OkStatus();
-  return WithDetail(
-      absl::FailedPreconditionError(
-          "the feed's epochs hold no batch: the dataset is smaller than one "
-          "batch per rank and drop_last is on"),
-      ErrorDetail::kNoBatches);
 }
 
 // Returns OK when next_sequence_ is published.
@@ -224,7 +184,7 @@ absl::Status FeedCore::Wait(absl::Time deadline) {
 
 absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
   if (!failure_.ok()) return failure_;
-  DATASETD_RETURN_IF_ERROR(CheckMoreComes());
+  DATASETD_RETURN_IF_ERROR(cursor_.CheckMoreComes());
   if (has_pending_.load(std::memory_order_relaxed)) {
     int num_released;
     {
@@ -312,35 +272,8 @@ absl::Status FeedCore::AllHeldError() const {
 absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
   if (!is_this_process()) return ForkedError("this feed");
   if (!failure_.ok()) return failure_;
-  // The daemon ignores such a seek, and the wait would have no end.
-  if (epoch > kMaxEpoch) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("seek to epoch ", epoch, ": epochs are 0 to ",
-                     kMaxEpoch));
-  }
-  if (has_client_order_) {
-    if (num_sent_ == 0 && !is_order_lost_ && epoch == next_epoch_ &&
-        batch == next_batch_) {
-      return absl::OkStatus();
-    }
-    // The daemon learns of it with the next block.
-    next_epoch_ = epoch;
-    next_batch_ = batch;
-    num_sent_ = 0;
-    is_order_lost_ = false;
-    ++generation_;
-    return absl::OkStatus();
-  }
-  if (batch > 0 && batch >= batches_per_epoch_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("seek to batch ", batch, ": an epoch of this feed has ",
-                     batches_per_epoch_, " batches, counted from 0"));
-  }
-  if (epoch == next_epoch_ && batch == next_batch_) return absl::OkStatus();
-  next_epoch_ = epoch;
-  next_batch_ = batch;
-  ++generation_;
-  if (ring_.Seek({generation_, epoch, batch})) Wake();
+  DATASETD_ASSIGN_OR_RETURN(const bool is_to_tell, cursor_.Seek(epoch, batch));
+  if (is_to_tell && ring_.Seek({cursor_.generation(), epoch, batch})) Wake();
   return absl::OkStatus();
 }
 

@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/feed_cursor.h"
 #include "client/field_tensor.h"
 #include "client/guarded_fd.h"
 #include "client/lease.h"
@@ -60,10 +61,7 @@ class FeedCore {
     RingPages pages;
     Slab slab;
     SlotLayout layout;
-    uint64_t batches_per_epoch = 0;
-    uint64_t start_epoch = 0;
-    uint64_t start_batch = 0;
-    bool has_client_order = false;
+    FeedCursor::Options cursor;
   };
 
   // The caller owns the feed's reference and gives it back by Close.
@@ -78,15 +76,11 @@ class FeedCore {
 
   // Errors as Feed::Seek.
   absl::Status Seek(uint64_t epoch, uint64_t batch);
-  // Of the last seek; goes with what is sent in a client's order.
-  uint64_t generation() const { return generation_; }
-  // So many batches of a client's order are with the daemon.
-  void AddSent(uint64_t num_batches) { num_sent_ += num_batches; }
-  // The daemon may have got more of a client's order than it said: what comes
-  // behind the batches that were sent is not known, until Seek.
-  void LoseOrder() { is_order_lost_ = true; }
-  // FAILED_PRECONDITION if it is lost.
-  absl::Status CheckOrder() const;
+  // As FeedCursor's, for what is sent of a client's order.
+  uint64_t generation() const { return cursor_.generation(); }
+  void AddSent(uint64_t num_batches) { cursor_.AddSent(num_batches); }
+  void LoseOrder() { cursor_.LoseOrder(); }
+  absl::Status CheckOrder() const { return cursor_.CheckOrder(); }
 
   // Gives up the feed's reference. The object may be gone afterwards.
   void Close();
@@ -114,7 +108,7 @@ class FeedCore {
            field.offset_bytes;
   }
   const SlotLayout& layout() const { return layout_; }
-  uint64_t batches_per_epoch() const { return batches_per_epoch_; }
+  uint64_t batches_per_epoch() const { return cursor_.batches_per_epoch(); }
   DLDevice device() const;
   bool is_this_process() const {
     return fork_generation_ == ForkGeneration();
@@ -146,8 +140,6 @@ class FeedCore {
 
   absl::StatusOr<BatchInfo> Take(uint32_t slot, uint64_t stream,
                                  bool* is_stale);
-  bool IsExpected(const ring::SlotDescriptor& descriptor) const;
-  absl::Status CheckMoreComes() const;
   absl::Status Wait(absl::Time deadline);
   absl::Status WaitStep(absl::Time deadline, bool* is_done);
   absl::Status Fail(absl::Status status);
@@ -169,8 +161,6 @@ class FeedCore {
   static void CompleteOnHost(void* release);
 
   const uint64_t fork_generation_;
-  const uint64_t batches_per_epoch_;
-  const bool has_client_order_;
   const SlotLayout layout_;
   const uint32_t num_holders_;
   Lease lease_;
@@ -181,11 +171,7 @@ class FeedCore {
 
   // Of the thread that calls Next.
   uint64_t next_sequence_ = 1;
-  uint64_t generation_ = 0;
-  uint64_t next_epoch_;
-  uint64_t next_batch_;
-  uint64_t num_sent_ = 0;  // in a client's order, and not handed out
-  bool is_order_lost_ = false;
+  FeedCursor cursor_;
   absl::Status failure_;
   absl::Duration waited_;
 

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "datasetd/v1/manifest.pb.h"
-#include "server/core/dataset_registry.h"
+#include "server/core/dataset_info.h"
 #include "server/core/mutex.h"
 #include "server/core/store_directory.h"
 

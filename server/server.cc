@@ -1,25 +1,14 @@
 #include "server/server.h"
 
-#include <fcntl.h>
-#include <grp.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "cuda/backends.h"
-#include "cuda/cuda_backend.h"
-#include "cuda/file_descriptor.h"
 #include "cuda/status_macros.h"
 #include "proto/version.h"
 #include "server/attach/attach_server.h"
@@ -34,12 +23,14 @@
 #include "server/core/source_scan.h"
 #include "server/core/store_directory.h"
 #include "server/dataset_manifest.h"
-#include "server/grpc_acceptor.h"
-#include "server/log_fields.h"
+#include "server/device_config.h"
+#include "server/event_log.h"
 #include "server/logging.h"
 #include "server/metrics.h"
 #include "server/metrics_endpoint.h"
 #include "server/readers/reader.h"
+#include "server/rpc_server.h"
+#include "server/server_sockets.h"
 #include "server/service/dataset_service.h"
 #include "server/service/feed_service.h"
 #include "server/service/proto_convert.h"
@@ -50,11 +41,6 @@
 namespace datasetd {
 namespace {
 
-constexpr int kMaxRpcThreads = 64;
-constexpr size_t kMaxRpcMemoryBytes = 256 << 20;
-constexpr int kMaxConcurrentStreams = 64;
-// Of what is free at start, where the configuration names no budget.
-constexpr double kDefaultBudgetShare = 0.9;
 // How long a client may wait for the list of datasets to be on the disk.
 constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
 // How long a request that would be refused waits for what was closed before it.
@@ -63,160 +49,6 @@ constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) +
          absl::Nanoseconds(duration.nanos());
-}
-
-// The configured devices; without any, every GPU, or the host where there is
-// none.
-absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
-  std::vector<std::string> names(config.devices().begin(),
-                                 config.devices().end());
-  if (!names.empty()) return names;
-  const absl::StatusOr<int> num_gpus = CountCudaDevices();
-  if (!num_gpus.ok()) {
-    Log(LogSubsystem::kServer).warn("no GPU ({}): serving from host memory",
-                             std::string(num_gpus.status().message()));
-    return std::vector<std::string>{"cpu"};
-  }
-  for (int i = 0; i < *num_gpus; ++i) {
-    names.push_back(absl::StrCat("cuda:", i));
-  }
-  return names;
-}
-
-absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
-    const v1::Config& config) {
-  DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                            DeviceNames(config));
-  std::vector<ServedDevice> devices;
-  for (const std::string& name : names) {
-    ServedDevice device;
-    DATASETD_ASSIGN_OR_RETURN(
-        device.backend,
-        CreateBackend(
-            name, {.host = {.num_threads =
-                                static_cast<int>(config.host_threads())},
-                   .max_batches_per_launch =
-                       config.max_batches_per_launch() == 0
-                           ? kMaxBatchesPerLaunch
-                           : static_cast<int>(
-                                 config.max_batches_per_launch())}));
-    const DeviceInfo& info = device.backend->info();
-    const uint64_t budget =
-        config.memory_budget_mib() != 0
-            ? config.memory_budget_mib() << 20
-            : static_cast<uint64_t>(kDefaultBudgetShare *
-                                    static_cast<double>(info.free_bytes));
-    device.budget = std::make_unique<MemoryBudget>(
-        budget, MemoryBudget::UserLimits{
-                    .dataset_bytes = config.user_limits().max_dataset_mib()
-                                     << 20,
-                    .slab_bytes = config.user_limits().max_slab_mib() << 20});
-    Log(LogSubsystem::kServer).info("device {}: {}, memory budget {} MiB", info.name,
-                             info.description, budget >> 20);
-    devices.push_back(std::move(device));
-  }
-  return devices;
-}
-
-// One daemon for each socket: held as long as the process lives.
-absl::StatusOr<FileDescriptor> LockSocket(const std::string& socket_path) {
-  const std::string path = socket_path + ".lock";
-  FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.has_value()) {
-    return absl::ErrnoToStatus(
-        errno, absl::StrCat("cannot open ", path,
-                            " (does the directory of 'socket_path' exist?)"));
-  }
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "another datasetd serves ", socket_path,
-        "; stop it, or choose another socket_path"));
-  }
-  return fd;
-}
-
-absl::Status SetSocketRights(const std::string& path,
-                             const v1::Config& config) {
-  if (!config.socket_group().empty()) {
-    const group* const entry = getgrnam(config.socket_group().c_str());
-    if (entry == nullptr) {
-      return absl::NotFoundError(absl::StrCat(
-          "socket_group: there is no group '", config.socket_group(), "'"));
-    }
-    if (chown(path.c_str(), static_cast<uid_t>(-1), entry->gr_gid) != 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("chown ", path));
-    }
-  }
-  const mode_t mode = static_cast<mode_t>(
-      std::strtoul(config.socket_mode().c_str(), nullptr, 8));
-  if (chmod(path.c_str(), mode) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("chmod ", path));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<ExportKind>> AllowedExports(
-    const v1::Config& config) {
-  if (config.slab_export() == "auto") return std::vector<ExportKind>{};
-  for (const ExportKind kind :
-       {ExportKind::kCudaIpcHandle, ExportKind::kCudaVmmFd}) {
-    if (config.slab_export() == ExportKindName(kind)) {
-      return std::vector<ExportKind>{kind};
-    }
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "slab_export: '", config.slab_export(),
-      "' is none of auto, cuda_ipc_handle, cuda_vmm_fd"));
-}
-
-void LogDataset(const char* event, const DatasetInfo& info,
-                const Caller& caller) {
-  const ScopedLogFields fields({.dataset = info.spec.name,
-                                .uid = caller.uid,
-                                .pid = caller.pid});
-  if (info.state == DatasetState::kFailed) {
-    Log(LogSubsystem::kLoad).error("dataset={} {}: uid={} pid={}: {}",
-                                     info.spec.name, event, caller.uid,
-                                     caller.pid,
-                            std::string(info.error.message()));
-    return;
-  }
-  Log(LogSubsystem::kLoad).info("dataset={} {}: uid={} pid={} samples={} bytes={} device={}",
-                                  info.spec.name, event, caller.uid, caller.pid,
-                                  info.num_samples, info.resident_bytes,
-                                  info.spec.device);
-}
-
-void LogCache(const char* event, const std::string& name,
-              const absl::Status& status) {
-  if (status.ok()) {
-    Log(LogSubsystem::kLoad).info("cache: {}: {}", name, event);
-  } else {
-    Log(LogSubsystem::kLoad).warn("cache: {}: {}: {}", name, event,
-                                  std::string(status.message()));
-  }
-}
-
-void LogManifest(const char* event, const absl::Status& status) {
-  Log(LogSubsystem::kServer).error("list of loaded datasets: {}: {}", event,
-                                   std::string(status.message()));
-}
-
-void LogFeed(const char* event, const FeedInfo& info) {
-  const ScopedLogFields fields({.dataset = info.dataset,
-                                .feed = info.id,
-                                .uid = info.owner.uid,
-                                .pid = info.owner.pid});
-  Log(LogSubsystem::kProducer).info(
-      "feed={} dataset={} {}: uid={} pid={} slab_bytes={} batches={}", info.id,
-      info.dataset, event, info.owner.uid, info.owner.pid, info.slab_bytes,
-      info.num_batches);
-}
-
-void LogAttach(const char* event, uint32_t uid, int32_t pid,
-               const std::string& detail) {
-  const ScopedLogFields fields({.uid = uid, .pid = pid});
-  Log(LogSubsystem::kAttach).warn("{}: uid={} pid={}: {}", event, uid, pid, detail);
 }
 
 // The device is beyond repair: what is published stays correct, nothing more
@@ -234,8 +66,7 @@ class Server::Impl {
  public:
   Impl(const v1::Config& config, std::optional<ActivatedSockets> sockets)
       : config_(config),
-        is_activated_(sockets.has_value()),
-        sockets_(std::move(sockets)),
+        activated_(std::move(sockets)),
         sessions_(config.max_sessions(), config.user_limits().max_sessions()),
         context_(&sessions_) {}
   ~Impl();
@@ -250,7 +81,7 @@ class Server::Impl {
 
  private:
   absl::Status OpenSockets();
-  absl::Status StartGrpc();
+  absl::Status StartRpc();
   absl::Status StartMetrics();
   absl::Status OpenStores();
   absl::Status BeginLoads();
@@ -260,12 +91,9 @@ class Server::Impl {
                  const Caller& caller);
 
   const v1::Config config_;
-  // The sockets are the service manager's.
-  const bool is_activated_;
-  std::optional<ActivatedSockets> sockets_;  // until they are in use
+  std::optional<ActivatedSockets> activated_;  // until Start
   RealClock clock_;
-  FileDescriptor lock_;
-  FileDescriptor attach_lock_;
+  std::unique_ptr<ServerSockets> sockets_;
   std::unique_ptr<FileSystem> files_;
   SessionTable sessions_;
   RequestContext context_;
@@ -279,28 +107,19 @@ class Server::Impl {
   std::unique_ptr<FeedService> feed_service_;
   std::unique_ptr<ServerService> server_service_;
   RequestCounter requests_;
-  std::unique_ptr<grpc::Server> grpc_;
-  std::unique_ptr<GrpcAcceptor> acceptor_;
+  std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<MetricsEndpoint> metrics_;
 };
 
 absl::Status Server::Impl::Start() {
-  DATASETD_ASSIGN_OR_RETURN(FeedTable::Options feed_options,
-                            [&]() -> absl::StatusOr<FeedTable::Options> {
-                              FeedTable::Options options;
-                              options.max_feeds = config_.max_feeds();
-                              options.max_feeds_per_user =
-                                  config_.user_limits().max_feeds();
-                              options.attach_timeout =
-                                  FromProto(config_.attach_timeout());
-                              DATASETD_ASSIGN_OR_RETURN(
-                                  options.allowed_exports,
-                                  AllowedExports(config_));
-                              return options;
-                            }());
-  DATASETD_ASSIGN_OR_RETURN(lock_, LockSocket(config_.socket_path()));
-  DATASETD_ASSIGN_OR_RETURN(attach_lock_,
-                            LockSocket(config_.attach_socket_path()));
+  FeedTable::Options feed_options;
+  feed_options.max_feeds = config_.max_feeds();
+  feed_options.max_feeds_per_user = config_.user_limits().max_feeds();
+  feed_options.attach_timeout = FromProto(config_.attach_timeout());
+  DATASETD_ASSIGN_OR_RETURN(feed_options.allowed_exports,
+                            AllowedExports(config_));
+  DATASETD_ASSIGN_OR_RETURN(
+      sockets_, ServerSockets::Lock(config_, std::move(activated_)));
   DATASETD_ASSIGN_OR_RETURN(
       files_, CreateRootedFileSystem(std::vector<std::string>(
                   config_.data_roots().begin(), config_.data_roots().end())));
@@ -332,7 +151,7 @@ absl::Status Server::Impl::Start() {
   DATASETD_ASSIGN_OR_RETURN(
       feeds_, FeedTable::Create(std::move(feed_options), devices_.get(),
                                 datasets_.get(), RingChannel::Create, &clock_,
-                                LogFeed, OnDeviceFailure));
+                                LogFeedEvent, OnDeviceFailure));
 
   // Before a client can take their names.
   DATASETD_RETURN_IF_ERROR(BeginLoads());
@@ -348,7 +167,8 @@ absl::Status Server::Impl::OpenStores() {
     DATASETD_ASSIGN_OR_RETURN(auto directory,
                               OpenStoreDirectory(config_.state_directory()));
     DATASETD_ASSIGN_OR_RETURN(
-        manifest_, DatasetManifest::Open(std::move(directory), LogManifest));
+        manifest_,
+        DatasetManifest::Open(std::move(directory), LogManifestEvent));
   }
   if (!config_.has_cache()) return absl::OkStatus();
   DATASETD_ASSIGN_OR_RETURN(auto directory,
@@ -358,7 +178,7 @@ absl::Status Server::Impl::OpenStores() {
       DatasetCache::Open(std::move(directory),
                          static_cast<int64_t>(config_.cache().limit_mib())
                              << 20,
-                         LogCache));
+                         LogCacheEvent));
   Log(LogSubsystem::kServer).info(
       "cache {}: {} datasets, {} of {} MiB", config_.cache().directory(),
       cache_->num_entries(), cache_->used_bytes() >> 20,
@@ -369,7 +189,7 @@ absl::Status Server::Impl::OpenStores() {
 // Called while the registry is locked.
 void Server::Impl::OnDataset(const char* event, const DatasetInfo& info,
                              const Caller& caller) {
-  LogDataset(event, info, caller);
+  LogDatasetEvent(event, info, caller);
   if (manifest_ == nullptr || info.owner.session_id == 0) return;
   const absl::string_view name = event;
   if (name == "ready") manifest_->Add(info);
@@ -379,28 +199,18 @@ void Server::Impl::OnDataset(const char* event, const DatasetInfo& info,
 absl::Status Server::Impl::OpenSockets() {
   // Nobody may connect before the rights are set.
   const mode_t previous_mask = umask(0177);
-  absl::Status status = [&]() -> absl::Status {
-    FileDescriptor listener;
-    if (is_activated_) {
-      listener = std::move(sockets_->attach);
-    } else {
-      DATASETD_ASSIGN_OR_RETURN(listener,
-                                ListenSeqpacket(config_.attach_socket_path()));
-    }
+  const absl::Status status = [&]() -> absl::Status {
+    DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
+                              sockets_->ListenAttach());
     DATASETD_ASSIGN_OR_RETURN(
-        attach_, AttachServer::Start(std::move(listener), &sessions_,
-                                     feeds_.get(), datasets_.get(), LogAttach));
-    return StartGrpc();
+        attach_,
+        AttachServer::Start(std::move(listener), &sessions_, feeds_.get(),
+                            datasets_.get(), LogAttachEvent));
+    return StartRpc();
   }();
   umask(previous_mask);
   DATASETD_RETURN_IF_ERROR(status);
-  if (is_activated_) {
-    DATASETD_ASSIGN_OR_RETURN(
-        acceptor_, GrpcAcceptor::Start(std::move(sockets_->grpc), grpc_.get()));
-    return absl::OkStatus();
-  }
-  DATASETD_RETURN_IF_ERROR(SetSocketRights(config_.socket_path(), config_));
-  return SetSocketRights(config_.attach_socket_path(), config_);
+  return sockets_->SetRights();
 }
 
 absl::Status Server::Impl::StartMetrics() {
@@ -422,7 +232,7 @@ absl::Status Server::Impl::StartMetrics() {
   return absl::OkStatus();
 }
 
-absl::Status Server::Impl::StartGrpc() {
+absl::Status Server::Impl::StartRpc() {
   dataset_service_ = std::make_unique<DatasetService>(
       &context_, datasets_.get(), feeds_.get(),
       [this](const Dataset& dataset) {
@@ -447,34 +257,11 @@ absl::Status Server::Impl::StartGrpc() {
                            .version = kVersion,
                            .formats = ReaderFormats()});
 
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ResourceQuota quota("datasetd");
-  quota.SetMaxThreads(kMaxRpcThreads);
-  quota.Resize(kMaxRpcMemoryBytes);
-  grpc::ServerBuilder builder;
-  builder.SetResourceQuota(quota);
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                             kMaxConcurrentStreams);
-  if (!is_activated_) {
-    builder.AddListeningPort("unix:" + config_.socket_path(),
-                             grpc::InsecureServerCredentials());
-  }
-  std::vector<
-      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
-      interceptors;
-  interceptors.push_back(requests_.MakeInterceptorFactory());
-  builder.experimental().SetInterceptorCreators(std::move(interceptors));
-  builder.RegisterService(dataset_service_.get());
-  builder.RegisterService(feed_service_.get());
-  builder.RegisterService(server_service_.get());
-  grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr) {
-    return absl::InternalError(absl::StrCat(
-        "gRPC cannot listen on ", config_.socket_path(),
-        "; is the directory writable, and the path at most 107 bytes long?"));
-  }
+  DATASETD_ASSIGN_OR_RETURN(
+      rpc_, RpcServer::Start(sockets_->grpc_path(), sockets_->TakeGrpc(),
+                             &requests_,
+                             {dataset_service_.get(), feed_service_.get(),
+                              server_service_.get()}));
   return absl::OkStatus();
 }
 
@@ -543,7 +330,7 @@ absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
 void Server::Impl::BeginDrain() {
   context_.BeginDrain();
   attach_->BeginDrain("the daemon is shutting down");
-  grpc_->GetHealthCheckService()->SetServingStatus(false);
+  rpc_->SetNotServing();
   attach_->EndLeases(feeds_->DropPending(nullptr),
                      attach::GoodbyeCode::kDraining,
                      "the daemon is shutting down");
@@ -551,19 +338,11 @@ void Server::Impl::BeginDrain() {
 
 Server::Impl::~Impl() {
   metrics_.reset();
-  acceptor_.reset();
-  if (grpc_ != nullptr) {
-    grpc_->Shutdown(std::chrono::system_clock::now());
-    grpc_->Wait();
-  }
+  rpc_.reset();
   attach_.reset();
   feeds_.reset();
   datasets_.reset();
   cache_.reset();
-  if (attach_lock_.has_value() && !is_activated_) {
-    unlink(config_.attach_socket_path().c_str());
-    unlink(config_.socket_path().c_str());
-  }
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(

@@ -15,8 +15,6 @@
 #ifndef DATASETD_SERVER_ATTACH_ATTACH_SERVER_H_
 #define DATASETD_SERVER_ATTACH_ATTACH_SERVER_H_
 
-#include <sys/socket.h>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -32,17 +30,14 @@
 #include "absl/time/time.h"
 #include "cuda/file_descriptor.h"
 #include "proto/attach_protocol.h"
+#include "server/attach/attach_connection.h"
+#include "server/attach/event_barrier.h"
 #include "server/attach/session_table.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
 #include "server/core/mutex.h"
 
 namespace datasetd {
-
-// A bound and listening SOCK_SEQPACKET socket at `path`, whose stale file is
-// replaced: the caller makes sure that no other daemon uses it.
-//   INVALID_ARGUMENT  the path is longer than a socket's may be
-absl::StatusOr<FileDescriptor> ListenSeqpacket(const std::string& path);
 
 class AttachServer {
  public:
@@ -79,18 +74,11 @@ class AttachServer {
   const Counters& counters() const { return counters_; }
 
  private:
-  enum class Role : uint8_t { kNew, kSession, kLease, kFarewell };
-  struct Connection {
-    FileDescriptor fd;
-    FileDescriptor process;  // pidfd
-    Role role = Role::kNew;
-    ucred peer = {};
-    absl::Time deadline;
-    SessionToken token = {};
+  using Role = AttachConnection::Role;
+  struct Client {
+    std::unique_ptr<AttachConnection> connection;
     uint64_t number = 0;  // in the order of arrival
-    uint64_t session_id = 0;
-    uint64_t feed_id = 0;
-    bool is_detached = false;  // the slab is not used any more
+    absl::Time deadline;  // to introduce itself
   };
   struct Farewell {
     bool is_to_sessions = false;  // instead of to feeds
@@ -99,26 +87,25 @@ class AttachServer {
     std::string reason;
   };
 
-  AttachServer(FileDescriptor listener, FileDescriptor epoll, FileDescriptor wake,
-               SessionTable* sessions, FeedTable* feeds,
+  AttachServer(FileDescriptor listener, FileDescriptor epoll,
+               FileDescriptor wake, SessionTable* sessions, FeedTable* feeds,
                DatasetRegistry* datasets, Observer observer);
   void Run();
   void Wake();
-  // Whether somebody waits in AwaitHeard. Between two rounds of the loop; the
-  // last one had `num_events`.
-  bool IsAwaited(int num_events);
   void Accept();
   // Closes one connection that has not introduced itself.
   void DropOldestNew();
   void Listen(bool listen);
   void Receive(int fd);
   // False: close the connection.
-  bool OnHello(Connection& connection, const attach::Header& header);
-  bool OnAttachFeed(Connection& connection, const attach::AttachFeed& message);
-  bool OnLeaseMessage(Connection& connection, const void* data, size_t size);
-  bool Violation(const Connection& connection, const char* what);
-  bool Refuse(const Connection& connection, const absl::Status& status);
-  void Close(int fd);
+  bool OnHello(AttachConnection& connection);
+  bool OnAttachFeed(AttachConnection& connection,
+                    const attach::AttachFeed& message);
+  bool Violate(const AttachConnection& connection, const char* what);
+  bool Refuse(AttachConnection& connection, const absl::Status& status);
+  void OnFailedImport(const AttachConnection& connection, const char* reason);
+  // `is_slab_unused`: the client said that it is done with a lease's slab.
+  void Close(int fd, bool is_slab_unused = false);
   void OnProcessEnd(int pidfd);
   void SayFarewells();
   void ExpireHandshakes();
@@ -137,14 +124,12 @@ class AttachServer {
   mutable Mutex mutex_;
   std::vector<Farewell> farewells_ ABSL_GUARDED_BY(mutex_);
   int num_leases_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Calls of AwaitHeard that began, and those of them whose wait is over.
-  uint64_t num_asked_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t num_heard_ ABSL_GUARDED_BY(mutex_) = 0;
+  EventBarrier barrier_;
   std::atomic<bool> is_stopping_ = false;
   std::atomic<bool> is_draining_ = false;
 
   // Of the thread.
-  std::map<int, std::unique_ptr<Connection>> connections_;
+  std::map<int, Client> clients_;  // by descriptor
   // Processes that may still use a slab whose lease has ended: pidfd -> feed.
   struct Watched {
     FileDescriptor process;
@@ -154,10 +139,6 @@ class AttachServer {
   int num_new_ = 0;
   bool is_listening_ = false;
   uint64_t num_accepted_ = 0;
-  // Of AwaitHeard: the calls that this pass is for (0: there is none), and the
-  // events after which it is over in any case.
-  uint64_t asked_ = 0;
-  int64_t num_events_left_ = 0;
   std::thread thread_;
 };
 

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/attach_protocol.h"
-#include "server/core/dataset_registry.h"
+#include "server/core/caller.h"
 #include "server/core/mutex.h"
 
 namespace datasetd {

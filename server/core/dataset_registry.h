@@ -20,46 +20,35 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/core/bad_samples.h"
+#include "server/core/caller.h"
 #include "server/core/clock.h"
 #include "server/core/dataset.h"
 #include "server/core/dataset_cache.h"
-#include "server/core/dataset_loader.h"
+#include "server/core/dataset_entry.h"
+#include "server/core/dataset_info.h"
+#include "server/core/dataset_sources.h"
 #include "server/core/dataset_spec.h"
+#include "server/core/dataset_table.h"
 #include "server/core/device_table.h"
 #include "server/core/load_estimator.h"
+#include "server/core/load_plan.h"
+#include "server/core/memory_budget.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
+#include "server/core/scan_list.h"
 #include "server/core/source_scan.h"
 
 namespace datasetd {
-
-// The format of datasets that clients pushed: they have no files.
-inline constexpr char kPushedFormat[] = "push";
-
-// Who asks.
-struct Caller {
-  // Of a dataset that an earlier daemon had loaded for the user.
-  static constexpr uint64_t kEarlierSession = ~uint64_t{0};
-
-  uint64_t session_id = 0;  // 0: the daemon itself; its holds last for ever
-  uint32_t uid = 0;
-  int32_t pid = 0;
-  // Root, or the daemon's own user.
-  bool is_privileged = false;
-};
 
 // What an earlier daemon had loaded for a client.
 struct RestoredDataset {
@@ -67,30 +56,6 @@ struct RestoredDataset {
   Caller owner;
   // Finds a pushed dataset in the cache.
   std::string content_hash;
-};
-
-enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
-
-struct DatasetInfo {
-  DatasetSpec spec;
-  DatasetState state = DatasetState::kLoading;
-  absl::Status error;  // when FAILED
-  Caller owner;        // who loaded it
-  int64_t num_samples = 0;
-  std::vector<FieldSpec> fields;
-  std::vector<std::string> class_names;
-  int64_t resident_bytes = 0;
-  std::string spec_id;
-  std::string content_hash;
-  int num_feeds = 0;
-  int num_holders = 0;
-  BadSampleReport bad_samples;  // while LOADING the number alone
-  // LOADING, and what its files hold is not known yet; SourceScan::num_entries.
-  bool is_scanning = false;
-  int64_t num_entries_scanned = 0;
-  int64_t num_samples_loaded = 0;
-  int64_t loaded_bytes = 0;
-  absl::Duration elapsed;  // of the load
 };
 
 class DatasetRegistry;
@@ -119,9 +84,7 @@ class DatasetUse {
 
 class DatasetRegistry {
  public:
-  using SourceOpener =
-      std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
-          const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
+  using SourceOpener = DatasetSources::Opener;
   struct Counters {
     std::atomic<uint64_t> num_loads = 0;  // begun
     std::atomic<uint64_t> num_ready = 0;
@@ -158,7 +121,6 @@ class DatasetRegistry {
   // be loaded is FAILED. REQUIRES: called once at most.
   void Restore(std::vector<RestoredDataset> datasets);
 
-
   // Loads from a source that somebody feeds, and holds the dataset. Reads on
   // this thread, and returns when it is READY. The spec's format and path are
   // for people; its spec id becomes a hash of name and content. `cancel` is
@@ -168,6 +130,7 @@ class DatasetRegistry {
   //   CANCELLED       it was; all other errors as Load, and of the source
   absl::Status Push(DatasetSpec spec, std::unique_ptr<SampleSource> source,
                     const Caller& caller, std::function<void()> cancel);
+
   // What a load of `spec` would find and need. Scans the source's files, and
   // begins to look at its samples. Errors as Load's of a wrong spec or source.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
@@ -209,112 +172,69 @@ class DatasetRegistry {
 
  private:
   friend class DatasetUse;
-  struct Entry;
-  // A source, and what is known of it before a sample is read.
-  struct OpenedSource {
-    DatasetSpec spec;
-    ServedDevice* device = nullptr;
-    std::unique_ptr<SampleSource> reader;
-    std::string spec_id;
-    LoadPlan plan;
-  };
-  // A Load that looks at its source's files.
-  struct PendingScan {
-    DatasetSpec spec;
-    Caller caller;
-    std::shared_ptr<SourceScan> scan;
-    absl::Duration started;
-  };
+  using EntryPtr = DatasetTable::EntryPtr;
 
-  // What Load and Push share: an entry with its memory reserved, LOADING.
-  absl::StatusOr<std::shared_ptr<Entry>> Admit(OpenedSource source,
-                                               const Caller& caller)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Another dataset has the name: why the caller cannot have it.
-  static absl::Status NameTaken(const Entry& present, const Caller& caller);
-  static void Cancel(Entry& entry);
-  void EndUse(uint64_t entry_id);
-  bool IsReady(uint64_t entry_id) const;
-  // Slow. `content_hash` is of a pushed dataset.
-  absl::StatusOr<OpenedSource> OpenSource(
-      DatasetSpec spec, const std::string& content_hash,
-      std::shared_ptr<SourceScan> scan) const;
-  void Prepare(Entry& entry, OpenedSource source, Reservation reservation)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunRestore(std::vector<std::pair<std::shared_ptr<Entry>, std::string>>
-                      entries);
-  // Waits until what the name stands for is known.
-  absl::Status AwaitOpened(const std::string& name)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunLoads();
-  absl::StatusOr<std::shared_ptr<const Dataset>> LoadSamples(Entry& entry);
-  // Looks how large the samples are, and takes the memory for them.
-  absl::Status FindSizes(Entry& entry);
-  // Reserves what the plan needs, in the place of what was reserved.
-  absl::Status TakePlan(Entry& entry, LoadPlan plan);
-  static void SetPlan(Entry& entry, LoadPlan plan);
-  // Null if the cache has it not, or damaged.
-  absl::StatusOr<std::shared_ptr<const Dataset>> LoadCached(Entry& entry);
-  // To be called before the dataset is READY, so that who waits for that, and
-  // then for the cache, finds it stored.
-  void StoreInCache(const Entry& entry,
-                    const std::shared_ptr<const Dataset>& dataset);
-  void FinishLoad(Entry& entry,
-                  absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static absl::Status CheckSpec(const DatasetSpec& spec, const Caller& caller);
-  static bool MaySee(const Entry& entry, const Caller& caller);
-  // NOT_FOUND if there is none that the caller may see.
-  absl::StatusOr<std::shared_ptr<Entry>> Find(const std::string& name,
-                                              const Caller& caller) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Without counting `self`, which may be null.
-  absl::Status CheckUserLimit(const Caller& caller, const Entry* self) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  DatasetInfo InfoOf(const Entry& entry) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // OpenSource, listed meanwhile.
+  // Slow, and listed meanwhile.
   absl::StatusOr<OpenedSource> ScanSource(DatasetSpec spec,
                                           const Caller& caller,
                                           std::shared_ptr<SourceScan> scan);
-  // Frees unused datasets of a device until `bytes` fit, or none is left.
-  void Evict(const std::string& device, int64_t bytes)
+  // Waits until what the name stands for is known.
+  absl::Status AwaitOpened(const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What Load and Push share: an entry with its memory reserved, LOADING.
+  absl::StatusOr<EntryPtr> Admit(OpenedSource source, const Caller& caller)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reserves the memory for an entry's load.
+  absl::Status Prepare(DatasetEntry& entry, OpenedSource source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Reservation> Reserve(const DatasetSpec& spec,
                                       const LoadPlan& plan,
                                       const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // While it is loaded.
-  static absl::StatusOr<Reservation> ReserveScratch(const OpenedSource& source,
-                                                    const Caller& caller);
-  void DropHold(Entry& entry, uint64_t session_id)
+  // Frees unused datasets of a device until `bytes` fit, or none is left.
+  void Evict(const std::string& device, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until the cache holds no dataset that was just let go.
   void AwaitLetGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ForgetOldFailures() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status NotFound(const std::string& name, const Caller& caller) const
+
+  void RunRestore(std::vector<std::pair<EntryPtr, std::string>> entries);
+  // Slow. `content_hash` is of a pushed dataset.
+  absl::StatusOr<OpenedSource> OpenAgain(const DatasetEntry& entry,
+                                         const std::string& content_hash) const;
+  void RunLoads();
+  // Slow. REQUIRES: the entry is LOADING, and this thread's to load.
+  absl::StatusOr<std::shared_ptr<const Dataset>> RunLoad(DatasetEntry& entry,
+                                                         DatasetCache* cache);
+  // To be called before the dataset is READY, so that who waits for that, and
+  // then for the cache, finds it stored.
+  void StoreInCache(const DatasetEntry& entry,
+                    const std::shared_ptr<const Dataset>& dataset);
+  void FinishLoad(DatasetEntry& entry,
+                  absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const Options options_;
+  void EndUse(uint64_t entry_id);
+  bool IsReady(uint64_t entry_id) const;
+  void DropHold(DatasetEntry& entry, uint64_t session_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  DatasetInfo Describe(const DatasetEntry& entry) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  DatasetCache* const cache_;  // may be null
+  const DatasetSources sources_;
   DeviceTable* const devices_;
-  const SourceOpener open_source_;
   const Clock* const clock_;
   const Observer observer_;
   Counters counters_;
+  ScanList scans_;
 
   mutable Mutex mutex_;
-  std::map<std::string, std::shared_ptr<Entry>> entries_
-      ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<Entry>> queue_ ABSL_GUARDED_BY(mutex_);
-  std::list<PendingScan> scans_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_entry_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  DatasetTable table_ ABSL_GUARDED_BY(mutex_);
+  std::deque<EntryPtr> queue_ ABSL_GUARDED_BY(mutex_);
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
-
-// Of a pushed dataset.
-std::string PushedSpecId(const std::string& name,
-                         const std::string& content_hash);
 
 }  // namespace datasetd
 

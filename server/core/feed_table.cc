@@ -2,78 +2,13 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
-#include "server/core/mix_labels.h"
-#include "server/core/subset.h"
-#include "server/core/transform_spec.h"
-#include "server/core/transforms_hash.h"
+#include "server/core/feed.h"
+#include "server/core/slab_allocation.h"
 
 namespace datasetd {
-namespace {
-
-constexpr int64_t kMaxNameLength = 128;
-constexpr int64_t kMaxPrefetch = 62;
-constexpr int64_t kDefaultPrefetchBytes = 64 << 20;
-constexpr int64_t kMinDefaultPrefetch = 4;
-constexpr int64_t kMaxDefaultPrefetch = 32;
-// Slots beyond the prefetched ones: one in use, one on its way back.
-constexpr int64_t kExtraSlots = 2;
-constexpr int64_t kSlabGranularityBytes = 2 << 20;
-// Of one Explain: they fit in one message.
-constexpr size_t kMaxExplainedOps = 20'000;
-// Of a client's order, beyond two for every slot: batches, of so many rows
-// together at most.
-constexpr int64_t kMaxExtraBatches = 64;
-constexpr int64_t kExtraRows = 65536;
-
-absl::Status CheckOptions(const FeedOptions& options) {
-  if (options.prefetch < 0 || options.prefetch > kMaxPrefetch) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "prefetch: ", options.prefetch, " is out of range; 1 to ",
-        kMaxPrefetch, ", or unset to let the daemon choose"));
-  }
-  if (static_cast<int64_t>(options.name.size()) > kMaxNameLength) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
-  }
-  if (!options.has_client_order) return absl::OkStatus();
-  if (options.shuffle || options.drop_last || options.subset.has_value()) {
-    return absl::InvalidArgumentError(
-        "client_order: the client makes the order, so that shuffle, drop_last "
-        "and subset must not be set");
-  }
-  if (options.batch_size < 1 ||
-      options.batch_size > ClientOrder::kMaxBatchSize) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "batch_size is ", options.batch_size,
-        "; with client_order it must be within 1..",
-        ClientOrder::kMaxBatchSize));
-  }
-  if (options.world_size < 1 || options.rank < 0 ||
-      options.rank >= options.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank is ", options.rank, ", world_size ",
-                     options.world_size, "; rank must be within 0..",
-                     "world_size - 1"));
-  }
-  return absl::OkStatus();
-}
-
-size_t CountOps(const std::vector<TransformSpec>& transforms) {
-  size_t count = transforms.size();
-  for (const TransformSpec& transform : transforms) {
-    if (const auto* group = std::get_if<RandomApplySpec>(&transform.op)) {
-      count += CountOps(group->transforms);
-    }
-  }
-  return count;
-}
-
-}  // namespace
 
 struct FeedTable::Record {
   uint64_t id = 0;
@@ -88,7 +23,9 @@ struct FeedTable::Record {
   uint32_t num_slots = 0;
   bool is_slab_unused = false;  // the client is done with it
   std::shared_ptr<ClientOrder> order;  // null: the daemon's
-  // Destroyed from below: memory goes before its reservation.
+  // Destroyed from below: memory goes before its reservation, and all before
+  // its place.
+  FeedQuota::Place place;
   Reservation slab_reservation;
   Reservation scratch_reservation;
   DatasetUse use;
@@ -120,7 +57,8 @@ FeedTable::FeedTable(Options options, DeviceTable* devices,
       datasets_(datasets),
       make_channel_(std::move(make_channel)),
       clock_(clock),
-      observer_(std::move(observer)) {}
+      observer_(std::move(observer)),
+      quota_(options_.max_feeds, options_.max_feeds_per_user) {}
 
 FeedTable::~FeedTable() {
   std::vector<uint64_t> ids;
@@ -138,276 +76,111 @@ FeedTable::~FeedTable() {
   MutexLock lock(&mutex_, Condition(&is_empty));
 }
 
-absl::StatusOr<std::unique_ptr<ExportedMemory>> FeedTable::AllocateSlab(
-    Backend& backend, size_t size_bytes,
-    const std::vector<ExportKind>& excluded) {
-  std::string tried;
-  for (const ExportKind kind : backend.export_kinds()) {
-    const std::vector<ExportKind>& allowed = options_.allowed_exports;
-    const bool is_allowed =
-        backend.info().is_host || allowed.empty() ||
-        std::find(allowed.begin(), allowed.end(), kind) != allowed.end();
-    const bool is_excluded = std::find(excluded.begin(), excluded.end(),
-                                       kind) != excluded.end();
-    absl::StrAppend(&tried, tried.empty() ? "" : ", ", ExportKindName(kind),
-                    !is_allowed    ? " (not allowed by 'slab_export')"
-                    : is_excluded ? " (failed in the client)"
-                                  : "");
-    if (!is_allowed || is_excluded) continue;
-    auto slab = backend.AllocateExported(size_bytes, kind);
-    if (!absl::IsUnimplemented(slab.status())) return slab;
-    absl::StrAppend(&tried, " (", slab.status().message(), ")");
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      "no way is left to share memory of ", backend.info().name,
-      " with this client: ", tried,
-      "; run `datasetctl doctor`, and see 'Containers' in the README"));
-}
-
 absl::StatusOr<Explanation> FeedTable::Explain(
     const FeedOptions& options, uint64_t epoch,
     absl::Span<const uint64_t> indices, const Caller& caller) {
-  DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
+  DATASETD_ASSIGN_OR_RETURN(const DatasetUse use,
                             datasets_->Use(options.dataset, caller));
-  const Dataset& dataset = *use.dataset();
-  size_t num_ops = 1;
-  for (const auto& [name, field] : options.fields) {
-    num_ops += CountOps(field.transforms);
-  }
-  if (indices.size() > kMaxExplainedOps / num_ops) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "indices: ", indices.size(), " samples of ", num_ops,
-        " ops are more than ", kMaxExplainedOps, "; ask for at most ",
-        kMaxExplainedOps / num_ops, " samples at a time"));
-  }
-  const auto num_samples = static_cast<uint64_t>(dataset.num_samples());
-  for (const uint64_t index : indices) {
-    if (index < num_samples) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "indices: ", index, " is out of range; dataset '", options.dataset,
-        "' has ", num_samples, " samples, from 0"));
-  }
-  DATASETD_ASSIGN_OR_RETURN(
-      const FeedFields fields,
-      CompileFeedFields(dataset, options.field_names, options.fields,
-                        /*skips_packed=*/true));
-  const std::vector<FieldProgram>& programs = fields.programs;
-  const auto program = std::make_unique<AugmentProgram>();
-  program->seed = options.seed;
-  program->num_fields = static_cast<int32_t>(programs.size());
-  std::copy(programs.begin(), programs.end(), program->fields);
-  Explanation explanation;
-  for (const FieldSpec& field : fields.specs) {
-    explanation.fields.push_back(field.name);
-  }
-  for (const uint64_t index : indices) {
-    Explanation::Sample& sample = explanation.samples.emplace_back();
-    sample.index = static_cast<int64_t>(index);
-    for (size_t f = 0; f < programs.size(); ++f) {
-      const RaggedIndex* const ragged = dataset.field_index(fields.sources[f]);
-      if (ragged == nullptr) continue;
-      GiveSize(programs[f], ragged->size(sample.index), &program->fields[f]);
-    }
-    DATASETD_ASSIGN_OR_RETURN(
-        sample.ops, ExplainSample(*program, epoch, sample.index));
-  }
-  return explanation;
+  return ExplainFeed(options, *use.dataset(), epoch, indices);
 }
 
 absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
                                            const Caller& caller) {
-  DATASETD_RETURN_IF_ERROR(CheckOptions(options));
-  DATASETD_ASSIGN_OR_RETURN(DatasetUse use, datasets_->Use(options.dataset, caller));
-  const Dataset& dataset = *use.dataset();
-  Backend& backend = dataset.backend();
-  if (!options.device.empty() && options.device != backend.info().name) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "device: the feed asks for ", options.device, ", but dataset '",
-        options.dataset, "' is on ", backend.info().name,
-        "; load it on that device under another name"));
-  }
-  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
-                            devices_->Find(backend.info().name));
-  DATASETD_ASSIGN_OR_RETURN(
-      FeedFields fields,
-      CompileFeedFields(dataset, options.field_names, options.fields,
-                        /*skips_packed=*/false));
-  std::vector<FieldProgram>& programs = fields.programs;
-  DATASETD_RETURN_IF_ERROR(
-      CheckMixedLabels(dataset, fields.sources, programs));
-  DATASETD_ASSIGN_OR_RETURN(
-      SlotLayout layout,
-      ComputeSlotLayout(fields.specs, absl::MakeSpan(programs),
-                        options.batch_size));
-
-  const int64_t stride = layout.slot_stride_bytes;
-  const int64_t prefetch =
-      options.prefetch != 0
-          ? options.prefetch
-          : std::clamp(kDefaultPrefetchBytes / stride, kMinDefaultPrefetch,
-                       kMaxDefaultPrefetch);
-  const int64_t num_slots = prefetch + kExtraSlots;
-  // ComputeSlotLayout keeps this far from overflowing.
-  const int64_t slab_bytes = (num_slots * stride + kSlabGranularityBytes - 1) /
-                             kSlabGranularityBytes * kSlabGranularityBytes;
-
-  Feed::Options feed_options;
-  feed_options.dataset = use.dataset();
-  feed_options.program.seed = options.seed;
-  feed_options.program.indices_offset_bytes = layout.indices_offset_bytes;
-  feed_options.program.num_fields = static_cast<int32_t>(programs.size());
-  std::copy(programs.begin(), programs.end(), feed_options.program.fields);
-  feed_options.sampler.num_samples = dataset.num_samples();
-  if (options.subset.has_value()) {
-    DATASETD_ASSIGN_OR_RETURN(
-        feed_options.sampler.subset,
-        MakeSubset(*options.subset, dataset.num_samples(), dataset.name()));
-    feed_options.sampler.num_samples =
-        static_cast<int64_t>(options.subset->size());
-  }
-  feed_options.sampler.batch_size = options.batch_size;
-  feed_options.sampler.shuffle = options.shuffle;
-  feed_options.sampler.drop_last = options.drop_last;
-  feed_options.sampler.seed = options.seed;
-  feed_options.sampler.rank = options.rank;
-  feed_options.sampler.world_size = options.world_size;
-  feed_options.num_slots = static_cast<uint32_t>(num_slots);
-  feed_options.slot_stride_bytes = static_cast<uint64_t>(stride);
-  feed_options.start = options.start;
-  feed_options.draws_by_sample = options.draws_by_sample;
-
-  int64_t scratch_bytes =
-      num_slots * options.batch_size * static_cast<int64_t>(sizeof(int64_t)) +
-      static_cast<int64_t>(sizeof(AugmentProgram)) +
-      PlanScratch(feed_options.program, backend.max_teams()).size_bytes;
-  if (options.subset.has_value()) {
-    scratch_bytes += feed_options.sampler.num_samples *
-                     static_cast<int64_t>(sizeof(uint32_t));
-  }
-  ClientOrder::Options order_options;
-  if (options.has_client_order) {
-    order_options.num_samples = dataset.num_samples();
-    order_options.batch_size = options.batch_size;
-    order_options.rank = options.rank;
-    order_options.world_size = options.world_size;
-    order_options.start = options.start;
-    order_options.capacity = static_cast<uint32_t>(
-        2 * num_slots + std::clamp<int64_t>(kExtraRows / options.batch_size,
-                                            1, kMaxExtraBatches));
-    scratch_bytes += ClientOrder::SizeBytes(order_options);
-  }
-
+  DATASETD_RETURN_IF_ERROR(CheckFeedOptions(options));
+  DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
+                            datasets_->Use(options.dataset, caller));
+  DATASETD_ASSIGN_OR_RETURN(FeedPlan plan, PlanFeed(options, use.dataset()));
+  DATASETD_ASSIGN_OR_RETURN(FeedQuota::Place place, quota_.Take(caller.uid));
   uint64_t id;
   {
     MutexLock lock(&mutex_);
-    DATASETD_RETURN_IF_ERROR(CheckLimits(caller.uid));
-    ++num_opening_[caller.uid];
     id = next_id_++;
   }
-  feed_options.id = id;
-
-  // Nothing below is locked: memory is zeroed, tables are made.
-  auto make_record = [&]() -> absl::StatusOr<std::unique_ptr<Record>> {
-    auto record = std::make_unique<Record>();
-    record->id = id;
-    record->options = options;
-    record->options.subset.reset();
-    record->device = device->name();
-    record->owner = caller;
-    record->slab_bytes = slab_bytes;
-    record->num_slots = static_cast<uint32_t>(num_slots);
-    const std::string what =
-        absl::StrCat("feed ", id, " of dataset '", options.dataset, "' (",
-                     num_slots, " slots of ", stride, " bytes)");
-    const auto reserve = [&](MemoryKind kind, uint64_t size_bytes) {
-      if (device->budget->free_bytes() < size_bytes) {
-        datasets_->MakeRoom(device->name(), static_cast<int64_t>(size_bytes));
-      }
-      return device->budget->Reserve(kind, caller.uid, size_bytes, what);
-    };
-    DATASETD_ASSIGN_OR_RETURN(record->slab_reservation,
-                              reserve(MemoryKind::kSlab, slab_bytes));
-    DATASETD_ASSIGN_OR_RETURN(
-        record->scratch_reservation,
-        reserve(MemoryKind::kScratch, static_cast<uint64_t>(scratch_bytes)));
-    if (options.has_client_order) {
-      record->order = std::make_shared<ClientOrder>(order_options);
-      feed_options.order = record->order;
-    }
-    DATASETD_ASSIGN_OR_RETURN(
-        std::unique_ptr<ExportedMemory> slab,
-        AllocateSlab(backend, slab_bytes, options.excluded_exports));
-    DATASETD_ASSIGN_OR_RETURN(
-        std::unique_ptr<FeedChannel> channel,
-        make_channel_(static_cast<uint32_t>(num_slots)));
-    record->producer = producers_.at(device->name()).get();
-    feed_options.hand_over = record->producer->hand_over();
-    DATASETD_ASSIGN_OR_RETURN(
-        record->feed,
-        Feed::Create(feed_options, std::move(slab), std::move(channel),
-                     record->producer->on_done()));
-    record->use = std::move(use);
-    return record;
-  };
-  auto record = make_record();
+  // Nothing here is locked: memory is zeroed, tables are made.
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Record> record,
+                            MakeRecord(id, options, caller, plan));
+  record->use = std::move(use);
+  record->place = std::move(place);
 
   MutexLock lock(&mutex_);
-  if (--num_opening_[caller.uid] == 0) num_opening_.erase(caller.uid);
-  if (!record.ok()) return record.status();
-  if (!(*record)->use.IsReady()) {
+  if (!record->use.IsReady()) {
     // Unloaded by force meanwhile: DropPending may have passed already.
     return absl::FailedPreconditionError(absl::StrCat(
         "dataset '", options.dataset, "' is being unloaded"));
   }
-  Record& made = **record;
-  made.opened = clock_->Monotonic();
-  made.deadline = made.opened + options_.attach_timeout;
+  record->opened = clock_->Monotonic();
+  record->deadline = record->opened + options_.attach_timeout;
 
+  const Dataset& dataset = record->feed->dataset();
   OpenedFeed opened;
   opened.id = id;
-  opened.layout = std::move(layout);
-  opened.num_slots = made.num_slots;
-  opened.prefetch = static_cast<uint32_t>(prefetch);
-  const ExportedMemory& slab = made.feed->slab();
+  opened.layout = std::move(plan.layout);
+  opened.num_slots = record->num_slots;
+  opened.prefetch = static_cast<uint32_t>(plan.prefetch);
+  const ExportedMemory& slab = record->feed->slab();
   opened.slab_bytes = slab.size_bytes();
   opened.export_kind = slab.export_kind();
   opened.ipc_handle.assign(slab.ipc_handle().begin(), slab.ipc_handle().end());
-  opened.device = device->name();
-  opened.uuid = backend.info().uuid;
-  opened.batches_per_epoch = made.feed->batches_per_epoch();
-  opened.num_samples = feed_options.sampler.num_samples;
-  opened.order_capacity = order_options.capacity;
+  opened.device = record->device;
+  opened.uuid = dataset.backend().info().uuid;
+  opened.batches_per_epoch = record->feed->batches_per_epoch();
+  opened.num_samples = plan.feed.sampler.num_samples;
+  if (plan.order.has_value()) opened.order_capacity = plan.order->capacity;
   opened.content_hash = dataset.content_hash();
-  opened.transforms_hash = TransformsHash(fields.pipelines);
-  ++ended_[made.device].num_opened;
-  observer_("opened", InfoOf(made));
-  records_[id] = *std::move(record);
+  opened.transforms_hash = std::move(plan.transforms_hash);
+  ++ended_[record->device].num_opened;
+  observer_("opened", InfoOf(*record));
+  records_[id] = std::move(record);
   return opened;
 }
 
-absl::Status FeedTable::CheckLimits(uint32_t uid) const {
-  size_t total = records_.size();
-  size_t of_user = 0;
-  for (const auto& [opening_uid, count] : num_opening_) {
-    total += count;
-    if (opening_uid == uid) of_user += count;
+absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
+    uint64_t id, const FeedOptions& options, const Caller& owner,
+    const FeedPlan& plan) {
+  Backend& backend = plan.feed.dataset->backend();
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(backend.info().name));
+  auto record = std::make_unique<Record>();
+  record->id = id;
+  record->options = options;
+  record->options.subset.reset();
+  record->device = device->name();
+  record->owner = owner;
+  record->slab_bytes = static_cast<uint64_t>(plan.slab_bytes);
+  record->num_slots = static_cast<uint32_t>(plan.num_slots);
+  const std::string what = absl::StrCat(
+      "feed ", id, " of dataset '", options.dataset, "' (", plan.num_slots,
+      " slots of ", plan.layout.slot_stride_bytes, " bytes)");
+  const auto reserve = [&](MemoryKind kind, int64_t size_bytes) {
+    if (device->budget->free_bytes() < static_cast<uint64_t>(size_bytes)) {
+      datasets_->MakeRoom(device->name(), size_bytes);
+    }
+    return device->budget->Reserve(kind, owner.uid,
+                                   static_cast<uint64_t>(size_bytes), what);
+  };
+  DATASETD_ASSIGN_OR_RETURN(record->slab_reservation,
+                            reserve(MemoryKind::kSlab, plan.slab_bytes));
+  DATASETD_ASSIGN_OR_RETURN(record->scratch_reservation,
+                            reserve(MemoryKind::kScratch, plan.scratch_bytes));
+  if (plan.order.has_value()) {
+    record->order = std::make_shared<ClientOrder>(*plan.order);
   }
-  for (const auto& [id, record] : records_) {
-    if (record->owner.uid == uid) ++of_user;
-  }
-  if (total >= options_.max_feeds) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "there are ", options_.max_feeds,
-        " feeds already, which is 'max_feeds' of the configuration"));
-  }
-  if (options_.max_feeds_per_user != 0 &&
-      of_user >= options_.max_feeds_per_user) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "uid ", uid, " has ", of_user,
-        " feeds already, which is 'user_limits.max_feeds' of the "
-        "configuration; close one"));
-  }
-  return absl::OkStatus();
+  DATASETD_ASSIGN_OR_RETURN(
+      std::unique_ptr<ExportedMemory> slab,
+      AllocateSlab(backend, record->slab_bytes, options_.allowed_exports,
+                   options.excluded_exports));
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedChannel> channel,
+                            make_channel_(record->num_slots));
+  record->producer = producers_.at(device->name()).get();
+  Feed::Options feed_options = plan.feed;
+  feed_options.id = id;
+  feed_options.order = record->order;
+  feed_options.hand_over = record->producer->hand_over();
+  DATASETD_ASSIGN_OR_RETURN(
+      record->feed,
+      Feed::Create(std::move(feed_options), std::move(slab),
+                   std::move(channel), record->producer->on_done()));
+  return record;
 }
 
 absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
@@ -485,7 +258,7 @@ void FeedTable::OnRemoved(uint64_t feed_id) {
   MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   Record& record = *found->second;
-  AddTo(InfoOf(record), &ended_[record.device]);
+  ended_[record.device].Add(InfoOf(record));
   record.slab = record.feed->TakeSlab();
   record.feed.reset();
   record.order.reset();
@@ -512,50 +285,44 @@ void FeedTable::FreeSlab(uint64_t feed_id) {
   records_.erase(found);
 }
 
-void FeedTable::EndSession(uint64_t session_id) {
-  MutexLock lock(&mutex_);
+void FeedTable::FreePending(
+    const char* event, absl::FunctionRef<bool(const Record&)> is_meant) {
   for (auto it = records_.begin(); it != records_.end();) {
-    Record& record = *it->second;
-    if (record.owner.session_id == session_id &&
-        record.phase == FeedPhase::kPending) {
-      observer_("freed", InfoOf(record));
+    const Record& record = *it->second;
+    if (record.phase == FeedPhase::kPending && is_meant(record)) {
+      observer_(event, InfoOf(record));
       it = records_.erase(it);
     } else {
       ++it;
     }
   }
+}
+
+void FeedTable::EndSession(uint64_t session_id) {
+  MutexLock lock(&mutex_);
+  FreePending("freed", [session_id](const Record& record) {
+    return record.owner.session_id == session_id;
+  });
 }
 
 void FeedTable::ExpirePending() {
   const absl::Duration now = clock_->Monotonic();
   MutexLock lock(&mutex_);
-  for (auto it = records_.begin(); it != records_.end();) {
-    Record& record = *it->second;
-    if (record.phase == FeedPhase::kPending && record.deadline <= now) {
-      observer_("expired", InfoOf(record));
-      it = records_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+  FreePending("expired",
+              [now](const Record& record) { return record.deadline <= now; });
 }
 
 std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
+  const auto is_meant = [dataset](const Record& record) {
+    return dataset == nullptr || record.use.dataset().get() == dataset;
+  };
   std::vector<uint64_t> attached;
   MutexLock lock(&mutex_);
-  for (auto it = records_.begin(); it != records_.end();) {
-    Record& record = *it->second;
-    const bool is_meant =
-        dataset == nullptr || record.use.dataset().get() == dataset;
-    if (is_meant && record.phase == FeedPhase::kPending) {
-      observer_("freed", InfoOf(record));
-      it = records_.erase(it);
-      continue;
+  FreePending("freed", is_meant);
+  for (const auto& [id, record] : records_) {
+    if (record->phase == FeedPhase::kAttached && is_meant(*record)) {
+      attached.push_back(id);
     }
-    if (is_meant && record.phase == FeedPhase::kAttached) {
-      attached.push_back(record.id);
-    }
-    ++it;
   }
   return attached;
 }
@@ -624,22 +391,13 @@ size_t FeedTable::num_feeds() const {
   return records_.size();
 }
 
-void FeedTable::AddTo(const FeedInfo& info, FeedTotals* totals) {
-  totals->num_batches += info.num_batches;
-  totals->num_samples += info.num_samples;
-  totals->num_ignored_releases += info.num_ignored_releases;
-  totals->num_ignored_seeks += info.num_ignored_seeks;
-  totals->client_wait_seconds += info.client_wait_seconds;
-  totals->daemon_wait_seconds += info.daemon_wait_seconds;
-}
-
 std::map<std::string, FeedTotals> FeedTable::Totals() const {
   std::map<std::string, FeedTotals> totals;
   {
     MutexLock lock(&mutex_);
     totals = ended_;
     for (const auto& [id, record] : records_) {
-      AddTo(InfoOf(*record), &totals[record->device]);
+      totals[record->device].Add(InfoOf(*record));
     }
   }
   for (const auto& [name, producer] : producers_) {

@@ -10,130 +10,39 @@
 // A pending feed goes when its session ends or its deadline passes. All but
 // the slab is freed on entering `lingering`.
 //
-// Thread-safe. Lock order: this table, then the registry's.
+// Thread-safe. Lock order: this table, then the registry's or the quota's.
 
 #ifndef DATASETD_SERVER_CORE_FEED_TABLE_H_
 #define DATASETD_SERVER_CORE_FEED_TABLE_H_
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "server/core/caller.h"
 #include "server/core/client_order.h"
 #include "server/core/clock.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/device_table.h"
-#include "server/core/feed.h"
-#include "server/core/explain.h"
 #include "server/core/feed_channel.h"
-#include "server/core/feed_fields.h"
-#include "server/core/latency_histogram.h"
+#include "server/core/feed_explanation.h"
+#include "server/core/feed_info.h"
+#include "server/core/feed_options.h"
+#include "server/core/feed_plan.h"
+#include "server/core/feed_quota.h"
 #include "server/core/mutex.h"
+#include "server/core/opened_feed.h"
 #include "server/core/producer.h"
-#include "server/core/slot_layout.h"
 
 namespace datasetd {
-
-struct FeedOptions {
-  std::string name;  // for people
-  std::string dataset;
-  std::string device;  // empty: the dataset's
-  int64_t batch_size = 0;
-  bool shuffle = false;
-  uint64_t seed = 0;
-  bool drop_last = false;
-  int64_t rank = 0;
-  int64_t world_size = 1;
-  int64_t prefetch = 0;  // 0: chosen
-  FeedPosition start;
-  // Of a batch, in its order; empty: all of the dataset.
-  std::vector<std::string> field_names;
-  std::map<std::string, FeedFieldOptions> fields;
-  std::vector<ExportKind> excluded_exports;
-  // Sample indices; nothing: all samples.
-  std::optional<std::vector<int64_t>> subset;
-  // The client makes the order: SendIndices.
-  bool has_client_order = false;
-  bool draws_by_sample = false;
-};
-
-// What the ops of a feed draw for some samples.
-struct Explanation {
-  struct Sample {
-    int64_t index = 0;
-    std::vector<OpDraw> ops;
-  };
-  std::vector<Sample> samples;
-  // OpDraw::field to its name.
-  std::vector<std::string> fields;
-};
-
-// What OpenFeed answers.
-struct OpenedFeed {
-  uint64_t id = 0;
-  SlotLayout layout;
-  uint32_t num_slots = 0;
-  uint64_t slab_bytes = 0;
-  ExportKind export_kind = ExportKind::kMemfd;
-  std::vector<uint8_t> ipc_handle;
-  std::string device;
-  std::array<uint8_t, 16> uuid = {};
-  uint64_t batches_per_epoch = 0;
-  int64_t num_samples = 0;  // that the feed draws from
-  std::string content_hash;
-  std::string transforms_hash;
-  uint32_t prefetch = 0;
-  uint32_t order_capacity = 0;  // of a client's order: batches
-};
-
-enum class FeedPhase { kPending, kAttached, kEnding, kLingering };
-
-struct FeedInfo {
-  uint64_t id = 0;
-  std::string name;
-  std::string dataset;
-  std::string device;
-  Caller owner;
-  FeedPhase phase = FeedPhase::kPending;
-  int64_t batch_size = 0;
-  int64_t rank = 0;
-  int64_t world_size = 1;
-  uint64_t seed = 0;
-  uint64_t slab_bytes = 0;
-  uint32_t num_slots = 0;
-  // Of FeedStats.
-  FeedPosition next;
-  uint64_t num_batches = 0;
-  uint64_t num_samples = 0;
-  uint32_t num_slots_held = 0;
-  uint64_t num_ignored_releases = 0;
-  uint64_t num_ignored_seeks = 0;
-  uint64_t num_launches = 0;
-  double client_wait_seconds = 0;  // said by the client; no more than its age
-  double daemon_wait_seconds = 0;
-};
-
-// What became of the feeds of one device, those that have ended included.
-struct FeedTotals {
-  uint64_t num_opened = 0;
-  uint64_t num_batches = 0;
-  uint64_t num_samples = 0;
-  uint64_t num_ignored_releases = 0;
-  uint64_t num_ignored_seeks = 0;
-  double client_wait_seconds = 0;  // said by the clients
-  double daemon_wait_seconds = 0;
-  uint64_t num_throttled_wakes = 0;
-  LatencyHistogram::Snapshot hand_over;
-};
 
 class FeedTable {
  public:
@@ -216,13 +125,16 @@ class FeedTable {
   FeedTable(Options options, DeviceTable* devices, DatasetRegistry* datasets,
             FeedChannelFactory make_channel, const Clock* clock,
             Observer observer);
-  absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
-      Backend& backend, size_t size_bytes,
-      const std::vector<ExportKind>& excluded);
-  absl::Status CheckLimits(uint32_t uid) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A feed with its memory; its use and place are left to set. Not locked.
+  absl::StatusOr<std::unique_ptr<Record>> MakeRecord(uint64_t id,
+                                                     const FeedOptions& options,
+                                                     const Caller& owner,
+                                                     const FeedPlan& plan);
   void OnRemoved(uint64_t feed_id);
-  static void AddTo(const FeedInfo& info, FeedTotals* totals);
+  // Of the pending feeds, those that are meant.
+  void FreePending(const char* event,
+                   absl::FunctionRef<bool(const Record&)> is_meant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   FeedInfo InfoOf(const Record& record) const;
 
   const Options options_;
@@ -231,13 +143,13 @@ class FeedTable {
   const FeedChannelFactory make_channel_;
   const Clock* const clock_;
   const Observer observer_;
+  // Before the records, which have places in it.
+  FeedQuota quota_;
 
   mutable Mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   int num_ending_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Feeds that Open is making, by uid.
-  std::map<uint32_t, size_t> num_opening_ ABSL_GUARDED_BY(mutex_);
   // By device: feeds opened, and the rest of those that have ended.
   std::map<std::string, FeedTotals> ended_ ABSL_GUARDED_BY(mutex_);
   // Last, so that the threads end before what they use.

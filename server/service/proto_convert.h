@@ -7,9 +7,13 @@
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
-#include "server/core/dataset_registry.h"
-#include "server/core/feed_table.h"
+#include "server/core/dataset_info.h"
+#include "server/core/dataset_spec.h"
+#include "server/core/feed_explanation.h"
+#include "server/core/feed_info.h"
+#include "server/core/feed_options.h"
 #include "server/core/load_estimator.h"
+#include "server/core/opened_feed.h"
 #include "server/core/sample_source.h"
 
 namespace datasetd {

@@ -9,8 +9,8 @@
 #include <atomic>
 
 #include "absl/status/statusor.h"
-#include "server/core/dataset_registry.h"
 #include "server/attach/session_table.h"
+#include "server/core/caller.h"
 
 namespace datasetd {
 

@@ -49,7 +49,7 @@ FeedHarness::FeedHarness(const FakeFeed::Options& options,
       parts.layout.num_slots()));
   parts.slab = Take(client::Slab::Import(
       response.slab(), descriptors.slab.get(), cuda_library));
-  parts.batches_per_epoch = response.batches_per_epoch();
+  parts.cursor.batches_per_epoch = response.batches_per_epoch();
   core_ = client::FeedCore::Create(std::move(parts));
 }
 

@@ -25,6 +25,7 @@
 #include "proto/attach_protocol.h"
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
+#include "server/attach/seqpacket.h"
 #include "server/core/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/temp_dir.h"

@@ -16,6 +16,7 @@
 #include "server/core/dataset_cache.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/fake_clock.h"
+#include "server/core/spec_id.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"

@@ -1,0 +1,168 @@
+#include "server/attach/attach_connection.h"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "server/attach/seqpacket.h"
+
+namespace datasetd {
+namespace {
+
+using attach::Header;
+using attach::MessageType;
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+// The peer's process, exactly where the kernel can say (6.5), by its pid
+// elsewhere. Not open if the process is gone already, or not visible.
+FileDescriptor PeerProcess(int fd, const ucred& peer) {
+  int pidfd = -1;
+  socklen_t length = sizeof(pidfd);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) {
+    return FileDescriptor(pidfd);
+  }
+  if (peer.pid <= 0) return FileDescriptor();
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+}
+
+template <typename Out>
+Out NewMessage(MessageType type) {
+  Out message;
+  std::memset(&message, 0, sizeof(message));
+  message.header = {attach::kMagic, attach::kProtocolVersion, type};
+  return message;
+}
+
+void CopyText(const std::string& text, char (&to)[attach::kTextBytes]) {
+  const size_t size = std::min(text.size(), sizeof(to) - 1);
+  std::memcpy(to, text.data(), size);
+  to[size] = '\0';
+}
+
+// Nothing if it has another size.
+template <typename In>
+std::optional<In> Read(const void* data, size_t size_bytes) {
+  if (size_bytes != sizeof(In)) return std::nullopt;
+  In message;
+  std::memcpy(&message, data, sizeof(message));
+  return message;
+}
+
+}  // namespace
+
+std::unique_ptr<AttachConnection> AttachConnection::Create(FileDescriptor fd) {
+  ucred peer = {};
+  socklen_t length = sizeof(peer);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    return nullptr;
+  }
+  errno = 0;
+  FileDescriptor process = PeerProcess(fd.get(), peer);
+  // Without it, nobody would know when the process is done with a slab.
+  if (!process.has_value() && (errno == EMFILE || errno == ENFILE)) {
+    return nullptr;
+  }
+  return std::unique_ptr<AttachConnection>(new AttachConnection(
+      std::move(fd), std::move(process), peer.uid, peer.pid));
+}
+
+AttachConnection::Message AttachConnection::Receive() {
+  // Room for the largest message and one byte more.
+  alignas(8) char buffer[sizeof(attach::ImportResult) + 8];
+  iovec part = {buffer, sizeof(buffer)};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  const ssize_t size =
+      recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return Nothing{};
+  if (size <= 0) return End{};
+  if ((message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0) {
+    return Violation{"descriptors, or a message too long"};
+  }
+  Header header = {};
+  if (static_cast<size_t>(size) < sizeof(header)) {
+    return Violation{"a message too short"};
+  }
+  std::memcpy(&header, buffer, sizeof(header));
+  if (header.magic != attach::kMagic) {
+    return Violation{"a message of another protocol"};
+  }
+  if (header.version != attach::kProtocolVersion) {
+    return OtherVersion{header.version};
+  }
+  return Parse(header.type, buffer, static_cast<size_t>(size));
+}
+
+AttachConnection::Message AttachConnection::Parse(MessageType type,
+                                                  const void* data,
+                                                  size_t size_bytes) const {
+  if (role_ == Role::kNew) {
+    if (type == MessageType::kHello) {
+      if (auto hello = Read<attach::Hello>(data, size_bytes)) return *hello;
+    } else if (type == MessageType::kAttachFeed) {
+      if (auto request = Read<attach::AttachFeed>(data, size_bytes)) {
+        return *request;
+      }
+    }
+  } else if (role_ == Role::kLease || role_ == Role::kFarewell) {
+    if (type == MessageType::kDetached) {
+      if (auto detached = Read<attach::Detached>(data, size_bytes)) {
+        return *detached;
+      }
+    } else if (type == MessageType::kClosing) {
+      if (auto closing = Read<attach::Closing>(data, size_bytes)) {
+        return *closing;
+      }
+    } else if (type == MessageType::kImportResult) {
+      if (auto result = Read<attach::ImportResult>(data, size_bytes)) {
+        result->reason[sizeof(result->reason) - 1] = '\0';
+        return *result;
+      }
+    }
+  }
+  return Violation{"a message out of order"};
+}
+
+bool AttachConnection::BecomeSession(const SessionTable::Opened& opened) {
+  role_ = Role::kSession;
+  token_ = opened.token;
+  session_id_ = opened.session_id;
+  auto welcome = NewMessage<attach::Welcome>(MessageType::kWelcome);
+  std::copy(token_.begin(), token_.end(), welcome.token);
+  return SendSeqpacket(fd(), &welcome, sizeof(welcome));
+}
+
+bool AttachConnection::BecomeLease(uint64_t feed_id,
+                                   absl::Span<const int> descriptors) {
+  role_ = Role::kLease;
+  feed_id_ = feed_id;
+  auto attached = NewMessage<attach::Attached>(MessageType::kAttached);
+  attached.num_descriptors = static_cast<uint32_t>(descriptors.size());
+  return SendSeqpacket(fd(), &attached, sizeof(attached), descriptors);
+}
+
+bool AttachConnection::SendRefused(const absl::Status& status) {
+  auto refused = NewMessage<attach::Refused>(MessageType::kRefused);
+  refused.status_code = static_cast<uint32_t>(status.code());
+  CopyText(std::string(status.message()), refused.reason);
+  return SendSeqpacket(fd(), &refused, sizeof(refused));
+}
+
+bool AttachConnection::SendGoodbye(attach::GoodbyeCode code,
+                                   const std::string& reason) {
+  auto goodbye = NewMessage<attach::Goodbye>(MessageType::kGoodbye);
+  goodbye.code = code;
+  CopyText(reason, goodbye.reason);
+  return SendSeqpacket(fd(), &goodbye, sizeof(goodbye));
+}
+
+}  // namespace datasetd

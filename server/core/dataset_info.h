@@ -1,0 +1,46 @@
+// What people are told of datasets.
+
+#ifndef DATASETD_SERVER_CORE_DATASET_INFO_H_
+#define DATASETD_SERVER_CORE_DATASET_INFO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/core/bad_samples.h"
+#include "server/core/caller.h"
+#include "server/core/dataset_spec.h"
+#include "server/core/field_spec.h"
+
+namespace datasetd {
+
+// See dataset_registry.h.
+enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
+
+struct DatasetInfo {
+  DatasetSpec spec;
+  DatasetState state = DatasetState::kLoading;
+  absl::Status error;  // when FAILED
+  Caller owner;        // who loaded it
+  int64_t num_samples = 0;
+  std::vector<FieldSpec> fields;
+  std::vector<std::string> class_names;
+  int64_t resident_bytes = 0;
+  std::string spec_id;
+  std::string content_hash;
+  int num_feeds = 0;
+  int num_holders = 0;
+  BadSampleReport bad_samples;  // while LOADING the number alone
+  // LOADING, and what its files hold is not known yet; SourceScan::num_entries.
+  bool is_scanning = false;
+  int64_t num_entries_scanned = 0;
+  int64_t num_samples_loaded = 0;
+  int64_t loaded_bytes = 0;
+  absl::Duration elapsed;  // of the load
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_DATASET_INFO_H_

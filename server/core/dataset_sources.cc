@@ -1,0 +1,74 @@
+#include "server/core/dataset_sources.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/status_macros.h"
+#include "server/core/cached_source.h"
+#include "server/core/load_planner.h"
+#include "server/core/spec_id.h"
+
+namespace datasetd {
+
+absl::StatusOr<OpenedSource> DatasetSources::Plan(
+    DatasetSpec spec, ServedDevice* device,
+    std::unique_ptr<SampleSource> reader, std::string spec_id) const {
+  OpenedSource opened;
+  DATASETD_ASSIGN_OR_RETURN(
+      opened.plan,
+      PlanSource(spec, reader->info(), device->backend->max_teams()));
+  opened.spec = std::move(spec);
+  opened.device = device;
+  opened.reader = std::move(reader);
+  opened.spec_id = std::move(spec_id);
+  return opened;
+}
+
+absl::StatusOr<OpenedSource> DatasetSources::OpenFiles(
+    DatasetSpec spec, std::shared_ptr<SourceScan> scan) const {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
+                            open_(spec, std::move(scan)));
+  std::string spec_id = SpecId(spec, reader->info());
+  return Plan(std::move(spec), device, std::move(reader), std::move(spec_id));
+}
+
+absl::StatusOr<OpenedSource> DatasetSources::OpenPush(
+    DatasetSpec spec, std::unique_ptr<SampleSource> source) const {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  return Plan(std::move(spec), device, std::move(source), "");
+}
+
+absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
+    DatasetSpec spec, const std::string& content_hash) const {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  std::unique_ptr<SampleSource> reader =
+      cache_ == nullptr ? nullptr : cache_->FindContent(content_hash);
+  if (reader == nullptr) {
+    return absl::NotFoundError(absl::StrCat(
+        "the samples that were pushed are not in the cache (content hash ",
+        content_hash, "); push them again"));
+  }
+  std::string spec_id = PushedSpecId(spec.name, content_hash);
+  spec.pretransforms.clear();  // done before they were stored
+  return Plan(std::move(spec), device, std::move(reader), std::move(spec_id));
+}
+
+absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetSources::Estimate(
+    DatasetSpec spec, std::shared_ptr<SourceScan> scan) const {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                            open_(spec, std::move(scan)));
+  return LoadEstimator::Start(spec, std::move(source), *device->budget,
+                              device->backend->max_teams());
+}
+
+}  // namespace datasetd

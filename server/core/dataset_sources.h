@@ -1,0 +1,79 @@
+// Where datasets come from: files that a reader opens, pushes, and what the
+// cache has of earlier pushes.
+//
+// Immutable; thread-safe as the opener is.
+
+#ifndef DATASETD_SERVER_CORE_DATASET_SOURCES_H_
+#define DATASETD_SERVER_CORE_DATASET_SOURCES_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/core/dataset_cache.h"
+#include "server/core/dataset_spec.h"
+#include "server/core/device_table.h"
+#include "server/core/load_estimator.h"
+#include "server/core/load_plan.h"
+#include "server/core/sample_source.h"
+#include "server/core/source_scan.h"
+
+namespace datasetd {
+
+// The format of datasets that clients pushed: they have no files.
+inline constexpr char kPushedFormat[] = "push";
+
+// A source, and what is known of it before a sample is read.
+struct OpenedSource {
+  DatasetSpec spec;  // names its device
+  ServedDevice* device = nullptr;
+  std::unique_ptr<SampleSource> reader;
+  std::string spec_id;  // empty: of a push that is still to come
+  LoadPlan plan;
+};
+
+class DatasetSources {
+ public:
+  using Opener = std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
+      const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
+
+  // `devices` and `cache`, which may be null, outlive it and what it opens.
+  DatasetSources(DeviceTable* devices, DatasetCache* cache, Opener open)
+      : devices_(devices), cache_(cache), open_(std::move(open)) {}
+
+  // Looks at the source's files, which may take long.
+  //   INVALID_ARGUMENT  no such device, or as PlanSource
+  //   CANCELLED         scan->is_cancelled was set
+  //   and what the opener says
+  absl::StatusOr<OpenedSource> OpenFiles(
+      DatasetSpec spec, std::shared_ptr<SourceScan> scan) const;
+
+  // A source that somebody feeds. Errors as OpenFiles.
+  absl::StatusOr<OpenedSource> OpenPush(
+      DatasetSpec spec, std::unique_ptr<SampleSource> source) const;
+
+  // What was pushed to an earlier daemon.
+  //   NOT_FOUND  the cache has it not
+  absl::StatusOr<OpenedSource> OpenPushed(
+      DatasetSpec spec, const std::string& content_hash) const;
+
+  // Begins to look at the samples of a source, without loading it. Errors as
+  // OpenFiles.
+  absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
+      DatasetSpec spec, std::shared_ptr<SourceScan> scan) const;
+
+ private:
+  absl::StatusOr<OpenedSource> Plan(DatasetSpec spec, ServedDevice* device,
+                                    std::unique_ptr<SampleSource> reader,
+                                    std::string spec_id) const;
+
+  DeviceTable* const devices_;
+  DatasetCache* const cache_;
+  const Opener open_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_DATASET_SOURCES_H_
