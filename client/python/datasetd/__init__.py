@@ -16,10 +16,12 @@
 
 from . import transforms
 from ._benchmark import BenchmarkResult, benchmark
-from ._client import BadSample, Client, Dataset, DrawnOp, Field
-from ._client import LoadEstimate, connect
-from ._frameworks import Tensor
-from ._loader import Batch, DataLoader
+from ._batch import Batch
+from ._client import Client, connect
+from ._dataset import Dataset
+from ._descriptions import BadSample, DrawnOp, Field, LoadEstimate
+from ._dlpack import Tensor
+from ._loader import DataLoader
 from ._local import LocalDaemon, start_local
 from .errors import *  # noqa: F401,F403
 from .errors import __all__ as _error_names

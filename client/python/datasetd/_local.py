@@ -159,7 +159,7 @@ def _await_ready(
     log_path: str,
     timeout: float,
 ) -> None:
-    program = process.args[0]  # type: ignore[index]
+    program = str(process.args[0])  # type: ignore[index]
     deadline = time.monotonic() + timeout
     notices.settimeout(0.1)
     while True:

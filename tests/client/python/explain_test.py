@@ -5,6 +5,7 @@ import pytest
 
 import datasetd
 from conftest import NUM_SAMPLES
+from datasetd import _feed
 from datasetd import transforms as T
 
 N = 70  # more than one call tells of
@@ -246,6 +247,8 @@ def test_the_daemon_refuses_colour_ops_on_masks(client, paired, op):
     with pytest.raises(
         datasetd.InvalidArgument, match="field 'mask', transforms.*is a mask"
     ):
-        client._open_feed(
-            {"dataset": paired.name, "batch_size": 1, "fields": fields}
+        _feed.Feed(
+            client._session,
+            {"dataset": paired.name, "batch_size": 1, "fields": fields},
+            "numpy",
         )

@@ -639,10 +639,11 @@ with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
     dataset = daemon.connect().load_dataset(
         "hundred", format="npy", path=sys.argv[1] + "/hundred")
     client = daemon.connect()
-    loader = datasetd.DataLoader(dataset, batch_size=10, framework="numpy",
+    loader = datasetd.DataLoader(dataset, batch_size=1, framework="numpy",
                                  sampler=list(range(100)))
+    iterator = iter(loader)
     waits = {
-        "indices": lambda: next(iter(loader)),
+        "indices": lambda: next(iterator),
         "load": lambda: client.load_dataset(
             "other", format="npy", path=sys.argv[1] + "/hundred"),
         "push": lambda: client.push_dataset("pushed", [(1, 2)] * 3),
@@ -657,7 +658,9 @@ with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
         os.kill(daemon.pid, signal.SIGCONT)
     if sys.argv[2] == "indices":
         try:
-            next(loader._iterator)
+            for batch in iterator:
+                del batch
+            raise AssertionError("the rest of the order was not lost")
         except datasetd.FailedPrecondition as error:
             assert "interrupted" in str(error), error
     else:
