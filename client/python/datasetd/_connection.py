@@ -24,7 +24,7 @@ class Connection:
         options = _library.CClientOptions()
         options.struct_size = ctypes.sizeof(options)
         options.address = address.encode()
-        options.connect_timeout_ns = int(timeout * 1e9)
+        options.connect_timeout_ns = max(1, int(timeout * 1e9))  # 0 is 10 s
         handle = ctypes.c_void_p()
         error = _library.CError()
         self._handle = handle

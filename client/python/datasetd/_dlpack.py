@@ -54,12 +54,29 @@ _CBATCH_BYTES = ctypes.sizeof(_library.CBatch)
 _addressof = ctypes.addressof
 # Set by bind: looked up once, not at every batch.
 _release: Any = None
+_destructor: Any = None
 
 
 def bind(library: _library.Library) -> None:
-    """Makes handles release through `library`."""
-    global _release
-    _release = library.quick.batch_release
+    """Makes handles and capsules give back through `library`."""
+    global _release, _destructor
+    if _release is None:
+        _destructor = _make_destructor(library.quick.tensor_delete)
+        _release = library.quick.batch_release
+
+
+def _make_destructor(delete: Any) -> ctypes.c_void_p:
+    """Of capsules: its address. It lasts longer than the module, whose
+    variables go before the last capsule does."""
+    is_valid, get_pointer, name = _is_valid, _get_pointer, _NAME
+
+    def destroy(capsule: int) -> None:
+        if is_valid(capsule, name):
+            delete(get_pointer(capsule, name))
+
+    function = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(destroy)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
+    return ctypes.cast(function, ctypes.c_void_p)
 
 
 def new_tensor(handle: Handle, field: int) -> int:
@@ -96,18 +113,7 @@ def is_taken(capsule: Any) -> bool:
 
 def owning_capsule(address: int) -> Any:
     """A capsule that gives its tensor back, if no framework takes it."""
-    return _new_capsule(address, _NAME, _destructor_address)
-
-
-def _destroy_capsule(capsule: int) -> None:
-    if _is_valid(capsule, _NAME):
-        library = _library.load()
-        library.quick.tensor_delete(_get_pointer(capsule, _NAME))
-
-
-_destructor_type = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-_destructor = _destructor_type(_destroy_capsule)
-_destructor_address = ctypes.cast(_destructor, ctypes.c_void_p)
+    return _new_capsule(address, _NAME, _destructor)
 
 
 class Tensor:

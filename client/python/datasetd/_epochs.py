@@ -31,7 +31,8 @@ class EpochIterator(Iterator[Batch]):
         feed = self._feed
         if feed.turn is not self._turn:
             self._raise_ended()
-        if self._is_done:
+        if self._is_done or feed.position[0] != self.epoch:
+            self._is_done = True
             raise StopIteration
         batch = feed.take()
         self._is_done = feed.position[0] != self.epoch

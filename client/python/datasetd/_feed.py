@@ -12,7 +12,6 @@ from typing import Any, Dict, List, Optional
 from . import _dlpack, _frameworks, _library
 from ._arguments import encode
 from ._batch import Batch
-from ._connection import Connection
 from ._descriptions import dtype_of
 from ._sampling import Drawn
 from ._session import Session
@@ -35,7 +34,8 @@ class Feed:
 
     Attributes are what the daemon said: num_batches (of an epoch; 0 with a
     client's order), num_samples, content_hash, transforms_hash, prefetch,
-    order_capacity (batches that may wait in it), fields.
+    order_capacity (batches that may wait in it), fields; and the connection
+    that it was opened through.
     """
 
     def __init__(
@@ -53,8 +53,7 @@ class Feed:
         self._handle = handle
         # Before there is anything to free: Ctrl-C may come as soon as there is.
         self._free = weakref.finalize(self, _free, library, handle)
-        # No reference: a closed client's session ends while feeds are open.
-        self._connection = weakref.ref(session.connection())
+        self.connection = session.connection()
         info = json.loads(
             session.call_text(
                 "feed_open", encode(options), ctypes.byref(handle)
@@ -87,11 +86,6 @@ class Feed:
             self._free()
             raise
         self._transfer = Transfer(self._framework, self.fields)
-
-    @property
-    def connection(self) -> Optional[Connection]:
-        """The one it was opened through; None if that is gone."""
-        return self._connection()
 
     # -- Batches ------------------------------------------------------------
 

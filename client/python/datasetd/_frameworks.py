@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Type
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type
 
 from . import _library
 from ._dlpack import CPU, CUDA, FieldInfo, Handle, Tensor
@@ -121,8 +121,18 @@ class _Memory:
         self.__array_interface__ = interface
 
     def __del__(self) -> None:
-        if self.tensor:
+        # Not even that, where the first line of __init__ was not reached.
+        if getattr(self, "tensor", 0):
             self._delete(self.tensor)
+
+
+class _Layout(NamedTuple):
+    """A field as NumPy describes it."""
+
+    sample_shape: Tuple[int, ...]
+    strides_bytes: Tuple[int, ...]
+    type_code: str
+    view_type: Any  # None: as it is
 
 
 class NumpyFramework(Framework):
@@ -157,45 +167,56 @@ class NumpyFramework(Framework):
             name: ("V2" if name == "bfloat16" else numpy.dtype(name).str)
             for name in _BYTES
         }
+        # Made once: they are needed for every batch.
+        self._layouts = [self._layout(info) for info in fields]
 
     def from_tensors(
         self, addresses: Iterable[int], owners: List[Any], rows: int
     ) -> List[Any]:
         arrays: List[Any] = []
-        for address, info in zip(addresses, self.fields):
-            memory = self._memory(address, info, rows)
+        for address, layout in zip(addresses, self._layouts):
+            memory = self._memory(address, layout, rows)
             owners.append(memory)
             memory.tensor = address
-            arrays.append(self._array(memory, info))
+            arrays.append(self._array(memory, layout))
         return arrays
 
     def owns(self, owner: Any) -> bool:
         return bool(owner.tensor)
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        layout = self._layout(info)
         address = new_tensor(handle, field)
-        memory = self._memory(address, info, handle.num_samples)
+        memory = self._memory(address, layout, handle.num_samples)
         memory.tensor = address
-        return self._array(memory, info)
+        return self._array(memory, layout)
 
-    def _memory(self, address: int, info: FieldInfo, rows: int) -> _Memory:
+    def _layout(self, info: FieldInfo) -> _Layout:
+        item = _BYTES[info.dtype]
+        return _Layout(
+            info.shape[1:],
+            tuple(stride * item for stride in info.strides),
+            self._type_codes[info.dtype],
+            self._view_types.get(info.dtype),
+        )
+
+    def _memory(self, address: int, layout: _Layout, rows: int) -> _Memory:
         # DLManagedTensor begins with the data pointer.
         data = ctypes.c_void_p.from_address(address).value
-        item = _BYTES[info.dtype]
         return _Memory(
             {
                 "version": 3,
-                "shape": (rows,) + info.shape[1:],
-                "strides": tuple(s * item for s in info.strides),
-                "typestr": self._type_codes[info.dtype],
+                "shape": (rows,) + layout.sample_shape,
+                "strides": layout.strides_bytes,
+                "typestr": layout.type_code,
                 "data": (data, False),
             },
             self._delete,
         )
 
-    def _array(self, memory: _Memory, info: FieldInfo) -> Any:
+    def _array(self, memory: _Memory, layout: _Layout) -> Any:
         array = self._asarray(memory)
-        view = self._view_types.get(info.dtype)
+        view = layout.view_type
         return array if view is None else array.view(view)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional
 
 from ._ahead import SentAhead
 from ._batch import Batch
+from ._connection import Connection
 from ._dataset import Dataset
 from ._feed import Feed
 from ._recovery import Recovery
@@ -42,8 +43,9 @@ class JobFeed:
         # Whose turn it is to take batches: an iterator's token.
         self.turn: object = None
         self._is_closed = False
-        # Why there is no feed: the daemon was lost, and not found again.
+        # Why there is no feed: the daemon was lost, and is not found again.
         self._lost: Optional[Error] = None
+        self._lost_connection: Optional[Connection] = None
         self._waited_before = 0.0
         self._feed: Optional[Feed] = None
         self._open()
@@ -68,7 +70,7 @@ class JobFeed:
         self.prefetch = feed.prefetch
         self.field_names = [field.name for field in feed.fields]
         self._feed = feed
-        self._lost = None
+        self._lost = self._lost_connection = None
 
     def __len__(self) -> int:
         """Batches of an epoch; TypeError where a sampler does not know."""
@@ -86,7 +88,7 @@ class JobFeed:
                 batch = feed.take(self.timeout)
                 break
             except (DaemonGone, DaemonDraining) as error:
-                self._recover(error)
+                self._lose(error)
         handle = batch._handle
         index = handle.index + 1
         if self._ahead is not None:
@@ -106,16 +108,17 @@ class JobFeed:
             self.position = position
         except (DaemonGone, DaemonDraining) as error:
             self.position = position
-            self._recover(error)
+            self._lose(error)
 
     def send(self, block: List[Drawn]) -> None:
         """More of the order that the job makes; see SentAhead."""
-        feed = self._feed or self._found()
+        # Where it is lost, take() finds it and sends all that is pending.
+        if self._feed is None:
+            return
         try:
-            feed.send(block, self.timeout)
+            self._feed.send(block, self.timeout)
         except (DaemonGone, DaemonDraining) as error:
-            # Sends all that is pending.
-            self._recover(error)
+            self._lose(error)
 
     @property
     def waited_seconds(self) -> float:
@@ -135,19 +138,20 @@ class JobFeed:
         """The feed again, after it was lost and not found."""
         self.check_open()
         assert self._lost is not None
-        self._recover(self._lost)
+        Recovery(self._dataset, self._reconnect_seconds).run(
+            self._lost, self._lost_connection, self.content_hash, self._open
+        )
         assert self._feed is not None
         return self._feed
 
-    def _recover(self, cause: Error) -> None:
-        """Opens the feed on a daemon that came back; else raises why not."""
+    def _lose(self, cause: Error) -> None:
+        """To be found again; raises `cause` if that is not wanted."""
         if self._reconnect_seconds <= 0:
             raise cause
-        lost = None if self._feed is None else self._feed.connection
+        assert self._feed is not None
         self._lost = cause
+        self._lost_connection = self._feed.connection
         self._end_feed()
-        recovery = Recovery(self._dataset, self._reconnect_seconds)
-        recovery.run(cause, lost, self.content_hash, self._open)
 
     def _end_feed(self) -> None:
         if self._feed is not None:

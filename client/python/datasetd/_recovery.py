@@ -34,7 +34,7 @@ class Recovery:
     def run(
         self,
         cause: Error,
-        lost: Optional[Connection],
+        connection: Optional[Connection],
         content_hash: str,
         reopen: Callable[[], None],
     ) -> None:
@@ -47,6 +47,7 @@ class Recovery:
         """
         deadline = time.monotonic() + self._seconds
         last = cause
+        lost = connection
         while time.monotonic() < deadline:
             try:
                 self._session.reconnect(lost)

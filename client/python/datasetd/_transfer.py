@@ -21,6 +21,8 @@ class Transfer:
     For one thread at a time. One per feed, for every batch.
     """
 
+    _handle: Optional[Handle] = None
+
     def __init__(self, framework: Framework, fields: List[FieldInfo]) -> None:
         self._framework = framework
         self._fields = fields
@@ -29,7 +31,6 @@ class Transfer:
         # What datasetd_feed_next_tensors fills, with the handle of begin().
         self.tensors = (ctypes.c_void_p * len(fields))()
         self.num_tensors = len(fields) if framework.takes_tensors else 0
-        self._handle: Optional[Handle] = None
         self._owners: List[Any] = []
 
     def begin(self) -> Handle:
