@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import json
+import threading
 import time
 import weakref
 from typing import Any, Dict, List, Optional
@@ -16,7 +17,7 @@ from ._descriptions import dtype_of
 from ._sampling import Drawn
 from ._session import Session
 from ._transfer import Transfer
-from .errors import DeadlineExceeded
+from .errors import Closed, DeadlineExceeded, FailedPrecondition
 
 _DEADLINE_EXCEEDED = 4
 # Python runs signal handlers between waits.
@@ -30,7 +31,8 @@ class Feed:
 
     Whatever interrupts a call, such as Ctrl-C, loses no batch and no memory:
     the next call goes on with it. Closed by close(), or when nothing refers to
-    it any more; batches that are held stay valid. For one thread at a time.
+    it any more; batches that are held stay valid. For one thread at a time,
+    and close() for any: it ends another thread's wait.
 
     Attributes are what the daemon said: num_batches (of an epoch; 0 with a
     client's order), num_samples, content_hash, transforms_hash, prefetch,
@@ -51,6 +53,11 @@ class Feed:
         self._error_address = _addressof(self._error)
         handle = ctypes.c_void_p()
         self._handle = handle
+        # Held while the handle is in use.
+        self._lock = threading.Lock()
+        self._is_closing = False
+        # Spent in take(), waiting.
+        self.waited_seconds = 0.0
         # Before there is anything to free: Ctrl-C may come as soon as there is.
         self._free = weakref.finalize(self, _free, library, handle)
         self.connection = session.connection()
@@ -94,34 +101,61 @@ class Feed:
 
         DeadlineExceeded; AllSlotsHeld; DaemonGone, DaemonDraining,
         DatasetUnloaded, FeedEvicted or DeviceFailed at the feed's end;
-        UsedAfterFork.
+        UsedAfterFork; Closed; FailedPrecondition while another thread waits.
         """
-        transfer = self._transfer
-        if transfer.is_interrupted:
-            return transfer.finish_interrupted()
-        handle = transfer.begin()
-        if self._next(
-            self._handle,
-            self._framework.stream(),
-            0,
-            _addressof(handle),
-            transfer.tensors,
-            transfer.num_tensors,
-            self._error_address,
-        ):
-            self._wait(handle, timeout)
-        return transfer.finish(handle)
+        if self._lock.locked():
+            raise FailedPrecondition(
+                "another thread is in this loader's next(): a loader is for "
+                "one thread at a time"
+            )
+        try:
+            with self._lock:
+                self._check_open()
+                transfer = self._transfer
+                if transfer.is_interrupted:
+                    batch = transfer.finish_interrupted()
+                else:
+                    handle = transfer.begin()
+                    if self._next(
+                        self._handle,
+                        self._framework.stream(),
+                        0,
+                        _addressof(handle),
+                        transfer.tensors,
+                        transfer.num_tensors,
+                        self._error_address,
+                    ):
+                        self._wait(handle, timeout)
+                    batch = transfer.finish(handle)
+            return batch
+        finally:
+            if self._is_closing:
+                self.close()
 
     def _wait(
         self, handle: _dlpack.Handle, timeout: Optional[float]
     ) -> None:
-        """Fills `handle`, which the first try could not."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        start = time.monotonic()
+        try:
+            self._fill(
+                handle, timeout, None if timeout is None else start + timeout
+            )
+        finally:
+            self.waited_seconds += time.monotonic() - start
+
+    def _fill(
+        self,
+        handle: _dlpack.Handle,
+        timeout: Optional[float],
+        deadline: Optional[float],
+    ) -> None:
+        """What the first try could not."""
         transfer = self._transfer
         code = self._error.code
         while True:
             if code != _DEADLINE_EXCEEDED:
                 raise self._error.to_exception()
+            self._check_open()
             step = _WAIT_STEP_NS
             if deadline is not None:
                 left = int((deadline - time.monotonic()) * 1e9)
@@ -147,12 +181,14 @@ class Feed:
 
     def seek(self, epoch: int, index: int) -> None:
         """The next batch is batch `index` of `epoch`."""
-        # What was interrupted belongs to the order before.
-        self._transfer.drop()
-        if self._library.quick.feed_seek(
-            self._handle, epoch, index, ctypes.byref(self._error)
-        ):
-            raise self._error.to_exception()
+        with self._lock:
+            self._check_open()
+            # What was interrupted belongs to the order before.
+            self._transfer.drop()
+            if self._library.quick.feed_seek(
+                self._handle, epoch, index, ctypes.byref(self._error)
+            ):
+                raise self._error.to_exception()
 
     def send(self, block: List[Drawn], timeout: Optional[float]) -> None:
         """Says what the next batches of a client's order are.
@@ -166,21 +202,27 @@ class Feed:
         sizes = array.array("I", [len(drawn.indices) for drawn in block])
         raised: List[BaseException] = []
         on_wait = _library.WaitFunction(
-            _library.catching(lambda _: None, raised)
+            _library.catching(lambda _: self._check_open(), raised)
         )
-        failed = self._library.feed_send_indices_within(
-            self._handle,
-            indices.buffer_info()[0],
-            len(indices),
-            sizes.buffer_info()[0],
-            len(sizes),
-            block[0].first_row,
-            0,
-            -1 if timeout is None else int(timeout * 1e9),
-            on_wait,
-            None,
-            ctypes.byref(self._error),
-        )
+        try:
+            with self._lock:
+                self._check_open()
+                failed = self._library.feed_send_indices_within(
+                    self._handle,
+                    indices.buffer_info()[0],
+                    len(indices),
+                    sizes.buffer_info()[0],
+                    len(sizes),
+                    block[0].first_row,
+                    0,
+                    -1 if timeout is None else int(timeout * 1e9),
+                    on_wait,
+                    None,
+                    ctypes.byref(self._error),
+                )
+        finally:
+            if self._is_closing:
+                self.close()
         if raised:
             raise raised[0]
         if failed:
@@ -193,15 +235,18 @@ class Feed:
 
     # -- Life -----------------------------------------------------------------
 
-    @property
-    def waited_seconds(self) -> float:
-        """Spent in take(), waiting. REQUIRES: not closed."""
-        return float(self._library.quick.feed_waited_ns(self._handle)) / 1e9
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise Closed("the loader is closed")
 
     def close(self) -> None:
-        """No other method is called behind it."""
-        self._transfer.drop()
-        self._free()
+        """Calls raise Closed from now on, and those under way within 100 ms."""
+        self._is_closing = True
+        # A thread that is in a call sees it, and closes when it leaves.
+        if not self._lock.locked():
+            with self._lock:
+                self._transfer.drop()
+                self._free()
 
 
 def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:

@@ -75,10 +75,10 @@ class DataLoader:
     is run anew up to the batch, and it is an error if it does not give what it
     gave. rank and world_size then only keep the draws of the ranks apart.
 
-    For one thread at a time, and for this process: neither pickled nor used
-    after fork(); another one makes its own. Batches stay valid until they are
-    freed, also after close; but one process holds at most prefetch + 2 of
-    them. Ctrl-C ends a wait, and no batch is lost by it.
+    For one thread at a time, but close(), which ends another thread's wait;
+    and for this process: neither pickled nor used after fork(). Batches stay
+    valid until they are freed, also after close; but one process holds at most
+    prefetch + 2 of them. Ctrl-C ends a wait, and no batch is lost by it.
 
     Raises InvalidArgument, which names the argument; ResourceExhausted over
     the memory budget or a limit; DaemonGone; and while iterating
@@ -330,7 +330,7 @@ class DataLoader:
 
     @property
     def num_samples(self) -> int:
-        """Those of an epoch, of all ranks together, without padding."""
+        """Of the dataset, or of the subset, that all ranks draw from."""
         return self._feed.num_samples
 
     @property

@@ -195,11 +195,11 @@ def test_numpy_where_there_is_no_torch(dataset, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with loader(dataset) as batches:
         assert isinstance(next(iter(batches)).image, np.ndarray)
-    with pytest.raises(datasetd.InvalidArgument, match="'torch' is not install"):
+    with pytest.raises(datasetd.InvalidArgument, match="is not installed"):
         loader(dataset, framework="torch")
 
 
 def test_jax_where_there_is_none(dataset, monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
-    with pytest.raises(datasetd.InvalidArgument, match="'jax' is not install"):
+    with pytest.raises(datasetd.InvalidArgument, match="is not installed"):
         loader(dataset, framework="jax")

@@ -145,7 +145,9 @@ def test_errors_are_those_of_a_feed(client, dataset):
         client.explain(dataset, [T.RandomCrop(100)])
     with pytest.raises(datasetd.InvalidArgument, match="no field 'depth'"):
         client.explain(dataset, [T.Pad(1, fields=["depth"])])
-    with pytest.raises(datasetd.InvalidArgument, match="indices: .*expected ints"):
+    with pytest.raises(
+        datasetd.InvalidArgument, match="indices: .*expected ints"
+    ):
         client.explain(dataset, [T.Pad(1)], indices=["first"])
 
 

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -163,3 +165,52 @@ def test_ctrl_c_while_the_daemon_does_not_answer(data_root, wait):
     finally:
         process.kill()
         process.wait()
+
+
+def test_close_ends_another_threads_wait(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        client = daemon.connect()
+        dataset = client.load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        batches = loader(dataset, prefetch=1, name="closed")
+        iterator = iter(batches)
+        is_used = batches._feed._feed._lock.locked
+        errors = []
+
+        def take():
+            try:
+                for batch in iterator:
+                    del batch
+            except datasetd.Error as error:
+                errors.append(error)
+
+        stop(daemon)
+        try:
+            batches.timeout = 0
+            with pytest.raises(datasetd.DeadlineExceeded):
+                for batch in iterator:
+                    del batch
+            batches.timeout = None
+            thread = threading.Thread(target=take)
+            thread.start()
+            deadline = time.monotonic() + 30
+            while not is_used():
+                assert time.monotonic() < deadline
+            with pytest.raises(
+                datasetd.FailedPrecondition, match="one thread at a time"
+            ):
+                next(iterator)
+            assert thread.is_alive()
+            batches.close()
+            thread.join(30)
+            assert not thread.is_alive()
+            with pytest.raises(datasetd.Closed, match="the loader is closed"):
+                next(iterator)
+        finally:
+            os.kill(daemon.pid, signal.SIGCONT)
+        (error,) = errors
+        assert isinstance(error, datasetd.Closed)
+        deadline = time.monotonic() + 30
+        while client.list_feeds():
+            assert time.monotonic() < deadline
