@@ -253,7 +253,7 @@ def _report(loader: Any) -> None:
     os.replace(path + ".part", path + ".json")
 
 
-def watch(loader: Any, epoch: Any) -> Any:
+def watch(loader: Any, epoch: Iterator[Any]) -> Iterator[Any]:
     """`epoch`, or what measures it under `datasetctl bench`."""
     if DIRECTORY_VARIABLE not in os.environ:
         return epoch

@@ -10,6 +10,7 @@ import weakref
 from typing import Iterator
 
 from . import _library
+from ._at_exit import close_at_exit
 from .errors import Closed
 
 
@@ -30,6 +31,7 @@ class Connection:
         self._handle = handle
         # Before there is anything to free: Ctrl-C may come as soon as there is.
         self._free = weakref.finalize(self, _free, library, handle)
+        self._free.atexit = False
         self._lock = threading.Lock()
         self._num_users = 0
         self._is_closed = False
@@ -39,6 +41,7 @@ class Connection:
         ):
             raise error.to_exception()
         self.address: str = library.client_address(handle).decode()
+        close_at_exit(self)
 
     @contextlib.contextmanager
     def used(self) -> Iterator[ctypes.c_void_p]:
@@ -55,6 +58,10 @@ class Connection:
                 is_last = self._is_closed and self._num_users == 0
             if is_last:
                 self._free()
+
+    def is_used(self) -> bool:
+        """Whether a thread is in a call."""
+        return self._num_users > 0
 
     def close(self) -> None:
         """Ends the session, or has the last call that is under way end it."""

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from . import _dlpack, _frameworks, _library
 from ._arguments import encode
+from ._at_exit import close_at_exit
 from ._batch import Batch
 from ._descriptions import dtype_of
 from ._sampling import Drawn
@@ -60,6 +61,7 @@ class Feed:
         self.waited_seconds = 0.0
         # Before there is anything to free: Ctrl-C may come as soon as there is.
         self._free = weakref.finalize(self, _free, library, handle)
+        self._free.atexit = False
         self.connection = session.connection()
         info = json.loads(
             session.call_text(
@@ -93,6 +95,7 @@ class Feed:
             self._free()
             raise
         self._transfer = Transfer(self._framework, self.fields)
+        close_at_exit(self)
 
     # -- Batches ------------------------------------------------------------
 
@@ -238,6 +241,10 @@ class Feed:
     def _check_open(self) -> None:
         if self._is_closing:
             raise Closed("the loader is closed")
+
+    def is_used(self) -> bool:
+        """Whether a thread is in a call."""
+        return self._lock.locked()
 
     def close(self) -> None:
         """Calls raise Closed from now on, and those under way within 100 ms."""

@@ -201,12 +201,7 @@ class DataLoader:
         feed = self._feed
         feed.check_open()
         feed.turn = None
-        if self._loaded is not None:
-            position = self._loaded
-        elif self._requested_epoch is not None:
-            position = self._requested_epoch, 0
-        else:
-            position = self._last_epoch + 1, 0
+        position = self._asked_for() or (self._last_epoch + 1, 0)
         if self._ahead is not None:
             self._ahead.begin(position[1], self._loaded is not None)
         feed.seek(position)
@@ -218,8 +213,13 @@ class DataLoader:
             if self._ahead is None
             else SamplerIterator(feed, self._ahead)
         )
-        watched: Iterator[Batch] = _benchmark.watch(self, iterator)
-        return watched
+        return _benchmark.watch(self, iterator)
+
+    def _asked_for(self) -> Optional[Position]:
+        """Where load_state_dict or set_epoch has the next iter() begin."""
+        if self._loaded is None and self._requested_epoch is not None:
+            return self._requested_epoch, 0
+        return self._loaded
 
     def set_epoch(self, epoch: int) -> None:
         """The next iter() begins at `epoch`.
@@ -263,12 +263,7 @@ class DataLoader:
 
         Plain values, the same for all ranks.
         """
-        if self._loaded is not None:
-            position = self._loaded
-        elif self._requested_epoch is not None:
-            position = self._requested_epoch, 0
-        else:
-            position = self._feed.position
+        position = self._asked_for() or self._feed.position
         state = make_state(self._job(), position)
         if self._ahead is not None:
             state.update(

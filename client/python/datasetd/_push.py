@@ -57,6 +57,7 @@ class _Sender:
         self._handle = handle
         # Before there is anything to free: Ctrl-C may come as soon as there is.
         self.close = weakref.finalize(self, _free, self._library, handle)
+        self.close.atexit = False  # goes with the process
         self._call(
             "push_begin",
             client,

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -168,3 +169,47 @@ def test_tensors_are_freed_on_any_thread(dataset):
                 thread = threading.Thread(target=free)
                 thread.start()
                 thread.join()
+
+
+_ENDS_WITH_THREADS = """
+import os, signal, sys, threading
+import datasetd
+address, path, pid = sys.argv[1:]
+client = datasetd.connect(address)
+dataset = client.load_dataset("hundred", format="npy", path=path)
+loader = datasetd.DataLoader(
+    dataset, batch_size=10, prefetch=1, framework="numpy", timeout=0)
+iterator = iter(loader)
+os.kill(int(pid), signal.SIGSTOP)
+try:
+    for batch in iterator:
+        del batch
+except datasetd.DeadlineExceeded:
+    loader.timeout = None
+for call in (iterator.__next__, client.status):
+    threading.Thread(target=call, daemon=True).start()
+feed, connection = loader._feed._feed, client._session.connection()
+while not (feed.is_used() and connection.is_used()):
+    pass
+print("ends")
+"""
+
+
+def test_the_interpreter_ends_while_threads_wait(data_root):
+    """As those of a prefetcher do; nothing is freed under them."""
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        for _ in range(3):
+            arguments = [daemon.address, data_root / "hundred", daemon.pid]
+            try:
+                result = subprocess.run(
+                    [sys.executable, "-c", _ENDS_WITH_THREADS]
+                    + list(map(str, arguments)),
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+                )
+            finally:
+                os.kill(daemon.pid, signal.SIGCONT)
+            assert (result.stdout, result.stderr) == ("ends\n", "")
+            assert result.returncode == 0
