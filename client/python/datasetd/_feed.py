@@ -106,11 +106,7 @@ class Feed:
         DatasetUnloaded, FeedEvicted or DeviceFailed at the feed's end;
         UsedAfterFork; Closed; FailedPrecondition while another thread waits.
         """
-        if self._lock.locked():
-            raise FailedPrecondition(
-                "another thread is in this loader's next(): a loader is for "
-                "one thread at a time"
-            )
+        self.check_free()
         try:
             with self._lock:
                 self._check_open()
@@ -183,7 +179,8 @@ class Feed:
     # -- Order --------------------------------------------------------------
 
     def seek(self, epoch: int, index: int) -> None:
-        """The next batch is batch `index` of `epoch`."""
+        """The next batch is batch `index` of `epoch`. Errors as of take()."""
+        self.check_free()
         with self._lock:
             self._check_open()
             # What was interrupted belongs to the order before.
@@ -199,6 +196,7 @@ class Feed:
         Of a block that raises, nothing comes: InvalidArgument, OutOfRange,
         DeadlineExceeded where the daemon did not take it in time, DaemonGone.
         """
+        self.check_free()
         indices = array.array("q")
         for drawn in block:
             indices.extend(drawn.indices)
@@ -237,6 +235,15 @@ class Feed:
             raise self._error.to_exception()
 
     # -- Life -----------------------------------------------------------------
+
+    def check_free(self) -> None:
+        """FailedPrecondition where a lock would be waited for; for ever, where
+        a signal handler waits for what it interrupted."""
+        if self._lock.locked():
+            raise FailedPrecondition(
+                "another thread, or what a signal interrupted, is in this "
+                "loader's next(): a loader is for one thread at a time"
+            )
 
     def _check_open(self) -> None:
         if self._is_closing:

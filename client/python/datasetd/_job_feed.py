@@ -134,6 +134,12 @@ class JobFeed:
         if self._is_closed:
             raise Closed("the loader is closed")
 
+    def check_free(self) -> None:
+        """And FailedPrecondition while another thread is in a call."""
+        self.check_open()
+        if self._feed is not None:
+            self._feed.check_free()
+
     def _found(self) -> Feed:
         """The feed again, after it was lost and not found."""
         self.check_open()

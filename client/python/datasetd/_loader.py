@@ -199,7 +199,7 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         feed = self._feed
-        feed.check_open()
+        feed.check_free()
         feed.turn = None
         position = self._asked_for() or (self._last_epoch + 1, 0)
         if self._ahead is not None:

@@ -197,10 +197,11 @@ def test_close_ends_another_threads_wait(data_root):
             deadline = time.monotonic() + 30
             while not is_used():
                 assert time.monotonic() < deadline
-            with pytest.raises(
-                datasetd.FailedPrecondition, match="one thread at a time"
-            ):
-                next(iterator)
+            for use in (iterator.__next__, batches.__iter__):
+                with pytest.raises(
+                    datasetd.FailedPrecondition, match="one thread at a time"
+                ):
+                    use()
             assert thread.is_alive()
             batches.close()
             thread.join(30)
