@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn
+from typing import Any, Dict, Iterable, Iterator, Mapping, NoReturn
 from typing import Optional, Sequence, Union
 
 from . import _benchmark, _frameworks, _sampling
