@@ -1,6 +1,6 @@
 """What the archives of this package are made of: files, folders, links."""
 
-# proto/version.h says the same; tests/deploy compares.
+# proto/version.h and the Python package say the same; tests compare.
 VERSION = "0.1.0"
 
 PYTHON = ["/usr/bin/python3", "-I", "-B"]

@@ -69,7 +69,7 @@ def test_closed_loader_leaves_the_list_while_a_tensor_lives(daemon):
         # The dataset is not in use any more, though the slab is: soon after
         # the feed has left the list.
         harness.poll_until(
-            lambda: client.get_dataset("d")._message["num_feeds"] == 0,
+            lambda: [d["num_feeds"] for d in client.list_datasets()] == [0],
             "the end of the dataset's use", 5.0)
         client.unload_dataset("d")
         assert (kept.numpy() == daemon.planes[:100]).all()

@@ -14,15 +14,18 @@
         ...
 """
 
-from . import transforms
+from . import errors, transforms
+from ._batch import Batch
 from ._benchmark import BenchmarkResult, benchmark
-from ._client import BadSample, Client, Dataset, DrawnOp, Field
-from ._client import LoadEstimate, connect
-from ._frameworks import Tensor
-from ._loader import Batch, DataLoader
+from ._client import Client, connect
+from ._dataset import Dataset
+from ._descriptions import BadSample, DrawnOp, Field, LoadEstimate
+from ._dlpack import Tensor
+from ._loader import DataLoader
 from ._local import LocalDaemon, start_local
 from .errors import *  # noqa: F401,F403
-from .errors import __all__ as _error_names
+
+__version__ = "0.1.0"  # the daemon's, too; a test compares
 
 __all__ = [
     "BadSample",
@@ -40,4 +43,5 @@ __all__ = [
     "connect",
     "start_local",
     "transforms",
-] + _error_names
+]
+__all__ += errors.__all__

@@ -17,15 +17,11 @@ Position = Tuple[int, int]
 class SentAhead:
     """Draws batches and sends them ahead of those that are handed out.
 
-    One call to the daemon for a block of batches, and none for a batch. `send`
-    raises what is wrong with a block, of which nothing was taken then.
+    One call to the daemon for a block of batches, and none for a batch.
     """
 
-    def __init__(
-        self, order: SamplerOrder, send: Callable[[List[Drawn]], None]
-    ) -> None:
+    def __init__(self, order: SamplerOrder) -> None:
         self.order = order
-        self._send = send
         self._block_size = 1
         self._capacity = 0
         self._pending: Deque[Drawn] = collections.deque()
@@ -60,10 +56,11 @@ class SentAhead:
         if not is_loaded:
             self.state = {"sampler_state": self.order.start_state}
 
-    def top_up(self) -> None:
+    def top_up(self, send: Callable[[List[Drawn]], None]) -> None:
         """Sends a block if there is room for it.
 
-        An error is kept for its place in the order.
+        `send` raises what is wrong with a block, of which nothing was taken
+        then. An error is kept for its place in the order.
         """
         if (
             self._is_drawn_out
@@ -87,7 +84,7 @@ class SentAhead:
             return
         self._pending.extend(block)
         try:
-            self._send(block)
+            send(block)
         except Exception as error:
             self._forget(block)
             self._end(error)

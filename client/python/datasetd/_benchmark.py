@@ -62,7 +62,7 @@ class BenchmarkResult:
         )
 
 
-class _ConstantBatch(tuple):
+class _ConstantBatch(tuple[Any, ...]):
     """Copies of a batch's fields, with its attributes."""
 
     _attributes: Dict[str, Any]
@@ -95,7 +95,7 @@ def _constant(loader: Any, batch: Any) -> _ConstantBatch:
         "num_samples": batch.num_samples,
         "num_padding": batch.num_padding,
         "indices": _copy(batch.indices),
-        **{info.name: value for info, value in zip(loader._fields, constant)},
+        **dict(zip(loader._feed.field_names, constant)),
     }
     return constant
 
@@ -191,10 +191,11 @@ def benchmark(
 ) -> BenchmarkResult:
     """Says what share of a training step is data.
 
-    Calls step(batch) on batches of the loader and on one constant batch that is
-    on the device already, in turns: `rounds` rounds of `steps` steps each, after
-    one that warms up. The loader goes on from where it is, over as many epochs as
-    that takes. torch.cuda is synchronised between rounds, not between steps.
+    Calls step(batch) on batches of the loader and on one constant batch that
+    is on the device already, in turns: `rounds` rounds of `steps` steps each,
+    after one that warms up. The loader goes on from where it is, over as many
+    epochs as that takes. torch.cuda is synchronised between rounds, not between
+    steps.
     """
     meter = _Meter(loader, steps, rounds)
     if len(loader) == 0:
@@ -252,7 +253,7 @@ def _report(loader: Any) -> None:
     os.replace(path + ".part", path + ".json")
 
 
-def watch(loader: Any, epoch: Any) -> Any:
+def watch(loader: Any, epoch: Iterator[Any]) -> Iterator[Any]:
     """`epoch`, or what measures it under `datasetctl bench`."""
     if DIRECTORY_VARIABLE not in os.environ:
         return epoch

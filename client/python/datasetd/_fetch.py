@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import array
-from typing import Any, Dict, Iterable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional, Protocol
 
-from ._client import Dataset
-from ._loader import Batch, DataLoader
+from ._batch import Batch
 from ._sampling import MAX_BATCH_SIZE, index_array
 from .errors import AllSlotsHeld, InvalidArgument
 
@@ -14,7 +13,7 @@ from .errors import AllSlotsHeld, InvalidArgument
 _MIN_ROWS = 16
 
 
-class _Requested:
+class Requested:
     """A batch_sampler of the one batch that was asked for."""
 
     def __init__(self, batch_size: int) -> None:
@@ -28,27 +27,32 @@ class _Requested:
         return 1
 
 
-class _FetchLoader(DataLoader):
-    """Augments a sample as the daemon's order does, where each comes once."""
+class Loader(Protocol):
+    """As much of a DataLoader as is needed here."""
 
-    def _open(self) -> None:
-        self._options["client_order"] = {"draws_by_sample": True}
-        super()._open()
+    batch_size: int
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def close(self) -> None: ...
 
 
 class Fetcher:
     """Batches on demand, through a feed that waits for what is asked.
 
-    `options` are a DataLoader's.
+    `open_loader` makes a loader with the batch_sampler that it is given. For
+    one thread at a time.
     """
 
-    def __init__(self, dataset: Dataset, options: Dict[str, Any]) -> None:
-        self._dataset = dataset
-        self._options = options
-        self._loader: Optional[DataLoader] = None
-        self._request = _Requested(0)
+    def __init__(self, open_loader: Callable[[Requested], Loader]) -> None:
+        self._open_loader = open_loader
+        self._loader: Optional[Loader] = None
+        self._request = Requested(0)
 
     def fetch(self, indices: Iterable[int], epoch: int) -> Batch:
+        """The samples `indices`, in this order."""
         wanted = index_array("indices", indices)
         if not 1 <= len(wanted) <= MAX_BATCH_SIZE:
             raise InvalidArgument(
@@ -67,15 +71,8 @@ class Fetcher:
         if loader is None or loader.batch_size < len(wanted):
             self.close()
             rows = max(_MIN_ROWS, 1 << (len(wanted) - 1).bit_length())
-            self._request = _Requested(rows)
-            loader = _FetchLoader(
-                self._dataset,
-                batch_sampler=self._request,
-                prefetch=1,
-                name="fetch",
-                **self._options,
-            )
-            self._loader = loader
+            self._request = Requested(rows)
+            loader = self._loader = self._open_loader(self._request)
         self._request.indices = wanted
         loader.set_epoch(epoch)
         return next(iter(loader))

@@ -1,4 +1,4 @@
-"""Turns a batch's DLPack tensors into what a framework calls an array.
+"""Turns a batch's tensors into what a framework calls an array.
 
 Each array keeps its batch's slot until it is gone itself.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type
 
 from . import _library
+from ._dlpack import CPU, CUDA, FieldInfo, Handle, Tensor
+from ._dlpack import is_taken, lent_capsule, new_tensor, owning_capsule
 from .errors import InvalidArgument
-
-CPU = 1
-CUDA = 2
 
 _BYTES = {
     "uint8": 1,
@@ -25,125 +24,6 @@ _BYTES = {
     "float32": 4,
     "float64": 8,
 }
-
-# PyCapsule keeps the pointer, so the name must live as long as the process.
-_NAME = ctypes.c_char_p(b"dltensor")
-_new_capsule = ctypes.PYFUNCTYPE(
-    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
-)(("PyCapsule_New", ctypes.pythonapi))
-# By address: the capsule is being destroyed, and must not be referenced.
-_is_valid = ctypes.PYFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
-)(("PyCapsule_IsValid", ctypes.pythonapi))
-_get_pointer = ctypes.PYFUNCTYPE(
-    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
-)(("PyCapsule_GetPointer", ctypes.pythonapi))
-
-
-class FieldInfo(NamedTuple):
-    """A field of a batch: shape is [batch_size, ...], strides in elements."""
-
-    name: str
-    dtype: str
-    shape: Tuple[int, ...]
-    strides: Tuple[int, ...]
-
-
-class Handle(_library.CBatch):
-    """A hold on a batch, given up when the object goes."""
-
-    def __init__(self) -> None:
-        # A constant: sizeof at every batch would be measurable.
-        super().__init__(_CBATCH_BYTES)
-
-    def __del__(self) -> None:
-        # Gone at the interpreter's end, as the process soon is.
-        if self.core and _release is not None:
-            _release(_addressof(self))
-
-
-_CBATCH_BYTES = ctypes.sizeof(_library.CBatch)
-_addressof = ctypes.addressof
-# Set by bind: looked up once, not at every batch.
-_release: Any = None
-
-
-def bind(library: _library.Library) -> None:
-    """Makes handles release through `library`."""
-    global _release
-    _release = library.quick.batch_release
-
-
-def _destroy_capsule(capsule: int) -> None:
-    if _is_valid(capsule, _NAME):
-        library = _library.load()
-        library.quick.tensor_delete(_get_pointer(capsule, _NAME))
-
-
-_destructor_type = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-_destructor = _destructor_type(_destroy_capsule)
-_destructor_address = ctypes.cast(_destructor, ctypes.c_void_p)
-
-
-def new_tensor(handle: Handle, field: int) -> int:
-    """The address of a DLManagedTensor that the caller owns."""
-    library = _library.load()
-    tensor = ctypes.c_void_p()
-    error = _library.CError()
-    if library.quick.batch_dlpack(
-        ctypes.byref(handle), field, ctypes.byref(tensor), ctypes.byref(error)
-    ):
-        raise error.to_exception()
-    assert tensor.value is not None
-    return tensor.value
-
-
-def record_stream(handle: Handle, stream: int) -> None:
-    library = _library.load()
-    error = _library.CError()
-    if library.quick.batch_record_stream(
-        ctypes.byref(handle), stream, ctypes.byref(error)
-    ):
-        raise error.to_exception()
-
-
-class Tensor:
-    """A field for any framework that knows the DLPack protocol."""
-
-    __slots__ = ("_handle", "_field", "_device", "shape", "strides", "dtype")
-
-    def __init__(
-        self,
-        handle: Handle,
-        field: int,
-        device: Tuple[int, int],
-        info: FieldInfo,
-    ) -> None:
-        self._handle = handle
-        self._field = field
-        self._device = device
-        self.shape = (handle.num_samples,) + info.shape[1:]
-        self.strides = info.strides
-        self.dtype = info.dtype
-
-    def __dlpack__(self, stream: Optional[int] = None, **_: Any) -> Any:
-        # The batch is complete, so the consumer's stream waits for nothing;
-        # but the slot is not reused before that stream is done with it.
-        # Other keywords (max_version, copy, ...) ask for what a consumer of
-        # an unversioned capsule does without.
-        if self._device[0] == CUDA and stream not in (None, -1, 0):
-            record_stream(self._handle, int(stream or 0))
-        address = new_tensor(self._handle, self._field)
-        return _new_capsule(address, _NAME, _destructor_address)
-
-    def __dlpack_device__(self) -> Tuple[int, int]:
-        return self._device
-
-    def __repr__(self) -> str:
-        return (
-            f"datasetd.Tensor(shape={self.shape}, dtype={self.dtype}, "
-            f"device={self._device})"
-        )
 
 
 class Framework:
@@ -170,13 +50,22 @@ class Framework:
                 return int(getattr(stream, name))
         return int(stream)
 
-    def from_tensor(self, address: int, info: FieldInfo, rows: int) -> Any:
+    def from_tensors(
+        self, addresses: Iterable[int], owners: List[Any], rows: int
+    ) -> List[Any]:
+        """An array of `rows` rows for each tensor, in the fields' order.
+
+        Appends an owner for each tensor: wherever this is broken off, a tensor
+        is an array's exactly if it has an owner of which owns() is true.
+        """
+        raise NotImplementedError
+
+    def owns(self, owner: Any) -> bool:
         raise NotImplementedError
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
         """Of field `field` (or INDICES), which `info` describes."""
-        address = new_tensor(handle, field)
-        return self.from_tensor(address, info, handle.num_samples)
+        raise NotImplementedError
 
 
 class TorchFramework(Framework):
@@ -189,8 +78,8 @@ class TorchFramework(Framework):
         import torch
         import torch.utils.dlpack
 
-        self._from_dlpack = torch.utils.dlpack.from_dlpack
-        self._delete = _library.load().quick.tensor_delete
+        self._from_dlpack: Any = torch.utils.dlpack.from_dlpack
+        self._current_stream: Any = None
         if device[0] == CUDA:
             if not torch.cuda.is_available():
                 raise InvalidArgument(
@@ -199,32 +88,51 @@ class TorchFramework(Framework):
                     "framework"
                 )
             self._current_stream = torch.cuda.current_stream
-            self.stream = self._cuda_stream  # type: ignore[method-assign]
 
-    def _cuda_stream(self) -> int:
-        return self._current_stream(self.device[1]).cuda_stream
+    def stream(self) -> int:
+        if self._current_stream is None:
+            return 0
+        number: int = self._current_stream(self.device[1]).cuda_stream
+        return number
 
-    def from_tensor(self, address: int, info: FieldInfo, rows: int) -> Any:
-        try:
-            # No destructor: the tensor is torch's from here on.
-            return self._from_dlpack(_new_capsule(address, _NAME, None))
-        except BaseException:
-            self._delete(address)
-            raise
+    def from_tensors(
+        self, addresses: Iterable[int], owners: List[Any], rows: int
+    ) -> List[Any]:
+        # Without a destructor, which would be called for every one.
+        for address in addresses:
+            owners.append(lent_capsule(address))
+        return [self._from_dlpack(capsule) for capsule in owners]
+
+    def owns(self, owner: Any) -> bool:
+        return is_taken(owner)
+
+    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        return self._from_dlpack(owning_capsule(new_tensor(handle, field)))
 
 
 class _Memory:
-    """What a NumPy array keeps as its base."""
+    """What a NumPy array keeps as its base; owns `tensor`, once it is set."""
 
-    __slots__ = ("__array_interface__", "_tensor", "_delete")
+    __slots__ = ("__array_interface__", "tensor", "_delete")
 
-    def __init__(self, interface: Any, tensor: int, delete: Any) -> None:
-        self.__array_interface__ = interface
-        self._tensor = tensor
+    def __init__(self, interface: Dict[str, Any], delete: Any) -> None:
+        self.tensor = 0
         self._delete = delete
+        self.__array_interface__ = interface
 
     def __del__(self) -> None:
-        self._delete(self._tensor)
+        # Not even that, where the first line of __init__ was not reached.
+        if getattr(self, "tensor", 0):
+            self._delete(self.tensor)
+
+
+class _Layout(NamedTuple):
+    """A field as NumPy describes it."""
+
+    sample_shape: Tuple[int, ...]
+    strides_bytes: Tuple[int, ...]
+    type_code: str
+    view_type: Any  # None: as it is
 
 
 class NumpyFramework(Framework):
@@ -241,9 +149,9 @@ class NumpyFramework(Framework):
                 "framework='numpy' needs a dataset on device 'cpu'; this one "
                 "is on a GPU: use 'torch', 'jax' or 'dlpack'"
             )
-        self._asarray = numpy.asarray
+        self._asarray: Any = numpy.asarray
         self._delete = _library.load().quick.tensor_delete
-        self._types = {}
+        self._view_types: Dict[str, Any] = {}
         for info in fields:
             if info.dtype == "bfloat16":
                 if importlib.util.find_spec("ml_dtypes") is None:
@@ -254,30 +162,61 @@ class NumpyFramework(Framework):
                     )
                 import ml_dtypes
 
-                self._types[info.dtype] = numpy.dtype(ml_dtypes.bfloat16)
-        self._view_types = self._types
+                self._view_types[info.dtype] = numpy.dtype(ml_dtypes.bfloat16)
         self._type_codes = {
             name: ("V2" if name == "bfloat16" else numpy.dtype(name).str)
             for name in _BYTES
         }
+        # Made once: they are needed for every batch.
+        self._layouts = [self._layout(info) for info in fields]
 
-    def from_tensor(self, address: int, info: FieldInfo, rows: int) -> Any:
+    def from_tensors(
+        self, addresses: Iterable[int], owners: List[Any], rows: int
+    ) -> List[Any]:
+        arrays: List[Any] = []
+        for address, layout in zip(addresses, self._layouts):
+            memory = self._memory(address, layout, rows)
+            owners.append(memory)
+            memory.tensor = address
+            arrays.append(self._array(memory, layout))
+        return arrays
+
+    def owns(self, owner: Any) -> bool:
+        return bool(owner.tensor)
+
+    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        layout = self._layout(info)
+        address = new_tensor(handle, field)
+        memory = self._memory(address, layout, handle.num_samples)
+        memory.tensor = address
+        return self._array(memory, layout)
+
+    def _layout(self, info: FieldInfo) -> _Layout:
+        item = _BYTES[info.dtype]
+        return _Layout(
+            info.shape[1:],
+            tuple(stride * item for stride in info.strides),
+            self._type_codes[info.dtype],
+            self._view_types.get(info.dtype),
+        )
+
+    def _memory(self, address: int, layout: _Layout, rows: int) -> _Memory:
         # DLManagedTensor begins with the data pointer.
         data = ctypes.c_void_p.from_address(address).value
-        item = _BYTES[info.dtype]
-        memory = _Memory(
+        return _Memory(
             {
                 "version": 3,
-                "shape": (rows,) + info.shape[1:],
-                "strides": tuple(s * item for s in info.strides),
-                "typestr": self._type_codes[info.dtype],
+                "shape": (rows,) + layout.sample_shape,
+                "strides": layout.strides_bytes,
+                "typestr": layout.type_code,
                 "data": (data, False),
             },
-            address,
             self._delete,
         )
+
+    def _array(self, memory: _Memory, layout: _Layout) -> Any:
         array = self._asarray(memory)
-        view = self._view_types.get(info.dtype)
+        view = layout.view_type
         return array if view is None else array.view(view)
 
 
@@ -293,13 +232,13 @@ class JaxFramework(Framework):
         super().__init__(device, fields)
         import jax.dlpack
 
-        self._from_dlpack = jax.dlpack.from_dlpack
+        self._from_dlpack: Any = jax.dlpack.from_dlpack
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
         return self._from_dlpack(Tensor(handle, field, self.device, info))
 
 
-_FRAMEWORKS: "dict[str, Callable[..., Framework]]" = {
+_FRAMEWORKS: Dict[str, Type[Framework]] = {
     "torch": TorchFramework,
     "numpy": NumpyFramework,
     "jax": JaxFramework,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
-from typing import Any, Callable, Generator, List, Optional
+from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
 from . import errors
 
@@ -17,6 +17,10 @@ _library: Optional["Library"] = None
 
 
 class CError(ctypes.Structure):
+    code: int
+    detail: int
+    message: bytes
+
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
         ("code", ctypes.c_int32),
@@ -46,6 +50,12 @@ class CClientOptions(ctypes.Structure):
 
 
 class CBatch(ctypes.Structure):
+    num_samples: int
+    num_padding: int
+    epoch: int
+    index: int
+    core: Optional[int]
+
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
         ("num_samples", ctypes.c_uint32),
@@ -67,7 +77,7 @@ _P = ctypes.c_void_p
 _ERROR = ctypes.POINTER(CError)
 _BATCH = ctypes.POINTER(CBatch)
 _TEXT = ctypes.POINTER(ctypes.c_void_p)
-_SIGNATURES = {
+_SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "datasetd_abi_version": (ctypes.c_uint32, []),
     "datasetd_free": (None, [_P]),
     "datasetd_client_connect": (

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, List, NoReturn, Optional, Sequence, Union
 
 from ._client import Client, connect
 from .errors import DeadlineExceeded, FailedPrecondition, NotFound
@@ -45,6 +45,12 @@ class LocalDaemon:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a datasetd.LocalDaemon belongs to the process that started it: "
+            f"in the other one, connect to its address, {self.address!r}"
+        )
 
     def __repr__(self) -> str:
         return f"datasetd.LocalDaemon({self.address!r}, pid={self.pid})"
@@ -159,7 +165,7 @@ def _await_ready(
     log_path: str,
     timeout: float,
 ) -> None:
-    program = process.args[0]  # type: ignore[index]
+    program = str(process.args[0])  # type: ignore[index]
     deadline = time.monotonic() + timeout
     notices.settimeout(0.1)
     while True:

@@ -171,5 +171,5 @@ _BY_DETAIL: Dict[int, Type[Error]] = {
 
 def make_error(code: int, detail: int, message: str) -> Error:
     """The error for a code and a detail of the C API."""
-    kind = _BY_DETAIL.get(detail) or _BY_CODE.get(code, Error)
+    kind = _BY_DETAIL.get(detail, _BY_CODE.get(code, Error))
     return kind(message)

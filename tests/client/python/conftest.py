@@ -22,6 +22,34 @@ def make_images(count=NUM_SAMPLES):
     )
 
 
+
+def loader(dataset, **arguments):
+    """A small shuffled job."""
+    import datasetd
+
+    arguments.setdefault("batch_size", 10)
+    arguments.setdefault("shuffle", True)
+    arguments.setdefault("seed", 5)
+    return datasetd.DataLoader(dataset, **arguments)
+
+
+class Copy:
+    """What stays of a batch, whose memory goes back."""
+
+    def __init__(self, batch):
+        self.indices = batch.indices.clone()
+        self.epoch, self.index = batch.epoch, batch.index
+        self.num_padding = batch.num_padding
+
+
+def copies(batches):
+    return list(map(Copy, batches))
+
+
+def indices_of(batches):
+    return np.concatenate([np.asarray(batch.indices) for batch in batches])
+
+
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")

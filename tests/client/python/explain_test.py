@@ -5,6 +5,7 @@ import pytest
 
 import datasetd
 from conftest import NUM_SAMPLES
+from datasetd import _feed
 from datasetd import transforms as T
 
 N = 70  # more than one call tells of
@@ -144,7 +145,9 @@ def test_errors_are_those_of_a_feed(client, dataset):
         client.explain(dataset, [T.RandomCrop(100)])
     with pytest.raises(datasetd.InvalidArgument, match="no field 'depth'"):
         client.explain(dataset, [T.Pad(1, fields=["depth"])])
-    with pytest.raises(datasetd.InvalidArgument, match="indices: .*expected ints"):
+    with pytest.raises(
+        datasetd.InvalidArgument, match="indices: .*expected ints"
+    ):
         client.explain(dataset, [T.Pad(1)], indices=["first"])
 
 
@@ -246,6 +249,8 @@ def test_the_daemon_refuses_colour_ops_on_masks(client, paired, op):
     with pytest.raises(
         datasetd.InvalidArgument, match="field 'mask', transforms.*is a mask"
     ):
-        client._open_feed(
-            {"dataset": paired.name, "batch_size": 1, "fields": fields}
+        _feed.Feed(
+            client._session,
+            {"dataset": paired.name, "batch_size": 1, "fields": fields},
+            "numpy",
         )

@@ -6,9 +6,13 @@ from __future__ import annotations
 import enum
 import math
 import numbers
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import Tuple, Union
 
 from ..errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeGuard  # typing's from Python 3.10 on
 
 Size = Union[int, Sequence[int]]
 Padding = Union[int, Sequence[int]]
@@ -51,7 +55,7 @@ def is_number(value: Any) -> bool:
     )
 
 
-def is_sequence(value: Any) -> bool:
+def is_sequence(value: Any) -> "TypeGuard[Sequence[Any]]":
     # NumPy arrays and torch sizes count; text, dicts and sets do not.
     return hasattr(value, "__len__") and not isinstance(
         value, (str, bytes, dict, set, frozenset)
@@ -182,7 +186,7 @@ def padding(op: str, value: Any) -> Tuple[int, int, int, int]:
 def padding_mode(op: str, value: Any) -> str:
     if value not in PADDING_MODES:
         raise fail(op, "padding_mode", value, f"one of {PADDING_MODES}")
-    return value
+    return str(value)
 
 
 def interpolation(op: str, value: Any, modes: Tuple[str, ...]) -> str:
@@ -194,7 +198,7 @@ def interpolation(op: str, value: Any, modes: Tuple[str, ...]) -> str:
         text = text.lower().replace("_", "-")
     if text not in modes:
         raise fail(op, "interpolation", value, f"one of {modes}")
-    return text
+    return str(text)
 
 
 def floats(op: str, name: str, value: Any) -> List[float]:

@@ -255,12 +255,12 @@ class Affine(Transform):
         self.angle = _checks.number(op, "angle", angle)
         self.translate = _checks.pair(op, "translate", translate)
         self.scale = _scale(op, scale)
-        if not _checks.is_sequence(shear):
-            self.shear = (_checks.number(op, "shear", shear), 0.0)
-        elif len(shear) == 1:
+        if _checks.is_sequence(shear) and len(shear) == 1:
             self.shear = (_checks.number(op, "shear", shear[0]),) * 2
-        else:
+        elif _checks.is_sequence(shear):
             self.shear = _checks.pair(op, "shear", shear)
+        else:
+            self.shear = (_checks.number(op, "shear", shear), 0.0)
         self.interpolation = _checks.interpolation(
             op, interpolation, _checks.AFFINE_MODES
         )
@@ -331,9 +331,11 @@ class RandomAffine(Transform):
             degrees=range_message(self.degrees),
             translate=point_message(self.translate),
             scale=range_message(self.scale),
-            shear_x=None if shear is None else range_message(shear[:2]),
+            shear_x=(
+                None if shear is None else range_message((shear[0], shear[1]))
+            ),
             shear_y=(
-                range_message(shear[2:])
+                range_message((shear[2], shear[3]))
                 if shear is not None and len(shear) == 4
                 else None
             ),

@@ -1,0 +1,50 @@
+"""Checks of arguments, whose errors name the argument."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from typing import Any, Dict, Optional
+
+from .errors import InvalidArgument
+
+
+def checked_int(name: str, value: Any, least: int, most: int) -> int:
+    """Anything that is an int, of NumPy and torch, too; but no bool."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidArgument(f"{name}={value!r}; expected an int")
+    number = operator.index(value)
+    if not least <= number <= most:
+        raise InvalidArgument(
+            f"{name}={value!r}; expected {least} to {most}"
+        )
+    return number
+
+
+def checked_seconds(name: str, value: Any) -> float:
+    """A finite number from 0."""
+    try:
+        seconds = math.nan if isinstance(value, (bool, str)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InvalidArgument(
+            f"{name}={value!r}; expected seconds, a number from 0"
+        )
+    return seconds
+
+
+def optional_seconds(name: str, value: Any) -> Optional[float]:
+    """None stays None: without end."""
+    return None if value is None else checked_seconds(name, value)
+
+
+def encode(message: Dict[str, Any]) -> bytes:
+    """A message of proto/datasetd/v1 as JSON."""
+    try:
+        return json.dumps(message, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f"an argument has no JSON form: {error}"
+        ) from None

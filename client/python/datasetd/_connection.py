@@ -1,0 +1,92 @@
+"""One connection to a daemon, safe to close while others use it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+import weakref
+from typing import Iterator
+
+from . import _library
+from ._at_exit import close_at_exit
+from .errors import Closed
+
+
+class Connection:
+    """One datasetd_client. Thread-safe.
+
+    Closed by close(), or when nothing refers to it any more.
+    """
+
+    def __init__(self, address: str, timeout: float) -> None:
+        library = _library.load()
+        options = _library.CClientOptions()
+        options.struct_size = ctypes.sizeof(options)
+        options.address = address.encode()
+        options.connect_timeout_ns = max(1, int(timeout * 1e9))  # 0 is 10 s
+        handle = ctypes.c_void_p()
+        error = _library.CError()
+        self._handle = handle
+        # Before there is anything to free: Ctrl-C may come as soon as there is.
+        self._free = weakref.finalize(self, _free, library, handle)
+        self._free.atexit = False
+        self._lock = threading.Lock()
+        self._num_users = 0
+        self._is_closed = False
+        _connections.add(self)
+        if library.client_connect(
+            ctypes.byref(options), ctypes.byref(handle), ctypes.byref(error)
+        ):
+            raise error.to_exception()
+        self.address: str = library.client_address(handle).decode()
+        close_at_exit(self)
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[ctypes.c_void_p]:
+        """The handle, which is not freed meanwhile. Closed if it is closed."""
+        with self._lock:
+            if self._is_closed:
+                raise Closed("the client is closed")
+            self._num_users += 1
+        try:
+            yield self._handle
+        finally:
+            with self._lock:
+                self._num_users -= 1
+                is_last = self._is_closed and self._num_users == 0
+            if is_last:
+                self._free()
+
+    def is_used(self) -> bool:
+        """Whether a thread is in a call."""
+        return self._num_users > 0
+
+    def close(self) -> None:
+        """Ends the session, or has the last call that is under way end it."""
+        with self._lock:
+            self._is_closed = True
+            is_unused = self._num_users == 0
+        if is_unused:
+            self._free()
+
+    def after_fork(self) -> None:
+        """In the child: the thread that held the lock is not there."""
+        self._lock = threading.Lock()
+
+
+def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:
+    if handle:
+        library.client_close(handle)
+
+
+_connections: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for connection in list(_connections):
+        connection.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,152 @@
+"""What the daemon says of datasets, samples and loads, as named tuples."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Tuple
+
+Message = Mapping[str, Any]
+
+
+class Field(NamedTuple):
+    """One named array of a dataset; `shape` is a sample's.
+
+    It is (-1, -1, C) where samples have sizes of their own, and `smallest` and
+    `largest` are (height, width), by each axis, of all of them.
+    """
+
+    name: str
+    dtype: str
+    shape: Tuple[int, ...]
+    is_image: bool
+    is_mask: bool = False  # an image of classes
+    smallest: Optional[Tuple[int, int]] = None
+    largest: Optional[Tuple[int, int]] = None
+
+
+class DrawnOp(NamedTuple):
+    """One thing that an op does to a sample.
+
+    An op may do several, such as Pad and Crop; what changes nothing is left
+    out. Names and parameters are those of torchvision's functional forms, and
+    there are no parameters where it is not applied.
+    """
+
+    field: str
+    position: int  # in the field's transforms; depth first
+    name: str
+    is_applied: bool  # not where p or a RandomApply left it out
+    parameters: Dict[str, Tuple[float, ...]]
+
+
+class BadSample(NamedTuple):
+    """A sample that could not be read or decoded; `offset` is its place in the
+    file."""
+
+    index: int  # type: ignore[assignment]
+    path: str
+    offset: int
+    reason: str
+
+
+class LoadEstimate(NamedTuple):
+    """What a load would find and need; `problem` says why it would fail.
+
+    `smallest` and `largest` are (height, width) of the source's images where
+    they may differ. `host_bytes` is the most that loading takes of the host.
+    """
+
+    device: str
+    num_samples: int
+    fields: List[Field]
+    num_classes: int
+    source_bytes: int
+    resident_bytes: int
+    scratch_bytes: int
+    free_bytes: int
+    host_bytes: int
+    smallest: Optional[Tuple[int, int]]
+    largest: Optional[Tuple[int, int]]
+    num_bad_samples: int
+    bad_samples: List[BadSample]
+    problem: str
+
+
+def fields_of(message: Message) -> List[Field]:
+    """Those of a Dataset or LoadEstimate message."""
+    return [
+        Field(
+            field["name"],
+            dtype_of(field),
+            tuple(int(extent) for extent in field["shape"]),
+            bool(field["is_image"]),
+            bool(field.get("is_mask", False)),
+            _extent(field.get("smallest")),
+            _extent(field.get("largest")),
+        )
+        for field in message["fields"]
+    ]
+
+
+def dtype_of(field: Message) -> str:
+    """As NumPy and torch call it, of a message that has a Dtype."""
+    name: str = field["dtype"]
+    return name.replace("DTYPE_", "").lower()
+
+
+def bad_samples_of(message: Message) -> List[BadSample]:
+    """Those of a Dataset or LoadEstimate message."""
+    return [
+        BadSample(
+            int(sample["index"]),
+            sample["path"],
+            int(sample["offset"]),
+            sample["reason"],
+        )
+        for sample in message["bad_samples"]
+    ]
+
+
+def estimate_of(message: Message) -> LoadEstimate:
+    return LoadEstimate(
+        device=message["device"],
+        fields=fields_of(message),
+        smallest=_extent(message.get("smallest")),
+        largest=_extent(message.get("largest")),
+        bad_samples=bad_samples_of(message),
+        problem=message["problem"],
+        **{
+            name: int(message[name])
+            for name in (
+                "num_samples",
+                "num_classes",
+                "source_bytes",
+                "resident_bytes",
+                "scratch_bytes",
+                "free_bytes",
+                "host_bytes",
+                "num_bad_samples",
+            )
+        },
+    )
+
+
+def drawn_ops_of(messages: Sequence[Message]) -> List[DrawnOp]:
+    """One sample's, of an ExplainTransformsResponse."""
+    return [
+        DrawnOp(
+            op["field"],
+            int(op["position"]),
+            op["name"],
+            bool(op["is_applied"]),
+            {
+                parameter["name"]: tuple(float(v) for v in parameter["values"])
+                for parameter in op["parameters"]
+            },
+        )
+        for op in messages
+    ]
+
+
+def _extent(size: Optional[Message]) -> Optional[Tuple[int, int]]:
+    return (int(size["height"]), int(size["width"])) if size else None

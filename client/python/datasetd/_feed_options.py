@@ -1,0 +1,141 @@
+"""What a loader asks for, field by field, checked against the dataset."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence, Union
+
+from ._dataset import Dataset
+from ._descriptions import Field
+from .errors import InvalidArgument
+from .transforms._pipeline import Pipelines, batch_ops, pipelines_message
+
+FieldNames = Union[None, str, Sequence[str]]
+Layout = Union[str, Mapping[str, str]]
+
+_LAYOUTS = ("NCHW", "NHWC")
+
+
+def chosen_fields(dataset: Dataset, fields: FieldNames) -> List[Field]:
+    """Those that `fields` names, in its order; None: all."""
+    there = {field.name: field for field in dataset.fields}
+    if fields is None:
+        return list(there.values())
+    names = [fields] if isinstance(fields, str) else list(fields)
+    for name in names:
+        if not isinstance(name, str) or name not in there:
+            raise InvalidArgument(
+                f"fields: dataset '{dataset.name}' has no field {name!r}; it "
+                f"has {list(there)}"
+            )
+    if len(set(names)) < len(names):
+        raise InvalidArgument(f"fields: {names} names a field twice")
+    if not names:
+        raise InvalidArgument(
+            f"fields: there are none; expected some of {list(there)}, or "
+            "None for all"
+        )
+    return [there[name] for name in names]
+
+
+def fields_message(
+    dataset: Dataset,
+    fields: List[Field],
+    transforms: Pipelines,
+    layout: Layout,
+) -> Dict[str, Any]:
+    """FeedOptions.fields: transforms and layout of each of `fields`."""
+    images = [f.name for f in fields if f.is_image]
+    masks = [f.name for f in fields if f.is_mask]
+    pipelines = pipelines_message("transforms", transforms, masks)
+    for op in batch_ops(transforms):
+        _check_labels(dataset, fields, op, pipelines)
+    layouts = (
+        dict(layout)
+        if isinstance(layout, Mapping)
+        else {field: layout for field in images}
+    )
+    _check_keys(dataset, fields, "transforms", pipelines)
+    _check_keys(dataset, fields, "layout", layouts)
+    if not isinstance(layout, Mapping) and layout not in _LAYOUTS:
+        raise InvalidArgument(f"layout={layout!r}; expected one of {_LAYOUTS}")
+    message: Dict[str, Any] = {}
+    for field, ops in pipelines.items():
+        message.setdefault(field, {})["transforms"] = ops
+    for field, value in layouts.items():
+        if value not in _LAYOUTS or field not in images:
+            raise InvalidArgument(
+                f"layout[{field!r}]={value!r}; expected one of "
+                f"{_LAYOUTS}, for an image field ({images})"
+            )
+        message.setdefault(field, {})["layout"] = "LAYOUT_" + value
+    return message
+
+
+def _check_keys(
+    dataset: Dataset,
+    fields: List[Field],
+    argument: str,
+    by_field: Mapping[str, Any],
+) -> None:
+    names = [f.name for f in fields]
+    for key in by_field:
+        if key in names:
+            continue
+        if any(key == field.name for field in dataset.fields):
+            raise InvalidArgument(
+                f"{argument}: field {key!r} is not among fields={names}: name "
+                "it there, too, or leave it out here"
+            )
+        raise InvalidArgument(
+            f"{argument}: dataset '{dataset.name}' has no field {key!r}; it "
+            f"has {names}"
+        )
+
+
+def _check_labels(
+    dataset: Dataset,
+    fields: List[Field],
+    op: Any,
+    pipelines: Mapping[str, Any],
+) -> None:
+    """What mixes images mixes their labels."""
+    scalars = [f.name for f in fields if f.shape == () and "int" in f.dtype]
+    if op.labels not in scalars:
+        raise InvalidArgument(
+            f"transforms: {op!r}: labels={op.labels!r}; expected a field "
+            f"of integers of dataset '{dataset.name}', and of the "
+            f"loader's fields: {scalars}"
+        )
+    if pipelines.get(op.labels):
+        raise InvalidArgument(
+            f"transforms: {op!r} changes {op.labels!r} itself: give that "
+            "field no transforms"
+        )
+
+
+def check_order_arguments(
+    sampler: Any,
+    batch_sampler: Any,
+    subset: Any,
+    shuffle: bool,
+    drop_last: bool,
+) -> None:
+    """Who says the order excludes who else would."""
+    if batch_sampler is not None:
+        _exclude(
+            "batch_sampler",
+            sampler=sampler is not None,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            subset=subset is not None,
+        )
+    if sampler is not None:
+        _exclude("sampler", shuffle=shuffle, subset=subset is not None)
+
+
+def _exclude(argument: str, **others: bool) -> None:
+    for other, is_given in others.items():
+        if is_given:
+            raise InvalidArgument(
+                f"{argument}= and {other}= exclude each other"
+            )

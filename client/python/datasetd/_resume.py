@@ -1,0 +1,78 @@
+"""The state that a loader resumes from, and whether it is this loader's."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from ._arguments import checked_int
+from .errors import FailedPrecondition, InvalidArgument
+
+Position = Tuple[int, int]  # epoch, batch within it
+
+_VERSION = 1
+
+
+def make_state(job: Mapping[str, Any], position: Position) -> Dict[str, Any]:
+    """Plain values. `job` is what must be the same to go on."""
+    epoch, index = position
+    return {"version": _VERSION, **job, "epoch": epoch, "batch": index}
+
+
+def checked_position(
+    state: Mapping[str, Any],
+    job: Mapping[str, Any],
+    num_batches: Optional[int],
+) -> Position:
+    """Where `state` is; FailedPrecondition if it is not of `job`.
+
+    At the beginning of an epoch batch_size and world_size may differ.
+    `num_batches` of an epoch; None where a sampler knows.
+    """
+    needed = {"version", "epoch", "batch", *job} - {"subset"}
+    missing = sorted(needed - set(state))
+    if missing:
+        raise InvalidArgument(f"state_dict: {missing} is missing")
+    if state["version"] != _VERSION:
+        raise FailedPrecondition(
+            f"state_dict: version is {state['version']!r}, this package "
+            f"reads {_VERSION}"
+        )
+    epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
+    index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
+    for key in dict.fromkeys((*job, "subset")):
+        if index == 0 and key in ("batch_size", "world_size"):
+            continue
+        if state.get(key) != job.get(key):
+            raise FailedPrecondition(
+                f"state_dict: {key} is {state.get(key)!r}, this loader has "
+                f"{job.get(key)!r}"
+                + (f" (at batch {index} of epoch {epoch})" if index else "")
+            )
+    if num_batches is not None and 0 < index >= num_batches:
+        raise InvalidArgument(
+            f"state_dict: batch is {index}, an epoch has {num_batches}"
+        )
+    return epoch, index
+
+
+def checked_order_state(
+    state: Mapping[str, Any], index: int
+) -> Dict[str, Any]:
+    """The part of `state` that is about a sampler, at batch `index`."""
+    result = {"sampler_state": state.get("sampler_state")}
+    if index == 0:
+        return result
+    for key in ("row", "order_hash"):
+        if key not in state:
+            raise InvalidArgument(f"state_dict: [{key!r}] is missing")
+    result["row"] = checked_int(
+        "state_dict: row", state["row"], index, 2**32 - 1
+    )
+    try:
+        bytes.fromhex(state["order_hash"])
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"state_dict: order_hash={state['order_hash']!r}; expected hex"
+        ) from None
+    result["order_hash"] = state["order_hash"]
+    return result

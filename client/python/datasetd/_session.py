@@ -1,0 +1,103 @@
+"""What a Client, its Datasets and their loaders share."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from typing import Any, Dict, Optional
+
+from . import _library
+from ._connection import Connection
+from .errors import Closed
+
+
+class Session:
+    """A connection that another takes the place of when its daemon is lost,
+    and who holds which dataset through it. Thread-safe."""
+
+    def __init__(self, address: str, timeout: float) -> None:
+        self._library = _library.load()
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        # Holders by dataset; the daemon counts sessions, not holders.
+        self._holds: Dict[str, int] = {}
+        self._connection: Optional[Connection] = Connection(address, timeout)
+        self.address = self._connection.address
+        _sessions.add(self)
+
+    def connection(self) -> Connection:
+        """The one of now; Closed after close()."""
+        connection = self._connection
+        if connection is None:
+            raise Closed("the client is closed")
+        return connection
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """datasetd_`name` of the client, the arguments, and an error, which is
+        raised."""
+        error = _library.CError()
+        with self.connection().used() as handle:
+            function = getattr(self._library, name)
+            if function(handle, *arguments, ctypes.byref(error)):
+                raise error.to_exception()
+
+    def call_text(self, name: str, *arguments: Any) -> str:
+        """The same, where the last argument is a text that is returned."""
+        text = ctypes.c_void_p()
+        self.call(name, *arguments, ctypes.byref(text))
+        return self._library.take_text(text)
+
+    def hold(self, name: str) -> None:
+        """One more holder of a dataset that the daemon keeps for us."""
+        with self._lock:
+            self._holds[name] = self._holds.get(name, 0) + 1
+
+    def release(self, name: str) -> None:
+        """One less; after the last one the daemon may drop it."""
+        with self._lock:
+            self._holds[name] -= 1
+            is_last = self._holds[name] == 0
+            is_open = self._connection is not None
+        if is_last and is_open:
+            self.call("release_dataset", name.encode())
+
+    def reconnect(self, lost: Optional[Connection]) -> None:
+        """A new connection in the place of `lost`, whose daemon is gone;
+        unless another loader has made one. DaemonGone if none is there."""
+        with self._lock:
+            if self._connection is None:
+                raise Closed("the client is closed")
+            if self._connection is not lost:
+                return
+        connection = Connection(self.address, self._timeout)
+        with self._lock:
+            if self._connection is lost:
+                self._connection = connection
+                return
+            is_closed = self._connection is None
+        connection.close()
+        if is_closed:
+            raise Closed("the client is closed")
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def after_fork(self) -> None:
+        """In the child: the thread that held the lock is not there."""
+        self._lock = threading.Lock()
+
+
+_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        session.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,95 @@
+"""A batch on its way from the library to the job."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, List, Optional
+
+from . import _library
+from ._batch import Batch, batch_class
+from ._dlpack import FieldInfo, Handle
+from ._frameworks import Framework
+
+
+class Transfer:
+    """Makes Batches of what the library hands out, and loses none of it.
+
+    Python runs signal handlers, and raises KeyboardInterrupt, between any two
+    of its steps. So what the library gave is in here, from begin() until
+    finish() returned: what was interrupted is finished, or dropped, later.
+
+    For one thread at a time. One per feed, for every batch.
+    """
+
+    _handle: Optional[Handle] = None
+
+    def __init__(self, framework: Framework, fields: List[FieldInfo]) -> None:
+        self._framework = framework
+        self._fields = fields
+        self._batch_class = batch_class(framework, fields)
+        self._delete = _library.load().quick.tensor_delete
+        # What datasetd_feed_next_tensors fills, with the handle of begin().
+        self.tensors = (ctypes.c_void_p * len(fields))()
+        self.num_tensors = len(fields) if framework.takes_tensors else 0
+        self._owners: List[Any] = []
+
+    def begin(self) -> Handle:
+        """A handle for the library to fill."""
+        self._owners = []
+        handle = self._handle = Handle()
+        return handle
+
+    def finish(self, handle: Handle) -> Batch:
+        """The Batch of a handle that begin() gave and the library filled."""
+        if self.num_tensors:
+            arrays = self._framework.from_tensors(
+                self.tensors, self._owners, handle.num_samples
+            )
+        else:
+            arrays = self._from_handle(handle)
+        return self._made(arrays, handle)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the library gave a batch that finish() did not return."""
+        return self._handle is not None and bool(self._handle.core)
+
+    def finish_interrupted(self) -> Batch:
+        """That batch. REQUIRES: is_interrupted."""
+        handle = self._handle
+        assert handle is not None
+        self._drop_tensors()
+        return self._made(self._from_handle(handle), handle)
+
+    def drop(self) -> None:
+        """Gives back what was interrupted, if anything was."""
+        if self.is_interrupted:
+            self._drop_tensors()
+        self._handle = None
+        self._owners = []
+
+    def _from_handle(self, handle: Handle) -> List[Any]:
+        return [
+            self._framework.from_handle(handle, i, info)
+            for i, info in enumerate(self._fields)
+        ]
+
+    def _made(self, arrays: List[Any], handle: Handle) -> Batch:
+        batch = self._batch_class(arrays)
+        batch._handle = handle
+        self._handle = None
+        return batch
+
+    def _drop_tensors(self) -> None:
+        """Those that no array owns."""
+        for i in range(self.num_tensors):
+            address = self.tensors[i]
+            if i < len(self._owners) and self._framework.owns(self._owners[i]):
+                continue
+            if address:
+                # Forgotten first: rather lost than given back twice.
+                self.tensors[i] = None
+                self._delete(address)
+
+    def __del__(self) -> None:
+        self.drop()

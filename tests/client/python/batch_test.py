@@ -1,0 +1,205 @@
+"""What a batch is, and how long."""
+
+import gc
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import datasetd
+from conftest import loader
+from datasetd import transforms as T
+
+
+def test_batch_is_a_tuple_with_names(dataset):
+    with loader(dataset, layout="NHWC") as batches:
+        batch = next(iter(batches))
+        images, labels = batch
+        assert images is batch.image and labels is batch.label
+        assert isinstance(batch, datasetd.Batch)
+        assert images.shape == (10, 3, 8, 10)
+        assert images.stride() == (240, 1, 30, 3)
+        assert labels.dtype == torch.int64
+        assert torch.equal(batch.indices, labels)
+        assert torch.equal(images[:, 0, 0, 0].long(), labels)
+        assert (batch.epoch, batch.index, batch.num_padding) == (0, 0, 0)
+        assert batch.num_samples == 10
+        batch.record_stream(0)
+
+
+def test_torch_tensors_are_the_slot_and_writable(dataset):
+    with loader(dataset) as batches:
+        batch = next(iter(batches))
+        again = batch.indices
+        again[0] = -7
+        assert batch.indices[0] == -7
+        assert batch.indices.data_ptr() == again.data_ptr()
+
+
+def test_numpy_arrays_are_views(dataset):
+    with loader(dataset, framework="numpy", layout="NHWC") as batches:
+        images, labels = next(iter(batches))
+        assert images.flags.writeable and not images.flags.owndata
+        assert images.shape == (10, 3, 8, 10) and images.dtype == np.uint8
+        assert images.strides == (240, 1, 30, 3)
+        np.testing.assert_array_equal(images[:, 2, 7, 9], labels)
+        images[:] = 0
+
+
+def test_dlpack_objects(dataset):
+    with loader(dataset, framework="dlpack") as batches:
+        images, labels = next(iter(batches))
+        assert images.shape == (10, 3, 8, 10) and labels.dtype == "int64"
+        tensor = torch.from_dlpack(images)
+        array = np.from_dlpack(labels)
+        np.testing.assert_array_equal(tensor[:, 0, 0, 0].numpy(), array)
+        # A capsule that nobody takes gives its hold back.
+        capsule = images.__dlpack__()
+        del capsule, images, labels, tensor, array
+        gc.collect()
+        for _ in batches:
+            pass
+
+
+def test_dtypes_and_normalize(dataset):
+    for name in ("float16", "bfloat16", "float32"):
+        ops = [T.ToDtype(name, scale=True), T.Normalize([0.0] * 3, [0.5] * 3)]
+        with loader(dataset, transforms=ops) as batches:
+            batch = next(iter(batches))
+            assert batch.image.dtype == getattr(torch, name)
+            expected = batch.label.double() / 255 / 0.5
+            difference = batch.image[:, 0, 0, 0].double() - expected
+            assert difference.abs().max() < 0.01
+
+
+def test_bfloat16_is_not_numpys(dataset):
+    try:
+        import ml_dtypes  # noqa: F401
+    except ImportError:
+        with pytest.raises(datasetd.InvalidArgument, match="bfloat16"):
+            loader(
+                dataset,
+                framework="numpy",
+                transforms=[T.ToDtype("bfloat16", scale=True)],
+            )
+
+
+def test_tensors_outlive_batch_loader_and_client(daemon, data_root):
+    client = daemon.connect()
+    dataset = client.load_dataset(
+        "hundred", format="npy", path=data_root / "hundred"
+    )
+    batches = loader(dataset)
+    images, labels = next(iter(batches))
+    batches.close()
+    dataset.close()
+    client.close()
+    del batches, dataset, client
+    gc.collect()
+    assert torch.equal(images[:, 0, 0, 0].long(), labels)
+
+
+def test_kept_batch_is_never_overwritten(dataset):
+    with loader(dataset, prefetch=2) as batches:
+        kept = next(iter(batches))
+        before = kept.image.clone()
+        for _ in range(3):
+            for batch in batches:
+                del batch
+        assert torch.equal(kept.image, before)
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_keeping_all_is_an_error_that_names_the_fields(dataset, framework):
+    with loader(dataset, prefetch=2, framework=framework) as batches:
+        iterator = iter(batches)
+        kept = [next(iterator).label for _ in range(4)]
+        gc.collect()
+        with pytest.raises(datasetd.AllSlotsHeld, match="4 of 'label'") as e:
+            next(iterator)
+        assert ".clone()" in str(e.value)
+        kept.pop()
+        assert next(iterator).index == 4
+
+
+# -- In others' hands ----------------------------------------------------------
+
+
+def test_what_a_wrapper_makes_of_a_batch(dataset):
+    """Those that move batches to a device build the tuple's class anew."""
+    with loader(dataset) as batches:
+        batch = next(iter(batches))
+        moved = type(batch)(value.double() for value in batch)
+        assert moved.image.dtype == moved[0].dtype == torch.float64
+        assert torch.equal(moved.label.long(), batch.label)
+        # What the daemon said goes with the daemon's memory.
+        for name in ("epoch", "index", "num_samples", "num_padding", "indices"):
+            assert not hasattr(moved, name)
+            assert hasattr(batch, name)
+        with pytest.raises(AttributeError, match="made of other values"):
+            moved.record_stream(0)
+
+
+def test_dlpack_copies_nothing_and_says_so(dataset):
+    with loader(dataset, framework="dlpack") as batches:
+        image = next(iter(batches)).image
+        assert image.__dlpack_device__() == (1, 0)
+        with pytest.raises(BufferError, match="is not copied: take it"):
+            image.__dlpack__(copy=True)
+        with pytest.raises(BufferError, match=r"\(1, 0\), asked for on \(2, 0"):
+            image.__dlpack__(dl_device=(2, 0))
+        tensor = torch.from_dlpack(image)
+        for arguments in (
+            {"max_version": (1, 0), "dl_device": (1, 0), "copy": False},
+            {"stream": None, "copy": None},
+        ):
+            assert "dltensor" in repr(image.__dlpack__(**arguments))
+        tensor[:] = 7
+        assert np.from_dlpack(image).min() == 7
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy", "dlpack"])
+def test_the_interpreter_ends_with_batches_in_hand(
+    daemon, data_root, framework
+):
+    script = f"""
+import datasetd
+client = datasetd.connect({daemon.address!r})
+dataset = client.load_dataset(
+    "hundred", format="npy", path={str(data_root / "hundred")!r})
+loader = datasetd.DataLoader(dataset, batch_size=10, framework={framework!r})
+iterator = iter(loader)
+batch = next(iterator)
+class Kept:
+    circle, held, capsule = None, next(iterator), None
+Kept.circle = Kept
+if {framework!r} == "dlpack":
+    Kept.capsule = batch.image.__dlpack__()
+print(batch.index, Kept.held.index)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    assert (result.stdout, result.stderr) == ("0 1\n", "")
+    assert result.returncode == 0
+
+
+def test_numpy_where_there_is_no_torch(dataset, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with loader(dataset) as batches:
+        assert isinstance(next(iter(batches)).image, np.ndarray)
+    with pytest.raises(datasetd.InvalidArgument, match="is not installed"):
+        loader(dataset, framework="torch")
+
+
+def test_jax_where_there_is_none(dataset, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(datasetd.InvalidArgument, match="is not installed"):
+        loader(dataset, framework="jax")

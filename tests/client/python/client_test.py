@@ -1,0 +1,126 @@
+"""Client, Dataset, and the errors that they raise."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import datasetd
+from conftest import NUM_SAMPLES, loader
+
+
+def test_datasets(client, dataset, data_root):
+    assert dataset.num_samples == len(dataset) == NUM_SAMPLES
+    assert [f.name for f in dataset.fields] == ["image", "label"]
+    assert dataset.fields[0].shape == (8, 10, 3)
+    assert dataset.fields[0].is_image and dataset.fields[0].dtype == "uint8"
+    again = client.get_dataset("hundred")
+    assert again.content_hash == dataset.content_hash
+    assert "hundred" in [d["name"] for d in client.list_datasets()]
+    with pytest.raises(datasetd.NotFound, match="nothing"):
+        client.get_dataset("nothing")
+    with pytest.raises(datasetd.NotFound, match="missing"):
+        client.load_dataset("x", format="npy", path=data_root / "missing")
+    with pytest.raises(datasetd.AlreadyExists, match="hundred"):
+        client.load_dataset("hundred", format="npy", path=data_root / "three")
+    with pytest.raises(datasetd.InvalidArgument, match="tape"):
+        client.load_dataset("x", format="tape", path=data_root)
+    with pytest.raises(datasetd.PermissionDenied):
+        client.load_dataset("x", format="npy", path="/etc")
+
+
+def test_progress_function_and_its_exception(client, data_root):
+    seen = []
+    client.load_dataset(
+        "hundred",
+        format="npy",
+        path=data_root / "hundred",
+        progress=seen.append,
+    )
+    assert seen and seen[-1]["name"] == "hundred"
+
+    def fail(message):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.load_dataset(
+            "hundred",
+            format="npy",
+            path=data_root / "hundred",
+            progress=fail,
+        )
+
+
+def test_unload_with_open_feeds(client, data_root):
+    dataset = client.load_dataset(
+        "unloaded", format="npy", path=data_root / "hundred"
+    )
+    with loader(dataset, prefetch=1) as batches:
+        iterator = iter(batches)
+        batch = next(iterator)
+        with pytest.raises(datasetd.FailedPrecondition, match="unloaded"):
+            client.unload_dataset("unloaded")
+        client.unload_dataset("unloaded", force=True)
+        with pytest.raises(datasetd.DatasetUnloaded):
+            for batch in iterator:
+                pass
+        assert batch.image.shape[1:] == (3, 8, 10)
+
+
+def test_no_daemon(tmp_path):
+    with pytest.raises(datasetd.DaemonGone, match="no daemon listens"):
+        datasetd.connect(str(tmp_path / "datasetd.sock"))
+    with pytest.raises(datasetd.InvalidArgument, match="tcp://"):
+        datasetd.connect("tcp://127.0.0.1:80")
+
+
+def test_the_version_is_the_daemons(client):
+    assert client.status()["version"] == datasetd.__version__
+
+
+@pytest.mark.parametrize("timeout", [-1, "soon", float("nan"), None, True])
+def test_the_time_to_connect_is_checked(timeout):
+    with pytest.raises(datasetd.InvalidArgument, match="timeout="):
+        datasetd.connect("/nowhere", timeout=timeout)
+
+
+_CLOSES_MEANWHILE = """
+import os, signal, sys, threading
+import datasetd
+with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
+    client = daemon.connect()
+    os.kill(daemon.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+    is_waiting = threading.Event()
+    results = []
+    def load():
+        dataset = client.load_dataset(
+            "hundred", format="npy", path=sys.argv[1] + "/hundred",
+            progress=lambda _: is_waiting.set())
+        results.append(len(dataset))
+    thread = threading.Thread(target=load)
+    thread.start()
+    is_waiting.wait()
+    client.close()
+    os.kill(daemon.pid, signal.SIGCONT)
+    thread.join()
+    print(*results)
+    try:
+        client.status()
+    except datasetd.Closed as error:
+        print(error)
+"""
+
+
+def test_close_while_another_thread_is_in_a_call(data_root):
+    """The call has its result, and what it works on lives until then."""
+    result = subprocess.run(
+        [sys.executable, "-c", _CLOSES_MEANWHILE, str(data_root)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    assert result.stderr == "" and result.returncode == 0
+    assert result.stdout == "103\nthe client is closed\n"

@@ -1,0 +1,215 @@
+"""A daemon that dies, drains or comes back; fork() and threads."""
+
+import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import datasetd
+import datasetd._local as local
+from conftest import copies, indices_of, loader
+
+
+def test_daemon_killed_while_clients_wait(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        client = daemon.connect()
+        dataset = client.load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        batches = loader(dataset, prefetch=1)
+        iterator = iter(batches)
+        kept = next(iterator)
+        os.kill(daemon.pid, signal.SIGKILL)
+        start = time.monotonic()
+        with pytest.raises(datasetd.DaemonGone):
+            while True:
+                for _ in iterator:
+                    pass
+                iterator = iter(batches)
+        assert time.monotonic() - start < 1
+        with pytest.raises(datasetd.DaemonGone):
+            client.list_datasets()
+        assert kept.image.shape == (10, 3, 8, 10)
+
+
+def test_daemon_that_drains(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(dataset, prefetch=1) as batches:
+            iterator = iter(batches)
+            next(iterator)
+            os.kill(daemon.pid, signal.SIGTERM)
+            with pytest.raises(datasetd.DaemonDraining):
+                while True:
+                    for _ in iterator:
+                        pass
+                    iterator = iter(batches)
+
+
+def test_reconnect_goes_on_at_the_exact_next_batch(data_root, tmp_path):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(dataset) as batches:
+            expected = indices_of(copies(batches))
+        with loader(dataset, prefetch=1, reconnect=30) as batches:
+            iterator = iter(batches)
+            rows = [next(iterator).indices.clone() for _ in range(4)]
+            os.kill(daemon.pid, signal.SIGKILL)
+            daemon._process.wait()
+            with successor(daemon, data_root):
+                rows += [batch.indices.clone() for batch in iterator]
+        np.testing.assert_array_equal(np.concatenate(rows), expected)
+
+
+@contextlib.contextmanager
+def successor(daemon, data_root):
+    """Another daemon in the place of one that was killed."""
+    process = subprocess.Popen(
+        [
+            local._find_daemon(None),
+            f"--socket_path={daemon.address}",
+            "--device=cpu",
+            f"--data_root={data_root}",
+            "--exit_with_parent",
+        ],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.parametrize("order", ["random", "sampler"])
+def test_a_daemon_that_comes_back_too_late(data_root, order):
+    """The error is the daemon's, not that the loader is closed; the next use
+    looks again, and goes on at the exact next batch."""
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        arguments = (
+            {}
+            if order == "random"
+            else {"shuffle": False, "sampler": range(102, -1, -1)}
+        )
+        with loader(dataset, **arguments) as batches:
+            expected = indices_of(copies(batches))
+        with loader(
+            dataset, prefetch=1, reconnect=0.3, **arguments
+        ) as batches:
+            iterator = iter(batches)
+            rows = [next(iterator).indices.clone() for _ in range(4)]
+            os.kill(daemon.pid, signal.SIGKILL)
+            daemon._process.wait()
+            for _ in range(2):
+                with pytest.raises(datasetd.DaemonGone):
+                    for batch in iterator:
+                        rows.append(batch.indices.clone())
+            with successor(daemon, data_root):
+                # Until the new one listens.
+                deadline = time.monotonic() + 30
+                while True:
+                    try:
+                        for batch in iterator:
+                            rows.append(batch.indices.clone())
+                        break
+                    except datasetd.DaemonGone:
+                        assert time.monotonic() < deadline
+        np.testing.assert_array_equal(np.concatenate(rows), expected)
+
+
+def test_fork_while_holding_a_batch(dataset):
+    with loader(dataset) as batches:
+        iterator = iter(batches)
+        batch = next(iterator)
+        before = batch.image.clone()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                try:
+                    next(iterator)
+                except datasetd.UsedAfterFork:
+                    code = 0
+                del batch, iterator
+                gc.collect()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert torch.equal(batch.image, before)
+        assert next(iterator).index == 1
+
+
+def test_tensors_are_freed_on_any_thread(dataset):
+    with loader(dataset, prefetch=2) as batches:
+        boxes = []
+
+        def free():
+            while boxes:
+                boxes.pop()
+
+        for _ in range(3):
+            for batch in batches:
+                boxes.append(batch.image)
+                del batch
+                thread = threading.Thread(target=free)
+                thread.start()
+                thread.join()
+
+
+_ENDS_WITH_THREADS = """
+import os, signal, sys, threading
+import datasetd
+address, path, pid = sys.argv[1:]
+client = datasetd.connect(address)
+dataset = client.load_dataset("hundred", format="npy", path=path)
+loader = datasetd.DataLoader(
+    dataset, batch_size=10, prefetch=1, framework="numpy", timeout=0)
+iterator = iter(loader)
+os.kill(int(pid), signal.SIGSTOP)
+try:
+    for batch in iterator:
+        del batch
+except datasetd.DeadlineExceeded:
+    loader.timeout = None
+for call in (iterator.__next__, client.status):
+    threading.Thread(target=call, daemon=True).start()
+feed, connection = loader._feed._feed, client._session.connection()
+while not (feed.is_used() and connection.is_used()):
+    pass
+print("ends")
+"""
+
+
+def test_the_interpreter_ends_while_threads_wait(data_root):
+    """As those of a prefetcher do; nothing is freed under them."""
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        for _ in range(3):
+            arguments = [daemon.address, data_root / "hundred", daemon.pid]
+            try:
+                result = subprocess.run(
+                    [sys.executable, "-c", _ENDS_WITH_THREADS]
+                    + list(map(str, arguments)),
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+                )
+            finally:
+                os.kill(daemon.pid, signal.SIGCONT)
+            assert (result.stdout, result.stderr) == ("ends\n", "")
+            assert result.returncode == 0

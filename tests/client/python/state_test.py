@@ -1,0 +1,82 @@
+"""state_dict and load_state_dict."""
+
+import numpy as np
+import pytest
+
+import datasetd
+from conftest import copies, indices_of, loader
+
+
+def test_resume_goes_on_at_the_exact_batch(dataset):
+    with loader(dataset) as batches:
+        whole = [indices_of(copies(batches)) for _ in range(2)]
+    with loader(dataset) as batches:
+        iterator = iter(batches)
+        for _ in range(4):
+            next(iterator)
+        state = batches.state_dict()
+    assert (state["epoch"], state["batch"]) == (0, 4)
+    assert "rank" not in state
+    with loader(dataset) as batches:
+        batches.load_state_dict(state)
+        assert batches.state_dict() == state
+        rest = indices_of(copies(batches))
+        np.testing.assert_array_equal(rest, whole[0][40:])
+        np.testing.assert_array_equal(
+            indices_of(copies(batches)), whole[1]
+        )
+
+
+def test_state_at_the_end_of_an_epoch(dataset):
+    with loader(dataset) as batches:
+        for _ in batches:
+            pass
+        state = batches.state_dict()
+        assert (state["epoch"], state["batch"]) == (1, 0)
+
+
+def test_set_epoch_to_the_loaded_epoch_keeps_the_position(dataset):
+    with loader(dataset) as batches:
+        state = dict(batches.state_dict(), epoch=3, batch=2)
+        batches.load_state_dict(state)
+        batches.set_epoch(3)
+        first = next(iter(batches))
+        assert (first.epoch, first.index) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("content_hash", "other"),
+        ("seed", 6),
+        ("batch_size", 11),
+        ("drop_last", True),
+        ("sampler", "sequential"),
+        ("world_size", 2),
+        ("transforms_hash", "other"),
+    ],
+)
+def test_state_of_another_job_is_refused(dataset, key, value):
+    with loader(dataset) as batches:
+        state = dict(batches.state_dict(), epoch=1, batch=3)
+        state[key] = value
+        with pytest.raises(datasetd.FailedPrecondition, match=key):
+            batches.load_state_dict(state)
+        # At an epoch's beginning, two of them may change.
+        state["batch"] = 0
+        if key in ("batch_size", "world_size"):
+            batches.load_state_dict(state)
+        else:
+            with pytest.raises(datasetd.FailedPrecondition, match=key):
+                batches.load_state_dict(state)
+
+
+def test_malformed_states(dataset):
+    with loader(dataset) as batches:
+        state = batches.state_dict()
+        with pytest.raises(datasetd.FailedPrecondition, match="version"):
+            batches.load_state_dict(dict(state, version=2))
+        with pytest.raises(datasetd.InvalidArgument, match="batch"):
+            batches.load_state_dict(dict(state, batch=11))
+        with pytest.raises(datasetd.InvalidArgument, match="seed"):
+            batches.load_state_dict({k: state[k] for k in state if k != "seed"})

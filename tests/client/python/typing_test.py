@@ -1,0 +1,101 @@
+"""What mypy --strict says of the package, and of a program that uses it."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import datasetd
+
+_PACKAGE = pathlib.Path(datasetd.__file__).parent
+
+
+def mypy(tmp_path, *arguments):
+    """Its lines, without those that sum up."""
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            f"--config-file={_PACKAGE.parent / 'mypy.ini'}",
+            f"--cache-dir={tmp_path}",
+            "--no-error-summary",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=dict(os.environ, MYPYPATH=str(_PACKAGE.parent)),
+    )
+    assert result.stderr == ""
+    return result.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("mypy")
+
+
+def test_the_package_is_strict(cache):
+    assert mypy(cache, "--package=datasetd") == []
+
+
+# A comment says what mypy finds in its line.
+_PROGRAM = '''
+from typing import Any, List
+
+import datasetd
+from datasetd import transforms as T
+
+client = datasetd.connect(timeout=2)
+dataset = client.load_dataset("d", format="npy", path="/data", progress=True)
+names: List[str] = [field.name for field in dataset.fields]
+estimate = client.load_dataset("d", "npy", dry_run=True)
+print(estimate.problem, len(dataset))
+estimate.close()  # "LoadEstimate" has no attribute "close"
+client.load_dataset("d", format="npy", pth="/data")  # No overload variant
+client.load_dataset("d")  # No overload variant
+
+with datasetd.DataLoader(
+    dataset, batch_size=8, sampler=[1, 2], transforms=[T.RandomCrop(32)]
+) as loader:
+    for images, labels in loader:
+        images.square().mean()
+    for batch in loader:
+        number: int = batch.epoch + batch.index + batch.num_samples
+        image: Any = batch.image
+        batch.epoch = 3  # Property "epoch" defined in "Batch" is read-only
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    first: datasetd.Batch = loader.fetch([1, 2])
+    number = len(loader) + loader.prefetch
+    loader.set_epoch("1")  # incompatible type "str"; expected "int"
+datasetd.DataLoader(dataset, batch_size="8")  # incompatible type "str"
+datasetd.DataLoader(dataset, num_workers=4)  # Unexpected keyword argument
+datasetd.DataLoader(client)  # incompatible type "Client"
+drawn = client.explain(dataset, [T.RandomHorizontalFlip()])
+applied: bool = drawn[0][0].is_applied
+with datasetd.start_local(device="cpu") as daemon:
+    daemon.connect(timeout=1.5).status()["version"]
+'''
+
+
+def test_a_program_is_checked(cache):
+    program = cache / "program.py"
+    program.write_text(_PROGRAM)
+    found = {}
+    for line in mypy(cache, str(program)):
+        match = re.fullmatch(r"program\.py:(\d+): error: (.*)", line)
+        if match:
+            found[int(match[1])] = match[2]
+    expected = {
+        number: line.partition("  # ")[2]
+        for number, line in enumerate(_PROGRAM.splitlines(), 1)
+        if "  # " in line
+    }
+    assert sorted(found) == sorted(expected), found
+    for number, words in expected.items():
+        assert words in found[number]

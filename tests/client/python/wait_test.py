@@ -1,0 +1,217 @@
+"""Waits for a daemon that does not answer: time-outs and Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import datasetd
+from conftest import loader
+
+
+# A stopped daemon makes no batch, and its connections stay.
+WAIT_SCRIPT = """
+import datasetd, os, signal
+client = datasetd.connect({address!r})
+dataset = client.load_dataset("hundred", format="npy", path={path!r})
+loader = datasetd.DataLoader(dataset, batch_size=10, prefetch=1)
+os.kill({pid}, signal.SIGSTOP)
+try:
+    while True:
+        for batch in loader:
+            print("batch", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+os._exit(0)
+"""
+
+
+def test_interrupt_while_waiting(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        script = WAIT_SCRIPT.format(
+            address=daemon.address,
+            path=str(data_root / "hundred"),
+            pid=daemon.pid,
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        )
+        try:
+            # At most prefetch + 2 were ready; after the last it waits.
+            assert process.stdout.readline() == b"batch\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(1)
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=20)
+            assert output.endswith(b"interrupted\n")
+        finally:
+            os.kill(daemon.pid, signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+
+def test_timeout(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(dataset, prefetch=1, timeout=0.3) as batches:
+            stop(daemon)
+            try:
+                with pytest.raises(datasetd.DeadlineExceeded, match="0.3 s"):
+                    for _ in batches:
+                        pass
+            finally:
+                os.kill(daemon.pid, signal.SIGCONT)
+            # The daemon goes on, and so does the loader.
+            batches.set_epoch(4)
+            assert next(iter(batches)).epoch == 4
+
+
+def stop(process):
+    """SIGSTOP to a child, and its effect: no thread of it runs any more."""
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+
+
+def test_timeout_of_a_samplers_indices(data_root):
+    order = list(range(99, -1, -1))
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(
+            dataset, sampler=order, shuffle=False, timeout=0.3
+        ) as batches:
+            stop(daemon)
+            try:
+                with pytest.raises(
+                    datasetd.DeadlineExceeded,
+                    match=r"sampler's indices within 0.3 s \(timeout=\)",
+                ):
+                    for _ in batches:
+                        pass
+            finally:
+                os.kill(daemon.pid, signal.SIGCONT)
+            # Whether the daemon took them then or not: each comes once.
+            seen = [i for b in batches for i in b.indices.tolist()]
+            assert seen == order
+
+
+_WAITS = """
+import os, signal, sys
+import datasetd
+def stop(process):
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
+    dataset = daemon.connect().load_dataset(
+        "hundred", format="npy", path=sys.argv[1] + "/hundred")
+    client = daemon.connect()
+    loader = datasetd.DataLoader(dataset, batch_size=1, framework="numpy",
+                                 sampler=list(range(100)))
+    iterator = iter(loader)
+    waits = {
+        "indices": lambda: next(iterator),
+        "load": lambda: client.load_dataset(
+            "other", format="npy", path=sys.argv[1] + "/hundred"),
+        "push": lambda: client.push_dataset("pushed", [(1, 2)] * 3),
+    }
+    stop(daemon)
+    try:
+        print("waiting", flush=True)
+        waits[sys.argv[2]]()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    if sys.argv[2] == "indices":
+        try:
+            for batch in iterator:
+                del batch
+            raise AssertionError("the rest of the order was not lost")
+        except datasetd.FailedPrecondition as error:
+            assert "interrupted" in str(error), error
+    else:
+        # It was broken off, or the daemon had done it.
+        client.status()
+    seen = [i for batch in loader for i in batch.indices.tolist()]
+    assert seen == list(range(100)), seen
+    print("went on", flush=True)
+"""
+
+
+@pytest.mark.parametrize("wait", ["indices", "load", "push"])
+def test_ctrl_c_while_the_daemon_does_not_answer(data_root, wait):
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WAITS, str(data_root), wait],
+        stdout=subprocess.PIPE,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    try:
+        assert process.stdout.readline() == b"waiting\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+        assert output == b"interrupted\nwent on\n"
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_close_ends_another_threads_wait(data_root):
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        client = daemon.connect()
+        dataset = client.load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        batches = loader(dataset, prefetch=1, name="closed")
+        iterator = iter(batches)
+        is_used = batches._feed._feed.is_used
+        errors = []
+
+        def take():
+            try:
+                for batch in iterator:
+                    del batch
+            except datasetd.Error as error:
+                errors.append(error)
+
+        stop(daemon)
+        try:
+            batches.timeout = 0
+            with pytest.raises(datasetd.DeadlineExceeded):
+                for batch in iterator:
+                    del batch
+            batches.timeout = None
+            thread = threading.Thread(target=take)
+            thread.start()
+            deadline = time.monotonic() + 30
+            while not is_used():
+                assert time.monotonic() < deadline
+            for use in (iterator.__next__, batches.__iter__):
+                with pytest.raises(
+                    datasetd.FailedPrecondition, match="one thread at a time"
+                ):
+                    use()
+            assert thread.is_alive()
+            batches.close()
+            thread.join(30)
+            assert not thread.is_alive()
+            with pytest.raises(datasetd.Closed, match="the loader is closed"):
+                next(iterator)
+        finally:
+            os.kill(daemon.pid, signal.SIGCONT)
+        (error,) = errors
+        assert isinstance(error, datasetd.Closed)
+        deadline = time.monotonic() + 30
+        while client.list_feeds():
+            assert time.monotonic() < deadline
