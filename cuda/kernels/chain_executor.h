@@ -47,6 +47,7 @@
 #include "cuda/kernels/ops/op_rows.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"
+#include "cuda/kernels/prefetcher.h"
 #include "cuda/kernels/sized_step.h"
 
 namespace datasetd {
@@ -83,6 +84,13 @@ class ChainExecutor {
         WriteMixedLabels(team_, state_.mix,
                          program_.fields[field_.mix.labels_field], batch,
                          index, partner);
+      }
+    }
+    if constexpr (Team::kTakesRowsInTurn) {
+      if (index + 1 < batch.num_samples) {
+        const ChainImage next = ResidentImage(batch.indices[index + 1]);
+        next_source_.Begin(next.data, int64_t{next.height} * next.row_stride *
+                                          DtypeSizeBytes(next.dtype));
       }
     }
     const int64_t sample_bytes = int64_t{field_.out_height} *
@@ -359,6 +367,7 @@ class ChainExecutor {
         const int32_t row = unit / blocks;
         lanes.y = first + row;
         lanes.first_x = (unit - row * blocks) * Team::kLanes;
+        if (image_.is_scratch && lanes.first_x == 0) next_source_.AskForSome();
         const int32_t left = width_ - lanes.first_x;
         lanes.count = left < Team::kLanes ? left : Team::kLanes;
         if (is_partner && !IsMixedIn(state_.mix, lanes)) continue;
@@ -626,6 +635,9 @@ class ChainExecutor {
 
   // The row whose image is in memory_.partner, or null.
   const int64_t* kept_ = nullptr;
+
+  // The next row's sample.
+  Prefetcher<Team> next_source_;
 
   // Of the sample.
   DrawKey key_;

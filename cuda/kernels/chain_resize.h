@@ -439,6 +439,8 @@ inline void SumRows(const RowWindow& rows, const AxisTaps& taps, int32_t y,
                     const Out& out) {
   if (taps.count == 2) {
     SumRows<2, Team>(rows, taps, y, first_x, size, channels, out);
+  } else if (taps.count == 3) {
+    SumRows<3, Team>(rows, taps, y, first_x, size, channels, out);
   } else if (taps.count == 4) {
     SumRows<4, Team>(rows, taps, y, first_x, size, channels, out);
   } else if (taps.count <= ColumnTaps<0, typename Team::Vector>::kMax) {

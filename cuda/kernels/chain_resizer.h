@@ -61,6 +61,7 @@ class ChainResizer {
                 params.antialias};
     num_taps_[0] = NumTaps(axis_[0]);
     num_taps_[1] = NumTaps(axis_[1]);
+    row_capacity_ = RowCapacity();
     rows_from_ = rows_to_ = 0;
     line_y_ = -1;
   }
@@ -90,13 +91,12 @@ class ChainResizer {
   // Output rows between whose first and last one what is kept is enough.
   DATASETD_HOST_DEVICE int32_t BandRows() const {
     const int32_t height = size_[0];
-    const int32_t capacity = RowCapacity();
-    if (KeepsOutputRows()) return capacity;
-    if (IsInPlace() || capacity == window_.height) return height;
+    if (KeepsOutputRows()) return row_capacity_;
+    if (IsInPlace() || row_capacity_ == window_.height) return height;
     // Rows of the resize that lie side by side in the output do so there, or
     // are the same, or further apart only where the output has fill between.
     const float rows =
-        static_cast<float>(capacity - num_taps_[0] - 2) / scale_y_;
+        static_cast<float>(row_capacity_ - num_taps_[0] - 2) / scale_y_;
     if (rows >= static_cast<float>(height)) return height;
     return rows < 1.0f ? 1 : static_cast<int32_t>(rows);
   }
@@ -204,7 +204,7 @@ class ChainResizer {
   DATASETD_HOST_DEVICE void MakeRowsOf(int32_t first, int32_t rows) {
     const int64_t row_stride = PlaneStride() * image_.channels;
     if (KeepsOutputRows()) {
-      rows_ = {memory_.rows, row_stride, PlaneStride(), RowCapacity(), first};
+      rows_ = {memory_.rows, row_stride, PlaneStride(), row_capacity_, first};
       SumImageColumns<kDtype>(first, first + rows);
       return;
     }
@@ -215,9 +215,8 @@ class ChainResizer {
     }
     int32_t from, to;
     FindRows(first, rows, &from, &to);
-    const int32_t capacity = RowCapacity();
-    rows_ = {memory_.rows, row_stride, PlaneStride(), capacity,
-             from - from % capacity};
+    rows_ = {memory_.rows, row_stride, PlaneStride(), row_capacity_,
+             from - from % row_capacity_};
     // What is there stays where it is: a row's place hangs on its number alone.
     const int32_t old_from = rows_from_;
     const int32_t old_to = rows_to_;
@@ -367,6 +366,7 @@ class ChainResizer {
   bool is_columns_first_;
   AxisResample axis_[2];
   int32_t num_taps_[2];
+  int32_t row_capacity_;
   TapReach reach_ = TapReach::kFar;
   RowWindow rows_ = {};
   // Image rows that are in rows_.
