@@ -79,7 +79,6 @@ def _make_spec(name: str, kind: str, value: Any) -> _Spec:
     shape = array.shape
     is_chw = kind == "image_chw"
     is_image = is_chw or kind == "image"
-    # What is kept as an image: see server/core/dataset_registry.cc.
     if kind == "auto" and dtype in ("uint8", "float32"):
         if origin == "pil":
             is_image = True
