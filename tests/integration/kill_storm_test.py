@@ -281,6 +281,12 @@ def _stop(world, daemon, client):
         stopped.hear()
         stopped.hear()
         stopped.stop()
+        # Others have batches made since, in rounds which saw its last release.
+        before = world.ask_checkers()
+        harness.poll_until(
+            lambda: all(b > a + 10
+                        for a, b in zip(before, world.ask_checkers())),
+            "batches of the others")
         # It fills up, and stands still from then on.
         harness.poll_until(lambda: position()[1] == 6, "its slots")
         stood = position()
