@@ -23,6 +23,8 @@ struct AxisResample {
   int32_t out_size;
   InterpolationMode interpolation;
   bool antialias;
+
+  bool operator==(const AxisResample&) const = default;
 };
 
 DATASETD_HOST_DEVICE inline bool IsAntialiased(const AxisResample& axis) {

@@ -508,14 +508,19 @@ class ChainExecutor {
     if (is_resize) {
       resizer_.Begin(image_, ParamsAs<ResizeParams>(field_.steps[source_step_]),
                      state_.drawn[source_step_], height_, width_, map_y());
+    } else {
+      resizer_.ForgetTaps();
     }
     const int32_t size[2] = {height_, width_};
     for (int axis = 0; axis < 2; ++axis) {
       int32_t* const map = axis == 0 ? map_y() : map_x();
+      bool has_taps = is_resize && resizer_.KeepsTaps(axis);
       for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
-        map[i] = MapThroughMoves(axis, i);
+        const int32_t entry = MapThroughMoves(axis, i);
+        has_taps = has_taps && map[i] == entry;
+        map[i] = entry;
       }
-      if (!is_resize) continue;
+      if (!is_resize || has_taps) continue;
       const AxisTapMaker maker = resizer_.TapMaker(axis);
       for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
         resizer_.MakeTaps(maker, axis, i, map[i]);

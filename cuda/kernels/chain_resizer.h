@@ -42,29 +42,48 @@ class ChainResizer {
   // Begins the resize `drawn` of `image`, whose output goes through moves to
   // height x width. Output coordinate i of an axis is coordinate map_y[i] or
   // map_x[i] of the resize, or fill. All ranks call it, and everything else but
-  // MakeLanes; then MakeTaps for each coordinate, by one of them.
+  // MakeLanes; then MakeTaps for each coordinate, by one of them, but of an axis
+  // that KeepsTaps and whose map is as it was.
   DATASETD_HOST_DEVICE void Begin(const ChainImage& image,
                                   const ResizeParams& params,
                                   const StepDraw& drawn, int32_t height,
                                   int32_t width, const int32_t* map_y) {
+    const ResizeDraw& window = drawn.As<ResizeDraw>();
+    const AxisResample axis_y = {window.height, drawn.out_height,
+                                 params.interpolation, params.antialias};
+    const AxisResample axis_x = {window.width, drawn.out_width,
+                                 params.interpolation, params.antialias};
+    const int32_t num_taps_y = NumTaps(axis_y);
+    if constexpr (Team::kTakesRowsInTurn) {
+      const bool is_same =
+          has_taps_ && size_[0] == height && size_[1] == width;
+      keeps_[0] = is_same && axis_[0] == axis_y && window_.top == window.top;
+      keeps_[1] = is_same && axis_[1] == axis_x && num_taps_[0] == num_taps_y;
+      has_taps_ = true;
+    }
     image_ = image;
-    window_ = drawn.As<ResizeDraw>();
+    window_ = window;
     size_[0] = height;
     size_[1] = width;
     map_y_ = map_y;
     clamp_ = params.clamp;
     scale_y_ = static_cast<float>(window_.height) / drawn.out_height;
     is_columns_first_ = window_.height > drawn.out_height;
-    axis_[0] = {window_.height, drawn.out_height, params.interpolation,
-                params.antialias};
-    axis_[1] = {window_.width, drawn.out_width, params.interpolation,
-                params.antialias};
-    num_taps_[0] = NumTaps(axis_[0]);
-    num_taps_[1] = NumTaps(axis_[1]);
+    axis_[0] = axis_y;
+    axis_[1] = axis_x;
+    num_taps_[0] = num_taps_y;
+    num_taps_[1] = NumTaps(axis_x);
     row_capacity_ = RowCapacity();
     rows_from_ = rows_to_ = 0;
     line_y_ = -1;
   }
+
+  DATASETD_HOST_DEVICE bool KeepsTaps(int axis) const {
+    return Team::kTakesRowsInTurn && keeps_[axis];
+  }
+
+  // The maps are used for something else.
+  DATASETD_HOST_DEVICE void ForgetTaps() { has_taps_ = false; }
 
   DATASETD_HOST_DEVICE AxisTapMaker TapMaker(int axis) const {
     return AxisTapMaker(axis_[axis]);
@@ -76,7 +95,10 @@ class ChainResizer {
     int32_t* const index = TapIndex(axis) + i;
     maker.Make(IsFill(entry) ? 0 : entry, size_[axis], index,
                TapWeight(axis) + i);
-    if (axis == 1) return;
+    if (axis == 1) {
+      is_reach_known_ = false;
+      return;
+    }
     // Rows of the image, and columns of the window.
     for (int32_t t = 0; t < num_taps_[0]; ++t) {
       index[int64_t{t} * size_[0]] += window_.top;
@@ -85,7 +107,10 @@ class ChainResizer {
 
   // Once all taps are made and the ranks in step.
   DATASETD_HOST_DEVICE void FinishTaps() {
-    if constexpr (Team::kLanes > 1) reach_ = ReachOf<Team>(Taps(1), size_[1]);
+    if constexpr (Team::kLanes > 1) {
+      if (!is_reach_known_) reach_ = ReachOf<Team>(Taps(1), size_[1]);
+      is_reach_known_ = true;
+    }
   }
 
   // Output rows between whose first and last one what is kept is enough.
@@ -358,16 +383,21 @@ class ChainResizer {
   ChainState& state_;
 
   ChainImage image_;
-  ResizeDraw window_;
-  int32_t size_[2];  // of the output
+  ResizeDraw window_ = {};
+  int32_t size_[2] = {};  // of the output
   const int32_t* map_y_;
   float clamp_;
   float scale_y_;
   bool is_columns_first_;
-  AxisResample axis_[2];
-  int32_t num_taps_[2];
+  AxisResample axis_[2] = {};
+  int32_t num_taps_[2] = {};
+  // Of teams that take rows in turn: whether there are taps of an earlier
+  // resize, and whether those of an axis are as this one's but for the map.
+  bool has_taps_ = false;
+  bool keeps_[2] = {};
   int32_t row_capacity_;
   TapReach reach_ = TapReach::kFar;
+  bool is_reach_known_ = false;
   RowWindow rows_ = {};
   // Image rows that are in rows_.
   int32_t rows_from_, rows_to_;

@@ -111,7 +111,8 @@ ChainRunner::ChainRunner(const FieldProgram& field, std::vector<uint8_t> packed,
 }
 
 template <typename Run>
-ChainResult ChainRunner::With(uint64_t epoch, int64_t sample,
+ChainResult ChainRunner::With(uint64_t epoch,
+                              const std::vector<int64_t>& samples,
                               const Run& run) const {
   auto program = std::make_unique<AugmentProgram>(program_);
   const FieldProgram& field = program->fields[0];
@@ -124,16 +125,16 @@ ChainResult ChainRunner::With(uint64_t epoch, int64_t sample,
                  static_cast<int64_t>(start)),
             program.get());
   ClearTeamFlags(*program);
-  const size_t size_bytes = size_t{1} * field.out_height * field.out_width *
-                            field.out_channels *
+  const size_t size_bytes = samples.size() * field.out_height *
+                            field.out_width * field.out_channels *
                             DtypeSizeBytes(field.out_dtype);
   // Aligned as slots are, so that stores may go past the caches.
   std::vector<uint8_t> slot(size_bytes + 255);
   BatchTask batch = {};
   batch.slot = reinterpret_cast<uint8_t*>(
       (reinterpret_cast<uintptr_t>(slot.data()) + 255) & ~uintptr_t{255});
-  batch.indices = &sample;
-  batch.num_samples = 1;
+  batch.indices = samples.data();
+  batch.num_samples = static_cast<int32_t>(samples.size());
   batch.epoch = epoch;
   run(*program, batch);
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -143,14 +144,19 @@ ChainResult ChainRunner::With(uint64_t epoch, int64_t sample,
 }
 
 ChainResult ChainRunner::Host(uint64_t epoch, int64_t sample) const {
-  return With(epoch, sample,
+  return Host(epoch, std::vector<int64_t>{sample});
+}
+
+ChainResult ChainRunner::Host(uint64_t epoch,
+                              const std::vector<int64_t>& samples) const {
+  return With(epoch, samples,
               [](const AugmentProgram& program, const BatchTask& batch) {
                 AugmentHost(program, batch);
               });
 }
 
 ChainResult ChainRunner::Plain(uint64_t epoch, int64_t sample) const {
-  return With(epoch, sample,
+  return With(epoch, {sample},
               [](const AugmentProgram& program, const BatchTask& batch) {
                 RunChainPlain(program, program.fields[0], batch,
                               TeamMemory(program, program.fields[0], 0));
@@ -158,7 +164,7 @@ ChainResult ChainRunner::Plain(uint64_t epoch, int64_t sample) const {
 }
 
 ChainResult ChainRunner::Avx2(uint64_t epoch, int64_t sample) const {
-  return With(epoch, sample,
+  return With(epoch, {sample},
               [](const AugmentProgram& program, const BatchTask& batch) {
                 RunChainAvx2(program, program.fields[0], batch,
                            TeamMemory(program, program.fields[0], 0));
@@ -166,7 +172,7 @@ ChainResult ChainRunner::Avx2(uint64_t epoch, int64_t sample) const {
 }
 
 ChainResult ChainRunner::Avx512(uint64_t epoch, int64_t sample) const {
-  return With(epoch, sample,
+  return With(epoch, {sample},
               [](const AugmentProgram& program, const BatchTask& batch) {
                 RunChainAvx512(program, program.fields[0], batch,
                            TeamMemory(program, program.fields[0], 0));
@@ -175,7 +181,7 @@ ChainResult ChainRunner::Avx512(uint64_t epoch, int64_t sample) const {
 
 ChainResult ChainRunner::Ranks(int num_ranks, uint64_t epoch,
                                int64_t sample) const {
-  return With(epoch, sample,
+  return With(epoch, {sample},
               [&](const AugmentProgram& program, const BatchTask& batch) {
                 RunChainByRanks(program, 0, batch, num_ranks);
               });

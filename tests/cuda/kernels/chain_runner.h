@@ -35,6 +35,8 @@ class ChainRunner {
 
   // Sample `sample`; all samples are the one image.
   ChainResult Host(uint64_t epoch = 0, int64_t sample = 0) const;
+  // A batch of them.
+  ChainResult Host(uint64_t epoch, const std::vector<int64_t>& samples) const;
   ChainResult Plain(uint64_t epoch = 0, int64_t sample = 0) const;
   // REQUIRES: HasChainAvx2().
   ChainResult Avx2(uint64_t epoch = 0, int64_t sample = 0) const;
@@ -50,7 +52,8 @@ class ChainRunner {
 
  private:
   template <typename Run>
-  ChainResult With(uint64_t epoch, int64_t sample, const Run& run) const;
+  ChainResult With(uint64_t epoch, const std::vector<int64_t>& samples,
+                   const Run& run) const;
 
   AugmentProgram program_ = {};
   std::vector<uint8_t> image_;

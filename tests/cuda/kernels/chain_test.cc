@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -528,6 +529,38 @@ TEST(ChainTest, RandomChainHasTheSameBitsEverywhere) {
       EXPECT_NE(bytes, previous);
       previous = std::move(bytes);
     }
+  }
+}
+
+// A row keeps of the one before what is the same.
+TEST(ChainTest, RowsOfABatchAreThoseOfBatchesOfOne) {
+  const TestImage image({40, 33}, 3, Dtype::kUint8);
+  const ResizeSpec down =
+      ResizeTo(30, 41, InterpolationMode::kBilinear, true);
+  const ResizeSpec up = ResizeTo(50, 41, InterpolationMode::kBilinear, true);
+  const TransformSpec flips[] = {RandomHorizontalFlipSpec{},
+                                 RandomVerticalFlipSpec{}};
+  const AdjustBrightnessSpec brighter = {1.3};
+  const std::vector<TransformSpec> chains[] = {
+      {down, flips[0], flips[1]},
+      {RandomResizedCropSpec{.height = 30, .width = 41}, flips[0], flips[1]},
+      // Another resize between.
+      {down, flips[0], flips[1], brighter, up, flips[0], flips[1]},
+      // Moves alone between, which use the maps.
+      {down, flips[0], flips[1], brighter, flips[0], flips[1]},
+      {down, flips[1], brighter, RandomCropSpec{.height = 30, .width = 30}},
+  };
+  std::vector<int64_t> samples(40);
+  std::iota(samples.begin(), samples.end(), 0);
+  for (const std::vector<TransformSpec>& ops : chains) {
+    SCOPED_TRACE(&ops - chains);
+    const ChainRunner runner(CompileToFloat(image, ops), image.bytes);
+    std::vector<uint8_t> expected;
+    for (const int64_t sample : samples) {
+      const std::vector<uint8_t> row = runner.Host(2, sample).bytes;
+      expected.insert(expected.end(), row.begin(), row.end());
+    }
+    EXPECT_EQ(runner.Host(2, samples).bytes, expected);
   }
 }
 
