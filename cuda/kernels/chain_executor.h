@@ -13,8 +13,8 @@
 // blends it in where the row's own image is stored.
 //
 // A Team has
-//   kLanes, kGroup         pixels of a block, all of one row; those of a loop of
-//                          vectors, which divide the former
+//   kLanes, kGroup         pixels of a block, all of one row; those of a loop
+//                          of vectors, which divide the former
 //   kRowElements           elements of rows in memory at once between the
 //                          passes of a resize
 //   kTakesRowsInTurn       if so, a row keeps its image for the next one, whose

@@ -1,9 +1,10 @@
-// A few pixels of one row on their way through a chain: loads, pixelwise ops
-// and stores. A lane is a pixel; a CUDA thread has one, the host a vector's
-// worth of them, so that its loops over lanes become vector instructions.
+// Pixels of one row on their way through a chain: loads, pixelwise ops and
+// stores. A lane is a pixel; a CUDA thread has one, the host up to a row of
+// them, so that its loops over lanes become vector instructions.
 //
 // All of it are templates over the team (chain_executor.h): the host compiles
-// them twice, and a plain function would be shared by both copies.
+// them for each of its instruction sets, and a plain function would be shared
+// by the copies.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_LANES_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_LANES_H_

@@ -1,5 +1,6 @@
 // The passes of a resize: sums along the rows of an image, and down its
-// columns. Both add up their taps in order, so that every team gets the same bits.
+// columns. Both add up their taps in order, so that every team gets the same
+// bits.
 //
 // All of it are templates over the team, as in chain_lanes.h.
 

@@ -42,8 +42,8 @@ class ChainResizer {
   // Begins the resize `drawn` of `image`, whose output goes through moves to
   // height x width. Output coordinate i of an axis is coordinate map_y[i] or
   // map_x[i] of the resize, or fill. All ranks call it, and everything else but
-  // MakeLanes; then MakeTaps for each coordinate, by one of them, but of an axis
-  // that KeepsTaps and whose map is as it was.
+  // MakeLanes; then MakeTaps for each coordinate, by one of them, but of an
+  // axis that KeepsTaps and whose map is as it was.
   DATASETD_HOST_DEVICE void Begin(const ChainImage& image,
                                   const ResizeParams& params,
                                   const StepDraw& drawn, int32_t height,
@@ -78,6 +78,7 @@ class ChainResizer {
     line_y_ = -1;
   }
 
+  // Whether those of the resize before are there, and right for such a map.
   DATASETD_HOST_DEVICE bool KeepsTaps(int axis) const {
     return Team::kTakesRowsInTurn && keeps_[axis];
   }
@@ -113,7 +114,7 @@ class ChainResizer {
     }
   }
 
-  // Output rows between whose first and last one what is kept is enough.
+  // How many output rows one MakeRows is enough for.
   DATASETD_HOST_DEVICE int32_t BandRows() const {
     const int32_t height = size_[0];
     if (KeepsOutputRows()) return row_capacity_;

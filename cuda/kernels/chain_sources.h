@@ -1,5 +1,5 @@
 // Where the pixels of a sweep come from: lanes made of an image by integer
-// moves, an affine map or a neighbourhood. Of a resize: chain_resize.h.
+// moves, an affine map or a neighbourhood. Of a resize: chain_resizer.h.
 //
 // All of it are templates over the team, as in chain_lanes.h.
 
