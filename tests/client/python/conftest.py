@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ def make_images(count=NUM_SAMPLES):
     return np.ascontiguousarray(
         np.broadcast_to(values, (count, 8, 10, 3))
     )
-
 
 
 def loader(dataset, **arguments):
@@ -48,6 +48,12 @@ def copies(batches):
 
 def indices_of(batches):
     return np.concatenate([np.asarray(batch.indices) for batch in batches])
+
+
+def stop(process):
+    """SIGSTOP to a child, and its effect: no thread of it runs any more."""
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
 
 @pytest.fixture(scope="session")

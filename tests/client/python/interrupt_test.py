@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import datasetd
+from conftest import stop
 
 _PACKAGE = os.path.dirname(datasetd.__file__)
 
@@ -126,8 +127,7 @@ def test_ctrl_c_in_a_wait_loses_no_batch(data_root):
                 os.kill(daemon.pid, signal.SIGCONT)
 
             while len(iterator):
-                os.kill(daemon.pid, signal.SIGSTOP)
-                os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+                stop(daemon)
                 started = threading.Event()
                 thread = threading.Thread(target=interrupt)
                 thread.start()

@@ -15,7 +15,7 @@ import torch
 
 import datasetd
 import datasetd._local as local
-from conftest import copies, indices_of, loader
+from conftest import copies, indices_of, loader, stop
 
 
 def test_daemon_killed_while_clients_wait(data_root):
@@ -172,25 +172,28 @@ def test_tensors_are_freed_on_any_thread(dataset):
 
 
 _ENDS_WITH_THREADS = """
-import os, signal, sys, threading
+import sys, threading
 import datasetd
-address, path, pid = sys.argv[1:]
+address, path = sys.argv[1:]
 client = datasetd.connect(address)
 dataset = client.load_dataset("hundred", format="npy", path=path)
 loader = datasetd.DataLoader(
     dataset, batch_size=10, prefetch=1, framework="numpy", timeout=0)
 iterator = iter(loader)
-os.kill(int(pid), signal.SIGSTOP)
+print("ready", flush=True)
+sys.stdin.readline()
 try:
     for batch in iterator:
         del batch
 except datasetd.DeadlineExceeded:
     loader.timeout = None
-for call in (iterator.__next__, client.status):
-    threading.Thread(target=call, daemon=True).start()
+threads = [threading.Thread(target=call, daemon=True)
+           for call in (iterator.__next__, client.status)]
+for thread in threads:
+    thread.start()
 feed, connection = loader._feed._feed, client._session.connection()
 while not (feed.is_used() and connection.is_used()):
-    pass
+    assert all(thread.is_alive() for thread in threads)
 print("ends")
 """
 
@@ -199,17 +202,22 @@ def test_the_interpreter_ends_while_threads_wait(data_root):
     """As those of a prefetcher do; nothing is freed under them."""
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
         for _ in range(3):
-            arguments = [daemon.address, data_root / "hundred", daemon.pid]
+            process = subprocess.Popen(
+                [sys.executable, "-c", _ENDS_WITH_THREADS]
+                + [daemon.address, str(data_root / "hundred")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+            )
             try:
-                result = subprocess.run(
-                    [sys.executable, "-c", _ENDS_WITH_THREADS]
-                    + list(map(str, arguments)),
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                    env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-                )
+                assert process.stdout.readline() == "ready\n"
+                stop(daemon)
+                output = process.communicate("stopped\n", timeout=60)
             finally:
                 os.kill(daemon.pid, signal.SIGCONT)
-            assert (result.stdout, result.stderr) == ("ends\n", "")
-            assert result.returncode == 0
+                process.kill()
+                process.wait()
+            assert output == ("ends\n", "")
+            assert process.returncode == 0

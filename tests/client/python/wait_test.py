@@ -10,7 +10,7 @@ import time
 import pytest
 
 import datasetd
-from conftest import loader
+from conftest import loader, stop
 
 
 # A stopped daemon makes no batch, and its connections stay.
@@ -72,12 +72,6 @@ def test_timeout(data_root):
             # The daemon goes on, and so does the loader.
             batches.set_epoch(4)
             assert next(iter(batches)).epoch == 4
-
-
-def stop(process):
-    """SIGSTOP to a child, and its effect: no thread of it runs any more."""
-    os.kill(process.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
 
 def test_timeout_of_a_samplers_indices(data_root):
