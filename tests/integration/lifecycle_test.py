@@ -73,7 +73,9 @@ def test_sigterm_drains_and_exits_with_0(daemon):
         daemon.terminate()
         with pytest.raises(datasetd.DaemonDraining) as raised:
             while True:
-                next(iterator)
+                for batch in iterator:
+                    del batch
+                iterator = iter(loader)
         assert "shutting down" in str(raised.value)
         # The kept batch keeps the lease, so the daemon is still there.
         assert rpc.call(_HEALTH)["responses"] == [_NOT_SERVING]
@@ -304,7 +306,7 @@ def _is_alive(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
