@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/core/field_spec.h"
-#include "server/core/file_system.h"
+#include "server/core/random_access_file.h"
 
 namespace datasetd {
 

@@ -17,8 +17,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cuda/status_macros.h"
 #include "cuda/file_descriptor.h"
+#include "cuda/status_macros.h"
+#include "server/core/posix_file.h"
 
 namespace datasetd {
 namespace {
@@ -101,16 +102,6 @@ int OpenBeneath(int root_fd, const std::string& relative, int flags) {
   }
 }
 
-FileInfo InfoOf(const std::string& path, const struct stat& status) {
-  FileInfo info;
-  info.path = path;
-  info.size_bytes = S_ISREG(status.st_mode) ? status.st_size : 0;
-  info.mtime_nanoseconds =
-      int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  info.is_directory = S_ISDIR(status.st_mode);
-  return info;
-}
-
 absl::string_view KindName(mode_t mode) {
   if (S_ISREG(mode)) return "a regular file";
   if (S_ISDIR(mode)) return "a directory";
@@ -143,37 +134,6 @@ absl::StatusOr<std::string> Normalize(absl::string_view path) {
   return normalized.empty() ? "/" : normalized;
 }
 
-class PosixFile : public RandomAccessFile {
- public:
-  PosixFile(FileDescriptor fd, FileInfo info)
-      : fd_(std::move(fd)), info_(std::move(info)) {}
-
-  const FileInfo& info() const override { return info_; }
-
-  absl::StatusOr<int64_t> ReadAt(int64_t offset,
-                                 absl::Span<uint8_t> buffer) const override {
-    size_t done = 0;
-    while (done < buffer.size()) {
-      const ssize_t count =
-          pread(fd_.get(), buffer.data() + done, buffer.size() - done,
-                offset + static_cast<int64_t>(done));
-      if (count == 0) break;
-      if (count < 0) {
-        if (errno == EINTR) continue;
-        return absl::DataLossError(absl::StrCat(
-            info_.path, ": reading at offset ",
-            offset + static_cast<int64_t>(done), ": ", strerror(errno)));
-      }
-      done += static_cast<size_t>(count);
-    }
-    return static_cast<int64_t>(done);
-  }
-
- private:
-  const FileDescriptor fd_;
-  const FileInfo info_;
-};
-
 class RootedFileSystem : public FileSystem {
  public:
   struct Root {
@@ -195,7 +155,7 @@ class RootedFileSystem : public FileSystem {
       return WrongKind(location.path, status.st_mode, "a regular file");
     }
     return std::make_unique<PosixFile>(std::move(fd),
-                                       InfoOf(location.path, status));
+                                       FileInfoOf(location.path, status));
   }
 
   absl::StatusOr<FileInfo> Stat(const std::string& path) const override {
@@ -207,7 +167,7 @@ class RootedFileSystem : public FileSystem {
       return WrongKind(location.path, status.st_mode,
                        "a regular file or a directory");
     }
-    return InfoOf(location.path, status);
+    return FileInfoOf(location.path, status);
   }
 
   absl::StatusOr<std::vector<FileInfo>> List(
@@ -251,7 +211,7 @@ class RootedFileSystem : public FileSystem {
           entry_status = target_status;
         }
       }
-      entries.push_back(InfoOf(path, entry_status));
+      entries.push_back(FileInfoOf(path, entry_status));
     }
     std::sort(
         entries.begin(), entries.end(),
@@ -327,15 +287,6 @@ absl::StatusOr<std::unique_ptr<FileSystem>> CreateRootedFileSystem(
         return a.path.size() > b.path.size();
       });
   return std::make_unique<RootedFileSystem>(std::move(opened));
-}
-
-absl::Status ReadExactly(const RandomAccessFile& file, int64_t offset,
-                         absl::Span<uint8_t> buffer) {
-  DATASETD_ASSIGN_OR_RETURN(const int64_t count, file.ReadAt(offset, buffer));
-  if (count == static_cast<int64_t>(buffer.size())) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat(file.info().path, ": ends early: wanted ", buffer.size(),
-                   " bytes at offset ", offset, ", found ", count));
 }
 
 }  // namespace datasetd

@@ -7,32 +7,14 @@
 #ifndef DATASETD_SERVER_CORE_FILE_SYSTEM_H_
 #define DATASETD_SERVER_CORE_FILE_SYSTEM_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "server/core/random_access_file.h"
 
 namespace datasetd {
-
-struct FileInfo {
-  std::string path;  // absolute
-  int64_t size_bytes = 0;
-  int64_t mtime_nanoseconds = 0;
-  bool is_directory = false;
-};
-
-class RandomAccessFile {
- public:
-  virtual ~RandomAccessFile() = default;
-  virtual const FileInfo& info() const = 0;
-  // Reads up to `buffer.size()` bytes at `offset`; fewer only at end of file.
-  //   DATA_LOSS  the disk failed; names path and offset
-  virtual absl::StatusOr<int64_t> ReadAt(int64_t offset,
-                                         absl::Span<uint8_t> buffer) const = 0;
-};
 
 class FileSystem {
  public:
@@ -63,11 +45,6 @@ class FileSystem {
 //   FAILED_PRECONDITION  the kernel has no openat2 (Linux 5.6)
 absl::StatusOr<std::unique_ptr<FileSystem>> CreateRootedFileSystem(
     const std::vector<std::string>& roots);
-
-// Reads exactly `buffer.size()` bytes or fails: DATA_LOSS with path, offset,
-// wanted and found bytes.
-absl::Status ReadExactly(const RandomAccessFile& file, int64_t offset,
-                         absl::Span<uint8_t> buffer);
 
 }  // namespace datasetd
 

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "cuda/file_descriptor.h"
 #include "cuda/status_macros.h"
+#include "server/core/posix_file.h"
 
 namespace datasetd {
 namespace {
@@ -30,50 +31,9 @@ absl::Status Errno(absl::string_view path, absl::string_view what) {
                       absl::StrCat(path, ": ", what, ": ", strerror(error)));
 }
 
-FileInfo InfoOf(std::string path, const struct stat& status) {
-  FileInfo info;
-  info.path = std::move(path);
-  info.size_bytes = status.st_size;
-  info.mtime_nanoseconds =
-      int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  return info;
-}
-
 bool IsOurs(const struct stat& status) {
   return S_ISREG(status.st_mode) && status.st_uid == geteuid();
 }
-
-class PosixReadableFile : public RandomAccessFile {
- public:
-  PosixReadableFile(FileDescriptor fd, FileInfo info)
-      : fd_(std::move(fd)), info_(std::move(info)) {}
-
-  const FileInfo& info() const override { return info_; }
-
-  absl::StatusOr<int64_t> ReadAt(int64_t offset,
-                                 absl::Span<uint8_t> buffer) const override {
-    size_t done = 0;
-    while (done < buffer.size()) {
-      const ssize_t count =
-          pread(fd_.get(), buffer.data() + done, buffer.size() - done,
-                offset + static_cast<int64_t>(done));
-      if (count == 0) break;
-      if (count < 0) {
-        if (errno == EINTR) continue;
-        return absl::DataLossError(
-            absl::StrCat(info_.path, ": reading at offset ",
-                         offset + static_cast<int64_t>(done), ": ",
-                         strerror(errno)));
-      }
-      done += static_cast<size_t>(count);
-    }
-    return static_cast<int64_t>(done);
-  }
-
- private:
-  const FileDescriptor fd_;
-  const FileInfo info_;
-};
 
 class PosixWritableFile : public WritableFile {
  public:
@@ -131,7 +91,7 @@ class PosixStoreDirectory : public StoreDirectory {
       if (fstatat(fd_.get(), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) ==
               0 &&
           IsOurs(status)) {
-        files.push_back(InfoOf(entry->d_name, status));
+        files.push_back(FileInfoOf(entry->d_name, status));
       }
     }
   }
@@ -151,8 +111,8 @@ class PosixStoreDirectory : public StoreDirectory {
       return absl::PermissionDeniedError(absl::StrCat(
           PathOf(name), ": is not a regular file of uid ", geteuid()));
     }
-    return std::make_unique<PosixReadableFile>(std::move(fd),
-                                               InfoOf(PathOf(name), status));
+    return std::make_unique<PosixFile>(std::move(fd),
+                                               FileInfoOf(PathOf(name), status));
   }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cuda/file_descriptor.h"
-#include "server/core/file_system.h"
+#include "server/core/random_access_file.h"
 #include "server/readers/hdf5_wire.h"
 
 namespace datasetd {

@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "server/core/file_system.h"
+#include "server/core/random_access_file.h"
 
 namespace datasetd {
 

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cuda/dtype.h"
-#include "server/core/file_system.h"
+#include "server/core/random_access_file.h"
 
 namespace datasetd {
 

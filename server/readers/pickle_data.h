@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/core/file_system.h"
+#include "server/core/random_access_file.h"
 
 namespace datasetd {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/core/file_system.h"
+#include "server/core/random_access_file.h"
 
 namespace datasetd {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/core/file_system.h"
+#include "server/core/random_access_file.h"
 #include "server/readers/input_stream.h"
 
 namespace datasetd {
