@@ -36,6 +36,8 @@ class _World:
             framework="numpy", timeout=30, name="good")
         self.rpc = harness.Rpc(daemon.socket_path)
         self.session = wire.Session(daemon.attach_path)
+        self.rpc.call("FeedService.ListFeeds")
+        self.footprint = harness.Footprint(daemon, self.client)
         self.feed_id, self.capacity = self.open()
 
     def open(self, **options):
@@ -265,16 +267,10 @@ def test_blocks_of_a_generation_that_a_seek_ended(world):
 
 def test_a_feed_that_goes_while_it_is_sent_to(world):
     """Nothing of its order stays."""
-    world.rpc.call("FeedService.ListFeeds")
     feed = world.attach()
     world.send([1], [1])
     feed.detach()
-
-    def is_gone():
-        return world.position() is None
-
-    harness.poll_until(is_gone, "the feed's end")
-    before = harness.Footprint(world.daemon, world.client)
+    harness.expect_footprint(world.daemon, world.client, world.footprint)
     for _ in range(20):
         world.feed_id, _ = world.open()
         feed = world.attach()
@@ -283,7 +279,7 @@ def test_a_feed_that_goes_while_it_is_sent_to(world):
             batch_sizes=[1] * 60, indices=[1] * 60)
         feed.detach()
         assert world.rpc.end()["code"] in (_OK, _NOT_FOUND)
-    harness.expect_footprint(world.daemon, world.client, before)
+    harness.expect_footprint(world.daemon, world.client, world.footprint)
     assert world.send([1], [1])["code"] == _NOT_FOUND
 
 

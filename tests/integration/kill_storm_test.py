@@ -217,15 +217,11 @@ def _storm(world, daemon, client):
     shared_memory = _shared_memory()
     choose = random.Random(_SEED)
     world.ask_checkers()  # they have their feeds
-    memory_before = harness.Footprint(daemon, client).memory
+    before = harness.Footprint(daemon, client)
     # The allocator and gRPC keep some of what they first took.
     for seed in range(3):
         _kill(world, client, world.victim(seed), 0.3)
-    # A feed leaves the list before its memory is given back.
-    harness.poll_until(
-        lambda: harness.Footprint(daemon, client).memory == memory_before,
-        "the first victims' end")
-    before = harness.Footprint(daemon, client)
+    harness.expect_footprint(daemon, client, before)
     num_threads = daemon.num_threads()
     memory = daemon.pss_bytes("Pss_Anon")
 

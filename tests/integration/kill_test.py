@@ -104,14 +104,14 @@ def test_sigkill_of_a_client_frees_all_and_disturbs_nobody(daemon):
     with daemon.connect() as client, harness.Worker(
             _RUNNER, daemon.socket_path, path=daemon.path) as runner:
         runner.hear()
+        before = harness.Footprint(daemon, client)
         # gRPC keeps threads for a while after their first use.
         with harness.Worker(_HOLDER, daemon.socket_path,
                             path=daemon.path) as first:
             first.hear()
             first.kill()
             first.wait()
-        harness.poll_until(lambda: _names(client) == ["runner"], "one feed")
-        before = harness.Footprint(daemon, client)
+        harness.expect_footprint(daemon, client, before)
         threads = daemon.num_threads()
 
         for _ in range(5):
