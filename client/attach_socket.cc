@@ -44,10 +44,28 @@ absl::Status RefusedError(const attach::Refused& refused,
                    ReasonText(refused.reason)));
 }
 
+absl::Status BrokenOff(const std::string& path) {
+  return absl::CancelledError(
+      absl::StrCat("waiting for the daemon at ", path, " was broken off"));
+}
+
+// The time until `deadline`, or until on_wait is due.
+absl::Duration NextStep(absl::Time deadline) {
+  return std::clamp(deadline - absl::Now(), absl::ZeroDuration(),
+                    kWaitInterval);
+}
+
+void SetSendTimeout(int fd, absl::Duration timeout) {
+  // 0 would be none.
+  const timeval limit = absl::ToTimeval(
+      std::clamp(timeout, absl::Milliseconds(1), absl::Hours(1)));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
 }  // namespace
 
 absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
-                                                   absl::Duration timeout) {
+                                                   const CallLimits& limits) {
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
   if (path.size() >= sizeof(name.sun_path)) {
@@ -59,22 +77,32 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
   if (!fd.is_valid()) {
     return absl::ErrnoToStatus(errno, "socket(AF_UNIX, SOCK_SEQPACKET)");
   }
-  // It bounds connect() as well, where the backlog is full.
-  const timeval limit = absl::ToTimeval(timeout);
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-  int result;
-  do {
-    result = connect(fd.get(), reinterpret_cast<const sockaddr*>(&name),
-                     sizeof(name));
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) return AttachSocket(std::move(fd), path);
-  switch (errno) {
+  const absl::Time deadline = absl::Now() + limits.timeout;
+  int error;
+  for (;;) {
+    // connect() waits where the backlog is full.
+    SetSendTimeout(fd.get(), NextStep(deadline));
+    error = connect(fd.get(), reinterpret_cast<const sockaddr*>(&name),
+                    sizeof(name)) == 0
+                ? 0
+                : errno;
+    if (error != EINTR && error != EAGAIN) break;
+    if (absl::Now() >= deadline) {
+      error = EAGAIN;
+      break;
+    }
+    if (!limits.MayGoOn()) return BrokenOff(path);
+  }
+  switch (error) {
+    case 0:
+      SetSendTimeout(fd.get(), limits.timeout);
+      return AttachSocket(std::move(fd), path);
     case ENOENT:
     case ECONNREFUSED:
     case EAGAIN:
       return WithDetail(
           absl::UnavailableError(absl::StrCat(
-              "no daemon listens at ", path, " (", strerror(errno),
+              "no daemon listens at ", path, " (", strerror(error),
               "): start datasetd, or name its socket by the address argument "
               "or $DATASETD_ADDRESS")),
           ErrorDetail::kDaemonGone);
@@ -83,7 +111,7 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
           "this user may not connect to ", path,
           ": join the group that owns the socket (datasetd)"));
     default:
-      return absl::ErrnoToStatus(errno, absl::StrCat("connect to ", path));
+      return absl::ErrnoToStatus(error, absl::StrCat("connect to ", path));
   }
 }
 
@@ -103,17 +131,14 @@ bool AttachSocket::HasInput() const {
 }
 
 absl::StatusOr<AttachSocket::Packet> AttachSocket::Receive(
-    absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+    const CallLimits& limits) {
+  const absl::Time deadline = absl::Now() + limits.timeout;
   for (;;) {
     pollfd entry = {.fd = fd_.get(), .events = POLLIN};
-    const absl::Duration left =
-        std::clamp(deadline - absl::Now(), absl::ZeroDuration(),
-                   absl::Hours(1));
     const int ready = poll(
         &entry, 1,
         static_cast<int>(absl::ToInt64Milliseconds(
-            absl::Ceil(left, absl::Milliseconds(1)))));
+            absl::Ceil(NextStep(deadline), absl::Milliseconds(1)))));
     if (ready > 0) break;
     if (ready < 0 && errno != EINTR) {
       return absl::ErrnoToStatus(errno, absl::StrCat("poll of ", path_));
@@ -121,8 +146,9 @@ absl::StatusOr<AttachSocket::Packet> AttachSocket::Receive(
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("the daemon at ", path_, " sent nothing within ",
-                       absl::FormatDuration(timeout)));
+                       absl::FormatDuration(limits.timeout)));
     }
+    if (!limits.MayGoOn()) return BrokenOff(path_);
   }
 
   Packet packet;

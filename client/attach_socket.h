@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "client/call_limits.h"
 #include "client/guarded_fd.h"
 #include "proto/attach_protocol.h"
 
@@ -50,10 +50,11 @@ class AttachSocket {
 
   AttachSocket() = default;
 
-  // UNAVAILABLE(kDaemonGone) if nobody listens at `path`; PERMISSION_DENIED if
-  // this user may not connect.
+  // UNAVAILABLE(kDaemonGone) if nobody listens at `path`, or too many wait to
+  // be let in; PERMISSION_DENIED if this user may not connect; CANCELLED if
+  // on_wait returned false.
   static absl::StatusOr<AttachSocket> Connect(const std::string& path,
-                                              absl::Duration timeout);
+                                              const CallLimits& limits);
 
   template <typename T>
   absl::Status Send(const T& message) const {
@@ -64,9 +65,10 @@ class AttachSocket {
   //   UNAVAILABLE(kDaemonGone)               end of file
   //   DEADLINE_EXCEEDED                      none came in time
   //   FAILED_PRECONDITION(kVersionMismatch)  of another protocol version
+  //   CANCELLED                              on_wait returned false
   //   INTERNAL                               malformed
   // A GOODBYE or a refusal is returned as the error it stands for.
-  absl::StatusOr<Packet> Receive(absl::Duration timeout);
+  absl::StatusOr<Packet> Receive(const CallLimits& limits);
 
   // True if a packet or the end of file is there. One system call.
   bool HasInput() const;

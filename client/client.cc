@@ -10,26 +10,23 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/unary_call.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd::client {
 namespace {
 
-constexpr std::chrono::milliseconds kProgressInterval(100);
-
-// One unary call: Method is a member of the stub's interface.
+// `method` is an Async one of the stub's class.
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Call(
-    Session* session, Stub* stub, absl::Duration timeout,
-    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                 Response*),
+    Session* session, Stub* stub, const CallLimits& limits,
+    std::unique_ptr<grpc::ClientAsyncResponseReader<Response>> (Stub::*method)(
+        grpc::ClientContext*, const Request&, grpc::CompletionQueue*),
     const Request& request) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
-  grpc::ClientContext context;
-  session->Prepare(&context, timeout);
   Response response;
-  DATASETD_RETURN_IF_ERROR(
-      session->ToStatus((stub->*method)(&context, request, &response)));
+  DATASETD_RETURN_IF_ERROR(session->ToStatus(
+      UnaryCall(*session, stub, method, request, limits, &response)));
   return response;
 }
 
@@ -83,7 +80,9 @@ class StreamCall {
       void* tag;
       bool is_ok = false;
       switch (queue_.AsyncNext(
-          &tag, &is_ok, std::chrono::system_clock::now() + kProgressInterval)) {
+          &tag, &is_ok,
+          std::chrono::system_clock::now() +
+              absl::ToChronoMilliseconds(kWaitInterval))) {
         case grpc::CompletionQueue::GOT_EVENT:
           return is_ok;
         case grpc::CompletionQueue::TIMEOUT:
@@ -129,7 +128,8 @@ absl::StatusOr<Client> Client::Connect(const ClientOptions& options) {
                             ResolveAddress(options.address));
   DATASETD_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
-      Session::Connect(address, options.connect_timeout));
+      Session::Connect(address, {.timeout = options.connect_timeout,
+                                 .on_wait = options.on_wait}));
   return Client(std::move(session), options);
 }
 
@@ -148,7 +148,8 @@ absl::StatusOr<v1::Dataset> Client::LoadDataset(
                                                       tag);
       },
       [&](const v1::LoadDatasetResponse& response) {
-        return !on_progress || on_progress(response.dataset());
+        return limits_.MayGoOn() &&
+               (!on_progress || on_progress(response.dataset()));
       });
   v1::LoadDatasetResponse last;
   const grpc::Status status = call.Run(&last);
@@ -180,7 +181,7 @@ absl::StatusOr<v1::LoadEstimate> Client::EstimateLoad(
                                                        tag);
       },
       [&](const v1::EstimateLoadResponse& response) {
-        return !on_progress || on_progress(response);
+        return limits_.MayGoOn() && (!on_progress || on_progress(response));
       });
   v1::EstimateLoadResponse last;
   const grpc::Status status = call.Run(&last);
@@ -195,8 +196,9 @@ absl::StatusOr<v1::LoadEstimate> Client::EstimateLoad(
 }
 
 absl::StatusOr<Push> Client::PushDataset(const v1::PushHeader& header,
-                                         Push::WaitFunction on_wait) {
-  return Push::Begin(session_.get(), header, std::move(on_wait));
+                                         WaitFunction on_wait) {
+  return Push::Begin(session_.get(), header,
+                     on_wait ? std::move(on_wait) : limits_.on_wait);
 }
 
 absl::StatusOr<v1::Dataset> Client::GetDataset(const std::string& name) {
@@ -204,16 +206,16 @@ absl::StatusOr<v1::Dataset> Client::GetDataset(const std::string& name) {
   request.set_name(name);
   DATASETD_ASSIGN_OR_RETURN(
       v1::GetDatasetResponse response,
-      Call(session_.get(), session_->datasets(), options_.call_timeout,
-           &v1::DatasetService::Stub::GetDataset, request));
+      Call(session_.get(), session_->datasets(), limits_,
+           &v1::DatasetService::Stub::AsyncGetDataset, request));
   return std::move(*response.mutable_dataset());
 }
 
 absl::StatusOr<std::vector<v1::Dataset>> Client::ListDatasets() {
   DATASETD_ASSIGN_OR_RETURN(
       v1::ListDatasetsResponse response,
-      Call(session_.get(), session_->datasets(), options_.call_timeout,
-           &v1::DatasetService::Stub::ListDatasets,
+      Call(session_.get(), session_->datasets(), limits_,
+           &v1::DatasetService::Stub::AsyncListDatasets,
            v1::ListDatasetsRequest()));
   return std::vector<v1::Dataset>(
       std::make_move_iterator(response.mutable_datasets()->begin()),
@@ -224,29 +226,28 @@ absl::Status Client::UnloadDataset(const std::string& name, bool force) {
   v1::UnloadDatasetRequest request;
   request.set_name(name);
   request.set_force(force);
-  return Call(session_.get(), session_->datasets(), options_.call_timeout,
-              &v1::DatasetService::Stub::UnloadDataset, request)
+  return Call(session_.get(), session_->datasets(), limits_,
+              &v1::DatasetService::Stub::AsyncUnloadDataset, request)
       .status();
 }
 
 absl::Status Client::ReleaseDataset(const std::string& name) {
   v1::ReleaseDatasetRequest request;
   request.set_name(name);
-  return Call(session_.get(), session_->datasets(), options_.call_timeout,
-              &v1::DatasetService::Stub::ReleaseDataset, request)
+  return Call(session_.get(), session_->datasets(), limits_,
+              &v1::DatasetService::Stub::AsyncReleaseDataset, request)
       .status();
 }
 
 absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options) {
-  return Feed::Open(session_, options, options_.call_timeout,
-                    options_.cuda_library);
+  return Feed::Open(session_, options, limits_, cuda_library_);
 }
 
 absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {
   DATASETD_ASSIGN_OR_RETURN(
       v1::ListFeedsResponse response,
-      Call(session_.get(), session_->feeds(), options_.call_timeout,
-           &v1::FeedService::Stub::ListFeeds, v1::ListFeedsRequest()));
+      Call(session_.get(), session_->feeds(), limits_,
+           &v1::FeedService::Stub::AsyncListFeeds, v1::ListFeedsRequest()));
   return std::vector<v1::Feed>(
       std::make_move_iterator(response.mutable_feeds()->begin()),
       std::make_move_iterator(response.mutable_feeds()->end()));
@@ -254,13 +255,13 @@ absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {
 
 absl::StatusOr<v1::ExplainTransformsResponse> Client::ExplainTransforms(
     const v1::ExplainTransformsRequest& request) {
-  return Call(session_.get(), session_->feeds(), options_.call_timeout,
-              &v1::FeedService::Stub::ExplainTransforms, request);
+  return Call(session_.get(), session_->feeds(), limits_,
+              &v1::FeedService::Stub::AsyncExplainTransforms, request);
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
-  return Call(session_.get(), session_->server(), options_.call_timeout,
-              &v1::ServerService::Stub::GetStatus, v1::GetStatusRequest());
+  return Call(session_.get(), session_->server(), limits_,
+              &v1::ServerService::Stub::AsyncGetStatus, v1::GetStatusRequest());
 }
 
 }  // namespace datasetd::client

@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/call_limits.h"
 #include "client/cuda_driver.h"
 #include "client/feed.h"
 #include "client/push.h"
@@ -46,6 +47,8 @@ struct ClientOptions {
   absl::Duration connect_timeout = absl::Seconds(10);
   // Of every call but LoadDataset, which takes as long as it takes.
   absl::Duration call_timeout = absl::Seconds(60);
+  // Of every call, and of connecting.
+  WaitFunction on_wait = nullptr;
   // Where the CUDA driver is found.
   std::string cuda_library = kCudaLibrary;
 };
@@ -67,10 +70,10 @@ class Client {
   // CANCELLED if on_progress returned false.
   absl::StatusOr<v1::Dataset> LoadDataset(
       v1::DatasetSpec spec, const ProgressFunction& on_progress = nullptr);
-  // Makes a dataset of samples that the caller sends: see client/push.h, also
-  // for on_wait. This client outlives the push.
+  // Makes a dataset of samples that the caller sends: see client/push.h. This
+  // client outlives the push. `on_wait` is the client's unless it is given.
   absl::StatusOr<Push> PushDataset(const v1::PushHeader& header,
-                                   Push::WaitFunction on_wait = nullptr);
+                                   WaitFunction on_wait = nullptr);
   // A dry run of LoadDataset: what it would find and need. Loads nothing.
   // CANCELLED if on_progress returned false.
   absl::StatusOr<v1::LoadEstimate> EstimateLoad(
@@ -94,12 +97,15 @@ class Client {
   const Address& address() const { return session_->address(); }
 
  private:
-  Client(std::shared_ptr<Session> session, ClientOptions options)
-      : session_(std::move(session)), options_(std::move(options)) {}
+  Client(std::shared_ptr<Session> session, const ClientOptions& options)
+      : session_(std::move(session)),
+        limits_{.timeout = options.call_timeout, .on_wait = options.on_wait},
+        cuda_library_(options.cuda_library) {}
 
   // Shared with the feeds whose order this process makes.
   std::shared_ptr<Session> session_;
-  ClientOptions options_;
+  CallLimits limits_;  // of calls
+  std::string cuda_library_;
 };
 
 }  // namespace datasetd::client

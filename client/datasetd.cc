@@ -135,6 +135,13 @@ BatchInfo InfoOf(const datasetd_batch* batch) {
                    .num_padding = batch->num_padding};
 }
 
+// Of the calling thread.
+struct ThreadWait {
+  datasetd_wait_function wait = nullptr;
+  void* argument = nullptr;
+};
+thread_local ThreadWait thread_wait;
+
 int32_t Released(datasetd_error* error) {
   return Return(
       absl::FailedPreconditionError("the batch was released before"), error);
@@ -149,6 +156,10 @@ int32_t Forked(datasetd_error* error) {
 uint32_t datasetd_abi_version(void) { return DATASETD_ABI_VERSION; }
 
 void datasetd_free(char* text) { delete[] text; }
+
+void datasetd_set_thread_wait(datasetd_wait_function wait, void* argument) {
+  thread_wait = {.wait = wait, .argument = argument};
+}
 
 int32_t datasetd_client_connect(const datasetd_client_options* options,
                                 datasetd_client** client,
@@ -168,6 +179,10 @@ int32_t datasetd_client_connect(const datasetd_client_options* options,
       parsed.call_timeout = Timeout(options->call_timeout_ns);
     }
   }
+  parsed.on_wait = [] {
+    return thread_wait.wait == nullptr ||
+           thread_wait.wait(thread_wait.argument) == 0;
+  };
   absl::StatusOr<Client> connected = Client::Connect(parsed);
   if (connected.ok()) *client = new datasetd_client{*std::move(connected)};
   return Return(connected.status(), error);
@@ -206,7 +221,7 @@ int32_t datasetd_push_begin(datasetd_client* client, const char* header_json,
       !status.ok()) {
     return Return(status, error);
   }
-  Push::WaitFunction on_wait;
+  datasetd::client::WaitFunction on_wait;
   if (wait != nullptr) {
     on_wait = [wait, argument] { return wait(argument) == 0; };
   }

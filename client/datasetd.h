@@ -99,6 +99,17 @@ typedef struct datasetd_client_options {
   int64_t call_timeout_ns;    /* 0: 60 s */
 } datasetd_client_options;
 
+/* Called on the calling thread, at least every 100 ms of a wait. Anything but 0
+ * ends the wait with DATASETD_CANCELLED. */
+typedef int32_t (*datasetd_wait_function)(void* argument);
+
+/* `wait` is called from now on while a call of this thread waits for the
+ * daemon's answer; a call that has a `wait` of its own calls that. NULL: nothing
+ * is called, as at first. For languages that handle signals only while code of
+ * theirs runs. */
+DATASETD_API void datasetd_set_thread_wait(datasetd_wait_function wait,
+                                           void* argument);
+
 /* `options` may be NULL. The daemon keeps what the client loaded until
  * datasetd_client_close, which open feeds outlive. */
 DATASETD_API int32_t datasetd_client_connect(
@@ -119,12 +130,9 @@ DATASETD_API int32_t datasetd_load_dataset(
     datasetd_progress_function progress, void* argument, char** dataset_json,
     datasetd_error* error);
 
-/* Called on the calling thread, at least every 100 ms of a wait. Anything but 0
- * ends the push with DATASETD_CANCELLED. */
-typedef int32_t (*datasetd_wait_function)(void* argument);
-
 /* Begins a dataset of samples that the caller sends; `header_json` is a
- * PushHeader. `wait` may be NULL. The client outlives the push. */
+ * PushHeader. `wait` may be NULL; where it ends a wait, it ends the push. The
+ * client outlives the push. */
 DATASETD_API int32_t datasetd_push_begin(datasetd_client* client,
                                          const char* header_json,
                                          datasetd_wait_function wait,

@@ -1,7 +1,5 @@
 #include "client/feed.h"
 
-#include <grpcpp/grpcpp.h>
-
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +7,7 @@
 #include "client/lease.h"
 #include "client/ring_pages.h"
 #include "client/slab.h"
+#include "client/unary_call.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd::client {
@@ -22,23 +21,12 @@ absl::Status ClosedError() {
                     ErrorDetail::kClosed);
 }
 
-absl::StatusOr<v1::OpenFeedResponse> Call(Session* session,
-                                          const v1::OpenFeedRequest& request,
-                                          absl::Duration timeout) {
-  grpc::ClientContext context;
-  session->Prepare(&context, timeout);
-  v1::OpenFeedResponse response;
-  DATASETD_RETURN_IF_ERROR(session->ToStatus(
-      session->feeds()->OpenFeed(&context, request, &response)));
-  return response;
-}
-
 // Everything that is left after OpenFeed. `import` is the part of the error
 // that another export kind may cure.
 absl::StatusOr<FeedCore::Parts> Attach(Session* session,
                                        const v1::OpenFeedResponse& response,
                                        const v1::FeedOptions& options,
-                                       absl::Duration timeout,
+                                       const CallLimits& limits,
                                        const std::string& cuda_library,
                                        absl::Status* import) {
   FeedCore::Parts parts;
@@ -50,7 +38,7 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
   DATASETD_ASSIGN_OR_RETURN(
       parts.lease,
       Lease::Attach(session->address(), session->token(), response.feed_id(),
-                    timeout, &descriptors));
+                    limits, &descriptors));
   parts.event = std::move(descriptors.event);
   DATASETD_ASSIGN_OR_RETURN(
       parts.layout, SlotLayout::Create(response.layout(),
@@ -76,40 +64,43 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
 
 absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
                                 const v1::FeedOptions& options,
-                                absl::Duration timeout,
+                                const CallLimits& limits,
                                 const std::string& cuda_library) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
   v1::OpenFeedRequest request;
   *request.mutable_options() = options;
   std::string failures;
   for (int attempt = 0;; ++attempt) {
-    absl::StatusOr<v1::OpenFeedResponse> response =
-        Call(session.get(), request, timeout);
-    if (!response.ok()) {
-      if (failures.empty()) return response.status();
+    v1::OpenFeedResponse response;
+    const absl::Status opened = session->ToStatus(
+        UnaryCall(*session, session->feeds(),
+                  &v1::FeedService::Stub::AsyncOpenFeed, request, limits,
+                  &response));
+    if (!opened.ok()) {
+      if (failures.empty()) return opened;
       return absl::Status(
-          response.status().code(),
-          absl::StrCat(std::string(response.status().message()),
+          opened.code(),
+          absl::StrCat(std::string(opened.message()),
                        "; before that, this process could not import",
                        failures));
     }
     absl::Status import;
     absl::StatusOr<FeedCore::Parts> parts =
-        Attach(session.get(), *response, options, timeout, cuda_library,
+        Attach(session.get(), response, options, limits, cuda_library,
                &import);
     if (parts.ok()) {
       std::unique_ptr<IndexSender> sender;
       if (options.has_client_order()) {
-        sender = std::make_unique<IndexSender>(session, response->feed_id(),
-                                               options, timeout);
+        sender = std::make_unique<IndexSender>(session, response.feed_id(),
+                                               options, limits);
       }
-      return Feed(FeedCore::Create(*std::move(parts)), *std::move(response),
+      return Feed(FeedCore::Create(*std::move(parts)), std::move(response),
                   std::move(sender));
     }
     if (import.ok() || attempt + 1 == kMaxImports) return parts.status();
-    request.add_excluded_exports(response->slab().kind());
+    request.add_excluded_exports(response.slab().kind());
     absl::StrAppend(&failures, failures.empty() ? " " : ", ",
-                    v1::ExportKind_Name(response->slab().kind()), " (",
+                    v1::ExportKind_Name(response.slab().kind()), " (",
                     std::string(import.message()), ")");
   }
 }

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/batch.h"
+#include "client/call_limits.h"
 #include "client/index_sender.h"
 #include "client/session.h"
 #include "datasetd/v1/feed.pb.h"
@@ -32,7 +33,7 @@ class Feed {
   // Use Client::OpenFeed.
   static absl::StatusOr<Feed> Open(const std::shared_ptr<Session>& session,
                                    const v1::FeedOptions& options,
-                                   absl::Duration timeout,
+                                   const CallLimits& limits,
                                    const std::string& cuda_library);
   Feed(Feed&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),

@@ -2,15 +2,13 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/unary_call.h"
 
 namespace datasetd::client {
 namespace {
-
-constexpr std::chrono::milliseconds kWaitInterval(100);
 
 // The daemon said no, and took nothing.
 bool IsRefusal(grpc::StatusCode code) {
@@ -30,12 +28,11 @@ bool IsRefusal(grpc::StatusCode code) {
 }  // namespace
 
 IndexSender::IndexSender(std::shared_ptr<Session> session, uint64_t feed_id,
-                         const v1::FeedOptions& options,
-                         absl::Duration timeout)
+                         const v1::FeedOptions& options, CallLimits limits)
     : session_(std::move(session)),
       feed_id_(feed_id),
       batch_size_(options.batch_size()),
-      timeout_(timeout) {
+      limits_(std::move(limits)) {
   Seek(options.start().epoch(), options.start().batch());
 }
 
@@ -58,7 +55,7 @@ IndexSender::Result IndexSender::Send(uint64_t generation,
     return result;
   }
   if (block.first_row.has_value()) row_ = *block.first_row;
-  const absl::Duration timeout = limits.timeout.value_or(timeout_);
+  const absl::Duration timeout = limits.timeout.value_or(limits_.timeout);
   const absl::Time deadline = absl::Now() + timeout;
   const int64_t* index = block.indices.data();
   size_t next = 0;
@@ -77,7 +74,13 @@ IndexSender::Result IndexSender::Send(uint64_t generation,
     }
     request.mutable_indices()->Add(index, index + rows);
     index += rows;
-    const grpc::Status status = Call(request, deadline, limits);
+    v1::SendIndicesResponse response;
+    const grpc::Status status = UnaryCall(
+        *session_, session_->feeds(),
+        &v1::FeedService::Stub::AsyncSendIndices, request,
+        {.timeout = deadline - absl::Now(),
+         .on_wait = limits.on_wait ? limits.on_wait : limits_.on_wait},
+        &response);
     if (!status.ok()) {
       result.status = ToStatus(status, timeout);
       result.is_unanswered = !IsRefusal(status.error_code());
@@ -91,34 +94,6 @@ IndexSender::Result IndexSender::Send(uint64_t generation,
   }
   if (block.ends_epoch) Seek(epoch_ + 1, 0);
   return result;
-}
-
-// Without a thread: waits on the queue in steps.
-grpc::Status IndexSender::Call(const v1::SendIndicesRequest& request,
-                               absl::Time deadline, const SendLimits& limits) {
-  grpc::ClientContext context;
-  session_->Prepare(&context, deadline - absl::Now());
-  v1::SendIndicesResponse response;
-  grpc::CompletionQueue queue;
-  grpc::Status status;
-  const auto call =
-      session_->feeds()->AsyncSendIndices(&context, request, &queue);
-  call->Finish(&response, &status, this);
-  void* tag;
-  bool is_ok;
-  while (queue.AsyncNext(&tag, &is_ok,
-                         std::chrono::system_clock::now() + kWaitInterval) ==
-         grpc::CompletionQueue::TIMEOUT) {
-    if (limits.on_wait && !limits.on_wait()) {
-      context.TryCancel();
-      queue.Next(&tag, &is_ok);
-      break;
-    }
-  }
-  queue.Shutdown();
-  while (queue.Next(&tag, &is_ok)) {
-  }
-  return status;
 }
 
 absl::Status IndexSender::ToStatus(const grpc::Status& status,

@@ -9,13 +9,13 @@
 #define DATASETD_CLIENT_INDEX_SENDER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "client/call_limits.h"
 #include "client/session.h"
 #include "datasetd/v1/feed.pb.h"
 
@@ -32,12 +32,11 @@ struct IndexBlock {
   std::optional<uint64_t> first_row;
 };
 
-// How long a block may wait for the daemon.
+// How long a block may wait for the daemon. What is not set is the client's.
 struct SendLimits {
-  // For all its calls together; unset: the client's call_timeout.
+  // For all its calls together.
   std::optional<absl::Duration> timeout;
-  // Called every 100 ms of a wait; false breaks it off.
-  std::function<bool()> on_wait;
+  WaitFunction on_wait;
 };
 
 class IndexSender {
@@ -45,7 +44,7 @@ class IndexSender {
   static constexpr size_t kMaxRowsPerCall = 65536;
 
   IndexSender(std::shared_ptr<Session> session, uint64_t feed_id,
-              const v1::FeedOptions& options, absl::Duration timeout);
+              const v1::FeedOptions& options, CallLimits limits);
 
   // The next block begins there.
   void Seek(uint64_t epoch, uint64_t batch);
@@ -66,14 +65,12 @@ class IndexSender {
               const SendLimits& limits);
 
  private:
-  grpc::Status Call(const v1::SendIndicesRequest& request, absl::Time deadline,
-                    const SendLimits& limits);
   absl::Status ToStatus(const grpc::Status& status, absl::Duration timeout);
 
   const std::shared_ptr<Session> session_;
   const uint64_t feed_id_;
   const uint32_t batch_size_;
-  const absl::Duration timeout_;
+  const CallLimits limits_;
   // Of the next batch to be sent.
   uint64_t epoch_;
   uint64_t batch_;

@@ -13,12 +13,12 @@ namespace datasetd::client {
 
 absl::StatusOr<Lease> Lease::Attach(const Address& address,
                                     const std::string& token,
-                                    uint64_t feed_id, absl::Duration timeout,
+                                    uint64_t feed_id, const CallLimits& limits,
                                     AttachedDescriptors* descriptors) {
   Lease lease;
   DATASETD_ASSIGN_OR_RETURN(
       lease.socket_,
-      AttachSocket::Connect(address.attach_socket_path, timeout));
+      AttachSocket::Connect(address.attach_socket_path, limits));
   attach::AttachFeed request = {};
   request.header = MakeHeader(attach::MessageType::kAttachFeed);
   memcpy(request.token, token.data(),
@@ -26,7 +26,7 @@ absl::StatusOr<Lease> Lease::Attach(const Address& address,
   request.feed_id = feed_id;
   DATASETD_RETURN_IF_ERROR(lease.socket_.Send(request));
   DATASETD_ASSIGN_OR_RETURN(AttachSocket::Packet packet,
-                            lease.socket_.Receive(timeout));
+                            lease.socket_.Receive(limits));
   if (packet.type() != attach::MessageType::kAttached ||
       packet.As<attach::Attached>().num_descriptors !=
           packet.num_descriptors ||
@@ -62,7 +62,7 @@ absl::Status Lease::Check(absl::Duration timeout) {
     return absl::OkStatus();
   }
   const absl::StatusOr<AttachSocket::Packet> packet =
-      socket_.Receive(timeout);
+      socket_.Receive({.timeout = timeout});
   if (absl::IsDeadlineExceeded(packet.status())) return absl::OkStatus();
   ended_ = packet.ok() ? absl::InternalError(absl::StrCat(
                              "the daemon at ", socket_.path(),

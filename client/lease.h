@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "client/address.h"
 #include "client/attach_socket.h"
+#include "client/call_limits.h"
 #include "client/guarded_fd.h"
 
 namespace datasetd::client {
@@ -35,7 +36,7 @@ class Lease {
   static absl::StatusOr<Lease> Attach(const Address& address,
                                       const std::string& token,
                                       uint64_t feed_id,
-                                      absl::Duration timeout,
+                                      const CallLimits& limits,
                                       AttachedDescriptors* descriptors);
 
   // Once, after the slab was imported or could not be.

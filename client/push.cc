@@ -12,7 +12,6 @@
 namespace datasetd::client {
 namespace {
 
-constexpr std::chrono::milliseconds kWaitInterval(100);
 constexpr size_t kBlockBytes = 1 << 20;
 
 }  // namespace
@@ -111,7 +110,8 @@ class Push::Call {
       void* tag;
       bool is_ok = false;
       switch (queue_.AsyncNext(
-          &tag, &is_ok, std::chrono::system_clock::now() + kWaitInterval)) {
+          &tag, &is_ok, std::chrono::system_clock::now() +
+                               absl::ToChronoMilliseconds(kWaitInterval))) {
         case grpc::CompletionQueue::GOT_EVENT:
           return is_ok;
         case grpc::CompletionQueue::TIMEOUT:

@@ -9,12 +9,12 @@
 #define DATASETD_CLIENT_PUSH_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/call_limits.h"
 #include "client/session.h"
 #include "datasetd/v1/dataset.pb.h"
 
@@ -22,11 +22,8 @@ namespace datasetd::client {
 
 class Push {
  public:
-  // Called at least every 100 ms of a wait; false breaks the push off.
-  using WaitFunction = std::function<bool()>;
-
   // Begins; errors of the header come by Write or Finish. `session` outlives
-  // the push.
+  // the push. Where on_wait returns false the push ends.
   static absl::StatusOr<Push> Begin(Session* session,
                                     const v1::PushHeader& header,
                                     WaitFunction on_wait);

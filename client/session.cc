@@ -14,14 +14,14 @@
 namespace datasetd::client {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
-    const Address& address, absl::Duration timeout) {
+    const Address& address, const CallLimits& limits) {
   DATASETD_ASSIGN_OR_RETURN(
       AttachSocket socket,
-      AttachSocket::Connect(address.attach_socket_path, timeout));
+      AttachSocket::Connect(address.attach_socket_path, limits));
   DATASETD_RETURN_IF_ERROR(socket.Send(
       attach::Hello{MakeHeader(attach::MessageType::kHello)}));
   DATASETD_ASSIGN_OR_RETURN(const AttachSocket::Packet packet,
-                            socket.Receive(timeout));
+                            socket.Receive(limits));
   if (packet.type() != attach::MessageType::kWelcome) {
     return absl::InternalError(absl::StrCat(
         "attach socket ", address.attach_socket_path,
@@ -86,8 +86,9 @@ absl::Status Session::ToStatus(const grpc::Status& status) {
     // What the daemon said last is there already, or comes within moments: it
     // closes both sockets together.
     const absl::Status last =
-        socket_.Receive(is_unavailable ? absl::Milliseconds(500)
-                                       : absl::ZeroDuration())
+        socket_
+            .Receive({.timeout = is_unavailable ? absl::Milliseconds(500)
+                                                : absl::ZeroDuration()})
             .status();
     if (last.ok() || absl::IsDeadlineExceeded(last)) {
       if (!is_unavailable) return said;

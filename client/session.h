@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "client/address.h"
 #include "client/attach_socket.h"
+#include "client/call_limits.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
 #include "datasetd/v1/feed.grpc.pb.h"
 #include "datasetd/v1/server.grpc.pb.h"
@@ -28,7 +29,7 @@ class Session {
  public:
   // Connects and says HELLO. Errors as AttachSocket::Connect and Receive.
   static absl::StatusOr<std::unique_ptr<Session>> Connect(
-      const Address& address, absl::Duration timeout);
+      const Address& address, const CallLimits& limits);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -175,7 +175,7 @@ TEST(ClientTest, ProgressIsReportedAndCancels) {
   ASSERT_GE(states.size(), 2u);
   EXPECT_EQ(states.back(), v1::DATASET_STATE_READY);
   // A daemon that says no more: the heartbeat lets the caller give up.
-  daemon.SetLoadHangs(true);
+  daemon.SetHangs(true);
   int num_reports = 0;
   EXPECT_THAT(client->LoadDataset({},
                                   [&num_reports](const v1::Dataset&) {
@@ -463,7 +463,7 @@ TEST(FeedTest, IndicesThatTheDaemonDoesNotTakeInTime) {
   const std::vector<int64_t> indices = {1};
   const std::vector<uint32_t> sizes = {1};
   const IndexBlock block = {.indices = indices, .batch_sizes = sizes};
-  daemon.SetIndicesHang(true);
+  daemon.SetHangs(true);
   EXPECT_THAT(feed->SendIndices(block, {.timeout = absl::Milliseconds(50)}),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("within 50ms")));
@@ -484,7 +484,7 @@ TEST(FeedTest, IndicesThatTheDaemonDoesNotTakeInTime) {
       StatusIs(absl::StatusCode::kCancelled, HasSubstr("broken off")));
   EXPECT_EQ(num_waits, 2);
   EXPECT_EQ(daemon.index_requests().back().generation(), 1u);
-  daemon.SetIndicesHang(false);
+  daemon.SetHangs(false);
   ASSERT_THAT(feed->Seek(0, 0), IsOk());
   EXPECT_THAT(feed->SendIndices(block), IsOk());
   EXPECT_EQ(daemon.index_requests().back().generation(), 2u);

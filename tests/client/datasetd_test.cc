@@ -106,7 +106,7 @@ TEST_F(DatasetdTest, ProgressIsCalledAndCancels) {
     ++*static_cast<int*>(argument);
     return int32_t{1};
   };
-  daemon_.SetLoadHangs(true);
+  daemon_.SetHangs(true);
   EXPECT_EQ(datasetd_load_dataset(client_, "{}", cancel, &num_calls, &text,
                                   &error_),
             DATASETD_CANCELLED);

@@ -162,6 +162,7 @@ void FakeAttachServer::Serve(int id, int fd) {
       }
       case MessageType::kAttachFeed: {
         memcpy(&attach_request_, bytes, sizeof(attach_request_));
+        if (answer_ == HelloAnswer::kSilence) break;
         if (feed_ == nullptr) {
           attach::Refused refused = {};
           refused.header = MakeHeader(MessageType::kRefused);

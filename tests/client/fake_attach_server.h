@@ -21,7 +21,7 @@ namespace datasetd::testing {
 
 class FakeAttachServer {
  public:
-  // How HELLO is answered.
+  // How HELLO is answered; with silence ATTACH_FEED, too.
   enum class HelloAnswer {
     kWelcome,
     kRefuse,

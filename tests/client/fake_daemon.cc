@@ -41,14 +41,9 @@ void FakeDaemon::SetLoadStatus(grpc::Status status) {
   load_status_ = std::move(status);
 }
 
-void FakeDaemon::SetLoadHangs(bool hangs) {
+void FakeDaemon::SetHangs(bool hangs) {
   absl::MutexLock lock(&mutex_);
-  load_hangs_ = hangs;
-}
-
-void FakeDaemon::SetIndicesHang(bool hang) {
-  absl::MutexLock lock(&mutex_);
-  indices_hang_ = hang;
+  hangs_ = hangs;
 }
 
 void FakeDaemon::OfferExport(const v1::SlabExport& slab) {
@@ -92,6 +87,15 @@ void FakeDaemon::CheckToken(const grpc::ServerContext& context) {
   }
 }
 
+void FakeDaemon::HangIfAsked(const grpc::ServerContext& context) {
+  bool hangs;
+  {
+    absl::MutexLock lock(&mutex_);
+    hangs = hangs_;
+  }
+  while (hangs && !context.IsCancelled()) std::this_thread::yield();
+}
+
 v1::Dataset FakeDaemon::MakeDataset(v1::DatasetState state) {
   v1::Dataset dataset;
   dataset.set_name("fake");
@@ -105,18 +109,16 @@ grpc::Status FakeDaemon::LoadDataset(
     grpc::ServerContext* context, const v1::LoadDatasetRequest* request,
     grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
   CheckToken(*context);
-  bool hangs;
   grpc::Status status;
   {
     absl::MutexLock lock(&mutex_);
     load_requests_.push_back(*request);
-    hangs = load_hangs_;
     status = load_status_;
   }
   v1::LoadDatasetResponse response;
   *response.mutable_dataset() = MakeDataset(v1::DATASET_STATE_LOADING);
   writer->Write(response);
-  while (hangs && !context->IsCancelled()) std::this_thread::yield();
+  HangIfAsked(*context);
   if (!status.ok()) return status;
   *response.mutable_dataset() = MakeDataset(v1::DATASET_STATE_READY);
   writer->Write(response);
@@ -147,6 +149,7 @@ grpc::Status FakeDaemon::OpenFeed(grpc::ServerContext* context,
                                   const v1::OpenFeedRequest* request,
                                   v1::OpenFeedResponse* response) {
   CheckToken(*context);
+  HangIfAsked(*context);
   absl::MutexLock lock(&mutex_);
   open_requests_.push_back(*request);
   *response = feed_.Describe();
@@ -169,15 +172,13 @@ grpc::Status FakeDaemon::SendIndices(grpc::ServerContext* context,
                                      const v1::SendIndicesRequest* request,
                                      v1::SendIndicesResponse*) {
   CheckToken(*context);
-  bool hang;
   grpc::Status status;
   {
     absl::MutexLock lock(&mutex_);
     index_requests_.push_back(*request);
-    hang = indices_hang_;
     status = indices_status_;
   }
-  while (hang && !context->IsCancelled()) std::this_thread::yield();
+  HangIfAsked(*context);
   return status;
 }
 
@@ -185,6 +186,7 @@ grpc::Status FakeDaemon::GetStatus(grpc::ServerContext* context,
                                    const v1::GetStatusRequest*,
                                    v1::GetStatusResponse* response) {
   CheckToken(*context);
+  HangIfAsked(*context);
   response->set_version("fake");
   response->set_protocol_version(attach::kProtocolVersion);
   return grpc::Status::OK;

@@ -33,9 +33,9 @@ class FakeDaemon final : public v1::DatasetService::Service,
 
   // The calls of LoadDataset end with this.
   void SetLoadStatus(grpc::Status status);
-  // LoadDataset sends its first message and then waits for the client to give
-  // up.
-  void SetLoadHangs(bool hangs);
+  // Calls of LoadDataset (behind the first message), OpenFeed, SendIndices and
+  // GetStatus wait for their cancellation.
+  void SetHangs(bool hangs);
   // What the first calls of OpenFeed answer, in order; after that the memfd
   // feed. An export kind that was excluded is left out.
   void OfferExport(const v1::SlabExport& slab);
@@ -43,8 +43,6 @@ class FakeDaemon final : public v1::DatasetService::Service,
   std::vector<v1::OpenFeedRequest> open_requests();
   std::vector<v1::LoadDatasetRequest> load_requests();
   std::vector<v1::SendIndicesRequest> index_requests();
-  // Calls of SendIndices wait for their cancellation.
-  void SetIndicesHang(bool hang);
   // The calls of SendIndices end with this.
   void SetIndicesStatus(grpc::Status status);
   // Calls that came without the session's token.
@@ -74,6 +72,7 @@ class FakeDaemon final : public v1::DatasetService::Service,
 
  private:
   void CheckToken(const grpc::ServerContext& context);
+  void HangIfAsked(const grpc::ServerContext& context);
   v1::Dataset MakeDataset(v1::DatasetState state);
 
   TempDir directory_{TempDir::Place::kShortPath};
@@ -81,11 +80,10 @@ class FakeDaemon final : public v1::DatasetService::Service,
   FakeAttachServer attach_;
   absl::Mutex mutex_;
   grpc::Status load_status_ ABSL_GUARDED_BY(mutex_);
-  bool load_hangs_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::SlabExport> offers_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::OpenFeedRequest> open_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::LoadDatasetRequest> load_requests_ ABSL_GUARDED_BY(mutex_);
-  bool indices_hang_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::SendIndicesRequest> index_requests_ ABSL_GUARDED_BY(mutex_);
   grpc::Status indices_status_ ABSL_GUARDED_BY(mutex_);
   int num_bad_tokens_ ABSL_GUARDED_BY(mutex_) = 0;

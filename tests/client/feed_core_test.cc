@@ -458,12 +458,12 @@ TEST(FeedCoreTest, LeaseEndsWithTheParentAlthoughAChildLives) {
   ASSERT_GE(parent, 0);
   if (parent == 0) {
     auto socket = AttachSocket::Connect(directory.File("attach.sock"),
-                                        absl::Seconds(10));
+                                        {.timeout = absl::Seconds(10)});
     if (!socket.ok()) _exit(1);
     if (!socket
              ->Send(attach::Hello{MakeHeader(attach::MessageType::kHello)})
              .ok() ||
-        !socket->Receive(absl::Seconds(10)).ok()) {
+        !socket->Receive({.timeout = absl::Seconds(10)}).ok()) {
       _exit(2);
     }
     const pid_t child = fork();

@@ -39,8 +39,8 @@ FeedHarness::FeedHarness(const FakeFeed::Options& options,
   client::FeedCore::Parts parts;
   parts.lease = Take(client::Lease::Attach(
       Take(client::ResolveAddress(directory_.File("datasetd.sock"))),
-      FakeAttachServer::token(), response.feed_id(), absl::Seconds(10),
-      &descriptors));
+      FakeAttachServer::token(), response.feed_id(),
+      {.timeout = absl::Seconds(10)}, &descriptors));
   parts.event = std::move(descriptors.event);
   parts.layout = Take(client::SlotLayout::Create(
       response.layout(), response.slab().size_bytes()));

@@ -27,7 +27,6 @@ class Connection:
         options.address = address.encode()
         options.connect_timeout_ns = max(1, int(timeout * 1e9))  # 0 is 10 s
         handle = ctypes.c_void_p()
-        error = _library.CError()
         self._handle = handle
         # Before there is anything to free: Ctrl-C may come as soon as there is.
         self._free = weakref.finalize(self, _free, library, handle)
@@ -36,10 +35,9 @@ class Connection:
         self._num_users = 0
         self._is_closed = False
         _connections.add(self)
-        if library.client_connect(
-            ctypes.byref(options), ctypes.byref(handle), ctypes.byref(error)
-        ):
-            raise error.to_exception()
+        _library.call(
+            library.client_connect, ctypes.byref(options), ctypes.byref(handle)
+        )
         self.address: str = library.client_address(handle).decode()
         close_at_exit(self)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import threading
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
 from . import errors
@@ -80,6 +81,7 @@ _TEXT = ctypes.POINTER(ctypes.c_void_p)
 _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "datasetd_abi_version": (ctypes.c_uint32, []),
     "datasetd_free": (None, [_P]),
+    "datasetd_set_thread_wait": (None, [WaitFunction, _P]),
     "datasetd_client_connect": (
         ctypes.c_int32,
         [ctypes.POINTER(CClientOptions), ctypes.POINTER(_P), _ERROR],
@@ -211,6 +213,28 @@ def catching(
     generator = run()
     next(generator)
     return generator.send
+
+
+# What handlers of signals raised on the main thread, the only one that runs
+# them, while it waited in the library.
+_raised: List[BaseException] = []
+_wait = WaitFunction(catching(lambda _: None, _raised))
+# The library calls it as long as the process lives.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_wait))
+
+
+def call(function: Callable[..., int], *arguments: Any) -> None:
+    """A function of the library that ends with an error, which is raised; or
+    what a handler of signals raised meanwhile, within 100 ms."""
+    error = CError()
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        load().quick.set_thread_wait(_wait, None)
+    failed = function(*arguments, ctypes.byref(error))
+    if is_main and _raised:
+        raise _raised.pop()
+    if failed:
+        raise error.to_exception()
 
 
 def _find_library() -> str:

@@ -47,11 +47,6 @@ class _Sender:
         self, client: ctypes.c_void_p, header: Dict[str, Any]
     ) -> None:
         self._library = _library.load()
-        self._raised: List[BaseException] = []
-        # Kept: the library calls it while the push lives.
-        self._wait = _library.WaitFunction(
-            _library.catching(lambda _: None, self._raised)
-        )
         self._block = bytearray()
         handle = ctypes.c_void_p()
         self._handle = handle
@@ -62,18 +57,13 @@ class _Sender:
             "push_begin",
             client,
             encode(header),
-            self._wait,
+            _library.WaitFunction(0),  # NULL: the thread's
             None,
             ctypes.byref(handle),
         )
 
     def _call(self, name: str, *arguments: Any) -> None:
-        error = _library.CError()
-        failed = getattr(self._library, name)(*arguments, ctypes.byref(error))
-        if self._raised:
-            raise self._raised[0]
-        if failed:
-            raise error.to_exception()
+        _library.call(getattr(self._library, name), *arguments)
 
     def write(self, data: bytes) -> None:
         self._block += data

@@ -37,16 +37,17 @@ class Session:
     def call(self, name: str, *arguments: Any) -> None:
         """datasetd_`name` of the client, the arguments, and an error, which is
         raised."""
-        error = _library.CError()
         with self.connection().used() as handle:
-            function = getattr(self._library, name)
-            if function(handle, *arguments, ctypes.byref(error)):
-                raise error.to_exception()
+            _library.call(getattr(self._library, name), handle, *arguments)
 
     def call_text(self, name: str, *arguments: Any) -> str:
         """The same, where the last argument is a text that is returned."""
         text = ctypes.c_void_p()
-        self.call(name, *arguments, ctypes.byref(text))
+        try:
+            self.call(name, *arguments, ctypes.byref(text))
+        except BaseException:
+            self._library.quick.free(text)
+            raise
         return self._library.take_text(text)
 
     def hold(self, name: str) -> None:

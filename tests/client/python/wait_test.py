@@ -116,6 +116,9 @@ with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
         "load": lambda: client.load_dataset(
             "other", format="npy", path=sys.argv[1] + "/hundred"),
         "push": lambda: client.push_dataset("pushed", [(1, 2)] * 3),
+        "status": client.status,
+        "loader": lambda: datasetd.DataLoader(dataset, batch_size=1),
+        "connect": lambda: datasetd.connect(daemon.address, timeout=60),
     }
     stop(daemon)
     try:
@@ -141,7 +144,9 @@ with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
 """
 
 
-@pytest.mark.parametrize("wait", ["indices", "load", "push"])
+@pytest.mark.parametrize(
+    "wait", ["indices", "load", "push", "status", "loader", "connect"]
+)
 def test_ctrl_c_while_the_daemon_does_not_answer(data_root, wait):
     process = subprocess.Popen(
         [sys.executable, "-c", _WAITS, str(data_root), wait],
