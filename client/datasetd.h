@@ -104,9 +104,9 @@ typedef struct datasetd_client_options {
 typedef int32_t (*datasetd_wait_function)(void* argument);
 
 /* `wait` is called from now on while a call of this thread waits for the
- * daemon's answer; a call that has a `wait` of its own calls that. NULL: nothing
- * is called, as at first. For languages that handle signals only while code of
- * theirs runs. */
+ * daemon's answer; a call that has a `wait` of its own calls that one. NULL:
+ * nothing is called, as at first. For languages that handle signals only while
+ * code of theirs runs. */
 DATASETD_API void datasetd_set_thread_wait(datasetd_wait_function wait,
                                            void* argument);
 
