@@ -218,21 +218,30 @@ def catching(
 # What handlers of signals raised on the main thread, the only one that runs
 # them, while it waited in the library.
 _raised: List[BaseException] = []
-_wait = WaitFunction(catching(lambda _: None, _raised))
+_handle_signals: Any = catching(lambda _: None, _raised)
+_wait = WaitFunction(_handle_signals)
+_no_wait = WaitFunction(0)
 # The library calls it as long as the process lives.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_wait))
 
 
 def call(function: Callable[..., int], *arguments: Any) -> None:
     """A function of the library that ends with an error, which is raised; or
-    what a handler of signals raised meanwhile, within 100 ms."""
+    what a handler of signals raised meanwhile, within 100 ms.
+
+    In a handler that runs while another call waits, signals wait for the end.
+    """
     error = CError()
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main:
-        load().quick.set_thread_wait(_wait, None)
-    failed = function(*arguments, ctypes.byref(error))
-    if is_main and _raised:
-        raise _raised.pop()
+    if threading.current_thread() is not threading.main_thread():
+        failed = function(*arguments, ctypes.byref(error))
+    else:
+        set_wait = load().quick.set_thread_wait
+        is_in_handler = _handle_signals.__self__.gi_running
+        set_wait(_no_wait if is_in_handler else _wait, None)
+        failed = function(*arguments, ctypes.byref(error))
+        set_wait(_wait, None)
+        if _raised:
+            raise _raised.pop()
     if failed:
         raise error.to_exception()
 

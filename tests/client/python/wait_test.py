@@ -166,6 +166,36 @@ def test_ctrl_c_while_the_daemon_does_not_answer(data_root, wait):
         process.wait()
 
 
+_HANDLER = """
+import os, signal, sys
+import datasetd
+with datasetd.start_local(device="cpu", data_roots=sys.argv[1]) as daemon:
+    client = daemon.connect()
+    def handle(*_):
+        try:
+            datasetd.connect(daemon.address, timeout=0.35)
+        except datasetd.DeadlineExceeded:
+            print("timeout")
+        os.kill(daemon.pid, signal.SIGCONT)
+    signal.signal(signal.SIGALRM, handle)
+    os.kill(daemon.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    print(client.status()["pid"] == daemon.pid)
+"""
+
+
+def test_a_signal_handler_may_call_while_a_call_waits(data_root):
+    result = subprocess.run(
+        [sys.executable, "-c", _HANDLER, str(data_root)],
+        capture_output=True,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    assert (result.stdout, result.stderr) == ("timeout\nTrue\n", "")
+    assert result.returncode == 0
+
+
 def test_close_ends_another_threads_wait(data_root):
     with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
         client = daemon.connect()
