@@ -154,10 +154,11 @@ absl::StatusOr<int> Feed::Collect() {
       ++num_published_;
       ++num_published;
       pending.batch.sequence = slot.sequence;
-      channel_->Publish(pending.slot, pending.batch);
+      // Who has the batch finds it counted.
       stats_.num_batches.fetch_add(1, std::memory_order_relaxed);
       stats_.num_samples.fetch_add(pending.batch.num_samples,
                                    std::memory_order_relaxed);
+      channel_->Publish(pending.slot, pending.batch);
     }
     if (options_.hand_over != nullptr && num_published > 0) {
       options_.hand_over->Record(
