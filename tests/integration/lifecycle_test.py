@@ -352,8 +352,8 @@ def test_unload_with_open_feeds(daemon):
         # Epoch after epoch: the goodbye comes when it comes.
         with pytest.raises(datasetd.DatasetUnloaded) as raised:
             while True:
-                for _ in loader:
-                    pass
+                for batch in loader:
+                    del batch
         assert "'d'" in str(raised.value)
         harness.poll_until(lambda: not client.list_datasets(), "the unload")
         assert (kept[0] == daemon.planes[:10]).all()
