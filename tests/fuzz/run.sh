@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the libFuzzer harnesses with clang and runs each for a while.
 #
-#   tests/fuzz/run.sh [SECONDS [HARNESS...]]     60 seconds, all harnesses
+#   tests/fuzz/run.sh [SECONDS [HARNESS...]]     all harnesses, each for
+#                                                $DATASETD_FUZZ_SECONDS or 60
 #
 # Needs clang-14 and libclang-rt-14-dev. Builds in $DATASETD_FUZZ_DIR (default:
 # a folder in the user's cache), where new inputs and findings stay too. Exits
@@ -9,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-seconds=${1:-60}
+seconds=${1:-${DATASETD_FUZZ_SECONDS:-60}}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
