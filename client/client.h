@@ -47,7 +47,7 @@ struct ClientOptions {
   absl::Duration connect_timeout = absl::Seconds(10);
   // Of every call but LoadDataset, which takes as long as it takes.
   absl::Duration call_timeout = absl::Seconds(60);
-  // Of every call, and of connecting.
+  // Of every call, and of connecting. Feeds with client_order keep it.
   WaitFunction on_wait = nullptr;
   // Where the CUDA driver is found.
   std::string cuda_library = kCudaLibrary;
@@ -56,7 +56,8 @@ struct ClientOptions {
 class Client {
  public:
   // Called with every progress message, and at least every 100 ms with the last
-  // one; false cancels this process's wait (the daemon goes on loading).
+  // one; false cancels this process's wait (the daemon goes on loading), as
+  // on_wait of the options does.
   using ProgressFunction = std::function<bool(const v1::Dataset&)>;
   using EstimateFunction = std::function<bool(const v1::EstimateLoadResponse&)>;
 
