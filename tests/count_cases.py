@@ -119,7 +119,7 @@ def count_pass(path: str) -> Dict[str, Count]:
     for event in _events(path):
         if "case" in event:
             has_passed = event["result"] == "passed"
-            counts[event["case"]] = Count(has_passed, not has_passed)
+            counts[event["case"]] = Count(int(has_passed), int(not has_passed))
         event_id = event.get("id", {})
         if "testResult" in event_id and "testResult" in event:
             key = event_id["testResult"]

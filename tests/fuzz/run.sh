@@ -49,13 +49,14 @@ compile() {
 protoc -Iproto -I/usr/include "--cpp_out=$out/gen" proto/datasetd/v1/*.proto
 protoc -Iserver/readers "--cpp_out=$out/gen" server/readers/tf_example.proto
 
-# The sources of a target of Bazel's, but for its main, and what protoc made.
+# The sources of a target of Bazel's, and what protoc made; but for those with a
+# main, which libFuzzer has.
 sources_of() {
   local files
   files=$(bazel query --ui_event_filters=-info,-debug \
     "kind('source file', deps($1))" 2>/dev/null)
   grep -E '^//(client|cuda|server|tests).*\.cc$' <<<"$files" |
-    grep -v replay_main | sed 's#^//##; s#:#/#'
+    sed 's#^//##; s#:#/#' | xargs grep -L '^int main('
   grep -E '^//.*\.proto$' <<<"$files" |
     sed "s#^//proto:#$out/gen/#; s#^//server/readers:#$out/gen/#;
       s#proto\$#pb.cc#"
@@ -92,6 +93,8 @@ for harness in "${harnesses[@]}"; do
       environment=(ASAN_OPTIONS=detect_leaks=0)
       ;;
     hdf5_reader)
+      # Without the process that it starts.
+      target="labels(deps, $target)"
       bazel build //server:datasetd-hdf5 2>"$out/$harness.log"
       environment=("DATASETD_HDF5_WORKER=$(bazel info bazel-bin \
         2>/dev/null)/server/datasetd-hdf5")
