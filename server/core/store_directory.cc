@@ -112,7 +112,7 @@ class PosixStoreDirectory : public StoreDirectory {
           PathOf(name), ": is not a regular file of uid ", geteuid()));
     }
     return std::make_unique<PosixFile>(std::move(fd),
-                                               FileInfoOf(PathOf(name), status));
+                                       FileInfoOf(PathOf(name), status));
   }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(
