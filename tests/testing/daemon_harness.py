@@ -129,13 +129,19 @@ def stop(process):
 class Daemon(ProcessView):
     """A daemon on the host backend, serving when the constructor returns.
 
-    `environment` adds to this process's; `config` overrides keys of its configuration file; `data_root` is made for
-    it. A context manager: the end kills it if it still runs.
+    `environment` adds to this process's; `config` overrides keys of its
+    configuration file; `data_root` is made for it; `program`, `user` and
+    `group` (numbers) replace those of this process. A context manager: the end
+    kills it if it still runs.
     """
 
     def __init__(self, await_ready=True, directory=None, arguments=(),
-                 prefix="dd", environment=None, **config):
+                 prefix="dd", environment=None, program=None, user=None,
+                 group=None, **config):
         self._environment = environment or {}
+        self._program = program or daemon_program()
+        self._user = user if user != os.getuid() else None
+        self._group = group
         self._owns_directory = directory is None
         self.directory = directory or tempfile.mkdtemp(
             prefix=prefix, dir="/tmp")
@@ -168,11 +174,14 @@ class Daemon(ProcessView):
         if os.path.exists(notice_path):
             os.unlink(notice_path)
         self.notices.bind(notice_path)
+        if self._user is not None:
+            os.chmod(notice_path, 0o777)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [daemon_program(), f"--config={self.config_path}",
-                 *arguments],
+                [self._program, f"--config={self.config_path}", *arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                user=self._user, group=self._group,
+                extra_groups=None if self._user is None else [],
                 env=dict(os.environ, NOTIFY_SOCKET=notice_path,
                          **self._environment))
         super().__init__(self.process.pid)
@@ -293,11 +302,12 @@ ARGUMENTS = json.loads(sys.argv[2])
 class Worker(ProcessView):
     """A client process: `source` runs with say(**message), hear(), ADDRESS."""
 
-    def __init__(self, source, address, user=None, **arguments):
+    def __init__(self, source, address, user=None, group=None, **arguments):
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PRELUDE + source, address,
              json.dumps(arguments)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user,
+            group=group, extra_groups=None if group is None else [])
         super().__init__(self.process.pid)
         self._buffer = b""
 

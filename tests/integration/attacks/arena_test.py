@@ -1,0 +1,53 @@
+"""The arena itself: it sees a stall, a refusal and memory that grows."""
+
+import select
+import signal
+
+from tests.testing import arena
+from tests.testing import daemon_harness as harness
+
+_STOP_SECONDS = 1.5
+_NUM_SAMPLES = 20_000
+
+_PUSHER = """
+client = datasetd.connect(ADDRESS)
+rows = np.zeros((ARGUMENTS["num_samples"], 3072), np.uint8)
+client.push_dataset("mine", ({"x": row} for row in rows))
+say(uid=os.getuid(), gid=os.getgid(), groups=os.getgroups())
+hear()
+"""
+
+
+def test_an_attack_is_measured():
+    with arena.Arena() as a:
+        with a.attack() as quiet:
+            a.expect_well()
+        assert not quiet.prober_errors
+        assert quiet.victim_stall_seconds < _STOP_SECONDS
+        assert quiet.prober_wait_seconds < _STOP_SECONDS
+
+
+def test_a_stopped_daemon_is_a_stall():
+    with arena.Arena() as a:
+        with a.attack() as measure:
+            a.daemon.stop()
+            select.select([], [], [], _STOP_SECONDS)
+            a.daemon.terminate(signal.SIGCONT)
+        assert measure.victim_stall_seconds > _STOP_SECONDS / 2
+        a.expect_well()
+
+
+@arena.needs_users
+def test_attackers_are_another_user():
+    with arena.Arena() as a:
+        with a.attack() as measure, a.attacker(
+                _PUSHER, num_samples=_NUM_SAMPLES) as pusher:
+            said = pusher.hear()
+            assert said["uid"] == arena.ATTACKER_UID
+            assert said["groups"] in ([], [said["gid"]])
+        assert measure.peak_bytes > _NUM_SAMPLES * 3072
+        a.expect_well()
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
