@@ -13,9 +13,15 @@ workers, and the daemon; `of one` is that for a sample over one job's. Time to
 first batch leaves the imports out: the first job's holds the load, the second's
 finds it loaded.
 What a peer or machine cannot do stands in the table with its reason.
+
+    bazel run //tests/benchmarks/compare -- --before DIR --peers datasetd before
+
+compares with another build: DIR holds its `bin/datasetd`,
+`bin/libdatasetd.so` and `python/datasetd`. Each has a daemon of its own.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -39,9 +45,14 @@ class JobFailed(Exception):
 class Job:
     """A process of job.py, told what to do line by line."""
 
-    def __init__(self, workload, peer, directory, device, address):
+    def __init__(self, workload, peer, directory, device, address, build):
         environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        path = [p for p in sys.path if p]
+        if build is not None:
+            path.insert(0, os.path.join(build, "python"))
+            environment["DATASETD_LIBRARY"] = os.path.join(
+                build, "bin", "libdatasetd.so")
+        environment["PYTHONPATH"] = os.pathsep.join(path)
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.benchmarks.compare.job", workload,
@@ -81,7 +92,7 @@ def daemon_pss_mib(pid):
                    if line.startswith("Pss:")) / 1024
 
 
-def open_jobs(name, peer, directory, device, address, num_jobs):
+def open_jobs(name, peer, directory, device, address, num_jobs, build=None):
     """Opens the jobs one after the other, as many as can be.
 
     Returns them, what they answered, and why they are not num_jobs, or None."""
@@ -89,7 +100,7 @@ def open_jobs(name, peer, directory, device, address, num_jobs):
     answers = []
     try:
         for _ in range(num_jobs):
-            jobs.append(Job(name, peer, directory, device, address))
+            jobs.append(Job(name, peer, directory, device, address, build))
         for job in jobs:
             job.answer()  # it has imported what it needs
         for job in jobs:
@@ -135,13 +146,20 @@ def compare(workload, directory, device, flags):
     """The rows of a workload, by number of jobs and peer."""
     rows = {num_jobs: {} for num_jobs in flags.jobs}
     # A fresh daemon, so that its first job loads.
-    with datasetd.start_local(device=device) as daemon:
+    with contextlib.ExitStack() as stack:
+        daemons = {"datasetd": stack.enter_context(
+            datasetd.start_local(device=device))}
+        if "before" in flags.peers:
+            daemons["before"] = stack.enter_context(datasetd.start_local(
+                device=device,
+                binary=os.path.join(flags.before, "bin", "datasetd")))
         opened = {}
         try:
             for peer in flags.peers:
+                daemon = daemons.get(peer, daemons["datasetd"])
                 jobs, answers, error = open_jobs(
                     workload.name, peer, directory, device, daemon.address,
-                    max(flags.jobs))
+                    max(flags.jobs), flags.before if peer == "before" else None)
                 opened[peer] = jobs
                 for num_jobs in flags.jobs:
                     if num_jobs > len(jobs):
@@ -167,9 +185,10 @@ def compare(workload, directory, device, flags):
                     for peer, row in group.items():
                         if "not_measured" in row:
                             continue
+                        daemon = daemons.get(peer, daemons["datasetd"])
                         result = measure(opened[peer][:num_jobs], daemon.pid,
                                          flags.seconds)
-                        if peer == "datasetd":
+                        if peer in daemons:
                             result["host_mib"] += daemon_pss_mib(daemon.pid)
                         row["repetitions"].append(result)
         finally:
@@ -231,13 +250,17 @@ def main():
                         default=list(workloads.WORKLOADS),
                         choices=list(workloads.WORKLOADS))
     parser.add_argument("--peers", nargs="*", default=list(peers.PEERS),
-                        choices=peers.PEERS)
+                        choices=peers.PEERS + ("before",))
+    parser.add_argument("--before", metavar="DIR", type=os.path.abspath,
+                        help="another build, for the peer 'before'")
     parser.add_argument("--jobs", nargs="*", type=int, default=[1, 2, 4, 8])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=3.0,
                         help="of one measurement of one peer")
     parser.add_argument("--repetitions", type=int, default=3)
     flags = parser.parse_args()
+    if "before" in flags.peers and flags.before is None:
+        parser.error("the peer 'before' needs --before DIR")
     if flags.device != "cpu":
         harness.require_device(flags.device)
     report = benchmark_report.Report("compare", **vars(flags))

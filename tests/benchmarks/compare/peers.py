@@ -5,6 +5,7 @@ dtype and layout; its first batch ends the time to first batch. A peer that a
 workload or machine does not have raises NotOffered, with the reason.
 
   datasetd       the daemon, one resident copy for all jobs
+  before         the same of another build (compare.py --before)
   dataloader-N   torch.utils.data.DataLoader with N workers, persistent, pinned
                  where there is a GPU; the usual dataset: one PIL image a sample,
                  torchvision's transforms on it
@@ -32,7 +33,7 @@ class NotOffered(Exception):
 
 def open_peer(name, workload, directory, device, address):
     """The peer's generator. `directory` holds the workload's arrays."""
-    if name == "datasetd":
+    if name in ("datasetd", "before"):
         return _datasetd(workload, directory, device, address)
     if name.startswith("dataloader-"):
         return _dataloader(workload, directory, device, int(name[11:]))
