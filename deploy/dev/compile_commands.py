@@ -1,0 +1,53 @@
+#!/usr/bin/python3
+"""Writes compile_commands.json at the top of the tree, for clangd and clang-tidy.
+
+    deploy/dev/compile_commands.py [TARGETS]
+
+TARGETS is a Bazel pattern; //... without one. Asks Bazel for the commands
+and compiles nothing; headers that Bazel generates are there after a build.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+
+def bazel(*arguments: str) -> str:
+    return subprocess.run(
+        ["bazel", *arguments], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def main() -> None:
+    top = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+    os.chdir(top)
+    targets = sys.argv[1] if len(sys.argv) > 1 else "//..."
+    actions = json.loads(
+        bazel("aquery", "--output=jsonproto", "--noshow_progress",
+              f'mnemonic("CppCompile", {targets})')
+    ).get("actions", [])
+    root = bazel("info", "execution_root").strip()
+    commands = {}  # by source: Bazel compiles some twice
+    for action in actions:
+        arguments = action["arguments"]
+        sources = [a for a in arguments if a.endswith((".cc", ".c"))]
+        # A header that is compiled alone has no source.
+        if not sources or sources[-1].startswith("external/"):
+            continue
+        commands[sources[-1]] = {
+            "directory": root,
+            "file": os.path.join(top, sources[-1])
+            if os.path.exists(sources[-1]) else sources[-1],
+            # Tools of clang stumble over what GCC alone knows.
+            "arguments": [a for a in arguments
+                          if not a.startswith(("-fno-canonical",
+                                               "-Wno-free-nonheap"))],
+        }
+    with open("compile_commands.json", "w", encoding="utf-8") as file:
+        json.dump(list(commands.values()), file, indent=1)
+    print(f"compile_commands.json: {len(commands)} commands")
+
+
+if __name__ == "__main__":
+    main()
