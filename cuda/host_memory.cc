@@ -4,9 +4,12 @@
 #include <linux/memfd.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -111,23 +114,61 @@ class MemfdMemory final : public ExportedMemory {
   const Mapping mapping_;
 };
 
+// Of files that a control group has in memory, and need not keep there.
+size_t FileBytes(const std::string& stat_path) {
+  std::ifstream file(stat_path);
+  std::string name;
+  size_t value = 0;
+  size_t total = 0;
+  while (file >> name >> value) {
+    if (name == "active_file" || name == "inactive_file") total += value;
+  }
+  return total;
+}
+
 }  // namespace
 
 absl::StatusOr<size_t> AvailableHostBytes() {
-  std::FILE* file = std::fopen("/proc/meminfo", "re");
-  if (file == nullptr) {
-    return absl::InternalError(
-        absl::StrCat("cannot open /proc/meminfo: ", strerror(errno)));
+  std::ifstream file("/proc/meminfo");
+  if (!file) {
+    return absl::ErrnoToStatus(
+        errno,
+        "cannot open /proc/meminfo, which says how much memory is free (if "
+        "there are too many open files, raise LimitNOFILE= or ulimit -n)");
   }
-  char line[128];
+  std::string line;
   unsigned long long kib = 0;
   bool found = false;
-  while (!found && std::fgets(line, sizeof(line), file) != nullptr) {
-    found = std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
+  while (!found && std::getline(file, line)) {
+    found = std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1;
   }
-  std::fclose(file);
   if (!found) return absl::InternalError("/proc/meminfo has no MemAvailable");
-  return static_cast<size_t>(kib) * 1024;
+  return std::min(static_cast<size_t>(kib) * 1024,
+                  RoomInControlGroups("/proc/self/cgroup", "/sys/fs/cgroup"));
+}
+
+size_t RoomInControlGroups(const std::string& list_path,
+                           const std::string& mount_path) {
+  size_t room = std::numeric_limits<size_t>::max();
+  std::ifstream list(list_path);
+  std::string line;
+  while (std::getline(list, line)) {
+    // Version 2's entry; others set no limit here.
+    if (line.rfind("0::/", 0) != 0) continue;
+    for (std::string group = line.substr(3); !group.empty();
+         group.resize(group.rfind('/'))) {
+      const std::string directory = mount_path + group;
+      size_t most = 0;
+      size_t current = 0;
+      if ((std::ifstream(directory + "/memory.max") >> most) &&
+          (std::ifstream(directory + "/memory.current") >> current)) {
+        // The kernel takes back what it has of files.
+        current -= std::min(current, FileBytes(directory + "/memory.stat"));
+        room = std::min(room, most - std::min(most, current));
+      }
+    }
+  }
+  return room;
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateHostDeviceMemory(

@@ -6,14 +6,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "cuda/backend.h"
 
 namespace datasetd {
 
-// What the kernel estimates can be taken without swapping (MemAvailable).
+// What the kernel estimates can be taken without swapping (MemAvailable), and
+// the control groups of this process allow.
+//   RESOURCE_EXHAUSTED  no descriptor is left to look
 absl::StatusOr<size_t> AvailableHostBytes();
+
+// What the control groups (version 2) of a process still allow, those above its
+// own included; the largest number without a limit. `list_path` is its
+// /proc/PID/cgroup, `mount_path` where the groups are.
+size_t RoomInControlGroups(const std::string& list_path,
+                           const std::string& mount_path);
 
 // Page-aligned, zeroed, private to the process.
 //

@@ -101,7 +101,6 @@ _ABSEIL = [
 # boundary, too: by name, the private copy of each.
 _WITH_METRICS = {
     "-lprometheus-cpp-core": "libprometheus-cpp-core-datasetd.so.1.0",
-    "-lprometheus-cpp-pull": "libprometheus-cpp-pull-datasetd.so.1.0",
     "-lstdc++": "libstdc++-datasetd.so.6",
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -34,6 +35,12 @@ constexpr int64_t kDefaultAttachSeconds = 10;
 constexpr int64_t kMaxTimeoutSeconds = 24 * 3600;
 constexpr uint32_t kDefaultMaxSessions = 1024;
 constexpr uint32_t kDefaultMaxFeeds = 1024;
+constexpr uint32_t kDefaultMaxConnections = 4096;
+constexpr uint32_t kMaxConnections = 1 << 20;
+constexpr int64_t kDefaultIdleSeconds = 600;
+constexpr int64_t kDefaultSendSeconds = 10;
+constexpr int64_t kDefaultReceiveSeconds = 300;
+constexpr uint64_t kDefaultInflatedMib = 64 << 10;
 constexpr uint32_t kMaxPort = 65535;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
@@ -213,6 +220,21 @@ void ApplyDefaults(v1::Config* config) {
     config->set_max_sessions(kDefaultMaxSessions);
   }
   if (config->max_feeds() == 0) config->set_max_feeds(kDefaultMaxFeeds);
+  if (config->max_connections() == 0) {
+    config->set_max_connections(kDefaultMaxConnections);
+  }
+  if (!config->has_idle_timeout()) {
+    config->mutable_idle_timeout()->set_seconds(kDefaultIdleSeconds);
+  }
+  if (!config->has_send_timeout()) {
+    config->mutable_send_timeout()->set_seconds(kDefaultSendSeconds);
+  }
+  if (!config->has_receive_timeout()) {
+    config->mutable_receive_timeout()->set_seconds(kDefaultReceiveSeconds);
+  }
+  if (config->max_inflated_mib() == 0) {
+    config->set_max_inflated_mib(kDefaultInflatedMib);
+  }
 }
 
 absl::Status ValidateConfig(const v1::Config& config) {
@@ -245,6 +267,21 @@ absl::Status ValidateConfig(const v1::Config& config) {
                                         /*may_be_zero=*/true));
   DATASETD_RETURN_IF_ERROR(CheckTimeout(
       "attach_timeout", config.attach_timeout(), /*may_be_zero=*/false));
+  for (const auto& [key, timeout] :
+       {std::pair("idle_timeout", config.idle_timeout()),
+        std::pair("send_timeout", config.send_timeout()),
+        std::pair("receive_timeout", config.receive_timeout())}) {
+    DATASETD_RETURN_IF_ERROR(
+        CheckTimeout(key, timeout, /*may_be_zero=*/false));
+  }
+  if (config.max_connections() > kMaxConnections) {
+    return Error("max_connections", absl::StrCat(config.max_connections()),
+                 "at most ", kMaxConnections);
+  }
+  if (config.max_inflated_mib() > kMaxCacheMib) {
+    return Error("max_inflated_mib", absl::StrCat(config.max_inflated_mib()),
+                 "at most ", kMaxCacheMib);
+  }
   DATASETD_RETURN_IF_ERROR(CheckTimeout("device_wait", config.device_wait(),
                                         /*may_be_zero=*/true));
   if (config.metrics_port() > kMaxPort) {

@@ -49,6 +49,13 @@ void LogManifestEvent(const char* event, const absl::Status& status) {
              std::string(status.message()));
 }
 
+void LogRpcEvent(const char* event, uint32_t uid, int32_t pid,
+                 const std::string& detail) {
+  const ScopedLogFields fields({.uid = uid, .pid = pid});
+  Log(LogSubsystem::kService)
+      .warn("{}: uid={} pid={}: {}", event, uid, pid, detail);
+}
+
 void LogAttachEvent(const char* event, uint32_t uid, int32_t pid,
                     const std::string& detail) {
   const ScopedLogFields fields({.uid = uid, .pid = pid});

@@ -21,6 +21,8 @@ void LogFeedEvent(const char* event, const FeedInfo& info);
 void LogCacheEvent(const char* event, const std::string& name,
                    const absl::Status& status);
 void LogManifestEvent(const char* event, const absl::Status& status);
+void LogRpcEvent(const char* event, uint32_t uid, int32_t pid,
+                 const std::string& detail);
 void LogAttachEvent(const char* event, uint32_t uid, int32_t pid,
                     const std::string& detail);
 

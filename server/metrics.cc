@@ -299,6 +299,27 @@ void AddRequests(const RequestCounter& requests, const AttachServer& attach,
                Load(counters.num_failed_imports));
 }
 
+void AddConnections(const RpcGate::Counters& counters, const CallGuard& calls,
+                    Page& page) {
+  page.Gauge("datasetd_rpc_connections", "Connections to the gRPC socket.", {},
+             Load(counters.num_connections));
+  page.Counter("datasetd_rpc_refused_connections_total",
+               "gRPC connections beyond a user's or the daemon's share.", {},
+               Load(counters.num_refused));
+  page.Counter("datasetd_rpc_abusive_connections_total",
+               "gRPC connections that were closed because their client gave up "
+               "too many calls or sent too many frames without a call.",
+               {}, Load(counters.num_abusive));
+  page.Counter("datasetd_rpc_expired_connections_total",
+               "gRPC connections that were closed because their client said "
+               "nothing, or did not read.",
+               {}, Load(counters.num_expired));
+  page.Counter("datasetd_stalled_calls_total",
+               "Requests that were ended because their client did not read or "
+               "write in time.",
+               {}, static_cast<double>(calls.num_stalled()));
+}
+
 }  // namespace
 
 Metrics::Metrics(Parts parts)
@@ -321,6 +342,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   if (parts_.cache != nullptr) AddCache(*parts_.cache, page);
   AddFeeds(*parts_.feeds, page);
   AddRequests(*parts_.requests, *parts_.attach, page);
+  AddConnections(*parts_.rpc, *parts_.calls, page);
   return page.Take();
 }
 

@@ -19,6 +19,8 @@
 #include "server/core/dataset_registry.h"
 #include "server/core/device_table.h"
 #include "server/core/feed_table.h"
+#include "server/rpc_gate.h"
+#include "server/service/call_guard.h"
 #include "server/service/request_context.h"
 #include "server/service/request_counter.h"
 
@@ -36,6 +38,8 @@ class Metrics final : public prometheus::Collectable {
     const AttachServer* attach = nullptr;
     const RequestContext* context = nullptr;
     const RequestCounter* requests = nullptr;
+    const RpcGate::Counters* rpc = nullptr;
+    const CallGuard* calls = nullptr;
     const Clock* clock = nullptr;
     std::string version;
   };

@@ -1,5 +1,5 @@
 // The gRPC server in front of the services: its limits, its health checks, and
-// where it listens. Thread-safe.
+// the gate through which clients reach it. Thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_SERVER_H_
 #define DATASETD_SERVER_RPC_SERVER_H_
@@ -7,25 +7,35 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cuda/file_descriptor.h"
-#include "server/grpc_acceptor.h"
+#include "server/core/clock.h"
+#include "server/rpc_gate.h"
+#include "server/service/call_guard.h"
+#include "server/service/peer_table.h"
 #include "server/service/request_counter.h"
 
 namespace datasetd {
 
 class RpcServer {
  public:
-  // Serves at the Unix socket `path`, which it makes, or from `listener`, which
-  // is bound to it. `requests` and `services` outlive the server.
-  //   INTERNAL  gRPC cannot listen there
+  // All outlive the server.
+  struct Parts {
+    PeerTable* peers;
+    CallGuard* guard;
+    RequestCounter* requests;
+    const Clock* clock;
+    std::vector<grpc::Service*> services;
+  };
+
+  // Serves what connects to `listener`, a Unix stream socket that does not
+  // block.
+  //   INTERNAL  gRPC cannot start
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
-      const std::string& path, std::optional<FileDescriptor> listener,
-      RequestCounter* requests, const std::vector<grpc::Service*>& services);
+      FileDescriptor listener, const RpcGate::Options& options,
+      const Parts& parts, RpcGate::Observer observer);
   // Ends at once what is still served.
   ~RpcServer();
 
@@ -35,11 +45,13 @@ class RpcServer {
   // To who asks for its health.
   void SetNotServing();
 
+  const RpcGate::Counters& counters() const { return gate_->counters(); }
+
  private:
   explicit RpcServer(std::unique_ptr<grpc::Server> server);
 
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<GrpcAcceptor> acceptor_;  // null: gRPC's own
+  std::unique_ptr<RpcGate> gate_;
 };
 
 }  // namespace datasetd

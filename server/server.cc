@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -31,8 +32,10 @@
 #include "server/readers/reader.h"
 #include "server/rpc_server.h"
 #include "server/server_sockets.h"
+#include "server/service/call_guard.h"
 #include "server/service/dataset_service.h"
 #include "server/service/feed_service.h"
+#include "server/service/peer_table.h"
 #include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
 #include "server/service/request_counter.h"
@@ -43,6 +46,9 @@ namespace {
 
 // How long a client may wait for the list of datasets to be on the disk.
 constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
+// Calls that may run at a time, and of them, calls that wait for loads.
+constexpr int kMaxCalls = 48;
+constexpr int kMaxWaitingLoads = 32;
 // How long a request that would be refused waits for what was closed before it.
 constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
 
@@ -60,6 +66,20 @@ absl::Duration FromProto(const google::protobuf::Duration& duration) {
   std::_Exit(EXIT_FAILURE);
 }
 
+// What one user may have of `all`: `configured`, or half.
+int ShareOf(int all, uint32_t configured) {
+  if (configured == 0) return std::max(1, all / 2);
+  return static_cast<int>(std::min<uint32_t>(configured, all));
+}
+
+CallGuard::Options CallGuardOptions(const v1::Config& config) {
+  return {.max_calls_per_user =
+              ShareOf(kMaxCalls, config.user_limits().max_calls()),
+          .has_reflection = config.grpc_reflection(),
+          .send_timeout = FromProto(config.send_timeout()),
+          .receive_timeout = FromProto(config.receive_timeout())};
+}
+
 }  // namespace
 
 class Server::Impl {
@@ -68,7 +88,8 @@ class Server::Impl {
       : config_(config),
         activated_(std::move(sockets)),
         sessions_(config.max_sessions(), config.user_limits().max_sessions()),
-        context_(&sessions_) {}
+        call_guard_(CallGuardOptions(config), &peers_, &clock_),
+        context_(&sessions_, &peers_, &call_guard_) {}
   ~Impl();
 
   absl::Status Start();
@@ -96,6 +117,8 @@ class Server::Impl {
   std::unique_ptr<ServerSockets> sockets_;
   std::unique_ptr<FileSystem> files_;
   SessionTable sessions_;
+  PeerTable peers_;
+  CallGuard call_guard_;
   RequestContext context_;
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetManifest> manifest_;  // null: off
@@ -127,15 +150,18 @@ absl::Status Server::Impl::Start() {
                             OpenDevices(config_));
   devices_ = std::make_unique<DeviceTable>(std::move(devices));
   DATASETD_RETURN_IF_ERROR(OpenStores());
-  const auto open_source = [files = files_.get()](
+  const auto open_source = [files = files_.get(),
+                            max_inflated_bytes = static_cast<int64_t>(
+                                config_.max_inflated_mib() << 20)](
                                const DatasetSpec& spec,
                                std::shared_ptr<SourceScan> scan) {
     return OpenScanned(
-        *files, std::move(scan), [&spec](const FileSystem& scanned) {
+        *files, std::move(scan), [&](const FileSystem& scanned) {
           return OpenReader({.format = spec.format,
                              .path = spec.path,
                              .split = spec.split,
-                             .options = spec.options},
+                             .options = spec.options,
+                             .max_inflated_bytes = max_inflated_bytes},
                             scanned);
         });
   };
@@ -227,13 +253,20 @@ absl::Status Server::Impl::StartMetrics() {
                                                    .attach = attach_.get(),
                                                    .context = &context_,
                                                    .requests = &requests_,
+                                                   .rpc = &rpc_->counters(),
+                                                   .calls = &call_guard_,
                                                    .clock = &clock_,
-                                                   .version = kVersion})));
+                                                   .version = kVersion}),
+          &clock_));
   return absl::OkStatus();
 }
 
 absl::Status Server::Impl::StartRpc() {
   dataset_service_ = std::make_unique<DatasetService>(
+      DatasetService::Limits{
+          .max_loads = kMaxWaitingLoads,
+          .max_loads_per_user =
+              ShareOf(kMaxWaitingLoads, config_.user_limits().max_loads())},
       &context_, datasets_.get(), feeds_.get(),
       [this](const Dataset& dataset) {
         attach_->EndLeases(feeds_->DropPending(&dataset),
@@ -257,11 +290,31 @@ absl::Status Server::Impl::StartRpc() {
                            .version = kVersion,
                            .formats = ReaderFormats()});
 
+  DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener, sockets_->ListenGrpc());
+  const int max_connections = std::min(
+      static_cast<int>(config_.max_connections()), MaxRpcConnections());
+  if (max_connections < static_cast<int>(config_.max_connections())) {
+    Log(LogSubsystem::kServer).info(
+        "max_connections is {}, but the limit of open files (LimitNOFILE=, "
+        "ulimit -n) leaves room for {}",
+        config_.max_connections(), max_connections);
+  }
   DATASETD_ASSIGN_OR_RETURN(
-      rpc_, RpcServer::Start(sockets_->grpc_path(), sockets_->TakeGrpc(),
-                             &requests_,
-                             {dataset_service_.get(), feed_service_.get(),
-                              server_service_.get()}));
+      rpc_,
+      RpcServer::Start(
+          std::move(listener),
+          {.max_connections = max_connections,
+           .max_connections_per_user =
+               ShareOf(max_connections,
+                       config_.user_limits().max_connections()),
+           .idle_timeout = FromProto(config_.idle_timeout())},
+          {.peers = &peers_,
+           .guard = &call_guard_,
+           .requests = &requests_,
+           .clock = &clock_,
+           .services = {dataset_service_.get(), feed_service_.get(),
+                        server_service_.get()}},
+          LogRpcEvent));
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +20,15 @@ namespace {
 // One daemon for each socket: held as long as the process lives.
 absl::StatusOr<FileDescriptor> LockSocket(const std::string& socket_path) {
   const std::string path = socket_path + ".lock";
-  FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  // Not through a link, which another user may have put there.
+  FileDescriptor fd(open(path.c_str(),
+                         O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                         0600));
+  if (!fd.has_value() && errno == ELOOP) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": it is a symbolic link; remove it, and put the sockets where no "
+              "other user can write"));
+  }
   if (!fd.has_value()) {
     return absl::ErrnoToStatus(
         errno, absl::StrCat("cannot open ", path,
@@ -85,12 +94,12 @@ ServerSockets::~ServerSockets() {
 
 absl::StatusOr<FileDescriptor> ServerSockets::ListenAttach() {
   if (is_activated_) return std::move(activated_->attach);
-  return ListenSeqpacket(attach_path_);
+  return ListenUnix(attach_path_, SOCK_SEQPACKET);
 }
 
-std::optional<FileDescriptor> ServerSockets::TakeGrpc() {
-  if (!is_activated_) return std::nullopt;
-  return std::move(activated_->grpc);
+absl::StatusOr<FileDescriptor> ServerSockets::ListenGrpc() {
+  if (is_activated_) return std::move(activated_->grpc);
+  return ListenUnix(grpc_path_, SOCK_STREAM);
 }
 
 absl::Status ServerSockets::SetRights() const {

@@ -33,13 +33,10 @@ class ServerSockets {
   ServerSockets(const ServerSockets&) = delete;
   ServerSockets& operator=(const ServerSockets&) = delete;
 
-  const std::string& grpc_path() const { return grpc_path_; }
-
   // The attach socket, listening. REQUIRES: called once.
   absl::StatusOr<FileDescriptor> ListenAttach();
-  // The gRPC socket if it was passed; else gRPC makes its own at grpc_path().
-  // REQUIRES: called once.
-  std::optional<FileDescriptor> TakeGrpc();
+  // The gRPC socket, listening. REQUIRES: called once.
+  absl::StatusOr<FileDescriptor> ListenGrpc();
   // Lets the configured group connect. REQUIRES: both files are there. What was
   // passed is left as it is.
   //   NOT_FOUND  there is no such group

@@ -1,6 +1,7 @@
 #include "server/attach/seqpacket.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -13,11 +14,12 @@
 namespace datasetd {
 namespace {
 
-constexpr int kListenBacklog = 128;
+// A client that finds the queue full fails or waits.
+constexpr int kListenBacklog = 1024;
 
 }  // namespace
 
-absl::StatusOr<FileDescriptor> ListenSeqpacket(const std::string& path) {
+absl::StatusOr<FileDescriptor> ListenUnix(const std::string& path, int type) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
@@ -27,8 +29,14 @@ absl::StatusOr<FileDescriptor> ListenSeqpacket(const std::string& path) {
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   FileDescriptor fd(
-      socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.has_value()) return absl::ErrnoToStatus(errno, "socket");
+  struct stat status;
+  if (lstat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is there, and is no socket; remove it, or choose another "
+              "path"));
+  }
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return absl::ErrnoToStatus(errno, absl::StrCat("unlink ", path));
   }

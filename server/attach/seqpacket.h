@@ -1,4 +1,4 @@
-// Unix sockets of whole messages, with descriptors. Nothing here waits.
+// Unix sockets, and whole messages with descriptors. Nothing here waits.
 
 #ifndef DATASETD_SERVER_ATTACH_SEQPACKET_H_
 #define DATASETD_SERVER_ATTACH_SEQPACKET_H_
@@ -12,10 +12,12 @@
 
 namespace datasetd {
 
-// A bound and listening SOCK_SEQPACKET socket at `path`, whose stale file is
-// replaced: the caller makes sure that no other daemon uses it.
-//   INVALID_ARGUMENT  the path is longer than a socket's may be
-absl::StatusOr<FileDescriptor> ListenSeqpacket(const std::string& path);
+// A bound and listening socket of `type` (SOCK_SEQPACKET, SOCK_STREAM) at
+// `path`, whose stale file is replaced: the caller makes sure that no other
+// daemon uses it.
+//   INVALID_ARGUMENT     the path is longer than a socket's may be
+//   FAILED_PRECONDITION  what is there is no socket
+absl::StatusOr<FileDescriptor> ListenUnix(const std::string& path, int type);
 
 // False if the peer does not take it. REQUIRES: at most attach::kMaxDescriptors
 // descriptors, which stay the caller's.

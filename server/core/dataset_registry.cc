@@ -15,7 +15,6 @@
 namespace datasetd {
 namespace {
 
-constexpr int kNumLoadThreads = 2;
 constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
 
 }  // namespace
@@ -50,7 +49,7 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
       clock_(clock),
       observer_(std::move(observer)),
       table_(options.max_datasets_per_user) {
-  for (int i = 0; i < kNumLoadThreads; ++i) {
+  for (int i = 0; i < LoadQueue::kNumThreads; ++i) {
     threads_.emplace_back([this] { RunLoads(); });
   }
 }
@@ -59,7 +58,7 @@ DatasetRegistry::~DatasetRegistry() {
   {
     MutexLock lock(&mutex_);
     is_stopping_ = true;
-    queue_.clear();
+    queue_.Clear();
     for (const auto& [name, entry] : table_.entries()) entry->Cancel();
   }
   scans_.CancelAll();
@@ -137,7 +136,7 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller,
     return absl::OkStatus();
   }
   DATASETD_ASSIGN_OR_RETURN(EntryPtr entry, Admit(std::move(source), caller));
-  queue_.push_back(std::move(entry));
+  queue_.Add(std::move(entry));
   return absl::OkStatus();
 }
 
@@ -256,7 +255,7 @@ void DatasetRegistry::RunRestore(
     if (status.ok()) status = table_.CheckUserLimit(entry->owner, entry.get());
     if (status.ok()) status = Prepare(*entry, *std::move(source));
     if (status.ok()) {
-      queue_.push_back(entry);
+      queue_.Add(entry);
       observer_("loading again", Describe(*entry), entry->owner);
     } else {
       FinishLoad(*entry, status);
@@ -324,16 +323,17 @@ void DatasetRegistry::RunLoads() {
     EntryPtr entry;
     {
       const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return is_stopping_ || !queue_.empty();
+        return is_stopping_ || queue_.HasTurn();
       };
       MutexLock lock(&mutex_, Condition(&has_work));
       if (is_stopping_) return;
-      entry = std::move(queue_.front());
-      queue_.pop_front();
+      entry = queue_.Take();
     }
+    const uint32_t uid = entry->owner.uid;
     auto dataset = RunLoad(*entry, cache_);
     if (dataset.ok()) StoreInCache(*entry, *dataset);
     MutexLock lock(&mutex_);
+    queue_.Finish(uid);
     FinishLoad(*entry, std::move(dataset));
     // Before anybody is told: the entry's memory is the table's alone.
     entry.reset();

@@ -10,15 +10,14 @@
 // spec id is there is loaded from it, and what was read from its source is
 // stored.
 //
-// Thread-safe. Loads run on two threads of the registry's own, pushes on the
-// thread that asks for them.
+// Thread-safe. Loads run on threads of the registry's own, at most two of one
+// user's at a time; pushes on the thread that asks for them.
 
 #ifndef DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
 #define DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -42,6 +41,7 @@
 #include "server/core/device_table.h"
 #include "server/core/load_estimator.h"
 #include "server/core/load_plan.h"
+#include "server/core/load_queue.h"
 #include "server/core/memory_budget.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
@@ -231,7 +231,7 @@ class DatasetRegistry {
 
   mutable Mutex mutex_;
   DatasetTable table_ ABSL_GUARDED_BY(mutex_);
-  std::deque<EntryPtr> queue_ ABSL_GUARDED_BY(mutex_);
+  LoadQueue queue_ ABSL_GUARDED_BY(mutex_);
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

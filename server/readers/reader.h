@@ -10,6 +10,7 @@
 #define DATASETD_SERVER_READERS_READER_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,8 @@ struct SourceSpec {
   std::string path;   // absolute
   std::string split;  // empty: the reader's default
   std::map<std::string, std::string> options;
+  // What one compressed file may inflate to, whatever the options say.
+  int64_t max_inflated_bytes = std::numeric_limits<int64_t>::max();
 };
 
 using Reader = SampleSource;

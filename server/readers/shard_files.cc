@@ -38,7 +38,8 @@ absl::StatusOr<ShardFiles> ShardFiles::Open(const FileSystem& files,
   shards.files_ = &files;
   DATASETD_ASSIGN_OR_RETURN(
       shards.max_inflated_bytes_,
-      IntOption(spec, kOptionName, 0, 1, std::numeric_limits<int64_t>::max()));
+      IntOption(spec, kOptionName, 0, 1, spec.max_inflated_bytes));
+  shards.configured_bytes_ = spec.max_inflated_bytes;
   DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                             ExpandBraces(spec.path));
   for (const std::string& path : paths) {
@@ -81,14 +82,17 @@ ShardFiles::OpenInflated(size_t shard) const {
   if (size_bytes < 0) {
     const int64_t max_bytes = max_inflated_bytes_ > 0
                                   ? max_inflated_bytes_
-                                  : DefaultLimit(file->info().size_bytes);
+                                  : std::min(
+                                        DefaultLimit(file->info().size_bytes),
+                                        configured_bytes_);
     const auto inflated = InflatedBytes(*file, max_bytes);
     if (absl::IsInvalidArgument(inflated.status())) {
       return absl::InvalidArgumentError(absl::StrCat(
           inflated.status().message(), ", the limit of option ", kOptionName,
           " (by default ", kDefaultInflation,
           " times the file, or 64 MiB): give a higher one if the file is "
-          "right"));
+          "right, at most ", configured_bytes_,
+          ", which is max_inflated_mib of the daemon's configuration"));
     }
     DATASETD_ASSIGN_OR_RETURN(size_bytes, inflated);
   }

@@ -2,7 +2,7 @@
 //
 // Compressed ones look as if they were not (inflated_file.h). Each may inflate
 // to what option max_inflated_bytes says; by default to 100 times its size, or
-// 64 MiB where that is more. Keeps open the first 64 plain ones, and of the
+// 64 MiB where that is more; and to spec.max_inflated_bytes at most. Keeps open the first 64 plain ones, and of the
 // compressed the four used last; others are opened for every read.
 
 #ifndef DATASETD_SERVER_READERS_SHARD_FILES_H_
@@ -68,6 +68,7 @@ class ShardFiles {
 
   const FileSystem* files_ = nullptr;
   int64_t max_inflated_bytes_ = 0;  // of each; 0: by its size
+  int64_t configured_bytes_ = 0;    // and never more
   std::vector<FileInfo> infos_;
   std::vector<bool> is_compressed_;
   // Of the first shards; null where they are compressed.

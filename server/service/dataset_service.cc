@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -20,16 +19,17 @@ namespace datasetd {
 namespace {
 
 constexpr absl::Duration kProgressPeriod = absl::Milliseconds(200);
-constexpr int kMaxWaitingLoads = 32;
 constexpr int kMaxEstimates = 2;
+constexpr int kMaxEstimatesPerUser = 1;
 constexpr int kMaxPushes = 16;
 constexpr int kMaxPushesPerUser = 4;
 constexpr size_t kMaxBlockBytes = 2 << 20;
 
 // The blocks of a push after its header.
 absl::StatusOr<bool> NextBlock(
-    const grpc::ServerContext& call,
+    const RequestContext& context, const grpc::ServerContext& call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader, std::string* block) {
+  const CallGuard::Receiving receiving = context.ExpectMessage(call);
   v1::PushDatasetRequest request;
   if (!reader->Read(&request)) {
     if (!call.IsCancelled()) return false;
@@ -49,7 +49,8 @@ absl::StatusOr<bool> NextBlock(
 }  // namespace
 
 DatasetService::DatasetService(
-    const RequestContext* context, DatasetRegistry* datasets, FeedTable* feeds,
+    const Limits& limits, const RequestContext* context,
+    DatasetRegistry* datasets, FeedTable* feeds,
     std::function<void(const Dataset& dataset)> end_feeds,
     std::function<void()> await_saved, std::function<void()> await_ends)
     : context_(context),
@@ -57,7 +58,11 @@ DatasetService::DatasetService(
       feeds_(feeds),
       end_feeds_(std::move(end_feeds)),
       await_saved_(std::move(await_saved)),
-      await_ends_(std::move(await_ends)) {}
+      await_ends_(std::move(await_ends)),
+      loads_("calls that wait for a load", limits.max_loads,
+             limits.max_loads_per_user),
+      pushes_("pushes", kMaxPushes, kMaxPushesPerUser),
+      estimates_("dry runs", kMaxEstimates, kMaxEstimatesPerUser) {}
 
 grpc::Status DatasetService::LoadDataset(
     grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
@@ -71,12 +76,8 @@ absl::Status DatasetService::Load(
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
   DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec,
                             DatasetSpecFromProto(request.spec()));
-  const absl::Cleanup leave = [this] { num_waiting_.fetch_sub(1); };
-  if (num_waiting_.fetch_add(1) >= kMaxWaitingLoads) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(kMaxWaitingLoads, " calls wait for loads already; try "
-                                       "again when some have ended"));
-  }
+  DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
+                            loads_.Take(caller.uid));
   const std::string name = spec.name;
   const auto scan = std::make_shared<SourceScan>();
   DatasetInfo scanned = {.spec = spec, .owner = caller, .is_scanning = true};
@@ -170,10 +171,14 @@ absl::Status DatasetService::Push(
     grpc::ServerReader<v1::PushDatasetRequest>* reader,
     v1::PushDatasetResponse* response) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-  DATASETD_RETURN_IF_ERROR(BeginPush(caller.uid));
-  const absl::Cleanup leave = [this, uid = caller.uid] { EndPush(uid); };
+  DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
+                            pushes_.Take(caller.uid));
   v1::PushDatasetRequest first;
-  if (!reader->Read(&first) || !first.has_header()) {
+  const bool is_read = [&] {
+    const CallGuard::Receiving receiving = context_->ExpectMessage(*call);
+    return reader->Read(&first);
+  }();
+  if (!is_read || !first.has_header()) {
     return absl::InvalidArgumentError("the first message holds no header");
   }
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
@@ -199,7 +204,7 @@ absl::Status DatasetService::PushSamples(
             push.info,
             [&](std::string* block) {
               is_begun = true;
-              return NextBlock(*call, reader, block);
+              return NextBlock(*context_, *call, reader, block);
             }),
         caller, [call] { call->TryCancel(); });
   };
@@ -209,26 +214,6 @@ absl::Status DatasetService::PushSamples(
     status = attempt();
   }
   return status;
-}
-
-absl::Status DatasetService::BeginPush(uint32_t uid) {
-  MutexLock lock(&mutex_);
-  int total = 0;
-  for (const auto& [other, count] : num_pushes_) total += count;
-  const auto own = num_pushes_.find(uid);
-  if (total >= kMaxPushes ||
-      (own != num_pushes_.end() && own->second >= kMaxPushesPerUser)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        total, " pushes are under way, and there may be ", kMaxPushes, ", ",
-        kMaxPushesPerUser, " of one user; try again when one has ended"));
-  }
-  ++num_pushes_[uid];
-  return absl::OkStatus();
-}
-
-void DatasetService::EndPush(uint32_t uid) {
-  MutexLock lock(&mutex_);
-  if (--num_pushes_[uid] == 0) num_pushes_.erase(uid);
 }
 
 grpc::Status DatasetService::EstimateLoad(
@@ -243,12 +228,8 @@ absl::Status DatasetService::Estimate(
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
   DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec,
                             DatasetSpecFromProto(request.spec()));
-  const absl::Cleanup leave = [this] { num_estimates_.fetch_sub(1); };
-  if (num_estimates_.fetch_add(1) >= kMaxEstimates) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(kMaxEstimates, " dry runs are going on already; try again "
-                                    "when one has ended"));
-  }
+  DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
+                            estimates_.Take(caller.uid));
   const auto scan = std::make_shared<SourceScan>();
   std::unique_ptr<LoadEstimator> estimator;
   DATASETD_RETURN_IF_ERROR(Scan(

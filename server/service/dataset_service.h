@@ -3,32 +3,35 @@
 #ifndef DATASETD_SERVER_SERVICE_DATASET_SERVICE_H_
 #define DATASETD_SERVER_SERVICE_DATASET_SERVICE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/feed_table.h"
-#include "server/core/mutex.h"
 #include "server/core/source_scan.h"
 #include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
+#include "server/service/user_places.h"
 
 namespace datasetd {
 
 class DatasetService final : public v1::DatasetService::Service {
  public:
+  // Calls that may be under way at a time, of all users and of one.
+  struct Limits {
+    int max_loads = 0;
+    int max_loads_per_user = 0;
+  };
+
   // All outlive the service. `end_feeds` ends the leases of a dataset's feeds
   // because it is unloaded; `await_saved` waits, for a bounded time, until what
   // changed is safe from a restart; `await_ends`, until all that clients closed
   // before is given back.
-  DatasetService(const RequestContext* context, DatasetRegistry* datasets,
-                 FeedTable* feeds,
+  DatasetService(const Limits& limits, const RequestContext* context,
+                 DatasetRegistry* datasets, FeedTable* feeds,
                  std::function<void(const Dataset& dataset)> end_feeds,
                  std::function<void()> await_saved,
                  std::function<void()> await_ends);
@@ -71,8 +74,6 @@ class DatasetService final : public v1::DatasetService::Service {
       grpc::ServerContext* call,
       grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
       const Caller& caller);
-  absl::Status BeginPush(uint32_t uid);
-  void EndPush(uint32_t uid);
   absl::Status Estimate(grpc::ServerContext* call,
                         const v1::EstimateLoadRequest& request,
                         grpc::ServerWriter<v1::EstimateLoadResponse>* writer);
@@ -87,13 +88,11 @@ class DatasetService final : public v1::DatasetService::Service {
   const std::function<void(const Dataset& dataset)> end_feeds_;
   const std::function<void()> await_saved_;
   const std::function<void()> await_ends_;
-  // Calls that wait for a load hold a thread each.
-  std::atomic<int> num_waiting_ = 0;
-  // So do pushes, each user's.
-  Mutex mutex_;
-  std::map<uint32_t, int> num_pushes_ ABSL_GUARDED_BY(mutex_);
+  // Each holds a thread.
+  UserPlaces loads_;
+  UserPlaces pushes_;
   // Those that read a source on all cores.
-  std::atomic<int> num_estimates_ = 0;
+  UserPlaces estimates_;
 };
 
 }  // namespace datasetd

@@ -11,23 +11,40 @@
 #include "absl/status/statusor.h"
 #include "server/attach/session_table.h"
 #include "server/core/caller.h"
+#include "server/service/call_guard.h"
+#include "server/service/peer_table.h"
 
 namespace datasetd {
 
 class RequestContext {
  public:
-  explicit RequestContext(const SessionTable* sessions) : sessions_(sessions) {}
+  // All outlive the context. Without `peers` and `guard`, which are those of
+  // the gRPC server, nothing is known of connections.
+  explicit RequestContext(const SessionTable* sessions,
+                          const PeerTable* peers = nullptr,
+                          CallGuard* guard = nullptr)
+      : sessions_(sessions), peers_(peers), guard_(guard) {}
 
-  //   UNAUTHENTICATED  no token, or not that of a live session
+  //   UNAUTHENTICATED     no token, or not that of a live session
+  //   PERMISSION_DENIED   the connection is another user's than the session
+  //   RESOURCE_EXHAUSTED  the user has too many calls at a time
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContext& call) const;
   // As Authenticate; UNAVAILABLE while the daemon drains.
   absl::StatusOr<Caller> AdmitWork(const grpc::ServerContext& call) const;
+
+  // While it lives, the client must send the next message of its stream within
+  // a time; else the call is cancelled.
+  CallGuard::Receiving ExpectMessage(const grpc::ServerContext& call) const {
+    return CallGuard::Receiving(guard_, call);
+  }
 
   void BeginDrain() { is_draining_.store(true); }
   bool is_draining() const { return is_draining_.load(); }
 
  private:
   const SessionTable* const sessions_;
+  const PeerTable* const peers_;
+  CallGuard* const guard_;
   std::atomic<bool> is_draining_ = false;
 };
 

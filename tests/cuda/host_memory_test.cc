@@ -2,19 +2,26 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -22,6 +29,46 @@ TEST(HostMemoryTest, SomethingIsAvailable) {
   const auto available = AvailableHostBytes();
   ASSERT_THAT(available, IsOk());
   EXPECT_GT(*available, size_t{1} << 20);
+}
+
+TEST(HostMemoryTest, ControlGroupsLimitWhatIsAvailable) {
+  const TempDir dir;
+  const std::string list = dir.File("list");
+  const std::string groups = dir.File("groups");
+  std::filesystem::create_directories(groups + "/above/own");
+  const auto write = [](const std::string& path, const char* text) {
+    std::ofstream(path) << text;
+  };
+  write(list, "4:memory:/other\n0::/above/own\n");
+  const auto room = [&] { return RoomInControlGroups(list, groups); };
+  constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+  EXPECT_EQ(room(), kNoLimit);
+  write(groups + "/above/own/memory.max", "max\n");
+  write(groups + "/above/own/memory.current", "600\n");
+  EXPECT_EQ(room(), kNoLimit);
+  write(groups + "/above/own/memory.max", "1000\n");
+  EXPECT_EQ(room(), 400);
+  // Memory of files is taken back when it is wanted.
+  write(groups + "/above/own/memory.stat",
+        "anon 200\nactive_file 150\ninactive_file 50\nshmem 200\n");
+  EXPECT_EQ(room(), 600);
+  write(groups + "/above/memory.max", "5000\n");
+  write(groups + "/above/memory.current", "4900\n");
+  EXPECT_EQ(room(), 100);
+  write(groups + "/above/memory.current", "5001\n");
+  EXPECT_EQ(room(), 0);
+  EXPECT_EQ(RoomInControlGroups(dir.File("none"), groups), kNoLimit);
+}
+
+TEST(HostMemoryTest, WithoutADescriptorItIsSaidWhatToDo) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto available = AvailableHostBytes();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(available, StatusIs(absl::StatusCode::kResourceExhausted,
+                                  HasSubstr("LimitNOFILE=")));
 }
 
 TEST(HostMemoryTest, AskingForMoreThanIsAvailableNamesBothNumbers) {

@@ -18,7 +18,7 @@ PYTHON_PACKAGES = "usr/lib/python3/dist-packages"
 DOC = "usr/share/doc/datasetd"
 # What the loader looks for is what Depends names; nothing else may be needed.
 PACKAGES = {"libc6", "libgcc-s1", "libprometheus-cpp-core1.0",
-            "libprometheus-cpp-pull1.0", "libstdc++6", "systemd"}
+            "libstdc++6", "systemd"}
 
 _COUNT = """
 import datasetd

@@ -194,7 +194,7 @@ class ReleaseTest(unittest.TestCase):
         mapped = {line.split()[-1] for line in maps.splitlines()
                   if ".so" in line}
         private = str(self.root / "lib/datasetd")
-        self.assertIn(f"{private}/libprometheus-cpp-pull-datasetd.so.1.0",
+        self.assertIn(f"{private}/libprometheus-cpp-core-datasetd.so.1.0",
                       mapped)
         for path in mapped:
             self.assertTrue(os.path.dirname(path) == private or
@@ -210,7 +210,6 @@ class ReleaseTest(unittest.TestCase):
         self.assertGreater(to_private, 100)
 
     def test_a_taken_port_is_told(self):
-        # By an exception of the private libraries, which the daemon catches.
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()

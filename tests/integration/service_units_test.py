@@ -124,6 +124,20 @@ def test_the_service_is_set_as_cuda_and_the_daemon_need_it():
     assert service["Restart"] == ["on-failure"]
 
 
+def test_a_leak_costs_the_daemon_and_not_trainers():
+    for unit in (_unit("datasetd.service"), _unit("user/datasetd.service")):
+        high, most = (int(re.fullmatch(r"(\d+)%", unit[key][0]).group(1))
+                      for key in ("MemoryHigh", "MemoryMax"))
+        assert high < most < 100
+        # More than there are threads and connections.
+        assert int(unit["TasksMax"][0]) >= 1024
+        assert int(unit["OOMScoreAdjust"][0]) >= 0
+        # Three descriptors a connection, and as many for the rest.
+        connections = int(re.search(r"(?m)^max_connections: (\d+)$",
+                                    _config_text()).group(1))
+        assert int(unit["LimitNOFILE"][0]) >= 2 * 3 * connections
+
+
 def test_the_nodes_are_made_outside_of_the_service():
     # DevicePolicy= is for all processes of a unit, whatever their user: one
     # that makes nodes can neither do so there nor have them allowed later.

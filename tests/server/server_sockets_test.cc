@@ -30,8 +30,6 @@ class ServerSocketsTest : public ::testing::Test {
     config_.set_attach_socket_path(dir_.File("a.sock"));
     config_.set_socket_mode("0640");
   }
-  // As gRPC makes its own.
-  void MakeGrpcFile() { std::ofstream(config_.socket_path()) << ""; }
   static mode_t ModeOf(const std::string& path) {
     struct stat status = {};
     EXPECT_EQ(stat(path.c_str(), &status), 0);
@@ -62,11 +60,10 @@ TEST_F(ServerSocketsTest, ItsFilesHaveTheirRightsAndGoWithIt) {
   {
     const auto sockets = ServerSockets::Lock(config_, std::nullopt);
     ASSERT_THAT(sockets, IsOk());
-    EXPECT_EQ((*sockets)->grpc_path(), config_.socket_path());
-    EXPECT_FALSE((*sockets)->TakeGrpc().has_value());
-    const auto listener = (*sockets)->ListenAttach();
-    ASSERT_THAT(listener, IsOk());
-    MakeGrpcFile();
+    const auto attach = (*sockets)->ListenAttach();
+    ASSERT_THAT(attach, IsOk());
+    const auto grpc = (*sockets)->ListenGrpc();
+    ASSERT_THAT(grpc, IsOk());
     ASSERT_THAT((*sockets)->SetRights(), IsOk());
     EXPECT_EQ(ModeOf(config_.socket_path()), 0640);
     EXPECT_EQ(ModeOf(config_.attach_socket_path()), 0640);
@@ -78,9 +75,10 @@ TEST_F(ServerSocketsTest, ItsFilesHaveTheirRightsAndGoWithIt) {
 TEST_F(ServerSocketsTest, WhoIsRefusedRemovesNothing) {
   const auto first = ServerSockets::Lock(config_, std::nullopt);
   ASSERT_THAT(first, IsOk());
-  const auto listener = (*first)->ListenAttach();
-  ASSERT_THAT(listener, IsOk());
-  MakeGrpcFile();
+  const auto attach = (*first)->ListenAttach();
+  ASSERT_THAT(attach, IsOk());
+  const auto grpc = (*first)->ListenGrpc();
+  ASSERT_THAT(grpc, IsOk());
   EXPECT_THAT(ServerSockets::Lock(config_, std::nullopt),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_TRUE(std::filesystem::exists(config_.socket_path()));
@@ -91,10 +89,30 @@ TEST_F(ServerSocketsTest, AGroupThatIsNotThereIsNamed) {
   config_.set_socket_group("no-such-group-here");
   const auto sockets = ServerSockets::Lock(config_, std::nullopt);
   ASSERT_THAT(sockets, IsOk());
-  MakeGrpcFile();
+  const auto grpc = (*sockets)->ListenGrpc();
+  ASSERT_THAT(grpc, IsOk());
   EXPECT_THAT((*sockets)->SetRights(),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("'no-such-group-here'")));
+}
+
+TEST_F(ServerSocketsTest, AnotherUsersLinkIsNotFollowed) {
+  const std::string target = dir_.File("target");
+  std::filesystem::create_symlink(target, config_.socket_path() + ".lock");
+  EXPECT_THAT(ServerSockets::Lock(config_, std::nullopt),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("it is a symbolic link")));
+  EXPECT_FALSE(std::filesystem::exists(target));
+}
+
+TEST_F(ServerSocketsTest, AFileThatIsNoSocketIsNotReplaced) {
+  std::ofstream(config_.socket_path()) << "text";
+  const auto sockets = ServerSockets::Lock(config_, std::nullopt);
+  ASSERT_THAT(sockets, IsOk());
+  EXPECT_THAT((*sockets)->ListenGrpc(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("is no socket")));
+  EXPECT_EQ(std::filesystem::file_size(config_.socket_path()), 4);
 }
 
 TEST_F(ServerSocketsTest, ADirectoryThatIsNotThereIsNamed) {
@@ -112,7 +130,7 @@ TEST_F(ServerSocketsTest, WhatWasPassedIsUsedAndLeft) {
   activated.grpc_path = config_.socket_path();
   activated.attach = FileDescriptor(ends[1]);
   activated.attach_path = config_.attach_socket_path();
-  MakeGrpcFile();
+  std::ofstream(config_.socket_path()) << "";
   const mode_t mode = ModeOf(config_.socket_path());
   {
     const auto sockets = ServerSockets::Lock(config_, std::move(activated));
@@ -120,8 +138,8 @@ TEST_F(ServerSocketsTest, WhatWasPassedIsUsedAndLeft) {
     const auto attach = (*sockets)->ListenAttach();
     ASSERT_THAT(attach, IsOk());
     EXPECT_EQ(attach->get(), ends[1]);
-    const auto grpc = (*sockets)->TakeGrpc();
-    ASSERT_TRUE(grpc.has_value());
+    const auto grpc = (*sockets)->ListenGrpc();
+    ASSERT_THAT(grpc, IsOk());
     EXPECT_EQ(grpc->get(), ends[0]);
     EXPECT_THAT((*sockets)->SetRights(), IsOk());
   }

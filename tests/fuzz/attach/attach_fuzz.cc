@@ -108,7 +108,7 @@ class World {
     Check(feeds.ok(), "feeds");
     feeds_ = *std::move(feeds);
     path_ = directory_.File("attach.sock");
-    auto listener = ListenSeqpacket(path_);
+    auto listener = ListenUnix(path_, SOCK_SEQPACKET);
     Check(listener.ok(), "listen");
     auto server = AttachServer::Start(
         *std::move(listener), &sessions_, feeds_.get(), datasets_.get(),

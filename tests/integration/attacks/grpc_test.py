@@ -1,0 +1,359 @@
+"""The gRPC socket under attack: the attacker's connections are closed, other
+users are served, and the daemon's memory stays what it was."""
+
+import os
+import select
+import socket
+import time
+import zlib
+
+import pytest
+
+from tests.testing import arena
+from tests.testing import attach_wire
+from tests.testing import daemon_harness as harness
+from tests.testing import http2_wire
+from tests.testing import metrics_page
+
+_MIB = 1 << 20
+# One user's flood may take this much for a moment, and may keep that.
+_MAX_PEAK_BYTES = 64 * _MIB
+_MAX_LEFT_BYTES = 48 * _MIB
+# "Served", on a busy machine, and not "stalled": attacks last longer.
+_MAX_WAIT_SECONDS = 3.0
+_SECONDS = 4.0
+_UNIMPLEMENTED, _RESOURCE_EXHAUSTED, _PERMISSION_DENIED = 12, 8, 7
+_STATUS = "/datasetd.v1.ServerService/GetStatus"
+
+
+def _source(text):
+    """An attacker's program, which speaks HTTP/2."""
+    with open(harness.runfile("tests/testing/http2_wire.py")) as file:
+        return file.read() + text
+
+
+def _expect_unhurt(measure, max_wait_seconds=_MAX_WAIT_SECONDS):
+    assert measure.prober_errors == []
+    assert measure.prober_rounds > 0
+    assert measure.prober_wait_seconds < max_wait_seconds
+    assert measure.victim_stall_seconds < max_wait_seconds
+    assert measure.peak_bytes < _MAX_PEAK_BYTES
+
+
+def _go_on(seconds):
+    """Lets the attack last."""
+    select.select([], [], [], seconds)
+
+
+_RESETS = _source("""
+import threading
+results = []
+def run():
+    results.append(flood(
+        lambda: Connection(ADDRESS),
+        lambda stream: (headers(stream, ARGUMENTS["path"]) + message(stream)
+                        + reset(stream)), ARGUMENTS["seconds"]))
+threads = [threading.Thread(target=run) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+say(sent=sum(r[0] for r in results), closed=sum(r[1] for r in results))
+hear()
+""")
+
+
+@arena.needs_users
+@pytest.mark.parametrize("path", [_STATUS, "/nobody.Knows/This"])
+def test_rapid_resets(path):
+    with arena.Arena() as a:
+        with a.attack() as measure, a.attacker(
+                _RESETS, path=path, seconds=_SECONDS) as attacker:
+            said = attacker.hear()
+            assert said["closed"] > 0
+        _expect_unhurt(measure)
+        a.expect_well()
+        # Once for the user, however often.
+        assert a.daemon.log().count("too many calls were given up") == 1
+
+
+@arena.needs_users
+def test_a_compressed_message_is_never_inflated():
+    # 512 MiB in half a MiB.
+    compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
+    zeros = bytes(_MIB)
+    bomb = b"".join(compressor.compress(zeros) for _ in range(512))
+    bomb += compressor.flush()
+    assert len(bomb) < _MIB
+    with arena.Arena() as a:
+        with a.attack() as measure:
+            for _ in range(4):
+                with http2_wire.Connection(a.daemon.socket_path) as client:
+                    client.send(
+                        http2_wire.headers(1, _STATUS, grpc_encoding=b"gzip")
+                        + http2_wire.message(1, bomb, compressed=True))
+                    assert client.await_status(1) == _UNIMPLEMENTED
+            _go_on(1.0)
+        _expect_unhurt(measure)
+        a.expect_well()
+
+
+_IDLE = """
+import socket
+held = []
+def connect():
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(20)
+    connection.connect(ADDRESS)
+    held.append(connection)
+for _ in range(ARGUMENTS["count"]):
+    connect()
+say(held=len(held))
+closed = 0
+for connection in held:
+    try:
+        closed += connection.recv(1) == b""
+    except ConnectionError:
+        closed += 1
+say(closed=closed)
+hear()
+"""
+
+
+@arena.needs_users
+def test_idle_connections_are_closed_and_keep_nobody_out():
+    with arena.Arena(max_connections=200) as a:
+        with a.attack() as measure, a.attacker(_IDLE, count=500) as attacker:
+            assert attacker.hear()["held"] == 500
+            # Most at once, and the user's share when they have said nothing
+            # for a while.
+            assert attacker.hear()["closed"] == 500
+        _expect_unhurt(measure)
+        a.expect_well()
+
+
+def test_a_moment_without_descriptors_is_only_that():
+    with harness.Daemon() as daemon:
+        with daemon.connect() as client:
+            client.status()
+        num_open = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+        harness.limit_descriptors(daemon.pid, num_open)
+        for _ in range(20):
+            with socket.socket(socket.AF_UNIX) as late:
+                late.settimeout(30)
+                late.connect(daemon.socket_path)
+                # Closed, not left in the queue.
+                try:
+                    late.send(http2_wire.PREFACE)
+                    assert late.recv(1) == b""
+                except ConnectionError:
+                    pass
+        harness.limit_descriptors(daemon.pid, 1024)
+        with daemon.connect() as client:
+            assert client.status()["num_sessions"] == 1
+
+
+_STREAMS = _source("""
+token = attach_wire.Session(ATTACH).token
+connections = []
+for _ in range(ARGUMENTS["connections"]):
+    connection = Connection(ADDRESS, ARGUMENTS["settings"])
+    for i in range(ARGUMENTS["streams"]):
+        stream = 2 * i + 1
+        connection.send(
+            headers(stream, ARGUMENTS["path"],
+                    **{"datasetd_session_bin": token_value(token)})
+            + bytes.fromhex(ARGUMENTS["body"]).replace(
+                b"STRM", stream.to_bytes(4, "big")))
+    connections.append(connection)
+say(open=len(connections))
+hear()
+""".replace("token_value(token)",
+            "__import__('base64').b64encode(token)"))
+
+
+def _body(payload=b"", flags=http2_wire.END_STREAM):
+    text = http2_wire.message(0, payload, flags=flags)
+    assert len(text) < 16384
+    return (text[:5] + b"STRM" + text[9:]).hex()
+
+
+_REFLECTION = ("/grpc.reflection.v1alpha.ServerReflection/"
+               "ServerReflectionInfo")
+
+
+@arena.needs_users
+def test_idle_reflection_streams_take_no_place_of_others():
+    with arena.Arena(grpc_reflection=True) as a:
+        with a.attack() as measure, a.attacker(
+                _STREAMS, connections=4, streams=20, settings=[],
+                path=_REFLECTION, body=_body(b":\0", flags=0)) as attacker:
+            attacker.hear()
+            _go_on(_SECONDS)
+        _expect_unhurt(measure)
+        a.expect_well()
+
+
+def test_reflection_is_off_by_default():
+    with harness.Daemon() as daemon:
+        with http2_wire.Connection(daemon.socket_path) as client:
+            client.send(http2_wire.headers(1, _REFLECTION)
+                        + http2_wire.message(1, b":\0"))
+            assert client.await_status(1) == _UNIMPLEMENTED
+
+
+def _load_request(name, path):
+    def field(number, text):
+        return bytes([number << 3 | 2, len(text)]) + text.encode()
+    spec = (field(1, name) + field(2, "cifar10") + field(3, path)
+            + field(4, "test"))
+    return bytes([1 << 3 | 2, len(spec)]) + spec
+
+
+@arena.needs_users
+@pytest.mark.parametrize("method", [
+    "DatasetService/LoadDataset", "DatasetService/ListDatasets"])
+def test_answers_that_are_not_read_hold_no_place(method):
+    with arena.Arena(send_timeout="2s") as a:
+        body = _body(_load_request("victim", a.path("data/victim"))
+                     if method.endswith("LoadDataset") else b"")
+        threads = a.daemon.num_threads()
+        with a.attack() as measure, a.attacker(
+                _STREAMS, connections=2, streams=30,
+                settings=[[http2_wire.INITIAL_WINDOW_SIZE, 0]],
+                path="/datasetd.v1." + method, body=body) as attacker:
+            attacker.hear()
+            _go_on(_SECONDS)
+            # The calls have ended by themselves; their threads go, or wait for
+            # others' calls.
+            harness.poll_until(
+                lambda: a.daemon.num_threads() < threads + 16,
+                "the threads are back")
+        _expect_unhurt(measure)
+        a.expect_well()
+
+
+@arena.needs_users
+def test_half_requests_cost_their_maker_alone():
+    with arena.Arena() as a:
+        with a.attack() as measure, a.attacker(
+                _STREAMS, connections=4, streams=30, settings=[],
+                path=_STATUS, body="") as attacker:
+            attacker.hear()
+            _go_on(_SECONDS)
+        _expect_unhurt(measure)
+        a.expect_well()
+
+
+@pytest.mark.parametrize("name,frames", [
+    ("ping", http2_wire.frame(http2_wire.PING, payload=b"12345678")),
+    ("settings", http2_wire.frame(http2_wire.SETTINGS)),
+    ("window", http2_wire.frame(http2_wire.WINDOW_UPDATE,
+                                payload=b"\0\0\0\1")),
+    ("priority", http2_wire.frame(http2_wire.PRIORITY, stream=1,
+                                  payload=b"\0\0\0\0\1")),
+    ("empty data", http2_wire.frame(http2_wire.DATA, stream=1)),
+    ("continuation", http2_wire.frame(http2_wire.CONTINUATION, stream=1)),
+    ("unknown", http2_wire.frame(77, payload=b"abc")),
+])
+def test_frames_without_a_call_end_the_connection(name, frames):
+    with harness.Daemon() as daemon, daemon.connect() as client:
+        with http2_wire.Connection(daemon.socket_path) as attacker:
+            flags = 0 if name == "continuation" else http2_wire.END_HEADERS
+            attacker.send(http2_wire.headers(1, _STATUS, flags=flags))
+            try:
+                for _ in range(100):
+                    attacker.send(frames * 100)
+            except OSError:
+                pass
+            # gRPC may have ended it before, for another reason.
+            attacker.await_end()
+        assert client.status()["num_sessions"]
+
+
+def test_whoever_is_closed_is_told_why():
+    with harness.Daemon() as daemon:
+        with http2_wire.Connection(daemon.socket_path) as attacker:
+            ping = http2_wire.frame(http2_wire.PING, payload=b"12345678")
+            try:
+                for _ in range(20):
+                    attacker.send(ping * 100)
+            except OSError:
+                pass
+            assert attacker.await_end() == http2_wire.ENHANCE_YOUR_CALM
+        assert "too many frames without a call" in daemon.log()
+
+
+@arena.needs_users
+def test_a_token_is_of_no_use_to_another_user():
+    with arena.Arena() as a:
+        with attach_wire.Session(a.daemon.attach_path) as session:
+            with a.attacker(_source("""
+import base64
+with Connection(ADDRESS) as connection:
+    connection.send(headers(1, ARGUMENTS["path"], datasetd_session_bin=(
+        base64.b64encode(bytes.fromhex(ARGUMENTS["token"])))) + message(1))
+    say(status=connection.await_status(1))
+hear()
+"""), path=_STATUS, token=session.token.hex()) as attacker:
+                assert attacker.hear()["status"] == _PERMISSION_DENIED
+        a.expect_well()
+
+
+_METRICS = """
+import socket
+held = []
+end = time.monotonic() + ARGUMENTS["seconds"]
+say(begun=True)
+while time.monotonic() < end:
+    for _ in range(80):
+        connection = socket.create_connection(
+            ("127.0.0.1", ARGUMENTS["port"]))
+        connection.sendall(ARGUMENTS["text"].encode())
+        held.append(connection)
+    while len(held) > 200:
+        held.pop(0).close()
+    time.sleep(0.1)
+say(done=True)
+hear()
+"""
+
+
+@pytest.mark.parametrize("text", [
+    "GET /metrics HTTP/1.1\r\nHost: x", "", "GET /metrics HTTP/1.1\r\n\r\n"])
+def test_metrics_are_served_beside_half_requests_and_slow_readers(text):
+    port = metrics_page.free_port()
+    with arena.Arena(metrics_port=port) as a:
+        with a.attack() as measure, a.attacker(
+                _METRICS, port=port, text=text,
+                seconds=_SECONDS) as attacker:
+            attacker.hear()
+            end = time.monotonic() + _SECONDS / 2
+            longest = 0.0
+            while time.monotonic() < end:
+                begin = time.monotonic()
+                page = metrics_page.MetricsPage(port)
+                longest = max(longest, time.monotonic() - begin)
+                assert page.sum("datasetd_sessions") >= 1
+            attacker.hear()
+        print(f"a scrape took at most {longest:.2f} s")
+        assert longest < _MAX_WAIT_SECONDS
+        assert measure.peak_bytes < _MAX_PEAK_BYTES
+        a.expect_well()
+
+
+def test_a_client_comes_back_after_an_idle_connection_was_closed():
+    port = metrics_page.free_port()
+    with harness.Daemon(idle_timeout="1s", metrics_port=port) as daemon:
+        with daemon.connect() as client:
+            client.status()
+            harness.poll_until(
+                lambda: metrics_page.MetricsPage(port).sum(
+                    "datasetd_rpc_connections") == 0,
+                "the idle connection is closed")
+            for _ in range(3):
+                assert client.status()["num_sessions"] == 1
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
