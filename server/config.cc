@@ -44,6 +44,13 @@ constexpr uint64_t kDefaultInflatedMib = 64 << 10;
 constexpr uint32_t kMaxPort = 65535;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
+constexpr uint32_t kMaxSide = 1 << 24;
+constexpr uint64_t kDefaultScratchMib = 1024;
+constexpr uint64_t kDefaultOperations = uint64_t{1} << 32;
+constexpr uint64_t kDefaultSampleMib = 1024;
+constexpr uint64_t kDefaultDecodeMib = 2048;
+// Twice it, in bytes, is far from overflowing.
+constexpr uint64_t kMaxMemoryMib = uint64_t{1} << 40;
 
 const std::vector<std::string>& SlabExports() {
   static const auto* const exports =
@@ -145,6 +152,34 @@ absl::Status CheckStores(const v1::Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAtMost(absl::string_view key, uint64_t value, uint64_t most) {
+  if (value <= most) return absl::OkStatus();
+  return Error(key, absl::StrCat(value), "at most ", most);
+}
+
+absl::Status CheckSampleLimits(const v1::Config& config) {
+  const v1::TransformLimits& limits = config.transform_limits();
+  DATASETD_RETURN_IF_ERROR(
+      CheckAtMost("transform_limits.max_side", limits.max_side(), kMaxSide));
+  DATASETD_RETURN_IF_ERROR(CheckAtMost("transform_limits.max_scratch_mib",
+                                       limits.max_scratch_mib(),
+                                       kMaxMemoryMib));
+  DATASETD_RETURN_IF_ERROR(CheckAtMost("transform_limits.max_operations",
+                                       limits.max_operations(), INT64_MAX));
+  DATASETD_RETURN_IF_ERROR(CheckAtMost("max_sample_memory_mib",
+                                       config.max_sample_memory_mib(),
+                                       kMaxMemoryMib));
+  DATASETD_RETURN_IF_ERROR(CheckAtMost("decode_memory_mib",
+                                       config.decode_memory_mib(),
+                                       2 * kMaxMemoryMib));
+  if (config.decode_memory_mib() >= 2 * config.max_sample_memory_mib()) {
+    return absl::OkStatus();
+  }
+  return Error("decode_memory_mib", absl::StrCat(config.decode_memory_mib()),
+               "at least twice max_sample_memory_mib, ",
+               2 * config.max_sample_memory_mib());
+}
+
 absl::Status CheckDatasets(const v1::Config& config) {
   std::map<std::string, int> indices;
   for (int i = 0; i < config.datasets_size(); ++i) {
@@ -235,6 +270,22 @@ void ApplyDefaults(v1::Config* config) {
   if (config->max_inflated_mib() == 0) {
     config->set_max_inflated_mib(kDefaultInflatedMib);
   }
+  v1::TransformLimits& limits = *config->mutable_transform_limits();
+  if (limits.max_side() == 0) limits.set_max_side(kMaxSide);
+  if (limits.max_scratch_mib() == 0) {
+    limits.set_max_scratch_mib(kDefaultScratchMib);
+  }
+  if (limits.max_operations() == 0) {
+    limits.set_max_operations(kDefaultOperations);
+  }
+  if (config->max_sample_memory_mib() == 0) {
+    config->set_max_sample_memory_mib(kDefaultSampleMib);
+  }
+  if (config->decode_memory_mib() == 0) {
+    const uint64_t least =
+        2 * std::min(config->max_sample_memory_mib(), kMaxMemoryMib);
+    config->set_decode_memory_mib(std::max(kDefaultDecodeMib, least));
+  }
 }
 
 absl::Status ValidateConfig(const v1::Config& config) {
@@ -299,6 +350,7 @@ absl::Status ValidateConfig(const v1::Config& config) {
     return Error("slab_export", config.slab_export(),
                  "one of: ", absl::StrJoin(SlabExports(), ", "));
   }
+  DATASETD_RETURN_IF_ERROR(CheckSampleLimits(config));
   DATASETD_RETURN_IF_ERROR(CheckStores(config));
   return CheckDatasets(config);
 }

@@ -23,6 +23,7 @@
 #include "server/core/file_system.h"
 #include "server/core/source_scan.h"
 #include "server/core/store_directory.h"
+#include "server/core/transform_limits.h"
 #include "server/dataset_manifest.h"
 #include "server/device_config.h"
 #include "server/event_log.h"
@@ -55,6 +56,15 @@ constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) +
          absl::Nanoseconds(duration.nanos());
+}
+
+int64_t BytesOf(uint64_t mib) { return static_cast<int64_t>(mib) << 20; }
+
+TransformLimits TransformLimitsOf(const v1::Config& config) {
+  const v1::TransformLimits& limits = config.transform_limits();
+  return {.max_side = limits.max_side(),
+          .max_scratch_bytes = BytesOf(limits.max_scratch_mib()),
+          .max_operations = static_cast<int64_t>(limits.max_operations())};
 }
 
 // The device is beyond repair: what is published stays correct, nothing more
@@ -139,6 +149,7 @@ absl::Status Server::Impl::Start() {
   feed_options.max_feeds = config_.max_feeds();
   feed_options.max_feeds_per_user = config_.user_limits().max_feeds();
   feed_options.attach_timeout = FromProto(config_.attach_timeout());
+  feed_options.transform_limits = TransformLimitsOf(config_);
   DATASETD_ASSIGN_OR_RETURN(feed_options.allowed_exports,
                             AllowedExports(config_));
   DATASETD_ASSIGN_OR_RETURN(
@@ -169,7 +180,11 @@ absl::Status Server::Impl::Start() {
       DatasetRegistry::Options{
           .max_datasets_per_user =
               static_cast<int>(config_.user_limits().max_datasets()),
-          .cache = cache_.get()},
+          .cache = cache_.get(),
+          .transform_limits = TransformLimitsOf(config_),
+          .decode_limits =
+              {.sample_bytes = BytesOf(config_.max_sample_memory_mib()),
+               .total_bytes = BytesOf(config_.decode_memory_mib())}},
       devices_.get(), open_source, &clock_,
       [this](const char* event, const DatasetInfo& info, const Caller& caller) {
         OnDataset(event, info, caller);

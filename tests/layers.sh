@@ -25,6 +25,8 @@ rule() {
   fi
 }
 
+rule "base depends on no other part" \
+  //base/... '^//(client|cuda|proto|server|tests|deploy|third_party)[/:]'
 rule "proto depends on no other part" \
   //proto/... '^//(client|cuda|server|tests|deploy)[/:]'
 rule "cuda depends on no other part" \
@@ -54,4 +56,4 @@ rule "client does not depend on the server" \
 rule "server does not depend on the client" \
   //server/... '^//client'
 rule "nothing depends on the tests" \
-  '//client/... + //cuda/... + //proto/... + //server/...' '^//tests'
+  '//base/... + //client/... + //cuda/... + //proto/... + //server/...' '^//tests'

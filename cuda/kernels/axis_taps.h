@@ -11,13 +11,14 @@
 
 #include <cstdint>
 
+#include "base/checked_math.h"
 #include "cuda/kernels/elementary.h"
 #include "cuda/kernels/host_device.h"
 #include "cuda/kernels/interpolation.h"
 
 namespace datasetd {
 
-// From [0, in_size) to [0, out_size).
+// From [0, in_size) to [0, out_size). Both sizes are within 1..kMaxExtent.
 struct AxisResample {
   int32_t in_size;
   int32_t out_size;
@@ -45,9 +46,10 @@ DATASETD_HOST_DEVICE inline double FilterSupport(const AxisResample& axis) {
 DATASETD_HOST_DEVICE inline int32_t NumTaps(const AxisResample& axis) {
   if (IsAntialiased(axis)) {
     const double width = 2.0 * FilterSupport(axis);
+    // Compared before it is cast: it may be beyond every int32_t.
+    if (width >= axis.in_size) return axis.in_size;
     const int32_t whole = static_cast<int32_t>(width);
-    const int32_t taps = whole < width ? whole + 1 : whole;
-    return taps < axis.in_size ? taps : axis.in_size;
+    return whole < width ? whole + 1 : whole;
   }
   switch (axis.interpolation) {
     case InterpolationMode::kBilinear:
@@ -113,7 +115,7 @@ class AxisTapMaker {
     const float at = axis_.interpolation == InterpolationMode::kNearest
                          ? static_cast<float>(out_index)
                          : static_cast<float>(out_index) + 0.5f;
-    index[0] = ClampIndex(static_cast<int32_t>(at * scale), axis_.in_size);
+    index[0] = ClampIndex(SaturatingCast<int32_t>(at * scale), axis_.in_size);
     weight[0] = 1.0f;
   }
 
@@ -122,8 +124,9 @@ class AxisTapMaker {
                                             float* weight) const {
     const double low = center - support_ + 0.5;
     const int32_t first = low > 0.0 ? static_cast<int32_t>(low) : 0;
-    int32_t end = static_cast<int32_t>(center + support_ + 0.5);
-    if (end > axis_.in_size) end = axis_.in_size;
+    const double high = center + support_ + 0.5;
+    const int32_t end =
+        high < axis_.in_size ? static_cast<int32_t>(high) : axis_.in_size;
     double sum = 0.0;
     for (int32_t i = first; i < end; ++i) sum = sum + Weight(i, center);
     const double norm = 1.0 / sum;

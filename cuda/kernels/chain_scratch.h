@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/checked_math.h"
 #include "cuda/kernels/chain_state.h"
 #include "cuda/kernels/host_device.h"
 #include "cuda/kernels/params.h"
@@ -18,8 +19,7 @@ inline constexpr int64_t kTeamFlagBytes = 64;
 inline constexpr int64_t kScratchAlignment = 256;
 
 DATASETD_HOST_DEVICE inline int64_t AlignScratch(int64_t size_bytes) {
-  return (size_bytes + kScratchAlignment - 1) / kScratchAlignment *
-         kScratchAlignment;
+  return SaturatingRoundUp(size_bytes, kScratchAlignment);
 }
 
 // Each part begins aligned, and loops on the host may read and write a block of
@@ -27,7 +27,8 @@ DATASETD_HOST_DEVICE inline int64_t AlignScratch(int64_t size_bytes) {
 inline constexpr int64_t kScratchSlackElements = 64;
 
 DATASETD_HOST_DEVICE inline int64_t ScratchPartBytes(int64_t elements) {
-  return AlignScratch(4 * (elements + kScratchSlackElements));
+  return AlignScratch(
+      SaturatingMultiply(4, SaturatingAdd(elements, kScratchSlackElements)));
 }
 
 // From one channel to the next of a row that is taken apart.
@@ -42,15 +43,20 @@ inline int64_t PartnerBytes(const ChainScratch& scratch) {
              : ScratchPartBytes(scratch.partner_elements);
 }
 
+// Held at the largest number, as all sizes here.
+inline int64_t TeamScratchBytes(const ChainScratch& scratch) {
+  const int64_t image_bytes = ScratchPartBytes(scratch.image_elements);
+  const int64_t tap_bytes = ScratchPartBytes(scratch.tap_elements);
+  return SaturatingSum(image_bytes, image_bytes,
+                       ScratchPartBytes(scratch.row_elements),
+                       ScratchPartBytes(scratch.line_elements), tap_bytes,
+                       tap_bytes, ScratchPartBytes(scratch.map_elements),
+                       PartnerBytes(scratch));
+}
+
 // 0 without chains.
 inline int64_t TeamScratchBytes(const FieldProgram& field) {
-  if (field.num_steps == 0) return 0;
-  const ChainScratch& scratch = field.scratch;
-  return 2 * ScratchPartBytes(scratch.image_elements) +
-         ScratchPartBytes(scratch.row_elements) +
-         ScratchPartBytes(scratch.line_elements) +
-         2 * ScratchPartBytes(scratch.tap_elements) +
-         ScratchPartBytes(scratch.map_elements) + PartnerBytes(scratch);
+  return field.num_steps == 0 ? 0 : TeamScratchBytes(field.scratch);
 }
 
 // The largest of a program's fields; they take turns.
@@ -88,8 +94,9 @@ inline ScratchPlan PlanScratch(const AugmentProgram& program, int max_teams) {
   plan.num_teams = fitting < 1           ? 1
                    : fitting < max_teams ? static_cast<int>(fitting)
                                          : max_teams;
-  plan.size_bytes = AlignScratch(plan.num_teams * kTeamFlagBytes) +
-                    plan.num_teams * plan.team_bytes;
+  plan.size_bytes =
+      SaturatingAdd(AlignScratch(plan.num_teams * kTeamFlagBytes),
+                    SaturatingMultiply(plan.num_teams, plan.team_bytes));
   return plan;
 }
 

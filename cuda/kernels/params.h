@@ -10,10 +10,14 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/checked_math.h"
 #include "cuda/dtype.h"
 
 namespace datasetd {
 
+// Of a side of an image at any stage: floats still tell all pixels apart, and
+// products of a few sides fit into 64 bits.
+inline constexpr int32_t kMaxExtent = 1 << 24;
 inline constexpr int kMaxChannels = 4;
 inline constexpr int kMaxMoves = 16;
 inline constexpr int kMaxValueOps = 4;
@@ -205,6 +209,9 @@ struct FieldProgram : MoveProgram {
   // Of labels, integers below it, that the chain which mixes them writes:
   // float32 [num_classes] of a sample. 0: no such field.
   int32_t num_classes;
+  // Estimated, for one sample, the largest of a ragged field; each is about a
+  // multiplication and an addition of one element. For planning on the host.
+  int64_t operations;
   MixProgram mix;
   ChainScratch scratch;
   Step steps[kMaxSteps];
@@ -221,6 +228,15 @@ struct AugmentProgram {
   int32_t num_fields;
   FieldProgram fields[kMaxFields];
 };
+
+// Estimated operations for one sample of a batch, all fields together.
+inline int64_t EstimatedOperations(const AugmentProgram& program) {
+  int64_t operations = 0;
+  for (int i = 0; i < program.num_fields; ++i) {
+    operations = SaturatingAdd(operations, program.fields[i].operations);
+  }
+  return operations;
+}
 
 // One batch of a launch. Rows num_samples.. of the slot are left untouched.
 struct BatchTask {

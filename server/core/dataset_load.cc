@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   }
   return LoadDataset(source_.spec.name, source_.plan, *source_.reader,
                      source_.device->backend.get(), std::move(resident_),
-                     counters);
+                     counters, account_);
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
@@ -72,7 +72,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::LoadEntry(
       const LoadPlan plan,
       PlanLoad(info,
                std::vector<std::optional<FieldProgram>>(info.fields.size()),
-               backend->max_teams()));
+               backend->max_teams(), /*own_sizes=*/{}, source_.plan.limits));
   if (!AreFieldsOf(source_.plan, info.fields)) {
     return absl::DataLossError(
         "cache entry: its fields are not those of the source");
@@ -85,7 +85,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::LoadEntry(
         "cache entry: it has more samples than the source");
   }
   return LoadDataset(source_.spec.name, plan, entry, backend,
-                     std::move(resident_), counters,
+                     std::move(resident_), counters, account_,
                      entry.header().content_hash);
 }
 
@@ -95,11 +95,12 @@ absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
   reader.AllowSmallerImages(source_.plan.smaller_images);
   DATASETD_ASSIGN_OR_RETURN(
       auto sizes,
-      FindSampleSizes(reader, source_.plan, counters.is_cancelled));
+      FindSampleSizes(reader, source_.plan, account_, counters.is_cancelled));
   DATASETD_ASSIGN_OR_RETURN(
       LoadPlan plan,
       PlanSource(source_.spec, reader.info(),
-                 source_.device->backend->max_teams(), std::move(sizes)));
+                 source_.device->backend->max_teams(), std::move(sizes),
+                 source_.plan.limits));
   DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   source_.plan = std::move(plan);
   return absl::OkStatus();

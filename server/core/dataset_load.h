@@ -17,6 +17,7 @@
 #include "server/core/dataset_cache.h"
 #include "server/core/dataset_loader.h"
 #include "server/core/dataset_sources.h"
+#include "server/core/decode_budget.h"
 #include "server/core/load_plan.h"
 #include "server/core/memory_budget.h"
 
@@ -30,9 +31,11 @@ class DatasetLoad {
       const LoadPlan& plan, Reservation held)>;
 
   // `resident` is what the source's plan needs, `scratch` what it needs while
-  // it is loaded.
-  DatasetLoad(OpenedSource source, Reservation resident, Reservation scratch)
+  // it is loaded. Samples are decoded on the account.
+  DatasetLoad(OpenedSource source, Reservation resident, Reservation scratch,
+              const DecodeAccount& account)
       : source_(std::move(source)),
+        account_(account),
         scratch_(std::move(scratch)),
         resident_(std::move(resident)) {}
 
@@ -54,6 +57,7 @@ class DatasetLoad {
   absl::Status TakeMemory(const LoadPlan& plan, const Reserver& reserve);
 
   OpenedSource source_;
+  const DecodeAccount account_;
   Reservation scratch_;
   Reservation resident_;
 };

@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/nvtx_range.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
@@ -76,8 +77,12 @@ struct Staging {
 class Loader {
  public:
   Loader(const LoadPlan& plan, SampleSource& source, Backend* backend,
-         LoadCounters& counters)
-      : plan_(plan), source_(source), backend_(backend), counters_(counters) {}
+         LoadCounters& counters, const DecodeAccount& account)
+      : plan_(plan),
+        source_(source),
+        backend_(backend),
+        counters_(counters),
+        account_(account) {}
 
   absl::Status Allocate();
   absl::Status Run() {
@@ -132,6 +137,7 @@ class Loader {
   SampleSource& source_;
   Backend* const backend_;
   LoadCounters& counters_;
+  const DecodeAccount account_;
 
   std::vector<std::unique_ptr<DeviceMemory>> memory_;
   std::vector<Dataset::Contents::Packed> packed_;
@@ -266,8 +272,8 @@ void Loader::Divide(Staging& staging, int64_t first, int64_t count) const {
       const ImageSize planned =
           (*plan_.fields[f].sizes)[static_cast<size_t>(i)];
       places.push_back({.offset_bytes = place,
-                        .height = static_cast<int32_t>(planned.height),
-                        .width = static_cast<int32_t>(planned.width)});
+                        .height = Narrow<int32_t>(planned.height),
+                        .width = Narrow<int32_t>(planned.width)});
       place += StagedBytes(f, i, 1);
     }
   }
@@ -304,7 +310,8 @@ absl::Status Loader::RunEncoded() {
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     const LoadPlan::FieldPlan& field = plan_.fields[f];
     transforms.push_back(std::make_unique<SampleTransform>(
-        info.fields[f], static_cast<int>(f), field.ops, field.resident));
+        info.fields[f], Narrow<int>(f), field.ops, field.resident,
+        plan_.limits.transforms));
     sample_bytes.push_back(IsPacked(f) ? 0 : field.resident.sample_bytes());
   }
   source_.AllowSmallerImages(plan_.smaller_images);
@@ -312,7 +319,7 @@ absl::Status Loader::RunEncoded() {
                          std::move(sample_bytes));
   // Goes before the staging buffers.
   ParallelDecoder decoder(&source_, &transforms, plan_.num_decode_threads,
-                          &counters_.is_cancelled);
+                          account_, &counters_.is_cancelled);
   int64_t num_started = 0;
   int64_t num_finished = 0;
   size_t start_turn = 0;
@@ -451,7 +458,7 @@ absl::Status Loader::Transform(size_t field, const Staging& staging,
   BatchTask task = {};
   task.slot = resident;
   task.indices = reinterpret_cast<const int64_t*>(indices_->data());
-  task.num_samples = static_cast<int32_t>(count);
+  task.num_samples = Narrow<int32_t>(count);
   DATASETD_RETURN_IF_ERROR(
       stream_->Augment(*programs_[field], absl::MakeConstSpan(&task, 1)));
   DATASETD_RETURN_IF_ERROR(stream_->CopyToHost(readback_->data(), resident,
@@ -466,9 +473,9 @@ absl::Status Loader::Transform(size_t field, const Staging& staging,
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
     Backend* backend, Reservation&& reservation, LoadCounters& counters,
-    const std::string& expected_hash) {
+    const DecodeAccount& account, const std::string& expected_hash) {
   const NvtxRange range("load");
-  Loader loader(plan, source, backend, counters);
+  Loader loader(plan, source, backend, counters, account);
   DATASETD_RETURN_IF_ERROR(loader.Allocate());
   DATASETD_RETURN_IF_ERROR(loader.Run());
   Dataset::Contents contents;

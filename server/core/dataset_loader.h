@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "cuda/backend.h"
 #include "server/core/dataset.h"
+#include "server/core/decode_budget.h"
 #include "server/core/load_plan.h"
 #include "server/core/memory_budget.h"
 #include "server/core/sample_source.h"
@@ -32,8 +33,8 @@ struct LoadCounters {
 };
 
 // Loads all samples. Blocks; `counters` moves meanwhile. Takes the reservation
-// if it succeeds. `expected_hash`: the content hash that they must have, or
-// empty. REQUIRES: !plan.needs_sizes().
+// if it succeeds. Samples are decoded on the account. `expected_hash`: the
+// content hash that they must have, or empty. REQUIRES: !plan.needs_sizes().
 //   CANCELLED           counters.is_cancelled was set
 //   RESOURCE_EXHAUSTED  the device has not so much memory
 //   DATA_LOSS           they have another hash than expected
@@ -41,7 +42,7 @@ struct LoadCounters {
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
     Backend* backend, Reservation&& reservation, LoadCounters& counters,
-    const std::string& expected_hash = "");
+    const DecodeAccount& account, const std::string& expected_hash = "");
 
 }  // namespace datasetd
 

@@ -44,7 +44,9 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
                                  SourceOpener open_source, const Clock* clock,
                                  Observer observer)
     : cache_(options.cache),
-      sources_(devices, options.cache, std::move(open_source)),
+      decode_budget_(options.decode_limits),
+      sources_(devices, options.cache, &decode_budget_,
+               options.transform_limits, std::move(open_source)),
       devices_(devices),
       clock_(clock),
       observer_(std::move(observer)),
@@ -176,7 +178,8 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
   }
   entry.SetSource(source);
   entry.load = std::make_unique<DatasetLoad>(
-      std::move(source), std::move(resident), std::move(scratch));
+      std::move(source), std::move(resident), std::move(scratch),
+      DecodeAccount{.budget = &decode_budget_, .uid = entry.owner.uid});
   return absl::OkStatus();
 }
 
@@ -279,7 +282,7 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
     std::shared_ptr<SourceScan> scan) const {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   if (scan == nullptr) scan = std::make_shared<SourceScan>();
-  return sources_.Estimate(std::move(spec), std::move(scan));
+  return sources_.Estimate(std::move(spec), caller.uid, std::move(scan));
 }
 
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,

@@ -38,6 +38,7 @@
 #include "server/core/dataset_sources.h"
 #include "server/core/dataset_spec.h"
 #include "server/core/dataset_table.h"
+#include "server/core/decode_budget.h"
 #include "server/core/device_table.h"
 #include "server/core/load_estimator.h"
 #include "server/core/load_plan.h"
@@ -47,6 +48,7 @@
 #include "server/core/sample_source.h"
 #include "server/core/scan_list.h"
 #include "server/core/source_scan.h"
+#include "server/core/transform_limits.h"
 
 namespace datasetd {
 
@@ -100,6 +102,8 @@ class DatasetRegistry {
   struct Options {
     int max_datasets_per_user = 0;  // 0: no limit
     DatasetCache* cache = nullptr;  // may be null; outlives the registry
+    TransformLimits transform_limits;
+    DecodeBudget::Limits decode_limits;
   };
 
   // `devices` and `clock` outlive the registry.
@@ -222,6 +226,7 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   DatasetCache* const cache_;  // may be null
+  DecodeBudget decode_budget_;
   const DatasetSources sources_;
   DeviceTable* const devices_;
   const Clock* const clock_;

@@ -16,7 +16,8 @@ absl::StatusOr<OpenedSource> DatasetSources::Plan(
   OpenedSource opened;
   DATASETD_ASSIGN_OR_RETURN(
       opened.plan,
-      PlanSource(spec, reader->info(), device->backend->max_teams()));
+      PlanSource(spec, reader->info(), device->backend->max_teams(),
+                 /*own_sizes=*/{}, limits_));
   opened.spec = std::move(spec);
   opened.device = device;
   opened.reader = std::move(reader);
@@ -61,13 +62,14 @@ absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
 }
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetSources::Estimate(
-    DatasetSpec spec, std::shared_ptr<SourceScan> scan) const {
+    DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const {
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
   spec.device = device->name();
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
                             open_(spec, std::move(scan)));
   return LoadEstimator::Start(spec, std::move(source), *device->budget,
+                              {.budget = decode_budget_, .uid = uid}, limits_,
                               device->backend->max_teams());
 }
 

@@ -6,6 +6,8 @@
 #ifndef DATASETD_SERVER_CORE_DATASET_SOURCES_H_
 #define DATASETD_SERVER_CORE_DATASET_SOURCES_H_
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,11 +16,13 @@
 #include "absl/status/statusor.h"
 #include "server/core/dataset_cache.h"
 #include "server/core/dataset_spec.h"
+#include "server/core/decode_budget.h"
 #include "server/core/device_table.h"
 #include "server/core/load_estimator.h"
 #include "server/core/load_plan.h"
 #include "server/core/sample_source.h"
 #include "server/core/source_scan.h"
+#include "server/core/transform_limits.h"
 
 namespace datasetd {
 
@@ -39,9 +43,17 @@ class DatasetSources {
   using Opener = std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
       const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
 
-  // `devices` and `cache`, which may be null, outlive it and what it opens.
-  DatasetSources(DeviceTable* devices, DatasetCache* cache, Opener open)
-      : devices_(devices), cache_(cache), open_(std::move(open)) {}
+  // `devices`, `cache`, which may be null, and `decode_budget` outlive it and
+  // what it opens.
+  DatasetSources(DeviceTable* devices, DatasetCache* cache,
+                 DecodeBudget* decode_budget,
+                 const TransformLimits& transform_limits, Opener open)
+      : devices_(devices),
+        cache_(cache),
+        decode_budget_(decode_budget),
+        limits_{.transforms = transform_limits,
+                .max_sample_bytes = decode_budget->limits().sample_bytes},
+        open_(std::move(open)) {}
 
   // Looks at the source's files, which may take long.
   //   INVALID_ARGUMENT  no such device, or as PlanSource
@@ -59,10 +71,10 @@ class DatasetSources {
   absl::StatusOr<OpenedSource> OpenPushed(
       DatasetSpec spec, const std::string& content_hash) const;
 
-  // Begins to look at the samples of a source, without loading it. Errors as
-  // OpenFiles.
+  // Begins to look at the samples of a source, for user `uid`, without loading
+  // it. Errors as OpenFiles.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
-      DatasetSpec spec, std::shared_ptr<SourceScan> scan) const;
+      DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
 
  private:
   absl::StatusOr<OpenedSource> Plan(DatasetSpec spec, ServedDevice* device,
@@ -71,6 +83,8 @@ class DatasetSources {
 
   DeviceTable* const devices_;
   DatasetCache* const cache_;
+  DecodeBudget* const decode_budget_;
+  const LoadLimits limits_;
   const Opener open_;
 };
 

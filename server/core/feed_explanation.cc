@@ -29,7 +29,8 @@ size_t CountOps(const std::vector<TransformSpec>& transforms) {
 
 absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
                                         const Dataset& dataset, uint64_t epoch,
-                                        absl::Span<const uint64_t> indices) {
+                                        absl::Span<const uint64_t> indices,
+                                        const TransformLimits& limits) {
   size_t num_ops = 1;
   for (const auto& [name, field] : options.fields) {
     num_ops += CountOps(field.transforms);
@@ -50,7 +51,7 @@ absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
   DATASETD_ASSIGN_OR_RETURN(
       const FeedFields fields,
       CompileFeedFields(dataset, options.field_names, options.fields,
-                        /*skips_packed=*/true));
+                        /*skips_packed=*/true, limits));
   const std::vector<FieldProgram>& programs = fields.programs;
   const auto program = std::make_unique<AugmentProgram>();
   program->seed = options.seed;

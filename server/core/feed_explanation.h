@@ -12,6 +12,7 @@
 #include "server/core/dataset.h"
 #include "server/core/explain.h"
 #include "server/core/feed_options.h"
+#include "server/core/transform_limits.h"
 
 namespace datasetd {
 
@@ -32,7 +33,8 @@ struct Explanation {
 //                     as CompileFeedFields
 absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
                                         const Dataset& dataset, uint64_t epoch,
-                                        absl::Span<const uint64_t> indices);
+                                        absl::Span<const uint64_t> indices,
+                                        const TransformLimits& limits = {});
 
 }  // namespace datasetd
 

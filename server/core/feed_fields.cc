@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 #include "server/core/mix_labels.h"
 #include "server/core/paired_sizes.h"
@@ -84,7 +85,7 @@ absl::Status CheckOptions(
 absl::StatusOr<FeedFields> CompileFeedFields(
     const Dataset& dataset, absl::Span<const std::string> names,
     const std::map<std::string, FeedFieldOptions>& options,
-    bool skips_packed) {
+    bool skips_packed, const TransformLimits& limits) {
   FeedFields fields;
   DATASETD_ASSIGN_OR_RETURN(fields.sources, Choose(dataset, names));
   for (const size_t source : fields.sources) {
@@ -102,9 +103,9 @@ absl::StatusOr<FeedFields> CompileFeedFields(
     if (!skips_packed || found != options.end() || !spec.is_packed()) {
       DATASETD_ASSIGN_OR_RETURN(
           program,
-          CompileField(spec, static_cast<int>(source),
-                       field_options.transforms, field_options.layout,
-                       dataset.field_sizes(source)));
+          CompileField(spec, Narrow<int>(source), field_options.transforms,
+                       field_options.layout, dataset.field_sizes(source),
+                       limits));
       program.source = dataset.field_data(source);
       program.ragged = dataset.field_index_data(source);
       program.sample_stride_bytes = spec.is_packed() ? 0 : spec.sample_bytes();

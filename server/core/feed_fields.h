@@ -15,6 +15,7 @@
 #include "cuda/kernels/params.h"
 #include "server/core/dataset.h"
 #include "server/core/field_spec.h"
+#include "server/core/transform_limits.h"
 #include "server/core/transform_spec.h"
 #include "server/core/transforms_hash.h"
 
@@ -42,7 +43,8 @@ struct FeedFields {
 //                     as CompileField, LinkMixedLabels, CheckPairedSizes
 absl::StatusOr<FeedFields> CompileFeedFields(
     const Dataset& dataset, absl::Span<const std::string> names,
-    const std::map<std::string, FeedFieldOptions>& options, bool skips_packed);
+    const std::map<std::string, FeedFieldOptions>& options, bool skips_packed,
+    const TransformLimits& limits = {});
 
 }  // namespace datasetd
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/checked_math.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/feed_fields.h"
@@ -54,7 +55,7 @@ ClientOrder::Options PlanOrder(const FeedOptions& options,
   order.rank = options.rank;
   order.world_size = options.world_size;
   order.start = options.start;
-  order.capacity = static_cast<uint32_t>(
+  order.capacity = Narrow<uint32_t>(
       2 * num_slots + std::clamp<int64_t>(kExtraRows / options.batch_size, 1,
                                           kMaxExtraBatches));
   return order;
@@ -63,7 +64,8 @@ ClientOrder::Options PlanOrder(const FeedOptions& options,
 }  // namespace
 
 absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
-                                  std::shared_ptr<const Dataset> held) {
+                                  std::shared_ptr<const Dataset> held,
+                                  const TransformLimits& limits) {
   const Dataset& dataset = *held;
   const Backend& backend = dataset.backend();
   if (!options.device.empty() && options.device != backend.info().name) {
@@ -75,7 +77,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   DATASETD_ASSIGN_OR_RETURN(
       FeedFields fields,
       CompileFeedFields(dataset, options.field_names, options.fields,
-                        /*skips_packed=*/false));
+                        /*skips_packed=*/false, limits));
   std::vector<FieldProgram>& programs = fields.programs;
   DATASETD_RETURN_IF_ERROR(
       CheckMixedLabels(dataset, fields.sources, programs));
@@ -91,33 +93,33 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
                       : std::clamp(kDefaultPrefetchBytes / stride,
                                    kMinDefaultPrefetch, kMaxDefaultPrefetch);
   plan.num_slots = plan.prefetch + kExtraSlots;
-  // ComputeSlotLayout keeps this far from overflowing.
-  plan.slab_bytes = (plan.num_slots * stride + kSlabGranularityBytes - 1) /
-                    kSlabGranularityBytes * kSlabGranularityBytes;
+  plan.slab_bytes = SaturatingRoundUp(
+      SaturatingMultiply(plan.num_slots, stride), kSlabGranularityBytes);
 
   AugmentProgram& program = plan.feed.program;
   program.seed = options.seed;
   program.indices_offset_bytes = plan.layout.indices_offset_bytes;
-  program.num_fields = static_cast<int32_t>(programs.size());
+  program.num_fields = Narrow<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program.fields);
   DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler, PlanSampler(options, dataset));
-  plan.feed.num_slots = static_cast<uint32_t>(plan.num_slots);
+  plan.feed.num_slots = Narrow<uint32_t>(plan.num_slots);
   plan.feed.slot_stride_bytes = static_cast<uint64_t>(stride);
   plan.feed.start = options.start;
   plan.feed.draws_by_sample = options.draws_by_sample;
 
-  plan.scratch_bytes =
-      plan.num_slots * options.batch_size *
-          static_cast<int64_t>(sizeof(int64_t)) +
-      static_cast<int64_t>(sizeof(AugmentProgram)) +
-      PlanScratch(program, backend.max_teams()).size_bytes;
+  plan.scratch_bytes = SaturatingSum(
+      SaturatingProduct(plan.num_slots, options.batch_size, sizeof(int64_t)),
+      sizeof(AugmentProgram),
+      PlanScratch(program, backend.max_teams()).size_bytes);
   if (options.subset.has_value()) {
-    plan.scratch_bytes += plan.feed.sampler.num_samples *
-                          static_cast<int64_t>(sizeof(uint32_t));
+    plan.scratch_bytes = SaturatingAdd(
+        plan.scratch_bytes, SaturatingMultiply(plan.feed.sampler.num_samples,
+                                               sizeof(uint32_t)));
   }
   if (options.has_client_order) {
     plan.order = PlanOrder(options, dataset, plan.num_slots);
-    plan.scratch_bytes += ClientOrder::SizeBytes(*plan.order);
+    plan.scratch_bytes = SaturatingAdd(plan.scratch_bytes,
+                                       ClientOrder::SizeBytes(*plan.order));
   }
   plan.feed.dataset = std::move(held);
   return plan;

@@ -15,6 +15,7 @@
 #include "server/core/feed.h"
 #include "server/core/feed_options.h"
 #include "server/core/slot_layout.h"
+#include "server/core/transform_limits.h"
 
 namespace datasetd {
 
@@ -34,10 +35,12 @@ struct FeedPlan {
 
 // Pure; thread-safe. Holds the dataset. REQUIRES: CheckFeedOptions(options).
 //   INVALID_ARGUMENT  the dataset is on another device; a field, an op, the
-//                     batch size or the subset is wrong
+//                     batch size or the subset is wrong, or an op beyond the
+//                     limits
 //   OUT_OF_RANGE      the subset names a sample that is not there
 absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
-                                  std::shared_ptr<const Dataset> dataset);
+                                  std::shared_ptr<const Dataset> dataset,
+                                  const TransformLimits& limits = {});
 
 }  // namespace datasetd
 

@@ -81,7 +81,8 @@ absl::StatusOr<Explanation> FeedTable::Explain(
     absl::Span<const uint64_t> indices, const Caller& caller) {
   DATASETD_ASSIGN_OR_RETURN(const DatasetUse use,
                             datasets_->Use(options.dataset, caller));
-  return ExplainFeed(options, *use.dataset(), epoch, indices);
+  return ExplainFeed(options, *use.dataset(), epoch, indices,
+                     options_.transform_limits);
 }
 
 absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
@@ -89,7 +90,9 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   DATASETD_RETURN_IF_ERROR(CheckFeedOptions(options));
   DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
                             datasets_->Use(options.dataset, caller));
-  DATASETD_ASSIGN_OR_RETURN(FeedPlan plan, PlanFeed(options, use.dataset()));
+  DATASETD_ASSIGN_OR_RETURN(
+      FeedPlan plan,
+      PlanFeed(options, use.dataset(), options_.transform_limits));
   DATASETD_ASSIGN_OR_RETURN(FeedQuota::Place place, quota_.Take(caller.uid));
   uint64_t id;
   {

@@ -41,6 +41,7 @@
 #include "server/core/mutex.h"
 #include "server/core/opened_feed.h"
 #include "server/core/producer.h"
+#include "server/core/transform_limits.h"
 
 namespace datasetd {
 
@@ -52,6 +53,7 @@ class FeedTable {
     absl::Duration attach_timeout = absl::Seconds(10);
     // Empty: what the backend likes best.
     std::vector<ExportKind> allowed_exports;
+    TransformLimits transform_limits;
   };
   using Observer = std::function<void(const char* event, const FeedInfo& info)>;
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checked_math.h"
 #include "cuda/dtype.h"
 
 namespace datasetd {
@@ -49,14 +50,14 @@ struct FieldSpec {
   bool is_packed() const {
     return is_image && shape.size() > 1 && shape[0] == kAnyExtent;
   }
-  // REQUIRES of both: !is_packed().
+  // Held at the largest number. REQUIRES of both: !is_packed().
   int64_t num_elements() const {
     int64_t n = 1;
-    for (int64_t extent : shape) n *= extent;
+    for (int64_t extent : shape) n = SaturatingMultiply(n, extent);
     return n;
   }
   int64_t sample_bytes() const {
-    return num_elements() * DtypeSizeBytes(dtype);
+    return SaturatingMultiply(num_elements(), DtypeSizeBytes(dtype));
   }
   bool operator==(const FieldSpec&) const = default;
 };

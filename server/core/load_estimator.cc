@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 #include "server/core/bad_sample_filter.h"
 #include "server/core/load_planner.h"
@@ -21,26 +22,35 @@ constexpr size_t kMaxKeptBadSamples = 16 * kMaxListedBadSamples;
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
     const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-    const MemoryBudget& budget, int max_teams) {
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
-                            PlanSource(spec, source->info(), max_teams));
-  return std::unique_ptr<LoadEstimator>(new LoadEstimator(
-      spec, std::move(source), std::move(plan), budget, max_teams));
+    const MemoryBudget& budget, const DecodeAccount& account,
+    const LoadLimits& limits, int max_teams) {
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan,
+      PlanSource(spec, source->info(), max_teams, /*own_sizes=*/{}, limits));
+  return std::unique_ptr<LoadEstimator>(
+      new LoadEstimator(spec, std::move(source), std::move(plan), budget,
+                        account, max_teams));
 }
 
 LoadEstimator::LoadEstimator(const DatasetSpec& spec,
                              std::unique_ptr<SampleSource> source,
                              LoadPlan plan, const MemoryBudget& budget,
-                             int max_teams)
+                             const DecodeAccount& account, int max_teams)
     : spec_(spec),
       source_(std::move(source)),
       plan_(std::move(plan)),
       budget_(budget),
+      account_(account),
       max_teams_(max_teams),
       resident_sizes_(source_->info(), plan_) {
   if (!plan_.is_encoded) {
     num_scanned_.store(num_samples(), std::memory_order_relaxed);
     return;
+  }
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    transforms_.push_back(std::make_unique<SampleTransform>(
+        source_->info().fields[f], Narrow<int>(f), plan_.fields[f].ops,
+        plan_.fields[f].resident, plan_.limits.transforms));
   }
   source_->AllowSmallerImages(plan_.smaller_images);
   num_running_ = plan_.num_decode_threads;
@@ -78,17 +88,17 @@ void LoadEstimator::Scan() {
 }
 
 absl::Status LoadEstimator::Look(int64_t index, RawSample& raw) {
-  DecodeBudget::Share share(&raw_budget_);
-  share.TakeRaw(source_->Locate(index).size_bytes);
+  DecodeBudget::Share share(account_.budget, account_.uid);
+  DATASETD_RETURN_IF_ERROR(share.Take(source_->Locate(index).size_bytes));
   DATASETD_RETURN_IF_ERROR(source_->ReadRaw(index, raw));
   SampleProbe probe;
   DATASETD_RETURN_IF_ERROR(source_->Probe(index, raw, probe));
+  const int64_t size_bytes = SaturatingSum(RawBytes(raw), probe.decode_bytes,
+                                           ScratchBytes(probe));
+  KeepAtMost(kMaxKeptProbeBytes, raw);
+  DATASETD_RETURN_IF_ERROR(account_.budget->CheckSample(size_bytes));
   // What cannot become resident, CheckSizes tells.
   resident_sizes_.Set(index, probe).IgnoreError();
-  int64_t size_bytes = probe.decode_bytes;
-  for (const std::vector<uint8_t>& part : raw.parts) {
-    size_bytes += static_cast<int64_t>(part.size());
-  }
   MutexLock lock(&mutex_);
   largest_sample_bytes_ = std::max(largest_sample_bytes_, size_bytes);
   for (size_t i = 0; i < probe.sizes.size(); ++i) {
@@ -134,7 +144,8 @@ LoadEstimate LoadEstimator::Result() {
   estimate.free_bytes = static_cast<int64_t>(budget_.free_bytes());
   MutexLock lock(&mutex_);
   estimate.host_bytes =
-      plan.host_bytes(largest_sample_bytes_ + LargestScratchBytes());
+      plan.host_bytes(largest_sample_bytes_,
+                      account_.budget->limits().total_bytes);
   estimate.smallest = smallest_;
   estimate.largest = largest_;
   std::sort(bad_.begin(), bad_.end(), [](const auto& a, const auto& b) {
@@ -152,7 +163,7 @@ LoadEstimate LoadEstimator::Result() {
 absl::StatusOr<LoadPlan> LoadEstimator::FinishedPlan() const {
   if (!plan_.needs_sizes()) return plan_;
   return PlanSource(spec_, source_->info(), max_teams_,
-                    resident_sizes_.sizes());
+                    resident_sizes_.sizes(), plan_.limits);
 }
 
 absl::Status LoadEstimator::FindProblem(const LoadEstimate& estimate) const {
@@ -176,28 +187,26 @@ absl::Status LoadEstimator::FindProblem(const LoadEstimate& estimate) const {
   return absl::OkStatus();
 }
 
-std::vector<std::unique_ptr<SampleTransform>> LoadEstimator::RaggedTransforms()
-    const {
-  std::vector<std::unique_ptr<SampleTransform>> ragged;
-  for (size_t f = 0; f < plan_.fields.size(); ++f) {
-    const FieldSpec& field = source_->info().fields[f];
-    if (!field.is_ragged) continue;
-    ragged.push_back(std::make_unique<SampleTransform>(
-        field, static_cast<int>(f), plan_.fields[f].ops,
-        plan_.fields[f].resident));
+int64_t LoadEstimator::ScratchBytes(const SampleProbe& probe) const {
+  int64_t bytes = 0;
+  size_t num_ragged = 0;
+  for (const std::unique_ptr<SampleTransform>& transform : transforms_) {
+    const FieldSpec& field = transform->source();
+    ImageSize size;
+    if (field.is_image) size = {field.shape[0], field.shape[1]};
+    if (field.is_ragged) size = probe.sizes[num_ragged++];
+    const auto scratch_bytes = transform->ScratchBytes(size);
+    if (scratch_bytes.ok()) bytes = SaturatingAdd(bytes, *scratch_bytes);
   }
-  return ragged;
+  return bytes;
 }
 
-int64_t LoadEstimator::LargestScratchBytes() const {
-  const auto ragged = RaggedTransforms();
-  int64_t largest = 0;
-  for (const auto& [key, index] : sizes_) {
-    const auto& [field, height, width] = key;
-    const auto bytes = ragged[field]->ScratchBytes({height, width});
-    if (bytes.ok()) largest = std::max(largest, *bytes);
+std::vector<const SampleTransform*> LoadEstimator::RaggedTransforms() const {
+  std::vector<const SampleTransform*> ragged;
+  for (const std::unique_ptr<SampleTransform>& transform : transforms_) {
+    if (transform->source().is_ragged) ragged.push_back(transform.get());
   }
-  return largest;
+  return ragged;
 }
 
 absl::Status LoadEstimator::CheckSizes() const {

@@ -54,10 +54,11 @@ struct LoadEstimate {
 
 class LoadEstimator {
  public:
-  // `budget` outlives the estimator. Errors as PlanSource.
+  // Both budgets outlive the estimator. Errors as PlanSource.
   static absl::StatusOr<std::unique_ptr<LoadEstimator>> Start(
       const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-      const MemoryBudget& budget, int max_teams);
+      const MemoryBudget& budget, const DecodeAccount& account,
+      const LoadLimits& limits, int max_teams);
   // Ends the look at the samples, wherever it is.
   ~LoadEstimator();
 
@@ -72,7 +73,8 @@ class LoadEstimator {
 
  private:
   LoadEstimator(const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-                LoadPlan plan, const MemoryBudget& budget, int max_teams);
+                LoadPlan plan, const MemoryBudget& budget,
+                const DecodeAccount& account, int max_teams);
 
   // Number of the ragged field, height, width.
   using FieldSize = std::tuple<size_t, int64_t, int64_t>;
@@ -84,18 +86,21 @@ class LoadEstimator {
   absl::Status FindProblem(const LoadEstimate& estimate) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSizes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int64_t LargestScratchBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of a sample's pretransforms, all fields together, as far as they can be
+  // applied to it.
+  int64_t ScratchBytes(const SampleProbe& probe) const;
   // One for each ragged field.
-  std::vector<std::unique_ptr<SampleTransform>> RaggedTransforms() const;
+  std::vector<const SampleTransform*> RaggedTransforms() const;
 
   const DatasetSpec spec_;
   const std::unique_ptr<SampleSource> source_;
   const LoadPlan plan_;
   const MemoryBudget& budget_;
+  const DecodeAccount account_;
   const int max_teams_;
   SampleSizesTable resident_sizes_;
+  std::vector<std::unique_ptr<SampleTransform>> transforms_;  // by field
 
-  DecodeBudget raw_budget_{kDecodeLimitBytes};
   std::atomic<bool> is_stopping_ = false;
   std::atomic<int64_t> next_ = 0;
   std::atomic<int64_t> num_scanned_ = 0;

@@ -1,14 +1,15 @@
 #include "server/core/load_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
-#include "server/core/decode_budget.h"
 #include "server/core/ragged_index.h"
 
 namespace datasetd {
@@ -26,6 +27,22 @@ constexpr int kNumEncodedBuffers = 3;
 
 int NumThreads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// Of what is read at once.
+absl::Status CheckStaging(const LoadPlan& plan) {
+  const int64_t most =
+      std::max(2 * kMaxStagingBytes, plan.limits.max_sample_bytes);
+  if (plan.staging_bytes <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      plan.chunk_samples,
+      plan.chunk_samples > 1
+          ? " samples, the fewest that can be read at once, take "
+          : " sample takes ",
+      plan.staging_bytes, " bytes of host memory, and max_sample_memory_mib of "
+      "the daemon's configuration is ",
+      plan.limits.max_sample_bytes >> 20,
+      ": make samples smaller where the dataset is made"));
 }
 
 absl::Status TooLarge(int64_t num_samples, int64_t sample_bytes) {
@@ -58,9 +75,11 @@ void ApplySizes(const SampleSizes& sizes, LoadPlan::FieldPlan& field) {
     resident.smallest.width = std::min(resident.smallest.width, size.width);
     resident.largest.height = std::max(resident.largest.height, size.height);
     resident.largest.width = std::max(resident.largest.width, size.width);
-    resident.num_pixels += size.height * size.width;
-    resident.packed_bytes +=
-        PaddedSampleBytes(size.height * size.width * pixel_bytes);
+    const int64_t num_pixels = SaturatingMultiply(size.height, size.width);
+    resident.num_pixels = SaturatingAdd(resident.num_pixels, num_pixels);
+    resident.packed_bytes = SaturatingAdd(
+        resident.packed_bytes,
+        PaddedSampleBytes(SaturatingMultiply(num_pixels, pixel_bytes)));
   }
   if (!are_alike) {
     field.sizes = sizes;
@@ -76,24 +95,26 @@ void ApplySizes(const SampleSizes& sizes, LoadPlan::FieldPlan& field) {
 // Of the largest sample of a field, and what is left before the next.
 int64_t LargestBytes(const FieldSpec& field) {
   if (!field.is_packed()) return field.sample_bytes();
-  return PaddedSampleBytes(field.largest.height * field.largest.width *
-                           PixelBytes(field));
+  return PaddedSampleBytes(SaturatingProduct(
+      field.largest.height, field.largest.width, PixelBytes(field)));
 }
 
 // Of chunks that hold as many samples as fit.
 void PlanPackedChunks(const SourceInfo& source, LoadPlan& plan) {
   int64_t sample_bytes = 0;
   for (const LoadPlan::FieldPlan& field : plan.fields) {
-    sample_bytes += LargestBytes(field.resident);
+    sample_bytes = SaturatingAdd(sample_bytes, LargestBytes(field.resident));
   }
   plan.staging_bytes = std::max(kStagingTargetBytes, sample_bytes);
   if (source.is_encoded) {
     plan.staging_bytes =
         std::max(plan.staging_bytes,
-                 std::min(kMaxStagingBytes, NumThreads() * sample_bytes));
+                 std::min(kMaxStagingBytes,
+                          SaturatingMultiply(NumThreads(), sample_bytes)));
   }
-  plan.staging_bytes +=
-      static_cast<int64_t>(plan.fields.size()) * kStagingAlignment;
+  plan.staging_bytes = SaturatingAdd(
+      plan.staging_bytes,
+      static_cast<int64_t>(plan.fields.size()) * kStagingAlignment);
   plan.chunk_samples = std::clamp<int64_t>(
       source.num_samples, 1,
       source.is_encoded ? kMaxEncodedChunk : kMaxPackedChunk);
@@ -115,26 +136,32 @@ bool LoadPlan::needs_sizes() const {
   });
 }
 
-int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes) const {
-  int64_t bytes = num_staging_buffers * staging_bytes;
+int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes,
+                             int64_t decode_bytes) const {
+  int64_t bytes = SaturatingMultiply(num_staging_buffers, staging_bytes);
   for (const FieldPlan& field : fields) {
     if (field.sizes == nullptr) continue;
-    bytes += static_cast<int64_t>(field.sizes->size() *
-                                  (sizeof(ImageSize) + sizeof(RaggedSample)));
+    bytes = SaturatingAdd(
+        bytes,
+        static_cast<int64_t>(field.sizes->size() *
+                             (sizeof(ImageSize) + sizeof(RaggedSample))));
   }
   if (!is_encoded) return bytes;
-  // The budget lets one sample in beyond its limit.
-  const int64_t all = num_decode_threads * largest_sample_bytes;
-  return bytes + std::min(all, kDecodeLimitBytes + largest_sample_bytes);
+  return SaturatingAdd(
+      bytes, std::min(SaturatingMultiply(num_decode_threads,
+                                         largest_sample_bytes),
+                      decode_bytes));
 }
 
 absl::StatusOr<LoadPlan> PlanLoad(
     const SourceInfo& source,
     const std::vector<std::optional<FieldProgram>>& programs, int max_teams,
-    const std::vector<std::optional<SampleSizes>>& own_sizes) {
+    const std::vector<std::optional<SampleSizes>>& own_sizes,
+    const LoadLimits& limits) {
   const std::vector<FieldSpec>& fields = source.fields;
   const int64_t num_samples = source.num_samples;
   LoadPlan plan;
+  plan.limits = limits;
   plan.is_encoded = source.is_encoded;
   plan.num_staging_buffers =
       source.is_encoded ? kNumEncodedBuffers : kNumPlainBuffers;
@@ -170,26 +197,27 @@ absl::StatusOr<LoadPlan> PlanLoad(
     }
     if (field.resident.is_packed()) {
       has_packed = true;
-      resident_sample_bytes += static_cast<int64_t>(sizeof(RaggedSample));
-      if (__builtin_add_overflow(packed_bytes, field.resident.packed_bytes,
-                                 &packed_bytes)) {
-        return TooLarge(num_samples, field.resident.packed_bytes);
-      }
+      resident_sample_bytes = SaturatingAdd(
+          resident_sample_bytes, static_cast<int64_t>(sizeof(RaggedSample)));
+      packed_bytes = SaturatingAdd(packed_bytes, field.resident.packed_bytes);
     } else {
-      staged_sample_bytes += source.is_encoded ? field.resident.sample_bytes()
-                                               : fields[f].sample_bytes();
-      resident_sample_bytes += field.resident.sample_bytes();
+      staged_sample_bytes = SaturatingAdd(
+          staged_sample_bytes, source.is_encoded
+                                   ? field.resident.sample_bytes()
+                                   : fields[f].sample_bytes());
+      resident_sample_bytes = SaturatingAdd(resident_sample_bytes,
+                                            field.resident.sample_bytes());
     }
     plan.fields.push_back(std::move(field));
   }
-  if (__builtin_mul_overflow(num_samples, resident_sample_bytes,
-                             &plan.resident_bytes) ||
-      __builtin_add_overflow(plan.resident_bytes, packed_bytes,
-                             &plan.resident_bytes)) {
+  plan.resident_bytes = SaturatingAdd(
+      SaturatingMultiply(num_samples, resident_sample_bytes), packed_bytes);
+  if (plan.resident_bytes == std::numeric_limits<int64_t>::max()) {
     return TooLarge(num_samples, resident_sample_bytes);
   }
   if (has_packed) {
     PlanPackedChunks(source, plan);
+    DATASETD_RETURN_IF_ERROR(CheckStaging(plan));
     return plan;
   }
   const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
@@ -203,18 +231,28 @@ absl::StatusOr<LoadPlan> PlanLoad(
   }
   plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
                                            std::max<int64_t>(num_samples, 1));
-  plan.chunk_samples = RoundUpTo(plan.chunk_samples, alignment_samples);
-  for (size_t f = 0; f < fields.size(); ++f) {
-    const int64_t field_bytes =
-        plan.chunk_samples * (source.is_encoded
-                                  ? plan.fields[f].resident.sample_bytes()
-                                  : fields[f].sample_bytes());
-    plan.staging_bytes += RoundUpTo(field_bytes, kStagingAlignment);
-    if (!plan.fields[f].has_program || source.is_encoded) continue;
-    plan.scratch_bytes +=
-        field_bytes +
-        PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes;
+  // What is the only chunk begins aligned.
+  if (plan.chunk_samples < num_samples) {
+    plan.chunk_samples = RoundUpTo(plan.chunk_samples, alignment_samples);
   }
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const int64_t field_bytes = SaturatingMultiply(
+        plan.chunk_samples, source.is_encoded
+                                ? plan.fields[f].resident.sample_bytes()
+                                : fields[f].sample_bytes());
+    plan.staging_bytes = SaturatingAdd(
+        plan.staging_bytes, RoundUpTo(field_bytes, kStagingAlignment));
+    if (!plan.fields[f].has_program || source.is_encoded) continue;
+    // What it makes of a chunk is read back for its hash.
+    plan.staging_bytes = std::max(
+        plan.staging_bytes,
+        SaturatingMultiply(plan.chunk_samples,
+                           plan.fields[f].resident.sample_bytes()));
+    plan.scratch_bytes = SaturatingSum(
+        plan.scratch_bytes, field_bytes,
+        PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes);
+  }
+  DATASETD_RETURN_IF_ERROR(CheckStaging(plan));
   return plan;
 }
 

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/checked_math.h"
 #include "cuda/kernels/params.h"
 #include "server/core/bad_samples.h"
+#include "server/core/decode_budget.h"
 #include "server/core/field_spec.h"
 #include "server/core/sample_source.h"
+#include "server/core/transform_limits.h"
 #include "server/core/transform_spec.h"
 
 namespace datasetd {
@@ -20,12 +23,20 @@ namespace datasetd {
 // Field by field a chunk begins at a multiple of it (BatchTask::slot).
 inline constexpr int64_t kStagingAlignment = 256;
 
+// Held at the largest multiple.
 constexpr int64_t RoundUpTo(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
+  return SaturatingRoundUp(value, multiple);
 }
 
 // By sample, as resident; 0 x 0 where its headers are bad.
 using SampleSizes = std::shared_ptr<const std::vector<ImageSize>>;
+
+// The most that one sample may take.
+struct LoadLimits {
+  TransformLimits transforms;
+  // Of host memory.
+  int64_t max_sample_bytes = DecodeBudget::Limits().sample_bytes;
+};
 
 // How a source becomes resident, known before a sample is read.
 struct LoadPlan {
@@ -42,6 +53,7 @@ struct LoadPlan {
     bool needs_sizes = false;
   };
   std::vector<FieldPlan> fields;  // one for each field of the source
+  LoadLimits limits;
   bool is_encoded = false;
   BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
   int64_t max_bad_samples = 0;
@@ -58,8 +70,9 @@ struct LoadPlan {
   bool needs_sizes() const;
 
   // The most that the load takes of the host, if no image is larger than
-  // `largest_sample_bytes` raw and decoded.
-  int64_t host_bytes(int64_t largest_sample_bytes) const;
+  // `largest_sample_bytes` raw and decoded, and all samples at once have
+  // `decode_bytes`.
+  int64_t host_bytes(int64_t largest_sample_bytes, int64_t decode_bytes) const;
 };
 
 // `programs[f]` as CompileField made it from field f's pretransforms, or
@@ -71,11 +84,13 @@ struct LoadPlan {
 // that have own_sizes[f]: these are packed, unless all are alike; what is null
 // is not known yet, and is left out of the numbers.
 // REQUIRES: a plain source with a packed field has no programs.
-//   INVALID_ARGUMENT  the dataset is larger than any memory
+//   INVALID_ARGUMENT  the dataset is larger than any memory, or a sample than
+//                     the limits
 absl::StatusOr<LoadPlan> PlanLoad(
     const SourceInfo& source,
     const std::vector<std::optional<FieldProgram>>& programs, int max_teams,
-    const std::vector<std::optional<SampleSizes>>& own_sizes = {});
+    const std::vector<std::optional<SampleSizes>>& own_sizes = {},
+    const LoadLimits& limits = {});
 
 // A program of one field, which writes no indices.
 AugmentProgram ProgramOf(const FieldProgram& field);

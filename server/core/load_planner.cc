@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 #include "server/core/pipeline.h"
 
@@ -16,7 +17,8 @@ namespace datasetd {
 namespace {
 
 absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
-    const DatasetSpec& spec, const std::vector<FieldSpec>& fields) {
+    const DatasetSpec& spec, const std::vector<FieldSpec>& fields,
+    const TransformLimits& limits) {
   for (const auto& [name, ops] : spec.pretransforms) {
     if (std::none_of(fields.begin(), fields.end(),
                      [&name = name](const FieldSpec& f) {
@@ -48,8 +50,8 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
     if (ops == spec.pretransforms.end() || ops->second.empty()) continue;
     // Resident samples are [H, W, C].
     DATASETD_ASSIGN_OR_RETURN(
-        programs[f], CompileField(fields[f], static_cast<int>(f), ops->second,
-                                  Layout::kNhwc));
+        programs[f], CompileField(fields[f], Narrow<int>(f), ops->second,
+                                  Layout::kNhwc, {}, limits));
   }
   return programs;
 }
@@ -106,17 +108,20 @@ absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
                                     const SourceInfo& source,
                                     int max_teams,
                                     std::vector<std::optional<SampleSizes>>
-                                        own_sizes) {
+                                        own_sizes,
+                                    const LoadLimits& limits) {
   if (source.fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the source has ", source.fields.size(), " fields; a dataset has at "
         "most ", kMaxDatasetFields, ": choose with option fields"));
   }
-  DATASETD_ASSIGN_OR_RETURN(const auto programs,
-                            CompilePretransforms(spec, source.fields));
+  DATASETD_ASSIGN_OR_RETURN(
+      const auto programs,
+      CompilePretransforms(spec, source.fields, limits.transforms));
   if (own_sizes.empty()) own_sizes = UnknownSizes(spec, source);
   DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanLoad(source, programs, max_teams, own_sizes));
+      LoadPlan plan,
+      PlanLoad(source, programs, max_teams, own_sizes, limits));
   if (!plan.is_encoded) return plan;
   plan.bad_samples = spec.bad_samples;
   plan.max_bad_samples = spec.max_bad_samples;

@@ -17,12 +17,13 @@ namespace datasetd {
 // them and that needs sizes: what FindSampleSizes found.
 //   INVALID_ARGUMENT  a pretransform is random, wrong, or for a field that is
 //                     not there; more than kMaxDatasetFields; or the dataset is
-//                     larger than any memory
+//                     larger than any memory, or a sample than the limits
 absl::StatusOr<LoadPlan> PlanSource(const DatasetSpec& spec,
                                     const SourceInfo& source,
                                     int max_teams,
                                     std::vector<std::optional<SampleSizes>>
-                                        own_sizes = {});
+                                        own_sizes = {},
+                                    const LoadLimits& limits = {});
 
 }  // namespace datasetd
 

@@ -21,7 +21,7 @@ std::string Bytes(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB",
                                            "EiB"};
   if (bytes < 1024) return absl::StrCat(bytes, " bytes");
-  double value = bytes / 1024.0;
+  double value = static_cast<double>(bytes) / 1024.0;
   size_t unit = 0;
   while (value >= 1024.0 && unit + 1 < std::size(kUnits)) {
     value /= 1024.0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 #include "server/core/ragged_index.h"
 
@@ -16,11 +17,8 @@ namespace {
 
 // A thread takes several samples at a time where they are many.
 constexpr int64_t kMaxSamplesAtOnce = 32;
-// Memory that a thread keeps for its next sample.
-constexpr size_t kMaxKeptBytes = 16 << 20;
-
-void Shrink(std::vector<uint8_t>& bytes) {
-  if (bytes.capacity() > kMaxKeptBytes) std::vector<uint8_t>().swap(bytes);
+void ShrinkTo(size_t size_bytes, std::vector<uint8_t>& bytes) {
+  if (bytes.capacity() > size_bytes) std::vector<uint8_t>().swap(bytes);
 }
 
 }  // namespace
@@ -51,33 +49,35 @@ class ParallelDecoder::Worker {
     if (decoder_.is_cancelled_->load(std::memory_order_relaxed)) {
       return absl::CancelledError("the load was cancelled");
     }
-    absl::Status status = Decode(chunk, row);
-    for (std::vector<uint8_t>& buffer : buffers_) Shrink(buffer);
-    for (std::vector<uint8_t>& part : raw_.parts) Shrink(part);
-    for (SampleTransform::Runner& runner : runners_) {
-      runner.ShrinkTo(kMaxKeptBytes);
-    }
+    DecodeBudget::Share share(decoder_.account_.budget,
+                              decoder_.account_.uid);
+    absl::Status status = Decode(chunk, row, share);
+    // While it is still charged.
+    KeepAtMost(kMaxKeptDecodeBytes);
     return status;
   }
 
  private:
-  absl::Status Decode(const Chunk& chunk, int64_t row) {
+  absl::Status Decode(const Chunk& chunk, int64_t row,
+                      DecodeBudget::Share& share) {
     const SampleSource& source = *decoder_.source_;
     const int64_t index = chunk.first + row;
-    DecodeBudget::Share share(&decoder_.budget_);
-    share.TakeRaw(source.Locate(index).size_bytes);
-    DATASETD_RETURN_IF_ERROR(source.ReadRaw(index, raw_));
-    probe_ = SampleProbe();
-    DATASETD_RETURN_IF_ERROR(source.Probe(index, raw_, probe_));
-    DATASETD_RETURN_IF_ERROR(FindSizes());
-    DATASETD_RETURN_IF_ERROR(FindRows(chunk, row));
-    int64_t size_bytes = probe_.decode_bytes;
-    for (size_t f = 0; f < runners_.size(); ++f) {
-      DATASETD_ASSIGN_OR_RETURN(const int64_t scratch_bytes,
-                                TransformOf(f).ScratchBytes(sizes_[f]));
-      size_bytes += scratch_bytes;
+    int64_t size_bytes = source.Locate(index).size_bytes;
+    while (true) {
+      DATASETD_RETURN_IF_ERROR(share.Take(size_bytes));
+      DATASETD_RETURN_IF_ERROR(source.ReadRaw(index, raw_));
+      probe_ = SampleProbe();
+      DATASETD_RETURN_IF_ERROR(source.Probe(index, raw_, probe_));
+      DATASETD_RETURN_IF_ERROR(FindSizes());
+      DATASETD_ASSIGN_OR_RETURN(size_bytes, NeededBytes());
+      DATASETD_ASSIGN_OR_RETURN(const bool is_enough,
+                                share.TryGrowTo(size_bytes));
+      if (is_enough) break;
+      // From the start, with memory for all of it.
+      KeepAtMost(0);
+      share.Release();
     }
-    share.TakeDecoded(size_bytes);
+    DATASETD_RETURN_IF_ERROR(FindRows(chunk, row));
     ChoosePlaces();
     DATASETD_RETURN_IF_ERROR(source.Decode(index, raw_, places_));
     for (size_t f = 0; f < runners_.size(); ++f) {
@@ -86,6 +86,28 @@ class ParallelDecoder::Worker {
           runners_[f].Run(places_[f], sizes_[f], rows_[f]));
     }
     return absl::OkStatus();
+  }
+
+  // All that the sample takes, its raw bytes included.
+  absl::StatusOr<int64_t> NeededBytes() const {
+    int64_t bytes = SaturatingAdd(RawBytes(raw_), probe_.decode_bytes);
+    for (size_t f = 0; f < runners_.size(); ++f) {
+      DATASETD_ASSIGN_OR_RETURN(const int64_t scratch_bytes,
+                                TransformOf(f).ScratchBytes(sizes_[f]));
+      bytes = SaturatingAdd(bytes, scratch_bytes);
+    }
+    return bytes;
+  }
+
+  // Gives back the memory of large samples.
+  void KeepAtMost(int64_t size_bytes) {
+    // A runner has two buffers.
+    const size_t num_buffers =
+        buffers_.size() + raw_.parts.size() + 2 * runners_.size();
+    const size_t share = static_cast<size_t>(size_bytes) / num_buffers;
+    for (std::vector<uint8_t>& buffer : buffers_) ShrinkTo(share, buffer);
+    for (std::vector<uint8_t>& part : raw_.parts) ShrinkTo(share, part);
+    for (SampleTransform::Runner& runner : runners_) runner.ShrinkTo(share);
   }
 
   // The sizes of the sample's images, which can become resident.
@@ -173,8 +195,12 @@ class ParallelDecoder::Worker {
 ParallelDecoder::ParallelDecoder(
     const SampleSource* source,
     const std::vector<std::unique_ptr<SampleTransform>>* fields,
-    int num_threads, const std::atomic<bool>* is_cancelled)
-    : source_(source), fields_(fields), is_cancelled_(is_cancelled) {
+    int num_threads, const DecodeAccount& account,
+    const std::atomic<bool>* is_cancelled)
+    : source_(source),
+      fields_(fields),
+      account_(account),
+      is_cancelled_(is_cancelled) {
   for (int i = 0; i < num_threads; ++i) {
     threads_.emplace_back([this] { Work(); });
   }

@@ -3,7 +3,8 @@
 //
 // Chunks are started in order and finished in order; several may be under way,
 // so that no thread waits for the slowest sample of a chunk. Host memory: the
-// caller's chunks, and what DecodeBudget says of kDecodeLimitBytes.
+// caller's chunks, what the samples take of the decode budget, and
+// kMaxKeptDecodeBytes for each thread.
 //
 // For one thread; the source is used by all of them.
 
@@ -28,13 +29,19 @@
 
 namespace datasetd {
 
+// Memory that a thread keeps for its next sample, all buffers together.
+inline constexpr int64_t kMaxKeptDecodeBytes = 16 << 20;
+
 class ParallelDecoder {
  public:
   // One transform for each field of the source. All outlive this; once
-  // `is_cancelled` is set, samples are CANCELLED. REQUIRES: num_threads >= 1.
+  // `is_cancelled` is set, samples are CANCELLED. A sample that needs more than
+  // the account's budget has for one is INVALID_ARGUMENT.
+  // REQUIRES: num_threads >= 1.
   ParallelDecoder(const SampleSource* source,
                   const std::vector<std::unique_ptr<SampleTransform>>* fields,
-                  int num_threads, const std::atomic<bool>* is_cancelled);
+                  int num_threads, const DecodeAccount& account,
+                  const std::atomic<bool>* is_cancelled);
   // Waits for the samples that are being worked on.
   ~ParallelDecoder();
   ParallelDecoder(const ParallelDecoder&) = delete;
@@ -52,8 +59,6 @@ class ParallelDecoder {
   // REQUIRES: one was started.
   std::vector<absl::Status> Finish();
 
-  int64_t peak_bytes() const { return budget_.peak_bytes(); }
-
  private:
   struct Chunk;
   class Worker;
@@ -62,8 +67,8 @@ class ParallelDecoder {
 
   const SampleSource* const source_;
   const std::vector<std::unique_ptr<SampleTransform>>* const fields_;
+  const DecodeAccount account_;
   const std::atomic<bool>* const is_cancelled_;
-  DecodeBudget budget_{kDecodeLimitBytes};
 
   Mutex mutex_;
   std::deque<std::shared_ptr<Chunk>> chunks_ ABSL_GUARDED_BY(mutex_);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 #include "server/core/mask_transform.h"
 #include "server/core/ops/colour_ops.h"
@@ -73,9 +74,10 @@ std::string RangeText(absl::Span<const SampleSize> sizes) {
 class PipelineCompiler {
  public:
   PipelineCompiler(FieldProgram* program, bool is_mask, int field_index,
-                   std::vector<SampleSize> sizes)
-      : image_(program, is_mask, std::move(sizes)),
-        field_index_(static_cast<uint32_t>(field_index)) {}
+                   std::vector<SampleSize> sizes,
+                   const TransformLimits& limits)
+      : image_(program, is_mask, std::move(sizes), limits),
+        field_index_(Narrow<uint32_t>(field_index)) {}
 
   // Errors lack the place.
   absl::Status Add(const TransformSpec& transform) {
@@ -107,6 +109,7 @@ class PipelineCompiler {
           "gives it, such as ", kSizeGivers,
           "; a field that is not used can be left out of the feed's"));
     }
+    DATASETD_RETURN_IF_ERROR(image_.CheckLimits());
     image_.Finish();
     return absl::OkStatus();
   }
@@ -146,6 +149,7 @@ class PipelineCompiler {
 
 // `size` is the image's, or the largest of a packed field.
 absl::Status StartImage(const FieldSpec& field, ImageSize size,
+                        const TransformLimits& limits,
                         FieldProgram& program) {
   std::vector<int64_t> shape = field.shape;
   if (shape.size() != 2 && shape.size() != 3) {
@@ -166,15 +170,21 @@ absl::Status StartImage(const FieldSpec& field, ImageSize size,
                                 " channels; it can have 1 to ", kMaxElements,
                                 " elements"));
   }
+  if (std::max(shape[0], shape[1]) > limits.max_side) {
+    return Invalid(absl::StrCat(
+        "the image is ", SizeText(shape[0], shape[1]),
+        ", and transform_limits.max_side is ", limits.max_side,
+        ": cut it into smaller images where the dataset is made"));
+  }
   if (field.dtype != Dtype::kUint8 && !IsKernelFloat(field.dtype)) {
     return Invalid(absl::StrCat(
         "images are uint8, float16, bfloat16 or float32 in memory, not ",
         DtypeName(field.dtype), ": convert the source"));
   }
   program.is_image = true;
-  program.in_height = static_cast<int32_t>(shape[0]);
-  program.in_width = static_cast<int32_t>(shape[1]);
-  program.channels = static_cast<int32_t>(channels);
+  program.in_height = Narrow<int32_t>(shape[0]);
+  program.in_width = Narrow<int32_t>(shape[1]);
+  program.channels = Narrow<int32_t>(channels);
   return absl::OkStatus();
 }
 
@@ -190,8 +200,9 @@ absl::Status StartOther(const FieldSpec& field, FieldProgram& program) {
   if (!IsKnown(field.dtype)) return Invalid("the dtype is not set");
   program.is_image = false;
   program.in_height = 1;
-  program.in_width = static_cast<int32_t>(num_elements);
+  program.in_width = Narrow<int32_t>(num_elements);
   program.channels = 1;
+  program.operations = num_elements;
   program.layout = Layout::kNchw;
   return absl::OkStatus();
 }
@@ -238,7 +249,7 @@ absl::Status At(const FieldSpec& field, size_t position,
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
     absl::Span<const TransformSpec> ops, Layout layout,
-    absl::Span<const ImageSize> sizes) {
+    absl::Span<const ImageSize> sizes, const TransformLimits& limits) {
   Require(field.is_packed() != sizes.empty(), "a packed field has sizes");
   Require(field_index >= 0 && field_index < kMaxDatasetFields,
           "the index of a field is below kMaxDatasetFields");
@@ -279,16 +290,16 @@ absl::StatusOr<FieldProgram> CompileField(
             "a sample's sides are within kMaxRaggedExtent");
     largest.height = std::max(largest.height, size.height);
     largest.width = std::max(largest.width, size.width);
-    sample_sizes.push_back({static_cast<int32_t>(size.height),
-                            static_cast<int32_t>(size.width)});
+    sample_sizes.push_back(
+        {Narrow<int32_t>(size.height), Narrow<int32_t>(size.width)});
   }
   if (!field.is_packed() && field.shape.size() > 1) {
     largest = {field.shape[0], field.shape[1]};
   }
-  DATASETD_RETURN_IF_ERROR(At(field, StartImage(field, largest, program)));
+  DATASETD_RETURN_IF_ERROR(At(field, StartImage(field, largest, limits, program)));
   program.layout = layout;
   PipelineCompiler compiler(&program, field.is_mask, field_index,
-                            std::move(sample_sizes));
+                            std::move(sample_sizes), limits);
   for (size_t i = 0; i < ops.size(); ++i) {
     const absl::StatusOr<TransformSpec> op =
         field.is_mask ? ForMask(ops[i]) : ops[i];

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "cuda/kernels/params.h"
 #include "server/core/field_spec.h"
+#include "server/core/transform_limits.h"
 #include "server/core/transform_spec.h"
 
 namespace datasetd {
@@ -44,13 +45,15 @@ inline constexpr int kMaxTransforms = 256;
 // integer type become int64 and all else stays as it is; `layout` is not used.
 //
 // Errors begin with the place: "field 'image', transforms[2] RandomCrop: ".
-//   INVALID_ARGUMENT  an op, a parameter, or their order is wrong
+//   INVALID_ARGUMENT  an op, a parameter, or their order is wrong, or a sample
+//                     would be beyond the limits from that op on
 // REQUIRES: 0 <= field_index < kMaxDatasetFields; a packed field has sizes, and
 // no other does.
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
     absl::Span<const TransformSpec> ops, Layout layout,
-    absl::Span<const ImageSize> sizes = {});
+    absl::Span<const ImageSize> sizes = {},
+    const TransformLimits& limits = {});
 
 // True if samples have one size after the op, whatever they had before.
 bool GivesOneSize(const TransformSpec& transform);

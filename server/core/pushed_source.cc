@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -43,9 +44,10 @@ absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
         "), expected an image as (-1, -1, C) with C of 1 to ",
         kMaxImageChannels));
   }
-  const int64_t largest = field.largest.height * field.largest.width;
+  const int64_t largest =
+      SaturatingMultiply(field.largest.height, field.largest.width);
   if (!IsRaggedSize(field, field.largest) ||
-      largest * PixelBytes(field) > kMaxSampleBytes) {
+      SaturatingMultiply(largest, PixelBytes(field)) > kMaxSampleBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         where, "largest is ", field.largest.height, " x ", field.largest.width,
         ", expected 1 to ", kMaxRaggedExtent, " each, and at most ",
@@ -60,12 +62,10 @@ absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
   }
   field.smallest = {1, 1};
   // Between samples there may be all but a byte of the alignment.
-  if (__builtin_mul_overflow(field.num_pixels, PixelBytes(field),
-                             &field.packed_bytes) ||
-      __builtin_add_overflow(field.packed_bytes,
-                             info.num_samples * (kRaggedAlignmentBytes - 1),
-                             &field.packed_bytes) ||
-      field.packed_bytes > kMaxPackedBytes) {
+  field.packed_bytes = SaturatingAdd(
+      SaturatingMultiply(field.num_pixels, PixelBytes(field)),
+      SaturatingMultiply(info.num_samples, kRaggedAlignmentBytes - 1));
+  if (field.packed_bytes > kMaxPackedBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         where, "num_pixels is ", field.num_pixels,
         ", more than any memory holds"));
@@ -148,10 +148,12 @@ absl::Status CheckPushedInfo(SourceInfo* pushed) {
           kMaxNameBytes, ", each name once"));
     }
     DATASETD_RETURN_IF_ERROR(CheckField(info, field));
-    sample_bytes += field.is_packed()
-                        ? field.largest.height * field.largest.width *
-                              PixelBytes(field)
-                        : field.sample_bytes();
+    sample_bytes = SaturatingAdd(
+        sample_bytes,
+        field.is_packed()
+            ? SaturatingProduct(field.largest.height, field.largest.width,
+                                PixelBytes(field))
+            : field.sample_bytes());
   }
   if (sample_bytes <= kMaxSampleBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(

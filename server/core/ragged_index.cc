@@ -10,7 +10,9 @@ namespace datasetd {
 
 int64_t PixelBytes(const FieldSpec& field) {
   int64_t bytes = DtypeSizeBytes(field.dtype);
-  for (size_t i = 2; i < field.shape.size(); ++i) bytes *= field.shape[i];
+  for (size_t i = 2; i < field.shape.size(); ++i) {
+    bytes = SaturatingMultiply(bytes, field.shape[i]);
+  }
   return bytes;
 }
 
@@ -48,9 +50,11 @@ absl::StatusOr<RaggedIndex> RaggedIndex::Check(
 
 void RaggedIndex::Add(ImageSize size) {
   samples_.push_back({.offset_bytes = size_bytes_,
-                      .height = static_cast<int32_t>(size.height),
-                      .width = static_cast<int32_t>(size.width)});
-  size_bytes_ += PaddedSampleBytes(size.height * size.width * pixel_bytes_);
+                      .height = Narrow<int32_t>(size.height),
+                      .width = Narrow<int32_t>(size.width)});
+  size_bytes_ = SaturatingAdd(
+      size_bytes_, PaddedSampleBytes(SaturatingProduct(
+                       size.height, size.width, pixel_bytes_)));
 }
 
 ImageSize RaggedIndex::size(int64_t sample) const {

@@ -14,15 +14,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/checked_math.h"
 #include "cuda/kernels/params.h"
 #include "server/core/field_spec.h"
 
 namespace datasetd {
 
-// Bytes from a multiple of kRaggedAlignmentBytes to the next, for `bytes`.
+// Bytes from a multiple of kRaggedAlignmentBytes to the next, for `bytes`; held
+// at the largest.
 constexpr int64_t PaddedSampleBytes(int64_t bytes) {
-  return (bytes + kRaggedAlignmentBytes - 1) / kRaggedAlignmentBytes *
-         kRaggedAlignmentBytes;
+  return SaturatingRoundUp(bytes, kRaggedAlignmentBytes);
 }
 
 // What a pixel of an image field takes.

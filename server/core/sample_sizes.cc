@@ -5,9 +5,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 #include "server/core/bad_sample_filter.h"
-#include "server/core/decode_budget.h"
 #include "server/core/mutex.h"
 
 namespace datasetd {
@@ -24,8 +24,8 @@ SampleSizesTable::SampleSizesTable(const SourceInfo& source,
           {.index = f,
            .probe_index = probe_index,
            .transform = std::make_unique<SampleTransform>(
-               source.fields[f], static_cast<int>(f), field.ops,
-               field.resident),
+               source.fields[f], Narrow<int>(f), field.ops, field.resident,
+               plan.limits.transforms),
            .sizes = std::make_shared<std::vector<ImageSize>>(
                static_cast<size_t>(source.num_samples))});
     }
@@ -53,20 +53,22 @@ std::vector<std::optional<SampleSizes>> SampleSizesTable::sizes()
 
 absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
     const SampleSource& source, const LoadPlan& plan,
-    const std::atomic<bool>& is_cancelled) {
+    const DecodeAccount& account, const std::atomic<bool>& is_cancelled) {
   const int64_t num_samples = source.info().num_samples;
   SampleSizesTable table(source.info(), plan);
-  DecodeBudget budget(kDecodeLimitBytes);
   std::atomic<int64_t> next = 0;
   Mutex mutex;
   absl::Status error;       // guarded by mutex
   std::atomic<bool> has_error = false;
   const auto look = [&](int64_t index, RawSample& raw) -> absl::Status {
-    DecodeBudget::Share share(&budget);
-    share.TakeRaw(source.Locate(index).size_bytes);
+    DecodeBudget::Share share(account.budget, account.uid);
+    DATASETD_RETURN_IF_ERROR(share.Take(source.Locate(index).size_bytes));
     DATASETD_RETURN_IF_ERROR(source.ReadRaw(index, raw));
     SampleProbe probe;
     DATASETD_RETURN_IF_ERROR(source.Probe(index, raw, probe));
+    const int64_t size_bytes = SaturatingAdd(RawBytes(raw), probe.decode_bytes);
+    KeepAtMost(kMaxKeptProbeBytes, raw);
+    DATASETD_RETURN_IF_ERROR(account.budget->CheckSample(size_bytes));
     return table.Set(index, probe);
   };
   const auto scan = [&] {

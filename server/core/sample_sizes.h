@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/core/decode_budget.h"
 #include "server/core/load_plan.h"
 #include "server/core/sample_source.h"
 #include "server/core/sample_transform.h"
@@ -50,7 +51,7 @@ class SampleSizesTable {
 //   with the sample's path
 absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
     const SampleSource& source, const LoadPlan& plan,
-    const std::atomic<bool>& is_cancelled);
+    const DecodeAccount& account, const std::atomic<bool>& is_cancelled);
 
 }  // namespace datasetd
 

@@ -12,6 +12,22 @@ absl::Status NotOfThisKind(const char* call) {
 
 }  // namespace
 
+void KeepAtMost(int64_t size_bytes, RawSample& raw) {
+  if (raw.parts.empty()) return;
+  const size_t share = static_cast<size_t>(size_bytes) / raw.parts.size();
+  for (std::vector<uint8_t>& part : raw.parts) {
+    if (part.capacity() > share) std::vector<uint8_t>().swap(part);
+  }
+}
+
+int64_t RawBytes(const RawSample& raw) {
+  int64_t bytes = 0;
+  for (const std::vector<uint8_t>& part : raw.parts) {
+    bytes += static_cast<int64_t>(part.size());
+  }
+  return bytes;
+}
+
 absl::StatusOr<RaggedIndex> SampleSource::ReadIndex(size_t) {
   return absl::InternalError("the source has no packed field");
 }

@@ -48,6 +48,12 @@ struct RawSample {
   std::vector<std::vector<uint8_t>> parts;
 };
 
+// Memory that a thread which looks at headers keeps for its next sample.
+inline constexpr int64_t kMaxKeptProbeBytes = 16 << 20;
+// Frees the parts that are larger than their share of `size_bytes`.
+void KeepAtMost(int64_t size_bytes, RawSample& raw);
+int64_t RawBytes(const RawSample& raw);
+
 // Where a sample lies, and how much of it ReadRaw fetches.
 struct SampleLocation {
   std::string path;

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/checked_math.h"
+#include "cuda/dtype.h"
 #include "cuda/kernels/augment.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
@@ -29,7 +31,8 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
     field.shape[0] = size.height;
     field.shape[1] = size.width;
   }
-  auto compiled = CompileField(field, field_index_, ops_, Layout::kNhwc);
+  auto compiled =
+      CompileField(field, field_index_, ops_, Layout::kNhwc, {}, limits_);
   if (!compiled.ok()) {
     // The spec is right for the first sample.
     return absl::FailedPreconditionError(
@@ -101,7 +104,12 @@ absl::StatusOr<std::shared_ptr<const FieldProgram>> SampleTransform::ProgramOf(
 absl::StatusOr<int64_t> SampleTransform::ScratchBytes(ImageSize size) const {
   if (is_identity()) return 0;
   DATASETD_ASSIGN_OR_RETURN(const auto program, ProgramOf(size));
-  return TeamScratchBytes(*program);
+  // Where the output is not aligned, it is made in memory that is.
+  return SaturatingAdd(
+      TeamScratchBytes(*program),
+      SaturatingProduct(program->out_height, program->out_width,
+                        program->out_channels,
+                        DtypeSizeBytes(program->out_dtype)));
 }
 
 void SampleTransform::Runner::ShrinkTo(size_t size_bytes) {

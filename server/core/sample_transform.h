@@ -22,6 +22,7 @@
 #include "server/core/field_spec.h"
 #include "server/core/mutex.h"
 #include "server/core/sample_source.h"
+#include "server/core/transform_limits.h"
 #include "server/core/transform_spec.h"
 
 namespace datasetd {
@@ -32,11 +33,13 @@ class SampleTransform {
   // if they make another size of each. Ops may be none: then samples stay as
   // they are.
   SampleTransform(FieldSpec source, int field_index,
-                  std::vector<TransformSpec> ops, FieldSpec resident)
+                  std::vector<TransformSpec> ops, FieldSpec resident,
+                  const TransformLimits& limits = {})
       : source_(std::move(source)),
         field_index_(field_index),
         ops_(std::move(ops)),
-        resident_(std::move(resident)) {}
+        resident_(std::move(resident)),
+        limits_(limits) {}
 
   bool is_identity() const { return ops_.empty(); }
   const FieldSpec& source() const { return source_; }
@@ -55,8 +58,8 @@ class SampleTransform {
   absl::StatusOr<std::shared_ptr<const FieldProgram>> ProgramOf(
       ImageSize size) const;
 
-  // Of the memory that they take for a sample of this size, its input and
-  // output not included. Errors as Check.
+  // Of the memory that a Runner takes for a sample of this size, its input and
+  // output not included; held at the largest number. Errors as Check.
   absl::StatusOr<int64_t> ScratchBytes(ImageSize size) const;
 
   // Runs them, with memory that is used again.
@@ -90,6 +93,7 @@ class SampleTransform {
   const int field_index_;
   const std::vector<TransformSpec> ops_;
   const FieldSpec resident_;
+  const TransformLimits limits_;
 
   mutable Mutex mutex_;
   mutable std::map<std::pair<int64_t, int64_t>,

@@ -5,15 +5,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "server/core/require.h"
 
 namespace datasetd {
 namespace {
 
-// REQUIRES: bytes <= kMaxSlotBytes.
 int64_t AlignUp(int64_t bytes) {
-  return (bytes + kSlotAlignmentBytes - 1) / kSlotAlignmentBytes *
-         kSlotAlignmentBytes;
+  return SaturatingRoundUp(bytes, kSlotAlignmentBytes);
 }
 
 absl::Status TooLarge(int64_t batch_size) {
@@ -74,23 +73,19 @@ absl::StatusOr<SlotLayout> ComputeSlotLayout(
   int64_t end = 0;
   for (size_t i = 0; i < fields.size(); ++i) {
     SlotField field = Describe(fields[i], programs[i], batch_size);
-    // Below 2^31 elements of at most 8 bytes.
-    const int64_t sample_bytes = int64_t{programs[i].out_height} *
-                                 programs[i].out_width *
-                                 programs[i].out_channels *
-                                 DtypeSizeBytes(programs[i].out_dtype);
-    if (batch_size > kMaxSlotBytes / sample_bytes) return TooLarge(batch_size);
-    field.size_bytes = batch_size * sample_bytes;
+    field.size_bytes = SaturatingProduct(
+        batch_size, programs[i].out_height, programs[i].out_width,
+        programs[i].out_channels, DtypeSizeBytes(programs[i].out_dtype));
     field.offset_bytes = AlignUp(end);
-    end = field.offset_bytes + field.size_bytes;
+    end = SaturatingAdd(field.offset_bytes, field.size_bytes);
     if (end > kMaxSlotBytes) return TooLarge(batch_size);
     programs[i].offset_bytes = field.offset_bytes;
     layout.fields.push_back(std::move(field));
   }
   layout.indices_offset_bytes = AlignUp(end);
   layout.slot_stride_bytes =
-      AlignUp(layout.indices_offset_bytes +
-              batch_size * static_cast<int64_t>(sizeof(int64_t)));
+      AlignUp(SaturatingAdd(layout.indices_offset_bytes,
+                            SaturatingMultiply(batch_size, sizeof(int64_t))));
   if (layout.slot_stride_bytes > kMaxSlotBytes) return TooLarge(batch_size);
   return layout;
 }

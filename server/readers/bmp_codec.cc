@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -166,8 +167,8 @@ absl::StatusOr<BmpHeader> ReadHeader(absl::Span<const uint8_t> file) {
 
 absl::Status CheckRows(absl::Span<const uint8_t> file,
                        const BmpHeader& header) {
-  // Both are below 2^42.
-  if (header.pixels_offset + header.row_bytes * header.height <=
+  if (SaturatingAdd(header.pixels_offset,
+                    SaturatingMultiply(header.row_bytes, header.height)) <=
       static_cast<int64_t>(file.size())) {
     return absl::OkStatus();
   }

@@ -34,13 +34,19 @@ TEST(ConfigTest, DefaultsAreThoseOfTheSchemaAndValid) {
   EXPECT_EQ(config.devices_size(), 0);
   EXPECT_EQ(config.memory_budget_mib(), 0u);
   EXPECT_EQ(config.host_threads(), 0u);
+  EXPECT_EQ(config.transform_limits().max_side(), 1u << 24);
+  EXPECT_EQ(config.transform_limits().max_scratch_mib(), 1024u);
+  EXPECT_EQ(config.transform_limits().max_operations(), uint64_t{1} << 32);
+  EXPECT_EQ(config.max_sample_memory_mib(), 1024u);
+  EXPECT_EQ(config.decode_memory_mib(), 2048u);
   EXPECT_TRUE(ValidateConfig(config).ok()) << ValidateConfig(config);
 }
 
 TEST(ConfigTest, WhatIsGivenStays) {
   const v1::Config config = WithDefaults(
       "socket_path: /tmp/d/a.sock\nsocket_mode: 0600\ndrain_timeout: 0s\n"
-      "log_level: warn\nmax_feeds: 3\n");
+      "log_level: warn\nmax_feeds: 3\nmax_sample_memory_mib: 3000\n");
+  EXPECT_EQ(config.decode_memory_mib(), 6000u);
   EXPECT_EQ(config.attach_socket_path(), "/tmp/d/attach.sock");
   EXPECT_EQ(config.socket_mode(), "0600");
   EXPECT_EQ(config.drain_timeout().seconds(), 0);
@@ -107,6 +113,18 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
        "cache.directory is '/a'", "another path than state_directory"},
       {"cache: {directory: /a, limit_mib: 8796093022208}", "cache.limit_mib",
        "at most 8796093022207"},
+      {"transform_limits: {max_side: 16777217}",
+       "transform_limits.max_side is '16777217'", "at most 16777216"},
+      {"transform_limits: {max_scratch_mib: 18446744073709551615}",
+       "transform_limits.max_scratch_mib", "at most 1099511627776"},
+      {"transform_limits: {max_operations: 9223372036854775808}",
+       "transform_limits.max_operations", "at most 9223372036854775807"},
+      {"max_sample_memory_mib: 18446744073709551615", "max_sample_memory_mib",
+       "at most 1099511627776"},
+      {"decode_memory_mib: 18446744073709551615", "decode_memory_mib",
+       "at most 2199023255552"},
+      {"{max_sample_memory_mib: 100, decode_memory_mib: 199}",
+       "decode_memory_mib is '199'", "at least twice max_sample_memory_mib"},
       {"state_directory: s", "state_directory is 's'", "absolute"},
       {"datasets: [{format: npy, path: /n}]", "datasets[0].name is ''",
        "letter"},

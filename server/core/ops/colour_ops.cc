@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -23,7 +24,7 @@ absl::Status AddPosterize(int64_t bits, double p, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(image.CheckColour());
   DATASETD_RETURN_IF_ERROR(
       ImageCompiler::CheckRange("bits", static_cast<double>(bits), 0.0, 8.0));
-  const PosterizeParams params = {static_cast<int32_t>(bits), image.bound()};
+  const PosterizeParams params = {Narrow<int32_t>(bits), image.bound()};
   return image.Add(StepKind::kPosterize, params, p);
 }
 
@@ -122,7 +123,7 @@ absl::Status CompileOp(const GrayscaleSpec& op, ImageCompiler& image) {
     return Invalid(absl::StrCat("num_output_channels is ",
                                 op.num_output_channels, ": it must be 1 or 3"));
   }
-  const int channels = static_cast<int>(op.num_output_channels);
+  const int channels = Narrow<int>(op.num_output_channels);
   if (!FitsInSample(image.height(), image.width(), channels)) {
     return Invalid("the image is too large for three channels");
   }
@@ -213,8 +214,8 @@ absl::Status CompileOp(const GaussianBlurSpec& op, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(
       ImageCompiler::CheckInterval("sigma", op.sigma, 1e-6, kMaxFactor));
   const GaussianBlurParams params = {
-      static_cast<int32_t>(op.kernel_width / 2),
-      static_cast<int32_t>(op.kernel_height / 2),
+      Narrow<int32_t>(op.kernel_width / 2),
+      Narrow<int32_t>(op.kernel_height / 2),
       static_cast<float>(op.sigma.min), static_cast<float>(op.sigma.max)};
   return image.Add(StepKind::kGaussianBlur, params);
 }

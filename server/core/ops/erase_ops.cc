@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
@@ -19,10 +20,10 @@ absl::Status CompileOp(const EraseSpec& op, ImageCompiler& image) {
         static_cast<double>(kMaxElements)));
   }
   EraseParams params = {};
-  params.top = static_cast<int32_t>(op.top);
-  params.left = static_cast<int32_t>(op.left);
-  params.height = static_cast<int32_t>(op.height);
-  params.width = static_cast<int32_t>(op.width);
+  params.top = Narrow<int32_t>(op.top);
+  params.left = Narrow<int32_t>(op.left);
+  params.height = Narrow<int32_t>(op.height);
+  params.width = Narrow<int32_t>(op.width);
   if (!op.value.empty()) {
     DATASETD_RETURN_IF_ERROR(
         image.PerChannel("value", op.value, params.value));
@@ -63,7 +64,7 @@ absl::Status CompileOp(const CutoutSpec& op, ImageCompiler& image) {
         ": it must be at least 1 and fit into the image"));
   }
   CutoutParams params = {};
-  params.size = static_cast<int32_t>(op.size);
+  params.size = Narrow<int32_t>(op.size);
   if (!op.fill.empty()) {
     DATASETD_RETURN_IF_ERROR(image.PerChannel("fill", op.fill, params.fill));
   }

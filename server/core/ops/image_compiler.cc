@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda/kernels/axis_taps.h"
+#include "base/checked_math.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 
@@ -17,14 +17,15 @@ constexpr int64_t kMaxBandRows = 64;
 
 bool FitsInSample(int64_t height, int64_t width, int64_t channels) {
   return height <= kMaxElements && width <= kMaxElements &&
-         height * width <= kMaxElements &&
-         height * width * channels <= kMaxElements;
+         SaturatingProduct(height, width, channels) <= kMaxElements;
 }
 
 ImageCompiler::ImageCompiler(FieldProgram* program, bool is_mask,
-                             std::vector<SampleSize> sizes)
+                             std::vector<SampleSize> sizes,
+                             const TransformLimits& limits)
     : program_(*program),
       is_mask_(is_mask),
+      limits_(limits),
       height_(program->in_height),
       width_(program->in_width),
       channels_(program->channels),
@@ -68,7 +69,7 @@ absl::Status ImageCompiler::EndGroup() {
   }
   if (group.p == 0.0) {
     steps_.resize(group.first_step);
-    taps_.resize(group.first_step);
+    costs_.resize(group.first_step);
   }
   return absl::OkStatus();
 }
@@ -90,36 +91,28 @@ absl::Status ImageCompiler::Append(Step step, double p, int64_t out_height,
     step.group_op_index = group_.back().op_index;
     step.group_probability = static_cast<float>(group_.back().p);
   }
-  step.in_height = static_cast<int32_t>(height_);
-  step.in_width = static_cast<int32_t>(width_);
+  step.in_height = Narrow<int32_t>(height_);
+  step.in_width = Narrow<int32_t>(width_);
   step.out_channels = out_channels;
-  channels_ = out_channels;
   DATASETD_RETURN_IF_ERROR(FollowSizes(step, out_height, out_width));
-  step.out_height = static_cast<int32_t>(height_);
-  step.out_width = static_cast<int32_t>(width_);
+  step.out_height = Narrow<int32_t>(height_);
+  step.out_width = Narrow<int32_t>(width_);
+  channels_ = out_channels;
   steps_.push_back(step);
-  return absl::OkStatus();
+  return CheckLimits();
 }
 
 absl::Status ImageCompiler::FollowSizes(Step& step, int64_t out_height,
                                         int64_t out_width) {
-  std::pair<int32_t, int32_t>& taps = taps_.emplace_back();
-  const auto add_taps = [&](SampleSize in, SampleSize out) {
-    if (step.kind != StepKind::kResize) return;
-    const ResizeParams& params = ParamsAs<ResizeParams>(step);
-    taps.first = std::max(
-        taps.first, NumTaps({in.height, out.height, params.interpolation,
-                             params.antialias}));
-    taps.second = std::max(
-        taps.second, NumTaps({in.width, out.width, params.interpolation,
-                              params.antialias}));
-  };
-  step.out_height = static_cast<int32_t>(out_height);
-  step.out_width = static_cast<int32_t>(out_width);
+  const int in_channels = channels_;
+  DATASETD_RETURN_IF_ERROR(CheckLargest(out_height, out_width));
+  StepCost& cost = costs_.emplace_back();
+  step.out_height = Narrow<int32_t>(out_height);
+  step.out_width = Narrow<int32_t>(out_width);
   if (!is_ragged()) {
     step.size_rule = SizeRule::kFixed;
-    add_taps({step.in_height, step.in_width},
-             {step.out_height, step.out_width});
+    cost = CostOf(step, {step.in_height, step.in_width},
+                  {step.out_height, step.out_width}, in_channels);
     height_ = out_height;
     width_ = out_width;
     return absl::OkStatus();
@@ -128,13 +121,15 @@ absl::Status ImageCompiler::FollowSizes(Step& step, int64_t out_height,
   for (SampleSize& size : sizes_) {
     const SampleSize out = SizeAfter(step, size);
     if (out.height < 1 || out.width < 1 ||
-        !FitsInSample(out.height, out.width, channels_)) {
+        !FitsInSample(out.height, out.width, step.out_channels) ||
+        std::max(out.height, out.width) > limits_.max_side) {
       return Invalid(absl::StrCat(
           "a sample of ", SizeText(size.height, size.width), " would become ",
-          SizeText(out.height, out.width), " with ", channels_,
-          " channels; it can have 1 to ", kMaxElements, " elements"));
+          SizeText(out.height, out.width), " with ", step.out_channels,
+          " channels; it can have 1 to ", kMaxElements,
+          " elements, and a side 1 to ", limits_.max_side, " pixels"));
     }
-    add_taps(size, out);
+    cost.RaiseTo(CostOf(step, size, out, in_channels));
     size = out;
     height_ = std::max<int64_t>(height_, out.height);
     width_ = std::max<int64_t>(width_, out.width);
@@ -165,13 +160,14 @@ absl::Status ImageCompiler::AddValueOp(ValueOp op) {
 absl::Status ImageCompiler::AddMove(Move move, int64_t out_height,
                                     int64_t out_width,
                                     const SizeChange& change) {
+  DATASETD_RETURN_IF_ERROR(CheckLargest(out_height, out_width));
   move.op_index = op_index_;
   move.position = position_;
   if (move.kind != MoveKind::kPad) move.padding_mode = PaddingMode::kConstant;
-  move.in_height = static_cast<int32_t>(height_);
-  move.in_width = static_cast<int32_t>(width_);
-  move.out_height = static_cast<int32_t>(out_height);
-  move.out_width = static_cast<int32_t>(out_width);
+  move.in_height = Narrow<int32_t>(height_);
+  move.in_width = Narrow<int32_t>(width_);
+  move.out_height = Narrow<int32_t>(out_height);
+  move.out_width = Narrow<int32_t>(out_width);
   return Add(StepKind::kMove, move, 1.0, out_height, out_width, channels_,
              change);
 }
@@ -190,7 +186,7 @@ absl::Status ImageCompiler::SetMix(MixKind kind, double alpha,
   mix.op_index = op_index_;
   mix.labels_field = -1;
   mix.alpha = alpha;
-  return absl::OkStatus();
+  return CheckLimits();
 }
 
 absl::Status ImageCompiler::CheckSize(int64_t height, int64_t width) const {
@@ -198,10 +194,20 @@ absl::Status ImageCompiler::CheckSize(int64_t height, int64_t width) const {
     return Invalid(absl::StrCat("the size is ", SizeText(height, width),
                                 ": height and width must be at least 1"));
   }
+  return CheckLargest(height, width);
+}
+
+absl::Status ImageCompiler::CheckLargest(int64_t height, int64_t width) const {
   if (!FitsInSample(height, width, channels_)) {
     return Invalid(absl::StrCat("the size ", SizeText(height, width), " with ",
                                 channels_, " channels is more than ",
                                 kMaxElements, " elements"));
+  }
+  if (std::max(height, width) > limits_.max_side) {
+    return Invalid(absl::StrCat(
+        "the image of ", SizeText(height, width), " has a side of more than ",
+        limits_.max_side,
+        " pixels, which is transform_limits.max_side: make it smaller"));
   }
   return absl::OkStatus();
 }
@@ -268,11 +274,12 @@ bool ImageCompiler::IsMovesOnly() const {
 }
 
 void ImageCompiler::Finish() {
-  program_.out_height = static_cast<int32_t>(height_);
-  program_.out_width = static_cast<int32_t>(width_);
+  program_.out_height = Narrow<int32_t>(height_);
+  program_.out_width = Narrow<int32_t>(width_);
   program_.out_channels = channels_;
   program_.out_dtype = dtype_;
-  program_.num_sized_steps = static_cast<int32_t>(
+  program_.operations = Operations();
+  program_.num_sized_steps = Narrow<int32_t>(
       std::count_if(steps_.begin(), steps_.end(), [](const Step& step) {
         return step.size_rule != SizeRule::kFixed;
       }));
@@ -316,19 +323,30 @@ void ImageCompiler::MakeChain() {
     identity.in_width = identity.out_width = program_.in_width;
     identity.out_channels = program_.channels;
     steps_.push_back(identity);
+    costs_.emplace_back();
   }
-  program_.num_steps = static_cast<int32_t>(steps_.size());
+  program_.num_steps = Narrow<int32_t>(steps_.size());
   std::copy(steps_.begin(), steps_.end(), program_.steps);
+  program_.scratch = PlanParts();
+}
 
-  int64_t max_height = program_.in_height;
-  int64_t max_width = program_.in_width;
-  for (const Step& step : steps_) {
-    max_height = std::max<int64_t>(max_height, step.out_height);
-    max_width = std::max<int64_t>(max_width, step.out_width);
+ChainScratch ImageCompiler::PlanParts() const {
+  ChainScratch scratch = {};
+  if (is_mixed()) {
+    scratch.partner_elements = SaturatingProduct(height_, width_, channels_);
   }
-  ChainScratch& scratch = program_.scratch;
-  scratch.map_elements = max_height + max_width;
-  if (is_mixed()) scratch.partner_elements = height_ * width_ * channels_;
+  // Maps and taps of a sweep are for its output, which moves after the step
+  // that begins it may enlarge: the largest from a step on is enough.
+  std::vector<SampleSize> largest(steps_.size());
+  SampleSize later = {0, 0};
+  for (size_t i = steps_.size(); i-- > 0;) {
+    later.height = std::max(later.height, steps_[i].out_height);
+    later.width = std::max(later.width, steps_[i].out_width);
+    largest[i] = later;
+  }
+  scratch.map_elements =
+      SaturatingAdd(std::max(program_.in_height, later.height),
+                    std::max(program_.in_width, later.width));
   // As chain_executor.h goes through the steps, if all that can make it write
   // an image does.
   bool is_moved_only = true;
@@ -344,17 +362,22 @@ void ImageCompiler::MakeChain() {
       case StepKind::kResize: {
         needs_image = !is_untouched;
         is_moved_only = true;
-        const int64_t num_taps_y = taps_[i].first;
-        const int64_t line = LineStride(step.in_width) * channels;
+        const int64_t num_taps_y = costs_[i].num_taps_y;
+        const int64_t line =
+            SaturatingMultiply(LineStride(step.in_width), channels);
+        const int64_t row = std::max(
+            SaturatingMultiply(largest[i].width, channels), line);
         scratch.row_elements = std::max(
             scratch.row_elements,
-            std::max(max_width * channels, line) *
-                std::min<int64_t>(step.in_height,
-                                  std::max(num_taps_y, kMaxBandRows)));
+            SaturatingMultiply(
+                row, std::min<int64_t>(step.in_height,
+                                       std::max(num_taps_y, kMaxBandRows))));
         scratch.line_elements = std::max(scratch.line_elements, line);
         scratch.tap_elements = std::max(
             scratch.tap_elements,
-            max_height * num_taps_y + max_width * taps_[i].second);
+            SaturatingAdd(
+                SaturatingMultiply(largest[i].height, num_taps_y),
+                SaturatingMultiply(largest[i].width, costs_[i].num_taps_x)));
         break;
       }
       case StepKind::kAffine:
@@ -376,12 +399,44 @@ void ImageCompiler::MakeChain() {
     }
     is_untouched = false;
     if (needs_image) {
-      scratch.image_elements =
-          std::max(scratch.image_elements,
-                   int64_t{step.in_height} * step.in_width * channels);
+      scratch.image_elements = std::max(
+          scratch.image_elements,
+          SaturatingProduct(step.in_height, step.in_width, channels));
     }
     channels = step.out_channels;
   }
+  return scratch;
+}
+
+int64_t ImageCompiler::Operations() const {
+  // What there is to write, at least.
+  int64_t operations = SaturatingProduct(height_, width_, channels_);
+  for (const StepCost& cost : costs_) {
+    operations = SaturatingAdd(operations, cost.operations);
+  }
+  // The partner is made, too.
+  return is_mixed() ? SaturatingMultiply(operations, 2) : operations;
+}
+
+absl::Status ImageCompiler::CheckLimits() const {
+  const int64_t operations = Operations();
+  if (operations > limits_.max_operations) {
+    return Invalid(absl::StrCat(
+        "with it a sample takes about ", operations,
+        " operations, and transform_limits.max_operations is ",
+        limits_.max_operations,
+        ": crop or resize the image before it, or use fewer ops"));
+  }
+  if (IsMovesOnly()) return absl::OkStatus();
+  const int64_t scratch_bytes = TeamScratchBytes(PlanParts());
+  if (scratch_bytes > limits_.max_scratch_bytes) {
+    return Invalid(absl::StrCat(
+        "with it a sample takes ", scratch_bytes,
+        " bytes of memory between ops, and transform_limits.max_scratch_mib "
+        "is ", limits_.max_scratch_bytes >> 20,
+        ": crop or resize the image before it"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace datasetd

@@ -19,16 +19,20 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/checked_math.h"
 #include "cuda/dtype.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/params.h"
 #include "cuda/kernels/sized_step.h"
 #include "server/core/op_family.h"
+#include "server/core/ops/step_cost.h"
+#include "server/core/transform_limits.h"
 
 namespace datasetd {
 
-// Of elements of one sample, at any stage; kernels count them in 32 bits.
-inline constexpr int64_t kMaxElements = std::numeric_limits<int32_t>::max();
+// Of elements of one sample, at any stage; kernels count them in 32 bits, and
+// some beyond the last one.
+inline constexpr int64_t kMaxElements = (int64_t{1} << 30) - 1;
 
 inline absl::Status Invalid(std::string message) {
   return absl::InvalidArgumentError(std::move(message));
@@ -57,7 +61,7 @@ class ImageCompiler {
   // `program` is of the field without ops; it must outlive this. `sizes`: of a
   // ragged field, each that a sample has, once; else none.
   ImageCompiler(FieldProgram* program, bool is_mask,
-                std::vector<SampleSize> sizes);
+                std::vector<SampleSize> sizes, const TransformLimits& limits);
   ImageCompiler(const ImageCompiler&) = delete;
   ImageCompiler& operator=(const ImageCompiler&) = delete;
 
@@ -76,7 +80,7 @@ class ImageCompiler {
 
   // Of the op that is compiled now: its place, and Philox counter word.
   void set_op(uint32_t position, uint32_t op_index) {
-    position_ = static_cast<uint16_t>(position);
+    position_ = Narrow<uint16_t>(position);
     op_index_ = op_index;
   }
   void set_dtype(Dtype dtype) { dtype_ = dtype; }
@@ -116,7 +120,10 @@ class ImageCompiler {
 
   // ---- Checks ----
 
+  // Of an image: its sides and elements.
   absl::Status CheckSize(int64_t height, int64_t width) const;
+  // The upper limits alone. REQUIRES: both are at least 0.
+  absl::Status CheckLargest(int64_t height, int64_t width) const;
   // Of what changes the sizes of a ragged image.
   static absl::Status CheckRaggedChange(std::initializer_list<int64_t> numbers);
   // Of a probability.
@@ -134,7 +141,11 @@ class ImageCompiler {
   absl::Status PerChannel(const char* name, const std::vector<T>& values,
                           float (&channels)[kMaxChannels]) const;
 
-  // Completes the program.
+  // Whether a sample's operations and memory are within the limits, as far as
+  // the ops go; checked for each op that is added.
+  absl::Status CheckLimits() const;
+
+  // Completes the program. REQUIRES: CheckLimits.
   void Finish();
 
  private:
@@ -145,9 +156,13 @@ class ImageCompiler {
   bool IsMovesOnly() const;
   void MakeMoves();
   void MakeChain();
+  // Of the steps so far, if they are a chain.
+  ChainScratch PlanParts() const;
+  int64_t Operations() const;
 
   FieldProgram& program_;
   const bool is_mask_;
+  const TransformLimits limits_;
   uint16_t position_ = 0;
   uint32_t op_index_ = 0;
   int64_t height_;
@@ -156,8 +171,7 @@ class ImageCompiler {
   Dtype dtype_;
   std::vector<SampleSize> sizes_;  // none once all have one size
   std::vector<Step> steps_;
-  // Of each of them that resizes: the most taps along y and x.
-  std::vector<std::pair<int32_t, int32_t>> taps_;
+  std::vector<StepCost> costs_;  // of each of them, the most of any sample
 
   struct Group {
     uint32_t op_index;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/kernels/sized_step.h"
 #include "cuda/status_macros.h"
 
@@ -103,8 +104,8 @@ absl::Status AddRaggedPad(const std::vector<float>& fill, PaddingMode mode,
                           const Padding& padding = {}) {
   Move move = {};
   DATASETD_RETURN_IF_ERROR(BeginPad(fill, mode, image, move));
-  move.top = static_cast<int32_t>(padding.top);
-  move.left = static_cast<int32_t>(padding.left);
+  move.top = Narrow<int32_t>(padding.top);
+  move.left = Narrow<int32_t>(padding.left);
   return image.AddMove(move, 0, 0, change);
 }
 
@@ -121,8 +122,8 @@ absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
     }
     return AddRaggedPad(fill, mode,
                         {SizeRule::kPad,
-                         {static_cast<int32_t>(padding.right),
-                          static_cast<int32_t>(padding.bottom)}},
+                         {Narrow<int32_t>(padding.right),
+                          Narrow<int32_t>(padding.bottom)}},
                         image, padding);
   }
   Move move = {};
@@ -140,8 +141,8 @@ absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
                                 image.channels(), " channels is more than ",
                                 kMaxElements, " elements"));
   }
-  move.top = static_cast<int32_t>(padding.top);
-  move.left = static_cast<int32_t>(padding.left);
+  move.top = Narrow<int32_t>(padding.top);
+  move.left = Narrow<int32_t>(padding.left);
   return image.AddMove(move, height, width, {SizeRule::kPad});
 }
 
@@ -153,8 +154,8 @@ absl::Status AddCrop(int64_t top, int64_t left, int64_t height, int64_t width,
   }
   Move move = {};
   move.kind = MoveKind::kCrop;
-  move.top = static_cast<int32_t>(top);
-  move.left = static_cast<int32_t>(left);
+  move.top = Narrow<int32_t>(top);
+  move.left = Narrow<int32_t>(left);
   return image.AddMove(move, height, width, {SizeRule::kTo});
 }
 
@@ -191,8 +192,8 @@ absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
     DATASETD_RETURN_IF_ERROR(AddRaggedPad(
         {}, PaddingMode::kConstant,
         {SizeRule::kPadForWindow,
-         {static_cast<int32_t>(*top), static_cast<int32_t>(*left),
-          static_cast<int32_t>(height), static_cast<int32_t>(width)}},
+         {Narrow<int32_t>(*top), Narrow<int32_t>(*left),
+          Narrow<int32_t>(height), Narrow<int32_t>(width)}},
         image));
     *top = std::max<int64_t>(*top, 0);
     *left = std::max<int64_t>(*left, 0);
@@ -231,8 +232,8 @@ absl::Status CompileOp(const CenterCropSpec& op, ImageCompiler& image) {
     DATASETD_RETURN_IF_ERROR(
         AddRaggedPad({}, PaddingMode::kConstant,
                      {SizeRule::kPadForCenter,
-                      {static_cast<int32_t>(op.height),
-                       static_cast<int32_t>(op.width)}},
+                      {Narrow<int32_t>(op.height),
+                       Narrow<int32_t>(op.width)}},
                      image));
     Move move = {};
     move.kind = MoveKind::kCrop;
@@ -246,8 +247,8 @@ absl::Status CompileOp(const CenterCropSpec& op, ImageCompiler& image) {
                                    .bottom = (lack_y + 1) / 2},
                                   {}, PaddingMode::kConstant, image));
   return AddCrop(
-      RoundedHalf(static_cast<int32_t>(image.height() - op.height)),
-      RoundedHalf(static_cast<int32_t>(image.width() - op.width)), op.height,
+      RoundedHalf(Narrow<int32_t>(image.height() - op.height)),
+      RoundedHalf(Narrow<int32_t>(image.width() - op.width)), op.height,
       op.width, image);
 }
 
@@ -283,10 +284,10 @@ absl::Status CompileOp(const RandomCropSpec& op, ImageCompiler& image) {
                            op.padding_mode, size.height, size.width));
     }
     SizeChange change = {SizeRule::kPad,
-                         {static_cast<int32_t>(op.padding.right),
-                          static_cast<int32_t>(op.padding.bottom),
-                          static_cast<int32_t>(op.height),
-                          static_cast<int32_t>(op.width)}};
+                         {Narrow<int32_t>(op.padding.right),
+                          Narrow<int32_t>(op.padding.bottom),
+                          Narrow<int32_t>(op.height),
+                          Narrow<int32_t>(op.width)}};
     if (op.pad_if_needed) change.rule = SizeRule::kPadIfNeeded;
     DATASETD_RETURN_IF_ERROR(
         AddRaggedPad(op.fill, op.padding_mode, change, image, op.padding));

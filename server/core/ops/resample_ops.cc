@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/kernels/elementary.h"
 #include "cuda/kernels/sized_step.h"
 #include "cuda/status_macros.h"
@@ -221,8 +222,8 @@ absl::Status CompileRaggedResize(const ResizeSpec& op, ImageCompiler& image) {
   }
   return AddResize(params, 0, 0, image,
                    {SizeRule::kShorterEdge,
-                    {static_cast<int32_t>(op.shorter_edge),
-                     static_cast<int32_t>(op.max_size)}});
+                    {Narrow<int32_t>(op.shorter_edge),
+                     Narrow<int32_t>(op.max_size)}});
 }
 
 }  // namespace
@@ -239,8 +240,8 @@ absl::Status CompileOp(const ResizeSpec& op, ImageCompiler& image) {
   if (height == image.height() && width == image.width()) {
     return absl::OkStatus();
   }
-  params.height = static_cast<int32_t>(image.height());
-  params.width = static_cast<int32_t>(image.width());
+  params.height = Narrow<int32_t>(image.height());
+  params.width = Narrow<int32_t>(image.width());
   return AddResize(params, height, width, image);
 }
 
@@ -253,10 +254,10 @@ absl::Status CompileOp(const ResizedCropSpec& op, ImageCompiler& image) {
   int64_t left = op.left;
   DATASETD_RETURN_IF_ERROR(
       PadToWindow(&top, &left, op.height, op.width, image));
-  params.top = static_cast<int32_t>(top);
-  params.left = static_cast<int32_t>(left);
-  params.height = static_cast<int32_t>(op.height);
-  params.width = static_cast<int32_t>(op.width);
+  params.top = Narrow<int32_t>(top);
+  params.left = Narrow<int32_t>(left);
+  params.height = Narrow<int32_t>(op.height);
+  params.width = Narrow<int32_t>(op.width);
   return AddResize(params, op.out_height, op.out_width, image);
 }
 

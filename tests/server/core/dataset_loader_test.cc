@@ -57,7 +57,7 @@ class DatasetLoaderTest : public ::testing::Test {
     plan->fields[0].ops = std::move(ops);
     plan_ = *plan;
     return LoadDataset("a", *plan, source, backend_.get(), Reservation(),
-                       counters_);
+                       counters_, account_);
   }
 
   // Sample `row` of the dataset must be the middle of sample `index`.
@@ -88,6 +88,8 @@ class DatasetLoaderTest : public ::testing::Test {
   BadSamplePolicy policy_ = BadSamplePolicy::kFail;
   int num_threads_ = 3;
   LoadCounters counters_;
+  DecodeBudget decode_budget_{DecodeBudget::Limits()};
+  DecodeAccount account_ = {.budget = &decode_budget_};
   LoadPlan plan_;
   std::unique_ptr<Backend> backend_ = CreateHostBackend({.num_threads = 1});
 };
@@ -107,6 +109,58 @@ TEST_F(DatasetLoaderTest, SamplesOfAnySizeBecomeOne) {
   EXPECT_EQ(counters_.num_samples, 5000);
   EXPECT_EQ(counters_.num_bytes, 5000 * (kExtent * kExtent + 8));
   EXPECT_EQ(plan_.resident_bytes, 5000 * (kExtent * kExtent + 8));
+}
+
+TEST_F(DatasetLoaderTest, ASampleThatTakesTooMuchMemoryIsABadOne) {
+  // Its scratch memory is about thrice as large as itself.
+  const std::vector<TransformSpec> ops = {
+      ToDtypeSpec{.dtype = Dtype::kFloat16},
+      RotateSpec{.angle = 30.0},
+      CenterCropSpec{.height = kExtent, .width = kExtent}};
+  constexpr int64_t kLarge = 3000;
+  const auto size_of = [](int64_t index) {
+    return index == 2 ? ImageSize{kLarge, kLarge} : OneSize(index);
+  };
+  DecodeBudget small(
+      {.sample_bytes = 1 << 20, .total_bytes = 2 << 20});
+  account_.budget = &small;
+  FakeEncodedSource failing(4, size_of);
+  EXPECT_THAT(
+      Load(failing, ops),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("/fake/2: "), HasSubstr("it takes "),
+                     HasSubstr("bytes of host memory"),
+                     HasSubstr("max_sample_memory_mib"))));
+  policy_ = BadSamplePolicy::kSkip;
+  FakeEncodedSource skipping(4, size_of);
+  const auto dataset = Load(skipping, ops);
+  ASSERT_THAT(dataset, IsOk());
+  EXPECT_EQ((*dataset)->num_samples(), 3);
+  EXPECT_LE(small.peak_bytes(), 2 << 20);
+  EXPECT_EQ(small.used_bytes(), 0);
+  // With room for it, all of it is counted.
+  account_.budget = &decode_budget_;
+  policy_ = BadSamplePolicy::kFail;
+  FakeEncodedSource fitting(4, size_of);
+  EXPECT_THAT(Load(fitting, ops), IsOk());
+  EXPECT_GE(decode_budget_.peak_bytes(), 9 * kLarge * kLarge);
+}
+
+// Samples that do not fit beside each other are read again, one after another.
+TEST_F(DatasetLoaderTest, LoadsShareTheMemoryForSamples) {
+  constexpr int64_t kSampleBytes = 200 * 300;
+  DecodeBudget narrow({.sample_bytes = 2 * kSampleBytes,
+                       .total_bytes = 2 * kSampleBytes});
+  account_.budget = &narrow;
+  num_threads_ = 8;
+  FakeEncodedSource source(
+      500, [](int64_t) { return ImageSize{200, 300}; });
+  const auto dataset = Load(source, crop_);
+  ASSERT_THAT(dataset, IsOk());
+  for (int64_t i = 0; i < 500; i += 7) {
+    ExpectSample(**dataset, i, i, {200, 300});
+  }
+  EXPECT_LE(narrow.peak_bytes(), 2 * kSampleBytes);
 }
 
 TEST_F(DatasetLoaderTest, TheNumberOfThreadsChangesNothing) {
@@ -215,9 +269,9 @@ TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
   EXPECT_EQ(plan->num_staging_buffers, 3);
   EXPECT_EQ(plan->chunk_samples, 512);
   EXPECT_LE(plan->staging_bytes, (8 << 20) + 512);
-  EXPECT_EQ(plan->host_bytes(1000), 3 * plan->staging_bytes + 4000);
-  EXPECT_EQ(plan->host_bytes(int64_t{1} << 30),
-            3 * plan->staging_bytes + (int64_t{3} << 29));
+  EXPECT_EQ(plan->host_bytes(1000, 1 << 20), 3 * plan->staging_bytes + 4000);
+  EXPECT_EQ(plan->host_bytes(int64_t{1} << 30, int64_t{3} << 30),
+            3 * plan->staging_bytes + (int64_t{3} << 30));
   EXPECT_EQ(plan->scratch_bytes, 0);
 }
 

@@ -31,7 +31,7 @@ class DatasetSourcesTest : public ::testing::Test {
     devices[0].budget = std::make_unique<MemoryBudget>(1000);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     sources_ = std::make_unique<DatasetSources>(
-        devices_.get(), /*cache=*/nullptr,
+        devices_.get(), /*cache=*/nullptr, &decode_budget_, TransformLimits(),
         [this](const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (scan->is_cancelled) return absl::CancelledError("not wanted");
@@ -48,6 +48,7 @@ class DatasetSourcesTest : public ::testing::Test {
 
   SourceGate gate_;
   std::unique_ptr<DeviceTable> devices_;
+  DecodeBudget decode_budget_{DecodeBudget::Limits()};
   std::unique_ptr<DatasetSources> sources_;
 };
 

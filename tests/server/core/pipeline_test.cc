@@ -149,8 +149,10 @@ TEST(PipelineTest, RefusesImagesThatKernelsCannotHold) {
            {Image(8, 8, 5), "5 channels"},
            {Image(0, 8, 3), "0x8"},
            {Image(8, -1, 3), "8x-1"},
-           {Image(32768, 65536, 1), "2147483647 elements"},
-           {Image(32768, 32768, 4), "2147483647 elements"},
+           {Image(32768, 32768, 1), "1073741823 elements"},
+           {Image(16384, 32768, 2), "1073741823 elements"},
+           {Image(1 << 25, 2, 1), "max_side is 16777216"},
+           {Image(2, (1 << 24) + 1, 1), "max_side is 16777216"},
            {Image(std::numeric_limits<int64_t>::max(), 2, 1), "elements"},
            {Image(8, 8, 3, Dtype::kInt16), "not int16"},
            {Image(8, 8, 3, Dtype::kFloat64), "not float64"}}) {
@@ -159,7 +161,8 @@ TEST(PipelineTest, RefusesImagesThatKernelsCannotHold) {
                          AllOf(StartsWith("field 'image': "),
                                HasSubstr(c.part))));
   }
-  EXPECT_THAT(Compile(Image(32767, 65537, 1), {}), IsOk());
+  EXPECT_THAT(Compile(Image(32767, 32769, 1), {}), IsOk());
+  EXPECT_THAT(Compile(Image(1 << 24, 32, 1), {}), IsOk());
 }
 
 TEST(PipelineTest, UsualTrainingPipeline) {
@@ -579,15 +582,97 @@ TEST(PipelineTest, RotateExpandsToWhatItsAngleNeeds) {
   EXPECT_EQ(size(10, 10, {.angle = 45.0, .expand = true,
                           .center = PointXy{0.0, 5.0}}),
             "15x15");
-  ExpectInvalid(Image(40000, 40000, 1),
+  ExpectInvalid(Image(30000, 30000, 1),
                 {RotateSpec{.angle = 45.0, .expand = true}}, 0,
-                {"56570x56570", "2147483647 elements"});
+                {"elements"});
   ExpectInvalid(Image(32, 32, 3), {RandomRotationSpec{.expand = true}}, 0,
                 {"expand", "a size of its own, by its angle", "CenterCrop",
                  "Pad", "Rotate"});
   RandomApplySpec group;
   group.transforms = {RotateSpec{.angle = 45.0, .expand = true}};
   ExpectInvalid(Image(10, 10, 3), {group}, 0, {"16x16", "must be the same"});
+}
+
+// Sizes that once made numbers of taps and bytes overflow.
+TEST(PipelineTest, ASideIsNotLongerThanTheLimit) {
+  for (const int64_t size :
+       {(int64_t{1} << 24) - 31, (int64_t{1} << 29) - 32, int64_t{1} << 29,
+        (int64_t{1} << 30) - 33}) {
+    ExpectInvalid(Image(32, 1, 1),
+                  {PadSpec{.padding = {.bottom = size}},
+                   ResizeSpec{.height = 1, .width = 1}},
+                  0, {absl::StrCat(size + 32), "max_side", "16777216"});
+    ExpectInvalid(Image(1, 32, 1),
+                  {ResizeSpec{.height = 1, .width = 1},
+                   ResizeSpec{.height = 1, .width = size + 32}},
+                  1, {absl::StrCat(size + 32), "max_side", "16777216"});
+  }
+  const TransformLimits limits = {.max_side = 100};
+  EXPECT_THAT(
+      CompileField(Image(100, 100, 3), 0, {}, Layout::kNchw, {}, limits),
+      IsOk());
+  EXPECT_THAT(
+      CompileField(Image(101, 1, 3), 0, {}, Layout::kNchw, {}, limits),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(StartsWith("field 'image': "), HasSubstr("101x1"),
+                     HasSubstr("max_side is 100"))));
+  EXPECT_THAT(
+      CompileField(Image(100, 100, 3), 0,
+                   {ToFloat(Dtype::kFloat32), ResizeSpec{.height = 8,
+                                                         .width = 101}},
+                   Layout::kNchw, {}, limits),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(StartsWith("field 'image', transforms[1] Resize: "),
+                     HasSubstr("8x101"), HasSubstr("max_side"))));
+}
+
+TEST(PipelineTest, MemoryBetweenOpsHasALimit) {
+  // Half of 2^28 float32, and another one to write to.
+  const FieldSpec image = Image(1 << 14, 1 << 13, 1);
+  ExpectInvalid(image,
+                {InvertSpec{}, ResizeSpec{.height = 32, .width = 32}}, 1,
+                {"1107953664 bytes of memory between ops",
+                 "max_scratch_mib is 1024"});
+  EXPECT_THAT(Compile(image, {ResizeSpec{.height = 32, .width = 32}}), IsOk());
+  const TransformLimits small = {.max_scratch_bytes = 8 << 20};
+  const auto compile = [&](int64_t size) {
+    return CompileField(Image(size, size, 3), 0, {RotateSpec{.angle = 30.0}},
+                        Layout::kNchw, {}, small)
+        .status();
+  };
+  EXPECT_THAT(compile(500), IsOk());
+  EXPECT_THAT(compile(600), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("max_scratch_mib is 8")));
+}
+
+TEST(PipelineTest, OperationsHaveALimit) {
+  const FieldSpec image = Image(64, 64, 3);
+  std::vector<TransformSpec> ops;
+  // Each makes 16 MiB elements of 12 Ki.
+  for (int i = 0; i < 8; ++i) {
+    ops.push_back(ResizeSpec{.height = 2000, .width = 2000,
+                             .interpolation = InterpolationMode::kBicubic});
+    ops.push_back(GaussianBlurSpec{.kernel_height = 43, .kernel_width = 43});
+    ops.push_back(ResizeSpec{.height = 64, .width = 64});
+  }
+  const absl::Status refusal = Compile(image, ops).status();
+  EXPECT_THAT(refusal,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("GaussianBlur: with it a sample takes"),
+                             HasSubstr("max_operations is 4294967296"))));
+  const FieldProgram usual = *Compile(
+      Image(400, 500, 3),
+      {RandomResizedCropSpec{.height = 224, .width = 224},
+       RandomHorizontalFlipSpec{}, ToFloat(Dtype::kFloat32),
+       NormalizeSpec{.mean = {0.5}, .std = {0.5}}});
+  EXPECT_GT(usual.operations, 224 * 224 * 3);
+  EXPECT_LT(usual.operations, 20'000'000);
+  AugmentProgram program = {};
+  program.num_fields = 2;
+  program.fields[0] = usual;
+  program.fields[1] = *CompileField(Other(Dtype::kInt64, {7}), 1, {},
+                                    Layout::kNchw);
+  EXPECT_EQ(EstimatedOperations(program), usual.operations + 7);
 }
 
 TEST(PipelineTest, DeterministicOps) {

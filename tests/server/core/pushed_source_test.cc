@@ -1,6 +1,7 @@
 #include "server/core/pushed_source.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -231,6 +232,12 @@ TEST(CheckPushedInfoTest, WhatAPackedFieldDeclaresMustBePossible) {
   EXPECT_THAT(error_of(RaggedInfo(2, {0, 4}, 20)), HasSubstr("largest is 0"));
   EXPECT_THAT(error_of(RaggedInfo(2, {1 << 25, 1}, 20)),
               HasSubstr("largest is 33554432"));
+  // The product of these is in no integer.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(error_of(RaggedInfo(2, {kMost, kMost}, 20)),
+              HasSubstr("largest is 9223372036854775807"));
+  EXPECT_THAT(error_of(RaggedInfo(2, {kMost, -kMost}, 20)),
+              HasSubstr("x -9223372036854775807"));
   EXPECT_THAT(error_of(RaggedInfo(2, {1 << 14, 1 << 14}, 20)),
               HasSubstr("bytes a sample"));
   EXPECT_THAT(error_of(RaggedInfo(2, {4, 4}, 1)), HasSubstr("num_pixels is 1"));

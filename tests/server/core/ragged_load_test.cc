@@ -100,7 +100,7 @@ class RaggedLoadTest : public ::testing::Test {
     plan_ = *plan;
     LoadCounters counters;
     auto dataset = LoadDataset("a", plan_, source, backend, Reservation(),
-                               counters);
+                               counters, {.budget = &decode_budget_});
     num_bytes_ = counters.num_bytes;
     return dataset;
   }
@@ -109,7 +109,8 @@ class RaggedLoadTest : public ::testing::Test {
     if (!plan.ok() || !plan->needs_sizes()) return plan;
     plan->num_decode_threads = num_threads_;
     const std::atomic<bool> is_cancelled = false;
-    auto sizes = FindSampleSizes(source, *plan, is_cancelled);
+    auto sizes = FindSampleSizes(
+        source, *plan, {.budget = &decode_budget_}, is_cancelled);
     if (!sizes.ok()) return sizes.status();
     plan = PlanSource(spec_, source.info(), 1, *sizes);
     if (plan.ok()) plan->num_decode_threads = num_threads_;
@@ -118,6 +119,7 @@ class RaggedLoadTest : public ::testing::Test {
 
   DatasetSpec spec_ = {.max_bad_samples = kNumSamples};
   int num_threads_ = 3;
+  DecodeBudget decode_budget_{DecodeBudget::Limits()};
   LoadPlan plan_;
   int64_t num_bytes_ = 0;
   std::unique_ptr<Backend> backend_ = CreateHostBackend({.num_threads = 1});
@@ -248,7 +250,8 @@ TEST_F(RaggedLoadTest, ASampleThatHasChangedSinceIsABadOne) {
   ASSERT_THAT(plan, IsOk());
   LoadCounters counters;
   EXPECT_THAT(
-      LoadDataset("a", *plan, now, backend_.get(), Reservation(), counters),
+      LoadDataset("a", *plan, now, backend_.get(), Reservation(), counters,
+                  {.budget = &decode_budget_}),
       StatusIs(absl::StatusCode::kDataLoss,
                AllOf(HasSubstr("/fake/42: "), HasSubstr("become 3x5"),
                      HasSubstr("was 44x136"))));
@@ -275,7 +278,8 @@ TEST_F(RaggedLoadTest, LookingAtHeadersIsCancelledToo) {
     if (index == 1000) is_cancelled = true;
     ++num_probed;
   });
-  EXPECT_THAT(FindSampleSizes(source, *plan, is_cancelled),
+  EXPECT_THAT(FindSampleSizes(source, *plan, {.budget = &decode_budget_},
+                              is_cancelled),
               StatusIs(absl::StatusCode::kCancelled));
   EXPECT_LT(num_probed, 900'000);
 }

@@ -107,7 +107,7 @@ TEST(SlotLayoutTest, HugeSlotsAreRefusedWithoutOverflow) {
   constexpr int64_t kMaxBatch = (int64_t{1} << 31) - 1;
   const FieldSpec huge = {.name = "huge",
                           .dtype = Dtype::kFloat64,
-                          .shape = {kMaxBatch}};
+                          .shape = {(int64_t{1} << 30) - 1}};
   std::vector<FieldSpec> fields = {huge};
   std::vector<FieldProgram> programs = Programs(fields, Layout::kNchw);
   EXPECT_THAT(
@@ -117,7 +117,7 @@ TEST(SlotLayoutTest, HugeSlotsAreRefusedWithoutOverflow) {
   // Each fits, the sum does not.
   fields = std::vector<FieldSpec>(kMaxFields, huge);
   programs = Programs(fields, Layout::kNchw);
-  EXPECT_THAT(ComputeSlotLayout(fields, absl::MakeSpan(programs), 4000),
+  EXPECT_THAT(ComputeSlotLayout(fields, absl::MakeSpan(programs), 5000),
               StatusIs(absl::StatusCode::kResourceExhausted));
   // The sum fits to the byte, the indices do not.
   const FieldSpec flat = {.name = "flat",

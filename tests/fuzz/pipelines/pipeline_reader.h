@@ -1,0 +1,40 @@
+// Makes a pipeline of bytes: every input is one.
+
+#ifndef DATASETD_TESTS_FUZZ_PIPELINES_PIPELINE_READER_H_
+#define DATASETD_TESTS_FUZZ_PIPELINES_PIPELINE_READER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "cuda/kernels/params.h"
+#include "server/core/field_spec.h"
+#include "server/core/transform_spec.h"
+
+namespace datasetd {
+
+struct Pipeline {
+  bool is_load = false;  // else a feed
+  // The image is larger than there is memory to write; it reads as zeros.
+  bool is_huge = false;
+  FieldSpec field;
+  std::vector<ImageSize> sizes;  // of a packed field
+  Layout layout = Layout::kNchw;
+  int64_t batch_size = 0;  // any number
+  std::vector<TransformSpec> ops;
+};
+
+// In this order:
+//   1 byte   bits: load, mask, NHWC; dtype (2), kind (2): dense, ragged, huge
+//   1 byte   channels
+//   number   the batch size
+//   sizes    dense: 2 bytes; huge: which side, and the other, from 128 on
+//            wide; ragged: a count, 2 bytes each
+//   ops      a byte says which, then its parameters
+// A number is a byte for small ones, names an extreme one, which a second byte
+// changes a little, or stands before 4 bytes of any.
+Pipeline ReadPipeline(absl::Span<const uint8_t> bytes);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_TESTS_FUZZ_PIPELINES_PIPELINE_READER_H_
