@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -84,6 +85,13 @@ class Event {
   virtual absl::StatusOr<bool> IsDone() = 0;
 };
 
+// Whose work a stream carries. The host takes turns by it; on CUDA the stream
+// of background work has a lower priority.
+struct StreamOptions {
+  uint32_t uid = 0;
+  bool is_background = false;  // comes behind what a client waits for
+};
+
 // Work in order of submission; no call waits for the device but Synchronize.
 // Work submitted after a failed piece of work may or may not run. Launches that
 // no copy separates may run at once: REQUIRES: they write different slots.
@@ -110,7 +118,12 @@ class Stream {
   virtual absl::Status Record(Event& event) = 0;
 
   // Blocks until all work is done; returns the first error.
+  //   CANCELLED  Cancel was called
   virtual absl::Status Synchronize() = 0;
+
+  // From any thread, for good: what can be left out of the stream's work is,
+  // and what is left out counts as done. Waits for nothing.
+  virtual void Cancel() {}
 };
 
 class Backend {
@@ -141,7 +154,11 @@ class Backend {
   // a recorded event of the stream becomes done. It must not block and must not
   // call the backend.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
-      std::function<void()> on_done) = 0;
+      std::function<void()> on_done, const StreamOptions& options) = 0;
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
+      std::function<void()> on_done) {
+    return CreateStream(std::move(on_done), StreamOptions());
+  }
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
   // True where on_done is never called: poll the events.
@@ -152,8 +169,20 @@ class Backend {
   // Samples of a chain that the device works on at once (chain_scratch.h), at
   // most; at least 1.
   virtual int max_teams() const = 0;
-  // Launches worth keeping in flight, over all streams.
+  // Launches worth keeping in flight: over all streams, or, where the backend
+  // takes_turns, of one user.
   virtual int max_launches_in_flight() const = 0;
+  // True where streams of several users share the device by time; else the
+  // device runs what it was given first.
+  virtual bool takes_turns() const { return false; }
+  // Operations, as EstimatedOperations (params.h) counts them, that one launch
+  // may take, so that others get their turn; 0: any number.
+  virtual int64_t max_launch_operations() const { return 0; }
+
+  // Moves while launches run that take long, where the backend can tell; asks
+  // for the next move. Any thread.
+  virtual uint64_t num_pieces() const { return 0; }
+  virtual void RequestProgress() {}
 };
 
 }  // namespace datasetd

@@ -49,6 +49,10 @@ absl::StatusOr<std::vector<ExportKind>> FindExportKinds(const DriverApi& api,
   return kinds;
 }
 
+// Of launches that may be cut: some milliseconds, at a tenth of what the lanes
+// could do.
+constexpr int64_t kOperationsPerMultiprocessor = 50'000'000;
+
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const CudaBackendOptions& options, DeviceInfo info,
@@ -98,9 +102,10 @@ class CudaBackend final : public Backend {
     return CudaProgram::Create(ordinal_, program);
   }
 
+  using Backend::CreateStream;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
-      std::function<void()> on_done) override {
-    return CudaStream::Create(ordinal_);
+      std::function<void()> on_done, const StreamOptions& options) override {
+    return CudaStream::Create(ordinal_, options.is_background);
   }
 
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
@@ -114,6 +119,9 @@ class CudaBackend final : public Backend {
   // Two blocks per multiprocessor.
   int max_teams() const override { return 2 * num_multiprocessors_; }
   int max_launches_in_flight() const override { return 4; }
+  int64_t max_launch_operations() const override {
+    return kOperationsPerMultiprocessor * num_multiprocessors_;
+  }
 
  private:
   const int ordinal_;

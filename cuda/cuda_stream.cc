@@ -60,7 +60,8 @@ absl::StatusOr<bool> CudaEvent::IsDone() {
   return true;
 }
 
-absl::StatusOr<std::unique_ptr<Stream>> CudaStream::Create(int ordinal) {
+absl::StatusOr<std::unique_ptr<Stream>> CudaStream::Create(
+    int ordinal, bool is_background) {
   DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal));
   int lowest = 0;
   int highest = 0;
@@ -68,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaStream::Create(int ordinal) {
       cudaDeviceGetStreamPriorityRange(&lowest, &highest));
   cudaStream_t stream = nullptr;
   DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithPriority(
-      &stream, cudaStreamNonBlocking, highest));
+      &stream, cudaStreamNonBlocking, is_background ? lowest : highest));
   return std::make_unique<CudaStream>(ordinal,
                                       UniqueHandle<CudaStreamTraits>(stream));
 }

@@ -66,11 +66,13 @@ class CudaEvent final : public Event {
   UniqueHandle<CudaEventTraits> event_;
 };
 
-// Of the highest priority, and not in step with the default stream. A copy from
+// Of the highest priority, that of background work of the lowest; not in step
+// with the default stream. A copy from
 // or to host memory that is not pinned may wait for the device.
 class CudaStream final : public Stream {
  public:
-  static absl::StatusOr<std::unique_ptr<Stream>> Create(int ordinal);
+  static absl::StatusOr<std::unique_ptr<Stream>> Create(int ordinal,
+                                                        bool is_background);
   CudaStream(int ordinal, UniqueHandle<CudaStreamTraits> stream);
   ~CudaStream() override;
 

@@ -234,7 +234,7 @@ absl::StatusOr<std::unique_ptr<LoadedProgram>> FakeBackend::Load(
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> FakeBackend::CreateStream(
-    std::function<void()> on_done) {
+    std::function<void()> on_done, const StreamOptions& /*options*/) {
   DATASETD_RETURN_IF_ERROR(device_->StartObject("a stream", 0));
   if (options_.needs_polling) on_done = nullptr;
   return std::make_unique<FakeStream>(
@@ -254,5 +254,9 @@ int FakeBackend::max_teams() const { return 1; }
 int FakeBackend::max_launches_in_flight() const {
   return options_.max_launches_in_flight;
 }
+int64_t FakeBackend::max_launch_operations() const {
+  return options_.max_launch_operations;
+}
+bool FakeBackend::takes_turns() const { return options_.takes_turns; }
 
 }  // namespace datasetd

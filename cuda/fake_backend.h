@@ -42,6 +42,8 @@ struct FakeBackendOptions {
   bool needs_polling = false;
   int max_batches_per_launch = 1;
   int max_launches_in_flight = 4;
+  int64_t max_launch_operations = 0;
+  bool takes_turns = false;
 };
 
 class FakeBackend final : public Backend {
@@ -90,13 +92,16 @@ class FakeBackend final : public Backend {
   std::vector<ExportKind> export_kinds() const override;
   absl::StatusOr<std::unique_ptr<LoadedProgram>> Load(
       const AugmentProgram& program) override;
+  using Backend::CreateStream;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
-      std::function<void()> on_done) override;
+      std::function<void()> on_done, const StreamOptions& options) override;
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
   bool needs_polling() const override;
   int max_batches_per_launch(int64_t batch_bytes) const override;
   int max_teams() const override;
   int max_launches_in_flight() const override;
+  int64_t max_launch_operations() const override;
+  bool takes_turns() const override;
 
  private:
   const FakeBackendOptions options_;

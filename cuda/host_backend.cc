@@ -70,10 +70,12 @@ class HostBackend final : public Backend {
     return std::make_unique<HostProgram>(program);
   }
 
+  using Backend::CreateStream;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
-      std::function<void()> on_done) override {
-    return std::make_unique<HostStream>(&pool_, &AugmentHost,
-                                        std::move(on_done));
+      std::function<void()> on_done, const StreamOptions& options) override {
+    return std::make_unique<HostStream>(
+        &pool_, &AugmentHostFrom, std::move(on_done),
+        HostUser{.uid = options.uid, .is_background = options.is_background});
   }
 
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
@@ -90,6 +92,9 @@ class HostBackend final : public Backend {
   int max_launches_in_flight() const override {
     return 2 * pool_.num_threads();
   }
+  bool takes_turns() const override { return true; }
+  uint64_t num_pieces() const override { return pool_.num_pieces(); }
+  void RequestProgress() override { pool_.RequestProgress(); }
 
  private:
   const DeviceInfo info_;

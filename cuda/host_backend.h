@@ -2,7 +2,9 @@
 // memfds, and streams run on threads. Device name "cpu".
 //
 // A launch fills one batch and runs on one thread; launches of one stream that
-// no copy separates run at once on several. A stream holds
+// no copy separates run at once on several. Users, then their streams, share
+// the threads by time (host_thread_pool.h): a launch of any length gives way
+// within milliseconds. A stream holds
 // HostStream::kMaxPendingWork pieces of pending work, more is
 // RESOURCE_EXHAUSTED; nothing is allocated when work is submitted or run.
 

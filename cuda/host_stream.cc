@@ -8,9 +8,17 @@
 
 namespace datasetd {
 
+namespace {
+
+// Copied between two checkpoints.
+constexpr size_t kCopyPieceBytes = size_t{1} << 20;
+
+}  // namespace
+
 HostStream::HostStream(HostThreadPool* pool, AugmentFunction augment,
-                       std::function<void()> on_done)
-    : pool_(pool),
+                       std::function<void()> on_done, HostUser user)
+    : Job(pool, user),
+      pool_(pool),
       augment_(augment),
       on_done_(std::move(on_done)),
       progress_(std::make_shared<HostStreamProgress>(0)) {}
@@ -48,10 +56,16 @@ absl::Status HostStream::Augment(const LoadedProgram& program,
         absl::StrCat("a launch of ", batches.size(),
                      " batches; the host runs 1 to ", kMaxHostBatches));
   }
+  const AugmentProgram& host_program =
+      static_cast<const HostProgram&>(program).program();
+  if (host_program.num_teams > 0 && host_program.num_teams < max_runs_) {
+    max_runs_ = host_program.num_teams;
+    pool_->LimitRuns(this, max_runs_);
+  }
   std::array<Work, kMaxHostBatches> work;
   for (size_t i = 0; i < batches.size(); ++i) {
     work[i] = {.kind = WorkKind::kAugment,
-               .program = &static_cast<const HostProgram&>(program).program(),
+               .program = &host_program,
                .batch = batches[i]};
   }
   return Submit(absl::MakeConstSpan(work.data(), batches.size()));
@@ -72,7 +86,17 @@ absl::Status HostStream::Record(Event& event) {
 absl::Status HostStream::Synchronize() {
   std::unique_lock lock(mutex_);
   progressed_.wait(lock, [this] { return *progress_ == end_; });
+  if (is_cancelled_) return absl::CancelledError("the stream was cancelled");
   return absl::OkStatus();
+}
+
+void HostStream::Cancel() {
+  {
+    std::lock_guard lock(mutex_);
+    if (is_cancelled_) return;
+    is_cancelled_ = true;
+  }
+  pool_->Stop(this);
 }
 
 absl::Status HostStream::Submit(absl::Span<const Work> work) {
@@ -96,21 +120,46 @@ void HostStream::Run() {
   Notify(lock);
   if (uint64_t sequence; StartNext(&sequence)) {
     Work& work = At(sequence);
-    lock.unlock();
-    if (work.kind == WorkKind::kAugment) {
-      augment_(*work.program, work.batch);
-    } else {
-      std::memcpy(work.copy_to, work.copy_from, work.copy_bytes);
+    bool is_complete = true;
+    if (!is_cancelled_) {
+      lock.unlock();
+      is_complete = RunWork(work);
+      lock.lock();
     }
-    lock.lock();
-    work.is_complete = true;
-    Advance();
-    Notify(lock);
+    if (is_complete) {
+      work.is_complete = true;
+      Advance();
+      Notify(lock);
+    } else {
+      work.is_interrupted = true;
+      ++num_interrupted_;
+      ++num_runs_;
+      pool_->Schedule(this, 1);
+    }
   }
   if (--num_runs_ == 0) progressed_.notify_all();
 }
 
+bool HostStream::RunWork(Work& work) const {
+  if (work.kind == WorkKind::kAugment) {
+    return augment_(*work.program, work.batch, &work.position);
+  }
+  for (size_t first = 0; first < work.copy_bytes; first += kCopyPieceBytes) {
+    if (first > 0 && !GoesOn()) break;
+    std::memcpy(work.copy_to + first, work.copy_from + first,
+                std::min(kCopyPieceBytes, work.copy_bytes - first));
+  }
+  return true;
+}
+
 bool HostStream::StartNext(uint64_t* sequence) {
+  if (num_interrupted_ > 0) {
+    *sequence = *progress_;
+    while (!At(*sequence).is_interrupted) ++*sequence;
+    At(*sequence).is_interrupted = false;
+    --num_interrupted_;
+    return true;
+  }
   while (next_ < runnable_ && At(next_).kind == WorkKind::kRecord) ++next_;
   if (next_ == runnable_) return false;
   *sequence = next_++;

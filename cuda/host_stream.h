@@ -1,9 +1,11 @@
 // Streams and events of the host backend.
 //
 // Work waits in a ring of fixed size. Launches run on the pool's threads,
-// several of one stream at once; a copy waits for all work before it, and all
-// work after it waits for the copy. Work counts as complete in the order of
-// submission: an event is done once everything submitted before Record is.
+// several of one stream at once, as many as the program has scratch memory for;
+// a copy waits for all work before it, and all work after it waits for the
+// copy. Work counts as complete in the order of submission: an event is done
+// once everything submitted before Record is. A launch that the pool interrupts
+// between two samples waits again, and goes on with the next one.
 
 #ifndef DATASETD_CUDA_HOST_STREAM_H_
 #define DATASETD_CUDA_HOST_STREAM_H_
@@ -22,6 +24,7 @@
 #include "absl/types/span.h"
 #include "cuda/backend.h"
 #include "cuda/host_thread_pool.h"
+#include "cuda/kernels/augment.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/params.h"
 
@@ -61,8 +64,10 @@ inline constexpr int kMaxHostBatches = 8;
 
 class HostStream final : public Stream, private HostThreadPool::Job {
  public:
-  // Runs one batch on the calling thread; called by several at once.
-  using AugmentFunction = void (*)(const AugmentProgram&, const BatchTask&);
+  // Runs one batch on the calling thread, from a position on; called by several
+  // at once. False if it is to be called again, with the new position.
+  using AugmentFunction = bool (*)(const AugmentProgram&, const BatchTask&,
+                                   HostPosition*);
 
   // Pieces of work that may wait or run at once; one more is
   // RESOURCE_EXHAUSTED.
@@ -71,7 +76,7 @@ class HostStream final : public Stream, private HostThreadPool::Job {
   // REQUIRES: `pool` outlives the stream. `on_done` may be empty; its calls do
   // not overlap.
   HostStream(HostThreadPool* pool, AugmentFunction augment,
-             std::function<void()> on_done);
+             std::function<void()> on_done, HostUser user = {});
   ~HostStream() override;
 
   absl::Status CopyToDevice(uint8_t* to, const uint8_t* from,
@@ -82,6 +87,7 @@ class HostStream final : public Stream, private HostThreadPool::Job {
                        absl::Span<const BatchTask> batches) override;
   absl::Status Record(Event& event) override;
   absl::Status Synchronize() override;
+  void Cancel() override;
 
  private:
   enum class WorkKind : uint8_t { kAugment, kCopy, kRecord };
@@ -89,8 +95,10 @@ class HostStream final : public Stream, private HostThreadPool::Job {
   struct Work {
     WorkKind kind;
     bool is_complete;
+    bool is_interrupted;  // waits for another run
     const AugmentProgram* program;
     BatchTask batch;
+    HostPosition position;
     uint8_t* copy_to;
     const uint8_t* copy_from;
     size_t copy_bytes;
@@ -100,6 +108,8 @@ class HostStream final : public Stream, private HostThreadPool::Job {
   // In order, one after the other; all or none.
   absl::Status Submit(absl::Span<const Work> work);
   void Run() override;
+  // Not locked. False if the work was interrupted.
+  bool RunWork(Work& work) const;
 
   // These REQUIRE: mutex_ is held.
   Work& At(uint64_t sequence) { return ring_[sequence % kMaxPendingWork]; }
@@ -123,6 +133,9 @@ class HostStream final : public Stream, private HostThreadPool::Job {
   // Work before this sequence must be complete before more may start.
   uint64_t barrier_ = 0;
   int num_runs_ = 0;  // scheduled or going on
+  int num_interrupted_ = 0;
+  int max_runs_ = INT32_MAX;  // of the submitting thread
+  bool is_cancelled_ = false;
   int num_unnotified_ = 0;  // events done, on_done not called yet
   bool is_notifying_ = false;
   std::array<Work, kMaxPendingWork> ring_;

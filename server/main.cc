@@ -43,6 +43,8 @@ constexpr int kExitBadConfiguration = 2;
 constexpr absl::Duration kDeviceRetry = absl::Seconds(2);
 // What the service manager grants with every sign of progress.
 constexpr absl::Duration kProgressTimeout = absl::Seconds(60);
+// After drain_timeout.
+constexpr absl::Duration kStopTimeout = absl::Milliseconds(1500);
 constexpr absl::Duration kMaxPoll = absl::Hours(1);
 
 struct Flags {
@@ -309,6 +311,7 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
     if (event == Event::kReload) Reload(flags);
   }
   Drain(config, watchdog, **server);
+  (*server)->Stop(kStopTimeout);
   return 0;
 }
 

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "cuda/status_macros.h"
 #include "proto/version.h"
 #include "server/attach/attach_server.h"
@@ -50,6 +52,8 @@ constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
 // Calls that may run at a time, and of them, calls that wait for loads.
 constexpr int kMaxCalls = 48;
 constexpr int kMaxWaitingLoads = 32;
+// The same where the process ends in any case.
+constexpr absl::Duration kMaxLastSaveTime = absl::Milliseconds(300);
 // How long a request that would be refused waits for what was closed before it.
 constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
 
@@ -108,6 +112,7 @@ class Server::Impl {
   bool AwaitDrained(absl::Duration timeout) {
     return attach_->AwaitNoLeases(timeout);
   }
+  void Stop(absl::Duration timeout);
   FeedTable& feeds() { return *feeds_; }
 
  private:
@@ -118,6 +123,8 @@ class Server::Impl {
   absl::Status BeginLoads();
   void BeginRestore();
   void AwaitEnds();
+  void StopParts();
+  [[noreturn]] void EndProcess(absl::Duration timeout);
   void OnDataset(const char* event, const DatasetInfo& info,
                  const Caller& caller);
 
@@ -404,13 +411,40 @@ void Server::Impl::BeginDrain() {
                      "the daemon is shutting down");
 }
 
-Server::Impl::~Impl() {
+// Loads first, so that no request waits for one.
+void Server::Impl::StopParts() {
+  if (datasets_ != nullptr) datasets_->CancelLoads();
   metrics_.reset();
   rpc_.reset();
   attach_.reset();
   feeds_.reset();
   datasets_.reset();
   cache_.reset();
+}
+
+Server::Impl::~Impl() { StopParts(); }
+
+void Server::Impl::Stop(absl::Duration timeout) {
+  absl::Notification has_stopped;
+  std::thread guard([&] {
+    if (!has_stopped.WaitForNotificationWithTimeout(timeout)) {
+      EndProcess(timeout);
+    }
+  });
+  StopParts();
+  if (manifest_ != nullptr) manifest_->AwaitWritten(kMaxSaveTime);
+  has_stopped.Notify();
+  guard.join();
+}
+
+void Server::Impl::EndProcess(absl::Duration timeout) {
+  Log(LogSubsystem::kServer).warn(
+      "what runs has not ended within {}; ending it with the process",
+      absl::FormatDuration(timeout));
+  if (manifest_ != nullptr) manifest_->AwaitWritten(kMaxLastSaveTime);
+  sockets_->Remove();
+  Log(LogSubsystem::kServer).flush();
+  std::_Exit(EXIT_SUCCESS);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
@@ -432,6 +466,8 @@ void Server::BeginDrain() { impl_->BeginDrain(); }
 bool Server::AwaitDrained(absl::Duration timeout) {
   return impl_->AwaitDrained(timeout);
 }
+
+void Server::Stop(absl::Duration timeout) { impl_->Stop(timeout); }
 
 void Server::PingProducers() { impl_->feeds().PingProducers(); }
 

@@ -44,6 +44,12 @@ class Server {
   // Waits for the clients to let go, at most `timeout`. True if all did.
   bool AwaitDrained(absl::Duration timeout);
 
+  // Ends what is still served, as the destructor does, but never takes longer
+  // than `timeout` and a little: what hangs then, in the device or on the disk,
+  // ends with the process, whose exit status is 0. The list of datasets is saved
+  // and the sockets are removed before. Nothing may be called afterwards.
+  void Stop(absl::Duration timeout);
+
   // For the watchdog: see server/core/producer.h.
   void PingProducers();
   std::map<std::string, ProducerProgress> ProducersProgress() const;

@@ -86,7 +86,9 @@ ServerSockets::ServerSockets(const v1::Config& config,
       is_activated_(activated.has_value()),
       activated_(std::move(activated)) {}
 
-ServerSockets::~ServerSockets() {
+ServerSockets::~ServerSockets() { Remove(); }
+
+void ServerSockets::Remove() const {
   if (is_activated_) return;
   unlink(attach_path_.c_str());
   unlink(grpc_path_.c_str());

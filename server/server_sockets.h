@@ -41,6 +41,8 @@ class ServerSockets {
   // passed is left as it is.
   //   NOT_FOUND  there is no such group
   absl::Status SetRights() const;
+  // Removes the files, unless they were passed. The destructor does, too.
+  void Remove() const;
 
  private:
   ServerSockets(const v1::Config& config,

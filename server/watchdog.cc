@@ -52,7 +52,8 @@ absl::Status Watchdog::Check(
                        ": its thread is stuck, most likely in the driver")));
     } else if (before != last_.end() && before->second.has_running_launch &&
                now.has_running_launch &&
-               before->second.num_launches_ended == now.num_launches_ended) {
+               before->second.num_launches_ended == now.num_launches_ended &&
+               before->second.num_pieces == now.num_pieces) {
       status.Update(absl::DeadlineExceededError(absl::StrCat(
           "nothing that was launched on ", device, " has ended for ",
           absl::FormatDuration(period_), ": the device hangs")));

@@ -2,8 +2,9 @@
 // producer gets on.
 //
 // A producer gets on if it answered the last ping and, where launches ran at
-// this check and the one before, one has ended between them. One that sleeps
-// for lack of work wakes for the ping and answers.
+// this check and the one before, one has ended between them, or a piece of one
+// (Backend::num_pieces): a slow launch is no fault. One that sleeps for lack of
+// work wakes for the ping and answers.
 //
 //   Watchdog watchdog(Watchdog::IntervalFromEnvironment(), &clock);
 //   if (watchdog.IsDue()) {

@@ -46,6 +46,7 @@ struct BlockTeam {
   static __device__ int rank() { return static_cast<int>(threadIdx.x); }
   static __device__ int size() { return kChainThreads; }
   __device__ void Sync() const { __syncthreads(); }
+  static __device__ constexpr bool GoesOn() { return true; }
 };
 
 // The kernel's parameter, passed by value.
@@ -72,10 +73,11 @@ __global__ void __launch_bounds__(kChainThreads, 2)
     int64_t turn = block;
     for (int b = 0; b < plan.num_batches; ++b) {
       const BatchTask& batch = plan.batches[b];
-      for (; turn < batch.num_samples; turn += gridDim.x) {
-        executor.Run(batch, static_cast<int32_t>(turn));
+      const int32_t rows = NumRows(batch);
+      for (; turn < rows; turn += gridDim.x) {
+        executor.Run(batch, batch.first_row + static_cast<int32_t>(turn));
       }
-      turn -= batch.num_samples > 0 ? batch.num_samples : 0;
+      turn -= rows;
     }
   }
 }
@@ -94,7 +96,7 @@ int LaunchChains(const AugmentProgram* device_program,
   int64_t num_samples = 0;
   for (int b = 0; b < num_batches; ++b) {
     plan.batches[b] = batches[b];
-    if (batches[b].num_samples > 0) num_samples += batches[b].num_samples;
+    num_samples += NumRows(batches[b]);
   }
   const int64_t blocks = num_samples < host_program.num_teams
                              ? num_samples

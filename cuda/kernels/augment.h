@@ -46,10 +46,23 @@
 
 namespace datasetd {
 
-// Runs `program` for one batch on the calling thread; complete on return, also
-// in the order seen by other threads. All pointers are host memory. Thread-safe
-// for batches that do not overlap.
+// Runs `program` for one batch, or the part of it, on the calling thread;
+// complete on return, also in the order seen by other threads. All pointers are
+// host memory. Thread-safe for batches that do not overlap. A HostRun of the
+// thread (host_checkpoint.h) is let in about once per row of an image; where it
+// says that the work is not to go on, what is written is not complete.
 void AugmentHost(const AugmentProgram& program, const BatchTask& batch);
+
+// Where a batch goes on: a field of the program, and a row.
+struct HostPosition {
+  int32_t field = 0;
+  int32_t row = 0;  // 0: the first of the part
+};
+
+// As AugmentHost, but begins at *position, and returns false with a new one
+// where the thread's run EndsAtSample.
+bool AugmentHostFrom(const AugmentProgram& program, const BatchTask& batch,
+                     HostPosition* position);
 
 // Enqueues one kernel on `stream` (a cudaStream_t of the current device), and
 // one more for all chains of the program if it has any, for `num_batches`

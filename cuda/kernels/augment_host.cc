@@ -10,6 +10,7 @@
 #include "cuda/kernels/column_runs.h"
 #include "cuda/kernels/float_converter.h"
 #include "cuda/kernels/gather.h"
+#include "cuda/kernels/host_checkpoint.h"
 #include "cuda/kernels/move.h"
 #include "cuda/kernels/params.h"
 #include "cuda/kernels/value.h"
@@ -191,23 +192,36 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
   }
 }
 
-// No pixel moves and the output is laid out as the samples are.
+// Elements between two checkpoints, of what has no rows: whole pixels of 1 to 4
+// channels, and whole lines.
+constexpr int64_t kPieceElements = 48 * 1024;
+
+// No pixel moves and the output is laid out as the samples are. Returns the row
+// where it stopped, as RunChainHost; so do the others.
 template <typename Task>
-void ConvertImages(const BatchTask& batch, const Task& task) {
+int32_t ConvertImages(const BatchTask& batch, const Task& task) {
+  using T = typename Task::T;
   const FieldProgram& field = task.field;
   const int64_t elements = task.out_pixels * field.channels;
-  uint8_t* to = batch.slot + field.offset_bytes;
-  for (int32_t i = 0; i < batch.num_samples; ++i) {
-    task.converter.ConvertPixels(
-        reinterpret_cast<const typename Task::T*>(
-            field.source + batch.indices[i] * field.sample_stride_bytes),
-        elements, to);
-    to += elements * task.out_size_bytes;
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
+    const T* const from = reinterpret_cast<const T*>(
+        field.source + batch.indices[i] * field.sample_stride_bytes);
+    uint8_t* const to =
+        batch.slot + field.offset_bytes + i * elements * task.out_size_bytes;
+    for (int64_t first = 0; first < elements; first += kPieceElements) {
+      if (!GoesOn()) return end;
+      task.converter.ConvertPixels(from + first,
+                                   std::min(kPieceElements, elements - first),
+                                   to + first * task.out_size_bytes);
+    }
   }
+  return end;
 }
 
 template <int kChannels, Layout kLayout, typename Task>
-void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
+int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
                    const Task& task) {
   using T = typename Task::T;
   const FieldProgram& field = task.field;
@@ -222,8 +236,11 @@ void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
   alignas(64) T scratch[kScratchPixels * kChannels] = {};
   TileMaps maps;
   SampleMoves moves;
-  uint8_t* to = batch.slot + field.offset_bytes;
-  for (int32_t i = 0; i < batch.num_samples; ++i) {
+  uint8_t* to =
+      batch.slot + field.offset_bytes + batch.first_row * sample_bytes;
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
     const int64_t sample = batch.indices[i];
     const int64_t next_sample =
         batch.indices[std::min(i + 1, batch.num_samples - 1)];
@@ -244,6 +261,7 @@ void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
           [](const ColumnRun& run) { return IsFill(run.entry); });
       for (tile.first_row = 0; tile.first_row < field.out_height;
            tile.first_row += tile_rows) {
+        if (!GoesOn()) return end;
         tile.num_rows = std::min(tile_rows, field.out_height - tile.first_row);
         MapAxis(field, moves.axis[0], tile.first_row, tile.num_rows, maps.rows);
         AugmentTile<kChannels, kLayout>(
@@ -254,86 +272,116 @@ void AugmentImages(const AugmentProgram& program, const BatchTask& batch,
     }
     to += sample_bytes;
   }
+  return end;
 }
 
 template <int kChannels, typename Task>
-void AugmentLayout(const AugmentProgram& program, const BatchTask& batch,
+int32_t AugmentLayout(const AugmentProgram& program, const BatchTask& batch,
                    const Task& task) {
   // With one channel the layouts are the same.
   const bool is_interleaved =
       kChannels == 1 || task.field.layout == Layout::kNhwc;
   if (is_interleaved && task.field.num_moves == 0) {
-    ConvertImages(batch, task);
-  } else if (kChannels > 1 && is_interleaved) {
-    AugmentImages<kChannels, Layout::kNhwc>(program, batch, task);
-  } else {
-    AugmentImages<kChannels, Layout::kNchw>(program, batch, task);
+    return ConvertImages(batch, task);
   }
+  if (kChannels > 1 && is_interleaved) {
+    return AugmentImages<kChannels, Layout::kNhwc>(program, batch, task);
+  }
+  return AugmentImages<kChannels, Layout::kNchw>(program, batch, task);
 }
 
 template <typename Converter>
-void AugmentField(const AugmentProgram& program, const FieldProgram& field,
+int32_t AugmentField(const AugmentProgram& program, const FieldProgram& field,
                   const BatchTask& batch, const Converter& converter) {
   const FieldTask<Converter> task(field, converter);
   switch (field.channels) {
     case 1:
-      AugmentLayout<1>(program, batch, task);
-      return;
+      return AugmentLayout<1>(program, batch, task);
     case 2:
-      AugmentLayout<2>(program, batch, task);
-      return;
+      return AugmentLayout<2>(program, batch, task);
     case 3:
-      AugmentLayout<3>(program, batch, task);
-      return;
-    case 4:
-      AugmentLayout<4>(program, batch, task);
-      return;
+      return AugmentLayout<3>(program, batch, task);
+    default:
+      return AugmentLayout<4>(program, batch, task);
   }
 }
 
-void CopyOther(const FieldProgram& field, const BatchTask& batch) {
+// Elements first .. first + count of a sample.
+void CopyElements(const FieldProgram& field, const uint8_t* from,
+                  int64_t first, int64_t count, uint8_t* to) {
+  const int64_t size_bytes = DtypeSizeBytes(field.out_dtype);
+  if (field.in_dtype == field.out_dtype) {
+    std::memcpy(to + first * size_bytes, from + first * size_bytes,
+                static_cast<size_t>(count * size_bytes));
+    return;
+  }
+  for (int64_t k = first; k < first + count; ++k) {
+    StoreBits(to, DtypeSizeBytes(field.out_dtype), k,
+              CastElementBits(from, field.in_dtype, field.out_dtype, k));
+  }
+}
+
+int32_t CopyOther(const FieldProgram& field, const BatchTask& batch) {
   const int64_t row_bytes =
       int64_t{field.in_width} * DtypeSizeBytes(field.out_dtype);
-  uint8_t* to = batch.slot + field.offset_bytes;
-  for (int32_t i = 0; i < batch.num_samples; ++i) {
+  const int64_t elements = field.in_width;
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
     const uint8_t* from =
         field.source + batch.indices[i] * field.sample_stride_bytes;
-    if (field.in_dtype == field.out_dtype) {
-      std::memcpy(to, from, static_cast<size_t>(row_bytes));
-    } else {
-      for (int64_t k = 0; k < field.in_width; ++k) {
-        StoreBits(
-            to, DtypeSizeBytes(field.out_dtype), k,
-            CastElementBits(from, field.in_dtype, field.out_dtype, k));
-      }
+    uint8_t* const to = batch.slot + field.offset_bytes + i * row_bytes;
+    for (int64_t first = 0; first < elements; first += kPieceElements) {
+      if (!GoesOn()) return end;
+      CopyElements(field, from, first,
+                   std::min(kPieceElements, elements - first), to);
     }
-    to += row_bytes;
   }
+  return end;
+}
+
+int32_t RunField(const AugmentProgram& program, const FieldProgram& field,
+                 const BatchTask& batch) {
+  if (field.num_steps > 0) return RunChainHost(program, field, batch);
+  // Written by the chain that mixes it.
+  if (field.num_classes > 0) return batch.first_row + NumRows(batch);
+  if (!field.is_image) return CopyOther(field, batch);
+  if (field.in_dtype == Dtype::kUint8) {
+    return AugmentField(program, field, batch, ByteConverter(field));
+  }
+  return AugmentField(program, field, batch, FloatConverter(field));
 }
 
 }  // namespace
 
-void AugmentHost(const AugmentProgram& program, const BatchTask& batch) {
-  if (batch.num_samples <= 0) return;
-  for (int i = 0; i < program.num_fields; ++i) {
-    const FieldProgram& field = program.fields[i];
-    if (field.num_steps > 0) {
-      RunChainHost(program, field, batch);
-    } else if (field.num_classes > 0) {
-      continue;  // written by the chain that mixes it
-    } else if (!field.is_image) {
-      CopyOther(field, batch);
-    } else if (field.in_dtype == Dtype::kUint8) {
-      AugmentField(program, field, batch, ByteConverter(field));
-    } else {
-      AugmentField(program, field, batch, FloatConverter(field));
+bool AugmentHostFrom(const AugmentProgram& program, const BatchTask& batch,
+                     HostPosition* position) {
+  const int32_t num_rows = NumRows(batch);
+  if (num_rows == 0) return true;
+  const int32_t end = batch.first_row + num_rows;
+  for (; position->field < program.num_fields; ++position->field) {
+    BatchTask part = batch;
+    part.first_row = std::max(position->row, batch.first_row);
+    part.num_rows = end - part.first_row;
+    position->row = RunField(program, program.fields[position->field], part);
+    if (position->row < end) {
+      StreamFence();  // another thread may go on
+      return false;
     }
+    position->row = 0;
   }
-  if (program.indices_offset_bytes >= 0) {
+  if (program.indices_offset_bytes >= 0 && IsLastPart(batch)) {
     std::memcpy(batch.slot + program.indices_offset_bytes, batch.indices,
                 static_cast<size_t>(batch.num_samples) * sizeof(int64_t));
   }
   StreamFence();
+  return true;
+}
+
+void AugmentHost(const AugmentProgram& program, const BatchTask& batch) {
+  HostPosition position;
+  while (!AugmentHostFrom(program, batch, &position)) {
+  }
 }
 
 }  // namespace datasetd

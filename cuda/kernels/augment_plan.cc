@@ -95,8 +95,9 @@ bool MakeAugmentPlan(const AugmentProgram* device_program,
     plan->batches[b] = batches[b];
     for (int f = 0; f < plan->num_fields; ++f) {
       const FieldPlan& field = plan->fields[f];
-      const int64_t positions = int64_t{std::max(batches[b].num_samples, 0)} *
-                                field.positions_per_sample;
+      const int32_t rows =
+          IsLastPart(batches[b]) ? std::max(batches[b].num_samples, 0) : 0;
+      const int64_t positions = int64_t{rows} * field.positions_per_sample;
       *first_block++ = static_cast<uint32_t>(block);
       block += (positions + field.positions_per_block - 1) /
                field.positions_per_block;

@@ -22,6 +22,7 @@
 //   Atomics                as in ops/atomics.h
 //   Vector                 of a team with lanes: HostVector (host_team.h)
 //   rank(), size(), Sync()
+//   GoesOn()               false: the rest is left out (host_checkpoint.h)
 // All of it are templates over the team, as in chain_lanes.h.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_EXECUTOR_H_
@@ -69,7 +70,8 @@ class ChainExecutor {
         resizer_(team, field.scratch, memory_, *state) {}
 
   // Row `index` of the batch. All ranks call it.
-  DATASETD_HOST_DEVICE void Run(const BatchTask& batch, int32_t index) {
+  // False if the rest was left out.
+  DATASETD_HOST_DEVICE bool Run(const BatchTask& batch, int32_t index) {
     const int32_t partner = PartnerRow(batch, index);
     bool has_partner = false;
     if (IsMixed()) {
@@ -103,9 +105,10 @@ class ChainExecutor {
       RunSteps(batch, is_partner ? partner : index,
                is_partner ? Target::kPartner : Target::kSlot,
                is_partner ? reinterpret_cast<uint8_t*>(memory_.partner) : to);
-      if (!is_partner) break;
+      if (!is_partner || is_left_out_) break;
     }
     if (Team::kTakesRowsInTurn) kept_ = batch.indices + index;
+    return !is_left_out_;
   }
 
  private:
@@ -145,7 +148,7 @@ class ChainExecutor {
     num_statistics_ = 0;
     is_blended_ = false;
     StartFrom(resident);
-    for (int s = 0; s < field_.num_steps; ++s) {
+    for (int s = 0; s < field_.num_steps && !is_left_out_; ++s) {
       if (state_.drawn[s].is_applied) Add(s);
     }
     Sweep(target, to, nullptr);
@@ -311,6 +314,7 @@ class ChainExecutor {
     } else {
       Materialise(&drawn);
     }
+    if (is_left_out_) return;
     if (team_.rank() == 0) {
       switch (drawn.kind) {
 #define DATASETD_ROW(Name)                                            \
@@ -339,6 +343,7 @@ class ChainExecutor {
   // is null.
   DATASETD_HOST_DEVICE DATASETD_NOINLINE void Sweep(
       Target target, uint8_t* to, const StepDraw* gathered) {
+    if (is_left_out_) return;
     PrepareMaps();
     Partials partials;
     partials.Init();
@@ -353,16 +358,24 @@ class ChainExecutor {
          first += band) {
       const int32_t rows = end - first < band ? end - first : band;
       if (source_ == Source::kResize) {
-        resizer_.MakeRows(first, rows);
+        if (!resizer_.MakeRows(first, rows)) {
+          is_left_out_ = true;
+          return;
+        }
         if constexpr (Team::kLanes > 1) {
           if (WriteRows(target, to, first, rows, end_op,
                         is_mixed || gathered != nullptr)) {
+            if (is_left_out_) return;
             continue;
           }
         }
       }
       for (int32_t unit = team_.rank(); unit < rows * blocks;
            unit += team_.size()) {
+        if (!team_.GoesOn()) {
+          is_left_out_ = true;
+          return;
+        }
         Lanes<Team> lanes;
         const int32_t row = unit / blocks;
         lanes.y = first + row;
@@ -523,6 +536,8 @@ class ChainExecutor {
       if (!is_resize || has_taps) continue;
       const AxisTapMaker maker = resizer_.TapMaker(axis);
       for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
+        // What others read is made whole, also where the rest is left out.
+        if (i % Team::kLanes == 0) team_.GoesOn();
         resizer_.MakeTaps(maker, axis, i, map[i]);
       }
     }
@@ -550,6 +565,10 @@ class ChainExecutor {
     out.plane_stride = int64_t{height_} * width_;
     out.is_streamed = is_slot;
     for (int32_t y = first; y < first + rows; ++y) {
+      if (!team_.GoesOn()) {
+        is_left_out_ = true;
+        break;
+      }
       out.to = reinterpret_cast<float*>(to) + int64_t{y} * width_;
       resizer_.WriteRow(y, out);
     }
@@ -648,6 +667,8 @@ class ChainExecutor {
   DrawKey key_;
   int num_statistics_ = 0;
   bool is_blended_ = false;
+  // The team was told to stop; no team of CUDA is.
+  bool is_left_out_ = false;
   // The image in memory, and what is still to be done to it: the source, then
   // the applied moves of [first_move_, end_move_), then the applied pixelwise
   // steps of [first_op_, end_op_). No step: end is 0.

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cuda/kernels/chain_executor.h"
+#include "cuda/kernels/chain_rows.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/host_team.h"
 #include "cuda/kernels/host_vector_plain.h"
@@ -41,25 +42,26 @@ class TeamLease {
 
 }  // namespace
 
-void RunChainHost(const AugmentProgram& program, const FieldProgram& field,
-                  const BatchTask& batch) {
+int32_t RunChainHost(const AugmentProgram& program, const FieldProgram& field,
+                     const BatchTask& batch) {
   const TeamLease lease(program);
   const ChainMemory memory = TeamMemory(program, field, lease.team());
   if (HasChainAvx512()) {
-    RunChainAvx512(program, field, batch, memory);
-  } else if (HasChainAvx2()) {
-    RunChainAvx2(program, field, batch, memory);
-  } else {
-    RunChainPlain(program, field, batch, memory);
+    return RunChainAvx512(program, field, batch, memory);
   }
+  if (HasChainAvx2()) {
+    return RunChainAvx2(program, field, batch, memory);
+  }
+  return RunChainPlain(program, field, batch, memory);
 }
 
-void RunChainPlain(const AugmentProgram& program, const FieldProgram& field,
-                   const BatchTask& batch, const ChainMemory& memory) {
+int32_t RunChainPlain(const AugmentProgram& program,
+                      const FieldProgram& field, const BatchTask& batch,
+                      const ChainMemory& memory) {
   ChainState state;
   ChainExecutor<HostTeam<HostIsa::kPlain>> executor({}, program, field, memory,
                                                     &state);
-  for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
+  return RunRows(executor, batch);
 }
 
 }  // namespace datasetd

@@ -9,26 +9,30 @@ namespace datasetd {
 
 struct ChainMemory;  // chain_state.h
 
-// Runs a chain of `program`, `field`, for one batch on the calling thread, with
-// the scratch memory of a free team. REQUIRES: program.scratch, with its flags
-// 0 while no thread is here. Thread-safe for batches that do not overlap; more
-// threads than teams wait for each other.
-void RunChainHost(const AugmentProgram& program, const FieldProgram& field,
-                  const BatchTask& batch);
+// Runs a chain of `program`, `field`, for one batch, or the part of it, on the
+// calling thread, with the scratch memory of a free team. Returns the row where
+// it stopped: behind the last one, or before if the thread's run EndsAtSample
+// (host_checkpoint.h). REQUIRES: program.scratch, with its flags 0 while no
+// thread is here. Thread-safe for batches that do not overlap; more threads
+// than teams wait for each other.
+int32_t RunChainHost(const AugmentProgram& program, const FieldProgram& field,
+                     const BatchTask& batch);
 
 // Whether the processor has what a build needs: AVX2; AVX-512 F, BW, DQ and VL.
 bool HasChainAvx2();
 bool HasChainAvx512();
 
-// The builds of the chain: the same bits.
-void RunChainPlain(const AugmentProgram& program, const FieldProgram& field,
-                   const BatchTask& batch, const ChainMemory& memory);
+// The builds of the chain: the same bits. They return what RunChainHost does.
+int32_t RunChainPlain(const AugmentProgram& program,
+                      const FieldProgram& field, const BatchTask& batch,
+                      const ChainMemory& memory);
 // REQUIRES: HasChainAvx2().
-void RunChainAvx2(const AugmentProgram& program, const FieldProgram& field,
-                  const BatchTask& batch, const ChainMemory& memory);
+int32_t RunChainAvx2(const AugmentProgram& program, const FieldProgram& field,
+                     const BatchTask& batch, const ChainMemory& memory);
 // REQUIRES: HasChainAvx512().
-void RunChainAvx512(const AugmentProgram& program, const FieldProgram& field,
-                    const BatchTask& batch, const ChainMemory& memory);
+int32_t RunChainAvx512(const AugmentProgram& program,
+                       const FieldProgram& field, const BatchTask& batch,
+                       const ChainMemory& memory);
 
 }  // namespace datasetd
 

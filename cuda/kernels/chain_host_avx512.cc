@@ -21,6 +21,7 @@
 #include "cuda/kernels/chain_state.h"
 #include "cuda/kernels/chain_windows.h"
 #include "cuda/kernels/elementary.h"
+#include "cuda/kernels/host_checkpoint.h"
 #include "cuda/kernels/host_device.h"
 #include "cuda/kernels/host_team.h"
 #include "cuda/kernels/interpolation.h"
@@ -41,15 +42,17 @@
 #include "cuda/kernels/host_vector_avx512.h"
 // The vectors first.
 #include "cuda/kernels/chain_executor.h"
+#include "cuda/kernels/chain_rows.h"
 
 namespace datasetd {
 
-void RunChainAvx512(const AugmentProgram& program, const FieldProgram& field,
-                    const BatchTask& batch, const ChainMemory& memory) {
+int32_t RunChainAvx512(const AugmentProgram& program,
+                       const FieldProgram& field, const BatchTask& batch,
+                       const ChainMemory& memory) {
   ChainState state;
   ChainExecutor<HostTeam<HostIsa::kAvx512>> executor({}, program, field, memory,
                                                   &state);
-  for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
+  return RunRows(executor, batch);
 }
 
 }  // namespace datasetd
@@ -74,8 +77,10 @@ namespace datasetd {
 
 bool HasChainAvx512() { return false; }
 
-void RunChainAvx512(const AugmentProgram&, const FieldProgram&,
-                    const BatchTask&, const ChainMemory&) {}
+int32_t RunChainAvx512(const AugmentProgram&, const FieldProgram&,
+                       const BatchTask& batch, const ChainMemory&) {
+  return batch.first_row;
+}
 
 }  // namespace datasetd
 

@@ -128,23 +128,25 @@ class ChainResizer {
   }
 
   // What output rows first .. first + rows need. The ranks are in step before
-  // and after.
-  DATASETD_HOST_DEVICE void MakeRows(int32_t first, int32_t rows) {
+  // and after. False if the rest was left out.
+  DATASETD_HOST_DEVICE bool MakeRows(int32_t first, int32_t rows) {
+    bool is_made = true;
     switch (image_.dtype) {
       case Dtype::kUint8:
-        MakeRowsOf<Dtype::kUint8>(first, rows);
+        is_made = MakeRowsOf<Dtype::kUint8>(first, rows);
         break;
       case Dtype::kFloat16:
-        MakeRowsOf<Dtype::kFloat16>(first, rows);
+        is_made = MakeRowsOf<Dtype::kFloat16>(first, rows);
         break;
       case Dtype::kBfloat16:
-        MakeRowsOf<Dtype::kBfloat16>(first, rows);
+        is_made = MakeRowsOf<Dtype::kBfloat16>(first, rows);
         break;
       default:
-        MakeRowsOf<Dtype::kFloat32>(first, rows);
+        is_made = MakeRowsOf<Dtype::kFloat32>(first, rows);
         break;
     }
     team_.Sync();
+    return is_made;
   }
 
   // REQUIRES: their row is made, and none of fill.
@@ -227,17 +229,17 @@ class ChainResizer {
   }
 
   template <Dtype kDtype>
-  DATASETD_HOST_DEVICE void MakeRowsOf(int32_t first, int32_t rows) {
+  DATASETD_HOST_DEVICE bool MakeRowsOf(int32_t first, int32_t rows) {
     const int64_t row_stride = PlaneStride() * image_.channels;
     if (KeepsOutputRows()) {
       rows_ = {memory_.rows, row_stride, PlaneStride(), row_capacity_, first};
       SumImageColumns<kDtype>(first, first + rows);
-      return;
+      return true;
     }
     if (IsInPlace()) {
       rows_ = {reinterpret_cast<const float*>(image_.data) + window_.left,
                image_.row_stride, image_.channel_stride, INT32_MAX, 0};
-      return;
+      return true;
     }
     int32_t from, to;
     FindRows(first, rows, &from, &to);
@@ -256,8 +258,12 @@ class ChainResizer {
     if constexpr (Team::kLanes == 1) {
       SumImageRows<kDtype>(from, to);
     } else {
-      for (int32_t row = from; row < to; ++row) LoadRow<kDtype>(row);
+      for (int32_t row = from; row < to; ++row) {
+        if (!team_.GoesOn()) return false;
+        LoadRow<kDtype>(row);
+      }
     }
+    return true;
   }
 
   // Image rows from .. to that output rows first .. first + rows are made of.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cuda/kernels/host_checkpoint.h"
 #include "cuda/kernels/ops/atomics.h"
 
 namespace datasetd {
@@ -34,6 +35,7 @@ struct HostTeam {
   static constexpr int rank() { return 0; }
   static constexpr int size() { return 1; }
   void Sync() const {}
+  static bool GoesOn() { return datasetd::GoesOn(); }
 };
 
 }  // namespace datasetd

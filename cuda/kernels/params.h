@@ -12,6 +12,7 @@
 
 #include "base/checked_math.h"
 #include "cuda/dtype.h"
+#include "cuda/kernels/host_device.h"
 
 namespace datasetd {
 
@@ -250,7 +251,24 @@ struct BatchTask {
   // is 0, else first_draw + i * draw_step, below 2^32.
   int64_t first_draw;
   int64_t draw_step;
+  // A batch may be launched in parts, of num_rows rows from first_row on; 0 is
+  // all from there. Parts go in order; fields without steps and the indices
+  // may be written as a whole by the last of them.
+  int32_t first_row;
+  int32_t num_rows;
 };
+
+// The rows that a launch of the batch is to fill.
+DATASETD_HOST_DEVICE inline int32_t NumRows(const BatchTask& batch) {
+  const int32_t left = batch.num_samples - batch.first_row;
+  if (left <= 0) return 0;
+  return batch.num_rows > 0 && batch.num_rows < left ? batch.num_rows : left;
+}
+
+// Whether no part comes after this launch.
+DATASETD_HOST_DEVICE inline bool IsLastPart(const BatchTask& batch) {
+  return batch.first_row + NumRows(batch) >= batch.num_samples;
+}
 
 static_assert(std::is_trivially_copyable_v<AugmentProgram>);
 static_assert(std::is_trivially_copyable_v<BatchTask>);

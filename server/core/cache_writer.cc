@@ -17,12 +17,15 @@ absl::Status Write(CacheHeader& header, const CacheLayout& layout,
                    const CacheWriteOptions& options) {
   DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<HostMemory> buffer,
                             backend.AllocateHost(kCacheBlockBytes));
-  DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
-                            backend.CreateStream(nullptr));
-  // Copies one block into the buffer.
-  const auto fetch = [&](const CacheLayout::Place& place, int64_t offset,
-                         int64_t size) -> absl::Status {
-    MutexLock lock(options.dataset_mutex);
+  std::unique_ptr<Stream> stream;
+  // Copies one block into the buffer. ABORTED if it was interrupted.
+  const auto try_fetch = [&](const CacheLayout::Place& place, int64_t offset,
+                             int64_t size) -> absl::Status {
+    if (stream == nullptr) {
+      DATASETD_ASSIGN_OR_RETURN(
+          stream, backend.CreateStream(nullptr, {.is_background = true}));
+    }
+    const CopyGate::Pass pass(options.gate, stream.get());
     const std::shared_ptr<const Dataset> source = dataset.lock();
     if (source == nullptr) {
       return absl::CancelledError("the dataset was taken out of memory");
@@ -34,7 +37,19 @@ absl::Status Write(CacheHeader& header, const CacheLayout& layout,
     const absl::Status copied = stream->CopyToHost(
         buffer->data(), from + offset, static_cast<size_t>(size));
     const absl::Status done = stream->Synchronize();
-    return copied.ok() ? done : copied;
+    if (!copied.ok()) return copied;
+    return absl::IsCancelled(done) ? absl::AbortedError("interrupted") : done;
+  };
+  const auto fetch = [&](const CacheLayout::Place& place, int64_t offset,
+                         int64_t size) -> absl::Status {
+    while (true) {
+      if (options.is_stopping->load(std::memory_order_relaxed)) {
+        return absl::CancelledError("the daemon is shutting down");
+      }
+      const absl::Status status = try_fetch(place, offset, size);
+      if (!absl::IsAborted(status)) return status;
+      stream = nullptr;  // cancelled for good
+    }
   };
 
   header.checksums.clear();
@@ -42,9 +57,6 @@ absl::Status Write(CacheHeader& header, const CacheLayout& layout,
     std::vector<uint64_t>& blocks = header.checksums.emplace_back();
     for (int64_t offset = 0; offset < place.size_bytes;
          offset += kCacheBlockBytes) {
-      if (options.is_stopping->load(std::memory_order_relaxed)) {
-        return absl::CancelledError("the daemon is shutting down");
-      }
       const int64_t size =
           std::min(kCacheBlockBytes, place.size_bytes - offset);
       DATASETD_RETURN_IF_ERROR(fetch(place, offset, size));

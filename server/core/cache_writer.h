@@ -9,22 +9,23 @@
 
 #include "absl/status/status.h"
 #include "server/core/cache_entry.h"
+#include "server/core/copy_gate.h"
 #include "server/core/dataset.h"
-#include "server/core/mutex.h"
 #include "server/core/store_directory.h"
 
 namespace datasetd {
 
 struct CacheWriteOptions {
-  // Held while the dataset is: so that who takes it after letting a dataset go
-  // knows that its memory is free.
-  Mutex* dataset_mutex = nullptr;
+  // Passed while the dataset is held: after CopyGate::Interrupt the memory of a
+  // dataset that was let go is free.
+  CopyGate* gate = nullptr;
   const std::atomic<bool>* is_stopping = nullptr;
 };
 
 // Writes the file `name` from `header`, whose checksums it makes, and syncs it.
 // Blocks; holds one buffer of kCacheBlockBytes of `backend`, and the dataset
-// for one block at a time. Leaves no file behind when it fails.
+// for one block at a time, which it copies as background work. Leaves no file
+// behind when it fails.
 //   CANCELLED  the dataset went, or is_stopping
 //   and what device and directory say
 // REQUIRES: `layout` is that of `header`, and `backend` the dataset's.

@@ -1,7 +1,5 @@
 #include "server/core/dataset_cache.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cuda/status_macros.h"
+#include "server/core/background_thread.h"
 #include "server/core/cache_writer.h"
 
 namespace datasetd {
@@ -50,6 +49,7 @@ DatasetCache::~DatasetCache() {
     MutexLock lock(&mutex_);
     is_stopped_ = true;
   }
+  copy_gate_.Interrupt();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -213,7 +213,7 @@ void DatasetCache::Store(Description description,
 }
 
 void DatasetCache::RunStores() {
-  pthread_setname_np(pthread_self(), "cache");
+  BecomeBackgroundThread("cache");
   while (true) {
     Job job;
     {
@@ -255,7 +255,7 @@ void DatasetCache::StoreNow(const Job& job) {
   }
   absl::Status status = WriteCacheEntry(
       job.header, *layout, job.dataset, *job.backend, *directory_, temporary,
-      {.dataset_mutex = &dataset_mutex_, .is_stopping = &is_stopping_});
+      {.gate = &copy_gate_, .is_stopping = &is_stopping_});
   // Nobody else touches a file that is not in entries_.
   if (status.ok()) {
     status = directory_->Rename(temporary, name);
@@ -279,7 +279,7 @@ void DatasetCache::StoreNow(const Job& job) {
   Report("stored", name, absl::OkStatus());
 }
 
-void DatasetCache::AwaitLetGo() { MutexLock lock(&dataset_mutex_); }
+void DatasetCache::AwaitLetGo() { copy_gate_.Interrupt(); }
 
 bool DatasetCache::AwaitIdle(absl::Duration timeout) {
   const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {

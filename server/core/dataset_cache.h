@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 #include "server/core/cache_entry.h"
 #include "server/core/cached_source.h"
+#include "server/core/copy_gate.h"
 #include "server/core/dataset.h"
 #include "server/core/mutex.h"
 #include "server/core/store_directory.h"
@@ -123,8 +124,7 @@ class DatasetCache {
   Counters counters_;
   std::atomic<bool> is_stopping_ = false;
 
-  // Order of locks: mutex_ and dataset_mutex_ are never held together.
-  Mutex dataset_mutex_;
+  CopyGate copy_gate_;
   mutable Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   int64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

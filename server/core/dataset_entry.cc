@@ -31,7 +31,7 @@ void DatasetEntry::SetPlan(const LoadPlan& plan) {
 }
 
 void DatasetEntry::Cancel() {
-  counters.is_cancelled.store(true, std::memory_order_relaxed);
+  counters.Cancel();
   if (scan != nullptr) {
     scan->is_cancelled.store(true, std::memory_order_relaxed);
   }

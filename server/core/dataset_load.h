@@ -31,7 +31,7 @@ class DatasetLoad {
       const LoadPlan& plan, Reservation held)>;
 
   // `resident` is what the source's plan needs, `scratch` what it needs while
-  // it is loaded. Samples are decoded on the account.
+  // it is loaded. Samples are decoded on the account, whose user pays for the time.
   DatasetLoad(OpenedSource source, Reservation resident, Reservation scratch,
               const DecodeAccount& account)
       : source_(std::move(source)),

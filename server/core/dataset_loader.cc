@@ -83,6 +83,7 @@ class Loader {
         backend_(backend),
         counters_(counters),
         account_(account) {}
+  ~Loader() { counters_.SetStream(nullptr); }
 
   absl::Status Allocate();
   absl::Status Run() {
@@ -217,7 +218,10 @@ absl::Status Loader::Allocate() {
     staging.places.resize(num_fields);
   }
   packed_bytes_.resize(num_fields);
-  DATASETD_ASSIGN_OR_RETURN(stream_, backend_->CreateStream(nullptr));
+  DATASETD_ASSIGN_OR_RETURN(
+      stream_, backend_->CreateStream(
+                   nullptr, {.uid = account_.uid, .is_background = true}));
+  counters_.SetStream(stream_.get());
   return absl::OkStatus();
 }
 

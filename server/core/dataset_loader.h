@@ -15,27 +15,48 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cuda/backend.h"
 #include "server/core/dataset.h"
 #include "server/core/decode_budget.h"
 #include "server/core/load_plan.h"
 #include "server/core/memory_budget.h"
+#include "server/core/mutex.h"
 #include "server/core/sample_source.h"
 
 namespace datasetd {
 
+// What others see of a load, and how they end it. Thread-safe.
 struct LoadCounters {
+  // The load ends as soon as it can: what runs on the device is cut short.
+  void Cancel() {
+    is_cancelled.store(true, std::memory_order_relaxed);
+    MutexLock lock(&mutex);
+    if (stream != nullptr) stream->Cancel();
+  }
+  // Of the load: what Cancel cancels; null before it is destroyed.
+  void SetStream(Stream* new_stream) {
+    MutexLock lock(&mutex);
+    stream = new_stream;
+    if (stream != nullptr && is_cancelled.load(std::memory_order_relaxed)) {
+      stream->Cancel();
+    }
+  }
+
   std::atomic<int64_t> num_samples = 0;  // of the source, the bad ones included
   std::atomic<int64_t> num_bad_samples = 0;
   std::atomic<int64_t> num_bytes = 0;  // resident so far
   std::atomic<bool> is_cancelled = false;
+  Mutex mutex;
+  Stream* stream ABSL_GUARDED_BY(mutex) = nullptr;
 };
 
-// Loads all samples. Blocks; `counters` moves meanwhile. Takes the reservation
-// if it succeeds. Samples are decoded on the account. `expected_hash`: the
-// content hash that they must have, or empty. REQUIRES: !plan.needs_sizes().
-//   CANCELLED           counters.is_cancelled was set
+// Loads all samples, as background work of the account's user, on whose account
+// samples are decoded. Blocks; `counters` moves meanwhile. Takes the reservation
+// if it succeeds. `expected_hash`: the content hash that they must have, or
+// empty. REQUIRES: !plan.needs_sizes().
+//   CANCELLED           counters.Cancel was called
 //   RESOURCE_EXHAUSTED  the device has not so much memory
 //   DATA_LOSS           they have another hash than expected
 //   any error of the source, of a bad sample only as the policy says

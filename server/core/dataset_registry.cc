@@ -1,12 +1,11 @@
 #include "server/core/dataset_registry.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
+#include "server/core/background_thread.h"
 #include "server/core/bad_sample_text.h"
 #include "server/core/cached_source.h"
 #include "server/core/dataset_name.h"
@@ -56,7 +55,7 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
   }
 }
 
-DatasetRegistry::~DatasetRegistry() {
+void DatasetRegistry::CancelLoads() {
   {
     MutexLock lock(&mutex_);
     is_stopping_ = true;
@@ -64,6 +63,10 @@ DatasetRegistry::~DatasetRegistry() {
     for (const auto& [name, entry] : table_.entries()) entry->Cancel();
   }
   scans_.CancelAll();
+}
+
+DatasetRegistry::~DatasetRegistry() {
+  CancelLoads();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -245,7 +248,7 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
 
 void DatasetRegistry::RunRestore(
     std::vector<std::pair<EntryPtr, std::string>> entries) {
-  pthread_setname_np(pthread_self(), "restore");
+  BecomeBackgroundThread("restore");
   for (auto& [entry, content_hash] : entries) {
     // Nothing else changes the spec before it is opened.
     auto source = OpenAgain(*entry, content_hash);
@@ -321,7 +324,7 @@ void DatasetRegistry::AwaitLetGo() {
 }
 
 void DatasetRegistry::RunLoads() {
-  pthread_setname_np(pthread_self(), "load");
+  BecomeBackgroundThread("load");
   while (true) {
     EntryPtr entry;
     {

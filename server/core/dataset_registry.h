@@ -113,6 +113,10 @@ class DatasetRegistry {
   // Cancels loads. REQUIRES: no DatasetUse is left.
   ~DatasetRegistry();
 
+  // For the end of the process: scans and loads end soon, and no new one
+  // begins. Waits for nothing.
+  void CancelLoads();
+
   // Scans the source's files, which may take long and is listed as LOADING;
   // then starts or attaches, and holds; samples are read in the background.
   // Errors as DatasetService.LoadDataset; those of reading come by Await.

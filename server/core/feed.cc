@@ -35,7 +35,15 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   }
   DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(program));
   DATASETD_ASSIGN_OR_RETURN(feed->stream_,
-                            backend.CreateStream(std::move(on_done)));
+                            backend.CreateStream(
+                                std::move(on_done),
+                                {.uid = feed->options_.uid}));
+  if (backend.max_launch_operations() > 0 &&
+      feed->options_.sample_operations > 0) {
+    feed->max_launch_rows_ =
+        std::max<int64_t>(1, backend.max_launch_operations() /
+                                 feed->options_.sample_operations);
+  }
   feed->launches_.resize(num_slots);
   for (PendingLaunch& launch : feed->launches_) {
     DATASETD_ASSIGN_OR_RETURN(launch.event, backend.CreateEvent());
@@ -138,13 +146,22 @@ absl::StatusOr<int> Feed::Collect() {
   int num_ended = 0;
   while (num_running_launches_ > 0) {
     PendingLaunch& launch = launches_[first_launch_];
-    DATASETD_ASSIGN_OR_RETURN(const bool is_done, launch.event->IsDone());
-    if (!is_done) break;
+    const bool is_cut = has_rest_ && num_running_launches_ == 1;
+    if (!is_cut || is_part_running_) {
+      DATASETD_ASSIGN_OR_RETURN(const bool is_done, launch.event->IsDone());
+      if (!is_done) break;
+      ++num_ended;
+    }
+    if (is_cut) {
+      is_part_running_ = false;
+      if (!IsDropped(launch)) break;
+      has_rest_ = false;
+    }
     uint64_t num_published = 0;
     for (int i = 0; i < launch.num_batches; ++i) {
       PendingBatch& pending = launch.batches[i];
       Slot& slot = slots_[pending.slot];
-      if (is_stopped_ || launch.generation != generation_) {
+      if (IsDropped(launch)) {
         slot.state = SlotState::kFree;
         ++num_free_;
         continue;
@@ -166,13 +183,14 @@ absl::StatusOr<int> Feed::Collect() {
     }
     first_launch_ = (first_launch_ + 1) % static_cast<int>(launches_.size());
     --num_running_launches_;
-    ++num_ended;
   }
   return num_ended;
 }
 
 bool Feed::CanLaunch() const {
-  if (is_stopped_ || num_free_ == 0) return false;
+  if (is_stopped_) return false;
+  if (has_rest_) return !is_part_running_;
+  if (num_free_ == 0) return false;
   if (sampler_ == nullptr) return options_.order->HasNext();
   return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;
 }
@@ -212,16 +230,26 @@ bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
   return true;
 }
 
-absl::StatusOr<bool> Feed::Launch(int max_batches) {
-  if (sampler_ == nullptr) generation_ = options_.order->generation();
-  PendingLaunch& launch =
-      launches_[(first_launch_ + num_running_launches_) % launches_.size()];
+absl::Status Feed::LaunchPart(PendingLaunch& launch) {
+  BatchTask part = launch.rest;
+  part.num_rows = static_cast<int32_t>(
+      std::min<int64_t>(max_launch_rows_, part.num_samples));
+  launch.rest.first_row += NumRows(part);
+  DATASETD_RETURN_IF_ERROR(
+      stream_->Augment(*program_, absl::MakeConstSpan(&part, 1)));
+  DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+  has_rest_ = !IsLastPart(part);
+  is_part_running_ = has_rest_;
+  return absl::OkStatus();
+}
+
+bool Feed::TakeBatches(int max_batches, PendingLaunch& launch,
+                       BatchTask* tasks) {
   // Who has no batch gets one first, and need not wait for more.
   const bool is_starving = num_published_ == 0 && num_running_launches_ == 0;
   const int num_batches = static_cast<int>(std::min<uint32_t>(
       {num_free_, is_starving ? 1 : static_cast<uint32_t>(max_batches),
        kMaxBatchesPerLaunch}));
-  BatchTask tasks[kMaxBatchesPerLaunch];
   launch.generation = generation_;
   launch.started_nanoseconds = MonotonicNanoseconds();
   launch.num_batches = 0;
@@ -235,10 +263,35 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
     slots_[i].state = SlotState::kRunning;
     --num_free_;
   }
-  if (launch.num_batches == 0) return false;
-  DATASETD_RETURN_IF_ERROR(stream_->Augment(
-      *program_, absl::MakeConstSpan(tasks, launch.num_batches)));
-  DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+  return launch.num_batches > 0;
+}
+
+absl::StatusOr<bool> Feed::Launch(int max_batches) {
+  const auto launch_at = [this](int place) -> PendingLaunch& {
+    return launches_[static_cast<size_t>(first_launch_ + place) %
+                     launches_.size()];
+  };
+  if (has_rest_) {
+    DATASETD_RETURN_IF_ERROR(
+        LaunchPart(launch_at(num_running_launches_ - 1)));
+    return true;
+  }
+  if (sampler_ == nullptr) generation_ = options_.order->generation();
+  PendingLaunch& launch = launch_at(num_running_launches_);
+  BatchTask tasks[kMaxBatchesPerLaunch];
+  if (max_launch_rows_ > 0) {
+    max_batches = static_cast<int>(std::clamp<int64_t>(
+        max_launch_rows_ / options_.sampler.batch_size, 1, max_batches));
+  }
+  if (!TakeBatches(max_batches, launch, tasks)) return false;
+  if (max_launch_rows_ > 0 && tasks[0].num_samples > max_launch_rows_) {
+    launch.rest = tasks[0];
+    DATASETD_RETURN_IF_ERROR(LaunchPart(launch));
+  } else {
+    DATASETD_RETURN_IF_ERROR(stream_->Augment(
+        *program_, absl::MakeConstSpan(tasks, launch.num_batches)));
+    DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+  }
   ++num_running_launches_;
   stats_.num_launches.fetch_add(1, std::memory_order_relaxed);
   return true;
@@ -256,6 +309,7 @@ void Feed::Stop() {
   if (is_stopped_) return;
   is_stopped_ = true;
   channel_->Close();
+  stream_->Cancel();
 }
 
 std::unique_ptr<ExportedMemory> Feed::TakeSlab() { return std::move(slab_); }

@@ -53,9 +53,12 @@ class Feed {
  public:
   struct Options {
     uint64_t id = 0;
+    uint32_t uid = 0;  // who pays for the work
     std::shared_ptr<const Dataset> dataset;
     // Sources and offsets are set.
     AugmentProgram program = {};
+    // Estimated, of one sample; 0: not known, and launches are not cut.
+    int64_t sample_operations = 0;
     // With a client's order its batch_size only.
     SamplerOptions sampler;
     // Null: the sampler's order.
@@ -81,6 +84,7 @@ class Feed {
   Feed& operator=(const Feed&) = delete;
 
   uint64_t id() const { return options_.id; }
+  uint32_t uid() const { return options_.uid; }
   const Dataset& dataset() const { return *options_.dataset; }
   const ExportedMemory& slab() const { return *slab_; }
   FeedChannel& channel() { return *channel_; }
@@ -92,21 +96,24 @@ class Feed {
   // changed.
   bool Scan(uint64_t now_nanoseconds);
 
-  // Publishes what has completed; the number of launches that ended. An error
-  // is the device's: publish nothing more.
+  // Publishes what has completed; the number of launches that ended, each part
+  // of one that is cut counted. An error is the device's: publish nothing more.
   absl::StatusOr<int> Collect();
 
   // True if a Launch would start work.
   bool CanLaunch() const;
-  // Starts one launch that fills up to `max_batches` free slots. False if
-  // there was none to start: the client is just sending its order, and wakes
-  // the producer afterwards. REQUIRES: CanLaunch().
+  // Starts one launch that fills up to `max_batches` free slots. A launch that
+  // would take more than the backend's max_launch_operations is cut: each call
+  // starts the next part, when the one before has ended. False if there was
+  // none to start: the client is just sending its order, and wakes the producer
+  // afterwards. REQUIRES: CanLaunch().
   absl::StatusOr<bool> Launch(int max_batches);
 
   // Makes the next epoch's order ahead of time; true if there was work to do.
   bool PrepareNextEpoch();
 
-  // Production ends; the client is told. What runs is collected and dropped.
+  // Production ends; the client is told. What runs is cut short where the
+  // backend can, collected and dropped.
   void Stop();
 
   // No launch of this feed is running.
@@ -139,6 +146,7 @@ class Feed {
     uint64_t started_nanoseconds = 0;
     int num_batches = 0;
     PendingBatch batches[kMaxBatchesPerLaunch];
+    BatchTask rest = {};  // of a launch that is cut
   };
 
   Feed(Options options, std::unique_ptr<ExportedMemory> slab,
@@ -148,6 +156,13 @@ class Feed {
   bool TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* batch);
   // False if the request makes no sense; it is counted.
   bool TakeSeek(const SeekRequest& seek);
+  // Batches for a launch, and their slots. False if there is none.
+  bool TakeBatches(int max_batches, PendingLaunch& launch, BatchTask* tasks);
+  // Starts what a launch that is cut may take next.
+  absl::Status LaunchPart(PendingLaunch& launch);
+  bool IsDropped(const PendingLaunch& launch) const {
+    return is_stopped_ || launch.generation != generation_;
+  }
   uint8_t* SlotData(uint32_t slot) const;
   int64_t* SlotIndices(uint32_t slot) const;
 
@@ -168,6 +183,12 @@ class Feed {
   std::vector<PendingLaunch> launches_;
   int first_launch_ = 0;
   int num_running_launches_ = 0;
+  // Of a launch; 0: any number.
+  int64_t max_launch_rows_ = 0;
+  // The last launch has rows that are not started; then one part of it runs, or
+  // none.
+  bool has_rest_ = false;
+  bool is_part_running_ = false;
 
   FeedPosition next_;
   uint64_t prepared_epoch_ = 0;

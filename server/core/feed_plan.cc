@@ -103,6 +103,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   std::copy(programs.begin(), programs.end(), program.fields);
   DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler, PlanSampler(options, dataset));
   plan.feed.num_slots = Narrow<uint32_t>(plan.num_slots);
+  plan.feed.sample_operations = EstimatedOperations(program);
   plan.feed.slot_stride_bytes = static_cast<uint64_t>(stride);
   plan.feed.start = options.start;
   plan.feed.draws_by_sample = options.draws_by_sample;

@@ -177,6 +177,7 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   record->producer = producers_.at(device->name()).get();
   Feed::Options feed_options = plan.feed;
   feed_options.id = id;
+  feed_options.uid = owner.uid;
   feed_options.order = record->order;
   feed_options.hand_over = record->producer->hand_over();
   DATASETD_ASSIGN_OR_RETURN(

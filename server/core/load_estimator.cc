@@ -1,13 +1,12 @@
 #include "server/core/load_estimator.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "cuda/status_macros.h"
+#include "server/core/background_thread.h"
 #include "server/core/bad_sample_filter.h"
 #include "server/core/load_planner.h"
 #include "server/core/sample_transform.h"
@@ -65,7 +64,7 @@ LoadEstimator::~LoadEstimator() {
 }
 
 void LoadEstimator::Scan() {
-  pthread_setname_np(pthread_self(), "estimate");
+  BecomeBackgroundThread("estimate");
   RawSample raw;
   while (!is_stopping_.load(std::memory_order_relaxed)) {
     const int64_t index = next_.fetch_add(1, std::memory_order_relaxed);

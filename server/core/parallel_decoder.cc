@@ -1,7 +1,5 @@
 #include "server/core/parallel_decoder.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -9,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
+#include "cuda/kernels/host_checkpoint.h"
 #include "cuda/status_macros.h"
+#include "server/core/background_thread.h"
 #include "server/core/ragged_index.h"
 
 namespace datasetd {
@@ -33,6 +33,21 @@ struct ParallelDecoder::Chunk {
   int64_t num_done = 0;
   // Each is written by the thread that took the sample, before num_done.
   std::vector<absl::Status> statuses;
+};
+
+// Lets the pretransforms of a sample end early.
+class ParallelDecoder::Run final : public HostRun {
+ public:
+  explicit Run(const ParallelDecoder* decoder) : decoder_(*decoder) {
+    SetWish(kPause);
+  }
+  bool Pause() override {
+    return !decoder_.is_cancelled_->load(std::memory_order_relaxed) &&
+           !decoder_.is_ending_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  const ParallelDecoder& decoder_;
 };
 
 // What one thread needs for a sample.
@@ -207,6 +222,7 @@ ParallelDecoder::ParallelDecoder(
 }
 
 ParallelDecoder::~ParallelDecoder() {
+  is_ending_.store(true, std::memory_order_relaxed);
   {
     MutexLock lock(&mutex_);
     is_stopping_ = true;
@@ -238,8 +254,10 @@ std::vector<absl::Status> ParallelDecoder::Finish() {
 }
 
 void ParallelDecoder::Work() {
-  pthread_setname_np(pthread_self(), "decode");
+  BecomeBackgroundThread("decode");
   Worker worker(this);
+  Run run(this);
+  const ScopedHostRun scoped_run(&run);
   while (true) {
     std::shared_ptr<Chunk> chunk;
     int64_t begin = 0;

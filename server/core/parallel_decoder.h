@@ -42,7 +42,8 @@ class ParallelDecoder {
                   const std::vector<std::unique_ptr<SampleTransform>>* fields,
                   int num_threads, const DecodeAccount& account,
                   const std::atomic<bool>* is_cancelled);
-  // Waits for the samples that are being worked on.
+  // Waits for the samples that are being worked on; their pretransforms are cut
+  // short.
   ~ParallelDecoder();
   ParallelDecoder(const ParallelDecoder&) = delete;
   ParallelDecoder& operator=(const ParallelDecoder&) = delete;
@@ -61,6 +62,7 @@ class ParallelDecoder {
 
  private:
   struct Chunk;
+  class Run;
   class Worker;
 
   void Work();
@@ -69,6 +71,7 @@ class ParallelDecoder {
   const std::vector<std::unique_ptr<SampleTransform>>* const fields_;
   const DecodeAccount account_;
   const std::atomic<bool>* const is_cancelled_;
+  std::atomic<bool> is_ending_ = false;  // nobody waits for samples any more
 
   Mutex mutex_;
   std::deque<std::shared_ptr<Chunk>> chunks_ ABSL_GUARDED_BY(mutex_);

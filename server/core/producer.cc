@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -22,11 +23,14 @@ constexpr int64_t kMaxPollNanoseconds = 500'000;
 constexpr uint64_t kWakeWindowNanoseconds = 10'000'000;
 constexpr int kMaxSpuriousWakes = 100;
 constexpr int kMaxEvents = 64;
+// Users and feeds whose use differs by less take turns by launches.
+constexpr uint64_t kEqualNanoseconds = 1'000'000;
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
-    Backend* backend, std::function<void(absl::Status)> on_failure) {
+    Backend* backend, std::function<void(absl::Status)> on_failure,
+    ClockFunction clock) {
   FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll.has_value() || !wake.has_value()) {
@@ -39,17 +43,20 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
     return absl::ErrnoToStatus(errno, "producer: epoll_ctl");
   }
-  std::unique_ptr<Producer> producer(new Producer(
-      backend, std::move(on_failure), std::move(epoll), std::move(wake)));
+  std::unique_ptr<Producer> producer(
+      new Producer(backend, std::move(on_failure), clock, std::move(epoll),
+                   std::move(wake)));
   producer->thread_ = std::thread([p = producer.get()] { p->Run(); });
   return producer;
 }
 
 Producer::Producer(Backend* backend,
-                   std::function<void(absl::Status)> on_failure, FileDescriptor epoll,
+                   std::function<void(absl::Status)> on_failure,
+                   ClockFunction clock, FileDescriptor epoll,
                    FileDescriptor wake)
     : backend_(backend),
       on_failure_(std::move(on_failure)),
+      clock_(clock),
       epoll_(std::move(epoll)),
       wake_(std::move(wake)) {
   woken_.reserve(kMaxEvents);
@@ -94,6 +101,7 @@ void Producer::Wake() {
 
 void Producer::Ping() {
   num_pings_.fetch_add(1);
+  backend_->RequestProgress();
   Wake();
 }
 
@@ -101,6 +109,7 @@ ProducerProgress Producer::progress() const {
   return {.num_pings = num_pings_.load(),
           .num_pings_answered = num_pings_answered_.load(),
           .num_launches_ended = num_launches_ended_.load(),
+          .num_pieces = backend_->num_pieces(),
           .has_running_launch = has_running_launch_.load()};
 }
 
@@ -122,6 +131,8 @@ void Producer::TakeCommands() {
     if (!command.is_removal) {
       auto member = std::make_unique<Member>();
       member->feed = command.feed;
+      member->user = &users_[command.feed->uid()];
+      ++member->user->num_feeds;
       Listen(*member, true);
       members_.push_back(std::move(member));
       continue;
@@ -181,41 +192,126 @@ void Producer::Unmute() {
 }
 
 absl::StatusOr<bool> Producer::CollectAll() {
-  bool changed = false;
+  int num_all_ended = 0;
   for (const std::unique_ptr<Member>& member : members_) {
+    member->num_ended = 0;
     if (member->feed->is_quiescent()) continue;
     DATASETD_ASSIGN_OR_RETURN(const int num_ended, member->feed->Collect());
-    num_running_launches_ -= num_ended;
-    num_launches_ended_.fetch_add(static_cast<uint64_t>(num_ended),
-                                  std::memory_order_relaxed);
-    changed |= num_ended > 0;
+    if (num_ended == 0) continue;
+    member->num_ended = num_ended;
+    member->num_launches -= num_ended;
+    member->user->num_launches -= num_ended;
+    num_all_ended += num_ended;
   }
-  return changed;
+  if (num_all_ended == 0) return false;
+  num_running_launches_ -= num_all_ended;
+  num_launches_ended_.fetch_add(static_cast<uint64_t>(num_all_ended),
+                                std::memory_order_relaxed);
+  if (!backend_->takes_turns()) ChargeEnded(num_all_ended);
+  return true;
+}
+
+void Producer::ChargeEnded(int num_ended) {
+  const uint64_t now = clock_();
+  const uint64_t elapsed = now - busy_since_nanoseconds_;
+  busy_since_nanoseconds_ = now;
+  const uint64_t share = elapsed / static_cast<uint64_t>(num_ended);
+  for (const std::unique_ptr<Member>& member : members_) {
+    const uint64_t used = share * static_cast<uint64_t>(member->num_ended);
+    member->used_nanoseconds += used;
+    member->user->used_nanoseconds += used;
+  }
+}
+
+bool Producer::HasPlace(const Member& member) const {
+  const int max_launches = backend_->max_launches_in_flight();
+  if (backend_->takes_turns()) {
+    return member.num_launches == 0 ||
+           member.user->num_launches < max_launches;
+  }
+  // One place is for somebody else.
+  const int max_own =
+      members_.size() > 1 ? std::max(max_launches - 1, 1) : max_launches;
+  return num_running_launches_ < max_launches && member.num_launches < max_own;
+}
+
+void Producer::UpdateWaiting() {
+  uint64_t least_user = UINT64_MAX;
+  for (const std::unique_ptr<Member>& member : members_) {
+    member->is_refused = false;
+    if (member->is_waiting || member->num_launches > 0) {
+      least_user = std::min(least_user, member->user->used_nanoseconds);
+    }
+  }
+  for (const std::unique_ptr<Member>& member : members_) {
+    const bool was_waiting = member->is_waiting;
+    member->is_waiting = member->feed->CanLaunch();
+    if (!member->is_waiting || was_waiting || member->num_launches > 0) {
+      continue;
+    }
+    uint64_t least_sibling = UINT64_MAX;
+    for (const std::unique_ptr<Member>& other : members_) {
+      if (other != member && other->user == member->user &&
+          (other->is_waiting || other->num_launches > 0)) {
+        least_sibling = std::min(least_sibling, other->used_nanoseconds);
+      }
+    }
+    if (least_sibling != UINT64_MAX) {
+      member->used_nanoseconds =
+          std::max(member->used_nanoseconds, least_sibling);
+    } else if (least_user != UINT64_MAX) {
+      member->user->used_nanoseconds =
+          std::max(member->user->used_nanoseconds, least_user);
+    }
+  }
+}
+
+Producer::Member* Producer::NextMember() {
+  const size_t num_members = members_.size();
+  const auto used = [](const Member& member) {
+    return std::pair(member.user->used_nanoseconds / kEqualNanoseconds,
+                     member.used_nanoseconds / kEqualNanoseconds);
+  };
+  size_t next = num_members;
+  // Among equals the turn goes on where the last one was.
+  for (size_t i = 1; i <= num_members; ++i) {
+    const size_t at = (next_member_ + i) % num_members;
+    const Member& member = *members_[at];
+    if (member.is_refused || !member.feed->CanLaunch() || !HasPlace(member)) {
+      continue;
+    }
+    if (next == num_members || used(member) < used(*members_[next])) next = at;
+    if (backend_->takes_turns()) break;
+  }
+  if (next == num_members) return nullptr;
+  next_member_ = next;
+  return members_[next].get();
 }
 
 absl::StatusOr<bool> Producer::LaunchAll() {
   bool launched = false;
-  const size_t num_members = members_.size();
-  size_t num_refusals = 0;
-  // One launch a turn; the turn goes on where the last round ended.
-  while (num_refusals < num_members &&
-         num_running_launches_ < backend_->max_launches_in_flight()) {
-    next_member_ = (next_member_ + 1) % num_members;
-    Feed& feed = *members_[next_member_]->feed;
-    if (!feed.CanLaunch()) {
-      ++num_refusals;
-      continue;
+  if (backend_->takes_turns()) {
+    for (const std::unique_ptr<Member>& member : members_) {
+      member->is_refused = false;
     }
+  } else {
+    UpdateWaiting();
+  }
+  while (Member* const member = NextMember()) {
+    Feed& feed = *member->feed;
     const NvtxRange range("produce");
     DATASETD_ASSIGN_OR_RETURN(
         const bool has_started,
         feed.Launch(backend_->max_batches_per_launch(feed.batch_bytes())));
     if (!has_started) {
-      ++num_refusals;
+      member->is_refused = true;
       continue;
     }
-    num_refusals = 0;
-    ++num_running_launches_;
+    if (num_running_launches_++ == 0 && !backend_->takes_turns()) {
+      busy_since_nanoseconds_ = clock_();
+    }
+    ++member->num_launches;
+    ++member->user->num_launches;
     launched = true;
   }
   return launched;
@@ -235,6 +331,9 @@ bool Producer::ForgetRemoved() {
     } else {
       Listen(member, false);
     }
+    // With the device failed its launches may never end.
+    member.user->num_launches -= member.num_launches;
+    if (--member.user->num_feeds == 0) users_.erase(member.feed->uid());
     const std::function<void()> on_removed = std::move(member.on_removed);
     members_.erase(members_.begin() + static_cast<ptrdiff_t>(i));
     on_removed();

@@ -1,7 +1,10 @@
 // The thread that keeps the feeds of one device full.
 //
 // Each round it reads what clients said, publishes what has completed, and
-// launches new work, feeds taking turns. When nothing is left to do it tells
+// launches new work. Users take turns by the device's time that their launches
+// took, and so do the feeds of a user; where the backend takes turns itself,
+// each feed may have a launch in flight, and a user's feeds together as many as
+// are worth it. When nothing is left to do it tells
 // every client that it is idle, looks once more, and sleeps on an epoll
 // descriptor: the clients' eventfds, the backend's completions, and commands.
 // It never waits for a client; while its own work or a client's device runs
@@ -14,7 +17,7 @@
 // A watchdog asks with Ping whether the thread still turns and reads the answer
 // in progress(): a thread that sleeps for lack of work answers, one that is
 // stuck in the driver does not, and one whose device hangs has launches running
-// of which none ends.
+// of which none ends, nor a piece.
 //
 // Thread-safe. Feeds given to Add belong to the caller and must stay alive
 // until Remove's callback.
@@ -25,6 +28,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -33,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "cuda/backend.h"
 #include "cuda/file_descriptor.h"
+#include "server/core/clock.h"
 #include "server/core/feed.h"
 #include "server/core/latency_histogram.h"
 #include "server/core/mutex.h"
@@ -43,15 +48,20 @@ struct ProducerProgress {
   uint64_t num_pings = 0;
   uint64_t num_pings_answered = 0;
   uint64_t num_launches_ended = 0;
+  uint64_t num_pieces = 0;  // as Backend::num_pieces
   bool has_running_launch = false;
 };
 
 class Producer {
  public:
+  // Nanoseconds of a monotonic clock, by which users take turns.
+  using ClockFunction = uint64_t (*)();
+
   // `on_failure` is called once, from the producer's thread, when the device
   // fails: from then on nothing is published.
   static absl::StatusOr<std::unique_ptr<Producer>> Start(
-      Backend* backend, std::function<void(absl::Status)> on_failure);
+      Backend* backend, std::function<void(absl::Status)> on_failure,
+      ClockFunction clock = MonotonicNanoseconds);
 
   // Ends the thread. REQUIRES: every feed was removed, and destroyed if it got
   // on_done().
@@ -69,7 +79,8 @@ class Producer {
 
   // The thread looks at every feed once more before it sleeps.
   void Wake();
-  // Wakes the thread; its next round answers.
+  // Wakes the thread; its next round answers. What runs on the device says that
+  // it gets on, if the backend can.
   void Ping();
   ProducerProgress progress() const;
 
@@ -85,8 +96,20 @@ class Producer {
   }
 
  private:
+  // Those who have feeds here.
+  struct User {
+    int num_feeds = 0;
+    int num_launches = 0;  // in flight
+    uint64_t used_nanoseconds = 0;
+  };
   struct Member {
     Feed* feed = nullptr;
+    User* user = nullptr;
+    int num_launches = 0;  // in flight
+    int num_ended = 0;     // of them, in this round
+    uint64_t used_nanoseconds = 0;
+    bool is_waiting = false;  // for its turn
+    bool is_refused = false;  // had nothing to launch after all, this round
     std::function<void()> on_removed;  // set when it is to go
     uint64_t window_start_nanoseconds = 0;
     int num_spurious_wakes = 0;
@@ -99,13 +122,22 @@ class Producer {
   };
 
   Producer(Backend* backend, std::function<void(absl::Status)> on_failure,
-           FileDescriptor epoll, FileDescriptor wake);
+           ClockFunction clock, FileDescriptor epoll, FileDescriptor wake);
   void Run();
   void TakeCommands();
   bool ScanAll();
   // True if something was published or removed.
   absl::StatusOr<bool> CollectAll();
   absl::StatusOr<bool> LaunchAll();
+  // Shares out the time since the last end to those whose launches have ended.
+  void ChargeEnded(int num_ended);
+  // Whether a launch of the member finds a place.
+  bool HasPlace(const Member& member) const;
+  // Members that want a launch count as waiting; who comes new has used as much
+  // as those that wait, at least.
+  void UpdateWaiting();
+  // The member whose turn it is, or null.
+  Member* NextMember();
   bool ForgetRemoved();
   void SetIdleAll(bool idle);
   // Sleeps until woken, or for the time given (negative: for ever).
@@ -117,6 +149,7 @@ class Producer {
 
   Backend* const backend_;
   const std::function<void(absl::Status)> on_failure_;
+  const ClockFunction clock_;
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
 
@@ -125,9 +158,12 @@ class Producer {
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Of the thread.
+  std::map<uint32_t, User> users_;
   std::vector<std::unique_ptr<Member>> members_;
   size_t next_member_ = 0;
   int num_running_launches_ = 0;
+  // Since when the device works for those whose launches end next.
+  uint64_t busy_since_nanoseconds_ = 0;
   bool has_failed_ = false;
   std::vector<Member*> woken_;
   int num_muted_ = 0;

@@ -1,12 +1,11 @@
 #include "server/core/sample_sizes.h"
 
-#include <pthread.h>
-
 #include <thread>
 #include <utility>
 
 #include "base/checked_math.h"
 #include "cuda/status_macros.h"
+#include "server/core/background_thread.h"
 #include "server/core/bad_sample_filter.h"
 #include "server/core/mutex.h"
 
@@ -72,7 +71,7 @@ absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
     return table.Set(index, probe);
   };
   const auto scan = [&] {
-    pthread_setname_np(pthread_self(), "sizes");
+    BecomeBackgroundThread("sizes");
     RawSample raw;
     while (!is_cancelled.load(std::memory_order_relaxed) &&
            !has_error.load(std::memory_order_relaxed)) {

@@ -1,7 +1,5 @@
 #include "server/service/dataset_service.h"
 
-#include <pthread.h>
-
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cuda/status_macros.h"
+#include "server/core/background_thread.h"
 #include "server/core/pushed_source.h"
 #include "server/service/grpc_status.h"
 #include "server/service/proto_convert.h"
@@ -136,7 +135,7 @@ absl::Status DatasetService::Scan(
   bool is_done = false;
   absl::Status status;
   std::thread opener([&] {
-    pthread_setname_np(pthread_self(), "scan");
+    BecomeBackgroundThread("scan");
     absl::Status result = open();
     MutexLock lock(&mutex);
     status = std::move(result);

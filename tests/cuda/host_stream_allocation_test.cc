@@ -49,8 +49,9 @@ TEST(HostStreamAllocationTest, ServingAllocatesNothing) {
   std::atomic<int> num_launches = 0;
   HostStream stream(
       &pool,
-      [](const AugmentProgram&, const BatchTask& batch) {
+      [](const AugmentProgram&, const BatchTask& batch, HostPosition*) {
         ++*reinterpret_cast<std::atomic<int>*>(batch.slot);
+        return true;
       },
       [&] { ++num_calls; });
   std::array<HostEvent, 8> events;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cuda/host_thread_pool.h"
+#include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/host_checkpoint.h"
 #include "cuda/kernels/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -26,8 +28,10 @@ using ::testing::HasSubstr;
 // A launch that calls a function of the test, which the slot points to.
 using Work = std::function<void()>;
 
-void CallWork(const AugmentProgram& program, const BatchTask& batch) {
+bool CallWork(const AugmentProgram& program, const BatchTask& batch,
+              HostPosition* position) {
   (*reinterpret_cast<const Work*>(batch.slot))();
+  return true;
 }
 
 class HostStreamTest : public ::testing::Test {
@@ -211,6 +215,106 @@ TEST_F(HostStreamTest, DestructionWaitsForWork) {
     for (int i = 0; i < 500; ++i) ASSERT_THAT(Launch(*stream, work), IsOk());
   }
   EXPECT_EQ(num_runs, 500);
+}
+
+// A launch of `num_rows` rows, each of which is done when the test says so.
+struct Rows {
+  int num_rows = 0;
+  std::atomic<int> num_allowed = 0;
+  std::vector<int> done;
+  std::atomic<int> num_parts = 0;
+};
+
+bool RunRowsOf(const AugmentProgram& program, const BatchTask& batch,
+               HostPosition* position) {
+  Rows& rows = *reinterpret_cast<Rows*>(batch.slot);
+  ++rows.num_parts;
+  for (; position->row < rows.num_rows; ++position->row) {
+    while (position->row >= rows.num_allowed) {
+      if (EndsAtSample()) return false;
+    }
+    rows.done.push_back(position->row);
+  }
+  return true;
+}
+
+TEST_F(HostStreamTest, AnInterruptedLaunchGoesOnWhereItWas) {
+  HostThreadPool pool(1);
+  Rows slow;
+  slow.num_rows = 10;
+  slow.num_allowed = 5;
+  Rows quick;
+  quick.num_rows = quick.num_allowed = 1;
+  const auto launch = [&](HostStream& stream, Rows& rows) {
+    const BatchTask task = {.slot = reinterpret_cast<uint8_t*>(&rows)};
+    return stream.Augment(program_, {&task, 1});
+  };
+  HostStream slow_stream(&pool, &RunRowsOf, nullptr, {.uid = 1});
+  HostStream quick_stream(&pool, &RunRowsOf, nullptr, {.uid = 2});
+  ASSERT_THAT(launch(slow_stream, slow), IsOk());
+  // The pool's only thread has the slow one, which waits for this test.
+  ASSERT_THAT(launch(quick_stream, quick), IsOk());
+  EXPECT_THAT(quick_stream.Synchronize(), IsOk());
+  slow.num_allowed = 10;
+  EXPECT_THAT(slow_stream.Synchronize(), IsOk());
+  EXPECT_THAT(slow.done,
+              ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_EQ(quick.num_parts, 1);
+}
+
+TEST_F(HostStreamTest, CancelLeavesOutWhatRunsAndWhatWaits) {
+  std::latch has_begun(1);
+  std::atomic<bool> was_told = false;
+  std::atomic<bool> has_run = false;
+  const Work slow = [&] {
+    has_begun.count_down();
+    while (GoesOn()) {
+    }
+    was_told = true;
+  };
+  const Work later = [&] { has_run = true; };
+  HostEvent event;
+  auto stream = MakeStream();
+  ASSERT_THAT(Launch(*stream, slow), IsOk());
+  has_begun.wait();
+  const uint8_t from = 1;
+  uint8_t to = 0;
+  ASSERT_THAT(stream->CopyToHost(&to, &from, 1), IsOk());
+  ASSERT_THAT(Launch(*stream, later), IsOk());
+  ASSERT_THAT(stream->Record(event), IsOk());
+  stream->Cancel();
+  EXPECT_THAT(stream->Synchronize(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+  EXPECT_THAT(event.IsDone(), IsOkAndHolds(true));
+  EXPECT_TRUE(was_told);
+  EXPECT_FALSE(has_run);
+  EXPECT_EQ(to, 0);
+  // For good.
+  ASSERT_THAT(Launch(*stream, later), IsOk());
+  EXPECT_THAT(stream->Synchronize(), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_FALSE(has_run);
+}
+
+TEST_F(HostStreamTest, NoMoreLaunchesRunAtOnceThanThereIsScratchMemory) {
+  std::vector<uint8_t> scratch(kTeamFlagBytes);
+  AugmentProgram one_team = {};
+  one_team.num_teams = 1;
+  one_team.scratch = scratch.data();
+  const HostProgram program(one_team);
+  std::atomic<int> num_inside = 0;
+  std::atomic<int> num_overlaps = 0;
+  const Work work = [&] {
+    if (++num_inside != 1) ++num_overlaps;
+    --num_inside;
+  };
+  const BatchTask task = {
+      .slot = reinterpret_cast<uint8_t*>(const_cast<Work*>(&work))};
+  auto stream = MakeStream();
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_THAT(stream->Augment(program, {&task, 1}), IsOk());
+  }
+  EXPECT_THAT(stream->Synchronize(), IsOk());
+  EXPECT_EQ(num_overlaps, 0);
 }
 
 TEST_F(HostStreamTest, SlowStreamDoesNotStopAnother) {

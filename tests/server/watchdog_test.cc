@@ -111,6 +111,19 @@ TEST_F(WatchdogTest, ADeviceThatHangsIsNamedThoughItsProducerAnswers) {
   EXPECT_THAT(watchdog.Check({{"cuda:0", Running(8)}}), IsOk());
 }
 
+TEST_F(WatchdogTest, ALongLaunchIsWellAsLongAsItsPiecesEnd) {
+  Watchdog watchdog(absl::Seconds(60), &clock_);
+  ProducerProgress progress = Running(7);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(watchdog.Check({{"cpu", progress}}), IsOk());
+    ++progress.num_pieces;
+  }
+  --progress.num_pieces;
+  EXPECT_THAT(watchdog.Check({{"cpu", progress}}),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("on cpu has ended for 20s")));
+}
+
 TEST_F(WatchdogTest, ADeviceWithoutWorkNeedsToEndNothing) {
   Watchdog watchdog(absl::Seconds(60), &clock_);
   ASSERT_THAT(watchdog.Check({{"cuda:0", Running(7)}}), IsOk());

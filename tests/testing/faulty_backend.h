@@ -97,6 +97,7 @@ class FaultyStream : public Stream {
     DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultDevice, "Synchronize"));
     return status;
   }
+  void Cancel() override { stream_->Cancel(); }
 
  private:
   const std::unique_ptr<Stream> stream_;
@@ -142,11 +143,12 @@ class FaultyBackend : public Backend {
     DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultAllocate, "Load"));
     return backend_->Load(program);
   }
+  using Backend::CreateStream;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
-      std::function<void()> on_done) override {
+      std::function<void()> on_done, const StreamOptions& options) override {
     DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultAllocate, "CreateStream"));
-    DATASETD_ASSIGN_OR_RETURN(auto stream,
-                              backend_->CreateStream(std::move(on_done)));
+    DATASETD_ASSIGN_OR_RETURN(
+        auto stream, backend_->CreateStream(std::move(on_done), options));
     return std::make_unique<FaultyStream>(std::move(stream), plan_, live_);
   }
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
@@ -161,6 +163,10 @@ class FaultyBackend : public Backend {
   int max_teams() const override { return backend_->max_teams(); }
   int max_launches_in_flight() const override {
     return backend_->max_launches_in_flight();
+  }
+  bool takes_turns() const override { return backend_->takes_turns(); }
+  int64_t max_launch_operations() const override {
+    return backend_->max_launch_operations();
   }
 
  private:

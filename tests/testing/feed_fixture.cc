@@ -56,6 +56,8 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
                                    std::unique_ptr<FeedChannel> channel) {
   Feed::Options feed;
   feed.id = options.id;
+  feed.uid = options.uid;
+  feed.sample_operations = options.sample_operations;
   feed.dataset = MakeByteDataset(backend, options.num_samples);
   feed.program.num_fields = 1;
   feed.program.indices_offset_bytes = kIndicesOffset;

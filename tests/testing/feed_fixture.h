@@ -24,6 +24,8 @@ std::shared_ptr<const Dataset> MakeByteDataset(Backend* backend,
 
 struct TestFeedOptions {
   uint64_t id = 1;
+  uint32_t uid = 0;
+  int64_t sample_operations = 0;
   int64_t num_samples = 10;
   int64_t batch_size = 4;
   uint32_t num_slots = 3;

@@ -18,6 +18,7 @@
 #include "cuda/kernels/augment_block.h"
 #include "cuda/kernels/augment_plain.h"
 #include "cuda/kernels/augment_plan.h"
+#include "cuda/kernels/host_checkpoint.h"
 #include "cuda/kernels/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -515,6 +516,55 @@ TEST(AugmentTest, NanIsCanonicalOnlyWhereItIsComputed) {
   AugmentHost(program, batch);
   std::memcpy(halves, slot, sizeof(halves));
   EXPECT_THAT(halves, ::testing::ElementsAre(0x7E00, 0x7E00, 0x7E00, 0xFC00));
+}
+
+// Ends at every sample.
+class ImpatientRun final : public HostRun {
+ public:
+  ImpatientRun() { SetWish(kEndAtSample); }
+  bool Pause() override { return true; }
+};
+
+TEST(AugmentTest, ABatchInPartsIsTheSame) {
+  for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+    // More elements than lie between two checkpoints.
+    AugmentCase test(
+        {FieldBuilder(150, 151, 3).Out(Dtype::kFloat32, layout).Build(),
+         FieldBuilder(9, 7, 1).Build()},
+        5);
+    const BatchTask whole = test.NewBatch(5);
+    AugmentHost(test.program(), whole);
+    for (const int32_t rows : {1, 2, 4}) {
+      BatchTask part = test.NewBatch(5);
+      part.num_rows = rows;
+      for (; NumRows(part) > 0; part.first_row += rows) {
+        AugmentHost(test.program(), part);
+      }
+      EXPECT_EQ(test.Slot(part), test.Slot(whole)) << rows;
+    }
+    const BatchTask interrupted = test.NewBatch(5);
+    ImpatientRun run;
+    const ScopedHostRun scoped_run(&run);
+    HostPosition position;
+    int num_calls = 1;
+    while (!AugmentHostFrom(test.program(), interrupted, &position)) {
+      ++num_calls;
+    }
+    EXPECT_GE(num_calls, 5);
+    EXPECT_EQ(test.Slot(interrupted), test.Slot(whole));
+  }
+}
+
+TEST(AugmentTest, TheLastPartHasTheFieldsWithoutSteps) {
+  AugmentCase test({FieldBuilder(4, 4, 3).Build()}, 3);
+  BatchTask batch = test.NewBatch(3);
+  batch.num_rows = 2;
+  AugmentPlan plan;
+  ASSERT_TRUE(MakeAugmentPlan(nullptr, test.program(), &batch, 1, &plan));
+  EXPECT_EQ(plan.num_blocks(), 0u);
+  batch.first_row = 2;
+  ASSERT_TRUE(MakeAugmentPlan(nullptr, test.program(), &batch, 1, &plan));
+  EXPECT_GT(plan.num_blocks(), 0u);
 }
 
 TEST(AugmentTest, EmptyBatchWritesNothing) {

@@ -17,6 +17,7 @@
 #include "cuda/kernels/augment_plan.h"
 #include "cuda/kernels/chain_host.h"
 #include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/host_checkpoint.h"
 #include "cuda/kernels/ops/mix.h"
 #include "gtest/gtest.h"
 #include "server/core/mix_labels.h"
@@ -300,6 +301,47 @@ TEST(ChainMixTest, UnmixedRowsAreUntouchedByTheMix) {
     for (int64_t i = field.size_bytes / 2; i < field.size_bytes; ++i) {
       ASSERT_EQ(slot[field.offset_bytes + i], 0xAB);
     }
+  }
+}
+
+// Ends at every sample.
+class ImpatientRun final : public HostRun {
+ public:
+  ImpatientRun() { SetWish(kEndAtSample); }
+  bool Pause() override { return true; }
+};
+
+TEST(ChainMixTest, ABatchInPartsIsTheSame) {
+  for (const TransformSpec& op :
+       {TransformSpec(MixUpSpec{.num_classes = kNumClasses}),
+        TransformSpec(CutMixSpec{.num_classes = kNumClasses,
+                                 .per_sample = true})}) {
+    MixCase mix({19, 40, 3}, {RandomHorizontalFlipSpec{}, op});
+    const std::vector<int64_t> indices = {3, 1, 4, 1, 5};
+    const auto whole = mix.Fill(
+        indices, 0, 0, [](const AugmentProgram& program, BatchTask batch) {
+          AugmentHost(program, batch);
+        });
+    for (const int32_t rows : {1, 2, 4}) {
+      const auto parts = mix.Fill(
+          indices, 0, 0, [&](const AugmentProgram& program, BatchTask batch) {
+            batch.num_rows = rows;
+            for (; NumRows(batch) > 0; batch.first_row += rows) {
+              AugmentHost(program, batch);
+            }
+          });
+      EXPECT_EQ(parts, whole) << rows;
+    }
+    const auto interrupted = mix.Fill(
+        indices, 0, 0, [](const AugmentProgram& program, BatchTask batch) {
+          ImpatientRun run;
+          const ScopedHostRun scoped_run(&run);
+          HostPosition position;
+          int num_calls = 1;
+          while (!AugmentHostFrom(program, batch, &position)) ++num_calls;
+          EXPECT_GE(num_calls, batch.num_samples);
+        });
+    EXPECT_EQ(interrupted, whole);
   }
 }
 

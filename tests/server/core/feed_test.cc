@@ -106,6 +106,85 @@ TEST_F(FeedTest, OneLaunchFillsManyFreeSlots) {
   EXPECT_EQ(all[3].batch.epoch, 1);
 }
 
+class CutFeedTest : public ::testing::Test {
+ protected:
+  // Launches take two samples; batches have four, the third of an epoch two.
+  FakeBackend backend_{{.needs_polling = true,
+                        .max_batches_per_launch = 32,
+                        .max_launch_operations = 20}};
+  const TestFeedOptions options_ = {.sample_operations = 10, .num_slots = 3};
+};
+
+TEST_F(CutFeedTest, ALaunchOfTooMuchWorkIsCutAndPublishedAsAWhole) {
+  const TestFeed made = MakeTestFeed(&backend_, options_);
+  Feed& feed = *made.feed;
+  for (const size_t num_published : {1u, 2u}) {
+    EXPECT_THAT(feed.Launch(32), IsOkAndHolds(true));
+    EXPECT_FALSE(feed.CanLaunch());  // one part at a time
+    EXPECT_THAT(feed.Collect(), IsOkAndHolds(0));
+    EXPECT_TRUE(backend_.CompleteNext());
+    EXPECT_THAT(feed.Collect(), IsOkAndHolds(1));
+    EXPECT_THAT(made.channel->published(), SizeIs(num_published - 1));
+    EXPECT_FALSE(feed.is_quiescent());
+    ASSERT_TRUE(feed.CanLaunch());
+    EXPECT_THAT(feed.Launch(32), IsOkAndHolds(true));
+    EXPECT_TRUE(backend_.CompleteNext());
+    EXPECT_THAT(feed.Collect(), IsOkAndHolds(1));
+    EXPECT_TRUE(feed.is_quiescent());
+    ASSERT_THAT(made.channel->published(), SizeIs(num_published));
+  }
+  EXPECT_THAT(BatchBytes(feed, made.channel->published()[1]),
+              ElementsAre(4, 5, 6, 7));
+  // The short batch fits.
+  EXPECT_THAT(feed.Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(feed.Collect(), IsOkAndHolds(1));
+  ASSERT_THAT(made.channel->published(), SizeIs(3));
+  EXPECT_THAT(BatchBytes(feed, made.channel->published()[2]),
+              ElementsAre(8, 9));
+}
+
+TEST_F(CutFeedTest, AStopBetweenPartsEndsTheLaunch) {
+  const TestFeed made = MakeTestFeed(&backend_, options_);
+  EXPECT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  made.feed->Stop();
+  EXPECT_FALSE(made.feed->CanLaunch());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(0));
+  EXPECT_TRUE(made.feed->is_quiescent());
+  EXPECT_THAT(made.channel->published(), SizeIs(0));
+}
+
+TEST_F(CutFeedTest, AStopWhileAPartRunsWaitsForThatPart) {
+  const TestFeed made = MakeTestFeed(&backend_, options_);
+  EXPECT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  made.feed->Stop();
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(0));
+  EXPECT_FALSE(made.feed->is_quiescent());
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  EXPECT_TRUE(made.feed->is_quiescent());
+  EXPECT_THAT(made.channel->published(), SizeIs(0));
+}
+
+TEST_F(CutFeedTest, ASeekDropsTheRestOfALaunch) {
+  const TestFeed made = MakeTestFeed(&backend_, options_);
+  EXPECT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  made.channel->Seek({.generation = 1, .epoch = 0, .batch = 2});
+  EXPECT_TRUE(made.feed->Scan(0));
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(0));
+  EXPECT_TRUE(made.feed->is_quiescent());
+  EXPECT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  ASSERT_THAT(made.channel->published(), SizeIs(1));
+  EXPECT_THAT(BatchBytes(*made.feed, made.channel->published()[0]),
+              ElementsAre(8, 9));
+}
+
 TEST_F(FeedTest, OnlyTheSequenceThatIsInASlotFreesIt) {
   const TestFeed made = MakeTestFeed(&backend_, {});
   Fill(*made.feed);

@@ -1,5 +1,6 @@
 #include "server/core/producer.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -188,11 +189,20 @@ TEST_P(ProducerTest, ARemovedFeedGoesWhenItsWorkHasEnded) {
   EXPECT_THAT(made.channel->published(), SizeIs(0));
 }
 
+// Every launch takes as long as another.
+template <uint64_t kStepNanoseconds>
+uint64_t TickingClock() {
+  static std::atomic<uint64_t> now = 0;
+  return now += kStepNanoseconds;
+}
+
 TEST_P(ProducerTest, FeedsTakeTurns) {
   FakeBackend backend({.needs_polling = GetParam(),
                        .max_batches_per_launch = 1,
                        .max_launches_in_flight = 2});
-  const std::unique_ptr<Producer> producer = Start(backend);
+  auto started = Producer::Start(&backend, NoFailure, TickingClock<1000>);
+  ASSERT_THAT(started, IsOk());
+  const std::unique_ptr<Producer> producer = *std::move(started);
   std::vector<TestFeed> feeds;
   for (uint64_t id = 1; id <= 4; ++id) {
     feeds.push_back(MakeTestFeed(&backend, {.id = id,
@@ -206,6 +216,65 @@ TEST_P(ProducerTest, FeedsTakeTurns) {
     EXPECT_GE(made.channel->published().size(), 3);
   }
   for (const TestFeed& made : feeds) CompleteUntil(backend, made, 8);
+  for (const TestFeed& made : feeds) {
+    RemoveAndWait(backend, *producer, made.feed.get());
+  }
+}
+
+TEST_P(ProducerTest, LaunchesThatDoNotEndTakeNoPlaceOfAnother) {
+  FakeBackend backend({.needs_polling = GetParam(),
+                       .max_batches_per_launch = 1,
+                       .max_launches_in_flight = 2,
+                       .takes_turns = true});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  std::vector<TestFeed> feeds;
+  // Five of one user, and one of another. Nothing that they launch ends.
+  for (uint64_t id = 1; id <= 6; ++id) {
+    feeds.push_back(MakeTestFeed(&backend, {.id = id,
+                                            .uid = id <= 5 ? 1u : 2u,
+                                            .num_slots = 8,
+                                            .on_done = producer->on_done()}));
+    producer->Add(feeds.back().feed.get());
+  }
+  const auto num_launches = [&](size_t feed) {
+    return feeds[feed].feed->stats().num_launches.load();
+  };
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    while (num_launches(i) == 0) {
+    }
+  }
+  while (num_launches(5) < 2) {
+  }
+  // Places beyond the first of each feed are the user's.
+  EXPECT_LE(backend.num_pending_launches(), 2 + 4 + 2);
+  for (const TestFeed& made : feeds) {
+    RemoveAndWait(backend, *producer, made.feed.get());
+  }
+}
+
+TEST_P(ProducerTest, AUsersManyFeedsDoNotCrowdOutAnothersOne) {
+  FakeBackend backend({.needs_polling = GetParam(),
+                       .max_batches_per_launch = 1,
+                       .max_launches_in_flight = 1});
+  auto started = Producer::Start(&backend, NoFailure, TickingClock<10'000'000>);
+  ASSERT_THAT(started, IsOk());
+  const std::unique_ptr<Producer> producer = *std::move(started);
+  std::vector<TestFeed> feeds;
+  constexpr size_t kMany = 12;
+  for (uint64_t id = 0; id <= kMany; ++id) {
+    feeds.push_back(MakeTestFeed(&backend, {.id = id + 1,
+                                            .uid = id == kMany ? 2u : 1u,
+                                            .num_slots = 8,
+                                            .on_done = producer->on_done()}));
+    producer->Add(feeds.back().feed.get());
+  }
+  // By feeds, the last one had a thirteenth.
+  CompleteUntil(backend, feeds[kMany], 8);
+  size_t num_others = 0;
+  for (size_t i = 0; i < kMany; ++i) {
+    num_others += feeds[i].channel->published().size();
+  }
+  EXPECT_LT(num_others, 8 * kMany / 2);
   for (const TestFeed& made : feeds) {
     RemoveAndWait(backend, *producer, made.feed.get());
   }
