@@ -15,6 +15,8 @@ namespace {
 
 // More than there are kinds.
 constexpr int kMaxImports = 4;
+// Between the end of a feed and the GOODBYE that explains it.
+constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
 
 absl::Status ClosedError() {
   return WithDetail(absl::FailedPreconditionError("the feed is closed"),
@@ -133,7 +135,13 @@ absl::Status Feed::SendIndices(const IndexBlock& block,
       sender_->Send(core_->generation(), block, limits);
   core_->AddSent(result.num_sent);
   if (result.is_unanswered) core_->LoseOrder();
-  return result.status;
+  if (result.status.ok() || absl::IsCancelled(result.status)) {
+    return result.status;
+  }
+  // A daemon that ended the lease has said why, and forgets the feed.
+  return core_->ExplainedByLease(
+      result.status, absl::IsNotFound(result.status) ? kGoodbyeTimeout
+                                                     : absl::ZeroDuration());
 }
 
 }  // namespace datasetd::client

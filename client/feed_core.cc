@@ -277,6 +277,12 @@ absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
   return absl::OkStatus();
 }
 
+absl::Status FeedCore::ExplainedByLease(const absl::Status& status,
+                                        absl::Duration timeout) {
+  absl::Status ended = lease_.Check(timeout);
+  return ended.ok() ? status : ended;
+}
+
 void FeedCore::Close() {
   if (!is_this_process()) return;
   int num_released;

@@ -81,6 +81,10 @@ class FeedCore {
   void AddSent(uint64_t num_batches) { cursor_.AddSent(num_batches); }
   void LoseOrder() { cursor_.LoseOrder(); }
   absl::Status CheckOrder() const { return cursor_.CheckOrder(); }
+  // Why the lease has ended, if it has; else `status`. For the thread that
+  // calls Next. Waits up to `timeout` for the daemon's word.
+  absl::Status ExplainedByLease(const absl::Status& status,
+                                absl::Duration timeout);
 
   // Gives up the feed's reference. The object may be gone afterwards.
   void Close();

@@ -103,11 +103,14 @@ absl::Status IndexSender::ToStatus(const grpc::Status& status,
       return absl::DeadlineExceededError(absl::StrCat(
           "SendIndices: the daemon did not take the indices within ",
           absl::FormatDuration(timeout)));
-    case grpc::StatusCode::CANCELLED:
-      return absl::CancelledError("SendIndices was broken off");
     default:
-      return session_->ToStatus(status);
+      break;
   }
+  absl::Status said = session_->ToStatus(status);
+  if (absl::IsCancelled(said)) {
+    return absl::CancelledError("SendIndices was broken off");
+  }
+  return said;
 }
 
 }  // namespace datasetd::client

@@ -12,6 +12,27 @@
 #include "cuda/status_macros.h"
 
 namespace datasetd::client {
+namespace {
+
+// What a call may end with when its daemon ends.
+bool MayBeTheDaemonsEnd(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnavailable:
+    // A server that shuts down cancels the calls that are left.
+    case absl::StatusCode::kCancelled:
+    // gRPC's words for a connection that breaks during a call.
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kInternal:
+    // The token may be of a daemon that is gone: the channel finds the next one
+    // at the same address.
+    case absl::StatusCode::kUnauthenticated:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
     const Address& address, const CallLimits& limits) {
@@ -77,13 +98,11 @@ absl::Status Session::ToStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const absl::Status said(static_cast<absl::StatusCode>(status.error_code()),
                           status.error_message());
-  // A token that is not known may have been given by a daemon that is gone: the
-  // channel finds the next one at the same address.
+  if (!MayBeTheDaemonsEnd(said.code())) return said;
   const bool is_unavailable = absl::IsUnavailable(said);
-  if (!is_unavailable && !absl::IsUnauthenticated(said)) return said;
   std::lock_guard lock(mutex_);
   if (ended_.ok()) {
-    // What the daemon said last is there already, or comes within moments: it
+    // The daemon's last word is there already, or comes within moments: it
     // closes both sockets together.
     const absl::Status last =
         socket_

@@ -41,8 +41,9 @@ class Session {
   void Prepare(grpc::ClientContext* context, absl::Duration timeout) const;
 
   // The status of a call. UNAVAILABLE becomes what the daemon said on the
-  // attach connection, or kDaemonGone, and so does UNAUTHENTICATED if that
-  // connection has ended.
+  // attach connection, or kDaemonGone. If that connection has ended, so do the
+  // other codes that a call may get when its daemon ends: CANCELLED, UNKNOWN,
+  // INTERNAL and UNAUTHENTICATED.
   absl::Status ToStatus(const grpc::Status& status);
 
   v1::DatasetService::Stub* datasets() { return stubs_->datasets.get(); }

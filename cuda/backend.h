@@ -59,6 +59,10 @@ class ExportedMemory : public DeviceMemory {
   virtual absl::Span<const uint8_t> ipc_handle() const = 0;
   // Owned by this object, CLOEXEC; -1 for kCudaIpcHandle.
   virtual int file_descriptor() const = 0;
+  // Takes the memory from every process that kept a mapping or the descriptor:
+  // they read zeros. The last call before destruction. Does nothing on CUDA,
+  // which has no such function. May take long.
+  virtual void Revoke() {}
 };
 
 // Host memory that the device reads and writes at the same address (pinned on

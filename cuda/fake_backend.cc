@@ -45,6 +45,7 @@ class FakeExportedMemory final : public ExportedMemory {
   uint8_t* data() const override { return memory_->data(); }
   size_t size_bytes() const override { return memory_->size_bytes(); }
   ExportKind export_kind() const override { return memory_->export_kind(); }
+  void Revoke() override { memory_->Revoke(); }
   absl::Span<const uint8_t> ipc_handle() const override {
     return memory_->ipc_handle();
   }

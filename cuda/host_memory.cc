@@ -108,6 +108,12 @@ class MemfdMemory final : public ExportedMemory {
   ExportKind export_kind() const override { return ExportKind::kMemfd; }
   absl::Span<const uint8_t> ipc_handle() const override { return {}; }
   int file_descriptor() const override { return file_.get(); }
+  void Revoke() override {
+    // Cannot fail: nothing seals the file against writing, since this process
+    // maps it for writing and F_SEAL_SEAL is set.
+    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+              static_cast<off_t>(mapping_.size_bytes()));
+  }
 
  private:
   const FileDescriptor file_;

@@ -13,7 +13,8 @@
 namespace datasetd {
 namespace {
 
-constexpr char kSourceName[] = "source";
+// Absolute, or else the library asks the system for the directory it is in.
+constexpr char kSourceName[] = "/source";
 constexpr size_t kMaxFields = 64;
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxDimensions = 9;
@@ -171,10 +172,17 @@ bool IsNumeric(hid_t file, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<Hdf5File> Hdf5File::Open(uint64_t size_bytes, ReadBytes read,
-                                        const std::string& fields) {
+void Hdf5File::InitLibrary() {
+  H5open();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);  // no filters from shared libraries
+  // To follow one would ask the system for directories first.
+  H5Lunregister(H5L_TYPE_EXTERNAL);
+}
+
+absl::StatusOr<Hdf5File> Hdf5File::Open(uint64_t size_bytes, ReadBytes read,
+                                        const std::string& fields) {
+  InitLibrary();
   // As long as the process.
   if (g_source == nullptr) g_source = new Source;
   *g_source = {.size_bytes = size_bytes, .read = std::move(read)};

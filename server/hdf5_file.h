@@ -24,6 +24,10 @@ class Hdf5File {
   using ReadBytes =
       std::function<bool(uint64_t offset, uint64_t size, void* buffer)>;
 
+  // All that the library wants to have of the system; later it needs memory
+  // alone.
+  static void InitLibrary();
+
   // Opens the file and the datasets: those of `fields` ("image:x,label:y"), or,
   // where it is empty, all of numbers in the root group, by name. Errors leave
   // out the file's name.

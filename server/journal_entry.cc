@@ -1,6 +1,7 @@
 #include "server/journal_entry.h"
 
 #include "absl/strings/str_cat.h"
+#include "server/core/utf8.h"
 #include "server/log_formatter.h"
 
 namespace datasetd {
@@ -10,12 +11,12 @@ std::string FormatJournalEntry(const spdlog::details::log_msg& message,
   const std::string subsystem(message.logger_name.data(),
                               message.logger_name.size());
   std::string entry = absl::StrCat("MESSAGE=[", subsystem, "] ");
-  AppendEscaped({message.payload.data(), message.payload.size()}, &entry);
+  AppendPrintable({message.payload.data(), message.payload.size()}, &entry);
   absl::StrAppend(&entry, "\nPRIORITY=", JournalPriority(message.level),
                   "\nSYSLOG_IDENTIFIER=datasetd\nSUBSYSTEM=", subsystem, "\n");
   if (!fields.dataset.empty()) {
     entry.append("DATASET=");
-    AppendEscaped(fields.dataset, &entry);
+    AppendPrintable(fields.dataset, &entry);
     entry.push_back('\n');
   }
   if (fields.feed) absl::StrAppend(&entry, "FEED=", *fields.feed, "\n");

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "server/core/utf8.h"
 #include "spdlog/details/log_msg.h"
 
 namespace datasetd {
@@ -43,19 +43,6 @@ int JournalPriority(spdlog::level::level_enum level) {
   }
 }
 
-void AppendEscaped(absl::string_view text, std::string* line) {
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      line->append("\\n");
-    } else if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppendFormat(line, "\\x%02x", byte);
-    } else {
-      line->push_back(c);
-    }
-  }
-}
-
 void LogFormatter::format(const spdlog::details::log_msg& message,
                           spdlog::memory_buf_t& line) {
   std::string text;
@@ -72,7 +59,7 @@ void LogFormatter::format(const spdlog::details::log_msg& message,
       &text, "[",
       absl::string_view(message.logger_name.data(), message.logger_name.size()),
       "] ");
-  AppendEscaped({message.payload.data(), message.payload.size()}, &text);
+  AppendPrintable({message.payload.data(), message.payload.size()}, &text);
   text.push_back('\n');
   line.append(text.data(), text.data() + text.size());
 }

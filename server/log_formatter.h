@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "spdlog/common.h"
 #include "spdlog/formatter.h"
 
@@ -14,9 +13,6 @@ namespace datasetd {
 
 // As in sd-daemon(3): 2 is critical, 7 debug.
 int JournalPriority(spdlog::level::level_enum level);
-
-// `text` without control characters: a newline becomes \n, others \x1b.
-void AppendEscaped(absl::string_view text, std::string* line);
 
 // Not thread-safe: the sink that owns it locks.
 class LogFormatter : public spdlog::formatter {

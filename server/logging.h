@@ -3,8 +3,8 @@
 //   Log(LogSubsystem::kAttach).info("lease of feed {} ended", feed_id);
 //
 // Thread-safe. Loggers exist from the first use to the end of the process, at
-// level info until InitLogging. A line of the log is one line of output:
-// control characters of a message, which a client may have sent, are escaped.
+// level info until InitLogging. A line of the log is one line of output: what a
+// client may have sent is escaped as server/core/utf8.h says.
 // In systemd's journal (stderr is what JOURNAL_STREAM names) a line is an entry
 // with its priority and, from ScopedLogFields, what it is about; else it is
 // "2024-01-31T12:00:00.123Z info [attach] lease of ...".

@@ -253,7 +253,7 @@ absl::Status Server::Impl::OpenSockets() {
     DATASETD_ASSIGN_OR_RETURN(
         attach_,
         AttachServer::Start(std::move(listener), &sessions_, feeds_.get(),
-                            datasets_.get(), LogAttachEvent));
+                            datasets_.get(), LogAttachEvent, LogLeftOut));
     return StartRpc();
   }();
   umask(previous_mask);

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "server/attach/seqpacket.h"
+#include "server/core/utf8.h"
 
 namespace datasetd {
 namespace {
@@ -41,8 +42,12 @@ Out NewMessage(MessageType type) {
   return message;
 }
 
-void CopyText(const std::string& text, char (&to)[attach::kTextBytes]) {
-  const size_t size = std::min(text.size(), sizeof(to) - 1);
+// `from` may hold a client's words: see server/core/utf8.h.
+void CopyText(absl::string_view from, char (&to)[attach::kTextBytes]) {
+  const std::string text = PrintableUtf8(from);
+  size_t size = std::min(text.size(), sizeof(to) - 1);
+  // Not in the middle of a character.
+  while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;
   std::memcpy(to, text.data(), size);
   to[size] = '\0';
 }
@@ -153,7 +158,7 @@ bool AttachConnection::BecomeLease(uint64_t feed_id,
 bool AttachConnection::SendRefused(const absl::Status& status) {
   auto refused = NewMessage<attach::Refused>(MessageType::kRefused);
   refused.status_code = static_cast<uint32_t>(status.code());
-  CopyText(std::string(status.message()), refused.reason);
+  CopyText(status.message(), refused.reason);
   return SendSeqpacket(fd(), &refused, sizeof(refused));
 }
 

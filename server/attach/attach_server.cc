@@ -28,7 +28,8 @@ constexpr int64_t kMaxMessagesAtOnce = 4;
 
 absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
     FileDescriptor listener, SessionTable* sessions, FeedTable* feeds,
-    DatasetRegistry* datasets, Observer observer) {
+    DatasetRegistry* datasets, Observer observer,
+    std::function<void()> on_tick) {
   FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll.has_value() || !wake.has_value()) {
@@ -36,7 +37,7 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
   }
   std::unique_ptr<AttachServer> server(new AttachServer(
       std::move(listener), std::move(epoll), std::move(wake), sessions, feeds,
-      datasets, std::move(observer)));
+      datasets, std::move(observer), std::move(on_tick)));
   if (!server->Watch(server->listener_.get()) ||
       !server->Watch(server->wake_.get())) {
     return absl::ErrnoToStatus(errno, "attach: epoll_ctl");
@@ -49,14 +50,15 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
 AttachServer::AttachServer(FileDescriptor listener, FileDescriptor epoll,
                            FileDescriptor wake, SessionTable* sessions,
                            FeedTable* feeds, DatasetRegistry* datasets,
-                           Observer observer)
+                           Observer observer, std::function<void()> on_tick)
     : listener_(std::move(listener)),
       epoll_(std::move(epoll)),
       wake_(std::move(wake)),
       sessions_(sessions),
       feeds_(feeds),
       datasets_(datasets),
-      observer_(std::move(observer)) {}
+      observer_(std::move(observer)),
+      on_tick_(std::move(on_tick)) {}
 
 AttachServer::~AttachServer() {
   is_stopping_.store(true);
@@ -147,6 +149,7 @@ void AttachServer::Run() {
       Listen(true);
       ExpireHandshakes();
       feeds_->ExpirePending();
+      if (on_tick_ != nullptr) on_tick_();
       next_tick = absl::Now() + absl::Milliseconds(kTickMilliseconds);
     }
   }
@@ -282,14 +285,16 @@ bool AttachServer::OnAttachFeed(AttachConnection& connection,
 bool AttachServer::Violate(const AttachConnection& connection,
                            const char* what) {
   counters_.num_violations.fetch_add(1, std::memory_order_relaxed);
-  observer_("protocol violation", connection.uid(), connection.pid(), what);
+  observer_("protocol violation", connection.uid(), connection.pid(),
+            [what] { return std::string(what); });
   return false;
 }
 
 bool AttachServer::Refuse(AttachConnection& connection,
                           const absl::Status& status) {
   counters_.num_refused.fetch_add(1, std::memory_order_relaxed);
-  observer_("refused", connection.uid(), connection.pid(), status.ToString());
+  observer_("refused", connection.uid(), connection.pid(),
+            [&status] { return status.ToString(); });
   connection.SendRefused(status);
   return false;
 }
@@ -298,7 +303,9 @@ void AttachServer::OnFailedImport(const AttachConnection& connection,
                                   const char* reason) {
   counters_.num_failed_imports.fetch_add(1, std::memory_order_relaxed);
   observer_("import failed", connection.uid(), connection.pid(),
-            absl::StrCat("feed ", connection.feed_id(), ": ", reason));
+            [&connection, reason] {
+              return absl::StrCat("feed ", connection.feed_id(), ": ", reason);
+            });
 }
 
 void AttachServer::Close(int fd, bool is_slab_unused) {
@@ -323,9 +330,9 @@ void AttachServer::Close(int fd, bool is_slab_unused) {
       const int pidfd = process.get();
       if (!is_slab_unused && process.has_value() && Watch(pidfd)) {
         processes_[pidfd] = {std::move(process), feed_id};
-      } else {
+      } else if (is_slab_unused || !is_stopping_.load()) {
         // Or else the process is gone, or out of sight: the connection's end
-        // is all there is to know.
+        // is all there is to know. At the daemon's own end it says nothing.
         feeds_->FreeSlab(feed_id);
       }
       CountLeases(-1);

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -46,14 +47,17 @@ class AttachServer {
     std::atomic<uint64_t> num_violations = 0;  // closed without a word
     std::atomic<uint64_t> num_failed_imports = 0;
   };
+  // `detail` makes a text that the observer may not want.
   using Observer =
       std::function<void(const char* event, uint32_t uid, int32_t pid,
-                         const std::string& detail)>;
+                         absl::FunctionRef<std::string()> detail)>;
 
-  // The tables outlive the server.
+  // The tables outlive the server. `on_tick`, which may be null, is called every
+  // second by the server's thread.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Start(
       FileDescriptor listener, SessionTable* sessions, FeedTable* feeds,
-      DatasetRegistry* datasets, Observer observer);
+      DatasetRegistry* datasets, Observer observer,
+      std::function<void()> on_tick);
   // Closes all connections; feeds' slabs stay where the table has them.
   ~AttachServer();
 
@@ -89,7 +93,8 @@ class AttachServer {
 
   AttachServer(FileDescriptor listener, FileDescriptor epoll,
                FileDescriptor wake, SessionTable* sessions, FeedTable* feeds,
-               DatasetRegistry* datasets, Observer observer);
+               DatasetRegistry* datasets, Observer observer,
+               std::function<void()> on_tick);
   void Run();
   void Wake();
   void Accept();
@@ -119,6 +124,7 @@ class AttachServer {
   FeedTable* const feeds_;
   DatasetRegistry* const datasets_;
   const Observer observer_;
+  const std::function<void()> on_tick_;
   Counters counters_;
 
   mutable Mutex mutex_;

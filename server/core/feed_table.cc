@@ -10,6 +10,16 @@
 
 namespace datasetd {
 
+void FeedTable::FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use) {
+  if (use == SlabUse::kUnused) slab->Revoke();
+  // To free what a process maps by such a handle is undefined behaviour; the end
+  // of this process gives it back.
+  if (use == SlabUse::kLeft &&
+      slab->export_kind() == ExportKind::kCudaIpcHandle) {
+    (void)slab.release();
+  }
+}
+
 struct FeedTable::Record {
   uint64_t id = 0;
   FeedOptions options;
@@ -21,10 +31,10 @@ struct FeedTable::Record {
   absl::Duration deadline;  // while pending
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
-  bool is_slab_unused = false;  // the client is done with it
+  SlabUse slab_use = SlabUse::kUsed;
   std::shared_ptr<ClientOrder> order;  // null: the daemon's
-  // Destroyed from below: memory goes before its reservation, and all before
-  // its place.
+  // Destroyed from below where opening fails: memory goes before its
+  // reservation, and all before its place.
   FeedQuota::Place place;
   Reservation slab_reservation;
   Reservation scratch_reservation;
@@ -68,7 +78,7 @@ FeedTable::~FeedTable() {
   }
   for (const uint64_t id : ids) {
     EndLease(id);
-    FreeSlab(id);
+    GiveUpSlab(id, SlabUse::kLeft);
   }
   const auto is_empty = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return records_.empty();
@@ -220,7 +230,8 @@ absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
     const auto found = records_.find(feed_id);
     if (found == records_.end() ||
         found->second->owner.session_id != session_id ||
-        found->second->feed == nullptr) {
+        (found->second->phase != FeedPhase::kPending &&
+         found->second->phase != FeedPhase::kAttached)) {
       return absl::NotFoundError(
           absl::StrCat("this session has no open feed ", feed_id));
     }
@@ -238,73 +249,108 @@ absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
 }
 
 void FeedTable::EndLease(uint64_t feed_id) {
-  std::unique_ptr<Record> freed;
   MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   if (found == records_.end()) return;
   Record& record = *found->second;
   if (record.phase == FeedPhase::kPending) {
     // Never exported to anybody.
-    observer_("freed", InfoOf(record));
-    freed = std::move(found->second);
-    records_.erase(found);
-    return;
+    record.slab_use = SlabUse::kUnused;
+    BeginEnd(record);
+    Free(feed_id);
+  } else if (record.phase == FeedPhase::kAttached) {
+    BeginEnd(record);
+    observer_("ended", InfoOf(record));
+    record.producer->Remove(record.feed.get(),
+                            [this, feed_id] { Free(feed_id); });
   }
-  if (record.phase != FeedPhase::kAttached) return;
-  record.phase = FeedPhase::kEnding;
-  ++num_ending_;
-  observer_("ended", InfoOf(record));
-  record.producer->Remove(record.feed.get(),
-                          [this, feed_id] { OnRemoved(feed_id); });
-}
-
-void FeedTable::OnRemoved(uint64_t feed_id) {
-  MutexLock lock(&mutex_);
-  const auto found = records_.find(feed_id);
-  Record& record = *found->second;
-  ended_[record.device].Add(InfoOf(record));
-  record.slab = record.feed->TakeSlab();
-  record.feed.reset();
-  record.order.reset();
-  record.scratch_reservation.Release();
-  record.use.Reset();
-  record.phase = FeedPhase::kLingering;
-  --num_ending_;
-  if (!record.is_slab_unused) {
-    observer_("lingering", InfoOf(record));
-    return;
-  }
-  observer_("freed", InfoOf(record));
-  records_.erase(found);
 }
 
 void FeedTable::FreeSlab(uint64_t feed_id) {
+  GiveUpSlab(feed_id, SlabUse::kUnused);
+}
+
+void FeedTable::GiveUpSlab(uint64_t feed_id, SlabUse use) {
   MutexLock lock(&mutex_);
   const auto found = records_.find(feed_id);
   if (found == records_.end()) return;
   Record& record = *found->second;
-  record.is_slab_unused = true;
+  if (record.slab_use == SlabUse::kUsed) record.slab_use = use;
   if (record.phase != FeedPhase::kLingering) return;
-  observer_("freed", InfoOf(record));
-  records_.erase(found);
+  BeginEnd(record);
+  Free(feed_id);
 }
 
-void FeedTable::FreePending(
-    const char* event, absl::FunctionRef<bool(const Record&)> is_meant) {
-  for (auto it = records_.begin(); it != records_.end();) {
-    const Record& record = *it->second;
-    if (record.phase == FeedPhase::kPending && is_meant(record)) {
-      observer_(event, InfoOf(record));
-      it = records_.erase(it);
-    } else {
-      ++it;
+void FeedTable::BeginEnd(Record& record) {
+  record.phase = FeedPhase::kEnding;
+  ++num_ending_;
+}
+
+void FeedTable::Free(uint64_t feed_id) {
+  reaper_.Run([this, feed_id] { FreeNow(feed_id); });
+}
+
+void FeedTable::FreeNow(uint64_t feed_id) {
+  std::unique_ptr<Feed> feed;
+  std::shared_ptr<ClientOrder> order;
+  Reservation scratch_reservation;
+  DatasetUse use;
+  {
+    MutexLock lock(&mutex_);
+    Record& record = *records_.at(feed_id);
+    if (record.feed != nullptr) ended_[record.device].Add(InfoOf(record));
+    feed = std::move(record.feed);
+    order = std::move(record.order);
+    scratch_reservation = std::move(record.scratch_reservation);
+    use = std::move(record.use);
+  }
+  std::unique_ptr<ExportedMemory> slab;
+  if (feed != nullptr) slab = feed->TakeSlab();
+  feed.reset();
+  order.reset();
+  scratch_reservation.Release();
+  use.Reset();
+
+  Reservation slab_reservation;
+  SlabUse slab_use;
+  {
+    MutexLock lock(&mutex_);
+    Record& record = *records_.at(feed_id);
+    if (slab == nullptr) slab = std::move(record.slab);
+    slab_use = record.slab_use;
+    if (slab_use == SlabUse::kUsed) {
+      record.slab = std::move(slab);
+      record.phase = FeedPhase::kLingering;
+      --num_ending_;
+      observer_("lingering", InfoOf(record));
+      return;
     }
+    slab_reservation = std::move(record.slab_reservation);
+  }
+  FreeMemory(std::move(slab), slab_use);
+  slab_reservation.Release();
+
+  MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  observer_("freed", InfoOf(*found->second));
+  records_.erase(found);
+  --num_ending_;
+}
+
+void FeedTable::EndPending(const char* event,
+                           absl::FunctionRef<bool(const Record&)> predicate) {
+  for (const auto& [id, record] : records_) {
+    if (record->phase != FeedPhase::kPending || !predicate(*record)) continue;
+    if (event != nullptr) observer_(event, InfoOf(*record));
+    record->slab_use = SlabUse::kUnused;
+    BeginEnd(*record);
+    Free(id);
   }
 }
 
 void FeedTable::EndSession(uint64_t session_id) {
   MutexLock lock(&mutex_);
-  FreePending("freed", [session_id](const Record& record) {
+  EndPending(nullptr, [session_id](const Record& record) {
     return record.owner.session_id == session_id;
   });
 }
@@ -312,8 +358,8 @@ void FeedTable::EndSession(uint64_t session_id) {
 void FeedTable::ExpirePending() {
   const absl::Duration now = clock_->Monotonic();
   MutexLock lock(&mutex_);
-  FreePending("expired",
-              [now](const Record& record) { return record.deadline <= now; });
+  EndPending("expired",
+             [now](const Record& record) { return record.deadline <= now; });
 }
 
 std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
@@ -322,7 +368,7 @@ std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
   };
   std::vector<uint64_t> attached;
   MutexLock lock(&mutex_);
-  FreePending("freed", is_meant);
+  EndPending(nullptr, is_meant);
   for (const auto& [id, record] : records_) {
     if (record->phase == FeedPhase::kAttached && is_meant(*record)) {
       attached.push_back(id);

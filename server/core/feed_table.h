@@ -2,13 +2,16 @@
 //
 //   pending    made by OpenFeed; nothing is produced
 //   attached   its lease connection is open; the producer fills it
-//   ending     the lease has ended; the producer finishes what runs
+//   ending     the lease has ended; the producer finishes what runs, and memory
+//              is being freed
 //   lingering  nothing runs any more, but the client's process may still use
 //              the slab: it stays, charged to its user, until the client says
-//              DETACHED or its process is gone
+//              DETACHED or its process is gone; then the feed is ending again
 //
-// A pending feed goes when its session ends or its deadline passes. All but
-// the slab is freed on entering `lingering`.
+// A pending feed ends when its session does or its deadline passes. All but
+// the slab is freed before `lingering`. Memory is freed on a thread of its own
+// and without a lock, since that may take long; the feed is listed, and its
+// memory charged, until it is done.
 //
 // Thread-safe. Lock order: this table, then the registry's or the quota's.
 
@@ -27,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "cuda/backend.h"
 #include "server/core/caller.h"
 #include "server/core/client_order.h"
 #include "server/core/clock.h"
@@ -42,6 +46,7 @@
 #include "server/core/opened_feed.h"
 #include "server/core/producer.h"
 #include "server/core/transform_limits.h"
+#include "server/core/reaper.h"
 
 namespace datasetd {
 
@@ -62,8 +67,9 @@ class FeedTable {
       Options options, DeviceTable* devices, DatasetRegistry* datasets,
       FeedChannelFactory make_channel, const Clock* clock, Observer observer,
       std::function<void(absl::Status)> on_device_failure);
-  // Ends all feeds and frees their memory, whatever clients hold: for the end
-  // of the process.
+  // Ends all feeds and gives their memory up, for the end of the process. What
+  // clients still use stays valid for them, where a process's end allows it: a
+  // slab that was exported by CUDA IPC handle is left to that end.
   ~FeedTable();
 
   // Errors as FeedService.OpenFeed.
@@ -93,15 +99,16 @@ class FeedTable {
   // attached -> ending: the lease connection has ended.
   void EndLease(uint64_t feed_id);
 
-  // The client's process uses the slab no more: it said so, or is gone.
+  // The client's process uses the slab no more: it said so, or is gone. What it
+  // keeps all the same is taken from it, where that can be.
   void FreeSlab(uint64_t feed_id);
 
-  // Frees the session's pending feeds.
+  // Ends the session's pending feeds.
   void EndSession(uint64_t session_id);
-  // Frees pending feeds whose time is over.
+  // Ends pending feeds whose time is over.
   void ExpirePending();
 
-  // Frees the pending feeds of a dataset, or all when null, and returns the
+  // Ends the pending feeds of a dataset, or all when null, and returns the
   // attached ones, whose leases the caller ends.
   std::vector<uint64_t> DropPending(const Dataset* dataset);
 
@@ -123,6 +130,11 @@ class FeedTable {
 
  private:
   struct Record;
+  enum class SlabUse : uint8_t {
+    kUsed,    // the client may use it
+    kUnused,  // the client is done with it
+    kLeft,    // the client may use it, and the daemon ends
+  };
 
   FeedTable(Options options, DeviceTable* devices, DatasetRegistry* datasets,
             FeedChannelFactory make_channel, const Clock* clock,
@@ -132,11 +144,20 @@ class FeedTable {
                                                      const FeedOptions& options,
                                                      const Caller& owner,
                                                      const FeedPlan& plan);
-  void OnRemoved(uint64_t feed_id);
-  // Of the pending feeds, those that are meant.
-  void FreePending(const char* event,
-                   absl::FunctionRef<bool(const Record&)> is_meant)
+  static void FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use);
+  // Nobody asks for the slab any more.
+  void GiveUpSlab(uint64_t feed_id, SlabUse use);
+  // Ends the pending feeds that satisfy `predicate`; `event` may be null.
+  void EndPending(const char* event,
+                  absl::FunctionRef<bool(const Record&)> predicate)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The feed is `ending` now. REQUIRES: it was not.
+  void BeginEnd(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Has the reaper free the feed's memory. REQUIRES: it is `ending`, and nothing
+  // of it runs.
+  void Free(uint64_t feed_id);
+  // On the reaper's thread: to `lingering`, or to the feed's end.
+  void FreeNow(uint64_t feed_id);
   FeedInfo InfoOf(const Record& record) const;
 
   const Options options_;
@@ -155,6 +176,7 @@ class FeedTable {
   // By device: feeds opened, and the rest of those that have ended.
   std::map<std::string, FeedTotals> ended_ ABSL_GUARDED_BY(mutex_);
   // Last, so that the threads end before what they use.
+  Reaper reaper_;
   std::map<std::string, std::unique_ptr<Producer>> producers_;
 };
 

@@ -35,7 +35,7 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
 grpc::Status FeedService::SendIndices(grpc::ServerContext* call,
                                       const v1::SendIndicesRequest* request,
                                       v1::SendIndicesResponse*) {
-  const auto caller = context_->Authenticate(*call);
+  const auto caller = context_->AdmitWork(*call);
   if (!caller.ok()) return ToGrpcStatus(caller.status());
   const ClientOrder::Block block = {
       .generation = request->generation(),
@@ -43,8 +43,16 @@ grpc::Status FeedService::SendIndices(grpc::ServerContext* call,
       .first_row = request->first_row(),
       .batch_sizes = request->batch_sizes(),
       .indices = request->indices()};
-  return ToGrpcStatus(
-      feeds_->SendIndices(request->feed_id(), caller->session_id, block));
+  const absl::Status sent =
+      feeds_->SendIndices(request->feed_id(), caller->session_id, block);
+  if (absl::IsNotFound(sent)) {
+    // A drain that began meanwhile may have ended the feed's lease.
+    if (const absl::Status admitted = context_->AdmitWork(*call).status();
+        !admitted.ok()) {
+      return ToGrpcStatus(admitted);
+    }
+  }
+  return ToGrpcStatus(sent);
 }
 
 grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "server/core/utf8.h"
+
 namespace datasetd {
 namespace {
 
@@ -36,11 +38,13 @@ DATASETD_SAME_CODE(kUnauthenticated, UNAUTHENTICATED);
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  std::string message(status.message());
+  std::string message = PrintableUtf8(status.message());
   if (message.size() > kMaxMessageBytes) {
     const std::string tail = message.substr(message.size() - kKeptTailBytes);
     message.resize(kMaxMessageBytes - kKeptTailBytes);
     message += "..." + tail;
+    // A cut may leave a part of a character.
+    message = PrintableUtf8(message);
   }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
 }

@@ -490,6 +490,63 @@ TEST(FeedTest, IndicesThatTheDaemonDoesNotTakeInTime) {
   EXPECT_EQ(daemon.index_requests().back().generation(), 2u);
 }
 
+// See what a daemon does that is stopped by SIGTERM: it says goodbye, ends its
+// leases, and has never heard of their feeds.
+TEST(ClientOrderTest, TheLeaseTellsWhyAFeedIsNotFound) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  auto drained = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(drained, IsOk());
+  const std::vector<int64_t> indices = {1};
+  const std::vector<uint32_t> sizes = {1};
+  const IndexBlock block = {.indices = indices, .batch_sizes = sizes};
+  daemon.SetIndicesStatus({grpc::StatusCode::NOT_FOUND, "no open feed 1"});
+  EXPECT_THAT(drained->SendIndices(block),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("no open feed 1")));
+  daemon.attach().SendGoodbye(attach::GoodbyeCode::kDraining, "SIGTERM",
+                              /*close=*/false);
+  absl::Status status = drained->SendIndices(block);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(DetailOf(status), ErrorDetail::kDaemonDraining);
+  drained->Close();
+
+  auto unloaded = client->OpenFeed(SomeOrderedFeed());
+  ASSERT_THAT(unloaded, IsOk());
+  daemon.attach().SendGoodbye(attach::GoodbyeCode::kUnloaded, "by force",
+                              /*close=*/false);
+  status = unloaded->SendIndices(block);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(DetailOf(status), ErrorDetail::kDatasetUnloaded);
+}
+
+TEST(ClientTest, ACallThatTheDaemonsEndBreaksOffSaysSo) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  v1::DatasetSpec spec;
+  spec.set_name("fake");
+  spec.set_path("path");
+  const grpc::StatusCode codes[] = {grpc::StatusCode::CANCELLED,
+                                    grpc::StatusCode::UNKNOWN,
+                                    grpc::StatusCode::INTERNAL};
+  for (const grpc::StatusCode code : codes) {
+    daemon.SetLoadStatus({code, "a call that is broken off"});
+    const absl::Status status = client->LoadDataset(spec).status();
+    EXPECT_EQ(static_cast<int>(status.code()), static_cast<int>(code));
+    EXPECT_THAT(status.message(), HasSubstr("broken off"));
+  }
+  daemon.attach().SendSessionGoodbye(attach::GoodbyeCode::kDraining,
+                                     "SIGTERM");
+  for (const grpc::StatusCode code : codes) {
+    daemon.SetLoadStatus({code, "a call that is broken off"});
+    const absl::Status status = client->LoadDataset(spec).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted));
+    EXPECT_EQ(DetailOf(status), ErrorDetail::kDaemonDraining);
+  }
+}
+
 TEST(ClientTest, AnUnknownTokenOfAnEndedSessionIsADaemonThatIsGone) {
   FakeDaemon daemon;
   auto client = Connect(daemon);

@@ -3,14 +3,18 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -106,6 +110,43 @@ TEST(HostMemoryTest, HolePunchedByAnImporterReadsAsZero) {
   EXPECT_EQ(data[4096], 2);
   data[0] = 3;
   EXPECT_EQ(data[0], 3);
+}
+
+int64_t FileBytes(int fd) {
+  struct stat status = {};
+  EXPECT_EQ(fstat(fd, &status), 0);
+  return int64_t{512} * status.st_blocks;
+}
+
+TEST(HostMemoryTest, WhatAnImporterKeepsIsEmptyOnceRevoked) {
+  auto memory = AllocateMemfd(3 << 20);
+  ASSERT_THAT(memory, IsOk());
+  memset((*memory)->data(), 7, (*memory)->size_bytes());
+  // An importer that keeps both, as a client can that says it keeps nothing.
+  const FileDescriptor kept(dup((*memory)->file_descriptor()));
+  auto* const mapped = static_cast<uint8_t*>(
+      mmap(nullptr, 4 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+           kept.get(), 0));
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_EQ(mapped[(4 << 20) - 1], 7);
+  EXPECT_EQ(FileBytes(kept.get()), 4 << 20);
+  (*memory)->Revoke();
+  memory->reset();
+  EXPECT_EQ(FileBytes(kept.get()), 0);
+  EXPECT_EQ(mapped[0], 0);
+  EXPECT_EQ(mapped[(4 << 20) - 1], 0);
+  munmap(mapped, 4 << 20);
+}
+
+TEST(HostMemoryTest, WithoutRevokeAnImportersPagesOutliveTheMemory) {
+  auto memory = AllocateMemfd(1);
+  ASSERT_THAT(memory, IsOk());
+  (*memory)->data()[5] = 7;
+  const FileDescriptor kept(dup((*memory)->file_descriptor()));
+  memory->reset();
+  uint8_t byte = 0;
+  ASSERT_EQ(pread(kept.get(), &byte, 1, 5), 1);
+  EXPECT_EQ(byte, 7);
 }
 
 }  // namespace

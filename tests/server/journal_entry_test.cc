@@ -31,6 +31,10 @@ TEST(JournalEntryTest, NoTextForgesAField) {
             "MESSAGE=[attach] a\\nUID=0\nPRIORITY=3\n"
             "SYSLOG_IDENTIFIER=datasetd\nSUBSYSTEM=attach\n"
             "DATASET=d\\nPRIORITY=0\\n\n");
+  EXPECT_EQ(Format("\xc2\x9b", {.dataset = "\xe2\x80\xa8"}),
+            "MESSAGE=[attach] \\xc2\\x9b\nPRIORITY=3\n"
+            "SYSLOG_IDENTIFIER=datasetd\nSUBSYSTEM=attach\n"
+            "DATASET=\\xe2\\x80\\xa8\n");
 }
 
 }  // namespace

@@ -39,6 +39,10 @@ TEST(LogFormatterTest, AMessageCannotForgeALineOrATerminalCommand) {
   EXPECT_EQ(Format(true, spdlog::level::info,
                    "a\n<2>[server] b\r\x1b[2J\x7f \xc3\xa4"),
             "<6>[attach] a\\n<2>[server] b\\x0d\\x1b[2J\\x7f \xc3\xa4\n");
+  EXPECT_EQ(Format(false, spdlog::level::info,
+                   "\xc2\x9b" "31m\xe2\x80\xa8" "b\xe2\x80\xae\xff"),
+            "2024-01-31T12:00:00.007Z info [attach] \\xc2\\x9b31m"
+            "\\xe2\\x80\\xa8" "b\\xe2\\x80\\xae\\xff\n");
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ class CountedExport : public CountedMemory<ExportedMemory> {
  public:
   using CountedMemory::CountedMemory;
   ExportKind export_kind() const override { return memory_->export_kind(); }
+  void Revoke() override { memory_->Revoke(); }
   absl::Span<const uint8_t> ipc_handle() const override {
     return memory_->ipc_handle();
   }

@@ -43,7 +43,12 @@ class World:
             lambda: len(self.entries()) == count and not self.entries(".tmp"),
             f"{count} entries: {self.daemon.log()}")
 
-    def restart(self):
+    def restart(self, is_graceful=False):
+        """SIGKILL, or SIGTERM and an orderly end; and a new daemon."""
+        if is_graceful:
+            self.daemon.terminate()
+            code = self.daemon.wait()
+            assert code == 0, f"it ended with {code}: {self.daemon.log()}"
         self.daemon.kill()
         self.daemon.start()
 

@@ -9,10 +9,10 @@ from ._batch import Batch
 from ._connection import Connection
 from ._dataset import Dataset
 from ._feed import Feed
-from ._recovery import Recovery
+from ._recovery import LOST, NOT_OPENED, Recovery
 from ._resume import Position
 from ._sampling import Drawn
-from .errors import Closed, DaemonDraining, DaemonGone, Error
+from .errors import Closed, Error
 
 
 class JobFeed:
@@ -48,7 +48,15 @@ class JobFeed:
         self._lost_connection: Optional[Connection] = None
         self._waited_before = 0.0
         self._feed: Optional[Feed] = None
-        self._open()
+        connection = dataset._session.connection()
+        try:
+            self._open()
+        except NOT_OPENED as error:
+            if reconnect_seconds <= 0:
+                raise
+            Recovery(dataset, reconnect_seconds).run(
+                error, connection, dataset.content_hash, self._open
+            )
 
     def _open(self) -> None:
         """At the position, with what was sent ahead."""
@@ -87,7 +95,7 @@ class JobFeed:
             try:
                 batch = feed.take(self.timeout)
                 break
-            except (DaemonGone, DaemonDraining) as error:
+            except LOST as error:
                 self._lose(error)
         handle = batch._handle
         index = handle.index + 1
@@ -106,7 +114,7 @@ class JobFeed:
             if self.num_batches or self._ahead is not None:
                 feed.seek(*position)
             self.position = position
-        except (DaemonGone, DaemonDraining) as error:
+        except LOST as error:
             self.position = position
             self._lose(error)
 
@@ -117,7 +125,7 @@ class JobFeed:
             return
         try:
             self._feed.send(block, self.timeout)
-        except (DaemonGone, DaemonDraining) as error:
+        except LOST as error:
             self._lose(error)
 
     @property

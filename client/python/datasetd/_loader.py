@@ -58,7 +58,7 @@ class DataLoader:
         sampler gave; None waits without end.
       reconnect: seconds to try to reach a daemon that was lost, to wait until
         it has the dataset again, and go on at the exact next batch; 0 or False
-        raises DaemonGone at once, True is 60.
+        raises DaemonGone at once, True is 60. For fetch(), too.
 
     The arguments that a wrapper may look for are attributes, as of torch's
     DataLoader: dataset, batch_size, drop_last, sampler, batch_sampler, timeout.
@@ -133,6 +133,7 @@ class DataLoader:
             "seed": self.seed,
             "framework": resolved,
             "timeout": timeout,
+            "reconnect": reconnect,
         }
         chosen = chosen_fields(dataset, fields)
         options: Dict[str, Any] = {

@@ -12,15 +12,37 @@ from ._connection import Connection
 from ._dataset import Dataset
 from .errors import (
     Aborted,
+    Cancelled,
+    DaemonDraining,
+    DaemonGone,
     DeadlineExceeded,
     Error,
     FailedPrecondition,
     NotFound,
+    PermissionDenied,
+    ResourceExhausted,
     Unauthenticated,
     Unavailable,
 )
 
 _RETRY_SECONDS = 0.2
+
+# A daemon that was there is not, any more.
+LOST = (DaemonGone, DaemonDraining)
+# A feed cannot be opened because the daemon is about to end, or has ended.
+NOT_OPENED = (Unavailable, DaemonDraining, Unauthenticated)
+# A daemon that starts or ends: its sockets are made and get their rights, it
+# does not know the dataset or the session, it breaks off what runs, and many
+# clients that come back at once may find no place.
+_NOT_QUITE_THERE = (
+    Unavailable,
+    Aborted,
+    Cancelled,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+)
 
 
 class Recovery:
@@ -65,7 +87,7 @@ class Recovery:
                     with contextlib.suppress(Error):
                         self._session.release(self._dataset.name)
                 return
-            except (Unavailable, Aborted, NotFound, Unauthenticated) as error:
+            except _NOT_QUITE_THERE as error:
                 last = error
                 time.sleep(_RETRY_SECONDS)
         raise last from (None if last is cause else cause)

@@ -112,7 +112,8 @@ class World {
     Check(listener.ok(), "listen");
     auto server = AttachServer::Start(
         *std::move(listener), &sessions_, feeds_.get(), datasets_.get(),
-        [](const char*, uint32_t, int32_t, const std::string&) {});
+        [](const char*, uint32_t, int32_t, absl::FunctionRef<std::string()>) {},
+        nullptr);
     Check(server.ok(), "start");
     server_ = *std::move(server);
   }

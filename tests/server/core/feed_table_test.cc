@@ -146,6 +146,7 @@ TEST_F(FeedTableTest, AFeedsLifeFromOpenToTheLastByte) {
   EXPECT_EQ(num_dataset_feeds(), 0);
 
   table_->FreeSlab(opened->id);
+  table_->AwaitEnded(absl::Seconds(30));
   EXPECT_EQ(slab_bytes(), 0);
   EXPECT_THAT(table_->List(), SizeIs(0));
 }
@@ -197,6 +198,7 @@ TEST_F(FeedTableTest, OpeningEvictsADatasetThatNobodyUses) {
   ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
   const uint64_t feed_bytes = slab_bytes() + scratch_bytes();
   table_->EndSession(kAlice.session_id);
+  table_->AwaitEnded(absl::Seconds(30));
   MemoryBudget& budget = *devices_->devices()[0].budget;
   const auto filler =
       budget.Reserve(MemoryKind::kScratch, 0,
@@ -229,12 +231,14 @@ TEST_F(FeedTableTest, APendingFeedGoesWithItsSessionOrItsTime) {
   ASSERT_THAT(first, IsOk());
   ASSERT_THAT(second, IsOk());
   table_->EndSession(kAlice.session_id);
+  table_->AwaitEnded(absl::Seconds(30));
   EXPECT_EQ(slab_bytes(), kSlabBytes);
   clock_.Advance(absl::Seconds(9));
   table_->ExpirePending();
   EXPECT_THAT(table_->List(), SizeIs(1));
   clock_.Advance(absl::Seconds(1));
   table_->ExpirePending();
+  table_->AwaitEnded(absl::Seconds(30));
   EXPECT_EQ(slab_bytes(), 0);
   EXPECT_EQ(num_dataset_feeds(), 0);
   EXPECT_THAT(table_->Attach(second->id, kBob.session_id),
@@ -372,6 +376,7 @@ TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
   ASSERT_THAT(use, IsOk());
   EXPECT_THAT(table_->DropPending(use->dataset().get()),
               ElementsAre(attached->id));
+  table_->AwaitEnded(absl::Seconds(30));
   EXPECT_THAT(table_->List(), SizeIs(1));
 }
 
@@ -501,6 +506,7 @@ TEST_F(FeedTableOrderTest, ItsMemoryIsCounted) {
   ASSERT_THAT(opened, IsOk());
   EXPECT_GE(scratch_bytes(), 2 * without + 72 * 4 * sizeof(uint32_t));
   table_->EndSession(kAlice.session_id);
+  table_->AwaitEnded(absl::Seconds(30));
   EXPECT_EQ(scratch_bytes(), 0);
 }
 

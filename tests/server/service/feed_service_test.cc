@@ -93,6 +93,7 @@ class FeedServiceTest : public ::testing::Test {
   void EndSession() {
     sessions_.Close(session_.token);
     table_->EndSession(session_.session_id);
+    table_->AwaitEnded(absl::Seconds(30));
   }
   void ShowToken(grpc::ClientContext* call) const {
     call->AddMetadata(attach::kSessionTokenMetadataKey,
@@ -149,7 +150,10 @@ TEST_F(FeedServiceTest, WhatWasClosedBeforeIsWaitedForOnce) {
   EXPECT_EQ(Open(&response).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(num_waits, 1);
-  await_ends_ = [this] { table_->EndLease(table_->List()[0].id); };
+  await_ends_ = [this] {
+    table_->EndLease(table_->List()[0].id);
+    table_->AwaitEnded(absl::Seconds(30));
+  };
   EXPECT_TRUE(Open(&response).ok());
 }
 
@@ -164,6 +168,34 @@ TEST_F(FeedServiceTest, OpensAFeedForALiveSession) {
             grpc::StatusCode::OUT_OF_RANGE);
 }
 
+// A client that reconnects must be able to tell its feed's end by a drain from a
+// feed that never was.
+TEST_F(FeedServiceTest, IndicesForAFeedThatADrainEndedAreUnavailable) {
+  v1::OpenFeedResponse response;
+  ASSERT_TRUE(Open(&response).ok());
+  EXPECT_EQ(SendIndices(response.feed_id() + 1, 3).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  context_.BeginDrain();
+  table_->DropPending(nullptr);
+  const grpc::Status status = SendIndices(response.feed_id(), 3);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("shutting down"));
+}
+
+// What a client names comes back in errors, and must not drive its terminal.
+TEST_F(FeedServiceTest, ErrorsHoldNamesEscaped) {
+  grpc::ClientContext call;
+  ShowToken(&call);
+  v1::OpenFeedRequest request;
+  request.mutable_options()->set_dataset("a\x1b[31m\n\xc2\x9b\xe2\x80\xae");
+  request.mutable_options()->set_batch_size(4);
+  v1::OpenFeedResponse response;
+  const grpc::Status status = stub_->OpenFeed(&call, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("'a\\x1b[31m\\n\\xc2\\x9b\\xe2\\x80\\xae'"));
+}
+
 // The session's end looked through the table before the feed was in there.
 TEST_F(FeedServiceTest, AFeedWhoseSessionEndsMeanwhileGoesWithIt) {
   int num_ended = 0;
@@ -176,6 +208,7 @@ TEST_F(FeedServiceTest, AFeedWhoseSessionEndsMeanwhileGoesWithIt) {
   EXPECT_EQ(num_ended, 1);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(status.error_message(), HasSubstr("token"));
+  table_->AwaitEnded(absl::Seconds(30));
   EXPECT_THAT(table_->List(), SizeIs(0));
   EXPECT_EQ(used_bytes(), 0);
   EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_feeds, 0);

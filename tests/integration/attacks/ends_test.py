@@ -1,0 +1,131 @@
+"""Attacks with what a client may keep, and with memory that takes long to free."""
+
+import os
+
+from tests.testing import arena
+from tests.testing import daemon_harness as harness
+
+import datasetd
+
+_IS_FULL = os.environ.get("DATASETD_TEST_FULL") == "1"
+_MAX_SLAB_MIB = 48
+_NUM_FEEDS = 40 if _IS_FULL else 12
+_MAX_STALL_SECONDS = 2.0
+
+# Opens feeds, one after the other, and says of each that it uses its memory no
+# more, but keeps a mapping of it. Counts the pages that it has then.
+_KEEPER = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mremap.restype = ctypes.c_void_p
+libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t,
+                        ctypes.c_int]
+libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+def slabs():
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            if "/memfd:datasetd-slab" in line:
+                begin, end = (int(n, 16) for n in line.split()[0].split("-"))
+                yield begin, end - begin
+
+def resident_bytes(address, size):
+    pages = ctypes.create_string_buffer(size // PAGE)
+    assert libc.mincore(address, size, pages) == 0, ctypes.get_errno()
+    return PAGE * sum(byte & 1 for byte in pages.raw)
+
+client = datasetd.connect(ADDRESS)
+dataset = client.load_dataset("victim", format="cifar10", split="test",
+                              path=ARGUMENTS["path"])
+kept = []
+opened_bytes = 0
+for number in range(ARGUMENTS["num_feeds"]):
+    # 10 slots of 600 images: 18 MiB.
+    loader = datasetd.DataLoader(dataset, batch_size=600, prefetch=8,
+                                 framework="numpy", timeout=60)
+    next(iter(loader))
+    before = {address for address, _ in kept}
+    (found,) = [slab for slab in slabs() if slab[0] not in before]
+    # Of a shared mapping, 0 bytes that move are a second mapping of all.
+    copy = libc.mremap(found[0], 0, found[1], 1)
+    assert copy != ctypes.c_void_p(-1).value, ctypes.get_errno()
+    opened_bytes += found[1]
+    loader.close()
+    kept.append((copy, found[1]))
+    say(opened_bytes=opened_bytes)
+    hear()
+say(kept_bytes=sum(resident_bytes(*slab) for slab in kept),
+    nonzero=sum(any(ctypes.string_at(*slab)) for slab in kept))
+hear()
+"""
+
+# Takes and gives back as much memory as it may have, again and again.
+_CHURNER = """
+client = datasetd.connect(ADDRESS)
+dataset = client.load_dataset("victim", format="cifar10", split="test",
+                              path=ARGUMENTS["path"])
+for number in range(ARGUMENTS["num_feeds"]):
+    loader = datasetd.DataLoader(
+        dataset, batch_size=600, prefetch=8, framework="numpy", timeout=60,
+        transforms=[T.Resize((192, 192))])
+    next(iter(loader))
+    loader.close()
+say(done=True)
+"""
+
+
+def _slab_bytes(client):
+    return int(client.status()["devices"][0]["slab_bytes"])
+
+
+def test_kept_slabs():
+    with arena.Arena(user_limits={"max_slab_mib": _MAX_SLAB_MIB}) as a:
+        with a.daemon.connect() as client, a.attack() as measure, a.attacker(
+                _KEEPER, path=a.path("data/victim"),
+                num_feeds=_NUM_FEEDS) as worker:
+            for _ in range(_NUM_FEEDS):
+                opened_bytes = worker.hear()["opened_bytes"]
+                # What is charged is what is there: that of the victim, and of
+                # the attacker what is in use.
+                harness.poll_until(
+                    lambda: not any(feed["uid"] == arena.ATTACKER_UID
+                                    for feed in client.list_feeds()),
+                    "the attacker's feed is gone", 20)
+                worker.tell()
+            said = worker.hear()
+        print(f"{opened_bytes >> 20} MiB opened, {said}")
+        assert opened_bytes > 2 * _MAX_SLAB_MIB << 20
+        assert said == {"kept_bytes": 0, "nonzero": 0}
+        assert measure.victim_stall_seconds < _MAX_STALL_SECONDS
+        a.expect_well()
+
+
+def test_slow_frees():
+    with arena.Arena(user_limits={"max_slab_mib": 1024},
+                     memory_budget_mib=3072) as a:
+        with a.attack() as measure, a.attacker(
+                _CHURNER, path=a.path("data/victim"),
+                num_feeds=8 if _IS_FULL else 3) as worker:
+            assert worker.hear(timeout=240) == {"done": True}
+        assert measure.prober_errors == []
+        a.expect_well()
+
+
+def test_the_daemons_end_takes_nothing_from_clients():
+    with harness.Daemon(drain_timeout="1s") as daemon:
+        path = os.path.join(daemon.data_root, "d")
+        planes, _ = harness.write_cifar10_test(path, 100)
+        with daemon.connect() as client, datasetd.DataLoader(
+                client.load_dataset("d", format="cifar10", split="test",
+                                    path=path),
+                batch_size=50, framework="numpy") as loader:
+            kept = [batch[0] for batch in loader]
+            daemon.terminate()
+            assert daemon.wait() == 0
+            assert (kept[0] == planes[:50]).all()
+            assert (kept[1] == planes[50:]).all()
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
