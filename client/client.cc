@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -212,14 +213,19 @@ absl::StatusOr<v1::Dataset> Client::GetDataset(const std::string& name) {
 }
 
 absl::StatusOr<std::vector<v1::Dataset>> Client::ListDatasets() {
-  DATASETD_ASSIGN_OR_RETURN(
-      v1::ListDatasetsResponse response,
-      Call(session_.get(), session_->datasets(), limits_,
-           &v1::DatasetService::Stub::AsyncListDatasets,
-           v1::ListDatasetsRequest()));
-  return std::vector<v1::Dataset>(
-      std::make_move_iterator(response.mutable_datasets()->begin()),
-      std::make_move_iterator(response.mutable_datasets()->end()));
+  std::vector<v1::Dataset> datasets;
+  v1::ListDatasetsRequest request;
+  do {
+    DATASETD_ASSIGN_OR_RETURN(
+        v1::ListDatasetsResponse response,
+        Call(session_.get(), session_->datasets(), limits_,
+             &v1::DatasetService::Stub::AsyncListDatasets, request));
+    std::move(response.mutable_datasets()->begin(),
+              response.mutable_datasets()->end(),
+              std::back_inserter(datasets));
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  return datasets;
 }
 
 absl::Status Client::UnloadDataset(const std::string& name, bool force) {
@@ -244,13 +250,18 @@ absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options) {
 }
 
 absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {
-  DATASETD_ASSIGN_OR_RETURN(
-      v1::ListFeedsResponse response,
-      Call(session_.get(), session_->feeds(), limits_,
-           &v1::FeedService::Stub::AsyncListFeeds, v1::ListFeedsRequest()));
-  return std::vector<v1::Feed>(
-      std::make_move_iterator(response.mutable_feeds()->begin()),
-      std::make_move_iterator(response.mutable_feeds()->end()));
+  std::vector<v1::Feed> feeds;
+  v1::ListFeedsRequest request;
+  do {
+    DATASETD_ASSIGN_OR_RETURN(
+        v1::ListFeedsResponse response,
+        Call(session_.get(), session_->feeds(), limits_,
+             &v1::FeedService::Stub::AsyncListFeeds, request));
+    std::move(response.mutable_feeds()->begin(),
+              response.mutable_feeds()->end(), std::back_inserter(feeds));
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  return feeds;
 }
 
 absl::StatusOr<v1::ExplainTransformsResponse> Client::ExplainTransforms(

@@ -160,7 +160,7 @@ DATASETD_API int32_t datasetd_get_dataset(datasetd_client* client,
                                           const char* name,
                                           char** dataset_json,
                                           datasetd_error* error);
-/* Receives a ListDatasetsResponse. */
+/* Receives a ListDatasetsResponse: all pages of the daemon's in one. */
 DATASETD_API int32_t datasetd_list_datasets(datasetd_client* client,
                                             char** response_json,
                                             datasetd_error* error);
@@ -170,7 +170,7 @@ DATASETD_API int32_t datasetd_unload_dataset(datasetd_client* client,
 DATASETD_API int32_t datasetd_release_dataset(datasetd_client* client,
                                               const char* name,
                                               datasetd_error* error);
-/* Receives a ListFeedsResponse. */
+/* Receives a ListFeedsResponse, likewise. */
 DATASETD_API int32_t datasetd_list_feeds(datasetd_client* client,
                                          char** response_json,
                                          datasetd_error* error);

@@ -20,6 +20,7 @@ packages="
 packages="$packages
   libabsl-dev
   libbenchmark-dev
+  librust-blake3-dev
   libcli11-dev
   libdlpack-dev
   libgtest-dev libgmock-dev

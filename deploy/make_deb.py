@@ -24,7 +24,8 @@ import tempfile
 
 # Packages of headers, and of what the private libraries hold besides.
 HEADERS = ["libcli11-dev", "libdlpack-dev", "libfmt-dev", "libgcc-s1",
-           "libspdlog-dev", "libstdc++6", "nlohmann-json3-dev"]
+           "librust-blake3-dev", "libspdlog-dev", "libstdc++6",
+           "nlohmann-json3-dev"]
 LIBRARY_FOLDER = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 PRIVATE_LIBRARIES = "usr/lib/x86_64-linux-gnu/datasetd"
 

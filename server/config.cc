@@ -41,6 +41,8 @@ constexpr int64_t kDefaultIdleSeconds = 600;
 constexpr int64_t kDefaultSendSeconds = 10;
 constexpr int64_t kDefaultReceiveSeconds = 300;
 constexpr uint64_t kDefaultInflatedMib = 64 << 10;
+constexpr uint32_t kDefaultMaxDatasets = 1024;
+constexpr uint64_t kDefaultTextBudgetMib = 256;
 constexpr uint32_t kMaxPort = 65535;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
@@ -286,6 +288,12 @@ void ApplyDefaults(v1::Config* config) {
         2 * std::min(config->max_sample_memory_mib(), kMaxMemoryMib);
     config->set_decode_memory_mib(std::max(kDefaultDecodeMib, least));
   }
+  if (config->max_datasets() == 0) {
+    config->set_max_datasets(kDefaultMaxDatasets);
+  }
+  if (config->text_budget_mib() == 0) {
+    config->set_text_budget_mib(kDefaultTextBudgetMib);
+  }
 }
 
 absl::Status ValidateConfig(const v1::Config& config) {
@@ -308,6 +316,10 @@ absl::Status ValidateConfig(const v1::Config& config) {
   }
   if (config.memory_budget_mib() > (UINT64_MAX >> 20)) {
     return Error("memory_budget_mib", absl::StrCat(config.memory_budget_mib()),
+                 "at most ", UINT64_MAX >> 20);
+  }
+  if (config.text_budget_mib() > (UINT64_MAX >> 20)) {
+    return Error("text_budget_mib", absl::StrCat(config.text_budget_mib()),
                  "at most ", UINT64_MAX >> 20);
   }
   for (int i = 0; i < config.data_roots_size(); ++i) {

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "cuda/status_macros.h"
 #include "server/manifest_format.h"
@@ -14,7 +16,16 @@ namespace {
 
 constexpr char kFileName[] = "datasets.manifest";
 constexpr char kDamagedName[] = "datasets.manifest.damaged";
-constexpr size_t kMaxSpecBytes = 1 << 20;
+constexpr char kJournalName[] = "restoring";
+constexpr char kJournalTitle[] = "datasetd restoring 1";
+constexpr int64_t kMaxJournalBytes = 1 << 20;
+// Of the manifest, for what is around its entries.
+constexpr size_t kSpareBytes = 1 << 10;
+
+absl::Span<const uint8_t> BytesOf(const std::string& text) {
+  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
+                             text.size());
+}
 
 }  // namespace
 
@@ -23,6 +34,7 @@ absl::StatusOr<std::unique_ptr<DatasetManifest>> DatasetManifest::Open(
   std::unique_ptr<DatasetManifest> manifest(
       new DatasetManifest(std::move(directory), std::move(observer)));
   DATASETD_RETURN_IF_ERROR(manifest->Read());
+  DATASETD_RETURN_IF_ERROR(manifest->ReadJournal());
   manifest->thread_ =
       std::thread([manifest = manifest.get()] { manifest->RunWrites(); });
   return manifest;
@@ -51,6 +63,76 @@ absl::Status DatasetManifest::Read() {
   return directory_->Rename(kFileName, kDamagedName);
 }
 
+absl::Status DatasetManifest::ReadJournal() {
+  const auto data = ReadStored(*directory_, kJournalName, kMaxJournalBytes);
+  if (absl::IsNotFound(data.status())) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(data.status());
+  std::vector<std::string> names = absl::StrSplit(*data, '\n');
+  if (names.front() != kJournalTitle) return absl::OkStatus();
+  names.erase(names.begin());
+  v1::Manifest manifest;
+  std::vector<std::string> interrupted;
+  {
+    MutexLock lock(&mutex_);
+    for (const std::string& name : names) {
+      if (entries_.count(name) != 0) interrupted.push_back(name);
+    }
+    for (const std::string& name : interrupted) {
+      v1::Manifest::Entry& entry = entries_[name];
+      entry.set_is_suspect(true);
+      if (interrupted.size() == 1) {
+        entry.set_num_interrupted(entry.num_interrupted() + 1);
+      }
+    }
+    manifest = Message();
+  }
+  if (interrupted.empty()) return absl::OkStatus();
+  // First the one: an end between the two counts twice, and not never.
+  DATASETD_RETURN_IF_ERROR(Write(manifest));
+  observer_("was restoring when it ended",
+            absl::AbortedError(absl::StrJoin(interrupted, ", ")));
+  return WriteStored(*directory_, kJournalName, BytesOf(kJournalTitle));
+}
+
+void DatasetManifest::BeginRead(const std::string& name) {
+  MutexLock lock(&journal_mutex_);
+  reading_.insert(name);
+  WriteJournal();
+}
+
+void DatasetManifest::EndRead(const std::string& name) {
+  MutexLock lock(&journal_mutex_);
+  reading_.erase(name);
+  WriteJournal();
+}
+
+void DatasetManifest::EndRestore(const std::string& name) {
+  MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return;
+  v1::Manifest::Entry& entry = found->second;
+  if (entry.num_interrupted() == 0 && !entry.is_suspect()) return;
+  entry.clear_num_interrupted();
+  entry.clear_is_suspect();
+  ++num_changes_;
+}
+
+void DatasetManifest::WriteJournal() {
+  const std::string data =
+      absl::StrCat(kJournalTitle, "\n", absl::StrJoin(reading_, "\n"));
+  const absl::Status status =
+      WriteStored(*directory_, kJournalName, BytesOf(data));
+  if (status.ok()) return;
+  num_errors_.fetch_add(1, std::memory_order_relaxed);
+  observer_("not written", status);
+}
+
+v1::Manifest DatasetManifest::Message() const {
+  v1::Manifest manifest;
+  for (const auto& [name, entry] : entries_) *manifest.add_entries() = entry;
+  return manifest;
+}
+
 DatasetManifest::~DatasetManifest() {
   {
     MutexLock lock(&mutex_);
@@ -67,18 +149,47 @@ std::vector<v1::Manifest::Entry> DatasetManifest::Entries() const {
 }
 
 void DatasetManifest::Add(const DatasetInfo& info) {
-  if (info.spec.wire == nullptr || info.spec.wire->size() > kMaxSpecBytes) {
-    return;
-  }
+  if (info.spec.wire == nullptr) return;
   v1::Manifest::Entry entry;
   if (!entry.mutable_spec()->ParseFromString(*info.spec.wire)) return;
   entry.set_owner_uid(info.owner.uid);
   entry.set_content_hash(info.content_hash);
-  MutexLock lock(&mutex_);
-  v1::Manifest::Entry& present = entries_[info.spec.name];
-  if (present.SerializeAsString() == entry.SerializeAsString()) return;
-  present = std::move(entry);
-  ++num_changes_;
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    const auto present = entries_.find(info.spec.name);
+    if (present != entries_.end()) {
+      if (present->second.SerializeAsString() == entry.SerializeAsString()) {
+        return;
+      }
+      entries_.erase(present);
+    }
+    ++num_changes_;
+    status = CheckSize(entry);
+    if (status.ok()) entries_[info.spec.name] = std::move(entry);
+  }
+  if (!status.ok()) observer_("dataset not kept", status);
+}
+
+absl::Status DatasetManifest::CheckSize(
+    const v1::Manifest::Entry& entry) const {
+  size_t total = entry.ByteSizeLong() + kSpareBytes;
+  size_t of_user = entry.ByteSizeLong();
+  for (const auto& [name, other] : entries_) {
+    // With the tag and the length of an entry.
+    const size_t size = other.ByteSizeLong() + 8;
+    total += size;
+    if (other.owner_uid() == entry.owner_uid()) of_user += size;
+  }
+  const bool is_users_fault = of_user > kMaxManifestBytesOfUser;
+  if (!is_users_fault && total <= kMaxManifestBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "dataset '", entry.spec().name(), "' of uid ", entry.owner_uid(),
+      " will not be loaded again after a restart: the list of ",
+      is_users_fault ? "this user's datasets" : "datasets", " would have ",
+      is_users_fault ? of_user : total, " bytes, and may have ",
+      is_users_fault ? kMaxManifestBytesOfUser : kMaxManifestBytes,
+      "; unload datasets, or give them shorter specs"));
 }
 
 void DatasetManifest::Remove(const std::string& name) {
@@ -106,9 +217,7 @@ void DatasetManifest::RunWrites() {
       };
       MutexLock lock(&mutex_, Condition(&has_work));
       if (num_written_ == num_changes_) return;
-      for (const auto& [name, entry] : entries_) {
-        *manifest.add_entries() = entry;
-      }
+      manifest = Message();
       num_changes = num_changes_;
     }
     const absl::Status status = Write(manifest);
@@ -122,17 +231,8 @@ void DatasetManifest::RunWrites() {
 }
 
 absl::Status DatasetManifest::Write(const v1::Manifest& manifest) {
-  const std::string data = EncodeManifest(manifest);
-  if (data.size() > kMaxManifestBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(directory_->path(), "/", kFileName, ": would have ",
-                     data.size(), " bytes, and may have ", kMaxManifestBytes,
-                     "; unload datasets"));
-  }
-  return WriteStored(
-      *directory_, kFileName,
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(data.data()),
-                          data.size()));
+  return WriteStored(*directory_, kFileName,
+                     BytesOf(EncodeManifest(manifest)));
 }
 
 }  // namespace datasetd

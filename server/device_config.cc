@@ -11,6 +11,7 @@
 #include "cuda/status_macros.h"
 #include "server/core/memory_budget.h"
 #include "server/logging.h"
+#include "server/user_limit.h"
 
 namespace datasetd {
 namespace {
@@ -62,11 +63,14 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
             ? config.memory_budget_mib() << 20
             : static_cast<uint64_t>(kDefaultBudgetShare *
                                     static_cast<double>(info.free_bytes));
+    const v1::UserLimits& limits = config.user_limits();
     device.budget = std::make_unique<MemoryBudget>(
-        budget, MemoryBudget::UserLimits{
-                    .dataset_bytes = config.user_limits().max_dataset_mib()
-                                     << 20,
-                    .slab_bytes = config.user_limits().max_slab_mib() << 20});
+        budget,
+        MemoryBudget::UserLimits{
+            .dataset_bytes = UserLimit(limits.has_max_dataset_mib(),
+                                       limits.max_dataset_mib() << 20, budget),
+            .slab_bytes = UserLimit(limits.has_max_slab_mib(),
+                                    limits.max_slab_mib() << 20, budget)});
     Log(LogSubsystem::kServer)
         .info("device {}: {}, memory budget {} MiB", info.name,
               info.description, budget >> 20);

@@ -113,38 +113,86 @@ void AddDevices(const DeviceTable& table, Page& page) {
   }
 }
 
+int64_t ResidentBytes(const DatasetInfo& info) {
+  switch (info.state) {
+    case DatasetState::kReady:
+    case DatasetState::kUnloading:
+      return info.resident_bytes;
+    case DatasetState::kLoading:
+      return info.loaded_bytes;
+    case DatasetState::kFailed:
+      return 0;
+  }
+  return 0;
+}
+
+void AddDataset(const DatasetInfo& info, Page& page) {
+  const Labels labels = {{"dataset", info.spec.name},
+                         {"device", info.spec.device}};
+  page.Gauge("datasetd_dataset_resident_bytes",
+             "Device memory of the dataset's samples that are loaded.", labels,
+             static_cast<double>(ResidentBytes(info)));
+  page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
+             static_cast<double>(info.num_samples));
+  page.Gauge(
+      "datasetd_dataset_loaded_ratio",
+      "Share of the dataset's samples that are loaded, from 0 to 1.", labels,
+      info.state == DatasetState::kReady ||
+              info.state == DatasetState::kUnloading
+          ? 1.0
+          : static_cast<double>(info.num_samples_loaded) /
+                static_cast<double>(std::max<int64_t>(info.num_samples, 1)));
+  page.Gauge("datasetd_dataset_load_duration_seconds",
+             "How long the load has taken, so far or in the end.", labels,
+             absl::ToDoubleSeconds(info.elapsed));
+  page.Gauge("datasetd_dataset_feeds", "Feeds that draw from the dataset.",
+             labels, info.num_feeds);
+}
+
+// Whoever reads the page is a stranger: private datasets have no names there.
+struct PrivateTotals {
+  int num_datasets = 0;
+  int64_t resident_bytes = 0;
+  int num_feeds = 0;
+};
+
 void AddDatasets(const DatasetRegistry& registry, Page& page) {
+  constexpr size_t kDatasetsAtOnce = 256;
   std::map<DatasetState, int> num_by_state = {{DatasetState::kLoading, 0},
                                               {DatasetState::kReady, 0},
                                               {DatasetState::kFailed, 0},
                                               {DatasetState::kUnloading, 0}};
-  for (const DatasetInfo& info : registry.List()) {
-    ++num_by_state[info.state];
-    const Labels labels = {{"dataset", info.spec.name},
-                           {"device", info.spec.device}};
-    const bool is_resident = info.state == DatasetState::kReady ||
-                             info.state == DatasetState::kUnloading;
-    page.Gauge("datasetd_dataset_resident_bytes",
-               "Device memory of the dataset's samples that are loaded.",
-               labels,
-               static_cast<double>(is_resident ? info.resident_bytes
-                                   : info.state == DatasetState::kLoading
-                                       ? info.loaded_bytes
-                                       : 0));
-    page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
-               static_cast<double>(info.num_samples));
-    page.Gauge(
-        "datasetd_dataset_loaded_ratio",
-        "Share of the dataset's samples that are loaded, from 0 to 1.", labels,
-        is_resident
-            ? 1.0
-            : static_cast<double>(info.num_samples_loaded) /
-                  static_cast<double>(std::max<int64_t>(info.num_samples, 1)));
-    page.Gauge("datasetd_dataset_load_duration_seconds",
-               "How long the load has taken, so far or in the end.", labels,
-               absl::ToDoubleSeconds(info.elapsed));
-    page.Gauge("datasetd_dataset_feeds", "Feeds that draw from the dataset.",
-               labels, info.num_feeds);
+  std::map<std::string, PrivateTotals> private_by_device;
+  std::string after;
+  while (true) {
+    const std::vector<DatasetInfo> infos =
+        registry.List(Caller(), after, kDatasetsAtOnce);
+    for (const DatasetInfo& info : infos) {
+      ++num_by_state[info.state];
+      if (info.spec.is_private) {
+        PrivateTotals& totals = private_by_device[info.spec.device];
+        ++totals.num_datasets;
+        totals.resident_bytes += ResidentBytes(info);
+        totals.num_feeds += info.num_feeds;
+      } else {
+        AddDataset(info, page);
+      }
+    }
+    if (infos.size() < kDatasetsAtOnce) break;
+    after = infos.back().spec.name;
+  }
+  for (const auto& [device, totals] : private_by_device) {
+    const Labels labels = {{"device", device}};
+    page.Gauge("datasetd_private_datasets",
+               "Private datasets, which have no metrics of their own.", labels,
+               totals.num_datasets);
+    page.Gauge("datasetd_private_dataset_resident_bytes",
+               "Device memory of the samples of private datasets.", labels,
+               static_cast<double>(totals.resident_bytes));
+    page.Gauge("datasetd_private_dataset_feeds",
+               "Feeds that draw from private datasets, which have no metrics "
+               "of their own.",
+               labels, totals.num_feeds);
   }
   for (const auto& [state, number] : num_by_state) {
     page.Gauge("datasetd_datasets", "Datasets by state.",
@@ -205,7 +253,9 @@ void AddFeeds(const FeedTable& table, Page& page) {
                                            {FeedPhase::kLingering, 0}};
   for (const FeedInfo& info : table.List()) {
     ++num_by_phase[info.phase];
-    if (info.phase != FeedPhase::kAttached) continue;
+    if (info.phase != FeedPhase::kAttached || info.visibility.is_private) {
+      continue;
+    }
     const Labels labels = {{"feed", absl::StrCat(info.id)},
                            {"name", info.name},
                            {"dataset", info.dataset},

@@ -23,6 +23,7 @@
 #include "server/core/device_table.h"
 #include "server/core/feed_table.h"
 #include "server/core/file_system.h"
+#include "server/core/memory_budget.h"
 #include "server/core/source_scan.h"
 #include "server/core/store_directory.h"
 #include "server/core/transform_limits.h"
@@ -33,6 +34,7 @@
 #include "server/metrics.h"
 #include "server/metrics_endpoint.h"
 #include "server/readers/reader.h"
+#include "server/restore_plan.h"
 #include "server/rpc_server.h"
 #include "server/server_sockets.h"
 #include "server/service/call_guard.h"
@@ -43,6 +45,7 @@
 #include "server/service/request_context.h"
 #include "server/service/request_counter.h"
 #include "server/service/server_service.h"
+#include "server/user_limit.h"
 
 namespace datasetd {
 namespace {
@@ -101,9 +104,18 @@ class Server::Impl {
   Impl(const v1::Config& config, std::optional<ActivatedSockets> sockets)
       : config_(config),
         activated_(std::move(sockets)),
-        sessions_(config.max_sessions(), config.user_limits().max_sessions()),
+        sessions_(config.max_sessions(),
+                  UserLimit(config.user_limits().has_max_sessions(),
+                            config.user_limits().max_sessions(),
+                            config.max_sessions())),
         call_guard_(CallGuardOptions(config), &peers_, &clock_),
-        context_(&sessions_, &peers_, &call_guard_) {}
+        context_(&sessions_, &peers_, &call_guard_),
+        texts_(config.text_budget_mib() << 20,
+               {.text_bytes =
+                    UserLimit(config.user_limits().has_max_text_mib(),
+                              config.user_limits().max_text_mib() << 20,
+                              config.text_budget_mib() << 20)},
+               "text_budget_mib") {}
   ~Impl();
 
   absl::Status Start();
@@ -137,6 +149,7 @@ class Server::Impl {
   PeerTable peers_;
   CallGuard call_guard_;
   RequestContext context_;
+  MemoryBudget texts_;
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetManifest> manifest_;  // null: off
   std::unique_ptr<DatasetCache> cache_;        // null: off
@@ -154,7 +167,9 @@ class Server::Impl {
 absl::Status Server::Impl::Start() {
   FeedTable::Options feed_options;
   feed_options.max_feeds = config_.max_feeds();
-  feed_options.max_feeds_per_user = config_.user_limits().max_feeds();
+  feed_options.max_feeds_per_user =
+      UserLimit(config_.user_limits().has_max_feeds(),
+                config_.user_limits().max_feeds(), config_.max_feeds());
   feed_options.attach_timeout = FromProto(config_.attach_timeout());
   feed_options.transform_limits = TransformLimitsOf(config_);
   DATASETD_ASSIGN_OR_RETURN(feed_options.allowed_exports,
@@ -185,9 +200,13 @@ absl::Status Server::Impl::Start() {
   };
   datasets_ = std::make_unique<DatasetRegistry>(
       DatasetRegistry::Options{
-          .max_datasets_per_user =
-              static_cast<int>(config_.user_limits().max_datasets()),
+          .max_datasets = config_.max_datasets(),
+          .max_datasets_per_user = UserLimit(
+              config_.user_limits().has_max_datasets(),
+              config_.user_limits().max_datasets(), config_.max_datasets()),
           .cache = cache_.get(),
+          .texts = &texts_,
+          .journal = manifest_.get(),
           .transform_limits = TransformLimitsOf(config_),
           .decode_limits =
               {.sample_bytes = BytesOf(config_.max_sample_memory_mib()),
@@ -289,7 +308,7 @@ absl::Status Server::Impl::StartRpc() {
           .max_loads = kMaxWaitingLoads,
           .max_loads_per_user =
               ShareOf(kMaxWaitingLoads, config_.user_limits().max_loads())},
-      &context_, datasets_.get(), feeds_.get(),
+      &context_, datasets_.get(),
       [this](const Dataset& dataset) {
         attach_->EndLeases(feeds_->DropPending(&dataset),
                            attach::GoodbyeCode::kUnloaded,
@@ -351,7 +370,8 @@ absl::Status Server::Impl::BeginLoads() {
   for (const v1::DatasetSpec& proto : config_.datasets()) {
     DATASETD_ASSIGN_OR_RETURN(DatasetSpec spec, DatasetSpecFromProto(proto));
     const std::string name = spec.name;
-    const absl::Status status = datasets_->Load(std::move(spec), Caller());
+    const absl::Status status =
+        datasets_->Load(std::move(spec), Caller()).status();
     if (!status.ok()) {
       return absl::Status(status.code(), absl::StrCat("dataset '", name, "': ",
                                                       status.message()));
@@ -362,24 +382,12 @@ absl::Status Server::Impl::BeginLoads() {
 
 void Server::Impl::BeginRestore() {
   if (manifest_ == nullptr) return;
-  std::vector<RestoredDataset> restored;
-  for (const v1::Manifest::Entry& entry : manifest_->Entries()) {
-    auto spec = DatasetSpecFromProto(entry.spec());
-    if (!spec.ok()) {
-      Log(LogSubsystem::kLoad).error(
-          "dataset={} not loaded again: {}", entry.spec().name(),
-          std::string(spec.status().message()));
-      continue;
-    }
-    restored.push_back(
-        {.spec = *std::move(spec),
-         .owner = {.session_id = Caller::kEarlierSession,
-                   .uid = entry.owner_uid(),
-                   .is_privileged = entry.owner_uid() == 0 ||
-                                    entry.owner_uid() == geteuid()},
-         .content_hash = entry.content_hash()});
+  RestorePlan plan = PlanRestore(manifest_->Entries(), geteuid());
+  for (const auto& [name, status] : plan.left_out) {
+    Log(LogSubsystem::kLoad).error("dataset={} not loaded again: {}", name,
+                                   std::string(status.message()));
   }
-  if (!restored.empty()) datasets_->Restore(std::move(restored));
+  if (!plan.datasets.empty()) datasets_->Restore(std::move(plan.datasets));
 }
 
 absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {

@@ -16,7 +16,8 @@ std::string List(const std::vector<v1::Feed>& feeds) {
   for (const v1::Feed& feed : feeds) {
     rows.push_back(
         {absl::StrCat(feed.feed_id()), feed.name().empty() ? "-" : feed.name(),
-         feed.dataset(), absl::StrCat(feed.pid()), absl::StrCat(feed.uid()),
+         feed.dataset(), feed.pid() == 0 ? "-" : absl::StrCat(feed.pid()),
+         absl::StrCat(feed.uid()),
          absl::StrCat(feed.batch_size()),
          absl::StrCat(feed.rank(), "/", feed.world_size()),
          absl::StrCat(feed.seed()),

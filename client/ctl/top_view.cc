@@ -82,7 +82,8 @@ std::string TopText(const TopSample& before, const TopSample& now) {
     if (rate.has_value()) samples_per_second += rate->samples_per_second;
     feeds.push_back(
         {absl::StrCat(feed.feed_id()), feed.name().empty() ? "-" : feed.name(),
-         feed.dataset(), absl::StrCat(feed.pid()), absl::StrCat(feed.uid()),
+         feed.dataset(), feed.pid() == 0 ? "-" : absl::StrCat(feed.pid()),
+         absl::StrCat(feed.uid()),
          rate.has_value() ? Count(rate->samples_per_second) : "-",
          rate.has_value() ? Count(rate->batches_per_second) : "-",
          absl::StrCat(feed.position().epoch(), ":", feed.position().batch()),

@@ -10,7 +10,8 @@
 
 namespace datasetd {
 
-SessionTable::SessionTable(size_t max_sessions, size_t max_sessions_per_user)
+SessionTable::SessionTable(size_t max_sessions,
+                           PerUserLimit max_sessions_per_user)
     : max_sessions_(max_sessions),
       max_sessions_per_user_(max_sessions_per_user),
       daemon_uid_(getuid()) {}
@@ -22,6 +23,8 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
       static_cast<ssize_t>(opened.token.size())) {
     return absl::ErrnoToStatus(errno, "session: getrandom");
   }
+  const bool is_privileged = uid == 0 || uid == daemon_uid_;
+  const uint64_t limit = max_sessions_per_user_.Of(is_privileged);
   MutexLock lock(&mutex_);
   if (sessions_.size() >= max_sessions_) {
     return absl::ResourceExhaustedError(
@@ -34,7 +37,7 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
                     [&](const auto& session) {
                       return session.second.uid == uid;
                     });
-  if (max_sessions_per_user_ != 0 && of_user >= max_sessions_per_user_) {
+  if (limit != 0 && of_user >= limit) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "uid ", uid, " has ", of_user,
         " sessions already, which is 'user_limits.max_sessions' of the "
@@ -44,8 +47,7 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
   sessions_[opened.token] = Caller{.session_id = opened.session_id,
                                    .uid = uid,
                                    .pid = pid,
-                                   .is_privileged =
-                                       uid == 0 || uid == daemon_uid_};
+                                   .is_privileged = is_privileged};
   return opened;
 }
 

@@ -14,6 +14,7 @@
 #include "proto/attach_protocol.h"
 #include "server/core/caller.h"
 #include "server/core/mutex.h"
+#include "server/core/per_user_limit.h"
 
 namespace datasetd {
 
@@ -21,8 +22,7 @@ using SessionToken = std::array<uint8_t, attach::kTokenBytes>;
 
 class SessionTable {
  public:
-  // `max_sessions_per_user`: 0 is no limit.
-  SessionTable(size_t max_sessions, size_t max_sessions_per_user);
+  SessionTable(size_t max_sessions, PerUserLimit max_sessions_per_user);
 
   struct Opened {
     SessionToken token;
@@ -39,7 +39,7 @@ class SessionTable {
 
  private:
   const size_t max_sessions_;
-  const size_t max_sessions_per_user_;
+  const PerUserLimit max_sessions_per_user_;
   const uint32_t daemon_uid_;
   mutable Mutex mutex_;
   std::map<SessionToken, Caller> sessions_ ABSL_GUARDED_BY(mutex_);

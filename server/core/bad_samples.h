@@ -32,7 +32,7 @@ struct BadSample {
 
 inline constexpr size_t kMaxListedBadSamples = 1000;
 // Of the paths and reasons of a report: it must fit into a message.
-inline constexpr size_t kMaxReportBytes = 1 << 20;
+inline constexpr size_t kMaxReportBytes = 256 << 10;
 
 struct BadSampleReport {
   int64_t num_samples = 0;

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "cuda/status_macros.h"
 #include "server/core/ragged_index.h"
+#include "server/core/digest.h"
 
 namespace datasetd {
 namespace {
@@ -18,9 +19,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr absl::string_view kMagic = "dsdcache";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;  // 1 had XXH3 in the place of BLAKE3
 constexpr size_t kPrefixBytes = 32;
-constexpr size_t kIdLength = 32;
 constexpr int64_t kAlignment = 4096;
 constexpr size_t kMaxNameBytes = 64 << 10;
 constexpr size_t kMaxNoteBytes = 8 << 20;
@@ -127,8 +127,9 @@ bool FieldBytes(const FieldSpec& field, int64_t num_samples, int64_t* bytes) {
 
 int64_t HeaderBytes(const CacheHeader& header, int64_t num_blocks) {
   constexpr int64_t kTextBytes = sizeof(uint32_t);
-  int64_t bytes = kPrefixBytes + 2 * (kTextBytes + kIdLength) +
-                  sizeof(int64_t) + 3 * sizeof(uint32_t);
+  int64_t bytes = kPrefixBytes + 2 * (kTextBytes + kDigestHexLength) +
+                  sizeof(uint8_t) + sizeof(uint32_t) + sizeof(int64_t) +
+                  3 * sizeof(uint32_t);
   for (const FieldSpec& field : header.fields) {
     bytes += kTextBytes + field.name.size() + 2 * sizeof(uint8_t) +
              sizeof(uint32_t) + field.shape.size() * sizeof(int64_t);
@@ -149,7 +150,7 @@ absl::Status Invalid(absl::string_view what) {
 
 absl::Status CheckTexts(const CacheHeader& header) {
   if (!IsCacheId(header.spec_id) || !IsCacheId(header.content_hash)) {
-    return Invalid("spec id and content hash must have 32 hex digits");
+    return Invalid("spec id and content hash must have 64 hex digits");
   }
   for (const FieldSpec& field : header.fields) {
     if (field.name.size() > kMaxNameBytes || field.shape.size() > kMaxRank) {
@@ -170,7 +171,7 @@ absl::Status CheckTexts(const CacheHeader& header) {
 }  // namespace
 
 bool IsCacheId(const std::string& id) {
-  return id.size() == kIdLength &&
+  return id.size() == kDigestHexLength &&
          std::all_of(id.begin(), id.end(), [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
          });
@@ -232,6 +233,8 @@ std::string EncodeCacheHeader(const CacheHeader& header) {
   Writer body;
   body.Text(header.spec_id);
   body.Text(header.content_hash);
+  body.Number(static_cast<uint8_t>(header.owner_uid.has_value()));
+  body.Number(header.owner_uid.value_or(0));
   body.Number(header.num_samples);
   body.Number(static_cast<uint32_t>(header.fields.size()));
   for (const FieldSpec& field : header.fields) {
@@ -278,6 +281,11 @@ absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data) {
   }
   prefix.Number<uint64_t>();
   const uint32_t version = prefix.Number<uint32_t>();
+  if (version > 0 && version < kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cache entry: its version is ", version,
+                     ", this daemon's ", kVersion));
+  }
   if (version != kVersion || prefix.Number<uint32_t>() != 0) {
     return Damaged(absl::StrCat("its version is ", version, ", this daemon's ",
                                 kVersion));
@@ -296,6 +304,12 @@ absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data) {
   CacheHeader header;
   header.spec_id = body.Text();
   header.content_hash = body.Text();
+  const uint8_t has_owner = body.Number<uint8_t>();
+  const uint32_t owner_uid = body.Number<uint32_t>();
+  if (has_owner > 1 || (has_owner == 0 && owner_uid != 0)) {
+    return Damaged("its owner makes no sense");
+  }
+  if (has_owner == 1) header.owner_uid = owner_uid;
   header.num_samples = body.Number<int64_t>();
   header.fields.resize(body.Count(2 * sizeof(uint32_t) + 2));
   for (FieldSpec& field : header.fields) {

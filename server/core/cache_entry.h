@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,10 @@ inline constexpr int64_t kCacheBlockBytes = 4 << 20;
 inline constexpr int64_t kMaxCacheHeaderBytes = 64 << 20;
 
 struct CacheHeader {
-  std::string spec_id;       // 32 hexadecimal digits
-  std::string content_hash;  // 32 hexadecimal digits
+  std::string spec_id;       // 64 hexadecimal digits
+  std::string content_hash;  // 64 hexadecimal digits
+  // Of a pushed dataset: whose it is, and nobody else's.
+  std::optional<uint32_t> owner_uid;
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;
@@ -66,13 +69,15 @@ absl::StatusOr<CacheLayout> LayOutCacheEntry(const CacheHeader& header);
 std::string EncodeCacheHeader(const CacheHeader& header);
 
 // `data` begins with the header, and may be longer.
-//   DATA_LOSS  it is damaged, or of another version; says where
+//   DATA_LOSS            it is damaged; says where
+//   FAILED_PRECONDITION  it is of an earlier version
 absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data);
 
-// The header of an entry whose size is what the header says. DATA_LOSS.
+// The header of an entry whose size is what the header says. Errors as
+// DecodeCacheHeader.
 absl::StatusOr<CacheHeader> ReadCacheHeader(const RandomAccessFile& file);
 
-// 32 lowercase hexadecimal digits.
+// 64 lowercase hexadecimal digits.
 bool IsCacheId(const std::string& id);
 
 uint64_t CacheChecksum(absl::Span<const uint8_t> data);

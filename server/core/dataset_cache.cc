@@ -82,13 +82,18 @@ absl::Status DatasetCache::Scan(int64_t limit_bytes) {
           absl::StrCat("cache entry: holds spec id ", read.spec_id));
     }();
     if (absl::IsResourceExhausted(header.status())) return header.status();
+    if (absl::IsFailedPrecondition(header.status())) {
+      // Its names are hashes of another kind: nothing asks for them.
+      const absl::Status removed = directory_->Remove(file.path);
+      Report("of an earlier version, removed", file.path, removed);
+      continue;
+    }
     if (!header.ok()) {
       directory_->Remove(file.path).IgnoreError();
       Report("damaged, removed", file.path, header.status());
       continue;
     }
-    entries_[spec_id] = {.content_hash = header->content_hash,
-                         .size_bytes = file.size_bytes,
+    entries_[spec_id] = {.size_bytes = file.size_bytes,
                          .last_used = ++use_count_};
     used_bytes_ += file.size_bytes;
   }
@@ -139,28 +144,6 @@ std::unique_ptr<CachedSource> DatasetCache::Find(const std::string& spec_id) {
   return source;
 }
 
-std::unique_ptr<CachedSource> DatasetCache::FindContent(
-    const std::string& content_hash) {
-  MutexLock lock(&mutex_);
-  while (true) {
-    const auto found =
-        std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-          return entry.second.content_hash == content_hash;
-        });
-    if (found == entries_.end()) break;
-    const std::string spec_id = found->first;
-    auto source = OpenEntry(spec_id);
-    if (source == nullptr) {
-      if (entries_.count(spec_id) != 0) break;
-      continue;  // it was damaged; another may have the samples
-    }
-    if (source->header().content_hash == content_hash) return source;
-    found->second.content_hash = source->header().content_hash;
-  }
-  Add(counters_.num_misses);
-  return nullptr;
-}
-
 void DatasetCache::CountHit(const CachedSource& source) {
   Add(counters_.num_hits);
   Add(counters_.read_bytes, source.size_bytes());
@@ -201,6 +184,7 @@ void DatasetCache::Store(Description description,
   Job job;
   job.header.spec_id = std::move(description.spec_id);
   job.header.content_hash = dataset->content_hash();
+  job.header.owner_uid = description.owner_uid;
   job.header.num_samples = dataset->num_samples();
   job.header.fields = dataset->fields();
   job.header.class_names = std::move(description.class_names);
@@ -270,8 +254,7 @@ void DatasetCache::StoreNow(const Job& job) {
     return;
   }
   MutexLock lock(&mutex_);
-  entries_[spec_id] = {.content_hash = job.header.content_hash,
-                       .size_bytes = layout->file_bytes,
+  entries_[spec_id] = {.size_bytes = layout->file_bytes,
                        .last_used = ++use_count_};
   used_bytes_ += layout->file_bytes;
   Add(counters_.num_stored);

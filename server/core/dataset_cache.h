@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -63,7 +64,6 @@ class DatasetCache {
 
   // Null if there is none. The entry counts as used now.
   std::unique_ptr<CachedSource> Find(const std::string& spec_id);
-  std::unique_ptr<CachedSource> FindContent(const std::string& content_hash);
 
   // The samples of this source were loaded.
   void CountHit(const CachedSource& source);
@@ -75,6 +75,7 @@ class DatasetCache {
   // once. Fields, samples and hash are the dataset's.
   struct Description {
     std::string spec_id;
+    std::optional<uint32_t> owner_uid;  // of a pushed dataset
     std::vector<std::string> class_names;
     std::map<std::string, std::string> notes;
   };
@@ -93,7 +94,6 @@ class DatasetCache {
 
  private:
   struct Entry {
-    std::string content_hash;
     int64_t size_bytes = 0;
     uint64_t last_used = 0;  // by use_count_
   };

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -23,7 +24,9 @@
 #include "server/core/dataset_sources.h"
 #include "server/core/dataset_spec.h"
 #include "server/core/load_plan.h"
+#include "server/core/memory_budget.h"
 #include "server/core/source_scan.h"
+#include "server/core/visibility.h"
 
 namespace datasetd {
 
@@ -47,7 +50,9 @@ struct DatasetEntry {
   absl::Duration finished;
   absl::Duration last_used;
   std::set<uint64_t> holders;  // sessions
-  int num_feeds = 0;
+  std::map<uint32_t, int> num_feeds_of;  // by uid
+  Reservation text_reservation;
+  Reservation report_reservation;
   // Until loaded.
   std::unique_ptr<DatasetLoad> load;
   LoadCounters counters;
@@ -58,8 +63,8 @@ struct DatasetEntry {
   // When READY or UNLOADING.
   std::shared_ptr<const Dataset> dataset;
 
-  // A private dataset is its owner's, and of who may see all.
-  bool IsSeenBy(const Caller& caller) const;
+  Visibility visibility() const { return {spec.is_private, owner.uid}; }
+  int num_feeds() const;
   // READY, and its memory may be taken for something else.
   bool IsUnused() const;
   bool is_cancelled() const {
@@ -72,6 +77,8 @@ struct DatasetEntry {
   // Ends its scan, push or load soon, if it is LOADING.
   void Cancel();
 
+  // Without the texts, which may be long; see DatasetInfo.
+  DatasetInfo DescribeBriefly(absl::Duration now) const;
   DatasetInfo Describe(absl::Duration now) const;
 };
 

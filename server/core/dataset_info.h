@@ -13,6 +13,7 @@
 #include "server/core/caller.h"
 #include "server/core/dataset_spec.h"
 #include "server/core/field_spec.h"
+#include "server/core/visibility.h"
 
 namespace datasetd {
 
@@ -20,6 +21,8 @@ namespace datasetd {
 enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
 
 struct DatasetInfo {
+  // In a brief one, without pretransforms and options, class_names, and the
+  // list of bad_samples.
   DatasetSpec spec;
   DatasetState state = DatasetState::kLoading;
   absl::Status error;  // when FAILED
@@ -39,6 +42,8 @@ struct DatasetInfo {
   int64_t num_samples_loaded = 0;
   int64_t loaded_bytes = 0;
   absl::Duration elapsed;  // of the load
+
+  Visibility visibility() const { return {spec.is_private, owner.uid}; }
 };
 
 }  // namespace datasetd

@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
   }
   return LoadDataset(source_.spec.name, source_.plan, *source_.reader,
                      source_.device->backend.get(), std::move(resident_),
-                     counters, account_);
+                     counters, account_, source_.content_hash);
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(

@@ -1,57 +1,43 @@
 #include "server/core/dataset_loader.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
+#include <thread>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "cuda/nvtx_range.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/status_macros.h"
 #include "server/core/bad_sample_filter.h"
+#include "server/core/content_hasher.h"
 #include "server/core/parallel_decoder.h"
 #include "server/core/ragged_index.h"
 #include "server/core/sample_transform.h"
+#include "server/core/digest.h"
 
 namespace datasetd {
 namespace {
 
-struct HashStateDeleter {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-using HashState = std::unique_ptr<XXH3_state_t, HashStateDeleter>;
+// Beyond them reading and copying are slower.
+constexpr int kMaxHashThreads = 4;
 
-HashState NewHashState() {
-  HashState state(XXH3_createState());
-  XXH3_128bits_reset(state.get());
-  return state;
-}
-
-void UpdateHash(HashState& state, const void* data, size_t size_bytes) {
-  XXH3_128bits_update(state.get(), data, size_bytes);
-}
-
-std::string HexDigest(const HashState& state) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state.get()));
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(canonical.digest),
-                        sizeof(canonical.digest)));
+int NumHashThreads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2,
+                    1, kMaxHashThreads);
 }
 
 // The hash of names, types, shapes and every field's bytes.
 std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
-                        const std::vector<HashState>& fields) {
-  HashState all = NewHashState();
-  std::string text = absl::StrCat("datasetd content 1\n", num_samples, "\n");
-  for (size_t f = 0; f < fields.size(); ++f) {
+                        ContentHasher& fields) {
+  std::string text = absl::StrCat("datasetd content 2\n", num_samples, "\n");
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
     const FieldSpec& field = plan.fields[f].resident;
-    absl::StrAppend(&text, field.name, " ", DtypeName(field.dtype));
+    absl::StrAppend(&text, field.name.size(), ":", field.name, " ",
+                    DtypeName(field.dtype));
     for (const int64_t extent : field.shape) {
       absl::StrAppend(&text, " ", extent);
     }
@@ -59,16 +45,16 @@ std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
                     field.is_mask    ? " mask "
                     : field.is_image ? " image "
                                      : " tensor ",
-                    HexDigest(fields[f]), "\n");
+                    ToHex(fields.Finish(f)), "\n");
   }
-  UpdateHash(all, text.data(), text.size());
-  return HexDigest(all);
+  return HexDigest(text);
 }
 
 // A chunk on its way.
 struct Staging {
   std::unique_ptr<HostMemory> memory;
   std::unique_ptr<Event> event;
+  ContentHasher::Ticket hash_ticket = 0;
   std::vector<absl::Span<uint8_t>> fields;
   // Of an encoded source's packed fields: where in their span each sample goes.
   std::vector<std::vector<RaggedSample>> places;
@@ -101,8 +87,9 @@ class Loader {
   std::vector<Dataset::Contents::Packed> TakePacked() {
     return std::move(packed_);
   }
-  std::string content_hash() const {
-    return ContentHash(plan_, num_placed_, hashes_);
+  // Once.
+  std::string FinishContentHash() {
+    return ContentHash(plan_, num_placed_, *hasher_);
   }
 
  private:
@@ -132,7 +119,7 @@ class Loader {
   absl::Status PlaceIndices();
   absl::Status Transform(size_t field, const Staging& staging, int64_t first,
                          int64_t count);
-  absl::Status WaitFor(Event& event);
+  absl::Status WaitFor(Staging& staging);
 
   const LoadPlan& plan_;
   SampleSource& source_;
@@ -143,7 +130,6 @@ class Loader {
   std::vector<std::unique_ptr<DeviceMemory>> memory_;
   std::vector<Dataset::Contents::Packed> packed_;
   std::vector<int64_t> packed_bytes_;  // placed so far
-  std::vector<HashState> hashes_;
   std::vector<Staging> staging_;
   int64_t num_placed_ = 0;
   BadSampleReport bad_samples_;
@@ -153,8 +139,10 @@ class Loader {
   std::vector<std::unique_ptr<LoadedProgram>> programs_;
   std::unique_ptr<HostMemory> indices_;
   std::unique_ptr<HostMemory> readback_;
-  // Last, so that it goes first and waits for pending work.
+  ContentHasher::Ticket readback_ticket_ = 0;
+  // Last, so that they go first and wait for pending work.
   std::unique_ptr<Stream> stream_;
+  std::optional<ContentHasher> hasher_;
 };
 
 absl::Status Loader::Allocate() {
@@ -171,7 +159,6 @@ absl::Status Loader::Allocate() {
                     : num_samples * field.resident.sample_bytes();
     DATASETD_ASSIGN_OR_RETURN(auto memory, backend_->Allocate(field_bytes));
     memory_.push_back(std::move(memory));
-    hashes_.push_back(NewHashState());
     Dataset::Contents::Packed& packed = packed_.emplace_back();
     if (IsPacked(f)) {
       DATASETD_ASSIGN_OR_RETURN(
@@ -218,6 +205,7 @@ absl::Status Loader::Allocate() {
     staging.places.resize(num_fields);
   }
   packed_bytes_.resize(num_fields);
+  hasher_.emplace(num_fields, NumHashThreads());
   DATASETD_ASSIGN_OR_RETURN(
       stream_, backend_->CreateStream(
                    nullptr, {.uid = account_.uid, .is_background = true}));
@@ -296,7 +284,7 @@ absl::Status Loader::RunPlain() {
     }
     const int64_t count = NextCount(first);
     Staging& staging = staging_[turn % staging_.size()];
-    DATASETD_RETURN_IF_ERROR(WaitFor(*staging.event));
+    DATASETD_RETURN_IF_ERROR(WaitFor(staging));
     Divide(staging, first, count);
     DATASETD_RETURN_IF_ERROR(source_.Read(count, staging.fields));
     DATASETD_RETURN_IF_ERROR(Place(staging, first, count));
@@ -331,7 +319,7 @@ absl::Status Loader::RunEncoded() {
     if (num_started == info.num_samples) return absl::OkStatus();
     const int64_t count = NextCount(num_started);
     Staging& staging = staging_[start_turn++ % staging_.size()];
-    DATASETD_RETURN_IF_ERROR(WaitFor(*staging.event));
+    DATASETD_RETURN_IF_ERROR(WaitFor(staging));
     Divide(staging, num_started, count);
     decoder.Start(num_started, count, staging.fields, staging.places);
     num_started += count;
@@ -405,7 +393,9 @@ absl::Status Loader::PlaceIndices() {
     const RaggedIndex& index = *packed_[f].index;
     const auto* const data =
         reinterpret_cast<const uint8_t*>(index.samples().data());
-    UpdateHash(hashes_[f], data, static_cast<size_t>(index.index_bytes()));
+    hasher_->Add(f, absl::MakeConstSpan(
+                        data, static_cast<size_t>(index.index_bytes())));
+    hasher_->Await(staging_[0].hash_ticket);
     HostMemory& buffer = *staging_[0].memory;
     for (int64_t offset = 0; offset < index.index_bytes();
          offset += plan_.staging_bytes) {
@@ -422,10 +412,11 @@ absl::Status Loader::PlaceIndices() {
   return absl::OkStatus();
 }
 
-// Buffers take turns, so this waits only where the device is slower than the
-// reader.
-absl::Status Loader::WaitFor(Event& event) {
-  DATASETD_ASSIGN_OR_RETURN(const bool is_done, event.IsDone());
+// Buffers take turns, so this waits only where the device or the hash is slower
+// than the reader.
+absl::Status Loader::WaitFor(Staging& staging) {
+  hasher_->Await(staging.hash_ticket);
+  DATASETD_ASSIGN_OR_RETURN(const bool is_done, staging.event->IsDone());
   return is_done ? absl::OkStatus() : stream_->Synchronize();
 }
 
@@ -444,7 +435,7 @@ absl::Status Loader::Place(Staging& staging, int64_t first, int64_t count) {
                     : first * plan_.fields[f].resident.sample_bytes();
     DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
         memory_[f]->data() + offset, samples.data(), samples.size()));
-    UpdateHash(hashes_[f], samples.data(), samples.size());
+    staging.hash_ticket = hasher_->Add(f, samples);
     const auto num_bytes = static_cast<int64_t>(samples.size());
     packed_bytes_[f] += num_bytes;
     counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
@@ -465,10 +456,13 @@ absl::Status Loader::Transform(size_t field, const Staging& staging,
   task.num_samples = Narrow<int32_t>(count);
   DATASETD_RETURN_IF_ERROR(
       stream_->Augment(*programs_[field], absl::MakeConstSpan(&task, 1)));
+  hasher_->Await(readback_ticket_);
   DATASETD_RETURN_IF_ERROR(stream_->CopyToHost(readback_->data(), resident,
                                                count * sample_bytes));
   DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
-  UpdateHash(hashes_[field], readback_->data(), count * sample_bytes);
+  readback_ticket_ = hasher_->Add(
+      field, absl::MakeConstSpan(readback_->data(),
+                                 static_cast<size_t>(count * sample_bytes)));
   return absl::OkStatus();
 }
 
@@ -493,7 +487,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
       contents.packed[f].index->Describe(&contents.fields[f]);
     }
   }
-  contents.content_hash = loader.content_hash();
+  contents.content_hash = loader.FinishContentHash();
   if (!expected_hash.empty() && contents.content_hash != expected_hash) {
     return absl::DataLossError(
         absl::StrCat("the samples have the content hash ",

@@ -8,13 +8,19 @@
 #include "server/core/background_thread.h"
 #include "server/core/bad_sample_text.h"
 #include "server/core/cached_source.h"
-#include "server/core/dataset_name.h"
+#include "server/core/dataset_limits.h"
 #include "server/core/spec_id.h"
 
 namespace datasetd {
 namespace {
 
 constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
+
+MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller) {
+  return {.is_exempt = caller.session_id == 0,
+          .is_privileged = caller.is_privileged,
+          .is_private = spec.is_private};
+}
 
 }  // namespace
 
@@ -23,6 +29,8 @@ DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
     Reset();
     registry_ = std::exchange(other.registry_, nullptr);
     entry_id_ = other.entry_id_;
+    uid_ = other.uid_;
+    visibility_ = other.visibility_;
     dataset_ = std::move(other.dataset_);
   }
   return *this;
@@ -35,7 +43,7 @@ bool DatasetUse::IsReady() const {
 void DatasetUse::Reset() {
   dataset_.reset();
   if (registry_ != nullptr) {
-    std::exchange(registry_, nullptr)->EndUse(entry_id_);
+    std::exchange(registry_, nullptr)->EndUse(entry_id_, uid_);
   }
 }
 
@@ -43,13 +51,15 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
                                  SourceOpener open_source, const Clock* clock,
                                  Observer observer)
     : cache_(options.cache),
+      texts_(options.texts),
+      journal_(options.journal),
       decode_budget_(options.decode_limits),
       sources_(devices, options.cache, &decode_budget_,
                options.transform_limits, std::move(open_source)),
       devices_(devices),
       clock_(clock),
       observer_(std::move(observer)),
-      table_(options.max_datasets_per_user) {
+      table_(options.max_datasets, options.max_datasets_per_user) {
   for (int i = 0; i < LoadQueue::kNumThreads; ++i) {
     threads_.emplace_back([this] { RunLoads(); });
   }
@@ -77,10 +87,7 @@ absl::Status DatasetRegistry::CheckSpec(const DatasetSpec& spec,
         "pin: only root, the daemon's user and its configuration may pin a "
         "dataset");
   }
-  if (IsDatasetName(spec.name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "name: a dataset's name has 1 to 128 characters of [A-Za-z0-9._-] and "
-      "begins with a letter or digit");
+  return CheckSpecTexts(spec);
 }
 
 absl::StatusOr<OpenedSource> DatasetRegistry::ScanSource(
@@ -92,9 +99,12 @@ absl::StatusOr<OpenedSource> DatasetRegistry::ScanSource(
   return sources_.OpenFiles(std::move(spec), std::move(scan));
 }
 
-absl::Status DatasetRegistry::AwaitOpened(const std::string& name) {
+absl::Status DatasetRegistry::AwaitOpened(const std::string& name,
+                                          const Caller& caller) {
   const EntryPtr entry = table_.Get(name);
-  if (entry == nullptr) return absl::OkStatus();
+  if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
+    return absl::OkStatus();
+  }
   const auto is_opened = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return entry->is_opened || entry->state != DatasetState::kLoading ||
            is_stopping_;
@@ -108,8 +118,8 @@ absl::Status DatasetRegistry::AwaitOpened(const std::string& name) {
                    "later"));
 }
 
-absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller,
-                                   std::shared_ptr<SourceScan> scan) {
+absl::StatusOr<uint64_t> DatasetRegistry::Load(
+    DatasetSpec spec, const Caller& caller, std::shared_ptr<SourceScan> scan) {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   if (spec.format == kPushedFormat) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -123,10 +133,10 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller,
   const std::string& name = source.spec.name;
 
   MutexLock lock(&mutex_);
-  DATASETD_RETURN_IF_ERROR(AwaitOpened(name));
+  DATASETD_RETURN_IF_ERROR(AwaitOpened(name, caller));
   const EntryPtr present = table_.Get(name);
   if (present != nullptr && present->state != DatasetState::kFailed) {
-    if (!present->IsSeenBy(caller) ||
+    if (!present->visibility().IsSeenBy(caller) ||
         present->state == DatasetState::kUnloading ||
         present->spec_id != source.spec_id) {
       return DatasetTable::NameTaken(*present, caller);
@@ -138,11 +148,12 @@ absl::Status DatasetRegistry::Load(DatasetSpec spec, const Caller& caller,
     }
     present->holders.insert(caller.session_id);
     present->last_used = clock_->Monotonic();
-    return absl::OkStatus();
+    return present->id;
   }
   DATASETD_ASSIGN_OR_RETURN(EntryPtr entry, Admit(std::move(source), caller));
+  const uint64_t id = entry->id;
   queue_.Add(std::move(entry));
-  return absl::OkStatus();
+  return id;
 }
 
 absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
@@ -152,7 +163,7 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
   }
   // A failure of this name is replaced.
   DATASETD_RETURN_IF_ERROR(
-      table_.CheckUserLimit(caller, table_.Get(source.spec.name).get()));
+      table_.CheckLimits(caller, table_.Get(source.spec.name).get()));
   auto entry = std::make_shared<DatasetEntry>();
   entry->owner = caller;
   entry->started = clock_->Monotonic();
@@ -161,12 +172,13 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
   DATASETD_RETURN_IF_ERROR(Prepare(*entry, std::move(source)));
   table_.Add(entry);
   counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
-  observer_("loading", Describe(*entry), caller);
+  observer_("loading", DescribeBriefly(*entry), caller);
   return entry;
 }
 
 absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
                                       OpenedSource source) {
+  const MemoryBudget::Terms terms = TermsOf(source.spec, entry.owner);
   DATASETD_ASSIGN_OR_RETURN(Reservation resident,
                             Reserve(source.spec, source.plan, entry.owner));
   Reservation scratch;
@@ -177,7 +189,17 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
             MemoryKind::kScratch, entry.owner.uid, source.plan.scratch_bytes,
             absl::StrCat("the pretransforms of dataset '", source.spec.name,
                          "'"),
-            entry.owner.session_id == 0));
+            terms));
+  }
+  if (texts_ != nullptr) {
+    DATASETD_ASSIGN_OR_RETURN(
+        entry.text_reservation,
+        texts_->Reserve(MemoryKind::kText, entry.owner.uid,
+                        DatasetTextBytes(source.spec,
+                                         source.reader->info().class_names),
+                        absl::StrCat("the texts of dataset '",
+                                     source.spec.name, "'"),
+                        terms));
   }
   entry.SetSource(source);
   entry.load = std::make_unique<DatasetLoad>(
@@ -186,10 +208,9 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
   return absl::OkStatus();
 }
 
-absl::Status DatasetRegistry::Push(DatasetSpec spec,
-                                   std::unique_ptr<SampleSource> source,
-                                   const Caller& caller,
-                                   std::function<void()> cancel) {
+absl::StatusOr<uint64_t> DatasetRegistry::Push(
+    DatasetSpec spec, std::unique_ptr<SampleSource> source,
+    const Caller& caller, std::function<void()> cancel) {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource opened,
@@ -197,7 +218,7 @@ absl::Status DatasetRegistry::Push(DatasetSpec spec,
   EntryPtr entry;
   {
     MutexLock lock(&mutex_);
-    DATASETD_RETURN_IF_ERROR(AwaitOpened(opened.spec.name));
+    DATASETD_RETURN_IF_ERROR(AwaitOpened(opened.spec.name, caller));
     const EntryPtr present = table_.Get(opened.spec.name);
     if (present != nullptr && present->state != DatasetState::kFailed) {
       return DatasetTable::NameTaken(*present, caller);
@@ -210,7 +231,8 @@ absl::Status DatasetRegistry::Push(DatasetSpec spec,
     {
       MutexLock lock(&mutex_);
       entry->spec_id =
-          PushedSpecId(entry->spec.name, (*dataset)->content_hash());
+          PushedSpecId(entry->spec.name, (*dataset)->content_hash(),
+                       entry->owner.uid);
     }
     StoreInCache(*entry, *dataset);
   }
@@ -220,13 +242,12 @@ absl::Status DatasetRegistry::Push(DatasetSpec spec,
     dataset = absl::CancelledError("the push was cancelled");
   }
   FinishLoad(*entry, std::move(dataset));
-  const absl::Status status = entry->error;
-  entry.reset();
-  return status;
+  DATASETD_RETURN_IF_ERROR(entry->error);
+  return entry->id;
 }
 
 void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
-  std::vector<std::pair<EntryPtr, std::string>> restored;
+  std::vector<Restored> restored;
   MutexLock lock(&mutex_);
   for (RestoredDataset& dataset : datasets) {
     if (table_.Get(dataset.spec.name) != nullptr) continue;
@@ -234,48 +255,76 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
     entry->spec = std::move(dataset.spec);
     entry->owner = dataset.owner;
     entry->is_restored = true;
-    entry->scan = std::make_shared<SourceScan>();
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     table_.Add(entry);
-    restored.emplace_back(entry, std::move(dataset.content_hash));
     counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
+    if (!dataset.refusal.ok()) {
+      FinishLoad(*entry, dataset.refusal);
+      continue;
+    }
+    entry->scan = std::make_shared<SourceScan>();
+    restored.push_back({.entry = entry,
+                        .content_hash = std::move(dataset.content_hash),
+                        .is_suspect = dataset.is_suspect});
   }
+  std::stable_partition(
+      restored.begin(), restored.end(),
+      [](const Restored& dataset) { return !dataset.is_suspect; });
   threads_.emplace_back([this, restored = std::move(restored)]() mutable {
     RunRestore(std::move(restored));
   });
 }
 
-void DatasetRegistry::RunRestore(
-    std::vector<std::pair<EntryPtr, std::string>> entries) {
+void DatasetRegistry::RunRestore(std::vector<Restored> datasets) {
   BecomeBackgroundThread("restore");
-  for (auto& [entry, content_hash] : entries) {
-    // Nothing else changes the spec before it is opened.
-    auto source = OpenAgain(*entry, content_hash);
-    MutexLock lock(&mutex_);
-    if (is_stopping_) return;
-    absl::Status status = source.status();
-    if (entry->is_cancelled()) {
-      status = absl::CancelledError("the load was cancelled");
+  const auto is_alone = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_restoring_ == 0 || is_stopping_;
+  };
+  for (Restored& restored : datasets) {
+    if (restored.is_suspect) {
+      MutexLock lock(&mutex_, Condition(&is_alone));
     }
-    if (status.ok()) status = table_.CheckUserLimit(entry->owner, entry.get());
-    if (status.ok()) status = Prepare(*entry, *std::move(source));
-    if (status.ok()) {
-      queue_.Add(entry);
-      observer_("loading again", Describe(*entry), entry->owner);
-    } else {
-      FinishLoad(*entry, status);
+    const std::string name = restored.entry->spec.name;
+    if (!BeginRestored(restored) && journal_ != nullptr) {
+      journal_->EndRestore(name);
     }
     // The table's alone, as in RunLoads.
-    entry.reset();
+    restored.entry.reset();
+    MutexLock lock(&mutex_);
+    if (is_stopping_) return;
   }
+}
+
+bool DatasetRegistry::BeginRestored(const Restored& restored) {
+  DatasetEntry& entry = *restored.entry;
+  // Nothing else changes the spec before it is opened.
+  if (journal_ != nullptr) journal_->BeginRead(entry.spec.name);
+  auto source = OpenAgain(entry, restored.content_hash);
+  if (journal_ != nullptr) journal_->EndRead(entry.spec.name);
+  MutexLock lock(&mutex_);
+  if (is_stopping_) return false;
+  absl::Status status = source.status();
+  if (entry.is_cancelled()) {
+    status = absl::CancelledError("the load was cancelled");
+  }
+  if (status.ok()) status = table_.CheckLimits(entry.owner, &entry);
+  if (status.ok()) status = Prepare(entry, *std::move(source));
+  if (!status.ok()) {
+    FinishLoad(entry, status);
+    return false;
+  }
+  ++num_restoring_;
+  queue_.Add(restored.entry);
+  observer_("loading again", DescribeBriefly(entry), entry.owner);
+  return true;
 }
 
 absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
     const DatasetEntry& entry, const std::string& content_hash) const {
   DATASETD_RETURN_IF_ERROR(CheckSpec(entry.spec, entry.owner));
   if (entry.spec.format == kPushedFormat) {
-    return sources_.OpenPushed(entry.spec, content_hash);
+    return sources_.OpenPushed(entry.spec, content_hash, entry.owner.uid);
   }
   return sources_.OpenFiles(entry.spec, entry.scan);
 }
@@ -291,29 +340,38 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
 absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
                                                      const LoadPlan& plan,
                                                      const Caller& caller) {
-  const bool is_exempt = caller.session_id == 0;
+  const MemoryBudget::Terms terms = TermsOf(spec, caller);
   const std::string what = absl::StrCat("dataset '", spec.name, "'");
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
-  auto reservation =
-      device->budget->Reserve(MemoryKind::kDataset, caller.uid,
-                              plan.resident_bytes, what, is_exempt);
-  if (reservation.ok()) return reservation;
-  Evict(spec.device, plan.resident_bytes);
-  return device->budget->Reserve(MemoryKind::kDataset, caller.uid,
-                                 plan.resident_bytes, what, is_exempt);
+  const auto size_bytes = static_cast<uint64_t>(plan.resident_bytes);
+  // No other dataset goes for what the user may not have.
+  DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
+      MemoryKind::kDataset, caller.uid, size_bytes, what, terms));
+  int64_t wanted;
+  if (!__builtin_add_overflow(plan.resident_bytes, plan.scratch_bytes,
+                              &wanted)) {
+    Evict(*device, wanted);
+  }
+  return device->budget->Reserve(MemoryKind::kDataset, caller.uid, size_bytes,
+                                 what, terms);
 }
 
 void DatasetRegistry::MakeRoom(const std::string& device, int64_t bytes) {
+  const auto found = devices_->Find(device);
+  if (!found.ok()) return;
   MutexLock lock(&mutex_);
-  Evict(device, bytes);
+  Evict(**found, bytes);
 }
 
-void DatasetRegistry::Evict(const std::string& device, int64_t bytes) {
-  std::vector<EntryPtr> evicted = table_.TakeUnused(device, bytes);
+void DatasetRegistry::Evict(ServedDevice& device, int64_t bytes) {
+  const int64_t missing =
+      bytes - static_cast<int64_t>(device.budget->free_bytes());
+  if (missing <= 0 || table_.UnusedBytes(device.name()) < missing) return;
+  std::vector<EntryPtr> evicted = table_.TakeUnused(device.name(), missing);
   for (const EntryPtr& entry : evicted) {
     counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
-    observer_("evicted", Describe(*entry), Caller());
+    observer_("evicted", DescribeBriefly(*entry), Caller());
   }
   evicted.clear();
   AwaitLetGo();
@@ -357,7 +415,14 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::RunLoad(
     entry.SetPlan(plan);
     return reservation;
   };
-  return entry.load->Run(cache, reserve, entry.counters);
+  if (journal_ == nullptr || !entry.is_restored) {
+    return entry.load->Run(cache, reserve, entry.counters);
+  }
+  journal_->BeginRead(entry.spec.name);
+  auto dataset = entry.load->Run(cache, reserve, entry.counters);
+  journal_->EndRead(entry.spec.name);
+  journal_->EndRestore(entry.spec.name);
+  return dataset;
 }
 
 void DatasetRegistry::StoreInCache(
@@ -365,6 +430,9 @@ void DatasetRegistry::StoreInCache(
   if (cache_ == nullptr) return;
   DatasetCache::Description description = {.spec_id = entry.spec_id,
                                            .class_names = entry.class_names};
+  if (entry.spec.format == kPushedFormat) {
+    description.owner_uid = entry.owner.uid;
+  }
   const BadSampleReport& bad_samples = dataset->bad_samples();
   if (bad_samples.num_samples > 0) {
     description.notes[kBadSamplesNote] = BadSamplesToText(bad_samples);
@@ -376,10 +444,17 @@ void DatasetRegistry::FinishLoad(
     DatasetEntry& entry,
     absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
   entry.load.reset();
+  if (entry.is_restored && entry.is_opened) --num_restoring_;
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
   if (dataset.ok() && entry.is_cancelled()) {
     dataset = absl::CancelledError("the load was cancelled");
+  }
+  if (dataset.ok()) {
+    if (const absl::Status status = ReserveReport(entry, **dataset);
+        !status.ok()) {
+      dataset = status;
+    }
   }
   if (dataset.ok()) {
     entry.dataset = *std::move(dataset);
@@ -388,15 +463,16 @@ void DatasetRegistry::FinishLoad(
     counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
     counters_.loaded_bytes.fetch_add(
         static_cast<uint64_t>(entry.resident_bytes), std::memory_order_relaxed);
-    observer_("ready", Describe(entry), entry.owner);
+    observer_("ready", DescribeBriefly(entry), entry.owner);
     return;
   }
   entry.state = DatasetState::kFailed;
   entry.error = dataset.status();
+  entry.report_reservation.Release();
   const bool is_cancelled = absl::IsCancelled(entry.error);
   (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
       .fetch_add(1, std::memory_order_relaxed);
-  observer_("failed", Describe(entry), entry.owner);
+  observer_("failed", DescribeBriefly(entry), entry.owner);
   if (is_cancelled) {
     table_.Remove(entry);
     AwaitLetGo();
@@ -404,8 +480,21 @@ void DatasetRegistry::FinishLoad(
   table_.ForgetOldFailures();
 }
 
-absl::Status DatasetRegistry::Hold(const std::string& name,
-                                   const Caller& caller) {
+absl::Status DatasetRegistry::ReserveReport(DatasetEntry& entry,
+                                            const Dataset& dataset) {
+  const size_t bytes = dataset.bad_samples().num_text_bytes;
+  if (texts_ == nullptr || bytes == 0) return absl::OkStatus();
+  DATASETD_ASSIGN_OR_RETURN(
+      entry.report_reservation,
+      texts_->Reserve(
+          MemoryKind::kText, entry.owner.uid, bytes,
+          absl::StrCat("the bad samples of dataset '", entry.spec.name, "'"),
+          TermsOf(entry.spec, entry.owner)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,
+                                                  const Caller& caller) {
   MutexLock lock(&mutex_);
   DATASETD_ASSIGN_OR_RETURN(const EntryPtr found, table_.Find(name, caller));
   DatasetEntry& entry = *found;
@@ -414,45 +503,85 @@ absl::Status DatasetRegistry::Hold(const std::string& name,
     entry.holders.insert(caller.session_id);
     entry.last_used = clock_->Monotonic();
   }
-  return absl::OkStatus();
+  return entry.Describe(clock_->Monotonic());
 }
 
-DatasetInfo DatasetRegistry::Describe(const DatasetEntry& entry) const {
-  return entry.Describe(clock_->Monotonic());
+DatasetInfo DatasetRegistry::DescribeBriefly(const DatasetEntry& entry) const {
+  return entry.DescribeBriefly(clock_->Monotonic());
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
+    uint64_t id, absl::Duration timeout) const {
+  MutexLock lock(&mutex_);
+  EntryPtr entry = table_.GetById(id);
+  if (entry == nullptr) {
+    return absl::NotFoundError(
+        "the dataset was unloaded, or its load was cancelled, meanwhile");
+  }
+  return AwaitEntry(std::move(entry), timeout);
 }
 
 absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
     const std::string& name, absl::Duration timeout) const {
   MutexLock lock(&mutex_);
-  DATASETD_ASSIGN_OR_RETURN(const EntryPtr entry,
-                            table_.Find(name, Caller()));
+  DATASETD_ASSIGN_OR_RETURN(EntryPtr entry, table_.Find(name, Caller()));
+  return AwaitEntry(std::move(entry), timeout);
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::AwaitEntry(
+    EntryPtr entry, absl::Duration timeout) const {
   const auto is_settled = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return entry->state != DatasetState::kLoading || is_stopping_;
   };
   mutex_.AwaitWithTimeout(Condition(&is_settled), timeout);
-  return Describe(*entry);
+  return entry->Describe(clock_->Monotonic());
 }
 
-std::vector<DatasetInfo> DatasetRegistry::List() const {
+std::vector<DatasetInfo> DatasetRegistry::List(const Caller& caller,
+                                               const std::string& after,
+                                               size_t limit) const {
   // First: who comes off this list comes to the table.
-  const std::vector<DatasetInfo> scans = scans_.Describe(clock_->Monotonic());
-  std::vector<DatasetInfo> infos;
+  std::vector<DatasetInfo> infos = scans_.Describe(clock_->Monotonic());
+  const auto is_left_out = [&](const DatasetInfo& info) {
+    return info.spec.name <= after || !info.visibility().IsSeenBy(caller);
+  };
+  infos.erase(std::remove_if(infos.begin(), infos.end(), is_left_out),
+              infos.end());
   {
     MutexLock lock(&mutex_);
-    for (const auto& [name, entry] : table_.entries()) {
-      infos.push_back(Describe(*entry));
-    }
-  }
-  for (const DatasetInfo& scan : scans) {
     // A name once.
-    if (std::any_of(infos.begin(), infos.end(), [&](const DatasetInfo& info) {
-          return info.spec.name == scan.spec.name;
-        })) {
-      continue;
+    infos.erase(std::remove_if(infos.begin(), infos.end(),
+                               [&](const DatasetInfo& info)
+                                   ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+                                     return table_.Get(info.spec.name) !=
+                                            nullptr;
+                                   }),
+                infos.end());
+    const auto& entries = table_.entries();
+    size_t count = 0;
+    for (auto it = entries.upper_bound(after);
+         it != entries.end() && count < limit; ++it) {
+      if (!it->second->visibility().IsSeenBy(caller)) continue;
+      infos.push_back(DescribeBriefly(*it->second));
+      ++count;
     }
-    infos.push_back(scan);
   }
+  std::stable_sort(infos.begin(), infos.end(),
+                   [](const DatasetInfo& a, const DatasetInfo& b) {
+                     return a.spec.name < b.spec.name;
+                   });
+  infos.erase(std::unique(infos.begin(), infos.end(),
+                          [](const DatasetInfo& a, const DatasetInfo& b) {
+                            return a.spec.name == b.spec.name;
+                          }),
+              infos.end());
+  if (infos.size() > limit) infos.resize(limit);
   return infos;
+}
+
+size_t DatasetRegistry::num_datasets() const {
+  MutexLock lock(&mutex_);
+  return table_.entries().size();
 }
 
 absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
@@ -474,19 +603,23 @@ absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
           absl::StrCat("dataset '", name, "' failed to load: ",
                        entry.error.message(), "; load it again"));
   }
-  ++entry.num_feeds;
+  ++entry.num_feeds_of[caller.uid];
   entry.last_used = clock_->Monotonic();
-  return DatasetUse(this, entry.id, entry.dataset);
+  return DatasetUse(this, entry.id, caller.uid, entry.visibility(),
+                    entry.dataset);
 }
 
-void DatasetRegistry::EndUse(uint64_t entry_id) {
+void DatasetRegistry::EndUse(uint64_t entry_id, uint32_t uid) {
   MutexLock lock(&mutex_);
   EntryPtr entry = table_.GetById(entry_id);
   if (entry == nullptr) return;
-  --entry->num_feeds;
+  if (--entry->num_feeds_of[uid] == 0) entry->num_feeds_of.erase(uid);
   entry->last_used = clock_->Monotonic();
-  if (entry->num_feeds > 0 || entry->state != DatasetState::kUnloading) return;
-  observer_("unloaded", Describe(*entry), Caller());
+  if (!entry->num_feeds_of.empty() ||
+      entry->state != DatasetState::kUnloading) {
+    return;
+  }
+  observer_("unloaded", DescribeBriefly(*entry), Caller());
   table_.Remove(*entry);
   entry.reset();
   AwaitLetGo();
@@ -503,28 +636,36 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
   MutexLock lock(&mutex_);
   DATASETD_ASSIGN_OR_RETURN(EntryPtr found, table_.Find(name, caller));
   DatasetEntry& entry = *found;
+  if (force && !caller.is_privileged) {
+    for (const auto& [uid, num_feeds] : entry.num_feeds_of) {
+      if (uid == caller.uid) continue;
+      return absl::PermissionDeniedError(absl::StrCat(
+          "dataset '", name, "' has open feeds of user ", uid,
+          "; only that user, root or the daemon's user can end them"));
+    }
+  }
   if (!caller.is_privileged && caller.uid != entry.owner.uid) {
     return absl::PermissionDeniedError(absl::StrCat(
         "dataset '", name, "' was loaded by uid ", entry.owner.uid,
         "; only that user, root and the daemon's user may unload it"));
   }
-  if (entry.num_feeds > 0 && !force) {
+  if (!entry.num_feeds_of.empty() && !force) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "dataset '", name, "' has ", entry.num_feeds,
+        "dataset '", name, "' has ", entry.num_feeds(),
         " open feeds; close them, or force the unload, which ends them"));
   }
-  observer_("unload", Describe(entry), caller);
+  observer_("unload", DescribeBriefly(entry), caller);
   if (entry.state == DatasetState::kLoading) {
     entry.Cancel();
     entry.holders.clear();
     return nullptr;
   }
-  if (entry.num_feeds > 0) {
+  if (!entry.num_feeds_of.empty()) {
     entry.state = DatasetState::kUnloading;
     entry.holders.clear();
     return entry.dataset;
   }
-  observer_("unloaded", Describe(entry), caller);
+  observer_("unloaded", DescribeBriefly(entry), caller);
   table_.Remove(entry);
   found.reset();
   AwaitLetGo();
@@ -543,8 +684,7 @@ void DatasetRegistry::DropHold(DatasetEntry& entry, uint64_t session_id) {
 absl::Status DatasetRegistry::Release(const std::string& name,
                                       const Caller& caller) {
   MutexLock lock(&mutex_);
-  const EntryPtr entry = table_.Get(name);
-  if (entry == nullptr) return table_.NotFound(name, caller);
+  DATASETD_ASSIGN_OR_RETURN(const EntryPtr entry, table_.Find(name, caller));
   DropHold(*entry, caller.session_id);
   return absl::OkStatus();
 }

@@ -10,6 +10,9 @@
 // spec id is there is loaded from it, and what was read from its source is
 // stored.
 //
+// A private dataset that the caller may not see is answered as one that is not
+// there.
+//
 // Thread-safe. Loads run on threads of the registry's own, at most two of one
 // user's at a time; pushes on the thread that asks for them.
 
@@ -17,6 +20,7 @@
 #define DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,10 +49,13 @@
 #include "server/core/load_queue.h"
 #include "server/core/memory_budget.h"
 #include "server/core/mutex.h"
+#include "server/core/per_user_limit.h"
+#include "server/core/restore_journal.h"
 #include "server/core/sample_source.h"
 #include "server/core/scan_list.h"
 #include "server/core/source_scan.h"
 #include "server/core/transform_limits.h"
+#include "server/core/visibility.h"
 
 namespace datasetd {
 
@@ -58,6 +65,11 @@ struct RestoredDataset {
   Caller owner;
   // Finds a pushed dataset in the cache.
   std::string content_hash;
+  // Loaded after all others and beside none of them: it may be what ended an
+  // earlier daemon.
+  bool is_suspect = false;
+  // Why it is not loaded again: it comes back FAILED.
+  absl::Status refusal;
 };
 
 class DatasetRegistry;
@@ -66,14 +78,21 @@ class DatasetRegistry;
 class DatasetUse {
  public:
   DatasetUse() = default;
-  DatasetUse(DatasetRegistry* registry, uint64_t entry_id,
-             std::shared_ptr<const Dataset> dataset)
-      : registry_(registry), entry_id_(entry_id), dataset_(std::move(dataset)) {}
+  // `uid` is the user's.
+  DatasetUse(DatasetRegistry* registry, uint64_t entry_id, uint32_t uid,
+             Visibility visibility, std::shared_ptr<const Dataset> dataset)
+      : registry_(registry),
+        entry_id_(entry_id),
+        uid_(uid),
+        visibility_(visibility),
+        dataset_(std::move(dataset)) {}
   DatasetUse(DatasetUse&& other) noexcept { *this = std::move(other); }
   DatasetUse& operator=(DatasetUse&& other) noexcept;
   ~DatasetUse() { Reset(); }
 
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
+  // Also after Reset.
+  const Visibility& visibility() const { return visibility_; }
   // False once the dataset is being unloaded.
   bool IsReady() const;
   void Reset();
@@ -81,6 +100,8 @@ class DatasetUse {
  private:
   DatasetRegistry* registry_ = nullptr;
   uint64_t entry_id_ = 0;
+  uint32_t uid_ = 0;
+  Visibility visibility_;
   std::shared_ptr<const Dataset> dataset_;
 };
 
@@ -95,13 +116,17 @@ class DatasetRegistry {
     std::atomic<uint64_t> num_evicted = 0;
     std::atomic<uint64_t> loaded_bytes = 0;  // of the ready ones
   };
-  // For the log: what happened to which dataset, on whose behalf.
+  // For the log: what happened to which dataset, on whose behalf. A brief info.
   using Observer = std::function<void(
       const char* event, const DatasetInfo& info, const Caller& caller)>;
 
   struct Options {
-    int max_datasets_per_user = 0;  // 0: no limit
-    DatasetCache* cache = nullptr;  // may be null; outlives the registry
+    uint64_t max_datasets = 0;  // that clients loaded; 0: no limit
+    PerUserLimit max_datasets_per_user;
+    // All may be null, and outlive the registry.
+    DatasetCache* cache = nullptr;
+    MemoryBudget* texts = nullptr;  // pays for what datasets say of themselves
+    RestoreJournal* journal = nullptr;
     TransformLimits transform_limits;
     DecodeBudget::Limits decode_limits;
   };
@@ -119,10 +144,11 @@ class DatasetRegistry {
 
   // Scans the source's files, which may take long and is listed as LOADING;
   // then starts or attaches, and holds; samples are read in the background.
-  // Errors as DatasetService.LoadDataset; those of reading come by Await.
+  // Returns the dataset's id. Errors as DatasetService.LoadDataset; those of
+  // reading come by Await.
   //   CANCELLED  scan->is_cancelled was set, or the session ended
-  absl::Status Load(DatasetSpec spec, const Caller& caller,
-                    std::shared_ptr<SourceScan> scan = nullptr);
+  absl::StatusOr<uint64_t> Load(DatasetSpec spec, const Caller& caller,
+                                std::shared_ptr<SourceScan> scan = nullptr);
 
   // Loads in the background what an earlier daemon had; returns at once. They
   // are held by nobody, and a name that is taken is left as it is. What cannot
@@ -136,8 +162,10 @@ class DatasetRegistry {
   // source's reads fail.
   //   ALREADY_EXISTS  the name is taken
   //   CANCELLED       it was; all other errors as Load, and of the source
-  absl::Status Push(DatasetSpec spec, std::unique_ptr<SampleSource> source,
-                    const Caller& caller, std::function<void()> cancel);
+  absl::StatusOr<uint64_t> Push(DatasetSpec spec,
+                                std::unique_ptr<SampleSource> source,
+                                const Caller& caller,
+                                std::function<void()> cancel);
 
   // What a load of `spec` would find and need. Scans the source's files, and
   // begins to look at its samples. Errors as Load's of a wrong spec or source.
@@ -145,34 +173,43 @@ class DatasetRegistry {
       DatasetSpec spec, const Caller& caller,
       std::shared_ptr<SourceScan> scan = nullptr) const;
 
-  // Holds a dataset that is there. NOT_FOUND if there is none that the caller
-  // may see.
-  absl::Status Hold(const std::string& name, const Caller& caller);
+  // Holds and describes a dataset that is there. NOT_FOUND if there is none
+  // that the caller may see.
+  absl::StatusOr<DatasetInfo> Hold(const std::string& name,
+                                   const Caller& caller);
 
-  // Waits until the dataset is no longer LOADING, or for `timeout`. NOT_FOUND,
-  // also while Load scans.
+  // Waits until the dataset is no longer LOADING, or for `timeout`. NOT_FOUND
+  // if it has gone, whatever has its name now.
+  absl::StatusOr<DatasetInfo> Await(uint64_t id, absl::Duration timeout) const;
+  // By name, for the daemon itself. NOT_FOUND also while Load scans.
   absl::StatusOr<DatasetInfo> Await(const std::string& name,
                                     absl::Duration timeout) const;
 
-  std::vector<DatasetInfo> List() const;
+  // What the caller may see, by name: those behind `after`, `limit` at most.
+  // Brief infos.
+  std::vector<DatasetInfo> List(const Caller& caller = Caller(),
+                                const std::string& after = "",
+                                size_t limit = SIZE_MAX) const;
+  // All that there are, scans left out.
+  size_t num_datasets() const;
 
   // For a feed. NOT_FOUND as Hold; FAILED_PRECONDITION if it is not READY.
   absl::StatusOr<DatasetUse> Use(const std::string& name,
                                  const Caller& caller);
 
   //   NOT_FOUND            as Hold
-  //   PERMISSION_DENIED    another user loaded it
+  //   PERMISSION_DENIED    another user loaded it, or has feeds of it
   //   FAILED_PRECONDITION  it has open feeds, and `force` is not set
   // With `force` the dataset goes when its feeds have gone: returns it if it has
   // some, for the caller to end them (FeedTable::DropPending), else null.
   absl::StatusOr<std::shared_ptr<const Dataset>> Unload(
       const std::string& name, bool force, const Caller& caller);
 
-  // Evicts datasets of a device that nobody holds or uses, least recently used
-  // first, until they had `bytes`.
+  // Makes `bytes` of a device free: evicts datasets that nobody holds or uses,
+  // least recently used first. Evicts none where all of them are not enough.
   void MakeRoom(const std::string& device, int64_t bytes);
 
-  // Gives up one session's hold on one dataset, or on all. NOT_FOUND.
+  // Gives up one session's hold on one dataset, or on all. NOT_FOUND as Hold.
   absl::Status Release(const std::string& name, const Caller& caller);
   void ReleaseSession(uint64_t session_id);
 
@@ -182,13 +219,19 @@ class DatasetRegistry {
   friend class DatasetUse;
   using EntryPtr = DatasetTable::EntryPtr;
 
+  struct Restored {
+    EntryPtr entry;
+    std::string content_hash;
+    bool is_suspect = false;
+  };
+
   static absl::Status CheckSpec(const DatasetSpec& spec, const Caller& caller);
   // Slow, and listed meanwhile.
   absl::StatusOr<OpenedSource> ScanSource(DatasetSpec spec,
                                           const Caller& caller,
                                           std::shared_ptr<SourceScan> scan);
-  // Waits until what the name stands for is known.
-  absl::Status AwaitOpened(const std::string& name)
+  // Waits until what the name stands for is known, if the caller may see it.
+  absl::Status AwaitOpened(const std::string& name, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What Load and Push share: an entry with its memory reserved, LOADING.
   absl::StatusOr<EntryPtr> Admit(OpenedSource source, const Caller& caller)
@@ -200,13 +243,15 @@ class DatasetRegistry {
                                       const LoadPlan& plan,
                                       const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Frees unused datasets of a device until `bytes` fit, or none is left.
-  void Evict(const std::string& device, int64_t bytes)
+  // As MakeRoom.
+  void Evict(ServedDevice& device, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until the cache holds no dataset that was just let go.
   void AwaitLetGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  void RunRestore(std::vector<std::pair<EntryPtr, std::string>> entries);
+  void RunRestore(std::vector<Restored> datasets);
+  // Opens a source and queues the load; false if it was not queued.
+  bool BeginRestored(const Restored& restored);
   // Slow. `content_hash` is of a pushed dataset.
   absl::StatusOr<OpenedSource> OpenAgain(const DatasetEntry& entry,
                                          const std::string& content_hash) const;
@@ -218,18 +263,27 @@ class DatasetRegistry {
   // then for the cache, finds it stored.
   void StoreInCache(const DatasetEntry& entry,
                     const std::shared_ptr<const Dataset>& dataset);
+  // The report of bad samples is kept, too.
+  absl::Status ReserveReport(DatasetEntry& entry, const Dataset& dataset)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishLoad(DatasetEntry& entry,
                   absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  void EndUse(uint64_t entry_id);
+  absl::StatusOr<DatasetInfo> AwaitEntry(EntryPtr entry,
+                                         absl::Duration timeout) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndUse(uint64_t entry_id, uint32_t uid);
   bool IsReady(uint64_t entry_id) const;
   void DropHold(DatasetEntry& entry, uint64_t session_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  DatasetInfo Describe(const DatasetEntry& entry) const
+  DatasetInfo DescribeBriefly(const DatasetEntry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  DatasetCache* const cache_;  // may be null
+  // May be null.
+  DatasetCache* const cache_;
+  MemoryBudget* const texts_;
+  RestoreJournal* const journal_;
   DecodeBudget decode_budget_;
   const DatasetSources sources_;
   DeviceTable* const devices_;
@@ -241,6 +295,8 @@ class DatasetRegistry {
   mutable Mutex mutex_;
   DatasetTable table_ ABSL_GUARDED_BY(mutex_);
   LoadQueue queue_ ABSL_GUARDED_BY(mutex_);
+  // Restored ones that are queued or being loaded.
+  int num_restoring_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
 #include "server/core/cached_source.h"
+#include "server/core/dataset_limits.h"
 #include "server/core/load_planner.h"
 #include "server/core/spec_id.h"
 
@@ -13,6 +14,7 @@ namespace datasetd {
 absl::StatusOr<OpenedSource> DatasetSources::Plan(
     DatasetSpec spec, ServedDevice* device,
     std::unique_ptr<SampleSource> reader, std::string spec_id) const {
+  DATASETD_RETURN_IF_ERROR(CheckClassNames(reader->info().class_names));
   OpenedSource opened;
   DATASETD_ASSIGN_OR_RETURN(
       opened.plan,
@@ -45,20 +47,26 @@ absl::StatusOr<OpenedSource> DatasetSources::OpenPush(
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
-    DatasetSpec spec, const std::string& content_hash) const {
+    DatasetSpec spec, const std::string& content_hash,
+    uint32_t owner_uid) const {
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
   spec.device = device->name();
-  std::unique_ptr<SampleSource> reader =
-      cache_ == nullptr ? nullptr : cache_->FindContent(content_hash);
-  if (reader == nullptr) {
+  std::string spec_id = PushedSpecId(spec.name, content_hash, owner_uid);
+  std::unique_ptr<CachedSource> entry;
+  if (cache_ != nullptr) entry = cache_->Find(spec_id);
+  if (entry == nullptr || entry->header().owner_uid != owner_uid ||
+      entry->header().content_hash != content_hash) {
     return absl::NotFoundError(absl::StrCat(
         "the samples that were pushed are not in the cache (content hash ",
         content_hash, "); push them again"));
   }
-  std::string spec_id = PushedSpecId(spec.name, content_hash);
   spec.pretransforms.clear();  // done before they were stored
-  return Plan(std::move(spec), device, std::move(reader), std::move(spec_id));
+  DATASETD_ASSIGN_OR_RETURN(
+      OpenedSource opened,
+      Plan(std::move(spec), device, std::move(entry), std::move(spec_id)));
+  opened.content_hash = content_hash;
+  return opened;
 }
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetSources::Estimate(

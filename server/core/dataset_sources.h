@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +36,8 @@ struct OpenedSource {
   ServedDevice* device = nullptr;
   std::unique_ptr<SampleSource> reader;
   std::string spec_id;  // empty: of a push that is still to come
+  // Of an earlier push: what its samples must have. Else empty.
+  std::string content_hash;
   LoadPlan plan;
 };
 
@@ -66,10 +69,11 @@ class DatasetSources {
   absl::StatusOr<OpenedSource> OpenPush(
       DatasetSpec spec, std::unique_ptr<SampleSource> source) const;
 
-  // What was pushed to an earlier daemon.
+  // What this user pushed to an earlier daemon under this name.
   //   NOT_FOUND  the cache has it not
-  absl::StatusOr<OpenedSource> OpenPushed(
-      DatasetSpec spec, const std::string& content_hash) const;
+  absl::StatusOr<OpenedSource> OpenPushed(DatasetSpec spec,
+                                          const std::string& content_hash,
+                                          uint32_t owner_uid) const;
 
   // Begins to look at the samples of a source, for user `uid`, without loading
   // it. Errors as OpenFiles.

@@ -9,7 +9,9 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kMaxNameLength = 128;
-constexpr size_t kMaxFailures = 64;
+constexpr size_t kMaxFailuresPerUser = 64;
+// Named in an error; the rest is counted.
+constexpr size_t kMaxNames = 20;
 
 }  // namespace
 
@@ -28,7 +30,7 @@ DatasetTable::EntryPtr DatasetTable::GetById(uint64_t id) const {
 absl::StatusOr<DatasetTable::EntryPtr> DatasetTable::Find(
     const std::string& name, const Caller& caller) const {
   EntryPtr entry = Get(name);
-  if (entry == nullptr || !entry->IsSeenBy(caller)) {
+  if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
     return NotFound(name, caller);
   }
   return entry;
@@ -37,9 +39,15 @@ absl::StatusOr<DatasetTable::EntryPtr> DatasetTable::Find(
 absl::Status DatasetTable::NotFound(const std::string& name,
                                     const Caller& caller) const {
   std::string names;
+  size_t num_seen = 0;
   for (const auto& [other, entry] : entries_) {
-    if (!entry->IsSeenBy(caller)) continue;
+    if (!entry->visibility().IsSeenBy(caller) || ++num_seen > kMaxNames) {
+      continue;
+    }
     absl::StrAppend(&names, names.empty() ? "" : ", ", other);
+  }
+  if (num_seen > kMaxNames) {
+    absl::StrAppend(&names, " and ", num_seen - kMaxNames, " more");
   }
   return absl::NotFoundError(absl::StrCat(
       "no dataset '", name.substr(0, kMaxNameLength), "'; there ",
@@ -62,7 +70,7 @@ void DatasetTable::Remove(const DatasetEntry& entry) {
 absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
                                      const Caller& caller) {
   const std::string& name = present.spec.name;
-  if (!present.IsSeenBy(caller)) {
+  if (!present.visibility().IsSeenBy(caller)) {
     return absl::AlreadyExistsError(
         absl::StrCat("the name '", name, "' is taken; choose another"));
   }
@@ -82,23 +90,39 @@ absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
       "unload it"));
 }
 
-absl::Status DatasetTable::CheckUserLimit(const Caller& caller,
-                                          const DatasetEntry* self) const {
-  const int limit = max_datasets_per_user_;
-  if (limit == 0 || caller.session_id == 0) return absl::OkStatus();
-  int count = 0;
+absl::Status DatasetTable::CheckLimits(const Caller& caller,
+                                       const DatasetEntry* self) const {
+  if (caller.session_id == 0) return absl::OkStatus();
+  uint64_t total = 0;
+  uint64_t count = 0;
   for (const auto& [name, entry] : entries_) {
-    if (entry.get() != self && entry->owner.session_id != 0 &&
-        entry->owner.uid == caller.uid) {
-      ++count;
+    if (entry.get() == self || entry->owner.session_id == 0) continue;
+    ++total;
+    if (entry->owner.uid == caller.uid) ++count;
+  }
+  const uint64_t limit = max_datasets_per_user_.Of(caller.is_privileged);
+  if (limit != 0 && count >= limit) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "uid ", caller.uid, " has loaded ", count,
+        " datasets, and one user may have ", limit,
+        "; unload one, or raise user_limits.max_datasets in the daemon's "
+        "configuration"));
+  }
+  if (max_datasets_ == 0 || total < max_datasets_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "there are ", total, " datasets that clients loaded, and there may be ",
+      max_datasets_,
+      "; unload some, or raise max_datasets in the daemon's configuration"));
+}
+
+int64_t DatasetTable::UnusedBytes(const std::string& device) const {
+  int64_t bytes = 0;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->spec.device == device && entry->IsUnused()) {
+      bytes += entry->resident_bytes;
     }
   }
-  if (count < limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "uid ", caller.uid, " has loaded ", count,
-      " datasets, and one user may have ", limit,
-      "; unload one, or raise user_limits.max_datasets in the daemon's "
-      "configuration"));
+  return bytes;
 }
 
 std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
@@ -124,16 +148,21 @@ std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
 }
 
 void DatasetTable::ForgetOldFailures() {
-  std::vector<EntryPtr> failures;
+  std::map<uint32_t, std::vector<EntryPtr>> failures;
   for (const auto& [name, entry] : entries_) {
-    if (entry->state == DatasetState::kFailed) failures.push_back(entry);
+    if (entry->state == DatasetState::kFailed) {
+      failures[entry->owner.uid].push_back(entry);
+    }
   }
-  if (failures.size() <= kMaxFailures) return;
-  std::sort(failures.begin(), failures.end(), [](const auto& a, const auto& b) {
-    return a->finished < b->finished;
-  });
-  for (size_t i = 0; i + kMaxFailures < failures.size(); ++i) {
-    Remove(*failures[i]);
+  for (auto& [uid, entries] : failures) {
+    if (entries.size() <= kMaxFailuresPerUser) continue;
+    std::sort(entries.begin(), entries.end(),
+              [](const auto& a, const auto& b) {
+                return a->finished < b->finished;
+              });
+    for (size_t i = 0; i + kMaxFailuresPerUser < entries.size(); ++i) {
+      Remove(*entries[i]);
+    }
   }
 }
 

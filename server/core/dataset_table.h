@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "server/core/caller.h"
 #include "server/core/dataset_entry.h"
+#include "server/core/per_user_limit.h"
 
 namespace datasetd {
 
@@ -23,9 +24,10 @@ class DatasetTable {
  public:
   using EntryPtr = std::shared_ptr<DatasetEntry>;
 
-  // 0: no limit.
-  explicit DatasetTable(int max_datasets_per_user)
-      : max_datasets_per_user_(max_datasets_per_user) {}
+  // `max_datasets` 0: no limit.
+  DatasetTable(uint64_t max_datasets, PerUserLimit max_datasets_per_user)
+      : max_datasets_(max_datasets),
+        max_datasets_per_user_(max_datasets_per_user) {}
 
   // Null if there is none.
   EntryPtr Get(const std::string& name) const;
@@ -33,7 +35,7 @@ class DatasetTable {
   // NOT_FOUND if there is none that the caller may see.
   absl::StatusOr<EntryPtr> Find(const std::string& name,
                                 const Caller& caller) const;
-  // As Find says it; names those that the caller may see.
+  // As Find says it; names some that the caller may see.
   absl::Status NotFound(const std::string& name, const Caller& caller) const;
   const std::map<std::string, EntryPtr>& entries() const { return entries_; }
 
@@ -45,19 +47,22 @@ class DatasetTable {
   // Another dataset has the name: why the caller cannot have it.
   static absl::Status NameTaken(const DatasetEntry& present,
                                 const Caller& caller);
-  // RESOURCE_EXHAUSTED if the caller has too many to load another. `self` is
-  // not counted, and may be null.
-  absl::Status CheckUserLimit(const Caller& caller,
-                              const DatasetEntry* self) const;
+  // RESOURCE_EXHAUSTED if there are too many to load another, of the caller or
+  // of all. `self` is not counted, and may be null.
+  absl::Status CheckLimits(const Caller& caller,
+                           const DatasetEntry* self) const;
 
+  // What TakeUnused could free.
+  int64_t UnusedBytes(const std::string& device) const;
   // Removes unused datasets of a device, the least recently used first, until
   // they had `bytes` or none is left.
   std::vector<EntryPtr> TakeUnused(const std::string& device, int64_t bytes);
-  // Removes all but the latest failures.
+  // Removes all but the latest failures of each user.
   void ForgetOldFailures();
 
  private:
-  const int max_datasets_per_user_;
+  const uint64_t max_datasets_;
+  const PerUserLimit max_datasets_per_user_;
   std::map<std::string, EntryPtr> entries_;
   uint64_t next_id_ = 1;
 };

@@ -9,6 +9,7 @@
 #include "server/core/caller.h"
 #include "server/core/feed_position.h"
 #include "server/core/latency_histogram.h"
+#include "server/core/visibility.h"
 
 namespace datasetd {
 
@@ -19,6 +20,7 @@ struct FeedInfo {
   uint64_t id = 0;
   std::string name;
   std::string dataset;
+  Visibility visibility;  // the dataset's
   std::string device;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;

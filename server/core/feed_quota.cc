@@ -4,7 +4,8 @@
 
 namespace datasetd {
 
-absl::StatusOr<FeedQuota::Place> FeedQuota::Take(uint32_t uid) {
+absl::StatusOr<FeedQuota::Place> FeedQuota::Take(uint32_t uid,
+                                                 bool is_privileged) {
   MutexLock lock(&mutex_);
   if (num_feeds_ >= max_feeds_) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -13,7 +14,8 @@ absl::StatusOr<FeedQuota::Place> FeedQuota::Take(uint32_t uid) {
   }
   const auto found = num_by_uid_.find(uid);
   const size_t num_of_user = found == num_by_uid_.end() ? 0 : found->second;
-  if (max_feeds_per_user_ != 0 && num_of_user >= max_feeds_per_user_) {
+  const uint64_t limit = max_feeds_per_user_.Of(is_privileged);
+  if (limit != 0 && num_of_user >= limit) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "uid ", uid, " has ", num_of_user,
         " feeds already, which is 'user_limits.max_feeds' of the "

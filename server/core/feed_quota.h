@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "server/core/mutex.h"
+#include "server/core/per_user_limit.h"
 
 namespace datasetd {
 
@@ -41,21 +42,20 @@ class FeedQuota {
     uint32_t uid_ = 0;
   };
 
-  // `max_feeds_per_user` 0: no limit.
-  FeedQuota(size_t max_feeds, size_t max_feeds_per_user)
+  FeedQuota(size_t max_feeds, PerUserLimit max_feeds_per_user)
       : max_feeds_(max_feeds), max_feeds_per_user_(max_feeds_per_user) {}
   FeedQuota(const FeedQuota&) = delete;
   FeedQuota& operator=(const FeedQuota&) = delete;
 
   // The quota outlives its places.
   //   RESOURCE_EXHAUSTED  names the limit and its key in the configuration
-  absl::StatusOr<Place> Take(uint32_t uid);
+  absl::StatusOr<Place> Take(uint32_t uid, bool is_privileged = false);
 
  private:
   void Return(uint32_t uid);
 
   const size_t max_feeds_;
-  const size_t max_feeds_per_user_;
+  const PerUserLimit max_feeds_per_user_;
   Mutex mutex_;
   size_t num_feeds_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint32_t, size_t> num_by_uid_ ABSL_GUARDED_BY(mutex_);

@@ -9,6 +9,21 @@
 #include "server/core/slab_allocation.h"
 
 namespace datasetd {
+namespace {
+
+// What InfoOf needs: the rest may be long, and is not kept.
+FeedOptions KeptOptions(const FeedOptions& options) {
+  FeedOptions kept;
+  kept.name = options.name;
+  kept.dataset = options.dataset;
+  kept.batch_size = options.batch_size;
+  kept.seed = options.seed;
+  kept.rank = options.rank;
+  kept.world_size = options.world_size;
+  return kept;
+}
+
+}  // namespace
 
 void FeedTable::FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use) {
   if (use == SlabUse::kUnused) slab->Revoke();
@@ -22,7 +37,8 @@ void FeedTable::FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use) {
 
 struct FeedTable::Record {
   uint64_t id = 0;
-  FeedOptions options;
+  FeedOptions options;  // KeptOptions
+  Visibility visibility;
   std::string device;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;
@@ -103,7 +119,8 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   DATASETD_ASSIGN_OR_RETURN(
       FeedPlan plan,
       PlanFeed(options, use.dataset(), options_.transform_limits));
-  DATASETD_ASSIGN_OR_RETURN(FeedQuota::Place place, quota_.Take(caller.uid));
+  DATASETD_ASSIGN_OR_RETURN(FeedQuota::Place place,
+                            quota_.Take(caller.uid, caller.is_privileged));
   uint64_t id;
   {
     MutexLock lock(&mutex_);
@@ -111,7 +128,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   }
   // Nothing here is locked: memory is zeroed, tables are made.
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Record> record,
-                            MakeRecord(id, options, caller, plan));
+                            MakeRecord(id, options, caller, use, plan));
   record->use = std::move(use);
   record->place = std::move(place);
 
@@ -149,14 +166,14 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
 
 absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
     uint64_t id, const FeedOptions& options, const Caller& owner,
-    const FeedPlan& plan) {
+    const DatasetUse& use, const FeedPlan& plan) {
   Backend& backend = plan.feed.dataset->backend();
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(backend.info().name));
   auto record = std::make_unique<Record>();
   record->id = id;
-  record->options = options;
-  record->options.subset.reset();
+  record->options = KeptOptions(options);
+  record->visibility = use.visibility();
   record->device = device->name();
   record->owner = owner;
   record->slab_bytes = static_cast<uint64_t>(plan.slab_bytes);
@@ -164,13 +181,21 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   const std::string what = absl::StrCat(
       "feed ", id, " of dataset '", options.dataset, "' (", plan.num_slots,
       " slots of ", plan.layout.slot_stride_bytes, " bytes)");
+  const MemoryBudget::Terms terms = {
+      .is_privileged = owner.is_privileged,
+      .is_private = use.visibility().is_private};
   const auto reserve = [&](MemoryKind kind, int64_t size_bytes) {
-    if (device->budget->free_bytes() < static_cast<uint64_t>(size_bytes)) {
-      datasets_->MakeRoom(device->name(), size_bytes);
-    }
     return device->budget->Reserve(kind, owner.uid,
-                                   static_cast<uint64_t>(size_bytes), what);
+                                   static_cast<uint64_t>(size_bytes), what,
+                                   terms);
   };
+  // No dataset goes for what the user may not have.
+  DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
+      MemoryKind::kSlab, owner.uid, record->slab_bytes, what, terms));
+  if (int64_t wanted; !__builtin_add_overflow(plan.slab_bytes,
+                                              plan.scratch_bytes, &wanted)) {
+    datasets_->MakeRoom(device->name(), wanted);
+  }
   DATASETD_ASSIGN_OR_RETURN(record->slab_reservation,
                             reserve(MemoryKind::kSlab, plan.slab_bytes));
   DATASETD_ASSIGN_OR_RETURN(record->scratch_reservation,
@@ -385,22 +410,12 @@ void FeedTable::AwaitEnded(absl::Duration timeout) const {
   mutex_.AwaitWithTimeout(Condition(&have_ended), timeout);
 }
 
-std::vector<uint32_t> FeedTable::UidsOf(const std::string& dataset) const {
-  std::vector<uint32_t> uids;
-  MutexLock lock(&mutex_);
-  for (const auto& [id, record] : records_) {
-    if (record->options.dataset == dataset && record->feed != nullptr) {
-      uids.push_back(record->owner.uid);
-    }
-  }
-  return uids;
-}
-
 FeedInfo FeedTable::InfoOf(const Record& record) const {
   FeedInfo info;
   info.id = record.id;
   info.name = record.options.name;
   info.dataset = record.options.dataset;
+  info.visibility = record.visibility;
   info.device = record.device;
   info.owner = record.owner;
   info.phase = record.phase;
@@ -429,10 +444,15 @@ FeedInfo FeedTable::InfoOf(const Record& record) const {
   return info;
 }
 
-std::vector<FeedInfo> FeedTable::List() const {
+std::vector<FeedInfo> FeedTable::List(const Caller& caller, uint64_t after,
+                                      size_t limit) const {
   MutexLock lock(&mutex_);
   std::vector<FeedInfo> infos;
-  for (const auto& [id, record] : records_) infos.push_back(InfoOf(*record));
+  for (auto it = records_.upper_bound(after);
+       it != records_.end() && infos.size() < limit; ++it) {
+    if (!it->second->visibility.IsSeenBy(caller)) continue;
+    infos.push_back(InfoOf(*it->second));
+  }
   return infos;
 }
 

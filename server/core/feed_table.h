@@ -18,6 +18,7 @@
 #ifndef DATASETD_SERVER_CORE_FEED_TABLE_H_
 #define DATASETD_SERVER_CORE_FEED_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -44,6 +45,7 @@
 #include "server/core/feed_quota.h"
 #include "server/core/mutex.h"
 #include "server/core/opened_feed.h"
+#include "server/core/per_user_limit.h"
 #include "server/core/producer.h"
 #include "server/core/transform_limits.h"
 #include "server/core/reaper.h"
@@ -54,7 +56,7 @@ class FeedTable {
  public:
   struct Options {
     size_t max_feeds = 1024;
-    size_t max_feeds_per_user = 0;  // 0: no limit
+    PerUserLimit max_feeds_per_user;
     absl::Duration attach_timeout = absl::Seconds(10);
     // Empty: what the backend likes best.
     std::vector<ExportKind> allowed_exports;
@@ -116,10 +118,11 @@ class FeedTable {
   // as unused, and its memory is given back.
   void AwaitEnded(absl::Duration timeout) const;
 
-  // Uids that have feeds of a dataset.
-  std::vector<uint32_t> UidsOf(const std::string& dataset) const;
-
-  std::vector<FeedInfo> List() const;
+  // Feeds of datasets that the caller may see, by id: those behind `after`,
+  // `limit` at most.
+  std::vector<FeedInfo> List(const Caller& caller = Caller(),
+                             uint64_t after = 0,
+                             size_t limit = SIZE_MAX) const;
   size_t num_feeds() const;
   // By device.
   std::map<std::string, FeedTotals> Totals() const;
@@ -143,6 +146,7 @@ class FeedTable {
   absl::StatusOr<std::unique_ptr<Record>> MakeRecord(uint64_t id,
                                                      const FeedOptions& options,
                                                      const Caller& owner,
+                                                     const DatasetUse& use,
                                                      const FeedPlan& plan);
   static void FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use);
   // Nobody asks for the slab any more.

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cuda/status_macros.h"
 #include "server/core/require.h"
 
@@ -40,6 +41,8 @@ const char* MemoryKindName(MemoryKind kind) {
       return "slab";
     case MemoryKind::kScratch:
       return "scratch";
+    case MemoryKind::kText:
+      return "text";
   }
   return "?";
 }
@@ -77,18 +80,17 @@ MemoryBudget::~MemoryBudget() {
 absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
                                                   uint64_t size_bytes,
                                                   absl::string_view what,
-                                                  bool is_exempt) {
+                                                  const Terms& terms) {
   std::lock_guard lock(mutex_);
-  if (!is_exempt) {
-    DATASETD_RETURN_IF_ERROR(CheckUserLimit(kind, uid, size_bytes, what));
-  }
+  DATASETD_RETURN_IF_ERROR(CheckUserLimit(kind, uid, size_bytes, what, terms));
   // used_bytes_ <= total_bytes_ always, so nothing overflows.
   if (size_bytes > total_bytes_ - used_bytes_) {
-    return Exhausted(size_bytes, what);
+    return Exhausted(uid, size_bytes, what, terms);
   }
   used_bytes_ += size_bytes;
   const uint64_t id = next_id_++;
-  holdings_.emplace(id, Holding{kind, uid, size_bytes, std::string(what)});
+  holdings_.emplace(id, Holding{kind, uid, size_bytes, std::string(what),
+                                terms.is_private});
   return Reservation(this, id, size_bytes);
 }
 
@@ -102,14 +104,27 @@ uint64_t MemoryBudget::UsedByUser(uid_t uid, MemoryKind kind) const {
   return bytes;
 }
 
+absl::Status MemoryBudget::CheckUser(MemoryKind kind, uid_t uid,
+                                     uint64_t size_bytes,
+                                     absl::string_view what,
+                                     const Terms& terms) const {
+  std::lock_guard lock(mutex_);
+  return CheckUserLimit(kind, uid, size_bytes, what, terms);
+}
+
 absl::Status MemoryBudget::CheckUserLimit(MemoryKind kind, uid_t uid,
                                           uint64_t size_bytes,
-                                          absl::string_view what) const {
-  const uint64_t limit = kind == MemoryKind::kDataset
-                             ? user_limits_.dataset_bytes
-                         : kind == MemoryKind::kSlab ? user_limits_.slab_bytes
-                                                     : 0;
-  if (limit == 0) return absl::OkStatus();
+                                          absl::string_view what,
+                                          const Terms& terms) const {
+  const PerUserLimit limits = kind == MemoryKind::kDataset
+                                  ? user_limits_.dataset_bytes
+                              : kind == MemoryKind::kSlab
+                                  ? user_limits_.slab_bytes
+                              : kind == MemoryKind::kText
+                                  ? user_limits_.text_bytes
+                                  : PerUserLimit();
+  const uint64_t limit = limits.Of(terms.is_privileged);
+  if (limit == 0 || terms.is_exempt) return absl::OkStatus();
   const uint64_t used = UsedByUser(uid, kind);
   if (used <= limit && size_bytes <= limit - used) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -177,40 +192,47 @@ std::vector<MemoryBudget::Holding> MemoryBudget::SortedHoldings() const {
   return sorted;
 }
 
-absl::Status MemoryBudget::Exhausted(uint64_t size_bytes,
-                                     absl::string_view what) const {
+absl::Status MemoryBudget::Exhausted(uid_t uid, uint64_t size_bytes,
+                                     absl::string_view what,
+                                     const Terms& terms) const {
   std::string message = absl::StrCat(
       what, " needs ", Bytes(size_bytes), ", and ",
       Bytes(total_bytes_ - used_bytes_), " of the memory budget of ",
       Bytes(total_bytes_), " are free");
-  const std::vector<Holding> holdings = SortedHoldings();
-  if (!holdings.empty()) {
-    absl::StrAppend(&message, "; the rest is held by ");
-    const size_t num_named = std::min(holdings.size(), kMaxNamedHoldings);
-    for (size_t i = 0; i < num_named; ++i) {
-      absl::StrAppend(&message, i == 0 ? "" : ", ", holdings[i].what, ": ",
-                      Bytes(holdings[i].size_bytes), " of uid ",
-                      holdings[i].uid);
+  std::vector<std::string> named;
+  size_t num_more = 0;
+  uint64_t more_bytes = 0;
+  for (const Holding& holding : SortedHoldings()) {
+    const bool is_seen =
+        !holding.is_private || terms.is_privileged || holding.uid == uid;
+    if (is_seen && named.size() < kMaxNamedHoldings) {
+      named.push_back(absl::StrCat(holding.what, ": ",
+                                   Bytes(holding.size_bytes), " of uid ",
+                                   holding.uid));
+    } else {
+      ++num_more;
+      more_bytes += holding.size_bytes;
     }
-    if (holdings.size() > num_named) {
-      uint64_t rest = 0;
-      for (size_t i = num_named; i < holdings.size(); ++i) {
-        rest += holdings[i].size_bytes;
-      }
-      absl::StrAppend(&message, ", and ", holdings.size() - num_named,
-                      " more: ", Bytes(rest));
-    }
+  }
+  if (num_more > 0) {
+    named.push_back(absl::StrCat(named.empty() ? "" : "and ", num_more,
+                                 named.empty() ? " holders" : " more", ": ",
+                                 Bytes(more_bytes)));
+  }
+  if (!named.empty()) {
+    absl::StrAppend(&message, "; the rest is held by ",
+                    absl::StrJoin(named, ", "));
   }
   if (size_bytes > total_bytes_) {
     absl::StrAppend(&message,
                     ". It is larger than the whole budget: make it smaller, "
-                    "or raise memory_budget_mib in the daemon's "
-                    "configuration");
+                    "or raise ",
+                    config_key_, " in the daemon's configuration");
   } else {
     absl::StrAppend(&message,
                     ". Unload a dataset, close a feed, use a smaller "
-                    "batch_size or prefetch, or raise memory_budget_mib in "
-                    "the daemon's configuration");
+                    "batch_size or prefetch, or raise ",
+                    config_key_, " in the daemon's configuration");
   }
   return absl::ResourceExhaustedError(message);
 }

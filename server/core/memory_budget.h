@@ -16,11 +16,14 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/core/per_user_limit.h"
 
 namespace datasetd {
 
@@ -28,8 +31,9 @@ enum class MemoryKind : uint8_t {
   kDataset = 1,
   kSlab = 2,
   kScratch = 3,
+  kText = 4,  // of the host: what datasets say of themselves
 };
-// "dataset", "slab", "scratch".
+// "dataset", "slab", "scratch", "text".
 const char* MemoryKindName(MemoryKind kind);
 
 class MemoryBudget;
@@ -67,32 +71,54 @@ class MemoryBudget {
     uid_t uid;
     uint64_t size_bytes;
     std::string what;
+    bool is_private;
   };
 
-  // What one user may have of each kind; 0: as much as there is.
+  // What one user may have of each kind.
   struct UserLimits {
-    uint64_t dataset_bytes = 0;
-    uint64_t slab_bytes = 0;
+    PerUserLimit dataset_bytes;
+    PerUserLimit slab_bytes;
+    PerUserLimit text_bytes;
   };
 
   explicit MemoryBudget(uint64_t total_bytes)
       : MemoryBudget(total_bytes, UserLimits()) {}
-  MemoryBudget(uint64_t total_bytes, const UserLimits& user_limits)
-      : total_bytes_(total_bytes), user_limits_(user_limits) {}
+  // `config_key` names the total in errors.
+  MemoryBudget(uint64_t total_bytes, const UserLimits& user_limits,
+               std::string config_key = "memory_budget_mib")
+      : total_bytes_(total_bytes),
+        user_limits_(user_limits),
+        config_key_(std::move(config_key)) {}
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
   // REQUIRES: all reservations are gone.
   ~MemoryBudget();
 
+  struct Terms {
+    // The user limits do not bind, as for the daemon itself.
+    bool is_exempt = false;
+    // Root or the daemon's own user: sees what is private.
+    bool is_privileged = false;
+    // Errors of other users do not say what it is.
+    bool is_private = false;
+  };
+
   // Charges `size_bytes` to `uid`. `what` says for people what it is for:
   // "dataset 'cifar10-train'". 0 bytes are always granted.
-  // `is_exempt`: the user limits do not bind, as for the daemon itself.
   //   RESOURCE_EXHAUSTED  names the wanted and the free bytes, what holds the
   //                       rest, and what to do; or the user's limit
   absl::StatusOr<Reservation> Reserve(MemoryKind kind, uid_t uid,
                                       uint64_t size_bytes,
                                       absl::string_view what,
-                                      bool is_exempt = false);
+                                      const Terms& terms);
+  absl::StatusOr<Reservation> Reserve(MemoryKind kind, uid_t uid,
+                                      uint64_t size_bytes,
+                                      absl::string_view what) {
+    return Reserve(kind, uid, size_bytes, what, Terms());
+  }
+  // What Reserve would say of the user's limit, however much is free.
+  absl::Status CheckUser(MemoryKind kind, uid_t uid, uint64_t size_bytes,
+                         absl::string_view what, const Terms& terms) const;
 
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t used_bytes() const;
@@ -111,15 +137,17 @@ class MemoryBudget {
   uint64_t UsedByUser(uid_t uid, MemoryKind kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckUserLimit(MemoryKind kind, uid_t uid, uint64_t size_bytes,
-                              absl::string_view what) const
+                              absl::string_view what, const Terms& terms) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Exhausted(uint64_t size_bytes, absl::string_view what) const
+  absl::Status Exhausted(uid_t uid, uint64_t size_bytes,
+                         absl::string_view what, const Terms& terms) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Holding> SortedHoldings() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t total_bytes_;
   const UserLimits user_limits_;
+  const std::string config_key_;
   // Not absl::Mutex: ThreadSanitizer cannot see into the system's Abseil.
   mutable std::mutex mutex_;
   uint64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -5,6 +5,7 @@
 #ifndef DATASETD_SERVER_CORE_SPEC_ID_H_
 #define DATASETD_SERVER_CORE_SPEC_ID_H_
 
+#include <cstdint>
 #include <string>
 
 #include "server/core/dataset_spec.h"
@@ -12,12 +13,12 @@
 
 namespace datasetd {
 
-// 32 hex digits, of the spec and of the source's files.
+// 64 hex digits of BLAKE3, of the spec and of the source's files.
 std::string SpecId(const DatasetSpec& spec, const SourceInfo& source);
 
-// Of a pushed dataset, which has no files.
+// Of a pushed dataset, which has no files, and is of the user who pushed it.
 std::string PushedSpecId(const std::string& name,
-                         const std::string& content_hash);
+                         const std::string& content_hash, uint32_t owner_uid);
 
 }  // namespace datasetd
 

@@ -1,7 +1,5 @@
 #include "server/core/transforms_hash.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -11,12 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/core/digest.h"
 
 namespace datasetd {
 namespace {
 
 // Part of the hash: a change of the text below needs another version.
-constexpr const char* kVersion = "datasetd transforms 1";
+constexpr const char* kVersion = "datasetd transforms 2";
 
 std::string Number(double value) {
   float number = static_cast<float>(value);
@@ -270,9 +269,7 @@ std::string TransformsHash(absl::Span<const FieldPipeline> pipelines) {
       absl::StrAppend(&text, TransformText(op));
     }
   }
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return absl::StrCat(absl::Hex(hash.high64, absl::kZeroPad16),
-                      absl::Hex(hash.low64, absl::kZeroPad16));
+  return HexDigest(text);
 }
 
 }  // namespace datasetd

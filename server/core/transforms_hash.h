@@ -19,7 +19,7 @@ struct FieldPipeline {
   Layout layout = Layout::kNchw;
 };
 
-// 32 hexadecimal digits: XXH3, 128 bits, of a canonical text. Values of pixels
+// 64 hexadecimal digits: BLAKE3 of a canonical text. Values of pixels
 // count as the float32 that the kernel gets, values that are equal in all
 // channels as one, no fill as 0; a fill that the padding mode does not use not
 // at all. The fields and their order count, since a batch has them, and so do the

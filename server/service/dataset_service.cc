@@ -1,9 +1,11 @@
 #include "server/service/dataset_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -12,6 +14,7 @@
 #include "server/core/background_thread.h"
 #include "server/core/pushed_source.h"
 #include "server/service/grpc_status.h"
+#include "server/service/page_size.h"
 #include "server/service/proto_convert.h"
 
 namespace datasetd {
@@ -49,12 +52,11 @@ absl::StatusOr<bool> NextBlock(
 
 DatasetService::DatasetService(
     const Limits& limits, const RequestContext* context,
-    DatasetRegistry* datasets, FeedTable* feeds,
+    DatasetRegistry* datasets,
     std::function<void(const Dataset& dataset)> end_feeds,
     std::function<void()> await_saved, std::function<void()> await_ends)
     : context_(context),
       datasets_(datasets),
-      feeds_(feeds),
       end_feeds_(std::move(end_feeds)),
       await_saved_(std::move(await_saved)),
       await_ends_(std::move(await_ends)),
@@ -81,15 +83,17 @@ absl::Status DatasetService::Load(
   const auto scan = std::make_shared<SourceScan>();
   DatasetInfo scanned = {.spec = spec, .owner = caller, .is_scanning = true};
   const absl::Time begin = absl::Now();
+  uint64_t id = 0;
   const absl::Status begun = Scan(
       call, scan.get(),
-      [&] {
-        absl::Status status = datasets_->Load(spec, caller, scan);
-        if (absl::IsResourceExhausted(status)) {
+      [&]() -> absl::Status {
+        auto loaded = datasets_->Load(spec, caller, scan);
+        if (absl::IsResourceExhausted(loaded.status())) {
           await_ends_();
-          status = datasets_->Load(spec, caller, scan);
+          loaded = datasets_->Load(spec, caller, scan);
         }
-        return status;
+        if (loaded.ok()) id = *loaded;
+        return loaded.status();
       },
       [&](int64_t num_entries) {
         scanned.num_entries_scanned = num_entries;
@@ -104,7 +108,7 @@ absl::Status DatasetService::Load(
   DATASETD_RETURN_IF_ERROR(begun);
   while (true) {
     DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
-                              datasets_->Await(name, kProgressPeriod));
+                              datasets_->Await(id, kProgressPeriod));
     if (info.state == DatasetState::kFailed) return info.error;
     if (info.state == DatasetState::kReady) {
       await_saved_();
@@ -183,15 +187,16 @@ absl::Status DatasetService::Push(
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
   DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info));
   const std::string name = push.spec.name;
-  DATASETD_RETURN_IF_ERROR(PushSamples(call, reader, push, caller));
+  DATASETD_ASSIGN_OR_RETURN(const uint64_t id,
+                            PushSamples(call, reader, push, caller));
   DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
   DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
-                            datasets_->Await(name, absl::ZeroDuration()));
+                            datasets_->Await(id, absl::ZeroDuration()));
   DatasetInfoToProto(info, true, response->mutable_dataset());
   return absl::OkStatus();
 }
 
-absl::Status DatasetService::PushSamples(
+absl::StatusOr<uint64_t> DatasetService::PushSamples(
     grpc::ServerContext* call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
     const Caller& caller) {
@@ -207,12 +212,12 @@ absl::Status DatasetService::PushSamples(
             }),
         caller, [call] { call->TryCancel(); });
   };
-  absl::Status status = attempt();
-  if (absl::IsResourceExhausted(status) && !is_begun) {
+  auto pushed = attempt();
+  if (absl::IsResourceExhausted(pushed.status()) && !is_begun) {
     await_ends_();
-    status = attempt();
+    pushed = attempt();
   }
-  return status;
+  return pushed;
 }
 
 grpc::Status DatasetService::EstimateLoad(
@@ -277,28 +282,29 @@ grpc::Status DatasetService::GetDataset(grpc::ServerContext* call,
                                         v1::GetDatasetResponse* response) {
   const auto run = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
-    DATASETD_RETURN_IF_ERROR(datasets_->Hold(request->name(), caller));
+    DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
+                              datasets_->Hold(request->name(), caller));
     DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, request->name(), caller));
-    DATASETD_ASSIGN_OR_RETURN(
-        const DatasetInfo info,
-        datasets_->Await(request->name(), absl::ZeroDuration()));
     DatasetInfoToProto(info, true, response->mutable_dataset());
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());
 }
 
-grpc::Status DatasetService::ListDatasets(grpc::ServerContext* call,
-                                          const v1::ListDatasetsRequest*,
-                                          v1::ListDatasetsResponse* response) {
+grpc::Status DatasetService::ListDatasets(
+    grpc::ServerContext* call, const v1::ListDatasetsRequest* request,
+    v1::ListDatasetsResponse* response) {
   const auto caller = context_->Authenticate(*call);
   if (!caller.ok()) return ToGrpcStatus(caller.status());
-  for (const DatasetInfo& info : datasets_->List()) {
-    if (info.spec.is_private && info.owner.uid != caller->uid &&
-        !caller->is_privileged) {
-      continue;
-    }
-    DatasetInfoToProto(info, false, response->add_datasets());
+  const size_t page_size = PageSize(request->page_size());
+  // One more, to know whether there is one.
+  const std::vector<DatasetInfo> infos =
+      datasets_->List(*caller, request->page_token(), page_size + 1);
+  for (size_t i = 0; i < std::min(infos.size(), page_size); ++i) {
+    DatasetInfoToProto(infos[i], false, response->add_datasets());
+  }
+  if (infos.size() > page_size) {
+    response->set_next_page_token(infos[page_size - 1].spec.name);
   }
   return grpc::Status::OK;
 }
@@ -312,14 +318,6 @@ grpc::Status DatasetService::UnloadDataset(
 absl::Status DatasetService::Unload(const grpc::ServerContext& call,
                                     const v1::UnloadDatasetRequest& request) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(call));
-  if (request.force() && !caller.is_privileged) {
-    for (const uint32_t uid : feeds_->UidsOf(request.name())) {
-      if (uid == caller.uid) continue;
-      return absl::PermissionDeniedError(absl::StrCat(
-          "dataset '", request.name(), "' has open feeds of user ", uid,
-          "; only that user, root or the daemon's user can end them"));
-    }
-  }
   auto dataset = datasets_->Unload(request.name(), request.force(), caller);
   if (absl::IsFailedPrecondition(dataset.status())) {
     await_ends_();

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
 #include "server/core/dataset_registry.h"
-#include "server/core/feed_table.h"
 #include "server/core/source_scan.h"
 #include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
@@ -31,7 +31,7 @@ class DatasetService final : public v1::DatasetService::Service {
   // changed is safe from a restart; `await_ends`, until all that clients closed
   // before is given back.
   DatasetService(const Limits& limits, const RequestContext* context,
-                 DatasetRegistry* datasets, FeedTable* feeds,
+                 DatasetRegistry* datasets,
                  std::function<void(const Dataset& dataset)> end_feeds,
                  std::function<void()> await_saved,
                  std::function<void()> await_ends);
@@ -70,7 +70,7 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Push(grpc::ServerContext* call,
                     grpc::ServerReader<v1::PushDatasetRequest>* reader,
                     v1::PushDatasetResponse* response);
-  absl::Status PushSamples(
+  absl::StatusOr<uint64_t> PushSamples(
       grpc::ServerContext* call,
       grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
       const Caller& caller);
@@ -84,7 +84,6 @@ class DatasetService final : public v1::DatasetService::Service {
 
   const RequestContext* const context_;
   DatasetRegistry* const datasets_;
-  FeedTable* const feeds_;
   const std::function<void(const Dataset& dataset)> end_feeds_;
   const std::function<void()> await_saved_;
   const std::function<void()> await_ends_;

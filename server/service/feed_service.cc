@@ -1,7 +1,13 @@
 #include "server/service/feed_service.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
 #include "server/service/grpc_status.h"
+#include "server/service/page_size.h"
 #include "server/service/proto_convert.h"
 
 namespace datasetd {
@@ -56,18 +62,40 @@ grpc::Status FeedService::SendIndices(grpc::ServerContext* call,
 }
 
 grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,
-                                    const v1::ListFeedsRequest*,
+                                    const v1::ListFeedsRequest* request,
                                     v1::ListFeedsResponse* response) {
-  const auto caller = context_->Authenticate(*call);
-  if (!caller.ok()) return ToGrpcStatus(caller.status());
-  for (const FeedInfo& info : feeds_->List()) {
-    // An ended feed is none any more, though its slab may linger.
-    if (info.phase == FeedPhase::kPending ||
-        info.phase == FeedPhase::kAttached) {
+  const auto run = [&]() -> absl::Status {
+    DATASETD_ASSIGN_OR_RETURN(const Caller caller,
+                              context_->Authenticate(*call));
+    uint64_t after = 0;
+    if (!request->page_token().empty() &&
+        !absl::SimpleAtoi(request->page_token(), &after)) {
+      return absl::InvalidArgumentError(
+          "page_token: is not the next_page_token of a page before");
+    }
+    const size_t page_size = PageSize(request->page_size());
+    // One more, to know whether there is one.
+    const std::vector<FeedInfo> infos =
+        feeds_->List(caller, after, page_size + 1);
+    for (size_t i = 0; i < std::min(infos.size(), page_size); ++i) {
+      FeedInfo info = infos[i];
+      // An ended feed is none any more, though its slab may linger.
+      if (info.phase != FeedPhase::kPending &&
+          info.phase != FeedPhase::kAttached) {
+        continue;
+      }
+      if (!caller.is_privileged && info.owner.uid != caller.uid) {
+        info.owner.pid = 0;
+        info.seed = 0;
+      }
       FeedInfoToProto(info, response->add_feeds());
     }
-  }
-  return grpc::Status::OK;
+    if (infos.size() > page_size) {
+      response->set_next_page_token(absl::StrCat(infos[page_size - 1].id));
+    }
+    return absl::OkStatus();
+  };
+  return ToGrpcStatus(run());
 }
 
 grpc::Status FeedService::ExplainTransforms(

@@ -1,5 +1,6 @@
 #include "server/service/proto_convert.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/time/time.h"
 #include "cuda/dtype.h"
 #include "cuda/status_macros.h"
+#include "server/core/dataset_limits.h"
 #include "server/core/transforms_hash.h"
 #include "server/core/utf8.h"
 #include "server/service/transform_convert.h"
@@ -130,13 +132,15 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   DatasetSpec to;
   to.name = spec.name();
   to.format = spec.format();
-  to.path = spec.path();
+  to.path = NormalPath(spec.path());
   to.split = spec.split();
   to.device = spec.device();
   to.options.insert(spec.options().begin(), spec.options().end());
   to.is_pinned = spec.pin();
   to.is_private = spec.private_();
-  to.wire = std::make_shared<const std::string>(spec.SerializeAsString());
+  v1::DatasetSpec kept = spec;
+  kept.set_path(to.path);
+  to.wire = std::make_shared<const std::string>(kept.SerializeAsString());
   DATASETD_ASSIGN_OR_RETURN(to.bad_samples,
                             BadSamplePolicyFromProto(spec.bad_samples()));
   if (spec.has_max_bad_samples()) to.max_bad_samples = spec.max_bad_samples();
@@ -187,7 +191,7 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
   return to;
 }
 
-void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
+void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
                         v1::Dataset* dataset) {
   dataset->set_name(info.spec.name);
   dataset->set_state(static_cast<v1::DatasetState>(info.state));
@@ -205,15 +209,15 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
   dataset->set_resident_bytes(info.resident_bytes);
   dataset->set_spec_id(info.spec_id);
   dataset->set_content_hash(info.content_hash);
-  dataset->mutable_class_names()->Assign(info.class_names.begin(),
-                                         info.class_names.end());
   dataset->set_num_feeds(info.num_feeds);
   dataset->set_num_holders(info.num_holders);
   dataset->set_owner_uid(info.owner.uid);
   dataset->set_is_pinned(info.spec.is_pinned);
   dataset->set_is_private(info.spec.is_private);
   dataset->set_num_bad_samples(info.bad_samples.num_samples);
-  if (with_bad_samples) {
+  if (with_texts) {
+    dataset->mutable_class_names()->Assign(info.class_names.begin(),
+                                           info.class_names.end());
     BadSamplesToProto(info.bad_samples, dataset->mutable_bad_samples());
   }
   v1::LoadProgress* const progress = dataset->mutable_progress();
@@ -281,8 +285,12 @@ absl::StatusOr<FeedOptions> FeedOptionsFromProto(
   }
   to.has_client_order = options.has_client_order();
   to.draws_by_sample = options.client_order().draws_by_sample();
-  for (const int kind : request.excluded_exports()) {
-    to.excluded_exports.push_back(static_cast<ExportKind>(kind));
+  for (const int kind : {v1::EXPORT_KIND_MEMFD, v1::EXPORT_KIND_CUDA_IPC_HANDLE,
+                         v1::EXPORT_KIND_CUDA_VMM_FD}) {
+    const auto& excluded = request.excluded_exports();
+    if (std::find(excluded.begin(), excluded.end(), kind) != excluded.end()) {
+      to.excluded_exports.push_back(static_cast<ExportKind>(kind));
+    }
   }
   return to;
 }

@@ -26,8 +26,9 @@ struct PushSpec {
 };
 absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
 
-// The list of bad samples is left out unless `with_bad_samples`.
-void DatasetInfoToProto(const DatasetInfo& info, bool with_bad_samples,
+// The names of classes and the list of bad samples are left out unless
+// `with_texts`.
+void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
                         v1::Dataset* dataset);
 void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);
 

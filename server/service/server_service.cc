@@ -39,7 +39,7 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
       static_cast<uint32_t>(parts_.sessions->num_sessions()));
   response->set_num_feeds(static_cast<uint32_t>(parts_.feeds->num_feeds()));
   response->set_num_datasets(
-      static_cast<uint32_t>(parts_.datasets->List().size()));
+      static_cast<uint32_t>(parts_.datasets->num_datasets()));
   response->set_is_draining(parts_.context->is_draining());
   for (const std::string& format : parts_.formats) {
     response->add_formats(format);

@@ -26,7 +26,7 @@ mkdir -p "$out/gen"
 flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
-  -I. "-I$out/gen")
+  -I. "-I$out/gen" -I/usr/share/cargo/registry/blake3-1.3.1/c)
 libraries=(-Wl,--as-needed -ljpeg -lpng -lminizip -lz -lyaml-cpp -lprotobuf
   -lspdlog -lfmt -lxxhash
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
@@ -34,6 +34,14 @@ libraries=(-Wl,--as-needed -ljpeg -lpng -lminizip -lz -lyaml-cpp -lprotobuf
   -labsl_base -labsl_bad_optional_access -labsl_throw_delegate
   -labsl_raw_logging_internal -lpthread)
 hdf5_libraries=(-l:libhdf5_serial.a -l:libsz.a -l:libaec.a -lm -ldl)
+
+# As third_party/blake3 builds it.
+(
+  cd "$out"
+  clang -O2 -c /usr/share/cargo/registry/blake3-1.3.1/c/{blake3{,_dispatch,_portable}.c,*_x86-64_unix.S}
+  ar rcs libblake3.a blake3*.o
+)
+libraries+=("$out/libblake3.a")
 
 # Prints the object file of a source, compiled if it is older.
 compile() {

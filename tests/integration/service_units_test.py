@@ -224,7 +224,7 @@ def test_the_example_configuration_explains_every_key():
 
 def test_it_has_every_limit_of_a_user():
     limits = _config_text().split("\nuser_limits:\n")[1].split("\n\n")[0]
-    assert re.findall(r"(?m)^  (\w+): 0$", limits) == _fields("UserLimits")
+    assert re.findall(r"(?m)^  #?(\w+): \d+$", limits) == _fields("UserLimits")
 
 
 def test_an_unknown_key_is_named(tmp_path):

@@ -38,7 +38,7 @@ DatasetInfo Info(const std::string& name, uint32_t uid) {
   info.spec.wire =
       std::make_shared<const std::string>(spec.SerializeAsString());
   info.owner.uid = uid;
-  info.content_hash = std::string(32, 'a');
+  info.content_hash = std::string(64, 'a');
   return info;
 }
 
@@ -83,7 +83,7 @@ TEST_F(DatasetManifestTest, WhatWasAddedIsThereAfterARestart) {
   EXPECT_EQ(entry.owner_uid(), 1001u);
   EXPECT_EQ(entry.spec().path(), "/data/b");
   EXPECT_TRUE(entry.spec().pin());
-  EXPECT_EQ(entry.content_hash(), std::string(32, 'a'));
+  EXPECT_EQ(entry.content_hash(), std::string(64, 'a'));
   manifest_->Remove("a");
   manifest_->Remove("c");
   Open();
@@ -173,15 +173,101 @@ TEST_F(DatasetManifestTest, EveryCallThatFailsLeavesTheOldListOrTheNew) {
     EXPECT_FALSE(std::filesystem::exists(file() + ".tmp"));
     if (!plan.has_fired()) break;
   }
-  EXPECT_EQ(num_old, 6);  // open, read; create, write, sync, rename
+  // Open, read; the journal's open; create, write, sync, rename.
+  EXPECT_EQ(num_old, 7);
   EXPECT_EQ(num_new, 1);  // the round without a fault
+}
+
+TEST_F(DatasetManifestTest, WhatWasBeingReadAtTheEndIsKnownAtTheNextStart) {
+  for (const char* const name : {"a", "b", "c"}) {
+    manifest_->Add(Info(name, 1000));
+  }
+  const auto state_of = [this](const std::string& name) {
+    for (const auto& entry : manifest_->Entries()) {
+      if (entry.spec().name() == name) {
+        return absl::StrCat(entry.num_interrupted(),
+                            entry.is_suspect() ? " suspect" : "");
+      }
+    }
+    return std::string("none");
+  };
+  manifest_->BeginRead("a");
+  manifest_->EndRead("a");
+  manifest_->BeginRead("b");
+  Open();  // as after a crash: nothing else was said
+  EXPECT_EQ(state_of("a"), "0");
+  EXPECT_EQ(state_of("b"), "1 suspect");
+  EXPECT_THAT(events_.back(), HasSubstr("was restoring when it ended: b"));
+  // Counted once.
+  Open();
+  EXPECT_EQ(state_of("b"), "1 suspect");
+  manifest_->BeginRead("b");
+  Open();
+  EXPECT_EQ(state_of("b"), "2 suspect");
+  // Of several nobody knows which it was.
+  manifest_->BeginRead("b");
+  manifest_->BeginRead("c");
+  Open();
+  EXPECT_EQ(state_of("b"), "2 suspect");
+  EXPECT_EQ(state_of("c"), "0 suspect");
+  // One that ends, in whatever way, or is READY, is no suspect.
+  manifest_->BeginRead("b");
+  manifest_->EndRead("b");
+  manifest_->EndRestore("b");
+  manifest_->Add(Info("c", 1000));
+  Open();
+  EXPECT_EQ(state_of("b"), "0");
+  EXPECT_EQ(state_of("c"), "0");
+}
+
+TEST_F(DatasetManifestTest, AJournalThatMakesNoSenseIsNoReasonNotToStart) {
+  manifest_->Add(Info("a", 1000));
+  for (const std::string& text :
+       {std::string(), std::string("datasetd restoring 9\na"),
+        std::string("datasetd restoring 1\n../b\nx\n\n"),
+        std::string(1000, '\0')}) {
+    manifest_.reset();
+    std::ofstream(path_ + "/restoring", std::ios::binary) << text;
+    Open();
+    EXPECT_FALSE(manifest_->Entries()[0].is_suspect());
+  }
+}
+
+TEST_F(DatasetManifestTest, OneUserFillsTheListForNobodyElse) {
+  const auto big = [](const std::string& name, uint32_t uid) {
+    v1::DatasetSpec spec;
+    spec.set_name(name);
+    (*spec.mutable_options())["o"] = std::string(60'000, 'x');
+    DatasetInfo info = Info(name, uid);
+    info.spec.wire =
+        std::make_shared<const std::string>(spec.SerializeAsString());
+    return info;
+  };
+  for (int i = 10; i < 40; ++i) {
+    manifest_->Add(big(absl::StrCat("d", i), 1000));
+  }
+  manifest_->Add(Info("of another", 1001));
+  EXPECT_THAT(manifest_->Entries(), SizeIs(kMaxManifestBytesOfUser / 60'100 + 1));
+  EXPECT_THAT(events_.back(),
+              ::testing::AllOf(HasSubstr("'d39' of uid 1000"),
+                               HasSubstr("this user's datasets"),
+                               HasSubstr("1048576")));
+  // There is room again when one goes.
+  manifest_->Remove("d10");
+  events_.clear();
+  manifest_->Add(big("d39", 1000));
+  EXPECT_THAT(events_, IsEmpty());
+  // One that does not fit any more leaves nothing of what it was.
+  manifest_->Add(Info("d40", 1000));
+  manifest_->Add(big("d40", 1000));
+  EXPECT_THAT(Names(), ::testing::Not(::testing::Contains("d40")));
 }
 
 TEST(ManifestFormatTest, EveryCutAndEveryChangedByteIsNoticed) {
   v1::Manifest manifest;
   auto* const entry = manifest.add_entries();
   entry->mutable_spec()->set_name("a");
-  entry->set_content_hash(std::string(32, '0'));
+  entry->set_content_hash(std::string(64, '0'));
   const std::string good = EncodeManifest(manifest);
   ASSERT_THAT(DecodeManifest(good), IsOk());
   for (size_t i = 0; i < good.size(); ++i) {
@@ -193,13 +279,25 @@ TEST(ManifestFormatTest, EveryCutAndEveryChangedByteIsNoticed) {
   }
 }
 
+// Those of the version before, which had XXH3.
+TEST(ManifestFormatTest, ShortContentHashesAreTaken) {
+  for (const size_t length : {0, 31, 32, 33, 64, 65}) {
+    v1::Manifest manifest;
+    auto* const entry = manifest.add_entries();
+    entry->mutable_spec()->set_name("a");
+    entry->set_content_hash(std::string(length, '0'));
+    EXPECT_EQ(DecodeManifest(EncodeManifest(manifest)).ok(),
+              length == 32 || length == 64);
+  }
+}
+
 TEST(ManifestFormatTest, NamesThatAreNoneAndDoubledOnesAreRefused) {
   for (const std::string name : {"", "../a", "a b", "a"}) {
     v1::Manifest manifest;
     for (int i = 0; i < 2; ++i) {
       auto* const entry = manifest.add_entries();
       entry->mutable_spec()->set_name(name);
-      entry->set_content_hash(std::string(32, '0'));
+      entry->set_content_hash(std::string(64, '0'));
     }
     EXPECT_THAT(DecodeManifest(EncodeManifest(manifest)),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr("name")));

@@ -30,9 +30,34 @@ TEST(DeviceConfigTest, ADeviceHasTheBudgetThatIsConfigured) {
   EXPECT_THAT(
       device.budget->Reserve(MemoryKind::kSlab, 1000, (1 << 20) + 1, "slab"),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1000")));
-  EXPECT_THAT(
-      device.budget->Reserve(MemoryKind::kDataset, 1000, 2 << 20, "dataset"),
-      IsOk());
+  // A limit that is set binds everybody.
+  EXPECT_THAT(device.budget->Reserve(MemoryKind::kSlab, 0, (1 << 20) + 1,
+                                     "slab", {.is_privileged = true}),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST(DeviceConfigTest, AUserHasHalfOfWhatIsNotConfigured) {
+  v1::Config config;
+  config.add_devices("cpu");
+  config.set_memory_budget_mib(4);
+  const auto devices = OpenDevices(config);
+  ASSERT_THAT(devices, IsOk());
+  MemoryBudget& budget = *devices->front().budget;
+  for (const MemoryKind kind : {MemoryKind::kDataset, MemoryKind::kSlab}) {
+    EXPECT_THAT(budget.Reserve(kind, 1000, 2 << 20, "a"), IsOk());
+    EXPECT_THAT(budget.Reserve(kind, 1000, (2 << 20) + 1, "a"),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr("that one user may have")));
+    EXPECT_THAT(budget.Reserve(kind, 0, 4 << 20, "a", {.is_privileged = true}),
+                IsOk());
+  }
+  // 0 is set, and no limit.
+  config.mutable_user_limits()->set_max_slab_mib(0);
+  const auto unlimited = OpenDevices(config);
+  ASSERT_THAT(unlimited, IsOk());
+  EXPECT_THAT(unlimited->front().budget->Reserve(MemoryKind::kSlab, 1000,
+                                                 4 << 20, "a"),
+              IsOk());
 }
 
 TEST(DeviceConfigTest, WithoutABudgetItIsMostOfWhatIsFree) {

@@ -43,6 +43,13 @@ def checked_position(
         if index == 0 and key in ("batch_size", "world_size"):
             continue
         if state.get(key) != job.get(key):
+            if _is_of_another_hash(state.get(key), job.get(key)):
+                raise FailedPrecondition(
+                    f"state_dict: {key} is {state[key]}, a hash as the "
+                    "version before made it, which does not tell whether this "
+                    f"loader's ({job[key]}) is of the same. If you know that "
+                    f"it is, set state[{key!r}] to this loader's"
+                )
             raise FailedPrecondition(
                 f"state_dict: {key} is {state.get(key)!r}, this loader has "
                 f"{job.get(key)!r}"
@@ -53,6 +60,15 @@ def checked_position(
             f"state_dict: batch is {index}, an epoch has {num_batches}"
         )
     return epoch, index
+
+
+def _is_of_another_hash(old: Any, new: Any) -> bool:
+    """XXH3 of 128 bits, where BLAKE3 is wanted."""
+    return (
+        isinstance(old, str)
+        and isinstance(new, str)
+        and (len(old), len(new)) == (32, 64)
+    )
 
 
 def checked_order_state(

@@ -71,6 +71,19 @@ def test_state_of_another_job_is_refused(dataset, key, value):
                 batches.load_state_dict(state)
 
 
+@pytest.mark.parametrize("key", ["content_hash", "transforms_hash"])
+def test_state_of_the_version_before_is_refused_with_the_reason(dataset, key):
+    with loader(dataset) as batches:
+        state = batches.state_dict()
+        assert len(state[key]) == 64
+        old = dict(state, **{key: state[key][:32]})
+        with pytest.raises(datasetd.FailedPrecondition,
+                           match=f"{key} is .*, a hash as the version before"):
+            batches.load_state_dict(old)
+        # What the message advises.
+        batches.load_state_dict(dict(old, **{key: state[key]}))
+
+
 def test_malformed_states(dataset):
     with loader(dataset) as batches:
         state = batches.state_dict()

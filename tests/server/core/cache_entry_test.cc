@@ -23,8 +23,10 @@ absl::Span<const uint8_t> Bytes(const std::string& text) {
 
 CacheHeader Header() {
   CacheHeader header;
-  header.spec_id = "0123456789abcdef0123456789abcdef";
-  header.content_hash = "ffffffffffffffff0000000000000000";
+  header.spec_id =
+      "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+  header.content_hash = std::string(32, 'f') + std::string(32, '0');
+  header.owner_uid = 1000;
   header.num_samples = 2000;
   header.fields = {{.name = "image", .shape = {32, 32, 3}, .is_image = true},
                    {.name = "label", .dtype = Dtype::kInt64}};

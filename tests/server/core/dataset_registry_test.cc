@@ -117,7 +117,7 @@ TEST_F(DatasetRegistryTest, ASecondLoadAttachesAlsoWhileTheFirstRuns) {
   EXPECT_EQ(info.num_samples, 100);
   EXPECT_EQ(info.resident_bytes, 100);
   EXPECT_EQ(info.spec.device, "cpu");
-  EXPECT_THAT(info.content_hash, SizeIs(32));
+  EXPECT_THAT(info.content_hash, SizeIs(64));
   ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
   EXPECT_EQ(gate_.num_reads(), 1);
   EXPECT_THAT(registry_->List(), SizeIs(1));
@@ -347,7 +347,7 @@ TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
         [this] {
           gate_.FailWith(absl::UnavailableError("the stream was cancelled"));
           gate_.Open();
-        });
+        }).status();
   });
   while (gate_.num_reads() == 0) std::this_thread::yield();
   EXPECT_THAT(registry_->Await("a", absl::ZeroDuration()), IsOk());
@@ -435,6 +435,170 @@ TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(values[i], (7.0f / 255.0f - 0.5f) / 0.25f);
   }
+}
+
+TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatCannotFit) {
+  num_samples_ = 400;
+  LoadAndAwait("held", kAlice);
+  LoadAndAwait("unused", kBob);
+  registry_->ReleaseSession(kBob.session_id);
+  num_samples_ = 700;  // 600 at most, if "unused" goes
+  EXPECT_THAT(registry_->Load(Spec("third"), kBob),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  registry_->MakeRoom("cpu", 601);
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  registry_->MakeRoom("cpu", 200);  // free already
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  registry_->MakeRoom("cpu", 600);
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
+TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatTheUserMayNotHave) {
+  std::vector<ServedDevice> devices(1);
+  devices[0].backend = CreateHostBackend({.num_threads = 1});
+  devices[0].budget = std::make_unique<MemoryBudget>(
+      1000, MemoryBudget::UserLimits{.dataset_bytes = 500});
+  registry_.reset();
+  devices_ = std::make_unique<DeviceTable>(std::move(devices));
+  registry_ = std::make_unique<DatasetRegistry>(
+      DatasetRegistry::Options{}, devices_.get(),
+      [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+          -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+        return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+                                            &gate_);
+      },
+      &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+  num_samples_ = 400;
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("b", kRoot);
+  registry_->ReleaseSession(kAlice.session_id);
+  registry_->ReleaseSession(kRoot.session_id);
+  num_samples_ = 600;
+  EXPECT_THAT(registry_->Load(Spec("c"), kBob),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("user_limits.max_dataset_mib")));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+}
+
+TEST_F(DatasetRegistryTest, TextsAreCountedAndLimitedByUser) {
+  MemoryBudget texts(1000, {.text_bytes = 200}, "text_budget_mib");
+  registry_ = std::make_unique<DatasetRegistry>(
+      DatasetRegistry::Options{.texts = &texts}, devices_.get(),
+      [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+          -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+        return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+                                            &gate_);
+      },
+      &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+  DatasetSpec spec = Spec("a");
+  spec.wire = std::make_shared<const std::string>(80, 'w');
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(texts.used_bytes_of_uid(kAlice.uid), 160u);
+  spec.name = "b";
+  EXPECT_THAT(registry_->Load(spec, kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("the texts of dataset 'b'"),
+                             HasSubstr("user_limits.max_text_mib"))));
+  EXPECT_EQ(used_bytes(), 100);
+  ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
+  AwaitSettled("b");
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  ASSERT_THAT(registry_->Unload("b", false, kBob), IsOk());
+  EXPECT_EQ(texts.used_bytes(), 0u);
+  spec.wire = std::make_shared<const std::string>(65 << 10, 'w');
+  EXPECT_THAT(registry_->Load(spec, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("spec: has 66560 bytes")));
+  registry_.reset();
+}
+
+TEST_F(DatasetRegistryTest, NotThereAndNotYoursAreOneAnswer) {
+  DatasetSpec spec = Spec("secret");
+  spec.is_private = true;
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_EQ(AwaitSettled("secret").state, DatasetState::kReady);
+  const auto use = registry_->Use("secret", kAlice);
+  ASSERT_THAT(use, IsOk());
+  const auto answers = [this](const std::string& name) {
+    return std::vector<absl::Status>{
+        registry_->Hold(name, kBob).status(),
+        registry_->Use(name, kBob).status(),
+        registry_->Release(name, kBob),
+        registry_->Unload(name, false, kBob).status(),
+        registry_->Unload(name, true, kBob).status()};
+  };
+  const std::vector<absl::Status> there = answers("secret");
+  const std::vector<absl::Status> none = answers("absent");
+  for (size_t i = 0; i < there.size(); ++i) {
+    EXPECT_THAT(there[i], StatusIs(absl::StatusCode::kNotFound,
+                                   "no dataset 'secret'; there is none"))
+        << i;
+    EXPECT_THAT(none[i], StatusIs(absl::StatusCode::kNotFound,
+                                  "no dataset 'absent'; there is none"))
+        << i;
+  }
+  EXPECT_THAT(registry_->List(kBob), SizeIs(0));
+  EXPECT_THAT(registry_->List(kAlice), SizeIs(1));
+  EXPECT_THAT(registry_->List(kRoot), SizeIs(1));
+  EXPECT_TRUE(use->IsReady());
+}
+
+TEST_F(DatasetRegistryTest, AForcedUnloadEndsNoOtherUsersFeeds) {
+  LoadAndAwait("a", kAlice);
+  auto own = registry_->Use("a", kAlice);
+  {
+    const auto others = registry_->Use("a", kBob);
+    ASSERT_THAT(others, IsOk());
+    EXPECT_THAT(registry_->Unload("a", true, kAlice),
+                StatusIs(absl::StatusCode::kPermissionDenied,
+                         HasSubstr("open feeds of user 1001")));
+    EXPECT_TRUE(others->IsReady());
+  }
+  EXPECT_THAT(registry_->Unload("a", true, kAlice), IsOk());
+  EXPECT_FALSE(own->IsReady());
+  own->Reset();
+}
+
+TEST_F(DatasetRegistryTest, AnIdIsOneDatasetsAndNotItsNames) {
+  const auto first = registry_->Load(Spec("a"), kAlice);
+  ASSERT_THAT(first, IsOk());
+  EXPECT_EQ(registry_->Await(*first, absl::Seconds(30))->state,
+            DatasetState::kReady);
+  // Attached to, it is the same.
+  EXPECT_EQ(*registry_->Load(Spec("a"), kBob), *first);
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  DatasetSpec secret = Spec("a");
+  secret.is_private = true;
+  ASSERT_THAT(registry_->Load(secret, kBob), IsOk());
+  AwaitSettled("a");
+  EXPECT_THAT(registry_->Await(*first, absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("unloaded")));
+}
+
+TEST_F(DatasetRegistryTest, TheListHasPages) {
+  num_samples_ = 1;
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("c", kAlice);
+  LoadAndAwait("d", kBob);
+  const auto scan = std::make_shared<SourceScan>();
+  std::thread loader = LoadEndless("b", kBob, scan);
+  const auto names = [&](const std::string& after, size_t limit) {
+    std::string text;
+    for (const DatasetInfo& info : registry_->List(kAlice, after, limit)) {
+      text += info.spec.name;
+    }
+    return text;
+  };
+  EXPECT_EQ(names("", 100), "abcd");
+  EXPECT_EQ(names("", 2), "ab");
+  EXPECT_EQ(names("b", 1), "c");
+  EXPECT_EQ(names("c", 2), "d");
+  EXPECT_EQ(names("d", 2), "");
+  EXPECT_EQ(registry_->num_datasets(), 3u);
+  scan->is_cancelled = true;
+  loader.join();
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST_F(DatasetSourcesTest, WhatIsKnownBeforeASampleIsRead) {
   ASSERT_THAT(opened, IsOk());
   EXPECT_EQ(opened->device, &devices_->devices()[0]);
   EXPECT_EQ(opened->spec.device, "cpu");
-  EXPECT_THAT(opened->spec_id, SizeIs(32));
+  EXPECT_THAT(opened->spec_id, SizeIs(64));
   EXPECT_EQ(opened->plan.resident_bytes, 200);
   EXPECT_EQ(opened->reader->info().num_samples, 100);
   EXPECT_EQ(gate_.num_reads(), 0);
@@ -73,7 +73,7 @@ TEST_F(DatasetSourcesTest, APushHasNoIdBeforeItsContentIsKnown) {
 }
 
 TEST_F(DatasetSourcesTest, WithoutACacheAnEarlierPushIsLost) {
-  EXPECT_THAT(sources_->OpenPushed(Spec(), "00ff"),
+  EXPECT_THAT(sources_->OpenPushed(Spec(), "00ff", 1000),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("content hash 00ff"),
                              HasSubstr("push them again"))));

@@ -53,7 +53,7 @@ class DatasetTableTest : public ::testing::Test {
     return names;
   }
 
-  DatasetTable table_{2};
+  DatasetTable table_{3, 2};
 };
 
 TEST_F(DatasetTableTest, APrivateDatasetIsItsOwnersAndThePrivilegedOnes) {
@@ -89,16 +89,16 @@ TEST_F(DatasetTableTest, ANameIsOnesUntilAnotherTakesIt) {
 
 TEST_F(DatasetTableTest, AUserHasALimitAndTheDaemonHasNone) {
   const auto first = Add("a", DatasetState::kReady);
-  EXPECT_THAT(table_.CheckUserLimit(kAlice, nullptr), IsOk());
+  EXPECT_THAT(table_.CheckLimits(kAlice, nullptr), IsOk());
   Add("b", DatasetState::kFailed);
-  EXPECT_THAT(table_.CheckUserLimit(kAlice, nullptr),
+  EXPECT_THAT(table_.CheckLimits(kAlice, nullptr),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("uid 1000 has loaded 2"),
                              HasSubstr("user_limits.max_datasets"))));
   // It would take the place of one of them.
-  EXPECT_THAT(table_.CheckUserLimit(kAlice, first.get()), IsOk());
-  EXPECT_THAT(table_.CheckUserLimit(kBob, nullptr), IsOk());
-  EXPECT_THAT(table_.CheckUserLimit(
+  EXPECT_THAT(table_.CheckLimits(kAlice, first.get()), IsOk());
+  EXPECT_THAT(table_.CheckLimits(kBob, nullptr), IsOk());
+  EXPECT_THAT(table_.CheckLimits(
                   Caller{.session_id = 0, .uid = kAlice.uid}, nullptr),
               IsOk());
 }
@@ -115,7 +115,7 @@ TEST_F(DatasetTableTest, WhatIsUnusedGoesLeastRecentlyUsedFirst) {
 
 TEST_F(DatasetTableTest, WhatIsHeldUsedPinnedOrNotReadyStays) {
   AddReady("held", 1)->holders.insert(7);
-  AddReady("used", 1)->num_feeds = 1;
+  AddReady("used", 1)->num_feeds_of[1000] = 1;
   AddReady("pinned", 1)->spec.is_pinned = true;
   AddReady("elsewhere", 1)->spec.device = "cuda:0";
   Add("loading", DatasetState::kLoading);
@@ -138,6 +138,47 @@ TEST_F(DatasetTableTest, TheLatest64FailuresAreRemembered) {
   EXPECT_NE(table_.Get("f163"), nullptr);
   EXPECT_EQ(table_.Get("f164"), nullptr);
   EXPECT_EQ(table_.Get("f165"), nullptr);
+}
+
+TEST_F(DatasetTableTest, AllUsersTogetherHaveALimit) {
+  Add("a", DatasetState::kReady);
+  Add("b", DatasetState::kReady, kBob);
+  Add("of the daemon", DatasetState::kReady, kDaemon);
+  EXPECT_THAT(table_.CheckLimits(kAlice, nullptr), IsOk());
+  Add("c", DatasetState::kReady, kBob);
+  EXPECT_THAT(table_.CheckLimits(kAlice, nullptr),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("there are 3 datasets"),
+                             HasSubstr("raise max_datasets"))));
+}
+
+TEST_F(DatasetTableTest, OneUsersFailuresPushOutNobodyElses) {
+  Add("of bob", DatasetState::kFailed, kBob);
+  for (int i = 0; i < 100; ++i) {
+    Add(absl::StrCat("f", i), DatasetState::kFailed)->finished =
+        absl::Seconds(i + 1);
+    table_.ForgetOldFailures();
+  }
+  EXPECT_NE(table_.Get("of bob"), nullptr);
+  EXPECT_THAT(table_.entries(), SizeIs(65));
+}
+
+TEST_F(DatasetTableTest, AnErrorNamesSomeDatasetsAndCountsTheRest) {
+  for (int i = 10; i < 40; ++i) {
+    Add(absl::StrCat("d", i), DatasetState::kReady);
+  }
+  EXPECT_THAT(table_.Find("a", kAlice),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("d29 and 10 more"),
+                             Not(HasSubstr("d30")))));
+}
+
+TEST_F(DatasetTableTest, WhatCouldGoIsKnownBeforeItGoes) {
+  AddReady("a", 10);
+  AddReady("b", 20);
+  AddReady("held", 1)->holders.insert(7);
+  EXPECT_EQ(table_.UnusedBytes("cpu"), 200);
+  EXPECT_EQ(table_.UnusedBytes("cuda:0"), 0);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
@@ -213,6 +214,57 @@ TEST_F(FeedTableTest, OpeningEvictsADatasetThatNobodyUses) {
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }
 
+TEST_F(FeedTableTest, OpeningEvictsNothingForAFeedThatCannotFit) {
+  DatasetSpec spec;
+  spec.name = "unused";
+  ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
+  ASSERT_EQ(registry_->Await("unused", absl::Seconds(30))->state,
+            DatasetState::kReady);
+  registry_->ReleaseSession(kBob.session_id);
+  FeedOptions huge = Options();
+  huge.batch_size = 100 << 20;
+  EXPECT_THAT(table_->Open(huge, kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  // Nor for one whose slab has room, and whose scratch has not.
+  ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
+  const uint64_t needed = slab_bytes() + scratch_bytes();
+  table_->EndSession(kAlice.session_id);
+  MemoryBudget& budget = *devices_->devices()[0].budget;
+  const auto filler = budget.Reserve(
+      MemoryKind::kScratch, 0, budget.free_bytes() - needed + 11, "the rest");
+  ASSERT_THAT(filler, IsOk());
+  EXPECT_THAT(table_->Open(Options(), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+}
+
+TEST_F(FeedTableTest, FeedsOfAPrivateDatasetAreSeenByThoseWhoSeeIt) {
+  DatasetSpec spec;
+  spec.name = "secret";
+  spec.is_private = true;
+  ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
+  ASSERT_EQ(registry_->Await("secret", absl::Seconds(30))->state,
+            DatasetState::kReady);
+  FeedOptions options = Options();
+  options.dataset = "secret";
+  constexpr Caller kRoot = {.session_id = 3, .is_privileged = true};
+  ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
+  ASSERT_THAT(table_->Open(options, kBob), IsOk());
+  // Root's feed is that of Bob's dataset, too.
+  ASSERT_THAT(table_->Open(options, kRoot), IsOk());
+  EXPECT_THAT(table_->List(kAlice), SizeIs(1));
+  EXPECT_THAT(table_->List(kBob), SizeIs(3));
+  EXPECT_THAT(table_->List(kRoot), SizeIs(3));
+  EXPECT_THAT(table_->Open(options, kAlice),
+              StatusIs(absl::StatusCode::kNotFound,
+                       Not(HasSubstr("are: a, secret"))));
+  // Pages.
+  const uint64_t first = table_->List(kBob, 0, 1)[0].id;
+  EXPECT_THAT(table_->List(kBob, first), SizeIs(2));
+  EXPECT_THAT(table_->List(kBob, first, 1), SizeIs(1));
+}
+
 TEST_F(FeedTableTest, OnlyItsSessionAttachesAFeedAndOnce) {
   const auto opened = table_->Open(Options(), kAlice);
   ASSERT_THAT(opened, IsOk());
@@ -371,7 +423,6 @@ TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
   ASSERT_THAT(table_->Attach(attached->id, kAlice.session_id), IsOk());
   const Dataset other({});
   EXPECT_THAT(table_->DropPending(&other), SizeIs(0));
-  EXPECT_THAT(table_->UidsOf("a"), SizeIs(2));
   const auto use = registry_->Use("a", kAlice);
   ASSERT_THAT(use, IsOk());
   EXPECT_THAT(table_->DropPending(use->dataset().get()),

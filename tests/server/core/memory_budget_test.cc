@@ -200,9 +200,52 @@ TEST(MemoryBudgetTest, OneUserHasOnlySoMuchOfAKind) {
   EXPECT_THAT(budget.Reserve(MemoryKind::kScratch, 7, 500, "s"), IsOk());
   EXPECT_THAT(budget.Reserve(MemoryKind::kDataset, 8, 300, "d"), IsOk());
   EXPECT_THAT(budget.Reserve(MemoryKind::kDataset, 7, 500, "e",
-                             /*is_exempt=*/true),
+                             {.is_exempt = true}),
               IsOk());
   EXPECT_EQ(budget.used_bytes_of_uid(7, MemoryKind::kDataset), 200);
+}
+
+TEST(MemoryBudgetTest, PrivateThingsAreNamedToTheirUserAndThePrivileged) {
+  MemoryBudget budget(100);
+  const auto secret = budget.Reserve(MemoryKind::kDataset, 7, 60,
+                                     "dataset 'secret'", {.is_private = true});
+  const auto known = budget.Reserve(MemoryKind::kSlab, 7, 40, "feed 3");
+  ASSERT_THAT(secret, IsOk());
+  ASSERT_THAT(known, IsOk());
+  const auto refuse = [&](uid_t uid, bool is_privileged) {
+    return budget.Reserve(MemoryKind::kDataset, uid, 1, "dataset 'b'",
+                          {.is_privileged = is_privileged})
+        .status();
+  };
+  EXPECT_THAT(refuse(8, false),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("feed 3: 40 bytes of uid 7"),
+                             HasSubstr("and 1 more: 60 bytes"),
+                             Not(HasSubstr("secret")))));
+  for (const absl::Status& status : {refuse(7, false), refuse(0, true)}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("'secret': 60 bytes of uid 7")));
+  }
+}
+
+TEST(MemoryBudgetTest, ThePrivilegedHaveALimitOfTheirOwn) {
+  MemoryBudget budget(1000, {.slab_bytes = PerUserLimit(500, 0)});
+  const auto take = [&](bool is_privileged) {
+    return budget.Reserve(MemoryKind::kSlab, 7, 501, "a",
+                          {.is_privileged = is_privileged});
+  };
+  EXPECT_THAT(take(false), StatusIs(absl::StatusCode::kResourceExhausted,
+                                    HasSubstr("max_slab_mib")));
+  EXPECT_THAT(take(true), IsOk());
+}
+
+TEST(MemoryBudgetTest, TheUsersLimitIsKnownWithoutMemory) {
+  MemoryBudget budget(100, {.dataset_bytes = 300});
+  EXPECT_THAT(budget.CheckUser(MemoryKind::kDataset, 7, 300, "a", {}), IsOk());
+  EXPECT_THAT(budget.CheckUser(MemoryKind::kDataset, 7, 301, "a", {}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("max_dataset_mib")));
+  EXPECT_EQ(budget.used_bytes(), 0u);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 #include "server/core/dataset_cache.h"
 #include "server/core/dataset_registry.h"
 #include "server/core/fake_clock.h"
+#include "server/core/mutex.h"
+#include "server/core/restore_journal.h"
 #include "server/core/spec_id.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/status_matchers.h"
@@ -66,7 +68,8 @@ class RegistryRestartTest : public ::testing::Test {
     cache_ = *std::move(cache);
     registry_ = std::make_unique<DatasetRegistry>(
         DatasetRegistry::Options{.max_datasets_per_user = 2,
-                                 .cache = cache_.get()},
+                                 .cache = cache_.get(),
+                                 .journal = journal_},
         devices_.get(),
         [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
@@ -110,6 +113,22 @@ class RegistryRestartTest : public ::testing::Test {
     }
     registry_->Restore(std::move(restored));
   }
+  static DatasetSpec Pushed(const std::string& name) {
+    DatasetSpec spec = Spec(name);
+    spec.format = kPushedFormat;
+    spec.path = "";
+    return spec;
+  }
+  // Returns its content hash.
+  std::string PushAndStore(const std::string& name, const Caller& caller) {
+    EXPECT_THAT(registry_->Push(
+                    Pushed(name),
+                    std::make_unique<FakeSource>(100, 1, "", fill_, &gate_),
+                    caller, [] {}),
+                IsOk());
+    EXPECT_TRUE(cache_->AwaitIdle(kLong));
+    return AwaitSettled(name).content_hash;
+  }
   std::string CacheFile() {
     for (const auto& file : std::filesystem::directory_iterator(path_)) {
       if (file.path().extension() == ".cache") return file.path();
@@ -127,6 +146,7 @@ class RegistryRestartTest : public ::testing::Test {
   FakeClock clock_;
   uint8_t fill_ = 7;
   std::function<void(const std::string& event)> observer_;
+  RestoreJournal* journal_ = nullptr;
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetCache> cache_;
   std::unique_ptr<DatasetRegistry> registry_;
@@ -233,7 +253,7 @@ void Forge(const std::string& path, const std::string& name,
 
 TEST_F(RegistryRestartTest, AnEntryThatLiesIsNotBelieved) {
   const std::vector<std::function<void(CacheHeader&)>> lies = {
-      [](CacheHeader& h) { h.content_hash = std::string(32, '0'); },
+      [](CacheHeader& h) { h.content_hash = std::string(64, '0'); },
       [](CacheHeader& h) { h.fields[0].name = "mask"; },
       [](CacheHeader& h) { h.fields[0].shape = {1, 2, 1}; },
       [](CacheHeader& h) { h.fields.push_back({.name = "more"}),
@@ -320,7 +340,7 @@ TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("still loading")));
   absl::Status loaded;
-  std::thread early([&] { loaded = registry_->Load(Spec("a"), kBob); });
+  std::thread early([&] { loaded = registry_->Load(Spec("a"), kBob).status(); });
   opened_.Open();
   early.join();
   EXPECT_THAT(loaded, IsOk());
@@ -357,27 +377,139 @@ TEST_F(RegistryRestartTest, ATakenNameStaysWhoseItIs) {
 }
 
 TEST_F(RegistryRestartTest, APushedDatasetComesBackFromTheCacheAlone) {
-  LoadAndStore("a");
-  const std::string hash = AwaitSettled("a").content_hash;
+  const std::string hash = PushAndStore("p", kAlice);
   Restart();
-  DatasetSpec pushed = Spec("p");
-  pushed.format = kPushedFormat;
-  pushed.path = "";
-  EXPECT_THAT(registry_->Load(pushed, kAlice),
+  EXPECT_THAT(registry_->Load(Pushed("p"), kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("push it")));
-  Restore({pushed}, hash);
+  Restore({Pushed("p")}, hash);
   const DatasetInfo info = AwaitSettled("p");
   EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
   EXPECT_EQ(info.content_hash, hash);
-  EXPECT_EQ(info.spec_id, PushedSpecId("p", hash));
+  EXPECT_EQ(info.spec_id, PushedSpecId("p", hash, kAlice.uid));
   EXPECT_EQ(gate_.num_reads(), 1);
+}
+
+// Whatever their samples hash to.
+TEST_F(RegistryRestartTest, APushIsNeverAnsweredWithAnotherUsersSamples) {
+  const std::string hash = PushAndStore("p", kBob);
+  const std::string file = CacheFile();
+  for (const char* const name : {"p", "q"}) {
+    Restart();
+    Restore({Pushed(name)}, hash);  // Alice's
+    EXPECT_THAT(AwaitSettled(name).error,
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("push")))
+        << name;
+  }
+  // Neither where the entry has the place of hers.
+  Stop();
+  const std::string id = PushedSpecId("p", hash, kAlice.uid);
+  std::filesystem::rename(file, path_ + "/" + id + ".cache");
+  Forge(path_, id + ".cache", [&](CacheHeader& h) { h.spec_id = id; });
+  Restart();
+  ASSERT_EQ(cache_->num_entries(), 1);
+  Restore({Pushed("p")}, hash);
+  EXPECT_THAT(AwaitSettled("p").error,
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("push")));
+}
+
+TEST_F(RegistryRestartTest, APushThatHashesToSomethingElseIsNotBelieved) {
+  const std::string hash = PushAndStore("p", kAlice);
+  const std::string file = CacheFile();
+  const std::string other(64, 'c');
+  const std::string id = PushedSpecId("p", other, kAlice.uid);
+  Stop();
+  std::filesystem::rename(file, path_ + "/" + id + ".cache");
+  Forge(path_, id + ".cache", [&](CacheHeader& h) {
+    h.spec_id = id;
+    h.content_hash = other;
+  });
+  Restart();
+  Restore({Pushed("p")}, other);
+  EXPECT_THAT(AwaitSettled("p").error,
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+class RecordingJournal : public RestoreJournal {
+ public:
+  void BeginRead(const std::string& name) override { Add("+" + name); }
+  void EndRead(const std::string& name) override { Add("-" + name); }
+  void EndRestore(const std::string& name) override { Add("." + name); }
+
+  std::string events() const {
+    MutexLock lock(&mutex_);
+    return events_;
+  }
+
+ private:
+  void Add(const std::string& event) {
+    MutexLock lock(&mutex_);
+    events_ += event;
+  }
+
+  mutable Mutex mutex_;
+  std::string events_;
+};
+
+TEST_F(RegistryRestartTest, WhatIsReadIsNotedAndASuspectIsReadAlone) {
+  RecordingJournal journal;
+  journal_ = &journal;
+  Restart();
+  gate_.Close();
+  registry_->Restore({{.spec = Spec("a"),
+                       .owner = kEarlierAlice,
+                       .is_suspect = true},
+                      {.spec = Spec("b"), .owner = kEarlierAlice}});
+  while (journal.events() != "+b-b+b") std::this_thread::yield();
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+            DatasetState::kLoading);
+  gate_.Open();
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
+  // A load that is no restore is none of the journal's business.
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  AwaitSettled("a");
+  EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
+  Stop();
+}
+
+TEST_F(RegistryRestartTest, ARestoreThatFailsOrIsStoppedHasEnded) {
+  RecordingJournal journal;
+  journal_ = &journal;
+  Restart();
+  Restore({Spec("missing")});
+  AwaitSettled("missing");
+  while (journal.events() != "+missing-missing.missing") {
+    std::this_thread::yield();
+  }
+  Restart();
+  gate_.Close();
+  Restore({Spec("a")});
+  while (gate_.num_reads() == 0) std::this_thread::yield();
+  std::thread stopper([this] { Stop(); });
+  gate_.Open();
+  stopper.join();
+  EXPECT_EQ(journal.events(), "+missing-missing.missing+a-a+a-a.a");
+}
+
+TEST_F(RegistryRestartTest, WhatIsRefusedIsFailedAndCanBeLoadedAgain) {
+  registry_->Restore(
+      {{.spec = Spec("a"),
+        .owner = kEarlierAlice,
+        .refusal = absl::FailedPreconditionError("too often")}});
+  EXPECT_THAT(AwaitSettled("a").error,
+              StatusIs(absl::StatusCode::kFailedPrecondition, "too often"));
+  EXPECT_EQ(gate_.num_reads(), 0);
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
 }
 
 TEST_F(RegistryRestartTest, APushedDatasetThatTheCacheHasNotIsFailed) {
   DatasetSpec pushed = Spec("p");
   pushed.format = kPushedFormat;
-  Restore({pushed}, std::string(32, 'e'));
+  Restore({pushed}, std::string(64, 'e'));
   EXPECT_THAT(AwaitSettled("p").error,
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("eeee"), HasSubstr("push"))));

@@ -60,7 +60,7 @@ TEST(SpecIdTest, WhatIsReadAndHowChangesIt) {
     SourceInfo source = Source();
     change(spec, source);
     const std::string id = SpecId(spec, source);
-    EXPECT_THAT(id, MatchesRegex("[0-9a-f]{32}"));
+    EXPECT_THAT(id, MatchesRegex("[0-9a-f]{64}"));
     EXPECT_TRUE(ids.insert(id).second) << "change " << ids.size();
   }
 }
@@ -82,12 +82,23 @@ TEST(SpecIdTest, AnOptionsEndIsNotAnothersBegin) {
   EXPECT_NE(SpecId(first, Source()), SpecId(second, Source()));
 }
 
-TEST(SpecIdTest, APushIsItsNameAndContent) {
-  const std::string id = PushedSpecId("a", "00ff");
-  EXPECT_THAT(id, MatchesRegex("[0-9a-f]{32}"));
-  EXPECT_EQ(PushedSpecId("a", "00ff"), id);
-  EXPECT_NE(PushedSpecId("b", "00ff"), id);
-  EXPECT_NE(PushedSpecId("a", "00fe"), id);
+TEST(SpecIdTest, APathsEndIsNotAnothersBegin) {
+  DatasetSpec first = Spec();
+  first.path = "/data/a\ntrain";
+  first.split = "";
+  DatasetSpec second = Spec();
+  second.path = "/data/a";
+  second.split = "train\n";
+  EXPECT_NE(SpecId(first, Source()), SpecId(second, Source()));
+}
+
+TEST(SpecIdTest, APushIsItsNameContentAndUser) {
+  const std::string id = PushedSpecId("a", "00ff", 1000);
+  EXPECT_THAT(id, MatchesRegex("[0-9a-f]{64}"));
+  EXPECT_EQ(PushedSpecId("a", "00ff", 1000), id);
+  EXPECT_NE(PushedSpecId("b", "00ff", 1000), id);
+  EXPECT_NE(PushedSpecId("a", "00fe", 1000), id);
+  EXPECT_NE(PushedSpecId("a", "00ff", 1001), id);
 }
 
 }  // namespace

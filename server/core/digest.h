@@ -1,0 +1,43 @@
+// BLAKE3, for what names data: nobody can make two inputs of one digest.
+
+#ifndef DATASETD_SERVER_CORE_DIGEST_H_
+#define DATASETD_SERVER_CORE_DIGEST_H_
+
+#include <blake3.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace datasetd {
+
+using Digest = std::array<uint8_t, BLAKE3_OUT_LEN>;
+
+// One digest in the making. Not thread-safe.
+class DigestHasher {
+ public:
+  DigestHasher() { blake3_hasher_init(&hasher_); }
+
+  void Update(absl::Span<const uint8_t> data) {
+    blake3_hasher_update(&hasher_, data.data(), data.size());
+  }
+  Digest Finish() const;
+
+ private:
+  blake3_hasher hasher_;
+};
+
+// Lowercase hexadecimal digits.
+inline constexpr size_t kDigestHexLength = 2 * BLAKE3_OUT_LEN;
+std::string ToHex(const Digest& digest);
+
+// The digest of a text.
+std::string HexDigest(absl::string_view text);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CORE_DIGEST_H_
