@@ -131,8 +131,10 @@ DATASETD_API int32_t datasetd_load_dataset(
     datasetd_error* error);
 
 /* Begins a dataset of samples that the caller sends; `header_json` is a
- * PushHeader. `wait` may be NULL; where it ends a wait, it ends the push. The
- * client outlives the push. */
+ * PushHeader. Waits until the daemon has checked it and reserved the memory: a
+ * name that is taken and a budget that is too small are errors here. `wait` may
+ * be NULL; where it ends a wait, it ends the push. The client outlives the
+ * push. */
 DATASETD_API int32_t datasetd_push_begin(datasetd_client* client,
                                          const char* header_json,
                                          datasetd_wait_function wait,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cuda/status_macros.h"
+#include "proto/push_metadata.h"
 
 namespace datasetd::client {
 namespace {
@@ -33,6 +34,18 @@ class Push::Call {
     is_open_ = Await();
     block_.reserve(kBlockBytes);
   }
+
+  // Waits until the daemon has taken the name and the memory: only then does it
+  // send metadata with this key.
+  absl::Status Begin() {
+    if (is_open_) {
+      writer_->ReadInitialMetadata(this);
+      is_open_ = Await() && context_.GetServerInitialMetadata().count(
+                                kPushBegunKey) > 0;
+    }
+    return is_open_ ? absl::OkStatus() : Status();
+  }
+
   ~Call() {
     if (!is_finished_) {
       context_.TryCancel();
@@ -143,7 +156,9 @@ class Push::Call {
 absl::StatusOr<Push> Push::Begin(Session* session, const v1::PushHeader& header,
                                  WaitFunction on_wait) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
-  return Push(std::make_unique<Call>(session, header, std::move(on_wait)));
+  auto call = std::make_unique<Call>(session, header, std::move(on_wait));
+  DATASETD_RETURN_IF_ERROR(call->Begin());
+  return Push(std::move(call));
 }
 
 Push::Push(std::unique_ptr<Call> call) : call_(std::move(call)) {}

@@ -22,8 +22,11 @@ namespace datasetd::client {
 
 class Push {
  public:
-  // Begins; errors of the header come by Write or Finish. `session` outlives
-  // the push. Where on_wait returns false the push ends.
+  // Waits until the daemon has checked the header and reserved the memory: a
+  // name that is taken and a budget that is too small are errors here, before
+  // the first sample is sent. Any error of DatasetService.PushDataset;
+  // CANCELLED if on_wait returned false, which ends the push at any time.
+  // `session` outlives the push.
   static absl::StatusOr<Push> Begin(Session* session,
                                     const v1::PushHeader& header,
                                     WaitFunction on_wait);

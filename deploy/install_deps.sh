@@ -41,8 +41,8 @@ packages="$packages
 # is promtool; Debian's package starts the server, too.
 packages="$packages
   cmake lintian man-db mypy pkg-config prometheus python3 python3-h5py
-  python3-numpy python3-pil python3-pytest python3-torch python3-torchvision
-  python3-tqdm python3-venv systemd
+  python3-lmdb python3-numpy python3-pandas python3-pil python3-pytest
+  python3-torch python3-torchvision python3-tqdm python3-venv systemd
 "
 
 missing() {

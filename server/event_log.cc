@@ -139,13 +139,6 @@ void LogRpcEvent(const char* event, uint32_t uid, int32_t pid,
                 [&] { return detail; });
 }
 
-void LogRpcEvent(const char* event, uint32_t uid, int32_t pid,
-                 const std::string& detail) {
-  const ScopedLogFields fields({.uid = uid, .pid = pid});
-  Log(LogSubsystem::kService)
-      .warn("{}: uid={} pid={}: {}", event, uid, pid, detail);
-}
-
 void LogAttachEvent(const char* event, uint32_t uid, int32_t pid,
                     absl::FunctionRef<std::string()> detail) {
   WriteOfClient(LogSubsystem::kAttach, event, uid, pid, detail);

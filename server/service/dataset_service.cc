@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cuda/status_macros.h"
+#include "proto/push_metadata.h"
 #include "server/core/background_thread.h"
 #include "server/core/pushed_source.h"
 #include "server/service/grpc_status.h"
@@ -207,6 +208,10 @@ absl::StatusOr<uint64_t> DatasetService::PushSamples(
         std::make_unique<PushedSource>(
             push.info,
             [&](std::string* block) {
+              if (!is_begun) {
+                call->AddInitialMetadata(kPushBegunKey, "1");
+                reader->SendInitialMetadata();
+              }
               is_begun = true;
               return NextBlock(*context_, *call, reader, block);
             }),

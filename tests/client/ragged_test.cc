@@ -226,6 +226,34 @@ constexpr char kSizesJson[] =
     R"("smallest":{"height":"3","width":"2"},)"
     R"("largest":{"height":"7","width":"9"},"num_pixels":"61")";
 
+TEST_F(RaggedTest, RefusesAPushBeforeItsFirstSample) {
+  auto client = Client::Connect({.address = address_});
+  ASSERT_THAT(client, IsOk());
+  v1::PushHeader header;
+  header.set_name("p");
+  header.set_num_samples(1);
+  v1::Field* field = header.add_fields();
+  field->set_name("x");
+  field->set_dtype(v1::DTYPE_UINT8);
+  {
+    auto push = client->PushDataset(header);
+    ASSERT_THAT(push, IsOk());
+    const uint8_t byte = 7;
+    ASSERT_THAT(push->Write(absl::MakeConstSpan(&byte, 1)), IsOk());
+    ASSERT_THAT(push->Finish(), IsOk());
+  }
+  const absl::Status taken = client->PushDataset(header).status();
+  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(taken.message()), HasSubstr("'p'"));
+  header.set_name("q");
+  header.set_num_samples(int64_t{1} << 40);
+  EXPECT_EQ(client->PushDataset(header).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  header.set_num_samples(0);
+  EXPECT_EQ(client->PushDataset(header).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
   datasetd_error error = {};
   error.struct_size = sizeof(error);

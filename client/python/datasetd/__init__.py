@@ -14,7 +14,7 @@
         ...
 """
 
-from . import errors, transforms
+from . import errors, sources, transforms
 from ._batch import Batch
 from ._benchmark import BenchmarkResult, benchmark
 from ._client import Client, connect
@@ -41,6 +41,7 @@ __all__ = [
     "Tensor",
     "benchmark",
     "connect",
+    "sources",
     "start_local",
     "transforms",
 ]

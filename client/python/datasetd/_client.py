@@ -11,6 +11,7 @@ from typing import Optional, Sequence, Union, overload
 from . import _loading, _push
 from ._arguments import checked_seconds, encode
 from ._batch import Batch
+from ._data import class_names_of
 from ._dataset import Dataset
 from ._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
 from ._loader import make_fetcher
@@ -135,37 +136,54 @@ class Client:
     def push_dataset(
         self,
         name: str,
-        samples: Iterable[Any],
+        data: Any,
         fields: Fields = None,
         pretransforms: Pipelines = (),
         device: Optional[str] = None,
         class_names: Optional[Sequence[str]] = None,
         progress: Progress = False,
         ragged: bool = False,
+        if_exists: str = "same",
     ) -> Dataset:
-        """Makes a dataset of Python samples, which are sent once.
+        """Makes a dataset of what Python holds, which is sent once.
 
-        A name that is taken raises AlreadyExists: get_dataset(name) then holds
-        what is there.
+        Columns are sent at the speed of memory, without Python for each sample:
+        `push_dataset("d", {"x": X, "y": y})`. Samples are drawn one by one:
+        `push_dataset("d", samples)`.
 
         Args:
           name: as of load_dataset.
-          samples: a torch Dataset, a Hugging Face dataset, a list, or any
-            iterable. A sample is a value, a tuple or a dict of values: torch
-            tensors, NumPy arrays, PIL images, numbers. All have the dtypes and
-            shapes of the first. Without len(), they are kept in a temporary
-            file until their number is known.
-          fields: names of a sample's values; of a dict, the keys to send. A
-            dict gives kinds, too: "image" (H, W) or (H, W, C), "image_chw"
-            (C, H, W), "array", "auto". Unset, the first image is `image`, the
-            first whole number `label`. By "auto", PIL images, uint8 or float32
-            arrays (H, W, C) and torch tensors (C, H, W) of up to 4 channels,
-            and uint8 arrays (H, W), are images.
+          data: columns or samples. Columns are arrays [N, ...], N the number of
+            samples: a dict of them by field, a tuple (X, y), one alone, a
+            TensorDataset, a DataFrame, a pyarrow Table, a Hugging Face Dataset
+            of numbers, or what a function of datasetd.sources returns. An
+            array is NumPy's, a memmap, a torch tensor, a list of numbers, or
+            what has shape and dtype and is sliced, as h5py's and zarr's are;
+            it is read in order, and need not fit into memory. Samples are a
+            torch Dataset, a list or any iterable; a sample is a value, a tuple
+            or a dict of values: torch tensors, NumPy arrays, PIL images,
+            numbers. All have the dtypes and shapes of the first. Without
+            len(), they are kept in a temporary file until their number is
+            known.
+          fields: names of a sample's values; of a dict or a table, the keys to
+            send. A dict gives kinds, too: "image" (H, W) or (H, W, C),
+            "image_chw" (C, H, W), "mask" (an image of classes, which geometry
+            samples by nearest), "array", "auto". Unset, the first image is
+            `image`, the first whole number `label`. By "auto", PIL images,
+            uint8 or float32 arrays (H, W, C) and torch tensors (C, H, W) of up
+            to 4 channels, and uint8 arrays (H, W), are images; one that is
+            called `mask` is a mask. PIL images of 16 or 32 bits are int32, of
+            mode F float32.
           pretransforms, device, progress: as of load_dataset.
-          class_names: None takes those of a torchvision dataset.
+          class_names: None takes those of the data: `classes` of a torchvision
+            dataset, a ClassLabel of a Hugging Face one.
           ragged: images may differ in height and width; then they stay as they
             are, and a loader's transforms make them one size. All are kept in a
             temporary file first.
+          if_exists: when the name is taken: "same" attaches if the content is
+            the same, and raises AlreadyExists if it is not; "keep" takes what
+            is there, "replace" unloads it first, "error" raises
+            AlreadyExists. What another process is just pushing is waited for.
         """
         header: Dict[str, Any] = {
             "name": name,
@@ -177,9 +195,7 @@ class Client:
                 ).items()
             },
             "class_names": list(
-                _push.class_names_of(samples)
-                if class_names is None
-                else class_names
+                class_names_of(data) if class_names is None else class_names
             ),
         }
         report: Any = (
@@ -187,17 +203,12 @@ class Client:
         )
         try:
             message = _push.push(
-                self._session.connection(),
-                header,
-                samples,
-                fields,
-                report,
-                ragged,
+                self._session, header, data, fields, report, ragged, if_exists
             )
         finally:
             if progress is True:
                 report.close()
-        return self._held(message)
+        return Dataset(self, self._session, message, None)
 
     def get_dataset(self, name: str) -> Dataset:
         """Holds and describes a dataset that was loaded before."""

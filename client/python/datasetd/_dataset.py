@@ -35,6 +35,7 @@ class Dataset:
         self._session = session
         self._spec = spec
         self._is_open = True
+        self._message = message
         self.name: str = message["name"]
         self.num_samples = int(message["num_samples"])
         self.fields: List[Field] = fields_of(message)
@@ -80,3 +81,8 @@ class Dataset:
             f"device={self.device!r}, "
             f"fields={[field.name for field in self.fields]})"
         )
+
+
+def message_of(dataset: Dataset) -> Dict[str, Any]:
+    """The Dataset message of when it was held."""
+    return dataset._message

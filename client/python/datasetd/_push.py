@@ -1,4 +1,4 @@
-"""Pushes: datasets made of Python objects, sent sample by sample."""
+"""Pushes: datasets made of what Python holds, sent once."""
 
 from __future__ import annotations
 
@@ -7,34 +7,27 @@ import ctypes
 import itertools
 import json
 import tempfile
+import time
 import weakref
-from typing import Any, Dict, Iterable, Iterator, List, Mapping
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from . import _library
 from ._arguments import encode
-from ._connection import Connection
+from ._columns import Columns, contiguous, copy_rows
+from ._content import ContentHash
+from ._data import columns_of
 from ._samples import Fields, SampleEncoder
-from .errors import InvalidArgument
+from ._session import Session
+from .errors import AlreadyExists, InvalidArgument, NotFound
 
 _BLOCK_BYTES = 1 << 20
+# Samples that are asked for twice.
+_NUM_CHECKED = 8
+_IF_EXISTS = ("same", "keep", "replace", "error")
+_POLL_SECONDS = 0.01
+_MAX_POLL_SECONDS = 0.5
 
-
-def _iterate(samples: Any) -> Iterator[Any]:
-    # A map-style dataset may have an __iter__ that never ends, or none.
-    if hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
-        if not isinstance(samples, Mapping):
-            return (samples[i] for i in range(len(samples)))
-    return iter(samples)
-
-
-def class_names_of(samples: Any) -> List[str]:
-    """Those that torchvision's datasets have."""
-    classes = getattr(samples, "classes", None)
-    if isinstance(classes, (list, tuple)) and all(
-        isinstance(name, str) for name in classes
-    ):
-        return list(classes)
-    return []
+Report = Optional[Callable[[Dict[str, Any]], Any]]
 
 
 class _Sender:
@@ -46,6 +39,7 @@ class _Sender:
     def __init__(
         self, client: ctypes.c_void_p, header: Dict[str, Any]
     ) -> None:
+        """Errors of the header: the name is taken, the budget is too small."""
         self._library = _library.load()
         self._block = bytearray()
         handle = ctypes.c_void_p()
@@ -70,6 +64,26 @@ class _Sender:
         if len(self._block) >= _BLOCK_BYTES:
             self._flush()
 
+    def write_sample(self, parts: List[bytes]) -> None:
+        self.write(b"".join(parts))
+
+    def write_rows(self, arrays: List[Any], row_dtype: Any) -> None:
+        """The GIL is not held while arrays are copied and sent."""
+        import numpy
+
+        if len(arrays) == 1:
+            rows = contiguous(arrays[0])
+        else:
+            rows = numpy.empty(len(arrays[0]), row_dtype)
+            for name, array in zip(row_dtype.names, arrays):
+                copy_rows(rows[name], array)
+        self._call(
+            "push_write",
+            self._handle,
+            ctypes.c_void_p(rows.ctypes.data),
+            rows.nbytes,
+        )
+
     def _flush(self) -> None:
         if not self._block:
             return
@@ -91,63 +105,272 @@ def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:
         library.push_close(handle)
 
 
-def push(
-    connection: Connection,
-    header: Dict[str, Any],
-    samples: Iterable[Any],
-    fields: Fields,
-    report: Any,
-    ragged: bool = False,
-) -> Dict[str, Any]:
-    """Sends the samples; returns the Dataset message."""
-    encoder = SampleEncoder(fields, ragged)
-    with contextlib.ExitStack() as stack:
-        encoded: Iterator[bytes] = map(encoder.encode, _iterate(samples))
-        try:
-            total = -1 if ragged else len(samples)  # type: ignore[arg-type]
-        except TypeError:
-            total = -1
-        if total < 0:
-            # Kept on disk until number and sizes are known: the daemon reserves
-            # memory before it takes the first.
-            spool = stack.enter_context(tempfile.TemporaryFile())
-            for data in encoded:
-                spool.write(data)
-            total = encoder.num_samples
-            spool.seek(0)
-            encoded = iter(lambda: spool.read(_BLOCK_BYTES), b"")
-        first = next(encoded, None)
-        if first is None:
-            raise InvalidArgument(
-                f"dataset {header['name']!r}: there is no sample to push"
-            )
-        header = dict(
-            header, num_samples=total, fields=encoder.fields_message()
-        )
-        client = stack.enter_context(connection.used())
-        sender = _Sender(client, header)
-        stack.callback(sender.close)
-        sender.write(encoder.sizes_bytes())
-        sent = 0
-        for data in itertools.chain([first], encoded):
-            sender.write(data)
-            sent += len(data)
+class _ColumnData:
+    """Columns, as what a push sends."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self.total = columns.num_samples
+        self.fields = columns.fields_message()
+
+    def send(self, sender: _Sender, report: Report) -> None:
+        row_dtype = self._columns.row_dtype()
+        count = 0
+        for arrays in self._columns.blocks():
+            sender.write_rows(arrays, row_dtype)
+            count += len(arrays[0])
             if report is not None:
-                report(_progress(encoder, total, sent))
-        if encoder.num_samples != total:
+                report(_progress(count, self.total, count * row_dtype.itemsize))
+
+    def content_hash(self) -> str:
+        content = ContentHash(self.fields)
+        for arrays in self._columns.blocks():
+            content.write_rows(arrays)
+        return content.hexdigest(self.total)
+
+
+class _SampleData:
+    """Samples, as what a push sends."""
+
+    def __init__(
+        self,
+        name: str,
+        samples: Any,
+        fields: Fields,
+        is_ragged: bool,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        """Encodes the first; all, into a file, where their number or their
+        sizes are known only then."""
+        self._name = name
+        self._encoder = SampleEncoder(fields, is_ragged)
+        self._encoded = self._encode(samples)
+        self._spool: Any = None
+        self.total: int
+        try:
+            self.total = -1 if is_ragged else len(samples)
+        except TypeError:
+            self.total = -1
+        if self.total < 0:
+            # The daemon reserves memory before it takes the first.
+            self._spool = stack.enter_context(tempfile.TemporaryFile())
+            for parts in self._encoded:
+                self._spool.write(b"".join(parts))
+            self.total = self._encoder.num_samples
+            self._spool.seek(0)
+            self._encoded = iter(())
+        else:
+            first = next(self._encoded, None)
+            if first is None:
+                self.total = 0
+            else:
+                self._encoded = itertools.chain([first], self._encoded)
+        self.fields = self._encoder.fields_message()
+
+    def _encode(self, samples: Any) -> Iterator[List[bytes]]:
+        # A map-style dataset may have an __iter__ that never ends, or none.
+        if (
+            not hasattr(samples, "__getitem__")
+            or not hasattr(samples, "__len__")
+            or isinstance(samples, Mapping)
+        ):
+            for sample in samples:
+                yield self._encoder.encode(sample)
+            return
+        for i in range(len(samples)):
+            parts = self._encoder.encode(samples[i])
+            if i < _NUM_CHECKED and parts != self._encoder.encode_again(
+                samples[i]
+            ):
+                raise InvalidArgument(
+                    f"samples[{i}] is not the same twice: a random transform "
+                    "would be frozen at one draw. Push without it and give "
+                    "transforms= to DataLoader (T.from_torchvision converts "
+                    "them); to keep one draw, push a generator"
+                )
+            yield parts
+
+    def send(self, sender: _Sender, report: Report) -> None:
+        sender.write(self._encoder.sizes_bytes())
+        sent = 0
+        if self._spool is not None:
+            while True:
+                data: bytes = self._spool.read(_BLOCK_BYTES)
+                if not data:
+                    return
+                sender.write(data)
+                sent += len(data)
+                if report is not None:
+                    report(_progress(self.total, self.total, sent))
+        for parts in self._encoded:
+            sender.write_sample(parts)
+            sent += sum(map(len, parts))
+            if report is not None:
+                count = min(self._encoder.num_samples, self.total)
+                report(_progress(count, self.total, sent))
+        self._check_count()
+
+    def content_hash(self) -> str:
+        content = ContentHash(self.fields, self._encoder.ragged_sizes())
+        if self._spool is not None:
+            for i in range(self.total):
+                content.write_sample(
+                    [
+                        self._spool.read(size)
+                        for size in self._encoder.part_sizes(i)
+                    ]
+                )
+        else:
+            for parts in self._encoded:
+                content.write_sample(parts)
+            self._check_count()
+        return content.hexdigest(self.total)
+
+    def _check_count(self) -> None:
+        if self._encoder.num_samples != self.total:
             raise InvalidArgument(
-                f"dataset {header['name']!r}: len() is {total}, but there were "
-                f"{encoder.num_samples} samples"
+                f"dataset {self._name!r}: len() is {self.total}, but there "
+                f"were {self._encoder.num_samples} samples"
             )
-        message = sender.finish()
-    return message
 
 
-def _progress(encoder: SampleEncoder, total: int, sent: int) -> Dict[str, Any]:
+def _progress(count: int, total: int, sent: int) -> Dict[str, Any]:
     return {
         "progress": {
-            "num_samples_loaded": min(encoder.num_samples, total),
+            "num_samples_loaded": count,
             "num_samples": total,
             "loaded_bytes": sent,
         }
     }
+
+
+def _find(session: Session, name: str) -> Optional[Dict[str, Any]]:
+    """The dataset of this name, for which the session has one more holder then.
+    What others load or push is waited for; None where nothing is left of it."""
+    pause = _POLL_SECONDS
+    while True:
+        try:
+            text = session.call_text("get_dataset", name.encode())
+        except NotFound:
+            return None
+        message: Dict[str, Any] = json.loads(text)
+        if message["state"] == "DATASET_STATE_READY":
+            session.hold(name)
+            return message
+        if message["state"] != "DATASET_STATE_LOADING":
+            return None
+        time.sleep(pause)
+        pause = min(2 * pause, _MAX_POLL_SECONDS)
+
+
+_WAYS = (
+    "if_exists='keep' takes what is there, 'replace' pushes these samples in "
+    "its place; or choose another name"
+)
+
+
+def _difference(
+    present: Dict[str, Any], header: Dict[str, Any], data: Any
+) -> str:
+    """In what they differ; empty: in nothing."""
+    name = header["name"]
+    if present["format"] != "push":
+        return (
+            f"dataset {name!r} was loaded from {present['path']!r} "
+            f"({present['format']}), not pushed: {_WAYS}"
+        )
+    if header["device"] not in ("", present["device"]):
+        return (
+            f"dataset {name!r} was pushed before, to {present['device']}: "
+            f"{_WAYS}"
+        )
+    if header["pretransforms"]:
+        return (
+            f"dataset {name!r} was pushed before, and samples cannot be "
+            f"compared before their pretransforms have run: {_WAYS}"
+        )
+    is_same = int(present["num_samples"]) == data.total
+    if is_same and present["content_hash"] == data.content_hash():
+        if present["class_names"] == header["class_names"]:
+            return ""
+        return (
+            f"dataset {name!r} was pushed before with the same samples and "
+            f"other class names: {_WAYS}"
+        )
+    return (
+        f"dataset {name!r} was pushed before with other content "
+        f"({present['num_samples']} samples; these are {data.total}): {_WAYS}"
+    )
+
+
+def push(
+    session: Session,
+    header: Dict[str, Any],
+    data: Any,
+    fields: Fields,
+    report: Report,
+    ragged: bool,
+    if_exists: str,
+) -> Dict[str, Any]:
+    """Sends the samples, or finds them there; returns the Dataset message, for
+    which the session has one more holder."""
+    if if_exists not in _IF_EXISTS:
+        raise InvalidArgument(
+            f"if_exists is {if_exists!r}, expected one of "
+            f"{', '.join(_IF_EXISTS)}"
+        )
+    name = header["name"]
+    stack = contextlib.ExitStack()
+    unkept = contextlib.ExitStack()
+
+    def find() -> Optional[Dict[str, Any]]:
+        found = _find(session, name)
+        if found is not None:
+            unkept.callback(session.release, name)
+        return found
+
+    with stack, unkept:
+        present = find() if if_exists != "replace" else None
+        if present is not None and if_exists == "error":
+            raise AlreadyExists(f"dataset {name!r} is there: {_WAYS}")
+        message = present
+        if present is None or if_exists == "same":
+            columns = columns_of(data, fields)
+            source: Any = (
+                _ColumnData(columns)
+                if isinstance(columns, Columns)
+                else _SampleData(name, columns, fields, ragged, stack)
+            )
+            if not source.total:
+                raise InvalidArgument(
+                    f"dataset {name!r}: there is no sample to push"
+                )
+            header = dict(
+                header, num_samples=source.total, fields=source.fields
+            )
+        if if_exists == "replace":
+            with contextlib.suppress(NotFound):
+                session.call("unload_dataset", name.encode(), 0)
+        if present is None:
+            client = stack.enter_context(session.connection().used())
+            try:
+                sender = _Sender(client, header)
+            except AlreadyExists:
+                # Somebody was faster, or it is hidden from this user.
+                present = find()
+                if present is None or if_exists in ("replace", "error"):
+                    raise
+            else:
+                stack.callback(sender.close)
+                source.send(sender, report)
+                message = sender.finish()
+                session.hold(name)
+        if present is not None:
+            if if_exists == "same":
+                difference = _difference(present, header, source)
+                if difference:
+                    raise AlreadyExists(difference)
+            message = present
+        unkept.pop_all()
+    assert message is not None
+    return message

@@ -14,20 +14,82 @@ _MAX_CHANNELS = 4
 _DTYPES = (
     "uint8", "int16", "int32", "int64", "float16", "float32", "float64",
 )
-_KINDS = ("auto", "image", "image_chw", "array")
+# Of the others: what keeps their values.
+_CASTS = {
+    "int8": "cast it to int16",
+    "uint16": "cast it to int32",
+    "uint32": "cast it to int64",
+    "uint64": "cast it to int64, if no value is above 2**63 - 1",
+    "longdouble": "cast it to float64",
+    "float128": "cast it to float64",
+    "complex64": "view it as float32, with an axis of 2 behind the others",
+    "complex128": "view it as float64, with an axis of 2 behind the others",
+}
+_IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
+_KINDS = ("auto", "image", "image_chw", "mask", "array")
 
 
-class _Spec(NamedTuple):
+class Spec(NamedTuple):
     """A field as the daemon keeps it, and how a value becomes one."""
 
     name: str
+    kind: str
     dtype: str
     shape: Tuple[int, ...]
     is_image: bool
+    is_mask: bool
     is_chw: bool
 
 
-def _to_array(value: Any, where: str) -> Tuple[Any, str, str]:
+def check_dtype(dtype: Any, where: str) -> None:
+    """InvalidArgument unless the daemon takes this NumPy dtype."""
+    if dtype.name in _DTYPES:
+        return
+    if dtype.kind in "OSUVa":
+        way = "it is no number; leave it out with fields="
+    elif dtype.kind in "mM":
+        way = "cast it to int64"
+    else:
+        way = _CASTS.get(dtype.name, "cast it")
+    raise InvalidArgument(
+        f"{where} has dtype {dtype}: {way}; datasetd holds "
+        f"{', '.join(_DTYPES)}, bfloat16 and bool"
+    )
+
+
+def plain(array: Any, where: str) -> Any:
+    """`array` with a little-endian dtype that the daemon takes."""
+    import numpy
+
+    if array.dtype == numpy.bool_:
+        return array.astype(numpy.uint8)
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    check_dtype(array.dtype, where)
+    return array
+
+
+def _pil_to_array(image: Any, where: str, kind: str, name: str) -> Any:
+    import numpy
+
+    mode = image.mode
+    if mode in ("1", "L", "LA", "RGB", "RGBA", "RGBX", "CMYK", "I", "F"):
+        return numpy.asarray(image)
+    if mode.startswith("I;16"):
+        return numpy.asarray(image).astype(numpy.int32)
+    if mode not in ("P", "PA") or "image" in (kind, name):
+        return numpy.asarray(image.convert("RGB"))
+    if kind in ("mask", "array") or name == "mask":
+        return numpy.asarray(image.getchannel(0))
+    raise InvalidArgument(
+        f"{where} is a palette image: fields={{{name!r}: 'mask'}} keeps its "
+        "classes, 'image' takes its colours"
+    )
+
+
+def _to_array(
+    value: Any, where: str, kind: str = "auto", name: str = "image"
+) -> Tuple[Any, str, str]:
     """(array, dtype, origin: "torch", "pil" or "numpy")."""
     import numpy
 
@@ -40,9 +102,7 @@ def _to_array(value: Any, where: str) -> Tuple[Any, str, str]:
             return tensor.view(torch.int16).numpy(), "bfloat16", "torch"
         array, origin = tensor.numpy(), "torch"
     elif module == "PIL":
-        if value.mode not in ("1", "L", "LA", "RGB", "RGBA", "RGBX", "CMYK"):
-            value = value.convert("RGB")
-        array, origin = numpy.asarray(value), "pil"
+        array, origin = _pil_to_array(value, where, kind, name), "pil"
     elif isinstance(value, bool):
         array, origin = numpy.asarray(value, numpy.uint8), "numpy"
     elif isinstance(value, int):
@@ -61,25 +121,21 @@ def _to_array(value: Any, where: str) -> Tuple[Any, str, str]:
         )
     else:
         array, origin = numpy.asarray(value), "numpy"
-    if array.dtype == numpy.bool_:
-        array = array.astype(numpy.uint8)
-    if array.dtype.byteorder == ">":
-        array = array.astype(array.dtype.newbyteorder("<"))
-    if array.dtype.name not in _DTYPES:
-        raise InvalidArgument(
-            f"{where} has dtype {array.dtype}, expected one of "
-            f"{', '.join(_DTYPES)}, bfloat16 or bool"
-        )
+    array = plain(array, where)
     return array, array.dtype.name, origin
 
 
-def _make_spec(name: str, kind: str, value: Any) -> _Spec:
+def make_spec(name: str, kind: str, value: Any) -> Spec:
+    """The field whose first value this is."""
     where = f"field {name!r} of the first sample"
-    array, dtype, origin = _to_array(value, where)
+    array, dtype, origin = _to_array(value, where, kind, name)
     shape = array.shape
     is_chw = kind == "image_chw"
-    is_image = is_chw or kind == "image"
-    if kind == "auto" and dtype in ("uint8", "float32"):
+    is_mask = kind == "mask"
+    is_image = is_chw or is_mask or kind == "image"
+    if is_mask:
+        is_chw = origin == "torch" and len(shape) == 3
+    elif kind == "auto" and dtype in ("uint8", "float32"):
         if origin == "pil":
             is_image = True
         elif len(shape) == 3 and origin == "torch":
@@ -88,7 +144,15 @@ def _make_spec(name: str, kind: str, value: Any) -> _Spec:
             is_image = shape[2] <= _MAX_CHANNELS
         elif len(shape) == 2:
             is_image = dtype == "uint8" or name in ("image", "mask")
+        is_mask = is_image and name == "mask"
     if is_image:
+        if dtype not in _IMAGE_DTYPES:
+            raise InvalidArgument(
+                f"{where} is {dtype}, and {'masks' if is_mask else 'images'} "
+                f"are {', '.join(_IMAGE_DTYPES)}: cast it to uint8, or to "
+                "float32, which is exact up to 2**24; as 'array' it is kept as "
+                "it is, and there are no transforms for it"
+            )
         if len(shape) == 2 and not is_chw:
             shape += (1,)
         channels = shape[0 if is_chw else -1] if len(shape) == 3 else 0
@@ -100,21 +164,36 @@ def _make_spec(name: str, kind: str, value: Any) -> _Spec:
             )
         if is_chw:
             shape = (shape[1], shape[2], shape[0])
-    return _Spec(name, dtype, tuple(int(n) for n in shape), is_image, is_chw)
+    return Spec(
+        name, kind, dtype, tuple(int(n) for n in shape), is_image, is_mask,
+        is_chw,
+    )
 
 
-class SampleEncoder:
-    """Makes bytes of samples; the first one says what the fields are."""
+def numpy_dtype(spec: Spec) -> str:
+    """What NumPy holds the field's values in."""
+    return "int16" if spec.dtype == "bfloat16" else spec.dtype
 
-    def __init__(self, fields: Fields, ragged: bool = False) -> None:
+
+def field_message(spec: Spec) -> Dict[str, Any]:
+    """The Field of a PushHeader."""
+    return {
+        "name": spec.name,
+        "dtype": "DTYPE_" + spec.dtype.upper(),
+        "shape": list(spec.shape),
+        "is_image": spec.is_image,
+        "is_mask": spec.is_mask,
+    }
+
+
+class FieldNames:
+    """What a push calls the values of a sample, and their kinds."""
+
+    def __init__(self, fields: Fields) -> None:
         if isinstance(fields, str):
             fields = [fields]
-        if isinstance(fields, Mapping):
-            self._names: Optional[List[str]] = list(fields)
-            self._kinds = dict(fields)
-        else:
-            self._names = None if fields is None else list(fields)
-            self._kinds = {}
+        self._names = None if fields is None else list(fields)
+        self._kinds = dict(fields) if isinstance(fields, Mapping) else {}
         if len(set(self._names or ())) != len(self._names or ()):
             raise InvalidArgument(f"fields: {fields} names a field twice")
         for name, kind in self._kinds.items():
@@ -123,7 +202,59 @@ class SampleEncoder:
                     f"fields[{name!r}] is {kind!r}, expected one of "
                     f"{', '.join(_KINDS)}"
                 )
-        self._specs: List[_Spec] = []
+
+    def kind(self, name: str) -> str:
+        return self._kinds.get(name, "auto")
+
+    def choose(self, values: Mapping[Any, Any], where: str) -> Dict[str, Any]:
+        """Those of the names, which are all where there are none yet."""
+        if self._names is None:
+            self._names = list(values)
+        missing = [name for name in self._names if name not in values]
+        if missing:
+            raise InvalidArgument(
+                f"{where} has no {missing[0]!r}; it has "
+                f"{', '.join(map(str, values))}"
+            )
+        return {name: values[name] for name in self._names}
+
+    def give(
+        self, values: Sequence[Any], where: str, own: Sequence[str] = ()
+    ) -> Dict[str, Any]:
+        """The values by name: `own` names or guesses where there are none."""
+        if self._names is None:
+            self._names = list(own or _guess_names(values))
+        if len(values) != len(self._names):
+            raise InvalidArgument(
+                f"{where} has {len(values)} values, expected "
+                f"{len(self._names)}: {', '.join(self._names)}"
+            )
+        return dict(zip(self._names, values))
+
+
+def _guess_names(values: Sequence[Any]) -> List[str]:
+    names: List[str] = []
+    for i, value in enumerate(values):
+        where = f"value {i} of the first sample"
+        array, dtype, origin = _to_array(value, where)
+        # Two axes of float32 may be anything, but not in a PIL image.
+        is_known = array.ndim != 2 or dtype == "uint8" or origin == "pil"
+        if is_known and make_spec("image", "auto", value).is_image:
+            name = "image"
+        elif array.ndim == 0 and dtype.startswith(("int", "uint")):
+            name = "label"
+        else:
+            name = f"field_{i}" if len(values) > 1 else "data"
+        names.append(f"field_{i}" if name in names else name)
+    return names
+
+
+class SampleEncoder:
+    """Makes bytes of samples; the first one says what the fields are."""
+
+    def __init__(self, fields: Fields, ragged: bool = False) -> None:
+        self._names = FieldNames(fields)
+        self._specs: List[Spec] = []
         self._count = 0
         # With `ragged`, of each image field: height and width of each sample.
         self._is_ragged = ragged
@@ -136,13 +267,7 @@ class SampleEncoder:
     def fields_message(self) -> List[Dict[str, Any]]:
         messages = []
         for spec in self._specs:
-            message = {
-                "name": spec.name,
-                "dtype": "DTYPE_" + spec.dtype.upper(),
-                "shape": list(spec.shape),
-                "is_image": spec.is_image,
-                "is_mask": spec.is_image and spec.name == "mask",
-            }
+            message = field_message(spec)
             sizes = self._ragged_sizes(spec)
             if sizes is not None:
                 heights, widths = sizes[::2], sizes[1::2]
@@ -159,7 +284,27 @@ class SampleEncoder:
         tables = (self._ragged_sizes(spec) for spec in self._specs)
         return b"".join(t.tobytes() for t in tables if t is not None)
 
-    def _ragged_sizes(self, spec: _Spec) -> "Optional[IntArray[int]]":
+    def ragged_sizes(self) -> "List[Optional[IntArray[int]]]":
+        """By field: height and width of each sample, where they differ."""
+        return [self._ragged_sizes(spec) for spec in self._specs]
+
+    def part_sizes(self, sample: int) -> List[int]:
+        """The bytes of each field of a sample that was encoded."""
+        import numpy
+
+        sizes = []
+        for spec in self._specs:
+            shape = spec.shape
+            own = self._sizes.get(spec.name)
+            if own is not None:
+                shape = (own[2 * sample], own[2 * sample + 1], shape[2])
+            size = numpy.dtype(numpy_dtype(spec)).itemsize
+            for extent in shape:
+                size *= extent
+            sizes.append(size)
+        return sizes
+
+    def _ragged_sizes(self, spec: Spec) -> "Optional[IntArray[int]]":
         """None where all samples have the size of the first."""
         sizes = self._sizes.get(spec.name)
         first = IntArray("i", spec.shape[:2])
@@ -167,18 +312,20 @@ class SampleEncoder:
             return None
         return sizes
 
-    def encode(self, sample: Any) -> bytes:
-        """The next sample's fields, one after another."""
+    def encode(self, sample: Any) -> List[bytes]:
+        """The next sample's fields."""
         values = self._values(sample)
         if not self._specs:
             self._specs = [
-                _make_spec(name, self._kinds.get(name, "auto"), value)
+                make_spec(name, self._names.kind(name), value)
                 for name, value in values.items()
             ]
         parts = []
         for spec in self._specs:
             where = f"sample {self._count}, field {spec.name!r}"
-            value, dtype, _ = _to_array(values[spec.name], where)
+            value, dtype, _ = _to_array(
+                values[spec.name], where, spec.kind, spec.name
+            )
             if spec.is_chw and value.ndim == 3:
                 value = value.transpose(1, 2, 0)
             if spec.is_image and value.ndim == 2:
@@ -189,55 +336,48 @@ class SampleEncoder:
                 sizes.extend(shape[:2])
                 shape = spec.shape[:2] + shape[2:]
             if dtype != spec.dtype or shape != spec.shape:
-                raise InvalidArgument(
-                    f"{where} is {dtype} {tuple(value.shape)}, and that of the "
-                    f"first sample {spec.dtype} {spec.shape}: all samples have "
-                    "one dtype and shape; resize or cast them before"
-                    + (
-                        ", or push with ragged=True"
-                        if spec.is_image and not self._is_ragged
-                        else ""
-                    )
-                )
+                raise self._unequal(spec, where, dtype, value.shape)
             parts.append(value.tobytes())
         self._count += 1
-        return b"".join(parts)
+        return parts
+
+    def encode_again(self, sample: Any) -> List[bytes]:
+        """The sample that was encoded last, drawn once more."""
+        self._count -= 1
+        kept = {name: sizes[:] for name, sizes in self._sizes.items()}
+        for sizes in self._sizes.values():
+            del sizes[-2:]
+        try:
+            return self.encode(sample)
+        finally:
+            self._sizes.update(kept)
+
+    def _unequal(
+        self, spec: Spec, where: str, dtype: str, shape: Tuple[int, ...]
+    ) -> InvalidArgument:
+        text = (
+            f"{where} is {dtype} {tuple(shape)}, and that of the first sample "
+            f"{spec.dtype} {spec.shape}: all samples have one dtype and shape"
+        )
+        is_image = spec.is_image and len(shape) == 3
+        if is_image and shape[2] != spec.shape[2]:
+            text += "; make them one mode before, as image.convert('RGB') does"
+        elif is_image and dtype == spec.dtype and not self._is_ragged:
+            text += "; resize them before, or push with ragged=True"
+        else:
+            text += "; resize or cast them before"
+        if self._count == 1 and not spec.is_image:
+            text += (
+                ". Columns are pushed as a tuple (X, y) or as a dict "
+                "{'x': X, 'y': y}, not as a list"
+            )
+        return InvalidArgument(text)
 
     def _values(self, sample: Any) -> Dict[str, Any]:
         where = f"sample {self._count}"
         if isinstance(sample, Mapping):
-            if self._names is None:
-                self._names = list(sample)
-            missing = [name for name in self._names if name not in sample]
-            if missing:
-                raise InvalidArgument(
-                    f"{where} has no {missing[0]!r}; it has "
-                    f"{', '.join(map(str, sample))}"
-                )
-            return {name: sample[name] for name in self._names}
+            return self._names.choose(sample, where)
         values = sample if isinstance(sample, (tuple, list)) else (sample,)
-        if self._names is None:
-            self._names = list(
-                getattr(sample, "_fields", None) or self._guess_names(values)
-            )
-        if len(values) != len(self._names):
-            raise InvalidArgument(
-                f"{where} has {len(values)} values, expected "
-                f"{len(self._names)}: {', '.join(self._names)}"
-            )
-        return dict(zip(self._names, values))
-
-    @staticmethod
-    def _guess_names(values: Sequence[Any]) -> List[str]:
-        names: List[str] = []
-        for i, value in enumerate(values):
-            where = f"value {i} of the first sample"
-            array, dtype, _ = _to_array(value, where)
-            if _make_spec("_", "auto", value).is_image:
-                name = "image"
-            elif array.ndim == 0 and dtype.startswith(("int", "uint")):
-                name = "label"
-            else:
-                name = f"field_{i}" if len(values) > 1 else "data"
-            names.append(f"field_{i}" if name in names else name)
-        return names
+        return self._names.give(
+            values, where, getattr(sample, "_fields", ())
+        )

@@ -173,3 +173,11 @@ def make_error(code: int, detail: int, message: str) -> Error:
     """The error for a code and a detail of the C API."""
     kind = _BY_DETAIL.get(detail, _BY_CODE.get(code, Error))
     return kind(message)
+
+
+def code_class(error: Error) -> Type[Error]:
+    """The class of an error's status code, or Error."""
+    for kind in type(error).__mro__:
+        if kind in _BY_CODE.values():
+            return kind
+    return Error

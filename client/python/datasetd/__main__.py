@@ -1,0 +1,279 @@
+"""python -m datasetd: loads datasets from the command line, also those that
+Python reads. datasetctl does the rest."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import sys
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
+
+from . import __version__, errors, sources
+from ._client import Client, connect
+from ._dataset import Dataset, message_of
+
+_EXIT_REFUSED = 1
+_EXIT_USAGE = 2
+_EXIT_NO_DAEMON = 3
+_EXIT_INTERRUPTED = 130
+
+# Those of datasetd.sources that the command line can call.
+_SOURCES = tuple(name for name in sources.__all__ if name != "decode_image")
+
+_FOOTER = (
+    "Exit codes: 0 ok; 1 the daemon refused, or the work failed; 2 the command "
+    "line is wrong; 3 no daemon there, or it ended."
+)
+
+
+class _UsageError(Exception):
+    pass
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(message)
+
+
+def _parser() -> _Parser:
+    shared = _Parser(add_help=False)
+    shared.add_argument(
+        "--address",
+        default=argparse.SUPPRESS,
+        help="the daemon's socket; default: $DATASETD_ADDRESS, else "
+        "/run/datasetd/datasetd.sock",
+    )
+    shared.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print results, and errors, as JSON",
+    )
+    parser = _Parser(
+        prog="python -m datasetd", epilog=_FOOTER, parents=[shared]
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"datasetd {__version__}"
+    )
+    commands = parser.add_subparsers(
+        dest="command", required=True, parser_class=_Parser
+    )
+    load = commands.add_parser(
+        "load",
+        parents=[shared],
+        epilog=_FOOTER,
+        help="make a dataset resident",
+        description="Makes a dataset resident, or attaches to the one that the "
+        "same arguments made. The daemon reads the formats that it has a "
+        "reader for (datasetctl status names them); the others are read here, "
+        "by datasetd.sources, and sent: " + ", ".join(_SOURCES) + ".",
+    )
+    load.add_argument("name", help="1 to 128 of [A-Za-z0-9._-]")
+    load.add_argument("format")
+    load.add_argument("path")
+    load.add_argument(
+        "--in_python",
+        action="store_true",
+        help="read it here, also where the daemon has a reader",
+    )
+    load.add_argument(
+        "--field",
+        action="append",
+        default=[],
+        metavar="FIELD=NAME",
+        help="what the file calls a field; repeatable. csv: NAME,NAME makes a "
+        "field of several columns. tfrecord: NAME:TYPE, with a type of image, "
+        "int or float",
+    )
+    load.add_argument(
+        "--kind",
+        action="append",
+        default=[],
+        metavar="FIELD=KIND",
+        help="image, image_chw, mask or array, of what is read here",
+    )
+    load.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of the daemon's reader, or an argument of the function of "
+        "datasetd.sources; repeatable. lmdb: decode=MODULE:FUNCTION",
+    )
+    load.add_argument("--split", help="of formats that have splits")
+    load.add_argument("--device", help="cpu, cuda:N; default: the first one")
+    load.add_argument(
+        "--if_exists",
+        choices=("same", "keep", "replace", "error"),
+        default="same",
+        help="of what is read here, when the name is taken",
+    )
+    return parser
+
+
+def _pairs(flag: str, texts: Sequence[str]) -> Dict[str, str]:
+    pairs: Dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise _UsageError(f"{flag} {text}: expected KEY=VALUE")
+        if key in pairs:
+            raise _UsageError(f"{flag} {key} is given twice")
+        pairs[key] = value
+    return pairs
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, colon, function = name.partition(":")
+    if not colon:
+        raise _UsageError(f"--option decode={name}: expected MODULE:FUNCTION")
+    try:
+        found: Callable[..., Any] = getattr(
+            importlib.import_module(module), function
+        )
+    except (ImportError, AttributeError) as error:
+        raise _UsageError(f"--option decode={name}: {error}") from None
+    return found
+
+
+def _read(arguments: argparse.Namespace) -> Any:
+    """What the function of datasetd.sources gives."""
+    options: Dict[str, Any] = dict(_pairs("--option", arguments.option))
+    fields: Dict[str, Any] = dict(_pairs("--field", arguments.field))
+    if arguments.split is not None:
+        options["split"] = arguments.split
+    if "decode" in options:
+        options["decode"] = _function(options["decode"])
+    if "extensions" in options:
+        options["extensions"] = options["extensions"].split(",")
+    if arguments.format == "csv":
+        fields = {
+            field: names.split(",") if "," in names else names
+            for field, names in fields.items()
+        }
+    if arguments.format == "tfrecord":
+        features, decode = {}, {}
+        for field, text in fields.items():
+            name, _, kind = text.rpartition(":")
+            features[field] = name, "byte" if kind == "image" else kind
+            if kind == "image":
+                decode[field] = sources.decode_image
+        options.update(features=features, decode=decode)
+    elif fields:
+        options["fields"] = fields
+    function = getattr(sources, arguments.format)
+    try:
+        return function(arguments.path, **options)
+    except TypeError as error:
+        # Of the call itself, not of what the library does.
+        if error.__traceback__ and error.__traceback__.tb_next is None:
+            raise _UsageError(f"{arguments.format}: {error}") from None
+        raise
+
+
+def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
+    formats = list(client.status()["formats"])
+    progress = sys.stderr.isatty()
+    if arguments.format in formats and not arguments.in_python:
+        options = _pairs("--option", arguments.option)
+        if arguments.field or arguments.kind:
+            raise _UsageError(
+                "--field and --kind are of what is read here: --in_python, or "
+                "--option fields=FIELD:NAME for the daemon's reader"
+            )
+        return client.load_dataset(
+            arguments.name,
+            arguments.format,
+            arguments.path,
+            split=arguments.split,
+            device=arguments.device,
+            options=options,
+            progress=progress,
+        )
+    if arguments.format not in _SOURCES:
+        raise _UsageError(
+            f"format {arguments.format!r} is neither the daemon's "
+            f"({', '.join(formats)}) nor one of datasetd.sources "
+            f"({', '.join(_SOURCES)})"
+        )
+    kinds = _pairs("--kind", arguments.kind)
+    data = _read(arguments)
+    fields: Any = None
+    if kinds:
+        names = list(data) if isinstance(data, dict) else list(kinds)
+        fields = {name: kinds.pop(name, "auto") for name in names}
+        if kinds:
+            raise _UsageError(f"--kind: there is no field {min(kinds)!r}")
+    return client.push_dataset(
+        arguments.name,
+        data,
+        fields=fields,
+        device=arguments.device,
+        progress=progress,
+        if_exists=arguments.if_exists,
+    )
+
+
+def _code_of(error: errors.Error) -> str:
+    """As the codes of gRPC are written."""
+    kind = errors.code_class(error)
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).upper()
+
+
+def _describe(dataset: Dataset) -> str:
+    lines = [
+        f"{dataset.name}: {dataset.num_samples} samples, "
+        f"{dataset.resident_bytes / 1e6:.1f} MB on {dataset.device}"
+    ]
+    for field in dataset.fields:
+        kind = "mask" if field.is_mask else "image" if field.is_image else ""
+        shape = ", ".join(map(str, field.shape))
+        text = f"  {field.name}  {field.dtype} ({shape})  {kind}"
+        lines.append(text.rstrip())
+    if dataset.class_names:
+        lines.append(f"  {len(dataset.class_names)} classes")
+    return "\n".join(lines)
+
+
+def _fail(code: str, message: str, as_json: bool) -> None:
+    if as_json:
+        text = json.dumps({"error": {"code": code, "message": message}})
+    else:
+        text = f"datasetd: {message}"
+    print(text, file=sys.stderr)
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """The exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in argv
+    try:
+        arguments = _parser().parse_args(argv)
+        with connect(getattr(arguments, "address", None)) as client:
+            dataset = _load(client, arguments)
+            if as_json:
+                text = json.dumps(message_of(dataset), indent=1)
+            else:
+                text = _describe(dataset)
+            print(text, flush=True)
+    except _UsageError as error:
+        _fail("INVALID_ARGUMENT", str(error), as_json)
+        return _EXIT_USAGE
+    except (errors.DaemonGone, errors.DaemonDraining) as error:
+        _fail(_code_of(error), str(error), as_json)
+        return _EXIT_NO_DAEMON
+    except errors.Error as error:
+        _fail(_code_of(error), str(error), as_json)
+        return _EXIT_REFUSED
+    except OSError as error:
+        _fail("UNKNOWN", str(error), as_json)
+        return _EXIT_REFUSED
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Sources: what other libraries read, as what Client.push_dataset takes.
+
+    digits = datasetd.sources.hdf5("digits.h5", {"image": "x", "label": "y"})
+    client.push_dataset("digits", digits)
+
+Each function needs the library that users of its format have, imports it when
+it is called, and names it where it is missing. `fields` says for each field what
+the file calls it; unset, every array of the file is a field of its name.
+"""
+
+from ._cifar_python import cifar_python
+from ._csv import csv
+from ._hdf5 import hdf5
+from ._images import decode_image, image_folder
+from ._lmdb import lmdb
+from ._npz import npz
+from ._recordio import recordio
+from ._safetensors import safetensors
+from ._tables import arrow, parquet
+from ._tfrecord import tfrecord
+from ._torch_file import torch_file
+from ._zarr import n5, zarr
+
+__all__ = [
+    "arrow",
+    "cifar_python",
+    "csv",
+    "decode_image",
+    "hdf5",
+    "image_folder",
+    "lmdb",
+    "n5",
+    "npz",
+    "parquet",
+    "recordio",
+    "safetensors",
+    "tfrecord",
+    "torch_file",
+    "zarr",
+]

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Sequence, Union
+
+from ..errors import InvalidArgument
+from ._base import Path, Source, existing, library
+
+
+def csv(
+    path: Path,
+    fields: Union[
+        None, Sequence[str], Mapping[str, Union[str, Sequence[str]]]
+    ] = None,
+    **options: Any,
+) -> Source:
+    """Columns of a CSV file, by pandas.
+
+    Args:
+      fields: for each field a column, or a list of columns, which make a field
+        (K,) of each sample: `{"x": ["width", "height"], "label": "species"}`.
+      options: of pandas.read_csv, as sep=";".
+
+    Whole numbers are int64, others float32. One column of text may be chosen:
+    it becomes the index of its class, by alphabet, and its texts the names.
+    """
+    pandas = library("pandas", "pandas", "csv")
+    frame = pandas.read_csv(existing(path), **options)
+    if fields is None:
+        fields = [str(name) for name in frame]
+    chosen = (
+        dict(fields)
+        if isinstance(fields, Mapping)
+        else {name: name for name in fields}
+    )
+    classes: List[str] = []
+    columns = {}
+    for field, names in chosen.items():
+        group = [names] if isinstance(names, str) else list(names)
+        missing = [name for name in group if name not in frame]
+        if missing:
+            raise InvalidArgument(
+                f"{path} has no column {missing[0]!r}; it has "
+                f"{', '.join(map(str, frame))}"
+            )
+        part = frame[group]
+        if part.isna().to_numpy().any():
+            raise InvalidArgument(f"{path}: {group} has empty cells; fill them")
+        if all(dtype.kind in "biuf" for dtype in part.dtypes):
+            is_whole = all(dtype.kind in "biu" for dtype in part.dtypes)
+            values = part.to_numpy("int64" if is_whole else "float32")
+            columns[field] = values[:, 0] if isinstance(names, str) else values
+            continue
+        if len(group) > 1 or classes:
+            raise InvalidArgument(
+                f"{path}: {group} holds text, which only one column may: "
+                "leave it out with fields="
+            )
+        codes, texts = pandas.factorize(part[group[0]].astype(str), sort=True)
+        columns[field] = codes.astype("int64")
+        classes = [str(text) for text in texts]
+    return Source(columns, classes)

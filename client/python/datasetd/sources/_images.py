@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import io
+import os
+from typing import Any, List, Optional, Sequence, Tuple
+
+from ..errors import DataLoss, NotFound
+from ._base import Path, existing, library
+
+
+def decode_image(data: bytes, mode: Optional[str] = "RGB") -> Any:
+    """The PIL image of an encoded file: JPEG, PNG, WebP, TIFF and what else
+    Pillow reads; of several frames, the first.
+
+    `mode` is Pillow's, None the file's own.
+    """
+    pillow = library("PIL.Image", "pillow", "decode_image")
+    image = pillow.open(io.BytesIO(data))
+    image.load()
+    return image if mode is None else image.convert(mode)
+
+
+class _Folder:
+    def __init__(
+        self, root: str, classes: List[str], files: List[Tuple[str, int]],
+        mode: Optional[str],
+    ) -> None:
+        self.classes = classes
+        self._root = root
+        self._files = files
+        self._mode = mode
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, i: int) -> Tuple[Any, int]:
+        name, label = self._files[i]
+        path = os.path.join(self._root, name)
+        with open(path, "rb") as file:
+            data = file.read()
+        try:
+            return decode_image(data, self._mode), label
+        except (OSError, ValueError) as error:
+            raise DataLoss(f"{path}: {error}") from error
+
+
+def image_folder(
+    path: Path,
+    extensions: Optional[Sequence[str]] = None,
+    mode: Optional[str] = "RGB",
+) -> Any:
+    """Images of a directory of a directory for each class, decoded by Pillow:
+    `image` and `label`, in the order of torchvision's ImageFolder.
+
+    Args:
+      extensions: as [".tif", ".webp"]; None is all that Pillow knows.
+      mode: of Pillow; None is each file's own, with palettes refused.
+
+    For JPEG and PNG, load_dataset's image_folder is faster.
+    """
+    pillow = library("PIL.Image", "pillow", "image_folder")
+    root = existing(path)
+    if extensions is None:
+        extensions = list(pillow.registered_extensions())
+    endings = tuple(ending.lower() for ending in extensions)
+    classes = sorted(e.name for e in os.scandir(root) if e.is_dir())
+    files = [
+        (os.path.relpath(os.path.join(folder, name), root), label)
+        for label, kind in enumerate(classes)
+        for folder, _, names in sorted(
+            os.walk(os.path.join(root, kind), followlinks=True)
+        )
+        for name in sorted(names)
+        if name.lower().endswith(endings)
+    ]
+    if not files:
+        raise NotFound(f"{root}: no image in any of its directories")
+    return _Folder(root, classes, files, mode)

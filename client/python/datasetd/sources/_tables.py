@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import Any
+
+from ._base import Fields, Path, choose, existing, library
+
+
+def parquet(path: Path, fields: Fields = None) -> Any:
+    """Columns of a Parquet file, or of a directory of them, by pyarrow:
+    numbers, and lists of one length."""
+    pq = library("pyarrow.parquet", "pyarrow", "parquet")
+    found = existing(path)
+    names = pq.ParquetDataset(found).schema.names
+    chosen = choose(fields, names, str(path))
+    columns = list(dict.fromkeys(chosen.values()))
+    return _renamed(pq.read_table(found, columns=columns), chosen)
+
+
+def arrow(path: Path, fields: Fields = None) -> Any:
+    """Columns of an Arrow file or stream, or of Feather 2, by pyarrow.
+
+    Mapped into memory and read in order: it need not fit.
+    """
+    pyarrow = library("pyarrow", "pyarrow", "arrow")
+    library("pyarrow.ipc", "pyarrow", "arrow")
+    file = pyarrow.memory_map(existing(path))
+    try:
+        table = pyarrow.ipc.open_file(file).read_all()
+    except pyarrow.ArrowInvalid:
+        file.seek(0)
+        table = pyarrow.ipc.open_stream(file).read_all()
+    names = table.schema.names
+    return _renamed(table, choose(fields, names, str(path)))
+
+
+def _renamed(table: Any, chosen: Any) -> Any:
+    return table.select(list(chosen.values())).rename_columns(list(chosen))

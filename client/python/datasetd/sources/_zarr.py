@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import FailedPrecondition
+from ._base import Fields, Path, Source, choose, existing, library
+
+
+def zarr(path: Path, fields: Fields = None) -> Source:
+    """Arrays [N, ...] of a Zarr group, or one array, which is `data`.
+
+    Read in order, chunk by chunk; they need not fit into memory.
+    """
+    package = library("zarr", "zarr", "zarr")
+    root = package.open(existing(path), mode="r")
+    return _columns(root, package.Group, fields, path)
+
+
+def n5(path: Path, fields: Fields = None) -> Source:
+    """Arrays [N, ...] of an N5 group, by a zarr before 3."""
+    package = library("zarr", "zarr<3", "n5")
+    store = getattr(package, "N5Store", None)
+    if store is None:
+        raise FailedPrecondition(
+            f"zarr {package.__version__} does not read N5: pip install 'zarr<3'"
+        )
+    root = package.open(store(existing(path)), mode="r")
+    return _columns(root, package.Group, fields, path)
+
+
+def _columns(root: Any, group: Any, fields: Fields, path: Path) -> Source:
+    if not isinstance(root, group):
+        name = fields if isinstance(fields, str) else "data"
+        return Source({name: root})
+    chosen = choose(fields, (name for name, _ in root.arrays()), str(path))
+    return Source({field: root[name] for field, name in chosen.items()})

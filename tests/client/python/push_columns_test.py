@@ -1,0 +1,248 @@
+"""push_dataset of columns: what they may be, and that they come whole."""
+
+import collections
+import types
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import datasetd
+
+_RANDOM = np.random.default_rng(11)
+_IMAGES = _RANDOM.integers(0, 256, (1003, 6, 5, 3), np.uint8)
+_ROWS = _RANDOM.standard_normal((1003, 16)).astype(np.float32)
+_LABELS = _RANDOM.integers(0, 10, 1003)
+
+
+def _expect(client, data, want, **arguments):
+    """Pushes `data`; the dataset has these fields and bits."""
+    name = "columns"
+    with client.push_dataset(
+        name, data, if_exists="replace", **arguments
+    ) as dataset:
+        assert {field.name: field.dtype for field in dataset.fields} == {
+            field: values.dtype.name for field, values in want.items()
+        }
+        got = {field: [] for field in want}
+        with datasetd.DataLoader(
+            dataset, batch_size=100, framework="numpy"
+        ) as loader:
+            for batch in loader:
+                for field in dataset.fields:
+                    values = np.array(getattr(batch, field.name))
+                    if field.is_image:
+                        values = np.moveaxis(values, 1, -1)
+                    got[field.name].append(values)
+        for field, values in want.items():
+            np.testing.assert_array_equal(
+                np.concatenate(got[field]), values, err_msg=field
+            )
+        fields = dataset.fields
+    client.unload_dataset(name)
+    return fields
+
+
+def test_a_dict_of_arrays(client):
+    want = {"x": _ROWS, "label": _LABELS, "image": _IMAGES}
+    fields = _expect(client, want, want)
+    assert [field.is_image for field in fields] == [False, False, True]
+
+
+def test_tuples_tensor_datasets_and_one_array(client):
+    pair = {"image": _IMAGES, "label": _LABELS}
+    _expect(client, (_IMAGES, _LABELS), pair)
+    _expect(client, (_IMAGES, _LABELS.tolist()), pair)
+    chw = torch.from_numpy(_IMAGES).permute(0, 3, 1, 2)
+    tensors = torch.utils.data.TensorDataset(chw, torch.from_numpy(_LABELS))
+    _expect(client, tensors, pair)
+    _expect(client, chw, {"image": _IMAGES})
+    named = collections.namedtuple("Set", ["x", "y"])(_ROWS, _LABELS)
+    _expect(client, named, {"x": _ROWS, "y": _LABELS})
+    _expect(client, _ROWS, {"data": _ROWS})
+    _expect(client, (_ROWS, _LABELS), {"a": _ROWS, "b": _LABELS},
+            fields=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "dtype", ["uint8", "int16", "int32", "int64", "float16", "float32",
+              "float64", "bool", ">i4", ">f8"],
+)
+def test_every_dtype(client, dtype):
+    values = _RANDOM.integers(0, 100, (517, 3)).astype(dtype)
+    want = values.astype("uint8" if dtype == "bool" else
+                         values.dtype.newbyteorder("="))
+    _expect(client, {"a": values, "b": values[:, 0]},
+            {"a": want, "b": want[:, 0]})
+
+
+def test_bfloat16_keeps_its_bits(client):
+    values = torch.arange(700, dtype=torch.float32).reshape(-1, 7)
+    data = {"x": values.to(torch.bfloat16), "y": values}
+    with client.push_dataset("bf", data) as dataset:
+        assert dataset.fields[0].dtype == "bfloat16"
+        batch = client.fetch(dataset, [0, 99], framework="torch")
+        assert torch.equal(batch.x, data["x"][[0, 99]])
+
+
+def test_lists_of_numbers(client):
+    _expect(
+        client,
+        {"a": list(range(50)), "b": [i / 2 for i in range(50)],
+         "c": [[1, 2]] * 50},
+        {"a": np.arange(50), "b": np.arange(50, dtype=np.float32) / 2,
+         "c": np.full((50, 2), [1, 2])},
+    )
+
+
+def test_arrays_that_are_not_contiguous(client):
+    _expect(client, {"x": _ROWS[::-2, ::3], "y": _LABELS[::-2]},
+            {"x": _ROWS[::-2, ::3], "y": _LABELS[::-2]})
+
+
+def test_dicts_of_objects_are_samples(client):
+    _expect(
+        client,
+        {"image": list(_IMAGES[:9]), "label": list(range(9))},
+        {"image": _IMAGES[:9], "label": np.arange(9)},
+    )
+
+
+class Lazy:
+    """An array that is elsewhere; remembers what was read of it."""
+
+    def __init__(self, array):
+        self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
+        self.reads = []
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, rows):
+        self.reads.append((rows.start, rows.stop))
+        return self.array[rows]
+
+
+def test_what_is_not_in_memory_is_read_once_in_order(client):
+    big = Lazy(_RANDOM.integers(0, 99, (300_000, 16)).astype(np.int32))
+    _expect(client, {"x": big, "y": np.arange(300_000)},
+            {"x": big.array, "y": np.arange(300_000)})
+    assert big.reads[0][0] == 0 and big.reads[-1][1] == len(big)
+    assert [end for _, end in big.reads[:-1]] == [
+        begin for begin, _ in big.reads[1:]
+    ]
+    # Pieces of about 4 MiB: none by sample, and not all at once.
+    assert len(big.reads) == 5
+
+
+def test_a_memmap_is_sent_from_where_it_is(client, tmp_path):
+    path = tmp_path / "big.npy"
+    np.save(path, _IMAGES)
+    mapped = np.load(path, mmap_mode="r")
+    assert isinstance(mapped, np.memmap)
+    _expect(client, {"image": mapped}, {"image": _IMAGES})
+    _expect(client, {"image": mapped, "label": _LABELS},
+            {"image": _IMAGES, "label": _LABELS})
+
+
+def test_chunks_of_a_file_are_read_whole(client, tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        column = file.create_dataset(
+            "x", data=_IMAGES, chunks=(400, 6, 5, 3), compression="gzip"
+        )
+        _expect(client, {"image": column}, {"image": _IMAGES})
+
+
+def test_samples_larger_than_a_block(client):
+    big = np.arange(3 * 1000 * 1001, dtype=np.int32).reshape(3, -1)
+    _expect(client, {"x": big, "y": big}, {"x": big, "y": big})
+
+
+def test_frames(client):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": _ROWS[:, 0], "b": _LABELS})
+    _expect(client, frame, {"a": _ROWS[:, 0], "b": _LABELS})
+    frame["text"] = "t"
+    with pytest.raises(datasetd.InvalidArgument, match="'text'.*cat.codes"):
+        client.push_dataset("frame", frame)
+    _expect(client, frame, {"b": _LABELS}, fields=["b"])
+    with pytest.raises(datasetd.InvalidArgument, match="at most 64 fields"):
+        client.push_dataset("frame", pandas.DataFrame(np.zeros((2, 65))))
+
+
+def _of_package(package, name, **members):
+    return type(name, (dict,), dict(members, __module__=package))
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        ({"x": np.zeros(3, np.uint16)}, "'x'.*uint16.*cast it to int32"),
+        ({"x": np.zeros(3, np.uint32)}, "cast it to int64"),
+        ({"x": np.zeros(3, np.uint64)}, r"cast it to int64.*2\*\*63"),
+        ({"x": torch.zeros(3, dtype=torch.int8)}, "cast it to int16"),
+        ({"x": np.zeros(3, np.complex64)}, "view it as float32"),
+        ({"x": np.zeros(3, "M8[s]")}, "cast it to int64"),
+        ({"x": np.array(["a"])}, "no number; leave it out with fields="),
+        ({"x": np.zeros(3), "y": np.zeros(4)}, "'x' has 3, 'y' has 4"),
+        ((np.zeros(3), np.zeros(4)), "tuple of arrays is columns.*3, 4"),
+        ({"x": [np.zeros(2)], "y": [1, 2]}, "'x' has 1, 'y' has 2"),
+        ({"x": 3}, "'x' is int: a dict holds columns"),
+        ({"x": "abc"}, "'x' is str"),
+        ({"x": [[1], [2, 3]]}, "'x'"),
+        ({"x": np.zeros((0, 3))}, "no sample to push"),
+        ((np.zeros((0, 3)),), "no sample to push"),
+        ("data.h5", "is a path.*datasetd.sources"),
+        (torch.utils.data.DataLoader([1, 2]), "loader.dataset"),
+        (
+            _of_package("datasets.dataset_dict", "DatasetDict")(train=[]),
+            r"DatasetDict.*samples\['train'\]",
+        ),
+    ],
+)
+def test_what_cannot_be_pushed_is_named_with_the_way_out(client, data, words):
+    with pytest.raises(datasetd.InvalidArgument, match=words):
+        client.push_dataset("wrong", data)
+    assert "wrong" not in {d["name"] for d in client.list_datasets()}
+
+
+def test_a_list_of_columns_is_told_from_samples(client):
+    with pytest.raises(datasetd.InvalidArgument, match=r"a tuple \(X, y\)"):
+        client.push_dataset("list", [np.zeros(3), np.zeros(4)])
+
+
+def test_a_column_that_changes_its_shape(client):
+    class Liar(Lazy):
+        def __getitem__(self, rows):
+            values = super().__getitem__(rows)
+            return values if rows.start == 0 else values[:, :1]
+
+    liar = Liar(np.zeros((3_000_000, 2), np.float32))
+    with pytest.raises(datasetd.InvalidArgument, match="'x'.*read later"):
+        client.push_dataset("liar", {"x": liar})
+
+
+def test_progress_counts_rows(client):
+    seen = []
+    with client.push_dataset(
+        "rows", {"x": np.zeros((100_000, 8))}, progress=seen.append
+    ):
+        counts = [m["progress"]["num_samples_loaded"] for m in seen]
+        assert counts == sorted(counts) and counts[-1] == 100_000
+        assert len(counts) == 7  # blocks of 1 MiB
+        assert seen[-1]["progress"]["loaded_bytes"] == 6_400_000
+
+
+
+def test_class_names_of_other_libraries(client):
+    label = type("ClassLabel", (), {"names": ["cat", "dog"]})()
+    hugging = types.SimpleNamespace(features={"label": label, "x": None})
+    torchvision = types.SimpleNamespace(classes=["even", "odd"])
+    subset = types.SimpleNamespace(dataset=torchvision, indices=[1])
+    from datasetd._data import class_names_of
+
+    assert class_names_of(hugging) == ["cat", "dog"]
+    assert class_names_of(subset) == ["even", "odd"]
+    assert class_names_of([1, 2]) == []

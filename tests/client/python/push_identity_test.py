@@ -1,0 +1,293 @@
+"""push_dataset under a name that is taken, and of samples that are drawn."""
+
+import random
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import datasetd
+from datasetd import transforms as T
+
+_X = np.arange(600_000, dtype=np.float32).reshape(-1, 3)
+_Y = np.arange(200_000)
+
+
+def _count(samples, drawn):
+    class Counted:
+        def __len__(self):
+            return len(samples)
+
+        def __getitem__(self, i):
+            drawn.append(i)
+            return samples[i]
+
+    return Counted()
+
+
+@pytest.fixture
+def taken(client):
+    with client.push_dataset("taken", {"x": _X, "y": _Y}) as dataset:
+        yield dataset
+    client.unload_dataset("taken")
+
+
+def test_the_same_content_attaches(client, taken):
+    with client.push_dataset("taken", {"x": _X, "y": _Y}) as again:
+        assert again.spec_id == taken.spec_id
+    rows = [{"x": x, "y": y} for x, y in zip(_X[:99], _Y[:99])]
+    with client.push_dataset("few", rows) as few:
+        with client.push_dataset("few", iter(rows)) as again:
+            assert again.spec_id == few.spec_id
+        columns = {"x": _X[:99], "y": _Y[:99]}
+        with client.push_dataset("few", columns) as again:
+            assert again.spec_id == few.spec_id
+
+
+def test_ragged_images_and_masks_are_compared_whole(client):
+    generator = np.random.default_rng(2)
+    samples = [
+        (
+            generator.integers(0, 256, (3 + i % 7, 9 - i % 5, 3), np.uint8),
+            generator.integers(0, 9, (4, 4), np.uint8),
+            i,
+        )
+        for i in range(60)
+    ]
+    arguments = {
+        "fields": {"image": "auto", "target": "mask", "label": "auto"},
+        "ragged": True,
+    }
+    with client.push_dataset("ragged", samples, **arguments) as dataset:
+        with client.push_dataset("ragged", iter(samples), **arguments) as same:
+            assert same.content_hash == dataset.content_hash
+        samples[59][0][0, 0, 0] ^= 1
+        with pytest.raises(datasetd.AlreadyExists, match="other content"):
+            client.push_dataset("ragged", samples, **arguments)
+
+
+def test_other_content_is_refused_with_the_ways_out(client, taken):
+    other = _Y.copy()
+    other[-1] += 1
+    for data, words in (
+        ({"x": _X, "y": other}, "other content"),
+        ({"x": _X[1:], "y": _Y[1:]}, "200000 samples; these are 199999"),
+        ({"y": _Y, "x": _X}, "other content"),
+    ):
+        with pytest.raises(datasetd.AlreadyExists) as caught:
+            client.push_dataset("taken", data)
+        assert words in str(caught.value)
+        assert "if_exists='keep'" in str(caught.value)
+    with pytest.raises(datasetd.AlreadyExists, match="other class names"):
+        client.push_dataset("taken", {"x": _X, "y": _Y}, class_names=["a"])
+    # A refusal gives up the hold that it took, and no other.
+    assert client.get_dataset("taken").num_samples == 200_000
+
+
+def test_pretransforms_cannot_be_compared(client):
+    images = np.zeros((5, 4, 4, 3), np.uint8)
+    arguments = {"pretransforms": [T.CenterCrop(2)]}
+    with client.push_dataset("cropped", (images,), **arguments):
+        with pytest.raises(datasetd.AlreadyExists, match="pretransforms"):
+            client.push_dataset("cropped", (images,), **arguments)
+
+
+def test_what_was_loaded_is_no_push(client, dataset):
+    with pytest.raises(datasetd.AlreadyExists, match="loaded from.*npy"):
+        client.push_dataset(dataset.name, [1, 2])
+
+
+def test_keep_takes_what_is_there_and_draws_nothing(client, taken):
+    drawn = []
+    with client.push_dataset(
+        "taken", _count([1], drawn), if_exists="keep"
+    ) as kept:
+        assert kept.spec_id == taken.spec_id
+    assert drawn == []
+    with client.push_dataset("kept", [1, 2], if_exists="keep") as new:
+        assert len(new) == 2
+
+
+def test_replace_pushes_in_its_place(client):
+    with client.push_dataset("old", [1, 2, 3]):
+        with client.push_dataset("old", [4], if_exists="replace") as new:
+            assert len(new) == 1
+    assert len(client.get_dataset("old")) == 1
+
+
+def test_error_is_one_before_a_sample_is_drawn(client, taken):
+    drawn = []
+    with pytest.raises(datasetd.AlreadyExists, match="'taken' is there"):
+        client.push_dataset("taken", _count([1], drawn), if_exists="error")
+    assert drawn == []
+    with pytest.raises(datasetd.InvalidArgument, match="if_exists is 'maybe'"):
+        client.push_dataset("taken", [1], if_exists="maybe")
+
+
+def test_who_comes_second_waits_for_the_first(client, daemon):
+    is_begun = threading.Event()
+    go_on = threading.Event()
+    results = []
+
+    class Slow:
+        def __len__(self):
+            return 5000
+
+        def __getitem__(self, i):
+            if i == 4000:
+                is_begun.set()
+                assert go_on.wait(60)
+            return np.full(500, i)
+
+    def push_first():
+        with daemon.connect() as other:
+            results.append(other.push_dataset("slow", Slow()).spec_id)
+
+    first = threading.Thread(target=push_first)
+    first.start()
+    assert is_begun.wait(60)
+
+    class Opens(Slow):
+        """What the second is asked for when it compares."""
+
+        def __getitem__(self, i):
+            return np.full(500, i)
+
+    def push_second():
+        with daemon.connect() as other:
+            results.append(other.push_dataset("slow", Opens()).spec_id)
+
+    second = threading.Thread(target=push_second)
+    second.start()
+    go_on.set()
+    first.join(60)
+    second.join(60)
+    assert len(results) == 2 and results[0] == results[1]
+
+
+def test_a_random_transform_is_refused(client):
+    class Random:
+        def __init__(self, noise):
+            self.noise = noise
+
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, i):
+            return np.full(3, i, np.float32) + self.noise()
+
+    with pytest.raises(datasetd.InvalidArgument) as caught:
+        client.push_dataset("random", Random(random.random))
+    assert "samples[0] is not the same twice" in str(caught.value)
+    assert "DataLoader" in str(caught.value)
+    # One that draws the same at first is found out by the next samples.
+    draws = iter([0.0] * 7 + [1.0] + [0.0] * 1000)
+    with pytest.raises(datasetd.InvalidArgument, match=r"samples\[3\]"):
+        client.push_dataset("random", Random(lambda: next(draws)))
+    samples = Random(random.random)
+    with client.push_dataset(
+        "random", (samples[i] for i in range(100))
+    ) as dataset:
+        assert len(dataset) == 100
+
+
+def _palette():
+    image = Image.fromarray(np.array([[0, 20], [255, 20]], np.uint8), "P")
+    image.putpalette([i ^ 85 for i in range(256) for _ in range(3)])
+    return image
+
+
+def _pushed(client, samples, **arguments):
+    with client.push_dataset(
+        "pictures", samples, if_exists="replace", **arguments
+    ) as dataset:
+        batch = client.fetch(dataset, range(len(dataset)), framework="numpy")
+        values = {f.name: np.array(getattr(batch, f.name))
+                  for f in dataset.fields}
+        return dataset.fields, values
+
+
+def test_a_mask_of_a_palette_keeps_its_classes(client):
+    picture = Image.fromarray(np.zeros((2, 2, 3), np.uint8))
+    for kinds in (
+        {"image": "image", "target": "mask"},
+        ["image", "mask"],
+    ):
+        fields, values = _pushed(
+            client, [(picture, _palette())] * 2, fields=kinds
+        )
+        assert fields[1].is_mask and fields[1].shape == (2, 2, 1)
+        np.testing.assert_array_equal(
+            values[fields[1].name][0, 0], [[0, 20], [255, 20]]
+        )
+
+
+def test_a_palette_of_an_image_gives_its_colours(client):
+    want = np.asarray(_palette().convert("RGB")).transpose(2, 0, 1)
+    for arguments in ({}, {"fields": {"picture": "image"}}):
+        fields, values = _pushed(client, [_palette()] * 2, **arguments)
+        assert not fields[0].is_mask
+        np.testing.assert_array_equal(values[fields[0].name][0], want)
+
+
+def test_a_palette_of_another_field_is_refused(client):
+    with pytest.raises(datasetd.InvalidArgument) as caught:
+        client.push_dataset("p", [(_palette(), _palette())])
+    assert "field 'field_1' of the first sample is a palette" in str(
+        caught.value
+    )
+    assert "fields={'field_1': 'mask'} keeps its classes" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values, dtype",
+    [
+        (np.array([[0, 2000], [25500, 65535]], np.uint16), "int32"),
+        (np.array([[0, -2000], [1 << 30, 7]], np.int32), "int32"),
+        (np.array([[0, 2.857], [36.43, -1]], np.float32), "float32"),
+    ],
+)
+def test_deep_images_are_kept_exactly(client, values, dtype):
+    fields, got = _pushed(client, [Image.fromarray(values)] * 2)
+    assert fields[0].dtype == dtype
+    np.testing.assert_array_equal(got[fields[0].name][0].squeeze(), values)
+
+
+def test_a_deep_image_that_shall_be_an_image_is_refused(client):
+    deep = Image.fromarray(np.zeros((2, 2), np.uint16))
+    for kind in ("image", "mask"):
+        with pytest.raises(datasetd.InvalidArgument, match="cast it to uint8"):
+            client.push_dataset("deep", [deep], fields={"x": kind})
+
+
+def test_masks_of_arrays_and_tensors(client):
+    torch = pytest.importorskip("torch")
+    classes = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    for data in (
+        {"target": classes},
+        {"target": torch.from_numpy(classes)[:, None]},
+        [{"target": values} for values in classes],
+    ):
+        fields, got = _pushed(client, data, fields={"target": "mask"})
+        assert fields[0].is_mask and fields[0].shape == (3, 4, 1)
+        np.testing.assert_array_equal(got["target"][:, 0], classes)
+    # Geometry samples a mask by nearest: no new class comes.
+    with client.push_dataset(
+        "masks", {"target": classes}, fields={"target": "mask"}
+    ) as dataset:
+        batch = client.fetch(
+            dataset, [0, 1], framework="numpy",
+            transforms={"target": [T.Resize((9, 11))]},
+        )
+        assert set(np.unique(batch.target)) <= set(range(24))
+
+
+def test_grey_among_colours_says_what_helps(client):
+    grey, colour = np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3), np.uint8)
+    with pytest.raises(datasetd.InvalidArgument) as caught:
+        client.push_dataset("modes", [(colour, 1), (grey, 2)])
+    assert "convert('RGB')" in str(caught.value)
+    assert "ragged" not in str(caught.value)
+    with pytest.raises(datasetd.InvalidArgument, match="ragged=True"):
+        client.push_dataset("sizes", [(colour, 1), (colour[1:], 2)])

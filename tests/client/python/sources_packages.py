@@ -1,0 +1,228 @@
+"""Run by sources_full_test.py: files that each library wrote itself."""
+
+import io
+import os
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import datasetd
+from datasetd import sources
+
+_RANDOM = np.random.default_rng(8)
+_IMAGES = _RANDOM.integers(0, 256, (300, 8, 9, 3), np.uint8)
+_ROWS = _RANDOM.standard_normal((300, 16)).astype(np.float32)
+_LABELS = np.arange(300) % 10
+
+
+def _png(image):
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "png")
+    return buffer.getvalue()
+
+
+def _expect(client, data, want, classes=(), **arguments):
+    with client.push_dataset(
+        "source", data, if_exists="replace", **arguments
+    ) as dataset:
+        assert [field.name for field in dataset.fields] == list(want)
+        assert dataset.class_names == list(classes)
+        batch = client.fetch(dataset, range(len(dataset)), framework="numpy")
+        for field in dataset.fields:
+            values = np.array(getattr(batch, field.name))
+            if field.is_image:
+                values = np.moveaxis(values, 1, -1)
+            assert field.dtype == want[field.name].dtype.name
+            np.testing.assert_array_equal(values, want[field.name])
+
+
+if os.environ["SOURCES_ENVIRONMENT"] == "mxnet":
+
+    def test_recordio(client, tmp_path):
+        import mxnet.recordio
+
+        path = str(tmp_path / "a.rec")
+        file = mxnet.recordio.MXRecordIO(path, "w")
+        for i in range(300):
+            header = mxnet.recordio.IRHeader(0, float(_LABELS[i]), i, 0)
+            file.write(mxnet.recordio.pack(header, _png(_IMAGES[i])))
+        file.close()
+        _expect(
+            client,
+            sources.recordio(path),
+            {"image": _IMAGES, "label": _LABELS},
+        )
+        file = mxnet.recordio.MXRecordIO(path, "w")
+        for i in range(300):
+            header = mxnet.recordio.IRHeader(0, _ROWS[i], i, 0)
+            file.write(mxnet.recordio.pack(header, _png(_IMAGES[i])))
+        file.close()
+        _expect(
+            client, sources.recordio(path), {"image": _IMAGES, "label": _ROWS}
+        )
+
+else:
+    import datasets
+    import pyarrow
+    import pyarrow.ipc
+    import pyarrow.parquet
+
+    def _table():
+        return pyarrow.table(
+            {
+                "label": _LABELS,
+                "fixed": pyarrow.FixedSizeListArray.from_arrays(
+                    _ROWS.reshape(-1), 16
+                ),
+                "lists": pyarrow.array(
+                    [row.tolist() for row in _ROWS],
+                    pyarrow.list_(pyarrow.float32()),
+                ),
+            }
+        )
+
+    _WANT = {"label": _LABELS, "fixed": _ROWS, "lists": _ROWS}
+
+    def test_tables(client):
+        table = _table()
+        _expect(client, table, _WANT)
+        pieces = [table[:7], table[7:200], table[200:]]
+        _expect(client, pyarrow.concat_tables(pieces), _WANT)
+        _expect(client, table.to_batches()[0], _WANT)
+        tensors = pyarrow.FixedShapeTensorArray.from_numpy_ndarray(_IMAGES)
+        _expect(
+            client, pyarrow.table({"image": tensors}), {"image": _IMAGES}
+        )
+        for column, words in (
+            (["a", "b"], "'x' is string, which is no number"),
+            ([1, None], "'x' has nulls"),
+            ([[1], [2, 3]], "'x' has lists of 1 to 2 values"),
+        ):
+            with pytest.raises(datasetd.InvalidArgument, match=words):
+                client.push_dataset("wrong", pyarrow.table({"x": column}))
+
+    def test_parquet(client, tmp_path):
+        pyarrow.parquet.write_table(_table(), tmp_path / "a.parquet")
+        _expect(client, sources.parquet(tmp_path / "a.parquet"), _WANT)
+        _expect(
+            client,
+            sources.parquet(tmp_path, {"x": "fixed", "y": "label"}),
+            {"x": _ROWS, "y": _LABELS},
+        )
+
+    @pytest.mark.parametrize("make", ["new_file", "new_stream"])
+    def test_arrow(client, tmp_path, make):
+        path, table = tmp_path / "a.arrow", _table()
+        with getattr(pyarrow.ipc, make)(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=77)
+        _expect(client, sources.arrow(path), _WANT)
+        _expect(
+            client, sources.arrow(path, ["label"]), {"label": _LABELS}
+        )
+
+    def test_hugging_face_columns(client):
+        names = [f"class {i}" for i in range(10)]
+        features = datasets.Features(
+            {
+                "x": datasets.Sequence(datasets.Value("float32")),
+                "label": datasets.ClassLabel(names=names),
+                "mask": datasets.Array2D((8, 9), "uint8"),
+            }
+        )
+        dataset = datasets.Dataset.from_dict(
+            {"x": _ROWS.tolist(), "label": _LABELS.tolist(),
+             "mask": _IMAGES[..., 0]},
+            features=features,
+        )
+        want = {"x": _ROWS, "label": _LABELS, "mask": _IMAGES[..., :1]}
+        _expect(client, dataset, want, names)
+        order = _RANDOM.permutation(300)
+        chosen = {name: values[order] for name, values in want.items()}
+        _expect(client, dataset.select(order), chosen, names)
+        _expect(client, dataset.with_format("torch"), want, names)
+        _expect(
+            client,
+            dataset.with_format("numpy", columns=["x"]),
+            {"x": _ROWS},
+            names,
+        )
+        _expect(client, dataset, {"mask": want["mask"]}, names,
+                fields=["mask"])
+        doubled = dataset.with_transform(
+            lambda batch: {"x": [[2 * v for v in x] for x in batch["x"]]}
+        )
+        _expect(client, doubled, {"x": 2 * _ROWS.astype(np.float64)}, names)
+        with pytest.raises(
+            datasetd.InvalidArgument, match=r"samples\['train'\]"
+        ):
+            client.push_dataset(
+                "dict", datasets.DatasetDict({"train": dataset})
+            )
+
+    def test_hugging_face_images(client):
+        dataset = datasets.Dataset.from_dict(
+            {"img": [Image.fromarray(image) for image in _IMAGES[:20]],
+             "label": _LABELS[:20].tolist()}
+        )
+        _expect(
+            client, dataset, {"img": _IMAGES[:20], "label": _LABELS[:20]}
+        )
+
+    def test_safetensors(client, tmp_path):
+        import safetensors.numpy
+
+        path = tmp_path / "a.safetensors"
+        content = {"image": _IMAGES, "label": _LABELS}
+        safetensors.numpy.save_file(content, path)
+        _expect(client, sources.safetensors(path), content)
+        _expect(
+            client, sources.safetensors(path, {"y": "label"}), {"y": _LABELS}
+        )
+
+    @pytest.mark.parametrize("is_n5", [False, True])
+    def test_zarr_and_n5(client, tmp_path, is_n5):
+        import zarr
+
+        path = str(tmp_path / "a")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # N5 goes with zarr 3
+            store = zarr.N5Store(path) if is_n5 else path
+            group = zarr.open_group(store, mode="w")
+            group.array("image", _IMAGES, chunks=(70, 8, 9, 3))
+            group.array("label", _LABELS)
+            read = sources.n5 if is_n5 else sources.zarr
+            want = {"image": _IMAGES, "label": _LABELS}
+            _expect(client, read(path), want)
+            _expect(client, read(path, {"y": "label"}), {"y": _LABELS})
+
+    def test_tfrecord(client, tmp_path):
+        import tfrecord
+
+        for part in range(2):
+            writer = tfrecord.TFRecordWriter(str(tmp_path / f"{part}"))
+            for i in range(150 * part, 150 * part + 150):
+                writer.write(
+                    {
+                        "encoded": (_png(_IMAGES[i]), "byte"),
+                        "class": (int(_LABELS[i]), "int"),
+                        "row": (_ROWS[i].tolist(), "float"),
+                    }
+                )
+            writer.close()
+        _expect(
+            client,
+            sources.tfrecord(
+                [tmp_path / "0", tmp_path / "1"],
+                {
+                    "image": ("encoded", "byte"),
+                    "label": ("class", "int"),
+                    "x": ("row", "float"),
+                },
+                decode={"image": sources.decode_image},
+            ),
+            {"image": _IMAGES, "label": _LABELS, "x": _ROWS},
+        )
+        with pytest.raises(datasetd.InvalidArgument, match=r"features\['x'\]"):
+            sources.tfrecord(tmp_path / "0", {"x": ("row", "text")})
