@@ -48,7 +48,7 @@ constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxCacheMib = INT64_MAX >> 20;
 constexpr uint32_t kMaxSide = 1 << 24;
 constexpr uint64_t kDefaultScratchMib = 1024;
-constexpr uint64_t kDefaultOperations = uint64_t{1} << 32;
+constexpr uint64_t kDefaultOperations = uint64_t{1} << 34;
 constexpr uint64_t kDefaultSampleMib = 1024;
 constexpr uint64_t kDefaultDecodeMib = 2048;
 // Twice it, in bytes, is far from overflowing.

@@ -22,9 +22,9 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kMaxConnections = 64;
+constexpr size_t kMaxConnections = 512;
 constexpr size_t kMaxRequestBytes = 8 << 10;
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 1024;
 constexpr absl::Duration kRequestTimeout = absl::Seconds(1);
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 constexpr int kTickMilliseconds = 100;

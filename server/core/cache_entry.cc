@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "cuda/status_macros.h"
 #include "server/core/ragged_index.h"
-#include "server/core/digest.h"
+#include "base/digest.h"
 
 namespace datasetd {
 namespace {

@@ -21,7 +21,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/types/span.h"
 #include "server/core/mutex.h"
-#include "server/core/digest.h"
+#include "base/digest.h"
 
 namespace datasetd {
 

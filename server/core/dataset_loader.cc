@@ -17,7 +17,7 @@
 #include "server/core/parallel_decoder.h"
 #include "server/core/ragged_index.h"
 #include "server/core/sample_transform.h"
-#include "server/core/digest.h"
+#include "base/digest.h"
 
 namespace datasetd {
 namespace {

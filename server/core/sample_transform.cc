@@ -34,10 +34,18 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
   auto compiled =
       CompileField(field, field_index_, ops_, Layout::kNhwc, {}, limits_);
   if (!compiled.ok()) {
-    // The spec is right for the first sample.
-    return absl::FailedPreconditionError(
+    const std::string message =
         absl::StrCat(size.height, "x", size.width,
-                     " pixels (height x width): ", compiled.status().message()));
+                     " pixels (height x width): ", compiled.status().message());
+    // The spec is right for the first sample. A sample that is merely too large
+    // for the limits is a bad one.
+    constexpr TransformLimits kNoLimits = {.max_scratch_bytes = INT64_MAX,
+                                           .max_operations = INT64_MAX};
+    const bool is_too_large =
+        CompileField(field, field_index_, ops_, Layout::kNhwc, {}, kNoLimits)
+            .ok();
+    return is_too_large ? absl::InvalidArgumentError(message)
+                        : absl::FailedPreconditionError(message);
   }
   FieldProgram& program = *compiled;
   if (resident_.is_packed()) {

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/core/digest.h"
+#include "base/digest.h"
 
 namespace datasetd {
 namespace {

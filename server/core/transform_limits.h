@@ -16,7 +16,7 @@ struct TransformLimits {
   // Of the memory between ops: TeamScratchBytes.
   int64_t max_scratch_bytes = int64_t{1} << 30;
   // FieldProgram::operations.
-  int64_t max_operations = int64_t{1} << 32;
+  int64_t max_operations = int64_t{1} << 34;
 };
 
 }  // namespace datasetd

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/core/digest.h"
+#include "base/digest.h"
 
 namespace datasetd {
 namespace {

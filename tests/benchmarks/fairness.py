@@ -33,7 +33,7 @@ _HOSTILE = """
 client = datasetd.connect(ADDRESS, timeout=600)
 images = np.random.default_rng(1).integers(0, 256, (64, 32, 32, 3), np.uint8)
 dataset = client.push_dataset("heavy", ({"image": image} for image in images))
-ops = ([T.Resize([1024, 1024])] + 20 * [T.GaussianBlur(23, 5.0)]
+ops = ([T.Resize([1024, 1024])] + 12 * [T.GaussianBlur(23, 5.0)]
        + [T.Resize([64, 64])])
 # A load takes no random op.
 load_ops = ([T.Resize([1024, 1024]), T.Resize([31, 1024]),

@@ -36,7 +36,7 @@ TEST(ConfigTest, DefaultsAreThoseOfTheSchemaAndValid) {
   EXPECT_EQ(config.host_threads(), 0u);
   EXPECT_EQ(config.transform_limits().max_side(), 1u << 24);
   EXPECT_EQ(config.transform_limits().max_scratch_mib(), 1024u);
-  EXPECT_EQ(config.transform_limits().max_operations(), uint64_t{1} << 32);
+  EXPECT_EQ(config.transform_limits().max_operations(), uint64_t{1} << 34);
   EXPECT_EQ(config.max_sample_memory_mib(), 1024u);
   EXPECT_EQ(config.decode_memory_mib(), 2048u);
   EXPECT_TRUE(ValidateConfig(config).ok()) << ValidateConfig(config);

@@ -106,7 +106,7 @@ TEST(WorkerSandboxTest, AllElseEndsTheProcess) {
        [&] { [[maybe_unused]] auto n = write(other[0], "x", 1); }},
       {"pass a descriptor", [] { sendmsg(0, nullptr, 0); }},
       {"receive one", [] { recvmsg(0, nullptr, 0); }},
-      {"dup", [] { dup(0); }},
+      {"dup", [] { [[maybe_unused]] const int fd = dup(0); }},
       {"ptrace", [&] { ptrace(PTRACE_ATTACH, parent, nullptr, nullptr); }},
       {"read memory",
        [&] { process_vm_readv(parent, nullptr, 0, nullptr, 0, 0); }},

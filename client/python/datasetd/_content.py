@@ -5,22 +5,51 @@ docs/loading.md says how it is made.
 
 from __future__ import annotations
 
-import hashlib
+import ctypes
 import struct
+import weakref
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
+from . import _library
 from ._columns import contiguous
 
+_DIGEST_BYTES = 32
 _LEAF_BYTES = 1 << 20
 _ALIGNMENT_BYTES = 16  # of the samples of a ragged field
+
+
+class _Blake3:
+    """The digest of a stream of bytes."""
+
+    def __init__(self) -> None:
+        self._library = _library.load()
+        self._handle = ctypes.c_void_p(self._library.digest_new())
+        self._free = weakref.finalize(
+            self, self._library.digest_finish, self._handle, None
+        )
+
+    def update(self, data: Any) -> None:
+        import numpy
+
+        values = numpy.frombuffer(data, numpy.uint8)
+        self._library.digest_update(
+            self._handle, ctypes.c_void_p(values.ctypes.data), values.nbytes
+        )
+
+    def digest(self) -> bytes:
+        """Once."""
+        result = ctypes.create_string_buffer(_DIGEST_BYTES)
+        if self._free.detach() is not None:
+            self._library.digest_finish(self._handle, result)
+        return result.raw
 
 
 class _Digest:
     """Of a stream of bytes: of the digests of its leaves, and its length."""
 
     def __init__(self) -> None:
-        self._leaves = hashlib.sha256()
-        self._leaf = hashlib.sha256()
+        self._leaves = _Blake3()
+        self._leaf = _Blake3()
         self._leaf_bytes = 0
         self._num_bytes = 0
 
@@ -37,7 +66,7 @@ class _Digest:
 
     def _end_leaf(self) -> None:
         self._leaves.update(self._leaf.digest())
-        self._leaf = hashlib.sha256()
+        self._leaf = _Blake3()
         self._leaf_bytes = 0
 
     def hexdigest(self) -> str:
@@ -45,7 +74,7 @@ class _Digest:
         if self._leaf_bytes:
             self._end_leaf()
         self._leaves.update(struct.pack("<Q", self._num_bytes))
-        return self._leaves.hexdigest()
+        return self._leaves.digest().hex()
 
 
 class ContentHash:
@@ -88,7 +117,9 @@ class ContentHash:
                 else " image " if field["is_image"] else " tensor "
             )
             text += digest.hexdigest() + "\n"
-        return hashlib.sha256(text.encode()).hexdigest()
+        names = _Blake3()
+        names.update(text.encode())
+        return names.digest().hex()
 
     @staticmethod
     def _index(field: Dict[str, Any], sizes: Any) -> bytes:

@@ -127,7 +127,8 @@ def test_a_daemon_that_comes_back_too_late(data_root, order):
                         for batch in iterator:
                             rows.append(batch.indices.clone())
                         break
-                    except datasetd.DaemonGone:
+                    except (datasetd.DaemonGone, datasetd.DeadlineExceeded):
+                        # It does not listen, or still loads.
                         assert time.monotonic() < deadline
         np.testing.assert_array_equal(np.concatenate(rows), expected)
 

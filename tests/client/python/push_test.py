@@ -57,7 +57,7 @@ def test_a_torch_dataset_of_tensors(client):
         assert len(dataset) == 11
         assert dataset.class_names == ["even", "odd"]
         assert dataset.format == "push" and dataset.path == ""
-        assert len(dataset.spec_id) == 32
+        assert len(dataset.spec_id) == 64
         got = _all(client, dataset)
         np.testing.assert_array_equal(got["image"], images.numpy())
         np.testing.assert_array_equal(got["label"], np.arange(11) % 2)

@@ -18,8 +18,8 @@ def image(bits=0, channels=3, sizes=bytes([11, 16])):
     return bytes([bits, channels - 1, 4]) + sizes
 
 
-RESIZE = bytes([9, 1, 7, 9, 2, 1])  # 7x9, bilinear, antialias
-CENTER_CROP = bytes([2, 8, 8])
+RESIZE = bytes([9, 1, 7, 89, 2, 1])  # 7x9, bilinear, antialias
+CENTER_CROP = bytes([2, 88, 88])  # 80 + 8
 TO_FLOAT = bytes([40, 9, 1])
 NORMALIZE = bytes([41, 1, 32, 1, 32])
 
@@ -27,13 +27,13 @@ OPS = {
     "pad": bytes([0, 1, 2, 3, 4, 2, 0]),
     "crop": bytes([1, 2, 3, 5, 6]),
     "center_crop": CENTER_CROP,
-    "random_crop": bytes([3, 12, 12, 1, 2, 2, 2, 2, 1, 1]),
+    "random_crop": bytes([3, 92, 92, 1, 2, 2, 2, 2, 1, 1]),
     "flips": bytes([4, 5, 6, 32, 7, 32, 8]),
     "resize": RESIZE,
-    "resize_edge": bytes([9, 0, 20, 40, 3, 1]),
-    "resize_nearest": bytes([10, 1, 30, 5, 0, 0]),
-    "resized_crop": bytes([11, 1, 2, 6, 6, 9, 9, 3, 1]),
-    "random_resized_crop": bytes([12, 10, 10, 0, 0, 2, 1]),
+    "resize_edge": bytes([9, 0, 100, 120, 3, 1]),
+    "resize_nearest": bytes([10, 1, 110, 5, 0, 0]),
+    "resized_crop": bytes([11, 1, 2, 6, 6, 89, 89, 3, 1]),
+    "random_resized_crop": bytes([12, 90, 90, 0, 0, 2, 1]),
     "rotate": bytes([13, 40, 2, 1, 0, 0]),
     "random_rotation": bytes([14, 10, 1, 40, 2, 0]),
     "affine": bytes([15, 20, 3, 4, 64, 1, 2, 2, 0, 0]),
@@ -54,8 +54,8 @@ OPS = {
     "random_erasing": bytes([35, 64, 5, 1, 20, 30, 1, 90, 1]),
     "cutout": bytes([36, 6, 1, 9]),
     "random_apply": bytes([37, 32, 2, 18, 70, 24]),
-    "mixup": bytes([38, 64, 10, 1]),
-    "cutmix": bytes([39, 64, 10, 0]),
+    "mixup": bytes([38, 64, 90, 1]),
+    "cutmix": bytes([39, 64, 90, 0]),
     "numbers": TO_FLOAT + NORMALIZE,
 }
 

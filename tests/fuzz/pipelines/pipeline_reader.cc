@@ -76,7 +76,8 @@ class Reader {
 
   int64_t Number() {
     const uint8_t byte = Byte();
-    if (byte < 160) return byte;
+    if (byte < 80) return byte % 8;
+    if (byte < 160) return byte - 80;
     if (byte < 240) {
       const auto change = static_cast<int8_t>(Byte());
       const int64_t extreme = kExtremes[(byte - 160) % std::size(kExtremes)];

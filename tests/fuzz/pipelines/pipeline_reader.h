@@ -31,8 +31,9 @@ struct Pipeline {
 //   sizes    dense: 2 bytes; huge: which side, and the other, from 128 on
 //            wide; ragged: a count, 2 bytes each
 //   ops      a byte says which, then its parameters
-// A number is a byte for small ones, names an extreme one, which a second byte
-// changes a little, or stands before 4 bytes of any.
+// A number's first byte is below 80 for less than 8, below 160 for less than 80,
+// names an extreme number, which a second byte changes a little, or stands
+// before 4 bytes of any.
 Pipeline ReadPipeline(absl::Span<const uint8_t> bytes);
 
 }  // namespace datasetd

@@ -20,7 +20,7 @@ _STOP_SECONDS = 2.0
 
 _HEAVY_OPS = """
 _KINDS = {
-    "blur": [T.Resize([1024, 1024])] + 20 * [T.GaussianBlur(23, 5.0)],
+    "blur": [T.Resize([1024, 1024])] + 12 * [T.GaussianBlur(23, 5.0)],
     "resize": [T.Resize([1024, 1024]), T.Resize([31, 1024]),
                T.Resize([1024, 1023])] * 5,
     "affine": [T.Resize([1024, 1024])] + 12 * [

@@ -93,7 +93,9 @@ def test_the_shares_as_shipped_leave_room_for_others():
             ("user_limits.max_sessions", "user_limits.max_feeds",
              "user_limits.max_datasets"), said["refusals"])] == [True] * 3
         assert not measure.prober_errors, measure.prober_errors
-        with a.attacker(_FILL, mib=300) as worker:
+        # Of a user who has nothing yet.
+        with a.attacker(_FILL, uid=arena.ATTACKER_UID + 1,
+                        mib=300) as worker:
             assert "user_limits.max_dataset_mib" in worker.hear()["refusal"]
         a.expect_well()
 

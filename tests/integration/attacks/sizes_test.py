@@ -24,7 +24,8 @@ while True:
     ops = [T.Pad(attack["pad"])] if "pad" in attack else []
     ops.append(T.Resize((1, 1), interpolation=attack["interpolation"]))
     def load(**options):
-        return client.load_dataset("tall", "npy", attack["path"], **options)
+        return client.load_dataset(os.path.basename(attack["path"]), "npy",
+                                   attack["path"], **options)
     def open_feed():
         loader = datasetd.DataLoader(load(), batch_size=1, transforms=ops,
                                      framework="numpy", fields=["image"])
@@ -93,7 +94,8 @@ def test_an_image_with_a_long_side_is_refused(world, name, side,
                            interpolation=interpolation,
                            pad=[0, 0, 0, side - 4])
         assert "transforms[0] Pad: " in refusal
-        assert "transform_limits.max_side" in refusal
+        assert ("transform_limits.max_side" in refusal
+                or "is more than 1073741823 elements" in refusal)
         assert f"{side}x4" in refusal
 
 

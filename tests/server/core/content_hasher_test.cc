@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
-#include "server/core/digest.h"
+#include "base/digest.h"
 
 namespace datasetd {
 namespace {

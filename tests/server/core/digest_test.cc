@@ -1,4 +1,4 @@
-#include "server/core/digest.h"
+#include "base/digest.h"
 
 #include <string>
 

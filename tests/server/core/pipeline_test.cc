@@ -655,7 +655,9 @@ TEST(PipelineTest, OperationsHaveALimit) {
     ops.push_back(GaussianBlurSpec{.kernel_height = 43, .kernel_width = 43});
     ops.push_back(ResizeSpec{.height = 64, .width = 64});
   }
-  const absl::Status refusal = Compile(image, ops).status();
+  constexpr TransformLimits kLimits = {.max_operations = int64_t{1} << 32};
+  const absl::Status refusal =
+      CompileField(image, 0, ops, Layout::kNchw, {}, kLimits).status();
   EXPECT_THAT(refusal,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("GaussianBlur: with it a sample takes"),

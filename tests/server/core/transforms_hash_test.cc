@@ -32,7 +32,7 @@ TEST(TransformsHashTest, IsStable) {
                     ToDtypeSpec{Dtype::kFloat16, true},
                     NormalizeSpec{{0.5, 0.25, 0.125}, {0.2}}},
                    Layout::kNhwc),
-            "caaf470eaf8039f1bb950d66def392290468a14d725494316dd166505ac7e9a0");
+            "3fc3f4a8cf3d891758a2b39aab519f8a623370eaca376eb2827603b9b02c1bd5");
 }
 
 TEST(TransformsHashTest, EveryParameterCounts) {

@@ -1,7 +1,7 @@
 // BLAKE3, for what names data: nobody can make two inputs of one digest.
 
-#ifndef DATASETD_SERVER_CORE_DIGEST_H_
-#define DATASETD_SERVER_CORE_DIGEST_H_
+#ifndef DATASETD_BASE_DIGEST_H_
+#define DATASETD_BASE_DIGEST_H_
 
 #include <blake3.h>
 
@@ -40,4 +40,4 @@ std::string HexDigest(absl::string_view text);
 
 }  // namespace datasetd
 
-#endif  // DATASETD_SERVER_CORE_DIGEST_H_
+#endif  // DATASETD_BASE_DIGEST_H_

@@ -1,0 +1,40 @@
+// Finds the PTX in what cuModuleLoadData takes: PTX text, or the container that
+// `nvcc -fatbin` writes. The container's layout is not documented; what is used
+// of it was seen in the files that the toolkit writes.
+
+#ifndef DATASETD_TESTS_EMULATED_GPU_DRIVER_FATBIN_H_
+#define DATASETD_TESTS_EMULATED_GPU_DRIVER_FATBIN_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace datasetd::emulated_driver {
+
+struct FatbinEntry {
+  bool is_ptx = false;
+  // 90 for sm_90 and compute_90.
+  int architecture = 0;
+  // PTX: its text. Machine code is not kept.
+  std::string text;
+};
+
+// Of the container at `image`, whose header says how long it is. False for one
+// that cannot be read; `why` says what is there.
+bool ReadFatbin(const void* image, std::vector<FatbinEntry>* entries,
+                std::string* why);
+
+// What a GPU of this compute capability (90 for 9.0) would run of the image, as
+// PTX; `version` is then that of its .version directive, 83 for 8.3.
+//   CUDA_ERROR_NO_BINARY_FOR_GPU        neither machine code nor PTX for it; or
+//                                       machine code, and no PTX at all
+//   CUDA_ERROR_UNSUPPORTED_PTX_VERSION  newer than the driver
+//   CUDA_ERROR_INVALID_IMAGE            neither PTX nor a container
+CUresult SelectPtx(const void* image, int capability, int driver_version,
+                   std::string* ptx, int* version, std::string* why);
+
+}  // namespace datasetd::emulated_driver
+
+#endif  // DATASETD_TESTS_EMULATED_GPU_DRIVER_FATBIN_H_

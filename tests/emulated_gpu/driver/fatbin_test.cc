@@ -1,0 +1,93 @@
+// Images of the toolkit's own making: see fatbins in BUILD.
+
+#include "tests/emulated_gpu/driver/fatbin.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace datasetd::emulated_driver {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Of sm_80 and compute_90.
+std::string Image(const std::string& compression) {
+  const std::string path =
+      std::string(getenv("FATBINS")) + "/" + compression + ".fatbin";
+  std::stringstream bytes;
+  bytes << std::ifstream(path).rdbuf();
+  EXPECT_GT(bytes.str().size(), 0u) << path;
+  return bytes.str();
+}
+
+class FatbinTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  CUresult Select(int capability, int driver_version = 99990) {
+    const std::string image = Image(GetParam());
+    return SelectPtx(image.data(), capability, driver_version, &ptx_, &version_,
+                     &why_);
+  }
+
+  std::string ptx_;
+  std::string why_;
+  int version_ = 0;
+};
+
+TEST_P(FatbinTest, EntriesAreFound) {
+  const std::string image = Image(GetParam());
+  std::vector<FatbinEntry> entries;
+  ASSERT_TRUE(ReadFatbin(image.data(), &entries, &why_)) << why_;
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_FALSE(entries[0].is_ptx);
+  EXPECT_EQ(entries[0].architecture, 80);
+  EXPECT_TRUE(entries[1].is_ptx);
+  EXPECT_EQ(entries[1].architecture, 90);
+  EXPECT_THAT(entries[1].text, HasSubstr(".visible .entry AddKernel("));
+}
+
+// CUDA Programming Guide, "PTX Compatibility": on this and later devices.
+TEST_P(FatbinTest, PtxRunsOnLaterDevices) {
+  EXPECT_EQ(Select(90), CUDA_SUCCESS);
+  EXPECT_EQ(Select(120), CUDA_SUCCESS);
+  EXPECT_THAT(ptx_, HasSubstr(".target sm_90"));
+  EXPECT_GT(version_, 70);
+  EXPECT_EQ(Select(75), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_EQ(why_, "the image has sm_80, compute_90, the device is sm_75");
+}
+
+// Where machine code would run, the PTX of the same source does.
+TEST_P(FatbinTest, PtxStandsInForMachineCode) {
+  EXPECT_EQ(Select(80), CUDA_SUCCESS);
+  EXPECT_EQ(Select(86), CUDA_SUCCESS);
+  // Machine code needs no newer driver.
+  EXPECT_EQ(Select(80, 11000), CUDA_SUCCESS);
+  EXPECT_EQ(Select(90, 11000), CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  EXPECT_THAT(why_, HasSubstr("with a driver of CUDA 11.0"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Compressions, FatbinTest,
+                         ::testing::Values("none", "size", "default"));
+
+TEST(FatbinContainerTest, BrokenContainers) {
+  std::string ptx;
+  std::string why;
+  int version = 0;
+  std::string image = Image("none");
+  // The second header would lie beyond the end.
+  image[16 + 8] = '\xff';
+  image[16 + 14] = '\x7f';
+  EXPECT_EQ(SelectPtx(image.data(), 90, 13000, &ptx, &version, &why),
+            CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(why, "a broken container");
+  image[0] = 'x';
+  EXPECT_EQ(SelectPtx(image.data(), 90, 13000, &ptx, &version, &why),
+            CUDA_ERROR_INVALID_IMAGE);
+}
+
+}  // namespace
+}  // namespace datasetd::emulated_driver
