@@ -13,8 +13,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
-#include "base/digest.h"
 #include "client/batch.h"
 #include "client/client.h"
 #include "client/error_detail.h"
@@ -45,10 +43,6 @@ struct datasetd_feed {
 
 struct datasetd_push {
   Push push;
-};
-
-struct datasetd_digest {
-  datasetd::DigestHasher hasher;
 };
 
 namespace {
@@ -160,21 +154,6 @@ int32_t Forked(datasetd_error* error) {
 }  // namespace
 
 uint32_t datasetd_abi_version(void) { return DATASETD_ABI_VERSION; }
-
-datasetd_digest* datasetd_digest_new(void) { return new datasetd_digest; }
-
-void datasetd_digest_update(datasetd_digest* digest, const void* data,
-                            uint64_t size_bytes) {
-  digest->hasher.Update(absl::MakeConstSpan(static_cast<const uint8_t*>(data),
-                                            size_bytes));
-}
-
-void datasetd_digest_finish(datasetd_digest* digest, uint8_t* result) {
-  const std::unique_ptr<datasetd_digest> owned(digest);
-  if (result == nullptr) return;
-  const datasetd::Digest value = owned->hasher.Finish();
-  std::copy(value.begin(), value.end(), result);
-}
 
 void datasetd_free(char* text) { delete[] text; }
 

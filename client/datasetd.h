@@ -38,7 +38,6 @@ struct DLManagedTensor;
 typedef struct datasetd_client datasetd_client;
 typedef struct datasetd_feed datasetd_feed;
 typedef struct datasetd_push datasetd_push;
-typedef struct datasetd_digest datasetd_digest;
 
 /* As gRPC's and Abseil's codes. */
 typedef enum datasetd_code {
@@ -88,16 +87,6 @@ typedef struct datasetd_error {
 /* DATASETD_ABI_VERSION of the library. */
 DATASETD_API uint32_t datasetd_abi_version(void);
 DATASETD_API void datasetd_free(char* text);
-
-/* BLAKE3, of which the content hash of a dataset is made (docs/loading.md): a
- * client that is about to push can tell whether the daemon has the same. For one
- * thread at a time. */
-DATASETD_API datasetd_digest* datasetd_digest_new(void);
-DATASETD_API void datasetd_digest_update(datasetd_digest* digest,
-                                         const void* data, uint64_t size_bytes);
-/* Frees the digest. Writes 32 bytes to `result`, unless that is NULL. */
-DATASETD_API void datasetd_digest_finish(datasetd_digest* digest,
-                                         uint8_t* result);
 
 /* --- Client ------------------------------------------------------------- */
 

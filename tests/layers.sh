@@ -26,7 +26,11 @@ rule() {
 }
 
 rule "base depends on no other part" \
-  //base/... '^//(client|cuda|proto|server|tests|deploy|third_party)[/:]'
+  //base/... '^//(client|cuda|proto|server|tests|deploy)[/:]'
+rule "base knows neither gRPC, protobuf nor spdlog" \
+  //base/... '^//third_party/(grpc|protobuf|spdlog)'
+rule "the arithmetic that kernels share knows no library" \
+  //base:checked_math '^//third_party'
 rule "proto depends on no other part" \
   //proto/... '^//(client|cuda|server|tests|deploy)[/:]'
 rule "cuda depends on no other part" \

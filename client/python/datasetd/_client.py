@@ -203,7 +203,14 @@ class Client:
         )
         try:
             message = _push.push(
-                self._session, header, data, fields, report, ragged, if_exists
+                self,
+                self._session,
+                header,
+                data,
+                fields,
+                report,
+                ragged,
+                if_exists,
             )
         finally:
             if progress is True:

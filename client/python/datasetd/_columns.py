@@ -52,9 +52,10 @@ class Columns:
             ]
         )
 
-    def blocks(self) -> Iterator[List[Any]]:
+    def blocks(self, max_rows: int = 1 << 30) -> Iterator[List[Any]]:
         """The fields' rows, about 1 MiB at a time."""
         rows = max(1, _BLOCK_BYTES // max(1, self.row_dtype().itemsize))
+        rows = min(rows, max_rows)
         for begin in range(0, self.num_samples, rows):
             end = min(self.num_samples, begin + rows)
             yield [

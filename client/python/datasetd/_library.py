@@ -81,9 +81,6 @@ _TEXT = ctypes.POINTER(ctypes.c_void_p)
 _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "datasetd_abi_version": (ctypes.c_uint32, []),
     "datasetd_free": (None, [_P]),
-    "datasetd_digest_new": (_P, []),
-    "datasetd_digest_update": (None, [_P, _P, ctypes.c_uint64]),
-    "datasetd_digest_finish": (None, [_P, ctypes.c_char_p]),
     "datasetd_set_thread_wait": (None, [WaitFunction, _P]),
     "datasetd_client_connect": (
         ctypes.c_int32,

@@ -9,16 +9,20 @@ import json
 import tempfile
 import time
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List
+from typing import Mapping, Optional
 
-from . import _library
+from . import _library, _resident
 from ._arguments import encode
 from ._columns import Columns, contiguous, copy_rows
-from ._content import ContentHash
 from ._data import columns_of
+from ._dataset import Dataset
 from ._samples import Fields, SampleEncoder
 from ._session import Session
 from .errors import AlreadyExists, InvalidArgument, NotFound
+
+if TYPE_CHECKING:
+    from ._client import Client
 
 _BLOCK_BYTES = 1 << 20
 # Samples that are asked for twice.
@@ -122,11 +126,8 @@ class _ColumnData:
             if report is not None:
                 report(_progress(count, self.total, count * row_dtype.itemsize))
 
-    def content_hash(self) -> str:
-        content = ContentHash(self.fields)
-        for arrays in self._columns.blocks():
-            content.write_rows(arrays)
-        return content.hexdigest(self.total)
+    def blocks(self, max_rows: int) -> Iterator[List[Any]]:
+        return self._columns.blocks(max_rows)
 
 
 class _SampleData:
@@ -210,21 +211,22 @@ class _SampleData:
                 report(_progress(count, self.total, sent))
         self._check_count()
 
-    def content_hash(self) -> str:
-        content = ContentHash(self.fields, self._encoder.ragged_sizes())
+    def blocks(self, max_rows: int) -> Iterator[List[Any]]:
+        """Instead of send(): the fields' rows. REQUIRES: they have one size."""
+        encoded = self._encoded
         if self._spool is not None:
-            for i in range(self.total):
-                content.write_sample(
-                    [
-                        self._spool.read(size)
-                        for size in self._encoder.part_sizes(i)
-                    ]
-                )
-        else:
-            for parts in self._encoded:
-                content.write_sample(parts)
-            self._check_count()
-        return content.hexdigest(self.total)
+            sizes = self._encoder.part_sizes()
+            encoded = (
+                [self._spool.read(size) for size in sizes]
+                for _ in range(self.total)
+            )
+        rows = max(1, _BLOCK_BYTES // max(1, sum(self._encoder.part_sizes())))
+        while True:
+            block = list(itertools.islice(encoded, min(rows, max_rows)))
+            if not block:
+                break
+            yield self._encoder.arrays(block)
+        self._check_count()
 
     def _check_count(self) -> None:
         if self._encoder.num_samples != self.total:
@@ -269,41 +271,66 @@ _WAYS = (
 )
 
 
-def _difference(
-    present: Dict[str, Any], header: Dict[str, Any], data: Any
-) -> str:
+def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
     """In what they differ; empty: in nothing."""
     name = header["name"]
-    if present["format"] != "push":
+    if present.format != "push":
         return (
-            f"dataset {name!r} was loaded from {present['path']!r} "
-            f"({present['format']}), not pushed: {_WAYS}"
+            f"dataset {name!r} was loaded from {present.path!r} "
+            f"({present.format}), not pushed: {_WAYS}"
         )
-    if header["device"] not in ("", present["device"]):
-        return (
-            f"dataset {name!r} was pushed before, to {present['device']}: "
-            f"{_WAYS}"
-        )
+    before = f"dataset {name!r} was pushed before"
+    if header["device"] not in ("", present.device):
+        return f"{before}, to {present.device}: {_WAYS}"
     if header["pretransforms"]:
         return (
-            f"dataset {name!r} was pushed before, and samples cannot be "
-            f"compared before their pretransforms have run: {_WAYS}"
+            f"{before}, and samples cannot be compared before their "
+            f"pretransforms have run: {_WAYS}"
         )
-    is_same = int(present["num_samples"]) == data.total
-    if is_same and present["content_hash"] == data.content_hash():
-        if present["class_names"] == header["class_names"]:
-            return ""
-        return (
-            f"dataset {name!r} was pushed before with the same samples and "
-            f"other class names: {_WAYS}"
-        )
-    return (
-        f"dataset {name!r} was pushed before with other content "
-        f"({present['num_samples']} samples; these are {data.total}): {_WAYS}"
+    if present.class_names != header["class_names"]:
+        return f"{before} with other class names: {_WAYS}"
+    fields = [
+        {
+            "name": field.name,
+            "dtype": "DTYPE_" + field.dtype.upper(),
+            "shape": list(field.shape),
+            "is_image": field.is_image,
+            "is_mask": field.is_mask,
+        }
+        for field in present.fields
+    ]
+    other = (
+        f"{before} with other content ({present.num_samples} samples; these "
+        f"are {data.total}): {_WAYS}"
     )
+    ours = [{key: field[key] for key in fields[0]} for field in data.fields]
+    if present.num_samples != data.total or fields != ours:
+        return other
+    if not _resident.can_be_read(present):
+        return (
+            f"{before}, and what differs in size, or is of a kind that NumPy "
+            f"does not know, cannot be compared: {_WAYS}"
+        )
+    return "" if _is_equal(present, data) else other
+
+
+def _is_equal(present: Dataset, data: Any) -> bool:
+    """Reads both to the first difference."""
+    blocks = data.blocks(_resident.MAX_ROWS)
+    ours = next(blocks)
+    theirs = _resident.resident_rows(present, len(ours[0]))
+    with contextlib.closing(theirs):
+        for block in itertools.chain([ours], blocks):
+            resident = next(theirs, None)
+            if resident is None or not all(
+                map(_resident.are_equal, block, resident)
+            ):
+                return False
+    return True
 
 
 def push(
+    client: "Client",
     session: Session,
     header: Dict[str, Any],
     data: Any,
@@ -352,9 +379,9 @@ def push(
             with contextlib.suppress(NotFound):
                 session.call("unload_dataset", name.encode(), 0)
         if present is None:
-            client = stack.enter_context(session.connection().used())
+            handle = stack.enter_context(session.connection().used())
             try:
-                sender = _Sender(client, header)
+                sender = _Sender(handle, header)
             except AlreadyExists:
                 # Somebody was faster, or it is hidden from this user.
                 present = find()
@@ -367,7 +394,8 @@ def push(
                 session.hold(name)
         if present is not None:
             if if_exists == "same":
-                difference = _difference(present, header, source)
+                held = Dataset(client, session, present, None)
+                difference = _difference(held, header, source)
                 if difference:
                     raise AlreadyExists(difference)
             message = present

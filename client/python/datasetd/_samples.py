@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array as IntArray
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from typing import Tuple, Union
@@ -284,25 +285,26 @@ class SampleEncoder:
         tables = (self._ragged_sizes(spec) for spec in self._specs)
         return b"".join(t.tobytes() for t in tables if t is not None)
 
-    def ragged_sizes(self) -> "List[Optional[IntArray[int]]]":
-        """By field: height and width of each sample, where they differ."""
-        return [self._ragged_sizes(spec) for spec in self._specs]
-
-    def part_sizes(self, sample: int) -> List[int]:
-        """The bytes of each field of a sample that was encoded."""
+    def part_sizes(self) -> List[int]:
+        """The bytes of each field of the first sample."""
         import numpy
 
-        sizes = []
-        for spec in self._specs:
-            shape = spec.shape
-            own = self._sizes.get(spec.name)
-            if own is not None:
-                shape = (own[2 * sample], own[2 * sample + 1], shape[2])
-            size = numpy.dtype(numpy_dtype(spec)).itemsize
-            for extent in shape:
-                size *= extent
-            sizes.append(size)
-        return sizes
+        return [
+            numpy.dtype(numpy_dtype(spec)).itemsize * math.prod(spec.shape)
+            for spec in self._specs
+        ]
+
+    def arrays(self, samples: Sequence[Sequence[bytes]]) -> List[Any]:
+        """Of each field of encoded samples, an array of them, where all have
+        the size of the first."""
+        import numpy
+
+        return [
+            numpy.frombuffer(b"".join(parts), numpy_dtype(spec)).reshape(
+                (len(samples),) + spec.shape
+            )
+            for spec, parts in zip(self._specs, zip(*samples))
+        ]
 
     def _ragged_sizes(self, spec: Spec) -> "Optional[IntArray[int]]":
         """None where all samples have the size of the first."""

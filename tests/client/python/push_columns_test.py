@@ -1,6 +1,7 @@
 """push_dataset of columns: what they may be, and that they come whole."""
 
 import collections
+import itertools
 import types
 
 import h5py
@@ -10,6 +11,7 @@ import torch
 
 import datasetd
 
+_NUMBERS = itertools.count()
 _RANDOM = np.random.default_rng(11)
 _IMAGES = _RANDOM.integers(0, 256, (1003, 6, 5, 3), np.uint8)
 _ROWS = _RANDOM.standard_normal((1003, 16)).astype(np.float32)
@@ -18,16 +20,15 @@ _LABELS = _RANDOM.integers(0, 10, 1003)
 
 def _expect(client, data, want, **arguments):
     """Pushes `data`; the dataset has these fields and bits."""
-    name = "columns"
-    with client.push_dataset(
-        name, data, if_exists="replace", **arguments
-    ) as dataset:
+    # A name of its own: the feed of the one before may still be ending.
+    name = f"columns-{next(_NUMBERS)}"
+    with client.push_dataset(name, data, **arguments) as dataset:
         assert {field.name: field.dtype for field in dataset.fields} == {
             field: values.dtype.name for field, values in want.items()
         }
         got = {field: [] for field in want}
         with datasetd.DataLoader(
-            dataset, batch_size=100, framework="numpy"
+            dataset, batch_size=min(100, len(dataset)), framework="numpy"
         ) as loader:
             for batch in loader:
                 for field in dataset.fields:
@@ -39,9 +40,7 @@ def _expect(client, data, want, **arguments):
             np.testing.assert_array_equal(
                 np.concatenate(got[field]), values, err_msg=field
             )
-        fields = dataset.fields
-    client.unload_dataset(name)
-    return fields
+        return dataset.fields
 
 
 def test_a_dict_of_arrays(client):

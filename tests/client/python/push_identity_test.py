@@ -1,5 +1,6 @@
 """push_dataset under a name that is taken, and of samples that are drawn."""
 
+import itertools
 import random
 import threading
 
@@ -10,6 +11,7 @@ from PIL import Image
 import datasetd
 from datasetd import transforms as T
 
+_NUMBERS = itertools.count()
 _X = np.arange(600_000, dtype=np.float32).reshape(-1, 3)
 _Y = np.arange(200_000)
 
@@ -45,11 +47,11 @@ def test_the_same_content_attaches(client, taken):
             assert again.spec_id == few.spec_id
 
 
-def test_ragged_images_and_masks_are_compared_whole(client):
+def test_images_and_masks_are_compared_whole(client):
     generator = np.random.default_rng(2)
     samples = [
         (
-            generator.integers(0, 256, (3 + i % 7, 9 - i % 5, 3), np.uint8),
+            generator.integers(0, 256, (7, 9, 3), np.uint8),
             generator.integers(0, 9, (4, 4), np.uint8),
             i,
         )
@@ -61,7 +63,7 @@ def test_ragged_images_and_masks_are_compared_whole(client):
     }
     with client.push_dataset("ragged", samples, **arguments) as dataset:
         with client.push_dataset("ragged", iter(samples), **arguments) as same:
-            assert same.content_hash == dataset.content_hash
+            assert same.spec_id == dataset.spec_id
         samples[59][0][0, 0, 0] ^= 1
         with pytest.raises(datasetd.AlreadyExists, match="other content"):
             client.push_dataset("ragged", samples, **arguments)
@@ -83,6 +85,29 @@ def test_other_content_is_refused_with_the_ways_out(client, taken):
         client.push_dataset("taken", {"x": _X, "y": _Y}, class_names=["a"])
     # A refusal gives up the hold that it took, and no other.
     assert client.get_dataset("taken").num_samples == 200_000
+
+
+def test_floats_are_compared_by_their_bits(client):
+    torch = pytest.importorskip("torch")
+    values = np.array([[0.0, np.nan, -1.5]] * 9, np.float32)
+    for name, data in (
+        ("f32", {"x": values}),
+        ("f16", {"x": values.astype(np.float16)}),
+        ("bf16", {"x": torch.from_numpy(values).to(torch.bfloat16)}),
+    ):
+        with client.push_dataset(name, data) as dataset:
+            with client.push_dataset(name, data) as same:
+                assert same.spec_id == dataset.spec_id
+            data["x"][8, 0] = -0.0
+            with pytest.raises(datasetd.AlreadyExists, match="other content"):
+                client.push_dataset(name, data)
+
+
+def test_sizes_that_differ_cannot_be_compared(client):
+    samples = [np.zeros((3 + i, 4, 3), np.uint8) for i in range(4)]
+    with client.push_dataset("sizes", samples, ragged=True):
+        with pytest.raises(datasetd.AlreadyExists, match="differs in size"):
+            client.push_dataset("sizes", samples, ragged=True)
 
 
 def test_pretransforms_cannot_be_compared(client):
@@ -200,7 +225,7 @@ def _palette():
 
 def _pushed(client, samples, **arguments):
     with client.push_dataset(
-        "pictures", samples, if_exists="replace", **arguments
+        f"pictures-{next(_NUMBERS)}", samples, **arguments
     ) as dataset:
         batch = client.fetch(dataset, range(len(dataset)), framework="numpy")
         values = {f.name: np.array(getattr(batch, f.name))
@@ -290,4 +315,4 @@ def test_grey_among_colours_says_what_helps(client):
     assert "convert('RGB')" in str(caught.value)
     assert "ragged" not in str(caught.value)
     with pytest.raises(datasetd.InvalidArgument, match="ragged=True"):
-        client.push_dataset("sizes", [(colour, 1), (colour[1:], 2)])
+        client.push_dataset("modes", [(colour, 1), (colour[1:], 2)])

@@ -1,6 +1,7 @@
 """Run by sources_full_test.py: files that each library wrote itself."""
 
 import io
+import itertools
 import os
 import warnings
 
@@ -11,6 +12,7 @@ from PIL import Image
 import datasetd
 from datasetd import sources
 
+_NUMBERS = itertools.count()
 _RANDOM = np.random.default_rng(8)
 _IMAGES = _RANDOM.integers(0, 256, (300, 8, 9, 3), np.uint8)
 _ROWS = _RANDOM.standard_normal((300, 16)).astype(np.float32)
@@ -25,7 +27,7 @@ def _png(image):
 
 def _expect(client, data, want, classes=(), **arguments):
     with client.push_dataset(
-        "source", data, if_exists="replace", **arguments
+        f"source-{next(_NUMBERS)}", data, **arguments
     ) as dataset:
         assert [field.name for field in dataset.fields] == list(want)
         assert dataset.class_names == list(classes)

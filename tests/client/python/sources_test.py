@@ -1,5 +1,6 @@
 """datasetd.sources: files that their own libraries wrote; the command."""
 
+import itertools
 import json
 import os
 import pickle
@@ -20,6 +21,7 @@ from datasetd import sources
 
 # Bazel names it relative to the working directory.
 _PAGE = os.path.abspath(os.environ["FORMATS_PAGE"])
+_NUMBERS = itertools.count()
 _RANDOM = np.random.default_rng(4)
 _IMAGES = _RANDOM.integers(0, 256, (300, 8, 9, 3), np.uint8)
 _ROWS = _RANDOM.standard_normal((300, 4)).astype(np.float32)
@@ -28,7 +30,7 @@ _LABELS = np.arange(300) % 10
 
 def _expect(client, data, want, classes=None):
     """Pushes `data`; the dataset has these fields and bits."""
-    with client.push_dataset("source", data, if_exists="replace") as dataset:
+    with client.push_dataset(f"source-{next(_NUMBERS)}", data) as dataset:
         _expect_content(client, dataset, want)
         if classes is not None:
             assert dataset.class_names == classes

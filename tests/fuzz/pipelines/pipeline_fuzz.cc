@@ -161,8 +161,8 @@ class FeedRun {
   int64_t size_bytes_;
 };
 
-template <void (*kRun)(const AugmentProgram&, const FieldProgram&,
-                       const BatchTask&, const ChainMemory&)>
+template <int32_t (*kRun)(const AugmentProgram&, const FieldProgram&,
+                          const BatchTask&, const ChainMemory&)>
 void RunBuild(const AugmentProgram& program, const BatchTask& batch) {
   const FieldProgram& field = program.fields[0];
   kRun(program, field, batch, TeamMemory(program, field, 0));

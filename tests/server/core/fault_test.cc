@@ -114,7 +114,7 @@ class Life {
     spec.format = "cifar10";
     spec.path = data_;
     spec.split = "test";
-    DATASETD_RETURN_IF_ERROR(registry_->Load(spec, kAlice));
+    DATASETD_RETURN_IF_ERROR(registry_->Load(spec, kAlice).status());
     DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
                               registry_->Await("d", kLong));
     EXPECT_NE(info.state, DatasetState::kLoading);

@@ -1,0 +1,74 @@
+"""What the daemon holds of a dataset, to be compared with what is pushed."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, Generator, List
+
+from ._dataset import Dataset
+from ._loader import DataLoader
+
+MAX_ROWS = 4096
+
+
+def can_be_read(dataset: Dataset) -> bool:
+    """Whether its samples have one size, and an array library takes them."""
+    if any(-1 in field.shape for field in dataset.fields):
+        return False
+    return not _needs_torch(dataset) or bool(importlib.util.find_spec("torch"))
+
+
+def _needs_torch(dataset: Dataset) -> bool:
+    return dataset.device != "cpu" or any(
+        field.dtype == "bfloat16" for field in dataset.fields
+    )
+
+
+def resident_rows(
+    dataset: Dataset, rows: int
+) -> Generator[List[Any], None, None]:
+    """The fields' rows as NumPy arrays, at most `rows` at a time, in order;
+    bfloat16 as int16."""
+    import numpy
+
+    images = [field.name for field in dataset.fields if field.is_image]
+    with DataLoader(
+        dataset,
+        batch_size=rows,
+        framework="torch" if _needs_torch(dataset) else "numpy",
+        layout={name: "NHWC" for name in images},
+    ) as loader:
+        for batch in loader:
+            arrays = []
+            for field in dataset.fields:
+                values = getattr(batch, field.name)
+                if _needs_torch(dataset):
+                    values = _torch_to_numpy(values)
+                values = numpy.asarray(values)
+                # Memory as here, told as (C, H, W).
+                arrays.append(
+                    values.transpose(0, 2, 3, 1) if field.is_image else values
+                )
+            yield arrays
+
+
+def _torch_to_numpy(tensor: Any) -> Any:
+    import torch
+
+    tensor = tensor.cpu()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.view(torch.int16)
+    return tensor.numpy()
+
+
+def are_equal(ours: Any, theirs: Any) -> bool:
+    """Bit for bit, where the types are the same; a label may be wider there."""
+    import numpy
+
+    if ours.shape != theirs.shape:
+        return False
+    if ours.dtype == theirs.dtype and ours.dtype.kind == "f":
+        kind = f"u{ours.dtype.itemsize}"
+        ours = numpy.ascontiguousarray(ours).view(kind)
+        theirs = numpy.ascontiguousarray(theirs).view(kind)
+    return bool(numpy.array_equal(ours, theirs))
