@@ -17,10 +17,11 @@ class AddressSpace {
   virtual ~AddressSpace() = default;
 
   // The host bytes behind [address, address + size_bytes), if these lie in one
-  // live allocation that the device may access so. They stay valid until that
-  // allocation is freed. Else nullptr, and `why` says what is there: "no
-  // allocation", "freed", "4 bytes beyond the end of the allocation of 64 bytes
-  // at 0x7f0000000000", "no access set". `why` may be null.
+  // live allocation that the device may access so. They stay valid until the
+  // launch that asked has ended, whatever is freed meanwhile. Else nullptr, and
+  // `why`, which may be null, says what is there: "no allocation", "freed",
+  // "4 bytes beyond the end of the allocation of 64 bytes at 0x7f0000000000",
+  // "no access set".
   virtual uint8_t* Translate(uint64_t address, uint64_t size_bytes,
                              Access access, std::string* why) = 0;
 };

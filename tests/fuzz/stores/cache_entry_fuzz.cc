@@ -43,7 +43,7 @@ std::string WithPrefix(const std::string& body) {
   const uint64_t size = body.size() + 32;
   const uint64_t checksum = datasetd::CacheChecksum(absl::MakeConstSpan(
       reinterpret_cast<const uint8_t*>(body.data()), body.size()));
-  std::string file("dsdcache\1\0\0\0\0\0\0\0", 16);
+  std::string file("dsdcache\2\0\0\0\0\0\0\0", 16);
   file.append(reinterpret_cast<const char*>(&size), sizeof(size));
   file.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
   return file + body;
@@ -87,7 +87,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto opened = std::make_unique<MemoryFile>(std::move(file));
   auto header = datasetd::ReadCacheHeader(*opened);
   if (!header.ok()) {
-    if (header.status().code() != absl::StatusCode::kDataLoss) abort();
+    // Damaged, or of another version.
+    if (header.status().code() != absl::StatusCode::kDataLoss &&
+        header.status().code() != absl::StatusCode::kFailedPrecondition) {
+      abort();
+    }
     return 0;
   }
   auto layout = datasetd::LayOutCacheEntry(*header);

@@ -34,7 +34,10 @@ class ExplainedFeed {
                              .dtype = Dtype::kUint8,
                              .shape = {height, width, 3},
                              .is_image = true};
-    auto compiled = CompileField(field, 0, ops, Layout::kNchw);
+    // Nothing of it runs.
+    constexpr TransformLimits kLimits = {.max_scratch_bytes = INT64_MAX,
+                                         .max_operations = INT64_MAX};
+    auto compiled = CompileField(field, 0, ops, Layout::kNchw, {}, kLimits);
     EXPECT_THAT(compiled.status(), testing::IsOk());
     program_->seed = 20;
     program_->num_fields = 1;
