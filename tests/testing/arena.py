@@ -284,6 +284,16 @@ class Arena:
                    "import attach_wire\n")
         return self._start(prelude + source, uid, **arguments)
 
+    def rpc(self, uid=ATTACKER_UID):
+        """Calls of the attackers' user: see harness.Rpc. The test has
+        tests/integration:rpc_probe among its data."""
+        program = self.path("rpc_probe")
+        shutil.copy(harness.runfile("tests/integration/rpc_probe"), program)
+        os.chmod(program, 0o755)
+        return harness.Rpc(
+            self.daemon.socket_path, program, user=uid if IS_ROOT else None,
+            group=_GROUP if IS_ROOT else None)
+
     def attack(self):
         return _Attack(self)
 

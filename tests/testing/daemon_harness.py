@@ -351,12 +351,14 @@ class Worker(ProcessView):
 
 
 class Rpc:
-    """RPCs with any token, through tests/integration/rpc_probe."""
+    """RPCs with any token, through tests/integration/rpc_probe, or a copy of it
+    that another user may run."""
 
-    def __init__(self, socket_path):
+    def __init__(self, socket_path, program=None, user=None, group=None):
         self._process = subprocess.Popen(
-            [runfile("tests/integration/rpc_probe"), socket_path],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            [program or runfile("tests/integration/rpc_probe"), socket_path],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user,
+            group=group, extra_groups=None if group is None else [])
 
     def call(self, method, token=b"", **request):
         """{"code", "message", "responses"}; method as "FeedService.OpenFeed"

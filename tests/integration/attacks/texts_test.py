@@ -87,8 +87,7 @@ def test_one_user_cannot_have_others_datasets_forgotten():
     with arena.Arena(user_limits={"max_datasets": 0}) as a:
         root, name = os.path.split(a.path("data/victim"))
         manifest = os.path.join(a.path("state"), "datasets.manifest")
-        with a.attacker(_SESSION) as worker, harness.Rpc(
-                a.daemon.socket_path) as rpc:
+        with a.attacker(_SESSION) as worker, a.rpc() as rpc:
             token = bytes.fromhex(worker.hear()["token"])
 
             def load(dataset, **spec):
