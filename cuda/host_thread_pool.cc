@@ -1,6 +1,7 @@
 #include "cuda/host_thread_pool.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -68,20 +69,34 @@ uint64_t LessCredit(uint64_t used) {
 
 class HostThreadPool::Worker final : public HostRun {
  public:
-  explicit Worker(HostThreadPool* pool) : pool_(pool) {}
+  // For the calling thread.
+  explicit Worker(HostThreadPool* pool) : pool_(pool) {
+    has_cpu_clock_ = pthread_getcpuclockid(pthread_self(), &cpu_clock_) == 0;
+  }
+
+  // Processor time, so that a run does not pay for what other processes take
+  // while it waits for a core.
+  uint64_t UsedNanoseconds() const {
+    timespec time;
+    if (!has_cpu_clock_ || clock_gettime(cpu_clock_, &time) != 0) return Now();
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
+           static_cast<uint64_t>(time.tv_nsec);
+  }
 
   bool Pause() override { return pool_->PauseRun(this); }
 
   // Guarded by the pool's mutex.
   Job* job = nullptr;
   uint64_t slice_start = 0;
-  uint64_t charged_until = 0;
+  uint64_t charged_until = 0;  // of UsedNanoseconds
   bool is_paused = false;
   Worker* next_paused = nullptr;
   std::condition_variable resumed;
 
  private:
   HostThreadPool* const pool_;
+  clockid_t cpu_clock_;
+  bool has_cpu_clock_;
 };
 
 HostThreadPool::Job::Job(HostThreadPool* pool, HostUser user)
@@ -202,7 +217,7 @@ void HostThreadPool::MakeReady(Job* job) {
   if (job->is_ready_) return;
   Share* const share = job->share_;
   if (job->num_started_ == 0) {
-    ChargeAll(Now());
+    ChargeAll();
     uint64_t least_user = UINT64_MAX;
     uint64_t least_job = UINT64_MAX;
     const auto look_at = [&](const Job* other) {
@@ -294,7 +309,8 @@ void HostThreadPool::StartRun(Worker* worker, const Choice& choice) {
   ++choice.share->num_started;
   UpdateReady(job);
   worker->job = job;
-  worker->slice_start = worker->charged_until = Now();
+  worker->slice_start = Now();
+  worker->charged_until = worker->UsedNanoseconds();
   worker->SetWish(job->is_stopped_ ? HostRun::kPause : HostRun::kGoOn);
   running_.push_back(worker);
   WakeTicker();
@@ -302,7 +318,7 @@ void HostThreadPool::StartRun(Worker* worker, const Choice& choice) {
 
 void HostThreadPool::EndRun(Worker* worker) {
   num_pieces_.fetch_add(1, std::memory_order_relaxed);
-  Charge(worker, Now());
+  Charge(worker);
   std::erase(running_, worker);
   Job* const job = worker->job;
   Share* const share = job->share_;
@@ -322,7 +338,8 @@ void HostThreadPool::Resume(Worker* worker) {
   if (job->first_paused_ == nullptr) job->last_paused_ = nullptr;
   --num_paused_;
   worker->is_paused = false;
-  worker->slice_start = worker->charged_until = Now();
+  worker->slice_start = Now();
+  worker->charged_until = worker->UsedNanoseconds();
   running_.push_back(worker);
   worker->resumed.notify_one();
 }
@@ -362,7 +379,8 @@ void HostThreadPool::Work(Worker* worker) {
   }
 }
 
-void HostThreadPool::Charge(Worker* worker, uint64_t now) {
+void HostThreadPool::Charge(Worker* worker) {
+  const uint64_t now = worker->UsedNanoseconds();
   const uint64_t elapsed = now - worker->charged_until;
   worker->charged_until = now;
   Job* const job = worker->job;
@@ -371,8 +389,8 @@ void HostThreadPool::Charge(Worker* worker, uint64_t now) {
       job->share_->user.is_background ? kBackgroundFactor * elapsed : elapsed;
 }
 
-void HostThreadPool::ChargeAll(uint64_t now) {
-  for (Worker* const worker : running_) Charge(worker, now);
+void HostThreadPool::ChargeAll() {
+  for (Worker* const worker : running_) Charge(worker);
 }
 
 bool HostThreadPool::IsBetter(const Choice& choice, const Worker& worker,
@@ -425,7 +443,7 @@ bool HostThreadPool::PauseRun(Worker* worker) {
   Job* const job = worker->job;
   if (job->is_stopped_) return false;
   worker->SetWish(HostRun::kGoOn);
-  ChargeAll(Now());
+  ChargeAll();
   const Choice choice = Choose();
   if (!IsBetter(choice, *worker, 0)) return true;
   // Somebody must do the work instead.
@@ -462,7 +480,7 @@ void HostThreadPool::RunTicker() {
     }
     ticker_wakes_.wait_for(lock, kTick, [this] { return is_stopping_; });
     const uint64_t now = Now();
-    ChargeAll(now);
+    ChargeAll();
     const Choice choice = Choose();
     for (Worker* const worker : running_) {
       if (now - worker->slice_start < kSliceNanoseconds ||

@@ -1,8 +1,8 @@
 // The threads of the host backend. Work comes as runs of a Job; a Job may be
 // asked for several runs, which several threads then do at once.
 //
-// At most num_threads() runs go on at a time. Users take turns by the time that
-// their runs have taken, and so do the jobs of a user. A run that goes on while
+// At most num_threads() runs go on at a time. Users take turns by the processor
+// time that their runs have taken, and so do the jobs of a user. A run that goes on while
 // others wait is told so by its HostRun (cuda/kernels/host_checkpoint.h): first
 // to return at the end of a sample, then to pause at the next checkpoint. A
 // paused run keeps its thread, which blocks; another thread takes its place.
@@ -137,8 +137,8 @@ class HostThreadPool {
   void StartRun(Worker* worker, const Choice& choice);
   void EndRun(Worker* worker);
   void Resume(Worker* worker);
-  void Charge(Worker* worker, uint64_t now);
-  void ChargeAll(uint64_t now);
+  void Charge(Worker* worker);
+  void ChargeAll();
   bool IsBetter(const Choice& choice, const Worker& worker,
                 uint64_t granularity) const;
   bool IsContended() const;

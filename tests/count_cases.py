@@ -2,11 +2,15 @@
 """Counts test cases, and closes with `N passed, N failed`.
 
     count_cases.py DIRECTORY PASS...
+    count_cases.py --reduce FILE
 
 DIRECTORY/PASS holds the build events of a `bazel test` (a JSON object a line,
 --build_event_json_file), or lines of {"case": NAME, "result": "passed"}. What
 stands in DIRECTORY/PASS.broken says that not all was built. Exits 1 if a case
 failed or there was none.
+
+--reduce replaces build events by a line of counts for each target. The logs
+that the events name are read then: the next `bazel test` overwrites them.
 
 A test whose log is XML of GoogleTest or pytest counts by its cases, one of
 Python's unittest by what it printed, any other as one. A test that failed
@@ -117,6 +121,8 @@ def count_pass(path: str) -> Dict[str, Count]:
     # The last attempt of each shard and run is the one that counts.
     results: Dict[str, Dict[tuple, dict]] = {}
     for event in _events(path):
+        if "target" in event:
+            counts[event["target"]] = Count(*event["counts"])
         if "case" in event:
             has_passed = event["result"] == "passed"
             counts[event["case"]] = Count(int(has_passed), int(not has_passed))
@@ -145,7 +151,17 @@ def count_pass(path: str) -> Dict[str, Count]:
     return counts
 
 
+def reduce_events(path: str) -> None:
+    counts = count_pass(path)
+    with open(path, "w", encoding="utf-8") as file:
+        for label, count in sorted(counts.items()):
+            print(json.dumps({"target": label, "counts": count}), file=file)
+
+
 def main(arguments: List[str]) -> int:
+    if arguments[0] == "--reduce":
+        reduce_events(arguments[1])
+        return 0
     directory, passes = arguments[0], arguments[1:]
     total = Count()
     for name in passes:

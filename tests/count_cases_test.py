@@ -124,6 +124,15 @@ class PassTest(unittest.TestCase):
         self.write("all.broken", "bazel ended with 1")
         self.assertEqual(self.run_main("all"), (1, "1 passed, 1 failed"))
 
+    def test_reduced_counts_outlive_the_logs(self):
+        result = self.result("//a", "FAILED", GTEST)
+        self.write("all", result, {
+            "id": {"targetCompleted": {"label": "//b"}}, "completed": {}})
+        count_cases.main(["--reduce", os.path.join(self.directory, "all")])
+        self.result("//a", "PASSED", BAZEL)
+        self.assertEqual(self.run_main("all"),
+                         (1, "1 passed, 2 failed, 2 skipped"))
+
     def test_nothing_run_is_a_failure(self):
         self.write("all")
         self.assertEqual(self.run_main("all"), (1, "0 passed, 1 failed"))

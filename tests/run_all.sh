@@ -54,6 +54,9 @@ pass() {
   if [[ $code -ne 0 && $code -ne 3 && $code -ne 4 ]]; then
     echo "bazel ended with $code" >>"$events/$name.broken"
   fi
+  if [[ -f $events/$name ]]; then
+    /usr/bin/python3 tests/count_cases.py --reduce "$events/$name"
+  fi
   echo "== $name: $((SECONDS - start)) s"
   passes+=("$name")
 }

@@ -26,7 +26,7 @@ def _daemon():
         daemon.path = os.path.join(daemon.data_root, "d")
         daemon.planes, _ = harness.write_cifar10_test(daemon.path, 500)
         yield daemon
-        assert daemon.is_running()
+        assert daemon.is_running(), daemon.log()
 
 
 def _serves(daemon):

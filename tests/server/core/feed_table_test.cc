@@ -230,6 +230,7 @@ TEST_F(FeedTableTest, OpeningEvictsNothingForAFeedThatCannotFit) {
   ASSERT_THAT(table_->Open(Options(), kAlice), IsOk());
   const uint64_t needed = slab_bytes() + scratch_bytes();
   table_->EndSession(kAlice.session_id);
+  table_->AwaitEnded(absl::Seconds(30));
   MemoryBudget& budget = *devices_->devices()[0].budget;
   const auto filler = budget.Reserve(
       MemoryKind::kScratch, 0, budget.free_bytes() - needed + 11, "the rest");
