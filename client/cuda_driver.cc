@@ -23,6 +23,7 @@ struct Api {
   CUresult (*DeviceGetCount)(int*);
   CUresult (*DeviceGet)(CUdevice*, int);
   CUresult (*DeviceGetUuid)(CUuuid*, CUdevice);
+  CUresult (*DeviceCanAccessPeer)(int*, CUdevice, CUdevice);
   CUresult (*DevicePrimaryCtxRetain)(CUcontext*, CUdevice);
   CUresult (*DevicePrimaryCtxRelease)(CUdevice);
   CUresult (*CtxPushCurrent)(CUcontext);
@@ -82,6 +83,7 @@ absl::StatusOr<Api> LoadApi(const std::string& path) {
   if (!Resolve(library, "cuDeviceGetUuid_v2", &api.DeviceGetUuid).ok()) {
     DATASETD_RESOLVE(DeviceGetUuid, "cuDeviceGetUuid");
   }
+  DATASETD_RESOLVE(DeviceCanAccessPeer, "cuDeviceCanAccessPeer");
   DATASETD_RESOLVE(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
   DATASETD_RESOLVE(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
   DATASETD_RESOLVE(CtxPushCurrent, "cuCtxPushCurrent_v2");
@@ -349,17 +351,40 @@ class DynamicCudaDriver final : public CudaDriver {
       api_.MemAddressFree(address, size_bytes);
       return ToStatus(api_, result, "cuMemMap");
     }
-    CUmemAccessDesc access = {};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = device_;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    result = api_.MemSetAccess(address, size_bytes, &access, 1);
+    result = SetAccess(address, size_bytes, device_);
     if (result != CUDA_SUCCESS) {
       api_.MemUnmap(address, size_bytes);
       api_.MemAddressFree(address, size_bytes);
       return ToStatus(api_, result, "cuMemSetAccess");
     }
+    GivePeersAccess(address, size_bytes);
     return reinterpret_cast<void*>(address);
+  }
+
+  CUresult SetAccess(CUdeviceptr address, size_t size_bytes, CUdevice device) {
+    CUmemAccessDesc access = {};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return api_.MemSetAccess(address, size_bytes, &access, 1);
+  }
+
+  // A framework that has enabled peer access between two GPUs copies directly
+  // from one to the other; such a mapping needs access of its own.
+  // A refusal is no error: only such copies fail then.
+  void GivePeersAccess(CUdeviceptr address, size_t size_bytes) {
+    int count = 0;
+    if (api_.DeviceGetCount(&count) != CUDA_SUCCESS) return;
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+      CUdevice peer;
+      int can_access = 0;
+      if (api_.DeviceGet(&peer, ordinal) == CUDA_SUCCESS && peer != device_ &&
+          api_.DeviceCanAccessPeer(&can_access, peer, device_) ==
+              CUDA_SUCCESS &&
+          can_access != 0) {
+        (void)SetAccess(address, size_bytes, peer);
+      }
+    }
   }
 
   const Api api_;

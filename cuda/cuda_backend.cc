@@ -1,50 +1,64 @@
 #include "cuda/cuda_backend.h"
 
 #include <cstring>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cuda/augment_kernels.h"
+#include "cuda/cuda_context.h"
 #include "cuda/cuda_exported_memory.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_stream.h"
-#include "cuda/current_device.h"
-#include "cuda/driver_api.h"
 #include "cuda/status.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
 namespace {
 
-absl::StatusOr<DeviceInfo> ReadInfo(int ordinal) {
-  cudaDeviceProp properties;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&properties, ordinal));
-  DeviceInfo info;
-  info.name = absl::StrCat("cuda:", ordinal);
-  info.description = absl::StrCat(properties.name, ", compute capability ",
-                                  properties.major, ".", properties.minor);
-  static_assert(sizeof(properties.uuid.bytes) == sizeof(info.uuid));
-  std::memcpy(info.uuid.data(), properties.uuid.bytes, info.uuid.size());
+absl::StatusOr<DeviceInfo> ReadInfo(const CudaContext& context) {
+  const DriverApi& api = context.api();
+  char name[256] = {};
   DATASETD_CUDA_RETURN_IF_ERROR(
-      cudaMemGetInfo(&info.free_bytes, &info.total_bytes));
+      api.cuDeviceGetName(name, sizeof(name), context.device()));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int major,
+      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int minor,
+      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  DeviceInfo info;
+  info.name = absl::StrCat("cuda:", context.ordinal());
+  info.description =
+      absl::StrCat(name, ", compute capability ", major, ".", minor);
+  // Of the MIG instance, where there is one: the client asks likewise.
+  CUuuid uuid;
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuDeviceGetUuid(&uuid, context.device()));
+  static_assert(sizeof(uuid.bytes) == sizeof(info.uuid));
+  std::memcpy(info.uuid.data(), uuid.bytes, info.uuid.size());
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuMemGetInfo(&info.free_bytes, &info.total_bytes));
   return info;
 }
 
-absl::StatusOr<std::vector<ExportKind>> FindExportKinds(const DriverApi& api,
-                                                        int ordinal) {
+absl::StatusOr<std::vector<ExportKind>> FindExportKinds(
+    const CudaContext& context) {
   std::vector<ExportKind> kinds;
   // First: it needs no PID namespace in common, and outlives the exporter.
   DATASETD_ASSIGN_OR_RETURN(const bool has_vmm,
-                            CudaVmmMemory::IsSupported(api, ordinal));
+                            CudaVmmMemory::IsSupported(context));
   if (has_vmm) kinds.push_back(ExportKind::kCudaVmmFd);
   // Integrated devices share events only.
-  int is_integrated = 0;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
-      &is_integrated, cudaDevAttrIntegrated, ordinal));
+  DATASETD_ASSIGN_OR_RETURN(const int is_integrated,
+                            context.Attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED));
   if (is_integrated == 0) kinds.push_back(ExportKind::kCudaIpcHandle);
   if (kinds.empty()) {
-    return absl::UnavailableError(absl::StrCat(
-        "cuda:", ordinal, " cannot share memory between processes"));
+    return absl::UnavailableError(
+        absl::StrCat("cuda:", context.ordinal(),
+                     " cannot share memory between processes"));
   }
   return kinds;
 }
@@ -55,23 +69,24 @@ constexpr int64_t kOperationsPerMultiprocessor = 50'000'000;
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const CudaBackendOptions& options, DeviceInfo info,
-              int num_multiprocessors, const DriverApi& api,
-              std::vector<ExportKind> export_kinds)
-      : ordinal_(options.ordinal),
+  CudaBackend(const CudaBackendOptions& options,
+              std::unique_ptr<CudaContext> context,
+              std::unique_ptr<AugmentKernels> kernels, DeviceInfo info,
+              int num_multiprocessors, std::vector<ExportKind> export_kinds)
+      : context_(std::move(context)),
+        kernels_(std::move(kernels)),
         max_batches_per_launch_(options.max_batches_per_launch),
         info_(std::move(info)),
         num_multiprocessors_(num_multiprocessors),
-        api_(api),
         export_kinds_(std::move(export_kinds)) {}
 
   const DeviceInfo& info() const override { return info_; }
 
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
       size_t size_bytes) override {
-    DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal_));
-    DATASETD_ASSIGN_OR_RETURN(CudaMalloc memory, MallocOnDevice(size_bytes));
-    return std::make_unique<CudaDeviceMemory>(ordinal_, std::move(memory),
+    DATASETD_ASSIGN_OR_RETURN(CudaMalloc memory,
+                              MallocOnDevice(*context_, size_bytes));
+    return std::make_unique<CudaDeviceMemory>(*context_, std::move(memory),
                                               size_bytes);
   }
 
@@ -80,9 +95,9 @@ class CudaBackend final : public Backend {
     for (const ExportKind supported : export_kinds_) {
       if (kind != supported) continue;
       if (kind == ExportKind::kCudaIpcHandle) {
-        return CudaIpcMemory::Create(ordinal_, size_bytes);
+        return CudaIpcMemory::Create(*context_, size_bytes);
       }
-      return CudaVmmMemory::Create(api_, ordinal_, size_bytes);
+      return CudaVmmMemory::Create(*context_, size_bytes);
     }
     return absl::UnimplementedError(absl::StrCat(
         "device ", info_.name, " exports no ", ExportKindName(kind)));
@@ -90,7 +105,7 @@ class CudaBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<HostMemory>> AllocateHost(
       size_t size_bytes) override {
-    return CudaHostMemory::Create(ordinal_, size_bytes);
+    return CudaHostMemory::Create(*context_, size_bytes);
   }
 
   std::vector<ExportKind> export_kinds() const override {
@@ -99,17 +114,17 @@ class CudaBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<LoadedProgram>> Load(
       const AugmentProgram& program) override {
-    return CudaProgram::Create(ordinal_, program);
+    return CudaProgram::Create(*context_, program);
   }
 
   using Backend::CreateStream;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
       std::function<void()> on_done, const StreamOptions& options) override {
-    return CudaStream::Create(ordinal_, options.is_background);
+    return CudaStream::Create(*context_, *kernels_, options.is_background);
   }
 
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
-    return CudaEvent::Create(ordinal_);
+    return CudaEvent::Create(*context_);
   }
 
   bool needs_polling() const override { return true; }
@@ -124,60 +139,34 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  const int ordinal_;
+  const std::unique_ptr<CudaContext> context_;
+  const std::unique_ptr<AugmentKernels> kernels_;
   const int max_batches_per_launch_;
   const DeviceInfo info_;
   const int num_multiprocessors_;
-  const DriverApi api_;
   const std::vector<ExportKind> export_kinds_;
 };
 
 }  // namespace
 
-absl::StatusOr<int> CountCudaDevices() {
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorInsufficientDriver) {
-    cudaGetLastError();
-    return absl::UnavailableError(absl::StrCat(
-        "no CUDA driver, or one older than the toolkit of this build (",
-        CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10,
-        "); install the NVIDIA driver, or use device cpu"));
-  }
-  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
-    cudaGetLastError();
-    return absl::UnavailableError(
-        "no CUDA device; see nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
-        "device cpu");
-  }
-  if (error != cudaSuccess) {
-    return absl::UnavailableError(
-        CudaStatus(error, "cudaGetDeviceCount").message());
-  }
-  return count;
-}
+absl::StatusOr<int> CountCudaDevices() { return CountDriverDevices(); }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options) {
-  const int ordinal = options.ordinal;
-  DATASETD_ASSIGN_OR_RETURN(const int count, CountCudaDevices());
-  if (ordinal < 0 || ordinal >= count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no device cuda:", ordinal, "; there are ", count,
-                     ", the first is cuda:0"));
-  }
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal));
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaFree(nullptr));  // makes the context
-  DATASETD_ASSIGN_OR_RETURN(DeviceInfo info, ReadInfo(ordinal));
-  DATASETD_ASSIGN_OR_RETURN(const DriverApi api, LoadDriverApi());
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<CudaContext> context,
+                            CudaContext::Retain(options.ordinal));
   DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
-                            FindExportKinds(api, ordinal));
-  int num_multiprocessors = 0;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceGetAttribute(
-      &num_multiprocessors, cudaDevAttrMultiProcessorCount, ordinal));
-  return std::make_unique<CudaBackend>(options, std::move(info),
-                                       num_multiprocessors, api,
-                                       std::move(export_kinds));
+                            FindExportKinds(*context));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int num_multiprocessors,
+      context->Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<AugmentKernels> kernels,
+                            AugmentKernels::Load(*context));
+  // Last: the kernels take memory.
+  DATASETD_ASSIGN_OR_RETURN(DeviceInfo info, ReadInfo(*context));
+  return std::make_unique<CudaBackend>(
+      options, std::move(context), std::move(kernels), std::move(info),
+      num_multiprocessors, std::move(export_kinds));
 }
 
 }  // namespace datasetd

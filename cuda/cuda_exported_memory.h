@@ -1,6 +1,6 @@
 // Device memory that another process can map, on CUDA.
 //
-// CudaIpcMemory is a cudaMalloc exported by its 64-byte handle; CudaVmmMemory
+// CudaIpcMemory is a cuMemAlloc exported by its 64-byte handle; CudaVmmMemory
 // is a physical allocation of the driver, exported as a file descriptor. Both
 // are a multiple of 2 MiB, zeroed, and hold nothing else: an importer sees all
 // of the block.
@@ -9,7 +9,6 @@
 #define DATASETD_CUDA_CUDA_EXPORTED_MEMORY_H_
 
 #include <cuda.h>
-#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "cuda/backend.h"
+#include "cuda/cuda_context.h"
 #include "cuda/cuda_memory.h"
-#include "cuda/driver_api.h"
 #include "cuda/file_descriptor.h"
 
 namespace datasetd {
@@ -27,9 +26,9 @@ class CudaIpcMemory final : public ExportedMemory {
  public:
   // Errors as in backend.h.
   static absl::StatusOr<std::unique_ptr<ExportedMemory>> Create(
-      int ordinal, size_t size_bytes);
-  CudaIpcMemory(int ordinal, CudaMalloc memory, size_t size_bytes,
-                const cudaIpcMemHandle_t& handle);
+      const CudaContext& context, size_t size_bytes);
+  CudaIpcMemory(const CudaContext& context, CudaMalloc memory,
+                size_t size_bytes, const CUipcMemHandle& handle);
   ~CudaIpcMemory() override;
 
   uint8_t* data() const override { return memory_.get(); }
@@ -39,20 +38,20 @@ class CudaIpcMemory final : public ExportedMemory {
   int file_descriptor() const override { return -1; }
 
  private:
-  const int ordinal_;
+  const CudaContext& context_;
   CudaMalloc memory_;
   const size_t size_bytes_;
-  const cudaIpcMemHandle_t handle_;
+  const CUipcMemHandle handle_;
 };
 
 class CudaVmmMemory final : public ExportedMemory {
  public:
   // True if the device can make it.
-  static absl::StatusOr<bool> IsSupported(const DriverApi& api, int ordinal);
+  static absl::StatusOr<bool> IsSupported(const CudaContext& context);
 
   // Errors as in backend.h.
   static absl::StatusOr<std::unique_ptr<ExportedMemory>> Create(
-      const DriverApi& api, int ordinal, size_t size_bytes);
+      const CudaContext& context, size_t size_bytes);
   ~CudaVmmMemory() override;
 
   uint8_t* data() const override {
@@ -64,11 +63,10 @@ class CudaVmmMemory final : public ExportedMemory {
   int file_descriptor() const override { return file_.get(); }
 
  private:
-  CudaVmmMemory(const DriverApi& api, int ordinal);
+  explicit CudaVmmMemory(const CudaContext& context) : context_(context) {}
   absl::Status Init(size_t size_bytes);
 
-  const DriverApi api_;
-  const int ordinal_;
+  const CudaContext& context_;
   size_t size_bytes_ = 0;
   // Made in this order, each may be missing.
   CUmemGenericAllocationHandle allocation_ = 0;

@@ -3,18 +3,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/current_device.h"
+#include "cuda/driver_api.h"
 #include "cuda/status.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
 
 void CudaMallocTraits::Destroy(Handle data) {
-  DATASETD_CUDA_LOG_IF_ERROR(cudaFree(data));
+  DATASETD_CUDA_LOG_IF_ERROR(
+      LoadedDriverApi()->cuMemFree(reinterpret_cast<CUdeviceptr>(data)));
 }
 
 void CudaHostAllocTraits::Destroy(Handle data) {
-  DATASETD_CUDA_LOG_IF_ERROR(cudaFreeHost(data));
+  DATASETD_CUDA_LOG_IF_ERROR(LoadedDriverApi()->cuMemFreeHost(data));
 }
 
 absl::Status CheckNotEmpty(size_t size_bytes) {
@@ -22,54 +23,65 @@ absl::Status CheckNotEmpty(size_t size_bytes) {
   return absl::InvalidArgumentError("an allocation of 0 bytes");
 }
 
-absl::StatusOr<CudaMalloc> MallocOnDevice(size_t size_bytes) {
+absl::StatusOr<CudaMalloc> MallocOnDevice(const CudaContext& context,
+                                          size_t size_bytes) {
   DATASETD_RETURN_IF_ERROR(CheckNotEmpty(size_bytes));
-  void* data = nullptr;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaMalloc(&data, size_bytes), size_bytes);
-  return CudaMalloc(static_cast<uint8_t*>(data));
+  DATASETD_RETURN_IF_ERROR(context.MakeCurrent());
+  const DriverApi& api = context.api();
+  CUdeviceptr data = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuMemAlloc(&data, size_bytes), size_bytes);
+  return CudaMalloc(reinterpret_cast<uint8_t*>(data));
 }
 
-absl::Status ZeroOnDevice(uint8_t* data, size_t size_bytes) {
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaMemset(data, 0, size_bytes), size_bytes);
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr));
+absl::Status ZeroOnDevice(const CudaContext& context, uint8_t* data,
+                          size_t size_bytes) {
+  DATASETD_RETURN_IF_ERROR(context.MakeCurrent());
+  const DriverApi& api = context.api();
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(data), 0, size_bytes,
+                          nullptr),
+      size_bytes);
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(nullptr));
   return absl::OkStatus();
 }
 
-CudaDeviceMemory::CudaDeviceMemory(int ordinal, CudaMalloc memory,
-                                   size_t size_bytes)
-    : ordinal_(ordinal),
+CudaDeviceMemory::CudaDeviceMemory(const CudaContext& context,
+                                   CudaMalloc memory, size_t size_bytes)
+    : context_(context),
       memory_(std::move(memory)),
       size_bytes_(size_bytes) {}
 
-CudaDeviceMemory::~CudaDeviceMemory() { SetCurrentDeviceOrLog(ordinal_); }
+CudaDeviceMemory::~CudaDeviceMemory() { context_.MakeCurrentOrLog(); }
 
 absl::StatusOr<std::unique_ptr<HostMemory>> CudaHostMemory::Create(
-    int ordinal, size_t size_bytes) {
+    const CudaContext& context, size_t size_bytes) {
   DATASETD_RETURN_IF_ERROR(CheckNotEmpty(size_bytes));
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal));
+  DATASETD_RETURN_IF_ERROR(context.MakeCurrent());
+  const DriverApi& api = context.api();
   void* data = nullptr;
   DATASETD_CUDA_RETURN_IF_ERROR(
-      cudaHostAlloc(&data, size_bytes,
-                    cudaHostAllocPortable | cudaHostAllocMapped),
+      api.cuMemHostAlloc(&data, size_bytes,
+                         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
       size_bytes);
   CudaHostAlloc memory(static_cast<uint8_t*>(data));
-  void* on_device = nullptr;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaHostGetDevicePointer(&on_device, data, 0));
-  if (on_device != data) {
+  CUdeviceptr on_device = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuMemHostGetDevicePointer(&on_device, data, 0));
+  if (on_device != reinterpret_cast<CUdeviceptr>(data)) {
     return absl::UnimplementedError(absl::StrCat(
-        "cuda:", ordinal, " sees host memory at an address of its own; a ",
-        "device with unified addressing is needed"));
+        "cuda:", context.ordinal(), " sees host memory at an address of its ",
+        "own; a device with unified addressing is needed"));
   }
-  return std::make_unique<CudaHostMemory>(ordinal, std::move(memory),
+  return std::make_unique<CudaHostMemory>(context, std::move(memory),
                                           size_bytes);
 }
 
-CudaHostMemory::CudaHostMemory(int ordinal, CudaHostAlloc memory,
+CudaHostMemory::CudaHostMemory(const CudaContext& context, CudaHostAlloc memory,
                                size_t size_bytes)
-    : ordinal_(ordinal),
+    : context_(context),
       memory_(std::move(memory)),
       size_bytes_(size_bytes) {}
 
-CudaHostMemory::~CudaHostMemory() { SetCurrentDeviceOrLog(ordinal_); }
+CudaHostMemory::~CudaHostMemory() { context_.MakeCurrentOrLog(); }
 
 }  // namespace datasetd

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cuda/backend.h"
+#include "cuda/cuda_context.h"
 #include "cuda/unique_handle.h"
 
 namespace datasetd {
@@ -19,7 +20,7 @@ struct CudaMallocTraits {
   static constexpr Handle kNull = nullptr;
   static void Destroy(Handle data);
 };
-// cudaMalloc to cudaFree. Freeing waits for the device to be idle.
+// cuMemAlloc to cuMemFree. Freeing waits for the device to be idle.
 using CudaMalloc = UniqueHandle<CudaMallocTraits>;
 
 struct CudaHostAllocTraits {
@@ -32,22 +33,25 @@ using CudaHostAlloc = UniqueHandle<CudaHostAllocTraits>;
 //   INVALID_ARGUMENT  size_bytes is 0
 absl::Status CheckNotEmpty(size_t size_bytes);
 
-// On the current device. Errors as in backend.h.
-absl::StatusOr<CudaMalloc> MallocOnDevice(size_t size_bytes);
+// Errors as in backend.h.
+absl::StatusOr<CudaMalloc> MallocOnDevice(const CudaContext& context,
+                                          size_t size_bytes);
 
-// Zeroes memory of the current device; complete on return.
-absl::Status ZeroOnDevice(uint8_t* data, size_t size_bytes);
+// Zeroes memory of the device; complete on return.
+absl::Status ZeroOnDevice(const CudaContext& context, uint8_t* data,
+                          size_t size_bytes);
 
 class CudaDeviceMemory final : public DeviceMemory {
  public:
-  CudaDeviceMemory(int ordinal, CudaMalloc memory, size_t size_bytes);
+  CudaDeviceMemory(const CudaContext& context, CudaMalloc memory,
+                   size_t size_bytes);
   ~CudaDeviceMemory() override;
 
   uint8_t* data() const override { return memory_.get(); }
   size_t size_bytes() const override { return size_bytes_; }
 
  private:
-  const int ordinal_;
+  const CudaContext& context_;
   CudaMalloc memory_;
   const size_t size_bytes_;
 };
@@ -55,16 +59,17 @@ class CudaDeviceMemory final : public DeviceMemory {
 // Pinned, mapped into every device's address space at its host address.
 class CudaHostMemory final : public HostMemory {
  public:
-  static absl::StatusOr<std::unique_ptr<HostMemory>> Create(int ordinal,
-                                                            size_t size_bytes);
-  CudaHostMemory(int ordinal, CudaHostAlloc memory, size_t size_bytes);
+  static absl::StatusOr<std::unique_ptr<HostMemory>> Create(
+      const CudaContext& context, size_t size_bytes);
+  CudaHostMemory(const CudaContext& context, CudaHostAlloc memory,
+                 size_t size_bytes);
   ~CudaHostMemory() override;
 
   uint8_t* data() const override { return memory_.get(); }
   size_t size_bytes() const override { return size_bytes_; }
 
  private:
-  const int ordinal_;
+  const CudaContext& context_;
   CudaHostAlloc memory_;
   const size_t size_bytes_;
 };

@@ -3,101 +3,108 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/current_device.h"
-#include "cuda/kernels/augment.h"
+#include "cuda/driver_api.h"
 #include "cuda/status.h"
 #include "cuda/status_macros.h"
 
 namespace datasetd {
 
 void CudaStreamTraits::Destroy(Handle stream) {
-  DATASETD_CUDA_LOG_IF_ERROR(cudaStreamDestroy(stream));
+  DATASETD_CUDA_LOG_IF_ERROR(LoadedDriverApi()->cuStreamDestroy(stream));
 }
 
 void CudaEventTraits::Destroy(Handle event) {
-  DATASETD_CUDA_LOG_IF_ERROR(cudaEventDestroy(event));
+  DATASETD_CUDA_LOG_IF_ERROR(LoadedDriverApi()->cuEventDestroy(event));
 }
 
 absl::StatusOr<std::unique_ptr<LoadedProgram>> CudaProgram::Create(
-    int ordinal, const AugmentProgram& program) {
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal));
-  DATASETD_ASSIGN_OR_RETURN(CudaMalloc memory, MallocOnDevice(sizeof(program)));
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaMemcpy(
-      memory.get(), &program, sizeof(program), cudaMemcpyHostToDevice));
+    const CudaContext& context, const AugmentProgram& program) {
+  const DriverApi& api = context.api();
+  DATASETD_ASSIGN_OR_RETURN(CudaMalloc memory,
+                            MallocOnDevice(context, sizeof(program)));
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(memory.get()), &program,
+                       sizeof(program)));
   // The copy may return earlier, and our streams do not wait for the default.
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr));
-  return std::make_unique<CudaProgram>(ordinal, program, std::move(memory));
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(nullptr));
+  return std::make_unique<CudaProgram>(context, program, std::move(memory));
 }
 
-CudaProgram::CudaProgram(int ordinal, const AugmentProgram& program,
-                         CudaMalloc memory)
-    : ordinal_(ordinal), host_program_(program), memory_(std::move(memory)) {}
+CudaProgram::CudaProgram(const CudaContext& context,
+                         const AugmentProgram& program, CudaMalloc memory)
+    : context_(context), host_program_(program), memory_(std::move(memory)) {}
 
-CudaProgram::~CudaProgram() { SetCurrentDeviceOrLog(ordinal_); }
+CudaProgram::~CudaProgram() { context_.MakeCurrentOrLog(); }
 
-absl::StatusOr<std::unique_ptr<Event>> CudaEvent::Create(int ordinal) {
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal));
-  cudaEvent_t event = nullptr;
+absl::StatusOr<std::unique_ptr<Event>> CudaEvent::Create(
+    const CudaContext& context) {
+  DATASETD_RETURN_IF_ERROR(context.MakeCurrent());
+  CUevent event = nullptr;
   DATASETD_CUDA_RETURN_IF_ERROR(
-      cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  return std::make_unique<CudaEvent>(ordinal,
+      context.api().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  return std::make_unique<CudaEvent>(context,
                                      UniqueHandle<CudaEventTraits>(event));
 }
 
-CudaEvent::CudaEvent(int ordinal, UniqueHandle<CudaEventTraits> event)
-    : ordinal_(ordinal), event_(std::move(event)) {}
+CudaEvent::CudaEvent(const CudaContext& context,
+                     UniqueHandle<CudaEventTraits> event)
+    : context_(context), event_(std::move(event)) {}
 
-CudaEvent::~CudaEvent() { SetCurrentDeviceOrLog(ordinal_); }
+CudaEvent::~CudaEvent() { context_.MakeCurrentOrLog(); }
 
 absl::StatusOr<bool> CudaEvent::IsDone() {
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal_));
-  const cudaError_t error = cudaEventQuery(event_.get());
-  if (error == cudaErrorNotReady) {
-    cudaGetLastError();  // else the next launch would report it
-    return false;
-  }
-  DATASETD_CUDA_RETURN_IF_ERROR(error);
+  DATASETD_RETURN_IF_ERROR(context_.MakeCurrent());
+  const CUresult error = context_.api().cuEventQuery(event_.get());
+  if (error == CUDA_ERROR_NOT_READY) return false;
+  DATASETD_RETURN_IF_ERROR(CudaStatus(error, "cuEventQuery"));
   return true;
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> CudaStream::Create(
-    int ordinal, bool is_background) {
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal));
+    const CudaContext& context, const AugmentKernels& kernels,
+    bool is_background) {
+  DATASETD_RETURN_IF_ERROR(context.MakeCurrent());
+  const DriverApi& api = context.api();
   int lowest = 0;
   int highest = 0;
   DATASETD_CUDA_RETURN_IF_ERROR(
-      cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  cudaStream_t stream = nullptr;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithPriority(
-      &stream, cudaStreamNonBlocking, is_background ? lowest : highest));
-  return std::make_unique<CudaStream>(ordinal,
+      api.cuCtxGetStreamPriorityRange(&lowest, &highest));
+  CUstream stream = nullptr;
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamCreateWithPriority(
+      &stream, CU_STREAM_NON_BLOCKING, is_background ? lowest : highest));
+  return std::make_unique<CudaStream>(context, kernels,
                                       UniqueHandle<CudaStreamTraits>(stream));
 }
 
-CudaStream::CudaStream(int ordinal, UniqueHandle<CudaStreamTraits> stream)
-    : ordinal_(ordinal), stream_(std::move(stream)) {}
+CudaStream::CudaStream(const CudaContext& context,
+                       const AugmentKernels& kernels,
+                       UniqueHandle<CudaStreamTraits> stream)
+    : context_(context), kernels_(kernels), stream_(std::move(stream)) {}
 
 CudaStream::~CudaStream() {
-  SetCurrentDeviceOrLog(ordinal_);
-  DATASETD_CUDA_LOG_IF_ERROR(cudaStreamSynchronize(stream_.get()));
+  context_.MakeCurrentOrLog();
+  DATASETD_CUDA_LOG_IF_ERROR(
+      context_.api().cuStreamSynchronize(stream_.get()));
 }
 
 absl::Status CudaStream::CopyToDevice(uint8_t* to, const uint8_t* from,
                                       size_t size_bytes) {
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal_));
+  if (size_bytes == 0) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(context_.MakeCurrent());
   DATASETD_CUDA_RETURN_IF_ERROR(
-      cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice,
-                      stream_.get()),
+      context_.api().cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to), from,
+                                       size_bytes, stream_.get()),
       size_bytes);
   return absl::OkStatus();
 }
 
 absl::Status CudaStream::CopyToHost(uint8_t* to, const uint8_t* from,
                                     size_t size_bytes) {
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal_));
+  if (size_bytes == 0) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(context_.MakeCurrent());
   DATASETD_CUDA_RETURN_IF_ERROR(
-      cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToHost,
-                      stream_.get()),
+      context_.api().cuMemcpyDtoHAsync(to, reinterpret_cast<CUdeviceptr>(from),
+                                       size_bytes, stream_.get()),
       size_bytes);
   return absl::OkStatus();
 }
@@ -109,24 +116,22 @@ absl::Status CudaStream::Augment(const LoadedProgram& program,
         absl::StrCat("a launch of ", batches.size(), " batches; 1 to ",
                      kMaxBatchesPerLaunch, " are allowed"));
   }
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal_));
   const auto& loaded = static_cast<const CudaProgram&>(program);
-  DATASETD_CUDA_RETURN_IF_ERROR(static_cast<cudaError_t>(LaunchAugment(
-      loaded.device_program(), loaded.host_program(), batches.data(),
-      static_cast<int>(batches.size()), stream_.get())));
-  return absl::OkStatus();
+  return kernels_.Launch(loaded.device_program(), loaded.host_program(),
+                         batches, stream_.get());
 }
 
 absl::Status CudaStream::Record(Event& event) {
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal_));
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaEventRecord(
+  DATASETD_RETURN_IF_ERROR(context_.MakeCurrent());
+  DATASETD_CUDA_RETURN_IF_ERROR(context_.api().cuEventRecord(
       static_cast<CudaEvent&>(event).get(), stream_.get()));
   return absl::OkStatus();
 }
 
 absl::Status CudaStream::Synchronize() {
-  DATASETD_RETURN_IF_ERROR(SetCurrentDevice(ordinal_));
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_.get()));
+  DATASETD_RETURN_IF_ERROR(context_.MakeCurrent());
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      context_.api().cuStreamSynchronize(stream_.get()));
   return absl::OkStatus();
 }
 

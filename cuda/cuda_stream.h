@@ -3,7 +3,7 @@
 #ifndef DATASETD_CUDA_CUDA_STREAM_H_
 #define DATASETD_CUDA_CUDA_STREAM_H_
 
-#include <cuda_runtime_api.h>
+#include <cuda.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "cuda/augment_kernels.h"
 #include "cuda/backend.h"
+#include "cuda/cuda_context.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/kernels/params.h"
 #include "cuda/unique_handle.h"
@@ -20,13 +22,13 @@
 namespace datasetd {
 
 struct CudaStreamTraits {
-  using Handle = cudaStream_t;
+  using Handle = CUstream;
   static constexpr Handle kNull = nullptr;
   static void Destroy(Handle stream);
 };
 
 struct CudaEventTraits {
-  using Handle = cudaEvent_t;
+  using Handle = CUevent;
   static constexpr Handle kNull = nullptr;
   static void Destroy(Handle event);
 };
@@ -35,8 +37,9 @@ struct CudaEventTraits {
 class CudaProgram final : public LoadedProgram {
  public:
   static absl::StatusOr<std::unique_ptr<LoadedProgram>> Create(
-      int ordinal, const AugmentProgram& program);
-  CudaProgram(int ordinal, const AugmentProgram& program, CudaMalloc memory);
+      const CudaContext& context, const AugmentProgram& program);
+  CudaProgram(const CudaContext& context, const AugmentProgram& program,
+              CudaMalloc memory);
   ~CudaProgram() override;
 
   const AugmentProgram& host_program() const { return host_program_; }
@@ -45,7 +48,7 @@ class CudaProgram final : public LoadedProgram {
   }
 
  private:
-  const int ordinal_;
+  const CudaContext& context_;
   const AugmentProgram host_program_;
   CudaMalloc memory_;
 };
@@ -53,16 +56,17 @@ class CudaProgram final : public LoadedProgram {
 // Without timing.
 class CudaEvent final : public Event {
  public:
-  static absl::StatusOr<std::unique_ptr<Event>> Create(int ordinal);
-  CudaEvent(int ordinal, UniqueHandle<CudaEventTraits> event);
+  static absl::StatusOr<std::unique_ptr<Event>> Create(
+      const CudaContext& context);
+  CudaEvent(const CudaContext& context, UniqueHandle<CudaEventTraits> event);
   ~CudaEvent() override;
 
   absl::StatusOr<bool> IsDone() override;
 
-  cudaEvent_t get() const { return event_.get(); }
+  CUevent get() const { return event_.get(); }
 
  private:
-  const int ordinal_;
+  const CudaContext& context_;
   UniqueHandle<CudaEventTraits> event_;
 };
 
@@ -71,9 +75,11 @@ class CudaEvent final : public Event {
 // or to host memory that is not pinned may wait for the device.
 class CudaStream final : public Stream {
  public:
-  static absl::StatusOr<std::unique_ptr<Stream>> Create(int ordinal,
-                                                        bool is_background);
-  CudaStream(int ordinal, UniqueHandle<CudaStreamTraits> stream);
+  static absl::StatusOr<std::unique_ptr<Stream>> Create(
+      const CudaContext& context, const AugmentKernels& kernels,
+      bool is_background);
+  CudaStream(const CudaContext& context, const AugmentKernels& kernels,
+             UniqueHandle<CudaStreamTraits> stream);
   ~CudaStream() override;
 
   absl::Status CopyToDevice(uint8_t* to, const uint8_t* from,
@@ -86,7 +92,8 @@ class CudaStream final : public Stream {
   absl::Status Synchronize() override;
 
  private:
-  const int ordinal_;
+  const CudaContext& context_;
+  const AugmentKernels& kernels_;
   UniqueHandle<CudaStreamTraits> stream_;
 };
 

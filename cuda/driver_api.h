@@ -1,5 +1,9 @@
-// The functions of the CUDA driver that the runtime has no counterpart of.
-// Asked for by name at run time: nothing links libcuda.
+// The functions of the CUDA driver that the device layer calls. libcuda.so.1 is
+// opened at run time: nothing links it, and there is no CUDA runtime.
+//
+// A member has the name that cuda.h gives the function's newest version, so
+// that api.cuMemAlloc is cuMemAlloc_v2 where it is declared and where it is
+// called.
 
 #ifndef DATASETD_CUDA_DRIVER_API_H_
 #define DATASETD_CUDA_DRIVER_API_H_
@@ -8,25 +12,79 @@
 
 #include "absl/status/statusor.h"
 
+#define DATASETD_CUDA_FUNCTIONS(X)    \
+  X(cuCtxGetDevice)                   \
+  X(cuCtxGetStreamPriorityRange)      \
+  X(cuCtxSetCurrent)                  \
+  X(cuCtxSynchronize)                 \
+  X(cuDeviceGet)                      \
+  X(cuDeviceGetAttribute)             \
+  X(cuDeviceGetCount)                 \
+  X(cuDeviceGetName)                  \
+  X(cuDeviceGetUuid)                  \
+  X(cuDevicePrimaryCtxRetain)         \
+  X(cuDriverGetVersion)               \
+  X(cuEventCreate)                    \
+  X(cuEventDestroy)                   \
+  X(cuEventQuery)                     \
+  X(cuEventRecord)                    \
+  X(cuGetErrorName)                   \
+  X(cuGetErrorString)                 \
+  X(cuInit)                           \
+  X(cuIpcCloseMemHandle)              \
+  X(cuIpcGetMemHandle)                \
+  X(cuIpcOpenMemHandle)               \
+  X(cuLaunchHostFunc)                 \
+  X(cuLaunchKernel)                   \
+  X(cuMemAddressFree)                 \
+  X(cuMemAddressReserve)              \
+  X(cuMemAlloc)                       \
+  X(cuMemCreate)                      \
+  X(cuMemExportToShareableHandle)     \
+  X(cuMemFree)                        \
+  X(cuMemFreeHost)                    \
+  X(cuMemGetAllocationGranularity)    \
+  X(cuMemGetInfo)                     \
+  X(cuMemHostAlloc)                   \
+  X(cuMemHostGetDevicePointer)        \
+  X(cuMemHostRegister)                \
+  X(cuMemImportFromShareableHandle)   \
+  X(cuMemMap)                         \
+  X(cuMemRelease)                     \
+  X(cuMemSetAccess)                   \
+  X(cuMemUnmap)                       \
+  X(cuMemcpyDtoDAsync)                \
+  X(cuMemcpyDtoH)                     \
+  X(cuMemcpyDtoHAsync)                \
+  X(cuMemcpyHtoD)                     \
+  X(cuMemcpyHtoDAsync)                \
+  X(cuMemsetD8Async)                  \
+  X(cuModuleGetFunction)              \
+  X(cuModuleLoadData)                 \
+  X(cuModuleUnload)                   \
+  X(cuStreamCreateWithPriority)       \
+  X(cuStreamDestroy)                  \
+  X(cuStreamSynchronize)              \
+  X(cuStreamWriteValue64)
+
 namespace datasetd {
 
 struct DriverApi {
-  decltype(&cuDeviceGet) device_get;
-  decltype(&cuDeviceGetAttribute) device_get_attribute;
-  decltype(&cuMemGetAllocationGranularity) mem_get_allocation_granularity;
-  decltype(&cuMemCreate) mem_create;
-  decltype(&cuMemRelease) mem_release;
-  decltype(&cuMemAddressReserve) mem_address_reserve;
-  decltype(&cuMemAddressFree) mem_address_free;
-  decltype(&cuMemMap) mem_map;
-  decltype(&cuMemUnmap) mem_unmap;
-  decltype(&cuMemSetAccess) mem_set_access;
-  decltype(&cuMemExportToShareableHandle) mem_export_to_shareable_handle;
-  decltype(&cuMemImportFromShareableHandle) mem_import_from_shareable_handle;
+#define DATASETD_CUDA_MEMBER(function) decltype(&::function) function = nullptr;
+  DATASETD_CUDA_FUNCTIONS(DATASETD_CUDA_MEMBER)
+#undef DATASETD_CUDA_MEMBER
 };
 
-//   UNAVAILABLE  there is no driver, or it is too old; names the function
-absl::StatusOr<DriverApi> LoadDriverApi();
+// The functions of this process's driver, found once; the driver stays open. A
+// failure is not kept: the next call looks again. Does not initialise the
+// driver. Thread-safe.
+//
+//   UNAVAILABLE  there is no driver, or it is too old; says which version is
+//                needed
+absl::StatusOr<const DriverApi*> GetDriverApi();
+
+// nullptr before GetDriverApi succeeded.
+const DriverApi* LoadedDriverApi();
 
 }  // namespace datasetd
 

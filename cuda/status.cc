@@ -2,73 +2,95 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/device_failure.h"
+#include "cuda/driver_api.h"
 
 namespace datasetd {
 namespace {
 
-absl::StatusCode CodeOf(cudaError_t error) {
+absl::StatusCode CodeOf(CUresult error) {
   switch (error) {
-    case cudaErrorMemoryAllocation:
+    case CUDA_ERROR_OUT_OF_MEMORY:
       return absl::StatusCode::kResourceExhausted;
-    case cudaErrorInsufficientDriver:
-    case cudaErrorNoDevice:
-    case cudaErrorInitializationError:
-    case cudaErrorStubLibrary:
-    case cudaErrorSystemNotReady:
-    case cudaErrorSystemDriverMismatch:
-    case cudaErrorCompatNotSupportedOnDevice:
-    case cudaErrorDevicesUnavailable:
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_STUB_LIBRARY:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_SYSTEM_NOT_READY:
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
       return absl::StatusCode::kUnavailable;
-    case cudaErrorNotSupported:
+    case CUDA_ERROR_NOT_SUPPORTED:
       return absl::StatusCode::kUnimplemented;
     default:
       return absl::StatusCode::kInternal;
   }
 }
 
-std::string CurrentDevice() {
-  int device = -1;
-  if (cudaGetDevice(&device) == cudaSuccess) {
-    return absl::StrCat("device ", device);
+std::string NameOf(CUresult error) {
+  const DriverApi* const api = LoadedDriverApi();
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (api == nullptr || api->cuGetErrorName(error, &name) != CUDA_SUCCESS ||
+      api->cuGetErrorString(error, &text) != CUDA_SUCCESS) {
+    return absl::StrCat("CUDA error ", static_cast<int>(error));
   }
-  cudaGetLastError();
-  return "no device";
+  return absl::StrCat(name, " (", text, ")");
 }
 
-bool IsShuttingDown(cudaError_t error) {
-  return error == cudaErrorCudartUnloading ||
-         error == cudaErrorContextIsDestroyed;
+std::string CurrentDevice() {
+  const DriverApi* const api = LoadedDriverApi();
+  CUdevice device = -1;
+  if (api == nullptr || api->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+    return "no device";
+  }
+  return absl::StrCat("device ", device);
+}
+
+bool IsShuttingDown(CUresult error) {
+  return error == CUDA_ERROR_DEINITIALIZED ||
+         error == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 }  // namespace
 
-absl::Status CudaStatus(cudaError_t error, const char* call,
-                        size_t size_bytes) {
-  if (error == cudaSuccess) return absl::OkStatus();
-  cudaGetLastError();
+bool IsSticky(CUresult error) {
+  switch (error) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_MPS_CONNECTION_FAILED:
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status CudaStatus(CUresult error, const char* call, size_t size_bytes) {
+  if (error == CUDA_SUCCESS) return absl::OkStatus();
   std::string message =
-      absl::StrCat(call, ": ", cudaGetErrorName(error), " (",
-                   cudaGetErrorString(error), ") on ", CurrentDevice());
+      absl::StrCat(call, ": ", NameOf(error), " on ", CurrentDevice());
   if (size_bytes > 0) absl::StrAppend(&message, ", ", size_bytes, " bytes");
-  return absl::Status(CodeOf(error), message);
+  absl::Status status(CodeOf(error), message);
+  return IsSticky(error) ? DeviceFailure(std::move(status)) : status;
 }
 
-absl::Status CudaDriverStatus(CUresult error, const char* call,
-                              size_t size_bytes) {
-  // The runtime numbers its errors as the driver does.
-  return CudaStatus(static_cast<cudaError_t>(error), call, size_bytes);
-}
-
-void LogCudaError(cudaError_t error, const char* call) {
-  if (error == cudaSuccess || IsShuttingDown(error)) return;
+void LogCudaError(CUresult error, const char* call) {
+  if (error == CUDA_SUCCESS || IsShuttingDown(error)) return;
   std::fprintf(stderr, "datasetd: %s\n",
-               CudaStatus(error, call).ToString().c_str());
-}
-
-void LogCudaDriverError(CUresult error, const char* call) {
-  LogCudaError(static_cast<cudaError_t>(error), call);
+               std::string(CudaStatus(error, call).message()).c_str());
 }
 
 }  // namespace datasetd

@@ -43,6 +43,8 @@ constexpr int kExitBadConfiguration = 2;
 constexpr absl::Duration kDeviceRetry = absl::Seconds(2);
 // What the service manager grants with every sign of progress.
 constexpr absl::Duration kProgressTimeout = absl::Seconds(60);
+// The driver may have to compile the kernels, for each GPU some minutes.
+constexpr absl::Duration kOpenDevicesTimeout = absl::Minutes(15);
 // After drain_timeout.
 constexpr absl::Duration kStopTimeout = absl::Milliseconds(1500);
 constexpr absl::Duration kMaxPoll = absl::Hours(1);
@@ -275,6 +277,8 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
     case Wait::kFailed:
       return kExitFailure;
   }
+  SdNotify(absl::StrCat("STATUS=opening devices\n",
+                        ExtendTimeout(kOpenDevicesTimeout)));
   auto server = Server::Start(config, std::move(sockets));
   if (!server.ok()) {
     Log(LogSubsystem::kServer).critical("cannot start: {}",

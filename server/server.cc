@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "cuda/device_failure.h"
 #include "cuda/status_macros.h"
 #include "proto/version.h"
 #include "server/attach/attach_server.h"
@@ -24,6 +25,7 @@
 #include "server/core/feed_table.h"
 #include "server/core/file_system.h"
 #include "server/core/memory_budget.h"
+#include "server/core/producer.h"
 #include "server/core/source_scan.h"
 #include "server/core/store_directory.h"
 #include "server/core/transform_limits.h"
@@ -76,11 +78,26 @@ TransformLimits TransformLimitsOf(const v1::Config& config) {
 
 // The device is beyond repair: what is published stays correct, nothing more
 // is, and reconnecting clients find a new process.
-[[noreturn]] void OnDeviceFailure(const absl::Status& status) {
-  Log(LogSubsystem::kProducer).critical("the device failed, exiting: {}",
-                                 status.ToString());
+[[noreturn]] void EndByDeviceFailure(const absl::Status& status) {
+  Log(LogSubsystem::kProducer)
+      .critical("the device failed, exiting: {}: {}",
+                absl::StatusCodeToString(status.code()),
+                std::string(status.message()));
   Log(LogSubsystem::kProducer).flush();
   std::_Exit(EXIT_FAILURE);
+}
+
+// Of a producer; any other error is that of one feed.
+void OnProducerFailure(const absl::Status& status) {
+  if (IsDeviceFailure(status)) EndByDeviceFailure(status);
+  Log(LogSubsystem::kProducer)
+      .error("{}: {}", absl::StatusCodeToString(status.code()),
+             std::string(status.message()));
+}
+
+// Whoever meets it: a load, a feed that is opened, what frees memory.
+void OnDeviceFailure(const absl::Status& status) {
+  if (!Producer::IsThisThread()) EndByDeviceFailure(status);
 }
 
 // What one user may have of `all`: `configured`, or half.
@@ -182,6 +199,7 @@ absl::Status Server::Impl::Start() {
   DATASETD_ASSIGN_OR_RETURN(std::vector<ServedDevice> devices,
                             OpenDevices(config_));
   devices_ = std::make_unique<DeviceTable>(std::move(devices));
+  SetDeviceFailureHandler(OnDeviceFailure);
   DATASETD_RETURN_IF_ERROR(OpenStores());
   const auto open_source = [files = files_.get(),
                             max_inflated_bytes = static_cast<int64_t>(
@@ -218,7 +236,7 @@ absl::Status Server::Impl::Start() {
   DATASETD_ASSIGN_OR_RETURN(
       feeds_, FeedTable::Create(std::move(feed_options), devices_.get(),
                                 datasets_.get(), RingChannel::Create, &clock_,
-                                LogFeedEvent, OnDeviceFailure));
+                                LogFeedEvent, OnProducerFailure));
 
   // Before a client can take their names.
   DATASETD_RETURN_IF_ERROR(BeginLoads());

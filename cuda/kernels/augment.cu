@@ -1,38 +1,22 @@
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
-#include "cuda/kernels/augment.h"
 #include "cuda/kernels/augment_block.h"
 #include "cuda/kernels/augment_plan.h"
 #include "cuda/kernels/chain_executor.h"
+#include "cuda/kernels/chain_plan.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/chain_state.h"
 #include "cuda/kernels/ops/atomics.h"
 #include "cuda/kernels/params.h"
+
+// The kernels, found by their names in the module (cuda/augment_kernels.h).
+// Each does nothing for a plan without batches.
 
 namespace datasetd {
 namespace {
 
 // So that shared memory never keeps more blocks off an SM than registers do.
 static_assert(sizeof(BlockState) <= 24 * 1024);
-
-__global__ void __launch_bounds__(kBlockThreads, 4)
-    AugmentKernel(const __grid_constant__ AugmentPlan plan) {
-  __shared__ BlockState state;
-  const int thread = static_cast<int>(threadIdx.x);
-  LocateBlock(plan, blockIdx.x, thread, state);
-  __syncthreads();
-  LoadBlock(plan, thread, state);
-  __syncthreads();
-  DrawBlock(plan, thread, state);
-  __syncthreads();
-  MapBlock(plan, thread, state);
-  __syncthreads();
-  WriteBlock(plan, thread, state, MemorySink());
-}
-
-inline constexpr int kChainThreads = 512;
 
 // The threads of a block.
 struct BlockTeam {
@@ -49,19 +33,30 @@ struct BlockTeam {
   static __device__ constexpr bool GoesOn() { return true; }
 };
 
-// The kernel's parameter, passed by value.
-struct ChainPlan {
-  const AugmentProgram* program;
-  int32_t num_batches;
-  BatchTask batches[kMaxBatchesPerLaunch];
-};
-static_assert(sizeof(ChainPlan) <= 4096);
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kBlockThreads, 4)
+    AugmentKernel(const __grid_constant__ AugmentPlan plan) {
+  __shared__ BlockState state;
+  if (plan.num_batches == 0) return;
+  const int thread = static_cast<int>(threadIdx.x);
+  LocateBlock(plan, blockIdx.x, thread, state);
+  __syncthreads();
+  LoadBlock(plan, thread, state);
+  __syncthreads();
+  DrawBlock(plan, thread, state);
+  __syncthreads();
+  MapBlock(plan, thread, state);
+  __syncthreads();
+  WriteBlock(plan, thread, state, MemorySink());
+}
 
 // Blocks take the samples of all batches in turn, each with the scratch memory
 // of its own index.
-__global__ void __launch_bounds__(kChainThreads, 2)
+extern "C" __global__ void __launch_bounds__(kChainThreads, 2)
     ChainKernel(const __grid_constant__ ChainPlan plan) {
   __shared__ ChainState state;
+  if (plan.num_batches == 0) return;
   const AugmentProgram& program = *plan.program;
   const int block = static_cast<int>(blockIdx.x);
   for (int f = 0; f < program.num_fields; ++f) {
@@ -80,55 +75,6 @@ __global__ void __launch_bounds__(kChainThreads, 2)
       turn -= rows;
     }
   }
-}
-
-int LaunchChains(const AugmentProgram* device_program,
-                 const AugmentProgram& host_program, const BatchTask* batches,
-                 int num_batches, cudaStream_t stream) {
-  bool has_chain = false;
-  for (int i = 0; i < host_program.num_fields; ++i) {
-    has_chain = has_chain || host_program.fields[i].num_steps > 0;
-  }
-  if (!has_chain) return cudaSuccess;
-  ChainPlan plan = {};
-  plan.program = device_program;
-  plan.num_batches = num_batches;
-  int64_t num_samples = 0;
-  for (int b = 0; b < num_batches; ++b) {
-    plan.batches[b] = batches[b];
-    num_samples += NumRows(batches[b]);
-  }
-  const int64_t blocks = num_samples < host_program.num_teams
-                             ? num_samples
-                             : host_program.num_teams;
-  if (blocks == 0) return cudaSuccess;
-  void* arguments[] = {&plan};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&ChainKernel),
-                          dim3(static_cast<uint32_t>(blocks)),
-                          dim3(kChainThreads), arguments, 0, stream);
-}
-
-}  // namespace
-
-int LaunchAugment(const AugmentProgram* device_program,
-                  const AugmentProgram& host_program, const BatchTask* batches,
-                  int num_batches, void* stream) {
-  AugmentPlan plan;
-  if (!MakeAugmentPlan(device_program, host_program, batches, num_batches,
-                       &plan)) {
-    return cudaErrorInvalidValue;
-  }
-  const cudaStream_t cuda_stream = static_cast<cudaStream_t>(stream);
-  if (const int error = LaunchChains(device_program, host_program, batches,
-                                     num_batches, cuda_stream);
-      error != cudaSuccess) {
-    return error;
-  }
-  if (plan.num_blocks() == 0) return cudaSuccess;
-  void* arguments[] = {&plan};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&AugmentKernel),
-                          dim3(plan.num_blocks()), dim3(kBlockThreads),
-                          arguments, 0, cuda_stream);
 }
 
 }  // namespace datasetd

@@ -64,19 +64,6 @@ struct HostPosition {
 bool AugmentHostFrom(const AugmentProgram& program, const BatchTask& batch,
                      HostPosition* position);
 
-// Enqueues one kernel on `stream` (a cudaStream_t of the current device), and
-// one more for all chains of the program if it has any, for `num_batches`
-// batches, 0..kMaxBatchesPerLaunch. `device_program` is a copy of
-// `host_program` in device memory; it, the sources, the indices and the slots
-// must stay valid until the kernel has completed. `batches` and `host_program`
-// are read before the call returns. Neither allocates nor synchronises.
-//
-// Returns a cudaError_t: cudaErrorInvalidValue if num_batches is out of range,
-// else that of the launch. With no sample to write nothing is launched.
-int LaunchAugment(const AugmentProgram* device_program,
-                  const AugmentProgram& host_program, const BatchTask* batches,
-                  int num_batches, void* stream);
-
 }  // namespace datasetd
 
 #endif  // DATASETD_CUDA_KERNELS_AUGMENT_H_

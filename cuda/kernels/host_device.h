@@ -23,7 +23,7 @@
 
 #if defined(__CUDACC__)
 #define DATASETD_FLATTEN
-#define DATASETD_NOINLINE
+#define DATASETD_NOINLINE __noinline__
 #else
 #define DATASETD_FLATTEN __attribute__((flatten))
 #define DATASETD_NOINLINE __attribute__((noinline))

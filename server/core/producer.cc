@@ -9,8 +9,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "cuda/device_failure.h"
 #include "cuda/nvtx_range.h"
 #include "cuda/status_macros.h"
 #include "server/core/clock.h"
@@ -25,6 +28,8 @@ constexpr int kMaxSpuriousWakes = 100;
 constexpr int kMaxEvents = 64;
 // Users and feeds whose use differs by less take turns by launches.
 constexpr uint64_t kEqualNanoseconds = 1'000'000;
+
+thread_local bool is_producer_thread = false;
 
 }  // namespace
 
@@ -70,6 +75,8 @@ Producer::~Producer() {
   Wake();
   thread_.join();
 }
+
+bool Producer::IsThisThread() { return is_producer_thread; }
 
 std::function<void()> Producer::on_done() {
   return [this] { Wake(); };
@@ -300,10 +307,18 @@ absl::StatusOr<bool> Producer::LaunchAll() {
   while (Member* const member = NextMember()) {
     Feed& feed = *member->feed;
     const NvtxRange range("produce");
-    DATASETD_ASSIGN_OR_RETURN(
-        const bool has_started,
-        feed.Launch(backend_->max_batches_per_launch(feed.batch_bytes())));
-    if (!has_started) {
+    const absl::StatusOr<bool> has_started =
+        feed.Launch(backend_->max_batches_per_launch(feed.batch_bytes()));
+    if (!has_started.ok()) {
+      const absl::Status& error = has_started.status();
+      if (IsDeviceFailure(error)) return error;
+      feed.Stop();
+      on_failure_(absl::Status(
+          error.code(), absl::StrCat("feed ", feed.id(), " is stopped: ",
+                                     error.message())));
+      continue;
+    }
+    if (!*has_started) {
       member->is_refused = true;
       continue;
     }
@@ -367,12 +382,21 @@ void Producer::Wait(int64_t timeout_nanoseconds) {
 
 void Producer::Fail(const absl::Status& status) {
   has_failed_ = true;
-  for (const std::unique_ptr<Member>& member : members_) member->feed->Stop();
-  on_failure_(status);
+  std::string feeds;
+  for (const std::unique_ptr<Member>& member : members_) {
+    member->feed->Stop();
+    if (member->num_launches == 0) continue;
+    absl::StrAppend(&feeds, feeds.empty() ? "" : ", ", member->feed->id());
+  }
+  on_failure_(DeviceFailure(absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; feeds with launches in flight: ",
+                   feeds.empty() ? "none" : feeds))));
 }
 
 void Producer::Run() {
   pthread_setname_np(pthread_self(), "producer");
+  is_producer_thread = true;
   int64_t poll_nanoseconds = kMinPollNanoseconds;
   while (true) {
     num_rounds_.fetch_add(1, std::memory_order_relaxed);

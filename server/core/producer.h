@@ -57,8 +57,10 @@ class Producer {
   // Nanoseconds of a monotonic clock, by which users take turns.
   using ClockFunction = uint64_t (*)();
 
-  // `on_failure` is called once, from the producer's thread, when the device
-  // fails: from then on nothing is published.
+  // `on_failure` is called from the producer's thread. With a device failure
+  // (cuda/device_failure.h), once: from then on nothing is published. With any
+  // other error, which names the feed: its launch was refused, and it is
+  // stopped.
   static absl::StatusOr<std::unique_ptr<Producer>> Start(
       Backend* backend, std::function<void(absl::Status)> on_failure,
       ClockFunction clock = MonotonicNanoseconds);
@@ -66,6 +68,10 @@ class Producer {
   // Ends the thread. REQUIRES: every feed was removed, and destroyed if it got
   // on_done().
   ~Producer();
+
+  // Whether the calling thread is a producer's, whose `on_failure` says more of
+  // a device failure than the error alone.
+  static bool IsThisThread();
 
   // What Feed::Create takes as on_done; callable from any thread while the
   // producer lives.

@@ -4,8 +4,19 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/device_failure.h"
 
 namespace datasetd {
+namespace {
+
+// Another export would not meet the error. In containers and on virtual GPUs
+// drivers refuse an export with various errors.
+bool IsOfThisExport(const absl::Status& error) {
+  return !absl::IsResourceExhausted(error) &&
+         !absl::IsInvalidArgument(error) && !IsDeviceFailure(error);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
     Backend& backend, size_t size_bytes, absl::Span<const ExportKind> allowed,
@@ -23,7 +34,7 @@ absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
                                   : "");
     if (!is_allowed || is_excluded) continue;
     auto slab = backend.AllocateExported(size_bytes, kind);
-    if (!absl::IsUnimplemented(slab.status())) return slab;
+    if (slab.ok() || !IsOfThisExport(slab.status())) return slab;
     absl::StrAppend(&tried, " (", slab.status().message(), ")");
   }
   return absl::UnimplementedError(absl::StrCat(

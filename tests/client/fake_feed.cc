@@ -50,7 +50,7 @@ FakeFeed::FakeFeed(const Options& options)
       daemon_fd_(MakeMemory("daemon_page", sizeof(ring::DaemonPage))),
       client_fd_(MakeMemory("client_page", sizeof(ring::ClientPage))),
       event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      slab_fd_(MakeMemory("slab", options.slab_bytes)),
+      slab_fd_(MakeMemory(options.slab_name.c_str(), options.slab_bytes)),
       daemon_(MapMemory<ring::DaemonPage>(daemon_fd_.get(),
                                           sizeof(ring::DaemonPage))),
       client_(MapMemory<ring::ClientPage>(client_fd_.get(),

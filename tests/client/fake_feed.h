@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,6 +30,8 @@ class FakeFeed {
     uint32_t batch_size = 4;
     uint64_t batches_per_epoch = 1000;
     uint64_t slab_bytes = 2 << 20;
+    // Of the slab's memfd.
+    std::string slab_name = "slab";
   };
 
   explicit FakeFeed(const Options& options);

@@ -1,5 +1,6 @@
 #include "tests/client/feed_harness.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "client/slab.h"
 #include "client/slot_layout.h"
 #include "gtest/gtest.h"
+#include "tests/emulated_gpu/driver/backing.h"
 
 namespace datasetd::testing {
 namespace {
@@ -23,17 +25,26 @@ T Take(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
+FakeFeed::Options OnGpu(FakeFeed::Options options) {
+  emulated_driver::Uuid uuid;
+  std::copy_n(kGpuUuid, uuid.size(), uuid.begin());
+  options.slab_name = emulated_driver::BackingName(
+      emulated_driver::BackingKind::kVmm, uuid, 1);
+  return options;
+}
+
 }  // namespace
 
 FeedHarness::FeedHarness(const FakeFeed::Options& options,
                          const std::string& cuda_library)
-    : feed_(options), attach_(directory_.File("attach.sock")) {
+    : feed_(cuda_library.empty() ? options : OnGpu(options)),
+      attach_(directory_.File("attach.sock")) {
   attach_.SetFeed(&feed_);
   v1::OpenFeedResponse response = feed_.Describe();
   if (!cuda_library.empty()) {
     response.mutable_slab()->set_kind(v1::EXPORT_KIND_CUDA_VMM_FD);
     response.mutable_slab()->set_device("cuda:0");
-    response.mutable_slab()->set_gpu_uuid(std::string(16, 'u'));
+    response.mutable_slab()->set_gpu_uuid(kGpuUuid);
   }
   client::AttachedDescriptors descriptors;
   client::FeedCore::Parts parts;

@@ -13,9 +13,12 @@
 
 namespace datasetd::testing {
 
+inline constexpr char kGpuUuid[] = "uuuuuuuuuuuuuuuu";
+
 class FeedHarness {
  public:
-  // With a CUDA library the slab is imported as a GPU's, from a descriptor.
+  // With a CUDA library, that of the emulated GPU, the slab is imported from a
+  // descriptor as memory of the GPU of kGpuUuid.
   explicit FeedHarness(const FakeFeed::Options& options = {},
                        const std::string& cuda_library = "");
   ~FeedHarness();

@@ -32,7 +32,11 @@ DEVICES = ("cpu", "cuda:0")
 
 
 def has_gpu():
-    return bool(glob.glob("/dev/nvidia[0-9]*"))
+    # Where tests run on an emulated GPU, they say how many.
+    return bool(
+        glob.glob("/dev/nvidia[0-9]*")
+        or os.environ.get("DATASETD_EMULATED_GPU_DEVICES")
+    )
 
 
 def require_device(device):
@@ -107,6 +111,18 @@ _capsule_pointer = ctypes.PYFUNCTYPE(
 )(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
+def _copy_from_gpu(to, address, size_bytes, ordinal):
+    driver = ctypes.CDLL("libcuda.so.1")
+    context = ctypes.c_void_p()
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), ordinal) == 0
+    assert driver.cuCtxPushCurrent_v2(context) == 0
+    copy = driver.cuMemcpyDtoH_v2
+    copy.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t]
+    assert copy(to, address, size_bytes) == 0
+    assert driver.cuCtxPopCurrent_v2(None) == 0
+    assert driver.cuDevicePrimaryCtxRelease_v2(ordinal) == 0
+
+
 def _copy_from_device(tensor):
     """A datasetd.Tensor's elements; of bfloat16 the bits, as uint16."""
     capsule = tensor.__dlpack__()
@@ -121,9 +137,7 @@ def _copy_from_device(tensor):
     data = np.empty(span, np.uint8)
     address = view.data + view.byte_offset
     if view.device_type == 2:
-        copy = ctypes.CDLL("libcuda.so.1").cuMemcpyDtoH_v2
-        copy.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t]
-        assert copy(data.ctypes.data, address, span) == 0
+        _copy_from_gpu(data.ctypes.data, address, span, view.device_id)
     else:
         ctypes.memmove(data.ctypes.data, address, span)
     return np.lib.stride_tricks.as_strided(data.view(dtype), shape, strides)

@@ -1,7 +1,8 @@
 #include "cuda/status.h"
 
-#include <cuda_runtime_api.h>
+#include <cuda.h>
 
+#include "cuda/device_failure.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -15,75 +16,75 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-cudaError_t Give(cudaError_t error) { return error; }
+CUresult Give(CUresult error) { return error; }
 
-absl::Status Call(cudaError_t error) {
+absl::Status Call(CUresult error) {
   DATASETD_CUDA_RETURN_IF_ERROR(Give(error));
   return absl::OkStatus();
 }
 
-absl::Status Take(cudaError_t error, size_t size_bytes) {
+absl::Status Take(CUresult error, size_t size_bytes) {
   DATASETD_CUDA_RETURN_IF_ERROR(Give(error), size_bytes);
   return absl::OkStatus();
 }
 
-absl::Status CallDriver(CUresult error) {
-  DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(error, 64);
-  return absl::OkStatus();
-}
+TEST(StatusTest, SuccessIsOk) { EXPECT_THAT(Call(CUDA_SUCCESS), IsOk()); }
 
-TEST(StatusTest, SuccessIsOk) {
-  EXPECT_THAT(Call(cudaSuccess), IsOk());
-  EXPECT_THAT(CallDriver(CUDA_SUCCESS), IsOk());
-}
-
+// Without a driver there are no names.
 TEST(StatusTest, NamesCallErrorDeviceAndBytes) {
-  EXPECT_THAT(Take(cudaErrorMemoryAllocation, 12345),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("Give(error)"),
-                             HasSubstr("cudaErrorMemoryAllocation"),
-                             HasSubstr("out of memory"), HasSubstr("device"),
-                             HasSubstr("12345 bytes"))));
-  EXPECT_THAT(Call(cudaErrorIllegalAddress),
+  EXPECT_THAT(
+      Take(CUDA_ERROR_OUT_OF_MEMORY, 12345),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("Give(error)"), HasSubstr("CUDA error 2"),
+                     HasSubstr("device"), HasSubstr("12345 bytes"))));
+  EXPECT_THAT(Call(CUDA_ERROR_ILLEGAL_ADDRESS),
               StatusIs(absl::StatusCode::kInternal,
-                       AllOf(HasSubstr("cudaErrorIllegalAddress"),
+                       AllOf(HasSubstr("CUDA error 700"),
                              Not(HasSubstr("bytes")))));
 }
 
 TEST(StatusTest, CodesTellWhoCanHelp) {
-  EXPECT_THAT(Call(cudaErrorNoDevice),
+  EXPECT_THAT(Call(CUDA_ERROR_NO_DEVICE),
               StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(Call(cudaErrorInsufficientDriver),
+  EXPECT_THAT(Call(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH),
               StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(Call(cudaErrorDevicesUnavailable),
+  EXPECT_THAT(Call(CUDA_ERROR_DEVICE_UNAVAILABLE),
               StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(Call(cudaErrorNotSupported),
+  EXPECT_THAT(Call(CUDA_ERROR_NOT_SUPPORTED),
               StatusIs(absl::StatusCode::kUnimplemented));
-  EXPECT_THAT(Call(cudaErrorInvalidValue),
+  EXPECT_THAT(Call(CUDA_ERROR_INVALID_VALUE),
               StatusIs(absl::StatusCode::kInternal));
 }
 
-TEST(StatusTest, DriverErrorsAreTranslated) {
-  EXPECT_THAT(CallDriver(CUDA_ERROR_OUT_OF_MEMORY),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("64 bytes")));
-  EXPECT_THAT(CallDriver(CUDA_ERROR_NOT_SUPPORTED),
-              StatusIs(absl::StatusCode::kUnimplemented));
-  EXPECT_THAT(CallDriver(CUDA_ERROR_ILLEGAL_ADDRESS),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("cudaErrorIllegalAddress")));
+TEST(StatusTest, ErrorsThatEndAContextAreDeviceFailures) {
+  for (const CUresult error :
+       {CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_NVLINK_UNCORRECTABLE,
+        CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_TIMEOUT,
+        CUDA_ERROR_ASSERT, CUDA_ERROR_HARDWARE_STACK_ERROR,
+        CUDA_ERROR_ILLEGAL_INSTRUCTION, CUDA_ERROR_MISALIGNED_ADDRESS,
+        CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC,
+        CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_MPS_CONNECTION_FAILED,
+        CUDA_ERROR_UNKNOWN}) {
+    EXPECT_TRUE(IsDeviceFailure(Call(error))) << error;
+  }
+  for (const CUresult error :
+       {CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY,
+        CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        CUDA_ERROR_NOT_PERMITTED}) {
+    EXPECT_FALSE(IsDeviceFailure(Call(error))) << error;
+  }
 }
 
 TEST(StatusTest, DestructorsLogAllButShutdown) {
   ::testing::internal::CaptureStderr();
-  DATASETD_CUDA_LOG_IF_ERROR(Give(cudaSuccess));
-  DATASETD_CUDA_LOG_IF_ERROR(Give(cudaErrorCudartUnloading));
-  DATASETD_CUDA_DRIVER_LOG_IF_ERROR(CUDA_ERROR_DEINITIALIZED);
+  DATASETD_CUDA_LOG_IF_ERROR(Give(CUDA_SUCCESS));
+  DATASETD_CUDA_LOG_IF_ERROR(Give(CUDA_ERROR_CONTEXT_IS_DESTROYED));
+  DATASETD_CUDA_LOG_IF_ERROR(Give(CUDA_ERROR_DEINITIALIZED));
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   ::testing::internal::CaptureStderr();
-  DATASETD_CUDA_LOG_IF_ERROR(Give(cudaErrorInvalidValue));
+  DATASETD_CUDA_LOG_IF_ERROR(Give(CUDA_ERROR_INVALID_VALUE));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("Give(cudaErrorInvalidValue)"));
+              HasSubstr("Give(CUDA_ERROR_INVALID_VALUE)"));
 }
 
 }  // namespace

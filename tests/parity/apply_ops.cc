@@ -1,5 +1,5 @@
-// Runs pipelines on images for parity_test.py, as a feed on the host does: the
-// wire's messages, the compiler, the host's executor. Requests on stdin,
+// Runs pipelines on images for parity_test.py, as a feed does: the wire's
+// messages, the compiler, the executor (run_program.h). Requests on stdin,
 // replies on stdout, until stdin ends.
 //
 // A request is a line of JSON and the images' elements, [N, H, W, C]:
@@ -34,7 +34,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cuda/dtype.h"
-#include "cuda/kernels/augment.h"
 #include "cuda/kernels/chain_scratch.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/params.h"
@@ -44,6 +43,8 @@
 #include "server/core/mix_labels.h"
 #include "server/core/pipeline.h"
 #include "server/service/transform_convert.h"
+#include "tests/cuda/kernels/block_runs.h"
+#include "tests/parity/run_program.h"
 
 namespace datasetd {
 namespace {
@@ -186,7 +187,17 @@ json Run(const json& request, const std::string& images, std::string* out) {
                            .epoch = request.at("epoch").get<uint64_t>()};
   const auto draws = ExplainSample(*program, batch.epoch, samples[0]);
   if (!draws.ok()) return {{"error", std::string(draws.status().message())}};
-  AugmentHost(*program, batch);
+  const std::vector<testing::MemoryRange> memory = {
+      {source.get(), static_cast<int64_t>(images.size()), false},
+      {labels.data(), static_cast<int64_t>(8 * labels.size()), false},
+      {samples.data(), static_cast<int64_t>(8 * samples.size()), false},
+      {scratch.get(), plan.size_bytes, true},
+      {slot.get(), AlignScratch(image_bytes) + label_bytes, true},
+  };
+  if (const absl::Status status = RunProgram(*program, batch, memory);
+      !status.ok()) {
+    return {{"error", std::string(status.message())}};
+  }
   const char* const from = reinterpret_cast<const char*>(slot.get());
   out->assign(from, static_cast<size_t>(image_bytes));
   out->append(from + AlignScratch(image_bytes),

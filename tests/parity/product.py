@@ -16,9 +16,9 @@ class Refused(Exception):
 class Product:
     """A running apply_ops; close it, or use it in a with statement."""
 
-    def __init__(self):
+    def __init__(self, program=None):
         self._process = subprocess.Popen(
-            [os.path.abspath(os.environ["APPLY_OPS"])],
+            [os.path.abspath(program or os.environ["APPLY_OPS"])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

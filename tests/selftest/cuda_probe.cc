@@ -4,14 +4,12 @@
 //   read_only_import whether an imported VMM mapping can be made read-only
 //   release          a stream memory operation against a host function
 //   roofline         the augment kernel against measured copy bandwidth
-//   machine          driver, runtime, and what an idle context takes
+//   machine          driver, and what an idle context takes
 //
-// A part that cannot run has {"not_measured": why}. Exit code 0 if there is a
-// GPU, else 1.
+// A part that cannot run has {"not_measured": why}. Parts may be named as
+// arguments; without any, all run. Exit code 0 if there is a GPU, else 1.
 
 #include <cuda.h>
-#include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "cuda/backend.h"
 #include "cuda/cuda_backend.h"
+#include "cuda/cuda_context.h"
 #include "cuda/driver_api.h"
 #include "cuda/dtype.h"
 #include "cuda/kernels/params.h"
@@ -106,46 +105,43 @@ absl::StatusOr<json> ProbeSlabOpen(Backend& backend) {
 // Maps the allocation for reading only.
 class ReadOnlyView final : public ImportedMemory {
  public:
-  ReadOnlyView(const DriverApi& api, size_t size_bytes)
-      : api_(api), size_bytes_(size_bytes) {}
+  ReadOnlyView(const CudaContext& context, size_t size_bytes)
+      : api_(context.api()),
+        device_(context.device()),
+        size_bytes_(size_bytes) {}
   // The peer ends soon after: its exit unmaps.
   absl::Status Map(int fd) {
-    DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(api_.mem_import_from_shareable_handle(
+    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuMemImportFromShareableHandle(
         &allocation_, reinterpret_cast<void*>(static_cast<uintptr_t>(fd)),
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(
-        api_.mem_address_reserve(&address_, size_bytes_, 0, 0, 0));
-    DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(
-        api_.mem_map(address_, size_bytes_, 0, allocation_, 0));
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        api_.cuMemAddressReserve(&address_, size_bytes_, 0, 0, 0));
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        api_.cuMemMap(address_, size_bytes_, 0, allocation_, 0));
     CUmemAccessDesc access = {};
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = 0;
+    access.location.id = device_;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
-    DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(
-        api_.mem_set_access(address_, size_bytes_, &access, 1));
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        api_.cuMemSetAccess(address_, size_bytes_, &access, 1));
     return absl::OkStatus();
   }
   absl::Status Read(size_t offset_bytes, absl::Span<uint8_t> bytes) override {
-    DATASETD_CUDA_RETURN_IF_ERROR(
-        cudaMemcpy(bytes.data(), Address(offset_bytes), bytes.size(),
-                   cudaMemcpyDeviceToHost));
+    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuMemcpyDtoH(
+        bytes.data(), address_ + offset_bytes, bytes.size()));
     return absl::OkStatus();
   }
   absl::Status Write(size_t offset_bytes,
                      absl::Span<const uint8_t> bytes) override {
-    DATASETD_CUDA_RETURN_IF_ERROR(cudaMemcpy(Address(offset_bytes),
-                                             bytes.data(), bytes.size(),
-                                             cudaMemcpyHostToDevice));
-    DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize());
+    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuMemcpyHtoD(
+        address_ + offset_bytes, bytes.data(), bytes.size()));
+    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuCtxSynchronize());
     return absl::OkStatus();
   }
 
  private:
-  void* Address(size_t offset_bytes) const {
-    return reinterpret_cast<void*>(address_ + offset_bytes);
-  }
-
-  const DriverApi api_;
+  const DriverApi& api_;
+  const CUdevice device_;
   const size_t size_bytes_;
   CUmemGenericAllocationHandle allocation_ = 0;
   CUdeviceptr address_ = 0;
@@ -156,10 +152,8 @@ absl::StatusOr<std::unique_ptr<ImportedMemory>> Import(
   if (std::getenv(kReadOnlyVariable) == nullptr) {
     return ImportCuda(description, std::move(file));
   }
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaSetDevice(0));
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaFree(nullptr));
-  DATASETD_ASSIGN_OR_RETURN(const DriverApi api, LoadDriverApi());
-  auto view = std::make_unique<ReadOnlyView>(api, description.size_bytes);
+  DATASETD_ASSIGN_OR_RETURN(const auto context, CudaContext::Retain(0));
+  auto view = std::make_unique<ReadOnlyView>(*context, description.size_bytes);
   DATASETD_RETURN_IF_ERROR(view->Map(file.get()));
   return view;
 }
@@ -184,14 +178,11 @@ absl::StatusOr<json> ProbeReadOnlyImport(Backend& backend) {
 
 // --- Release -------------------------------------------------------------
 
-using WriteValue = CUresult (*)(CUstream, CUdeviceptr, cuuint64_t,
-                                unsigned int);
-
 constexpr int kReleases = 2000;
 
 class ReleasePage {
  public:
-  absl::Status Init() {
+  absl::Status Init(const DriverApi& api) {
     const int fd = memfd_create("datasetd-probe", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, getpagesize()) != 0) {
       return absl::InternalError("memfd_create or ftruncate failed");
@@ -201,11 +192,10 @@ class ReleasePage {
     close(fd);
     if (data == MAP_FAILED) return absl::InternalError("mmap failed");
     word_ = static_cast<volatile uint64_t*>(data);
+    DATASETD_CUDA_RETURN_IF_ERROR(api.cuMemHostRegister(
+        data, getpagesize(), CU_MEMHOSTREGISTER_DEVICEMAP));
     DATASETD_CUDA_RETURN_IF_ERROR(
-        cudaHostRegister(data, getpagesize(), cudaHostRegisterMapped));
-    void* address = nullptr;
-    DATASETD_CUDA_RETURN_IF_ERROR(cudaHostGetDevicePointer(&address, data, 0));
-    address_ = reinterpret_cast<CUdeviceptr>(address);
+        api.cuMemHostGetDevicePointer(&address_, data, 0));
     return absl::OkStatus();
   }
   volatile uint64_t* word() const { return word_; }
@@ -230,7 +220,8 @@ void RunHostRelease(void* argument) {
 // seen. Call: what the calling thread spends. Stream: what one release between
 // two small memsets adds to each.
 absl::StatusOr<json> MeasureRelease(
-    const ReleasePage& page, cudaStream_t stream, void* scratch,
+    const DriverApi& api, const ReleasePage& page, CUstream stream,
+    CUdeviceptr scratch,
     const std::function<absl::Status(uint64_t)>& release) {
   std::vector<double> latencies, calls;
   for (uint64_t i = 0; i < kReleases; ++i) {
@@ -246,14 +237,14 @@ absl::StatusOr<json> MeasureRelease(
   }
   double per_memset[2] = {};
   for (const bool with_release : {false, true}) {
-    DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+    DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(stream));
     const auto start = Clock::now();
     for (uint64_t i = 0; i < kReleases; ++i) {
       DATASETD_CUDA_RETURN_IF_ERROR(
-          cudaMemsetAsync(scratch, 0, 4096, stream));
+          api.cuMemsetD8Async(scratch, 0, 4096, stream));
       if (with_release) DATASETD_RETURN_IF_ERROR(release(i));
     }
-    DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+    DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(stream));
     per_memset[with_release] = MicrosecondsSince(start) / kReleases;
   }
   return json{{"latency_median_us", Median(latencies)},
@@ -262,46 +253,40 @@ absl::StatusOr<json> MeasureRelease(
 }
 
 absl::StatusOr<json> ProbeRelease(Backend& backend) {
-  DATASETD_ASSIGN_OR_RETURN(const auto scratch, backend.Allocate(4096));
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const driver, GetDriverApi());
+  const DriverApi& api = *driver;
+  DATASETD_ASSIGN_OR_RETURN(const auto memory, backend.Allocate(4096));
+  const auto scratch = reinterpret_cast<CUdeviceptr>(memory->data());
   ReleasePage page;
-  DATASETD_RETURN_IF_ERROR(page.Init());
-  cudaStream_t stream;
+  DATASETD_RETURN_IF_ERROR(page.Init(api));
+  CUstream stream = nullptr;
   DATASETD_CUDA_RETURN_IF_ERROR(
-      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
   json result;
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  const auto write_value = reinterpret_cast<WriteValue>(
-      driver == nullptr ? nullptr : dlsym(driver, "cuStreamWriteValue64_v2"));
-  if (write_value == nullptr) {
-    result["stream_memory_operation"] = {
-        {"not_measured", "the driver has no cuStreamWriteValue64_v2"}};
-  } else {
-    const auto measured = MeasureRelease(
-        page, stream, scratch->data(), [&](uint64_t i) -> absl::Status {
-          DATASETD_CUDA_DRIVER_RETURN_IF_ERROR(
-              write_value(stream, page.address(), i + 1, 0));
-          return absl::OkStatus();
-        });
-    result["stream_memory_operation"] =
-        measured.ok() ? *measured
-                      : json{{"failed", measured.status().ToString()}};
-  }
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+  const auto written = MeasureRelease(
+      api, page, stream, scratch, [&](uint64_t i) -> absl::Status {
+        DATASETD_CUDA_RETURN_IF_ERROR(
+            api.cuStreamWriteValue64(stream, page.address(), i + 1, 0));
+        return absl::OkStatus();
+      });
+  result["stream_memory_operation"] =
+      written.ok() ? *written : json{{"failed", written.status().ToString()}};
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(stream));
   *page.word() = 0;
   std::vector<HostRelease> releases;
   for (uint64_t i = 0; i < kReleases; ++i) {
     releases.push_back({page.word(), i + 1});
   }
   const auto measured = MeasureRelease(
-      page, stream, scratch->data(), [&](uint64_t i) -> absl::Status {
+      api, page, stream, scratch, [&](uint64_t i) -> absl::Status {
         DATASETD_CUDA_RETURN_IF_ERROR(
-            cudaLaunchHostFunc(stream, RunHostRelease, &releases[i]));
+            api.cuLaunchHostFunc(stream, RunHostRelease, &releases[i]));
         return absl::OkStatus();
       });
   result["host_function"] =
       measured.ok() ? *measured
                     : json{{"failed", measured.status().ToString()}};
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaStreamDestroy(stream));
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamDestroy(stream));
   return result;
 }
 
@@ -343,18 +328,20 @@ constexpr int kLaunches = 50;
 absl::StatusOr<double> CopyBytesPerSecond(Backend& backend) {
   constexpr size_t kBytes = 1024 * kMiB;
   constexpr int kCopies = 20;
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
   DATASETD_ASSIGN_OR_RETURN(const auto from, backend.Allocate(kBytes));
   DATASETD_ASSIGN_OR_RETURN(const auto to, backend.Allocate(kBytes));
   Clock::time_point start;
   for (int i = -2; i < kCopies; ++i) {
     if (i == 0) {
-      DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize());
+      DATASETD_CUDA_RETURN_IF_ERROR(api->cuCtxSynchronize());
       start = Clock::now();
     }
-    DATASETD_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(
-        to->data(), from->data(), kBytes, cudaMemcpyDeviceToDevice));
+    DATASETD_CUDA_RETURN_IF_ERROR(api->cuMemcpyDtoDAsync(
+        reinterpret_cast<CUdeviceptr>(to->data()),
+        reinterpret_cast<CUdeviceptr>(from->data()), kBytes, nullptr));
   }
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize());
+  DATASETD_CUDA_RETURN_IF_ERROR(api->cuCtxSynchronize());
   // Read once and written once.
   return 2.0 * kBytes * kCopies / (MicrosecondsSince(start) * 1e-6);
 }
@@ -430,27 +417,27 @@ absl::StatusOr<json> ProbeRoofline(Backend& backend) {
 // --- Machine -------------------------------------------------------------
 
 absl::StatusOr<json> ProbeMachine(Backend& backend) {
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
   json result = {{"device", backend.info().description}};
   int version = 0;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaDriverGetVersion(&version));
+  DATASETD_CUDA_RETURN_IF_ERROR(api->cuDriverGetVersion(&version));
   result["driver_api_version"] = version;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaRuntimeGetVersion(&version));
-  result["runtime_version"] = version;
+  result["toolkit_version"] = CUDA_VERSION;
   DATASETD_ASSIGN_OR_RETURN(
       const auto slab,
       backend.AllocateExported(2 * kMiB, backend.export_kinds().front()));
   DATASETD_ASSIGN_OR_RETURN(const auto peer, ExportPeer::Start());
   size_t before = 0, after = 0, total = 0;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&before, &total));
+  DATASETD_CUDA_RETURN_IF_ERROR(api->cuMemGetInfo(&before, &total));
   DATASETD_RETURN_IF_ERROR(peer->Import(*slab));
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&after, &total));
+  DATASETD_CUDA_RETURN_IF_ERROR(api->cuMemGetInfo(&after, &total));
   result["total_bytes"] = total;
   result["context_bytes"] =
       static_cast<int64_t>(before) - static_cast<int64_t>(after);
   return result;
 }
 
-int Main() {
+int Main(const std::vector<std::string>& parts) {
   auto backend = CreateCudaBackend({});
   if (!backend.ok()) {
     std::puts(json{{"not_measured", std::string(backend.status().message())}}
@@ -460,6 +447,10 @@ int Main() {
   }
   json result;
   const auto run = [&](const char* name, auto probe) {
+    if (!parts.empty() &&
+        std::find(parts.begin(), parts.end(), name) == parts.end()) {
+      return;
+    }
     const absl::StatusOr<json> answer = probe(**backend);
     result[name] = answer.ok()
                        ? *answer
@@ -483,5 +474,5 @@ int main(int argc, char** argv) {
                                                   datasetd::testing::Import)) {
     return *code;
   }
-  return datasetd::testing::Main();
+  return datasetd::testing::Main({argv + 1, argv + argc});
 }

@@ -6,7 +6,7 @@
 // crop, flip and normalise on them, alone and both at once: microseconds from
 // launch to completion of a batch.
 
-#include <cuda_runtime_api.h>
+#include <cuda.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +26,7 @@
 #include "absl/strings/escaping.h"
 #include "cuda/backend.h"
 #include "cuda/cuda_backend.h"
+#include "cuda/driver_api.h"
 #include "cuda/dtype.h"
 #include "cuda/kernels/params.h"
 #include "cuda/status.h"
@@ -100,18 +101,19 @@ absl::StatusOr<json> Measure(Backend& backend, const uint8_t* samples) {
 
 absl::StatusOr<json> RunTrainer(const std::string& handle_hex) {
   const std::string bytes = absl::HexStringToBytes(handle_hex);
-  cudaIpcMemHandle_t handle;
+  CUipcMemHandle handle;
   if (bytes.size() != sizeof(handle)) {
     return absl::InvalidArgumentError("the IPC handle has another size");
   }
   std::memcpy(&handle, bytes.data(), sizeof(handle));
   DATASETD_ASSIGN_OR_RETURN(const auto backend, CreateCudaBackend({}));
-  void* samples = nullptr;
-  DATASETD_CUDA_RETURN_IF_ERROR(cudaIpcOpenMemHandle(
-      &samples, handle, cudaIpcMemLazyEnablePeerAccess));
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
+  CUdeviceptr samples = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(api->cuIpcOpenMemHandle(
+      &samples, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   std::puts("ready");
   std::fflush(stdout);
-  return Measure(*backend, static_cast<const uint8_t*>(samples));
+  return Measure(*backend, reinterpret_cast<const uint8_t*>(samples));
 }
 
 // The child, and its two lines of output.

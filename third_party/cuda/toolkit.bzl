@@ -23,16 +23,11 @@ def _cuda_toolkit_impl(ctx):
         ctx.file("BUILD", """\
 package(default_visibility = ["//visibility:public"])
 cc_library(name = "headers")
-cc_library(name = "cudart")
 filegroup(name = "toolkit_files")
 """)
-        ctx.file("defs.bzl", "CUDA_FOUND = False\nNVCC = \"\"\n")
+        ctx.file("defs.bzl", "CUDA_FOUND = False\nNVCC = \"\"\nGPU_CODES = []\n")
         return
     ctx.symlink(home + "/include", "include")
-    lib = home + "/lib64"
-    if not ctx.path(lib + "/libcudart_static.a").exists:
-        lib = home + "/targets/x86_64-linux/lib"
-    ctx.symlink(lib + "/libcudart_static.a", "lib/libcudart_static.a")
     ctx.file("BUILD", """\
 package(default_visibility = ["//visibility:public"])
 cc_library(
@@ -40,14 +35,15 @@ cc_library(
     hdrs = glob(["include/**"]),
     includes = ["include"],
 )
-cc_library(
-    name = "cudart",
-    srcs = ["lib/libcudart_static.a"],
-    linkopts = ["-ldl", "-lrt", "-lpthread"],
-    deps = [":headers"],
-)
 """)
-    ctx.file("defs.bzl", "CUDA_FOUND = True\nNVCC = \"%s/bin/nvcc\"\n" % home)
+    nvcc = home + "/bin/nvcc"
+    codes = ctx.execute([nvcc, "--list-gpu-code"])
+    if codes.return_code != 0:
+        fail("%s --list-gpu-code: %s" % (nvcc, codes.stderr))
+    ctx.file("defs.bzl", "CUDA_FOUND = True\nNVCC = \"%s\"\nGPU_CODES = %s\n" % (
+        nvcc,
+        repr(codes.stdout.strip().split("\n")),
+    ))
 
 cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit_impl,

@@ -159,7 +159,7 @@ FieldProgram ElementsField(Dtype in, Dtype out, int width) {
 }
 
 AugmentCase::AlignedBytes::AlignedBytes(int64_t size_bytes)
-    : storage(new uint8_t[size_bytes + 256]) {
+    : storage(new uint8_t[size_bytes + 256]), size_bytes(size_bytes) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(storage.get());
   data = storage.get() + (256 - address % 256) % 256;
 }
@@ -223,6 +223,18 @@ std::vector<uint8_t> AugmentCase::ExpectedSlot(const BatchTask& batch) const {
 
 std::vector<uint8_t> AugmentCase::Slot(const BatchTask& batch) const {
   return std::vector<uint8_t>(batch.slot, batch.slot + slot_bytes_);
+}
+
+std::vector<MemoryRange> AugmentCase::Memory() const {
+  std::vector<MemoryRange> memory = {
+      {indices_.data(), static_cast<int64_t>(8 * indices_.size()), false}};
+  for (const auto& source : sources_) {
+    memory.push_back({source->data, source->size_bytes, false});
+  }
+  for (const auto& slot : slots_) {
+    memory.push_back({slot->data, slot->size_bytes, true});
+  }
+  return memory;
 }
 
 std::string AugmentCase::Difference(

@@ -10,6 +10,7 @@
 
 #include "cuda/dtype.h"
 #include "cuda/kernels/params.h"
+#include "tests/cuda/kernels/block_runs.h"
 
 namespace datasetd::testing {
 
@@ -63,6 +64,8 @@ class AugmentCase {
   // The slot of a batch by the reference: poison where nothing is written.
   std::vector<uint8_t> ExpectedSlot(const BatchTask& batch) const;
   std::vector<uint8_t> Slot(const BatchTask& batch) const;
+  // The sources, the indices and the slots of all batches so far.
+  std::vector<MemoryRange> Memory() const;
 
   // Where two slots first differ, in words; empty if nowhere.
   std::string Difference(const std::vector<uint8_t>& actual,
@@ -73,6 +76,7 @@ class AugmentCase {
     explicit AlignedBytes(int64_t size_bytes);
     std::unique_ptr<uint8_t[]> storage;
     uint8_t* data;  // 256-byte aligned
+    int64_t size_bytes;
   };
 
   AugmentProgram program_ = {};

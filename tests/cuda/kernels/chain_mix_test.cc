@@ -23,15 +23,17 @@
 #include "server/core/mix_labels.h"
 #include "server/core/pipeline.h"
 #include "server/core/slot_layout.h"
-#include "tests/cuda/kernels/chain_runner.h"
+#include "tests/cuda/kernels/block_runs.h"
 #include "tests/reference/mix_reference.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using testing::ChainBlockSizes;
 using testing::IsOk;
-using testing::RunChainByRanks;
+using testing::MemoryRange;
+using testing::RunChainBlocks;
 
 constexpr int kNumSamples = 9;
 constexpr int kNumClasses = 5;
@@ -89,6 +91,17 @@ class MixCase {
     ClearTeamFlags(*program_);
   }
 
+  std::vector<MemoryRange> Memory(const BatchTask& batch) const {
+    const ScratchPlan plan = PlanScratch(*program_, 1);
+    return {
+        {images_.data(), static_cast<int64_t>(images_.size()), false},
+        {labels_, sizeof(labels_), false},
+        {batch.indices, int64_t{8} * batch.num_samples, false},
+        {program_->scratch, plan.size_bytes, true},
+        {batch.slot, layout_.slot_stride_bytes, true},
+    };
+  }
+
   // A slot, filled by `run`.
   template <typename Run>
   std::vector<uint8_t> Fill(const std::vector<int64_t>& indices,
@@ -137,9 +150,9 @@ class MixCase {
         RunChainAvx512(program, program.fields[0], batch, memory(program));
       });
     }
-    for (const int num_ranks : {1, 5}) {
+    for (const int num_ranks : ChainBlockSizes()) {
       expect_same("ranks", [&](const auto& program, const auto& batch) {
-        RunChainByRanks(program, 0, batch, num_ranks);
+        RunChainBlocks(program, 0, batch, Memory(batch), num_ranks);
       });
     }
     return host;

@@ -1,86 +1,19 @@
 #include "tests/cuda/kernels/chain_runner.h"
 
 #include <atomic>
-#include <barrier>
 #include <cstring>
 #include <memory>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "cuda/dtype.h"
 #include "cuda/kernels/augment.h"
-#include "cuda/kernels/chain_executor.h"
 #include "cuda/kernels/chain_host.h"
 #include "cuda/kernels/chain_scratch.h"
-#include "cuda/kernels/chain_state.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/kernels/block_runs.h"
 
 namespace datasetd::testing {
-namespace {
-
-struct ThreadAtomics {
-  static void Add(int64_t* to, int64_t value) {
-    std::atomic_ref<int64_t>(*to).fetch_add(value);
-  }
-  static void Add(uint32_t* to, uint32_t value) {
-    std::atomic_ref<uint32_t>(*to).fetch_add(value);
-  }
-  static void Min(uint32_t* to, uint32_t value) {
-    std::atomic_ref<uint32_t> ref(*to);
-    uint32_t old = ref.load();
-    while (value < old && !ref.compare_exchange_weak(old, value)) {
-    }
-  }
-  static void Max(uint32_t* to, uint32_t value) {
-    std::atomic_ref<uint32_t> ref(*to);
-    uint32_t old = ref.load();
-    while (value > old && !ref.compare_exchange_weak(old, value)) {
-    }
-  }
-};
-
-// As the team of a CUDA block, one pixel at a time.
-class ThreadTeam {
- public:
-  using Atomics = ThreadAtomics;
-  static constexpr int kLanes = 1;
-  static constexpr int kGroup = 1;
-  static constexpr int64_t kRowElements = INT32_MAX;
-  static constexpr bool kTakesRowsInTurn = false;
-
-  ThreadTeam(int rank, int size, std::barrier<>* barrier)
-      : rank_(rank), size_(size), barrier_(barrier) {}
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  void Sync() const { barrier_->arrive_and_wait(); }
-  static constexpr bool GoesOn() { return true; }
-
- private:
-  int rank_;
-  int size_;
-  std::barrier<>* barrier_;
-};
-
-}  // namespace
-
-void RunChainByRanks(const AugmentProgram& program, int field_index,
-                     const BatchTask& batch, int num_ranks) {
-  const FieldProgram& field = program.fields[field_index];
-  std::barrier<> barrier(num_ranks);
-  auto state = std::make_unique<ChainState>();
-  std::memset(static_cast<void*>(state.get()), 0xEE, sizeof(ChainState));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      ChainExecutor<ThreadTeam> executor(
-          ThreadTeam(rank, num_ranks, &barrier), program, field,
-          TeamMemory(program, field, 0), state.get());
-      for (int32_t i = 0; i < batch.num_samples; ++i) executor.Run(batch, i);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 std::vector<float> ChainResult::Floats(const FieldProgram& field) const {
   std::vector<float> values(bytes.size() / DtypeSizeBytes(field.out_dtype));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -137,7 +70,14 @@ ChainResult ChainRunner::With(uint64_t epoch,
   batch.indices = samples.data();
   batch.num_samples = static_cast<int32_t>(samples.size());
   batch.epoch = epoch;
-  run(*program, batch);
+  const std::vector<MemoryRange> memory = {
+      {image_.data(), static_cast<int64_t>(image_.size()), false},
+      {ragged_.data(), static_cast<int64_t>(16 * ragged_.size()), false},
+      {samples.data(), static_cast<int64_t>(8 * samples.size()), false},
+      {program->scratch, plan.size_bytes, true},
+      {batch.slot, static_cast<int64_t>(size_bytes), true},
+  };
+  run(*program, batch, memory);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   ChainResult result;
   result.bytes.assign(batch.slot, batch.slot + size_bytes);
@@ -151,14 +91,16 @@ ChainResult ChainRunner::Host(uint64_t epoch, int64_t sample) const {
 ChainResult ChainRunner::Host(uint64_t epoch,
                               const std::vector<int64_t>& samples) const {
   return With(epoch, samples,
-              [](const AugmentProgram& program, const BatchTask& batch) {
+              [](const AugmentProgram& program, const BatchTask& batch,
+                 const std::vector<MemoryRange>&) {
                 AugmentHost(program, batch);
               });
 }
 
 ChainResult ChainRunner::Plain(uint64_t epoch, int64_t sample) const {
   return With(epoch, {sample},
-              [](const AugmentProgram& program, const BatchTask& batch) {
+              [](const AugmentProgram& program, const BatchTask& batch,
+                 const std::vector<MemoryRange>&) {
                 RunChainPlain(program, program.fields[0], batch,
                               TeamMemory(program, program.fields[0], 0));
               });
@@ -166,7 +108,8 @@ ChainResult ChainRunner::Plain(uint64_t epoch, int64_t sample) const {
 
 ChainResult ChainRunner::Avx2(uint64_t epoch, int64_t sample) const {
   return With(epoch, {sample},
-              [](const AugmentProgram& program, const BatchTask& batch) {
+              [](const AugmentProgram& program, const BatchTask& batch,
+                 const std::vector<MemoryRange>&) {
                 RunChainAvx2(program, program.fields[0], batch,
                            TeamMemory(program, program.fields[0], 0));
               });
@@ -174,7 +117,8 @@ ChainResult ChainRunner::Avx2(uint64_t epoch, int64_t sample) const {
 
 ChainResult ChainRunner::Avx512(uint64_t epoch, int64_t sample) const {
   return With(epoch, {sample},
-              [](const AugmentProgram& program, const BatchTask& batch) {
+              [](const AugmentProgram& program, const BatchTask& batch,
+                 const std::vector<MemoryRange>&) {
                 RunChainAvx512(program, program.fields[0], batch,
                            TeamMemory(program, program.fields[0], 0));
               });
@@ -182,9 +126,15 @@ ChainResult ChainRunner::Avx512(uint64_t epoch, int64_t sample) const {
 
 ChainResult ChainRunner::Ranks(int num_ranks, uint64_t epoch,
                                int64_t sample) const {
-  return With(epoch, {sample},
-              [&](const AugmentProgram& program, const BatchTask& batch) {
-                RunChainByRanks(program, 0, batch, num_ranks);
+  return Ranks(num_ranks, epoch, std::vector<int64_t>{sample});
+}
+
+ChainResult ChainRunner::Ranks(int num_ranks, uint64_t epoch,
+                               const std::vector<int64_t>& samples) const {
+  return With(epoch, samples,
+              [&](const AugmentProgram& program, const BatchTask& batch,
+                  const std::vector<MemoryRange>& memory) {
+                RunChainBlocks(program, 0, batch, memory, num_ranks);
               });
 }
 
@@ -197,8 +147,10 @@ ChainResult ChainRunner::All(uint64_t epoch, int64_t sample) const {
   if (HasChainAvx512()) {
     EXPECT_EQ(host.bytes, Avx512(epoch, sample).bytes) << "AVX-512";
   }
-  EXPECT_EQ(host.bytes, Ranks(1, epoch, sample).bytes) << "one rank";
-  EXPECT_EQ(host.bytes, Ranks(5, epoch, sample).bytes) << "five ranks";
+  for (const int num_ranks : ChainBlockSizes()) {
+    EXPECT_EQ(host.bytes, Ranks(num_ranks, epoch, sample).bytes)
+        << num_ranks << " ranks";
+  }
   return host;
 }
 

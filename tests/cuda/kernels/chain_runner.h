@@ -1,5 +1,5 @@
-// Runs the program of one image field on one image: by the host's two builds,
-// and as a CUDA block does, with the ranks of a team as threads.
+// Runs the program of one image field on one image: by the host's builds, and
+// as a CUDA block does (block_runs.h).
 
 #ifndef DATASETD_TESTS_CUDA_KERNELS_CHAIN_RUNNER_H_
 #define DATASETD_TESTS_CUDA_KERNELS_CHAIN_RUNNER_H_
@@ -10,11 +10,6 @@
 #include "cuda/kernels/params.h"
 
 namespace datasetd::testing {
-
-// Runs a chain of `program` for a batch as a CUDA block of `num_ranks` threads
-// does.
-void RunChainByRanks(const AugmentProgram& program, int field_index,
-                     const BatchTask& batch, int num_ranks);
 
 struct ChainResult {
   // Elements as the program writes them: its layout and out_dtype.
@@ -44,6 +39,8 @@ class ChainRunner {
   ChainResult Avx512(uint64_t epoch = 0, int64_t sample = 0) const;
   ChainResult Ranks(int num_ranks, uint64_t epoch = 0,
                     int64_t sample = 0) const;
+  ChainResult Ranks(int num_ranks, uint64_t epoch,
+                    const std::vector<int64_t>& samples) const;
 
   // Host, after checking that all ways have the same bits.
   ChainResult All(uint64_t epoch = 0, int64_t sample = 0) const;

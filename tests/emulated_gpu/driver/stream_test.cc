@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,7 +26,8 @@ struct Step {
 };
 
 void Run(void* argument) {
-  ran.push_back(static_cast<Step*>(argument)->number);
+  const std::unique_ptr<Step> step(static_cast<Step*>(argument));
+  ran.push_back(step->number);
 }
 
 void Give(CUstream stream, int number) {

@@ -78,6 +78,7 @@ bool BlockRunner::StartWarp(int index) {
   warp.frames.assign(1, {warp.code, warp.function, 0, warp.live, 0, 0});
   warp.local_base = 0;
   warp.local_top = 0;
+  warp.carry = 0;
   warp.warp_sync_count = 0;
   warp.barrier = -1;
   warp.has_fault = false;
@@ -122,9 +123,13 @@ void BlockRunner::EnterFrame(WarpState& warp) {
     warp.local_written = std::move(written);
     warp.local_stride = stride;
   }
-  for (int i = 0; i < kWarpLanes && code.local_bytes > 0; ++i) {
-    std::memset(&warp.local_written[i * warp.local_stride + warp.local_base],
-                0, code.local_bytes);
+  if (code.local_bytes == 0) return;
+  // What is read unwritten shows in results: NaN.
+  const bool checks = block_.launch->config->check_local;
+  for (int i = 0; i < kWarpLanes; ++i) {
+    const int64_t at = i * warp.local_stride + warp.local_base;
+    std::memset(&warp.local[at], 0xFF, code.local_bytes);
+    if (checks) std::memset(&warp.local_written[at], 0, code.local_bytes);
   }
 }
 
@@ -495,6 +500,7 @@ void BlockRunner::AddCounts(Counters* counters) const {
       if (code.ops[i].kind == OpKind::kBarrier) {
         counters->barriers_by_ptx_line[code.lines[i]] += count.warps;
       }
+      if (by_line) counters->by_ptx_line[code.lines[i]] += count.warps;
       if (!by_line || code.locations[i] < 0) continue;
       const CodeLocation& at = module.locations[code.locations[i]];
       Counters::Line& line = counters->by_line[{at.file, at.line}];

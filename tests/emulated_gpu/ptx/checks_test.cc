@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/emulated_gpu/ptx/ptx_harness.h"
@@ -28,6 +29,7 @@ LaunchConfig Threads(uint32_t threads, uint32_t blocks = 1) {
   LaunchConfig config;
   config.block.x = threads;
   config.grid.x = blocks;
+  config.check_local = true;
   return config;
 }
 
@@ -150,6 +152,16 @@ TEST(ChecksTest, MissingBarrier) {
   ExpectNoFault("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
                 "bar.warp.sync 0xFFFFFFFF;\nld.shared.u32 %r9, [s];",
                 Threads(32), kShared);
+  // Thread 0 sets a counter, and no barrier keeps the others from it.
+  const std::string set_and_count =
+      "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 0;\nBARRIER"
+      "atom.shared.add.u32 %r9, [s], 1;";
+  ExpectFault(absl::StrReplaceAll(set_and_count, {{"BARRIER", ""}}),
+              FaultKind::kRace, "written by thread 0 of the block", Threads(2),
+              kShared);
+  ExpectNoFault(
+      absl::StrReplaceAll(set_and_count, {{"BARRIER", "bar.sync 0;\n"}}),
+      Threads(64), kShared);
   // Written after it was read.
   ExpectFault("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
               "bar.sync 0;\nld.shared.u32 %r9, [s];\n"
@@ -258,8 +270,9 @@ setp.eq.and.u32 %p2, %r5, 2, %p1;
 .section .debug_str
 {
 $L__info_string0:
-.b8 95,90,78,49,97,49,98,69
-.b8 105,0
+.b8 95,90,78,49,49,95,73,78
+.b8 84,69,82,78,65,76,95,120
+.b8 49,97,49,98,69,105,0
 }
 )";
   const KernelRun run = RunKernel(ptx, Threads(64, 4), {0}, 1024);

@@ -56,6 +56,8 @@ struct Counters {
     uint64_t sectors = 0;
   };
   std::map<std::pair<std::string, int>, Line> by_line;
+  // Likewise: warp instructions by line of the PTX.
+  std::map<int, uint64_t> by_ptx_line;
 
   // Active lanes of a warp instruction, 0..32.
   double MeanActiveLanes() const {

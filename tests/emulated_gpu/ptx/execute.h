@@ -30,6 +30,10 @@ struct LaunchConfig {
 
   bool check_races = true;
   bool check_uninitialised = true;  // of shared memory with check_races only
+  // Likewise of local memory. nvcc loads a thread's array before it asks
+  // whether it is needed, so that correct kernels have such reads: what was
+  // not written is 0xFF.
+  bool check_local = false;
   bool count_accesses = false;
   bool count_lines = false;
 

@@ -76,6 +76,27 @@ TEST(InstructionTest, IntegerArithmetic) {
   });
 }
 
+// "Extended-Precision Integer Arithmetic Instructions": .cc sets the carry, c
+// takes it.
+TEST(InstructionTest, Carries) {
+  const uint64_t all = ~uint64_t{0};
+  Check({
+      {"add.cc.u64 %d8, %d1, %d2; addc.u64 %d9, %d3, 0;", "%d9", {all, 1, 5},
+       6},
+      {"add.cc.s64 %d8, %d1, %d2; addc.s64 %d9, %d3, 0;", "%d9", {all, 0, 5},
+       5},
+      {"add.cc.u32 %r8, %r1, %r2; addc.u32 %r9, %r3, 0;", "%r9",
+       {0xFFFFFFFF, 1, 5}, 6},
+      // A carry that the carry itself makes.
+      {"add.cc.u32 %r8, %r1, %r2; addc.cc.u32 %r8, %r3, 0; addc.u32 %r9, 0, 0;",
+       "%r9", {0xFFFFFFFF, 1, 0xFFFFFFFF}, 1},
+      {"sub.cc.u32 %r8, %r1, %r2; subc.u32 %r9, %r3, 0;", "%r9", {0, 1, 5}, 4},
+      {"sub.cc.s32 %r8, %r1, %r2; subc.s32 %r9, %r3, 0;", "%r9", {1, 1, 5}, 5},
+      {"add.cc.u32 %r8, %r1, %r2; add.u32 %r9, %r3, 0;", "%r9",
+       {0xFFFFFFFF, 1, 5}, 5},
+  });
+}
+
 // "Logic and Shift Instructions": amounts beyond the width are clamped.
 TEST(InstructionTest, LogicAndShifts) {
   Check({
@@ -353,6 +374,34 @@ st.global.u64 [%d2+16], %d8;
   ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
   EXPECT_EQ(run.out, (std::vector<uint32_t>{0x11223344, 0x99AABB80, 0xFFFFFF80,
                                             0x99, 0xFFFF99AA, 0xFFFFFFFF}));
+}
+
+// "Generic Addressing": the lanes of one load in shared and in device memory.
+TEST(InstructionTest, LanesInSeveralSpaces) {
+  LaunchConfig config;
+  config.block.x = 4;
+  const KernelRun run = RunKernel(Kernel(R"(
+ld.param.u64 %d1, [in];
+ld.param.u64 %d2, [out];
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %d3, %r1, 4;
+add.u64 %d4, %d1, %d3;
+add.u64 %d5, %d2, %d3;
+mov.u64 %d6, s;
+cvta.shared.u64 %d6, %d6;
+add.u64 %d6, %d6, %d3;
+add.u32 %r2, %r1, 70;
+st.u32 [%d6], %r2;
+and.b32 %r3, %r1, 1;
+setp.eq.u32 %p1, %r3, 0;
+selp.b64 %d7, %d6, %d4, %p1;
+ld.u32 %r4, [%d7];
+st.u32 [%d5], %r4;
+)",
+                                         ".shared .align 8 .b8 s[64];\n"),
+                                  config, {1, 2, 3, 4}, 4);
+  ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
+  EXPECT_EQ(run.out, (std::vector<uint32_t>{70, 2, 72, 4}));
 }
 
 // "atom": returns the old value; the operations of lanes are not mixed.

@@ -27,12 +27,20 @@ int64_t AlignUp(int64_t value, int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
+// Without the namespaces that nvcc makes up for what a file keeps to itself.
 std::string Demangle(const std::string& name) {
   int status = 0;
-  std::unique_ptr<char, decltype(&std::free)> text(
+  std::unique_ptr<char, decltype(&std::free)> demangled(
       abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
       &std::free);
-  return status == 0 ? std::string(text.get()) : name;
+  if (status != 0) return name;
+  std::string text = demangled.get();
+  for (;;) {
+    const size_t start = text.find("_INTERNAL_");
+    const size_t end = text.find("::", start);
+    if (start == std::string::npos || end == std::string::npos) return text;
+    text.erase(start, end + 2 - start);
+  }
 }
 
 // Gives the module's variables their offsets; returns the bytes of .shared.

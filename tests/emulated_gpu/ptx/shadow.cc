@@ -151,8 +151,11 @@ Conflict ShadowPage::ApplyOne(const SegmentTable& segments, Record& record,
       has_others = (record.write & ~kAtomic) != mine &&
                    (other == segment || !segments.IsOrdered(other, segment));
     }
-    record.write = has_others ? segment << kWhoBits | kManyAtomics
-                              : mine | kAtomic;
+    // An atomic access of the thread that has just written plainly does not
+    // order that write with those of others.
+    record.write = has_others             ? segment << kWhoBits | kManyAtomics
+                   : record.write == mine ? mine
+                                          : mine | kAtomic;
   } else {
     record.write = mine;
   }

@@ -119,6 +119,7 @@ struct WarpState {
   std::vector<uint8_t> local;          // [lane][kLocalBytes in use]
   std::vector<uint8_t> local_written;  // likewise, a flag for each byte
   int64_t local_stride = 0;
+  uint32_t carry = 0;  // CC.CF, a bit a lane
   uint32_t warp_sync_count = 0;
   SegmentId segment = 0;
   int barrier = -1;       // the one it waits at

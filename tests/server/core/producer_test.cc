@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/device_failure.h"
 #include "cuda/fake_backend.h"
 #include "cuda/host_backend.h"
 #include "gmock/gmock.h"
@@ -329,24 +330,39 @@ TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
   const size_t num_published = made.channel->published().size();
   RemoveAndWait(backend, **producer, made.feed.get());
   EXPECT_EQ(num_failures, 1);
-  EXPECT_EQ(failure.message(), "fell off the bus");
+  EXPECT_EQ(failure.message(),
+            "fell off the bus; feeds with launches in flight: " +
+                std::to_string(made.feed->id()));
+  EXPECT_TRUE(IsDeviceFailure(failure));
   EXPECT_THAT(made.channel->published(), SizeIs(num_published));
 }
 
-TEST_P(ProducerTest, AFailedLaunchIsReported) {
+TEST_P(ProducerTest, ARefusedLaunchEndsItsFeedOnly) {
   FakeBackend backend({.needs_polling = GetParam()});
   Signal failed;
-  auto producer =
-      Producer::Start(&backend, [&](absl::Status) { failed.Notify(); });
+  absl::Status failure;
+  auto producer = Producer::Start(&backend, [&](absl::Status status) {
+    failure = std::move(status);
+    failed.Notify();
+  });
   ASSERT_THAT(producer, IsOk());
   const TestFeed made =
       MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
   backend.FailLaunch(2);
   (*producer)->Add(made.feed.get());
   ASSERT_TRUE(failed.Await());
+  EXPECT_FALSE(IsDeviceFailure(failure));
+  EXPECT_EQ(failure.message().substr(0, 5), "feed ");
+  ASSERT_TRUE(made.channel->AwaitClosed());
   backend.CompleteAll();
   RemoveAndWait(backend, **producer, made.feed.get());
   EXPECT_THAT(made.channel->published(), SizeIs(0));
+
+  const TestFeed other =
+      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
+  (*producer)->Add(other.feed.get());
+  CompleteUntil(backend, other, 1);
+  RemoveAndWait(backend, **producer, other.feed.get());
 }
 
 // Until what the producer says fulfils the condition.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/device_failure.h"
 #include "cuda/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -83,6 +84,28 @@ TEST_F(SlabAllocationTest, AWayThatIsNotToBeHadGivesWayToTheNext) {
   ASSERT_THAT(slab, IsOk());
   EXPECT_EQ((*slab)->size_bytes(), kSize);
   EXPECT_THAT(backend_.asked, ElementsAre(kIpc, kVmm));
+}
+
+TEST_F(SlabAllocationTest, WhateverRefusesAWayTheNextIsTried) {
+  for (const absl::Status& error :
+       {absl::InternalError("CUDA_ERROR_NOT_PERMITTED"),
+        absl::UnavailableError("CUDA_ERROR_SYSTEM_NOT_READY")}) {
+    backend_.errors[kIpc] = error;
+    EXPECT_THAT(Allocate({}, {}), IsOk());
+    EXPECT_THAT(backend_.asked, ElementsAre(kIpc, kVmm));
+  }
+  backend_.errors[kVmm] = absl::InternalError("CUDA_ERROR_MAP_FAILED");
+  EXPECT_THAT(Allocate({}, {}),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       AllOf(HasSubstr("CUDA_ERROR_SYSTEM_NOT_READY"),
+                             HasSubstr("CUDA_ERROR_MAP_FAILED"))));
+}
+
+TEST_F(SlabAllocationTest, OnAFailedDeviceNoOtherWayIsTried) {
+  backend_.errors[kIpc] = DeviceFailure(absl::InternalError("fell off"));
+  EXPECT_THAT(Allocate({}, {}),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("fell off")));
+  EXPECT_THAT(backend_.asked, ElementsAre(kIpc));
 }
 
 TEST_F(SlabAllocationTest, WithoutMemoryNoOtherWayIsTried) {

@@ -1,0 +1,193 @@
+"""What a daemon on the emulated GPU gives, sample for sample, is what one on
+the host gives: loads, kernels, both ways to share a slab, and the client's
+releases, in processes of their own."""
+
+import contextlib
+import os
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+from datasetd import transforms as T  # noqa: E402
+from tests.conformance import loader_harness as loaders  # noqa: E402
+
+_NUM_SAMPLES = 96
+_BATCH_SIZE = 20  # the last batch has 16
+_EXPORTS = ("cuda_vmm_fd", "cuda_ipc_handle")
+
+# By name: what one launch of each kernel does.
+_TRANSFORMS = {
+    "nothing": [],
+    "moves": [
+        T.RandomCrop(32, padding=4, padding_mode="reflect"),
+        T.RandomHorizontalFlip(),
+        T.ToDtype("float16", scale=True),
+        T.Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26)),
+    ],
+    "chain": [
+        T.RandomResizedCrop(24),
+        T.ColorJitter(0.4, 0.4, 0.4, 0.1),
+        T.RandomHorizontalFlip(),
+        T.ToDtype("float32", scale=True),
+    ],
+}
+
+_COUNTER = """
+client = datasetd.connect(ADDRESS)
+dataset = client.load_dataset("d", format="cifar10", split="test",
+                              path=ARGUMENTS["path"])
+try:
+    with datasetd.DataLoader(dataset, batch_size=20,
+                             framework="dlpack") as loader:
+        devices, num_samples = set(), 0
+        for batch in loader:
+            devices.add(batch[0].__dlpack_device__()[1])
+            num_samples += batch.num_samples
+    say(num_samples=num_samples, devices=list(devices))
+except datasetd.Error as error:
+    say(error=str(error))
+"""
+
+
+@contextlib.contextmanager
+def _open(device, **config):
+    """(daemon, client, dataset) with the images on the device."""
+    with harness.Daemon(devices=[device], **config) as daemon:
+        directory = os.path.join(daemon.data_root, "d")
+        harness.write_cifar10_test(directory, _NUM_SAMPLES)
+        with daemon.connect() as client:
+            dataset = client.load_dataset(
+                "d", format="cifar10", split="test", path=directory)
+            yield daemon, client, dataset
+
+
+def _loader(dataset, **options):
+    framework = "numpy" if dataset.device == "cpu" else "dlpack"
+    return datasetd.DataLoader(
+        dataset, **{"batch_size": _BATCH_SIZE, "shuffle": True, "seed": 5,
+                    "framework": framework, "timeout": 60, **options})
+
+
+def _rows(dataset, num_epochs=1, **options):
+    """{(epoch, sample): bytes}, with the labels."""
+    rows = {}
+    with _loader(dataset, **options) as loader:
+        for epoch in range(num_epochs):
+            batches = loaders.take_epoch(loader)
+            images = loaders.by_sample(batches)
+            labels = loaders.by_sample(batches, field=1)
+            for sample, image in images.items():
+                rows[epoch, sample] = image + labels[sample]
+    assert len(rows) == num_epochs * _NUM_SAMPLES
+    return rows
+
+
+@pytest.fixture(scope="module", name="expected")
+def _expected():
+    with _open("cpu") as (_, _, dataset):
+        return {name: _rows(dataset, num_epochs=2, transforms=transforms)
+                for name, transforms in _TRANSFORMS.items()}
+
+
+@pytest.mark.parametrize("export", _EXPORTS)
+def test_pixels_are_the_hosts(expected, export):
+    with _open("cuda:0", slab_export=export) as (daemon, client, dataset):
+        for name, transforms in _TRANSFORMS.items():
+            assert _rows(dataset, num_epochs=2,
+                         transforms=transforms) == expected[name], name
+        device = client.status()["devices"][0]
+        assert device["name"] == "cuda:0"
+        harness.poll_until(
+            lambda: int(client.status()["devices"][0]["slab_bytes"]) == 0,
+            "the slabs' end")
+        assert daemon.is_running()
+
+
+def test_a_loader_that_starts_in_the_middle(expected):
+    """A seek drops what runs, and nothing of it is published."""
+    with _open("cuda:0") as (_, _, dataset):
+        with _loader(dataset, transforms=_TRANSFORMS["moves"],
+                     prefetch=4) as loader:
+            first = next(iter(loader))
+            state = loader.state_dict()
+            del first
+        with _loader(dataset, transforms=_TRANSFORMS["moves"]) as loader:
+            loader.load_state_dict(state)
+            for batch in loaders.take_epoch(loader):
+                for sample, image in loaders.by_sample([batch]).items():
+                    assert expected["moves"][0, sample].startswith(image)
+
+
+def _count(device, monkeypatch, **environment):
+    """What a process of that environment, which has not called the driver
+    yet, gets from a daemon on the device."""
+    with harness.Daemon(devices=[device]) as daemon:
+        directory = os.path.join(daemon.data_root, "d")
+        harness.write_cifar10_test(directory, _NUM_SAMPLES)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        with harness.Worker(_COUNTER, daemon.socket_path,
+                            path=directory) as worker:
+            return worker.hear()
+
+
+def test_an_instance_of_a_divided_gpu(monkeypatch):
+    """Daemon and client name it by the same UUID: not by the GPU's."""
+    monkeypatch.setenv(
+        "DATASETD_EMULATED_GPU_UUIDS",
+        "MIG-11111111-2222-3333-4444-555555555555"
+        "@GPU-66666666-7777-8888-9999-aaaaaaaaaaaa")
+    monkeypatch.delenv("DATASETD_EMULATED_GPU_DEVICES")
+    assert _count("cuda:0", monkeypatch) == {
+        "num_samples": _NUM_SAMPLES, "devices": [0]}
+
+
+def test_a_client_that_counts_its_gpus_otherwise(monkeypatch):
+    monkeypatch.setenv("DATASETD_EMULATED_GPU_DEVICES", "2")
+    assert _count("cuda:1", monkeypatch, CUDA_VISIBLE_DEVICES="1,0") == {
+        "num_samples": _NUM_SAMPLES, "devices": [0]}
+
+
+def test_a_client_that_does_not_see_the_gpu(monkeypatch):
+    monkeypatch.setenv("DATASETD_EMULATED_GPU_DEVICES", "2")
+    error = _count("cuda:1", monkeypatch, CUDA_VISIBLE_DEVICES="0")["error"]
+    assert "the feed is on the daemon's cuda:1 " in error
+    assert "check CUDA_VISIBLE_DEVICES" in error
+
+
+def test_an_export_that_is_refused_gives_way_to_the_other(expected):
+    """Containers and virtual GPUs refuse descriptors with various errors."""
+    for fault in ("cuMemCreate@1+=800", "cuMemExportToShareableHandle@1+=101"):
+        with _open("cuda:0", environment={
+                "DATASETD_EMULATED_GPU_FAULTS": fault}) as (_, _, dataset):
+            assert _rows(dataset, transforms=[]) == {
+                key: row for key, row in expected["nothing"].items()
+                if key[0] == 0}
+
+
+def test_two_devices_have_datasets_of_their_own(expected):
+    with harness.Daemon(
+            devices=["cuda:0", "cuda:1"],
+            environment={"DATASETD_EMULATED_GPU_DEVICES": "2"}) as daemon:
+        directory = os.path.join(daemon.data_root, "d")
+        harness.write_cifar10_test(directory, _NUM_SAMPLES)
+        with daemon.connect() as client:
+            for device in ("cuda:0", "cuda:1"):
+                dataset = client.load_dataset(
+                    device.replace(":", "-"), format="cifar10", split="test",
+                    path=directory, device=device)
+                assert dataset.device == device
+                if device == "cuda:0":
+                    assert _rows(dataset, transforms=[]) == {
+                        key: row for key, row in expected["nothing"].items()
+                        if key[0] == 0}
+            names = [device["name"] for device in client.status()["devices"]]
+            assert names == ["cuda:0", "cuda:1"]
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

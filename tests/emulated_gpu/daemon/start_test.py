@@ -1,0 +1,81 @@
+"""What a daemon says of GPUs and drivers that it cannot use, and what it takes
+of the memory of one that it can."""
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+_MIB = 1 << 20
+
+
+def _refusal(**variables):
+    """The log of a daemon that must not start."""
+    environment = {f"DATASETD_EMULATED_GPU_{name.upper()}": str(value)
+                   for name, value in variables.items()}
+    with harness.Daemon(devices=["cuda:0"], await_ready=False,
+                        environment=environment) as daemon:
+        assert daemon.wait() != 0
+        return daemon.log()
+
+
+def test_a_gpu_that_the_build_has_no_code_for():
+    log = _refusal(compute_capability="5.0")
+    assert "cuda:0, compute capability 5.0, cannot run the kernels" in log
+    assert "this build, which has machine code for" in log
+    assert "CUDA_ERROR_NO_BINARY_FOR_GPU" in log
+    assert "--define=cuda_archs" in log
+
+
+@pytest.mark.parametrize("error, name, remedy", [
+    (218, "CUDA_ERROR_INVALID_PTX", "update the NVIDIA driver"),
+    (221, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", "libnvidia-ptxjitcompiler"),
+    (222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "update the NVIDIA driver"),
+    (223, "CUDA_ERROR_JIT_COMPILATION_DISABLED", "CUDA_DISABLE_PTX_JIT"),
+])
+def test_ptx_that_the_driver_cannot_compile(error, name, remedy):
+    log = _refusal(faults=f"cuModuleLoadData@1={error}")
+    assert "compute capability 9.0, cannot run the kernels" in log
+    assert name in log
+    assert remedy in log
+
+
+def test_a_driver_that_is_too_old():
+    log = _refusal(driver_version=11080)
+    assert "the driver is of CUDA 11.8" in log
+    assert "install a driver of CUDA 12.0 or later" in log
+
+
+def test_an_older_driver_than_the_toolkits():
+    with harness.Daemon(devices=["cuda:0"], environment={
+            "DATASETD_EMULATED_GPU_DRIVER_VERSION": "12000"}) as daemon:
+        with daemon.connect() as client:
+            assert client.status()["devices"][0]["name"] == "cuda:0"
+
+
+def test_no_memory_for_the_kernels_stacks():
+    # The second launch is that of the chains.
+    log = _refusal(faults="cuLaunchKernel@2=2")
+    assert "cuLaunchKernel: CUDA_ERROR_OUT_OF_MEMORY" in log
+
+
+def test_the_kernels_stacks_are_not_in_the_budget():
+    """Their memory is taken before what is left is counted."""
+    with harness.Daemon(devices=["cuda:0"], memory_budget_mib=0, environment={
+            "DATASETD_EMULATED_GPU_MEMORY_MIB": "256",
+            "DATASETD_EMULATED_GPU_MULTIPROCESSORS": "16"}) as daemon:
+        with daemon.connect() as client:
+            budget = int(client.status()["devices"][0]["memory_budget_bytes"])
+    # 16 multiprocessors of 2048 threads, each with 512 bytes and a stack.
+    assert budget < 0.9 * (256 * _MIB - 16 * 2048 * 512)
+    assert budget > 64 * _MIB
+
+
+def test_a_fault_of_a_kernel_at_start_is_an_error():
+    log = _refusal(faults="kernel@1=700")
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in log
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

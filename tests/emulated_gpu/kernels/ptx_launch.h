@@ -1,0 +1,43 @@
+// Launches the project's kernels on the PTX executor, as AugmentKernels does on
+// a GPU.
+
+#ifndef DATASETD_TESTS_EMULATED_GPU_KERNELS_PTX_LAUNCH_H_
+#define DATASETD_TESTS_EMULATED_GPU_KERNELS_PTX_LAUNCH_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cuda/kernels/params.h"
+#include "tests/cuda/kernels/block_runs.h"
+#include "tests/emulated_gpu/ptx/execute.h"
+#include "tests/emulated_gpu/ptx/fault.h"
+#include "tests/emulated_gpu/ptx/module.h"
+
+namespace datasetd::emulated_gpu {
+
+inline constexpr int kChainThreads = 512;
+
+// The parameter of ChainKernel, as augment.cu has it.
+struct ChainParameters {
+  const AugmentProgram* program;
+  int32_t num_batches;
+  BatchTask batches[kMaxBatchesPerLaunch];
+};
+
+// Each runs one kernel of `module`; the kernel may touch `program` and `memory`
+// and nothing else. `config` is taken but for grid and block. nullopt: there is
+// nothing for the kernel to do. Errors are those of Execute.
+absl::StatusOr<std::optional<LaunchResult>> LaunchAugmentKernel(
+    const Module& module, LaunchConfig config, const AugmentProgram& program,
+    const std::vector<BatchTask>& batches,
+    const std::vector<testing::MemoryRange>& memory);
+absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
+    const Module& module, LaunchConfig config, const AugmentProgram& program,
+    const std::vector<BatchTask>& batches,
+    const std::vector<testing::MemoryRange>& memory);
+
+}  // namespace datasetd::emulated_gpu
+
+#endif  // DATASETD_TESTS_EMULATED_GPU_KERNELS_PTX_LAUNCH_H_

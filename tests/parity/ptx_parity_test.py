@@ -1,0 +1,82 @@
+"""Every row of the parity table: the kernels' PTX against the host, bit for
+bit."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import parity_table
+from product import Product
+from row import BatchCase, Shape
+
+SIZES = ((9, 11), (31, 33))
+NUM_DRAWS = 2  # samples of each case that draws
+
+
+@pytest.fixture(scope="module", name="host")
+def fixture_host():
+    with Product(os.environ["APPLY_OPS"]) as product:
+        yield product
+
+
+@pytest.fixture(scope="module", name="ptx")
+def fixture_ptx():
+    with Product(os.environ["APPLY_OPS_PTX"]) as product:
+        yield product
+
+
+def noise(shape, count):
+    rng = np.random.default_rng(count)
+    values = rng.random((count, shape.channels, shape.height, shape.width))
+    if shape.dtype == "uint8":
+        return np.round(values * 255).astype(np.uint8)
+    return values.astype(np.float32)
+
+
+def cases(row):
+    """The row's cases with their shapes, each once."""
+    seen = set()
+    for dtype in row.dtypes:
+        for channels in row.channels:
+            for size in SIZES:
+                shape = Shape(dtype, channels, *size)
+                for case in row.cases(shape):
+                    key = str(shape), str(case.transforms)
+                    if key not in seen:
+                        seen.add(key)
+                        yield shape, case
+
+
+def results(product, shape, case, sample):
+    """The bytes of the images and labels, and what was drawn."""
+    if isinstance(case, BatchCase):
+        images = noise(shape, 5)
+        labels = np.arange(len(images)) * 3 % case.num_classes
+        images, labels, mixes = product.run_batch(
+            case, images, labels, 7, 1, sample
+        )
+        return images.tobytes(), labels.tobytes(), str(mixes)
+    image, drawn = product.run(case, noise(shape, 1)[0], 7, 1, sample)
+    return image.tobytes(), b"", str(list(drawn))
+
+
+@pytest.mark.parametrize("row", parity_table.ROWS, ids=parity_table.row_id)
+def test_ptx_has_the_bits_of_the_host(row, host, ptx):
+    num_cases = 0
+    for shape, case in cases(row):
+        for sample in range(NUM_DRAWS if row.is_drawn else 1):
+            expected = results(host, shape, case, sample)
+            assert results(ptx, shape, case, sample) == expected, (
+                f"{shape}, sample {sample}, {case.transforms}"
+            )
+            num_cases += 1
+    assert num_cases > 0
+
+
+if __name__ == "__main__":
+    arguments = ["-q", "-p", "no:cacheprovider", os.path.abspath(__file__)]
+    if "XML_OUTPUT_FILE" in os.environ:
+        arguments.append("--junitxml=" + os.environ["XML_OUTPUT_FILE"])
+    sys.exit(pytest.main(arguments))

@@ -1,0 +1,17 @@
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cuda/kernels/augment.h"
+#include "cuda/kernels/params.h"
+#include "tests/cuda/kernels/block_runs.h"
+#include "tests/parity/run_program.h"
+
+namespace datasetd {
+
+absl::Status RunProgram(const AugmentProgram& program, const BatchTask& batch,
+                        const std::vector<testing::MemoryRange>& memory) {
+  AugmentHost(program, batch);
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd
