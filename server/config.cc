@@ -140,6 +140,11 @@ absl::Status CheckStores(const v1::Config& config) {
   if (!state.empty()) {
     DATASETD_RETURN_IF_ERROR(CheckAbsolute("state_directory", state));
   }
+  if (config.user_limits().max_cache_mib() > kMaxCacheMib) {
+    return Error("user_limits.max_cache_mib",
+                 absl::StrCat(config.user_limits().max_cache_mib()),
+                 "at most ", kMaxCacheMib);
+  }
   if (!config.has_cache()) return absl::OkStatus();
   const v1::Cache& cache = config.cache();
   DATASETD_RETURN_IF_ERROR(CheckAbsolute("cache.directory", cache.directory()));

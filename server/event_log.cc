@@ -111,11 +111,10 @@ void LogFeedEvent(const char* event, const FeedInfo& info) {
       });
 }
 
-// Whose dataset it is of is not known here.
-void LogCacheEvent(const char* event, const std::string& name,
+void LogCacheEvent(const char* event, uint32_t uid, const std::string& name,
                    const absl::Status& status) {
   const auto level = status.ok() ? spdlog::level::info : spdlog::level::warn;
-  Write({LogSubsystem::kLoad, level, geteuid(), event},
+  Write({LogSubsystem::kLoad, level, uid, event},
         [] { return LogFields(); },
         [&] {
           return status.ok() ? absl::StrCat("cache: ", name, ": ", event)

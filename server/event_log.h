@@ -23,7 +23,7 @@ namespace datasetd {
 void LogDatasetEvent(const char* event, const DatasetInfo& info,
                      const Caller& caller);
 void LogFeedEvent(const char* event, const FeedInfo& info);
-void LogCacheEvent(const char* event, const std::string& name,
+void LogCacheEvent(const char* event, uint32_t uid, const std::string& name,
                    const absl::Status& status);
 void LogManifestEvent(const char* event, const absl::Status& status);
 // Of what a connection to the gRPC socket, or a call, did.

@@ -206,13 +206,15 @@ absl::Status Server::Impl::Start() {
                                 config_.max_inflated_mib() << 20)](
                                const DatasetSpec& spec,
                                std::shared_ptr<SourceScan> scan) {
+    const DecodeAccount account = scan->account;
     return OpenScanned(
         *files, std::move(scan), [&](const FileSystem& scanned) {
           return OpenReader({.format = spec.format,
                              .path = spec.path,
                              .split = spec.split,
                              .options = spec.options,
-                             .max_inflated_bytes = max_inflated_bytes},
+                             .max_inflated_bytes = max_inflated_bytes,
+                             .account = account},
                             scanned);
         });
   };
@@ -258,12 +260,14 @@ absl::Status Server::Impl::OpenStores() {
   if (!config_.has_cache()) return absl::OkStatus();
   DATASETD_ASSIGN_OR_RETURN(auto directory,
                             OpenStoreDirectory(config_.cache().directory()));
+  CacheIndex::Limits limits = {
+      .total_bytes = BytesOf(config_.cache().limit_mib()),
+      .daemon_uid = geteuid()};
+  if (config_.user_limits().has_max_cache_mib()) {
+    limits.user_bytes = BytesOf(config_.user_limits().max_cache_mib());
+  }
   DATASETD_ASSIGN_OR_RETURN(
-      cache_,
-      DatasetCache::Open(std::move(directory),
-                         static_cast<int64_t>(config_.cache().limit_mib())
-                             << 20,
-                         LogCacheEvent));
+      cache_, DatasetCache::Open(std::move(directory), limits, LogCacheEvent));
   Log(LogSubsystem::kServer).info(
       "cache {}: {} datasets, {} of {} MiB", config_.cache().directory(),
       cache_->num_entries(), cache_->used_bytes() >> 20,

@@ -50,7 +50,7 @@ rule "server/readers knows no gRPC" \
 rule "server/readers has protobuf for TFRecords alone" \
   '//server/readers/... - //server/readers:reader -
    //server/readers:tfrecord_reader - //server/readers:tf_features -
-   //server/readers:tf_example_cc_proto' '^//third_party/protobuf'
+   //server/readers:tf_example' '^//third_party/protobuf'
 rule "HDF5 is in a process of its own" \
   '//client/... + //server/readers/... + //server:server' '^//third_party/hdf5'
 rule "server/attach knows no gRPC" \

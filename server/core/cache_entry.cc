@@ -19,7 +19,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr absl::string_view kMagic = "dsdcache";
-constexpr uint32_t kVersion = 2;  // 1 had XXH3 in the place of BLAKE3
+// 1 had XXH3 in the place of BLAKE3, 2 no stored_by_uid.
+constexpr uint32_t kVersion = 3;
 constexpr size_t kPrefixBytes = 32;
 constexpr int64_t kAlignment = 4096;
 constexpr size_t kMaxNameBytes = 64 << 10;
@@ -128,7 +129,7 @@ bool FieldBytes(const FieldSpec& field, int64_t num_samples, int64_t* bytes) {
 int64_t HeaderBytes(const CacheHeader& header, int64_t num_blocks) {
   constexpr int64_t kTextBytes = sizeof(uint32_t);
   int64_t bytes = kPrefixBytes + 2 * (kTextBytes + kDigestHexLength) +
-                  sizeof(uint8_t) + sizeof(uint32_t) + sizeof(int64_t) +
+                  sizeof(uint8_t) + 2 * sizeof(uint32_t) + sizeof(int64_t) +
                   3 * sizeof(uint32_t);
   for (const FieldSpec& field : header.fields) {
     bytes += kTextBytes + field.name.size() + 2 * sizeof(uint8_t) +
@@ -235,6 +236,7 @@ std::string EncodeCacheHeader(const CacheHeader& header) {
   body.Text(header.content_hash);
   body.Number(static_cast<uint8_t>(header.owner_uid.has_value()));
   body.Number(header.owner_uid.value_or(0));
+  body.Number(header.stored_by_uid);
   body.Number(header.num_samples);
   body.Number(static_cast<uint32_t>(header.fields.size()));
   for (const FieldSpec& field : header.fields) {
@@ -310,6 +312,7 @@ absl::StatusOr<CacheHeader> DecodeCacheHeader(absl::Span<const uint8_t> data) {
     return Damaged("its owner makes no sense");
   }
   if (has_owner == 1) header.owner_uid = owner_uid;
+  header.stored_by_uid = body.Number<uint32_t>();
   header.num_samples = body.Number<int64_t>();
   header.fields.resize(body.Count(2 * sizeof(uint32_t) + 2));
   for (FieldSpec& field : header.fields) {

@@ -34,6 +34,8 @@ struct CacheHeader {
   std::string content_hash;  // 64 hexadecimal digits
   // Of a pushed dataset: whose it is, and nobody else's.
   std::optional<uint32_t> owner_uid;
+  // The user whose load stored it: whose part of the cache it takes.
+  uint32_t stored_by_uid = 0;
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;

@@ -34,11 +34,11 @@ void Add(std::atomic<uint64_t>& counter, int64_t value = 1) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DatasetCache>> DatasetCache::Open(
-    std::unique_ptr<StoreDirectory> directory, int64_t limit_bytes,
+    std::unique_ptr<StoreDirectory> directory, CacheIndex::Limits limits,
     Observer observer) {
   std::unique_ptr<DatasetCache> cache(
       new DatasetCache(std::move(directory), std::move(observer)));
-  DATASETD_RETURN_IF_ERROR(cache->Scan(limit_bytes));
+  DATASETD_RETURN_IF_ERROR(cache->Scan(limits));
   cache->thread_ = std::thread([cache = cache.get()] { cache->RunStores(); });
   return cache;
 }
@@ -53,13 +53,14 @@ DatasetCache::~DatasetCache() {
   if (thread_.joinable()) thread_.join();
 }
 
-void DatasetCache::Report(const char* event, const std::string& name,
+void DatasetCache::Report(const char* event, uint32_t uid,
+                          const std::string& name,
                           const absl::Status& status) {
   if (!status.ok() && !absl::IsCancelled(status)) Add(counters_.num_errors);
-  observer_(event, absl::StrCat(directory_->path(), "/", name), status);
+  observer_(event, uid, absl::StrCat(directory_->path(), "/", name), status);
 }
 
-absl::Status DatasetCache::Scan(int64_t limit_bytes) {
+absl::Status DatasetCache::Scan(CacheIndex::Limits limits) {
   DATASETD_ASSIGN_OR_RETURN(std::vector<FileInfo> files, directory_->List());
   std::sort(files.begin(), files.end(),
             [](const FileInfo& a, const FileInfo& b) {
@@ -69,7 +70,7 @@ absl::Status DatasetCache::Scan(int64_t limit_bytes) {
   for (const FileInfo& file : files) {
     if (!SpecIdOf(file.path, kTemporarySuffix).empty()) {
       const absl::Status removed = directory_->Remove(file.path);
-      Report("leftover removed", file.path, removed);
+      Report("leftover removed", limits.daemon_uid, file.path, removed);
       continue;
     }
     const std::string spec_id = SpecIdOf(file.path, kSuffix);
@@ -83,26 +84,26 @@ absl::Status DatasetCache::Scan(int64_t limit_bytes) {
     }();
     if (absl::IsResourceExhausted(header.status())) return header.status();
     if (absl::IsFailedPrecondition(header.status())) {
-      // Its names are hashes of another kind: nothing asks for them.
+      // It has other hashes, or not the user who stored it.
       const absl::Status removed = directory_->Remove(file.path);
-      Report("of an earlier version, removed", file.path, removed);
+      Report("of an earlier version, removed", limits.daemon_uid, file.path,
+             removed);
       continue;
     }
     if (!header.ok()) {
       directory_->Remove(file.path).IgnoreError();
-      Report("damaged, removed", file.path, header.status());
+      Report("damaged, removed", limits.daemon_uid, file.path,
+             header.status());
       continue;
     }
-    entries_[spec_id] = {.size_bytes = file.size_bytes,
-                         .last_used = ++use_count_};
-    used_bytes_ += file.size_bytes;
+    index_.Add(spec_id, header->stored_by_uid, file.size_bytes);
   }
-  limit_bytes_ = limit_bytes;
-  if (limit_bytes == 0) {
+  if (limits.total_bytes == 0) {
     DATASETD_ASSIGN_OR_RETURN(const int64_t free, directory_->FreeBytes());
-    limit_bytes_ = used_bytes_ + free / 2;
+    limits.total_bytes = index_.used_bytes() + free / 2;
   }
-  MakeRoom(0);
+  index_.SetLimits(limits);
+  Evict(index_.PlanRoom());
   return absl::OkStatus();
 }
 
@@ -122,15 +123,14 @@ std::unique_ptr<CachedSource> DatasetCache::OpenEntry(
   }();
   if (absl::IsResourceExhausted(source.status())) {
     // Too many open files: the entry is not to blame.
-    Report("not opened", name, source.status());
+    Report("not opened", index_.UidOf(spec_id), name, source.status());
     return nullptr;
   }
   if (!source.ok()) {
-    RemoveEntry(spec_id);
-    Report("damaged, removed", name, source.status());
+    Report("damaged, removed", RemoveEntry(spec_id), name, source.status());
     return nullptr;
   }
-  entries_[spec_id].last_used = ++use_count_;
+  index_.Use(spec_id);
   // For the order after a restart; without it only that is worse.
   directory_->Touch(name).IgnoreError();
   return *std::move(source);
@@ -139,7 +139,7 @@ std::unique_ptr<CachedSource> DatasetCache::OpenEntry(
 std::unique_ptr<CachedSource> DatasetCache::Find(const std::string& spec_id) {
   MutexLock lock(&mutex_);
   std::unique_ptr<CachedSource> source;
-  if (entries_.count(spec_id) != 0) source = OpenEntry(spec_id);
+  if (index_.Contains(spec_id)) source = OpenEntry(spec_id);
   if (source == nullptr) Add(counters_.num_misses);
   return source;
 }
@@ -147,35 +147,28 @@ std::unique_ptr<CachedSource> DatasetCache::Find(const std::string& spec_id) {
 void DatasetCache::CountHit(const CachedSource& source) {
   Add(counters_.num_hits);
   Add(counters_.read_bytes, source.size_bytes());
-  Report("used", FileName(source.header().spec_id), absl::OkStatus());
+  Report("used", source.header().stored_by_uid,
+         FileName(source.header().spec_id), absl::OkStatus());
 }
 
 void DatasetCache::Discard(const std::string& spec_id,
                            const absl::Status& why) {
   MutexLock lock(&mutex_);
-  if (entries_.count(spec_id) == 0) return;
-  RemoveEntry(spec_id);
+  if (!index_.Contains(spec_id)) return;
   Add(counters_.num_misses);
-  Report("damaged, removed", FileName(spec_id), why);
+  Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id), why);
 }
 
-void DatasetCache::RemoveEntry(const std::string& spec_id) {
-  const auto found = entries_.find(spec_id);
-  used_bytes_ -= found->second.size_bytes;
-  entries_.erase(found);
+uint32_t DatasetCache::RemoveEntry(const std::string& spec_id) {
   directory_->Remove(FileName(spec_id)).IgnoreError();
+  return index_.Remove(spec_id);
 }
 
-void DatasetCache::MakeRoom(int64_t bytes) {
-  while (!entries_.empty() && used_bytes_ > limit_bytes_ - bytes) {
-    const auto oldest = std::min_element(
-        entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
-          return a.second.last_used < b.second.last_used;
-        });
-    const std::string spec_id = oldest->first;
-    RemoveEntry(spec_id);
+void DatasetCache::Evict(const std::vector<std::string>& spec_ids) {
+  for (const std::string& spec_id : spec_ids) {
     Add(counters_.num_evicted);
-    Report("evicted", FileName(spec_id), absl::OkStatus());
+    Report("evicted", RemoveEntry(spec_id), FileName(spec_id),
+           absl::OkStatus());
   }
 }
 
@@ -185,6 +178,7 @@ void DatasetCache::Store(Description description,
   job.header.spec_id = std::move(description.spec_id);
   job.header.content_hash = dataset->content_hash();
   job.header.owner_uid = description.owner_uid;
+  job.header.stored_by_uid = description.stored_by_uid;
   job.header.num_samples = dataset->num_samples();
   job.header.fields = dataset->fields();
   job.header.class_names = std::move(description.class_names);
@@ -192,8 +186,32 @@ void DatasetCache::Store(Description description,
   job.backend = &dataset->backend();
   job.dataset = dataset;
   MutexLock lock(&mutex_);
-  if (entries_.count(job.header.spec_id) != 0) return;
+  DropDeadJobs();
+  if (index_.Contains(job.header.spec_id)) return;
   jobs_.push_back(std::move(job));
+}
+
+void DatasetCache::DropDeadJobs() {
+  jobs_.erase(std::remove_if(
+                  jobs_.begin(), jobs_.end(),
+                  [](const Job& job) { return job.dataset.expired(); }),
+              jobs_.end());
+}
+
+DatasetCache::Job DatasetCache::TakeJob() {
+  const auto last_turn = [this](const Job& job)
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return last_turns_[job.header.stored_by_uid];
+  };
+  const auto next = std::min_element(
+      jobs_.begin(), jobs_.end(), [&](const Job& a, const Job& b) {
+        return last_turn(a) < last_turn(b);
+      });
+  Job job = std::move(*next);
+  jobs_.erase(next);
+  if (jobs_.empty()) last_turns_.clear();
+  last_turns_[job.header.stored_by_uid] = ++num_turns_;
+  return job;
 }
 
 void DatasetCache::RunStores() {
@@ -206,9 +224,8 @@ void DatasetCache::RunStores() {
       };
       MutexLock lock(&mutex_, Condition(&has_work));
       if (is_stopped_) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-      if (entries_.count(job.header.spec_id) != 0) continue;
+      job = TakeJob();
+      if (index_.Contains(job.header.spec_id)) continue;
       is_storing_ = true;
     }
     StoreNow(job);
@@ -221,26 +238,27 @@ void DatasetCache::StoreNow(const Job& job) {
   const std::string& spec_id = job.header.spec_id;
   const std::string name = FileName(spec_id);
   const std::string temporary = absl::StrCat(spec_id, kTemporarySuffix);
+  const uint32_t uid = job.header.stored_by_uid;
   const auto layout = LayOutCacheEntry(job.header);
   if (!layout.ok()) {
-    Report("not stored", name, layout.status());
-    return;
-  }
-  if (layout->file_bytes > limit_bytes_) {
-    Report("not stored", name,
-           absl::CancelledError(absl::StrCat(
-               "it takes ", layout->file_bytes, " bytes, and the cache has ",
-               limit_bytes_, "; raise cache.limit_mib")));
+    Report("not stored", uid, name, layout.status());
     return;
   }
   {
     MutexLock lock(&mutex_);
-    MakeRoom(layout->file_bytes);
+    const auto room = index_.PlanRoom(uid, layout->file_bytes);
+    if (!room.ok()) {
+      // No error: it is as configured.
+      Report("not stored", uid, name,
+             absl::CancelledError(room.status().message()));
+      return;
+    }
+    Evict(*room);
   }
   absl::Status status = WriteCacheEntry(
       job.header, *layout, job.dataset, *job.backend, *directory_, temporary,
       {.gate = &copy_gate_, .is_stopping = &is_stopping_});
-  // Nobody else touches a file that is not in entries_.
+  // Nobody else touches a file that is not in index_.
   if (status.ok()) {
     status = directory_->Rename(temporary, name);
     if (!status.ok()) {
@@ -250,16 +268,14 @@ void DatasetCache::StoreNow(const Job& job) {
     }
   }
   if (!status.ok()) {
-    Report("not stored", name, status);
+    Report("not stored", uid, name, status);
     return;
   }
   MutexLock lock(&mutex_);
-  entries_[spec_id] = {.size_bytes = layout->file_bytes,
-                       .last_used = ++use_count_};
-  used_bytes_ += layout->file_bytes;
+  index_.Add(spec_id, uid, layout->file_bytes);
   Add(counters_.num_stored);
   Add(counters_.written_bytes, layout->file_bytes);
-  Report("stored", name, absl::OkStatus());
+  Report("stored", uid, name, absl::OkStatus());
 }
 
 void DatasetCache::AwaitLetGo() { copy_gate_.Interrupt(); }
@@ -272,14 +288,19 @@ bool DatasetCache::AwaitIdle(absl::Duration timeout) {
   return mutex_.AwaitWithTimeout(Condition(&is_idle), timeout);
 }
 
+int64_t DatasetCache::limit_bytes() const {
+  MutexLock lock(&mutex_);
+  return index_.limit_bytes();
+}
+
 int64_t DatasetCache::used_bytes() const {
   MutexLock lock(&mutex_);
-  return used_bytes_;
+  return index_.used_bytes();
 }
 
 int DatasetCache::num_entries() const {
   MutexLock lock(&mutex_);
-  return static_cast<int>(entries_.size());
+  return index_.num_entries();
 }
 
 }  // namespace datasetd

@@ -3,10 +3,10 @@
 //
 // A dataset that is stored is written in the background by a thread of the
 // cache; the file appears whole (temporary file, sync, rename) or not at all,
-// and what a crash left over is removed at the next start. The files together
-// keep below a limit: the least recently used go first, and a dataset larger
-// than the limit is not kept. Whatever goes wrong is an event and a count, and
-// costs the entry, never the load. Thread-safe.
+// and what a crash left over is removed at the next start. The files keep below
+// the limits of CacheIndex, which says which of them go. Users take turns to be
+// stored. Whatever goes wrong is an event and a count, and costs the entry,
+// never the load. Thread-safe.
 
 #ifndef DATASETD_SERVER_CORE_DATASET_CACHE_H_
 #define DATASETD_SERVER_CORE_DATASET_CACHE_H_
@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/core/cache_entry.h"
+#include "server/core/cache_index.h"
 #include "server/core/cached_source.h"
 #include "server/core/copy_gate.h"
 #include "server/core/dataset.h"
@@ -47,16 +48,18 @@ class DatasetCache {
     std::atomic<uint64_t> read_bytes = 0;
     std::atomic<uint64_t> written_bytes = 0;
   };
-  // For the log: what happened to which file; OK, or why.
-  using Observer = std::function<void(
-      const char* event, const std::string& name, const absl::Status& status)>;
+  // For the log: what happened to which file, which the user's load stored;
+  // OK, or why.
+  using Observer =
+      std::function<void(const char* event, uint32_t uid,
+                         const std::string& name, const absl::Status& status)>;
 
   // Looks at what is there; removes leftovers and damaged entries, and what is
-  // over `limit_bytes` (0: half of what is free, and what is there already).
-  // `observer` may be called on any thread.
+  // over the limits (of total_bytes 0: half of what is free, and what is there
+  // already). `observer` may be called on any thread.
   //   what StoreDirectory::List says; RESOURCE_EXHAUSTED: too many open files
   static absl::StatusOr<std::unique_ptr<DatasetCache>> Open(
-      std::unique_ptr<StoreDirectory> directory, int64_t limit_bytes,
+      std::unique_ptr<StoreDirectory> directory, CacheIndex::Limits limits,
       Observer observer);
   // Gives up what is being written. REQUIRES: the backends of the datasets
   // that were stored are there still.
@@ -76,6 +79,7 @@ class DatasetCache {
   struct Description {
     std::string spec_id;
     std::optional<uint32_t> owner_uid;  // of a pushed dataset
+    uint32_t stored_by_uid = 0;
     std::vector<std::string> class_names;
     std::map<std::string, std::string> notes;
   };
@@ -88,15 +92,11 @@ class DatasetCache {
   bool AwaitIdle(absl::Duration timeout);
 
   const Counters& counters() const { return counters_; }
-  int64_t limit_bytes() const { return limit_bytes_; }
+  int64_t limit_bytes() const;
   int64_t used_bytes() const;
   int num_entries() const;
 
  private:
-  struct Entry {
-    int64_t size_bytes = 0;
-    uint64_t last_used = 0;  // by use_count_
-  };
   struct Job {
     CacheHeader header;
     Backend* backend = nullptr;
@@ -106,30 +106,36 @@ class DatasetCache {
   DatasetCache(std::unique_ptr<StoreDirectory> directory, Observer observer)
       : directory_(std::move(directory)), observer_(std::move(observer)) {}
 
-  absl::Status Scan(int64_t limit_bytes);
+  absl::Status Scan(CacheIndex::Limits limits);
   std::unique_ptr<CachedSource> OpenEntry(const std::string& spec_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RemoveEntry(const std::string& spec_id)
+  // Returns whose it was.
+  uint32_t RemoveEntry(const std::string& spec_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Removes the least recently used until `bytes` more fit.
-  void MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Evict(const std::vector<std::string>& spec_ids)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets the jobs whose dataset has gone, so that there are no more of them
+  // than datasets.
+  void DropDeadJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The first one of the user whose last turn is the longest ago.
+  Job TakeJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunStores();
   void StoreNow(const Job& job);
-  void Report(const char* event, const std::string& name,
+  void Report(const char* event, uint32_t uid, const std::string& name,
               const absl::Status& status);
 
   const std::unique_ptr<StoreDirectory> directory_;
   const Observer observer_;
-  int64_t limit_bytes_ = 0;
   Counters counters_;
   std::atomic<bool> is_stopping_ = false;
 
   CopyGate copy_gate_;
   mutable Mutex mutex_;
-  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  int64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t use_count_ ABSL_GUARDED_BY(mutex_) = 0;
+  CacheIndex index_ ABSL_GUARDED_BY(mutex_);
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  // By user: the number of the last store. Of users in jobs_.
+  std::map<uint32_t, uint64_t> last_turns_ ABSL_GUARDED_BY(mutex_);
+  uint64_t num_turns_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_storing_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

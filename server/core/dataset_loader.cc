@@ -473,6 +473,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     Backend* backend, Reservation&& reservation, LoadCounters& counters,
     const DecodeAccount& account, const std::string& expected_hash) {
   const NvtxRange range("load");
+  // Goes after the buffers.
+  DecodeBudget::Share buffers(account.staging, account.uid);
+  DATASETD_RETURN_IF_ERROR(buffers.Take(plan.buffer_bytes()));
   Loader loader(plan, source, backend, counters, account);
   DATASETD_RETURN_IF_ERROR(loader.Allocate());
   DATASETD_RETURN_IF_ERROR(loader.Run());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 #include "server/core/background_thread.h"
 #include "server/core/bad_sample_text.h"
@@ -20,6 +21,26 @@ MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller) {
   return {.is_exempt = caller.session_id == 0,
           .is_privileged = caller.is_privileged,
           .is_private = spec.is_private};
+}
+
+// For the buffers of loads: two of the largest, and one of one user's.
+DecodeBudget::Limits StagingLimits(const DecodeBudget::Limits& limits) {
+  const int64_t most = MaxLoadBufferBytes(limits.sample_bytes);
+  return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
+}
+
+// For the lists of samples that sources keep; one user has half.
+DecodeBudget::Limits ListLimits(const DecodeBudget::Limits& limits) {
+  const int64_t most = SaturatingMultiply(4, limits.sample_bytes);
+  return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
+}
+
+// An initializer list would keep a copy.
+std::vector<std::shared_ptr<DatasetEntry>> Only(
+    std::shared_ptr<DatasetEntry> entry) {
+  std::vector<std::shared_ptr<DatasetEntry>> entries;
+  entries.push_back(std::move(entry));
+  return entries;
 }
 
 }  // namespace
@@ -54,7 +75,9 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
       texts_(options.texts),
       journal_(options.journal),
       decode_budget_(options.decode_limits),
-      sources_(devices, options.cache, &decode_budget_,
+      staging_budget_(StagingLimits(options.decode_limits)),
+      list_budget_(ListLimits(options.decode_limits)),
+      sources_(devices, options.cache, &decode_budget_, &list_budget_,
                options.transform_limits, std::move(open_source)),
       devices_(devices),
       clock_(clock),
@@ -96,7 +119,7 @@ absl::StatusOr<OpenedSource> DatasetRegistry::ScanSource(
   DATASETD_ASSIGN_OR_RETURN(
       const ScanList::Listing listing,
       scans_.Add(spec, caller, scan, clock_->Monotonic()));
-  return sources_.OpenFiles(std::move(spec), std::move(scan));
+  return sources_.OpenFiles(std::move(spec), caller.uid, std::move(scan));
 }
 
 absl::Status DatasetRegistry::AwaitOpened(const std::string& name,
@@ -133,37 +156,43 @@ absl::StatusOr<uint64_t> DatasetRegistry::Load(
   const std::string& name = source.spec.name;
 
   MutexLock lock(&mutex_);
-  DATASETD_RETURN_IF_ERROR(AwaitOpened(name, caller));
-  const EntryPtr present = table_.Get(name);
-  if (present != nullptr && present->state != DatasetState::kFailed) {
-    if (!present->visibility().IsSeenBy(caller) ||
-        present->state == DatasetState::kUnloading ||
-        present->spec_id != source.spec_id) {
-      return DatasetTable::NameTaken(*present, caller);
+  do {
+    DATASETD_RETURN_IF_ERROR(AwaitOpened(name, caller));
+    const EntryPtr present = table_.Get(name);
+    if (present != nullptr && present->state != DatasetState::kFailed) {
+      if (!present->visibility().IsSeenBy(caller) ||
+          present->state == DatasetState::kUnloading ||
+          present->spec_id != source.spec_id) {
+        return DatasetTable::NameTaken(*present, caller);
+      }
+      if (present->is_cancelled()) {
+        return absl::AbortedError(
+            absl::StrCat("the load of dataset '", name,
+                         "' is just being cancelled; try again"));
+      }
+      present->holders.insert(caller.session_id);
+      present->last_used = clock_->Monotonic();
+      return present->id;
     }
-    if (present->is_cancelled()) {
-      return absl::AbortedError(
-          absl::StrCat("the load of dataset '", name,
-                       "' is just being cancelled; try again"));
-    }
-    present->holders.insert(caller.session_id);
-    present->last_used = clock_->Monotonic();
-    return present->id;
-  }
+    DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));
+  } while (MakeRoomFor(source.spec, source.plan, caller));
   DATASETD_ASSIGN_OR_RETURN(EntryPtr entry, Admit(std::move(source), caller));
   const uint64_t id = entry->id;
   queue_.Add(std::move(entry));
   return id;
 }
 
-absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
-    OpenedSource source, const Caller& caller) {
+absl::Status DatasetRegistry::CheckAdmission(const std::string& name,
+                                             const Caller& caller) const {
   if (is_stopping_) {
     return absl::UnavailableError("the daemon is shutting down");
   }
   // A failure of this name is replaced.
-  DATASETD_RETURN_IF_ERROR(
-      table_.CheckLimits(caller, table_.Get(source.spec.name).get()));
+  return table_.CheckLimits(caller, table_.Get(name).get());
+}
+
+absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
+    OpenedSource source, const Caller& caller) {
   auto entry = std::make_shared<DatasetEntry>();
   entry->owner = caller;
   entry->started = clock_->Monotonic();
@@ -204,7 +233,9 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
   entry.SetSource(source);
   entry.load = std::make_unique<DatasetLoad>(
       std::move(source), std::move(resident), std::move(scratch),
-      DecodeAccount{.budget = &decode_budget_, .uid = entry.owner.uid});
+      DecodeAccount{.budget = &decode_budget_,
+                    .uid = entry.owner.uid,
+                    .staging = &staging_budget_});
   return absl::OkStatus();
 }
 
@@ -218,11 +249,14 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
   EntryPtr entry;
   {
     MutexLock lock(&mutex_);
-    DATASETD_RETURN_IF_ERROR(AwaitOpened(opened.spec.name, caller));
-    const EntryPtr present = table_.Get(opened.spec.name);
-    if (present != nullptr && present->state != DatasetState::kFailed) {
-      return DatasetTable::NameTaken(*present, caller);
-    }
+    do {
+      DATASETD_RETURN_IF_ERROR(AwaitOpened(opened.spec.name, caller));
+      const EntryPtr present = table_.Get(opened.spec.name);
+      if (present != nullptr && present->state != DatasetState::kFailed) {
+        return DatasetTable::NameTaken(*present, caller);
+      }
+      DATASETD_RETURN_IF_ERROR(CheckAdmission(opened.spec.name, caller));
+    } while (MakeRoomFor(opened.spec, opened.plan, caller));
     DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
     entry->cancel = std::move(cancel);
   }
@@ -236,14 +270,16 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
     }
     StoreInCache(*entry, *dataset);
   }
-  MutexLock lock(&mutex_);
-  entry->cancel = nullptr;
-  if (!dataset.ok() && entry->is_cancelled()) {
-    dataset = absl::CancelledError("the push was cancelled");
+  while (true) {
+    dataset = Settle(*entry, std::move(dataset), /*is_push=*/true);
+    MutexLock lock(&mutex_);
+    // Just now.
+    if (dataset.ok() && entry->is_cancelled()) continue;
+    entry->cancel = nullptr;
+    FinishLoad(*entry, std::move(dataset));
+    DATASETD_RETURN_IF_ERROR(entry->error);
+    return entry->id;
   }
-  FinishLoad(*entry, std::move(dataset));
-  DATASETD_RETURN_IF_ERROR(entry->error);
-  return entry->id;
 }
 
 void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
@@ -303,12 +339,16 @@ bool DatasetRegistry::BeginRestored(const Restored& restored) {
   auto source = OpenAgain(entry, restored.content_hash);
   if (journal_ != nullptr) journal_->EndRead(entry.spec.name);
   MutexLock lock(&mutex_);
-  if (is_stopping_) return false;
-  absl::Status status = source.status();
-  if (entry.is_cancelled()) {
-    status = absl::CancelledError("the load was cancelled");
-  }
-  if (status.ok()) status = table_.CheckLimits(entry.owner, &entry);
+  absl::Status status;
+  do {
+    if (is_stopping_) return false;
+    status = source.status();
+    if (entry.is_cancelled()) {
+      status = absl::CancelledError("the load was cancelled");
+    }
+    if (status.ok()) status = table_.CheckLimits(entry.owner, &entry);
+  } while (status.ok() &&
+           MakeRoomFor(source->spec, source->plan, entry.owner));
   if (status.ok()) status = Prepare(entry, *std::move(source));
   if (!status.ok()) {
     FinishLoad(entry, status);
@@ -326,7 +366,7 @@ absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
   if (entry.spec.format == kPushedFormat) {
     return sources_.OpenPushed(entry.spec, content_hash, entry.owner.uid);
   }
-  return sources_.OpenFiles(entry.spec, entry.scan);
+  return sources_.OpenFiles(entry.spec, entry.owner.uid, entry.scan);
 }
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
@@ -344,41 +384,66 @@ absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
   const std::string what = absl::StrCat("dataset '", spec.name, "'");
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
-  const auto size_bytes = static_cast<uint64_t>(plan.resident_bytes);
-  // No other dataset goes for what the user may not have.
-  DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
-      MemoryKind::kDataset, caller.uid, size_bytes, what, terms));
-  int64_t wanted;
-  if (!__builtin_add_overflow(plan.resident_bytes, plan.scratch_bytes,
-                              &wanted)) {
-    Evict(*device, wanted);
-  }
-  return device->budget->Reserve(MemoryKind::kDataset, caller.uid, size_bytes,
+  return device->budget->Reserve(MemoryKind::kDataset, caller.uid,
+                                 static_cast<uint64_t>(plan.resident_bytes),
                                  what, terms);
+}
+
+bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec, const LoadPlan& plan,
+                                  const Caller& caller, uint64_t held_bytes) {
+  const auto device = devices_->Find(spec.device);
+  int64_t wanted;
+  if (!device.ok() || __builtin_add_overflow(plan.resident_bytes,
+                                             plan.scratch_bytes, &wanted)) {
+    return false;
+  }
+  const auto resident_bytes = static_cast<uint64_t>(plan.resident_bytes);
+  // No other dataset goes for what the user may not have: Reserve says so.
+  const absl::Status status = (*device)->budget->CheckUser(
+      MemoryKind::kDataset, caller.uid,
+      resident_bytes - std::min(held_bytes, resident_bytes), spec.name,
+      TermsOf(spec, caller));
+  return status.ok() &&
+         Evict(**device, wanted - static_cast<int64_t>(held_bytes));
 }
 
 void DatasetRegistry::MakeRoom(const std::string& device, int64_t bytes) {
   const auto found = devices_->Find(device);
   if (!found.ok()) return;
   MutexLock lock(&mutex_);
-  Evict(**found, bytes);
+  while (Evict(**found, bytes)) {
+  }
 }
 
-void DatasetRegistry::Evict(ServedDevice& device, int64_t bytes) {
+bool DatasetRegistry::Evict(ServedDevice& device, int64_t bytes) {
   const int64_t missing =
       bytes - static_cast<int64_t>(device.budget->free_bytes());
-  if (missing <= 0 || table_.UnusedBytes(device.name()) < missing) return;
+  if (missing <= 0) return false;
+  if (num_freeing_ > 0) {
+    // What others free may be enough.
+    const auto are_freed = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return num_freeing_ == 0;
+    };
+    mutex_.Await(Condition(&are_freed));
+    return true;
+  }
+  if (table_.UnusedBytes(device.name()) < missing) return false;
   std::vector<EntryPtr> evicted = table_.TakeUnused(device.name(), missing);
   for (const EntryPtr& entry : evicted) {
     counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
     observer_("evicted", DescribeBriefly(*entry), Caller());
   }
-  evicted.clear();
-  AwaitLetGo();
+  Free(std::move(evicted));
+  return true;
 }
 
-void DatasetRegistry::AwaitLetGo() {
+void DatasetRegistry::Free(std::vector<EntryPtr> entries) {
+  ++num_freeing_;
+  mutex_.Unlock();
+  entries.clear();
   if (cache_ != nullptr) cache_->AwaitLetGo();
+  mutex_.Lock();
+  --num_freeing_;
 }
 
 void DatasetRegistry::RunLoads() {
@@ -396,11 +461,16 @@ void DatasetRegistry::RunLoads() {
     const uint32_t uid = entry->owner.uid;
     auto dataset = RunLoad(*entry, cache_);
     if (dataset.ok()) StoreInCache(*entry, *dataset);
-    MutexLock lock(&mutex_);
-    queue_.Finish(uid);
-    FinishLoad(*entry, std::move(dataset));
-    // Before anybody is told: the entry's memory is the table's alone.
-    entry.reset();
+    while (entry != nullptr) {
+      dataset = Settle(*entry, std::move(dataset), /*is_push=*/false);
+      MutexLock lock(&mutex_);
+      // Just now.
+      if (dataset.ok() && entry->is_cancelled()) continue;
+      queue_.Finish(uid);
+      FinishLoad(*entry, std::move(dataset));
+      // Before anybody is told: the entry's memory is the table's alone.
+      entry.reset();
+    }
   }
 }
 
@@ -409,6 +479,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::RunLoad(
   const auto reserve = [&](const LoadPlan& plan,
                            Reservation held) -> absl::StatusOr<Reservation> {
     MutexLock lock(&mutex_);
+    while (MakeRoomFor(entry.spec, plan, entry.owner, held.size_bytes())) {
+    }
     held.Release();
     DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
                               Reserve(entry.spec, plan, entry.owner));
@@ -428,8 +500,10 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::RunLoad(
 void DatasetRegistry::StoreInCache(
     const DatasetEntry& entry, const std::shared_ptr<const Dataset>& dataset) {
   if (cache_ == nullptr) return;
-  DatasetCache::Description description = {.spec_id = entry.spec_id,
-                                           .class_names = entry.class_names};
+  DatasetCache::Description description = {
+      .spec_id = entry.spec_id,
+      .stored_by_uid = entry.owner.uid,
+      .class_names = entry.class_names};
   if (entry.spec.format == kPushedFormat) {
     description.owner_uid = entry.owner.uid;
   }
@@ -440,22 +514,29 @@ void DatasetRegistry::StoreInCache(
   cache_->Store(std::move(description), dataset);
 }
 
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Settle(
+    DatasetEntry& entry,
+    absl::StatusOr<std::shared_ptr<const Dataset>> dataset, bool is_push) {
+  entry.load.reset();
+  absl::Status status = dataset.status();
+  if (entry.is_cancelled() && (status.ok() || is_push)) {
+    status = absl::CancelledError(is_push ? "the push was cancelled"
+                                          : "the load was cancelled");
+  }
+  if (status.ok()) status = ReserveReport(entry, **dataset);
+  if (status.ok()) return dataset;
+  const bool is_made = dataset.ok();
+  dataset = status;
+  if (is_made && cache_ != nullptr) cache_->AwaitLetGo();
+  return dataset;
+}
+
 void DatasetRegistry::FinishLoad(
     DatasetEntry& entry,
     absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
-  entry.load.reset();
   if (entry.is_restored && entry.is_opened) --num_restoring_;
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
-  if (dataset.ok() && entry.is_cancelled()) {
-    dataset = absl::CancelledError("the load was cancelled");
-  }
-  if (dataset.ok()) {
-    if (const absl::Status status = ReserveReport(entry, **dataset);
-        !status.ok()) {
-      dataset = status;
-    }
-  }
   if (dataset.ok()) {
     entry.dataset = *std::move(dataset);
     entry.fields = entry.dataset->fields();
@@ -473,10 +554,7 @@ void DatasetRegistry::FinishLoad(
   (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
       .fetch_add(1, std::memory_order_relaxed);
   observer_("failed", DescribeBriefly(entry), entry.owner);
-  if (is_cancelled) {
-    table_.Remove(entry);
-    AwaitLetGo();
-  }
+  if (is_cancelled) table_.Remove(entry);
   table_.ForgetOldFailures();
 }
 
@@ -621,8 +699,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id, uint32_t uid) {
   }
   observer_("unloaded", DescribeBriefly(*entry), Caller());
   table_.Remove(*entry);
-  entry.reset();
-  AwaitLetGo();
+  Free(Only(std::move(entry)));
 }
 
 bool DatasetRegistry::IsReady(uint64_t entry_id) const {
@@ -667,8 +744,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
   }
   observer_("unloaded", DescribeBriefly(entry), caller);
   table_.Remove(entry);
-  found.reset();
-  AwaitLetGo();
+  Free(Only(std::move(found)));
   return nullptr;
 }
 

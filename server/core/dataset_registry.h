@@ -14,7 +14,8 @@
 // there.
 //
 // Thread-safe. Loads run on threads of the registry's own, at most two of one
-// user's at a time; pushes on the thread that asks for them.
+// user's at a time; pushes on the thread that asks for them. Memory is freed,
+// and the cache is waited for, without the lock.
 
 #ifndef DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
 #define DATASETD_SERVER_CORE_DATASET_REGISTRY_H_
@@ -233,7 +234,12 @@ class DatasetRegistry {
   // Waits until what the name stands for is known, if the caller may see it.
   absl::Status AwaitOpened(const std::string& name, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether one more dataset of that name may be loaded.
+  absl::Status CheckAdmission(const std::string& name,
+                              const Caller& caller) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What Load and Push share: an entry with its memory reserved, LOADING.
+  // REQUIRES: CheckAdmission, and then MakeRoomFor returned false.
   absl::StatusOr<EntryPtr> Admit(OpenedSource source, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reserves the memory for an entry's load.
@@ -243,11 +249,17 @@ class DatasetRegistry {
                                       const LoadPlan& plan,
                                       const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // As MakeRoom.
-  void Evict(ServedDevice& device, int64_t bytes)
+  // As MakeRoom, for a load that has `held_bytes` of it already. Returns
+  // whether the lock was given up meanwhile: then look at everything again, and
+  // call again.
+  bool MakeRoomFor(const DatasetSpec& spec, const LoadPlan& plan,
+                   const Caller& caller, uint64_t held_bytes = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits until the cache holds no dataset that was just let go.
-  void AwaitLetGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Evict(ServedDevice& device, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Frees what was taken out of the table, and gives up the lock meanwhile.
+  void Free(std::vector<EntryPtr> entries)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void RunRestore(std::vector<Restored> datasets);
   // Opens a source and queues the load; false if it was not queued.
@@ -264,8 +276,13 @@ class DatasetRegistry {
   void StoreInCache(const DatasetEntry& entry,
                     const std::shared_ptr<const Dataset>& dataset);
   // The report of bad samples is kept, too.
-  absl::Status ReserveReport(DatasetEntry& entry, const Dataset& dataset)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReserveReport(DatasetEntry& entry, const Dataset& dataset);
+  // Frees what the load does not need any more, and the dataset if it is not
+  // kept: then says why.
+  absl::StatusOr<std::shared_ptr<const Dataset>> Settle(
+      DatasetEntry& entry,
+      absl::StatusOr<std::shared_ptr<const Dataset>> dataset, bool is_push);
+  // REQUIRES: the dataset is an error if the load was cancelled.
   void FinishLoad(DatasetEntry& entry,
                   absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -285,6 +302,8 @@ class DatasetRegistry {
   MemoryBudget* const texts_;
   RestoreJournal* const journal_;
   DecodeBudget decode_budget_;
+  DecodeBudget staging_budget_;
+  DecodeBudget list_budget_;
   const DatasetSources sources_;
   DeviceTable* const devices_;
   const Clock* const clock_;
@@ -297,6 +316,7 @@ class DatasetRegistry {
   LoadQueue queue_ ABSL_GUARDED_BY(mutex_);
   // Restored ones that are queued or being loaded.
   int num_restoring_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_freeing_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Free
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

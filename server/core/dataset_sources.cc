@@ -27,13 +27,21 @@ absl::StatusOr<OpenedSource> DatasetSources::Plan(
   return opened;
 }
 
+absl::StatusOr<std::unique_ptr<SampleSource>> DatasetSources::Open(
+    const DatasetSpec& spec, uid_t uid,
+    std::shared_ptr<SourceScan> scan) const {
+  scan->account = {
+      .budget = decode_budget_, .uid = uid, .lists = list_budget_};
+  return open_(spec, std::move(scan));
+}
+
 absl::StatusOr<OpenedSource> DatasetSources::OpenFiles(
-    DatasetSpec spec, std::shared_ptr<SourceScan> scan) const {
+    DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const {
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(spec.device));
   spec.device = device->name();
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
-                            open_(spec, std::move(scan)));
+                            Open(spec, uid, std::move(scan)));
   std::string spec_id = SpecId(spec, reader->info());
   return Plan(std::move(spec), device, std::move(reader), std::move(spec_id));
 }
@@ -75,7 +83,7 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetSources::Estimate(
                             devices_->Find(spec.device));
   spec.device = device->name();
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
-                            open_(spec, std::move(scan)));
+                            Open(spec, uid, std::move(scan)));
   return LoadEstimator::Start(spec, std::move(source), *device->budget,
                               {.budget = decode_budget_, .uid = uid}, limits_,
                               device->backend->max_teams());

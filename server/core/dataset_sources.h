@@ -47,23 +47,24 @@ class DatasetSources {
       const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
 
   // `devices`, `cache`, which may be null, and `decode_budget` outlive it and
-  // what it opens.
+  // what it opens; so does `list_budget`, which may be null.
   DatasetSources(DeviceTable* devices, DatasetCache* cache,
-                 DecodeBudget* decode_budget,
+                 DecodeBudget* decode_budget, DecodeBudget* list_budget,
                  const TransformLimits& transform_limits, Opener open)
       : devices_(devices),
         cache_(cache),
         decode_budget_(decode_budget),
+        list_budget_(list_budget),
         limits_{.transforms = transform_limits,
                 .max_sample_bytes = decode_budget->limits().sample_bytes},
         open_(std::move(open)) {}
 
-  // Looks at the source's files, which may take long.
+  // Looks at the source's files, for user `uid`, which may take long.
   //   INVALID_ARGUMENT  no such device, or as PlanSource
   //   CANCELLED         scan->is_cancelled was set
   //   and what the opener says
   absl::StatusOr<OpenedSource> OpenFiles(
-      DatasetSpec spec, std::shared_ptr<SourceScan> scan) const;
+      DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
 
   // A source that somebody feeds. Errors as OpenFiles.
   absl::StatusOr<OpenedSource> OpenPush(
@@ -81,6 +82,9 @@ class DatasetSources {
       DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
 
  private:
+  absl::StatusOr<std::unique_ptr<SampleSource>> Open(
+      const DatasetSpec& spec, uid_t uid,
+      std::shared_ptr<SourceScan> scan) const;
   absl::StatusOr<OpenedSource> Plan(DatasetSpec spec, ServedDevice* device,
                                     std::unique_ptr<SampleSource> reader,
                                     std::string spec_id) const;
@@ -88,6 +92,7 @@ class DatasetSources {
   DeviceTable* const devices_;
   DatasetCache* const cache_;
   DecodeBudget* const decode_budget_;
+  DecodeBudget* const list_budget_;
   const LoadLimits limits_;
   const Opener open_;
 };

@@ -67,6 +67,7 @@ void DecodeBudget::Serve() {
 }
 
 absl::Status DecodeBudget::Share::Take(int64_t size_bytes) {
+  if (budget_ == nullptr) return absl::OkStatus();
   DecodeBudget& budget = *budget_;
   DATASETD_RETURN_IF_ERROR(budget.CheckSample(size_bytes));
   size_bytes = std::max<int64_t>(size_bytes, 1);
@@ -81,6 +82,7 @@ absl::Status DecodeBudget::Share::Take(int64_t size_bytes) {
 }
 
 absl::StatusOr<bool> DecodeBudget::Share::TryGrowTo(int64_t size_bytes) {
+  if (budget_ == nullptr) return true;
   DecodeBudget& budget = *budget_;
   DATASETD_RETURN_IF_ERROR(budget.CheckSample(size_bytes));
   const int64_t missing = size_bytes - size_bytes_;

@@ -48,7 +48,7 @@ class DecodeBudget {
   // One sample's share, of one thread. Gives it back when destroyed.
   class Share {
    public:
-    // What it takes is charged to `uid`.
+    // What it takes is charged to `uid`. Without a budget nothing is counted.
     Share(DecodeBudget* budget, uid_t uid) : budget_(budget), uid_(uid) {}
     ~Share() { Release(); }
     Share(const Share&) = delete;
@@ -106,6 +106,10 @@ class DecodeBudget {
 struct DecodeAccount {
   DecodeBudget* budget = nullptr;  // never null in use
   uid_t uid = 0;
+  // Pays for the buffers that a load keeps. May be null.
+  DecodeBudget* staging = nullptr;
+  // Pays for the lists of samples that sources keep. May be null.
+  DecodeBudget* lists = nullptr;
 };
 
 }  // namespace datasetd

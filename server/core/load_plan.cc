@@ -16,23 +16,32 @@ namespace datasetd {
 namespace {
 
 constexpr int64_t kStagingTargetBytes = 8 << 20;
+// Of plain samples without programs: all that is done to a chunk finds it in
+// the processor's cache.
+constexpr int64_t kPlainStagingTargetBytes = 2 << 20;
 // So that all threads have a sample where samples are large.
 constexpr int64_t kMaxStagingBytes = 64 << 20;
 // So that small samples, too, tell how far they are.
 constexpr int64_t kMaxEncodedChunk = 512;
 constexpr int64_t kMaxPackedChunk = 65536;
-// Encoded: one is copied from while two are decoded to.
-constexpr int kNumPlainBuffers = 2;
+// One is copied from and hashed while others are read or decoded to.
+constexpr int kNumPlainBuffers = 3;
 constexpr int kNumEncodedBuffers = 3;
 
 int NumThreads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+// A reader has one of its own, and one more takes what programs make.
+constexpr int kNumMoreBuffers = 2;
+
+int64_t MaxStagingBytes(int64_t max_sample_bytes) {
+  return std::max(2 * kMaxStagingBytes, max_sample_bytes);
+}
+
 // Of what is read at once.
 absl::Status CheckStaging(const LoadPlan& plan) {
-  const int64_t most =
-      std::max(2 * kMaxStagingBytes, plan.limits.max_sample_bytes);
+  const int64_t most = MaxStagingBytes(plan.limits.max_sample_bytes);
   if (plan.staging_bytes <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       plan.chunk_samples,
@@ -130,6 +139,17 @@ AugmentProgram ProgramOf(const FieldProgram& field) {
   return program;
 }
 
+int64_t MaxLoadBufferBytes(int64_t max_sample_bytes) {
+  return SaturatingMultiply(
+      std::max(kNumPlainBuffers, kNumEncodedBuffers) + kNumMoreBuffers,
+      MaxStagingBytes(max_sample_bytes));
+}
+
+int64_t LoadPlan::buffer_bytes() const {
+  return SaturatingMultiply(num_staging_buffers + kNumMoreBuffers,
+                            staging_bytes);
+}
+
 bool LoadPlan::needs_sizes() const {
   return std::any_of(fields.begin(), fields.end(), [](const FieldPlan& field) {
     return field.needs_sizes;
@@ -170,12 +190,14 @@ absl::StatusOr<LoadPlan> PlanLoad(
   int64_t packed_bytes = 0;
   int64_t alignment_samples = 1;
   bool has_packed = false;
+  bool has_programs = false;
   for (size_t f = 0; f < fields.size(); ++f) {
     LoadPlan::FieldPlan field;
     field.resident = fields[f];
     field.resident.is_ragged = false;
     if (programs[f].has_value()) {
       field.has_program = true;
+      has_programs = true;
       field.program = *programs[f];
       field.resident.dtype = field.program.out_dtype;
       if (fields[f].is_image) {
@@ -221,7 +243,10 @@ absl::StatusOr<LoadPlan> PlanLoad(
     return plan;
   }
   const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
-  plan.chunk_samples = kStagingTargetBytes / sample_bytes;
+  plan.chunk_samples = (source.is_encoded || has_programs
+                            ? kStagingTargetBytes
+                            : kPlainStagingTargetBytes) /
+                       sample_bytes;
   if (source.is_encoded) {
     plan.chunk_samples = std::clamp(
         plan.chunk_samples,

@@ -22,6 +22,8 @@ namespace datasetd {
 
 // Field by field a chunk begins at a multiple of it (BatchTask::slot).
 inline constexpr int64_t kStagingAlignment = 256;
+// The most that LoadPlan::buffer_bytes() is where one sample may take so much.
+int64_t MaxLoadBufferBytes(int64_t max_sample_bytes);
 
 // Held at the largest multiple.
 constexpr int64_t RoundUpTo(int64_t value, int64_t multiple) {
@@ -68,6 +70,8 @@ struct LoadPlan {
   int64_t scratch_bytes = 0;   // on the device, while loading
 
   bool needs_sizes() const;
+  // What the load keeps of the host while it runs, samples left out.
+  int64_t buffer_bytes() const;
 
   // The most that the load takes of the host, if no image is larger than
   // `largest_sample_bytes` raw and decoded, and all samples at once have

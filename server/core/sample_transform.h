@@ -46,8 +46,9 @@ class SampleTransform {
   const FieldSpec& resident() const { return resident_; }
 
   // Whether a sample of this size can become resident.
-  //   FAILED_PRECONDITION  it would have another size than resident's, or is
-  //                        too large, or an op cannot be applied to it
+  //   FAILED_PRECONDITION  it would have another size than resident's, or an op
+  //                        cannot be applied to it
+  //   INVALID_ARGUMENT     it is too large for the limits: a bad sample
   absl::Status Check(ImageSize size) const;
 
   // The size that it becomes. Errors as Check. REQUIRES: an image.

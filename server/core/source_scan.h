@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "server/core/decode_budget.h"
 #include "server/core/file_system.h"
 #include "server/core/sample_source.h"
 
@@ -19,6 +20,9 @@ struct SourceScan {
   // Entries of directories, files that were opened, and reads.
   std::atomic<int64_t> num_entries = 0;
   std::atomic<bool> is_cancelled = false;
+  // Pays for the samples that are looked at to find what the source holds. Set
+  // before it is opened.
+  DecodeAccount account;
 };
 
 // What `open` makes of `files`, which outlive it. Counts while it is opened.

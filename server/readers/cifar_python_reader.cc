@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cuda/status_macros.h"
+#include "server/readers/interleave_planes.h"
 #include "server/readers/pickle_data.h"
 #include "server/readers/read_buffers.h"
 #include "server/readers/source_file.h"
@@ -256,13 +257,8 @@ class CifarPythonReader : public Reader {
         ReadExactly(*part.file, part.data_offset + row_ * kImageBytes,
                     absl::MakeSpan(buffer_)));
     for (int64_t i = 0; i < count; ++i) {
-      const uint8_t* const planes = buffer_.data() + i * kImageBytes;
-      uint8_t* const pixels = fields[0].data() + (to + i) * kImageBytes;
-      for (int64_t p = 0; p < kPlaneBytes; ++p) {
-        pixels[3 * p] = planes[p];
-        pixels[3 * p + 1] = planes[kPlaneBytes + p];
-        pixels[3 * p + 2] = planes[2 * kPlaneBytes + p];
-      }
+      InterleavePlanes(buffer_.data() + i * kImageBytes, kPlaneBytes,
+                       fields[0].data() + (to + i) * kImageBytes);
     }
     for (size_t j = 0; j < part.labels.size(); ++j) {
       std::copy_n(part.labels[j].begin() + row_, count,

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "cuda/status_macros.h"
 #include "server/readers/class_names.h"
+#include "server/readers/interleave_planes.h"
 #include "server/readers/read_buffers.h"
 #include "server/readers/spec_checks.h"
 
@@ -67,14 +68,6 @@ CifarFormat Cifar100Format() {
   };
 }
 
-void InterleavePlanes(const uint8_t* planes, uint8_t* pixels) {
-  for (int i = 0; i < kPlaneBytes; ++i) {
-    pixels[3 * i] = planes[i];
-    pixels[3 * i + 1] = planes[kPlaneBytes + i];
-    pixels[3 * i + 2] = planes[2 * kPlaneBytes + i];
-  }
-}
-
 class CifarReader : public Reader {
  public:
   CifarReader(CifarFormat format, SourceInfo info,
@@ -126,7 +119,7 @@ class CifarReader : public Reader {
         }
         fields[1 + j][row + i] = static_cast<uint8_t>(value);
       }
-      InterleavePlanes(record + format_.labels.size(),
+      InterleavePlanes(record + format_.labels.size(), kPlaneBytes,
                        fields[0].data() + (row + i) * kImageBytes);
     }
     record_ += count;

@@ -203,7 +203,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
     }
     list.images.push_back(std::move(image));
   }
-  return OpenImageList(std::move(list), options, files);
+  return OpenImageList(std::move(list), options, files, spec.account);
 }
 
 }  // namespace datasetd

@@ -135,7 +135,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
     return absl::InvalidArgumentError(absl::StrCat(
         root, ": holds no directory, expected one for each class"));
   }
-  return OpenImageList(std::move(list), options, files);
+  return OpenImageList(std::move(list), options, files, spec.account);
 }
 
 }  // namespace datasetd

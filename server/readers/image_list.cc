@@ -35,12 +35,14 @@ class ImageListSource : public Reader {
   }
 
   // Gives the fields their shapes, and `as_is` its number of channels.
-  absl::Status FindShape() {
+  absl::Status FindShape(const DecodeAccount& account) {
     absl::Status first_error;
-    RawSample raw;
     const int64_t num_tries = std::min(info_.num_samples, kMaxFirstImages);
     for (int64_t i = 0; i < num_tries; ++i) {
-      absl::Status status = ReadRaw(i, raw);
+      DecodeBudget::Share share(account.budget, account.uid);
+      RawSample raw;
+      absl::Status status = share.Take(FileOf(i).size_bytes);
+      if (status.ok()) status = ReadRaw(i, raw);
       if (status.ok()) {
         const auto header = ProbeImage(raw.parts[0], options_);
         if (header.ok()) {
@@ -136,13 +138,14 @@ class ImageListSource : public Reader {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageList(
-    ImageList list, const ImageOptions& options, const FileSystem& files) {
+    ImageList list, const ImageOptions& options, const FileSystem& files,
+    const DecodeAccount& account) {
   if (list.images.empty()) {
     return absl::InvalidArgumentError("zero samples: the list is empty");
   }
   auto source =
       std::make_unique<ImageListSource>(std::move(list), options, files);
-  DATASETD_RETURN_IF_ERROR(source->FindShape());
+  DATASETD_RETURN_IF_ERROR(source->FindShape(account));
   return source;
 }
 

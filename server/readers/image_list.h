@@ -27,12 +27,14 @@ struct ImageList {
   std::vector<std::string> class_names;
 };
 
-// Looks for the first image that can be decoded, for the field's shape.
+// Looks for the first image that can be decoded, for the field's shape, on the
+// account.
 //   INVALID_ARGUMENT  the list is empty, or the first 1000 images are all bad:
 //                     then it says why the first one is
 // `files` outlives the source. REQUIRES: as many labels as images.
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageList(
-    ImageList list, const ImageOptions& options, const FileSystem& files);
+    ImageList list, const ImageOptions& options, const FileSystem& files,
+    const DecodeAccount& account);
 
 }  // namespace datasetd
 

@@ -163,7 +163,8 @@ absl::StatusOr<std::vector<SourceSpec>> ParseParts(const SourceSpec& spec) {
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(absl::StripAsciiWhitespace(item),
                        absl::MaxSplits(':', 1));
-    SourceSpec part;
+    SourceSpec part = {.max_inflated_bytes = spec.max_inflated_bytes,
+                       .account = spec.account};
     part.format = std::string(pair.first);
     part.path = pair.second.empty() || pair.second == "."
                     ? spec.path
@@ -245,7 +246,11 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(const SourceSpec& spec,
   for (const SourceSpec& part_spec : specs) {
     DATASETD_ASSIGN_OR_RETURN(auto part, open(part_spec, files));
     const SourceInfo& part_info = part->info();
+    DecodeBudget::Share share(spec.account.budget, spec.account.uid);
     RawSample raw;
+    if (!part_info.is_encoded) {
+      DATASETD_RETURN_IF_ERROR(share.Take(part->Locate(0).size_bytes));
+    }
     // A source that reads in order has no ReadRaw.
     if (!part_info.is_encoded && absl::IsInternal(part->ReadRaw(0, raw))) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/checked_math.h"
 #include "cuda/status_macros.h"
 #include "server/readers/npy_fields.h"
 #include "server/readers/npy_header.h"
@@ -91,10 +92,14 @@ class NpyReader : public Reader {
   }
 
   SampleLocation Locate(int64_t index) const override {
-    const int64_t sample_bytes = fields_[0].spec.sample_bytes();
+    int64_t size_bytes = 0;
+    for (const NpyField& field : fields_) {
+      size_bytes = SaturatingAdd(size_bytes, field.spec.sample_bytes());
+    }
     return {.path = info_.files[0].path,
-            .offset = fields_[0].header.data_offset + index * sample_bytes,
-            .size_bytes = sample_bytes};
+            .offset = fields_[0].header.data_offset +
+                      index * fields_[0].spec.sample_bytes(),
+            .size_bytes = size_bytes};
   }
 
  private:

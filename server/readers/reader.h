@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/core/decode_budget.h"
 #include "server/core/file_system.h"
 #include "server/core/sample_source.h"
 
@@ -29,6 +30,8 @@ struct SourceSpec {
   std::map<std::string, std::string> options;
   // What one compressed file may inflate to, whatever the options say.
   int64_t max_inflated_bytes = std::numeric_limits<int64_t>::max();
+  // Pays for the samples that are looked at when the source is opened.
+  DecodeAccount account = {};
 };
 
 using Reader = SampleSource;

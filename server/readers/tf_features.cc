@@ -1,7 +1,6 @@
 #include "server/readers/tf_features.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -17,41 +16,39 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kMaxFields = 64;
+constexpr size_t kMaxToldName = 200;
 
-absl::StatusOr<tf_example::Example> Parse(absl::Span<const uint8_t> bytes) {
-  tf_example::Example example;
-  if (example.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return example;
+using Kind = TfExample::Feature::Kind;
+
+const char* KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kBytes:
+      return "bytes";
+    case Kind::kInt64s:
+      return "int64";
+    case Kind::kFloats:
+      return "float";
+    case Kind::kNothing:
+      break;
   }
-  return absl::DataLossError("the record is no tf.train.Example");
+  return "nothing";
 }
 
-std::string Describe(const tf_example::Example& example) {
-  std::set<std::string> texts;
-  for (const auto& [name, feature] : example.features().feature()) {
-    const char* const kind = feature.has_bytes_list()   ? "bytes"
-                             : feature.has_int64_list() ? "int64"
-                             : feature.has_float_list() ? "float"
-                                                        : "nothing";
-    const int count = feature.bytes_list().value_size() +
-                      feature.int64_list().value_size() +
-                      feature.float_list().value_size();
-    texts.insert(absl::StrCat(absl::Utf8SafeCHexEscape(name), ": ", count, " ",
-                              kind));
-  }
+std::string Describe(const TfExample& example) {
   std::string all;
-  for (const std::string& text : texts) {
+  for (const auto& [name, feature] : example.features()) {
     if (all.size() > 1000) return absl::StrCat(all, ", ...");
-    absl::StrAppend(&all, all.empty() ? "" : ", ", text);
+    absl::StrAppend(&all, all.empty() ? "" : ", ",
+                    absl::Utf8SafeCHexEscape(name.substr(0, kMaxToldName)),
+                    ": ", feature.count(), " ", KindName(feature.kind()));
   }
   return all.empty() ? "no feature" : all;
 }
 
-template <typename T>
-absl::Span<const uint8_t> AsBytes(
-    const google::protobuf::RepeatedField<T>& values) {
-  return {reinterpret_cast<const uint8_t*>(values.data()),
-          static_cast<size_t>(values.size()) * sizeof(T)};
+int64_t SizeBytes(const TfExample::Feature& feature) {
+  return feature.kind() == Kind::kBytes
+             ? static_cast<int64_t>(feature.bytes().size())
+             : feature.number_bytes();
 }
 
 // What a name can hold, of a feature's.
@@ -65,38 +62,30 @@ std::string FieldNameOf(absl::string_view feature) {
 
 }  // namespace
 
-absl::StatusOr<absl::Span<const uint8_t>> TfFeatures::BytesOf(
-    const Entry& entry, const tf_example::Example& example) {
-  const auto found = example.features().feature().find(entry.feature);
+absl::StatusOr<const TfExample::Feature*> TfFeatures::Find(
+    const Entry& entry, const TfExample& example) {
+  const auto found = example.features().find(entry.feature);
   const std::string where =
       absl::StrCat("feature '", absl::Utf8SafeCHexEscape(entry.feature), "'");
-  if (found == example.features().feature().end()) {
+  if (found == example.features().end()) {
     return absl::InvalidArgumentError(absl::StrCat(where, " is missing"));
   }
-  const tf_example::Feature& feature = found->second;
-  switch (entry.source) {
-    case Source::kBytes:
-      if (feature.bytes_list().value_size() == 1) {
-        const std::string& bytes = feature.bytes_list().value(0);
-        return absl::Span<const uint8_t>(
-            reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-      }
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, " holds not one string of bytes"));
-    case Source::kInt64s:
-      if (feature.has_int64_list()) {
-        return AsBytes(feature.int64_list().value());
-      }
-      return absl::InvalidArgumentError(absl::StrCat(where, " is no int64 list"));
-    case Source::kFloats:
-      break;
+  const TfExample::Feature& feature = found->second;
+  if (feature.kind() != entry.kind) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, entry.kind == Kind::kInt64s   ? " is no int64 list"
+               : entry.kind == Kind::kFloats ? " is no float list"
+                                             : " holds not one string of bytes"));
   }
-  if (feature.has_float_list()) return AsBytes(feature.float_list().value());
-  return absl::InvalidArgumentError(absl::StrCat(where, " is no float list"));
+  if (entry.kind == Kind::kBytes && feature.count() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " holds not one string of bytes"));
+  }
+  return &feature;
 }
 
 absl::StatusOr<TfFeatures::Entry> TfFeatures::ParseEntry(
-    absl::string_view item, const tf_example::Example& first,
+    absl::string_view item, const TfExample& first,
     const ImageOptions& options) {
   const std::string where = absl::StrCat(
       "option features: '", absl::Utf8SafeCHexEscape(item), "'");
@@ -120,10 +109,10 @@ absl::StatusOr<TfFeatures::Entry> TfFeatures::ParseEntry(
   }
   const absl::string_view kind = item.substr(colon + 1);
   if (kind == "image" || kind == "jpeg" || kind == "png" || kind == "bmp") {
-    DATASETD_ASSIGN_OR_RETURN(const auto bytes, BytesOf(entry, first));
+    DATASETD_ASSIGN_OR_RETURN(const auto* const feature, Find(entry, first));
     DATASETD_ASSIGN_OR_RETURN(
-        entry.field, EncodedField::Make(name, EncodedField::Kind::kImage, bytes,
-                                        options));
+        entry.field, EncodedField::Make(name, EncodedField::Kind::kImage,
+                                        feature->bytes(), options));
     return entry;
   }
   absl::string_view dtype = kind.substr(0, kind.find('['));
@@ -139,46 +128,39 @@ absl::StatusOr<TfFeatures::Entry> TfFeatures::ParseEntry(
   DATASETD_ASSIGN_OR_RETURN(spec.shape, ParseShape(shape, where));
   entry.field = EncodedField::MakeRaw(std::move(spec));
   // The option may speak of bytes or of a list: the first example decides.
-  const auto found = first.features().feature().find(entry.feature);
-  if (found != first.features().feature().end() &&
-      !found->second.has_bytes_list()) {
-    if (dtype == "int64") entry.source = Source::kInt64s;
-    if (dtype == "float32") entry.source = Source::kFloats;
+  const auto found = first.features().find(entry.feature);
+  if (found != first.features().end() &&
+      found->second.kind() != Kind::kBytes) {
+    if (dtype == "int64") entry.kind = Kind::kInt64s;
+    if (dtype == "float32") entry.kind = Kind::kFloats;
   }
-  DATASETD_ASSIGN_OR_RETURN(const auto bytes, BytesOf(entry, first));
-  if (static_cast<int64_t>(bytes.size()) == entry.field.spec().sample_bytes()) {
-    return entry;
-  }
+  DATASETD_ASSIGN_OR_RETURN(const auto* const feature, Find(entry, first));
+  const int64_t size_bytes = SizeBytes(*feature);
+  if (size_bytes == entry.field.spec().sample_bytes()) return entry;
   return absl::InvalidArgumentError(
-      absl::StrCat(where, ": ", bytes.size(), " bytes in the first example, ",
+      absl::StrCat(where, ": ", size_bytes, " bytes in the first example, ",
                    "expected ", entry.field.spec().sample_bytes()));
 }
 
 std::vector<TfFeatures::Entry> TfFeatures::Infer(
-    const tf_example::Example& first, const ImageOptions& options) {
-  std::map<std::string, const tf_example::Feature*> sorted;
-  for (const auto& [name, feature] : first.features().feature()) {
-    sorted[name] = &feature;
-  }
+    const TfExample& first, const ImageOptions& options) {
   std::vector<Entry> entries;
-  for (const auto& [name, feature] : sorted) {
-    Entry entry = {.feature = name};
+  for (const auto& [name, feature] : first.features()) {
+    Entry entry = {.feature = std::string(name)};
     FieldSpec spec = {.name = FieldNameOf(name)};
     if (!IsFieldName(spec.name)) continue;
-    if (feature->bytes_list().value_size() == 1) {
-      const auto bytes = BytesOf(entry, first);
+    if (feature.kind() == Kind::kBytes) {
+      if (feature.count() != 1) continue;
       auto field = EncodedField::Make(spec.name, EncodedField::Kind::kImage,
-                                      *bytes, options);
+                                      feature.bytes(), options);
       if (!field.ok()) continue;
       entry.field = *std::move(field);
     } else {
-      const bool is_int = feature->has_int64_list();
-      const int count = is_int ? feature->int64_list().value_size()
-                               : feature->float_list().value_size();
-      if (count == 0) continue;
-      entry.source = is_int ? Source::kInt64s : Source::kFloats;
-      spec.dtype = is_int ? Dtype::kInt64 : Dtype::kFloat32;
-      if (count > 1) spec.shape = {count};
+      if (feature.count() == 0) continue;
+      entry.kind = feature.kind();
+      spec.dtype =
+          entry.kind == Kind::kInt64s ? Dtype::kInt64 : Dtype::kFloat32;
+      if (feature.count() > 1) spec.shape = {feature.count()};
       entry.field = EncodedField::MakeRaw(std::move(spec));
     }
     entries.push_back(std::move(entry));
@@ -192,7 +174,7 @@ std::vector<TfFeatures::Entry> TfFeatures::Infer(
 absl::StatusOr<TfFeatures> TfFeatures::Make(absl::string_view option,
                                             absl::Span<const uint8_t> first,
                                             const ImageOptions& options) {
-  DATASETD_ASSIGN_OR_RETURN(const tf_example::Example example, Parse(first));
+  DATASETD_ASSIGN_OR_RETURN(const TfExample example, TfExample::Parse(first));
   const auto with_features = [&](const absl::Status& status) {
     return absl::Status(status.code(),
                         absl::StrCat(status.message(),
@@ -229,11 +211,11 @@ std::vector<FieldSpec> TfFeatures::specs() const {
 
 absl::Status TfFeatures::Probe(absl::Span<const uint8_t> example,
                                ImageSize at_least, SampleProbe& probe) const {
-  DATASETD_ASSIGN_OR_RETURN(const tf_example::Example parsed, Parse(example));
-  probe.decode_bytes += static_cast<int64_t>(parsed.SpaceUsedLong());
+  DATASETD_ASSIGN_OR_RETURN(const TfExample parsed, TfExample::Parse(example));
   for (const Entry& entry : entries_) {
-    DATASETD_ASSIGN_OR_RETURN(const auto bytes, BytesOf(entry, parsed));
-    DATASETD_RETURN_IF_ERROR(entry.field.Probe(bytes, at_least, probe));
+    DATASETD_ASSIGN_OR_RETURN(const auto* const feature, Find(entry, parsed));
+    DATASETD_RETURN_IF_ERROR(
+        entry.field.Probe(feature->bytes(), at_least, probe));
   }
   return absl::OkStatus();
 }
@@ -241,11 +223,22 @@ absl::Status TfFeatures::Probe(absl::Span<const uint8_t> example,
 absl::Status TfFeatures::Decode(
     absl::Span<const uint8_t> example, ImageSize at_least,
     absl::Span<const absl::Span<uint8_t>> fields) const {
-  DATASETD_ASSIGN_OR_RETURN(const tf_example::Example parsed, Parse(example));
+  DATASETD_ASSIGN_OR_RETURN(const TfExample parsed, TfExample::Parse(example));
   for (size_t f = 0; f < entries_.size(); ++f) {
-    DATASETD_ASSIGN_OR_RETURN(const auto bytes, BytesOf(entries_[f], parsed));
-    DATASETD_RETURN_IF_ERROR(
-        entries_[f].field.Decode(bytes, at_least, fields[f]));
+    const EncodedField& field = entries_[f].field;
+    DATASETD_ASSIGN_OR_RETURN(const auto* const feature,
+                              Find(entries_[f], parsed));
+    if (entries_[f].kind == Kind::kBytes) {
+      DATASETD_RETURN_IF_ERROR(
+          field.Decode(feature->bytes(), at_least, fields[f]));
+      continue;
+    }
+    if (SizeBytes(*feature) != static_cast<int64_t>(fields[f].size())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", field.spec().name, "': ", SizeBytes(*feature),
+          " bytes, expected ", fields[f].size()));
+    }
+    feature->CopyNumbers(fields[f]);
   }
   return absl::OkStatus();
 }

@@ -16,7 +16,7 @@
 #include "server/core/sample_source.h"
 #include "server/readers/encoded_field.h"
 #include "server/readers/image_options.h"
-#include "tf_example.pb.h"
+#include "server/readers/tf_example.h"
 
 namespace datasetd {
 
@@ -37,21 +37,20 @@ class TfFeatures {
                       absl::Span<const absl::Span<uint8_t>> fields) const;
 
  private:
-  enum class Source { kBytes, kInt64s, kFloats };
   struct Entry {
     std::string feature;
-    Source source = Source::kBytes;
+    TfExample::Feature::Kind kind = TfExample::Feature::Kind::kBytes;
     EncodedField field;
   };
 
   static absl::StatusOr<Entry> ParseEntry(absl::string_view item,
-                                          const tf_example::Example& first,
+                                          const TfExample& first,
                                           const ImageOptions& options);
-  static std::vector<Entry> Infer(const tf_example::Example& first,
+  static std::vector<Entry> Infer(const TfExample& first,
                                   const ImageOptions& options);
-  // The bytes of an entry, in the example.
-  static absl::StatusOr<absl::Span<const uint8_t>> BytesOf(
-      const Entry& entry, const tf_example::Example& example);
+  // What the example has for an entry, of the entry's kind; of bytes one value.
+  static absl::StatusOr<const TfExample::Feature*> Find(
+      const Entry& entry, const TfExample& example);
 
   std::vector<Entry> entries_;
 };

@@ -9,6 +9,7 @@
 #include "cuda/status_macros.h"
 #include "server/readers/crc32c.h"
 #include "server/readers/image_options.h"
+#include "server/readers/list_memory.h"
 #include "server/readers/option_values.h"
 #include "server/readers/shard_files.h"
 #include "server/readers/spec_checks.h"
@@ -53,14 +54,16 @@ absl::StatusOr<absl::Span<const uint8_t>> Checked(
 
 class TfrecordSource : public Reader {
  public:
-  explicit TfrecordSource(ShardFiles shards) : shards_(std::move(shards)) {
+  TfrecordSource(ShardFiles shards, const DecodeAccount& account)
+      : shards_(std::move(shards)), list_memory_(account) {
     info_.is_encoded = true;
     info_.files = shards_.infos();
   }
 
   absl::Status Index();
   absl::Status MakeFields(absl::string_view option,
-                          const ImageOptions& options);
+                          const ImageOptions& options,
+                          const DecodeAccount& account);
 
   const SourceInfo& info() const override { return info_; }
 
@@ -114,6 +117,7 @@ class TfrecordSource : public Reader {
   }
 
   const ShardFiles shards_;
+  ListMemory list_memory_;
   SourceInfo info_;
   TfFeatures features_;
   std::vector<int64_t> first_of_shard_;  // sample
@@ -155,6 +159,8 @@ absl::Status TfrecordSource::IndexShard(size_t shard) {
           std::max<int64_t>(left, 0), ", and at most ", kMaxRecordBytes,
           " are read"));
     }
+    DATASETD_RETURN_IF_ERROR(list_memory_.GrowTo(
+        static_cast<int64_t>((records_.size() + 1) * sizeof(Record))));
     records_.push_back({offset + kHeaderBytes,
                         static_cast<int64_t>(length) + kFooterBytes});
     offset += kHeaderBytes + static_cast<int64_t>(length) + kFooterBytes;
@@ -163,9 +169,12 @@ absl::Status TfrecordSource::IndexShard(size_t shard) {
 }
 
 absl::Status TfrecordSource::MakeFields(absl::string_view option,
-                                        const ImageOptions& options) {
+                                        const ImageOptions& options,
+                                        const DecodeAccount& account) {
   fast_decode_ = options.fast_decode;
   const auto make = [&]() -> absl::StatusOr<TfFeatures> {
+    DecodeBudget::Share share(account.budget, account.uid);
+    DATASETD_RETURN_IF_ERROR(share.Take(records_[0].size_bytes));
     RawSample raw;
     DATASETD_RETURN_IF_ERROR(ReadRaw(0, raw));
     DATASETD_ASSIGN_OR_RETURN(const auto example, Checked(raw.parts[0]));
@@ -199,10 +208,11 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTfrecordReader(
                        "a file of TFRecords, or a pattern of them as "
                        "DIR/train-{00000..00127}-of-00128",
                        IsGzipOrZlib));
-  auto source = std::make_unique<TfrecordSource>(std::move(shards));
+  auto source = std::make_unique<TfrecordSource>(std::move(shards), spec.account);
   DATASETD_RETURN_IF_ERROR(source->Index());
   DATASETD_RETURN_IF_ERROR(
-      source->MakeFields(OptionOr(spec, "features", ""), options));
+      source->MakeFields(OptionOr(spec, "features", ""), options,
+                         spec.account));
   return source;
 }
 

@@ -15,6 +15,7 @@
 #include "server/readers/encoded_field.h"
 #include "server/readers/field_names.h"
 #include "server/readers/image_options.h"
+#include "server/readers/list_memory.h"
 #include "server/readers/option_values.h"
 #include "server/readers/shard_files.h"
 #include "server/readers/spec_checks.h"
@@ -151,10 +152,12 @@ bool IsGzip(absl::Span<const uint8_t> head) {
 class WebdatasetSource : public Reader {
  public:
   WebdatasetSource(ShardFiles shards, std::vector<Choice> choices,
-                   const ImageOptions& options)
+                   const ImageOptions& options, const DecodeAccount& account)
       : shards_(std::move(shards)),
         choices_(std::move(choices)),
-        options_(options) {
+        options_(options),
+        account_(account),
+        list_memory_(account) {
     info_.is_encoded = true;
     info_.files = shards_.infos();
   }
@@ -240,6 +243,8 @@ class WebdatasetSource : public Reader {
   const ShardFiles shards_;
   std::vector<Choice> choices_;
   const ImageOptions options_;
+  const DecodeAccount account_;
+  ListMemory list_memory_;
   SourceInfo info_;
   std::vector<EncodedField> fields_;     // of each choice
   std::vector<int64_t> first_of_shard_;  // sample
@@ -307,6 +312,8 @@ absl::Status WebdatasetSource::AddSample(const RandomAccessFile& file,
             [](std::string* out, const Member& m) { out->append(m.ending); })),
         "; expected .", absl::StrJoin(kImageEndings, ", ."), ", .cls or .npy"));
   }
+  DATASETD_RETURN_IF_ERROR(list_memory_.GrowTo(static_cast<int64_t>(
+      (places_.size() + choices_.size()) * sizeof(Place))));
   for (const Choice& choice : choices_) {
     const auto found =
         std::find_if(members.begin(), members.end(), [&](const Member& member) {
@@ -334,6 +341,11 @@ absl::Status WebdatasetSource::MakeFields(const RandomAccessFile& file) {
                                    absl::StrJoin(choices_[f].endings, ", ."),
                                    " for field '", choices_[f].field,
                                    "', or more than 256 MiB of it")));
+    }
+    DecodeBudget::Share share(account_.budget, account_.uid);
+    if (const absl::Status status = share.Take(place.size_bytes);
+        !status.ok()) {
+      return with_place(place, status);
     }
     std::vector<uint8_t> bytes(static_cast<size_t>(place.size_bytes));
     DATASETD_RETURN_IF_ERROR(
@@ -366,7 +378,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
                        "DIR/train-{000..146}.tar",
                        IsGzip));
   auto source = std::make_unique<WebdatasetSource>(
-      std::move(shards), std::move(choices), options);
+      std::move(shards), std::move(choices), options, spec.account);
   DATASETD_RETURN_IF_ERROR(source->Index());
   return source;
 }

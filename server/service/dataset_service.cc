@@ -62,7 +62,7 @@ DatasetService::DatasetService(
       await_saved_(std::move(await_saved)),
       await_ends_(std::move(await_ends)),
       loads_("calls that wait for a load", limits.max_loads,
-             limits.max_loads_per_user),
+             limits.max_loads_per_user, "user_limits.max_loads"),
       pushes_("pushes", kMaxPushes, kMaxPushesPerUser),
       estimates_("dry runs", kMaxEstimates, kMaxEstimatesPerUser) {}
 

@@ -35,11 +35,15 @@ class UserPlaces {
     uint32_t uid_;
   };
 
-  // `what` is said in errors: "loads".
-  UserPlaces(std::string what, int max_places, int max_places_per_user)
+  // `what` is said in errors: "loads"; and so is `config_key`, if what one user
+  // may have is configured.
+  UserPlaces(std::string what, int max_places, int max_places_per_user,
+             const std::string& config_key = "")
       : what_(std::move(what)),
         max_places_(max_places),
-        max_places_per_user_(max_places_per_user) {}
+        max_places_per_user_(max_places_per_user),
+        config_key_(config_key.empty() ? ""
+                                       : absl::StrCat(" (", config_key, ")")) {}
 
   //   RESOURCE_EXHAUSTED  all are taken, or all of this user's
   absl::StatusOr<Place> Take(uint32_t uid) {
@@ -50,7 +54,8 @@ class UserPlaces {
       return absl::ResourceExhaustedError(absl::StrCat(
           what_, ": ", total_, " are under way, ", own,
           " of them of uid ", uid, "; there may be ", max_places_, ", and ",
-          max_places_per_user_, " of one user: try again when one has ended"));
+          max_places_per_user_, " of one user", config_key_,
+          ": try again when one has ended"));
     }
     ++total_;
     ++num_taken_[uid];
@@ -68,6 +73,7 @@ class UserPlaces {
   const std::string what_;
   const int max_places_;
   const int max_places_per_user_;
+  const std::string config_key_;
   Mutex mutex_;
   int total_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint32_t, int> num_taken_ ABSL_GUARDED_BY(mutex_);

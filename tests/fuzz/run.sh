@@ -64,7 +64,6 @@ compile() {
 }
 
 protoc -Iproto -I/usr/include "--cpp_out=$out/gen" proto/datasetd/v1/*.proto
-protoc -Iserver/readers "--cpp_out=$out/gen" server/readers/tf_example.proto
 
 # The sources of a target of Bazel's, and what protoc made; but for those with a
 # main, which libFuzzer has.
@@ -75,8 +74,7 @@ sources_of() {
   grep -E '^//(base|client|cuda|server|tests).*\.cc$' <<<"$files" |
     sed 's#^//##; s#:#/#' | xargs grep -L '^int main('
   grep -E '^//.*\.proto$' <<<"$files" |
-    sed "s#^//proto:#$out/gen/#; s#^//server/readers:#$out/gen/#;
-      s#proto\$#pb.cc#"
+    sed "s#^//proto:#$out/gen/#; s#proto\$#pb.cc#"
 }
 
 found=0

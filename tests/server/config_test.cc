@@ -113,6 +113,8 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
        "cache.directory is '/a'", "another path than state_directory"},
       {"cache: {directory: /a, limit_mib: 8796093022208}", "cache.limit_mib",
        "at most 8796093022207"},
+      {"user_limits: {max_cache_mib: 8796093022208}",
+       "user_limits.max_cache_mib", "at most 8796093022207"},
       {"transform_limits: {max_side: 16777217}",
        "transform_limits.max_side is '16777217'", "at most 16777216"},
       {"transform_limits: {max_scratch_mib: 18446744073709551615}",

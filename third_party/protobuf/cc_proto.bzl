@@ -40,29 +40,3 @@ def cc_grpc_proto(name, srcs, **kwargs):
         copts = ["-w"],
         **kwargs
     )
-
-def cc_message_proto(name, src, **kwargs):
-    """Generates and compiles the C++ of one .proto file without services.
-
-    Args:
-      name: the cc_library.
-      src: a .proto file of this package that imports none.
-      **kwargs: passed to cc_library.
-    """
-    stem = src[:-len(".proto")]
-    native.genrule(
-        name = name + "_gen",
-        srcs = [src],
-        outs = [stem + ".pb.h", stem + ".pb.cc"],
-        cmd = "protoc -I%s --cpp_out=$(RULEDIR) $(SRCS)" %
-              native.package_name(),
-    )
-    native.cc_library(
-        name = name,
-        srcs = [stem + ".pb.cc"],
-        hdrs = [stem + ".pb.h"],
-        includes = ["."],
-        deps = ["//third_party/protobuf"],
-        copts = ["-w"],
-        **kwargs
-    )

@@ -265,7 +265,10 @@ void HandleLoad(const Pipeline& pipeline) {
   for (const ImageSize& size : sizes) {
     const auto program = transform.ProgramOf(size);
     if (!program.ok()) {
-      Check(absl::IsFailedPrecondition(program.status()), "another error");
+      // A sample that is merely too large for the limits is a bad one.
+      Check(absl::IsFailedPrecondition(program.status()) ||
+                absl::IsInvalidArgument(program.status()),
+            "another error");
       continue;
     }
     const auto scratch_bytes = transform.ScratchBytes(size);

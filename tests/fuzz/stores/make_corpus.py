@@ -16,7 +16,7 @@ def _text(text):
 
 def _body(num_samples, fields, class_names=(), notes=(), digit=b"a"):
     """A cache header: fields are (name, dtype, flags, sizes, bytes each)."""
-    body = _text(digit * 64) + _text(b"0" * 64) + bytes(5) + struct.pack(
+    body = _text(digit * 64) + _text(b"0" * 64) + bytes(9) + struct.pack(
         "<qI", num_samples, len(fields))
     for name, dtype, flags, shape, _ in fields:
         body += _text(name) + struct.pack("<BBI", dtype, flags, len(shape))
@@ -50,8 +50,8 @@ _CACHE = {
     "dtype": b"\1" + _body(1, [(b"x", 99, 0, (), 0)]),
     "flags": b"\1" + _body(1, [(b"x", 1, 255, (), 1)]),
     "bad_id": b"\1" + _body(1, [_LABEL], digit=b"/"),
-    "raw": b"dsdcache" + struct.pack("<IIQQ", 2, 0, 32, 0),
-    "raw_size": b"dsdcache" + struct.pack("<IIQQ", 2, 0, 2**63, 0),
+    "raw": b"dsdcache" + struct.pack("<IIQQ", 3, 0, 32, 0),
+    "raw_size": b"dsdcache" + struct.pack("<IIQQ", 3, 0, 2**63, 0),
     "raw_version": b"dsdcache" + struct.pack("<IIQQ", 1, 0, 40, 0) + bytes(8),
 }
 

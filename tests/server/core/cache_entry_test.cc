@@ -27,6 +27,7 @@ CacheHeader Header() {
       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
   header.content_hash = std::string(32, 'f') + std::string(32, '0');
   header.owner_uid = 1000;
+  header.stored_by_uid = 1001;
   header.num_samples = 2000;
   header.fields = {{.name = "image", .shape = {32, 32, 3}, .is_image = true},
                    {.name = "label", .dtype = Dtype::kInt64}};

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,13 +39,15 @@ class DatasetCacheTest : public ::testing::Test {
   DatasetCacheTest() : path_(parent_.File("cache")) { Open(); }
   ~DatasetCacheTest() override { cache_.reset(); }
 
-  void Open(int64_t limit_bytes = int64_t{1} << 40) {
+  void Open(int64_t limit_bytes = int64_t{1} << 40,
+            std::optional<int64_t> user_bytes = std::nullopt) {
     cache_.reset();
     auto directory = OpenStoreDirectory(path_);
     ASSERT_THAT(directory, IsOk());
     auto cache = DatasetCache::Open(
-        *std::move(directory), limit_bytes,
-        [this](const char* event, const std::string& name,
+        *std::move(directory),
+        {.total_bytes = limit_bytes, .user_bytes = user_bytes},
+        [this](const char* event, uint32_t, const std::string& name,
                const absl::Status& status) {
           const std::lock_guard lock(events_mutex_);
           events_.push_back(absl::StrCat(event, " ", name, ": ",
@@ -80,10 +83,11 @@ class DatasetCacheTest : public ::testing::Test {
     return samples;
   }
 
-  void Store(char id, uint8_t seed) {
+  void Store(char id, uint8_t seed, uint32_t uid = 0) {
     if (datasets_.count(seed) == 0) datasets_[seed] = MakeDataset(seed);
     const auto& dataset = datasets_[seed];
     cache_->Store({.spec_id = Id(id),
+                   .stored_by_uid = uid,
                    .class_names = {"cat", "dog"},
                    .notes = {{"k", "v"}}},
                   dataset);
@@ -176,6 +180,27 @@ TEST_F(DatasetCacheTest, WhatIsLargerThanTheLimitIsNotStored) {
   Store('2', 2);
   EXPECT_THAT(Files(), IsEmpty());
   EXPECT_THAT(Events(), Contains(HasSubstr("raise cache.limit_mib")));
+  EXPECT_EQ(cache_->counters().num_errors, 0u);
+}
+
+TEST_F(DatasetCacheTest, AUsersEntriesMakeRoomForThatUsersAlsoAfterARestart) {
+  Open(4 * kEntryBytes);
+  Store('1', 1, /*uid=*/1001);
+  for (const char id : {'2', '3', '4', '5', '6'}) Store(id, 2, /*uid=*/1002);
+  EXPECT_NE(cache_->Find(Id('1')), nullptr);
+  Open(4 * kEntryBytes);
+  for (const char id : {'7', '8', '9'}) Store(id, 2, /*uid=*/1002);
+  EXPECT_EQ(*ReadAll(*cache_->Find(Id('1')), 500), Samples(1));
+  EXPECT_EQ(cache_->num_entries(), 3);
+  EXPECT_EQ(cache_->counters().num_errors, 0u);
+}
+
+TEST_F(DatasetCacheTest, WhatIsLargerThanTheUsersLimitEvictsNothing) {
+  Open(4 * kEntryBytes, kEntryBytes - 1);
+  Store('1', 1, /*uid=*/1001);
+  EXPECT_THAT(Files(), IsEmpty());
+  EXPECT_THAT(Events(),
+              Contains(HasSubstr("raise user_limits.max_cache_mib")));
   EXPECT_EQ(cache_->counters().num_errors, 0u);
 }
 

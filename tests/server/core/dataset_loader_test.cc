@@ -258,6 +258,17 @@ TEST_F(DatasetLoaderTest, CancellingStopsTheThreads) {
   EXPECT_LT(source.num_decoded(), 100'000);
 }
 
+TEST_F(DatasetLoaderTest, TheBuffersOfALoadAreCharged) {
+  const int64_t most = MaxLoadBufferBytes(int64_t{1} << 30);
+  DecodeBudget staging({.sample_bytes = most, .total_bytes = most});
+  account_.staging = &staging;
+  FakeEncodedSource source(1000, ManySizes);
+  ASSERT_THAT(Load(source, crop_), IsOk());
+  EXPECT_GE(staging.peak_bytes(), 3 * 512 * kExtent * kExtent);
+  EXPECT_LE(staging.peak_bytes(), 5 * ((8 << 20) + 512));
+  EXPECT_EQ(staging.used_bytes(), 0);
+}
+
 TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
   FakeEncodedSource source(100'000, ManySizes);
   std::vector<std::optional<FieldProgram>> programs(2);

@@ -31,7 +31,8 @@ class DatasetSourcesTest : public ::testing::Test {
     devices[0].budget = std::make_unique<MemoryBudget>(1000);
     devices_ = std::make_unique<DeviceTable>(std::move(devices));
     sources_ = std::make_unique<DatasetSources>(
-        devices_.get(), /*cache=*/nullptr, &decode_budget_, TransformLimits(),
+        devices_.get(), /*cache=*/nullptr, &decode_budget_,
+        /*list_budget=*/nullptr, TransformLimits(),
         [this](const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           if (scan->is_cancelled) return absl::CancelledError("not wanted");
@@ -54,7 +55,7 @@ class DatasetSourcesTest : public ::testing::Test {
 
 TEST_F(DatasetSourcesTest, WhatIsKnownBeforeASampleIsRead) {
   const auto opened =
-      sources_->OpenFiles(Spec(), std::make_shared<SourceScan>());
+      sources_->OpenFiles(Spec(), /*uid=*/7, std::make_shared<SourceScan>());
   ASSERT_THAT(opened, IsOk());
   EXPECT_EQ(opened->device, &devices_->devices()[0]);
   EXPECT_EQ(opened->spec.device, "cpu");
@@ -82,12 +83,12 @@ TEST_F(DatasetSourcesTest, WithoutACacheAnEarlierPushIsLost) {
 TEST_F(DatasetSourcesTest, ErrorsAreTheDevicesOrTheOpeners) {
   DatasetSpec spec = Spec();
   spec.device = "cuda:7";
-  EXPECT_THAT(sources_->OpenFiles(spec, std::make_shared<SourceScan>()),
+  EXPECT_THAT(sources_->OpenFiles(spec, /*uid=*/7, std::make_shared<SourceScan>()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("'cuda:7'")));
   const auto scan = std::make_shared<SourceScan>();
   scan->is_cancelled = true;
-  EXPECT_THAT(sources_->OpenFiles(Spec(), scan),
+  EXPECT_THAT(sources_->OpenFiles(Spec(), /*uid=*/7, scan),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("not wanted")));
 }
 

@@ -94,9 +94,9 @@ class Life {
         cache_, DatasetCache::Open(
                     std::make_unique<FaultyStoreDirectory>(std::move(directory),
                                                            plan_),
-                    1 << 30,
-                    [](const char*, const std::string&, const absl::Status&) {
-                    }));
+                    {.total_bytes = 1 << 30},
+                    [](const char*, uint32_t, const std::string&,
+                       const absl::Status&) {}));
     DATASETD_ASSIGN_OR_RETURN(auto files, CreateRootedFileSystem({data_}));
     files_ = std::make_unique<FaultyFileSystem>(std::move(files), plan_);
     registry_ = std::make_unique<DatasetRegistry>(

@@ -330,8 +330,9 @@ class RaggedRegistryTest : public ::testing::Test {
     auto directory = OpenStoreDirectory(path_);
     ASSERT_THAT(directory, IsOk());
     auto cache = DatasetCache::Open(
-        *std::move(directory), int64_t{1} << 40,
-        [](const char*, const std::string&, const absl::Status&) {});
+        *std::move(directory), {.total_bytes = int64_t{1} << 40},
+        [](const char*, uint32_t, const std::string&, const absl::Status&) {
+        });
     ASSERT_THAT(cache, IsOk());
     cache_ = *std::move(cache);
     std::vector<ServedDevice> devices(1);

@@ -62,8 +62,9 @@ class RegistryRestartTest : public ::testing::Test {
     auto directory = OpenStoreDirectory(path_);
     ASSERT_THAT(directory, IsOk());
     auto cache = DatasetCache::Open(
-        *std::move(directory), 1 << 20,
-        [](const char*, const std::string&, const absl::Status&) {});
+        *std::move(directory), {.total_bytes = 1 << 20},
+        [](const char*, uint32_t, const std::string&, const absl::Status&) {
+        });
     ASSERT_THAT(cache, IsOk());
     cache_ = *std::move(cache);
     registry_ = std::make_unique<DatasetRegistry>(

@@ -15,6 +15,14 @@ using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+TEST(UserPlacesTest, TheKeyOfTheLimitIsTold) {
+  UserPlaces places("loads", 1, 1, "user_limits.max_loads");
+  const auto place = places.Take(7);
+  EXPECT_THAT(places.Take(7),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("1 of one user (user_limits.max_loads): try")));
+}
+
 TEST(UserPlacesTest, OneUserLeavesPlacesToOthers) {
   UserPlaces places("loads", 3, 2);
   const auto first = places.Take(7);

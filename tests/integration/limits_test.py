@@ -1,0 +1,258 @@
+"""Each limit of the configuration refuses what is one too many, and the error
+names its key."""
+
+import contextlib
+import io
+import os
+import re
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+import datasetd  # pylint: disable=wrong-import-position
+from datasetd import transforms as T  # pylint: disable=wrong-import-position
+
+_MIB = 1 << 20
+_CLASS_NAMES = ["x" * 600] * 1000  # of one MiB there is room for one
+_NUM_SLOW_IMAGES = 400
+
+
+def _refusal(call):
+    with pytest.raises(datasetd.Error) as caught:
+        call()
+    return str(caught.value)
+
+
+def _samples(num_bytes):
+    return {"x": np.zeros((1, num_bytes), np.uint8)}
+
+
+def _open(client, **options):
+    loader = datasetd.DataLoader(client.get_dataset("d"), **{
+        "batch_size": 1, "prefetch": 1, "framework": "numpy", **options})
+    next(iter(loader))
+    return loader
+
+
+def _sessions(daemon, client, stack):
+    stack.enter_context(daemon.connect())
+    return _refusal(daemon.connect)
+
+
+def _feeds(daemon, client, stack):
+    client.push_dataset("d", _samples(1))
+    stack.callback(_open(client).close)
+    return _refusal(lambda: _open(client))
+
+
+def _slabs(daemon, client, stack):
+    client.push_dataset("d", _samples(_MIB))
+    return _refusal(lambda: _open(client, prefetch=8))
+
+
+def _datasets(daemon, client, stack):
+    client.push_dataset("a", _samples(1))
+    client.push_dataset("b", _samples(1))
+    return _refusal(lambda: client.push_dataset("c", _samples(1)))
+
+
+def _dataset_bytes(daemon, client, stack):
+    client.push_dataset("a", _samples(_MIB))
+    return _refusal(lambda: client.push_dataset("b", _samples(1)))
+
+
+def _texts(daemon, client, stack):
+    client.push_dataset("a", _samples(1), class_names=_CLASS_NAMES)
+    return _refusal(lambda: client.push_dataset(
+        "b", _samples(1), class_names=_CLASS_NAMES))
+
+
+def _cache(daemon, client, stack):
+    # Half a MiB and the header fit, one MiB and the header do not.
+    client.push_dataset("small", _samples(_MIB // 2))
+    harness.poll_until(lambda: ".cache: stored" in daemon.log(), "an entry")
+    client.push_dataset("large", _samples(_MIB))
+    harness.poll_until(lambda: ".cache: not stored" in daemon.log(),
+                       "the refusal")
+    return daemon.log()
+
+
+def _connections(daemon, client, stack):
+    client.status()
+    stack.enter_context(daemon.connect()).status()
+    _refusal(stack.enter_context(daemon.connect()).status)
+    return daemon.log()
+
+
+class _Held:
+    """Samples of which the second never comes, until `end` is set."""
+
+    def __init__(self):
+        self.has_begun = threading.Event()
+        self.end = threading.Event()
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        if index == 1:
+            self.has_begun.set()
+            self.end.wait(harness.DEADLINE_SECONDS)
+            raise ValueError("no more")
+        return {"x": np.zeros(2 * _MIB, np.uint8)}
+
+
+def _calls(daemon, client, stack):
+    other = stack.enter_context(daemon.connect())
+    held = _Held()
+
+    def push():
+        with pytest.raises(ValueError, match="no more"):
+            other.push_dataset("held", held)
+
+    pusher = threading.Thread(target=push)
+    pusher.start()
+    stack.callback(pusher.join)
+    stack.callback(held.end.set)
+    assert held.has_begun.wait(harness.DEADLINE_SECONDS)
+    return _refusal(client.list_datasets)
+
+
+def _write_slow_images(daemon):
+    from PIL import Image
+
+    path = os.path.join(daemon.data_root, "slow")
+    os.makedirs(os.path.join(path, "class"))
+    pixels = np.random.default_rng(1).integers(
+        0, 256, (600, 600, 3), dtype=np.uint8)
+    first = os.path.join(path, "class", "0.png")
+    Image.fromarray(pixels).save(first)
+    for i in range(1, _NUM_SLOW_IMAGES):
+        os.link(first, os.path.join(path, "class", f"{i}.png"))
+    return path
+
+
+def _loads(daemon, client, stack):
+    path = _write_slow_images(daemon)
+    other = daemon.connect()
+    stack.callback(other.close)
+
+    def load():
+        with contextlib.suppress(datasetd.Error):
+            other.load_dataset("slow", format="image_folder", path=path)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    stack.callback(loader.join)
+    harness.poll_until(lambda: client.list_datasets(), "the load")
+    refusal = _refusal(lambda: client.load_dataset(
+        "second", format="image_folder", path=path))
+
+    def is_over():
+        # While its files are looked at, it is not there.
+        with contextlib.suppress(datasetd.NotFound):
+            client.unload_dataset("slow")
+        return not loader.is_alive()
+
+    harness.poll_until(is_over, "the end of the load")
+    return refusal
+
+
+def _max_side(daemon, client, stack):
+    client.push_dataset("d", np.zeros((1, 64, 64, 3), np.uint8))
+    _open(client, transforms=[T.Resize(100)]).close()
+    return _refusal(lambda: _open(client, transforms=[T.Resize(101)]))
+
+
+def _operations(daemon, client, stack):
+    client.push_dataset("d", np.zeros((1, 64, 64, 3), np.uint8))
+    return _refusal(lambda: _open(client, transforms=[T.Resize(101)]))
+
+
+def _scratch(daemon, client, stack):
+    client.push_dataset("d", np.zeros((1, 64, 64, 3), np.uint8))
+    return _refusal(lambda: _open(
+        client, transforms=[T.Resize(2000), T.Resize(64)]))
+
+
+def _sample_memory(daemon, client, stack):
+    path = _write_slow_images(daemon)
+    return _refusal(lambda: client.load_dataset(
+        "slow", format="image_folder", path=path))
+
+
+def _inflated(daemon, client, stack):
+    path = os.path.join(daemon.data_root, "a.tar.gz")
+    with tarfile.open(path, "w:gz") as tar:
+        for name, data in (("0.cls", b"7"), ("0.bin", bytes(2 * _MIB))):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return _refusal(lambda: client.load_dataset(
+        "a", format="webdataset", path=path, options={"fields": "cls"}))
+
+
+_USER_LIMITS = {
+    "max_sessions": (2, _sessions),
+    "max_feeds": (1, _feeds),
+    "max_slab_mib": (2, _slabs),
+    "max_datasets": (2, _datasets),
+    "max_dataset_mib": (1, _dataset_bytes),
+    "max_text_mib": (1, _texts),
+    "max_cache_mib": (1, _cache),
+    "max_connections": (2, _connections),
+    "max_calls": (1, _calls),
+    "max_loads": (1, _loads),
+}
+# That of max_connections needs two users: rpc_gate_test.
+_LIMITS = {
+    "max_sessions": (2, _sessions),
+    "max_feeds": (1, _feeds),
+    "max_datasets": (2, _datasets),
+    "memory_budget_mib": (1, _dataset_bytes),
+    "text_budget_mib": (1, _texts),
+    "max_inflated_mib": (1, _inflated),
+    "cache.limit_mib": (1, _cache),
+    "transform_limits.max_side": (100, _max_side),
+    "transform_limits.max_scratch_mib": (1, _scratch),
+    "transform_limits.max_operations": (1000, _operations),
+    "max_sample_memory_mib": (1, _sample_memory),
+}
+_CASES = [("user_limits." + key, value, refuse)
+          for key, (value, refuse) in _USER_LIMITS.items()]
+_CASES += [(key, value, refuse) for key, (value, refuse) in _LIMITS.items()]
+
+
+@pytest.mark.parametrize("key,value,refuse", _CASES,
+                         ids=[case[0] for case in _CASES])
+def test_one_too_many_is_refused(tmp_path, key, value, refuse):
+    config = {}
+    if refuse is _cache:
+        config["cache"] = {"directory": str(tmp_path / "cache"),
+                           "limit_mib": 64}
+    parent, _, child = key.rpartition(".")
+    if parent:
+        config.setdefault(parent, {})[child] = value
+    else:
+        config[key] = value
+    with harness.Daemon(**config) as daemon, contextlib.ExitStack() as stack:
+        client = stack.enter_context(daemon.connect())
+        text = refuse(daemon, client, stack)
+        assert key in text, text
+        assert daemon.is_running()
+
+
+def test_there_is_a_case_for_each_limit_of_a_user():
+    with open(harness.runfile("proto/datasetd/v1/server.proto")) as file:
+        message = file.read().split("message UserLimits {")[1].split("}")[0]
+    assert set(re.findall(r"(\w+) = \d+;", message)) == set(_USER_LIMITS)
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

@@ -1,0 +1,80 @@
+// Samples that are looked at when a source is opened, and the lists of them that
+// it keeps, have their memory counted.
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/core/decode_budget.h"
+#include "server/readers/reader.h"
+#include "tests/server/readers/generated_data.h"
+#include "tests/server/readers/memory_file_system.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uid_t kUid = 1000;
+
+class FirstSampleTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FirstSampleTest, IsChargedWhileItIsLookedAt) {
+  GeneratedCase generated = LoadGeneratedCase(GetParam());
+  const MemoryFileSystem files = CopyToMemory(generated);
+  DecodeBudget budget{DecodeBudget::Limits()};
+  generated.spec.account = {.budget = &budget, .uid = kUid};
+  const auto reader = OpenReader(generated.spec, files);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_GT(budget.peak_bytes(), 0);
+  EXPECT_EQ(budget.used_bytes(), 0);
+}
+
+TEST_P(FirstSampleTest, IsRefusedWhereItIsMoreThanASampleMayTake) {
+  GeneratedCase generated = LoadGeneratedCase(GetParam());
+  const MemoryFileSystem files = CopyToMemory(generated);
+  DecodeBudget budget({.sample_bytes = 1, .total_bytes = 2});
+  generated.spec.account = {.budget = &budget, .uid = kUid};
+  EXPECT_THAT(OpenReader(generated.spec, files),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("max_sample_memory_mib")));
+  EXPECT_EQ(budget.used_bytes(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, FirstSampleTest,
+                         ::testing::Values("tfrecord_features", "image_folder",
+                                           "webdataset_gnu", "join"));
+
+class SampleListTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SampleListTest, IsChargedWhileTheSourceLives) {
+  GeneratedCase generated = LoadGeneratedCase(GetParam());
+  const MemoryFileSystem files = CopyToMemory(generated);
+  DecodeBudget lists{DecodeBudget::Limits()};
+  generated.spec.account = {.uid = kUid, .lists = &lists};
+  {
+    const auto reader = OpenReader(generated.spec, files);
+    ASSERT_THAT(reader, IsOk());
+    EXPECT_GT(lists.used_bytes(), 0);
+  }
+  EXPECT_EQ(lists.used_bytes(), 0);
+}
+
+TEST_P(SampleListTest, IsRefusedWhereItIsMoreThanTheUserMayHave) {
+  GeneratedCase generated = LoadGeneratedCase(GetParam());
+  const MemoryFileSystem files = CopyToMemory(generated);
+  DecodeBudget lists({.sample_bytes = 1, .total_bytes = 2});
+  generated.spec.account = {.uid = kUid, .lists = &lists};
+  EXPECT_THAT(OpenReader(generated.spec, files),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("lists of samples of this user's loads")));
+  EXPECT_EQ(lists.used_bytes(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, SampleListTest,
+                         ::testing::Values("tfrecord_features",
+                                           "webdataset_gnu"));
+
+}  // namespace
+}  // namespace datasetd::testing
