@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/unary_call.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
+#include "client/connection/unary_call.h"
 
 namespace datasetd::client {
 namespace {
@@ -80,10 +80,9 @@ class StreamCall {
     for (;;) {
       void* tag;
       bool is_ok = false;
-      switch (queue_.AsyncNext(
-          &tag, &is_ok,
-          std::chrono::system_clock::now() +
-              absl::ToChronoMilliseconds(kWaitInterval))) {
+      switch (queue_.AsyncNext(&tag, &is_ok,
+                               std::chrono::system_clock::now() +
+                                   absl::ToChronoMilliseconds(kWaitInterval))) {
         case grpc::CompletionQueue::GOT_EVENT:
           return is_ok;
         case grpc::CompletionQueue::TIMEOUT:
@@ -221,8 +220,7 @@ absl::StatusOr<std::vector<v1::Dataset>> Client::ListDatasets() {
         Call(session_.get(), session_->datasets(), limits_,
              &v1::DatasetService::Stub::AsyncListDatasets, request));
     std::move(response.mutable_datasets()->begin(),
-              response.mutable_datasets()->end(),
-              std::back_inserter(datasets));
+              response.mutable_datasets()->end(), std::back_inserter(datasets));
     request.set_page_token(response.next_page_token());
   } while (!request.page_token().empty());
   return datasets;

@@ -13,12 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/batch.h"
+#include "base/status_macros.h"
 #include "client/client.h"
-#include "client/error_detail.h"
-#include "client/feed.h"
+#include "client/connection/error_detail.h"
+#include "client/feed/batch.h"
+#include "client/feed/feed.h"
 #include "client/push.h"
-#include "cuda/status_macros.h"
 
 using datasetd::client::Batch;
 using datasetd::client::BatchInfo;
@@ -60,8 +60,7 @@ int32_t Return(const absl::Status& status, datasetd_error* error) {
     error->code = static_cast<int32_t>(status.code());
     error->detail = static_cast<int32_t>(DetailOf(status));
     const auto message = status.message();
-    const size_t size =
-        std::min(message.size(), sizeof(error->message) - 1);
+    const size_t size = std::min(message.size(), sizeof(error->message) - 1);
     memcpy(error->message, message.data(), size);
     error->message[size] = '\0';
   }
@@ -143,8 +142,8 @@ struct ThreadWait {
 thread_local ThreadWait thread_wait;
 
 int32_t Released(datasetd_error* error) {
-  return Return(
-      absl::FailedPreconditionError("the batch was released before"), error);
+  return Return(absl::FailedPreconditionError("the batch was released before"),
+                error);
 }
 
 int32_t Forked(datasetd_error* error) {
@@ -199,8 +198,7 @@ int32_t datasetd_load_dataset(datasetd_client* client, const char* spec_json,
                               void* argument, char** dataset_json,
                               datasetd_error* error) {
   v1::DatasetSpec spec;
-  if (absl::Status status = FromJson(*client, spec_json, &spec);
-      !status.ok()) {
+  if (absl::Status status = FromJson(*client, spec_json, &spec); !status.ok()) {
     return Return(status, error);
   }
   Client::ProgressFunction on_progress;
@@ -250,8 +248,7 @@ int32_t datasetd_estimate_load(datasetd_client* client, const char* spec_json,
                                void* argument, char** estimate_json,
                                datasetd_error* error) {
   v1::DatasetSpec spec;
-  if (absl::Status status = FromJson(*client, spec_json, &spec);
-      !status.ok()) {
+  if (absl::Status status = FromJson(*client, spec_json, &spec); !status.ok()) {
     return Return(status, error);
   }
   Client::EstimateFunction on_progress;
@@ -266,8 +263,7 @@ int32_t datasetd_estimate_load(datasetd_client* client, const char* spec_json,
 
 int32_t datasetd_get_dataset(datasetd_client* client, const char* name,
                              char** dataset_json, datasetd_error* error) {
-  return ReturnJson(client->client.GetDataset(Text(name)), dataset_json,
-                    error);
+  return ReturnJson(client->client.GetDataset(Text(name)), dataset_json, error);
 }
 
 int32_t datasetd_list_datasets(datasetd_client* client, char** response_json,
@@ -351,8 +347,8 @@ int64_t datasetd_feed_waited_ns(const datasetd_feed* feed) {
 int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
                            int64_t timeout_ns, datasetd_batch* batch,
                            datasetd_error* error) {
-  return datasetd_feed_next_tensors(feed, stream, timeout_ns, batch, nullptr,
-                                    0, error);
+  return datasetd_feed_next_tensors(feed, stream, timeout_ns, batch, nullptr, 0,
+                                    error);
 }
 
 int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
@@ -394,10 +390,10 @@ int32_t datasetd_feed_send_indices(datasetd_feed* feed, const int64_t* indices,
                                    const uint32_t* batch_sizes,
                                    uint64_t num_batches, int64_t first_row,
                                    int32_t ends_epoch, datasetd_error* error) {
-  return Return(feed->feed.SendIndices(
-                    MakeBlock(indices, num_indices, batch_sizes, num_batches,
-                              first_row, ends_epoch)),
-                error);
+  return Return(
+      feed->feed.SendIndices(MakeBlock(indices, num_indices, batch_sizes,
+                                       num_batches, first_row, ends_epoch)),
+      error);
 }
 
 int32_t datasetd_feed_send_indices_within(
@@ -410,16 +406,15 @@ int32_t datasetd_feed_send_indices_within(
   if (wait != nullptr) {
     limits.on_wait = [wait, argument] { return wait(argument) == 0; };
   }
-  return Return(feed->feed.SendIndices(
-                    MakeBlock(indices, num_indices, batch_sizes, num_batches,
-                              first_row, ends_epoch),
-                    limits),
-                error);
+  return Return(
+      feed->feed.SendIndices(MakeBlock(indices, num_indices, batch_sizes,
+                                       num_batches, first_row, ends_epoch),
+                             limits),
+      error);
 }
 
 int32_t datasetd_batch_dlpack(const datasetd_batch* batch, uint32_t field,
-                              DLManagedTensor** tensor,
-                              datasetd_error* error) {
+                              DLManagedTensor** tensor, datasetd_error* error) {
   FeedCore* const core = CoreOf(batch);
   if (core == nullptr) return Released(error);
   if (!core->is_this_process()) return Forked(error);

@@ -78,8 +78,8 @@ typedef enum datasetd_detail {
 /* Written only where a function fails. */
 typedef struct datasetd_error {
   uint32_t struct_size;
-  int32_t code;       /* datasetd_code */
-  int32_t detail;     /* datasetd_detail */
+  int32_t code;   /* datasetd_code */
+  int32_t detail; /* datasetd_detail */
   uint32_t reserved;
   char message[4080]; /* UTF-8, zero-terminated; a longer one is cut */
 } datasetd_error;
@@ -112,9 +112,9 @@ DATASETD_API void datasetd_set_thread_wait(datasetd_wait_function wait,
 
 /* `options` may be NULL. The daemon keeps what the client loaded until
  * datasetd_client_close, which open feeds outlive. */
-DATASETD_API int32_t datasetd_client_connect(
-    const datasetd_client_options* options, datasetd_client** client,
-    datasetd_error* error);
+DATASETD_API int32_t
+datasetd_client_connect(const datasetd_client_options* options,
+                        datasetd_client** client, datasetd_error* error);
 DATASETD_API void datasetd_client_close(datasetd_client* client);
 /* The absolute path of the daemon's socket; lives as long as the client. */
 DATASETD_API const char* datasetd_client_address(const datasetd_client* client);
@@ -125,10 +125,11 @@ DATASETD_API const char* datasetd_client_address(const datasetd_client* client);
 typedef int32_t (*datasetd_progress_function)(const char* json, void* argument);
 
 /* `spec_json` is a DatasetSpec; `dataset_json` receives a Dataset. */
-DATASETD_API int32_t datasetd_load_dataset(
-    datasetd_client* client, const char* spec_json,
-    datasetd_progress_function progress, void* argument, char** dataset_json,
-    datasetd_error* error);
+DATASETD_API int32_t datasetd_load_dataset(datasetd_client* client,
+                                           const char* spec_json,
+                                           datasetd_progress_function progress,
+                                           void* argument, char** dataset_json,
+                                           datasetd_error* error);
 
 /* Begins a dataset of samples that the caller sends; `header_json` is a
  * PushHeader. Waits until the daemon has checked it and reserved the memory: a
@@ -154,13 +155,14 @@ DATASETD_API void datasetd_push_close(datasetd_push* push);
 
 /* A dry run: `estimate_json` receives a LoadEstimate, and nothing is loaded.
  * `progress` gets EstimateLoadResponses. */
-DATASETD_API int32_t datasetd_estimate_load(
-    datasetd_client* client, const char* spec_json,
-    datasetd_progress_function progress, void* argument, char** estimate_json,
-    datasetd_error* error);
+DATASETD_API int32_t datasetd_estimate_load(datasetd_client* client,
+                                            const char* spec_json,
+                                            datasetd_progress_function progress,
+                                            void* argument,
+                                            char** estimate_json,
+                                            datasetd_error* error);
 DATASETD_API int32_t datasetd_get_dataset(datasetd_client* client,
-                                          const char* name,
-                                          char** dataset_json,
+                                          const char* name, char** dataset_json,
                                           datasetd_error* error);
 /* Receives a ListDatasetsResponse: all pages of the daemon's in one. */
 DATASETD_API int32_t datasetd_list_datasets(datasetd_client* client,
@@ -193,8 +195,7 @@ DATASETD_API int32_t datasetd_get_status(datasetd_client* client,
  * OpenFeedResponse. */
 DATASETD_API int32_t datasetd_feed_open(datasetd_client* client,
                                         const char* options_json,
-                                        datasetd_feed** feed,
-                                        char** info_json,
+                                        datasetd_feed** feed, char** info_json,
                                         datasetd_error* error);
 /* Batches and tensors that are still held stay valid. */
 DATASETD_API void datasetd_feed_close(datasetd_feed* feed);
@@ -213,14 +214,14 @@ typedef struct datasetd_batch {
   uint32_t num_padding; /* the last rows */
   uint32_t slot;        /* the library's */
   uint64_t epoch;
-  uint64_t index; /* within the epoch */
+  uint64_t index;    /* within the epoch */
   uint64_t sequence; /* the library's */
   void* core;        /* the library's; NULL when released */
 } datasetd_batch;
 
 /* Takes the next batch. `stream` is the CUstream that will use it, as an
  * integer; 0 is the default stream. A negative timeout waits without end.
- * Release the batch once. Errors as Feed::Next in client/feed.h. */
+ * Release the batch once. Errors as Feed::Next in client/feed/feed.h. */
 DATASETD_API int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
                                         int64_t timeout_ns,
                                         datasetd_batch* batch,
@@ -237,7 +238,7 @@ DATASETD_API int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch,
  * order. `first_row` is the number of rows of the epoch before them, where a
  * seek went into an epoch whose batches were not all full; negative: as many as
  * there must be. If `ends_epoch` is not 0 the next call begins the next epoch.
- * Errors as Feed::SendIndices in client/feed.h. */
+ * Errors as Feed::SendIndices in client/feed/feed.h. */
 DATASETD_API int32_t datasetd_feed_send_indices(
     datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
     const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 #include "proto/push_metadata.h"
 
 namespace datasetd::client {
@@ -40,8 +40,8 @@ class Push::Call {
   absl::Status Begin() {
     if (is_open_) {
       writer_->ReadInitialMetadata(this);
-      is_open_ = Await() && context_.GetServerInitialMetadata().count(
-                                kPushBegunKey) > 0;
+      is_open_ = Await() &&
+                 context_.GetServerInitialMetadata().count(kPushBegunKey) > 0;
     }
     return is_open_ ? absl::OkStatus() : Status();
   }
@@ -122,9 +122,9 @@ class Push::Call {
     for (;;) {
       void* tag;
       bool is_ok = false;
-      switch (queue_.AsyncNext(
-          &tag, &is_ok, std::chrono::system_clock::now() +
-                               absl::ToChronoMilliseconds(kWaitInterval))) {
+      switch (queue_.AsyncNext(&tag, &is_ok,
+                               std::chrono::system_clock::now() +
+                                   absl::ToChronoMilliseconds(kWaitInterval))) {
         case grpc::CompletionQueue::GOT_EVENT:
           return is_ok;
         case grpc::CompletionQueue::TIMEOUT:

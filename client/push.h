@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/call_limits.h"
-#include "client/session.h"
+#include "client/connection/call_limits.h"
+#include "client/connection/session.h"
 #include "datasetd/v1/dataset.pb.h"
 
 namespace datasetd::client {

@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cuda/cuda_backend.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
+#include "cuda/device/cuda_backend.h"
 
 namespace datasetd {
 namespace {
@@ -30,8 +30,8 @@ std::optional<int> CudaOrdinal(const std::string& device_name) {
 
 absl::Status NoSuchDevice(const std::string& device_name) {
   return absl::InvalidArgumentError(
-      absl::StrCat("no device \"", device_name, "\"; there is: ",
-                   absl::StrJoin(ListDevices(), ", ")));
+      absl::StrCat("no device \"", device_name,
+                   "\"; there is: ", absl::StrJoin(ListDevices(), ", ")));
 }
 
 }  // namespace

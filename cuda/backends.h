@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cuda/backend.h"
-#include "cuda/host_backend.h"
+#include "cuda/device/backend.h"
+#include "cuda/host/host_backend.h"
 
 namespace datasetd {
 

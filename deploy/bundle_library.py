@@ -5,10 +5,10 @@
 
 Writes OUT_DIR/NAME, with that soname, and OUT_DIR/datasetd/, which holds every
 shared library that it needs, but glibc's; or the latter alone, with the
-system's library SONAME and what that needs. Each copy gets a name of its own, so that
-the loader never takes another one that the process has mapped, nor gives ours
-to somebody else. Debian's archives cannot be linked into a shared library:
-they are not position-independent.
+system's library SONAME and what that needs. Each copy gets a name of its own,
+so that the loader never takes another one that the process has mapped, nor
+gives ours to somebody else. Debian's archives cannot be linked into a shared
+library: they are not position-independent.
 
 Needs patchelf and strip.
 """

@@ -11,10 +11,12 @@
 # $CUDA_HOME, /usr/local/cuda or on PATH, the build has the CUDA backend.
 set -eu
 
-# Build: Bazel, what WORKSPACE names, compilers. clang is for the fuzzers.
+# Build: Bazel, what WORKSPACE names, compilers. clang is for the fuzzers,
+# clang-format, clang-tidy and shellcheck for tests/lint.sh.
 packages="
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto
-  bazel-skylib clang dpkg-dev g++ libclang-rt-14-dev patchelf unzip zip
+  bazel-skylib clang clang-format clang-tidy dpkg-dev g++ libclang-rt-14-dev
+  patchelf shellcheck unzip zip
 "
 # Libraries: one line for each folder of third_party.
 packages="$packages

@@ -156,9 +156,8 @@ class BasicClientRing {
     // another thread: that one stays.
     Atomic<uint64_t>& requested = client_->release_requested[slot];
     uint64_t last = requested.load(std::memory_order_seq_cst);
-    while (last < sequence &&
-           !requested.compare_exchange_weak(last, sequence,
-                                            std::memory_order_seq_cst)) {
+    while (last < sequence && !requested.compare_exchange_weak(
+                                  last, sequence, std::memory_order_seq_cst)) {
     }
     return daemon_->idle.load(std::memory_order_seq_cst) != 0;
   }

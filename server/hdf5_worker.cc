@@ -1,5 +1,5 @@
 // datasetd-hdf5: runs the HDF5 library for one file, at the daemon's request.
-// See server/readers/hdf5_wire.h. Standard input is the socket.
+// See server/readers/hdf5/hdf5_wire.h. Standard input is the socket.
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
-#include "server/hdf5_file.h"
-#include "server/readers/hdf5_wire.h"
-#include "server/worker_sandbox.h"
+#include "base/status_macros.h"
+#include "server/readers/hdf5/hdf5_file.h"
+#include "server/readers/hdf5/hdf5_wire.h"
+#include "server/readers/hdf5/worker_sandbox.h"
 
 namespace datasetd {
 namespace {
@@ -104,10 +104,11 @@ absl::StatusOr<Hdf5File> AwaitOpen() {
 // Until the daemon has gone.
 absl::Status Serve() {
   if (const absl::Status confined = Confine(); !confined.ok()) {
-    return SendError(absl::Status(
-        confined.code(), absl::StrCat("the program that reads HDF5 files cannot "
-                                      "be confined, and reads none: ",
-                                      confined.message())));
+    return SendError(
+        absl::Status(confined.code(),
+                     absl::StrCat("the program that reads HDF5 files cannot "
+                                  "be confined, and reads none: ",
+                                  confined.message())));
   }
   const auto file = AwaitOpen();
   if (!file.ok()) return SendError(file.status());

@@ -22,17 +22,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "cuda/file_descriptor.h"
+#include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "proto/version.h"
-#include "server/config.h"
-#include "server/core/clock.h"
-#include "server/device_nodes.h"
-#include "server/device_probe.h"
-#include "server/logging.h"
-#include "server/sd_notify.h"
+#include "server/config/config.h"
+#include "server/devices/device_nodes.h"
+#include "server/devices/device_probe.h"
+#include "server/log/logging.h"
 #include "server/server.h"
-#include "server/socket_activation.h"
-#include "server/watchdog.h"
+#include "server/systemd/sd_notify.h"
+#include "server/systemd/socket_activation.h"
+#include "server/systemd/watchdog.h"
 
 namespace datasetd {
 namespace {
@@ -122,10 +122,10 @@ void RaiseDescriptorLimit() {
 
 // REQUIRES: the configuration is valid.
 void StartLogging(const v1::Config& config) {
-  const absl::Status status = InitLogging(
-      config.log_level(), std::map<std::string, std::string>(
-                              config.log_levels().begin(),
-                              config.log_levels().end()));
+  const absl::Status status =
+      InitLogging(config.log_level(),
+                  std::map<std::string, std::string>(
+                      config.log_levels().begin(), config.log_levels().end()));
   if (!status.ok()) {
     std::fprintf(stderr, "datasetd: %s\n",
                  std::string(status.message()).c_str());
@@ -144,11 +144,10 @@ Event AwaitEvent(const Events& events, absl::Duration timeout) {
   pollfd waits[] = {{events.signals, POLLIN, 0}, {events.parent, POLLIN, 0}};
   const absl::Duration rounded = absl::Ceil(
       std::max(timeout, absl::ZeroDuration()), absl::Milliseconds(1));
-  const int milliseconds =
-      timeout == absl::InfiniteDuration()
-          ? -1
-          : static_cast<int>(absl::ToInt64Milliseconds(
-                std::min(rounded, kMaxPoll)));
+  const int milliseconds = timeout == absl::InfiniteDuration()
+                               ? -1
+                               : static_cast<int>(absl::ToInt64Milliseconds(
+                                     std::min(rounded, kMaxPoll)));
   poll(waits, events.parent >= 0 ? 2 : 1, milliseconds);
   if (waits[1].revents != 0) {
     Log(LogSubsystem::kServer).info("the parent process has ended");
@@ -168,8 +167,9 @@ void Reload(const Flags& flags) {
     StartLogging(*reloaded);
     Log(LogSubsystem::kServer).info("log levels reloaded");
   } else {
-    Log(LogSubsystem::kServer).error("configuration not reloaded: {}",
-                              std::string(reloaded.status().message()));
+    Log(LogSubsystem::kServer)
+        .error("configuration not reloaded: {}",
+               std::string(reloaded.status().message()));
   }
 }
 
@@ -184,9 +184,8 @@ enum class Wait { kDone, kStop, kFailed };
 // is of no use. REQUIRES: this process has one thread.
 Wait WaitForDevices(const v1::Config& config, const Events& events,
                     const Flags& flags) {
-  const absl::Duration wait =
-      absl::Seconds(config.device_wait().seconds()) +
-      absl::Nanoseconds(config.device_wait().nanos());
+  const absl::Duration wait = absl::Seconds(config.device_wait().seconds()) +
+                              absl::Nanoseconds(config.device_wait().nanos());
   if (wait <= absl::ZeroDuration()) return Wait::kDone;
   const bool is_any_gpu = config.devices().empty();
   if (is_any_gpu && !HasNvidiaGpu()) return Wait::kDone;
@@ -199,28 +198,33 @@ Wait WaitForDevices(const v1::Config& config, const Events& events,
     if (is_any_gpu && absl::IsUnimplemented(status)) return Wait::kDone;
     const std::string node = FindForbiddenNode();
     if (!node.empty()) {
-      Log(LogSubsystem::kServer).critical(
-          "{} is there, but forbidden: it came after the service manager had "
-          "listed the devices of this service. Ending, so that it starts the "
-          "service with a new list; if this comes again, see DeviceAllow= of "
-          "its unit", node);
+      Log(LogSubsystem::kServer)
+          .critical(
+              "{} is there, but forbidden: it came after the service manager "
+              "had "
+              "listed the devices of this service. Ending, so that it starts "
+              "the "
+              "service with a new list; if this comes again, see DeviceAllow= "
+              "of "
+              "its unit",
+              node);
       return Wait::kFailed;
     }
     const absl::Duration left = deadline - clock.Monotonic();
-    const std::string text = absl::StrCat(
-        "waiting for devices: ", status.message(), "; a try every ",
-        absl::FormatDuration(kDeviceRetry), ", ",
-        absl::ToInt64Seconds(std::max(left, absl::ZeroDuration())),
-        " s are left of device_wait");
+    const std::string text =
+        absl::StrCat("waiting for devices: ", status.message(),
+                     "; a try every ", absl::FormatDuration(kDeviceRetry), ", ",
+                     absl::ToInt64Seconds(std::max(left, absl::ZeroDuration())),
+                     " s are left of device_wait");
     if (left <= absl::ZeroDuration()) {
-      Log(LogSubsystem::kServer).warn(
-          "device_wait ({}) is over: {}", absl::FormatDuration(wait),
-          std::string(status.message()));
+      Log(LogSubsystem::kServer)
+          .warn("device_wait ({}) is over: {}", absl::FormatDuration(wait),
+                std::string(status.message()));
       return Wait::kDone;
     }
     if (is_first) Log(LogSubsystem::kServer).warn("{}", text);
-    SdNotify(absl::StrCat("STATUS=", text, "\n",
-                          ExtendTimeout(kProgressTimeout)));
+    SdNotify(
+        absl::StrCat("STATUS=", text, "\n", ExtendTimeout(kProgressTimeout)));
     switch (AwaitEvent(events, std::min(left, kDeviceRetry))) {
       case Event::kNone:
         break;
@@ -241,8 +245,8 @@ void FeedWatchdog(Watchdog& watchdog, Server& server) {
     SdNotify("WATCHDOG=1");
     return;
   }
-  Log(LogSubsystem::kServer).critical("watchdog not fed: {}",
-                               std::string(status.message()));
+  Log(LogSubsystem::kServer)
+      .critical("watchdog not fed: {}", std::string(status.message()));
 }
 
 // Drains, at most for drain_timeout.
@@ -281,8 +285,8 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
                         ExtendTimeout(kOpenDevicesTimeout)));
   auto server = Server::Start(config, std::move(sockets));
   if (!server.ok()) {
-    Log(LogSubsystem::kServer).critical("cannot start: {}",
-                                 std::string(server.status().message()));
+    Log(LogSubsystem::kServer)
+        .critical("cannot start: {}", std::string(server.status().message()));
     return kExitFailure;
   }
   const RealClock clock;
@@ -299,8 +303,8 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
         SdNotify("READY=1\nSTATUS=serving");
         Log(LogSubsystem::kServer).info("ready");
       } else if (!absl::IsDeadlineExceeded(status)) {
-        Log(LogSubsystem::kServer).critical("cannot load: {}",
-                                     std::string(status.message()));
+        Log(LogSubsystem::kServer)
+            .critical("cannot load: {}", std::string(status.message()));
         return kExitFailure;
       } else if (progress != status.message()) {
         // A load that stands still gets no more time.
@@ -367,8 +371,8 @@ int Main(int argc, char** argv) {
   const FileDescriptor signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   FileDescriptor parent;
   if (flags.exit_with_parent) {
-    parent = FileDescriptor(
-        static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0)));
+    parent =
+        FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0)));
   }
   return Serve(flags, *config, {signals.get(), parent.get()},
                *std::move(sockets));

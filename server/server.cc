@@ -12,42 +12,42 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "cuda/device_failure.h"
-#include "cuda/status_macros.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "cuda/device/device_failure.h"
 #include "proto/version.h"
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
 #include "server/attach/session_table.h"
-#include "server/core/clock.h"
-#include "server/core/dataset_cache.h"
-#include "server/core/dataset_registry.h"
-#include "server/core/device_table.h"
-#include "server/core/feed_table.h"
-#include "server/core/file_system.h"
-#include "server/core/memory_budget.h"
-#include "server/core/producer.h"
-#include "server/core/source_scan.h"
-#include "server/core/store_directory.h"
-#include "server/core/transform_limits.h"
-#include "server/dataset_manifest.h"
-#include "server/device_config.h"
-#include "server/event_log.h"
-#include "server/logging.h"
-#include "server/metrics.h"
-#include "server/metrics_endpoint.h"
-#include "server/readers/reader.h"
-#include "server/restore_plan.h"
-#include "server/rpc_server.h"
-#include "server/server_sockets.h"
-#include "server/service/call_guard.h"
+#include "server/cache/dataset_cache.h"
+#include "server/config/user_limit.h"
+#include "server/dataset/device_table.h"
+#include "server/dataset/memory_budget.h"
+#include "server/devices/device_config.h"
+#include "server/feed/feed_table.h"
+#include "server/feed/producer.h"
+#include "server/files/file_system.h"
+#include "server/files/store_directory.h"
+#include "server/load/source_scan.h"
+#include "server/log/event_log.h"
+#include "server/log/logging.h"
+#include "server/manifest/dataset_manifest.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/metrics_endpoint.h"
+#include "server/pipeline/ops/transform_limits.h"
+#include "server/readers/formats.h"
+#include "server/registry/dataset_registry.h"
+#include "server/rpc/call_guard.h"
+#include "server/rpc/peer_table.h"
+#include "server/rpc/request_counter.h"
+#include "server/rpc/rpc_server.h"
 #include "server/service/dataset_service.h"
 #include "server/service/feed_service.h"
-#include "server/service/peer_table.h"
 #include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
-#include "server/service/request_counter.h"
+#include "server/service/restore_plan.h"
 #include "server/service/server_service.h"
-#include "server/user_limit.h"
+#include "server/systemd/server_sockets.h"
 
 namespace datasetd {
 namespace {
@@ -127,12 +127,12 @@ class Server::Impl {
                             config.max_sessions())),
         call_guard_(CallGuardOptions(config), &peers_, &clock_),
         context_(&sessions_, &peers_, &call_guard_),
-        texts_(config.text_budget_mib() << 20,
-               {.text_bytes =
-                    UserLimit(config.user_limits().has_max_text_mib(),
-                              config.user_limits().max_text_mib() << 20,
-                              config.text_budget_mib() << 20)},
-               "text_budget_mib") {}
+        texts_(
+            config.text_budget_mib() << 20,
+            {.text_bytes = UserLimit(config.user_limits().has_max_text_mib(),
+                                     config.user_limits().max_text_mib() << 20,
+                                     config.text_budget_mib() << 20)},
+            "text_budget_mib") {}
   ~Impl();
 
   absl::Status Start();
@@ -207,16 +207,15 @@ absl::Status Server::Impl::Start() {
                                const DatasetSpec& spec,
                                std::shared_ptr<SourceScan> scan) {
     const DecodeAccount account = scan->account;
-    return OpenScanned(
-        *files, std::move(scan), [&](const FileSystem& scanned) {
-          return OpenReader({.format = spec.format,
-                             .path = spec.path,
-                             .split = spec.split,
-                             .options = spec.options,
-                             .max_inflated_bytes = max_inflated_bytes,
-                             .account = account},
-                            scanned);
-        });
+    return OpenScanned(*files, std::move(scan), [&](const FileSystem& scanned) {
+      return OpenReader({.format = spec.format,
+                         .path = spec.path,
+                         .split = spec.split,
+                         .options = spec.options,
+                         .max_inflated_bytes = max_inflated_bytes,
+                         .account = account},
+                        scanned);
+    });
   };
   datasets_ = std::make_unique<DatasetRegistry>(
       DatasetRegistry::Options{
@@ -228,9 +227,10 @@ absl::Status Server::Impl::Start() {
           .texts = &texts_,
           .journal = manifest_.get(),
           .transform_limits = TransformLimitsOf(config_),
-          .decode_limits =
-              {.sample_bytes = BytesOf(config_.max_sample_memory_mib()),
-               .total_bytes = BytesOf(config_.decode_memory_mib())}},
+          .decode_limits = {.sample_bytes =
+                                BytesOf(config_.max_sample_memory_mib()),
+                            .total_bytes =
+                                BytesOf(config_.decode_memory_mib())}},
       devices_.get(), open_source, &clock_,
       [this](const char* event, const DatasetInfo& info, const Caller& caller) {
         OnDataset(event, info, caller);
@@ -244,8 +244,8 @@ absl::Status Server::Impl::Start() {
   DATASETD_RETURN_IF_ERROR(BeginLoads());
   BeginRestore();
   DATASETD_RETURN_IF_ERROR(OpenSockets());
-  Log(LogSubsystem::kServer).info("datasetd {} serves {}", kVersion,
-                           config_.socket_path());
+  Log(LogSubsystem::kServer)
+      .info("datasetd {} serves {}", kVersion, config_.socket_path());
   return StartMetrics();
 }
 
@@ -268,10 +268,10 @@ absl::Status Server::Impl::OpenStores() {
   }
   DATASETD_ASSIGN_OR_RETURN(
       cache_, DatasetCache::Open(std::move(directory), limits, LogCacheEvent));
-  Log(LogSubsystem::kServer).info(
-      "cache {}: {} datasets, {} of {} MiB", config_.cache().directory(),
-      cache_->num_entries(), cache_->used_bytes() >> 20,
-      cache_->limit_bytes() >> 20);
+  Log(LogSubsystem::kServer)
+      .info("cache {}: {} datasets, {} of {} MiB", config_.cache().directory(),
+            cache_->num_entries(), cache_->used_bytes() >> 20,
+            cache_->limit_bytes() >> 20);
   return absl::OkStatus();
 }
 
@@ -305,22 +305,21 @@ absl::Status Server::Impl::OpenSockets() {
 absl::Status Server::Impl::StartMetrics() {
   if (config_.metrics_port() == 0) return absl::OkStatus();
   DATASETD_ASSIGN_OR_RETURN(
-      metrics_,
-      MetricsEndpoint::Start(
-          config_.metrics_port(),
-          std::make_shared<Metrics>(Metrics::Parts{.devices = devices_.get(),
-                                                   .cache = cache_.get(),
-                                                   .datasets = datasets_.get(),
-                                                   .feeds = feeds_.get(),
-                                                   .sessions = &sessions_,
-                                                   .attach = attach_.get(),
-                                                   .context = &context_,
-                                                   .requests = &requests_,
-                                                   .rpc = &rpc_->counters(),
-                                                   .calls = &call_guard_,
-                                                   .clock = &clock_,
-                                                   .version = kVersion}),
-          &clock_));
+      metrics_, MetricsEndpoint::Start(config_.metrics_port(),
+                                       std::make_shared<Metrics>(Metrics::Parts{
+                                           .devices = devices_.get(),
+                                           .cache = cache_.get(),
+                                           .datasets = datasets_.get(),
+                                           .feeds = feeds_.get(),
+                                           .sessions = &sessions_,
+                                           .attach = attach_.get(),
+                                           .context = &context_,
+                                           .requests = &requests_,
+                                           .rpc = &rpc_->counters(),
+                                           .calls = &call_guard_,
+                                           .clock = &clock_,
+                                           .version = kVersion}),
+                                       &clock_));
   return absl::OkStatus();
 }
 
@@ -357,27 +356,26 @@ absl::Status Server::Impl::StartRpc() {
   const int max_connections = std::min(
       static_cast<int>(config_.max_connections()), MaxRpcConnections());
   if (max_connections < static_cast<int>(config_.max_connections())) {
-    Log(LogSubsystem::kServer).info(
-        "max_connections is {}, but the limit of open files (LimitNOFILE=, "
-        "ulimit -n) leaves room for {}",
-        config_.max_connections(), max_connections);
+    Log(LogSubsystem::kServer)
+        .info(
+            "max_connections is {}, but the limit of open files (LimitNOFILE=, "
+            "ulimit -n) leaves room for {}",
+            config_.max_connections(), max_connections);
   }
   DATASETD_ASSIGN_OR_RETURN(
-      rpc_,
-      RpcServer::Start(
-          std::move(listener),
-          {.max_connections = max_connections,
-           .max_connections_per_user =
-               ShareOf(max_connections,
-                       config_.user_limits().max_connections()),
-           .idle_timeout = FromProto(config_.idle_timeout())},
-          {.peers = &peers_,
-           .guard = &call_guard_,
-           .requests = &requests_,
-           .clock = &clock_,
-           .services = {dataset_service_.get(), feed_service_.get(),
-                        server_service_.get()}},
-          LogRpcEvent));
+      rpc_, RpcServer::Start(
+                std::move(listener),
+                {.max_connections = max_connections,
+                 .max_connections_per_user = ShareOf(
+                     max_connections, config_.user_limits().max_connections()),
+                 .idle_timeout = FromProto(config_.idle_timeout())},
+                {.peers = &peers_,
+                 .guard = &call_guard_,
+                 .requests = &requests_,
+                 .clock = &clock_,
+                 .services = {dataset_service_.get(), feed_service_.get(),
+                              server_service_.get()}},
+                LogRpcEvent));
   return absl::OkStatus();
 }
 
@@ -395,8 +393,8 @@ absl::Status Server::Impl::BeginLoads() {
     const absl::Status status =
         datasets_->Load(std::move(spec), Caller()).status();
     if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("dataset '", name, "': ",
-                                                      status.message()));
+      return absl::Status(status.code(), absl::StrCat("dataset '", name,
+                                                      "': ", status.message()));
     }
   }
   return absl::OkStatus();
@@ -406,8 +404,9 @@ void Server::Impl::BeginRestore() {
   if (manifest_ == nullptr) return;
   RestorePlan plan = PlanRestore(manifest_->Entries(), geteuid());
   for (const auto& [name, status] : plan.left_out) {
-    Log(LogSubsystem::kLoad).error("dataset={} not loaded again: {}", name,
-                                   std::string(status.message()));
+    Log(LogSubsystem::kLoad)
+        .error("dataset={} not loaded again: {}", name,
+               std::string(status.message()));
   }
   if (!plan.datasets.empty()) datasets_->Restore(std::move(plan.datasets));
 }
@@ -419,14 +418,14 @@ absl::Status Server::Impl::AwaitDatasets(absl::Duration timeout) {
         const DatasetInfo info,
         datasets_->Await(spec.name(), deadline - clock_.Monotonic()));
     if (info.state == DatasetState::kFailed) {
-      return absl::Status(info.error.code(),
-                          absl::StrCat("dataset '", spec.name(),
-                                       "': ", info.error.message()));
+      return absl::Status(
+          info.error.code(),
+          absl::StrCat("dataset '", spec.name(), "': ", info.error.message()));
     }
     if (info.state == DatasetState::kLoading) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "loading ", spec.name(), ": ", info.num_samples_loaded, " of ",
-          info.num_samples, " samples"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("loading ", spec.name(), ": ", info.num_samples_loaded,
+                       " of ", info.num_samples, " samples"));
     }
   }
   return absl::OkStatus();
@@ -468,9 +467,9 @@ void Server::Impl::Stop(absl::Duration timeout) {
 }
 
 void Server::Impl::EndProcess(absl::Duration timeout) {
-  Log(LogSubsystem::kServer).warn(
-      "what runs has not ended within {}; ending it with the process",
-      absl::FormatDuration(timeout));
+  Log(LogSubsystem::kServer)
+      .warn("what runs has not ended within {}; ending it with the process",
+            absl::FormatDuration(timeout));
   if (manifest_ != nullptr) manifest_->AwaitWritten(kMaxLastSaveTime);
   sockets_->Remove();
   Log(LogSubsystem::kServer).flush();

@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "datasetd/v1/server.pb.h"
-#include "server/core/producer.h"
-#include "server/socket_activation.h"
+#include "server/feed/producer.h"
+#include "server/systemd/socket_activation.h"
 
 namespace datasetd {
 
@@ -21,7 +21,7 @@ class Server {
  public:
   // Opens the devices and both sockets, or takes those given, and starts to
   // serve; begins to load the datasets of the configuration.
-  // REQUIRES: `config` has its defaults (server/config.h).
+  // REQUIRES: `config` has its defaults (server/config/config.h).
   //   FAILED_PRECONDITION  another daemon serves this socket
   //   INVALID_ARGUMENT     `sockets` are others than the configuration names
   //   UNAVAILABLE          a configured GPU, or the port of the metrics, cannot
@@ -46,11 +46,11 @@ class Server {
 
   // Ends what is still served, as the destructor does, but never takes longer
   // than `timeout` and a little: what hangs then, in the device or on the disk,
-  // ends with the process, whose exit status is 0. The list of datasets is saved
-  // and the sockets are removed before. Nothing may be called afterwards.
+  // ends with the process, whose exit status is 0. The list of datasets is
+  // saved and the sockets are removed before. Nothing may be called afterwards.
   void Stop(absl::Duration timeout);
 
-  // For the watchdog: see server/core/producer.h.
+  // For the watchdog: see server/feed/producer.h.
   void PingProducers();
   std::map<std::string, ProducerProgress> ProducersProgress() const;
 

@@ -7,7 +7,8 @@
 # Installs the Debian packages that are missing. Runs all tests; then those of
 # the parts that read what others wrote, under Address- and UBSanitizer, and
 # those tagged tsan under ThreadSanitizer; drives a daemon built with the former
-# by tests of processes; then asks Bazel whether the layers depend on each other
+# by tests of processes; then checks the form of the sources (tests/lint.sh), asks
+# Bazel whether the layers depend on each other
 # as they may, and whether the documentation names files that are there. Every
 # test case counts in every pass it ran in. Exits non-zero if anything failed,
 # was not built, or ran no case.
@@ -71,7 +72,7 @@ else
   # build alone would take longer than all of these.
   pass asan --config=asan --build_tests_only \
     --test_tag_filters=-noasan,-full,-exclusive --test_size_filters=small,medium \
-    //tests/ring/... //tests/server/core/... //tests/server/readers/...
+    //tests/ring/... //tests/server/{files,dataset,pipeline,cache,load,registry,feed,readers}/...
 fi
 # The daemon itself under both sanitizers, driven by the tests of processes,
 # whose Python and client are as ever. Left out of all: those that measure its
@@ -98,6 +99,10 @@ else
 fi
 
 pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan //tests/...
+
+printf '\n== lint\n'
+tests/lint.sh "$events/lint"
+passes+=(lint)
 
 printf '\n== layers\n'
 tests/layers.sh "$events/layers"

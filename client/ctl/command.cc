@@ -3,9 +3,9 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "client/connection/error_detail.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/output.h"
-#include "client/error_detail.h"
 
 namespace datasetd::ctl {
 
@@ -13,8 +13,8 @@ absl::StatusOr<Client> Command::Connect() const {
   ClientOptions options;
   options.address = flags().address;
   auto client = Client::Connect(options);
-  if (client.ok() || client::DetailOf(client.status()) !=
-                         client::ErrorDetail::kDaemonGone) {
+  if (client.ok() ||
+      client::DetailOf(client.status()) != client::ErrorDetail::kDaemonGone) {
     return client;
   }
   return client::WithDetail(

@@ -42,11 +42,10 @@ std::string BadSamplesText(
     const google::protobuf::RepeatedPtrField<v1::BadSample>& samples) {
   std::string text;
   for (const v1::BadSample& sample : samples) {
-    absl::StrAppend(&text, "\n    ", sample.path(),
-                    sample.offset() == 0
-                        ? ""
-                        : absl::StrCat(", offset ", sample.offset()),
-                    ": ", sample.reason());
+    absl::StrAppend(
+        &text, "\n    ", sample.path(),
+        sample.offset() == 0 ? "" : absl::StrCat(", offset ", sample.offset()),
+        ": ", sample.reason());
   }
   return text;
 }
@@ -59,8 +58,8 @@ std::string BytesText(int64_t bytes) {
 }  // namespace
 
 std::string StateText(const v1::Dataset& dataset) {
-  std::string text = EnumText(v1::DatasetState_Name(dataset.state()),
-                              "DATASET_STATE_");
+  std::string text =
+      EnumText(v1::DatasetState_Name(dataset.state()), "DATASET_STATE_");
   const v1::LoadProgress& progress = dataset.progress();
   if (progress.is_scanning()) {
     text = "scanning";
@@ -76,9 +75,8 @@ std::string StateText(const v1::Dataset& dataset) {
 std::string DescribeDataset(const v1::Dataset& dataset) {
   std::string text = absl::StrCat(
       dataset.name(), ": ", StateText(dataset), " on ", dataset.device(), "\n",
-      "  samples       ", dataset.num_samples(), "\n",
-      "  fields        ", FieldsText(dataset.fields()), "\n",
-      "  resident      ",
+      "  samples       ", dataset.num_samples(), "\n", "  fields        ",
+      FieldsText(dataset.fields()), "\n", "  resident      ",
       FormatBytes(static_cast<uint64_t>(dataset.resident_bytes())), " (",
       dataset.resident_bytes(), " bytes), once for ", dataset.num_feeds(),
       " feeds\n", "  source        ", dataset.format(), " ", dataset.path());
@@ -112,11 +110,11 @@ std::string DescribeEstimate(const v1::LoadEstimate& estimate) {
                     " to ", ExtentText(estimate.largest()),
                     " (height x width)\n");
   }
-  absl::StrAppend(
-      &text, "  fields        ", FieldsText(estimate.fields()), "\n",
-      "  resident      ", BytesText(estimate.resident_bytes()), " on ",
-      estimate.device(), ", of which ", BytesText(estimate.free_bytes()),
-      " are free\n");
+  absl::StrAppend(&text, "  fields        ", FieldsText(estimate.fields()),
+                  "\n", "  resident      ",
+                  BytesText(estimate.resident_bytes()), " on ",
+                  estimate.device(), ", of which ",
+                  BytesText(estimate.free_bytes()), " are free\n");
   if (estimate.scratch_bytes() > 0) {
     absl::StrAppend(&text, "  while loading ",
                     BytesText(estimate.scratch_bytes()), " more\n");

@@ -8,20 +8,20 @@
 #include <utility>
 #include <vector>
 
-#include "client/ctl/bench_command.h"
 #include "client/ctl/command.h"
-#include "client/ctl/datasets_command.h"
-#include "client/ctl/doctor_command.h"
+#include "client/ctl/commands/bench_command.h"
+#include "client/ctl/commands/datasets_command.h"
+#include "client/ctl/commands/explain_command.h"
+#include "client/ctl/commands/feeds_command.h"
+#include "client/ctl/commands/load_command.h"
+#include "client/ctl/commands/run_command.h"
+#include "client/ctl/commands/status_command.h"
+#include "client/ctl/commands/top_command.h"
+#include "client/ctl/commands/unload_command.h"
+#include "client/ctl/doctor/doctor_command.h"
 #include "client/ctl/exit_code.h"
-#include "client/ctl/explain_command.h"
-#include "client/ctl/feeds_command.h"
-#include "client/ctl/load_command.h"
 #include "client/ctl/output.h"
-#include "client/ctl/preview_command.h"
-#include "client/ctl/run_command.h"
-#include "client/ctl/status_command.h"
-#include "client/ctl/top_command.h"
-#include "client/ctl/unload_command.h"
+#include "client/ctl/preview/preview_command.h"
 #include "proto/version.h"
 
 namespace datasetd::ctl {
@@ -49,8 +49,7 @@ int Main(int argc, char** argv) {
   app.add_option("--address", flags.address,
                  "The daemon's socket; default: $DATASETD_ADDRESS, else "
                  "/run/datasetd/datasetd.sock");
-  app.add_flag("--json", flags.json,
-               "Print results, and errors, as JSON");
+  app.add_flag("--json", flags.json, "Print results, and errors, as JSON");
   // --address and --json are taken behind the command's name, too.
   app.fallthrough();
   app.require_subcommand(1);
@@ -76,9 +75,8 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0 && AsksForJson(argc, argv)) {
-      std::fputs(
-          ErrorToJson(absl::InvalidArgumentError(error.what())).c_str(),
-          stderr);
+      std::fputs(ErrorToJson(absl::InvalidArgumentError(error.what())).c_str(),
+                 stderr);
       return kExitUsage;
     }
     return app.exit(error) == 0 ? kExitOk : kExitUsage;

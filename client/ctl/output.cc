@@ -31,8 +31,7 @@ std::string ErrorToJson(const absl::Status& status) {
        {{"code", absl::StatusCodeToString(status.code())},
         {"message", std::string(status.message())}}}};
   // Messages may hold what a file holds: no exception for what is not UTF-8.
-  return error.dump(-1, ' ', false,
-                    nlohmann::json::error_handler_t::replace) +
+  return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
          "\n";
 }
 

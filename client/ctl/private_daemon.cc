@@ -22,8 +22,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "client/connection/guarded_fd.h"
 #include "client/ctl/child_process.h"
-#include "client/guarded_fd.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -46,9 +46,8 @@ absl::StatusOr<client::GuardedFd> BindNotices(const std::string& path) {
         path, " is too long for a Unix socket: set TMPDIR to a shorter one"));
   }
   memcpy(name.sun_path, path.data(), path.size());
-  if (!fd.is_valid() ||
-      bind(fd.get(), reinterpret_cast<const sockaddr*>(&name),
-           sizeof(name)) != 0) {
+  if (!fd.is_valid() || bind(fd.get(), reinterpret_cast<const sockaddr*>(&name),
+                             sizeof(name)) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("bind ", path));
   }
   return fd;
@@ -102,8 +101,8 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   }
   daemon->directory_ = directory;
   daemon->program_ = options.program;
-  daemon->log_path_ = options.log_path.empty() ? directory + "/datasetd.log"
-                                               : options.log_path;
+  daemon->log_path_ =
+      options.log_path.empty() ? directory + "/datasetd.log" : options.log_path;
   const std::string notify_path = directory + "/notify.sock";
   auto notices = BindNotices(notify_path);
   if (!notices.ok()) return notices.status();

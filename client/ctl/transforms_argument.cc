@@ -14,17 +14,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/status_macros.h"
 #include "client/ctl/short_enums.h"
-#include "cuda/status_macros.h"
 
 namespace datasetd::ctl {
 namespace {
 
 absl::StatusOr<v1::Pipeline> ParseJson(absl::string_view text) {
   // A list is a Pipeline's.
-  std::string message =
-      text[0] == '[' ? absl::StrCat("{\"transforms\":", text, "}")
-                     : std::string(text);
+  std::string message = text[0] == '['
+                            ? absl::StrCat("{\"transforms\":", text, "}")
+                            : std::string(text);
   // What is no JSON is said below.
   nlohmann::json json = nlohmann::json::parse(message, nullptr, false);
   if (!json.is_discarded()) {
@@ -55,8 +55,8 @@ void SetJitter(v1::ColorJitter* jitter) {
   SetRange(-0.1, 0.1, jitter->mutable_hue());
 }
 
-absl::StatusOr<v1::Pipeline> ParsePreset(absl::string_view text,
-                                         int64_t height, int64_t width) {
+absl::StatusOr<v1::Pipeline> ParsePreset(absl::string_view text, int64_t height,
+                                         int64_t width) {
   v1::Pipeline pipeline;
   if (text.empty() || text == "none") return pipeline;
   for (const absl::string_view name : absl::StrSplit(text, '-')) {
@@ -67,9 +67,9 @@ absl::StatusOr<v1::Pipeline> ParsePreset(absl::string_view text,
       crop->set_width(static_cast<uint32_t>(width));
       crop->set_padding_mode(v1::PADDING_MODE_REFLECT);
       // Reflection needs more pixels than it adds.
-      const auto padding = static_cast<uint32_t>(std::min(
-          std::max<int64_t>(std::max(height, width) / 8, 1),
-          std::min(height, width) - 1));
+      const auto padding = static_cast<uint32_t>(
+          std::min(std::max<int64_t>(std::max(height, width) / 8, 1),
+                   std::min(height, width) - 1));
       crop->mutable_padding()->set_left(padding);
       crop->mutable_padding()->set_top(padding);
       crop->mutable_padding()->set_right(padding);
@@ -107,9 +107,9 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (file) text << file.rdbuf();
   if (!file) {
     const int error = errno == 0 ? EIO : errno;
-    return absl::Status(absl::ErrnoToStatusCode(error),
-                        absl::StrCat("--transforms: ", path, ": ",
-                                     strerror(error)));
+    return absl::Status(
+        absl::ErrnoToStatusCode(error),
+        absl::StrCat("--transforms: ", path, ": ", strerror(error)));
   }
   return text.str();
 }
@@ -138,8 +138,8 @@ absl::StatusOr<v1::Pipeline> ParseTransforms(const std::string& text,
 std::vector<std::string> TakeNumberOps(v1::Pipeline* pipeline) {
   std::vector<std::string> names;
   while (pipeline->transforms_size() > 0) {
-    const std::string name = NumberOpName(
-        pipeline->transforms(pipeline->transforms_size() - 1));
+    const std::string name =
+        NumberOpName(pipeline->transforms(pipeline->transforms_size() - 1));
     if (name.empty()) break;
     names.insert(names.begin(), name);
     pipeline->mutable_transforms()->RemoveLast();

@@ -2,9 +2,9 @@
 
     python3 push_pth.py FILE [--name pth] [--fields image,label] [--epochs 1]
 
-FILE holds what torch.save wrote: a dict of tensors of equal length, or a tuple or
-list of them, [N, ...] each; images are [N, C, H, W] or [N, H, W, C]. The daemon is
-the one at --address, else $DATASETD_ADDRESS, else the system's.
+FILE holds what torch.save wrote: a dict of tensors of equal length, or a tuple
+or list of them, [N, ...] each; images are [N, C, H, W] or [N, H, W, C]. The
+daemon is the one at --address, else $DATASETD_ADDRESS, else the system's.
 """
 
 import argparse

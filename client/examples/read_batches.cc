@@ -14,9 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "client/client.h"
-#include "client/feed.h"
-#include "cuda/status_macros.h"
+#include "client/feed/feed.h"
 
 namespace datasetd {
 namespace {
@@ -35,8 +35,7 @@ struct Flags {
 
 void AddTransforms(const std::string& preset, v1::FieldOptions* image) {
   if (preset == "crop_flip") {
-    v1::RandomCrop* const crop =
-        image->add_transforms()->mutable_random_crop();
+    v1::RandomCrop* const crop = image->add_transforms()->mutable_random_crop();
     crop->set_height(32);
     crop->set_width(32);
     crop->set_padding_mode(v1::PADDING_MODE_REFLECT);

@@ -9,11 +9,10 @@ the one at --address, else $DATASETD_ADDRESS, else the system's.
 import argparse
 import time
 
-import torch
-from torch import nn
-
 import datasetd
+import torch
 from datasetd import transforms as T
+from torch import nn
 
 MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2470, 0.2435, 0.2616)

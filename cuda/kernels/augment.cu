@@ -1,16 +1,17 @@
 #include <cstdint>
 
-#include "cuda/kernels/augment_block.h"
-#include "cuda/kernels/augment_plan.h"
-#include "cuda/kernels/chain_executor.h"
-#include "cuda/kernels/chain_plan.h"
-#include "cuda/kernels/chain_scratch.h"
-#include "cuda/kernels/chain_state.h"
+#include "cuda/kernels/chain/chain_executor.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/moves/augment_block.h"
 #include "cuda/kernels/ops/atomics.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/chain_plan.h"
+#include "cuda/kernels/program/params.h"
 
-// The kernels, found by their names in the module (cuda/augment_kernels.h).
-// Each does nothing for a plan without batches.
+// The kernels, found by their names in the module
+// (cuda/device/augment_kernels.h). Each does nothing for a plan without
+// batches.
 
 namespace datasetd {
 namespace {
@@ -62,9 +63,8 @@ extern "C" __global__ void __launch_bounds__(kChainThreads, 2)
   for (int f = 0; f < program.num_fields; ++f) {
     const FieldProgram& field = program.fields[f];
     if (field.num_steps == 0) continue;
-    ChainExecutor<BlockTeam> executor({}, program, field,
-                                      TeamMemory(program, field, block),
-                                      &state);
+    ChainExecutor<BlockTeam> executor(
+        {}, program, field, TeamMemory(program, field, block), &state);
     int64_t turn = block;
     for (int b = 0; b < plan.num_batches; ++b) {
       const BatchTask& batch = plan.batches[b];

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes compile_commands.json at the top of the tree, for clangd and clang-tidy.
+"""Writes compile_commands.json at the top, for clangd and clang-tidy.
 
     deploy/dev/compile_commands.py [TARGETS]
 

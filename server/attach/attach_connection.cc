@@ -9,8 +9,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/utf8.h"
 #include "server/attach/seqpacket.h"
-#include "server/core/utf8.h"
 
 namespace datasetd {
 namespace {
@@ -42,7 +42,7 @@ Out NewMessage(MessageType type) {
   return message;
 }
 
-// `from` may hold a client's words: see server/core/utf8.h.
+// `from` may hold a client's words: see base/utf8.h.
 void CopyText(absl::string_view from, char (&to)[attach::kTextBytes]) {
   const std::string text = PrintableUtf8(from);
   size_t size = std::min(text.size(), sizeof(to) - 1);

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "cuda/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "proto/attach_protocol.h"
 #include "server/attach/session_table.h"
 

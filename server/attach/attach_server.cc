@@ -12,7 +12,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 
 namespace datasetd {
 namespace {
@@ -159,8 +159,8 @@ void AttachServer::Run() {
 void AttachServer::Accept() {
   // One at a time: the listener is level-triggered. With no descriptor left
   // the connection waits for the next tick.
-  FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr,
-                      SOCK_NONBLOCK | SOCK_CLOEXEC));
+  FileDescriptor fd(
+      accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.has_value()) {
     if (errno == EMFILE || errno == ENFILE) Listen(false);
     return;
@@ -184,12 +184,11 @@ void AttachServer::DropOldestNew() {
     const AttachConnection& connection = *client.connection;
     if (connection.role() == Role::kNew) ++num_by_uid[connection.uid()];
   }
-  const uint32_t uid =
-      std::max_element(num_by_uid.begin(), num_by_uid.end(),
-                       [](const auto& a, const auto& b) {
-                         return a.second < b.second;
-                       })
-          ->first;
+  const uint32_t uid = std::max_element(num_by_uid.begin(), num_by_uid.end(),
+                                        [](const auto& a, const auto& b) {
+                                          return a.second < b.second;
+                                        })
+                           ->first;
   int oldest = -1;
   for (const auto& [fd, client] : clients_) {
     if (client.connection->role() == Role::kNew &&
@@ -222,12 +221,11 @@ void AttachServer::Receive(int fd) {
   bool is_slab_unused = false;
   if (const auto* other =
           std::get_if<AttachConnection::OtherVersion>(&message)) {
-    is_open = Refuse(
-        connection,
-        absl::FailedPreconditionError(absl::StrCat(
-            "the client speaks protocol ", other->version,
-            ", this daemon speaks ", attach::kProtocolVersion,
-            "; install the same version of both")));
+    is_open = Refuse(connection,
+                     absl::FailedPreconditionError(absl::StrCat(
+                         "the client speaks protocol ", other->version,
+                         ", this daemon speaks ", attach::kProtocolVersion,
+                         "; install the same version of both")));
   } else if (const auto* violation =
                  std::get_if<AttachConnection::Violation>(&message)) {
     is_open = Violate(connection, violation->what);
@@ -266,9 +264,8 @@ bool AttachServer::OnAttachFeed(AttachConnection& connection,
     return Refuse(connection,
                   absl::UnavailableError("the daemon is shutting down"));
   }
-  const auto caller = sessions_->Find(
-      absl::string_view(reinterpret_cast<const char*>(message.token),
-                        sizeof(message.token)));
+  const auto caller = sessions_->Find(absl::string_view(
+      reinterpret_cast<const char*>(message.token), sizeof(message.token)));
   if (!caller.ok()) return Refuse(connection, caller.status());
   if (caller->uid != connection.uid()) {
     return Refuse(connection,

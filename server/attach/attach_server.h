@@ -29,14 +29,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cuda/file_descriptor.h"
+#include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "proto/attach_protocol.h"
 #include "server/attach/attach_connection.h"
 #include "server/attach/event_barrier.h"
 #include "server/attach/session_table.h"
-#include "server/core/dataset_registry.h"
-#include "server/core/feed_table.h"
-#include "server/core/mutex.h"
+#include "server/feed/feed_table.h"
+#include "server/registry/dataset_registry.h"
 
 namespace datasetd {
 
@@ -52,8 +52,8 @@ class AttachServer {
       std::function<void(const char* event, uint32_t uid, int32_t pid,
                          absl::FunctionRef<std::string()> detail)>;
 
-  // The tables outlive the server. `on_tick`, which may be null, is called every
-  // second by the server's thread.
+  // The tables outlive the server. `on_tick`, which may be null, is called
+  // every second by the server's thread.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Start(
       FileDescriptor listener, SessionTable* sessions, FeedTable* feeds,
       DatasetRegistry* datasets, Observer observer,

@@ -18,7 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
-#include "server/core/mutex.h"
+#include "base/mutex.h"
 
 namespace datasetd {
 

@@ -12,7 +12,7 @@
 #include <new>
 #include <utility>
 
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 
 namespace datasetd {
 namespace {
@@ -61,14 +61,14 @@ absl::StatusOr<std::unique_ptr<FeedChannel>> RingChannel::Create(
     munmap(daemon_page, sizeof(ring::DaemonPage));
     return client_page.status();
   }
-  return std::unique_ptr<FeedChannel>(
-      new RingChannel(std::move(daemon_fd), std::move(client_fd),
-                      std::move(wake_fd), daemon_page, *client_page, num_slots));
+  return std::unique_ptr<FeedChannel>(new RingChannel(
+      std::move(daemon_fd), std::move(client_fd), std::move(wake_fd),
+      daemon_page, *client_page, num_slots));
 }
 
 RingChannel::RingChannel(FileDescriptor daemon_fd, FileDescriptor client_fd,
-                         FileDescriptor wake_fd, void* daemon_page, void* client_page,
-                         uint32_t num_slots)
+                         FileDescriptor wake_fd, void* daemon_page,
+                         void* client_page, uint32_t num_slots)
     : daemon_fd_(std::move(daemon_fd)),
       client_fd_(std::move(client_fd)),
       wake_fd_(std::move(wake_fd)),

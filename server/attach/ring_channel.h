@@ -10,10 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/file_descriptor.h"
 #include "proto/attach_protocol.h"
 #include "proto/ring_protocol.h"
-#include "server/core/feed_channel.h"
-#include "cuda/file_descriptor.h"
+#include "server/feed/feed_channel.h"
 
 namespace datasetd {
 
@@ -32,14 +32,17 @@ class RingChannel : public FeedChannel {
   uint64_t ReleaseDone(uint32_t slot) const override;
   std::optional<SeekRequest> ReadSeek() override;
   void SetIdle(bool idle) override;
-  int wake_descriptor() const override { return descriptors_[attach::kEventFd]; }
+  int wake_descriptor() const override {
+    return descriptors_[attach::kEventFd];
+  }
   void Close() override;
   uint64_t waited_nanoseconds() const override;
   absl::Span<const int> descriptors() const override { return descriptors_; }
 
  private:
-  RingChannel(FileDescriptor daemon_fd, FileDescriptor client_fd, FileDescriptor wake_fd,
-              void* daemon_page, void* client_page, uint32_t num_slots);
+  RingChannel(FileDescriptor daemon_fd, FileDescriptor client_fd,
+              FileDescriptor wake_fd, void* daemon_page, void* client_page,
+              uint32_t num_slots);
 
   const FileDescriptor daemon_fd_;
   const FileDescriptor client_fd_;

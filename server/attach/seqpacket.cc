@@ -28,20 +28,20 @@ absl::StatusOr<FileDescriptor> ListenUnix(const std::string& path, int type) {
         " bytes; choose a shorter directory"));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
-  FileDescriptor fd(
-      socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  FileDescriptor fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.has_value()) return absl::ErrnoToStatus(errno, "socket");
   struct stat status;
   if (lstat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " is there, and is no socket; remove it, or choose another "
-              "path"));
+        path,
+        " is there, and is no socket; remove it, or choose another "
+        "path"));
   }
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return absl::ErrnoToStatus(errno, absl::StrCat("unlink ", path));
   }
-  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address),
-           sizeof(address)) != 0) {
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) !=
+      0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("bind ", path));
   }
   if (listen(fd.get(), kListenBacklog) != 0) {
@@ -56,8 +56,8 @@ bool SendSeqpacket(int fd, const void* data, size_t size_bytes,
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) *
-                                           attach::kMaxDescriptors)] = {};
+  alignas(cmsghdr) char
+      control[CMSG_SPACE(sizeof(int) * attach::kMaxDescriptors)] = {};
   if (!descriptors.empty()) {
     const size_t bytes = sizeof(int) * descriptors.size();
     message.msg_control = control;

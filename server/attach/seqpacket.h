@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace datasetd {
 

@@ -32,11 +32,9 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
                      " sessions already, which is 'max_sessions' of the "
                      "configuration; close some clients"));
   }
-  const size_t of_user =
-      std::count_if(sessions_.begin(), sessions_.end(),
-                    [&](const auto& session) {
-                      return session.second.uid == uid;
-                    });
+  const size_t of_user = std::count_if(
+      sessions_.begin(), sessions_.end(),
+      [&](const auto& session) { return session.second.uid == uid; });
   if (limit != 0 && of_user >= limit) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "uid ", uid, " has ", of_user,

@@ -11,10 +11,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/mutex.h"
 #include "proto/attach_protocol.h"
-#include "server/core/caller.h"
-#include "server/core/mutex.h"
-#include "server/core/per_user_limit.h"
+#include "server/dataset/caller.h"
+#include "server/dataset/per_user_limit.h"
 
 namespace datasetd {
 

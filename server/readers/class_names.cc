@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 
 namespace datasetd {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/core/file_system.h"
+#include "server/files/file_system.h"
 
 namespace datasetd {
 

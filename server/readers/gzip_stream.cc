@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 
 namespace datasetd {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/core/random_access_file.h"
+#include "server/files/random_access_file.h"
 #include "server/readers/input_stream.h"
 
 namespace datasetd {

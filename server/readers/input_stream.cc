@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 #include "server/readers/gzip_stream.h"
 
 namespace datasetd {

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/core/random_access_file.h"
+#include "server/files/random_access_file.h"
 
 namespace datasetd {
 

@@ -45,8 +45,9 @@ alignas(kLanes) constexpr Shuffle kShuffles[kNumPlanes][kNumPlanes] = {
 };
 
 // Returns the number of pixels done, a multiple of 16.
-__attribute__((target("ssse3"))) size_t InterleaveSsse3(
-    const uint8_t* planes, size_t plane_bytes, uint8_t* pixels) {
+__attribute__((target("ssse3"))) size_t InterleaveSsse3(const uint8_t* planes,
+                                                        size_t plane_bytes,
+                                                        uint8_t* pixels) {
   size_t i = 0;
   for (; i + kLanes <= plane_bytes; i += kLanes) {
     __m128i from[kNumPlanes];
@@ -61,9 +62,9 @@ __attribute__((target("ssse3"))) size_t InterleaveSsse3(
             reinterpret_cast<const __m128i*>(kShuffles[part][p].data()));
         to = _mm_or_si128(to, _mm_shuffle_epi8(from[p], shuffle));
       }
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(pixels + kNumPlanes * i +
-                                                  part * kLanes),
-                       to);
+      _mm_storeu_si128(
+          reinterpret_cast<__m128i*>(pixels + kNumPlanes * i + part * kLanes),
+          to);
     }
   }
   return i;

@@ -12,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 #include "server/readers/field_names.h"
 #include "server/readers/option_values.h"
 #include "server/readers/spec_checks.h"
@@ -69,8 +69,7 @@ class JoinSource : public Reader {
       const std::vector<FieldSpec>& fields = parts_[column.part]->info().fields;
       if (!fields[column.field].is_ragged) continue;
       const auto rank = std::count_if(
-          fields.begin(),
-          fields.begin() + static_cast<ptrdiff_t>(column.field),
+          fields.begin(), fields.begin() + static_cast<ptrdiff_t>(column.field),
           [](const FieldSpec& field) { return field.is_ragged; });
       probe.sizes.push_back(
           probes[column.part].sizes[static_cast<size_t>(rank)]);
@@ -141,8 +140,9 @@ class JoinSource : public Reader {
     size_t used = 0;
     for (RawSample& one : raws) {
       const size_t count = raw.parts[used++][0];
-      one.parts.assign(raw.parts.begin() + static_cast<ptrdiff_t>(used),
-                       raw.parts.begin() + static_cast<ptrdiff_t>(used + count));
+      one.parts.assign(
+          raw.parts.begin() + static_cast<ptrdiff_t>(used),
+          raw.parts.begin() + static_cast<ptrdiff_t>(used + count));
       used += count;
     }
     return raws;
@@ -160,9 +160,8 @@ absl::StatusOr<std::vector<SourceSpec>> ParseParts(const SourceSpec& spec) {
       RequiredOption(spec, "parts", "FORMAT:PATH,FORMAT:PATH, ..."));
   std::vector<SourceSpec> parts;
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(absl::StripAsciiWhitespace(item),
-                       absl::MaxSplits(':', 1));
+    const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(
+        absl::StripAsciiWhitespace(item), absl::MaxSplits(':', 1));
     SourceSpec part = {.max_inflated_bytes = spec.max_inflated_bytes,
                        .account = spec.account};
     part.format = std::string(pair.first);
@@ -171,10 +170,10 @@ absl::StatusOr<std::vector<SourceSpec>> ParseParts(const SourceSpec& spec) {
                     : JoinPath(spec.path, pair.second);
     if (part.format == spec.format || absl::StartsWith(pair.second, "/") ||
         parts.size() == kMaxParts) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "option parts is '", absl::Utf8SafeCHexEscape(text),
-          "', expected FORMAT:PATH with commas between, at most ", kMaxParts,
-          ", no join, and paths below ", spec.path));
+      return absl::InvalidArgumentError(
+          absl::StrCat("option parts is '", absl::Utf8SafeCHexEscape(text),
+                       "', expected FORMAT:PATH with commas between, at most ",
+                       kMaxParts, ", no join, and paths below ", spec.path));
     }
     parts.push_back(std::move(part));
   }
@@ -253,16 +252,16 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(const SourceSpec& spec,
     }
     // A source that reads in order has no ReadRaw.
     if (!part_info.is_encoded && absl::IsInternal(part->ReadRaw(0, raw))) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "format ", part_spec.format, " cannot be a part of a join: it reads "
-          "its samples in order only; save it as .npy"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("format ", part_spec.format,
+                       " cannot be a part of a join: it reads "
+                       "its samples in order only; save it as .npy"));
     }
     if (parts.empty()) info.num_samples = part_info.num_samples;
     if (part_info.num_samples != info.num_samples) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(part_spec.path, " holds ", part_info.num_samples,
-                       " samples, but ", specs[0].path, " holds ",
-                       info.num_samples));
+      return absl::InvalidArgumentError(absl::StrCat(
+          part_spec.path, " holds ", part_info.num_samples, " samples, but ",
+          specs[0].path, " holds ", info.num_samples));
     }
     info.files.insert(info.files.end(), part_info.files.begin(),
                       part_info.files.end());
@@ -289,8 +288,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(const SourceSpec& spec,
     if (std::any_of(columns.begin(), columns.end(), [&](const Column& other) {
           return other.part == column.part && other.field == column.field;
         })) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "option fields: '", name.source, "' is chosen twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("option fields: '", name.source, "' is chosen twice"));
     }
     columns.push_back(column);
     info.fields.push_back(parts[column.part]->info().fields[column.field]);

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/core/decode_budget.h"
+#include "server/load/decode_budget.h"
 
 namespace datasetd {
 
@@ -28,7 +28,9 @@ class ListMemory {
     if (!is_granted.ok() || !*is_granted) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "the lists of samples of this user's loads take more host memory "
-          "than one user may have: ", size_bytes, " bytes of this one do not "
+          "than one user may have: ",
+          size_bytes,
+          " bytes of this one do not "
           "fit. Put more into a sample, wait until other loads have ended, or "
           "raise max_sample_memory_mib of the daemon's configuration"));
     }

@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "cuda/dtype.h"
-#include "server/core/random_access_file.h"
+#include "base/dtype.h"
+#include "server/files/random_access_file.h"
 
 namespace datasetd {
 
@@ -42,8 +42,7 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(const RandomAccessFile& file);
 using NpyRead =
     std::function<absl::Status(int64_t offset, absl::Span<uint8_t> buffer)>;
 absl::StatusOr<NpyHeader> ReadNpyHeader(const std::string& where,
-                                        int64_t size_bytes,
-                                        const NpyRead& read,
+                                        int64_t size_bytes, const NpyRead& read,
                                         NpyArray array = NpyArray::kSamples);
 
 // The same of bytes in memory, without a name in the errors.

@@ -28,9 +28,8 @@ absl::StatusOr<std::string> RequiredOption(const SourceSpec& spec,
                                            absl::string_view expected) {
   const auto found = spec.options.find(std::string(name));
   if (found != spec.options.end()) return found->second;
-  return absl::InvalidArgumentError(
-      absl::StrCat("format ", spec.format, " needs option ", name,
-                   ", expected ", expected));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "format ", spec.format, " needs option ", name, ", expected ", expected));
 }
 
 absl::StatusOr<int64_t> IntOption(const SourceSpec& spec,
@@ -42,24 +41,23 @@ absl::StatusOr<int64_t> IntOption(const SourceSpec& spec,
   if (absl::SimpleAtoi(found->second, &value) && value >= min && value <= max) {
     return value;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("option ", name, " is '",
-                   absl::Utf8SafeCHexEscape(found->second),
-                   "', expected a whole number of ", min, " to ", max));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "option ", name, " is '", absl::Utf8SafeCHexEscape(found->second),
+      "', expected a whole number of ", min, " to ", max));
 }
 
 absl::StatusOr<Dtype> ParseDtype(absl::string_view text,
                                  absl::string_view where) {
   std::string known;
-  for (int value = static_cast<int>(Dtype::kUint8); value <= static_cast<int>(Dtype::kFloat64);
-       ++value) {
+  for (int value = static_cast<int>(Dtype::kUint8);
+       value <= static_cast<int>(Dtype::kFloat64); ++value) {
     const Dtype dtype = static_cast<Dtype>(value);
     if (text == DtypeName(dtype)) return dtype;
     absl::StrAppend(&known, known.empty() ? "" : ", ", DtypeName(dtype));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, ": dtype '", absl::Utf8SafeCHexEscape(text),
-                   "', expected one of ", known));
+  return absl::InvalidArgumentError(absl::StrCat(where, ": dtype '",
+                                                 absl::Utf8SafeCHexEscape(text),
+                                                 "', expected one of ", known));
 }
 
 absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "cuda/dtype.h"
+#include "base/dtype.h"
 #include "server/readers/reader.h"
 
 namespace datasetd {

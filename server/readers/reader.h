@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/core/decode_budget.h"
-#include "server/core/file_system.h"
-#include "server/core/sample_source.h"
+#include "server/dataset/sample_source.h"
+#include "server/files/file_system.h"
+#include "server/load/decode_budget.h"
 
 namespace datasetd {
 
@@ -35,17 +35,6 @@ struct SourceSpec {
 };
 
 using Reader = SampleSource;
-
-// Opens the source with the reader of spec.format. `files` must outlive the
-// reader.
-//   INVALID_ARGUMENT  unknown format (names those there are), split or option;
-//                     zero samples; wrong magic; not this format
-//   NOT_FOUND, PERMISSION_DENIED, DATA_LOSS  as above
-absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
-                                                   const FileSystem& files);
-
-// Names of all formats, sorted.
-std::vector<std::string> ReaderFormats();
 
 }  // namespace datasetd
 

@@ -1,7 +1,7 @@
 #include "server/readers/source_file.h"
 
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 
 namespace datasetd {
 

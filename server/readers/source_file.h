@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/core/file_system.h"
+#include "server/files/file_system.h"
 
 namespace datasetd {
 

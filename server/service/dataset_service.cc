@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "cuda/status_macros.h"
+#include "base/background_thread.h"
+#include "base/status_macros.h"
 #include "proto/push_metadata.h"
-#include "server/core/background_thread.h"
-#include "server/core/pushed_source.h"
+#include "server/load/pushed_source.h"
 #include "server/service/grpc_status.h"
 #include "server/service/page_size.h"
 #include "server/service/proto_convert.h"
@@ -203,19 +203,19 @@ absl::StatusOr<uint64_t> DatasetService::PushSamples(
     const Caller& caller) {
   bool is_begun = false;
   const auto attempt = [&] {
-    return datasets_->Push(
-        push.spec,
-        std::make_unique<PushedSource>(
-            push.info,
-            [&](std::string* block) {
-              if (!is_begun) {
-                call->AddInitialMetadata(kPushBegunKey, "1");
-                reader->SendInitialMetadata();
-              }
-              is_begun = true;
-              return NextBlock(*context_, *call, reader, block);
-            }),
-        caller, [call] { call->TryCancel(); });
+    return datasets_->Push(push.spec,
+                           std::make_unique<PushedSource>(
+                               push.info,
+                               [&](std::string* block) {
+                                 if (!is_begun) {
+                                   call->AddInitialMetadata(kPushBegunKey, "1");
+                                   reader->SendInitialMetadata();
+                                 }
+                                 is_begun = true;
+                                 return NextBlock(*context_, *call, reader,
+                                                  block);
+                               }),
+                           caller, [call] { call->TryCancel(); });
   };
   auto pushed = attempt();
   if (absl::IsResourceExhausted(pushed.status()) && !is_begun) {

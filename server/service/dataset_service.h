@@ -10,11 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
-#include "server/core/dataset_registry.h"
-#include "server/core/source_scan.h"
+#include "server/load/source_scan.h"
+#include "server/registry/dataset_registry.h"
+#include "server/rpc/user_places.h"
 #include "server/service/proto_convert.h"
 #include "server/service/request_context.h"
-#include "server/service/user_places.h"
 
 namespace datasetd {
 

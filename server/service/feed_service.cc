@@ -5,7 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 #include "server/service/grpc_status.h"
 #include "server/service/page_size.h"
 #include "server/service/proto_convert.h"
@@ -107,8 +107,7 @@ grpc::Status FeedService::ExplainTransforms(
                               FeedOptionsFromProto(*request));
     DATASETD_ASSIGN_OR_RETURN(
         const Explanation explanation,
-        feeds_->Explain(options, request->epoch(), request->indices(),
-                        caller));
+        feeds_->Explain(options, request->epoch(), request->indices(), caller));
     ExplanationToProto(explanation, response);
     return absl::OkStatus();
   };

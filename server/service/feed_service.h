@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "datasetd/v1/feed.grpc.pb.h"
-#include "server/core/feed_table.h"
+#include "server/feed/feed_table.h"
 #include "server/service/request_context.h"
 
 namespace datasetd {
@@ -18,9 +18,7 @@ class FeedService final : public v1::FeedService::Service {
   // that clients closed before is given back.
   FeedService(const RequestContext* context, FeedTable* feeds,
               std::function<void()> await_ends)
-      : context_(context),
-        feeds_(feeds),
-        await_ends_(std::move(await_ends)) {}
+      : context_(context), feeds_(feeds), await_ends_(std::move(await_ends)) {}
 
   grpc::Status OpenFeed(grpc::ServerContext* call,
                         const v1::OpenFeedRequest* request,

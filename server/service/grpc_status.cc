@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/core/utf8.h"
+#include "base/utf8.h"
 
 namespace datasetd {
 namespace {
@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kMaxMessageBytes = 2000;
 constexpr size_t kKeptTailBytes = 500;
 
-#define DATASETD_SAME_CODE(absl_code, grpc_code)                         \
-  static_assert(static_cast<int>(absl::StatusCode::absl_code) ==         \
+#define DATASETD_SAME_CODE(absl_code, grpc_code)                 \
+  static_assert(static_cast<int>(absl::StatusCode::absl_code) == \
                 static_cast<int>(grpc::StatusCode::grpc_code))
 DATASETD_SAME_CODE(kOk, OK);
 DATASETD_SAME_CODE(kCancelled, CANCELLED);

@@ -1,6 +1,6 @@
 // absl::Status as grpc::Status: the same codes, the same text. What names of
-// files, datasets and options brought into the text cannot drive a terminal that
-// it is printed to: it is escaped as server/core/utf8.h says.
+// files, datasets and options brought into the text cannot drive a terminal
+// that it is printed to: it is escaped as base/utf8.h says.
 
 #ifndef DATASETD_SERVER_SERVICE_GRPC_STATUS_H_
 #define DATASETD_SERVER_SERVICE_GRPC_STATUS_H_

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "cuda/dtype.h"
-#include "cuda/status_macros.h"
-#include "server/core/dataset_limits.h"
-#include "server/core/transforms_hash.h"
-#include "server/core/utf8.h"
+#include "base/dtype.h"
+#include "base/status_macros.h"
+#include "base/utf8.h"
+#include "server/dataset/dataset_limits.h"
+#include "server/pipeline/transforms_hash.h"
 #include "server/service/transform_convert.h"
 
 namespace datasetd {
@@ -56,8 +56,7 @@ void FieldToProto(const FieldSpec& spec, v1::Field* field) {
   field->set_num_pixels(spec.num_pixels);
 }
 
-using FieldOptionsMap =
-    google::protobuf::Map<std::string, v1::FieldOptions>;
+using FieldOptionsMap = google::protobuf::Map<std::string, v1::FieldOptions>;
 
 absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
     const FieldOptionsMap& fields) {

@@ -1,4 +1,4 @@
-// Between the messages of proto/datasetd/v1 and the structs of server/core.
+// Between the messages of proto/datasetd/v1 and the daemon's structs.
 // What comes from outside is checked for form here, for meaning in core.
 
 #ifndef DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_
@@ -7,14 +7,14 @@
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
-#include "server/core/dataset_info.h"
-#include "server/core/dataset_spec.h"
-#include "server/core/feed_explanation.h"
-#include "server/core/feed_info.h"
-#include "server/core/feed_options.h"
-#include "server/core/load_estimator.h"
-#include "server/core/opened_feed.h"
-#include "server/core/sample_source.h"
+#include "server/dataset/dataset_info.h"
+#include "server/dataset/dataset_spec.h"
+#include "server/dataset/sample_source.h"
+#include "server/feed/feed_explanation.h"
+#include "server/feed/feed_info.h"
+#include "server/feed/feed_options.h"
+#include "server/feed/opened_feed.h"
+#include "server/load/load_estimator.h"
 
 namespace datasetd {
 

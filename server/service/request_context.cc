@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 #include "proto/attach_protocol.h"
 
 namespace datasetd {

@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "server/attach/session_table.h"
-#include "server/core/caller.h"
-#include "server/service/call_guard.h"
-#include "server/service/peer_table.h"
+#include "server/dataset/caller.h"
+#include "server/rpc/call_guard.h"
+#include "server/rpc/peer_table.h"
 
 namespace datasetd {
 

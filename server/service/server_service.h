@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "datasetd/v1/server.grpc.pb.h"
 #include "server/attach/session_table.h"
-#include "server/core/clock.h"
-#include "server/core/dataset_registry.h"
-#include "server/core/device_table.h"
-#include "server/core/feed_table.h"
+#include "server/dataset/device_table.h"
+#include "server/feed/feed_table.h"
+#include "server/registry/dataset_registry.h"
 #include "server/service/request_context.h"
 
 namespace datasetd {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/dtype.h"
-#include "cuda/status_macros.h"
+#include "base/dtype.h"
+#include "base/status_macros.h"
 
 namespace datasetd {
 namespace {
@@ -59,9 +59,9 @@ PointXy ToPoint(const v1::Point& point) { return {point.x(), point.y()}; }
 absl::StatusOr<PaddingMode> ToPaddingMode(v1::PaddingMode mode) {
   if (mode == v1::PADDING_MODE_UNSPECIFIED) return PaddingMode::kConstant;
   if (v1::PaddingMode_IsValid(mode)) return static_cast<PaddingMode>(mode);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "padding_mode: ", AsInt(mode),
-      " is unknown; one of constant, edge, reflect, symmetric"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("padding_mode: ", AsInt(mode),
+                   " is unknown; one of constant, edge, reflect, symmetric"));
 }
 
 absl::Status SetInterpolation(v1::InterpolationMode mode,
@@ -229,8 +229,8 @@ Result ToSpec(const v1::RandomErasing& op) {
 
 Result ToSpec(const v1::RandomApply& op) {
   RandomApplySpec spec = WithP<RandomApplySpec>(op);
-  DATASETD_ASSIGN_OR_RETURN(
-      spec.transforms, TransformsFromProto(op.transforms(), "transforms"));
+  DATASETD_ASSIGN_OR_RETURN(spec.transforms,
+                            TransformsFromProto(op.transforms(), "transforms"));
   return spec;
 }
 
@@ -333,9 +333,9 @@ Result OpFromProto(const v1::Transform& op) {
       return AdjustSharpnessSpec{op.adjust_sharpness().sharpness_factor()};
     case v1::Transform::kRandomAdjustSharpness: {
       const v1::RandomAdjustSharpness& sharpness = op.random_adjust_sharpness();
-      return WithP(sharpness, RandomAdjustSharpnessSpec{
-                                  .sharpness_factor =
-                                      sharpness.sharpness_factor()});
+      return WithP(sharpness,
+                   RandomAdjustSharpnessSpec{.sharpness_factor =
+                                                 sharpness.sharpness_factor()});
     }
     case v1::Transform::kAutocontrast:
       return AutocontrastSpec{};
@@ -378,9 +378,8 @@ Result OpFromProto(const v1::Transform& op) {
 Result TransformFromProto(const v1::Transform& op) {
   DATASETD_ASSIGN_OR_RETURN(TransformSpec spec, OpFromProto(op));
   if (op.draw_id() > kMaxDrawId) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("draw_id: ", op.draw_id(), " is out of range; 0 to ",
-                     kMaxDrawId));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "draw_id: ", op.draw_id(), " is out of range; 0 to ", kMaxDrawId));
   }
   spec.draw_id = op.draw_id();
   return spec;

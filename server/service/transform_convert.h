@@ -1,4 +1,4 @@
-// From the messages of transform.proto to the specs of server/core. The form is
+// From the messages of transform.proto to their specs. The form is
 // checked here, the meaning in core.
 
 #ifndef DATASETD_SERVER_SERVICE_TRANSFORM_CONVERT_H_
@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "datasetd/v1/transform.pb.h"
-#include "server/core/transform_spec.h"
+#include "server/dataset/transform_spec.h"
 
 namespace datasetd {
 

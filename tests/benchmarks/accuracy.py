@@ -23,16 +23,15 @@ import math
 import statistics
 import tempfile
 
+import datasetd
 import torch
 import torchvision
 import torchvision.transforms as V
+from datasetd import transforms as T
 from PIL import Image
 
-import datasetd
-from datasetd import transforms as T
-from tests.benchmarks import accuracy_pixels
+from tests.benchmarks import accuracy_pixels, benchmark_report
 from tests.benchmarks import accuracy_task as task
-from tests.benchmarks import benchmark_report
 from tests.conformance import loader_harness as harness
 
 ARMS = ("pillow", "tensors", "datasetd", "again")

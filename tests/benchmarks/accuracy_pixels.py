@@ -5,13 +5,13 @@ What datasetd draws is asked of it, and given to torchvision's functions.
 
 import tempfile
 
+import datasetd
 import numpy as np
 import torch
 import torchvision.transforms.functional as F
+from datasetd import transforms as T
 from PIL import Image
 
-import datasetd
-from datasetd import transforms as T
 from tests.conformance import loader_harness as harness
 
 

@@ -44,7 +44,8 @@ struct Times {
 int64_t Percentile(std::vector<int64_t> values, double share) {
   if (values.empty()) return -1;
   std::sort(values.begin(), values.end());
-  const auto at = static_cast<size_t>(share * static_cast<double>(values.size()));
+  const auto at =
+      static_cast<size_t>(share * static_cast<double>(values.size()));
   return values[std::min(values.size() - 1, at)];
 }
 

@@ -12,6 +12,7 @@ import tempfile
 import time
 
 import datasetd
+
 from tests.benchmarks import benchmark_report
 from tests.conformance import loader_harness as harness
 

@@ -10,10 +10,10 @@ import multiprocessing
 import os
 import tempfile
 
-import numpy as np
-
 import datasetd
+import numpy as np
 from datasetd import transforms as T
+
 from tests.benchmarks import benchmark_report
 from tests.conformance import loader_harness as harness
 

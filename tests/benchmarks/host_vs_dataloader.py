@@ -11,13 +11,13 @@ import argparse
 import tempfile
 import time
 
+import datasetd
 import numpy as np
 import torch
 import torchvision.transforms as V
+from datasetd import transforms as T
 from PIL import Image
 
-import datasetd
-from datasetd import transforms as T
 from tests.benchmarks import benchmark_report
 from tests.conformance import loader_harness as harness
 

@@ -20,10 +20,10 @@ import time
 import numpy as np
 import torch
 import torchvision.transforms as V
+from datasetd import transforms as T
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
-from datasetd import transforms as T
 from tests.benchmarks import benchmark_report
 from tests.conformance import loader_harness as harness
 

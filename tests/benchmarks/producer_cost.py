@@ -14,6 +14,7 @@ import time
 
 import datasetd
 from datasetd import transforms as T
+
 from tests.benchmarks import benchmark_report
 from tests.conformance import loader_harness as harness
 

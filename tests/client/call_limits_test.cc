@@ -1,6 +1,6 @@
 // A wait for a daemon that does not answer can be broken off.
 
-#include "client/call_limits.h"
+#include "client/connection/call_limits.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "client/client.h"
+#include "client/connection/error_detail.h"
 #include "client/datasetd.h"
-#include "client/error_detail.h"
-#include "cuda/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_daemon.h"

@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "client/address.h"
-#include "client/batch.h"
-#include "client/error_detail.h"
-#include "client/feed.h"
+#include "client/connection/address.h"
+#include "client/connection/error_detail.h"
+#include "client/feed/batch.h"
+#include "client/feed/feed.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_daemon.h"
@@ -61,8 +61,7 @@ TEST(AddressTest, ArgumentVariableDefault) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("http://host:80")));
   EXPECT_THAT(ResolveAddress("/" + std::string(120, 'x') + "/d.sock"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("107")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
 }
 
 TEST(ClientTest, EveryCallShowsTheToken) {
@@ -110,8 +109,7 @@ TEST_P(ClientHelloTest, BadAnswersAreToldApart) {
   FakeDaemon daemon;
   daemon.attach().SetHelloAnswer(GetParam().answer);
   const auto client = Connect(daemon);
-  EXPECT_THAT(client,
-              StatusIs(GetParam().code, HasSubstr(GetParam().message)));
+  EXPECT_THAT(client, StatusIs(GetParam().code, HasSubstr(GetParam().message)));
   EXPECT_EQ(DetailOf(client.status()), GetParam().detail);
 }
 
@@ -124,18 +122,14 @@ INSTANTIATE_TEST_SUITE_P(
         HelloCase{"OtherVersion", HelloAnswer::kOtherVersion,
                   absl::StatusCode::kFailedPrecondition,
                   ErrorDetail::kVersionMismatch, "version 7"},
-        HelloCase{"Garbage", HelloAnswer::kGarbage,
-                  absl::StatusCode::kInternal, ErrorDetail::kNone,
-                  "is it a datasetd"},
+        HelloCase{"Garbage", HelloAnswer::kGarbage, absl::StatusCode::kInternal,
+                  ErrorDetail::kNone, "is it a datasetd"},
         HelloCase{"ShortPacket", HelloAnswer::kShortPacket,
-                  absl::StatusCode::kInternal, ErrorDetail::kNone,
-                  "24 bytes"},
-        HelloCase{"Draining", HelloAnswer::kGoodbye,
-                  absl::StatusCode::kAborted, ErrorDetail::kDaemonDraining,
-                  "SIGTERM"},
-        HelloCase{"Closed", HelloAnswer::kClose,
-                  absl::StatusCode::kUnavailable, ErrorDetail::kDaemonGone,
-                  "gone"}),
+                  absl::StatusCode::kInternal, ErrorDetail::kNone, "24 bytes"},
+        HelloCase{"Draining", HelloAnswer::kGoodbye, absl::StatusCode::kAborted,
+                  ErrorDetail::kDaemonDraining, "SIGTERM"},
+        HelloCase{"Closed", HelloAnswer::kClose, absl::StatusCode::kUnavailable,
+                  ErrorDetail::kDaemonGone, "gone"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ClientTest, SilentDaemonIsATimeout) {
@@ -177,11 +171,10 @@ TEST(ClientTest, ProgressIsReportedAndCancels) {
   // A daemon that says no more: the heartbeat lets the caller give up.
   daemon.SetHangs(true);
   int num_reports = 0;
-  EXPECT_THAT(client->LoadDataset({},
-                                  [&num_reports](const v1::Dataset&) {
-                                    return ++num_reports < 4;
-                                  }),
-              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(
+      client->LoadDataset(
+          {}, [&num_reports](const v1::Dataset&) { return ++num_reports < 4; }),
+      StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(num_reports, 4);
 }
 
@@ -202,8 +195,7 @@ TEST(ClientTest, CallsToADaemonThatSaidGoodbye) {
   FakeDaemon daemon;
   auto client = Connect(daemon);
   ASSERT_THAT(client, IsOk());
-  daemon.attach().SendSessionGoodbye(attach::GoodbyeCode::kDraining,
-                                     "SIGTERM");
+  daemon.attach().SendSessionGoodbye(attach::GoodbyeCode::kDraining, "SIGTERM");
   daemon.Die();
   const absl::Status status = client->GetStatus().status();
   EXPECT_THAT(status,
@@ -228,9 +220,9 @@ TEST(FeedTest, ReadsFieldsAndReturnsSlots) {
     const FieldView image = batch->field(0);
     EXPECT_STREQ(image.name, "image");
     EXPECT_EQ(image.num_dimensions, 4);
-    EXPECT_THAT(std::vector<int64_t>(image.shape.begin(),
-                                     image.shape.begin() + 4),
-                ElementsAre(3, 3, 2, 2));
+    EXPECT_THAT(
+        std::vector<int64_t>(image.shape.begin(), image.shape.begin() + 4),
+        ElementsAre(3, 3, 2, 2));
     EXPECT_EQ(image.strides[1], 1);
     EXPECT_EQ(static_cast<int64_t*>(batch->indices().data)[2], 2);
     EXPECT_EQ(batch->num_padding(), 1u);
@@ -291,8 +283,7 @@ TEST(FeedTest, RefusedLease) {
   auto client = Connect(daemon);
   ASSERT_THAT(client, IsOk());
   EXPECT_THAT(client->OpenFeed(SomeFeed()),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("no such feed")));
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such feed")));
 }
 
 TEST(FeedTest, RingOfAnotherVersion) {
@@ -381,9 +372,9 @@ TEST(ClientOrderTest, BlocksSayWhereTheyBegin) {
   send(false, std::nullopt);
   std::vector<std::string> begins;
   for (const auto& request : daemon.index_requests()) {
-    begins.push_back(absl::StrCat(
-        request.generation(), ": ", request.start().epoch(), ".",
-        request.start().batch(), " row ", request.first_row()));
+    begins.push_back(
+        absl::StrCat(request.generation(), ": ", request.start().epoch(), ".",
+                     request.start().batch(), " row ", request.first_row()));
   }
   EXPECT_THAT(begins,
               ElementsAre("0: 2.10 row 40", "0: 2.12 row 43", "0: 3.0 row 0",
@@ -423,15 +414,14 @@ TEST(ClientOrderTest, Refusals) {
                        HasSubstr("client_order")));
   auto feed = client->OpenFeed(SomeOrderedFeed());
   ASSERT_THAT(feed, IsOk());
-  EXPECT_THAT(feed->SendIndices({.indices = indices, .batch_sizes = sizes}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("sum up to 1")));
-  daemon.SetIndicesStatus(
-      {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many"});
+  EXPECT_THAT(
+      feed->SendIndices({.indices = indices, .batch_sizes = sizes}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sum up to 1")));
+  daemon.SetIndicesStatus({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many"});
   const std::vector<uint32_t> right = {2};
-  EXPECT_THAT(feed->SendIndices({.indices = indices, .batch_sizes = right}),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("too many")));
+  EXPECT_THAT(
+      feed->SendIndices({.indices = indices, .batch_sizes = right}),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("too many")));
   // Nothing of it is waited for.
   EXPECT_THAT(feed->Next(0), StatusIs(absl::StatusCode::kFailedPrecondition));
   feed->Close();
@@ -464,16 +454,16 @@ TEST(FeedTest, IndicesThatTheDaemonDoesNotTakeInTime) {
   const std::vector<uint32_t> sizes = {1};
   const IndexBlock block = {.indices = indices, .batch_sizes = sizes};
   daemon.SetHangs(true);
-  EXPECT_THAT(feed->SendIndices(block, {.timeout = absl::Milliseconds(50)}),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("within 50ms")));
+  EXPECT_THAT(
+      feed->SendIndices(block, {.timeout = absl::Milliseconds(50)}),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("within 50ms")));
   // It may have taken them.
-  EXPECT_THAT(feed->SendIndices(block),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("seek")));
-  EXPECT_THAT(feed->Next(0, absl::ZeroDuration()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("seek")));
+  EXPECT_THAT(
+      feed->SendIndices(block),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("seek")));
+  EXPECT_THAT(
+      feed->Next(0, absl::ZeroDuration()),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("seek")));
   EXPECT_EQ(daemon.index_requests().back().generation(), 0u);
   ASSERT_THAT(feed->Seek(0, 0), IsOk());
   // Without an end in time, and broken off.
@@ -502,9 +492,9 @@ TEST(ClientOrderTest, TheLeaseTellsWhyAFeedIsNotFound) {
   const std::vector<uint32_t> sizes = {1};
   const IndexBlock block = {.indices = indices, .batch_sizes = sizes};
   daemon.SetIndicesStatus({grpc::StatusCode::NOT_FOUND, "no open feed 1"});
-  EXPECT_THAT(drained->SendIndices(block),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("no open feed 1")));
+  EXPECT_THAT(
+      drained->SendIndices(block),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("no open feed 1")));
   daemon.attach().SendGoodbye(attach::GoodbyeCode::kDraining, "SIGTERM",
                               /*close=*/false);
   absl::Status status = drained->SendIndices(block);
@@ -537,8 +527,7 @@ TEST(ClientTest, ACallThatTheDaemonsEndBreaksOffSaysSo) {
     EXPECT_EQ(static_cast<int>(status.code()), static_cast<int>(code));
     EXPECT_THAT(status.message(), HasSubstr("broken off"));
   }
-  daemon.attach().SendSessionGoodbye(attach::GoodbyeCode::kDraining,
-                                     "SIGTERM");
+  daemon.attach().SendSessionGoodbye(attach::GoodbyeCode::kDraining, "SIGTERM");
   for (const grpc::StatusCode code : codes) {
     daemon.SetLoadStatus({code, "a call that is broken off"});
     const absl::Status status = client->LoadDataset(spec).status();
@@ -556,11 +545,10 @@ TEST(ClientTest, AnUnknownTokenOfAnEndedSessionIsADaemonThatIsGone) {
   const std::vector<int64_t> indices = {1};
   const std::vector<uint32_t> sizes = {1};
   const IndexBlock block = {.indices = indices, .batch_sizes = sizes};
-  daemon.SetIndicesStatus(
-      {grpc::StatusCode::UNAUTHENTICATED, "no such token"});
-  EXPECT_THAT(feed->SendIndices(block),
-              StatusIs(absl::StatusCode::kUnauthenticated,
-                       HasSubstr("no such token")));
+  daemon.SetIndicesStatus({grpc::StatusCode::UNAUTHENTICATED, "no such token"});
+  EXPECT_THAT(
+      feed->SendIndices(block),
+      StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("no such token")));
   // As where another daemon answers at the address.
   daemon.attach().Die();
   const absl::Status status = feed->SendIndices(block);

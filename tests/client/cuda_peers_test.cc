@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "client/cuda_driver.h"
+#include "client/device/cuda_driver.h"
 #include "gtest/gtest.h"
 #include "tests/emulated_gpu/driver/in_process.h"
 #include "tests/testing/status_matchers.h"
@@ -50,9 +50,8 @@ int ExportSlabOf(CUdevice device) {
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device;
   CUmemGenericAllocationHandle allocation = 0;
-  EXPECT_EQ(
-      DATASETD_CALL(cuMemCreate)(&allocation, kSlabBytes, &properties, 0),
-      CUDA_SUCCESS);
+  EXPECT_EQ(DATASETD_CALL(cuMemCreate)(&allocation, kSlabBytes, &properties, 0),
+            CUDA_SUCCESS);
   int fd = -1;
   EXPECT_EQ(DATASETD_CALL(cuMemExportToShareableHandle)(
                 &fd, allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),

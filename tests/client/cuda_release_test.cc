@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/cuda_driver.h"
-#include "client/error_detail.h"
-#include "client/feed_core.h"
+#include "client/connection/error_detail.h"
+#include "client/device/cuda_driver.h"
+#include "client/feed/feed_core.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/feed_harness.h"

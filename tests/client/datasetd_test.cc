@@ -26,8 +26,7 @@ class DatasetdTest : public ::testing::Test {
     datasetd_client_options options = {};
     options.struct_size = sizeof(options);
     options.address = address.c_str();
-    ASSERT_EQ(datasetd_client_connect(&options, &client_, &error_),
-              DATASETD_OK)
+    ASSERT_EQ(datasetd_client_connect(&options, &client_, &error_), DATASETD_OK)
         << error_.message;
   }
   void TearDown() override { datasetd_client_close(client_); }
@@ -76,23 +75,22 @@ TEST_F(DatasetdTest, ErrorsHaveCodeDetailAndMessage) {
   EXPECT_EQ(error_.code, DATASETD_NOT_FOUND);
   EXPECT_STREQ(error_.message, "no dataset 'none'");
   EXPECT_EQ(text, nullptr);
-  EXPECT_EQ(datasetd_load_dataset(client_, R"({"nmae": "x"})", nullptr,
-                                  nullptr, &text, &error_),
+  EXPECT_EQ(datasetd_load_dataset(client_, R"({"nmae": "x"})", nullptr, nullptr,
+                                  &text, &error_),
             DATASETD_INVALID_ARGUMENT);
   EXPECT_THAT(error_.message, HasSubstr("nmae"));
-  EXPECT_EQ(datasetd_load_dataset(client_, "{", nullptr, nullptr, &text,
-                                  nullptr),
-            DATASETD_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      datasetd_load_dataset(client_, "{", nullptr, nullptr, &text, nullptr),
+      DATASETD_INVALID_ARGUMENT);
   daemon_.Die();
-  EXPECT_EQ(datasetd_get_status(client_, &text, &error_),
-            DATASETD_UNAVAILABLE);
+  EXPECT_EQ(datasetd_get_status(client_, &text, &error_), DATASETD_UNAVAILABLE);
   EXPECT_EQ(error_.detail, DATASETD_DETAIL_DAEMON_GONE);
 }
 
 TEST_F(DatasetdTest, LongMessagesAreCut) {
   char* text = nullptr;
-  EXPECT_EQ(datasetd_get_dataset(client_, std::string(6000, 'n').c_str(),
-                                 &text, &error_),
+  EXPECT_EQ(datasetd_get_dataset(client_, std::string(6000, 'n').c_str(), &text,
+                                 &error_),
             DATASETD_NOT_FOUND);
   EXPECT_EQ(strlen(error_.message), sizeof(error_.message) - 1);
 }
@@ -107,9 +105,9 @@ TEST_F(DatasetdTest, ProgressIsCalledAndCancels) {
     return int32_t{1};
   };
   daemon_.SetHangs(true);
-  EXPECT_EQ(datasetd_load_dataset(client_, "{}", cancel, &num_calls, &text,
-                                  &error_),
-            DATASETD_CANCELLED);
+  EXPECT_EQ(
+      datasetd_load_dataset(client_, "{}", cancel, &num_calls, &text, &error_),
+      DATASETD_CANCELLED);
   EXPECT_EQ(num_calls, 1);
 }
 
@@ -136,17 +134,16 @@ TEST_F(DatasetdTest, BatchesAndTensors) {
 
   ASSERT_TRUE(daemon_.feed().PublishRows(3, 1));
   DLManagedTensor* tensors[2] = {};
-  ASSERT_EQ(datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2,
-                                       &error_),
-            DATASETD_OK)
+  ASSERT_EQ(
+      datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, &error_),
+      DATASETD_OK)
       << error_.message;
   EXPECT_EQ(batch.num_samples, 3u);
   EXPECT_EQ(batch.num_padding, 1u);
   EXPECT_EQ(tensors[0]->dl_tensor.shape[0], 3);
   EXPECT_EQ(static_cast<int64_t*>(tensors[1]->dl_tensor.data)[2], 2);
   DLManagedTensor* indices = nullptr;
-  ASSERT_EQ(datasetd_batch_dlpack(&batch, DATASETD_INDICES, &indices,
-                                  &error_),
+  ASSERT_EQ(datasetd_batch_dlpack(&batch, DATASETD_INDICES, &indices, &error_),
             DATASETD_OK);
   EXPECT_EQ(static_cast<int64_t*>(indices->dl_tensor.data)[1], 1);
   EXPECT_EQ(datasetd_batch_dlpack(&batch, 3, &indices, &error_),
@@ -179,16 +176,16 @@ TEST_F(DatasetdTest, SendsIndices) {
   EXPECT_TRUE(daemon_.open_requests()[0].options().has_client_order());
   const int64_t indices[] = {4, 3, 3};
   const uint32_t sizes[] = {1, 2};
-  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 3, sizes, 2, -1, 1,
-                                       &error_),
-            DATASETD_OK)
+  EXPECT_EQ(
+      datasetd_feed_send_indices(feed, indices, 3, sizes, 2, -1, 1, &error_),
+      DATASETD_OK)
       << error_.message;
-  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 1, sizes, 1, 9, 0,
-                                       &error_),
-            DATASETD_OK);
-  EXPECT_EQ(datasetd_feed_send_indices(feed, indices, 2, sizes, 1, -1, 0,
-                                       &error_),
-            DATASETD_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      datasetd_feed_send_indices(feed, indices, 1, sizes, 1, 9, 0, &error_),
+      DATASETD_OK);
+  EXPECT_EQ(
+      datasetd_feed_send_indices(feed, indices, 2, sizes, 1, -1, 0, &error_),
+      DATASETD_INVALID_ARGUMENT);
   const auto requests = daemon_.index_requests();
   ASSERT_EQ(requests.size(), 2u);
   EXPECT_EQ(requests[0].first_row(), 0u);

@@ -62,8 +62,8 @@ FakeAttachServer::FakeAttachServer(std::string path)
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
   memcpy(name.sun_path, path_.c_str(), path_.size() + 1);
-  if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&name),
-           sizeof(name)) != 0 ||
+  if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) !=
+          0 ||
       listen(listener_.get(), 16) != 0) {
     std::perror("fake attach socket");
     std::abort();
@@ -271,9 +271,9 @@ bool FakeAttachServer::AwaitNoLeases() {
 
 int FakeAttachServer::num_sessions() {
   const std::lock_guard lock(mutex_);
-  return static_cast<int>(std::count_if(
-      connections_.begin(), connections_.end(),
-      [](const auto& item) { return item.second.is_session; }));
+  return static_cast<int>(
+      std::count_if(connections_.begin(), connections_.end(),
+                    [](const auto& item) { return item.second.is_session; }));
 }
 
 std::vector<attach::ImportResult> FakeAttachServer::import_results() {

@@ -3,8 +3,8 @@
 #ifndef DATASETD_TESTS_CLIENT_FAKE_ATTACH_SERVER_H_
 #define DATASETD_TESTS_CLIENT_FAKE_ATTACH_SERVER_H_
 
-#include <cstdint>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "cuda/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "proto/attach_protocol.h"
 #include "tests/client/fake_feed.h"
 
@@ -45,8 +45,7 @@ class FakeAttachServer {
   void SendGoodbye(attach::GoodbyeCode code, const std::string& reason,
                    bool close = true);
   // To every session.
-  void SendSessionGoodbye(attach::GoodbyeCode code,
-                          const std::string& reason);
+  void SendSessionGoodbye(attach::GoodbyeCode code, const std::string& reason);
   void SendGarbageOnLeases();
   // Closes all connections and the listener, as a process does that dies.
   void Die();

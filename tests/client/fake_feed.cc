@@ -142,13 +142,12 @@ bool FakeFeed::PublishRows(uint32_t num_samples, uint32_t num_padding) {
     memcpy(base + LabelOffset(rows) + 8 * row, &value, 8);
     memcpy(base + IndexOffset(rows) + 8 * row, &value, 8);
   }
-  PublishRaw(static_cast<uint32_t>(slot),
-             {.sequence = sequence,
-              .generation = generation_,
-              .epoch = epoch_,
-              .batch = batch_,
-              .num_samples = num_samples,
-              .num_padding = num_padding});
+  PublishRaw(static_cast<uint32_t>(slot), {.sequence = sequence,
+                                           .generation = generation_,
+                                           .epoch = epoch_,
+                                           .batch = batch_,
+                                           .num_samples = num_samples,
+                                           .num_padding = num_padding});
   if (++batch_ == options_.batches_per_epoch) {
     batch_ = 0;
     ++epoch_;

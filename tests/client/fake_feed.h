@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "datasetd/v1/feed.pb.h"
 #include "proto/feed_ring.h"
 #include "proto/ring_protocol.h"

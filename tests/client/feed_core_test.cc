@@ -1,4 +1,4 @@
-#include "client/feed_core.h"
+#include "client/feed/feed_core.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/error_detail.h"
+#include "client/connection/error_detail.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/feed_harness.h"
@@ -83,8 +83,8 @@ TEST(FeedCoreTest, KeptBatchCostsDepthAndNeverOrder) {
     EXPECT_NE(batch->slot, kept->slot);
     harness.Drop(*batch);
   }
-  EXPECT_EQ(harness.core().FieldData(
-                kept->slot, harness.core().layout().fields()[0])[0],
+  EXPECT_EQ(harness.core().FieldData(kept->slot,
+                                     harness.core().layout().fields()[0])[0],
             1);
   harness.Drop(*kept);
 }
@@ -100,10 +100,10 @@ TEST(FeedCoreTest, AllSlotsHeldIsAnErrorThatNamesThem) {
     harness.Drop(*batch);
   }
   const auto batch = harness.core().Next(0, absl::InfiniteDuration());
-  EXPECT_THAT(batch, StatusIs(absl::StatusCode::kFailedPrecondition,
-                              AllOf(HasSubstr("all 4 slots"),
-                                    HasSubstr("4 of 'label'"),
-                                    HasSubstr(".clone()"))));
+  EXPECT_THAT(
+      batch, StatusIs(absl::StatusCode::kFailedPrecondition,
+                      AllOf(HasSubstr("all 4 slots"), HasSubstr("4 of 'label'"),
+                            HasSubstr(".clone()"))));
   EXPECT_EQ(DetailOf(batch.status()), ErrorDetail::kAllSlotsHeld);
   // Dropping one cures it.
   tensors.back()->deleter(tensors.back());
@@ -248,15 +248,14 @@ TEST_P(FeedCoreGoodbyeTest, EndIsToldApart) {
 INSTANTIATE_TEST_SUITE_P(
     Codes, FeedCoreGoodbyeTest,
     ::testing::Values(
-        GoodbyeCase{attach::GoodbyeCode::kDraining,
-                    absl::StatusCode::kAborted, ErrorDetail::kDaemonDraining},
+        GoodbyeCase{attach::GoodbyeCode::kDraining, absl::StatusCode::kAborted,
+                    ErrorDetail::kDaemonDraining},
         GoodbyeCase{attach::GoodbyeCode::kUnloaded,
                     absl::StatusCode::kFailedPrecondition,
                     ErrorDetail::kDatasetUnloaded},
-        GoodbyeCase{attach::GoodbyeCode::kEvicted,
-                    absl::StatusCode::kAborted, ErrorDetail::kFeedEvicted},
-        GoodbyeCase{attach::GoodbyeCode::kFailed,
-                    absl::StatusCode::kInternal,
+        GoodbyeCase{attach::GoodbyeCode::kEvicted, absl::StatusCode::kAborted,
+                    ErrorDetail::kFeedEvicted},
+        GoodbyeCase{attach::GoodbyeCode::kFailed, absl::StatusCode::kInternal,
                     ErrorDetail::kDeviceFailed}),
     [](const auto& info) {
       return absl::StrCat("Code", static_cast<uint32_t>(info.param.code));
@@ -274,8 +273,8 @@ TEST(FeedCoreTest, DaemonThatDiesWhileTheClientWaits) {
   const absl::Time start = absl::Now();
   const auto batch = harness.core().Next(0, absl::InfiniteDuration());
   EXPECT_LT(absl::Now() - start, absl::Seconds(5));
-  EXPECT_THAT(batch, StatusIs(absl::StatusCode::kUnavailable,
-                              HasSubstr("gone")));
+  EXPECT_THAT(batch,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("gone")));
   EXPECT_EQ(DetailOf(batch.status()), ErrorDetail::kDaemonGone);
   killer.join();
 }
@@ -314,9 +313,9 @@ TEST_P(FeedCoreBadDescriptorTest, IsAProtocolError) {
   FeedHarness harness;
   harness.daemon().PublishRaw(0, GetParam().descriptor);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(harness.core().Next(0, kLong),
-                StatusIs(absl::StatusCode::kInternal,
-                         HasSubstr(GetParam().message)));
+    EXPECT_THAT(
+        harness.core().Next(0, kLong),
+        StatusIs(absl::StatusCode::kInternal, HasSubstr(GetParam().message)));
   }
 }
 
@@ -324,16 +323,14 @@ INSTANTIATE_TEST_SUITE_P(
     All, FeedCoreBadDescriptorTest,
     ::testing::Values(
         BadDescriptorCase{"NoSamples", {.sequence = 1}, "0 samples"},
-        BadDescriptorCase{"TooManySamples",
-                          {.sequence = 1, .num_samples = 5},
-                          "5 samples"},
+        BadDescriptorCase{
+            "TooManySamples", {.sequence = 1, .num_samples = 5}, "5 samples"},
         BadDescriptorCase{"MorePaddingThanSamples",
                           {.sequence = 1, .num_samples = 2, .num_padding = 3},
                           "3 padding"},
-        BadDescriptorCase{
-            "FutureGeneration",
-            {.sequence = 1, .generation = 1, .num_samples = 4},
-            "generation 1"},
+        BadDescriptorCase{"FutureGeneration",
+                          {.sequence = 1, .generation = 1, .num_samples = 4},
+                          "generation 1"},
         BadDescriptorCase{
             "AnotherPosition",
             {.sequence = 1, .epoch = 0, .batch = 9, .num_samples = 4},
@@ -345,8 +342,8 @@ TEST(FeedCoreTest, PublishedWhileHeld) {
   ASSERT_TRUE(harness.daemon().Publish());
   const auto batch = harness.core().Next(0, kNow);
   ASSERT_THAT(batch, IsOk());
-  harness.daemon().PublishRaw(
-      batch->slot, {.sequence = 2, .batch = 1, .num_samples = 4});
+  harness.daemon().PublishRaw(batch->slot,
+                              {.sequence = 2, .batch = 1, .num_samples = 4});
   EXPECT_THAT(harness.core().Next(0, kLong),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("is held")));
   harness.Drop(*batch);
@@ -460,8 +457,7 @@ TEST(FeedCoreTest, LeaseEndsWithTheParentAlthoughAChildLives) {
     auto socket = AttachSocket::Connect(directory.File("attach.sock"),
                                         {.timeout = absl::Seconds(10)});
     if (!socket.ok()) _exit(1);
-    if (!socket
-             ->Send(attach::Hello{MakeHeader(attach::MessageType::kHello)})
+    if (!socket->Send(attach::Hello{MakeHeader(attach::MessageType::kHello)})
              .ok() ||
         !socket->Receive({.timeout = absl::Seconds(10)}).ok()) {
       _exit(2);

@@ -1,6 +1,6 @@
-#include "client/feed_cursor.h"
+#include "client/feed/feed_cursor.h"
 
-#include "client/error_detail.h"
+#include "client/connection/error_detail.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -15,8 +15,8 @@ using ::testing::HasSubstr;
 constexpr uint64_t kLastEpoch = 0xFFFFFFFF;
 
 TEST(FeedCursorTest, EpochsFollowEachOther) {
-  FeedCursor cursor({.batches_per_epoch = 2, .start_epoch = 3,
-                     .start_batch = 1});
+  FeedCursor cursor(
+      {.batches_per_epoch = 2, .start_epoch = 3, .start_batch = 1});
   EXPECT_TRUE(cursor.IsDue(3, 1));
   EXPECT_FALSE(cursor.IsDue(3, 0));
   EXPECT_FALSE(cursor.IsDue(4, 0));

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <utility>
 
-#include "client/address.h"
-#include "client/lease.h"
-#include "client/ring_pages.h"
-#include "client/slab.h"
-#include "client/slot_layout.h"
+#include "client/connection/address.h"
+#include "client/connection/lease.h"
+#include "client/feed/ring_pages.h"
+#include "client/feed/slab.h"
+#include "client/feed/slot_layout.h"
 #include "gtest/gtest.h"
 #include "tests/emulated_gpu/driver/backing.h"
 
@@ -28,8 +28,8 @@ T Take(absl::StatusOr<T> value) {
 FakeFeed::Options OnGpu(FakeFeed::Options options) {
   emulated_driver::Uuid uuid;
   std::copy_n(kGpuUuid, uuid.size(), uuid.begin());
-  options.slab_name = emulated_driver::BackingName(
-      emulated_driver::BackingKind::kVmm, uuid, 1);
+  options.slab_name =
+      emulated_driver::BackingName(emulated_driver::BackingKind::kVmm, uuid, 1);
   return options;
 }
 
@@ -53,13 +53,13 @@ FeedHarness::FeedHarness(const FakeFeed::Options& options,
       FakeAttachServer::token(), response.feed_id(),
       {.timeout = absl::Seconds(10)}, &descriptors));
   parts.event = std::move(descriptors.event);
-  parts.layout = Take(client::SlotLayout::Create(
-      response.layout(), response.slab().size_bytes()));
-  parts.pages = Take(client::RingPages::Map(
-      descriptors.daemon_page.get(), descriptors.client_page.get(),
-      parts.layout.num_slots()));
-  parts.slab = Take(client::Slab::Import(
-      response.slab(), descriptors.slab.get(), cuda_library));
+  parts.layout = Take(client::SlotLayout::Create(response.layout(),
+                                                 response.slab().size_bytes()));
+  parts.pages = Take(client::RingPages::Map(descriptors.daemon_page.get(),
+                                            descriptors.client_page.get(),
+                                            parts.layout.num_slots()));
+  parts.slab = Take(client::Slab::Import(response.slab(),
+                                         descriptors.slab.get(), cuda_library));
   parts.cursor.batches_per_epoch = response.batches_per_epoch();
   core_ = client::FeedCore::Create(std::move(parts));
 }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "client/feed_core.h"
+#include "client/feed/feed_core.h"
 #include "tests/client/fake_attach_server.h"
 #include "tests/client/fake_feed.h"
 #include "tests/testing/temp_dir.h"

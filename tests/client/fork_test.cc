@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "client/batch.h"
 #include "client/client.h"
+#include "client/connection/error_detail.h"
 #include "client/datasetd.h"
-#include "client/error_detail.h"
-#include "client/feed.h"
+#include "client/feed/batch.h"
+#include "client/feed/feed.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_daemon.h"
@@ -120,7 +120,8 @@ TEST(ForkTest, ChildIsRefusedWhateverLocksItsParentHeld) {
             IsForked(client->UnloadDataset("fake", false));
         { const Client gone = *std::move(client); }
         return is_refused;
-      })) << "fork " << i;
+      })) << "fork "
+          << i;
     }
   }
   // The parent goes on, with its session.
@@ -149,7 +150,8 @@ TEST(ForkTest, ChildsFeedAndBatchAreInert) {
       { const Batch gone = *std::move(batch); }
       { const Feed gone = *std::move(feed); }
       return is_refused;
-    })) << "fork " << i;
+    })) << "fork "
+        << i;
   }
   EXPECT_EQ(daemon.feed().num_held(), 1u);
   batch = absl::CancelledError("dropped");
@@ -186,8 +188,8 @@ TEST(ForkTest, ChildsCApiReadsNoJson) {
                                          &error);
           },
           [&] {
-            return datasetd_estimate_load(client, "{}", nullptr, nullptr,
-                                          &json, &error);
+            return datasetd_estimate_load(client, "{}", nullptr, nullptr, &json,
+                                          &error);
           },
           [&] {
             return datasetd_push_begin(client, "{}", nullptr, nullptr, &push,
@@ -211,7 +213,8 @@ TEST(ForkTest, ChildsCApiReadsNoJson) {
       }
       datasetd_client_close(client);
       return true;
-    })) << "fork " << i;
+    })) << "fork "
+        << i;
   }
   busy.reset();  // its threads use the client
   datasetd_client_close(client);

@@ -91,8 +91,7 @@ class RaggedTest : public ::testing::Test {
     const auto program = ctl::FindDaemon("");
     ASSERT_THAT(program, IsOk());
     auto daemon = ctl::PrivateDaemon::Start(
-        {.program = *program,
-         .arguments = {"--device=cpu", "--data_root=/"}},
+        {.program = *program, .arguments = {"--device=cpu", "--data_root=/"}},
         -1);
     ASSERT_THAT(daemon, IsOk());
     daemon_ = *std::move(daemon);
@@ -155,8 +154,8 @@ TEST_F(RaggedTest, CppTellsTheSizesAndServesTheField) {
   EXPECT_THAT(client->OpenFeed(options).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("its samples have sizes from 3x2 to 7x9")));
-  auto* const crop = (*options.mutable_fields())["image"]
-                         .add_transforms()->mutable_crop();
+  auto* const crop =
+      (*options.mutable_fields())["image"].add_transforms()->mutable_crop();
   crop->set_top(1);
   crop->set_height(2);
   crop->set_width(2);
@@ -264,14 +263,13 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
   ASSERT_EQ(datasetd_client_connect(&options, &client, &error), DATASETD_OK)
       << error.message;
   datasetd_push* push = nullptr;
-  ASSERT_EQ(datasetd_push_begin(
-                client,
-                R"({"name": "r", "num_samples": 3, "fields": [
+  ASSERT_EQ(datasetd_push_begin(client,
+                                R"({"name": "r", "num_samples": 3, "fields": [
                     {"name": "image", "dtype": "DTYPE_UINT8",
                      "shape": [-1, -1, 3], "is_image": true,
                      "largest": {"height": 7, "width": 9}, "num_pixels": 61},
                     {"name": "label", "dtype": "DTYPE_INT64"}]})",
-                nullptr, nullptr, &push, &error),
+                                nullptr, nullptr, &push, &error),
             DATASETD_OK)
       << error.message;
   const std::vector<uint8_t> block = Block();
@@ -286,8 +284,7 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
   ASSERT_EQ(datasetd_get_dataset(client, "r", got.receive(), &error),
             DATASETD_OK);
   EXPECT_THAT(got.get(), HasSubstr(kSizesJson));
-  ASSERT_EQ(datasetd_list_datasets(client, all.receive(), &error),
-            DATASETD_OK);
+  ASSERT_EQ(datasetd_list_datasets(client, all.receive(), &error), DATASETD_OK);
   EXPECT_THAT(all.get(), HasSubstr(kSizesJson));
   const std::string spec =
       absl::StrCat(R"({"name": "b", "format": "image_folder", "path": ")",
@@ -306,13 +303,12 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
             DATASETD_INVALID_ARGUMENT);
   EXPECT_THAT(error.message,
               HasSubstr("its samples have sizes from 3x2 to 7x9"));
-  ASSERT_EQ(datasetd_feed_open(
-                client,
-                R"({"dataset": "r", "batch_size": 3,
+  ASSERT_EQ(datasetd_feed_open(client,
+                               R"({"dataset": "r", "batch_size": 3,
                     "field_names": ["label", "image"], "fields": {"image":
                       {"transforms": [{"center_crop":
                                        {"height": 2, "width": 2}}]}}})",
-                &feed, info.receive(), &error),
+                               &feed, info.receive(), &error),
             DATASETD_OK)
       << error.message;
   EXPECT_THAT(info.get(), AllOf(HasSubstr(R"("shape":["3"])"),
@@ -321,8 +317,7 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
   datasetd_batch batch = {};
   batch.struct_size = sizeof(batch);
   DLManagedTensor* tensors[2] = {};
-  ASSERT_EQ(datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2,
-                                       &error),
+  ASSERT_EQ(datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, &error),
             DATASETD_OK)
       << error.message;
   EXPECT_EQ(static_cast<int64_t*>(tensors[0]->dl_tensor.data)[1], 51);

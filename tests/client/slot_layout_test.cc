@@ -1,4 +1,4 @@
-#include "client/slot_layout.h"
+#include "client/feed/slot_layout.h"
 
 #include <functional>
 #include <limits>
@@ -53,9 +53,9 @@ class SlotLayoutBadTest : public ::testing::TestWithParam<BadCase> {};
 TEST_P(SlotLayoutBadTest, IsRefused) {
   v1::SlotLayout layout = GoodLayout();
   GetParam().damage(&layout);
-  EXPECT_THAT(SlotLayout::Create(layout, kSlabBytes),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr(GetParam().message)));
+  EXPECT_THAT(
+      SlotLayout::Create(layout, kSlabBytes),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr(GetParam().message)));
 }
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -66,15 +66,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"NoSlots", [](auto* l) { l->set_num_slots(0); }, "0 slots"},
         BadCase{"TooManySlots", [](auto* l) { l->set_num_slots(65); },
                 "65 slots"},
-        BadCase{"SlabTooSmall",
-                [](auto* l) { l->set_slot_stride_bytes(2056); }, "4096"},
+        BadCase{"SlabTooSmall", [](auto* l) { l->set_slot_stride_bytes(2056); },
+                "4096"},
         BadCase{"OddSlots", [](auto* l) { l->set_slot_stride_bytes(130); },
                 "130"},
         BadCase{"NoField", [](auto* l) { l->clear_fields(); }, "no field"},
         BadCase{"UnknownDtype",
                 [](auto* l) {
-                  l->mutable_fields(0)->set_dtype(
-                      static_cast<v1::Dtype>(99));
+                  l->mutable_fields(0)->set_dtype(static_cast<v1::Dtype>(99));
                 },
                 "dtype 99"},
         BadCase{"NoShape",
@@ -107,8 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
                 [](auto* l) { l->mutable_fields(0)->set_offset_bytes(2); },
                 "does not fit"},
         BadCase{"IndicesBeyondTheSlot",
-                [](auto* l) { l->set_indices_offset_bytes(104); },
-                "'indices'"},
+                [](auto* l) { l->set_indices_offset_bytes(104); }, "'indices'"},
         BadCase{"OtherRows",
                 [](auto* l) {
                   *l->add_fields() = l->fields(0);

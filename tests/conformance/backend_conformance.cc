@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "tests/conformance/export_peer.h"
 #include "tests/testing/status_matchers.h"
@@ -103,8 +103,7 @@ std::string CheckSlot(const uint8_t* slot, const int64_t* indices,
   for (int row = 0; row < kBatchSize; ++row) {
     for (int element = 0; element < kRowElements; ++element) {
       int32_t value;
-      std::memcpy(&value,
-                  slot + row * kRowBytes + element * sizeof(int32_t),
+      std::memcpy(&value, slot + row * kRowBytes + element * sizeof(int32_t),
                   sizeof(value));
       const int32_t expected = SourceValue(version, indices[row], element);
       if (value != expected) {
@@ -261,9 +260,8 @@ TEST_P(BackendConformanceTest, EmptyAllocationIsAnError) {
 }
 
 TEST_P(BackendConformanceTest, TooLargeAllocationNamesTheBytesAndHarmsNothing) {
-  const auto is_exhausted =
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               HasSubstr(absl::StrCat(kMoreThanThereIs)));
+  const auto is_exhausted = StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr(absl::StrCat(kMoreThanThereIs)));
   EXPECT_THAT(backend_->Allocate(kMoreThanThereIs), is_exhausted);
   EXPECT_THAT(backend_->AllocateHost(kMoreThanThereIs), is_exhausted);
   for (const ExportKind kind : backend_->export_kinds()) {
@@ -302,9 +300,8 @@ TEST_P(BackendConformanceTest, FreedMemoryComesBack) {
 TEST_P(BackendConformanceTest, CopiesOfAnySizeAndAlignmentRoundTrip) {
   auto stream = backend_->CreateStream(nullptr);
   ASSERT_THAT(stream, IsOk());
-  for (const size_t size_bytes :
-       {size_t{1}, size_t{2}, size_t{3}, size_t{255}, size_t{256},
-        size_t{4097}, kMiB + 13}) {
+  for (const size_t size_bytes : {size_t{1}, size_t{2}, size_t{3}, size_t{255},
+                                  size_t{256}, size_t{4097}, kMiB + 13}) {
     for (const size_t offset : {size_t{0}, size_t{1}, size_t{64}}) {
       SCOPED_TRACE(absl::StrCat(size_bytes, " bytes at ", offset));
       constexpr size_t kGuard = 128;
@@ -387,9 +384,8 @@ TEST_P(BackendConformanceTest, AugmentRunsBetweenTheCopiesAroundIt) {
   const BatchTask task = g.TaskFor(0);
   for (int round = 0; round < kRounds; ++round) {
     Stream& s = **stream;
-    ASSERT_THAT(
-        s.CopyToDevice(g.source(), Bytes(sources[round]), kSourceBytes),
-        IsOk());
+    ASSERT_THAT(s.CopyToDevice(g.source(), Bytes(sources[round]), kSourceBytes),
+                IsOk());
     ASSERT_THAT(s.Augment(g.program(), {&task, 1}), IsOk());
     ASSERT_THAT(s.CopyToHost((*results)->data() + round * kSlotBytes,
                              g.SlotAt(0), kSlotBytes),
@@ -400,8 +396,8 @@ TEST_P(BackendConformanceTest, AugmentRunsBetweenTheCopiesAroundIt) {
   }
   ASSERT_THAT((*stream)->Synchronize(), IsOk());
   for (int round = 0; round < kRounds; ++round) {
-    EXPECT_EQ(CheckSlot((*results)->data() + round * kSlotBytes,
-                        g.IndicesOf(0), round),
+    EXPECT_EQ(CheckSlot((*results)->data() + round * kSlotBytes, g.IndicesOf(0),
+                        round),
               "")
         << "round " << round;
   }
@@ -431,9 +427,9 @@ TEST_P(BackendConformanceTest, DoneEventMeansAllWorkBeforeItIsVisible) {
   WaitUntilDone(**event);
   // Nothing was synchronised.
   for (int slot = 0; slot < g.num_slots(); ++slot) {
-    EXPECT_EQ(CheckSlot((*results)->data() + slot * kSlotBytes,
-                        g.IndicesOf(slot), 5),
-              "")
+    EXPECT_EQ(
+        CheckSlot((*results)->data() + slot * kSlotBytes, g.IndicesOf(slot), 5),
+        "")
         << "slot " << slot;
   }
 }
@@ -483,17 +479,16 @@ TEST_P(BackendConformanceTest, OneLaunchFillsTheBatchesItMay) {
   std::vector<uint8_t> results((num_batches + 1) * kSlotBytes);
   Stream& s = **stream;
   ASSERT_THAT(s.CopyToDevice(g.source(), Bytes(source), kSourceBytes), IsOk());
-  ASSERT_THAT(s.CopyToDevice(g.SlotAt(num_batches), background.data(),
-                             kSlotBytes),
-              IsOk());
+  ASSERT_THAT(
+      s.CopyToDevice(g.SlotAt(num_batches), background.data(), kSlotBytes),
+      IsOk());
   ASSERT_THAT(s.Augment(g.program(), tasks), IsOk());
   ASSERT_THAT(s.CopyToHost(results.data(), g.SlotAt(0), results.size()),
               IsOk());
   ASSERT_THAT(s.Synchronize(), IsOk());
   for (int slot = 0; slot < num_batches; ++slot) {
-    EXPECT_EQ(CheckSlot(results.data() + slot * kSlotBytes, g.IndicesOf(slot),
-                        7),
-              "")
+    EXPECT_EQ(
+        CheckSlot(results.data() + slot * kSlotBytes, g.IndicesOf(slot), 7), "")
         << "slot " << slot;
   }
   EXPECT_EQ(std::memcmp(results.data() + num_batches * kSlotBytes,
@@ -569,9 +564,8 @@ TEST_P(BackendConformanceTest, StreamsAndThreadsDoNotDisturbEachOther) {
         status.Update(s.Synchronize());
         if (!status.ok()) error = status.ToString();
         for (int slot = 0; slot < 2; ++slot) {
-          absl::StrAppend(&error,
-                          CheckSlot(results.data() + slot * kSlotBytes,
-                                    g.IndicesOf(slot), version));
+          absl::StrAppend(&error, CheckSlot(results.data() + slot * kSlotBytes,
+                                            g.IndicesOf(slot), version));
         }
       }
     });
@@ -600,9 +594,9 @@ TEST_P(BackendConformanceTest, StreamFinishesItsWorkWhenDestroyed) {
                 IsOk());
   }
   for (int slot = 0; slot < 2; ++slot) {
-    EXPECT_EQ(CheckSlot(results.data() + slot * kSlotBytes, g.IndicesOf(slot),
-                        11),
-              "");
+    EXPECT_EQ(
+        CheckSlot(results.data() + slot * kSlotBytes, g.IndicesOf(slot), 11),
+        "");
   }
 }
 
@@ -671,9 +665,9 @@ TEST_P(BackendConformanceTest, ExportIsRoundedZeroedAndClosedOnExec) {
       EXPECT_EQ((*memory)->size_bytes() % (2 * kMiB), 0u);
       EXPECT_EQ(reinterpret_cast<uintptr_t>((*memory)->data()) % 256, 0u);
       std::vector<uint8_t> bytes((*memory)->size_bytes(), 0xFF);
-      ASSERT_THAT((*stream)->CopyToHost(bytes.data(), (*memory)->data(),
-                                        bytes.size()),
-                  IsOk());
+      ASSERT_THAT(
+          (*stream)->CopyToHost(bytes.data(), (*memory)->data(), bytes.size()),
+          IsOk());
       ASSERT_THAT((*stream)->Synchronize(), IsOk());
       EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}), 0u);
       if (kind == ExportKind::kCudaIpcHandle) {
@@ -691,9 +685,8 @@ TEST_P(BackendConformanceTest, ExportIsRoundedZeroedAndClosedOnExec) {
 
 TEST_P(BackendConformanceTest, UnknownExportIsUnimplemented) {
   const std::vector<ExportKind> kinds = backend_->export_kinds();
-  for (const ExportKind kind :
-       {ExportKind::kMemfd, ExportKind::kCudaIpcHandle,
-        ExportKind::kCudaVmmFd}) {
+  for (const ExportKind kind : {ExportKind::kMemfd, ExportKind::kCudaIpcHandle,
+                                ExportKind::kCudaVmmFd}) {
     if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
     EXPECT_THAT(backend_->AllocateExported(1, kind),
                 StatusIs(absl::StatusCode::kUnimplemented,
@@ -797,9 +790,9 @@ TEST_P(BackendConformanceTest, MemoryStaysWhenTheImporterDies) {
       ASSERT_THAT((*peer)->Write(0, theirs), IsOk());
     }
     std::vector<uint8_t> seen(theirs.size());
-    ASSERT_THAT((*stream)->CopyToHost(seen.data(), (*memory)->data(),
-                                      seen.size()),
-                IsOk());
+    ASSERT_THAT(
+        (*stream)->CopyToHost(seen.data(), (*memory)->data(), seen.size()),
+        IsOk());
     ASSERT_THAT((*stream)->Synchronize(), IsOk());
     EXPECT_EQ(seen, theirs);
   }

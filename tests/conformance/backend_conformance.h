@@ -16,7 +16,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cuda/backend.h"
+#include "cuda/device/backend.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/export_peer.h"
 

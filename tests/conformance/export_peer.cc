@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 
 extern char** environ;
 
@@ -207,8 +207,7 @@ absl::StatusOr<std::unique_ptr<ExportPeer>> ExportPeer::Start() {
                                 arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    return absl::InternalError(
-        absl::StrCat("posix_spawn: ", strerror(error)));
+    return absl::InternalError(absl::StrCat("posix_spawn: ", strerror(error)));
   }
   return std::unique_ptr<ExportPeer>(new ExportPeer(pid, std::move(ours)));
 }
@@ -240,11 +239,9 @@ absl::StatusOr<std::vector<uint8_t>> ExportPeer::Read(size_t offset_bytes,
   question.command = Command::kRead;
   question.offset_bytes = offset_bytes;
   question.size_bytes = std::min(size_bytes, kMaxBytes);
-  DATASETD_ASSIGN_OR_RETURN(const Message answer,
-                            Ask(socket_.get(), question));
+  DATASETD_ASSIGN_OR_RETURN(const Message answer, Ask(socket_.get(), question));
   DATASETD_RETURN_IF_ERROR(AnswerStatus(answer));
-  return std::vector<uint8_t>(answer.bytes,
-                              answer.bytes + question.size_bytes);
+  return std::vector<uint8_t>(answer.bytes, answer.bytes + question.size_bytes);
 }
 
 absl::Status ExportPeer::Write(size_t offset_bytes,
@@ -254,8 +251,7 @@ absl::Status ExportPeer::Write(size_t offset_bytes,
   question.offset_bytes = offset_bytes;
   question.size_bytes = std::min(bytes.size(), kMaxBytes);
   std::copy_n(bytes.begin(), question.size_bytes, question.bytes);
-  DATASETD_ASSIGN_OR_RETURN(const Message answer,
-                            Ask(socket_.get(), question));
+  DATASETD_ASSIGN_OR_RETURN(const Message answer, Ask(socket_.get(), question));
   return AnswerStatus(answer);
 }
 
@@ -263,8 +259,7 @@ absl::StatusOr<int> ExportPeer::Truncate(size_t size_bytes) {
   Message question;
   question.command = Command::kTruncate;
   question.size_bytes = size_bytes;
-  DATASETD_ASSIGN_OR_RETURN(const Message answer,
-                            Ask(socket_.get(), question));
+  DATASETD_ASSIGN_OR_RETURN(const Message answer, Ask(socket_.get(), question));
   return answer.error;
 }
 
@@ -272,8 +267,7 @@ absl::StatusOr<int> ExportPeer::Extend(size_t size_bytes) {
   Message question;
   question.command = Command::kExtend;
   question.size_bytes = size_bytes;
-  DATASETD_ASSIGN_OR_RETURN(const Message answer,
-                            Ask(socket_.get(), question));
+  DATASETD_ASSIGN_OR_RETURN(const Message answer, Ask(socket_.get(), question));
   return answer.error;
 }
 

@@ -20,8 +20,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/backend.h"
-#include "cuda/file_descriptor.h"
+#include "base/file_descriptor.h"
+#include "cuda/device/backend.h"
 
 namespace datasetd::testing {
 

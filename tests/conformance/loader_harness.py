@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 
-
 def runfile(path):
     """A built file, where Bazel runs tests and programs."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))

@@ -2,7 +2,7 @@
 
 Shards from torch's DistributedSampler and BatchSampler, pixels from
 torchvision's definitions of the ops, draws from the description in
-cuda/kernels/random.h and params.h. Slow and straightforward on purpose; shares
+cuda/kernels/math/random.h and params.h. Slow and straightforward on purpose; shares
 no code with the daemon.
 """
 

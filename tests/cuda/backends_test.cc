@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "cuda/cuda_backend.h"
+#include "cuda/device/cuda_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -49,11 +49,11 @@ TEST(BackendsTest, CudaDevicesAreThoseThatTheDriverCounts) {
             : absl::StatusCode::kUnavailable;
     EXPECT_THAT(count, StatusIs(code, HasSubstr("device cpu")));
     EXPECT_THAT(ListDevices(), ::testing::ElementsAre("cpu"));
-    EXPECT_THAT(CreateBackend("cuda:0", {}),
-                StatusIs(absl::StatusCode::kUnavailable,
-                         AllOf(HasSubstr("cuda:0"),
-                               HasSubstr(std::string(
-                                   count.status().message())))));
+    EXPECT_THAT(
+        CreateBackend("cuda:0", {}),
+        StatusIs(absl::StatusCode::kUnavailable,
+                 AllOf(HasSubstr("cuda:0"),
+                       HasSubstr(std::string(count.status().message())))));
     EXPECT_THAT(CreateCudaBackend({}), StatusIs(code));
   }
 }

@@ -1,7 +1,7 @@
-#include "cuda/cuda_backend.h"
+#include "cuda/device/cuda_backend.h"
 
 #include "absl/status/status.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/backend_conformance.h"
@@ -13,13 +13,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-INSTANTIATE_TEST_SUITE_P(
-    Cuda, BackendConformanceTest,
-    ::testing::Values(BackendUnderTest{.name = "Device0",
-                                       .create = [] {
-                                         return CreateCudaBackend({});
-                                       }}),
-    NameOfBackend);
+INSTANTIATE_TEST_SUITE_P(Cuda, BackendConformanceTest,
+                         ::testing::Values(BackendUnderTest{
+                             .name = "Device0",
+                             .create = [] { return CreateCudaBackend({}); }}),
+                         NameOfBackend);
 
 // Skips without a device as the suite does.
 class CudaBackendTest : public BackendConformanceTest {};
@@ -40,13 +38,11 @@ TEST_P(CudaBackendTest, OrdinalOutOfRangeIsInvalid) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cuda:1000")));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cuda, CudaBackendTest,
-    ::testing::Values(BackendUnderTest{.name = "Device0",
-                                       .create = [] {
-                                         return CreateCudaBackend({});
-                                       }}),
-    NameOfBackend);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaBackendTest,
+                         ::testing::Values(BackendUnderTest{
+                             .name = "Device0",
+                             .create = [] { return CreateCudaBackend({}); }}),
+                         NameOfBackend);
 
 }  // namespace
 }  // namespace datasetd::testing

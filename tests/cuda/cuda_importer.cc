@@ -7,10 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "cuda/cuda_context.h"
-#include "cuda/driver_api.h"
-#include "cuda/status.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
+#include "cuda/device/cuda_context.h"
+#include "cuda/device/driver_api.h"
+#include "cuda/device/status.h"
 
 namespace datasetd::testing {
 namespace {
@@ -18,14 +18,14 @@ namespace {
 class CudaView : public ImportedMemory {
  public:
   absl::Status Read(size_t offset_bytes, absl::Span<uint8_t> bytes) override {
-    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuMemcpyDtoH(
-        bytes.data(), address_ + offset_bytes, bytes.size()));
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        api_.cuMemcpyDtoH(bytes.data(), address_ + offset_bytes, bytes.size()));
     return absl::OkStatus();
   }
   absl::Status Write(size_t offset_bytes,
                      absl::Span<const uint8_t> bytes) override {
-    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuMemcpyHtoD(
-        address_ + offset_bytes, bytes.data(), bytes.size()));
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        api_.cuMemcpyHtoD(address_ + offset_bytes, bytes.data(), bytes.size()));
     DATASETD_CUDA_RETURN_IF_ERROR(api_.cuCtxSynchronize());
     return absl::OkStatus();
   }

@@ -1,4 +1,4 @@
-#include "cuda/fake_backend.h"
+#include "tests/testing/fake_backend.h"
 
 #include <atomic>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/backend_conformance.h"
@@ -22,8 +22,7 @@ using ::testing::HasSubstr;
 BackendUnderTest Fake(const std::string& name,
                       const FakeBackendOptions& options) {
   return {.name = name,
-          .create =
-              [options]() -> absl::StatusOr<std::unique_ptr<Backend>> {
+          .create = [options]() -> absl::StatusOr<std::unique_ptr<Backend>> {
             return std::make_unique<FakeBackend>(options);
           },
           .advance =
@@ -189,9 +188,9 @@ TEST_F(FakeBackendTest, KthAllocationFailsOnce) {
   const auto is_exhausted = StatusIs(absl::StatusCode::kResourceExhausted);
   backend_->FailAllocation(2);
   EXPECT_THAT(backend_->Allocate(1), IsOk());
-  EXPECT_THAT(backend_->Allocate(4321),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("4321 bytes")));
+  EXPECT_THAT(
+      backend_->Allocate(4321),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4321 bytes")));
   EXPECT_THAT(backend_->Allocate(1), IsOk());
   // Every kind of object counts.
   backend_->FailAllocation(1);

@@ -1,4 +1,4 @@
-#include "cuda/host_backend.h"
+#include "cuda/host/host_backend.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "cuda/host_memory.h"
+#include "cuda/host/host_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -91,8 +91,7 @@ TEST(HostMemoryTest, MemfdIsSealedInSizeButWritable) {
   const auto memory = AllocateMemfd(1);
   ASSERT_THAT(memory, IsOk());
   const int fd = (*memory)->file_descriptor();
-  EXPECT_EQ(fcntl(fd, F_GET_SEALS),
-            F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  EXPECT_EQ(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   EXPECT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
   EXPECT_EQ(errno, EPERM);
 }
@@ -124,9 +123,9 @@ TEST(HostMemoryTest, WhatAnImporterKeepsIsEmptyOnceRevoked) {
   memset((*memory)->data(), 7, (*memory)->size_bytes());
   // An importer that keeps both, as a client can that says it keeps nothing.
   const FileDescriptor kept(dup((*memory)->file_descriptor()));
-  auto* const mapped = static_cast<uint8_t*>(
-      mmap(nullptr, 4 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-           kept.get(), 0));
+  auto* const mapped =
+      static_cast<uint8_t*>(mmap(nullptr, 4 << 20, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_POPULATE, kept.get(), 0));
   ASSERT_NE(mapped, MAP_FAILED);
   EXPECT_EQ(mapped[(4 << 20) - 1], 7);
   EXPECT_EQ(FileBytes(kept.get()), 4 << 20);

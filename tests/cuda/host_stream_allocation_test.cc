@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <new>
 
-#include "cuda/host_stream.h"
-#include "cuda/host_thread_pool.h"
-#include "cuda/kernels/params.h"
+#include "cuda/host/host_stream.h"
+#include "cuda/host/host_thread_pool.h"
+#include "cuda/kernels/program/params.h"
 #include "gtest/gtest.h"
 
 namespace {

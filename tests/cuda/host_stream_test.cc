@@ -1,4 +1,4 @@
-#include "cuda/host_stream.h"
+#include "cuda/host/host_stream.h"
 
 #include <atomic>
 #include <cstddef>
@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/host_thread_pool.h"
-#include "cuda/kernels/chain_scratch.h"
-#include "cuda/kernels/host_checkpoint.h"
-#include "cuda/kernels/params.h"
+#include "cuda/host/host_thread_pool.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/program/host_checkpoint.h"
+#include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -118,8 +118,7 @@ TEST_F(HostStreamTest, LaunchWaitsForAnEarlierCopy) {
   const Work first = [&] { seen[0] = to.back(); };
   const Work second = [&] { seen[1] = to.back(); };
   auto stream = MakeStream();
-  ASSERT_THAT(stream->CopyToDevice(to.data(), from.data(), kSizeBytes),
-              IsOk());
+  ASSERT_THAT(stream->CopyToDevice(to.data(), from.data(), kSizeBytes), IsOk());
   ASSERT_THAT(Launch(*stream, first), IsOk());
   ASSERT_THAT(Launch(*stream, second), IsOk());
   ASSERT_THAT(stream->Synchronize(), IsOk());
@@ -257,8 +256,7 @@ TEST_F(HostStreamTest, AnInterruptedLaunchGoesOnWhereItWas) {
   EXPECT_THAT(quick_stream.Synchronize(), IsOk());
   slow.num_allowed = 10;
   EXPECT_THAT(slow_stream.Synchronize(), IsOk());
-  EXPECT_THAT(slow.done,
-              ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(slow.done, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_EQ(quick.num_parts, 1);
 }
 

@@ -1,4 +1,4 @@
-#include "cuda/host_thread_pool.h"
+#include "cuda/host/host_thread_pool.h"
 
 #include <atomic>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/kernels/host_checkpoint.h"
+#include "cuda/kernels/program/host_checkpoint.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -219,10 +219,12 @@ TEST(HostThreadPoolTest, AStoppedJobLeavesOutTheRestAlsoWhilePaused) {
     EXPECT_FALSE(GoesOn());
     have_ended.count_down();
   });
-  FunctionJob second(&pool, [&] {
-    WorkUntil(is_over);
-    have_ended.count_down();
-  }, {.uid = 1});
+  FunctionJob second(&pool,
+                     [&] {
+                       WorkUntil(is_over);
+                       have_ended.count_down();
+                     },
+                     {.uid = 1});
   pool.Schedule(&first, 2);
   has_begun.wait();
   pool.Schedule(&second, 1);
@@ -286,13 +288,12 @@ TEST(HostThreadPoolTest, ALimitOfRunsHolds) {
     have_ended.count_down();
   });
   pool.LimitRuns(&limited, 1);
-  FunctionJob other(
-      &pool,
-      [&] {
-        GoesOn();
-        have_ended.count_down();
-      },
-      {.uid = 1});
+  FunctionJob other(&pool,
+                    [&] {
+                      GoesOn();
+                      have_ended.count_down();
+                    },
+                    {.uid = 1});
   for (int i = 0; i < 200; ++i) {
     pool.Schedule(&limited, 1);
     pool.Schedule(&other, 1);

@@ -1,8 +1,8 @@
-#include "cuda/status.h"
+#include "cuda/device/status.h"
 
 #include <cuda.h>
 
-#include "cuda/device_failure.h"
+#include "cuda/device/device_failure.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -37,10 +37,10 @@ TEST(StatusTest, NamesCallErrorDeviceAndBytes) {
       StatusIs(absl::StatusCode::kResourceExhausted,
                AllOf(HasSubstr("Give(error)"), HasSubstr("CUDA error 2"),
                      HasSubstr("device"), HasSubstr("12345 bytes"))));
-  EXPECT_THAT(Call(CUDA_ERROR_ILLEGAL_ADDRESS),
-              StatusIs(absl::StatusCode::kInternal,
-                       AllOf(HasSubstr("CUDA error 700"),
-                             Not(HasSubstr("bytes")))));
+  EXPECT_THAT(
+      Call(CUDA_ERROR_ILLEGAL_ADDRESS),
+      StatusIs(absl::StatusCode::kInternal,
+               AllOf(HasSubstr("CUDA error 700"), Not(HasSubstr("bytes")))));
 }
 
 TEST(StatusTest, CodesTellWhoCanHelp) {

@@ -1,4 +1,4 @@
-#include "cuda/unique_handle.h"
+#include "base/unique_handle.h"
 
 #include <type_traits>
 #include <utility>

@@ -46,7 +46,7 @@ as() {
   runuser -u "$user" -- "$@"
 }
 
-num_lines() { cat "$1" 2>/dev/null | wc -l; }
+num_lines() { [[ ! -e $1 ]] || wc -l <"$1"; }
 has_lines() { (($(num_lines "$1") >= $2)); }
 main_pid() { systemctl show --property=MainPID --value datasetd.service; }
 

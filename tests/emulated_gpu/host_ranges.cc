@@ -20,10 +20,10 @@ uint8_t* HostRanges::Translate(uint64_t address, uint64_t size_bytes,
   const uint64_t offset = address - range->first;
   const Range& found = range->second;
   if (offset + size_bytes > found.size_bytes) {
-    return fail(absl::StrCat(
-        offset + size_bytes - found.size_bytes,
-        " bytes beyond the end of the allocation of ", found.size_bytes,
-        " bytes at 0x", absl::Hex(range->first)));
+    return fail(absl::StrCat(offset + size_bytes - found.size_bytes,
+                             " bytes beyond the end of the allocation of ",
+                             found.size_bytes, " bytes at 0x",
+                             absl::Hex(range->first)));
   }
   if (access != Access::kRead && !found.may_write) {
     return fail("the allocation is read-only");

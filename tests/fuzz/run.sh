@@ -23,10 +23,12 @@ fi
 out=${DATASETD_FUZZ_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/datasetd-fuzz}
 mkdir -p "$out/gen"
 
+# shellcheck disable=SC2054
 flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen" -I/usr/share/cargo/registry/blake3-1.3.1/c)
+# shellcheck disable=SC2054
 libraries=(-Wl,--as-needed -ljpeg -lpng -lminizip -lz -lyaml-cpp -lprotobuf
   -lspdlog -lfmt -lxxhash
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
@@ -50,6 +52,7 @@ compile() {
   # clang cannot compile these builds of the chain; GCC's see memory, too.
   case $1 in
     */chain_host_avx*.cc)
+      # shellcheck disable=SC2054
       compiler=(g++ -std=c++20 -O1 -g -fno-omit-frame-pointer
         -ffp-contract=off -fsanitize=address,undefined
         -fno-sanitize-recover=all --param=asan-use-after-return=0 -I.)
@@ -102,7 +105,7 @@ for harness in "${harnesses[@]}"; do
   case $harness in
     hdf5_file)
       # Run here alone: elsewhere its library has a process to itself.
-      target="//server:hdf5_file + //tests/fuzz/readers:hdf5_reader_fuzz_test"
+      target="//server/readers/hdf5:hdf5_file + //tests/fuzz/readers:hdf5_reader_fuzz_test"
       extra_libraries=("${hdf5_libraries[@]}")
       # Of damaged files the library leaks, and asks for sizes that there are not;
       # its process has a limit and reads one file.

@@ -14,8 +14,6 @@ import numpy as np
 from tests.testing import daemon_harness as harness
 from tests.testing.restart_world import NUM_SAMPLES, World
 
-import datasetd
-
 _NUM_RESTARTS = int(os.environ.get("DATASETD_NUM_RESTARTS", "5"))
 _SEED = int(os.environ.get("DATASETD_RESTART_SEED", "1"))
 

@@ -12,13 +12,12 @@ import os
 import random
 import subprocess
 
+import datasetd
 import numpy as np
 import pytest
 
 from tests.testing import daemon_harness as harness
 from tests.testing.restart_world import World, flip
-
-import datasetd
 
 _NUM_JOBS = 4
 _NUM_KILLS = int(os.environ.get("DATASETD_NUM_KILLS", "4"))

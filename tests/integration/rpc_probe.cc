@@ -90,8 +90,7 @@ nlohmann::json Call(grpc::GenericStub& stub, const std::string& path,
   stream->StartCall(nullptr);
   await();
   const grpc::Slice slice(bytes);
-  stream->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(),
-                    nullptr);
+  stream->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
   await();
   nlohmann::json responses = nlohmann::json::array();
   while (true) {

@@ -12,7 +12,6 @@ from tests.testing import supervisor
 
 harness.use_python_package()
 
-import datasetd  # noqa: E402
 
 _CLIENT = """
 client = datasetd.connect(ADDRESS)

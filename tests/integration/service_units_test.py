@@ -235,7 +235,7 @@ def test_an_unknown_key_is_named(tmp_path):
 
 def _metric_names():
     names = set()
-    for source in ("server/metrics.cc",):
+    for source in ("server/metrics/metrics.cc",):
         with open(harness.runfile(source)) as file:
             names.update(re.findall(r'"(datasetd_\w+)"', file.read()))
     assert len(names) > 30

@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 import torch
-from torchvision.transforms import functional
-
 from geometry_rows import BILINEAR, MODES, NEAREST, ONE_LEVEL, judge, one
 from row import Row
+from torchvision.transforms import functional
 
 # Of positions in float32, on both sides.
 ROTATED = 1e-4

@@ -33,15 +33,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/chain_scratch.h"
+#include "base/dtype.h"
+#include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/ops/mix.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "datasetd/v1/transform.pb.h"
 #include "nlohmann/json.hpp"
-#include "server/core/explain.h"
-#include "server/core/mix_labels.h"
-#include "server/core/pipeline.h"
+#include "server/pipeline/explain.h"
+#include "server/pipeline/mix_labels.h"
+#include "server/pipeline/pipeline.h"
 #include "server/service/transform_convert.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/parity/run_program.h"
@@ -160,8 +160,7 @@ json Run(const json& request, const std::string& images, std::string* out) {
   const int channels =
       image.num_steps > 0 ? image.out_channels : image.channels;
   const int64_t image_bytes = num_images * channels * image.out_height *
-                              image.out_width *
-                              DtypeSizeBytes(image.out_dtype);
+                              image.out_width * DtypeSizeBytes(image.out_dtype);
   int64_t label_bytes = 0;
   if (!labels.empty()) {
     FieldProgram& label = program->fields[1];

@@ -1,11 +1,10 @@
 """Rows of the ops on colours and neighbourhoods, and of those that erase."""
 
 import numpy as np
-import torch
-from torchvision.transforms import functional
-
 import numpy_judge
+import torch
 from row import REFERENCE, Case, Row
+from torchvision.transforms import functional
 
 FACTORS = (0.0, 0.3, 0.95, 1.0, 1.7, 20.0)
 HUES = (-0.5, -0.49, -0.2, -0.01, 0.0, 0.05, 0.4, 0.5)

@@ -1,11 +1,10 @@
 """Rows of the ops that move pixels and resize."""
 
+import explained
 import torch
+from row import Case, Row
 from torchvision.transforms import functional
 from torchvision.transforms.functional import InterpolationMode
-
-import explained
-from row import Case, Row
 
 # Of weights in float32, on both sides.
 RESIZED = 5e-5

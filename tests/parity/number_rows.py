@@ -1,9 +1,8 @@
 """Rows of the ops on the numbers that pixels are."""
 
 import torch
-from torchvision.transforms import functional
-
 from row import Case, Row
+from torchvision.transforms import functional
 
 _DTYPES = {
     "DTYPE_FLOAT16": torch.float16,

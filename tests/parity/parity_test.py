@@ -6,12 +6,11 @@ import itertools
 import os
 import sys
 
+import completeness
 import numpy as np
+import parity_table
 import pytest
 import torch
-
-import completeness
-import parity_table
 from product import Product
 from row import BatchCase, Shape
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 
 import numpy as np
-
 from row import Drawn, Mix
 
 

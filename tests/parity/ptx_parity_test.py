@@ -5,9 +5,8 @@ import os
 import sys
 
 import numpy as np
-import pytest
-
 import parity_table
+import pytest
 from product import Product
 from row import BatchCase, Shape
 

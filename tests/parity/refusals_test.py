@@ -10,18 +10,17 @@ import os
 import re
 import sys
 
+import completeness
+import datasetd
 import numpy as np
 import pytest
 import torch
 import torchvision.transforms as V
-from torchvision.transforms import functional as F
-from torchvision.transforms.functional import InterpolationMode
-
-import completeness
-import datasetd
 from datasetd import transforms as T
 from product import Product, Refused
 from row import Case
+from torchvision.transforms import functional as F
+from torchvision.transforms.functional import InterpolationMode
 
 # (torchvision's class or function, good arguments), by our name.
 OPS = {

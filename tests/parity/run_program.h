@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/block_runs.h"
 
 namespace datasetd {

@@ -1,8 +1,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cuda/kernels/augment.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/augment.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/parity/run_program.h"
 

@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-#include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/reference/philox_reference.h"
 #include "tests/reference/rounding_reference.h"
 
@@ -81,8 +81,7 @@ Image Pad(const Image& image, const Move& move) {
           from_y >= 0 && from_y < height && from_x >= 0 && from_x < width;
       if (!is_inside && move.padding_mode == PaddingMode::kConstant) {
         out[y][x].is_fill = true;
-        std::copy(move.fill, move.fill + kMaxChannels,
-                  out[y][x].value.begin());
+        std::copy(move.fill, move.fill + kMaxChannels, out[y][x].value.begin());
       } else {
         out[y][x] = image.at(source(from_y, height)).at(source(from_x, width));
       }
@@ -103,11 +102,10 @@ Image Apply(const Image& image, const Move& move, uint64_t seed, uint64_t epoch,
     case MoveKind::kCrop:
       return Crop(image, move.top, move.left, move.out_height, move.out_width);
     case MoveKind::kRandomCrop:
-      return Crop(
-          image,
-          UniformInt(words[0], move.in_height - move.out_height + 1),
-          UniformInt(words[1], move.in_width - move.out_width + 1),
-          move.out_height, move.out_width);
+      return Crop(image,
+                  UniformInt(words[0], move.in_height - move.out_height + 1),
+                  UniformInt(words[1], move.in_width - move.out_width + 1),
+                  move.out_height, move.out_width);
     case MoveKind::kPad:
       return Pad(image, move);
     case MoveKind::kHorizontalFlip:

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd::reference {
 

@@ -39,8 +39,7 @@ std::vector<double> Weights(int i, int in_size, int out_size, Filter filter,
     return weights;
   }
   const double stretch = std::max(scale, 1.0);
-  const double support =
-      (filter == Filter::kBicubic ? 2.0 : 1.0) * stretch;
+  const double support = (filter == Filter::kBicubic ? 2.0 : 1.0) * stretch;
   double sum = 0.0;
   for (int k = 0; k < in_size; ++k) {
     // As ATen cuts the window: pixels by their truncated edges.
@@ -119,8 +118,7 @@ PlanarImage PadConstant(const PlanarImage& image, int left, int top, int right,
         const int from_x = x - left;
         const bool is_inside = from_y >= 0 && from_y < image.height &&
                                from_x >= 0 && from_x < image.width;
-        out.at(c, y, x) =
-            is_inside ? image.at(c, from_y, from_x) : fill.at(c);
+        out.at(c, y, x) = is_inside ? image.at(c, from_y, from_x) : fill.at(c);
       }
     }
   }
@@ -160,8 +158,7 @@ PlanarImage Resize(const PlanarImage& image, int height, int width,
 
 int NearestSource(int i, int in_size, int out_size, bool is_exact,
                   double slack) {
-  const double at =
-      (i + (is_exact ? 0.5 : 0.0)) * in_size / out_size + slack;
+  const double at = (i + (is_exact ? 0.5 : 0.0)) * in_size / out_size + slack;
   return std::clamp(static_cast<int>(std::floor(at)), 0, in_size - 1);
 }
 
@@ -172,13 +169,13 @@ Point SourcePoint(const AffineMap& map, int y, int x) {
   const double shear_x = Radians(map.shear_x);
   const double shear_y = Radians(map.shear_y);
   const double a = std::cos(rotation - shear_y) / std::cos(shear_y);
-  const double b = -std::cos(rotation - shear_y) * std::tan(shear_x) /
-                       std::cos(shear_y) -
-                   std::sin(rotation);
+  const double b =
+      -std::cos(rotation - shear_y) * std::tan(shear_x) / std::cos(shear_y) -
+      std::sin(rotation);
   const double c = std::sin(rotation - shear_y) / std::cos(shear_y);
-  const double d = -std::sin(rotation - shear_y) * std::tan(shear_x) /
-                       std::cos(shear_y) +
-                   std::cos(rotation);
+  const double d =
+      -std::sin(rotation - shear_y) * std::tan(shear_x) / std::cos(shear_y) +
+      std::cos(rotation);
   const double determinant = a * d - b * c;
   const double out_x = x + 0.5 - map.center_x - map.translate_x;
   const double out_y = y + 0.5 - map.center_y - map.translate_y;
@@ -203,15 +200,13 @@ PlanarImage AffineBilinear(const PlanarImage& image, const AffineMap& map,
             if (i < 0 || i >= image.height || k < 0 || k >= image.width) {
               continue;
             }
-            const double weight =
-                Triangle(point.y - i) * Triangle(point.x - k);
+            const double weight = Triangle(point.y - i) * Triangle(point.x - k);
             sum += weight * image.at(c, i, k);
             mask += weight;
           }
         }
-        out.at(c, y, x) = fill.has_value()
-                              ? mask * sum + (1.0 - mask) * fill->at(c)
-                              : sum;
+        out.at(c, y, x) =
+            fill.has_value() ? mask * sum + (1.0 - mask) * fill->at(c) : sum;
       }
     }
   }

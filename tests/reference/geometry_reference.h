@@ -42,7 +42,7 @@ struct AffineMap {
   double angle = 0.0;  // degrees, clockwise
   double translate_x = 0.0, translate_y = 0.0;
   double scale = 1.0;
-  double shear_x = 0.0, shear_y = 0.0;  // degrees
+  double shear_x = 0.0, shear_y = 0.0;    // degrees
   double center_x = 0.0, center_y = 0.0;  // pixels from the upper left corner
 };
 // The point of the input that output pixel (y, x) shows; integers are pixel

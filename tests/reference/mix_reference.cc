@@ -25,8 +25,7 @@ CutMixBox CutMixBoxOf(double lambda, int center_x, int center_y, int height,
   box.top = std::max(center_y - half_height, 0);
   box.right = std::min(center_x + half_width, width);
   box.bottom = std::min(center_y + half_height, height);
-  const double area =
-      1.0 * (box.right - box.left) * (box.bottom - box.top);
+  const double area = 1.0 * (box.right - box.left) * (box.bottom - box.top);
   box.lambda = 1.0 - area / (1.0 * width * height);
   return box;
 }

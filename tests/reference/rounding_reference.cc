@@ -61,9 +61,8 @@ double Decode(uint32_t bits, FloatFormat format) {
                          : sign * std::numeric_limits<double>::infinity();
   }
   if (exponent == 0) {
-    return sign *
-           std::ldexp(static_cast<double>(mantissa),
-                      1 - Bias(format) - format.mantissa_bits);
+    return sign * std::ldexp(static_cast<double>(mantissa),
+                             1 - Bias(format) - format.mantissa_bits);
   }
   return sign * std::ldexp(1.0 + std::ldexp(static_cast<double>(mantissa),
                                             -format.mantissa_bits),

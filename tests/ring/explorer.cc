@@ -135,9 +135,9 @@ void Explorer::Point(std::string_view operation, uint32_t word) {
   Thread& thread = threads_[running_];
   thread.operation = operation;
   thread.operation_word = word;
-  thread.history = Combine(thread.history, (uint64_t{word} << 8) ^
-                                               operation.size() ^
-                                               uint64_t(operation[0]) << 40);
+  thread.history =
+      Combine(thread.history, (uint64_t{word} << 8) ^ operation.size() ^
+                                  uint64_t(operation[0]) << 40);
   Decide();
 }
 
@@ -278,8 +278,8 @@ bool Explorer::NextStep(Step* step) {
     const Thread& thread = threads_[index];
     if (!IsEnabled(thread)) return;
     for (uint32_t option = 0; option < thread.num_options; ++option) {
-      alternatives_.push_back({static_cast<uint16_t>(index),
-                               static_cast<uint16_t>(option)});
+      alternatives_.push_back(
+          {static_cast<uint16_t>(index), static_cast<uint16_t>(option)});
     }
   };
   // The running thread first: the fewest switches.
@@ -313,10 +313,9 @@ void Explorer::Trace(const Thread& thread, uint32_t option) {
   } else if (word != kNoWord) {
     const bool is_named =
         word < word_names_.size() && !word_names_[word].empty();
-    absl::StrAppend(
-        &trace_, " ",
-        is_named ? word_names_[word] : absl::StrCat("word ", word), ", was ",
-        words_[word]);
+    absl::StrAppend(&trace_, " ",
+                    is_named ? word_names_[word] : absl::StrCat("word ", word),
+                    ", was ", words_[word]);
   }
 }
 
@@ -400,9 +399,8 @@ void Explorer::ExploreAll() {
 void Explorer::FindLivelock() {
   const size_t num_states = origins_.size();
   // The edges by the state that they lead to.
-  std::sort(edges_.begin(), edges_.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  std::sort(edges_.begin(), edges_.end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<size_t> first(num_states + 1, 0);
   for (const auto& edge : edges_) ++first[edge.second + 1];
   for (size_t i = 0; i < num_states; ++i) first[i + 1] += first[i];

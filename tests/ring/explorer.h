@@ -222,8 +222,8 @@ class Explorer {
     size_t size;
   };
   std::vector<Plain> plain_;
-  int running_ = -1;   // index of the thread, -1: none
-  size_t depth_ = 0;   // steps taken
+  int running_ = -1;  // index of the thread, -1: none
+  size_t depth_ = 0;  // steps taken
   RunEnd run_end_ = RunEnd::kNone;
   Fiber main_fiber_;
 

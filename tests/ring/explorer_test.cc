@@ -1,12 +1,12 @@
 #include "tests/ring/explorer.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <memory>
 #include <set>
 #include <utility>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/ring/model_atomic.h"
 #include "tests/ring/model_wait.h"
@@ -32,11 +32,10 @@ class StoreBuffer : public Model {
   explicit StoreBuffer(Outcomes* outcomes) : outcomes_(outcomes) {
     Explorer::Current()->AddPlain(seen_, sizeof(seen_));
     for (int i = 0; i < 2; ++i) {
-      Explorer::Current()->Spawn("thread", ThreadKind::kForeground,
-                                 [this, i] {
-                                   word_[i].store(1);
-                                   seen_[i] = word_[1 - i].load();
-                                 });
+      Explorer::Current()->Spawn("thread", ThreadKind::kForeground, [this, i] {
+        word_[i].store(1);
+        seen_[i] = word_[1 - i].load();
+      });
     }
   }
   void CheckEnd() override { outcomes_->insert({seen_[0], seen_[1]}); }
@@ -61,10 +60,11 @@ class Independent : public Model {
  public:
   explicit Independent(uint32_t num_stores) {
     for (int i = 0; i < 2; ++i) {
-      Explorer::Current()->Spawn(
-          "thread", ThreadKind::kForeground, [this, i, num_stores] {
-            for (uint32_t j = 1; j <= num_stores; ++j) word_[i].store(j);
-          });
+      Explorer::Current()->Spawn("thread", ThreadKind::kForeground,
+                                 [this, i, num_stores] {
+                                   for (uint32_t j = 1; j <= num_stores; ++j)
+                                     word_[i].store(j);
+                                 });
     }
   }
 
@@ -95,10 +95,9 @@ class MutualExclusion : public Model {
     Explorer* const explorer = Explorer::Current();
     explorer->AddPlain(&num_inside_, sizeof(num_inside_));
     for (uint32_t i = 0; i < 2; ++i) {
-      explorer->Spawn("thread", ThreadKind::kForeground,
-                      [this, explorer, handshake, i] {
-                        Run(explorer, handshake, i);
-                      });
+      explorer->Spawn(
+          "thread", ThreadKind::kForeground,
+          [this, explorer, handshake, i] { Run(explorer, handshake, i); });
     }
   }
 
@@ -154,13 +153,15 @@ class Sleeper : public Model {
   explicit Sleeper(SleepOrder order) {
     work_.SetName("work");
     idle_.SetName("idle");
-    Explorer::Current()->Spawn(
-        "sleeper", ThreadKind::kForeground, [this, order] {
-          if (order == SleepOrder::kFlagThenLook) idle_.store(1);
-          if (work_.load() != 0) return;
-          if (order == SleepOrder::kLookThenFlag) idle_.store(1);
-          event_.Wait();
-        });
+    Explorer::Current()->Spawn("sleeper", ThreadKind::kForeground,
+                               [this, order] {
+                                 if (order == SleepOrder::kFlagThenLook)
+                                   idle_.store(1);
+                                 if (work_.load() != 0) return;
+                                 if (order == SleepOrder::kLookThenFlag)
+                                   idle_.store(1);
+                                 event_.Wait();
+                               });
     Explorer::Current()->Spawn("waker", ThreadKind::kForeground, [this] {
       work_.store(1);
       if (idle_.load() != 0) event_.Write();
@@ -174,14 +175,12 @@ class Sleeper : public Model {
 };
 
 TEST(ExplorerTest, ProvesDekkersHandshake) {
-  const ExploreResult result =
-      ExploreModel<Sleeper>(SleepOrder::kFlagThenLook);
+  const ExploreResult result = ExploreModel<Sleeper>(SleepOrder::kFlagThenLook);
   EXPECT_TRUE(result.ok()) << result.violation << "\n" << result.schedule;
 }
 
 TEST(ExplorerTest, FindsLostWakeUp) {
-  const ExploreResult result =
-      ExploreModel<Sleeper>(SleepOrder::kLookThenFlag);
+  const ExploreResult result = ExploreModel<Sleeper>(SleepOrder::kLookThenFlag);
   EXPECT_EQ(result.violation, "deadlock: nothing wakes sleeper");
   EXPECT_EQ(result.schedule,
             "sleeper: start\n"
@@ -204,14 +203,14 @@ class TwoWords : public Model {
       second_.store(1);
       ended_.store(1);
     });
-    explorer->Spawn(
-        "reader", ThreadKind::kForeground, [this, explorer, is_versioned] {
-          const uint32_t ended = ended_.load();
-          const uint32_t first = first_.load();
-          const uint32_t second = second_.load();
-          if (is_versioned && begun_.load() != ended) return;
-          explorer->Check(first == second, "torn");
-        });
+    explorer->Spawn("reader", ThreadKind::kForeground,
+                    [this, explorer, is_versioned] {
+                      const uint32_t ended = ended_.load();
+                      const uint32_t first = first_.load();
+                      const uint32_t second = second_.load();
+                      if (is_versioned && begun_.load() != ended) return;
+                      explorer->Check(first == second, "torn");
+                    });
   }
 
  private:
@@ -235,16 +234,15 @@ enum class FutexUse { kCompares, kLoadsTooLate, kNobodyWakes };
 class FutexWaiter : public Model {
  public:
   explicit FutexWaiter(FutexUse use) {
-    Explorer::Current()->Spawn(
-        "waiter", ThreadKind::kForeground, [this, use] {
-          for (;;) {
-            Explorer::Current()->Checkpoint(0);
-            uint32_t word = futex_.load();
-            if (flag_.load() != 0) return;
-            if (use == FutexUse::kLoadsTooLate) word = futex_.load();
-            ModelFutexWait(futex_, word);
-          }
-        });
+    Explorer::Current()->Spawn("waiter", ThreadKind::kForeground, [this, use] {
+      for (;;) {
+        Explorer::Current()->Checkpoint(0);
+        uint32_t word = futex_.load();
+        if (flag_.load() != 0) return;
+        if (use == FutexUse::kLoadsTooLate) word = futex_.load();
+        ModelFutexWait(futex_, word);
+      }
+    });
     Explorer::Current()->Spawn("waker", ThreadKind::kForeground, [this, use] {
       flag_.store(1);
       futex_.fetch_add(1);
@@ -305,15 +303,15 @@ class Chooser : public Model {
  public:
   explicit Chooser(uint32_t forbidden) {
     Explorer* const explorer = Explorer::Current();
-    explorer->Spawn(
-        "chooser", ThreadKind::kForeground, [this, explorer, forbidden] {
-          uint32_t chosen = 0;
-          for (int i = 0; i < 3; ++i) {
-            chosen = 3 * chosen + explorer->Choose(3, "digit");
-          }
-          explorer->Check(chosen != forbidden, "forbidden");
-          go_.store(1);
-        });
+    explorer->Spawn("chooser", ThreadKind::kForeground,
+                    [this, explorer, forbidden] {
+                      uint32_t chosen = 0;
+                      for (int i = 0; i < 3; ++i) {
+                        chosen = 3 * chosen + explorer->Choose(3, "digit");
+                      }
+                      explorer->Check(chosen != forbidden, "forbidden");
+                      go_.store(1);
+                    });
     explorer->Spawn("waiter", ThreadKind::kBackground, [this] {
       go_.AwaitChange(0);
       go_.store(2);
@@ -326,8 +324,7 @@ class Chooser : public Model {
 
 TEST(ExplorerTest, TakesEveryChoice) {
   for (uint32_t forbidden = 0; forbidden < 27; ++forbidden) {
-    EXPECT_EQ(ExploreModel<Chooser>(forbidden).violation,
-              "chooser: forbidden");
+    EXPECT_EQ(ExploreModel<Chooser>(forbidden).violation, "chooser: forbidden");
   }
   EXPECT_TRUE(ExploreModel<Chooser>(27u).ok());
 }

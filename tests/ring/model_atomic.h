@@ -49,9 +49,8 @@ class ModelAtomic {
     return old;
   }
 
-  bool compare_exchange_strong(
-      T& expected, T desired,
-      std::memory_order = std::memory_order_seq_cst) {
+  bool compare_exchange_strong(T& expected, T desired,
+                               std::memory_order = std::memory_order_seq_cst) {
     Explorer* const explorer = Explorer::Current();
     explorer->Point("compare_exchange", word_);
     const T old = static_cast<T>(explorer->word(word_));
@@ -70,9 +69,7 @@ class ModelAtomic {
   }
 
   // The value, and a change of it, in one step with the access before.
-  T Peek() const {
-    return static_cast<T>(Explorer::Current()->word(word_));
-  }
+  T Peek() const { return static_cast<T>(Explorer::Current()->word(word_)); }
   void Poke(T value) { Explorer::Current()->set_word(word_, value); }
 
   // Blocks the thread while the value equals `value`, at no cost.

@@ -220,9 +220,8 @@ bool RingModel::StartWork() {
 bool RingModel::PublishCompleted() {
   bool is_busy = false;
   while (producer_.num_working > 0) {
-    const uint64_t index = Has(Mutation::kPublishesOutOfOrder)
-                               ? producer_.num_working - 1
-                               : 0;
+    const uint64_t index =
+        Has(Mutation::kPublishesOutOfOrder) ? producer_.num_working - 1 : 0;
     Work work = producer_.working[index];
     if (!Has(Mutation::kPublishesAtStart)) {
       const uint32_t status = work_status_[work.slot].load();
@@ -239,8 +238,7 @@ bool RingModel::PublishCompleted() {
     producer_.working[producer_.num_working] = {};
     work_status_[work.slot].Poke(0);
     is_busy = true;
-    if (options_.drops_stale_work &&
-        work.generation != producer_.generation) {
+    if (options_.drops_stale_work && work.generation != producer_.generation) {
       producer_.state[work.slot] = SlotState::kFree;
       truth_[work.slot] = {};
       continue;
@@ -318,9 +316,9 @@ void RingModel::Consume() {
   while (client_.num_used < options_.num_batches) {
     Explorer::Current()->Checkpoint(
         Explorer::HashOf(&client_, sizeof(client_)));
-    while (client_.generation < options_.num_seeks &&
-           (options_.seeks_first ||
-            Explorer::Current()->Choose(2, "seek") == 1)) {
+    while (
+        client_.generation < options_.num_seeks &&
+        (options_.seeks_first || Explorer::Current()->Choose(2, "seek") == 1)) {
       Seek();
     }
     Held batch;
@@ -389,8 +387,7 @@ std::optional<uint32_t> RingModel::Wait() {
   } else {
     word = client_ring_.BeginWait();
   }
-  const std::optional<uint32_t> slot =
-      client_ring_.Poll(client_.next_sequence);
+  const std::optional<uint32_t> slot = client_ring_.Poll(client_.next_sequence);
   const bool is_closed = IsClosed();
   if (Has(Mutation::kWordAfterPoll)) word = daemon_page_.wake.load();
   if (!slot.has_value() && !is_closed) {
@@ -402,9 +399,9 @@ std::optional<uint32_t> RingModel::Wait() {
 
 bool RingModel::Accept(uint32_t slot) {
   SlotTruth& truth = truth_[slot];
-  Check(truth.user == User::kProducer,
-        truth.user == User::kFailed ? "failed work was published"
-                                    : "published too early");
+  Check(truth.user == User::kProducer, truth.user == User::kFailed
+                                           ? "failed work was published"
+                                           : "published too early");
   truth.user = User::kClient;
   const SlotDescriptor& descriptor = client_ring_.descriptor(slot);
   Check(descriptor.sequence == client_.next_sequence,
@@ -427,8 +424,7 @@ void RingModel::CheckHeld(const Held& batch) const {
   const SlotTruth& truth = truth_[batch.slot];
   const SlotDescriptor& descriptor =
       client_ring_.descriptor(static_cast<uint32_t>(batch.slot));
-  Check(truth.user == User::kClient &&
-            descriptor.sequence == batch.sequence &&
+  Check(truth.user == User::kClient && descriptor.sequence == batch.sequence &&
             (Position{descriptor.epoch, descriptor.batch}) == truth.content,
         "a held batch was changed");
 }

@@ -34,34 +34,34 @@ namespace datasetd::testing {
 enum class Mutation {
   kNone,
   // Producer.
-  kIdleAfterRescan,         // looks first, then says that it sleeps
-  kNoRescan,                // says that it sleeps, and sleeps
-  kSleepsWhileRequested,    // does not poll for a release to be done
-  kSleepsWhileWorking,      // does not poll for its own work
-  kFreesOnRequest,          // takes requested for done
-  kFreesOnAnyDone,          // takes any value in release_done for its own
-  kPublishesAtStart,        // before the work has completed
-  kPublishesFailed,         // takes the end of failed work for success
-  kPublishesOutOfOrder,     // the newest work first
-  kSequenceAtStart,         // so that dropped work leaves a gap
+  kIdleAfterRescan,       // looks first, then says that it sleeps
+  kNoRescan,              // says that it sleeps, and sleeps
+  kSleepsWhileRequested,  // does not poll for a release to be done
+  kSleepsWhileWorking,    // does not poll for its own work
+  kFreesOnRequest,        // takes requested for done
+  kFreesOnAnyDone,        // takes any value in release_done for its own
+  kPublishesAtStart,      // before the work has completed
+  kPublishesFailed,       // takes the end of failed work for success
+  kPublishesOutOfOrder,   // the newest work first
+  kSequenceAtStart,       // so that dropped work leaves a gap
   kNewGenerationForOldWork,
   kIgnoresSeek,
   kDescriptorAfterPublish,
-  kWaitingReadFirst,        // before the batch is published
-  kNoWakeIncrement,         // publishes without changing the futex word
+  kWaitingReadFirst,  // before the batch is published
+  kNoWakeIncrement,   // publishes without changing the futex word
   kCloseWithoutWake,
-  kCloseBeforeState,        // wakes, then stores the state
-  kTornSeekRead,            // trusts the generation alone
+  kCloseBeforeState,  // wakes, then stores the state
+  kTornSeekRead,      // trusts the generation alone
   // Client.
   kNoEventOnRelease,
   kNoEventOnSeek,
-  kIdleReadFirst,           // before the release is stored
-  kNoWaitingFlag,           // sleeps without having said so
+  kIdleReadFirst,  // before the release is stored
+  kNoWaitingFlag,  // sleeps without having said so
   kWordAfterPoll,
-  kNoClosedCheck,           // waits without looking whether the feed is closed
-  kReleasesInUse,           // says done while the GPU still reads
+  kNoClosedCheck,  // waits without looking whether the feed is closed
+  kReleasesInUse,  // says done while the GPU still reads
   kUsesStale,
-  kPlainRequest,            // stores over a later request
+  kPlainRequest,  // stores over a later request
 };
 
 struct RingModelOptions {

@@ -3,6 +3,9 @@
 
 #include "tests/ring/ring_model.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <iostream>
 #include <iterator>
@@ -10,9 +13,6 @@
 #include <ostream>
 #include <string>
 #include <string_view>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace datasetd::testing {
 namespace {
@@ -58,10 +58,7 @@ const Scenario kScenarios[] = {
     {"TwoThreadsReleaseOneSlot",
      {.num_slots = 1, .num_batches = 4, .has_releaser = true}},
     {"TwoThreadsReleaseOneSlotOnGpu",
-     {.num_slots = 1,
-      .num_batches = 4,
-      .has_gpu = true,
-      .has_releaser = true}},
+     {.num_slots = 1, .num_batches = 4, .has_gpu = true, .has_releaser = true}},
     {"Seek", {.num_slots = 2, .num_batches = 1, .num_seeks = 1}},
     {"SeekBetweenBatches", {.num_slots = 1, .num_batches = 3, .num_seeks = 1}},
     {"SeekDropsStaleWork",
@@ -102,9 +99,10 @@ TEST_P(RingModelTest, HoldsOnEverySchedule) {
   std::cout << GetParam().name << ": " << result.Statistics() << "\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Scenarios, RingModelTest, ValuesIn(kScenarios),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Scenarios, RingModelTest, ValuesIn(kScenarios),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
 
 struct Mistake {
   const char* name;
@@ -125,8 +123,8 @@ constexpr char kFilledInUse[] = "a slot is filled while somebody may use it";
 const Mistake kMistakes[] = {
     {"IdleAfterRescan", Mutation::kIdleAfterRescan, "TwoSlots", kLostWakeUp},
     {"NoRescan", Mutation::kNoRescan, "TwoSlots", kLostWakeUp},
-    {"SleepsWhileRequested", Mutation::kSleepsWhileRequested,
-     "GpuReleasesLate", kLostWakeUp},
+    {"SleepsWhileRequested", Mutation::kSleepsWhileRequested, "GpuReleasesLate",
+     kLostWakeUp},
     {"SleepsWhileWorking", Mutation::kSleepsWhileWorking, "TwoSlots",
      kLostWakeUp},
     {"FreesOnRequest", Mutation::kFreesOnRequest, "GpuReleasesLate",
@@ -147,8 +145,7 @@ const Mistake kMistakes[] = {
      "longer than max_depth"},
     {"DescriptorAfterPublish", Mutation::kDescriptorAfterPublish, "TwoSlots",
      "the descriptor is of another sequence"},
-    {"WaitingReadFirst", Mutation::kWaitingReadFirst, "OneSlot",
-     kLostWakeUp},
+    {"WaitingReadFirst", Mutation::kWaitingReadFirst, "OneSlot", kLostWakeUp},
     {"NoWakeIncrement", Mutation::kNoWakeIncrement, "TwoSlots", kLostWakeUp},
     {"CloseWithoutWake", Mutation::kCloseWithoutWake,
      "ClosesWhileTheClientWaits", kLostWakeUp},
@@ -159,8 +156,7 @@ const Mistake kMistakes[] = {
     {"NoClosedCheck", Mutation::kNoClosedCheck, "ClosesWhileTheClientWaits",
      kLostWakeUp},
     {"TornSeekRead", Mutation::kTornSeekRead, "TwoSeeks", "torn seek"},
-    {"NoEventOnRelease", Mutation::kNoEventOnRelease, "TwoSlots",
-     kLostWakeUp},
+    {"NoEventOnRelease", Mutation::kNoEventOnRelease, "TwoSlots", kLostWakeUp},
     {"NoEventOnSeek", Mutation::kNoEventOnSeek, "SeekOutOfAnEmptyEpoch",
      kLostWakeUp},
     {"IdleReadFirst", Mutation::kIdleReadFirst, "OneSlotOnGpu", kLostWakeUp},
@@ -178,8 +174,7 @@ class RingMutationTest : public TestWithParam<Mistake> {};
 TEST_P(RingMutationTest, IsFound) {
   const Mistake& mistake = GetParam();
   const auto* const scenario = std::find_if(
-      std::begin(kScenarios), std::end(kScenarios),
-      [&](const Scenario& s) {
+      std::begin(kScenarios), std::end(kScenarios), [&](const Scenario& s) {
         return s.name == std::string_view(mistake.scenario);
       });
   ASSERT_NE(scenario, std::end(kScenarios));
@@ -191,9 +186,10 @@ TEST_P(RingMutationTest, IsFound) {
   std::cout << mistake.name << ": " << result.Statistics() << "\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Mistakes, RingMutationTest, ValuesIn(kMistakes),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Mistakes, RingMutationTest, ValuesIn(kMistakes),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
 
 }  // namespace
 }  // namespace datasetd::testing

@@ -14,10 +14,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cuda/backend.h"
+#include "base/dtype.h"
 #include "cuda/backends.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
+#include "cuda/device/backend.h"
+#include "cuda/kernels/program/params.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
 #include "tests/testing/status_matchers.h"
@@ -63,9 +63,8 @@ class AugmentParityTest : public ::testing::TestWithParam<const char*> {
       const size_t bytes = field.sample_stride_bytes * kNumResident;
       auto source = backend_->Allocate(bytes);
       ASSERT_TRUE(source.ok()) << source.status().ToString();
-      ASSERT_TRUE((*stream)
-                      ->CopyToDevice((*source)->data(), field.source, bytes)
-                      .ok());
+      ASSERT_TRUE(
+          (*stream)->CopyToDevice((*source)->data(), field.source, bytes).ok());
       field.source = (*source)->data();
       sources.push_back(*std::move(source));
     }
@@ -91,18 +90,17 @@ class AugmentParityTest : public ::testing::TestWithParam<const char*> {
       task.indices = reinterpret_cast<const int64_t*>((*indices)->data());
       on_device.push_back(task);
     }
-    const size_t step = backend_->max_batches_per_launch(
-        static_cast<int64_t>(slot_bytes));
+    const size_t step =
+        backend_->max_batches_per_launch(static_cast<int64_t>(slot_bytes));
     for (size_t i = 0; i < num_batches; i += step) {
-      const absl::Status status = (*stream)->Augment(
-          **loaded, absl::MakeSpan(on_device).subspan(
-                        i, std::min(step, num_batches - i)));
+      const absl::Status status =
+          (*stream)->Augment(**loaded, absl::MakeSpan(on_device).subspan(
+                                           i, std::min(step, num_batches - i)));
       ASSERT_TRUE(status.ok()) << status.ToString();
     }
     std::vector<uint8_t> result(slot_bytes * num_batches);
     ASSERT_TRUE((*stream)
-                    ->CopyToHost(result.data(), (*slots)->data(),
-                                 result.size())
+                    ->CopyToHost(result.data(), (*slots)->data(), result.size())
                     .ok());
     const absl::Status status = (*stream)->Synchronize();
     ASSERT_TRUE(status.ok()) << status.ToString();
@@ -143,7 +141,7 @@ TEST_P(AugmentParityTest, EveryDtypeLayoutAndNumberOfChannels) {
 }
 
 TEST_P(AugmentParityTest, EverySize) {
-  constexpr int kSizes[][2] = {{1, 1},   {2, 3},    {28, 28},   {32, 32},
+  constexpr int kSizes[][2] = {{1, 1},    {2, 3},     {28, 28},  {32, 32},
                                {123, 66}, {224, 224}, {5, 4096}, {4100, 2}};
   for (const auto& [height, width] : kSizes) {
     for (const Layout layout : kLayouts) {
@@ -184,8 +182,7 @@ TEST_P(AugmentParityTest, SeveralFieldsOffsetsAndManySamples) {
                                  .RandomCrop(24, 24)
                                  .Divide(255.0f)
                                  .Build();
-  const FieldProgram mask =
-      FieldBuilder(28, 28, 1).RandomCrop(24, 24).Build();
+  const FieldProgram mask = FieldBuilder(28, 28, 1).RandomCrop(24, 24).Build();
   for (const int offset_step : {0, 1}) {
     Check({image, ElementsField(Dtype::kUint8, Dtype::kInt64, 1), mask,
            ElementsField(Dtype::kFloat32, Dtype::kFloat32, 5),

@@ -29,14 +29,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cuda/backend.h"
-#include "cuda/cuda_backend.h"
-#include "cuda/cuda_context.h"
-#include "cuda/driver_api.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
-#include "cuda/status.h"
-#include "cuda/status_macros.h"
+#include "base/dtype.h"
+#include "base/status_macros.h"
+#include "cuda/device/backend.h"
+#include "cuda/device/cuda_backend.h"
+#include "cuda/device/cuda_context.h"
+#include "cuda/device/driver_api.h"
+#include "cuda/device/status.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/conformance/export_peer.h"
 #include "tests/cuda/cuda_importer.h"
 #include "tests/cuda/kernels/augment_case.h"
@@ -127,14 +127,14 @@ class ReadOnlyView final : public ImportedMemory {
     return absl::OkStatus();
   }
   absl::Status Read(size_t offset_bytes, absl::Span<uint8_t> bytes) override {
-    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuMemcpyDtoH(
-        bytes.data(), address_ + offset_bytes, bytes.size()));
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        api_.cuMemcpyDtoH(bytes.data(), address_ + offset_bytes, bytes.size()));
     return absl::OkStatus();
   }
   absl::Status Write(size_t offset_bytes,
                      absl::Span<const uint8_t> bytes) override {
-    DATASETD_CUDA_RETURN_IF_ERROR(api_.cuMemcpyHtoD(
-        address_ + offset_bytes, bytes.data(), bytes.size()));
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        api_.cuMemcpyHtoD(address_ + offset_bytes, bytes.data(), bytes.size()));
     DATASETD_CUDA_RETURN_IF_ERROR(api_.cuCtxSynchronize());
     return absl::OkStatus();
   }
@@ -221,8 +221,7 @@ void RunHostRelease(void* argument) {
 // two small memsets adds to each.
 absl::StatusOr<json> MeasureRelease(
     const DriverApi& api, const ReleasePage& page, CUstream stream,
-    CUdeviceptr scratch,
-    const std::function<absl::Status(uint64_t)>& release) {
+    CUdeviceptr scratch, const std::function<absl::Status(uint64_t)>& release) {
   std::vector<double> latencies, calls;
   for (uint64_t i = 0; i < kReleases; ++i) {
     const auto start = Clock::now();
@@ -311,8 +310,7 @@ std::vector<Workload> Workloads() {
                        .HorizontalFlip(0.5f)),
        1024},
       {"mnist_float32",
-       with_floats(
-           FieldBuilder(28, 28, 1).Out(Dtype::kFloat32, Layout::kNchw)),
+       with_floats(FieldBuilder(28, 28, 1).Out(Dtype::kFloat32, Layout::kNchw)),
        1024},
       {"imagenet_224_flip_float16_nhwc",
        with_floats(FieldBuilder(224, 224, 3)
@@ -469,9 +467,8 @@ int Main(const std::vector<std::string>& parts) {
 }  // namespace datasetd::testing
 
 int main(int argc, char** argv) {
-  if (const std::optional<int> code =
-          datasetd::testing::RunExportPeerIfAsked(argc, argv,
-                                                  datasetd::testing::Import)) {
+  if (const std::optional<int> code = datasetd::testing::RunExportPeerIfAsked(
+          argc, argv, datasetd::testing::Import)) {
     return *code;
   }
   return datasetd::testing::Main({argv + 1, argv + argc});

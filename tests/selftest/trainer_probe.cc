@@ -24,13 +24,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
-#include "cuda/backend.h"
-#include "cuda/cuda_backend.h"
-#include "cuda/driver_api.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
-#include "cuda/status.h"
-#include "cuda/status_macros.h"
+#include "base/dtype.h"
+#include "base/status_macros.h"
+#include "cuda/device/backend.h"
+#include "cuda/device/cuda_backend.h"
+#include "cuda/device/driver_api.h"
+#include "cuda/device/status.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/augment_case.h"
 
 namespace datasetd::testing {
@@ -61,9 +61,8 @@ absl::StatusOr<double> BatchMicroseconds(Backend& backend,
   DATASETD_ASSIGN_OR_RETURN(const auto loaded, backend.Load(program));
   DATASETD_ASSIGN_OR_RETURN(const auto slot,
                             backend.Allocate(test.slot_bytes()));
-  DATASETD_ASSIGN_OR_RETURN(
-      const auto indices,
-      backend.AllocateHost(batch_size * sizeof(int64_t)));
+  DATASETD_ASSIGN_OR_RETURN(const auto indices,
+                            backend.AllocateHost(batch_size * sizeof(int64_t)));
   auto* const index = reinterpret_cast<int64_t*>(indices->data());
   for (int i = 0; i < batch_size; ++i) {
     index[i] = (int64_t{i} * 2654435761) % kNumResident;
@@ -152,7 +151,8 @@ class Trainer {
   void AwaitReady() { first_line_ = ReadLine(); }
 
   json Answer() {
-    const std::string line = first_line_ == "ready\n" ? ReadLine() : first_line_;
+    const std::string line =
+        first_line_ == "ready\n" ? ReadLine() : first_line_;
     json answer = json::parse(line, nullptr, /*allow_exceptions=*/false);
     return answer.is_object() ? answer
                               : json{{"not_measured", "the child ended"}};
@@ -190,8 +190,7 @@ absl::StatusOr<json> RunOwner() {
                             Trainer::Start(samples->ipc_handle()));
   trainer->AwaitReady();
   json& both = result["both_at_once"];
-  DATASETD_ASSIGN_OR_RETURN(both["daemon"],
-                            Measure(*backend, samples->data()));
+  DATASETD_ASSIGN_OR_RETURN(both["daemon"], Measure(*backend, samples->data()));
   both["trainer"] = trainer->Answer();
   return result;
 }
@@ -204,8 +203,9 @@ int main(int argc, char** argv) {
       argc > 1 ? datasetd::testing::RunTrainer(argv[1])
                : datasetd::testing::RunOwner();
   const nlohmann::json result =
-      answer.ok() ? *answer
-                  : nlohmann::json{{"not_measured", answer.status().ToString()}};
+      answer.ok()
+          ? *answer
+          : nlohmann::json{{"not_measured", answer.status().ToString()}};
   std::puts(result.dump().c_str());
   return answer.ok() ? 0 : 1;
 }

@@ -15,11 +15,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "server/core/sample_source.h"
+#include "server/dataset/sample_source.h"
 
 namespace datasetd::testing {
 
-// Pixel (y, x) of sample i is i + 3 * y + 5 * x (mod 256); the label is 1000 + i.
+// Pixel (y, x) of sample i is i + 3 * y + 5 * x (mod 256); the label is 1000 +
+// i.
 class FakeEncodedSource : public SampleSource {
  public:
   using SizeOf = std::function<ImageSize(int64_t index)>;

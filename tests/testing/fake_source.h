@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "server/core/sample_source.h"
+#include "server/dataset/sample_source.h"
 
 namespace datasetd::testing {
 

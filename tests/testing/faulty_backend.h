@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/backend.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
+#include "cuda/device/backend.h"
 #include "tests/testing/fault_plan.h"
 
 namespace datasetd::testing {

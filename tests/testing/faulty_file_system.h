@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/status_macros.h"
-#include "server/core/file_system.h"
-#include "server/core/store_directory.h"
+#include "base/status_macros.h"
+#include "server/files/file_system.h"
+#include "server/files/store_directory.h"
 #include "tests/testing/fault_plan.h"
 
 namespace datasetd::testing {
@@ -103,8 +103,7 @@ class FaultyStoreDirectory : public StoreDirectory {
     DATASETD_ASSIGN_OR_RETURN(auto file, directory_->Create(name));
     return std::make_unique<FaultyWritableFile>(std::move(file), plan_);
   }
-  absl::Status Rename(const std::string& from,
-                      const std::string& to) override {
+  absl::Status Rename(const std::string& from, const std::string& to) override {
     DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultWrite, "Rename"));
     return directory_->Rename(from, to);
   }

@@ -78,9 +78,9 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
   feed.start = options.start;
   feed.hand_over = options.hand_over;
   feed.order = options.order;
-  auto slab = ValueOrDie(backend->AllocateExported(
-      options.num_slots * kTestSlotStrideBytes,
-      backend->export_kinds().front()));
+  auto slab = ValueOrDie(
+      backend->AllocateExported(options.num_slots * kTestSlotStrideBytes,
+                                backend->export_kinds().front()));
   return ValueOrDie(Feed::Create(std::move(feed), std::move(slab),
                                  std::move(channel), options.on_done));
 }

@@ -8,12 +8,12 @@
 #include <functional>
 #include <memory>
 
-#include "cuda/backend.h"
-#include "server/core/client_order.h"
-#include "server/core/dataset.h"
-#include "server/core/feed.h"
-#include "server/core/feed_channel.h"
-#include "server/core/latency_histogram.h"
+#include "cuda/device/backend.h"
+#include "server/dataset/dataset.h"
+#include "server/feed/client_order.h"
+#include "server/feed/feed.h"
+#include "server/feed/feed_channel.h"
+#include "server/feed/latency_histogram.h"
 #include "tests/testing/memory_channel.h"
 
 namespace datasetd::testing {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "server/core/feed_channel.h"
+#include "server/feed/feed_channel.h"
 
 namespace datasetd::testing {
 

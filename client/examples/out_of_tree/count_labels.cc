@@ -86,9 +86,10 @@ int main(int argc, char** argv) {
   const Owned<datasetd_client> client(raw_client);
 
   const std::string name = "count-labels-" + split;
-  const std::string spec = "{\"name\": " + Quote(name) +
-                           ", \"format\": \"cifar10\", \"split\": " +
-                           Quote(split) + ", \"path\": " + Quote(argv[1]) + "}";
+  const std::string spec =
+      "{\"name\": " + Quote(name) +
+      ", \"format\": \"cifar10\", \"split\": " + Quote(split) +
+      ", \"path\": " + Quote(argv[1]) + "}";
   char* dataset_json = nullptr;
   Check(datasetd_load_dataset(client.get(), spec.c_str(), nullptr, nullptr,
                               &dataset_json, &error),
@@ -111,9 +112,9 @@ int main(int argc, char** argv) {
   while (true) {
     datasetd_batch batch = {};
     batch.struct_size = sizeof(batch);
-    Check(datasetd_feed_next(feed.get(), 0, kTimeoutNanoseconds, &batch,
-                             &error),
-          error);
+    Check(
+        datasetd_feed_next(feed.get(), 0, kTimeoutNanoseconds, &batch, &error),
+        error);
     const bool is_over = batch.epoch > 0;
     if (!is_over) {
       num_samples += batch.num_samples;

@@ -5,8 +5,19 @@ from __future__ import annotations
 import json
 import operator
 import os
-from typing import Any, Dict, Iterable, List, Literal, Mapping, NoReturn
-from typing import Optional, Sequence, Union, overload
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Literal,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    Union,
+    overload,
+)
 
 from . import _loading, _push
 from ._arguments import checked_seconds, encode

@@ -10,8 +10,17 @@ import importlib.util
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type
 
 from . import _library
-from ._dlpack import CPU, CUDA, FieldInfo, Handle, Tensor
-from ._dlpack import is_taken, lent_capsule, new_tensor, owning_capsule
+from ._dlpack import (
+    CPU,
+    CUDA,
+    FieldInfo,
+    Handle,
+    Tensor,
+    is_taken,
+    lent_capsule,
+    new_tensor,
+    owning_capsule,
+)
 from .errors import InvalidArgument
 
 _BYTES = {

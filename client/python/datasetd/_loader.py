@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Iterator, Mapping, NoReturn
-from typing import Optional, Sequence, Union
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    Union,
+)
 
 from . import _benchmark, _frameworks, _sampling
 from ._ahead import SentAhead
@@ -11,12 +20,10 @@ from ._arguments import checked_int, checked_seconds, optional_seconds
 from ._batch import Batch
 from ._dataset import Dataset
 from ._epochs import EpochIterator, SamplerIterator
-from ._feed_options import check_order_arguments, chosen_fields
-from ._feed_options import fields_message
+from ._feed_options import check_order_arguments, chosen_fields, fields_message
 from ._fetch import Fetcher, Requested
 from ._job_feed import JobFeed
-from ._resume import Position, checked_order_state, checked_position
-from ._resume import make_state
+from ._resume import Position, checked_order_state, checked_position, make_state
 from .errors import InvalidArgument
 from .transforms._pipeline import Pipelines
 

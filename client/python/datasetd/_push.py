@@ -9,8 +9,16 @@ import json
 import tempfile
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List
-from typing import Mapping, Optional
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+)
 
 from . import _library, _resident
 from ._arguments import encode

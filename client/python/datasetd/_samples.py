@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import math
 from array import array as IntArray
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
-from typing import Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from .errors import InvalidArgument
 

@@ -6,7 +6,7 @@
 #ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_SATURATION_H_
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_SATURATION_H_
 
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/pixel.h"
 

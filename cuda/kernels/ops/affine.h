@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/kernels/elementary.h"
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/elementary.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
-#include "cuda/kernels/random.h"
 
 namespace datasetd {
 
@@ -25,7 +25,7 @@ struct AffineParams {
   // Of RandomAffine: whole pixels, at most `translate` either way. Else
   // `translate` is the translation.
   bool is_translate_random;
-  float angle[2];  // clockwise
+  float angle[2];      // clockwise
   float translate[2];  // x, y; pixels
   float scale[2];
   float shear_x[2], shear_y[2];
@@ -52,14 +52,12 @@ DATASETD_HOST_DEVICE inline AffineDraw DrawAffine(const AffineParams& params,
   AffineDraw draw;
   const Words4 first = DrawWords(key, 1);
   const Words4 second = DrawWords(key, 2);
-  draw.angle =
-      UniformBetween(first.word[0], params.angle[0], params.angle[1]);
+  draw.angle = UniformBetween(first.word[0], params.angle[0], params.angle[1]);
   for (int i = 0; i < 2; ++i) {
     draw.translate[i] = params.translate[i];
     if (params.is_translate_random) {
-      draw.translate[i] =
-          RoundHalfEven(UniformBetween(first.word[1 + i], -params.translate[i],
-                                       params.translate[i]));
+      draw.translate[i] = RoundHalfEven(UniformBetween(
+          first.word[1 + i], -params.translate[i], params.translate[i]));
     }
   }
   draw.scale = UniformBetween(first.word[3], params.scale[0], params.scale[1]);

@@ -12,10 +12,10 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/elementary.h"
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/elementary.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
-#include "cuda/kernels/random.h"
 
 namespace datasetd {
 
@@ -58,14 +58,12 @@ DATASETD_HOST_DEVICE inline double LogGamma(const DrawKey& key, uint32_t draw,
 // Takes draws first_draw .. first_draw + kNumBetaDraws of `key`. REQUIRES:
 // alpha is positive and finite.
 DATASETD_HOST_DEVICE inline double DrawBeta(const DrawKey& key,
-                                            uint32_t first_draw,
-                                            double alpha) {
+                                            uint32_t first_draw, double alpha) {
   using namespace beta_internal;  // NOLINT: of this function
   const double raised = alpha < 1.0 ? alpha + 1.0 : alpha;
   // ln(Y / X).
-  double log_ratio =
-      LogGamma(key, first_draw + 1 + kNumGammaTries, raised) -
-      LogGamma(key, first_draw + 1, raised);
+  double log_ratio = LogGamma(key, first_draw + 1 + kNumGammaTries, raised) -
+                     LogGamma(key, first_draw + 1, raised);
   if (alpha < 1.0) {
     const Words4 words = DrawWords(key, first_draw);
     log_ratio += (Log(OpenUniform(words.word[2], words.word[3])) -

@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
-#include "cuda/kernels/random.h"
 
 namespace datasetd {
 

@@ -6,11 +6,11 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/erase.h"
-#include "cuda/kernels/params.h"
-#include "cuda/kernels/random.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 

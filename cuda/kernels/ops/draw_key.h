@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/host_device.h"
-#include "cuda/kernels/random.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/random.h"
 
 namespace datasetd {
 

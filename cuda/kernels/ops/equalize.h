@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/rounding.h"
 #include "cuda/kernels/ops/draw_key.h"
-#include "cuda/kernels/rounding.h"
 
 namespace datasetd {
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/draw_key.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 

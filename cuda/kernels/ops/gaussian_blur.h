@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/elementary.h"
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/elementary.h"
+#include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/draw_key.h"
 
 namespace datasetd {

@@ -3,7 +3,7 @@
 #ifndef DATASETD_CUDA_KERNELS_OPS_INVERT_H_
 #define DATASETD_CUDA_KERNELS_OPS_INVERT_H_
 
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/draw_key.h"
 
 namespace datasetd {

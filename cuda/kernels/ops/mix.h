@@ -19,12 +19,12 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/elementary.h"
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/elementary.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/beta.h"
 #include "cuda/kernels/ops/draw_key.h"
-#include "cuda/kernels/params.h"
-#include "cuda/kernels/random.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 
@@ -70,9 +70,8 @@ DATASETD_HOST_DEVICE inline void CutAxis(uint32_t word, double half_part,
 // Of row `row`, whose image is height x width.
 DATASETD_HOST_DEVICE inline MixDraw DrawMix(const MixProgram& program,
                                             uint64_t seed,
-                                            const BatchTask& batch,
-                                            int32_t row, int32_t height,
-                                            int32_t width) {
+                                            const BatchTask& batch, int32_t row,
+                                            int32_t height, int32_t width) {
   const DrawKey key = {seed, batch.epoch, int64_t{batch.batch_index},
                        program.op_index};
   const uint32_t first =
@@ -89,8 +88,7 @@ DATASETD_HOST_DEVICE inline MixDraw DrawMix(const MixProgram& program,
                           &mix.right);
     mix_internal::CutAxis(words.word[1], half_part, height, &mix.top,
                           &mix.bottom);
-    const int64_t area = int64_t{mix.bottom - mix.top} *
-                         (mix.right - mix.left);
+    const int64_t area = int64_t{mix.bottom - mix.top} * (mix.right - mix.left);
     mix.lambda = 1.0 - static_cast<double>(area) /
                            static_cast<double>(int64_t{height} * width);
   }

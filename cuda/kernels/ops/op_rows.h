@@ -5,60 +5,63 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/op_table.h"
 
 namespace datasetd {
 
-#define DATASETD_ROW(Name)                                                  \
-  struct Name##Row {                                                        \
-    using Draw = Name##Draw;                                                \
-    static constexpr bool kHasAnyChannels = false;                          \
+#define DATASETD_ROW(Name)                                                   \
+  struct Name##Row {                                                         \
+    using Draw = Name##Draw;                                                 \
+    static constexpr bool kHasAnyChannels = false;                           \
     static DATASETD_HOST_DEVICE void Apply(const Draw& draw, const uint8_t*, \
-                                           const DrawKey&, int, int,        \
+                                           const DrawKey&, int, int,         \
                                            int num_channels, float* pixel) { \
-      Apply##Name(draw, num_channels, pixel);                               \
-    }                                                                       \
+      Apply##Name(draw, num_channels, pixel);                                \
+    }                                                                        \
   };
 DATASETD_POINT_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-#define DATASETD_ROW(Name)                                               \
-  struct Name##Row {                                                     \
-    using Draw = Name##Draw;                                             \
-    static constexpr bool kHasAnyChannels = true;                        \
-    static DATASETD_HOST_DEVICE void Apply(                              \
-        const Draw& draw, const uint8_t*, const DrawKey& key, int y,     \
-        int x, int num_channels, float* pixel) {                         \
-      Apply##Name(draw, key, y, x, num_channels, pixel);                 \
-    }                                                                    \
+#define DATASETD_ROW(Name)                                                   \
+  struct Name##Row {                                                         \
+    using Draw = Name##Draw;                                                 \
+    static constexpr bool kHasAnyChannels = true;                            \
+    static DATASETD_HOST_DEVICE void Apply(const Draw& draw, const uint8_t*, \
+                                           const DrawKey& key, int y, int x, \
+                                           int num_channels, float* pixel) { \
+      Apply##Name(draw, key, y, x, num_channels, pixel);                     \
+    }                                                                        \
   };
 DATASETD_COORDINATE_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-#define DATASETD_ROW(Name)                                                    \
-  struct Name##Row {                                                          \
-    using Draw = Name##Draw;                                                  \
-    static constexpr bool kHasAnyChannels = false;                            \
-    using Statistic = Name##Statistic;                                        \
-    using Partial = Name##Partial;                                            \
-    static DATASETD_HOST_DEVICE void Apply(                                   \
-        const Draw& draw, const uint8_t* statistic, const DrawKey&, int, int, \
-        int num_channels, float* pixel) {                                     \
-      Apply##Name(draw, *reinterpret_cast<const Statistic*>(statistic),       \
-                  num_channels, pixel);                                       \
-    }                                                                         \
-    static DATASETD_HOST_DEVICE void InitPartial(Statistic* partial) {        \
-      Init##Name(partial);                                                    \
-    }                                                                         \
-    /* Of a rank that has nothing of its own to add up. */                    \
-    template <typename NoStatistic>                                           \
-    static DATASETD_HOST_DEVICE void InitPartial(NoStatistic*) {}             \
-    template <typename Atomics>                                               \
-    static DATASETD_HOST_DEVICE void Accumulate(                              \
-        const Draw& draw, int num_channels, const float* pixel,               \
-        Partial* partial, Statistic* statistic) {                             \
-      Accumulate##Name<Atomics>(draw, num_channels, pixel, partial,           \
-                                statistic);                                   \
-    }                                                                         \
+#define DATASETD_ROW(Name)                                                   \
+  struct Name##Row {                                                         \
+    using Draw = Name##Draw;                                                 \
+    static constexpr bool kHasAnyChannels = false;                           \
+    using Statistic = Name##Statistic;                                       \
+    using Partial = Name##Partial;                                           \
+    static DATASETD_HOST_DEVICE void Apply(const Draw& draw,                 \
+                                           const uint8_t* statistic,         \
+                                           const DrawKey&, int, int,         \
+                                           int num_channels, float* pixel) { \
+      Apply##Name(draw, *reinterpret_cast<const Statistic*>(statistic),      \
+                  num_channels, pixel);                                      \
+    }                                                                        \
+    static DATASETD_HOST_DEVICE void InitPartial(Statistic* partial) {       \
+      Init##Name(partial);                                                   \
+    }                                                                        \
+    /* Of a rank that has nothing of its own to add up. */                   \
+    template <typename NoStatistic>                                          \
+    static DATASETD_HOST_DEVICE void InitPartial(NoStatistic*) {}            \
+    template <typename Atomics>                                              \
+    static DATASETD_HOST_DEVICE void Accumulate(const Draw& draw,            \
+                                                int num_channels,            \
+                                                const float* pixel,          \
+                                                Partial* partial,            \
+                                                Statistic* statistic) {      \
+      Accumulate##Name<Atomics>(draw, num_channels, pixel, partial,          \
+                                statistic);                                  \
+    }                                                                        \
   };
 DATASETD_STATISTIC_OPS(DATASETD_ROW)
 #undef DATASETD_ROW

@@ -1,7 +1,7 @@
 // The ops of a chain: one row each. A row (Name) of a class stands for
 // NameParams, NameDraw, DrawName and ApplyName of its header, and for the
 // StepKind kName; the executor (chain_executor.h), the describer
-// (server/core/explain.h) and the compiler need no more than that.
+// (server/pipeline/explain.h) and the compiler need no more than that.
 //
 //   point       ApplyName(draw, num_channels, pixel)
 //   coordinate  ApplyName(draw, key, y, x, num_channels, pixel)
@@ -15,8 +15,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "cuda/kernels/host_device.h"
-#include "cuda/kernels/move.h"
+#include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/adjust_brightness.h"
 #include "cuda/kernels/ops/adjust_contrast.h"
 #include "cuda/kernels/ops/adjust_hue.h"
@@ -36,7 +35,8 @@
 #include "cuda/kernels/ops/random_erasing.h"
 #include "cuda/kernels/ops/resize.h"
 #include "cuda/kernels/ops/solarize.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/move.h"
+#include "cuda/kernels/program/params.h"
 
 #define DATASETD_POINT_OPS(ROW) \
   ROW(AdjustBrightness)         \
@@ -195,19 +195,18 @@ DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
       break;
     case StepKind::kMove:
       for (int axis = 0; axis < 2; ++axis) {
-        drawn->As<MoveDraw>().axis[axis] =
-            DrawAxisMove(ParamsAs<Move>(step), static_cast<Axis>(axis), seed,
-                         epoch, sample);
+        drawn->As<MoveDraw>().axis[axis] = DrawAxisMove(
+            ParamsAs<Move>(step), static_cast<Axis>(axis), seed, epoch, sample);
       }
       break;
     case StepKind::kColorJitter:
       DrawJitterTurn(ParamsAs<ColorJitterPart>(step), key, step.in_height,
                      step.in_width, drawn);
       break;
-#define DATASETD_ROW(Name)                                                \
-  case StepKind::k##Name:                                                 \
+#define DATASETD_ROW(Name)                                                  \
+  case StepKind::k##Name:                                                   \
     drawn->As<Name##Draw>() = Draw##Name(ParamsAs<Name##Params>(step), key, \
-                                         step.in_height, step.in_width);  \
+                                         step.in_height, step.in_width);    \
     break;
       DATASETD_OPS(DATASETD_ROW)
 #undef DATASETD_ROW

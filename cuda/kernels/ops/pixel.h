@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/host_device.h"
+#include "cuda/kernels/math/host_device.h"
 
 namespace datasetd {
 

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/kernels/elementary.h"
-#include "cuda/kernels/host_device.h"
-#include "cuda/kernels/interpolation.h"
+#include "cuda/kernels/math/elementary.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/interpolation.h"
+#include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
-#include "cuda/kernels/random.h"
 
 namespace datasetd {
 
@@ -70,11 +70,9 @@ DATASETD_HOST_DEVICE inline ResizeDraw DrawResize(const ResizeParams& params,
   const double image_ratio =
       static_cast<double>(width) / static_cast<double>(height);
   if (image_ratio < params.ratio[0]) {
-    draw.height =
-        static_cast<int32_t>(RoundHalfEven(width / params.ratio[0]));
+    draw.height = static_cast<int32_t>(RoundHalfEven(width / params.ratio[0]));
   } else if (image_ratio > params.ratio[1]) {
-    draw.width =
-        static_cast<int32_t>(RoundHalfEven(height * params.ratio[1]));
+    draw.width = static_cast<int32_t>(RoundHalfEven(height * params.ratio[1]));
   }
   if (draw.height < 1) draw.height = 1;
   if (draw.width < 1) draw.width = 1;

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "benchmark/benchmark.h"
 #include "client/client.h"
-#include "client/feed.h"
+#include "client/feed/feed.h"
 
 namespace datasetd {
 namespace {

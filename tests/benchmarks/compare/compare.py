@@ -31,6 +31,7 @@ import sys
 import tempfile
 
 import datasetd
+
 from tests.benchmarks import benchmark_report
 from tests.benchmarks.compare import peers, plot, workloads
 from tests.conformance import loader_harness as harness

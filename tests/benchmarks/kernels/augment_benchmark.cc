@@ -8,10 +8,10 @@
 #include <random>
 #include <vector>
 
+#include "base/dtype.h"
 #include "benchmark/benchmark.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/augment.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/augment.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 namespace {
@@ -165,8 +165,8 @@ void BM_Memcpy(benchmark::State& state, Shape shape) {
   fixture.Report(state);
 }
 
-#define DATASETD_AUGMENT_BENCHMARK(name, shape)  \
-  BENCHMARK_CAPTURE(BM_Augment, name, shape);    \
+#define DATASETD_AUGMENT_BENCHMARK(name, shape) \
+  BENCHMARK_CAPTURE(BM_Augment, name, shape);   \
   BENCHMARK_CAPTURE(BM_Memcpy, name, shape)
 
 DATASETD_AUGMENT_BENCHMARK(CifarFloat32Nchw,

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "cuda/kernels/augment.h"
-#include "cuda/kernels/chain_scratch.h"
-#include "cuda/kernels/params.h"
-#include "server/core/pipeline.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/program/augment.h"
+#include "cuda/kernels/program/params.h"
+#include "server/pipeline/pipeline.h"
 
 namespace datasetd {
 namespace {
@@ -54,16 +54,15 @@ void Run(benchmark::State& state, int height, int width,
   batch.num_samples = kBatchSize;
   for (auto _ : state) {
     for (int64_t& index : indices) index = engine() % kNumResident;
-    batch.slot = reinterpret_cast<uint8_t*>(
-        slots + batch.epoch % kNumSlots * slot_elements);
+    batch.slot = reinterpret_cast<uint8_t*>(slots + batch.epoch % kNumSlots *
+                                                        slot_elements);
     AugmentHost(*program, batch);
     benchmark::ClobberMemory();
     ++batch.epoch;
   }
   state.counters["us_per_sample"] = benchmark::Counter(
-      1e-6 * kBatchSize,
-      benchmark::Counter::kIsIterationInvariantRate |
-          benchmark::Counter::kInvert);
+      1e-6 * kBatchSize, benchmark::Counter::kIsIterationInvariantRate |
+                             benchmark::Counter::kInvert);
 }
 
 void Run(benchmark::State& state, int size, std::vector<TransformSpec> ops) {

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "benchmark/benchmark.h"
-#include "cuda/kernels/permutation.h"
-#include "cuda/kernels/random.h"
+#include "cuda/kernels/math/permutation.h"
+#include "cuda/kernels/math/random.h"
 
 namespace datasetd {
 namespace {

@@ -51,10 +51,10 @@ TEST(ChildProcessTest, EnvironmentIsAddedToAndReplaced) {
   ASSERT_EQ(setenv("CHILD_PROCESS_TEST_KEPT", "kept", 1), 0);
   ChildProcess::Options options;
   options.environment = {{"CHILD_PROCESS_TEST_OLD", "new=1"}};
-  EXPECT_EQ(ExitCodeOfWaitStatus(RunShell(
-                "test \"$CHILD_PROCESS_TEST_OLD\" = new=1 &&"
-                " test \"$CHILD_PROCESS_TEST_KEPT\" = kept",
-                options)),
+  EXPECT_EQ(ExitCodeOfWaitStatus(
+                RunShell("test \"$CHILD_PROCESS_TEST_OLD\" = new=1 &&"
+                         " test \"$CHILD_PROCESS_TEST_KEPT\" = kept",
+                         options)),
             0);
 }
 
@@ -79,9 +79,9 @@ TEST(ChildProcessTest, BlockedSignalsAreNotBlockedThere) {
 TEST(ChildProcessTest, MissingProgramIsNamed) {
   ChildProcess::Options options;
   options.arguments = {"/nonexistent/program"};
-  EXPECT_THAT(ChildProcess::Start(options).status(),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("/nonexistent/program")));
+  EXPECT_THAT(
+      ChildProcess::Start(options).status(),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nonexistent/program")));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "client/ctl/contact_sheet.h"
+#include "client/ctl/preview/contact_sheet.h"
 
 #include <array>
 #include <string>

@@ -284,8 +284,8 @@ class DatasetctlTest(unittest.TestCase):
     # -- preview -------------------------------------------------------------
 
     def read_png(self, name):
-        from PIL import Image
         import numpy as np
+        from PIL import Image
 
         with Image.open(os.path.join(self.directory, name)) as image:
             self.assertEqual(image.mode, "RGB")

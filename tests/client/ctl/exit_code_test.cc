@@ -1,6 +1,6 @@
 #include "client/ctl/exit_code.h"
 
-#include "client/error_detail.h"
+#include "client/connection/error_detail.h"
 #include "gtest/gtest.h"
 
 namespace datasetd::ctl {

@@ -33,11 +33,11 @@ TEST(OutputTest, SecondsAreRoundedToWhatOneReads) {
 }
 
 TEST(OutputTest, TableAlignsNumbersToTheRight) {
-  EXPECT_EQ(FormatTable(
-                {{"NAME", "SAMPLES"}, {"a", "7"}, {"bcdef", "12345678"}}),
-            "NAME    SAMPLES\n"
-            "a             7\n"
-            "bcdef  12345678\n");
+  EXPECT_EQ(
+      FormatTable({{"NAME", "SAMPLES"}, {"a", "7"}, {"bcdef", "12345678"}}),
+      "NAME    SAMPLES\n"
+      "a             7\n"
+      "bcdef  12345678\n");
 }
 
 TEST(OutputTest, TableOfAHeaderAloneIsOneLine) {
@@ -68,8 +68,8 @@ TEST(OutputTest, MessagesHaveTheNamesOfTheProtoAndEveryField) {
 }
 
 TEST(OutputTest, ErrorsAreJsonWhateverTheMessageHolds) {
-  const auto json = nlohmann::json::parse(
-      ErrorToJson(absl::NotFoundError("no \"x\"\n\xff")));
+  const auto json =
+      nlohmann::json::parse(ErrorToJson(absl::NotFoundError("no \"x\"\n\xff")));
   EXPECT_EQ(json["error"]["code"], "NOT_FOUND");
   EXPECT_EQ(json["error"]["message"], "no \"x\"\n\xef\xbf\xbd");
 }

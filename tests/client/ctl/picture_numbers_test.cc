@@ -1,4 +1,4 @@
-#include "client/ctl/picture_numbers.h"
+#include "client/ctl/preview/picture_numbers.h"
 
 #include <cmath>
 #include <limits>

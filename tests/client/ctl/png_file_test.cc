@@ -1,4 +1,4 @@
-#include "client/ctl/png_file.h"
+#include "client/ctl/preview/png_file.h"
 
 #include <png.h>
 #include <sys/stat.h>

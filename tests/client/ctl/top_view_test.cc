@@ -1,4 +1,4 @@
-#include "client/ctl/top_view.h"
+#include "client/ctl/commands/top_view.h"
 
 #include <nlohmann/json.hpp>
 

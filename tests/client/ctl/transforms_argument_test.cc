@@ -93,20 +93,16 @@ TEST(TransformsArgumentTest, EnumsMayLackTheirPrefix) {
             v1::INTERPOLATION_MODE_NEAREST_EXACT);
   EXPECT_EQ(pipeline->transforms(2).resize().interpolation(),
             v1::INTERPOLATION_MODE_BICUBIC);
-  EXPECT_EQ(pipeline->transforms(3)
-                .random_apply()
-                .transforms(0)
-                .to_dtype()
-                .dtype(),
-            v1::DTYPE_FLOAT16);
+  EXPECT_EQ(
+      pipeline->transforms(3).random_apply().transforms(0).to_dtype().dtype(),
+      v1::DTYPE_FLOAT16);
 }
 
 TEST(TransformsArgumentTest, FileIsReadLikeTheArgument) {
   const TempDir directory;
   std::ofstream(directory.File("t.json"))
       << "\n[{\"random_vertical_flip\":{}}]";
-  const auto pipeline =
-      ParseTransforms("@" + directory.File("t.json"), 32, 32);
+  const auto pipeline = ParseTransforms("@" + directory.File("t.json"), 32, 32);
   ASSERT_THAT(pipeline.status(), IsOk());
   EXPECT_TRUE(pipeline->transforms(0).has_random_vertical_flip());
 }
@@ -123,9 +119,9 @@ TEST(TransformsArgumentTest, ErrorsNameWhatIsWrongAndWhatIsExpected) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("wrap")));
   EXPECT_THAT(ParseTransforms("[", 32, 32).status(),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(ParseTransforms("@/nonexistent/t.json", 32, 32).status(),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("/nonexistent/t.json")));
+  EXPECT_THAT(
+      ParseTransforms("@/nonexistent/t.json", 32, 32).status(),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nonexistent/t.json")));
 }
 
 TEST(TransformsArgumentTest, OnlyTheLastNumberOpsAreTaken) {

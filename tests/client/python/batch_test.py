@@ -5,11 +5,10 @@ import os
 import subprocess
 import sys
 
+import datasetd
 import numpy as np
 import pytest
 import torch
-
-import datasetd
 from conftest import loader
 from datasetd import transforms as T
 

@@ -5,10 +5,9 @@ import os
 import subprocess
 import sys
 
+import datasetd
 import numpy as np
 import pytest
-
-import datasetd
 
 
 def loader(dataset, **arguments):

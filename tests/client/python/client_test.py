@@ -4,9 +4,8 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 import datasetd
+import pytest
 from conftest import NUM_SAMPLES, loader
 
 

@@ -5,10 +5,9 @@ import re
 import subprocess
 import sys
 
+import datasetd
 import numpy as np
 import pytest
-
-import datasetd
 
 SAMPLES_PER_FILE = 10000
 

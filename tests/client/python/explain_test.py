@@ -1,9 +1,8 @@
 """Client.explain: what it tells is what a loader does."""
 
+import datasetd
 import numpy as np
 import pytest
-
-import datasetd
 from conftest import NUM_SAMPLES
 from datasetd import _feed
 from datasetd import transforms as T

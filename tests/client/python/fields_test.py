@@ -1,8 +1,7 @@
 """Ops on several fields: what each field is told."""
 
-import pytest
-
 import datasetd
+import pytest
 from datasetd import transforms as T
 from datasetd.transforms._pipeline import pipelines_message
 

@@ -2,11 +2,10 @@
 
 import functools
 
+import datasetd
 import pytest
 import torch
 import torchvision.transforms as V
-
-import datasetd
 from datasetd import transforms as T
 
 BILINEAR = V.InterpolationMode.BILINEAR

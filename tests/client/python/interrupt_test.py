@@ -10,10 +10,9 @@ import sys
 import threading
 import time
 
+import datasetd
 import numpy as np
 import pytest
-
-import datasetd
 from conftest import stop
 
 _PACKAGE = os.path.dirname(datasetd.__file__)

@@ -5,11 +5,10 @@ import gc
 import pickle
 import time
 
+import datasetd
 import numpy as np
 import pytest
 import torch
-
-import datasetd
 from conftest import NUM_SAMPLES, copies, indices_of, loader
 from datasetd import transforms as T
 

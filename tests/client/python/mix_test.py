@@ -1,10 +1,9 @@
 """MixUp and CutMix: batches are those of torch's formulas."""
 
+import datasetd
 import numpy as np
 import pytest
 import torch
-
-import datasetd
 from datasetd import transforms as T
 
 N = 43

@@ -9,12 +9,11 @@ import sys
 import threading
 import time
 
+import datasetd
+import datasetd._local as local
 import numpy as np
 import pytest
 import torch
-
-import datasetd
-import datasetd._local as local
 from conftest import copies, indices_of, loader, stop
 
 

@@ -2,9 +2,8 @@
 
 import builtins
 
-import pytest
-
 import datasetd
+import pytest
 from datasetd import _progress
 
 COUNT = 103

@@ -4,12 +4,11 @@ import collections
 import itertools
 import types
 
+import datasetd
 import h5py
 import numpy as np
 import pytest
 import torch
-
-import datasetd
 
 _NUMBERS = itertools.count()
 _RANDOM = np.random.default_rng(11)

@@ -4,12 +4,11 @@ import itertools
 import random
 import threading
 
+import datasetd
 import numpy as np
 import pytest
-from PIL import Image
-
-import datasetd
 from datasetd import transforms as T
+from PIL import Image
 
 _NUMBERS = itertools.count()
 _X = np.arange(600_000, dtype=np.float32).reshape(-1, 3)

@@ -5,13 +5,12 @@ import itertools
 import select
 import time
 
+import datasetd
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-
-import datasetd
 from datasetd import transforms as T
+from PIL import Image
 
 
 def _all(client, dataset, field=None):

@@ -5,12 +5,11 @@ import itertools
 import os
 import warnings
 
+import datasetd
 import numpy as np
 import pytest
-from PIL import Image
-
-import datasetd
 from datasetd import sources
+from PIL import Image
 
 _NUMBERS = itertools.count()
 _RANDOM = np.random.default_rng(8)

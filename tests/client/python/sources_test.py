@@ -8,16 +8,15 @@ import re
 import subprocess
 import sys
 
+import datasetd
 import h5py
 import lmdb
 import numpy as np
 import pandas
 import pytest
 import torch
-from PIL import Image
-
-import datasetd
 from datasetd import sources
+from PIL import Image
 
 # Bazel names it relative to the working directory.
 _PAGE = os.path.abspath(os.environ["FORMATS_PAGE"])

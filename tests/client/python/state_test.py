@@ -1,9 +1,8 @@
 """state_dict and load_state_dict."""
 
+import datasetd
 import numpy as np
 import pytest
-
-import datasetd
 from conftest import copies, indices_of, loader
 
 

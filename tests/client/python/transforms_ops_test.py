@@ -6,11 +6,10 @@ import math
 import os
 import subprocess
 
+import datasetd
 import numpy as np
 import pytest
 import torchvision.transforms as V
-
-import datasetd
 from datasetd import transforms as T
 
 MODE = "INTERPOLATION_MODE_"

@@ -1,8 +1,7 @@
+import datasetd
 import numpy as np
 import pytest
 import torch
-
-import datasetd
 from datasetd import transforms as T
 from datasetd.transforms._pipeline import pipelines_message
 

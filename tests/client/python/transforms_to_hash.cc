@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "datasetd/v1/transform.pb.h"
-#include "server/core/transforms_hash.h"
+#include "server/pipeline/transforms_hash.h"
 #include "server/service/transform_convert.h"
 
 namespace datasetd {

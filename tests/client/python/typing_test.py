@@ -6,9 +6,8 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 import datasetd
+import pytest
 
 _PACKAGE = pathlib.Path(datasetd.__file__).parent
 

@@ -7,11 +7,9 @@ import sys
 import threading
 import time
 
-import pytest
-
 import datasetd
+import pytest
 from conftest import loader, stop
-
 
 # A stopped daemon makes no batch, and its connections stay.
 WAIT_SCRIPT = """

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/reference/augment_reference.h"
 
 namespace datasetd::testing {
@@ -171,8 +171,7 @@ AugmentCase::AugmentCase(std::vector<FieldProgram> fields, int num_samples,
   // Each field has room for three rows more than the batch writes.
   const int64_t capacity = num_samples + 3;
   for (FieldProgram& field : fields) {
-    const int64_t in_bytes =
-        InElements(field) * DtypeSizeBytes(field.in_dtype);
+    const int64_t in_bytes = InElements(field) * DtypeSizeBytes(field.in_dtype);
     // Samples need not be adjacent.
     field.sample_stride_bytes = in_bytes + 3 * DtypeSizeBytes(field.in_dtype);
     sources_.push_back(std::make_unique<AlignedBytes>(
@@ -250,8 +249,8 @@ std::string AugmentCase::Difference(
   for (int i = program_.num_fields - 1; i >= 0; --i) {
     const FieldProgram& field = program_.fields[i];
     if (offset < field.offset_bytes) continue;
-    const int64_t element = (offset - field.offset_bytes) /
-                            DtypeSizeBytes(field.out_dtype);
+    const int64_t element =
+        (offset - field.offset_bytes) / DtypeSizeBytes(field.out_dtype);
     return text + "; field " + std::to_string(i) + ", row " +
            std::to_string(element / OutElements(field)) + ", element " +
            std::to_string(element % OutElements(field));

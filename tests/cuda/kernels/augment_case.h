@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/block_runs.h"
 
 namespace datasetd::testing {

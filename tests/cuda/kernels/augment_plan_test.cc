@@ -1,11 +1,11 @@
-#include "cuda/kernels/augment_plan.h"
+#include "cuda/kernels/program/augment_plan.h"
 
 #include <cstdint>
 #include <random>
 #include <vector>
 
-#include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
 
@@ -27,8 +27,7 @@ TEST(DividerTest, DividesLikeTheOperator) {
     const Divider divider = MakeDivider(divisor);
     std::vector<uint32_t> numbers = {0, 1, INT32_MAX, INT32_MAX - 1u};
     for (int i = 0; i < 50; ++i) {
-      const uint32_t multiple =
-          engine() % (INT32_MAX / divisor + 1) * divisor;
+      const uint32_t multiple = engine() % (INT32_MAX / divisor + 1) * divisor;
       numbers.push_back(multiple);
       if (multiple > 0) numbers.push_back(multiple - 1);
       numbers.push_back(engine() >> 1);
@@ -85,8 +84,7 @@ TEST(AugmentPlanTest, RefusesWhatDoesNotFitOneLaunch) {
   AugmentPlan plan;
   EXPECT_FALSE(MakeAugmentPlan(&program, program, batches.data(),
                                kMaxBatchesPerLaunch + 1, &plan));
-  EXPECT_FALSE(
-      MakeAugmentPlan(&program, program, batches.data(), -1, &plan));
+  EXPECT_FALSE(MakeAugmentPlan(&program, program, batches.data(), -1, &plan));
   for (BatchTask& batch : batches) batch.num_samples = 1 << 20;
   EXPECT_FALSE(MakeAugmentPlan(&program, program, batches.data(),
                                kMaxBatchesPerLaunch, &plan));

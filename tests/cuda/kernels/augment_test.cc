@@ -2,7 +2,7 @@
 // loop, and the blocks of the CUDA kernel on the host; all slots must be equal,
 // bit for bit, with every byte that is no output untouched.
 
-#include "cuda/kernels/augment.h"
+#include "cuda/kernels/program/augment.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,16 +13,16 @@
 #include <string>
 #include <vector>
 
-#include "cuda/dtype.h"
-#include "cuda/kernels/augment_plain.h"
-#include "cuda/kernels/augment_plan.h"
-#include "cuda/kernels/host_checkpoint.h"
-#include "cuda/kernels/params.h"
+#include "base/dtype.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/host_checkpoint.h"
+#include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/reference/augment_reference.h"
+#include "tests/testing/augment_plain.h"
 
 namespace datasetd {
 namespace {
@@ -43,8 +43,8 @@ void CheckCase(std::vector<FieldProgram> fields, int num_samples,
     block_batches.push_back(test.NewBatch(epoch));
     counts[block_batches.back().slot].resize(test.slot_bytes());
   }
-  const bool has_counts = RunAugmentBlocks(test.program(), block_batches,
-                                           test.Memory(), &counts);
+  const bool has_counts =
+      RunAugmentBlocks(test.program(), block_batches, test.Memory(), &counts);
   for (size_t i = 0; i < epochs.size(); ++i) {
     const BatchTask host = test.NewBatch(epochs[i]);
     const std::vector<uint8_t> expected = test.ExpectedSlot(host);
@@ -64,8 +64,7 @@ void CheckCase(std::vector<FieldProgram> fields, int num_samples,
           field.is_image ? field.out_height * field.out_width * field.channels
                          : field.in_width;
       std::fill_n(expected_counts.begin() + field.offset_bytes,
-                  num_samples * elements * DtypeSizeBytes(field.out_dtype),
-                  1);
+                  num_samples * elements * DtypeSizeBytes(field.out_dtype), 1);
     }
     std::fill_n(expected_counts.begin() + test.program().indices_offset_bytes,
                 8 * num_samples, 1);
@@ -82,7 +81,7 @@ constexpr PaddingMode kModes[] = {PaddingMode::kConstant, PaddingMode::kEdge,
 struct Size {
   int height, width;
 };
-constexpr Size kSizes[] = {{1, 1},   {2, 3},   {28, 28},  {31, 33},
+constexpr Size kSizes[] = {{1, 1},   {2, 3},    {28, 28},  {31, 33},
                            {32, 32}, {123, 66}, {224, 224}};
 
 TEST(AugmentTest, EverySizeChannelDtypeAndLayout) {
@@ -313,8 +312,7 @@ TEST(AugmentTest, SeveralFieldsAndIndices) {
                                  .RandomCrop(24, 24)
                                  .Divide(255.0f)
                                  .Build();
-  const FieldProgram mask =
-      FieldBuilder(28, 28, 1).RandomCrop(24, 24).Build();
+  const FieldProgram mask = FieldBuilder(28, 28, 1).RandomCrop(24, 24).Build();
   CheckCase({image, ElementsField(Dtype::kUint8, Dtype::kInt64, 1), mask,
              ElementsField(Dtype::kFloat32, Dtype::kFloat32, 5),
              ElementsField(Dtype::kInt32, Dtype::kInt64, 1),
@@ -323,14 +321,14 @@ TEST(AugmentTest, SeveralFieldsAndIndices) {
 }
 
 TEST(AugmentTest, ElementsOfEveryDtype) {
-  constexpr Dtype kAll[] = {Dtype::kUint8,   Dtype::kInt16,    Dtype::kInt32,
-                            Dtype::kInt64,   Dtype::kFloat16,  Dtype::kBfloat16,
+  constexpr Dtype kAll[] = {Dtype::kUint8,   Dtype::kInt16,   Dtype::kInt32,
+                            Dtype::kInt64,   Dtype::kFloat16, Dtype::kBfloat16,
                             Dtype::kFloat32, Dtype::kFloat64};
   for (const Dtype in : kAll) {
-    std::vector<FieldProgram> fields = {
-        ElementsField(in, in, 7), ElementsField(in, Dtype::kFloat16, 7),
-        ElementsField(in, Dtype::kBfloat16, 7),
-        ElementsField(in, Dtype::kFloat32, 7)};
+    std::vector<FieldProgram> fields = {ElementsField(in, in, 7),
+                                        ElementsField(in, Dtype::kFloat16, 7),
+                                        ElementsField(in, Dtype::kBfloat16, 7),
+                                        ElementsField(in, Dtype::kFloat32, 7)};
     if (!IsFloatingPoint(in)) {
       fields.push_back(ElementsField(in, Dtype::kInt64, 7));
     }

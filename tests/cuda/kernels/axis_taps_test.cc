@@ -1,4 +1,4 @@
-#include "cuda/kernels/axis_taps.h"
+#include "cuda/kernels/math/axis_taps.h"
 
 #include <cstdint>
 #include <limits>

@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 
 namespace datasetd::testing {
 

@@ -6,12 +6,12 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/kernels/augment_block.h"
-#include "cuda/kernels/augment_plan.h"
-#include "cuda/kernels/chain_executor.h"
-#include "cuda/kernels/chain_scratch.h"
-#include "cuda/kernels/chain_state.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/chain/chain_executor.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/moves/augment_block.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/params.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/block_runs.h"
 

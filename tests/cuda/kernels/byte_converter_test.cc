@@ -1,13 +1,13 @@
-#include "cuda/kernels/byte_converter.h"
+#include "cuda/kernels/host/byte_converter.h"
 
 #include <cstdint>
 #include <cstring>
 #include <random>
 
-#include "cuda/dtype.h"
-#include "cuda/kernels/byte_vector.h"
-#include "cuda/kernels/params.h"
-#include "cuda/kernels/value.h"
+#include "base/dtype.h"
+#include "cuda/kernels/host/byte_vector.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
 

@@ -13,16 +13,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "cuda/kernels/augment.h"
-#include "cuda/kernels/augment_plan.h"
-#include "cuda/kernels/chain_host.h"
-#include "cuda/kernels/chain_scratch.h"
-#include "cuda/kernels/host_checkpoint.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/host/chain_host.h"
 #include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/program/augment.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/host_checkpoint.h"
 #include "gtest/gtest.h"
-#include "server/core/mix_labels.h"
-#include "server/core/pipeline.h"
-#include "server/core/slot_layout.h"
+#include "server/feed/slot_layout.h"
+#include "server/pipeline/mix_labels.h"
+#include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/reference/mix_reference.h"
 #include "tests/testing/status_matchers.h"
@@ -65,9 +65,8 @@ class MixCase {
       EXPECT_THAT(program.status(), IsOk());
       programs_.push_back(*program);
     }
-    EXPECT_THAT(
-        LinkMixedLabels(fields_, transforms, absl::MakeSpan(programs_)),
-        IsOk());
+    EXPECT_THAT(LinkMixedLabels(fields_, transforms, absl::MakeSpan(programs_)),
+                IsOk());
     program_->seed = seed;
     program_->num_fields = 2;
   }
@@ -84,9 +83,8 @@ class MixCase {
     // What is read before it is written shows: NaN.
     scratch_.assign(plan.size_bytes + kScratchAlignment, 0xFF);
     const auto start = reinterpret_cast<uintptr_t>(scratch_.data());
-    plan.Give(scratch_.data() +
-                  (AlignScratch(static_cast<int64_t>(start)) -
-                   static_cast<int64_t>(start)),
+    plan.Give(scratch_.data() + (AlignScratch(static_cast<int64_t>(start)) -
+                                 static_cast<int64_t>(start)),
               program_.get());
     ClearTeamFlags(*program_);
   }
@@ -207,21 +205,20 @@ std::vector<std::vector<TransformSpec>> Pipelines() {
       {RandomResizedCropSpec{.height = 12, .width = 70}, to_float},
       {ColorJitterSpec{.brightness = {{0.5, 1.5}}, .contrast = {{0.5, 1.5}}},
        RandomRotationSpec{.degrees = {-30.0, 30.0}}, to_float, kNormalize},
-      {RandomAdjustSharpnessSpec{.sharpness_factor = 2.0},
-       RandomEqualizeSpec{}, to_float},
+      {RandomAdjustSharpnessSpec{.sharpness_factor = 2.0}, RandomEqualizeSpec{},
+       to_float},
   };
 }
 
 template <typename Spec>
 void CheckAgainstReference(bool per_sample) {
-  for (const Shape shape : {Shape{1, 1, 1}, Shape{2, 3, 3}, Shape{20, 67, 3},
-                            Shape{33, 31, 1}}) {
+  for (const Shape shape :
+       {Shape{1, 1, 1}, Shape{2, 3, 3}, Shape{20, 67, 3}, Shape{33, 31, 1}}) {
     for (const std::vector<TransformSpec>& ops : Pipelines()) {
       MixCase plain(shape, ops);
       std::vector<TransformSpec> mixed_ops = ops;
-      mixed_ops.push_back(
-          Spec{.alpha = 1.0, .num_classes = kNumClasses,
-               .per_sample = per_sample});
+      mixed_ops.push_back(Spec{
+          .alpha = 1.0, .num_classes = kNumClasses, .per_sample = per_sample});
       MixCase mixed(shape, mixed_ops);
       for (const int num_rows : {1, 2, 7}) {
         SCOPED_TRACE(absl::StrCat(shape.height, "x", shape.width, "x",
@@ -238,9 +235,8 @@ void CheckAgainstReference(bool per_sample) {
           batch.num_samples = num_rows;
           batch.batch_index = 5;
           batch.epoch = 2;
-          const MixDraw drawn =
-              DrawMix(field.mix, mixed.program().seed, batch, row,
-                      field.out_height, field.out_width);
+          const MixDraw drawn = DrawMix(field.mix, mixed.program().seed, batch,
+                                        row, field.out_height, field.out_width);
           const int before = (row + num_rows - 1) % num_rows;
           const std::vector<double> own = plain.Row(images, 0, row);
           const std::vector<double> partner = plain.Row(images, 0, before);
@@ -249,8 +245,8 @@ void CheckAgainstReference(bool per_sample) {
               is_mix_up ? reference::MixUp(own, partner, drawn.lambda)
                         : reference::CutMix(
                               own, partner, field.out_height, field.out_width,
-                              {drawn.top, drawn.left, drawn.bottom,
-                               drawn.right, drawn.lambda});
+                              {drawn.top, drawn.left, drawn.bottom, drawn.right,
+                               drawn.lambda});
           EXPECT_LE(Worst(mixed.Row(slot, 0, row), expected),
                     is_mix_up ? 1e-6 : 0.0);
           EXPECT_LE(Worst(mixed.Row(slot, 1, row),
@@ -289,7 +285,7 @@ TEST(ChainMixTest, EveryLayoutAndDtypeHasTheSameBitsEverywhere) {
         for (const TransformSpec& mix :
              {TransformSpec(MixUpSpec{.num_classes = kNumClasses}),
               TransformSpec(CutMixSpec{.num_classes = kNumClasses,
-                                       .per_sample = true})}) {
+              .per_sample = true})}) {
           std::vector<TransformSpec> all = ops;
           all.push_back(mix);
           MixCase({19, 70, channels}, all, layout).All({3, 1, 4, 1, 5}, 8, 1);
@@ -327,8 +323,8 @@ class ImpatientRun final : public HostRun {
 TEST(ChainMixTest, ABatchInPartsIsTheSame) {
   for (const TransformSpec& op :
        {TransformSpec(MixUpSpec{.num_classes = kNumClasses}),
-        TransformSpec(CutMixSpec{.num_classes = kNumClasses,
-                                 .per_sample = true})}) {
+        TransformSpec(
+            CutMixSpec{.num_classes = kNumClasses, .per_sample = true})}) {
     MixCase mix({19, 40, 3}, {RandomHorizontalFlipSpec{}, op});
     const std::vector<int64_t> indices = {3, 1, 4, 1, 5};
     const auto whole = mix.Fill(
@@ -364,8 +360,7 @@ TEST(ChainMixTest, TheOtherKernelLeavesMixedLabelsAlone) {
   BatchTask batch = {};
   batch.num_samples = 4;
   auto plan = std::make_unique<AugmentPlan>();
-  ASSERT_TRUE(
-      MakeAugmentPlan(nullptr, mix.program(), &batch, 1, plan.get()));
+  ASSERT_TRUE(MakeAugmentPlan(nullptr, mix.program(), &batch, 1, plan.get()));
   ASSERT_EQ(plan->num_fields, 1);
   EXPECT_EQ(plan->fields[0].field_index, kIndicesField);
 }

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/dtype.h"
-#include "cuda/kernels/augment.h"
-#include "cuda/kernels/chain_host.h"
-#include "cuda/kernels/chain_scratch.h"
+#include "base/dtype.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/host/chain_host.h"
+#include "cuda/kernels/program/augment.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/block_runs.h"
 
@@ -54,9 +54,8 @@ ChainResult ChainRunner::With(uint64_t epoch,
   // What is read before it is written shows: NaN.
   std::vector<uint8_t> scratch(plan.size_bytes + kScratchAlignment, 0xFF);
   const uintptr_t start = reinterpret_cast<uintptr_t>(scratch.data());
-  plan.Give(scratch.data() +
-                (AlignScratch(static_cast<int64_t>(start)) -
-                 static_cast<int64_t>(start)),
+  plan.Give(scratch.data() + (AlignScratch(static_cast<int64_t>(start)) -
+                              static_cast<int64_t>(start)),
             program.get());
   ClearTeamFlags(*program);
   const size_t size_bytes = samples.size() * field.out_height *
@@ -90,11 +89,10 @@ ChainResult ChainRunner::Host(uint64_t epoch, int64_t sample) const {
 
 ChainResult ChainRunner::Host(uint64_t epoch,
                               const std::vector<int64_t>& samples) const {
-  return With(epoch, samples,
-              [](const AugmentProgram& program, const BatchTask& batch,
-                 const std::vector<MemoryRange>&) {
-                AugmentHost(program, batch);
-              });
+  return With(
+      epoch, samples,
+      [](const AugmentProgram& program, const BatchTask& batch,
+         const std::vector<MemoryRange>&) { AugmentHost(program, batch); });
 }
 
 ChainResult ChainRunner::Plain(uint64_t epoch, int64_t sample) const {
@@ -111,7 +109,7 @@ ChainResult ChainRunner::Avx2(uint64_t epoch, int64_t sample) const {
               [](const AugmentProgram& program, const BatchTask& batch,
                  const std::vector<MemoryRange>&) {
                 RunChainAvx2(program, program.fields[0], batch,
-                           TeamMemory(program, program.fields[0], 0));
+                             TeamMemory(program, program.fields[0], 0));
               });
 }
 
@@ -120,7 +118,7 @@ ChainResult ChainRunner::Avx512(uint64_t epoch, int64_t sample) const {
               [](const AugmentProgram& program, const BatchTask& batch,
                  const std::vector<MemoryRange>&) {
                 RunChainAvx512(program, program.fields[0], batch,
-                           TeamMemory(program, program.fields[0], 0));
+                               TeamMemory(program, program.fields[0], 0));
               });
 }
 

@@ -1,4 +1,4 @@
-#include "cuda/kernels/chain_scratch.h"
+#include "cuda/kernels/chain/chain_scratch.h"
 
 #include <cstdint>
 #include <limits>
@@ -43,10 +43,10 @@ TEST(ChainScratchTest, SizesAreHeldAtTheLargest) {
        {int64_t{1} << 60, int64_t{1} << 61, kMax / 4, kMax / 2, kMax}) {
     for (int part = 0; part < 6; ++part) {
       ChainScratch scratch = {};
-      int64_t* const parts[] = {&scratch.image_elements, &scratch.row_elements,
-                                &scratch.line_elements, &scratch.tap_elements,
-                                &scratch.map_elements,
-                                &scratch.partner_elements};
+      int64_t* const parts[] = {
+          &scratch.image_elements, &scratch.row_elements,
+          &scratch.line_elements,  &scratch.tap_elements,
+          &scratch.map_elements,   &scratch.partner_elements};
       *parts[part] = elements;
       const ScratchPlan plan = PlanScratch(*ProgramWith(scratch), 64);
       EXPECT_GE(plan.size_bytes, int64_t{1} << 61) << part;

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/rounding.h"
+#include "base/dtype.h"
+#include "cuda/kernels/math/rounding.h"
 #include "gtest/gtest.h"
-#include "server/core/explain.h"
-#include "server/core/pipeline.h"
+#include "server/pipeline/explain.h"
+#include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/chain_runner.h"
 #include "tests/reference/colour_reference.h"
 #include "tests/reference/geometry_reference.h"
@@ -138,8 +138,8 @@ void ForImages(const Check& check) {
   for (const Shape& shape : kShapes) {
     for (const int channels : {1, 3}) {
       for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat32}) {
-        SCOPED_TRACE(absl::StrCat(shape.height, "x", shape.width, "x",
-                                  channels, " ", DtypeName(dtype)));
+        SCOPED_TRACE(absl::StrCat(shape.height, "x", shape.width, "x", channels,
+                                  " ", DtypeName(dtype)));
         check(TestImage(shape, channels, dtype));
       }
     }
@@ -171,9 +171,8 @@ TEST(ChainTest, ResizeIsTheReference) {
                    reference::Resize(image.planar, to.height, to.width,
                                      Filter::kBilinear, antialias),
                    1e-5);
-        PlanarImage cubic = reference::Resize(image.planar, to.height,
-                                              to.width, Filter::kBicubic,
-                                              antialias);
+        PlanarImage cubic = reference::Resize(image.planar, to.height, to.width,
+                                              Filter::kBicubic, antialias);
         if (image.dtype == Dtype::kUint8) cubic = Clamped(cubic, 255.0);
         ExpectNear(image,
                    {ResizeTo(to.height, to.width, InterpolationMode::kBicubic,
@@ -208,9 +207,8 @@ TEST(ChainTest, NearestResizeTakesAPixel) {
                 for (const double slack_x : {-1e-4, 1e-4}) {
                   const int from_x = reference::NearestSource(
                       x, image.planar.width, to.width, is_exact, slack_x);
-                  is_one = is_one ||
-                           static_cast<double>(actual[i]) ==
-                               image.planar.at(c, from_y, from_x);
+                  is_one = is_one || static_cast<double>(actual[i]) ==
+                                         image.planar.at(c, from_y, from_x);
                 }
               }
               ASSERT_TRUE(is_one) << c << " " << y << " " << x;
@@ -329,8 +327,8 @@ TEST(ChainTest, RotateIsCounterClockwise) {
 
 TEST(ChainTest, MovesFoldIntoAResize) {
   ForImages([](const TestImage& image) {
-    PlanarImage expected = reference::Resize(image.planar, 40, 37,
-                                             Filter::kBilinear, true);
+    PlanarImage expected =
+        reference::Resize(image.planar, 40, 37, Filter::kBilinear, true);
     expected = reference::FlipLeftRight(expected);
     expected = reference::PadConstant(
         expected, 5, 1, 2, 3, std::vector<double>(image.planar.channels, 1.0));
@@ -404,8 +402,7 @@ TEST(ChainTest, LongChainIsTheReferencesInTurn) {
            AdjustSharpnessSpec{1.7},
            GaussianBlurSpec{
                .kernel_height = 3, .kernel_width = 5, .sigma = {0.8, 0.8}},
-           AdjustHueSpec{0.2}, HorizontalFlipSpec{},
-           AdjustSaturationSpec{0.5}},
+           AdjustHueSpec{0.2}, HorizontalFlipSpec{}, AdjustSaturationSpec{0.5}},
           FromColour(colour), 1e-4);
     }
   }
@@ -428,15 +425,15 @@ TEST(ChainTest, WholeNumberOpsAreExact) {
 }
 
 TEST(ChainTest, EveryResidentDtypeIsRead) {
-  for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat16, Dtype::kBfloat16,
-                            Dtype::kFloat32}) {
+  for (const Dtype dtype :
+       {Dtype::kUint8, Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32}) {
     for (const int channels : {1, 2, 3, 4}) {
       SCOPED_TRACE(absl::StrCat(DtypeName(dtype), " ", channels));
       const TestImage image({31, 33}, channels, dtype);
-      ExpectNear(image, {ResizeTo(20, 50, InterpolationMode::kBilinear, true)},
-                 reference::Resize(image.planar, 20, 50, Filter::kBilinear,
-                                   true),
-                 1e-5);
+      ExpectNear(
+          image, {ResizeTo(20, 50, InterpolationMode::kBilinear, true)},
+          reference::Resize(image.planar, 20, 50, Filter::kBilinear, true),
+          1e-5);
     }
   }
 }
@@ -454,9 +451,8 @@ TEST(ChainTest, HalvesWithoutOpsAreCopied) {
 TEST(ChainTest, MovesAreThoseOfTheFastPath) {
   for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat32}) {
-      for (const Dtype out :
-           {Dtype::kUint8, Dtype::kFloat16, Dtype::kBfloat16,
-            Dtype::kFloat32}) {
+      for (const Dtype out : {Dtype::kUint8, Dtype::kFloat16, Dtype::kBfloat16,
+                              Dtype::kFloat32}) {
         if (out == Dtype::kUint8 && dtype != Dtype::kUint8) continue;
         const TestImage image({31, 33}, 3, dtype);
         std::vector<TransformSpec> ops = {
@@ -512,10 +508,10 @@ TEST(ChainTest, RandomChainHasTheSameBitsEverywhere) {
         RandomAdjustSharpnessSpec{2.0, 0.5},
         RandomAutocontrastSpec{0.5},
         RandomEqualizeSpec{0.5},
-        RandomApplySpec{{GaussianBlurSpec{.kernel_height = 5,
-                                          .kernel_width = 3},
-                         RandomInvertSpec{0.5}},
-                        0.5},
+        RandomApplySpec{
+            {GaussianBlurSpec{.kernel_height = 5, .kernel_width = 3},
+             RandomInvertSpec{0.5}},
+            0.5},
         ToDtypeSpec{.dtype = out, .scale = true},
         RandomErasingSpec{.p = 0.5, .is_value_random = true},
         NormalizeSpec{{0.5}, {0.25}},
@@ -535,8 +531,7 @@ TEST(ChainTest, RandomChainHasTheSameBitsEverywhere) {
 // A row keeps of the one before what is the same.
 TEST(ChainTest, RowsOfABatchAreThoseOfBatchesOfOne) {
   const TestImage image({40, 33}, 3, Dtype::kUint8);
-  const ResizeSpec down =
-      ResizeTo(30, 41, InterpolationMode::kBilinear, true);
+  const ResizeSpec down = ResizeTo(30, 41, InterpolationMode::kBilinear, true);
   const ResizeSpec up = ResizeTo(50, 41, InterpolationMode::kBilinear, true);
   const TransformSpec flips[] = {RandomHorizontalFlipSpec{},
                                  RandomVerticalFlipSpec{}};
@@ -567,8 +562,8 @@ TEST(ChainTest, RowsOfABatchAreThoseOfBatchesOfOne) {
 // What explain tells, done by the reference.
 TEST(ChainTest, RandomResizedCropShowsTheExplainedWindow) {
   const TestImage image({123, 66}, 3, Dtype::kUint8);
-  const FieldProgram field = CompileToFloat(
-      image, {RandomResizedCropSpec{.height = 48, .width = 50}});
+  const FieldProgram field =
+      CompileToFloat(image, {RandomResizedCropSpec{.height = 48, .width = 50}});
   const ChainRunner runner(field, image.bytes);
   for (int64_t sample = 0; sample < 20; ++sample) {
     const auto draws = ExplainSample(runner.program(), 2, sample);
@@ -580,10 +575,10 @@ TEST(ChainTest, RandomResizedCropShowsTheExplainedWindow) {
     const auto number = [&](int i) {
       return static_cast<int>(parameters[i].second[0]);
     };
-    const PlanarImage expected = reference::Resize(
-        reference::Crop(image.planar, number(0), number(1), number(2),
-                        number(3)),
-        48, 50, Filter::kBilinear, true);
+    const PlanarImage expected =
+        reference::Resize(reference::Crop(image.planar, number(0), number(1),
+                                          number(2), number(3)),
+                          48, 50, Filter::kBilinear, true);
     const std::vector<float> actual = runner.Host(2, sample).Floats(field);
     for (size_t i = 0; i < actual.size(); ++i) {
       ASSERT_NEAR(actual[i], expected.values[i], 1e-5 * 255.0);
@@ -612,9 +607,9 @@ TEST(ChainTest, RandomResizedCropFallsBackToTheMiddle) {
 
 TEST(ChainTest, GroupIsAppliedWhollyOrNot) {
   const TestImage image({8, 8}, 3, Dtype::kUint8);
-  const FieldProgram field = Compile(
-      image.field(),
-      {RandomApplySpec{{InvertSpec{}, HorizontalFlipSpec{}}, 0.5}});
+  const FieldProgram field =
+      Compile(image.field(),
+              {RandomApplySpec{{InvertSpec{}, HorizontalFlipSpec{}}, 0.5}});
   const ChainRunner runner(field, image.bytes);
   PlanarImage changed = reference::FlipLeftRight(image.planar);
   for (double& value : changed.values) value = 255.0 - value;
@@ -632,8 +627,7 @@ TEST(ChainTest, GroupIsAppliedWhollyOrNot) {
 TEST(ChainTest, GrayscaleChangesTheChannels) {
   for (const auto& [from, to] : {std::pair(3, 1), {1, 3}, {3, 3}, {1, 1}}) {
     const TestImage image({31, 33}, from, Dtype::kUint8);
-    const auto gray =
-        reference::Grayscale(ToColour(image.planar, true), to);
+    const auto gray = reference::Grayscale(ToColour(image.planar, true), to);
     // Through scratch memory, and straight to the slot.
     ExpectNear(image, {GrayscaleSpec{to}}, FromColour(gray), 0.0);
     ExpectNear(image, {GrayscaleSpec{to}, HorizontalFlipSpec{}},

@@ -1,11 +1,11 @@
-#include "cuda/kernels/column_runs.h"
+#include "cuda/kernels/host/column_runs.h"
 
 #include <cstdint>
 #include <random>
 #include <vector>
 
-#include "cuda/kernels/move.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/move.h"
+#include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
@@ -17,8 +17,8 @@ using testing::FieldBuilder;
 
 std::vector<ColumnRun> Runs(const std::vector<int32_t>& map) {
   std::vector<ColumnRun> runs(map.size());
-  runs.resize(FindRuns(map.data(), static_cast<int32_t>(map.size()),
-                       runs.data()));
+  runs.resize(
+      FindRuns(map.data(), static_cast<int32_t>(map.size()), runs.data()));
   return runs;
 }
 

@@ -1,4 +1,4 @@
-#include "cuda/kernels/elementary.h"
+#include "cuda/kernels/math/elementary.h"
 
 #include <algorithm>
 #include <cmath>

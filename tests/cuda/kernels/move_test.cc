@@ -1,11 +1,11 @@
-#include "cuda/kernels/move.h"
+#include "cuda/kernels/program/move.h"
 
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
 
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/augment_case.h"
@@ -121,8 +121,7 @@ TEST(MoveTest, FlipsAtTheirRate) {
     }
     const double p = static_cast<double>(probability);
     // Four standard deviations; none at 0 and 1.
-    EXPECT_LE(std::abs(flips - p * kDraws),
-              4 * std::sqrt(kDraws * p * (1 - p)))
+    EXPECT_LE(std::abs(flips - p * kDraws), 4 * std::sqrt(kDraws * p * (1 - p)))
         << p;
   }
 }

@@ -1,4 +1,4 @@
-#include "cuda/kernels/permutation.h"
+#include "cuda/kernels/math/permutation.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -63,8 +63,7 @@ TEST(KeyedPermutationTest, LargestSizesStayInRangeAndRepeatNothing) {
     }
     for (uint32_t index : indices) ASSERT_LT(index, n);
     std::sort(indices.begin(), indices.end());
-    EXPECT_EQ(std::adjacent_find(indices.begin(), indices.end()),
-              indices.end())
+    EXPECT_EQ(std::adjacent_find(indices.begin(), indices.end()), indices.end())
         << "n " << n;
   }
 }

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/rounding.h"
+#include "base/dtype.h"
+#include "cuda/kernels/math/rounding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/core/explain.h"
-#include "server/core/pipeline.h"
-#include "server/core/ragged_index.h"
+#include "server/dataset/ragged_index.h"
+#include "server/pipeline/explain.h"
+#include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/chain_runner.h"
 #include "tests/reference/geometry_reference.h"
 #include "tests/testing/status_matchers.h"
@@ -28,12 +28,12 @@ namespace datasetd {
 namespace {
 
 using reference::PlanarImage;
+using ::testing::AllOf;
 using testing::ChainResult;
 using testing::ChainRunner;
+using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 using Ops = std::vector<TransformSpec>;
 
@@ -53,9 +53,9 @@ struct Samples {
       index.Add(size);
       std::vector<uint8_t>& image = images.emplace_back();
       const int64_t elements = size.height * size.width * channels;
-      PlanarImage& planar = planars.emplace_back(
-          channels, static_cast<int>(size.height),
-          static_cast<int>(size.width));
+      PlanarImage& planar =
+          planars.emplace_back(channels, static_cast<int>(size.height),
+                               static_cast<int>(size.width));
       for (int64_t i = 0; i < elements; ++i) {
         const uint32_t level = engine() % 256;
         const int64_t pixel = i / channels;
@@ -141,14 +141,14 @@ TEST(RaggedChainTest, RandomResizedCropDrawsWithTheSamplesSize) {
   ExpectAsDense({RandomResizedCropSpec{.height = 24, .width = 28}},
                 Dtype::kFloat16, Layout::kNchw);
   // Windows that never fit: the fixed one, by the sample's ratio.
-  ExpectAsDense({RandomResizedCropSpec{
-      .height = 9, .width = 9, .scale = {4.0, 5.0}}});
+  ExpectAsDense(
+      {RandomResizedCropSpec{.height = 9, .width = 9, .scale = {4.0, 5.0}}});
 }
 
 TEST(RaggedChainTest, CenterCropPadsWhatIsTooSmall) {
   ExpectAsDense({CenterCropSpec{.height = 40, .width = 41}});
-  ExpectAsDense({CenterCropSpec{.height = 101, .width = 95}},
-                Dtype::kUint8, Layout::kNchw, 1);
+  ExpectAsDense({CenterCropSpec{.height = 101, .width = 95}}, Dtype::kUint8,
+                Layout::kNchw, 1);
   ExpectAsDense({CenterCropSpec{.height = 7, .width = 8}});
 }
 
@@ -186,9 +186,9 @@ TEST(RaggedChainTest, CropAndResizedCropMayReachBeyondTheSample) {
 }
 
 TEST(RaggedChainTest, ShorterEdgeThenCenterCropIsTheUsualEvaluation) {
-  const Ops number = {ToDtypeSpec{.scale = true},
-                      NormalizeSpec{.mean = {0.4, 0.5, 0.6},
-                                    .std = {0.2, 0.3, 0.4}}};
+  const Ops number = {
+      ToDtypeSpec{.scale = true},
+      NormalizeSpec{.mean = {0.4, 0.5, 0.6}, .std = {0.2, 0.3, 0.4}}};
   for (const int64_t edge : {12, 33, 70}) {
     for (const int64_t max_size : {int64_t{0}, edge * 3 / 2}) {
       SCOPED_TRACE(absl::StrCat(edge, " ", max_size));
@@ -201,12 +201,11 @@ TEST(RaggedChainTest, ShorterEdgeThenCenterCropIsTheUsualEvaluation) {
 }
 
 TEST(RaggedChainTest, OpsThatKeepSizesMayComeFirst) {
-  ExpectAsDense({RandomHorizontalFlipSpec{}, VerticalFlipSpec{},
-                 AlternatingFlipSpec{},
-                 PadSpec{.padding = {.left = 1, .top = 2, .right = 3},
-                         .fill = {9.0f}},
-                 RandomVerticalFlipSpec{.p = 0.4},
-                 CenterCropSpec{.height = 30, .width = 30}});
+  ExpectAsDense(
+      {RandomHorizontalFlipSpec{}, VerticalFlipSpec{}, AlternatingFlipSpec{},
+       PadSpec{.padding = {.left = 1, .top = 2, .right = 3}, .fill = {9.0f}},
+       RandomVerticalFlipSpec{.p = 0.4},
+       CenterCropSpec{.height = 30, .width = 30}});
   ExpectAsDense({ColorJitterSpec{.brightness = Interval{0.5, 1.5},
                                  .contrast = Interval{0.5, 1.5},
                                  .saturation = Interval{0.5, 1.5},
@@ -217,13 +216,13 @@ TEST(RaggedChainTest, OpsThatKeepSizesMayComeFirst) {
 }
 
 TEST(RaggedChainTest, OpsThatFollowAreAsEver) {
-  ExpectAsDense(
-      {RandomResizedCropSpec{.height = 24, .width = 24},
-       RandomHorizontalFlipSpec{}, RandomRotationSpec{.degrees = {-30, 30}},
-       RandomCropSpec{.height = 20, .width = 20},
-       GaussianBlurSpec{.kernel_height = 3, .kernel_width = 5},
-       ColorJitterSpec{.contrast = Interval{0.5, 1.5}},
-       ToDtypeSpec{.scale = true}, RandomErasingSpec{.p = 1.0}});
+  ExpectAsDense({RandomResizedCropSpec{.height = 24, .width = 24},
+                 RandomHorizontalFlipSpec{},
+                 RandomRotationSpec{.degrees = {-30, 30}},
+                 RandomCropSpec{.height = 20, .width = 20},
+                 GaussianBlurSpec{.kernel_height = 3, .kernel_width = 5},
+                 ColorJitterSpec{.contrast = Interval{0.5, 1.5}},
+                 ToDtypeSpec{.scale = true}, RandomErasingSpec{.p = 1.0}});
 }
 
 // Against formulas that share nothing with the kernels.
@@ -231,8 +230,7 @@ TEST(RaggedChainTest, PixelsAreTheReferences) {
   const Samples samples(Dtype::kUint8);
   const Ops ops = {RandomResizedCropSpec{.height = 23, .width = 19},
                    ToDtypeSpec{.scale = false}};
-  const FieldProgram field =
-      Compile(samples.field, ops, Layout::kNchw, kSizes);
+  const FieldProgram field = Compile(samples.field, ops, Layout::kNchw, kSizes);
   const ChainRunner runner(field, samples.packed, samples.index.samples());
   auto sized = std::make_unique<AugmentProgram>(runner.program());
   for (size_t i = 0; i < kSizes.size(); ++i) {
@@ -274,8 +272,7 @@ TEST(RaggedChainTest, CenterCropIsTheReferences) {
         samples.planars[i], lack_x / 2, lack_y / 2, (lack_x + 1) / 2,
         (lack_y + 1) / 2, {0.0, 0.0, 0.0});
     const PlanarImage expected = reference::Crop(
-        padded,
-        static_cast<int>(std::nearbyint((padded.height - 40) / 2.0)),
+        padded, static_cast<int>(std::nearbyint((padded.height - 40) / 2.0)),
         static_cast<int>(std::nearbyint((padded.width - 40) / 2.0)), 40, 40);
     const std::vector<float> actual =
         runner.All(0, static_cast<int64_t>(i)).Floats(field);
@@ -286,9 +283,8 @@ TEST(RaggedChainTest, CenterCropIsTheReferences) {
 }
 
 absl::Status StatusOf(const Ops& ops, std::vector<ImageSize> sizes = kSizes) {
-  const FieldSpec field = {.name = "image",
-                           .shape = {kAnyExtent, kAnyExtent, 3},
-                           .is_image = true};
+  const FieldSpec field = {
+      .name = "image", .shape = {kAnyExtent, kAnyExtent, 3}, .is_image = true};
   return CompileField(field, 0, ops, Layout::kNhwc, sizes).status();
 }
 
@@ -307,20 +303,18 @@ TEST(RaggedChainTest, ABatchNeedsOneSize) {
 }
 
 TEST(RaggedChainTest, OpsThatNeedOneSizeAreRefusedBeforeIt) {
-  for (const Ops& ops : {Ops{RandomRotationSpec{.degrees = {-5, 5}}},
-                         Ops{GaussianBlurSpec{.kernel_height = 3,
-                                              .kernel_width = 3}},
-                         Ops{RandomErasingSpec{}},
-                         Ops{CutoutSpec{.size = 4}}}) {
+  for (const Ops& ops :
+       {Ops{RandomRotationSpec{.degrees = {-5, 5}}},
+        Ops{GaussianBlurSpec{.kernel_height = 3, .kernel_width = 3}},
+        Ops{RandomErasingSpec{}}, Ops{CutoutSpec{.size = 4}}}) {
     Ops all = ops;
     all.push_back(CenterCropSpec{.height = 8, .width = 8});
-    EXPECT_THAT(
-        StatusOf(all),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr(absl::StrCat("transforms[0] ",
-                                              TransformName(ops[0]))),
-                       HasSubstr("it needs images of one size"),
-                       HasSubstr("CenterCrop"))));
+    EXPECT_THAT(StatusOf(all),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(absl::StrCat("transforms[0] ",
+                                                      TransformName(ops[0]))),
+                               HasSubstr("it needs images of one size"),
+                               HasSubstr("CenterCrop"))));
   }
 }
 
@@ -342,11 +336,10 @@ TEST(RaggedChainTest, CropsAndPadsAreCheckedAgainstEverySize) {
                                        .padding_mode = PaddingMode::kReflect}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("reflect padding of 60")));
-  EXPECT_THAT(StatusOf({CropSpec{.left = int64_t{1} << 30,
-                                 .height = 8,
-                                 .width = 8}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("must be within")));
+  EXPECT_THAT(
+      StatusOf({CropSpec{.left = int64_t{1} << 30, .height = 8, .width = 8}}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("must be within")));
   EXPECT_THAT(
       StatusOf({ResizeSpec{.shorter_edge = 100'000},
                 CenterCropSpec{.height = 8, .width = 8}}),
@@ -359,13 +352,12 @@ TEST(RaggedChainTest, CropsAndPadsAreCheckedAgainstEverySize) {
 }
 
 TEST(RaggedChainTest, AGroupKeepsSizes) {
-  EXPECT_THAT(
-      StatusOf({RandomApplySpec{
-          .transforms = {CenterCropSpec{.height = 8, .width = 8}}}}),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("change the sizes of the samples")));
-  EXPECT_THAT(StatusOf({RandomApplySpec{.transforms = {PadSpec{
-                            .padding = {.left = 1}}}},
+  EXPECT_THAT(StatusOf({RandomApplySpec{
+                  .transforms = {CenterCropSpec{.height = 8, .width = 8}}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("change the sizes of the samples")));
+  EXPECT_THAT(StatusOf({RandomApplySpec{
+                            .transforms = {PadSpec{.padding = {.left = 1}}}},
                         CenterCropSpec{.height = 8, .width = 8}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("change the sizes of the samples")));

@@ -1,4 +1,4 @@
-#include "cuda/kernels/random.h"
+#include "cuda/kernels/math/random.h"
 
 #include <array>
 #include <cstdint>
@@ -21,9 +21,7 @@ struct KnownAnswer {
 
 // From the authors' kat_vectors.
 constexpr KnownAnswer kKnownAnswers[] = {
-    {{0, 0, 0, 0},
-     {0, 0},
-     {0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}},
+    {{0, 0, 0, 0}, {0, 0}, {0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}},
     {{0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF},
      {0xFFFFFFFF, 0xFFFFFFFF},
      {0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}},

@@ -1,4 +1,4 @@
-#include "cuda/kernels/rounding.h"
+#include "cuda/kernels/math/rounding.h"
 
 #include <cmath>
 #include <cstdint>

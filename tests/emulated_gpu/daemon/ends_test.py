@@ -10,6 +10,7 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 import datasetd  # noqa: E402
+
 from tests.conformance import loader_harness as loaders  # noqa: E402
 
 _NUM_SAMPLES = 120

@@ -13,6 +13,7 @@ harness.use_python_package()
 
 import datasetd  # noqa: E402
 from datasetd import transforms as T  # noqa: E402
+
 from tests.conformance import loader_harness as loaders  # noqa: E402
 
 _NUM_SAMPLES = 96

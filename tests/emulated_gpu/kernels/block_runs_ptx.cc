@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/emulated_gpu/kernels/kernel_module.h"
@@ -80,8 +80,8 @@ void RunChainBlocks(const AugmentProgram& program, int field_index,
   const auto launch = program.fields[field_index].num_steps > 0
                           ? &emulated_gpu::LaunchChainKernel
                           : &emulated_gpu::LaunchAugmentKernel;
-  Check(launch(TestModule(), TestPtxLaunches().config, program, {batch},
-               memory));
+  Check(
+      launch(TestModule(), TestPtxLaunches().config, program, {batch}, memory));
 }
 
 std::vector<int> ChainBlockSizes() { return {emulated_gpu::kChainThreads}; }

@@ -20,11 +20,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/params.h"
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/core/pipeline.h"
+#include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/augment_case.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/cuda/kernels/chain_runner.h"
@@ -42,6 +42,7 @@ using emulated_gpu::FaultKind;
 using emulated_gpu::FaultKindName;
 using emulated_gpu::LaunchResult;
 using emulated_gpu::Module;
+using ::testing::AnyOfArray;
 using testing::AugmentCase;
 using testing::ChainRunner;
 using testing::FieldBuilder;
@@ -49,7 +50,6 @@ using testing::IsOk;
 using testing::RunAugmentBlocks;
 using testing::StoreCounts;
 using testing::TestPtxLaunches;
-using ::testing::AnyOfArray;
 
 // A fault in one line of PTX.
 struct Mutant {
@@ -194,50 +194,73 @@ TEST_F(AugmentMutantsTest, EachBarrierIsNeeded) {
 }
 
 TEST_F(AugmentMutantsTest, EachFaultIsFound) {
-  PlantEach(
-      [this] { return IsRight(); },
-      {
-          {"a vector is stored 4 bytes late",
-           R"((\tst\.(?:global\.)?v4\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
-           "$1+4$3", 0, {"misaligned address"}},
-          {"a vector is stored over the next one",
-           R"((\tst\.(?:global\.)?v4\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
-           "$1+16$3", 0, {"race", "invalid address", kOtherBits}},
-          {"an index is read 4 bytes late",
-           R"((\tld\.(?:global\.)?u64 \t%rd\d+, \[%rd\d+)(\+\d+)?(\].*))",
-           "$1+4$3", 0, {"misaligned address", "invalid address"}},
-          {"a pixel is read as two bytes",
-           R"(\tld\.global\.u8 (\t%rs\d+, \[%rd\d+(?:\+\d+)?\];))",
-           "\tld.global.u16 $1", 0, {"misaligned address",
-                                        "invalid address", kOtherBits}},
-          {"shared memory is read beyond its end",
-           R"((\tld\.shared\.\S+ \t.*\[[^\]+]+)(\+\d+)?(\];))",
-           "$1+65536$3", 0, {"invalid address"}},
-          {"shared memory is not written",
-           R"(\tst\.shared\.\S+ \t.*)", "\t", 0, {"uninitialised read"}},
-          {"a barrier is skipped by thread 0",
-           R"(\tbar\.sync \t0;)",
-           "\t{ .reg .pred q; .reg .b32 t; mov.u32 t, %tid.x; "
-           "setp.eq.u32 q, t, 0; @q ret; } bar.sync 0;",
-           1, {"divergent barrier"}},
-          {"a guard is inverted",
-           R"(\t@(%p\d+ bra \t\S+;))", "\t@!$1", 0,
-           {"invalid address", "uninitialised read", "misaligned address",
-            "race", "divergent barrier", "instruction budget", kOtherBits,
-            "division by zero"}},
-          {"a difference is truncated",
-           R"(\tsub\.rn\.f32 (.*))", "\tsub.rz.f32 $1", 0, {kOtherBits}},
-          {"a quotient is approximate",
-           R"(\tdiv\.rn\.f32 (.*))", "\tdiv.approx.f32 $1", 0, {kRefused}},
-          {"a quotient flushes subnormals",
-           R"(\tdiv\.rn\.f32 (.*))", "\tdiv.rn.ftz.f32 $1", 0, {kRefused}},
-          {"a kernel never ends",
-           R"(\tbar\.sync \t0;)",
-           "\t.reg .pred q; .reg .b32 t; mov.u32 t, %tid.x; "
-           "setp.lt.u32 q, t, 4096; AGAIN: @q bra AGAIN; bar.sync 0;",
-           2,
-           {"instruction budget"}},
-      });
+  PlantEach([this] { return IsRight(); },
+            {
+                {"a vector is stored 4 bytes late",
+                 R"((\tst\.(?:global\.)?v4\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
+                 "$1+4$3",
+                 0,
+                 {"misaligned address"}},
+                {"a vector is stored over the next one",
+                 R"((\tst\.(?:global\.)?v4\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
+                 "$1+16$3",
+                 0,
+                 {"race", "invalid address", kOtherBits}},
+                {"an index is read 4 bytes late",
+                 R"((\tld\.(?:global\.)?u64 \t%rd\d+, \[%rd\d+)(\+\d+)?(\].*))",
+                 "$1+4$3",
+                 0,
+                 {"misaligned address", "invalid address"}},
+                {"a pixel is read as two bytes",
+                 R"(\tld\.global\.u8 (\t%rs\d+, \[%rd\d+(?:\+\d+)?\];))",
+                 "\tld.global.u16 $1",
+                 0,
+                 {"misaligned address", "invalid address", kOtherBits}},
+                {"shared memory is read beyond its end",
+                 R"((\tld\.shared\.\S+ \t.*\[[^\]+]+)(\+\d+)?(\];))",
+                 "$1+65536$3",
+                 0,
+                 {"invalid address"}},
+                {"shared memory is not written",
+                 R"(\tst\.shared\.\S+ \t.*)",
+                 "\t",
+                 0,
+                 {"uninitialised read"}},
+                {"a barrier is skipped by thread 0",
+                 R"(\tbar\.sync \t0;)",
+                 "\t{ .reg .pred q; .reg .b32 t; mov.u32 t, %tid.x; "
+                 "setp.eq.u32 q, t, 0; @q ret; } bar.sync 0;",
+                 1,
+                 {"divergent barrier"}},
+                {"a guard is inverted",
+                 R"(\t@(%p\d+ bra \t\S+;))",
+                 "\t@!$1",
+                 0,
+                 {"invalid address", "uninitialised read", "misaligned address",
+                  "race", "divergent barrier", "instruction budget", kOtherBits,
+                  "division by zero"}},
+                {"a difference is truncated",
+                 R"(\tsub\.rn\.f32 (.*))",
+                 "\tsub.rz.f32 $1",
+                 0,
+                 {kOtherBits}},
+                {"a quotient is approximate",
+                 R"(\tdiv\.rn\.f32 (.*))",
+                 "\tdiv.approx.f32 $1",
+                 0,
+                 {kRefused}},
+                {"a quotient flushes subnormals",
+                 R"(\tdiv\.rn\.f32 (.*))",
+                 "\tdiv.rn.ftz.f32 $1",
+                 0,
+                 {kRefused}},
+                {"a kernel never ends",
+                 R"(\tbar\.sync \t0;)",
+                 "\t.reg .pred q; .reg .b32 t; mov.u32 t, %tid.x; "
+                 "setp.lt.u32 q, t, 4096; AGAIN: @q bra AGAIN; bar.sync 0;",
+                 2,
+                 {"instruction budget"}},
+            });
 }
 
 // ChainKernel on a batch of three.
@@ -288,46 +311,66 @@ TEST_F(ChainMutantsTest, EachBarrierIsNeeded) {
 }
 
 TEST_F(ChainMutantsTest, EachFaultIsFound) {
-  PlantEach(
-      [this] { return IsRight(); },
-      {
-          {"an atomic addition is a plain one",
-           R"(\tatom\.add\.u32 \t(%r\d+), (\[.*\]), (\S+);)",
-           "\tld.u32 $1, $2; add.u32 $1, $1, $3; st.u32 $2, $1;", 0,
-           {"race"}},
-          {"a 64-bit atomic addition is a plain one",
-           R"(\tatom\.add\.u64 \t(%rd\d+), (\[.*\]), (\S+);)",
-           "\tld.u64 $1, $2; add.u64 $1, $1, $3; st.u64 $2, $1;", 0,
-           {"race"}},
-          {"scratch memory is read as constant",
-           R"(\tld\.f32 (\t%f\d+, \[%rd\d+(?:\+\d+)?\];))",
-           "\tld.global.nc.f32 $1", -1, {"read-only load of written memory"}},
-          {"an element is stored elsewhere",
-           R"((\tst\.f32 \t\[%rd\d+)(\+\d+)?(\].*))", "$1+4$3", 0,
-           {"race", "uninitialised read", "invalid address", kOtherBits}},
-          {"an element is stored as a double",
-           R"(\tst\.f32 \t(\[%rd\d+(?:\+\d+)?\]), (%f\d+);)",
-           "\t{ .reg .f64 t; cvt.f64.f32 t, $2; st.f64 $1, t; }", 0,
-           {"misaligned address", "race", kOtherBits}},
-          {"a stride is one byte off",
-           R"((\tmul\.wide\.s32 \t%rd\d+, %r\d+), 4;)", "$1, 5;", 0,
-           {"misaligned address", "invalid address", kOtherBits,
-            "uninitialised read"}},
-          {"a bound is one too high",
-           R"(\tsetp\.lt\.s32 (.*))", "\tsetp.le.s32 $1", 0,
-           {"invalid address", "race", kOtherBits, "uninitialised read",
-            "misaligned address"}},
-          {"a product is contracted",
-           R"(\tmul\.rn\.f32 \t(%f\d+), (%f\d+), (\S+);)",
-           "\tfma.rn.f32 $1, $2, $3, 0f80000000;", 0, {kRefused}},
-          {"a sum is truncated",
-           R"(\tadd\.rn\.f32 (.*))", "\tadd.rz.f32 $1", -1, {kOtherBits}},
-          {"a local array is not written",
-           R"(\tst\.local\.f32 \t.*)", "\t", 0, {kOtherBits}},
-          {"a kernel's parameter is taken from 8 bytes on",
-           R"((\tld\.param\.u64 \t%rd\d+, \[%rd\d+)\+-8(\];))", "$1$2", 0,
-           {"invalid address", "misaligned address"}},
-      });
+  PlantEach([this] { return IsRight(); },
+            {
+                {"an atomic addition is a plain one",
+                 R"(\tatom\.add\.u32 \t(%r\d+), (\[.*\]), (\S+);)",
+                 "\tld.u32 $1, $2; add.u32 $1, $1, $3; st.u32 $2, $1;",
+                 0,
+                 {"race"}},
+                {"a 64-bit atomic addition is a plain one",
+                 R"(\tatom\.add\.u64 \t(%rd\d+), (\[.*\]), (\S+);)",
+                 "\tld.u64 $1, $2; add.u64 $1, $1, $3; st.u64 $2, $1;",
+                 0,
+                 {"race"}},
+                {"scratch memory is read as constant",
+                 R"(\tld\.f32 (\t%f\d+, \[%rd\d+(?:\+\d+)?\];))",
+                 "\tld.global.nc.f32 $1",
+                 -1,
+                 {"read-only load of written memory"}},
+                {"an element is stored elsewhere",
+                 R"((\tst\.f32 \t\[%rd\d+)(\+\d+)?(\].*))",
+                 "$1+4$3",
+                 0,
+                 {"race", "uninitialised read", "invalid address", kOtherBits}},
+                {"an element is stored as a double",
+                 R"(\tst\.f32 \t(\[%rd\d+(?:\+\d+)?\]), (%f\d+);)",
+                 "\t{ .reg .f64 t; cvt.f64.f32 t, $2; st.f64 $1, t; }",
+                 0,
+                 {"misaligned address", "race", kOtherBits}},
+                {"a stride is one byte off",
+                 R"((\tmul\.wide\.s32 \t%rd\d+, %r\d+), 4;)",
+                 "$1, 5;",
+                 0,
+                 {"misaligned address", "invalid address", kOtherBits,
+                  "uninitialised read"}},
+                {"a bound is one too high",
+                 R"(\tsetp\.lt\.s32 (.*))",
+                 "\tsetp.le.s32 $1",
+                 0,
+                 {"invalid address", "race", kOtherBits, "uninitialised read",
+                  "misaligned address"}},
+                {"a product is contracted",
+                 R"(\tmul\.rn\.f32 \t(%f\d+), (%f\d+), (\S+);)",
+                 "\tfma.rn.f32 $1, $2, $3, 0f80000000;",
+                 0,
+                 {kRefused}},
+                {"a sum is truncated",
+                 R"(\tadd\.rn\.f32 (.*))",
+                 "\tadd.rz.f32 $1",
+                 -1,
+                 {kOtherBits}},
+                {"a local array is not written",
+                 R"(\tst\.local\.f32 \t.*)",
+                 "\t",
+                 0,
+                 {kOtherBits}},
+                {"a kernel's parameter is taken from 8 bytes on",
+                 R"((\tld\.param\.u64 \t%rd\d+, \[%rd\d+)\+-8(\];))",
+                 "$1$2",
+                 0,
+                 {"invalid address", "misaligned address"}},
+            });
 }
 
 TEST_F(MutantsTest, SlotsElsewhere) {
@@ -354,10 +397,8 @@ TEST_F(MutantsTest, SlotsElsewhere) {
 }
 
 TEST_F(MutantsTest, MemoryOneByteShort) {
-  AugmentCase test({FieldBuilder(31, 33, 3)
-                        .Out(Dtype::kUint8, Layout::kNhwc)
-                        .Build()},
-                   12);
+  AugmentCase test(
+      {FieldBuilder(31, 33, 3).Out(Dtype::kUint8, Layout::kNhwc).Build()}, 12);
   StoreCounts counts;
   const BatchTask batch = test.NewBatch(0);
   const FieldProgram& field = test.program().fields[0];
@@ -381,8 +422,7 @@ TEST_F(MutantsTest, MemoryOneByteShort) {
       EXPECT_FALSE(fault_.has_value()) << fault_->ToString();
     } else {
       ASSERT_TRUE(fault_.has_value()) << shortened;
-      EXPECT_EQ(fault_->kind, FaultKind::kInvalidAddress)
-          << fault_->ToString();
+      EXPECT_EQ(fault_->kind, FaultKind::kInvalidAddress) << fault_->ToString();
       EXPECT_THAT(fault_->message,
                   ::testing::HasSubstr("1 bytes beyond the end"));
     }

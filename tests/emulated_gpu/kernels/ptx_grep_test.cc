@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cuda/kernels/augment_plan.h"
+#include "cuda/kernels/program/augment_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/emulated_gpu/kernels/kernel_module.h"

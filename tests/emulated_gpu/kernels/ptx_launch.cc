@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "cuda/kernels/augment_plan.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/emulated_gpu/host_ranges.h"
 #include "tests/emulated_gpu/kernels/kernel_module.h"
@@ -46,11 +46,11 @@ absl::StatusOr<std::optional<LaunchResult>> Launch(
   config.grid.x = static_cast<uint32_t>(num_blocks);
   config.block.x = static_cast<uint32_t>(num_threads);
   HostRanges ranges = Ranges(program, memory);
-  absl::StatusOr<LaunchResult> result = Execute(
-      module, FindKernel(module, name).name, config,
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(&parameters),
-                          sizeof(parameters)),
-      ranges);
+  absl::StatusOr<LaunchResult> result =
+      Execute(module, FindKernel(module, name).name, config,
+              absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(&parameters),
+                                  sizeof(parameters)),
+              ranges);
   if (!result.ok()) return result.status();
   return *std::move(result);
 }

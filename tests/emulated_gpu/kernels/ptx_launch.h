@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/emulated_gpu/ptx/execute.h"
 #include "tests/emulated_gpu/ptx/fault.h"

@@ -18,8 +18,8 @@ namespace {
 
 // Wide enough that C++ computes modulo 2^bits.
 template <typename T>
-using Modular = std::conditional_t<(sizeof(T) < 4), uint32_t,
-                                   std::make_unsigned_t<T>>;
+using Modular =
+    std::conditional_t<(sizeof(T) < 4), uint32_t, std::make_unsigned_t<T>>;
 
 // "Floating-Point Instructions": single-precision instructions give no payload;
 // hardware gives this NaN. Double precision keeps payloads.
@@ -64,8 +64,7 @@ struct Mul {
 
 template <typename T>
 using Wider = std::conditional_t<
-    sizeof(T) == 2,
-    std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
+    sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
     std::conditional_t<
         sizeof(T) == 4,
         std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>,
@@ -331,8 +330,8 @@ bool RunMadWide(WarpState& warp, const MicroOp& op, uint32_t mask) {
   Wider<T> result[kWarpLanes];
   for (int i = 0; i < kWarpLanes; ++i) {
     using U = Modular<Wider<T>>;
-    result[i] = static_cast<Wider<T>>(U(Wider<T>(a[i])) * U(Wider<T>(b[i])) +
-                                      U(c[i]));
+    result[i] =
+        static_cast<Wider<T>>(U(Wider<T>(a[i])) * U(Wider<T>(b[i])) + U(c[i]));
   }
   Commit(warp, op.d, result, mask);
   return true;
@@ -448,10 +447,9 @@ bool RunBitFieldExtract(WarpState& warp, const MicroOp& op, uint32_t mask) {
     const uint32_t length = c[i] & 0xFF;
     const U sign =
         std::is_signed_v<T> && length > 0
-            ? static_cast<U>(
-                  static_cast<U>(a[i]) >>
-                      std::min(position + length - 1, kBits - 1) &
-                  1)
+            ? static_cast<U>(static_cast<U>(a[i]) >>
+                                 std::min(position + length - 1, kBits - 1) &
+                             1)
             : U{0};
     U field = position >= kBits ? U{0} : static_cast<U>(a[i]) >> position;
     const uint32_t available = position >= kBits ? 0 : kBits - position;

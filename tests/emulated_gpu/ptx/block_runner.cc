@@ -30,8 +30,8 @@ BlockRunner::BlockRunner(LaunchState* launch, std::atomic<int64_t>* budget)
     : budget_(budget) {
   block_.launch = launch;
   block_.num_threads = static_cast<int>(launch->config->block.Count());
-  const size_t shared_bytes = launch->static_shared_bytes +
-                              launch->config->dynamic_shared_bytes;
+  const size_t shared_bytes =
+      launch->static_shared_bytes + launch->config->dynamic_shared_bytes;
   block_.shared.resize(shared_bytes);
   block_.shared_shadow =
       std::vector<ShadowPage>(shared_bytes / ShadowPage::kBytes + 1);
@@ -97,8 +97,7 @@ void BlockRunner::EnterFrame(WarpState& warp) {
   }
   if (warp.frame_capacity[depth] < code.frame_bytes) {
     // Aligned to 16 by operator new.
-    warp.frame_memory[depth] =
-        std::make_unique<uint8_t[]>(code.frame_bytes);
+    warp.frame_memory[depth] = std::make_unique<uint8_t[]>(code.frame_bytes);
     warp.frame_capacity[depth] = code.frame_bytes;
   }
   warp.bank[0] = warp.frame_memory[depth].get();
@@ -116,8 +115,7 @@ void BlockRunner::EnterFrame(WarpState& warp) {
       std::memcpy(&local[i * stride], &warp.local[i * warp.local_stride],
                   warp.local_base);
       std::memcpy(&written[i * stride],
-                  &warp.local_written[i * warp.local_stride],
-                  warp.local_base);
+                  &warp.local_written[i * warp.local_stride], warp.local_base);
     }
     warp.local = std::move(local);
     warp.local_written = std::move(written);
@@ -139,12 +137,13 @@ bool BlockRunner::Call(WarpState& warp, const MicroOp& op, uint32_t mask) {
   if (warp.frames.size() >= kMaxDepth ||
       warp.local_top + callee.local_bytes > kMaxLocalBytes) {
     return warp.Fail(FaultKind::kStackOverflow,
-                     absl::StrCat("call of ", callee.name), __builtin_ctz(mask));
+                     absl::StrCat("call of ", callee.name),
+                     __builtin_ctz(mask));
   }
   const FunctionCode& caller = *warp.code;
   uint8_t* from = warp.bank[0];
-  warp.frames.push_back({&callee, op.target, warp.op_index + 1, mask,
-                         warp.stack.size(), 0});
+  warp.frames.push_back(
+      {&callee, op.target, warp.op_index + 1, mask, warp.stack.size(), 0});
   warp.code = &callee;
   warp.function = op.target;
   EnterFrame(warp);
@@ -152,8 +151,7 @@ bool BlockRunner::Call(WarpState& warp, const MicroOp& op, uint32_t mask) {
   for (size_t k = 0; k < plan.arguments.size(); ++k) {
     const ParameterArea& area = caller.areas[plan.arguments[k]];
     std::memcpy(warp.bank[0] + callee.areas[first + k].frame_offset,
-                from + area.frame_offset,
-                area.lane_stride_bytes * kWarpLanes);
+                from + area.frame_offset, area.lane_stride_bytes * kWarpLanes);
   }
   warp.stack.push_back({0, -1, mask});
   return true;
@@ -433,12 +431,12 @@ std::optional<Fault> BlockRunner::CheckBarrier() {
     }
   }
   if (num_waiting != block_.num_threads) {
-    waiting->Fail(FaultKind::kDivergentBarrier,
-                  absl::StrCat("barrier ", waiting->barrier, ": ",
-                               block_.num_threads - num_live, " of ",
-                               block_.num_threads,
-                               " threads of the block have exited"),
-                  __builtin_ctz(waiting->live));
+    waiting->Fail(
+        FaultKind::kDivergentBarrier,
+        absl::StrCat("barrier ", waiting->barrier, ": ",
+                     block_.num_threads - num_live, " of ", block_.num_threads,
+                     " threads of the block have exited"),
+        __builtin_ctz(waiting->live));
     return waiting->fault;
   }
   return std::nullopt;

@@ -38,7 +38,7 @@ void ExpectFault(const std::string& body, FaultKind kind,
                  const std::string& variables = "", size_t num_out = 1024) {
   SCOPED_TRACE(body);
   const KernelRun run = RunKernel(Kernel(kPrologue + body, variables), config,
-                            std::vector<uint32_t>(16, 1), num_out);
+                                  std::vector<uint32_t>(16, 1), num_out);
   ASSERT_TRUE(run.result.fault.has_value());
   EXPECT_EQ(FaultKindName(run.result.fault->kind), FaultKindName(kind));
   EXPECT_THAT(run.result.fault->message, HasSubstr(message));
@@ -48,7 +48,7 @@ void ExpectNoFault(const std::string& body, const LaunchConfig& config,
                    const std::string& variables = "", size_t num_out = 1024) {
   SCOPED_TRACE(body);
   const KernelRun run = RunKernel(Kernel(kPrologue + body, variables), config,
-                            std::vector<uint32_t>(16, 1), num_out);
+                                  std::vector<uint32_t>(16, 1), num_out);
   EXPECT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
 }
 
@@ -88,8 +88,7 @@ TEST(ChecksTest, Misaligned) {
               FaultKind::kMisalignedAddress, "read of 16 bytes", Threads(1));
   ExpectFault("mov.u16 %h1, 1;\nst.shared.v2.u16 [s+2], {%h1, %h1};",
               FaultKind::kMisalignedAddress, "write of 4 bytes in shared",
-              Threads(1),
-              kShared);
+              Threads(1), kShared);
   ExpectFault("atom.global.add.u64 %d9, [%d2+4], 1;",
               FaultKind::kMisalignedAddress, "atomic access of 8 bytes",
               Threads(1));
@@ -99,12 +98,14 @@ TEST(ChecksTest, UninitialisedRegister) {
   ExpectFault("add.u32 %r9, %r8, 1;", FaultKind::kUninitialised,
               "register %r8 is read before it is written", Threads(1));
   // Written by some lanes only.
-  ExpectFault("setp.lt.u32 %p1, %r1, 5;\n@%p1 mov.u32 %r8, 1;\n"
-              "st.global.u32 [%d4], %r8;",
-              FaultKind::kUninitialised, "%r8", Threads(6));
-  ExpectNoFault("setp.lt.u32 %p1, %r1, 5;\n@%p1 mov.u32 %r8, 1;\n"
-                "@%p1 st.global.u32 [%d4], %r8;",
-                Threads(6));
+  ExpectFault(
+      "setp.lt.u32 %p1, %r1, 5;\n@%p1 mov.u32 %r8, 1;\n"
+      "st.global.u32 [%d4], %r8;",
+      FaultKind::kUninitialised, "%r8", Threads(6));
+  ExpectNoFault(
+      "setp.lt.u32 %p1, %r1, 5;\n@%p1 mov.u32 %r8, 1;\n"
+      "@%p1 st.global.u32 [%d4], %r8;",
+      Threads(6));
   // Compilers copy what is undefined; only its use counts.
   ExpectNoFault("mov.u32 %r9, %r8;", Threads(1));
   ExpectFault("mov.u32 %r9, %r8;\nst.global.u32 [%d4], %r9;",
@@ -119,24 +120,29 @@ TEST(ChecksTest, UninitialisedMemory) {
   ExpectFault("ld.local.u32 %r9, [l];", FaultKind::kUninitialised,
               "the thread has not written it", Threads(1), kLocal);
   // Of another lane.
-  ExpectFault("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.local.u32 [l], %r1;\n"
-              "ld.local.u32 %r9, [l];",
-              FaultKind::kUninitialised, "local", Threads(2), kLocal);
+  ExpectFault(
+      "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.local.u32 [l], %r1;\n"
+      "ld.local.u32 %r9, [l];",
+      FaultKind::kUninitialised, "local", Threads(2), kLocal);
   // ".pragma": bytes that are not used.
-  ExpectNoFault("st.local.u16 [l], 1;\n.pragma \"used_bytes_mask 3\";\n"
-                "ld.local.u32 %r9, [l];",
-                Threads(1), kLocal);
-  ExpectFault("st.local.u16 [l], 1;\n.pragma \"used_bytes_mask 7\";\n"
-              "ld.local.u32 %r9, [l];",
-              FaultKind::kUninitialised, "local", Threads(1), kLocal);
+  ExpectNoFault(
+      "st.local.u16 [l], 1;\n.pragma \"used_bytes_mask 3\";\n"
+      "ld.local.u32 %r9, [l];",
+      Threads(1), kLocal);
+  ExpectFault(
+      "st.local.u16 [l], 1;\n.pragma \"used_bytes_mask 7\";\n"
+      "ld.local.u32 %r9, [l];",
+      FaultKind::kUninitialised, "local", Threads(1), kLocal);
 }
 
 TEST(ChecksTest, MissingBarrier) {
-  const std::string write = "mov.u32 %r3, s;\nadd.u32 %r4, %r3, %r2;\n"
-                            "st.shared.u32 [%r4], %r1;\n";
-  const std::string read = "xor.b32 %r5, %r1, 33;\nshl.b32 %r5, %r5, 2;\n"
-                           "add.u32 %r5, %r3, %r5;\n"
-                           "ld.shared.u32 %r6, [%r5];\n";
+  const std::string write =
+      "mov.u32 %r3, s;\nadd.u32 %r4, %r3, %r2;\n"
+      "st.shared.u32 [%r4], %r1;\n";
+  const std::string read =
+      "xor.b32 %r5, %r1, 33;\nshl.b32 %r5, %r5, 2;\n"
+      "add.u32 %r5, %r3, %r5;\n"
+      "ld.shared.u32 %r6, [%r5];\n";
   ExpectNoFault(write + "bar.sync 0;\n" + read, Threads(64), kShared);
   // Thread 0 reads what thread 33 has not written yet, or writes unordered.
   ExpectFault(write + read, FaultKind::kUninitialised, "shared", Threads(64),
@@ -145,13 +151,15 @@ TEST(ChecksTest, MissingBarrier) {
               "written by thread 0 of the block, with no barrier between",
               Threads(64), kShared);
   // Lanes of one warp are not ordered either.
-  ExpectFault("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
-              "ld.shared.u32 %r9, [s];",
-              FaultKind::kRace, "read of 4 bytes in shared memory: written by",
-              Threads(2), kShared);
-  ExpectNoFault("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
-                "bar.warp.sync 0xFFFFFFFF;\nld.shared.u32 %r9, [s];",
-                Threads(32), kShared);
+  ExpectFault(
+      "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
+      "ld.shared.u32 %r9, [s];",
+      FaultKind::kRace, "read of 4 bytes in shared memory: written by",
+      Threads(2), kShared);
+  ExpectNoFault(
+      "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
+      "bar.warp.sync 0xFFFFFFFF;\nld.shared.u32 %r9, [s];",
+      Threads(32), kShared);
   // Thread 0 sets a counter, and no barrier keeps the others from it.
   const std::string set_and_count =
       "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 0;\nBARRIER"
@@ -163,14 +171,16 @@ TEST(ChecksTest, MissingBarrier) {
       absl::StrReplaceAll(set_and_count, {{"BARRIER", "bar.sync 0;\n"}}),
       Threads(64), kShared);
   // Written after it was read.
-  ExpectFault("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
-              "bar.sync 0;\nld.shared.u32 %r9, [s];\n"
-              "@%p1 st.shared.u32 [s], 2;",
-              FaultKind::kRace, "read by several threads", Threads(2), kShared);
-  ExpectNoFault("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
-                "bar.sync 0;\nld.shared.u32 %r9, [s];\nbar.sync 0;\n"
-                "@%p1 st.shared.u32 [s], 2;",
-                Threads(64), kShared);
+  ExpectFault(
+      "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
+      "bar.sync 0;\nld.shared.u32 %r9, [s];\n"
+      "@%p1 st.shared.u32 [s], 2;",
+      FaultKind::kRace, "read by several threads", Threads(2), kShared);
+  ExpectNoFault(
+      "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [s], 1;\n"
+      "bar.sync 0;\nld.shared.u32 %r9, [s];\nbar.sync 0;\n"
+      "@%p1 st.shared.u32 [s], 2;",
+      Threads(64), kShared);
 }
 
 TEST(ChecksTest, GlobalRaces) {
@@ -179,20 +189,23 @@ TEST(ChecksTest, GlobalRaces) {
               Threads(2));
   ExpectFault("st.global.u32 [%d2], %r1;", FaultKind::kRace,
               "written by thread 0 of block 0", Threads(1, 2));
-  ExpectFault("mov.u32 %r5, %ctaid.x;\nsetp.eq.u32 %p1, %r5, 0;\n"
-              "@%p1 ld.global.u32 %r6, [%d2];\n@!%p1 st.global.u32 [%d2], 1;",
-              FaultKind::kRace, "read by thread 0 of block 0", Threads(1, 2));
+  ExpectFault(
+      "mov.u32 %r5, %ctaid.x;\nsetp.eq.u32 %p1, %r5, 0;\n"
+      "@%p1 ld.global.u32 %r6, [%d2];\n@!%p1 st.global.u32 [%d2], 1;",
+      FaultKind::kRace, "read by thread 0 of block 0", Threads(1, 2));
   // Bytes of one word are not one another's.
-  ExpectNoFault("cvt.u64.u32 %d5, %r1;\nadd.u64 %d6, %d2, %d5;\n"
-                "st.global.u8 [%d6], %r1;",
-                Threads(64));
+  ExpectNoFault(
+      "cvt.u64.u32 %d5, %r1;\nadd.u64 %d6, %d2, %d5;\n"
+      "st.global.u8 [%d6], %r1;",
+      Threads(64));
   // Atomics are ordered among themselves, and with nothing else.
   ExpectNoFault("red.global.add.u32 [%d2], 1;", Threads(64, 2));
   ExpectFault("red.global.add.u32 [%d2], 1;\nld.global.u32 %r9, [%d2];",
               FaultKind::kRace, "global memory", Threads(64));
-  ExpectNoFault("red.global.add.u32 [%d2], 1;\nbar.sync 0;\n"
-                "ld.global.u32 %r9, [%d2];",
-                Threads(64));
+  ExpectNoFault(
+      "red.global.add.u32 [%d2], 1;\nbar.sync 0;\n"
+      "ld.global.u32 %r9, [%d2];",
+      Threads(64));
 }
 
 // "ld.global.nc": for memory that the kernel does not write.
@@ -214,16 +227,18 @@ TEST(ChecksTest, DivergentBarriers) {
   ExpectFault("setp.lt.u32 %p1, %r1, 5;\n@%p1 exit;\nbar.sync 0;",
               FaultKind::kDivergentBarrier, "5 of 32 threads of the block",
               Threads(32));
-  ExpectFault("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra OTHER;\nbar.sync 0;\n"
-              "bra.uni END;\nOTHER: bar.sync 0;\nEND:",
-              FaultKind::kDivergentBarrier, "are at the one of PTX line",
-              Threads(64));
-  ExpectFault("setp.lt.u32 %p1, %r1, 5;\n"
-              "@%p1 shfl.sync.idx.b32 %r9, %r1, 0, 31, 0xFFFFFFFF;",
-              FaultKind::kDivergentBarrier, "the member mask is", Threads(32));
-  ExpectNoFault("setp.lt.u32 %p1, %r1, 32;\nbar.sync 0;\n"
-                "@%p1 st.global.u32 [%d4], %r1;\nbar.sync 1;",
-                Threads(64));
+  ExpectFault(
+      "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra OTHER;\nbar.sync 0;\n"
+      "bra.uni END;\nOTHER: bar.sync 0;\nEND:",
+      FaultKind::kDivergentBarrier, "are at the one of PTX line", Threads(64));
+  ExpectFault(
+      "setp.lt.u32 %p1, %r1, 5;\n"
+      "@%p1 shfl.sync.idx.b32 %r9, %r1, 0, 31, 0xFFFFFFFF;",
+      FaultKind::kDivergentBarrier, "the member mask is", Threads(32));
+  ExpectNoFault(
+      "setp.lt.u32 %p1, %r1, 32;\nbar.sync 0;\n"
+      "@%p1 st.global.u32 [%d4], %r1;\nbar.sync 1;",
+      Threads(64));
 }
 
 TEST(ChecksTest, EndlessLoop) {
@@ -289,11 +304,12 @@ $L__info_string0:
 TEST(ChecksTest, SeveralHostThreadsFindTheSame) {
   LaunchConfig config = Threads(64, 64);
   config.num_host_threads = 4;
-  ExpectNoFault("mov.u32 %r5, %ctaid.x;\nmad.lo.u32 %r6, %r5, 64, %r1;\n"
-                "cvt.u64.u32 %d5, %r6;\nadd.u64 %d6, %d2, %d5;\n"
-                "st.global.u8 [%d6], %r1;\nbar.sync 0;\n"
-                "ld.global.u8 %r7, [%d6];",
-                config, "", 1024);
+  ExpectNoFault(
+      "mov.u32 %r5, %ctaid.x;\nmad.lo.u32 %r6, %r5, 64, %r1;\n"
+      "cvt.u64.u32 %d5, %r6;\nadd.u64 %d6, %d2, %d5;\n"
+      "st.global.u8 [%d6], %r1;\nbar.sync 0;\n"
+      "ld.global.u8 %r7, [%d6];",
+      config, "", 1024);
   ExpectFault("st.global.u32 [%d4], %r1;", FaultKind::kRace, "of block",
               config);
 }

@@ -180,9 +180,8 @@ bool RunConvert(WarpState& warp, const MicroOp& op, uint32_t mask) {
                       ? static_cast<uint64_t>(static_cast<int64_t>(to))
                       : static_cast<uint64_t>(to);
     } else {
-      result[i] =
-          FromDouble<D>(RoundToInteger(FloatValue<S>(raw[i]), rounding),
-                        rounding, saturates);
+      result[i] = FromDouble<D>(RoundToInteger(FloatValue<S>(raw[i]), rounding),
+                                rounding, saturates);
     }
   }
   WriteRegisters(warp, op.d, op.element_bytes, result, mask);
@@ -267,8 +266,7 @@ uint16_t EncodeHalf(double value, int mantissa_bits, Rounding rounding) {
   if (std::isinf(magnitude)) return sign | infinity;
   if (magnitude == 0.0) return sign;
   // The exponent of the last place of the result.
-  const int place =
-      std::max(std::ilogb(magnitude), 1 - bias) - mantissa_bits;
+  const int place = std::max(std::ilogb(magnitude), 1 - bias) - mantissa_bits;
   const double scaled = std::ldexp(magnitude, -place);  // exact
   double whole = std::floor(scaled);
   if (rounding != Rounding::kZero) {

@@ -12,10 +12,10 @@ namespace datasetd::emulated_gpu {
 
 enum class Rounding : uint8_t {
   kNone,
-  kNearest,    // .rn
-  kZero,       // .rz
-  kDown,       // .rm
-  kUp,         // .rp
+  kNearest,     // .rn
+  kZero,        // .rz
+  kDown,        // .rm
+  kUp,          // .rp
   kNearestInt,  // .rni
   kZeroInt,     // .rzi
   kDownInt,     // .rmi

@@ -35,7 +35,7 @@ struct Counters {
   uint64_t warps = 0;
   uint64_t warp_instructions = 0;
   uint64_t thread_instructions = 0;
-  uint64_t barriers = 0;  // by block
+  uint64_t barriers = 0;                         // by block
   std::map<int, uint64_t> barriers_by_ptx_line;  // by warp
   uint64_t divergent_branches = 0;
   std::array<uint64_t, kNumOpClasses> by_class = {};  // warp instructions
@@ -61,10 +61,9 @@ struct Counters {
 
   // Active lanes of a warp instruction, 0..32.
   double MeanActiveLanes() const {
-    return warp_instructions == 0
-               ? 0
-               : static_cast<double>(thread_instructions) /
-                     static_cast<double>(warp_instructions);
+    return warp_instructions == 0 ? 0
+                                  : static_cast<double>(thread_instructions) /
+                                        static_cast<double>(warp_instructions);
   }
 };
 

@@ -58,9 +58,8 @@ TEST(CountersTest, Divergence) {
 
 TEST(CountersTest, LinesAndSectors) {
   // Consecutive words: all that is touched is needed.
-  Counters counters =
-      Count(std::string("mov.u32 %r9, %r1;\n") + kInWord +
-            "ld.global.u32 %r10, [%d9];");
+  Counters counters = Count(std::string("mov.u32 %r9, %r1;\n") + kInWord +
+                            "ld.global.u32 %r10, [%d9];");
   EXPECT_EQ(counters.global_loads.requests, 1u);
   EXPECT_EQ(counters.global_loads.sectors_needed, 4u);
   EXPECT_EQ(counters.global_loads.lines_needed, 1u);
@@ -97,27 +96,28 @@ TEST(CountersTest, SharedWavefronts) {
 }
 
 TEST(CountersTest, LocalWordsAndAtomics) {
-  const Counters counters =
-      Count("st.local.v2.u32 [l], {%r1, %r2};\nld.local.u8 %r9, [l];\n"
-            "red.global.add.u32 [%d2], 1;");
+  const Counters counters = Count(
+      "st.local.v2.u32 [l], {%r1, %r2};\nld.local.u8 %r9, [l];\n"
+      "red.global.add.u32 [%d2], 1;");
   EXPECT_EQ(counters.local_stores.words, 2u);
   EXPECT_EQ(counters.local_loads.words, 1u);
   EXPECT_EQ(counters.atomics.requests, 1u);
 }
 
 TEST(CountersTest, ByLine) {
-  const Counters counters =
-      Count(".loc 1 7 0\nadd.u32 %r3, %r1, 1;\nadd.u32 %r3, %r3, 1;\n"
-            ".loc 1 9 0\nld.global.u32 %r10, [%d1];",
-            64);
+  const Counters counters = Count(
+      ".loc 1 7 0\nadd.u32 %r3, %r1, 1;\nadd.u32 %r3, %r3, 1;\n"
+      ".loc 1 9 0\nld.global.u32 %r10, [%d1];",
+      64);
   EXPECT_EQ(counters.by_line.at({"kernel.cu", 7}).warp_instructions, 4u);
   EXPECT_EQ(counters.by_line.at({"kernel.cu", 7}).thread_instructions, 128u);
   EXPECT_EQ(counters.by_line.at({"kernel.cu", 9}).sectors, 2u);
 }
 
 TEST(CountersTest, SameOnSeveralHostThreads) {
-  const std::string body = "setp.lt.u32 %p1, %r1, 8;\n@%p1 bra A;\n"
-                           "ld.global.u32 %r10, [%d1];\nA: bar.sync 0;";
+  const std::string body =
+      "setp.lt.u32 %p1, %r1, 8;\n@%p1 bra A;\n"
+      "ld.global.u32 %r10, [%d1];\nA: bar.sync 0;";
   const Counters one = Count(body, 64, 40);
   const Counters four = Count(body, 64, 40, 4);
   EXPECT_EQ(one.warp_instructions, four.warp_instructions);

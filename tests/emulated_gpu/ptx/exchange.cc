@@ -41,9 +41,9 @@ bool SyncWarp(WarpState& warp, uint32_t mask) {
 bool BeginSegment(WarpState& warp) {
   const BlockState& block = *warp.block;
   if (!block.launch->config->check_races) return true;
-  warp.segment = block.launch->segments.Add(
-      {block.number, block.barrier_count, static_cast<uint32_t>(warp.number),
-       warp.warp_sync_count});
+  warp.segment = block.launch->segments.Add({block.number, block.barrier_count,
+                                             static_cast<uint32_t>(warp.number),
+                                             warp.warp_sync_count});
   warp.has_too_many_segments = warp.segment == 0;
   return warp.segment != 0;
 }
@@ -87,10 +87,10 @@ bool RunShuffle(WarpState& warp, const MicroOp& op, uint32_t mask) {
     }
     if (!is_inside) from = lane;
     if ((mask >> from & 1) == 0) {
-      return warp.Fail(FaultKind::kUninitialised,
-                       absl::StrCat("shfl from lane ", from,
-                                    ", which does not take part"),
-                       lane);
+      return warp.Fail(
+          FaultKind::kUninitialised,
+          absl::StrCat("shfl from lane ", from, ", which does not take part"),
+          lane);
     }
     result[lane] = a[from];
     if (is_inside) predicate |= uint32_t{1} << lane;
@@ -174,16 +174,26 @@ bool RunWarpSync(WarpState& warp, const MicroOp& op, uint32_t mask) {
 std::optional<SpecialRegister> FindSpecialRegister(absl::string_view name) {
   using enum SpecialRegister;
   constexpr std::pair<absl::string_view, SpecialRegister> kNames[] = {
-      {"%tid.x", kTidX},           {"%tid.y", kTidY},
-      {"%tid.z", kTidZ},           {"%ntid.x", kNtidX},
-      {"%ntid.y", kNtidY},         {"%ntid.z", kNtidZ},
-      {"%ctaid.x", kCtaidX},       {"%ctaid.y", kCtaidY},
-      {"%ctaid.z", kCtaidZ},       {"%nctaid.x", kNctaidX},
-      {"%nctaid.y", kNctaidY},     {"%nctaid.z", kNctaidZ},
-      {"%laneid", kLaneId},        {"%warpid", kWarpId},
-      {"%nwarpid", kNwarpId},      {"%lanemask_eq", kLaneMaskEq},
-      {"%lanemask_lt", kLaneMaskLt}, {"%lanemask_le", kLaneMaskLe},
-      {"%lanemask_gt", kLaneMaskGt}, {"%lanemask_ge", kLaneMaskGe}};
+      {"%tid.x", kTidX},
+      {"%tid.y", kTidY},
+      {"%tid.z", kTidZ},
+      {"%ntid.x", kNtidX},
+      {"%ntid.y", kNtidY},
+      {"%ntid.z", kNtidZ},
+      {"%ctaid.x", kCtaidX},
+      {"%ctaid.y", kCtaidY},
+      {"%ctaid.z", kCtaidZ},
+      {"%nctaid.x", kNctaidX},
+      {"%nctaid.y", kNctaidY},
+      {"%nctaid.z", kNctaidZ},
+      {"%laneid", kLaneId},
+      {"%warpid", kWarpId},
+      {"%nwarpid", kNwarpId},
+      {"%lanemask_eq", kLaneMaskEq},
+      {"%lanemask_lt", kLaneMaskLt},
+      {"%lanemask_le", kLaneMaskLe},
+      {"%lanemask_gt", kLaneMaskGt},
+      {"%lanemask_ge", kLaneMaskGe}};
   for (const auto& [text, special] : kNames) {
     if (text == name) return special;
   }
@@ -201,28 +211,66 @@ bool RunSpecial(WarpState& warp, const MicroOp& op, uint32_t mask) {
     const uint32_t bit = uint32_t{1} << i;
     uint32_t value = 0;
     switch (static_cast<SpecialRegister>(op.variant)) {
-      case kTidX: value = warp.tid[0][i]; break;
-      case kTidY: value = warp.tid[1][i]; break;
-      case kTidZ: value = warp.tid[2][i]; break;
-      case kNtidX: value = size.x; break;
-      case kNtidY: value = size.y; break;
-      case kNtidZ: value = size.z; break;
-      case kCtaidX: value = block.index.x; break;
-      case kCtaidY: value = block.index.y; break;
-      case kCtaidZ: value = block.index.z; break;
-      case kNctaidX: value = grid.x; break;
-      case kNctaidY: value = grid.y; break;
-      case kNctaidZ: value = grid.z; break;
-      case kLaneId: value = static_cast<uint32_t>(i); break;
-      case kWarpId: value = static_cast<uint32_t>(warp.number); break;
+      case kTidX:
+        value = warp.tid[0][i];
+        break;
+      case kTidY:
+        value = warp.tid[1][i];
+        break;
+      case kTidZ:
+        value = warp.tid[2][i];
+        break;
+      case kNtidX:
+        value = size.x;
+        break;
+      case kNtidY:
+        value = size.y;
+        break;
+      case kNtidZ:
+        value = size.z;
+        break;
+      case kCtaidX:
+        value = block.index.x;
+        break;
+      case kCtaidY:
+        value = block.index.y;
+        break;
+      case kCtaidZ:
+        value = block.index.z;
+        break;
+      case kNctaidX:
+        value = grid.x;
+        break;
+      case kNctaidY:
+        value = grid.y;
+        break;
+      case kNctaidZ:
+        value = grid.z;
+        break;
+      case kLaneId:
+        value = static_cast<uint32_t>(i);
+        break;
+      case kWarpId:
+        value = static_cast<uint32_t>(warp.number);
+        break;
       case kNwarpId:
         value = static_cast<uint32_t>((block.num_threads + 31) / 32);
         break;
-      case kLaneMaskEq: value = bit; break;
-      case kLaneMaskLt: value = bit - 1; break;
-      case kLaneMaskLe: value = bit | (bit - 1); break;
-      case kLaneMaskGt: value = ~(bit | (bit - 1)); break;
-      case kLaneMaskGe: value = ~(bit - 1); break;
+      case kLaneMaskEq:
+        value = bit;
+        break;
+      case kLaneMaskLt:
+        value = bit - 1;
+        break;
+      case kLaneMaskLe:
+        value = bit | (bit - 1);
+        break;
+      case kLaneMaskGt:
+        value = ~(bit | (bit - 1));
+        break;
+      case kLaneMaskGe:
+        value = ~(bit - 1);
+        break;
     }
     result[i] = value;
   }

@@ -29,12 +29,26 @@ bool RunReduce(WarpState& warp, const MicroOp& op, uint32_t mask);
 bool RunWarpSync(WarpState& warp, const MicroOp& op, uint32_t mask);
 
 enum class SpecialRegister : uint8_t {
-  kTidX, kTidY, kTidZ,
-  kNtidX, kNtidY, kNtidZ,
-  kCtaidX, kCtaidY, kCtaidZ,
-  kNctaidX, kNctaidY, kNctaidZ,
-  kLaneId, kWarpId, kNwarpId,
-  kLaneMaskEq, kLaneMaskLt, kLaneMaskLe, kLaneMaskGt, kLaneMaskGe,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kNwarpId,
+  kLaneMaskEq,
+  kLaneMaskLt,
+  kLaneMaskLe,
+  kLaneMaskGt,
+  kLaneMaskGe,
 };
 
 // "%tid.x". Registers that depend on time or place, as %clock and %smid, are

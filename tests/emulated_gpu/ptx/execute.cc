@@ -69,10 +69,9 @@ absl::Status CheckConfig(const FunctionCode& kernel, const LaunchConfig& config,
                      config.grid.Count(), " blocks"));
   }
   if (config.dynamic_shared_bytes < 0 || shared_bytes > kMaxSharedBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("kernel ", kernel.name, ": ", shared_bytes,
-                     " bytes of shared memory; at most ", kMaxSharedBytes,
-                     " are possible"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "kernel ", kernel.name, ": ", shared_bytes,
+        " bytes of shared memory; at most ", kMaxSharedBytes, " are possible"));
   }
   return absl::OkStatus();
 }
@@ -90,8 +89,7 @@ absl::StatusOr<LaunchResult> Execute(const Module& module,
                                      AddressSpace& memory) {
   const ModuleCode& code = module.code();
   const auto found = code.by_name.find(std::string(kernel));
-  if (found == code.by_name.end() ||
-      !code.functions[found->second].is_entry) {
+  if (found == code.by_name.end() || !code.functions[found->second].is_entry) {
     return absl::NotFoundError(absl::StrCat("no kernel ", kernel));
   }
   LaunchState launch;
@@ -104,9 +102,9 @@ absl::StatusOr<LaunchResult> Execute(const Module& module,
   if (config.dynamic_shared_bytes > 0) {
     launch.static_shared_bytes = (launch.static_shared_bytes + 15) / 16 * 16;
   }
-  if (absl::Status status = CheckConfig(
-          *launch.kernel, config, parameters.size(),
-          launch.static_shared_bytes + config.dynamic_shared_bytes);
+  if (absl::Status status =
+          CheckConfig(*launch.kernel, config, parameters.size(),
+                      launch.static_shared_bytes + config.dynamic_shared_bytes);
       !status.ok()) {
     return status;
   }
@@ -124,8 +122,8 @@ absl::StatusOr<LaunchResult> Execute(const Module& module,
       std::min<uint64_t>(config.max_warp_instructions, INT64_MAX / 2)));
   std::atomic<uint64_t> next(0);
   Outcome outcome;
-  const int num_threads = static_cast<int>(std::clamp<uint64_t>(
-      config.num_host_threads, 1, num_blocks));
+  const int num_threads = static_cast<int>(
+      std::clamp<uint64_t>(config.num_host_threads, 1, num_blocks));
   std::vector<std::unique_ptr<BlockRunner>> runners;
   for (int i = 0; i < num_threads; ++i) {
     runners.push_back(std::make_unique<BlockRunner>(&launch, &budget));

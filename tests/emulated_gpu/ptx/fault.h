@@ -12,14 +12,14 @@
 namespace datasetd::emulated_gpu {
 
 enum class FaultKind {
-  kInvalidAddress,      // CUDA_ERROR_ILLEGAL_ADDRESS
-  kMisalignedAddress,   // CUDA_ERROR_MISALIGNED_ADDRESS
-  kUninitialised,       // a register, shared or local memory is read unwritten
-  kRace,                // two threads, one of them writes, no barrier between
-  kReadOnlyWritten,     // ld.global.nc of what the launch writes
+  kInvalidAddress,     // CUDA_ERROR_ILLEGAL_ADDRESS
+  kMisalignedAddress,  // CUDA_ERROR_MISALIGNED_ADDRESS
+  kUninitialised,      // a register, shared or local memory is read unwritten
+  kRace,               // two threads, one of them writes, no barrier between
+  kReadOnlyWritten,    // ld.global.nc of what the launch writes
   kDivergentBarrier,
-  kDivisionByZero,      // of integers
-  kInstructionBudget,   // CUDA_ERROR_LAUNCH_TIMEOUT
+  kDivisionByZero,     // of integers
+  kInstructionBudget,  // CUDA_ERROR_LAUNCH_TIMEOUT
   kStackOverflow,
   kTrap,
 };
@@ -42,7 +42,7 @@ struct SourceLine {
 
 struct Fault {
   FaultKind kind = FaultKind::kTrap;
-  std::string message;   // "read of 4 bytes in global memory: no allocation"
+  std::string message;  // "read of 4 bytes in global memory: no allocation"
   std::string kernel;
   std::string function;  // where it happened: the kernel or what it calls
   Dim3 block;            // of the lowest lane

@@ -20,7 +20,7 @@ void AddRegisters(const Operand& operand, std::vector<int>* to) {
 
 bool HasNoDestination(absl::string_view opcode) {
   constexpr absl::string_view kOpcodes[] = {
-      "st",   "red",  "bra",    "brx",   "bar",      "barrier", "ret",
+      "st",   "red",  "bra",    "brx",   "bar",      "barrier",   "ret",
       "exit", "trap", "membar", "fence", "prefetch", "prefetchu", "call"};
   return std::find(std::begin(kOpcodes), std::end(kOpcodes), opcode) !=
          std::end(kOpcodes);
@@ -236,8 +236,7 @@ class Analysis {
     for (bool has_changed = true; has_changed;) {
       has_changed = false;
       for (const BasicBlock& block : flow_.blocks) {
-        BitSet written =
-            written_in[&block - flow_.blocks.data()];
+        BitSet written = written_in[&block - flow_.blocks.data()];
         for (int i = block.first; i < block.last; ++i) Apply(i, &written);
         for (const int s : block.successors) {
           has_changed = written_in[s].Intersect(written) || has_changed;

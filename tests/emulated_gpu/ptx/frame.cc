@@ -35,8 +35,7 @@ int RegisterBytes(Type type) {
   return SizeBytes(type) == 1 ? 2 : SizeBytes(type);
 }
 
-RegisterFrame PlaceRegisters(const FunctionSyntax& function,
-                             const Flow& flow) {
+RegisterFrame PlaceRegisters(const FunctionSyntax& function, const Flow& flow) {
   constexpr uint32_t kClassBytes[kNumClasses] = {
       4, 2 * kWarpLanes, 4 * kWarpLanes, 8 * kWarpLanes};
   const int num_registers = static_cast<int>(function.registers.size());
@@ -75,8 +74,8 @@ RegisterFrame PlaceRegisters(const FunctionSyntax& function,
   for (int reg = 0; reg < num_registers; ++reg) {
     const int c = ClassOf(function.registers[reg].type);
     frame.offsets[reg] =
-        starts[c] + static_cast<uint32_t>(std::max(places[reg], 0)) *
-                        kClassBytes[c];
+        starts[c] +
+        static_cast<uint32_t>(std::max(places[reg], 0)) * kClassBytes[c];
   }
   return frame;
 }

@@ -47,10 +47,14 @@ TEST(InstructionTest, IntegerArithmetic) {
       {"add.u64 %d9, %d1, %d2;", "%d9", {~uint64_t{0}, 2}, 1},
       {"sub.s32 %r9, %r1, %r2;", "%r9", {1, 2}, S32(-1)},
       {"mul.lo.s32 %r9, %r1, %r2;", "%r9", {0x10001, 0x10001}, 0x20001},
-      {"mul.hi.u32 %r9, %r1, %r2;", "%r9", {0xFFFFFFFF, 0xFFFFFFFF},
+      {"mul.hi.u32 %r9, %r1, %r2;",
+       "%r9",
+       {0xFFFFFFFF, 0xFFFFFFFF},
        0xFFFFFFFE},
       {"mul.hi.s32 %r9, %r1, %r2;", "%r9", {S32(-1), 5}, S32(-1)},
-      {"mul.hi.u64 %d9, %d1, %d2;", "%d9", {~uint64_t{0}, ~uint64_t{0}},
+      {"mul.hi.u64 %d9, %d1, %d2;",
+       "%d9",
+       {~uint64_t{0}, ~uint64_t{0}},
        ~uint64_t{1}},
       {"mul.wide.u16 %r9, %h1, %h2;", "%r9", {0xFFFF, 0xFFFF}, 0xFFFE0001},
       {"mul.wide.s32 %d9, %r1, %r2;", "%d9", {S32(-2), 3}, S(-6)},
@@ -81,19 +85,29 @@ TEST(InstructionTest, IntegerArithmetic) {
 TEST(InstructionTest, Carries) {
   const uint64_t all = ~uint64_t{0};
   Check({
-      {"add.cc.u64 %d8, %d1, %d2; addc.u64 %d9, %d3, 0;", "%d9", {all, 1, 5},
+      {"add.cc.u64 %d8, %d1, %d2; addc.u64 %d9, %d3, 0;",
+       "%d9",
+       {all, 1, 5},
        6},
-      {"add.cc.s64 %d8, %d1, %d2; addc.s64 %d9, %d3, 0;", "%d9", {all, 0, 5},
+      {"add.cc.s64 %d8, %d1, %d2; addc.s64 %d9, %d3, 0;",
+       "%d9",
+       {all, 0, 5},
        5},
-      {"add.cc.u32 %r8, %r1, %r2; addc.u32 %r9, %r3, 0;", "%r9",
-       {0xFFFFFFFF, 1, 5}, 6},
+      {"add.cc.u32 %r8, %r1, %r2; addc.u32 %r9, %r3, 0;",
+       "%r9",
+       {0xFFFFFFFF, 1, 5},
+       6},
       // A carry that the carry itself makes.
       {"add.cc.u32 %r8, %r1, %r2; addc.cc.u32 %r8, %r3, 0; addc.u32 %r9, 0, 0;",
-       "%r9", {0xFFFFFFFF, 1, 0xFFFFFFFF}, 1},
+       "%r9",
+       {0xFFFFFFFF, 1, 0xFFFFFFFF},
+       1},
       {"sub.cc.u32 %r8, %r1, %r2; subc.u32 %r9, %r3, 0;", "%r9", {0, 1, 5}, 4},
       {"sub.cc.s32 %r8, %r1, %r2; subc.s32 %r9, %r3, 0;", "%r9", {1, 1, 5}, 5},
-      {"add.cc.u32 %r8, %r1, %r2; add.u32 %r9, %r3, 0;", "%r9",
-       {0xFFFFFFFF, 1, 5}, 5},
+      {"add.cc.u32 %r8, %r1, %r2; add.u32 %r9, %r3, 0;",
+       "%r9",
+       {0xFFFFFFFF, 1, 5},
+       5},
   });
 }
 
@@ -116,8 +130,10 @@ TEST(InstructionTest, LogicAndShifts) {
       {"shf.l.wrap.b32 %r9, %r1, %r2, %r3;", "%r9", {0x80000000, 1, 33}, 3},
       {"shf.r.clamp.b32 %r9, %r1, %r2, %r3;", "%r9", {5, 7, 40}, 7},
       {"lop3.b32 %r9, %r1, %r2, %r3, 0xE8;", "%r9", {12, 10, 6}, 14},
-      {"prmt.b32 %r9, %r1, %r2, %r3;", "%r9",
-       {0x33221100, 0x77665544, 0x7604}, 0x77660044},
+      {"prmt.b32 %r9, %r1, %r2, %r3;",
+       "%r9",
+       {0x33221100, 0x77665544, 0x7604},
+       0x77660044},
       {"prmt.b32 %r9, %r1, %r2, 0x9999;", "%r9", {0x8000, 0}, 0xFFFFFFFF},
       {"bfe.u32 %r9, %r1, 4, 8;", "%r9", {0xABCD}, 0xBC},
       {"bfe.s32 %r9, %r1, 4, 8;", "%r9", {0xABCD}, 0xFFFFFFBC},
@@ -136,23 +152,30 @@ TEST(InstructionTest, FloatArithmetic) {
   Check({
       {"add.f32 %f9, %f1, %f2;", "%f9", {F(1.0f), F(0x1p-24f)}, F(1.0f)},
       {"add.rn.f32 %f9, %f1, %f2;", "%f9", {F(1.5f), F(2.5f)}, F(4.0f)},
-      {"add.rz.f32 %f9, %f1, %f2;", "%f9", {F(1.0f), F(-0x1p-25f)},
+      {"add.rz.f32 %f9, %f1, %f2;",
+       "%f9",
+       {F(1.0f), F(-0x1p-25f)},
        F(1.0f - 0x1p-24f)},
-      {"add.rp.f32 %f9, %f1, %f2;", "%f9", {F(1.0f), F(0x1p-30f)},
+      {"add.rp.f32 %f9, %f1, %f2;",
+       "%f9",
+       {F(1.0f), F(0x1p-30f)},
        F(1.0f + 0x1p-23f)},
       {"add.rm.f32 %f9, %f1, %f2;", "%f9", {F(1.0f), F(0x1p-30f)}, F(1.0f)},
       {"add.f32 %f9, %f1, %f2;", "%f9", {subnormal, subnormal}, 2},
       {"add.f32 %f9, %f1, %f2;", "%f9", {F(kInfinity), F(-kInfinity)}, kNan},
       {"add.f32 %f9, %f1, %f2;", "%f9", {0x7FC12345, F(1.0f)}, kNan},
-      {"add.f64 %g9, %g1, %g2;", "%g9", {0x7FF8000000001234, D(1.0)},
+      {"add.f64 %g9, %g1, %g2;",
+       "%g9",
+       {0x7FF8000000001234, D(1.0)},
        0x7FF8000000001234},
       {"sub.f32 %f9, %f1, %f2;", "%f9", {F(0.0f), F(0.0f)}, F(0.0f)},
       {"mul.f32 %f9, %f1, %f2;", "%f9", {F(-0.0f), F(3.0f)}, F(-0.0f)},
       {"mul.rn.f64 %g9, %g1, %g2;", "%g9", {D(0.1), D(3.0)}, D(0.1 * 3.0)},
-      {"div.rn.f32 %f9, %f1, %f2;", "%f9", {F(1.0f), F(3.0f)},
-       F(1.0f / 3.0f)},
+      {"div.rn.f32 %f9, %f1, %f2;", "%f9", {F(1.0f), F(3.0f)}, F(1.0f / 3.0f)},
       {"div.rz.f32 %f9, %f1, %f2;", "%f9", {F(2.0f), F(3.0f)}, 0x3F2AAAAA},
-      {"div.rn.f64 %g9, %g1, %g2;", "%g9", {D(1.0), D(0.0)},
+      {"div.rn.f64 %g9, %g1, %g2;",
+       "%g9",
+       {D(1.0), D(0.0)},
        D(std::numeric_limits<double>::infinity())},
       {"sqrt.rn.f32 %f9, %f1;", "%f9", {F(2.0f)}, 0x3FB504F3},
       {"sqrt.rn.f32 %f9, %f1;", "%f9", {F(-1.0f)}, kNan},
@@ -184,9 +207,13 @@ TEST(InstructionTest, FusedMultiplyAdd) {
   ParseOptions options;
   options.allow_fma = true;
   const float a = 1.0f + 0x1p-12f;
-  Check({{"fma.rn.f32 %f9, %f1, %f2, %f3;", "%f9",
-          {F(a), F(a), F(-(1.0f + 0x1p-11f))}, F(0x1p-24f)},
-         {"mad.rn.f64 %g9, %g1, %g2, %g3;", "%g9", {D(2.0), D(3.0), D(4.0)},
+  Check({{"fma.rn.f32 %f9, %f1, %f2, %f3;",
+          "%f9",
+          {F(a), F(a), F(-(1.0f + 0x1p-11f))},
+          F(0x1p-24f)},
+         {"mad.rn.f64 %g9, %g1, %g2, %g3;",
+          "%g9",
+          {D(2.0), D(3.0), D(4.0)},
           D(10.0)}},
         options);
 }
@@ -196,8 +223,10 @@ TEST(InstructionTest, FlushToZero) {
   ParseOptions options;
   options.allow_ftz = true;
   Check({{"add.ftz.f32 %f9, %f1, %f2;", "%f9", {1, F(1.0f)}, F(1.0f)},
-         {"mul.ftz.f32 %f9, %f1, %f2;", "%f9",
-          {F(0x1p-100f), F(-0x1p-40f)}, F(-0.0f)},
+         {"mul.ftz.f32 %f9, %f1, %f2;",
+          "%f9",
+          {F(0x1p-100f), F(-0x1p-40f)},
+          F(-0.0f)},
          {"setp.eq.ftz.f32 %p9, %f1, %f2;", "%p9", {1, 0}, 1}},
         options);
 }
@@ -227,13 +256,21 @@ TEST(InstructionTest, Comparisons) {
       {"setp.ne.b64 %p9, %d1, %d2;", "%p9", {1, 2}, 1},
       {"setp.lt.s32 %p8|%p9, %r1, %r2;", "%p9", {1, 2}, 0},
       {"setp.eq.s32 %p1, %r1, %r1;\nsetp.lt.and.s32 %p9, %r1, %r2, !%p1;",
-       "%p9", {1, 2}, 0},
+       "%p9",
+       {1, 2},
+       0},
       {"setp.eq.s32 %p1, %r1, %r1;\nsetp.gt.or.s32 %p9, %r1, %r2, %p1;",
-       "%p9", {1, 2}, 1},
-      {"setp.eq.s32 %p1, %r1, %r2;\nselp.b32 %r9, %r1, %r2, %p1;", "%r9",
-       {3, 4}, 4},
-      {"mov.pred %p1, 1;\nxor.pred %p2, %p1, %p1;\nnot.pred %p9, %p2;", "%p9",
-       {}, 1},
+       "%p9",
+       {1, 2},
+       1},
+      {"setp.eq.s32 %p1, %r1, %r2;\nselp.b32 %r9, %r1, %r2, %p1;",
+       "%r9",
+       {3, 4},
+       4},
+      {"mov.pred %p1, 1;\nxor.pred %p2, %p1, %p1;\nnot.pred %p9, %p2;",
+       "%p9",
+       {},
+       1},
   });
 }
 
@@ -268,12 +305,10 @@ TEST(InstructionTest, ConvertsFloatsToIntegers) {
       {"cvt.rzi.u32.f32 %r9, %f1;", "%r9", {F(3e9f)}, 3000000000u},
       {"cvt.rzi.u8.f32 %r9, %f1;", "%r9", {F(300.0f)}, 255},
       {"cvt.rzi.s32.f32 %r9, %f1;", "%r9", {0x7FC00000}, 0},
-      {"cvt.rzi.s64.f32 %d9, %f1;", "%d9", {0x7FC00000},
-       0x8000000000000000},
+      {"cvt.rzi.s64.f32 %d9, %f1;", "%d9", {0x7FC00000}, 0x8000000000000000},
       {"cvt.rzi.s32.f64 %r9, %g1;", "%r9", {D(kDoubleNan)}, 0x80000000},
       {"cvt.rzi.s64.f64 %d9, %g1;", "%d9", {D(-1e300)}, 0x8000000000000000},
-      {"cvt.rzi.u64.f64 %d9, %g1;", "%d9", {D(1.8e19)},
-       18000000000000000000u},
+      {"cvt.rzi.u64.f64 %d9, %g1;", "%d9", {D(1.8e19)}, 18000000000000000000u},
   });
 }
 
@@ -286,10 +321,11 @@ TEST(InstructionTest, ConvertsToFloats) {
       {"cvt.rn.f32.u16 %f9, %h1;", "%f9", {0xFFFF}, F(65535.0f)},
       {"cvt.rn.f64.u64 %g9, %d1;", "%g9", {~uint64_t{0}}, D(0x1p64)},
       {"cvt.rn.f64.s64 %g9, %d1;", "%g9", {S(-5)}, D(-5.0)},
-      {"cvt.rn.f32.s64 %f9, %d1;", "%f9", {0x1000001000001},
-       F(0x1.000002p48f)},
+      {"cvt.rn.f32.s64 %f9, %d1;", "%f9", {0x1000001000001}, F(0x1.000002p48f)},
       {"cvt.rn.f32.f64 %f9, %g1;", "%f9", {D(0.1)}, F(0.1f)},
-      {"cvt.rp.f32.f64 %f9, %g1;", "%f9", {D(1.0 + 0x1p-40)},
+      {"cvt.rp.f32.f64 %f9, %g1;",
+       "%f9",
+       {D(1.0 + 0x1p-40)},
        F(1.0f + 0x1p-23f)},
       {"cvt.f64.f32 %g9, %f1;", "%g9", {F(0.1f)}, D(0.1f)},
       {"cvt.rni.f32.f32 %f9, %f1;", "%f9", {F(2.5f)}, F(2.0f)},
@@ -317,7 +353,9 @@ TEST(InstructionTest, ConvertsHalves) {
       {"cvt.f32.f16 %f9, %h1;", "%f9", {0x0001}, F(0x1p-24f)},
       {"cvt.f32.f16 %f9, %h1;", "%f9", {0xFBFF}, F(-65504.0f)},
       {"cvt.f32.bf16 %f9, %h1;", "%f9", {0xC049}, 0xC0490000},
-      {"cvt.rn.f16x2.f32 %r9, %f1, %f2;", "%r9", {F(1.0f), F(-2.0f)},
+      {"cvt.rn.f16x2.f32 %r9, %f1, %f2;",
+       "%r9",
+       {F(1.0f), F(-2.0f)},
        0x3C00C000},
   });
 }
@@ -368,9 +406,9 @@ st.global.u32 [%d2+8], %r6;
 st.global.u32 [%d2+12], %r7;
 st.global.u64 [%d2+16], %d8;
 )";
-  const KernelRun run = RunKernel(
-      Kernel("mov.u16 %h1, 1;\nmov.u16 %h2, 2;\n" + body, variables),
-      LaunchConfig(), {0x11223344, 0x99AABB80}, 6);
+  const KernelRun run =
+      RunKernel(Kernel("mov.u16 %h1, 1;\nmov.u16 %h2, 2;\n" + body, variables),
+                LaunchConfig(), {0x11223344, 0x99AABB80}, 6);
   ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
   EXPECT_EQ(run.out, (std::vector<uint32_t>{0x11223344, 0x99AABB80, 0xFFFFFF80,
                                             0x99, 0xFFFF99AA, 0xFFFFFFFF}));
@@ -418,7 +456,7 @@ atom.global.cas.b32 %r4, [%d2+16], 0, 7;
 atom.global.inc.u32 %r5, [%d2+20], 9;
 atom.global.exch.b32 %r6, [%d2+24], 5;
 )"),
-                            config, {0}, 7);
+                                  config, {0}, 7);
   ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
   EXPECT_EQ(run.out, (std::vector<uint32_t>{100, 99, 0, 100, 7, 0, 5}));
 }
@@ -452,7 +490,7 @@ DONE:
 @!%p2 add.u32 %r3, %r3, 1000;
 st.global.u32 [%d4], %r3;
 )"),
-                            config, {0}, 70);
+                                  config, {0}, 70);
   ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
   for (uint32_t i = 0; i < 70; ++i) {
     EXPECT_EQ(run.out[i], i % 2 == 1 ? i : 10 * i + 1000) << i;
@@ -514,8 +552,8 @@ ld.param.b32 %r2, [y];
 END:
 st.global.u32 [%d4], %r2;
 )",
-                                   "", functions),
-                            config, {0}, 40);
+                                         "", functions),
+                                  config, {0}, 40);
   ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
   for (uint32_t i = 0; i < 40; ++i) {
     EXPECT_EQ(run.out[i], i < 10 ? 7 : 7 + i * (i + 1) / 2) << i;
@@ -542,7 +580,7 @@ C: mov.u32 %r3, 300;
 END:
 st.global.u32 [%d4], %r3;
 )"),
-                            config, {0}, 32);
+                                  config, {0}, 32);
   ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
   for (uint32_t i = 0; i < 32; ++i) {
     EXPECT_EQ(run.out[i], 100 * (i % 3 + 1)) << i;
@@ -581,14 +619,13 @@ setp.ne.u32 %p2, %r9, 0;
 @%p2 add.u32 %r7, %r7, 0x10000;
 st.global.u32 [%d4], %r7;
 )",
-                                   ".shared .align 4 .b8 s[256];\n"),
-                            config, {0}, 192);
+                                         ".shared .align 4 .b8 s[256];\n"),
+                                  config, {0}, 192);
   ASSERT_FALSE(run.result.fault.has_value()) << run.result.fault->ToString();
   for (uint32_t i = 0; i < 192; ++i) {
     const uint32_t t = i % 64;
     const uint32_t most = t < 32 ? 63 : 31;
-    EXPECT_EQ(run.out[i],
-              (63 - (t ^ 1)) + (most << 8) + (t < 32 ? 0 : 0x10000))
+    EXPECT_EQ(run.out[i], (63 - (t ^ 1)) + (most << 8) + (t < 32 ? 0 : 0x10000))
         << i;
   }
 }
@@ -618,8 +655,7 @@ st.global.f32 [%d2+8], %f1;
   config.module_variables = absl::MakeSpan(kept);
   for (const uint32_t before : {5, 6}) {
     const KernelRun run = RunKernel(ptx, config, {0}, 3);
-    EXPECT_EQ(run.out,
-              (std::vector<uint32_t>{before, 0x08070605, 0x40000000}));
+    EXPECT_EQ(run.out, (std::vector<uint32_t>{before, 0x08070605, 0x40000000}));
   }
 }
 

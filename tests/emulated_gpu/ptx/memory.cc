@@ -166,9 +166,9 @@ bool CheckShadow(const Request& request) {
   const LaunchConfig& config = *block.launch->config;
   const bool must_be_written = is_shared && config.check_uninitialised;
   const bool takes_locks = !is_shared && config.num_host_threads > 1;
-  const uint64_t all =
-      request.size_bytes >= 64 ? ~uint64_t{0}
-                               : (uint64_t{1} << request.size_bytes) - 1;
+  const uint64_t all = request.size_bytes >= 64
+                           ? ~uint64_t{0}
+                           : (uint64_t{1} << request.size_bytes) - 1;
   const bool is_read = request.access == ShadowAccess::kRead ||
                        request.access == ShadowAccess::kReadOnly;
   uint64_t last_address = ~uint64_t{0};
@@ -180,9 +180,9 @@ bool CheckShadow(const Request& request) {
     num_same = address == last_address ? num_same + 1 : 0;
     last_address = address;
     if (is_read && num_same >= 2) continue;
-    ShadowPage* page =
-        is_shared ? &block.shared_shadow[address / ShadowPage::kBytes]
-                  : FindPage(block, address);
+    ShadowPage* page = is_shared
+                           ? &block.shared_shadow[address / ShadowPage::kBytes]
+                           : FindPage(block, address);
     const int offset = static_cast<int>(address % ShadowPage::kBytes);
     if (takes_locks) {
       while (page->lock.test_and_set(std::memory_order_acquire)) {
@@ -195,9 +195,9 @@ bool CheckShadow(const Request& request) {
       const int first = __builtin_ctzll(used);
       const uint64_t rest = ~(used >> first);
       const int length = rest == 0 ? 64 : __builtin_ctzll(rest);
-      conflict = page->Apply(block.launch->segments, offset + first, length,
-                             request.access, must_be_written, warp.segment,
-                             lane);
+      conflict =
+          page->Apply(block.launch->segments, offset + first, length,
+                      request.access, must_be_written, warp.segment, lane);
       used = length + first >= 64
                  ? 0
                  : used >> (first + length) << (first + length);
@@ -215,8 +215,8 @@ bool CheckLocal(const Request& request) {
   if (!warp.block->launch->config->check_local) return true;
   for (uint32_t m = request.mask; m != 0; m &= m - 1) {
     const int lane = LowestLane(m);
-    uint8_t* written = warp.local_written.data() +
-                       lane * warp.local_stride + request.addresses[lane];
+    uint8_t* written = warp.local_written.data() + lane * warp.local_stride +
+                       request.addresses[lane];
     if (request.access != ShadowAccess::kRead) {
       std::memset(written, 1, request.size_bytes);
     } else {
@@ -287,8 +287,7 @@ void Count(const Request& request) {
       starts[num_lanes++] = request.addresses[LowestLane(m)];
     }
     const int distinct = CountDistinct(starts, num_lanes);
-    const uint64_t bytes =
-        static_cast<uint64_t>(distinct) * request.size_bytes;
+    const uint64_t bytes = static_cast<uint64_t>(distinct) * request.size_bytes;
     count.lines_needed = (bytes + 127) / 128;
     count.sectors_needed = (bytes + 31) / 32;
     for (int i = 0; i < distinct; ++i) {
@@ -333,10 +332,8 @@ bool ResolveGlobal(const Request& request, uint8_t* (&hosts)[kWarpLanes]) {
   for (uint32_t m = request.mask; m != 0; m &= m - 1) {
     const int lane = LowestLane(m);
     std::string why;
-    hosts[lane] =
-        block.translations.Translate(*block.launch->memory,
-                                     request.addresses[lane], size, access,
-                                     &why);
+    hosts[lane] = block.translations.Translate(
+        *block.launch->memory, request.addresses[lane], size, access, &why);
     if (hosts[lane] == nullptr) {
       return request.Fail(FaultKind::kInvalidAddress, why, lane);
     }
@@ -385,9 +382,8 @@ bool ResolveSpace(const Request& request, uint8_t* (&hosts)[kWarpLanes]) {
       }
       return true;  // no request to memory
     default: {
-      const uint64_t window =
-          request.addresses[LowestLane(request.mask)] >> kWindowShift
-                                                             << kWindowShift;
+      const uint64_t window = request.addresses[LowestLane(request.mask)] >>
+                              kWindowShift << kWindowShift;
       if (window == kModuleWindow) {
         for (uint32_t m = request.mask; m != 0; m &= m - 1) {
           const int lane = LowestLane(m);
@@ -423,8 +419,8 @@ bool Resolve(WarpState& warp, const MicroOp& op, uint32_t mask, int size_bytes,
                         hosts);
   }
   while (mask != 0) {
-    const uint64_t window =
-        addresses[LowestLane(mask)] >> kWindowShift << kWindowShift;
+    const uint64_t window = addresses[LowestLane(mask)] >> kWindowShift
+                                                               << kWindowShift;
     Space space = Space::kGlobal;
     uint64_t base = 0;
     if (window == kSharedWindow || window == kLocalWindow ||
@@ -575,8 +571,8 @@ bool RunAtomic(WarpState& warp, const MicroOp& op, uint32_t mask) {
     const int lane = LowestLane(m);
     std::atomic_ref<T> at(*reinterpret_cast<T*>(hosts[lane]));
     T old = at.load();
-    while (!at.compare_exchange_weak(
-        old, Combine<T>(kind, old, b[lane], c[lane]))) {
+    while (!at.compare_exchange_weak(old,
+                                     Combine<T>(kind, old, b[lane], c[lane]))) {
     }
     result[lane] = old;
   }

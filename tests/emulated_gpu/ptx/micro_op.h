@@ -60,11 +60,11 @@ struct MicroOp {
   uint8_t register_bytes = 0;  // of the data registers
   uint8_t num_elements = 1;
   bool is_signed = false;
-  bool is_read_only = false;     // ld.global.nc
-  bool is_address_32 = false;    // the base register has 32 bits
+  bool is_read_only = false;       // ld.global.nc
+  bool is_address_32 = false;      // the base register has 32 bits
   bool is_local_variable = false;  // add the frame's place in local memory
   bool is_dynamic_shared = false;  // add the bytes of static shared memory
-  uint8_t variant = 0;           // of the handler's own
+  uint8_t variant = 0;             // of the handler's own
   OperandRef predicate = kNoOperand;
   OperandRef d = kNoOperand;
   OperandRef a = kNoOperand;
@@ -73,7 +73,7 @@ struct MicroOp {
   OperandRef e = kNoOperand;  // a second destination, or a fourth source
   Handler inner = nullptr;    // of a handler that wraps another
   int64_t immediate = 0;
-  int32_t target = 0;      // of a branch; of a call: the function
+  int32_t target = 0;  // of a branch; of a call: the function
   int32_t reconverge = -1;
   int32_t side = -1;     // in vectors, calls, tables: what the kind needs
   int32_t tracked = -1;  // in tracked
@@ -116,9 +116,9 @@ struct FunctionCode {
   int64_t local_bytes = 0;
   int64_t static_shared_bytes = 0;  // of this function's own variables
 
-  std::vector<MicroOp> ops;      // the last is kEnd
-  std::vector<int> lines;        // of the PTX, by op
-  std::vector<int> locations;    // by op
+  std::vector<MicroOp> ops;    // the last is kEnd
+  std::vector<int> lines;      // of the PTX, by op
+  std::vector<int> locations;  // by op
   std::vector<uint8_t> constants;
   std::vector<std::vector<OperandRef>> vectors;
   std::vector<uint64_t> used_bytes_masks;  // by side of loads that have one

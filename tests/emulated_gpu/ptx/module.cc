@@ -31,8 +31,7 @@ int64_t AlignUp(int64_t value, int64_t alignment) {
 std::string Demangle(const std::string& name) {
   int status = 0;
   std::unique_ptr<char, decltype(&std::free)> demangled(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
-      &std::free);
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
   if (status != 0) return name;
   std::string text = demangled.get();
   for (;;) {
@@ -123,9 +122,8 @@ absl::Status CheckCalls(const ModuleCode& module) {
                callee.returns[k].size_bytes;
       }
       if (!fits) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("line ", code.lines[i], ": the call does not fit ",
-                         callee.name));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "line ", code.lines[i], ": the call does not fit ", callee.name));
       }
     }
   }

@@ -17,7 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // The body's first line is line 14 of the module.
-absl::Status ParseBody(const std::string& body, const std::string& variables = "",
+absl::Status ParseBody(const std::string& body,
+                       const std::string& variables = "",
                        const std::string& functions = "") {
   return Module::Parse(Kernel(body, variables, functions)).status();
 }
@@ -66,8 +67,7 @@ TEST(ModuleTest, RefusesWhatGivesOtherBitsThanTheHost) {
 
 TEST(ModuleTest, RefusesMistakes) {
   using absl::StatusCode::kInvalidArgument;
-  ExpectRefused("add.s32 %r1, %r2;", kInvalidArgument,
-                "has 2 operands, not 3");
+  ExpectRefused("add.s32 %r1, %r2;", kInvalidArgument, "has 2 operands, not 3");
   ExpectRefused("add.s32 %r1, %d2, %r3;", kInvalidArgument,
                 "register %d2 has 64 bits, the instruction 32");
   ExpectRefused("bra NOWHERE;", kInvalidArgument, "bra to what is no label");
@@ -79,14 +79,15 @@ TEST(ModuleTest, RefusesMistakes) {
   ExpectRefused("mov.u32 %r1, \x01;", kInvalidArgument, "is not PTX");
   ExpectRefused("@%r1 bra END;\nEND:", kInvalidArgument,
                 "the guard is no predicate");
-  EXPECT_EQ(Module::Parse(".version 8.0\n.visible .entry k() {").status().code(),
-            kInvalidArgument);
+  EXPECT_EQ(
+      Module::Parse(".version 8.0\n.visible .entry k() {").status().code(),
+      kInvalidArgument);
   EXPECT_EQ(ParseBody("", ".shared .align 3 .b8 s[4];").code(),
             kInvalidArgument);
-  EXPECT_EQ(ParseBody("{ .param .b32 p; call (p), f; }", "",
-                      ".func f() { ret; }")
-                .code(),
-            kInvalidArgument);
+  EXPECT_EQ(
+      ParseBody("{ .param .b32 p; call (p), f; }", "", ".func f() { ret; }")
+          .code(),
+      kInvalidArgument);
 }
 
 // Of cut and garbled modules nothing crashes.

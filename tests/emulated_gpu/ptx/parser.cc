@@ -172,8 +172,7 @@ class Parser {
     if (!Expect("{")) return;
     absl::string_view label;
     std::string text;
-    while (error_.ok() && !token_.Is("}") &&
-           token_.kind != Token::Kind::kEnd) {
+    while (error_.ok() && !token_.Is("}") && token_.kind != Token::Kind::kEnd) {
       if (name == ".debug_str" && token_.kind == Token::Kind::kWord &&
           token_.text[0] != '.') {
         label = token_.text;
@@ -345,8 +344,8 @@ class Parser {
     if (is_of_module) {
       globals_[first.name] = static_cast<int>(variables->size());
     } else {
-      scopes_.back().names[first.name] = {
-          true, static_cast<int>(variables->size())};
+      scopes_.back().names[first.name] = {true,
+                                          static_cast<int>(variables->size())};
     }
     variables->push_back(std::move(first));
   }
@@ -501,8 +500,7 @@ class Parser {
     }
     Expect(";");
     if (statement.opcode == "ld") {
-      statement.used_bytes_mask =
-          std::exchange(*used_bytes_mask, ~uint64_t{0});
+      statement.used_bytes_mask = std::exchange(*used_bytes_mask, ~uint64_t{0});
     }
     function_->statements.push_back(std::move(statement));
   }

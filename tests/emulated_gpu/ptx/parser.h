@@ -1,4 +1,5 @@
-// Parses PTX source. Everything that it does not know is refused, with its line.
+// Parses PTX source. Everything that it does not know is refused, with its
+// line.
 
 #ifndef DATASETD_TESTS_EMULATED_GPU_PTX_PARSER_H_
 #define DATASETD_TESTS_EMULATED_GPU_PTX_PARSER_H_

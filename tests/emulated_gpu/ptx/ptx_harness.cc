@@ -33,8 +33,8 @@ std::string Kernel(absl::string_view body, absl::string_view variables,
 }
 
 KernelRun RunKernel(const std::string& ptx, const LaunchConfig& config,
-              std::vector<uint32_t> in, size_t num_out,
-              const ParseOptions& options) {
+                    std::vector<uint32_t> in, size_t num_out,
+                    const ParseOptions& options) {
   KernelRun run;
   run.out.resize(num_out);
   const auto module = Module::Parse(ptx, options);
@@ -47,11 +47,11 @@ KernelRun RunKernel(const std::string& ptx, const LaunchConfig& config,
   memory.AddWritable(run.out.data(), static_cast<int64_t>(4 * num_out));
   const uint64_t pointers[2] = {reinterpret_cast<uint64_t>(in.data()),
                                 reinterpret_cast<uint64_t>(run.out.data())};
-  const auto result = Execute(
-      *module, "k", config,
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(pointers),
-                          sizeof(pointers)),
-      memory);
+  const auto result =
+      Execute(*module, "k", config,
+              absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(pointers),
+                                  sizeof(pointers)),
+              memory);
   if (!result.ok()) {
     ADD_FAILURE() << result.status().message();
     return run;
@@ -66,9 +66,9 @@ uint64_t Evaluate(absl::string_view instructions, absl::string_view result,
   std::string body = "ld.param.u64 %d40, [in];\nld.param.u64 %d41, [out];\n";
   for (int i = 1; i <= 3; ++i) {
     absl::StrAppend(&body, "ld.global.u64 %d", i, ", [%d40+", 8 * (i - 1),
-                    "];\ncvt.u32.u64 %r", i, ", %d", i, ";\ncvt.u16.u64 %h",
-                    i, ", %d", i, ";\nmov.b32 %f", i, ", %r", i,
-                    ";\nmov.b64 %g", i, ", %d", i, ";\n");
+                    "];\ncvt.u32.u64 %r", i, ", %d", i, ";\ncvt.u16.u64 %h", i,
+                    ", %d", i, ";\nmov.b32 %f", i, ", %r", i, ";\nmov.b64 %g",
+                    i, ", %d", i, ";\n");
   }
   absl::StrAppend(&body, instructions, "\n");
   switch (result[1]) {

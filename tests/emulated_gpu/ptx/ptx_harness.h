@@ -29,12 +29,12 @@ struct KernelRun {
 // Runs "k" of `ptx` with `in`, of which nothing is written, and `num_out` words
 // of zeros. Reports a module that cannot be parsed or launched to GoogleTest.
 KernelRun RunKernel(const std::string& ptx, const LaunchConfig& config,
-              std::vector<uint32_t> in, size_t num_out,
-              const ParseOptions& options = {});
+                    std::vector<uint32_t> in, size_t num_out,
+                    const ParseOptions& options = {});
 
-// The value of register `result` after `instructions`, run by one thread. Before
-// them a, b and c are in %d1..3, and their low bits in %r1..3, %h1..3, %f1..3
-// and %g1..3.
+// The value of register `result` after `instructions`, run by one thread.
+// Before them a, b and c are in %d1..3, and their low bits in %r1..3, %h1..3,
+// %f1..3 and %g1..3.
 uint64_t Evaluate(absl::string_view instructions, absl::string_view result,
                   std::array<uint64_t, 3> operands,
                   const ParseOptions& options = {});

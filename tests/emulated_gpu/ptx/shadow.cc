@@ -19,8 +19,8 @@ constexpr uint32_t kManyBlocks = 34;
 constexpr uint32_t kReadOnly = 64;
 
 Conflict Race(bool with_write, uint32_t record, bool is_one_lane) {
-  Conflict conflict = {Conflict::Kind::kRace, with_write,
-                       record >> kWhoBits, -1};
+  Conflict conflict = {Conflict::Kind::kRace, with_write, record >> kWhoBits,
+                       -1};
   if (is_one_lane) conflict.lane = static_cast<int>(record & 31);
   return conflict;
 }
@@ -118,8 +118,8 @@ Conflict ShadowPage::ApplyOne(const SegmentTable& segments, Record& record,
 
   if (record.read != 0) {
     if ((record.read & kReadOnly) != 0) {
-      return {Conflict::Kind::kReadOnlyWritten, false,
-              record.read >> kWhoBits, -1};
+      return {Conflict::Kind::kReadOnlyWritten, false, record.read >> kWhoBits,
+              -1};
     }
     const SegmentId other = record.read >> kWhoBits;
     const uint32_t who = record.read & kWhoMask;

@@ -1,12 +1,12 @@
 // Who last wrote and read each byte, to find races and memory that is read
 // unwritten.
 //
-// The program of a thread is a row of segments, cut at barriers of its block and
-// at synchronisations of its warp. Two accesses are ordered if one thread does
-// both, or if their segments are of one block with a barrier of the block
+// The program of a thread is a row of segments, cut at barriers of its block
+// and at synchronisations of its warp. Two accesses are ordered if one thread
+// does both, or if their segments are of one block with a barrier of the block
 // between, or of one warp with one of the warp between. Two accesses to a byte
-// that are not ordered, at least one of them a write, and not both atomic, are a
-// race: CUDA C++ Programming Guide, "Memory Consistency Model".
+// that are not ordered, at least one of them a write, and not both atomic, are
+// a race: CUDA C++ Programming Guide, "Memory Consistency Model".
 
 #ifndef DATASETD_TESTS_EMULATED_GPU_PTX_SHADOW_H_
 #define DATASETD_TESTS_EMULATED_GPU_PTX_SHADOW_H_

@@ -56,8 +56,8 @@ struct Operand {
     kName,      // special registers, functions, labels of tables
   };
   Kind kind = Kind::kName;
-  bool is_negated = false;  // !p
-  bool is_single = false;   // kFloat
+  bool is_negated = false;    // !p
+  bool is_single = false;     // kFloat
   bool is_of_module = false;  // kVariable
   int index = 0;
   int64_t value = 0;
@@ -71,7 +71,7 @@ struct Statement {
   std::vector<Operand> operands;
   int predicate = -1;  // register
   bool is_predicate_negated = false;
-  int line = 0;  // of the PTX
+  int line = 0;       // of the PTX
   int location = -1;  // in ModuleSyntax::locations
   // .pragma "used_bytes_mask": bit i is byte i of the load.
   uint64_t used_bytes_mask = ~uint64_t{0};
@@ -82,7 +82,7 @@ struct Location {
   int file = 0;
   int line = 0;
   absl::string_view function_label;  // of a string in .debug_str; may be empty
-  int inlined_at = -1;              // another location
+  int inlined_at = -1;               // another location
 };
 
 struct BranchTable {
@@ -108,7 +108,7 @@ struct ModuleSyntax {
   std::vector<FunctionSyntax> functions;  // those with a body
   std::vector<Variable> variables;        // .global, .const, .shared
   std::vector<Location> locations;
-  std::vector<std::string> files;  // by number
+  std::vector<std::string> files;                               // by number
   absl::flat_hash_map<absl::string_view, std::string> strings;  // .debug_str
 };
 

@@ -35,15 +35,12 @@ enum class Type {
 // "u32", without the dot.
 inline std::optional<Type> ParseType(absl::string_view name) {
   constexpr std::pair<absl::string_view, Type> kTypes[] = {
-      {"pred", Type::kPred},     {"b8", Type::kB8},
-      {"b16", Type::kB16},       {"b32", Type::kB32},
-      {"b64", Type::kB64},       {"u8", Type::kU8},
-      {"u16", Type::kU16},       {"u32", Type::kU32},
-      {"u64", Type::kU64},       {"s8", Type::kS8},
-      {"s16", Type::kS16},       {"s32", Type::kS32},
-      {"s64", Type::kS64},       {"f16", Type::kF16},
-      {"bf16", Type::kBf16},     {"f16x2", Type::kF16x2},
-      {"bf16x2", Type::kBf16x2}, {"f32", Type::kF32},
+      {"pred", Type::kPred},   {"b8", Type::kB8},         {"b16", Type::kB16},
+      {"b32", Type::kB32},     {"b64", Type::kB64},       {"u8", Type::kU8},
+      {"u16", Type::kU16},     {"u32", Type::kU32},       {"u64", Type::kU64},
+      {"s8", Type::kS8},       {"s16", Type::kS16},       {"s32", Type::kS32},
+      {"s64", Type::kS64},     {"f16", Type::kF16},       {"bf16", Type::kBf16},
+      {"f16x2", Type::kF16x2}, {"bf16x2", Type::kBf16x2}, {"f32", Type::kF32},
       {"f64", Type::kF64}};
   for (const auto& [text, type] : kTypes) {
     if (text == name) return type;

@@ -24,8 +24,8 @@ uint8_t* TranslationCache::Translate(AddressSpace& memory, uint64_t address,
     }
   }
   const uint64_t first = address / kStretch * kStretch;
-  const uint64_t end = (address + size_bytes + kStretch - 1) / kStretch *
-                       kStretch;
+  const uint64_t end =
+      (address + size_bytes + kStretch - 1) / kStretch * kStretch;
   const bool may_write = access != Access::kRead;
   Entry& entry = entries_[next_];
   if (uint8_t* host = memory.Translate(first, end - first, access, nullptr);

@@ -110,7 +110,7 @@ struct WarpState {
   int64_t local_base = 0;
   int64_t local_top = 0;  // of all frames
 
-  int number = 0;  // in the block
+  int number = 0;     // in the block
   uint32_t live = 0;  // lanes that exist and have not exited
   std::vector<StackEntry> stack;
   std::vector<CallFrame> frames;
@@ -122,8 +122,8 @@ struct WarpState {
   uint32_t carry = 0;  // CC.CF, a bit a lane
   uint32_t warp_sync_count = 0;
   SegmentId segment = 0;
-  int barrier = -1;       // the one it waits at
-  int barrier_line = 0;   // its PTX line
+  int barrier = -1;      // the one it waits at
+  int barrier_line = 0;  // its PTX line
   std::array<std::array<uint16_t, kWarpLanes>, 3> tid = {};
 
   bool has_fault = false;
@@ -135,8 +135,8 @@ struct WarpState {
             uint64_t address = 0);
 };
 
-// The 32 lanes of an operand. The same bytes hold integers and floats: built with
-// -fno-strict-aliasing.
+// The 32 lanes of an operand. The same bytes hold integers and floats: built
+// with -fno-strict-aliasing.
 template <typename T>
 inline T* Lanes(WarpState& warp, OperandRef ref) {
   return reinterpret_cast<T*>(warp.bank[ref >> 31] + (ref & ~kConstantBank));

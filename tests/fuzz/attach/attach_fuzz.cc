@@ -21,12 +21,12 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "cuda/host_backend.h"
+#include "cuda/host/host_backend.h"
 #include "proto/attach_protocol.h"
 #include "server/attach/attach_server.h"
 #include "server/attach/ring_channel.h"
 #include "server/attach/seqpacket.h"
-#include "server/core/fake_clock.h"
+#include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/temp_dir.h"
 
@@ -98,9 +98,9 @@ class World {
     DatasetSpec spec;
     spec.name = "a";
     Check(datasets_->Load(spec, {.session_id = 1u << 30}).ok(), "load");
-    Check(datasets_->Await("a", absl::Seconds(30))->state ==
-              DatasetState::kReady,
-          "dataset");
+    Check(
+        datasets_->Await("a", absl::Seconds(30))->state == DatasetState::kReady,
+        "dataset");
     auto feeds = FeedTable::Create(
         {}, devices_.get(), datasets_.get(), &RingChannel::Create, &clock_,
         [](const char*, const FeedInfo&) {},
@@ -194,8 +194,8 @@ class World {
     std::memcpy(address.sun_path, path_.data(), path_.size());
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     Check(fd >= 0, "socket");
-    Check(connect(fd, reinterpret_cast<sockaddr*>(&address),
-                  sizeof(address)) == 0,
+    Check(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) ==
+              0,
           "connect");
     return fd;
   }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "server/config.h"
+#include "server/config/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto config = datasetd::ParseConfig(

@@ -20,19 +20,19 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "cuda/dtype.h"
-#include "cuda/kernels/augment.h"
-#include "cuda/kernels/axis_taps.h"
-#include "cuda/kernels/chain_host.h"
-#include "cuda/kernels/chain_scratch.h"
+#include "base/dtype.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/host/chain_host.h"
+#include "cuda/kernels/math/axis_taps.h"
 #include "cuda/kernels/ops/op_table.h"
-#include "cuda/kernels/params.h"
-#include "server/core/field_spec.h"
-#include "server/core/load_plan.h"
-#include "server/core/pipeline.h"
-#include "server/core/ragged_index.h"
-#include "server/core/sample_transform.h"
-#include "server/core/slot_layout.h"
+#include "cuda/kernels/program/augment.h"
+#include "cuda/kernels/program/params.h"
+#include "server/dataset/field_spec.h"
+#include "server/dataset/ragged_index.h"
+#include "server/feed/slot_layout.h"
+#include "server/load/load_plan.h"
+#include "server/load/sample_transform.h"
+#include "server/pipeline/pipeline.h"
 #include "tests/fuzz/pipelines/pipeline_reader.h"
 
 namespace datasetd {
@@ -100,8 +100,8 @@ void CheckProgram(const FieldProgram& field, int64_t scratch_bytes) {
     const int32_t num_taps = NumTaps({step.in_height, step.out_height,
                                       params.interpolation, params.antialias});
     Check(num_taps >= 1, "no taps");
-    elements = std::max(elements, static_cast<__int128>(num_taps) *
-                                      step.out_height);
+    elements =
+        std::max(elements, static_cast<__int128>(num_taps) * step.out_height);
   }
   Check(field.num_sized_steps > 0 || field.scratch.tap_elements >= elements,
         "too little memory for taps");
@@ -188,15 +188,15 @@ void RunFeed(const FieldProgram& field, std::vector<int64_t> indices) {
 // Compiles and runs the pipeline on a field whose samples are of `sizes`.
 void HandleFeed(const Pipeline& pipeline) {
   FieldSpec field = pipeline.field;
-  const auto compiled = CompileField(field, 0, pipeline.ops, pipeline.layout,
-                                     pipeline.sizes);
+  const auto compiled =
+      CompileField(field, 0, pipeline.ops, pipeline.layout, pipeline.sizes);
   if (!compiled.ok()) {
     Check(absl::IsInvalidArgument(compiled.status()), "another error");
     return;
   }
   std::vector<FieldProgram> programs = {*compiled};
-  const auto layout = ComputeSlotLayout(
-      {&field, 1}, absl::MakeSpan(programs), pipeline.batch_size);
+  const auto layout = ComputeSlotLayout({&field, 1}, absl::MakeSpan(programs),
+                                        pipeline.batch_size);
   if (layout.ok()) {
     Check(layout->slot_stride_bytes > 0, "a slot of a negative size");
   }
@@ -240,8 +240,7 @@ void HandleFeed(const Pipeline& pipeline) {
 void HandleLoad(const Pipeline& pipeline) {
   if (!IsDeterministic(pipeline.ops)) return;
   const FieldSpec& field = pipeline.field;
-  const auto compiled =
-      CompileField(field, 0, pipeline.ops, Layout::kNhwc);
+  const auto compiled = CompileField(field, 0, pipeline.ops, Layout::kNhwc);
   if (!compiled.ok()) return;
   SourceInfo source;
   source.num_samples = std::max<int64_t>(pipeline.batch_size, 0);
@@ -275,8 +274,7 @@ void HandleLoad(const Pipeline& pipeline) {
     Check(scratch_bytes.ok() && *scratch_bytes >= 0, "no scratch");
     CheckProgram(**program, *scratch_bytes);
     const int64_t out_bytes = int64_t{(*program)->out_height} *
-                              (*program)->out_width *
-                              (*program)->out_channels *
+                              (*program)->out_width * (*program)->out_channels *
                               DtypeSizeBytes((*program)->out_dtype);
     AugmentProgram all = ProgramOf(**program);
     if (EstimatedOperations(all) > kMaxOperations ||

@@ -8,8 +8,8 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/dtype.h"
-#include "cuda/kernels/interpolation.h"
+#include "base/dtype.h"
+#include "cuda/kernels/math/interpolation.h"
 
 namespace datasetd {
 namespace {
@@ -46,15 +46,41 @@ constexpr int64_t kExtremes[] = {
 
 // Of a huge image; the other side is short.
 constexpr int64_t kHugeSides[] = {
-    4096,          1 << 20,       (1 << 24) - 1, 1 << 24,
-    (1 << 24) + 1, 1 << 28,       (1 << 29) - 1, 1 << 29,
-    (1 << 29) + 1, (1 << 30) - 1, 1 << 30,       (1 << 30) + 1,
+    4096,
+    1 << 20,
+    (1 << 24) - 1,
+    1 << 24,
+    (1 << 24) + 1,
+    1 << 28,
+    (1 << 29) - 1,
+    1 << 29,
+    (1 << 29) + 1,
+    (1 << 30) - 1,
+    1 << 30,
+    (1 << 30) + 1,
     std::numeric_limits<int32_t>::max(),
 };
 
 constexpr double kExtremeReals[] = {
-    0.0,   1.0,   -1.0,   0.5,    2.0,    1e-7,  1e-6, 1e6,   1e9,  -1e9,
-    90.0,  180.0, 45.0,   -360.0, 1e-38,  1e38,  1e39, -1e39, 1e300,
+    0.0,
+    1.0,
+    -1.0,
+    0.5,
+    2.0,
+    1e-7,
+    1e-6,
+    1e6,
+    1e9,
+    -1e9,
+    90.0,
+    180.0,
+    45.0,
+    -360.0,
+    1e-38,
+    1e38,
+    1e39,
+    -1e39,
+    1e300,
     std::numeric_limits<double>::infinity(),
     -std::numeric_limits<double>::infinity(),
     std::numeric_limits<double>::quiet_NaN(),
@@ -88,7 +114,8 @@ class Reader {
     }
     int32_t number = 0;
     for (int i = 0; i < 4; ++i) {
-      number = static_cast<int32_t>(static_cast<uint32_t>(number) << 8 | Byte());
+      number =
+          static_cast<int32_t>(static_cast<uint32_t>(number) << 8 | Byte());
     }
     return number;
   }
@@ -110,11 +137,10 @@ class Reader {
     for (T& value : values) {
       const double real = Real();
       // What a float cannot hold is not sent as one.
-      value = static_cast<T>(
-          std::abs(real) <= std::numeric_limits<T>::max() ||
-                  !std::isfinite(real)
-              ? real
-              : 1.0);
+      value = static_cast<T>(std::abs(real) <= std::numeric_limits<T>::max() ||
+                                     !std::isfinite(real)
+                                 ? real
+                                 : 1.0);
     }
     return values;
   }
@@ -395,8 +421,8 @@ Pipeline ReadPipeline(absl::Span<const uint8_t> bytes) {
   const uint8_t bits = in.Byte();
   pipeline.is_load = (bits & 1) != 0;
   pipeline.layout = (bits & 4) != 0 ? Layout::kNhwc : Layout::kNchw;
-  constexpr Dtype kDtypes[] = {Dtype::kUint8, Dtype::kFloat16,
-                               Dtype::kBfloat16, Dtype::kFloat32};
+  constexpr Dtype kDtypes[] = {Dtype::kUint8, Dtype::kFloat16, Dtype::kBfloat16,
+                               Dtype::kFloat32};
   FieldSpec& field = pipeline.field;
   field.name = "image";
   field.dtype = kDtypes[bits >> 3 & 3];
@@ -422,9 +448,9 @@ Pipeline ReadPipeline(absl::Span<const uint8_t> bytes) {
     const uint8_t other = in.Byte();
     const int64_t short_side =
         std::clamp<int64_t>(kMaxHugeElements / side, 1, 1 + other % 5);
-    field.shape = {side, short_side,
-                   std::clamp<int64_t>(kMaxHugeElements / side / short_side, 1,
-                                       channels)};
+    field.shape = {
+        side, short_side,
+        std::clamp<int64_t>(kMaxHugeElements / side / short_side, 1, channels)};
     if (other >= 128) std::swap(field.shape[0], field.shape[1]);
   } else {
     const int64_t height = 1 + in.Byte() % 48;

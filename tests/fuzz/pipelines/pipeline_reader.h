@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "cuda/kernels/params.h"
-#include "server/core/field_spec.h"
-#include "server/core/transform_spec.h"
+#include "cuda/kernels/program/params.h"
+#include "server/dataset/field_spec.h"
+#include "server/dataset/transform_spec.h"
 
 namespace datasetd {
 
@@ -31,8 +31,8 @@ struct Pipeline {
 //   sizes    dense: 2 bytes; huge: which side, and the other, from 128 on
 //            wide; ragged: a count, 2 bytes each
 //   ops      a byte says which, then its parameters
-// A number's first byte is below 80 for less than 8, below 160 for less than 80,
-// names an extreme number, which a second byte changes a little, or stands
+// A number's first byte is below 80 for less than 8, below 160 for less than
+// 80, names an extreme number, which a second byte changes a little, or stands
 // before 4 bytes of any.
 Pipeline ReadPipeline(absl::Span<const uint8_t> bytes);
 

@@ -15,7 +15,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "server/hdf5_file.h"
+#include "server/readers/hdf5/hdf5_file.h"
 #include "tests/fuzz/readers/fuzz_reader.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "server/readers/image_codec.h"
+#include "server/readers/images/image_codec.h"
 
 namespace {
 
@@ -45,8 +45,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           "an image of no size");
   Require(header->decode_bytes >= header->result_bytes(), "decode_bytes");
   std::vector<uint8_t> pixels(static_cast<size_t>(header->result_bytes()));
-  const absl::Status status = datasetd::DecodeImage(
-      file, options, at_least, absl::MakeSpan(pixels));
+  const absl::Status status =
+      datasetd::DecodeImage(file, options, at_least, absl::MakeSpan(pixels));
   Require(status.ok() || IsBadImage(status), "another status of DecodeImage");
   return 0;
 }

@@ -15,9 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (choice & 2) options["path_column"] = "file";
   datasetd::testing::MemoryFileSystem files;
   // 2 x 1 grey pixels.
-  std::string image("BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0"
-                    "\0\0\x01\0\x18\0",
-                    30);
+  std::string image(
+      "BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0"
+      "\0\0\x01\0\x18\0",
+      30);
   image.resize(62, '\5');
   files.Write("/d/1", image);
   files.Write("/d/2", image);

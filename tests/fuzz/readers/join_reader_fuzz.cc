@@ -12,9 +12,10 @@ namespace {
 
 // 2 x 1 grey pixels.
 std::string Bitmap() {
-  std::string image("BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0"
-                    "\0\0\x01\0\x18\0",
-                    30);
+  std::string image(
+      "BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0"
+      "\0\0\x01\0\x18\0",
+      30);
   image.resize(62, '\5');
   return image;
 }

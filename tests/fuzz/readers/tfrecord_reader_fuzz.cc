@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "server/readers/crc32c.h"
+#include "server/readers/archives/crc32c.h"
 #include "tests/fuzz/readers/fuzz_reader.h"
 
 namespace {

@@ -8,8 +8,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   datasetd::testing::InputCutter input(data, size);
   datasetd::SourceSpec spec{
-      "webdataset", "/t.tar", "", {{"max_pixels", "10000"},
-                             {"max_inflated_bytes", "1000000"}}};
+      "webdataset",
+      "/t.tar",
+      "",
+      {{"max_pixels", "10000"}, {"max_inflated_bytes", "1000000"}}};
   const std::string fields = input.Part();
   if (!fields.empty()) spec.options["fields"] = fields;
   datasetd::testing::MemoryFileSystem files;

@@ -16,14 +16,14 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "cuda/host_backend.h"
+#include "cuda/host/host_backend.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
-#include "server/core/dataset_registry.h"
-#include "server/core/fake_clock.h"
-#include "server/core/feed_table.h"
-#include "server/core/pushed_source.h"
+#include "server/feed/feed_table.h"
+#include "server/load/pushed_source.h"
+#include "server/registry/dataset_registry.h"
 #include "server/service/proto_convert.h"
+#include "tests/testing/fake_clock.h"
 #include "tests/testing/memory_channel.h"
 
 namespace datasetd {
@@ -178,8 +178,8 @@ class World {
     if (request.indices_size() > static_cast<int>(kMaxExplained)) {
       request.mutable_indices()->Truncate(kMaxExplained);
     }
-    const auto explanation = feeds_->Explain(*options, request.epoch(),
-                                             request.indices(), kCaller);
+    const auto explanation =
+        feeds_->Explain(*options, request.epoch(), request.indices(), kCaller);
     if (!explanation.ok()) return;
     v1::ExplainTransformsResponse response;
     ExplanationToProto(*explanation, &response);
@@ -202,10 +202,10 @@ class World {
   // The length of the header in two bytes, the header, blocks.
   void Push(const std::string& message) {
     if (message.size() < 2) return;
-    const size_t header_size = std::min<size_t>(
-        static_cast<uint8_t>(message[0]) * 256 +
-            static_cast<uint8_t>(message[1]),
-        message.size() - 2);
+    const size_t header_size =
+        std::min<size_t>(static_cast<uint8_t>(message[0]) * 256 +
+                             static_cast<uint8_t>(message[1]),
+                         message.size() - 2);
     v1::PushHeader header;
     if (!header.ParseFromString(message.substr(2, header_size))) return;
     header.set_name("b");
@@ -218,9 +218,8 @@ class World {
             std::move(push->info),
             [&blocks](std::string* block) -> absl::StatusOr<bool> {
               if (blocks.empty()) return false;
-              const size_t size =
-                  std::min<size_t>(1 + static_cast<uint8_t>(blocks[0]),
-                                   blocks.size());
+              const size_t size = std::min<size_t>(
+                  1 + static_cast<uint8_t>(blocks[0]), blocks.size());
               *block = blocks.substr(0, size);
               blocks.erase(0, size);
               return true;

@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/fake_backend.h"
 #include "proto/attach_protocol.h"
 #include "proto/feed_ring.h"
 #include "server/attach/ring_channel.h"
-#include "server/core/client_order.h"
+#include "server/feed/client_order.h"
+#include "tests/testing/fake_backend.h"
 #include "tests/testing/feed_fixture.h"
 
 namespace datasetd {
@@ -67,17 +67,14 @@ class Client {
     options.num_slots = 2 + kind % 7;
     num_slots_ = options.num_slots;
     if ((kind & 0x80) != 0) {
-      order_ = std::make_shared<ClientOrder>(
-          ClientOrder::Options{.num_samples = kNumSamples,
-                               .batch_size = kBatchSize,
-                               .capacity = 6});
+      order_ = std::make_shared<ClientOrder>(ClientOrder::Options{
+          .num_samples = kNumSamples, .batch_size = kBatchSize, .capacity = 6});
       options.order = order_;
     }
     auto channel = RingChannel::Create(num_slots_);
     Check(channel.ok());
-    daemon_page_ = static_cast<const ring::DaemonPage*>(
-        Map(**channel, attach::kDaemonPageFd, sizeof(ring::DaemonPage),
-            PROT_READ));
+    daemon_page_ = static_cast<const ring::DaemonPage*>(Map(
+        **channel, attach::kDaemonPageFd, sizeof(ring::DaemonPage), PROT_READ));
     client_page_ = static_cast<ring::ClientPage*>(
         Map(**channel, attach::kClientPageFd, sizeof(ring::ClientPage),
             PROT_READ | PROT_WRITE));
@@ -107,8 +104,8 @@ class Client {
           break;
         }
         case 1:  // a release of a number that is about right
-          WriteDone(command / 9 % num_slots_, last_sequence_ - 3 +
-                                                  input.Byte() % 6);
+          WriteDone(command / 9 % num_slots_,
+                    last_sequence_ - 3 + input.Byte() % 6);
           break;
         case 2: {  // an honest release
           const auto held = held_.find(command / 9 % num_slots_);

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/core/cache_entry.h"
-#include "server/core/cached_source.h"
+#include "server/cache/cache_entry.h"
+#include "server/cache/cached_source.h"
 
 namespace {
 

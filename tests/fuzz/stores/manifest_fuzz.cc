@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "server/manifest_format.h"
+#include "server/manifest/manifest_format.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string file(reinterpret_cast<const char*>(data), size);

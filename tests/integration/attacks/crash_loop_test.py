@@ -10,7 +10,7 @@ import numpy as np
 from tests.testing import arena
 from tests.testing import daemon_harness as harness
 
-# In a row; see server/restore_plan.h.
+# In a row; see server/service/restore_plan.h.
 _NUM_ENDS = 3
 
 _LOAD = """

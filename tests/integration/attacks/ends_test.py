@@ -2,10 +2,10 @@
 
 import os
 
+import datasetd
+
 from tests.testing import arena
 from tests.testing import daemon_harness as harness
-
-import datasetd
 
 _IS_FULL = os.environ.get("DATASETD_TEST_FULL") == "1"
 _MAX_SLAB_MIB = 48

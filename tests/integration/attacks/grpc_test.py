@@ -9,11 +9,8 @@ import zlib
 
 import pytest
 
-from tests.testing import arena
-from tests.testing import attach_wire
+from tests.testing import arena, attach_wire, http2_wire, metrics_page
 from tests.testing import daemon_harness as harness
-from tests.testing import http2_wire
-from tests.testing import metrics_page
 
 _MIB = 1 << 20
 # One user's flood may take this much for a moment, and may keep that.

@@ -2,9 +2,8 @@
 
 import urllib.request
 
-from tests.testing import arena
+from tests.testing import arena, metrics_page
 from tests.testing import daemon_harness as harness
-from tests.testing import metrics_page
 
 _OWNER = """
 client = datasetd.connect(ADDRESS)

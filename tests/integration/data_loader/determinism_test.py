@@ -4,8 +4,8 @@ for."""
 import sys
 
 import pytest
-
 from datasetd import transforms as T
+
 from tests.conformance import loader_harness as harness
 
 N = 203

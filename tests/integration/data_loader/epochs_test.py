@@ -8,10 +8,10 @@ stands once.
 import sys
 from typing import NamedTuple
 
+import datasetd
 import numpy as np
 import pytest
 
-import datasetd
 from tests.conformance import loader_harness as harness
 from tests.conformance import loader_reference as reference
 

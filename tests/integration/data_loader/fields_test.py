@@ -2,11 +2,11 @@
 
 import sys
 
+import datasetd
 import numpy as np
 import pytest
-
-import datasetd
 from datasetd import transforms as T
+
 from tests.conformance import loader_harness as harness
 
 N = 103

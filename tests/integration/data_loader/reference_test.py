@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 import torchvision.transforms.functional as F
-
 from datasetd import transforms as T
+
 from tests.conformance import loader_harness as harness
 from tests.conformance import loader_reference as reference
 

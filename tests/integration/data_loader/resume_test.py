@@ -3,10 +3,10 @@
 import json
 import sys
 
-import pytest
-
 import datasetd
+import pytest
 from datasetd import transforms as T
+
 from tests.conformance import loader_harness as harness
 
 N = 103

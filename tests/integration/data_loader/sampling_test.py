@@ -6,13 +6,13 @@ import json
 import sys
 import time
 
+import datasetd
 import numpy as np
 import pytest
 import torch
 import torch.utils.data as tud
-
-import datasetd
 from datasetd import transforms as T
+
 from tests.conformance import loader_harness as harness
 from tests.conformance import loader_reference as reference
 

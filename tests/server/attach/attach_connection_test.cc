@@ -19,9 +19,9 @@
 namespace datasetd {
 namespace {
 
+using attach::MessageType;
 using ::testing::ElementsAreArray;
 using ::testing::StrEq;
-using attach::MessageType;
 using Role = AttachConnection::Role;
 
 class AttachConnectionTest : public ::testing::Test {
@@ -171,8 +171,7 @@ TEST_F(AttachConnectionTest, ALeaseMaySayHowItEnds) {
 
 TEST_F(AttachConnectionTest, WhatIsNoMessageIsNamed) {
   auto hello = Make<attach::Hello>(MessageType::kHello);
-  EXPECT_EQ(WhatIsWrong(Say(&hello, sizeof(hello) - 1)),
-            "a message too short");
+  EXPECT_EQ(WhatIsWrong(Say(&hello, sizeof(hello) - 1)), "a message too short");
   EXPECT_EQ(WhatIsWrong(Say(Make<attach::Attached>(MessageType::kHello))),
             "a message out of order");
   const std::vector<char> large(sizeof(attach::ImportResult) + 9);
@@ -185,8 +184,7 @@ TEST_F(AttachConnectionTest, WhatIsNoMessageIsNamed) {
   hello = Make<attach::Hello>(MessageType::kHello);
   hello.header.version = 99;
   const auto message = Say(hello);
-  ASSERT_TRUE(
-      std::holds_alternative<AttachConnection::OtherVersion>(message));
+  ASSERT_TRUE(std::holds_alternative<AttachConnection::OtherVersion>(message));
   EXPECT_EQ(std::get<AttachConnection::OtherVersion>(message).version, 99);
 }
 

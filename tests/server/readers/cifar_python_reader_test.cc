@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/readers/pickle_data.h"
+#include "server/readers/small_sets/pickle_data.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
@@ -27,8 +27,9 @@ absl::StatusOr<PickleData> Parse(const std::string& content) {
   return ReadPickle(**file);
 }
 
-std::string ErrorOf(const std::string& content,
-                    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+std::string ErrorOf(
+    const std::string& content,
+    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   const absl::Status status = Parse(content).status();
   EXPECT_EQ(status.code(), code) << status;
   return std::string(status.message());
@@ -36,7 +37,9 @@ std::string ErrorOf(const std::string& content,
 
 TEST(PickleDataTest, WhatWouldRunIsNamedAndNotRun) {
   // os.system("true"), as GLOBAL and REDUCE: data, and no dict of CIFAR.
-  const std::string call = "\x80\x02" "cposix\nsystem\nU\x04true\x85R.";
+  const std::string call =
+      "\x80\x02"
+      "cposix\nsystem\nU\x04true\x85R.";
   const auto data = Parse(call);
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->at(data->root).kind, PickleValue::Kind::kObject);
@@ -47,8 +50,8 @@ TEST(PickleDataTest, WhatWouldRunIsNamedAndNotRun) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("expected a dict"));
   // INST, OBJ, NEWOBJ, EXT1, PERSID: not for plain data.
-  for (const std::string opcode : {"iposix\nsystem\n", "o", "\x81",
-                                   "\x82\x01", "P1\n", "Q"}) {
+  for (const std::string opcode :
+       {"iposix\nsystem\n", "o", "\x81", "\x82\x01", "P1\n", "Q"}) {
     EXPECT_THAT(ErrorOf("\x80\x02" + opcode + "."),
                 HasSubstr("offset 2: opcode 0x"));
   }
@@ -58,9 +61,9 @@ TEST(PickleDataTest, BrokenStacksAreErrors) {
   const std::string begin = "\x80\x02";
   EXPECT_THAT(ErrorOf("hello"), HasSubstr("expected a pickle"));
   EXPECT_THAT(ErrorOf(std::string("\x80\5N.", 4)), HasSubstr("protocol 5"));
-  for (const char* body : {".", "t.", "e.", "u.", "\x85.", "\x87.", "R.", "a.",
-                           "s.", "b.", "NN.", "Na.", "N(e.", "](u.", "}(Nu.",
-                           "}Na.", "NNb.", "h\1.", "q\1."}) {
+  for (const char* body :
+       {".", "t.", "e.", "u.", "\x85.", "\x87.", "R.", "a.", "s.", "b.", "NN.",
+        "Na.", "N(e.", "](u.", "}(Nu.", "}Na.", "NNb.", "h\1.", "q\1."}) {
     EXPECT_FALSE(ErrorOf(begin + body).empty()) << body;
   }
   EXPECT_THAT(ErrorOf(begin + "U\xffx.", absl::StatusCode::kDataLoss),

@@ -1,4 +1,4 @@
-#include "server/readers/crc32c.h"
+#include "server/readers/archives/crc32c.h"
 
 #include <random>
 #include <vector>

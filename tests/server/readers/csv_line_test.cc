@@ -30,8 +30,7 @@ TEST(CsvLineTest, ValuesAreWhatStandsBetweenCommas) {
 }
 
 TEST(CsvLineTest, QuotesKeepCommasAndAreDoubled) {
-  EXPECT_THAT(Split("\"a,b\",\"\",\"c\"\"d\""),
-              ElementsAre("a,b", "", "c\"d"));
+  EXPECT_THAT(Split("\"a,b\",\"\",\"c\"\"d\""), ElementsAre("a,b", "", "c\"d"));
   EXPECT_THAT(Split("\"\"\"\""), ElementsAre("\""));
 }
 

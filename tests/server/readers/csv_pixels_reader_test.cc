@@ -71,8 +71,7 @@ TEST(CsvPixelsReaderTest, LinesWithoutEndAreRefusedWithinBounds) {
 TEST(CsvPixelsReaderTest, BlankLinesAreLeftOut) {
   MemoryFileSystem files;
   files.Write("/c/p.csv", "pixels\n\n1 2 3 4\n \n5  6 7 8 \n\n");
-  const auto all =
-      ReadAll({"csv_pixels", "/c/p.csv", "", {}}, files, 2);
+  const auto all = ReadAll({"csv_pixels", "/c/p.csv", "", {}}, files, 2);
   ASSERT_TRUE(all.ok()) << all.status();
   EXPECT_EQ(all->fields[0], "\1\2\3\4\5\6\7\10");
 }

@@ -1,4 +1,4 @@
-#include "server/readers/exif_orientation.h"
+#include "server/readers/images/exif_orientation.h"
 
 #include <string>
 
@@ -32,10 +32,10 @@ TEST(ExifOrientationTest, WhatIsNoOrientationIsOne) {
                         "\x12\x01\x03\0\x01\0\0\0\x06\0\0\0"s),
             1);
   // Values out of 1..8, two values, another type.
-  for (const char* entry :
-       {"\x12\x01\x03\0\x01\0\0\0\x00\0\0\0", "\x12\x01\x03\0\x01\0\0\0\x09\0\0\0",
-        "\x12\x01\x03\0\x02\0\0\0\x06\0\0\0",
-        "\x12\x01\x04\0\x01\0\0\0\x06\0\0\0"}) {
+  for (const char* entry : {"\x12\x01\x03\0\x01\0\0\0\x00\0\0\0",
+                            "\x12\x01\x03\0\x01\0\0\0\x09\0\0\0",
+                            "\x12\x01\x03\0\x02\0\0\0\x06\0\0\0",
+                            "\x12\x01\x04\0\x01\0\0\0\x06\0\0\0"}) {
     EXPECT_EQ(Orientation("II*\0\x08\0\0\0\x01\0"s + std::string(entry, 12)),
               1);
   }

@@ -1,12 +1,12 @@
-// Samples that are looked at when a source is opened, and the lists of them that
-// it keeps, have their memory counted.
+// Samples that are looked at when a source is opened, and the lists of them
+// that it keeps, have their memory counted.
 
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/core/decode_budget.h"
-#include "server/readers/reader.h"
+#include "server/load/decode_budget.h"
+#include "server/readers/formats.h"
 #include "tests/server/readers/generated_data.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/testing/status_matchers.h"

@@ -30,8 +30,9 @@ TEST(Hdf5ReaderTest, EveryDtypeIsReadOrWidened) {
   }
 }
 
-std::string ErrorOf(const std::string& fields,
-                    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+std::string ErrorOf(
+    const std::string& fields,
+    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   const GeneratedCase generated = LoadGeneratedCase("hdf5_evil");
   SourceSpec spec = generated.spec;
   spec.options = {};
@@ -55,8 +56,8 @@ TEST(Hdf5ReaderTest, WhatCannotBeAFieldIsNamed) {
   EXPECT_THAT(ErrorOf("x:lost"), HasSubstr("'lost'"));
   EXPECT_THAT(ErrorOf("text"), HasSubstr("'text' does not hold numbers"));
   EXPECT_THAT(ErrorOf("scalar"), HasSubstr("0 dimensions"));
-  EXPECT_THAT(ErrorOf("good,short"),
-              AllOf(HasSubstr("'short' holds 3 samples"), HasSubstr("'good' 9")));
+  EXPECT_THAT(ErrorOf("good,short"), AllOf(HasSubstr("'short' holds 3 samples"),
+                                           HasSubstr("'good' 9")));
   EXPECT_THAT(ErrorOf("huge", absl::StatusCode::kDataLoss),
               HasSubstr("more than a file of"));
   EXPECT_THAT(ErrorOf(""), HasSubstr("data in other files"));

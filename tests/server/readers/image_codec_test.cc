@@ -1,4 +1,4 @@
-#include "server/readers/image_codec.h"
+#include "server/readers/images/image_codec.h"
 
 #include <malloc.h>
 
@@ -64,9 +64,9 @@ absl::StatusOr<std::string> Decode(const std::string& file,
   const auto header = ProbeImage(Bytes(file), options, at_least);
   if (!header.ok()) return header.status();
   std::string pixels(static_cast<size_t>(header->result_bytes()), '\0');
-  const absl::Status status = DecodeImage(
-      Bytes(file), options, at_least,
-      {reinterpret_cast<uint8_t*>(pixels.data()), pixels.size()});
+  const absl::Status status =
+      DecodeImage(Bytes(file), options, at_least,
+                  {reinterpret_cast<uint8_t*>(pixels.data()), pixels.size()});
   if (!status.ok()) return status;
   return pixels;
 }
@@ -136,8 +136,7 @@ TEST(ImageCodecTest, FastDecodeTakesTheSmallestScaleThatIsLargeEnough) {
   // Turned, the wish is of the turned image.
   const ImageOptions turned = {.apply_exif = true, .fast_decode = true};
   const std::string tall = Image("exif_6_II_jpeg").file;
-  EXPECT_EQ(ProbeImage(Bytes(tall), turned, {16, 5})->size,
-            (ImageSize{16, 9}));
+  EXPECT_EQ(ProbeImage(Bytes(tall), turned, {16, 5})->size, (ImageSize{16, 9}));
   EXPECT_TRUE(Decode(tall, turned, {16, 5}).ok());
 }
 
@@ -145,8 +144,7 @@ TEST(ImageCodecTest, MorePixelsThanAllowedAreRefused) {
   for (const char* name : {"jpeg_17x31", "png_RGB", "bmp_RGB"}) {
     const ImageCase image = Image(name);
     const int64_t pixels = image.size.height * image.size.width;
-    EXPECT_TRUE(
-        ProbeImage(Bytes(image.file), {.max_pixels = pixels}).ok());
+    EXPECT_TRUE(ProbeImage(Bytes(image.file), {.max_pixels = pixels}).ok());
     const absl::Status status =
         ProbeImage(Bytes(image.file), {.max_pixels = pixels - 1}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -248,12 +246,12 @@ TEST(ImageCodecTest, MemoryStaysWithinDecodeBytes) {
     const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
     malloc_trim(0);
     const size_t arena = mallinfo2().arena;
-    ASSERT_TRUE(DecodeImage(Bytes(file), options, {},
-                            {reinterpret_cast<uint8_t*>(pixels.data()),
-                             pixels.size()})
-                    .ok());
-    const int64_t growth = static_cast<int64_t>(mallinfo2().arena) -
-                           static_cast<int64_t>(arena);
+    ASSERT_TRUE(
+        DecodeImage(Bytes(file), options, {},
+                    {reinterpret_cast<uint8_t*>(pixels.data()), pixels.size()})
+            .ok());
+    const int64_t growth =
+        static_cast<int64_t>(mallinfo2().arena) - static_cast<int64_t>(arena);
     EXPECT_LE(growth, header->decode_bytes + (256 << 10)) << name;
     EXPECT_EQ(mallinfo2().uordblks + mallinfo2().hblkhd, before) << name;
   }

@@ -1,4 +1,4 @@
-#include "server/readers/image_options.h"
+#include "server/readers/images/image_options.h"
 
 #include <string>
 #include <utility>

@@ -25,9 +25,10 @@ constexpr int64_t kWhole = int64_t{1} << 40;
 
 // A grey BMP of 2 x 1 pixels.
 std::string TinyBmp() {
-  std::string file("BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0\0\0"
-                   "\x01\0\x18\0",
-                   30);
+  std::string file(
+      "BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0\0\0"
+      "\x01\0\x18\0",
+      30);
   file.resize(54, '\0');
   return file + std::string("\x05\x05\x05\x09\x09\x09\0\0", 8);
 }
@@ -80,9 +81,8 @@ TEST(ImageFolderReaderTest, OnlyBadImagesAreAnErrorThatSaysWhy) {
   files.Write("/d/a/1.png", "text");
   const absl::Status status = FolderStatus(files);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status),
-              AllOf(HasSubstr("/d/a/0.tif: a TIFF"),
-                    HasSubstr("none of the first 2 images")));
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("/d/a/0.tif: a TIFF"),
+                                     HasSubstr("none of the first 2 images")));
 }
 
 TEST(ImageFolderReaderTest, AsItIsWantsTheChannelsOfTheFirst) {
@@ -110,8 +110,7 @@ TEST(ImageFolderReaderTest, ASplitIsADirectoryAndNothingElse) {
   MemoryFileSystem files;
   files.Write("/d/train/cat/1.bmp", TinyBmp());
   files.Write("/d/file", "x");
-  EXPECT_TRUE(
-      ReadAll({"image_folder", "/d", "train", {}}, files, kWhole).ok());
+  EXPECT_TRUE(ReadAll({"image_folder", "/d", "train", {}}, files, kWhole).ok());
   for (const char* split : {"file", "..", "train/cat", "none"}) {
     const absl::Status status =
         OpenReader({"image_folder", "/d", split, {}}, files).status();
@@ -142,9 +141,8 @@ class ImageFolderLinkTest : public ::testing::Test {
     std::filesystem::create_symlink(target, absl::StrCat(base_, "/", path));
   }
   absl::StatusOr<AllSamples> Read() {
-    return ReadAll(
-        {"image_folder", absl::StrCat(base_, "/root/d"), "", {}}, *files_,
-        kWhole);
+    return ReadAll({"image_folder", absl::StrCat(base_, "/root/d"), "", {}},
+                   *files_, kWhole);
   }
 
   std::string base_;
@@ -208,17 +206,16 @@ TEST(ImageCsvReaderTest, ColumnsMustBeInTheHeader) {
   EXPECT_TRUE(ReadCsv(files, "file,a,b\n1.bmp,x,2\n",
                       {{"label_column", "b"}, {"path_column", "file"}})
                   .ok());
-  EXPECT_THAT(Message(ReadCsv(files, "file,a\n1.bmp,x\n",
-                              {{"label_column", "c"}})
-                          .status()),
-              AllOf(HasSubstr("label_column 'c'"), HasSubstr("file, a")));
-  EXPECT_THAT(Message(ReadCsv(files, "file,a\n1.bmp,x\n",
-                              {{"label_column", "file"}})
-                          .status()),
-              HasSubstr("the same column"));
   EXPECT_THAT(
-      Message(
-          ReadCsv(files, "1.bmp,x\n", {{"label_column", "a"}}).status()),
+      Message(ReadCsv(files, "file,a\n1.bmp,x\n", {{"label_column", "c"}})
+                  .status()),
+      AllOf(HasSubstr("label_column 'c'"), HasSubstr("file, a")));
+  EXPECT_THAT(
+      Message(ReadCsv(files, "file,a\n1.bmp,x\n", {{"label_column", "file"}})
+                  .status()),
+      HasSubstr("the same column"));
+  EXPECT_THAT(
+      Message(ReadCsv(files, "1.bmp,x\n", {{"label_column", "a"}}).status()),
       HasSubstr("need a header"));
 }
 
@@ -236,8 +233,7 @@ TEST(ImageCsvReaderTest, AMissingFileIsABadSampleNotABadList) {
   MemoryFileSystem files;
   files.Write("/d/1.bmp", TinyBmp());
   files.Write("/d/list.csv", "1.bmp,1\n2.bmp,2\n");
-  const auto reader =
-      OpenReader({"image_csv", "/d/list.csv", "", {}}, files);
+  const auto reader = OpenReader({"image_csv", "/d/list.csv", "", {}}, files);
   ASSERT_TRUE(reader.ok()) << reader.status();
   RawSample raw;
   EXPECT_TRUE((*reader)->ReadRaw(0, raw).ok());

@@ -1,4 +1,4 @@
-#include "server/readers/inflated_file.h"
+#include "server/readers/archives/inflated_file.h"
 
 #include <algorithm>
 #include <atomic>
@@ -118,9 +118,9 @@ TEST_P(InflatedFileTest, MoreThanItMayIsRefused) {
   EXPECT_THAT(InflatedBytes(**file, kSize - 1),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("inflate to more than 700000")));
-  EXPECT_THAT(InflatedBytes(**file, 1),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("/t: its ")));
+  EXPECT_THAT(
+      InflatedBytes(**file, 1),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/t: its ")));
 }
 
 }  // namespace

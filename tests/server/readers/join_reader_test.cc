@@ -16,8 +16,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string ErrorOf(const std::map<std::string, std::string>& changes,
-                    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+std::string ErrorOf(
+    const std::map<std::string, std::string>& changes,
+    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   const GeneratedCase generated = LoadGeneratedCase("join");
   MemoryFileSystem files = CopyToMemory(generated);
   files.Write(generated.directory + "/few.bin", "123");
@@ -32,7 +33,8 @@ std::string ErrorOf(const std::map<std::string, std::string>& changes,
 TEST(JoinReaderTest, PartsAndFieldsAreChecked) {
   EXPECT_THAT(ErrorOf({{"parts", "join:x"}}), HasSubstr("no join"));
   EXPECT_THAT(ErrorOf({{"parts", "npy:/etc"}}), HasSubstr("paths below"));
-  EXPECT_THAT(ErrorOf({{"parts", "npy:audio"}}), HasSubstr("no option '2.shape'"));
+  EXPECT_THAT(ErrorOf({{"parts", "npy:audio"}}),
+              HasSubstr("no option '2.shape'"));
   EXPECT_THAT(ErrorOf({{"9.shape", "3"}}), HasSubstr("no option '9.shape'"));
   EXPECT_THAT(ErrorOf({{"1.split", "train"}}), HasSubstr("no splits"));
   EXPECT_THAT(ErrorOf({{"fields", "x"}}), HasSubstr("no part has a field 'x'"));
@@ -52,10 +54,9 @@ TEST(JoinReaderTest, PartsMustAgreeInLength) {
 }
 
 TEST(JoinReaderTest, WhatReadsInOrderOnlyIsRefusedWithTheWayOut) {
-  EXPECT_THAT(
-      ErrorOf({{"parts", "csv_pixels:p.csv,npy:audio,raw:codes.bin"},
-               {"0.max_pixels", "1"}}),
-      HasSubstr("no option 'max_pixels'"));
+  EXPECT_THAT(ErrorOf({{"parts", "csv_pixels:p.csv,npy:audio,raw:codes.bin"},
+                       {"0.max_pixels", "1"}}),
+              HasSubstr("no option 'max_pixels'"));
   const GeneratedCase generated = LoadGeneratedCase("join");
   MemoryFileSystem files = CopyToMemory(generated);
   files.Write(generated.directory + "/p.csv", "pixels\n1\n");

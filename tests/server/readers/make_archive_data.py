@@ -13,9 +13,8 @@ import zlib
 
 import h5py
 import numpy as np
+from make_reader_data import CIFAR10_NAMES, RNG, Case, images
 from PIL import Image
-
-from make_reader_data import CIFAR10_NAMES, Case, RNG, images
 
 
 def single_file(out, name, format_name, file, data, split="", options=None):

@@ -15,9 +15,8 @@ import os
 import struct
 import sys
 
-import numpy as np
-
 import make_image_data
+import numpy as np
 
 RNG = np.random.default_rng(20240229)
 CIFAR10_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog",

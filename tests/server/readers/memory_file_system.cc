@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 
 namespace datasetd::testing {
 

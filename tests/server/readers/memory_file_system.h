@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "server/core/file_system.h"
+#include "server/files/file_system.h"
 
 namespace datasetd::testing {
 

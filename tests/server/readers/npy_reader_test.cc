@@ -110,10 +110,10 @@ TEST(NpyReaderTest, MasksOptionIsCheckedAgainstTheFields) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
   };
-  EXPECT_THAT(error_of("c", "b"), AllOf(HasSubstr("option masks"),
-                                        HasSubstr("names 'c'")));
-  EXPECT_THAT(error_of("b,b", "b"), AllOf(HasSubstr("option masks"),
-                                          HasSubstr("each once")));
+  EXPECT_THAT(error_of("c", "b"),
+              AllOf(HasSubstr("option masks"), HasSubstr("names 'c'")));
+  EXPECT_THAT(error_of("b,b", "b"),
+              AllOf(HasSubstr("option masks"), HasSubstr("each once")));
   EXPECT_THAT(error_of("a", "b"), HasSubstr("expected an image"));
   EXPECT_THAT(error_of("b", "-b"), HasSubstr("contradict each other"));
 }

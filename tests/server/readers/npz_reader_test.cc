@@ -17,7 +17,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string ErrorOf(const GeneratedCase& generated, const MemoryFileSystem& files,
+std::string ErrorOf(const GeneratedCase& generated,
+                    const MemoryFileSystem& files,
                     const std::map<std::string, std::string>& options) {
   SourceSpec spec = generated.spec;
   spec.options = options;
@@ -29,9 +30,10 @@ std::string ErrorOf(const GeneratedCase& generated, const MemoryFileSystem& file
 TEST(NpzReaderTest, MembersAreChosenAndMustAgree) {
   const GeneratedCase generated = LoadGeneratedCase("npz_chosen");
   const MemoryFileSystem files = CopyToMemory(generated);
-  EXPECT_THAT(ErrorOf(generated, files, {}),
-              AllOf(HasSubstr("x_train.npy holds 13 samples"),
-                    HasSubstr("x_test.npy holds 3"), HasSubstr("option fields")));
+  EXPECT_THAT(
+      ErrorOf(generated, files, {}),
+      AllOf(HasSubstr("x_train.npy holds 13 samples"),
+            HasSubstr("x_test.npy holds 3"), HasSubstr("option fields")));
   EXPECT_THAT(ErrorOf(generated, files, {{"fields", "a:x"}}),
               AllOf(HasSubstr("no array 'x'"), HasSubstr("y_test.npy")));
   EXPECT_THAT(ErrorOf(generated, files, {{"fields", "a:x_test,b:x_test"}}),
@@ -40,9 +42,9 @@ TEST(NpzReaderTest, MembersAreChosenAndMustAgree) {
               HasSubstr("each field once"));
   EXPECT_THAT(ErrorOf(generated, files, {{"fields", "a-b:x_test"}}),
               HasSubstr("option fields is 'a-b:x_test'"));
-  EXPECT_THAT(ErrorOf(generated, files,
-                      {{"fields", "y_test"}, {"images", "x_test"}}),
-              HasSubstr("option images names 'x_test'"));
+  EXPECT_THAT(
+      ErrorOf(generated, files, {{"fields", "y_test"}, {"images", "x_test"}}),
+      HasSubstr("option images names 'x_test'"));
 }
 
 TEST(NpzReaderTest, WhatIsNoZipIsNamed) {

@@ -18,8 +18,9 @@ using ::testing::HasSubstr;
 
 using Options = std::map<std::string, std::string>;
 
-std::string ErrorOf(const Options& options, const std::string& content,
-                    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+std::string ErrorOf(
+    const Options& options, const std::string& content,
+    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   MemoryFileSystem files;
   files.Write("/r/data.bin", content);
   const absl::Status status =

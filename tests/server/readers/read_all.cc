@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "cuda/status_macros.h"
+#include "base/status_macros.h"
 
 namespace datasetd::testing {
 namespace {
@@ -93,10 +93,9 @@ absl::Status ReadAllEncoded(const SampleSource& source, int64_t block,
   for (int64_t b = blocks; b-- > 0;) {
     const int64_t end = std::min(num_samples, (b + 1) * block);
     for (int64_t index = b * block; index < end; ++index) {
-      DATASETD_RETURN_IF_ERROR(
-          WithPath(ReadEncoded(source, index, raw,
-                               samples[static_cast<size_t>(index)]),
-                   source.Locate(index).path));
+      DATASETD_RETURN_IF_ERROR(WithPath(
+          ReadEncoded(source, index, raw, samples[static_cast<size_t>(index)]),
+          source.Locate(index).path));
     }
   }
   all.fields.resize(source.info().fields.size());

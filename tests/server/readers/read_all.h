@@ -12,7 +12,8 @@
 
 namespace datasetd::testing {
 
-// No plain reader may declare more bytes than this many times those of its files.
+// No plain reader may declare more bytes than this many times those of its
+// files.
 inline constexpr int64_t kMaxExpansion = 1032;
 
 struct AllSamples {
@@ -22,8 +23,8 @@ struct AllSamples {
 
 // Reads `block` samples at a time; encoded ones from the last block to the
 // first. Ragged samples stand one after the other, each in its own size. The
-// path is before the error of an encoded sample. INTERNAL if the reader breaks its own
-// contract: bad fields, or more bytes declared than its files can hold.
+// path is before the error of an encoded sample. INTERNAL if the reader breaks
+// its own contract: bad fields, or more bytes declared than its files can hold.
 absl::StatusOr<AllSamples> ReadAll(const SourceSpec& spec,
                                    const FileSystem& files, int64_t block);
 

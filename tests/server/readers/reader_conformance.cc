@@ -235,9 +235,8 @@ TEST_P(ReaderConformanceTest, AFileInPlaceOfADirectoryOrTheReverseIsInvalid) {
   spec.path = is_file ? generated_.directory : generated_.files.front();
   const absl::Status status = OpenReader(spec, memory_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(Message(status),
-              HasSubstr(is_file ? "a directory, expected"
-                                : "expected the directory"));
+  EXPECT_THAT(Message(status), HasSubstr(is_file ? "a directory, expected"
+                                                 : "expected the directory"));
 }
 
 TEST_P(ReaderConformanceTest, AMissingDirectoryIsNotFound) {
@@ -273,8 +272,7 @@ TEST_P(ReaderConformanceTest, LinksAndDotDotOutOfTheRootAreDenied) {
   for (const std::string& original : generated_.files) {
     const std::string relative =
         original.substr(generated_.directory.size() + 1);
-    const std::filesystem::path path =
-        absl::StrCat(root, "/source/", relative);
+    const std::filesystem::path path = absl::StrCat(root, "/source/", relative);
     std::filesystem::remove(path);
     std::filesystem::create_symlink(original, path);
     const absl::Status status = ReadAll(spec, **files, kWhole).status();

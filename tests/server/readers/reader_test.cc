@@ -1,9 +1,8 @@
-#include "server/readers/reader.h"
-
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/readers/formats.h"
 #include "tests/server/readers/memory_file_system.h"
 
 namespace datasetd {
@@ -13,11 +12,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(ReaderTest, FormatsAreSorted) {
-  EXPECT_THAT(ReaderFormats(),
-              ElementsAre("cifar10", "cifar100", "cifar100_python",
-                          "cifar10_python", "csv_pixels", "hdf5", "image_csv",
-                          "image_folder", "join", "mnist", "npy", "npz", "raw",
-                          "tfrecord", "webdataset"));
+  EXPECT_THAT(
+      ReaderFormats(),
+      ElementsAre("cifar10", "cifar100", "cifar100_python", "cifar10_python",
+                  "csv_pixels", "hdf5", "image_csv", "image_folder", "join",
+                  "mnist", "npy", "npz", "raw", "tfrecord", "webdataset"));
 }
 
 TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {

@@ -1,4 +1,4 @@
-#include "server/readers/shard_files.h"
+#include "server/readers/archives/shard_files.h"
 
 #include <cstdint>
 #include <random>
@@ -87,11 +87,10 @@ TEST(ShardFilesTest, TheOptionIsTheLimit) {
   EXPECT_THAT(Inflate(bomb, absl::StrCat(65 * kMib)), IsOkAndHolds(65 << 20));
   EXPECT_THAT(Inflate(bomb, "9223372036854775807"), IsOkAndHolds(65 << 20));
   for (const char* const wrong : {"0", "-1", "1e9", "9223372036854775808"}) {
-    EXPECT_THAT(
-        Inflate(packed, wrong),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 HasSubstr(absl::StrCat("option max_inflated_bytes is '",
-                                        wrong, "'"))));
+    EXPECT_THAT(Inflate(packed, wrong),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(absl::StrCat(
+                             "option max_inflated_bytes is '", wrong, "'"))));
   }
 }
 

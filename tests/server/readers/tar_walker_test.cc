@@ -1,4 +1,4 @@
-#include "server/readers/tar_walker.h"
+#include "server/readers/archives/tar_walker.h"
 
 #include <cstdio>
 #include <string>
@@ -56,10 +56,10 @@ absl::StatusOr<std::vector<std::string>> Walk(const std::string& content) {
     const auto has_member = walker.Next(&member);
     if (!has_member.ok()) return has_member.status();
     if (!*has_member) return names;
-    names.push_back(absl::StrCat(
-        member.name, "=",
-        content.substr(static_cast<size_t>(member.offset),
-                       static_cast<size_t>(member.size_bytes))));
+    names.push_back(
+        absl::StrCat(member.name, "=",
+                     content.substr(static_cast<size_t>(member.offset),
+                                    static_cast<size_t>(member.size_bytes))));
   }
 }
 
@@ -78,16 +78,16 @@ TEST(TarWalkerTest, FilesAreFoundAndLinksPassedOver) {
 
 TEST(TarWalkerTest, NamesThatLeadOutAreRefused) {
   for (const char* name : {"../a", "a/../b", "a/..", "/etc/passwd", ".."}) {
-    EXPECT_THAT(ErrorOf(Member(name, "x") + kEnd,
-                        absl::StatusCode::kInvalidArgument),
-                AllOf(HasSubstr("/t.tar: offset 0"), HasSubstr(name),
-                      HasSubstr("leads out")));
+    EXPECT_THAT(
+        ErrorOf(Member(name, "x") + kEnd, absl::StatusCode::kInvalidArgument),
+        AllOf(HasSubstr("/t.tar: offset 0"), HasSubstr(name),
+              HasSubstr("leads out")));
     // By a long name, and by a pax header.
-    EXPECT_THAT(ErrorOf(Member("@", absl::StrCat(name, std::string(1, '\0')),
-                               'L') +
-                            Member("a", "x") + kEnd,
-                        absl::StatusCode::kInvalidArgument),
-                HasSubstr("leads out"));
+    EXPECT_THAT(
+        ErrorOf(Member("@", absl::StrCat(name, std::string(1, '\0')), 'L') +
+                    Member("a", "x") + kEnd,
+                absl::StatusCode::kInvalidArgument),
+        HasSubstr("leads out"));
     const std::string record = absl::StrCat(" path=", name, "\n");
     EXPECT_THAT(
         ErrorOf(Member("p", absl::StrCat(record.size() + 2, record), 'x') +
@@ -111,22 +111,22 @@ TEST(TarWalkerTest, SizesAreCheckedAgainstTheFile) {
               HasSubstr("a member of -1 bytes"));
   // Base 256: 2^60, negative, too large.
   for (const std::string& size :
-       {std::string("\x80\0\0\0\x10\0\0\0\0\0\0\0", 12), std::string(12, '\xff'),
+       {std::string("\x80\0\0\0\x10\0\0\0\0\0\0\0", 12),
+        std::string(12, '\xff'),
         std::string("\xbf") + std::string(11, '\xff')}) {
     EXPECT_THAT(ErrorOf(Header("a", size) + kEnd, kDataLoss),
                 HasSubstr("a member of"));
   }
-  EXPECT_THAT(
-      ErrorOf(Member("p", "30 size=9223372036854775807\n\n\n", 'x') +
-                  Member("a", "x") + kEnd,
-              kDataLoss),
-      HasSubstr("offset"));
+  EXPECT_THAT(ErrorOf(Member("p", "30 size=9223372036854775807\n\n\n", 'x') +
+                          Member("a", "x") + kEnd,
+                      kDataLoss),
+              HasSubstr("offset"));
   EXPECT_THAT(ErrorOf(Member("p", "11 size=-1\n", 'x') + kEnd, kDataLoss),
               HasSubstr("size is no number"));
-  EXPECT_THAT(ErrorOf(Header("L", "00000300000", 'L') +
-                          std::string(98304, 'x') + kEnd,
-                      kDataLoss),
-              HasSubstr("an extended header of 98304 bytes"));
+  EXPECT_THAT(
+      ErrorOf(Header("L", "00000300000", 'L') + std::string(98304, 'x') + kEnd,
+              kDataLoss),
+      HasSubstr("an extended header of 98304 bytes"));
 }
 
 TEST(TarWalkerTest, DamageIsNamedByOffset) {
@@ -142,12 +142,12 @@ TEST(TarWalkerTest, DamageIsNamedByOffset) {
   EXPECT_THAT(ErrorOf(wrong + kEnd, kDataLoss), HasSubstr("checksum is wrong"));
   EXPECT_THAT(ErrorOf(a + std::string(512, 'x') + kEnd, kDataLoss),
               HasSubstr("offset 1024: no header"));
-  EXPECT_THAT(ErrorOf(std::string(2048, 'x'),
-                      absl::StatusCode::kInvalidArgument),
-              HasSubstr("offset 0: no header of a tar archive"));
-  EXPECT_THAT(ErrorOf(Member("a", "", 'S') + kEnd,
-                      absl::StatusCode::kInvalidArgument),
-              HasSubstr("kind 'S'"));
+  EXPECT_THAT(
+      ErrorOf(std::string(2048, 'x'), absl::StatusCode::kInvalidArgument),
+      HasSubstr("offset 0: no header of a tar archive"));
+  EXPECT_THAT(
+      ErrorOf(Member("a", "", 'S') + kEnd, absl::StatusCode::kInvalidArgument),
+      HasSubstr("kind 'S'"));
   for (const char* pax : {"x", "5 a=b\n", "99 a=b\n", "6 a=b", " a=b\n"}) {
     EXPECT_THAT(ErrorOf(Member("p", pax, 'x') + a + kEnd, kDataLoss),
                 HasSubstr("pax header"))

@@ -1,4 +1,4 @@
-#include "server/readers/tf_example.h"
+#include "server/readers/archives/tf_example.h"
 
 #include <cstdint>
 #include <cstring>
@@ -49,8 +49,8 @@ absl::StatusOr<TfExample> Parse(const std::string& record) {
 template <typename T>
 std::vector<T> Numbers(const TfExample::Feature& feature) {
   std::vector<T> numbers(static_cast<size_t>(feature.count()));
-  feature.CopyNumbers(absl::MakeSpan(
-      reinterpret_cast<uint8_t*>(numbers.data()), numbers.size() * sizeof(T)));
+  feature.CopyNumbers(absl::MakeSpan(reinterpret_cast<uint8_t*>(numbers.data()),
+                                     numbers.size() * sizeof(T)));
   return numbers;
 }
 
@@ -76,8 +76,7 @@ TEST(TfExampleTest, ListsOfAllKindsPackedAndNot) {
   EXPECT_THAT(Numbers<float>(features.at("floats")),
               ElementsAre(1.5f, -2.0f, 1.5f));
   EXPECT_EQ(features.at("ints").number_bytes(), 24);
-  EXPECT_THAT(Numbers<int64_t>(features.at("ints")),
-              ElementsAre(7, -1, 300));
+  EXPECT_THAT(Numbers<int64_t>(features.at("ints")), ElementsAre(7, -1, 300));
   EXPECT_EQ(features.at("none").kind(), Kind::kNothing);
   EXPECT_EQ(features.at("empty").kind(), Kind::kInt64s);
   EXPECT_EQ(features.at("empty").count(), 0);
@@ -85,8 +84,8 @@ TEST(TfExampleTest, ListsOfAllKindsPackedAndNot) {
 
 TEST(TfExampleTest, UnknownFieldsAreLeftOutAndTheLastOfANameCounts) {
   const std::string record = absl::StrCat(
-      Field(9, "?"), Example(Entry("a", Field(1, Field(1, "first")))),
-      "\x50", Varint(5),
+      Field(9, "?"), Example(Entry("a", Field(1, Field(1, "first")))), "\x50",
+      Varint(5),
       Example(Entry("a", Field(9, "") + Field(1, Field(1, "last")))));
   const auto example = Parse(record);
   ASSERT_THAT(example, IsOk());
@@ -99,19 +98,19 @@ TEST(TfExampleTest, UnknownFieldsAreLeftOutAndTheLastOfANameCounts) {
 
 TEST(TfExampleTest, EveryCutIsNoticedOrGivesLess) {
   const float number = 3.0f;
-  const std::string record = Example(
-      absl::StrCat(Entry("i", Field(3, Field(1, Varint(300)))),
-                   Entry("f", Field(2, Field(1, Raw(&number, 4))))));
+  const std::string record =
+      Example(absl::StrCat(Entry("i", Field(3, Field(1, Varint(300)))),
+                           Entry("f", Field(2, Field(1, Raw(&number, 4))))));
   for (size_t size = 1; size < record.size(); ++size) {
-    EXPECT_THAT(Parse(record.substr(0, size)),
-                StatusIs(absl::StatusCode::kDataLoss,
-                         HasSubstr("no tf.train.Example")))
+    EXPECT_THAT(
+        Parse(record.substr(0, size)),
+        StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no tf.train.Example")))
         << size;
   }
   // Within lists whose own lengths are right.
   for (const std::string& feature :
-       {Field(2, Field(1, "abc")), Field(3, Field(1, "\xff")),
-        Field(3, "\x08"), Field(2, "\x0d\1\2"), Field(1, "\x0a\5ab"),
+       {Field(2, Field(1, "abc")), Field(3, Field(1, "\xff")), Field(3, "\x08"),
+        Field(2, "\x0d\1\2"), Field(1, "\x0a\5ab"),
         Field(1, "") + Field(1, "")}) {
     EXPECT_THAT(Parse(Example(Entry("a", feature))),
                 StatusIs(absl::StatusCode::kDataLoss));

@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/readers/crc32c.h"
+#include "server/readers/archives/crc32c.h"
 #include "tests/server/readers/memory_file_system.h"
 #include "tests/server/readers/read_all.h"
 #include "tests/server/readers/reader_conformance.h"
@@ -11,8 +11,8 @@ namespace datasetd::testing {
 
 INSTANTIATE_TEST_SUITE_P(Tfrecord, ReaderConformanceTest,
                          ::testing::Values("tfrecord_shards",
-                                           "tfrecord_features",
-                                           "tfrecord_gzip", "tfrecord_zlib"));
+                                           "tfrecord_features", "tfrecord_gzip",
+                                           "tfrecord_zlib"));
 
 namespace {
 
@@ -46,8 +46,8 @@ TEST(TfrecordReaderTest, FeaturesAreCheckedAgainstTheFirstExample) {
 }
 
 void AppendCrc(const std::string& of, std::string& to) {
-  const uint32_t crc = MaskedCrc32c(
-      {reinterpret_cast<const uint8_t*>(of.data()), of.size()});
+  const uint32_t crc =
+      MaskedCrc32c({reinterpret_cast<const uint8_t*>(of.data()), of.size()});
   for (int i = 0; i < 4; ++i) to += static_cast<char>(crc >> (8 * i));
 }
 
@@ -63,8 +63,8 @@ TEST(TfrecordReaderTest, WhatIsNoTfrecordIsNamed) {
   EXPECT_THAT(error_of("\x1f\x8b gzipped data", absl::StatusCode::kDataLoss),
               HasSubstr("/t: damaged gzip data"));
   // Nothing, compressed.
-  const std::string nothing(
-      "\x1f\x8b\x08\0\0\0\0\0\0\3\3\0\0\0\0\0\0\0\0\0", 20);
+  const std::string nothing("\x1f\x8b\x08\0\0\0\0\0\0\3\3\0\0\0\0\0\0\0\0\0",
+                            20);
   EXPECT_THAT(error_of(nothing, absl::StatusCode::kInvalidArgument),
               HasSubstr("/t: zero samples"));
   EXPECT_THAT(error_of("something else here", absl::StatusCode::kDataLoss),

@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/fake_backend.h"
 #include "datasetd/v1/feed.grpc.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/attach_protocol.h"
 #include "server/attach/session_table.h"
-#include "server/core/fake_clock.h"
 #include "server/service/request_context.h"
+#include "tests/testing/fake_backend.h"
+#include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/memory_channel.h"
 #include "tests/testing/status_matchers.h"
@@ -96,9 +96,9 @@ class FeedServiceTest : public ::testing::Test {
     table_->AwaitEnded(absl::Seconds(30));
   }
   void ShowToken(grpc::ClientContext* call) const {
-    call->AddMetadata(attach::kSessionTokenMetadataKey,
-                      std::string(session_.token.begin(),
-                                  session_.token.end()));
+    call->AddMetadata(
+        attach::kSessionTokenMetadataKey,
+        std::string(session_.token.begin(), session_.token.end()));
   }
   grpc::Status Open(v1::OpenFeedResponse* response) {
     grpc::ClientContext call;
@@ -147,8 +147,7 @@ TEST_F(FeedServiceTest, WhatWasClosedBeforeIsWaitedForOnce) {
   int num_waits = 0;
   await_ends_ = [&] { ++num_waits; };
   v1::OpenFeedResponse response;
-  EXPECT_EQ(Open(&response).error_code(),
-            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Open(&response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(num_waits, 1);
   await_ends_ = [this] {
     table_->EndLease(table_->List()[0].id);
@@ -168,8 +167,8 @@ TEST_F(FeedServiceTest, OpensAFeedForALiveSession) {
             grpc::StatusCode::OUT_OF_RANGE);
 }
 
-// A client that reconnects must be able to tell its feed's end by a drain from a
-// feed that never was.
+// A client that reconnects must be able to tell its feed's end by a drain from
+// a feed that never was.
 TEST_F(FeedServiceTest, IndicesForAFeedThatADrainEndedAreUnavailable) {
   v1::OpenFeedResponse response;
   ASSERT_TRUE(Open(&response).ok());

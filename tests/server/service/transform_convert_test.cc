@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/core/transforms_hash.h"
+#include "server/pipeline/transforms_hash.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -51,11 +51,10 @@ std::string HashOf(const TransformSpec& transform) {
 MATCHER_P(IsSpec, expected, "") { return HashOf(arg) == HashOf(expected); }
 
 TEST(TransformConvertTest, EveryParameterArrives) {
-  EXPECT_THAT(
-      One<PadSpec>("pad",
-                   R"({"padding": {"left": 1, "top": 2, "right": 3,
+  EXPECT_THAT(One<PadSpec>("pad",
+                           R"({"padding": {"left": 1, "top": 2, "right": 3,
                        "bottom": 4}, "fill": [5, 6, 7]})"),
-      IsSpec(PadSpec{{1, 2, 3, 4}, {5, 6, 7}}));
+              IsSpec(PadSpec{{1, 2, 3, 4}, {5, 6, 7}}));
   EXPECT_THAT(One<CropSpec>("crop", R"({"top": -1, "left": -2, "height": 3,
                                         "width": 4})"),
               IsSpec(CropSpec{-1, -2, 3, 4}));
@@ -64,46 +63,38 @@ TEST(TransformConvertTest, EveryParameterArrives) {
                           R"({"height": 1, "width": 2, "pad_if_needed": true,
                               "padding": {"left": 3}, "fill": [4],
                               "padding_mode": "PADDING_MODE_EDGE"})"),
-      IsSpec(RandomCropSpec{
-          1, 2, {3, 0, 0, 0}, true, {4}, PaddingMode::kEdge}));
+      IsSpec(
+          RandomCropSpec{1, 2, {3, 0, 0, 0}, true, {4}, PaddingMode::kEdge}));
   EXPECT_THAT(
       One<ResizeSpec>("resize", R"({"size": {"height": 1, "width": 2},
                                     "interpolation":
                                     "INTERPOLATION_MODE_NEAREST_EXACT"})"),
-      IsSpec(ResizeSpec{
-          1, 2, 0, 0, InterpolationMode::kNearestExact, true}));
-  EXPECT_THAT(One<ResizeSpec>("resize", R"({"shorter_edge": 3, "max_size": 4,
-                                            "antialias": false})"),
-              IsSpec(ResizeSpec{
-                  0, 0, 3, 4, InterpolationMode::kBilinear, false}));
+      IsSpec(ResizeSpec{1, 2, 0, 0, InterpolationMode::kNearestExact, true}));
   EXPECT_THAT(
-      One<ResizedCropSpec>(
-          "resized_crop",
-          R"({"top": 1, "left": 2, "height": 3, "width": 4,
+      One<ResizeSpec>("resize", R"({"shorter_edge": 3, "max_size": 4,
+                                            "antialias": false})"),
+      IsSpec(ResizeSpec{0, 0, 3, 4, InterpolationMode::kBilinear, false}));
+  EXPECT_THAT(
+      One<ResizedCropSpec>("resized_crop",
+                           R"({"top": 1, "left": 2, "height": 3, "width": 4,
               "size": {"height": 5, "width": 6}, "antialias": false,
               "interpolation": "INTERPOLATION_MODE_BICUBIC"})"),
-      IsSpec(ResizedCropSpec{
-          1, 2, 3, 4, 5, 6, InterpolationMode::kBicubic, false}));
+      IsSpec(ResizedCropSpec{1, 2, 3, 4, 5, 6, InterpolationMode::kBicubic,
+                             false}));
   EXPECT_THAT(
-      One<RandomResizedCropSpec>(
-          "random_resized_crop",
-          R"({"size": {"height": 5, "width": 6},
+      One<RandomResizedCropSpec>("random_resized_crop",
+                                 R"({"size": {"height": 5, "width": 6},
               "scale": {"min": 0.25, "max": 0.5},
               "ratio": {"min": 0.75, "max": 1.5}, "antialias": false,
               "interpolation": "INTERPOLATION_MODE_BICUBIC"})"),
-      IsSpec(RandomResizedCropSpec{5,
-                                   6,
-                                   {0.25, 0.5},
-                                   {0.75, 1.5},
-                                   InterpolationMode::kBicubic,
-                                   false}));
-  EXPECT_THAT(
-      One<RotateSpec>("rotate",
-                      R"({"angle": 30, "expand": true, "fill": [1],
+      IsSpec(RandomResizedCropSpec{
+          5, 6, {0.25, 0.5}, {0.75, 1.5}, InterpolationMode::kBicubic, false}));
+  EXPECT_THAT(One<RotateSpec>("rotate",
+                              R"({"angle": 30, "expand": true, "fill": [1],
                           "center": {"x": 2, "y": 3},
                           "interpolation": "INTERPOLATION_MODE_BILINEAR"})"),
-      IsSpec(RotateSpec{
-          30, InterpolationMode::kBilinear, true, PointXy{2, 3}, {1}}));
+              IsSpec(RotateSpec{
+                  30, InterpolationMode::kBilinear, true, PointXy{2, 3}, {1}}));
   EXPECT_THAT(
       One<RandomRotationSpec>(
           "random_rotation",
@@ -112,45 +103,41 @@ TEST(TransformConvertTest, EveryParameterArrives) {
               "interpolation": "INTERPOLATION_MODE_BILINEAR"})"),
       IsSpec(RandomRotationSpec{
           {-3, 4}, InterpolationMode::kBilinear, true, PointXy{2, 3}, {1}}));
-  EXPECT_THAT(
-      One<AffineSpec>("affine",
-                      R"({"angle": 30, "translate": {"x": 1, "y": 2},
+  EXPECT_THAT(One<AffineSpec>("affine",
+                              R"({"angle": 30, "translate": {"x": 1, "y": 2},
                           "scale": 1.5, "shear": {"x": 3, "y": 4},
                           "fill": [1], "center": {"x": 5, "y": 6},
                           "interpolation": "INTERPOLATION_MODE_BILINEAR"})"),
-      IsSpec(AffineSpec{30,
-                        {1, 2},
-                        1.5,
-                        {3, 4},
-                        InterpolationMode::kBilinear,
-                        {1},
-                        PointXy{5, 6}}));
-  EXPECT_THAT(
-      One<RandomAffineSpec>(
-          "random_affine",
-          R"({"degrees": {"min": -3, "max": 4},
+              IsSpec(AffineSpec{30,
+                                {1, 2},
+                                1.5,
+                                {3, 4},
+                                InterpolationMode::kBilinear,
+                                {1},
+                                PointXy{5, 6}}));
+  EXPECT_THAT(One<RandomAffineSpec>("random_affine",
+                                    R"({"degrees": {"min": -3, "max": 4},
               "translate": {"x": 0.25, "y": 0.5},
               "scale": {"min": 0.5, "max": 2},
               "shear_x": {"min": -1, "max": 1},
               "shear_y": {"min": -2, "max": 2}, "fill": [1],
               "center": {"x": 5, "y": 6},
               "interpolation": "INTERPOLATION_MODE_BILINEAR"})"),
-      IsSpec(RandomAffineSpec{{-3, 4},
-                              PointXy{0.25, 0.5},
-                              Interval{0.5, 2},
-                              Interval{-1, 1},
-                              Interval{-2, 2},
-                              InterpolationMode::kBilinear,
-                              {1},
-                              PointXy{5, 6}}));
-  EXPECT_THAT(
-      One<ColorJitterSpec>("color_jitter",
-                           R"({"brightness": {"min": 0.5, "max": 1.5},
+              IsSpec(RandomAffineSpec{{-3, 4},
+                                      PointXy{0.25, 0.5},
+                                      Interval{0.5, 2},
+                                      Interval{-1, 1},
+                                      Interval{-2, 2},
+                                      InterpolationMode::kBilinear,
+                                      {1},
+                                      PointXy{5, 6}}));
+  EXPECT_THAT(One<ColorJitterSpec>("color_jitter",
+                                   R"({"brightness": {"min": 0.5, "max": 1.5},
                                "contrast": {"min": 0.25, "max": 1.25},
                                "saturation": {"min": 0, "max": 2},
                                "hue": {"min": -0.25, "max": 0.5}})"),
-      IsSpec(ColorJitterSpec{Interval{0.5, 1.5}, Interval{0.25, 1.25},
-                             Interval{0, 2}, Interval{-0.25, 0.5}}));
+              IsSpec(ColorJitterSpec{Interval{0.5, 1.5}, Interval{0.25, 1.25},
+                                     Interval{0, 2}, Interval{-0.25, 0.5}}));
   EXPECT_THAT(One<AdjustBrightnessSpec>("adjust_brightness",
                                         R"({"brightness_factor": 2})"),
               IsSpec(AdjustBrightnessSpec{2}));
@@ -178,9 +165,9 @@ TEST(TransformConvertTest, EveryParameterArrives) {
       IsSpec(RandomPosterizeSpec{3, 0}));
   EXPECT_THAT(One<SolarizeSpec>("solarize", R"({"threshold": 3})"),
               IsSpec(SolarizeSpec{3}));
-  EXPECT_THAT(One<RandomSolarizeSpec>("random_solarize",
-                                      R"({"threshold": 3, "p": 0})"),
-              IsSpec(RandomSolarizeSpec{3, 0}));
+  EXPECT_THAT(
+      One<RandomSolarizeSpec>("random_solarize", R"({"threshold": 3, "p": 0})"),
+      IsSpec(RandomSolarizeSpec{3, 0}));
   EXPECT_THAT(
       One<GaussianBlurSpec>("gaussian_blur",
                             R"({"kernel_size": {"height": 3, "width": 5},
@@ -214,8 +201,7 @@ TEST(TransformConvertTest, WhatIsUnsetIsTorchvisionsDefault) {
   EXPECT_THAT(One<RandomEqualizeSpec>("random_equalize", R"({"p": 0})").p, 0);
   EXPECT_THAT(One<RandomHorizontalFlipSpec>("random_horizontal_flip", "{}").p,
               0.5);
-  EXPECT_THAT(One<RandomVerticalFlipSpec>("random_vertical_flip", "{}").p,
-              0.5);
+  EXPECT_THAT(One<RandomVerticalFlipSpec>("random_vertical_flip", "{}").p, 0.5);
   EXPECT_THAT(One<GrayscaleSpec>("grayscale", "{}").num_output_channels, 1);
   EXPECT_THAT(One<RandomResizedCropSpec>("random_resized_crop", "{}"),
               IsSpec(RandomResizedCropSpec{0,
@@ -289,9 +275,9 @@ TEST(TransformConvertTest, ErrorsNameThePlaceAndTheParameter) {
                   R"([{"random_erasing": {"value": [1],
                                           "is_value_random": true}}])"),
               HasSubstr("value and is_value_random"));
-  EXPECT_THAT(message_of(
-                  R"([{"random_apply": {"transforms": [{"invert": {}}, {}]}}])"),
-              HasSubstr("transforms[0]: transforms[1]: unknown transform"));
+  EXPECT_THAT(
+      message_of(R"([{"random_apply": {"transforms": [{"invert": {}}, {}]}}])"),
+      HasSubstr("transforms[0]: transforms[1]: unknown transform"));
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
     client.push_dataset("digits", digits)
 
 Each function needs the library that users of its format have, imports it when
-it is called, and names it where it is missing. `fields` says for each field what
-the file calls it; unset, every array of the file is a field of its name.
+it is called, and names it where it is missing. `fields` says for each field
+what the file calls it; unset, every array of the file is a field of its name.
 """
 
 from ._cifar_python import cifar_python

@@ -6,8 +6,16 @@ from __future__ import annotations
 import enum
 import math
 import numbers
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
-from typing import Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from ..errors import InvalidArgument
 

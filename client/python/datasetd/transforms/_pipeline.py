@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Container, Dict, Iterator, List, Mapping, Optional
-from typing import Sequence, Tuple, Union
+from typing import (
+    Any,
+    Container,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from ..errors import InvalidArgument
 from ._base import Transform

@@ -125,10 +125,9 @@ TEST(MixTest, BoxIsTorchvisions) {
       const MixDraw drawn =
           DrawMix(program, kSeed, Batch(i, 2), row, size.height, size.width);
       const uint32_t first = 128 * static_cast<uint32_t>(row);
-      const double lambda =
-          DrawBeta({kSeed, 2, int64_t{i}, 3}, first + 2, 1.0);
-      const std::array<uint32_t, 4> words = reference::Philox(
-          {first + 1, 3, 2, i}, {0x89ABCDEFu, 0x01234567u});
+      const double lambda = DrawBeta({kSeed, 2, int64_t{i}, 3}, first + 2, 1.0);
+      const std::array<uint32_t, 4> words =
+          reference::Philox({first + 1, 3, 2, i}, {0x89ABCDEFu, 0x01234567u});
       const auto center = [](uint32_t word, int bound) {
         return static_cast<int>((uint64_t{word} * bound) >> 32);
       };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/kernels/ops/draw_key.h"
-#include "cuda/kernels/params.h"
+#include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/ops/op_image.h"
 
 namespace datasetd {

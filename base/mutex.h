@@ -1,0 +1,100 @@
+// absl::Mutex, in a form that ThreadSanitizer understands too: the system's
+// Abseil is not instrumented, so under it a standard mutex stands in.
+
+#ifndef DATASETD_BASE_MUTEX_H_
+#define DATASETD_BASE_MUTEX_H_
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <condition_variable>
+#include <mutex>
+#endif
+
+namespace datasetd {
+
+using Condition = absl::Condition;
+
+#if defined(__SANITIZE_THREAD__)
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
+    return mutex_.try_lock();
+  }
+  void Unlock() ABSL_UNLOCK_FUNCTION() {
+    changed_.notify_all();
+    mutex_.unlock();
+  }
+  void Await(const Condition& condition) {
+    std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
+    changed_.wait(lock, [&] { return condition.Eval(); });
+    lock.release();
+  }
+  bool AwaitWithTimeout(const Condition& condition, absl::Duration timeout) {
+    std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
+    const bool is_true =
+        changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
+                          [&] { return condition.Eval(); });
+    lock.release();
+    return is_true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+#else
+
+using Mutex = absl::Mutex;
+
+#endif
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex) {
+    mutex_->Lock();
+  }
+  // Waits until `condition` holds.
+  MutexLock(Mutex* mutex, const Condition& condition)
+      ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex) {
+    mutex_->Lock();
+    mutex_->Await(condition);
+  }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+// Locks if nobody else has the mutex; never waits. Look at is_locked().
+class ABSL_SCOPED_LOCKABLE TryMutexLock {
+ public:
+  explicit TryMutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex), is_locked_(mutex->TryLock()) {}
+  ~TryMutexLock() ABSL_UNLOCK_FUNCTION() {
+    if (is_locked_) mutex_->Unlock();
+  }
+
+  TryMutexLock(const TryMutexLock&) = delete;
+  TryMutexLock& operator=(const TryMutexLock&) = delete;
+
+  bool is_locked() const { return is_locked_; }
+
+ private:
+  Mutex* const mutex_;
+  const bool is_locked_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_BASE_MUTEX_H_

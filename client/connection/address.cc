@@ -1,0 +1,54 @@
+#include "client/connection/address.h"
+
+#include <stdlib.h>
+#include <sys/un.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace datasetd::client {
+
+absl::StatusOr<Address> ResolveAddress(const std::string& text) {
+  std::string path = text;
+  if (path.empty()) {
+    const char* const variable = getenv(kAddressVariable);
+    path =
+        variable != nullptr && *variable != '\0' ? variable : kDefaultAddress;
+  }
+  constexpr char kScheme[] = "unix:";
+  if (path.compare(0, sizeof(kScheme) - 1, kScheme) == 0) {
+    path = path.substr(sizeof(kScheme) - 1);
+    // unix:///absolute/path means the same.
+    if (path.compare(0, 3, "///") == 0) path = path.substr(2);
+  } else if (path.find("://") != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address '", path,
+        "': datasetd listens on Unix sockets only; say unix:/path or /path"));
+  }
+  std::error_code error;
+  const std::filesystem::path absolute =
+      std::filesystem::absolute(path, error).lexically_normal();
+  if (path.empty() || error || !absolute.has_filename()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address '", text, "' names no socket; say unix:/path or /path"));
+  }
+  Address address;
+  address.socket_path = absolute.string();
+  address.attach_socket_path =
+      (absolute.parent_path() / "attach.sock").string();
+  for (const std::string& socket :
+       {address.socket_path, address.attach_socket_path}) {
+    if (socket.size() >= sizeof(sockaddr_un{}.sun_path)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "address '", socket, "' has ", socket.size(),
+          " characters; a Unix socket takes ",
+          sizeof(sockaddr_un{}.sun_path) - 1, ": use a shorter directory"));
+    }
+  }
+  return address;
+}
+
+}  // namespace datasetd::client

@@ -1,0 +1,29 @@
+// Where a daemon listens.
+
+#ifndef DATASETD_CLIENT_CONNECTION_ADDRESS_H_
+#define DATASETD_CLIENT_CONNECTION_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace datasetd::client {
+
+inline constexpr char kAddressVariable[] = "DATASETD_ADDRESS";
+inline constexpr char kDefaultAddress[] = "/run/datasetd/datasetd.sock";
+
+struct Address {
+  std::string socket_path;         // of gRPC, absolute
+  std::string attach_socket_path;  // attach.sock beside it
+  // As gRPC names it.
+  std::string target() const { return "unix:" + socket_path; }
+};
+
+// `text` is a path or "unix:" and a path; empty means $DATASETD_ADDRESS, and
+// without that the system's socket.
+//   INVALID_ARGUMENT  another scheme, or a path too long for a Unix socket
+absl::StatusOr<Address> ResolveAddress(const std::string& text);
+
+}  // namespace datasetd::client
+
+#endif  // DATASETD_CLIENT_CONNECTION_ADDRESS_H_

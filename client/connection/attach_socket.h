@@ -1,0 +1,91 @@
+// A connection to the daemon's attach socket: packets of attach_protocol.h.
+//
+// Thread-compatible, but for Send, which any thread may call. Move-only; the
+// destructor closes the connection.
+
+#ifndef DATASETD_CLIENT_CONNECTION_ATTACH_SOCKET_H_
+#define DATASETD_CLIENT_CONNECTION_ATTACH_SOCKET_H_
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/connection/call_limits.h"
+#include "client/connection/guarded_fd.h"
+#include "proto/attach_protocol.h"
+
+namespace datasetd::client {
+
+// A header of this version.
+constexpr attach::Header MakeHeader(attach::MessageType type) {
+  return {attach::kMagic, attach::kProtocolVersion, type};
+}
+
+class AttachSocket {
+ public:
+  // One packet. The type was checked to be known, and the size to be the one
+  // of that type.
+  struct Packet {
+    attach::MessageType type() const {
+      attach::Header header;
+      memcpy(&header, bytes.data(), sizeof(header));
+      return header.type;
+    }
+    // REQUIRES: type() is T's.
+    template <typename T>
+    T As() const {
+      T message;
+      memcpy(&message, bytes.data(), sizeof(message));
+      return message;
+    }
+
+    std::array<char, sizeof(attach::Goodbye)> bytes;
+    std::array<GuardedFd, attach::kMaxDescriptors> descriptors;
+    uint32_t num_descriptors = 0;
+  };
+
+  AttachSocket() = default;
+
+  // UNAVAILABLE(kDaemonGone) if nobody listens at `path`, or too many wait to
+  // be let in; PERMISSION_DENIED if this user may not connect; CANCELLED if
+  // on_wait returned false.
+  static absl::StatusOr<AttachSocket> Connect(const std::string& path,
+                                              const CallLimits& limits);
+
+  template <typename T>
+  absl::Status Send(const T& message) const {
+    return SendBytes(&message, sizeof(message));
+  }
+
+  // Waits for one packet.
+  //   UNAVAILABLE(kDaemonGone)               end of file
+  //   DEADLINE_EXCEEDED                      none came in time
+  //   FAILED_PRECONDITION(kVersionMismatch)  of another protocol version
+  //   CANCELLED                              on_wait returned false
+  //   INTERNAL                               malformed
+  // A GOODBYE or a refusal is returned as the error it stands for.
+  absl::StatusOr<Packet> Receive(const CallLimits& limits);
+
+  // True if a packet or the end of file is there. One system call.
+  bool HasInput() const;
+
+  bool is_open() const { return fd_.is_valid(); }
+  void Close() { fd_.Reset(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  AttachSocket(GuardedFd fd, std::string path)
+      : fd_(std::move(fd)), path_(std::move(path)) {}
+  absl::Status SendBytes(const void* data, size_t size) const;
+
+  GuardedFd fd_;
+  std::string path_;
+};
+
+}  // namespace datasetd::client
+
+#endif  // DATASETD_CLIENT_CONNECTION_ATTACH_SOCKET_H_

@@ -1,0 +1,88 @@
+#include "client/connection/lease.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/connection/error_detail.h"
+
+namespace datasetd::client {
+
+absl::StatusOr<Lease> Lease::Attach(const Address& address,
+                                    const std::string& token, uint64_t feed_id,
+                                    const CallLimits& limits,
+                                    AttachedDescriptors* descriptors) {
+  Lease lease;
+  DATASETD_ASSIGN_OR_RETURN(
+      lease.socket_, AttachSocket::Connect(address.attach_socket_path, limits));
+  attach::AttachFeed request = {};
+  request.header = MakeHeader(attach::MessageType::kAttachFeed);
+  memcpy(request.token, token.data(),
+         std::min<size_t>(token.size(), attach::kTokenBytes));
+  request.feed_id = feed_id;
+  DATASETD_RETURN_IF_ERROR(lease.socket_.Send(request));
+  DATASETD_ASSIGN_OR_RETURN(AttachSocket::Packet packet,
+                            lease.socket_.Receive(limits));
+  if (packet.type() != attach::MessageType::kAttached ||
+      packet.As<attach::Attached>().num_descriptors != packet.num_descriptors ||
+      packet.num_descriptors < attach::kSlabFd) {
+    return absl::InternalError(
+        absl::StrCat("attach socket ", address.attach_socket_path,
+                     " answered ATTACH_FEED with message ",
+                     static_cast<uint32_t>(packet.type()), " and ",
+                     packet.num_descriptors, " descriptors; 3 or 4 are due"));
+  }
+  descriptors->daemon_page =
+      std::move(packet.descriptors[attach::kDaemonPageFd]);
+  descriptors->client_page =
+      std::move(packet.descriptors[attach::kClientPageFd]);
+  descriptors->event = std::move(packet.descriptors[attach::kEventFd]);
+  descriptors->slab = std::move(packet.descriptors[attach::kSlabFd]);
+  return lease;
+}
+
+absl::Status Lease::SendImportResult(const absl::Status& import) const {
+  attach::ImportResult result = {};
+  result.header = MakeHeader(attach::MessageType::kImportResult);
+  result.is_ok = import.ok() ? 1 : 0;
+  const std::string reason(import.message());
+  memcpy(result.reason, reason.data(),
+         std::min(reason.size(), sizeof(result.reason) - 1));
+  return socket_.Send(result);
+}
+
+absl::Status Lease::Check(absl::Duration timeout) {
+  if (!ended_.ok()) return ended_;
+  if (timeout <= absl::ZeroDuration() && !socket_.HasInput()) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<AttachSocket::Packet> packet =
+      socket_.Receive({.timeout = timeout});
+  if (absl::IsDeadlineExceeded(packet.status())) return absl::OkStatus();
+  ended_ = packet.ok() ? absl::InternalError(absl::StrCat(
+                             "the daemon at ", socket_.path(), " sent message ",
+                             static_cast<uint32_t>(packet->type()),
+                             " on a lease; only GOODBYE is due"))
+                       : packet.status();
+  return ended_;
+}
+
+void Lease::SendClosing() const {
+  if (!socket_.is_open()) return;
+  // A daemon that is gone needs no word.
+  (void)socket_.Send(
+      attach::Closing{MakeHeader(attach::MessageType::kClosing)});
+}
+
+void Lease::Detach() {
+  if (!socket_.is_open()) return;
+  // A daemon that is gone needs no word.
+  (void)socket_.Send(
+      attach::Detached{MakeHeader(attach::MessageType::kDetached)});
+  socket_.Close();
+}
+
+}  // namespace datasetd::client

@@ -1,0 +1,123 @@
+#include "client/connection/session.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/connection/error_detail.h"
+#include "client/connection/guarded_fd.h"
+
+namespace datasetd::client {
+namespace {
+
+// What a call may end with when its daemon ends.
+bool MayBeTheDaemonsEnd(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnavailable:
+    // A server that shuts down cancels the calls that are left.
+    case absl::StatusCode::kCancelled:
+    // gRPC's words for a connection that breaks during a call.
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kInternal:
+    // The token may be of a daemon that is gone: the channel finds the next one
+    // at the same address.
+    case absl::StatusCode::kUnauthenticated:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
+    const Address& address, const CallLimits& limits) {
+  DATASETD_ASSIGN_OR_RETURN(
+      AttachSocket socket,
+      AttachSocket::Connect(address.attach_socket_path, limits));
+  DATASETD_RETURN_IF_ERROR(
+      socket.Send(attach::Hello{MakeHeader(attach::MessageType::kHello)}));
+  DATASETD_ASSIGN_OR_RETURN(const AttachSocket::Packet packet,
+                            socket.Receive(limits));
+  if (packet.type() != attach::MessageType::kWelcome) {
+    return absl::InternalError(absl::StrCat(
+        "attach socket ", address.attach_socket_path,
+        " answered HELLO with message ", static_cast<uint32_t>(packet.type())));
+  }
+  const auto welcome = packet.As<attach::Welcome>();
+  return std::unique_ptr<Session>(
+      new Session(address, std::move(socket),
+                  std::string(reinterpret_cast<const char*>(welcome.token),
+                              attach::kTokenBytes)));
+}
+
+Session::Session(Address address, AttachSocket socket, std::string token)
+    : address_(std::move(address)),
+      token_(std::move(token)),
+      fork_generation_(ForkGeneration()),
+      stubs_(std::make_unique<Stubs>()),
+      socket_(std::move(socket)) {
+  grpc::ChannelArguments arguments;
+  // A channel of its own: one that another session saw fail would make this
+  // one wait for its back-off.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  stubs_->channel = grpc::CreateCustomChannel(
+      address_.target(), grpc::InsecureChannelCredentials(), arguments);
+  stubs_->datasets = v1::DatasetService::NewStub(stubs_->channel);
+  stubs_->feeds = v1::FeedService::NewStub(stubs_->channel);
+  stubs_->server = v1::ServerService::NewStub(stubs_->channel);
+}
+
+Session::~Session() {
+  // In a child the threads of gRPC are not there; its memory is left as it is.
+  if (!CheckProcess().ok()) (void)stubs_.release();
+}
+
+absl::Status Session::CheckProcess() const {
+  if (fork_generation_ == ForkGeneration()) return absl::OkStatus();
+  return ForkedError("this datasetd client");
+}
+
+void Session::Prepare(grpc::ClientContext* context,
+                      absl::Duration timeout) const {
+  context->AddMetadata(attach::kSessionTokenMetadataKey, token_);
+  if (timeout != absl::InfiniteDuration()) {
+    context->set_deadline(std::chrono::system_clock::now() +
+                          absl::ToChronoNanoseconds(timeout));
+  }
+}
+
+absl::Status Session::ToStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const absl::Status said(static_cast<absl::StatusCode>(status.error_code()),
+                          status.error_message());
+  if (!MayBeTheDaemonsEnd(said.code())) return said;
+  const bool is_unavailable = absl::IsUnavailable(said);
+  std::lock_guard lock(mutex_);
+  if (ended_.ok()) {
+    // The daemon's last word is there already, or comes within moments: it
+    // closes both sockets together.
+    const absl::Status last =
+        socket_
+            .Receive({.timeout = is_unavailable ? absl::Milliseconds(500)
+                                                : absl::ZeroDuration()})
+            .status();
+    if (last.ok() || absl::IsDeadlineExceeded(last)) {
+      if (!is_unavailable) return said;
+      return WithDetail(absl::UnavailableError(absl::StrCat(
+                            "the daemon at ", address_.socket_path,
+                            " does not answer: ", status.error_message())),
+                        ErrorDetail::kDaemonGone);
+    }
+    ended_ = last;
+  }
+  return ended_;
+}
+
+}  // namespace datasetd::client

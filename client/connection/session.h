@@ -1,0 +1,80 @@
+// One process's connection to a daemon: the attach connection that carries the
+// identity, and the gRPC channel whose every call shows the session's token.
+//
+// The daemon keeps what the session holds until the session is destroyed or
+// the process ends. Thread-safe. In a child of fork() every call fails, and
+// the destructor leaves the channel alone.
+
+#ifndef DATASETD_CLIENT_CONNECTION_SESSION_H_
+#define DATASETD_CLIENT_CONNECTION_SESSION_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/connection/address.h"
+#include "client/connection/attach_socket.h"
+#include "client/connection/call_limits.h"
+#include "datasetd/v1/dataset.grpc.pb.h"
+#include "datasetd/v1/feed.grpc.pb.h"
+#include "datasetd/v1/server.grpc.pb.h"
+
+namespace datasetd::client {
+
+class Session {
+ public:
+  // Connects and says HELLO. Errors as AttachSocket::Connect and Receive.
+  static absl::StatusOr<std::unique_ptr<Session>> Connect(
+      const Address& address, const CallLimits& limits);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // FAILED_PRECONDITION(kForked) in a child.
+  absl::Status CheckProcess() const;
+
+  // Adds the token. A deadline of `timeout` unless it is infinite.
+  void Prepare(grpc::ClientContext* context, absl::Duration timeout) const;
+
+  // The status of a call. UNAVAILABLE becomes what the daemon said on the
+  // attach connection, or kDaemonGone. If that connection has ended, so do the
+  // other codes that a call may get when its daemon ends: CANCELLED, UNKNOWN,
+  // INTERNAL and UNAUTHENTICATED.
+  absl::Status ToStatus(const grpc::Status& status);
+
+  v1::DatasetService::Stub* datasets() { return stubs_->datasets.get(); }
+  v1::FeedService::Stub* feeds() { return stubs_->feeds.get(); }
+  v1::ServerService::Stub* server() { return stubs_->server.get(); }
+
+  const Address& address() const { return address_; }
+  // attach::kTokenBytes bytes.
+  const std::string& token() const { return token_; }
+
+ private:
+  struct Stubs {
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::DatasetService::Stub> datasets;
+    std::unique_ptr<v1::FeedService::Stub> feeds;
+    std::unique_ptr<v1::ServerService::Stub> server;
+  };
+
+  Session(Address address, AttachSocket socket, std::string token);
+
+  const Address address_;
+  const std::string token_;
+  const uint64_t fork_generation_;
+  std::unique_ptr<Stubs> stubs_;
+  // Not absl::Mutex: Debian's takes a lock of all mutexes in its destructor,
+  // and in a child that may be held for ever.
+  std::mutex mutex_;
+  AttachSocket socket_ ABSL_GUARDED_BY(mutex_);
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace datasetd::client
+
+#endif  // DATASETD_CLIENT_CONNECTION_SESSION_H_

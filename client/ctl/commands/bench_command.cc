@@ -1,0 +1,143 @@
+#include "client/ctl/commands/bench_command.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/ctl/child_process.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/output.h"
+
+namespace datasetd::ctl {
+namespace {
+
+// As client/python/datasetd/_benchmark.py reads them.
+constexpr char kDirectoryVariable[] = "DATASETD_BENCH_DIRECTORY";
+constexpr char kStepsVariable[] = "DATASETD_BENCH_STEPS";
+constexpr char kRoundsVariable[] = "DATASETD_BENCH_ROUNDS";
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string name =
+        (std::filesystem::temp_directory_path() / "datasetctl-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;  // empty: it could not be made
+};
+
+// The reports of all loaders, in the order of their pids.
+std::vector<nlohmann::json> ReadReports(const std::string& directory) {
+  std::vector<nlohmann::json> reports;
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(directory, ignored)) {
+    if (entry.path().extension() != ".json") continue;
+    std::ifstream file(entry.path());
+    nlohmann::json report =
+        nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+    if (report.is_object()) reports.push_back(std::move(report));
+  }
+  std::sort(reports.begin(), reports.end(),
+            [](const nlohmann::json& a, const nlohmann::json& b) {
+              return a.value("pid", 0) < b.value("pid", 0);
+            });
+  return reports;
+}
+
+std::string Milliseconds(const nlohmann::json& report, const char* key) {
+  return absl::StrFormat("%.3f ms", report.value(key, 0.0) * 1e3);
+}
+
+std::string Table(const std::vector<nlohmann::json>& reports) {
+  std::vector<std::vector<std::string>> rows = {
+      {"PID", "DATASET", "BATCH", "STEP", "WITH A CONSTANT BATCH", "WAITED",
+       "DATA"}};
+  for (const nlohmann::json& report : reports) {
+    rows.push_back(
+        {absl::StrCat(report.value("pid", 0)),
+         report.value("dataset", std::string()),
+         absl::StrCat(report.value("batch_size", 0)),
+         Milliseconds(report, "loader_seconds"),
+         Milliseconds(report, "constant_seconds"),
+         Milliseconds(report, "waited_seconds"),
+         absl::StrFormat("%.1f%%", report.value("data_share", 0.0) * 100)});
+  }
+  return FormatTable(rows);
+}
+
+}  // namespace
+
+CLI::App* BenchCommand::AddTo(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "bench",
+      "Run COMMAND, a training program in Python with a datasetd.DataLoader, "
+      "and say what share of its step is data: rounds of steps on the loader's "
+      "batches and on one constant batch take turns. The program is ended when "
+      "all is measured; what it trained is of no use");
+  command->add_option("--steps", num_steps_, "Of one round")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--rounds", num_rounds_, "Of each kind")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("command", command_, "Behind --, with its arguments")
+      ->required();
+  return command;
+}
+
+int BenchCommand::Run() {
+  const TemporaryDirectory directory;
+  if (directory.path().empty()) {
+    return Fail(absl::ErrnoToStatus(
+        errno, "no temporary directory can be made: set TMPDIR"));
+  }
+  ChildProcess::Options child;
+  child.arguments = command_;
+  child.environment = {{kDirectoryVariable, directory.path()},
+                       {kStepsVariable, absl::StrCat(num_steps_)},
+                       {kRoundsVariable, absl::StrCat(num_rounds_)}};
+  if (!flags().address.empty()) {
+    child.environment["DATASETD_ADDRESS"] = flags().address;
+  }
+  child.output_to_stderr = true;
+  const auto pid = ChildProcess::Start(child);
+  if (!pid.ok()) return Fail(pid.status());
+  // The terminal sends them to the command, too; this waits for its end.
+  signal(SIGINT, SIG_IGN);
+  signal(SIGQUIT, SIG_IGN);
+  int status = 0;
+  while (waitpid(*pid, &status, 0) != *pid) {
+    if (errno != EINTR) return Fail(absl::ErrnoToStatus(errno, "waitpid"));
+  }
+  const std::vector<nlohmann::json> reports = ReadReports(directory.path());
+  if (reports.empty()) {
+    return Fail(absl::FailedPreconditionError(absl::StrCat(
+        command_[0], " ", DescribeWaitStatus(status),
+        " before anything was measured: it needs a datasetd.DataLoader in "
+        "Python, an epoch of at least 2 batches, and ",
+        2 * (num_rounds_ + 1), " rounds of ", num_steps_,
+        " steps; see --steps and --rounds")));
+  }
+  if (!flags().json) return Print(Table(reports));
+  return Print(nlohmann::json(reports).dump(2) + "\n");
+}
+
+}  // namespace datasetd::ctl

@@ -1,0 +1,55 @@
+#include "client/ctl/commands/datasets_command.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/describe.h"
+#include "client/ctl/output.h"
+
+namespace datasetd::ctl {
+namespace {
+
+std::string List(const std::vector<v1::Dataset>& datasets) {
+  if (datasets.empty()) {
+    return "no datasets; load one: datasetctl load NAME --format FORMAT --path "
+           "PATH\n";
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "STATE", "DEVICE", "SAMPLES", "RESIDENT", "FEEDS", "HOLDERS"}};
+  for (const v1::Dataset& dataset : datasets) {
+    rows.push_back(
+        {dataset.name(), StateText(dataset), dataset.device(),
+         absl::StrCat(dataset.num_samples()),
+         FormatBytes(static_cast<uint64_t>(dataset.resident_bytes())),
+         absl::StrCat(dataset.num_feeds()),
+         absl::StrCat(dataset.num_holders())});
+  }
+  return FormatTable(rows);
+}
+
+}  // namespace
+
+CLI::App* DatasetsCommand::AddTo(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "datasets", "What is resident; with NAME, all about that dataset");
+  command->add_option("name", name_, "A dataset's name");
+  return command;
+}
+
+int DatasetsCommand::Run() {
+  auto client = Connect();
+  if (!client.ok()) return Fail(client.status());
+  if (!name_.empty()) {
+    const auto dataset = client->GetDataset(name_);
+    if (!dataset.ok()) return Fail(dataset.status());
+    return Print(flags().json ? ToJson(*dataset) : DescribeDataset(*dataset));
+  }
+  const auto datasets = client->ListDatasets();
+  if (!datasets.ok()) return Fail(datasets.status());
+  if (!flags().json) return Print(List(*datasets));
+  v1::ListDatasetsResponse response;
+  response.mutable_datasets()->Assign(datasets->begin(), datasets->end());
+  return Print(ToJson(response));
+}
+
+}  // namespace datasetd::ctl

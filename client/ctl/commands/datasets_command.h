@@ -1,0 +1,24 @@
+// datasetctl datasets [NAME]: what is resident, or all about one dataset.
+
+#ifndef DATASETD_CLIENT_CTL_COMMANDS_DATASETS_COMMAND_H_
+#define DATASETD_CLIENT_CTL_COMMANDS_DATASETS_COMMAND_H_
+
+#include <string>
+
+#include "client/ctl/command.h"
+
+namespace datasetd::ctl {
+
+class DatasetsCommand final : public Command {
+ public:
+  using Command::Command;
+  CLI::App* AddTo(CLI::App& app) override;
+  int Run() override;
+
+ private:
+  std::string name_;
+};
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_COMMANDS_DATASETS_COMMAND_H_

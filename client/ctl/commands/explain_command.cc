@@ -1,0 +1,93 @@
+#include "client/ctl/commands/explain_command.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/ctl/output.h"
+#include "client/ctl/transforms_argument.h"
+
+namespace datasetd::ctl {
+namespace {
+
+// "top 3, left 5", "order 2 0 1 3".
+std::string Parameters(const v1::DrawnOp& op) {
+  std::vector<std::string> parts;
+  for (const v1::DrawnParameter& parameter : op.parameters()) {
+    parts.push_back(absl::StrCat(parameter.name(), " ",
+                                 absl::StrJoin(parameter.values(), " ")));
+  }
+  return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
+}
+
+std::string List(const v1::ExplainTransformsResponse& response) {
+  std::vector<std::vector<std::string>> rows = {
+      {"SAMPLE", "PLACE", "OP", "APPLIED", "DRAWN"}};
+  for (const v1::ExplainedSample& sample : response.samples()) {
+    for (const v1::DrawnOp& op : sample.ops()) {
+      rows.push_back({absl::StrCat(sample.index()),
+                      absl::StrCat(op.field(), "[", op.position(), "]"),
+                      op.name(), op.is_applied() ? "yes" : "no",
+                      Parameters(op)});
+    }
+  }
+  return rows.size() == 1 ? "no ops\n" : FormatTable(rows);
+}
+
+}  // namespace
+
+CLI::App* ExplainCommand::AddTo(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "explain",
+      "Tell, op by op, what a job with that seed draws for some samples");
+  command->add_option("name", dataset_, "The dataset's name")->required();
+  command
+      ->add_option("--transforms", transforms_,
+                   "As of preview: presets, a JSON list of Transform "
+                   "messages, or @FILE")
+      ->required();
+  command->add_option("--field", field_, "The field of the transforms")
+      ->capture_default_str();
+  command->add_option("--seed", seed_, "The job's seed")->capture_default_str();
+  command->add_option("--epoch", epoch_, "The epoch")->capture_default_str();
+  command->add_option("--first", first_sample_, "First sample's index")
+      ->capture_default_str();
+  command->add_option("--samples", num_samples_, "How many, from the first")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  return command;
+}
+
+int ExplainCommand::Run() {
+  auto client = Connect();
+  if (!client.ok()) return Fail(client.status());
+  const auto dataset = client->GetDataset(dataset_);
+  if (!dataset.ok()) return Fail(dataset.status());
+  // The presets are for the image's size.
+  int64_t height = 1;
+  int64_t width = 1;
+  for (const v1::Field& field : dataset->fields()) {
+    if (field.name() != field_ || field.shape_size() < 2) continue;
+    const bool is_ragged = field.shape(0) < 0;
+    height = is_ragged ? field.smallest().height() : field.shape(0);
+    width = is_ragged ? field.smallest().width() : field.shape(1);
+  }
+  const auto pipeline = ParseTransforms(transforms_, height, width);
+  if (!pipeline.ok()) {
+    return FailUsage(std::string(pipeline.status().message()));
+  }
+  v1::ExplainTransformsRequest request;
+  request.set_dataset(dataset_);
+  *(*request.mutable_fields())[field_].mutable_transforms() =
+      pipeline->transforms();
+  request.set_seed(seed_);
+  request.set_epoch(epoch_);
+  for (uint64_t i = 0; i < num_samples_; ++i) {
+    request.add_indices(first_sample_ + i);
+  }
+  const auto response = client->ExplainTransforms(request);
+  if (!response.ok()) return Fail(response.status());
+  return Print(flags().json ? ToJson(*response) : List(*response));
+}
+
+}  // namespace datasetd::ctl

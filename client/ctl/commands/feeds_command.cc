@@ -1,0 +1,53 @@
+#include "client/ctl/commands/feeds_command.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/output.h"
+
+namespace datasetd::ctl {
+namespace {
+
+std::string List(const std::vector<v1::Feed>& feeds) {
+  if (feeds.empty()) return "no feeds\n";
+  std::vector<std::vector<std::string>> rows = {
+      {"ID", "NAME", "DATASET", "PID", "UID", "BATCH", "RANK", "SEED",
+       "POSITION", "SAMPLES", "HELD", "JOB WAITED", "DAEMON WAITED", "SLAB"}};
+  for (const v1::Feed& feed : feeds) {
+    rows.push_back(
+        {absl::StrCat(feed.feed_id()), feed.name().empty() ? "-" : feed.name(),
+         feed.dataset(), feed.pid() == 0 ? "-" : absl::StrCat(feed.pid()),
+         absl::StrCat(feed.uid()), absl::StrCat(feed.batch_size()),
+         absl::StrCat(feed.rank(), "/", feed.world_size()),
+         absl::StrCat(feed.seed()),
+         absl::StrCat(feed.position().epoch(), ":", feed.position().batch()),
+         absl::StrCat(feed.num_samples()),
+         absl::StrCat(feed.num_slots_held(), "/", feed.num_slots()),
+         FormatSeconds(feed.client_wait_seconds()),
+         FormatSeconds(feed.daemon_wait_seconds()),
+         FormatBytes(feed.slab_bytes())});
+  }
+  return FormatTable(rows);
+}
+
+}  // namespace
+
+CLI::App* FeedsCommand::AddTo(CLI::App& app) {
+  return app.add_subcommand(
+      "feeds",
+      "Who draws from what; POSITION is epoch:batch of the next batch to be "
+      "made, HELD the batches that the job has of all that it may have");
+}
+
+int FeedsCommand::Run() {
+  auto client = Connect();
+  if (!client.ok()) return Fail(client.status());
+  const auto feeds = client->ListFeeds();
+  if (!feeds.ok()) return Fail(feeds.status());
+  if (!flags().json) return Print(List(*feeds));
+  v1::ListFeedsResponse response;
+  response.mutable_feeds()->Assign(feeds->begin(), feeds->end());
+  return Print(ToJson(response));
+}
+
+}  // namespace datasetd::ctl

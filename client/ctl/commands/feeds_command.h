@@ -1,0 +1,19 @@
+// datasetctl feeds: who draws from what, how fast, and who waits for whom.
+
+#ifndef DATASETD_CLIENT_CTL_COMMANDS_FEEDS_COMMAND_H_
+#define DATASETD_CLIENT_CTL_COMMANDS_FEEDS_COMMAND_H_
+
+#include "client/ctl/command.h"
+
+namespace datasetd::ctl {
+
+class FeedsCommand final : public Command {
+ public:
+  using Command::Command;
+  CLI::App* AddTo(CLI::App& app) override;
+  int Run() override;
+};
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_COMMANDS_FEEDS_COMMAND_H_

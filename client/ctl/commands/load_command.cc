@@ -1,0 +1,135 @@
+#include "client/ctl/commands/load_command.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/ctl/describe.h"
+#include "client/ctl/output.h"
+#include "client/ctl/progress_line.h"
+#include "client/ctl/transforms_argument.h"
+
+namespace datasetd::ctl {
+
+CLI::App* LoadCommand::AddTo(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "load",
+      "Make a dataset resident, or attach to the one that the same arguments "
+      "made. It stays when this command ends, until it is unloaded, or until "
+      "its memory is needed and nobody uses it");
+  command->add_option("name", name_, "1 to 128 of [A-Za-z0-9._-]")->required();
+  command
+      ->add_option("--format", format_,
+                   "A reader: see `datasetctl status` for the daemon's")
+      ->required();
+  command
+      ->add_option("--path", path_, "Read by the daemon, below its data roots")
+      ->required();
+  command->add_option("--split", split_, "Empty is the reader's default");
+  command->add_option("--device", device_,
+                      "cpu, cuda:N; empty is the daemon's first");
+  command
+      ->add_option("--option", options_, "KEY=VALUE for the reader; repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--pretransforms", pretransforms_,
+                      "Of the images, run once: a JSON list of Transform "
+                      "messages, or @FILE");
+  command
+      ->add_option("--bad_samples", bad_samples_,
+                   "What becomes of samples that cannot be read or decoded")
+      ->check(CLI::IsMember({"fail", "skip", "replace"}))
+      ->capture_default_str();
+  command
+      ->add_option("--max_bad_samples", max_bad_samples_,
+                   "A load that skips or replaces more fails")
+      ->capture_default_str();
+  command->add_flag("--dry_run", is_dry_run_,
+                    "Look at the source, say what a load would find and need, "
+                    "and load nothing");
+  return command;
+}
+
+absl::StatusOr<v1::DatasetSpec> LoadCommand::Spec() const {
+  v1::DatasetSpec spec;
+  spec.set_name(name_);
+  spec.set_format(format_);
+  spec.set_path(path_);
+  spec.set_split(split_);
+  spec.set_device(device_);
+  for (const std::string& option : options_) {
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--option ", option, ": expected KEY=VALUE"));
+    }
+    const std::string key = option.substr(0, equals);
+    if (!spec.mutable_options()
+             ->insert({key, option.substr(equals + 1)})
+             .second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--option ", key, " is given twice"));
+    }
+  }
+  if (!pretransforms_.empty()) {
+    const auto pipeline = ParseTransforms(pretransforms_, 1, 1);
+    if (!pipeline.ok()) {
+      return absl::InvalidArgumentError(absl::StrReplaceAll(
+          pipeline.status().message(), {{"--transforms", "--pretransforms"}}));
+    }
+    (*spec.mutable_pretransforms())["image"] = *pipeline;
+  }
+  spec.set_bad_samples(bad_samples_ == "skip" ? v1::BAD_SAMPLE_POLICY_SKIP
+                       : bad_samples_ == "replace"
+                           ? v1::BAD_SAMPLE_POLICY_REPLACE
+                           : v1::BAD_SAMPLE_POLICY_FAIL);
+  spec.set_max_bad_samples(max_bad_samples_);
+  return spec;
+}
+
+int LoadCommand::DryRun(const v1::DatasetSpec& spec) {
+  auto client = Connect();
+  if (!client.ok()) return Fail(client.status());
+  absl::StatusOr<v1::LoadEstimate> estimate;
+  {
+    ProgressLine line(name_, stderr);
+    const absl::Time begin = absl::Now();
+    estimate =
+        client->EstimateLoad(spec, [&](const v1::EstimateLoadResponse& now) {
+          v1::Dataset scanned;
+          scanned.mutable_progress()->set_is_scanning(now.num_samples() == 0);
+          scanned.mutable_progress()->set_num_entries_scanned(
+              now.num_entries_scanned());
+          scanned.mutable_progress()->set_num_samples(now.num_samples());
+          scanned.mutable_progress()->set_num_samples_loaded(
+              now.num_samples_scanned());
+          scanned.mutable_progress()->set_elapsed_seconds(
+              absl::ToDoubleSeconds(absl::Now() - begin));
+          line.Show(scanned, absl::Now());
+          return true;
+        });
+  }
+  if (!estimate.ok()) return Fail(estimate.status());
+  return Print(flags().json ? ToJson(*estimate) : DescribeEstimate(*estimate));
+}
+
+int LoadCommand::Run() {
+  const auto spec = Spec();
+  if (!spec.ok()) return FailUsage(std::string(spec.status().message()));
+  if (is_dry_run_) return DryRun(*spec);
+  auto client = Connect();
+  if (!client.ok()) return Fail(client.status());
+  absl::StatusOr<v1::Dataset> dataset;
+  {
+    ProgressLine line(name_, stderr);
+    dataset = client->LoadDataset(*spec, [&](const v1::Dataset& now) {
+      line.Show(now, absl::Now());
+      return true;
+    });
+  }
+  if (!dataset.ok()) return Fail(dataset.status());
+  return Print(flags().json ? ToJson(*dataset) : DescribeDataset(*dataset));
+}
+
+}  // namespace datasetd::ctl

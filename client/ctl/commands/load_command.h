@@ -1,0 +1,35 @@
+// datasetctl load NAME: makes a dataset resident, and shows how far it is; or,
+// with --dry_run, what that would find and need.
+
+#ifndef DATASETD_CLIENT_CTL_COMMANDS_LOAD_COMMAND_H_
+#define DATASETD_CLIENT_CTL_COMMANDS_LOAD_COMMAND_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/ctl/command.h"
+
+namespace datasetd::ctl {
+
+class LoadCommand final : public Command {
+ public:
+  using Command::Command;
+  CLI::App* AddTo(CLI::App& app) override;
+  int Run() override;
+
+ private:
+  absl::StatusOr<v1::DatasetSpec> Spec() const;
+  int DryRun(const v1::DatasetSpec& spec);
+
+  std::string name_, format_, path_, split_, device_, pretransforms_;
+  std::string bad_samples_ = "fail";
+  std::vector<std::string> options_;
+  uint32_t max_bad_samples_ = 100;
+  bool is_dry_run_ = false;
+};
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_COMMANDS_LOAD_COMMAND_H_

@@ -1,0 +1,157 @@
+#include "client/ctl/commands/run_command.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "client/connection/guarded_fd.h"
+#include "client/ctl/child_process.h"
+#include "client/ctl/exit_code.h"
+
+namespace datasetd::ctl {
+namespace {
+
+// As shells have it.
+constexpr int kExitCannotRun = 126;
+constexpr int kExitNoCommand = 127;
+
+constexpr int kForwardedSignals[] = {SIGINT,  SIGTERM, SIGHUP,
+                                     SIGQUIT, SIGUSR1, SIGUSR2};
+
+}  // namespace
+
+CLI::App* RunCommand::AddTo(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "run",
+      "Run COMMAND with a daemon of its own, whose address it finds in "
+      "$DATASETD_ADDRESS. Ends with COMMAND's exit code (128 and the signal if "
+      "one killed it, 127 if there is no such command, 126 if it cannot be "
+      "run), or with 3 if the daemon cannot be started");
+  command
+      ->add_option("--device", devices_,
+                   "cpu, cuda:N; repeatable; default: every GPU, or cpu "
+                   "where there is none")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--data_root", data_roots_,
+                   "Where the daemon may read; repeatable; default: where "
+                   "this user may")
+      ->allow_extra_args(false);
+  command->add_option("--memory_budget_mib", memory_budget_mib_,
+                      "Of each device; default: nine tenths of what is free");
+  command->add_option("--host_threads", host_threads_,
+                      "Threads of the host backend; default: one per core");
+  command->add_option("--daemon", daemon_,
+                      "The program; default: $DATASETD_DAEMON, the one beside "
+                      "datasetctl, or the one on PATH");
+  command->add_option("--daemon_log", daemon_log_,
+                      "A file for the daemon's log; default: it is lost");
+  command
+      ->add_option("--timeout", timeout_seconds_,
+                   "Seconds until the daemon must serve")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("command", command_, "Behind --, with its arguments")
+      ->required();
+  return command;
+}
+
+int RunCommand::Run() {
+  auto program = FindDaemon(daemon_);
+  if (!program.ok()) {
+    Fail(program.status());
+    return kExitNoDaemon;
+  }
+  PrivateDaemon::Options options;
+  options.program = *program;
+  for (const std::string& device : devices_) {
+    options.arguments.push_back("--device=" + device);
+  }
+  if (data_roots_.empty()) data_roots_ = {"/"};
+  for (const std::string& root : data_roots_) {
+    options.arguments.push_back(
+        "--data_root=" +
+        std::filesystem::absolute(root).lexically_normal().string());
+  }
+  if (memory_budget_mib_ != 0) {
+    options.arguments.push_back(
+        absl::StrCat("--memory_budget_mib=", memory_budget_mib_));
+  }
+  if (host_threads_ != 0) {
+    options.arguments.push_back(absl::StrCat("--host_threads=", host_threads_));
+  }
+  options.log_path = daemon_log_;
+  options.timeout = absl::Seconds(timeout_seconds_);
+
+  // From here on they are read from a descriptor. Children start unblocked.
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  for (const int signal : kForwardedSignals) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  const client::GuardedFd signals(signalfd(-1, &set, SFD_CLOEXEC));
+  // Only what ends this program ends the wait for the daemon.
+  sigdelset(&set, SIGCHLD);
+  sigdelset(&set, SIGUSR1);
+  sigdelset(&set, SIGUSR2);
+  const client::GuardedFd interrupt(
+      signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+
+  auto daemon = PrivateDaemon::Start(options, interrupt.get());
+  if (absl::IsCancelled(daemon.status())) {
+    signalfd_siginfo info = {};
+    const ssize_t size = read(interrupt.get(), &info, sizeof(info));
+    return size == sizeof(info) ? 128 + static_cast<int>(info.ssi_signo)
+                                : kExitNoDaemon;
+  }
+  if (!daemon.ok()) {
+    Fail(daemon.status());
+    return kExitNoDaemon;
+  }
+  return RunIn(daemon->get(), signals.get());
+}
+
+int RunCommand::RunIn(PrivateDaemon* daemon, int signals) {
+  ChildProcess::Options child;
+  child.arguments = command_;
+  child.environment = {{"DATASETD_ADDRESS", daemon->address()}};
+  const auto pid = ChildProcess::Start(child);
+  if (!pid.ok()) {
+    Fail(pid.status());
+    return absl::IsNotFound(pid.status()) ? kExitNoCommand : kExitCannotRun;
+  }
+  bool is_daemon_gone = false;
+  while (true) {
+    signalfd_siginfo info = {};
+    if (read(signals, &info, sizeof(info)) != sizeof(info)) {
+      if (errno == EINTR) continue;
+      kill(*pid, SIGTERM);
+      return Fail(absl::ErrnoToStatus(errno, "read of a signalfd"));
+    }
+    if (info.ssi_signo != SIGCHLD) {
+      // The terminal has sent its signals to the command, too.
+      if (info.ssi_code != SI_KERNEL) {
+        kill(*pid, static_cast<int>(info.ssi_signo));
+      }
+      continue;
+    }
+    int status = 0;
+    if (waitpid(*pid, &status, WNOHANG) == *pid) {
+      daemon->Stop();
+      return ExitCodeOfWaitStatus(status);
+    }
+    if (!is_daemon_gone) {
+      const std::string ending = daemon->Ending();
+      if (ending.empty()) continue;
+      is_daemon_gone = true;
+      Fail(absl::UnavailableError(ending));
+    }
+  }
+}
+
+}  // namespace datasetd::ctl

@@ -1,0 +1,62 @@
+#include "client/ctl/commands/status_command.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/ctl/output.h"
+#include "client/ctl/progress_line.h"
+
+namespace datasetd::ctl {
+namespace {
+
+// A line for each dataset that is being loaded.
+std::string DescribeLoads(const std::vector<v1::Dataset>& datasets) {
+  std::string text;
+  for (const v1::Dataset& dataset : datasets) {
+    if (dataset.state() != v1::DATASET_STATE_LOADING) continue;
+    absl::StrAppend(&text, "loading ", dataset.name(), "  ",
+                    FormatProgress(dataset.progress(), 0), "\n");
+  }
+  return text.empty() ? text : absl::StrCat("\n", text);
+}
+
+std::string Describe(const v1::GetStatusResponse& status,
+                     const std::string& address) {
+  std::string text = absl::StrCat(
+      "datasetd ", status.version(), " at ", address, ", pid ", status.pid(),
+      ", up ", FormatSeconds(static_cast<double>(status.uptime().seconds())),
+      status.is_draining() ? ", draining" : "", "\n", status.num_datasets(),
+      " datasets, ", status.num_feeds(), " feeds, ", status.num_sessions(),
+      " sessions; formats: ", absl::StrJoin(status.formats(), ", "), "\n\n");
+  std::vector<std::vector<std::string>> rows = {
+      {"DEVICE", "DATASETS", "SLABS", "SCRATCH", "BUDGET", "WHAT"}};
+  for (const v1::Device& device : status.devices()) {
+    rows.push_back(
+        {device.name(), FormatBytes(device.dataset_bytes()),
+         FormatBytes(device.slab_bytes()), FormatBytes(device.scratch_bytes()),
+         FormatBytes(device.memory_budget_bytes()), device.description()});
+  }
+  return text + FormatTable(rows);
+}
+
+}  // namespace
+
+CLI::App* StatusCommand::AddTo(CLI::App& app) {
+  return app.add_subcommand(
+      "status", "The daemon, its devices and memory, and what it loads");
+}
+
+int StatusCommand::Run() {
+  auto client = Connect();
+  if (!client.ok()) return Fail(client.status());
+  const auto status = client->GetStatus();
+  if (!status.ok()) return Fail(status.status());
+  if (flags().json) return Print(ToJson(*status));
+  const auto datasets = client->ListDatasets();
+  if (!datasets.ok()) return Fail(datasets.status());
+  return Print(Describe(*status, client->address().socket_path) +
+               DescribeLoads(*datasets));
+}
+
+}  // namespace datasetd::ctl

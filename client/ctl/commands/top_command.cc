@@ -1,0 +1,76 @@
+#include "client/ctl/commands/top_command.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "client/ctl/exit_code.h"
+
+namespace datasetd::ctl {
+namespace {
+
+// Cursor home; erase what is below.
+constexpr char kClear[] = "\x1b[H\x1b[2J";
+
+// As much of the text as the terminal has room for; all if it does not say.
+std::string Screen(const std::string& text) {
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 ||
+      size.ws_col == 0) {
+    return text;
+  }
+  // The cursor has the last line.
+  return FitTo(size.ws_row - 1, size.ws_col, text) + "\n";
+}
+
+}  // namespace
+
+CLI::App* TopCommand::AddTo(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "top",
+      "Live: datasets, feeds, samples per second, who waits for whom; ends "
+      "with Ctrl-C. HELD are the batches that the job has of all that it may "
+      "have");
+  command->add_option("--interval", interval_seconds_, "Seconds between looks")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
+  command->add_option("--count", count_, "Looks, then end; 0: for ever")
+      ->capture_default_str();
+  return command;
+}
+
+absl::StatusOr<TopSample> TopCommand::Look(Client& client) {
+  TopSample sample;
+  DATASETD_ASSIGN_OR_RETURN(sample.status, client.GetStatus());
+  DATASETD_ASSIGN_OR_RETURN(sample.datasets, client.ListDatasets());
+  DATASETD_ASSIGN_OR_RETURN(sample.feeds, client.ListFeeds());
+  sample.time = absl::Now();
+  return sample;
+}
+
+int TopCommand::Run() {
+  auto client = Connect();
+  if (!client.ok()) return Fail(client.status());
+  const bool is_screen = !flags().json && isatty(STDOUT_FILENO) != 0;
+  auto before = Look(*client);
+  if (!before.ok()) return Fail(before.status());
+  for (uint64_t looks = 0; count_ == 0 || looks < count_; ++looks) {
+    absl::SleepFor(absl::Seconds(interval_seconds_));
+    auto now = Look(*client);
+    if (!now.ok()) return Fail(now.status());
+    if (is_screen) std::fputs(kClear, stdout);
+    const int printed = Print(flags().json ? TopJson(*before, *now)
+                              : is_screen  ? Screen(TopText(*before, *now))
+                                           : TopText(*before, *now) + "\n");
+    if (printed != kExitOk) return printed;
+    before = std::move(now);
+  }
+  return kExitOk;
+}
+
+}  // namespace datasetd::ctl

@@ -1,0 +1,26 @@
+// datasetctl top: live, who draws how fast from what and who waits for whom.
+
+#ifndef DATASETD_CLIENT_CTL_COMMANDS_TOP_COMMAND_H_
+#define DATASETD_CLIENT_CTL_COMMANDS_TOP_COMMAND_H_
+
+#include "client/ctl/command.h"
+#include "client/ctl/commands/top_view.h"
+
+namespace datasetd::ctl {
+
+class TopCommand final : public Command {
+ public:
+  using Command::Command;
+  CLI::App* AddTo(CLI::App& app) override;
+  int Run() override;
+
+ private:
+  static absl::StatusOr<TopSample> Look(Client& client);
+
+  double interval_seconds_ = 1;
+  uint64_t count_ = 0;  // 0: until it is interrupted
+};
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_COMMANDS_TOP_COMMAND_H_

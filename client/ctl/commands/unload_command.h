@@ -1,0 +1,25 @@
+// datasetctl unload NAME: takes a dataset out of memory.
+
+#ifndef DATASETD_CLIENT_CTL_COMMANDS_UNLOAD_COMMAND_H_
+#define DATASETD_CLIENT_CTL_COMMANDS_UNLOAD_COMMAND_H_
+
+#include <string>
+
+#include "client/ctl/command.h"
+
+namespace datasetd::ctl {
+
+class UnloadCommand final : public Command {
+ public:
+  using Command::Command;
+  CLI::App* AddTo(CLI::App& app) override;
+  int Run() override;
+
+ private:
+  std::string name_;
+  bool force_ = false;
+};
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_COMMANDS_UNLOAD_COMMAND_H_

@@ -1,0 +1,65 @@
+#include "client/ctl/doctor/doctor_cache.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/output.h"
+
+namespace datasetd::ctl {
+namespace {
+
+constexpr char kCheck[] = "cache disk";
+// Below it the next load would hardly be kept.
+constexpr uint64_t kMinFreeBytes = 1 << 30;
+
+constexpr char kFixDirectory[] =
+    "create it for the daemon's user (CacheDirectory=datasetd in its unit does "
+    "it), or correct cache.directory";
+
+}  // namespace
+
+void CheckCache(const std::string& directory, Findings* findings) {
+  const std::string path =
+      directory.empty() ? kDefaultCacheDirectory : directory;
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT && directory.empty()) return;
+    findings->push_back({Severity::kFault, kCheck,
+                         absl::StrCat(path, ": ", std::strerror(errno)),
+                         kFixDirectory});
+    return;
+  }
+  if (!S_ISDIR(status.st_mode)) {
+    findings->push_back({Severity::kFault, kCheck,
+                         absl::StrCat(path, " is no directory"),
+                         kFixDirectory});
+    return;
+  }
+  struct statvfs disk;
+  if (statvfs(path.c_str(), &disk) != 0) {
+    findings->push_back({Severity::kFault, kCheck,
+                         absl::StrCat(path, ": ", std::strerror(errno)),
+                         kFixDirectory});
+    return;
+  }
+  const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+  const std::string what =
+      absl::StrCat(path, ": ", FormatBytes(free_bytes), " free of ",
+                   FormatBytes(uint64_t{disk.f_blocks} * disk.f_frsize));
+  if (free_bytes < kMinFreeBytes) {
+    findings->push_back(
+        {Severity::kWarning, kCheck, what,
+         "make room, or name another disk by cache.directory: what does not "
+         "fit is read from its source at the next start"});
+  } else {
+    findings->push_back({Severity::kOk, kCheck, what, ""});
+  }
+}
+
+}  // namespace datasetd::ctl

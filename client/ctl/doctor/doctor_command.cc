@@ -1,0 +1,123 @@
+#include "client/ctl/doctor/doctor_command.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/connection/address.h"
+#include "client/ctl/doctor/doctor_cache.h"
+#include "client/ctl/doctor/doctor_gpu.h"
+#include "client/ctl/doctor/doctor_process.h"
+#include "client/ctl/doctor/doctor_sharing.h"
+#include "client/ctl/doctor/doctor_sockets.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/output.h"
+
+namespace datasetd::ctl {
+namespace {
+
+const char* SeverityName(Severity severity) {
+  switch (severity) {
+    case Severity::kOk:
+      return "ok";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kFault:
+      return "fault";
+  }
+  return "fault";
+}
+
+std::string ToText(const Findings& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    absl::StrAppendFormat(&text, "%-8s %-14s %s%s%s\n",
+                          SeverityName(finding.severity), finding.check,
+                          finding.text, finding.fix.empty() ? "" : " -> ",
+                          finding.fix);
+  }
+  return text;
+}
+
+std::string FindingsToJson(const Findings& findings) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"severity", SeverityName(finding.severity)},
+                    {"check", finding.check},
+                    {"text", finding.text},
+                    {"fix", finding.fix}});
+  }
+  return nlohmann::json{{"findings", list}}.dump(
+             1, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace
+
+CLI::App* DoctorCommand::AddTo(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "doctor",
+      "Check the sockets, the daemon, the disk of its cache, the GPUs and the "
+      "sharing of memory: a line each, with what to do; exit code 1 if there "
+      "is a fault");
+  command->add_flag("--no_sharing", skip_sharing_,
+                    "Do not start a private daemon to share memory with");
+  command->add_option("--cache_directory", cache_directory_,
+                      "The daemon's cache.directory; default: "
+                      "/var/cache/datasetd, if it is there");
+  return command;
+}
+
+void DoctorCommand::CheckDaemon(Findings* findings) {
+  const auto address = client::ResolveAddress(flags().address);
+  if (!address.ok()) {
+    findings->push_back({Severity::kFault, "address",
+                         std::string(address.status().message()),
+                         "correct --address or $DATASETD_ADDRESS"});
+    return;
+  }
+  if (!CheckSockets(*address, findings)) return;
+  auto client = Connect();
+  absl::StatusOr<v1::GetStatusResponse> status =
+      client.ok() ? client->GetStatus()
+                  : absl::StatusOr<v1::GetStatusResponse>(client.status());
+  if (!status.ok()) {
+    findings->push_back({Severity::kFault, "daemon",
+                         std::string(status.status().message()),
+                         "see `systemctl status datasetd` and `journalctl -u "
+                         "datasetd`"});
+    return;
+  }
+  std::string devices;
+  bool serves_gpu = false;
+  for (const v1::Device& device : status->devices()) {
+    absl::StrAppend(&devices, devices.empty() ? "" : ", ", device.name());
+    serves_gpu |= !device.gpu_uuid().empty();
+  }
+  findings->push_back(
+      {status->is_draining() ? Severity::kWarning : Severity::kOk, "daemon",
+       absl::StrCat("datasetd ", status->version(), ", process ", status->pid(),
+                    ", serves ", devices,
+                    status->is_draining() ? ", and shuts down" : ""),
+       status->is_draining() ? "wait for its restart" : ""});
+  CheckDaemonProcess(status->pid(), serves_gpu, findings);
+}
+
+int DoctorCommand::Run() {
+  Findings findings;
+  CheckDaemon(&findings);
+  CheckCache(cache_directory_, &findings);
+  const int num_gpus = CheckGpus(&findings);
+  if (!skip_sharing_) CheckSharing(num_gpus, &findings);
+  const int printed =
+      Print(flags().json ? FindingsToJson(findings) : ToText(findings));
+  if (printed != kExitOk) return printed;
+  const bool has_fault = std::any_of(
+      findings.begin(), findings.end(),
+      [](const Finding& f) { return f.severity == Severity::kFault; });
+  return has_fault ? kExitRefused : kExitOk;
+}
+
+}  // namespace datasetd::ctl

@@ -1,0 +1,27 @@
+// datasetctl doctor: what is wrong with this machine, this user and the daemon,
+// a line each, and what to do. Exit code 1 if something cannot work.
+
+#ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_COMMAND_H_
+#define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_COMMAND_H_
+
+#include "client/ctl/command.h"
+#include "client/ctl/doctor/doctor_finding.h"
+
+namespace datasetd::ctl {
+
+class DoctorCommand final : public Command {
+ public:
+  using Command::Command;
+  CLI::App* AddTo(CLI::App& app) override;
+  int Run() override;
+
+ private:
+  void CheckDaemon(Findings* findings);
+
+  bool skip_sharing_ = false;
+  std::string cache_directory_;
+};
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_COMMAND_H_

@@ -1,0 +1,18 @@
+// The part of the doctor that compares this process with the daemon's:
+// namespaces, and limits that it needs.
+
+#ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_PROCESS_H_
+#define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_PROCESS_H_
+
+#include <sys/types.h>
+
+#include "client/ctl/doctor/doctor_finding.h"
+
+namespace datasetd::ctl {
+
+// `pid` is what the daemon says of itself; `serves_gpu` if it has one.
+void CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings);
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_PROCESS_H_

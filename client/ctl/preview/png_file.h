@@ -1,0 +1,26 @@
+// Pictures as PNG files.
+
+#ifndef DATASETD_CLIENT_CTL_PREVIEW_PNG_FILE_H_
+#define DATASETD_CLIENT_CTL_PREVIEW_PNG_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace datasetd::ctl {
+
+struct RgbImage {
+  int width = 0;
+  int height = 0;
+  std::vector<uint8_t> pixels;  // [height, width, 3]
+};
+
+// Replaces the file only when all is written. Errors name the path: NOT_FOUND,
+// PERMISSION_DENIED and the like; INTERNAL from the encoder.
+absl::Status WritePng(const RgbImage& image, const std::string& path);
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_PREVIEW_PNG_FILE_H_

@@ -1,0 +1,217 @@
+#include "client/ctl/preview/preview_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/preview/contact_sheet.h"
+#include "client/ctl/preview/png_file.h"
+#include "client/ctl/transforms_argument.h"
+
+namespace datasetd::ctl {
+namespace {
+
+// The field of that name, or the first image where it is empty.
+absl::StatusOr<v1::Field> FindImage(const v1::Dataset& dataset,
+                                    const std::string& name) {
+  std::vector<std::string> images;
+  for (const v1::Field& field : dataset.fields()) {
+    if (!field.is_image() || field.shape_size() != 3) continue;
+    if (name.empty() || field.name() == name) return field;
+    images.push_back(field.name());
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "dataset '", dataset.name(), "' has no image field",
+      name.empty() ? "" : absl::StrCat(" '", name, "'"), "; its image fields: ",
+      images.empty() ? "none" : absl::StrJoin(images, ", ")));
+}
+
+bool IsRagged(const v1::Field& field) {
+  return field.shape_size() == 3 && field.shape(0) < 0;
+}
+
+// Cuts off what is right of and below height x width.
+SampleImage CutTo(const SampleImage& image, int height, int width) {
+  SampleImage cut;
+  cut.height = height;
+  cut.width = width;
+  cut.num_channels = image.num_channels;
+  const auto num_channels = static_cast<size_t>(image.num_channels);
+  const size_t row_bytes = static_cast<size_t>(width) * num_channels;
+  const size_t stride = static_cast<size_t>(image.width) * num_channels;
+  for (int y = 0; y < height; ++y) {
+    const auto row = image.pixels.begin() + static_cast<long>(y * stride);
+    cut.pixels.insert(cut.pixels.end(), row,
+                      row + static_cast<long>(row_bytes));
+  }
+  return cut;
+}
+
+// The samples as they are. Those of a ragged field come in a window of the
+// largest, one at a time, and explain tells how much of it is padding.
+absl::StatusOr<std::vector<SampleImage>> DrawOriginals(Client* client,
+                                                       const SampleRange& range,
+                                                       const v1::Field& field) {
+  SampleRange once = range;
+  once.num_epochs = 1;
+  if (!IsRagged(field)) {
+    DATASETD_ASSIGN_OR_RETURN(auto images,
+                              DrawSampleImages(client, once, v1::Pipeline()));
+    return std::move(images[0]);
+  }
+  v1::Pipeline window;
+  v1::Crop* const crop = window.add_transforms()->mutable_crop();
+  crop->set_height(field.largest().height());
+  crop->set_width(field.largest().width());
+  v1::ExplainTransformsRequest request;
+  request.set_dataset(range.dataset);
+  *(*request.mutable_fields())[range.field].mutable_transforms() =
+      window.transforms();
+  for (uint32_t i = 0; i < range.num_samples; ++i) {
+    request.add_indices(range.first_sample + i);
+  }
+  DATASETD_ASSIGN_OR_RETURN(const v1::ExplainTransformsResponse explained,
+                            client->ExplainTransforms(request));
+  std::vector<SampleImage> originals;
+  once.num_samples = 1;
+  for (const v1::ExplainedSample& sample : explained.samples()) {
+    int64_t right = 0;
+    int64_t bottom = 0;
+    for (const v1::DrawnOp& op : sample.ops()) {
+      if (op.name() != "Pad") continue;
+      right = static_cast<int64_t>(op.parameters(0).values(2));
+      bottom = static_cast<int64_t>(op.parameters(0).values(3));
+    }
+    once.first_sample = sample.index();
+    DATASETD_ASSIGN_OR_RETURN(const auto images,
+                              DrawSampleImages(client, once, window));
+    originals.push_back(
+        CutTo(images[0][0], static_cast<int>(field.largest().height() - bottom),
+              static_cast<int>(field.largest().width() - right)));
+  }
+  return originals;
+}
+
+}  // namespace
+
+CLI::App* PreviewCommand::AddTo(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "preview",
+      "Write a PNG contact sheet: a row for each sample, the original on the "
+      "left, then one column for each epoch, as a job with that seed gets it");
+  command->add_option("name", range_.dataset, "The dataset's name")->required();
+  command->add_option("--output", output_, "The file")->capture_default_str();
+  range_.num_samples = 8;
+  range_.num_epochs = 8;
+  command->add_option("--samples,--rows", range_.num_samples, "Rows")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command
+      ->add_option("--epochs,--columns", range_.num_epochs,
+                   "Columns beside the original")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--first", range_.first_sample, "First sample's index")
+      ->capture_default_str();
+  command->add_option("--seed", range_.seed, "The job's seed")
+      ->capture_default_str();
+  command->add_option("--epoch", range_.first_epoch, "First epoch")
+      ->capture_default_str();
+  command->add_option("--field", range_.field,
+                      "Image field; empty is the first one");
+  command
+      ->add_option("--zoom", zoom_,
+                   "Enlarges pixels; 0 makes images about 96 pixels large")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
+  command
+      ->add_option("--transforms", transforms_,
+                   "none; or crop, flip, vflip, altflip, resizedcrop, rotate, "
+                   "jitter joined by '-'; or a JSON list of Transform "
+                   "messages; or @FILE that holds one")
+      ->capture_default_str();
+  return command;
+}
+
+int PreviewCommand::Run() {
+  auto client = Connect();
+  if (!client.ok()) return Fail(client.status());
+  const auto dataset = client->GetDataset(range_.dataset);
+  if (!dataset.ok()) return Fail(dataset.status());
+  const auto field = FindImage(*dataset, range_.field);
+  if (!field.ok()) return Fail(field.status());
+  range_.field = field->name();
+  range_.dtype = field->dtype();
+
+  const auto num_samples = static_cast<uint64_t>(dataset->num_samples());
+  if (range_.first_sample >= num_samples) {
+    return FailUsage(absl::StrCat("--first ", range_.first_sample,
+                                  ": the dataset has ", num_samples,
+                                  " samples, from 0"));
+  }
+  range_.num_samples = static_cast<uint32_t>(std::min<uint64_t>(
+      range_.num_samples, num_samples - range_.first_sample));
+
+  for (const v1::Field& other : dataset->fields()) {
+    if (IsRagged(other) && other.name() != range_.field) {
+      range_.other_ragged_fields.push_back(other.name());
+    }
+  }
+  // The presets are for the image's size.
+  auto pipeline =
+      IsRagged(*field)
+          ? ParseTransforms(transforms_, field->smallest().height(),
+                            field->smallest().width())
+          : ParseTransforms(transforms_, field->shape(0), field->shape(1));
+  if (!pipeline.ok()) {
+    return FailUsage(std::string(pipeline.status().message()));
+  }
+  const std::vector<std::string> left_out = TakeNumberOps(&*pipeline);
+
+  auto originals = DrawOriginals(&*client, range_, *field);
+  if (!originals.ok()) return Fail(originals.status());
+  auto augmented = DrawSampleImages(&*client, range_, *pipeline);
+  if (!augmented.ok()) return Fail(augmented.status());
+
+  std::vector<ContactRow> rows(range_.num_samples);
+  for (uint32_t i = 0; i < range_.num_samples; ++i) {
+    rows[i].original = std::move((*originals)[i]);
+    for (auto& epoch : *augmented) {
+      rows[i].augmented.push_back(std::move(epoch[i]));
+    }
+  }
+  const int zoom =
+      zoom_ > 0 ? zoom_
+                : DefaultZoom(rows[0].original.height, rows[0].original.width);
+  const RgbImage sheet = MakeContactSheet(rows, zoom);
+  const absl::Status written = WritePng(sheet, output_);
+  if (!written.ok()) return Fail(written);
+
+  if (flags().json) {
+    const nlohmann::json result = {
+        {"output", std::filesystem::absolute(output_).string()},
+        {"width", sheet.width},
+        {"height", sheet.height},
+        {"num_samples", range_.num_samples},
+        {"num_epochs", range_.num_epochs},
+        {"left_out", left_out}};
+    return Print(absl::StrCat(result.dump(2), "\n"));
+  }
+  std::string text = absl::StrCat(
+      output_, ": ", sheet.width, "x", sheet.height, ", ", range_.num_samples,
+      " samples, the original and ", range_.num_epochs, " epochs each\n");
+  if (!left_out.empty()) {
+    absl::StrAppend(&text, "left out, as they change numbers and no picture: ",
+                    absl::StrJoin(left_out, ", "), "\n");
+  }
+  return Print(text);
+}
+
+}  // namespace datasetd::ctl

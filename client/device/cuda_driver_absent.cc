@@ -1,0 +1,16 @@
+// Built where the CUDA toolkit's headers are not found.
+
+#include "client/device/cuda_driver.h"
+
+namespace datasetd::client {
+
+absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Open(
+    const std::string& /*uuid*/, const std::string& device,
+    const std::string& /*library*/) {
+  return absl::UnimplementedError(
+      "this datasetd client was built without the CUDA toolkit and cannot open "
+      "memory of " +
+      device + ": build it where the toolkit is installed");
+}
+
+}  // namespace datasetd::client

@@ -1,0 +1,144 @@
+#include "client/feed/feed.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/connection/error_detail.h"
+#include "client/connection/lease.h"
+#include "client/connection/unary_call.h"
+#include "client/feed/ring_pages.h"
+#include "client/feed/slab.h"
+
+namespace datasetd::client {
+namespace {
+
+// More than there are kinds.
+constexpr int kMaxImports = 4;
+// Between the end of a feed and the GOODBYE that explains it.
+constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
+
+absl::Status ClosedError() {
+  return WithDetail(absl::FailedPreconditionError("the feed is closed"),
+                    ErrorDetail::kClosed);
+}
+
+// Everything that is left after OpenFeed. `import` is the part of the error
+// that another export kind may cure.
+absl::StatusOr<FeedCore::Parts> Attach(Session* session,
+                                       const v1::OpenFeedResponse& response,
+                                       const v1::FeedOptions& options,
+                                       const CallLimits& limits,
+                                       const std::string& cuda_library,
+                                       absl::Status* import) {
+  FeedCore::Parts parts;
+  parts.cursor.batches_per_epoch = response.batches_per_epoch();
+  parts.cursor.start_epoch = options.start().epoch();
+  parts.cursor.start_batch = options.start().batch();
+  parts.cursor.has_client_order = options.has_client_order();
+  AttachedDescriptors descriptors;
+  DATASETD_ASSIGN_OR_RETURN(
+      parts.lease, Lease::Attach(session->address(), session->token(),
+                                 response.feed_id(), limits, &descriptors));
+  parts.event = std::move(descriptors.event);
+  DATASETD_ASSIGN_OR_RETURN(
+      parts.layout,
+      SlotLayout::Create(response.layout(), response.slab().size_bytes()));
+  DATASETD_ASSIGN_OR_RETURN(
+      parts.pages,
+      RingPages::Map(descriptors.daemon_page.get(),
+                     descriptors.client_page.get(), parts.layout.num_slots()));
+  absl::StatusOr<Slab> slab =
+      Slab::Import(response.slab(), descriptors.slab.get(), cuda_library);
+  DATASETD_RETURN_IF_ERROR(parts.lease.SendImportResult(slab.status()));
+  if (!slab.ok()) {
+    // Nothing is mapped: the daemon may free it at once.
+    parts.lease.Detach();
+    *import = slab.status();
+    return *import;
+  }
+  parts.slab = *std::move(slab);
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
+                                const v1::FeedOptions& options,
+                                const CallLimits& limits,
+                                const std::string& cuda_library) {
+  DATASETD_RETURN_IF_ERROR(session->CheckProcess());
+  v1::OpenFeedRequest request;
+  *request.mutable_options() = options;
+  std::string failures;
+  for (int attempt = 0;; ++attempt) {
+    v1::OpenFeedResponse response;
+    const absl::Status opened = session->ToStatus(UnaryCall(
+        *session, session->feeds(), &v1::FeedService::Stub::AsyncOpenFeed,
+        request, limits, &response));
+    if (!opened.ok()) {
+      if (failures.empty()) return opened;
+      return absl::Status(
+          opened.code(),
+          absl::StrCat(std::string(opened.message()),
+                       "; before that, this process could not import",
+                       failures));
+    }
+    absl::Status import;
+    absl::StatusOr<FeedCore::Parts> parts =
+        Attach(session.get(), response, options, limits, cuda_library, &import);
+    if (parts.ok()) {
+      std::unique_ptr<IndexSender> sender;
+      if (options.has_client_order()) {
+        sender = std::make_unique<IndexSender>(session, response.feed_id(),
+                                               options, limits);
+      }
+      return Feed(FeedCore::Create(*std::move(parts)), std::move(response),
+                  std::move(sender));
+    }
+    if (import.ok() || attempt + 1 == kMaxImports) return parts.status();
+    request.add_excluded_exports(response.slab().kind());
+    absl::StrAppend(&failures, failures.empty() ? " " : ", ",
+                    v1::ExportKind_Name(response.slab().kind()), " (",
+                    std::string(import.message()), ")");
+  }
+}
+
+absl::StatusOr<Batch> Feed::Next(uint64_t stream, absl::Duration timeout) {
+  if (core_ == nullptr) return ClosedError();
+  absl::StatusOr<BatchInfo> info = core_->Next(stream, timeout);
+  if (!info.ok()) return std::move(info).status();
+  return Batch(core_, *info);
+}
+
+absl::Status Feed::Seek(uint64_t epoch, uint64_t batch) {
+  if (core_ == nullptr) return ClosedError();
+  DATASETD_RETURN_IF_ERROR(core_->Seek(epoch, batch));
+  if (sender_ != nullptr) sender_->Seek(epoch, batch);
+  return absl::OkStatus();
+}
+
+absl::Status Feed::SendIndices(const IndexBlock& block,
+                               const SendLimits& limits) {
+  if (core_ == nullptr) return ClosedError();
+  if (!core_->is_this_process()) return ForkedError("this feed");
+  if (sender_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "SendIndices: the feed has the daemon's order; open it with "
+        "client_order");
+  }
+  DATASETD_RETURN_IF_ERROR(core_->CheckOrder());
+  const IndexSender::Result result =
+      sender_->Send(core_->generation(), block, limits);
+  core_->AddSent(result.num_sent);
+  if (result.is_unanswered) core_->LoseOrder();
+  if (result.status.ok() || absl::IsCancelled(result.status)) {
+    return result.status;
+  }
+  // A daemon that ended the lease has said why, and forgets the feed.
+  return core_->ExplainedByLease(result.status, absl::IsNotFound(result.status)
+                                                    ? kGoodbyeTimeout
+                                                    : absl::ZeroDuration());
+}
+
+}  // namespace datasetd::client

@@ -1,0 +1,500 @@
+#include "client/feed/feed_core.h"
+
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/nvtx_range.h"
+#include "base/status_macros.h"
+#include "client/connection/error_detail.h"
+
+// Note [Slot release]
+// ~~~~~~~~~~~~~~~~~~~
+// Whoever drops the last holder sets the slot's bit in pending_ and, under
+// mutex_, works off all of pending_: it makes the batch's first stream wait for
+// the others, lets it write release_done, and stores release_requested. A slot
+// whose stream is being captured into a graph stays in pending_, since the
+// write would become part of the graph; the next release or the next wait tries
+// again.
+//
+// The mutex orders what is written for one slot: once release_done holds the
+// sequence, the daemon may publish the slot anew, and another thread may take
+// and release it; its release_requested must not be overwritten by the first
+// thread's, which comes after release_done. For the same reason nothing of a
+// Slot is touched after is_held was cleared.
+
+// Note [Waking for several releases]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// Waking a daemon that sleeps costs the releasing thread a system call and
+// often its core: tens of microseconds, at every step of a training that is
+// slower than the daemon. So it is woken for a quarter of the slots that are
+// not held, and then fills them together. Nobody waits for what it was not told
+// of: Next wakes it before it waits, and while it waits every release does.
+
+namespace datasetd::client {
+namespace {
+
+constexpr absl::Duration kWaitStep = absl::Milliseconds(100);
+// Between the ring's end and the GOODBYE that explains it.
+constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
+
+void FutexWait(const std::atomic<uint32_t>* word, uint32_t value,
+               absl::Duration timeout) {
+  const timespec limit = absl::ToTimespec(timeout);
+  syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, nullptr, 0);
+}
+
+absl::Status ProtocolError(const std::string& what) {
+  return absl::InternalError(
+      absl::StrCat("the daemon broke the ring's protocol: ", what));
+}
+
+}  // namespace
+
+FeedCore* FeedCore::Create(Parts parts) {
+  return new FeedCore(std::move(parts));
+}
+
+FeedCore::FeedCore(Parts parts)
+    : fork_generation_(ForkGeneration()),
+      layout_(std::move(parts.layout)),
+      num_holders_(static_cast<uint32_t>(layout_.num_fields()) + 2),
+      lease_(std::move(parts.lease)),
+      event_(std::move(parts.event)),
+      pages_(std::move(parts.pages)),
+      slab_(std::move(parts.slab)),
+      ring_(pages_.daemon(), pages_.client()),
+      cursor_(parts.cursor),
+      holders_(std::make_unique<std::atomic<uint32_t>[]>(layout_.num_slots() *
+                                                         num_holders_)),
+      tensors_(std::make_unique<FieldTensor[]>(layout_.num_slots() *
+                                               (layout_.num_fields() + 1))) {
+  if (slab_.cuda() != nullptr) {
+    // Where this fails, host functions write the page.
+    (void)slab_.cuda()->RegisterHostMemory(pages_.client(),
+                                           sizeof(ring::ClientPage));
+  }
+}
+
+DLDevice FeedCore::device() const {
+  if (slab_.cuda() == nullptr) return {kDLCPU, 0};
+  return {kDLCUDA, slab_.cuda()->ordinal()};
+}
+
+absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
+                                         absl::Duration timeout) {
+  if (!is_this_process()) return ForkedError("this feed");
+  if (cursor_.num_sent() == 0) {
+    DATASETD_RETURN_IF_ERROR(cursor_.CheckOrder());
+  }
+  std::optional<absl::Time> deadline;
+  for (;;) {
+    const std::optional<uint32_t> slot = ring_.Poll(next_sequence_);
+    if (slot.has_value()) {
+      bool is_stale = false;
+      absl::StatusOr<BatchInfo> info = Take(*slot, stream, &is_stale);
+      if (!is_stale) return info;
+      continue;
+    }
+    if (!deadline.has_value()) deadline = absl::Now() + timeout;
+    DATASETD_RETURN_IF_ERROR(Wait(*deadline));
+  }
+}
+
+// The slot of next_sequence_ is published.
+absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
+                                         bool* is_stale) {
+  if (!failure_.ok()) return failure_;
+  if (index >= layout_.num_slots()) {
+    return Fail(ProtocolError(
+        absl::StrCat("slot ", index, " of ", layout_.num_slots())));
+  }
+  const ring::SlotDescriptor descriptor = ring_.descriptor(index);
+  Slot& slot = slots_[index];
+  if (slot.is_held.load(std::memory_order_acquire)) {
+    return Fail(ProtocolError(
+        absl::StrCat("slot ", index, " was published while it is held")));
+  }
+  if (descriptor.sequence != next_sequence_ ||
+      descriptor.generation > cursor_.generation() ||
+      descriptor.num_samples == 0 ||
+      descriptor.num_samples > layout_.batch_size() ||
+      descriptor.num_padding > descriptor.num_samples) {
+    return Fail(ProtocolError(
+        absl::StrCat("the descriptor of batch ", next_sequence_,
+                     " says sequence ", descriptor.sequence, ", generation ",
+                     descriptor.generation, ", ", descriptor.num_samples,
+                     " samples, ", descriptor.num_padding, " padding")));
+  }
+  if (descriptor.generation < cursor_.generation()) {
+    // Made before the last seek. Nothing used it, so nothing is waited for.
+    ++next_sequence_;
+    *is_stale = true;
+    std::lock_guard lock(mutex_);
+    ring_.CompleteRelease(index, descriptor.sequence);
+    if (ring_.RequestRelease(index, descriptor.sequence)) Wake();
+    return BatchInfo{};
+  }
+  if (!cursor_.IsDue(descriptor.epoch, descriptor.batch)) {
+    return Fail(ProtocolError(
+        absl::StrCat("epoch ", descriptor.epoch, " batch ", descriptor.batch,
+                     " came where epoch ", cursor_.epoch(), " batch ",
+                     cursor_.batch(), " was due")));
+  }
+  ++next_sequence_;
+  cursor_.Pass(descriptor.epoch, descriptor.batch);
+  slot.sequence = descriptor.sequence;
+  slot.streams[0] = stream;
+  slot.num_streams = 1;
+  slot.is_held.store(true, std::memory_order_relaxed);
+  slot.references.store(1, std::memory_order_release);
+  holders_[index * num_holders_ + batch_holder()].fetch_add(
+      1, std::memory_order_relaxed);
+  num_held_.fetch_add(1, std::memory_order_relaxed);
+  references_.fetch_add(1, std::memory_order_relaxed);
+  return BatchInfo{.sequence = descriptor.sequence,
+                   .epoch = descriptor.epoch,
+                   .batch = descriptor.batch,
+                   .slot = index,
+                   .num_samples = descriptor.num_samples,
+                   .num_padding = descriptor.num_padding};
+}
+
+// Returns OK when next_sequence_ is published.
+absl::Status FeedCore::Wait(absl::Time deadline) {
+  const NvtxRange range("wait");
+  const absl::Time start = absl::Now();
+  absl::Status status;
+  bool is_done = false;
+  SetWaiting(true);
+  while (status.ok() && !is_done) status = WaitStep(deadline, &is_done);
+  SetWaiting(false);
+  const absl::Duration waited = absl::Now() - start;
+  waited_ += waited;
+  ring_.AddWaited(static_cast<uint64_t>(absl::ToInt64Nanoseconds(waited)));
+  return status;
+}
+
+absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
+  if (!failure_.ok()) return failure_;
+  DATASETD_RETURN_IF_ERROR(cursor_.CheckMoreComes());
+  if (has_pending_.load(std::memory_order_relaxed)) {
+    int num_released;
+    {
+      std::lock_guard lock(mutex_);
+      num_released = ReleasePending();
+    }
+    Unreference(num_released);
+  }
+  if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots() &&
+      NoSlotComesBack()) {
+    return AllHeldError();
+  }
+  if (absl::Status ended = lease_.Check(absl::ZeroDuration()); !ended.ok()) {
+    // What was published before the end is still handed out.
+    *is_done = ring_.Poll(next_sequence_).has_value();
+    return *is_done ? absl::OkStatus() : Fail(std::move(ended));
+  }
+
+  const uint32_t word = ring_.BeginWait();
+  *is_done = ring_.Poll(next_sequence_).has_value();
+  const bool is_closed = ring_.IsClosed();
+  const absl::Duration left = deadline - absl::Now();
+  if (!*is_done && !is_closed && left > absl::ZeroDuration()) {
+    FutexWait(ring_.wake_word(), word, std::min(left, kWaitStep));
+  }
+  ring_.EndWait();
+  *is_done = *is_done || ring_.Poll(next_sequence_).has_value();
+  if (*is_done) return absl::OkStatus();
+  if (is_closed) {
+    absl::Status ended = lease_.Check(kGoodbyeTimeout);
+    if (ended.ok()) {
+      ended = ProtocolError("the ring was closed without a GOODBYE");
+    }
+    return Fail(std::move(ended));
+  }
+  if (absl::Now() >= deadline) {
+    return absl::DeadlineExceededError("no batch was ready in time");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FeedCore::Fail(absl::Status status) {
+  failure_ = std::move(status);
+  return failure_;
+}
+
+// Every slot has a holder, or waits for the end of a capture that this thread
+// may be in. A slot whose last holder is just being dropped does come back.
+bool FeedCore::NoSlotComesBack() {
+  std::lock_guard lock(mutex_);
+  for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
+    const bool is_pending = (pending_ >> slot & 1) != 0;
+    if (slots_[slot].references.load(std::memory_order_relaxed) == 0 &&
+        !is_pending) {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::Status FeedCore::AllHeldError() const {
+  std::string kept;
+  for (uint32_t holder = 0; holder < num_holders_; ++holder) {
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
+      count += holders_[slot * num_holders_ + holder].load(
+          std::memory_order_relaxed);
+    }
+    if (count == 0) continue;
+    absl::StrAppend(
+        &kept, kept.empty() ? "" : ", ", count, " of ",
+        holder == batch_holder()
+            ? std::string("the batches themselves")
+            : absl::StrCat("'", layout_.fields()[holder].name, "'"));
+  }
+  return WithDetail(
+      absl::FailedPreconditionError(absl::StrCat(
+          "all ", layout_.num_slots(),
+          " slots of the feed are kept alive by this process (", kept,
+          "), so no batch can come: keep copies instead (.clone()), drop what "
+          "is not needed, or open the feed with a larger prefetch")),
+      ErrorDetail::kAllSlotsHeld);
+}
+
+absl::Status FeedCore::Seek(uint64_t epoch, uint64_t batch) {
+  if (!is_this_process()) return ForkedError("this feed");
+  if (!failure_.ok()) return failure_;
+  DATASETD_ASSIGN_OR_RETURN(const bool is_to_tell, cursor_.Seek(epoch, batch));
+  if (is_to_tell && ring_.Seek({cursor_.generation(), epoch, batch})) Wake();
+  return absl::OkStatus();
+}
+
+absl::Status FeedCore::ExplainedByLease(const absl::Status& status,
+                                        absl::Duration timeout) {
+  absl::Status ended = lease_.Check(timeout);
+  return ended.ok() ? status : ended;
+}
+
+void FeedCore::Close() {
+  if (!is_this_process()) return;
+  int num_released;
+  {
+    std::lock_guard lock(mutex_);
+    num_released = ReleasePending();
+  }
+  // The caller's own reference keeps this from being the last use.
+  if (references_.load(std::memory_order_acquire) > num_released + 1) {
+    lease_.SendClosing();
+  }
+  Unreference(num_released + 1);
+}
+
+void FeedCore::Hold(uint32_t slot, uint32_t holder) {
+  holders_[slot * num_holders_ + holder].fetch_add(1,
+                                                   std::memory_order_relaxed);
+  slots_[slot].references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void FeedCore::Drop(uint32_t slot, uint32_t holder) {
+  if (!is_this_process()) return;
+  holders_[slot * num_holders_ + holder].fetch_sub(1,
+                                                   std::memory_order_relaxed);
+  if (slots_[slot].references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    ReleaseSlot(slot);
+  }
+}
+
+absl::Status FeedCore::CopyToHost(void* to, const void* from,
+                                  size_t size_bytes) const {
+  if (!is_this_process()) return ForkedError("this batch");
+  if (slab_.cuda() != nullptr) {
+    return slab_.cuda()->CopyToHost(to, from, size_bytes);
+  }
+  memcpy(to, from, size_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
+  if (!is_this_process()) return ForkedError("this batch");
+  // The CPU is done with a batch when it drops it.
+  if (slab_.cuda() == nullptr) return absl::OkStatus();
+  std::lock_guard lock(mutex_);
+  Slot& slot = slots_[slot_index];
+  for (int i = 0; i < slot.num_streams; ++i) {
+    if (slot.streams[i] == stream) return absl::OkStatus();
+  }
+  if (slot.num_streams == kMaxStreamsPerBatch) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("record_stream: a batch belongs to at most ",
+                     kMaxStreamsPerBatch, " streams"));
+  }
+  slot.streams[slot.num_streams++] = stream;
+  return absl::OkStatus();
+}
+
+void FeedCore::ReleaseSlot(uint32_t slot) {
+  const NvtxRange range("release");
+  int num_released;
+  {
+    std::lock_guard lock(mutex_);
+    pending_ |= uint64_t{1} << slot;
+    num_released = ReleasePending();
+  }
+  Unreference(num_released);
+}
+
+int FeedCore::ReleasePending() {
+  int num_released = 0;
+  for (uint64_t left = pending_; left != 0; left &= left - 1) {
+    const int slot = __builtin_ctzll(left);
+    if (TryRelease(slot)) {
+      pending_ &= ~(uint64_t{1} << slot);
+      ++num_released;
+    }
+  }
+  has_pending_.store(pending_ != 0, std::memory_order_relaxed);
+  return num_released;
+}
+
+bool FeedCore::TryRelease(uint32_t index) {
+  Slot& slot = slots_[index];
+  CudaDriver* const cuda = slab_.cuda();
+  const uint64_t stream = slot.streams[0];
+  const uint64_t sequence = slot.sequence;
+  if (cuda != nullptr) {
+    for (int i = 0; i < slot.num_streams; ++i) {
+      if (cuda->IsCapturing(slot.streams[i])) return false;
+    }
+    for (int i = 1; i < slot.num_streams; ++i) {
+      // Fails only with a stream or a context that is gone, and its work with
+      // it.
+      (void)cuda->JoinStream(stream, slot.streams[i]);
+    }
+  }
+  num_held_.fetch_sub(1, std::memory_order_relaxed);
+  slot.is_held.store(false, std::memory_order_release);
+  if (cuda != nullptr) {
+    TellDevice(index, stream, sequence);
+  } else {
+    ring_.CompleteRelease(index, sequence);
+  }
+  if (!ring_.RequestRelease(index, sequence)) {
+    // It is awake, and looks at every slot again before it sleeps.
+    num_untold_ = 0;
+    return true;
+  }
+  ++num_untold_;
+  const uint32_t num_free =
+      layout_.num_slots() - num_held_.load(std::memory_order_relaxed);
+  // See Note [Waking for several releases].
+  if (is_waiting_ || 4 * num_untold_ >= num_free) {
+    num_untold_ = 0;
+    Wake();
+  }
+  return true;
+}
+
+void FeedCore::SetWaiting(bool is_waiting) {
+  std::lock_guard lock(mutex_);
+  is_waiting_ = is_waiting;
+  if (is_waiting && num_untold_ != 0) {
+    num_untold_ = 0;
+    Wake();
+  }
+}
+
+// Where every way fails, the context is lost or the driver is shutting down:
+// the slot is not released, and the end of the process frees the feed.
+void FeedCore::TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence) {
+  CudaDriver* const cuda = slab_.cuda();
+  if (cuda->CanWriteValues() &&
+      cuda->WriteValue(stream, ring_.release_done_word(slot), sequence).ok()) {
+    return;
+  }
+  host_releases_[slot] = {this, slot, sequence};
+  (void)cuda->LaunchHostFunction(stream, &CompleteOnHost,
+                                 &host_releases_[slot]);
+}
+
+// On a thread of the driver's; Destroy waits for it.
+void FeedCore::CompleteOnHost(void* argument) {
+  const auto* const release = static_cast<const HostRelease*>(argument);
+  release->core->ring_.CompleteRelease(release->slot, release->sequence);
+}
+
+void FeedCore::Wake() {
+  const uint64_t one = 1;
+  // It fails only when the daemon's count is about to overflow: it is awake.
+  if (write(event_.get(), &one, sizeof(one)) < 0) return;
+}
+
+void FeedCore::Unreference(int count) {
+  if (count != 0 &&
+      references_.fetch_sub(count, std::memory_order_acq_rel) == count) {
+    Destroy();
+  }
+}
+
+void FeedCore::Destroy() {
+  if (CudaDriver* const cuda = slab_.cuda(); cuda != nullptr) {
+    // Kernels may still read the slab, and streams write the page. If that
+    // cannot be waited for (the driver shuts down, or a graph is captured),
+    // the mappings and the lease stay until the process ends.
+    if (!cuda->Synchronize().ok()) return;
+    (void)cuda->UnregisterHostMemory(pages_.client());
+  }
+  slab_ = Slab();
+  pages_ = RingPages();
+  lease_.Detach();
+  delete this;
+}
+
+DLManagedTensor* FeedCore::MakeTensor(const BatchInfo& info, uint32_t field) {
+  FieldTensor* item = &tensors_[info.slot * (layout_.num_fields() + 1) + field];
+  if (item->is_used.exchange(true, std::memory_order_acquire)) {
+    item = new FieldTensor();
+    item->is_from_heap = true;
+  }
+  const FieldLayout& layout = layout_.fields()[field];
+  item->core = this;
+  item->slot = info.slot;
+  item->field = field;
+  item->shape = layout.shape;
+  item->shape[0] = info.num_samples;
+  item->strides = layout.strides;
+  item->tensor.dl_tensor = {.data = FieldData(info.slot, layout),
+                            .device = device(),
+                            .ndim = layout.num_dimensions,
+                            .dtype = ToDlpack(layout.dtype),
+                            .shape = item->shape.data(),
+                            .strides = item->strides.data(),
+                            .byte_offset = 0};
+  item->tensor.manager_ctx = item;
+  item->tensor.deleter = &DeleteTensor;
+  Hold(info.slot, field);
+  return &item->tensor;
+}
+
+void FeedCore::DeleteTensor(DLManagedTensor* tensor) {
+  auto* const item = static_cast<FieldTensor*>(tensor->manager_ctx);
+  FeedCore* const core = item->core;
+  if (!core->is_this_process()) return;
+  const uint32_t slot = item->slot;
+  const uint32_t field = item->field;
+  if (item->is_from_heap) {
+    delete item;
+  } else {
+    item->is_used.store(false, std::memory_order_release);
+  }
+  core->Drop(slot, field);
+}
+
+}  // namespace datasetd::client

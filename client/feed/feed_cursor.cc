@@ -1,0 +1,80 @@
+#include "client/feed/feed_cursor.h"
+
+#include "absl/strings/str_cat.h"
+#include "client/connection/error_detail.h"
+
+namespace datasetd::client {
+namespace {
+
+// As the daemon has it: one word of the random counter.
+constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
+
+}  // namespace
+
+bool FeedCursor::IsDue(uint64_t epoch, uint64_t batch) const {
+  if (epoch == epoch_ && batch == batch_) {
+    return !has_client_order_ || num_sent_ > 0;
+  }
+  // Where an epoch of a client's order ends is known where it is sent.
+  return has_client_order_ && num_sent_ > 0 && epoch > epoch_ && batch == 0;
+}
+
+void FeedCursor::Pass(uint64_t epoch, uint64_t batch) {
+  epoch_ = epoch;
+  batch_ = batch + 1;
+  if (has_client_order_) {
+    --num_sent_;
+  } else if (batch_ >= batches_per_epoch_) {
+    batch_ = 0;
+    ++epoch_;
+  }
+}
+
+absl::StatusOr<bool> FeedCursor::Seek(uint64_t epoch, uint64_t batch) {
+  // The daemon ignores such a seek, and the wait would have no end.
+  if (epoch > kMaxEpoch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("seek to epoch ", epoch, ": epochs are 0 to ", kMaxEpoch));
+  }
+  const bool is_due = epoch == epoch_ && batch == batch_;
+  if (has_client_order_) {
+    if (is_due && num_sent_ == 0 && !is_order_lost_) return false;
+    num_sent_ = 0;
+    is_order_lost_ = false;
+  } else {
+    if (batch > 0 && batch >= batches_per_epoch_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("seek to batch ", batch, ": an epoch of this feed has ",
+                       batches_per_epoch_, " batches, counted from 0"));
+    }
+    if (is_due) return false;
+  }
+  epoch_ = epoch;
+  batch_ = batch;
+  ++generation_;
+  return !has_client_order_;
+}
+
+absl::Status FeedCursor::CheckOrder() const {
+  if (!is_order_lost_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the daemon did not say whether it took the last indices that were sent: "
+      "seek to where the order goes on, and send them again");
+}
+
+absl::Status FeedCursor::CheckMoreComes() const {
+  if (has_client_order_) {
+    if (num_sent_ > 0) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "every batch that was sent in the feed's client_order has come: send "
+        "more indices");
+  }
+  if (batches_per_epoch_ > 0) return absl::OkStatus();
+  return WithDetail(
+      absl::FailedPreconditionError(
+          "the feed's epochs hold no batch: the dataset is smaller than one "
+          "batch per rank and drop_last is on"),
+      ErrorDetail::kNoBatches);
+}
+
+}  // namespace datasetd::client

@@ -1,0 +1,54 @@
+// A DLPack tensor of one field of one batch, and whom to tell when it is gone.
+
+#ifndef DATASETD_CLIENT_FEED_FIELD_TENSOR_H_
+#define DATASETD_CLIENT_FEED_FIELD_TENSOR_H_
+
+#include <dlpack/dlpack.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "client/feed/slot_layout.h"
+
+namespace datasetd::client {
+
+class FeedCore;
+
+constexpr DLDataType ToDlpack(Dtype dtype) {
+  const auto bits = static_cast<uint8_t>(8 * DtypeSizeBytes(dtype));
+  switch (dtype) {
+    case Dtype::kUint8:
+      return {kDLUInt, bits, 1};
+    case Dtype::kInt16:
+    case Dtype::kInt32:
+    case Dtype::kInt64:
+      return {kDLInt, bits, 1};
+    case Dtype::kBfloat16:
+      return {kDLBfloat, bits, 1};
+    case Dtype::kFloat16:
+    case Dtype::kFloat32:
+    case Dtype::kFloat64:
+      return {kDLFloat, bits, 1};
+  }
+  return {kDLOpaqueHandle, 0, 0};
+}
+
+// The feed keeps one per slot and field, so that none is allocated per batch;
+// a field that is asked for once more while its tensor lives gets one from the
+// heap.
+struct FieldTensor {
+  DLManagedTensor tensor = {};
+  std::array<int64_t, kMaxDimensions> shape = {};
+  std::array<int64_t, kMaxDimensions> strides = {};
+  FeedCore* core = nullptr;
+  uint32_t slot = 0;
+  uint32_t field = 0;
+  bool is_from_heap = false;
+  std::atomic<bool> is_used{false};
+};
+
+}  // namespace datasetd::client
+
+#endif  // DATASETD_CLIENT_FEED_FIELD_TENSOR_H_

@@ -1,0 +1,55 @@
+// Where the fields of a batch lie in a slot, as checked numbers.
+//
+// Immutable after Create; thread-safe.
+
+#ifndef DATASETD_CLIENT_FEED_SLOT_LAYOUT_H_
+#define DATASETD_CLIENT_FEED_SLOT_LAYOUT_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "datasetd/v1/feed.pb.h"
+
+namespace datasetd::client {
+
+inline constexpr int kMaxDimensions = 8;
+
+struct FieldLayout {
+  std::string name;
+  Dtype dtype = Dtype::kUint8;
+  int num_dimensions = 1;
+  // Of a whole batch, [batch_size, ...].
+  std::array<int64_t, kMaxDimensions> shape = {};
+  std::array<int64_t, kMaxDimensions> strides = {};  // in elements
+  uint64_t offset_bytes = 0;
+};
+
+class SlotLayout {
+ public:
+  // INTERNAL if a field does not fit its slot, or the slots do not fit
+  // `slab_bytes`: the numbers are the daemon's, and pointers are made of them.
+  static absl::StatusOr<SlotLayout> Create(const v1::SlotLayout& message,
+                                           uint64_t slab_bytes);
+
+  uint32_t num_slots() const { return num_slots_; }
+  uint64_t slot_stride_bytes() const { return slot_stride_bytes_; }
+  int64_t batch_size() const { return batch_size_; }
+  int num_fields() const { return static_cast<int>(fields_.size()) - 1; }
+
+  // The last one, fields()[num_fields()], is the sample indices.
+  const std::vector<FieldLayout>& fields() const { return fields_; }
+
+ private:
+  uint32_t num_slots_ = 0;
+  uint64_t slot_stride_bytes_ = 0;
+  int64_t batch_size_ = 0;
+  std::vector<FieldLayout> fields_;
+};
+
+}  // namespace datasetd::client
+
+#endif  // DATASETD_CLIENT_FEED_SLOT_LAYOUT_H_

@@ -1,0 +1,157 @@
+#include "cuda/device/augment_kernels.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cuda/device/driver_api.h"
+#include "cuda/device/status.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/chain_plan.h"
+
+// third_party/cuda/cuda.bzl
+extern "C" {
+extern const unsigned char augment_fatbin[];
+extern const char augment_fatbin_archs[];
+}
+
+namespace datasetd {
+namespace {
+
+// What to do about an image that the driver refuses; "" if it is not the
+// image's fault.
+const char* RemedyOf(CUresult error) {
+  switch (error) {
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_IMAGE:
+      return "build for this GPU with --define=cuda_archs=..., or use device "
+             "cpu";
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_INVALID_PTX:
+      return "update the NVIDIA driver, build with an older CUDA toolkit, or "
+             "use device cpu";
+    case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
+      return "install libnvidia-ptxjitcompiler of the driver's version, build "
+             "for this GPU with --define=cuda_archs=..., or use device cpu";
+    case CUDA_ERROR_JIT_COMPILATION_DISABLED:
+      return "unset CUDA_DISABLE_PTX_JIT, build for this GPU with "
+             "--define=cuda_archs=..., or use device cpu";
+    default:
+      return "";
+  }
+}
+
+absl::Status LoadStatus(const CudaContext& context, CUresult error,
+                        const char* call) {
+  if (error == CUDA_SUCCESS) return absl::OkStatus();
+  absl::Status status = CudaStatus(error, call);
+  const std::string remedy = RemedyOf(error);
+  if (remedy.empty()) return status;
+  DATASETD_ASSIGN_OR_RETURN(
+      const int major,
+      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int minor,
+      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  return absl::UnavailableError(absl::StrCat(
+      "cuda:", context.ordinal(), ", compute capability ", major, ".", minor,
+      ", cannot run the kernels of this build, which has ",
+      augment_fatbin_archs, " (", status.message(), "); ", remedy));
+}
+
+}  // namespace
+
+void CudaModuleTraits::Destroy(Handle module) {
+  DATASETD_CUDA_LOG_IF_ERROR(LoadedDriverApi()->cuModuleUnload(module));
+}
+
+absl::StatusOr<std::unique_ptr<AugmentKernels>> AugmentKernels::Load(
+    const CudaContext& context) {
+  DATASETD_RETURN_IF_ERROR(context.MakeCurrent());
+  CUmodule module = nullptr;
+  DATASETD_RETURN_IF_ERROR(LoadStatus(
+      context, context.api().cuModuleLoadData(&module, augment_fatbin),
+      "cuModuleLoadData"));
+  auto kernels = std::make_unique<AugmentKernels>(
+      context, UniqueHandle<CudaModuleTraits>(module));
+  DATASETD_RETURN_IF_ERROR(kernels->Init());
+  return kernels;
+}
+
+absl::Status AugmentKernels::Init() {
+  const DriverApi& api = context_.api();
+  // The driver may load, or compile, a kernel when it is first asked for.
+  DATASETD_RETURN_IF_ERROR(LoadStatus(
+      context_,
+      api.cuModuleGetFunction(&augment_, module_.get(), "AugmentKernel"),
+      "cuModuleGetFunction"));
+  DATASETD_RETURN_IF_ERROR(LoadStatus(
+      context_, api.cuModuleGetFunction(&chain_, module_.get(), "ChainKernel"),
+      "cuModuleGetFunction"));
+  AugmentPlan augment_plan = {};
+  DATASETD_RETURN_IF_ERROR(
+      LaunchOne(augment_, 1, kBlockThreads, &augment_plan, nullptr));
+  ChainPlan chain_plan = {};
+  DATASETD_RETURN_IF_ERROR(
+      LaunchOne(chain_, 1, kChainThreads, &chain_plan, nullptr));
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(nullptr));
+  return absl::OkStatus();
+}
+
+absl::Status AugmentKernels::Launch(const AugmentProgram* device_program,
+                                    const AugmentProgram& host_program,
+                                    absl::Span<const BatchTask> batches,
+                                    CUstream stream) const {
+  AugmentPlan plan;
+  if (batches.size() > size_t{kMaxBatchesPerLaunch} ||
+      !MakeAugmentPlan(device_program, host_program, batches.data(),
+                       static_cast<int>(batches.size()), &plan)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a launch of ", batches.size(), " batches; at most ",
+                     kMaxBatchesPerLaunch, " of 2^31 blocks are allowed"));
+  }
+  DATASETD_RETURN_IF_ERROR(context_.MakeCurrent());
+  DATASETD_RETURN_IF_ERROR(
+      LaunchChains(device_program, host_program, batches, stream));
+  if (plan.num_blocks() == 0) return absl::OkStatus();
+  return LaunchOne(augment_, plan.num_blocks(), kBlockThreads, &plan, stream);
+}
+
+absl::Status AugmentKernels::LaunchChains(const AugmentProgram* device_program,
+                                          const AugmentProgram& host_program,
+                                          absl::Span<const BatchTask> batches,
+                                          CUstream stream) const {
+  const auto has_steps = [](const FieldProgram& field) {
+    return field.num_steps > 0;
+  };
+  const bool has_chain =
+      std::any_of(host_program.fields,
+                  host_program.fields + host_program.num_fields, has_steps);
+  if (!has_chain) return absl::OkStatus();
+  ChainPlan plan = {};
+  plan.program = device_program;
+  plan.num_batches = static_cast<int32_t>(batches.size());
+  int64_t num_samples = 0;
+  for (size_t b = 0; b < batches.size(); ++b) {
+    plan.batches[b] = batches[b];
+    num_samples += NumRows(batches[b]);
+  }
+  const int64_t blocks = std::min<int64_t>(num_samples, host_program.num_teams);
+  if (blocks == 0) return absl::OkStatus();
+  return LaunchOne(chain_, static_cast<uint32_t>(blocks), kChainThreads, &plan,
+                   stream);
+}
+
+absl::Status AugmentKernels::LaunchOne(CUfunction kernel, uint32_t num_blocks,
+                                       uint32_t num_threads, void* plan,
+                                       CUstream stream) const {
+  void* parameters[] = {plan};
+  return LoadStatus(
+      context_,
+      context_.api().cuLaunchKernel(kernel, num_blocks, 1, 1, num_threads, 1, 1,
+                                    0, stream, parameters, nullptr),
+      "cuLaunchKernel");
+}
+
+}  // namespace datasetd

@@ -1,0 +1,170 @@
+#include "cuda/device/cuda_backend.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cuda/device/augment_kernels.h"
+#include "cuda/device/cuda_context.h"
+#include "cuda/device/cuda_exported_memory.h"
+#include "cuda/device/cuda_memory.h"
+#include "cuda/device/cuda_stream.h"
+#include "cuda/device/status.h"
+
+namespace datasetd {
+namespace {
+
+absl::StatusOr<DeviceInfo> ReadInfo(const CudaContext& context) {
+  const DriverApi& api = context.api();
+  char name[256] = {};
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuDeviceGetName(name, sizeof(name), context.device()));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int major,
+      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int minor,
+      context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  DeviceInfo info;
+  info.name = absl::StrCat("cuda:", context.ordinal());
+  info.description =
+      absl::StrCat(name, ", compute capability ", major, ".", minor);
+  // Of the MIG instance, where there is one: the client asks likewise.
+  CUuuid uuid;
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuDeviceGetUuid(&uuid, context.device()));
+  static_assert(sizeof(uuid.bytes) == sizeof(info.uuid));
+  std::memcpy(info.uuid.data(), uuid.bytes, info.uuid.size());
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuMemGetInfo(&info.free_bytes, &info.total_bytes));
+  return info;
+}
+
+absl::StatusOr<std::vector<ExportKind>> FindExportKinds(
+    const CudaContext& context) {
+  std::vector<ExportKind> kinds;
+  // First: it needs no PID namespace in common, and outlives the exporter.
+  DATASETD_ASSIGN_OR_RETURN(const bool has_vmm,
+                            CudaVmmMemory::IsSupported(context));
+  if (has_vmm) kinds.push_back(ExportKind::kCudaVmmFd);
+  // Integrated devices share events only.
+  DATASETD_ASSIGN_OR_RETURN(const int is_integrated,
+                            context.Attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED));
+  if (is_integrated == 0) kinds.push_back(ExportKind::kCudaIpcHandle);
+  if (kinds.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        "cuda:", context.ordinal(), " cannot share memory between processes"));
+  }
+  return kinds;
+}
+
+// Of launches that may be cut: some milliseconds, at a tenth of what the lanes
+// could do.
+constexpr int64_t kOperationsPerMultiprocessor = 50'000'000;
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const CudaBackendOptions& options,
+              std::unique_ptr<CudaContext> context,
+              std::unique_ptr<AugmentKernels> kernels, DeviceInfo info,
+              int num_multiprocessors, std::vector<ExportKind> export_kinds)
+      : context_(std::move(context)),
+        kernels_(std::move(kernels)),
+        max_batches_per_launch_(options.max_batches_per_launch),
+        info_(std::move(info)),
+        num_multiprocessors_(num_multiprocessors),
+        export_kinds_(std::move(export_kinds)) {}
+
+  const DeviceInfo& info() const override { return info_; }
+
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
+      size_t size_bytes) override {
+    DATASETD_ASSIGN_OR_RETURN(CudaMalloc memory,
+                              MallocOnDevice(*context_, size_bytes));
+    return std::make_unique<CudaDeviceMemory>(*context_, std::move(memory),
+                                              size_bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateExported(
+      size_t size_bytes, ExportKind kind) override {
+    for (const ExportKind supported : export_kinds_) {
+      if (kind != supported) continue;
+      if (kind == ExportKind::kCudaIpcHandle) {
+        return CudaIpcMemory::Create(*context_, size_bytes);
+      }
+      return CudaVmmMemory::Create(*context_, size_bytes);
+    }
+    return absl::UnimplementedError(absl::StrCat(
+        "device ", info_.name, " exports no ", ExportKindName(kind)));
+  }
+
+  absl::StatusOr<std::unique_ptr<HostMemory>> AllocateHost(
+      size_t size_bytes) override {
+    return CudaHostMemory::Create(*context_, size_bytes);
+  }
+
+  std::vector<ExportKind> export_kinds() const override {
+    return export_kinds_;
+  }
+
+  absl::StatusOr<std::unique_ptr<LoadedProgram>> Load(
+      const AugmentProgram& program) override {
+    return CudaProgram::Create(*context_, program);
+  }
+
+  using Backend::CreateStream;
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(
+      std::function<void()> on_done, const StreamOptions& options) override {
+    return CudaStream::Create(*context_, *kernels_, options.is_background);
+  }
+
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    return CudaEvent::Create(*context_);
+  }
+
+  bool needs_polling() const override { return true; }
+  int max_batches_per_launch(int64_t /*batch_bytes*/) const override {
+    return max_batches_per_launch_;
+  }
+  // Two blocks per multiprocessor.
+  int max_teams() const override { return 2 * num_multiprocessors_; }
+  int max_launches_in_flight() const override { return 4; }
+  int64_t max_launch_operations() const override {
+    return kOperationsPerMultiprocessor * num_multiprocessors_;
+  }
+
+ private:
+  const std::unique_ptr<CudaContext> context_;
+  const std::unique_ptr<AugmentKernels> kernels_;
+  const int max_batches_per_launch_;
+  const DeviceInfo info_;
+  const int num_multiprocessors_;
+  const std::vector<ExportKind> export_kinds_;
+};
+
+}  // namespace
+
+absl::StatusOr<int> CountCudaDevices() { return CountDriverDevices(); }
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
+    const CudaBackendOptions& options) {
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<CudaContext> context,
+                            CudaContext::Retain(options.ordinal));
+  DATASETD_ASSIGN_OR_RETURN(std::vector<ExportKind> export_kinds,
+                            FindExportKinds(*context));
+  DATASETD_ASSIGN_OR_RETURN(
+      const int num_multiprocessors,
+      context->Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<AugmentKernels> kernels,
+                            AugmentKernels::Load(*context));
+  // Last: the kernels take memory.
+  DATASETD_ASSIGN_OR_RETURN(DeviceInfo info, ReadInfo(*context));
+  return std::make_unique<CudaBackend>(
+      options, std::move(context), std::move(kernels), std::move(info),
+      num_multiprocessors, std::move(export_kinds));
+}
+
+}  // namespace datasetd

@@ -1,0 +1,36 @@
+// The backend of an NVIDIA GPU. Device names "cuda:0", "cuda:1", ...
+//
+// Built without the CUDA toolkit, the same functions return UNAVAILABLE.
+
+#ifndef DATASETD_CUDA_DEVICE_CUDA_BACKEND_H_
+#define DATASETD_CUDA_DEVICE_CUDA_BACKEND_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cuda/device/backend.h"
+
+namespace datasetd {
+
+struct CudaBackendOptions {
+  int ordinal = 0;  // as the process counts, after CUDA_VISIBLE_DEVICES
+  int max_batches_per_launch = kMaxBatchesPerLaunch;  // from 1
+};
+
+// At least 1.
+//
+//   UNAVAILABLE    no driver or no device, which one is said
+//   UNIMPLEMENTED  built without CUDA
+absl::StatusOr<int> CountCudaDevices();
+
+// Gives the device a context.
+//
+//   INVALID_ARGUMENT  no device of this ordinal; names how many there are
+//   UNAVAILABLE       as above, or another process has the device to itself
+//   UNIMPLEMENTED     as above
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
+    const CudaBackendOptions& options);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_DEVICE_CUDA_BACKEND_H_

@@ -1,0 +1,60 @@
+#include "cuda/device/cuda_context.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cuda/device/status.h"
+
+namespace datasetd {
+
+absl::StatusOr<int> CountDriverDevices() {
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
+  int count = 0;
+  CUresult error = api->cuInit(0);
+  if (error == CUDA_SUCCESS) error = api->cuDeviceGetCount(&count);
+  if (error == CUDA_ERROR_NO_DEVICE || (error == CUDA_SUCCESS && count == 0)) {
+    return absl::UnavailableError(
+        "no CUDA device; see nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
+        "device cpu");
+  }
+  if (error != CUDA_SUCCESS) {
+    return absl::UnavailableError(
+        absl::StrCat(CudaStatus(error, "cuInit").message(),
+                     "; see nvidia-smi, or use device cpu"));
+  }
+  return count;
+}
+
+absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::Retain(int ordinal) {
+  DATASETD_ASSIGN_OR_RETURN(const int count, CountDriverDevices());
+  if (ordinal < 0 || ordinal >= count) {
+    return absl::InvalidArgumentError(absl::StrCat("no device cuda:", ordinal,
+                                                   "; there are ", count,
+                                                   ", the first is cuda:0"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
+  CUdevice device = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(api->cuDeviceGet(&device, ordinal));
+  std::unique_ptr<CudaContext> context(new CudaContext(*api, ordinal, device));
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api->cuDevicePrimaryCtxRetain(&context->context_, device));
+  DATASETD_RETURN_IF_ERROR(context->MakeCurrent());
+  return context;
+}
+
+absl::Status CudaContext::MakeCurrent() const {
+  DATASETD_CUDA_RETURN_IF_ERROR(api_.cuCtxSetCurrent(context_));
+  return absl::OkStatus();
+}
+
+void CudaContext::MakeCurrentOrLog() const {
+  DATASETD_CUDA_LOG_IF_ERROR(api_.cuCtxSetCurrent(context_));
+}
+
+absl::StatusOr<int> CudaContext::Attribute(CUdevice_attribute attribute) const {
+  int value = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api_.cuDeviceGetAttribute(&value, attribute, device_));
+  return value;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,79 @@
+// Memory of the CUDA backend that stays in this process.
+
+#ifndef DATASETD_CUDA_DEVICE_CUDA_MEMORY_H_
+#define DATASETD_CUDA_DEVICE_CUDA_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/unique_handle.h"
+#include "cuda/device/backend.h"
+#include "cuda/device/cuda_context.h"
+
+namespace datasetd {
+
+struct CudaMallocTraits {
+  using Handle = uint8_t*;
+  static constexpr Handle kNull = nullptr;
+  static void Destroy(Handle data);
+};
+// cuMemAlloc to cuMemFree. Freeing waits for the device to be idle.
+using CudaMalloc = UniqueHandle<CudaMallocTraits>;
+
+struct CudaHostAllocTraits {
+  using Handle = uint8_t*;
+  static constexpr Handle kNull = nullptr;
+  static void Destroy(Handle data);
+};
+using CudaHostAlloc = UniqueHandle<CudaHostAllocTraits>;
+
+//   INVALID_ARGUMENT  size_bytes is 0
+absl::Status CheckNotEmpty(size_t size_bytes);
+
+// Errors as in backend.h.
+absl::StatusOr<CudaMalloc> MallocOnDevice(const CudaContext& context,
+                                          size_t size_bytes);
+
+// Zeroes memory of the device; complete on return.
+absl::Status ZeroOnDevice(const CudaContext& context, uint8_t* data,
+                          size_t size_bytes);
+
+class CudaDeviceMemory final : public DeviceMemory {
+ public:
+  CudaDeviceMemory(const CudaContext& context, CudaMalloc memory,
+                   size_t size_bytes);
+  ~CudaDeviceMemory() override;
+
+  uint8_t* data() const override { return memory_.get(); }
+  size_t size_bytes() const override { return size_bytes_; }
+
+ private:
+  const CudaContext& context_;
+  CudaMalloc memory_;
+  const size_t size_bytes_;
+};
+
+// Pinned, mapped into every device's address space at its host address.
+class CudaHostMemory final : public HostMemory {
+ public:
+  static absl::StatusOr<std::unique_ptr<HostMemory>> Create(
+      const CudaContext& context, size_t size_bytes);
+  CudaHostMemory(const CudaContext& context, CudaHostAlloc memory,
+                 size_t size_bytes);
+  ~CudaHostMemory() override;
+
+  uint8_t* data() const override { return memory_.get(); }
+  size_t size_bytes() const override { return size_bytes_; }
+
+ private:
+  const CudaContext& context_;
+  CudaHostAlloc memory_;
+  const size_t size_bytes_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_DEVICE_CUDA_MEMORY_H_

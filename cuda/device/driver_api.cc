@@ -1,0 +1,93 @@
+#include "cuda/device/driver_api.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+constexpr char kLibrary[] = "libcuda.so.1";
+// The versions of the functions that are asked for. All are at least as old,
+// and did not change since.
+constexpr int kVersion = 12000;
+
+using GetProcAddress = decltype(&::cuGetProcAddress);
+
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+absl::Status TooOld(const std::string& what) {
+  return absl::UnavailableError(
+      absl::StrCat(what, "; install a driver of CUDA ", VersionText(kVersion),
+                   " or later, or use device cpu"));
+}
+
+template <typename Function>
+absl::Status Find(GetProcAddress get, const char* name, Function* function) {
+  void* address = nullptr;
+  CUdriverProcAddressQueryResult result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  const CUresult error =
+      get(name, &address, kVersion, CU_GET_PROC_ADDRESS_DEFAULT, &result);
+  if (error != CUDA_SUCCESS || result != CU_GET_PROC_ADDRESS_SUCCESS ||
+      address == nullptr) {
+    return TooOld(absl::StrCat("the CUDA driver has no ", name, " of version ",
+                               kVersion));
+  }
+  *function = reinterpret_cast<Function>(address);
+  return absl::OkStatus();
+}
+
+// The library is never closed: the driver is not made to be unloaded.
+absl::StatusOr<DriverApi> Load() {
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("no CUDA driver (", dlerror(),
+                     "); install the NVIDIA driver, or use device cpu"));
+  }
+  const auto get_version = reinterpret_cast<decltype(&::cuDriverGetVersion)>(
+      dlsym(library, "cuDriverGetVersion"));
+  int version = 0;
+  if (get_version == nullptr || get_version(&version) != CUDA_SUCCESS) {
+    return TooOld("the CUDA driver does not tell its version");
+  }
+  if (version < kVersion) {
+    return TooOld(absl::StrCat("the driver is of CUDA ", VersionText(version)));
+  }
+  const auto get =
+      reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
+  if (get == nullptr) return TooOld("the CUDA driver has no cuGetProcAddress");
+  DriverApi api;
+#define DATASETD_CUDA_FIND(function) \
+  DATASETD_RETURN_IF_ERROR(Find(get, #function, &api.function));
+  DATASETD_CUDA_FUNCTIONS(DATASETD_CUDA_FIND)
+#undef DATASETD_CUDA_FIND
+  return api;
+}
+
+std::atomic<const DriverApi*> loaded = nullptr;
+
+}  // namespace
+
+absl::StatusOr<const DriverApi*> GetDriverApi() {
+  static std::mutex mutex;
+  static DriverApi table;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (loaded.load() == nullptr) {
+    DATASETD_ASSIGN_OR_RETURN(table, Load());
+    loaded.store(&table);
+  }
+  return loaded.load();
+}
+
+const DriverApi* LoadedDriverApi() { return loaded.load(); }
+
+}  // namespace datasetd

@@ -1,0 +1,91 @@
+// The functions of the CUDA driver that the device layer calls. libcuda.so.1 is
+// opened at run time: nothing links it, and there is no CUDA runtime.
+//
+// A member has the name that cuda.h gives the function's newest version, so
+// that api.cuMemAlloc is cuMemAlloc_v2 where it is declared and where it is
+// called.
+
+#ifndef DATASETD_CUDA_DEVICE_DRIVER_API_H_
+#define DATASETD_CUDA_DEVICE_DRIVER_API_H_
+
+#include <cuda.h>
+
+#include "absl/status/statusor.h"
+
+#define DATASETD_CUDA_FUNCTIONS(X)  \
+  X(cuCtxGetDevice)                 \
+  X(cuCtxGetStreamPriorityRange)    \
+  X(cuCtxSetCurrent)                \
+  X(cuCtxSynchronize)               \
+  X(cuDeviceGet)                    \
+  X(cuDeviceGetAttribute)           \
+  X(cuDeviceGetCount)               \
+  X(cuDeviceGetName)                \
+  X(cuDeviceGetUuid)                \
+  X(cuDevicePrimaryCtxRetain)       \
+  X(cuDriverGetVersion)             \
+  X(cuEventCreate)                  \
+  X(cuEventDestroy)                 \
+  X(cuEventQuery)                   \
+  X(cuEventRecord)                  \
+  X(cuGetErrorName)                 \
+  X(cuGetErrorString)               \
+  X(cuInit)                         \
+  X(cuIpcCloseMemHandle)            \
+  X(cuIpcGetMemHandle)              \
+  X(cuIpcOpenMemHandle)             \
+  X(cuLaunchHostFunc)               \
+  X(cuLaunchKernel)                 \
+  X(cuMemAddressFree)               \
+  X(cuMemAddressReserve)            \
+  X(cuMemAlloc)                     \
+  X(cuMemCreate)                    \
+  X(cuMemExportToShareableHandle)   \
+  X(cuMemFree)                      \
+  X(cuMemFreeHost)                  \
+  X(cuMemGetAllocationGranularity)  \
+  X(cuMemGetInfo)                   \
+  X(cuMemHostAlloc)                 \
+  X(cuMemHostGetDevicePointer)      \
+  X(cuMemHostRegister)              \
+  X(cuMemImportFromShareableHandle) \
+  X(cuMemMap)                       \
+  X(cuMemRelease)                   \
+  X(cuMemSetAccess)                 \
+  X(cuMemUnmap)                     \
+  X(cuMemcpyDtoDAsync)              \
+  X(cuMemcpyDtoH)                   \
+  X(cuMemcpyDtoHAsync)              \
+  X(cuMemcpyHtoD)                   \
+  X(cuMemcpyHtoDAsync)              \
+  X(cuMemsetD8Async)                \
+  X(cuModuleGetFunction)            \
+  X(cuModuleLoadData)               \
+  X(cuModuleUnload)                 \
+  X(cuStreamCreateWithPriority)     \
+  X(cuStreamDestroy)                \
+  X(cuStreamSynchronize)            \
+  X(cuStreamWriteValue64)
+
+namespace datasetd {
+
+struct DriverApi {
+#define DATASETD_CUDA_MEMBER(function) decltype(&::function) function = nullptr;
+  DATASETD_CUDA_FUNCTIONS(DATASETD_CUDA_MEMBER)
+#undef DATASETD_CUDA_MEMBER
+};
+
+// The functions of this process's driver, found once; the driver stays open. A
+// failure is not kept: the next call looks again. Does not initialise the
+// driver. Thread-safe.
+//
+//   UNAVAILABLE  there is no driver, or it is too old; says which version is
+//                needed
+absl::StatusOr<const DriverApi*> GetDriverApi();
+
+// nullptr before GetDriverApi succeeded.
+const DriverApi* LoadedDriverApi();
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_DEVICE_DRIVER_API_H_

@@ -1,0 +1,96 @@
+#include "cuda/device/status.h"
+
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/device/device_failure.h"
+#include "cuda/device/driver_api.h"
+
+namespace datasetd {
+namespace {
+
+absl::StatusCode CodeOf(CUresult error) {
+  switch (error) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return absl::StatusCode::kResourceExhausted;
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_STUB_LIBRARY:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_SYSTEM_NOT_READY:
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+      return absl::StatusCode::kUnavailable;
+    case CUDA_ERROR_NOT_SUPPORTED:
+      return absl::StatusCode::kUnimplemented;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+std::string NameOf(CUresult error) {
+  const DriverApi* const api = LoadedDriverApi();
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (api == nullptr || api->cuGetErrorName(error, &name) != CUDA_SUCCESS ||
+      api->cuGetErrorString(error, &text) != CUDA_SUCCESS) {
+    return absl::StrCat("CUDA error ", static_cast<int>(error));
+  }
+  return absl::StrCat(name, " (", text, ")");
+}
+
+std::string CurrentDevice() {
+  const DriverApi* const api = LoadedDriverApi();
+  CUdevice device = -1;
+  if (api == nullptr || api->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+    return "no device";
+  }
+  return absl::StrCat("device ", device);
+}
+
+bool IsShuttingDown(CUresult error) {
+  return error == CUDA_ERROR_DEINITIALIZED ||
+         error == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+}  // namespace
+
+bool IsSticky(CUresult error) {
+  switch (error) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_MPS_CONNECTION_FAILED:
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status CudaStatus(CUresult error, const char* call, size_t size_bytes) {
+  if (error == CUDA_SUCCESS) return absl::OkStatus();
+  std::string message =
+      absl::StrCat(call, ": ", NameOf(error), " on ", CurrentDevice());
+  if (size_bytes > 0) absl::StrAppend(&message, ", ", size_bytes, " bytes");
+  absl::Status status(CodeOf(error), message);
+  return IsSticky(error) ? DeviceFailure(std::move(status)) : status;
+}
+
+void LogCudaError(CUresult error, const char* call) {
+  if (error == CUDA_SUCCESS || IsShuttingDown(error)) return;
+  std::fprintf(stderr, "datasetd: %s\n",
+               std::string(CudaStatus(error, call).message()).c_str());
+}
+
+}  // namespace datasetd

@@ -1,0 +1,220 @@
+#include "cuda/host/host_memory.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/file_descriptor.h"
+#include "base/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kExportAlignmentBytes = size_t{2} << 20;
+
+absl::Status SystemError(const char* call, size_t size_bytes, int error) {
+  const std::string message =
+      absl::StrCat(call, " of ", size_bytes, " bytes: ", strerror(error));
+  if (error == ENOMEM || error == ENOSPC) {
+    return absl::ResourceExhaustedError(message);
+  }
+  return absl::InternalError(message);
+}
+
+// Overcommit grants what is not there and kills later; so ask first.
+absl::Status CheckAvailable(size_t size_bytes) {
+  if (size_bytes == 0) {
+    return absl::InvalidArgumentError("an allocation of 0 bytes");
+  }
+  DATASETD_ASSIGN_OR_RETURN(const size_t available, AvailableHostBytes());
+  if (size_bytes > available) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot take ", size_bytes, " bytes of host memory: ", available,
+        " bytes are available"));
+  }
+  return absl::OkStatus();
+}
+
+class Mapping {
+ public:
+  Mapping(void* data, size_t size_bytes)
+      : data_(static_cast<uint8_t*>(data)), size_bytes_(size_bytes) {}
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        size_bytes_(other.size_bytes_) {}
+  Mapping& operator=(Mapping&&) = delete;
+  ~Mapping() {
+    if (data_ != nullptr) munmap(data_, size_bytes_);
+  }
+
+  uint8_t* data() const { return data_; }
+  size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  uint8_t* data_;
+  size_t size_bytes_;
+};
+
+absl::StatusOr<Mapping> MapPrivate(size_t size_bytes) {
+  DATASETD_RETURN_IF_ERROR(CheckAvailable(size_bytes));
+  void* data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return SystemError("mmap", size_bytes, errno);
+  // Advice only: fewer page faults and TLB misses over a resident dataset.
+  madvise(data, size_bytes, MADV_HUGEPAGE);
+  return Mapping(data, size_bytes);
+}
+
+class MappedDeviceMemory final : public DeviceMemory {
+ public:
+  explicit MappedDeviceMemory(Mapping mapping) : mapping_(std::move(mapping)) {}
+
+  uint8_t* data() const override { return mapping_.data(); }
+  size_t size_bytes() const override { return mapping_.size_bytes(); }
+
+ private:
+  const Mapping mapping_;
+};
+
+class MappedHostMemory final : public HostMemory {
+ public:
+  explicit MappedHostMemory(Mapping mapping) : mapping_(std::move(mapping)) {}
+
+  uint8_t* data() const override { return mapping_.data(); }
+  size_t size_bytes() const override { return mapping_.size_bytes(); }
+
+ private:
+  const Mapping mapping_;
+};
+
+class MemfdMemory final : public ExportedMemory {
+ public:
+  MemfdMemory(FileDescriptor file, Mapping mapping)
+      : file_(std::move(file)), mapping_(std::move(mapping)) {}
+
+  uint8_t* data() const override { return mapping_.data(); }
+  size_t size_bytes() const override { return mapping_.size_bytes(); }
+  ExportKind export_kind() const override { return ExportKind::kMemfd; }
+  absl::Span<const uint8_t> ipc_handle() const override { return {}; }
+  int file_descriptor() const override { return file_.get(); }
+  void Revoke() override {
+    // Cannot fail: nothing seals the file against writing, since this process
+    // maps it for writing and F_SEAL_SEAL is set.
+    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+              static_cast<off_t>(mapping_.size_bytes()));
+  }
+
+ private:
+  const FileDescriptor file_;
+  const Mapping mapping_;
+};
+
+// Of files that a control group has in memory, and need not keep there.
+size_t FileBytes(const std::string& stat_path) {
+  std::ifstream file(stat_path);
+  std::string name;
+  size_t value = 0;
+  size_t total = 0;
+  while (file >> name >> value) {
+    if (name == "active_file" || name == "inactive_file") total += value;
+  }
+  return total;
+}
+
+}  // namespace
+
+absl::StatusOr<size_t> AvailableHostBytes() {
+  std::ifstream file("/proc/meminfo");
+  if (!file) {
+    return absl::ErrnoToStatus(
+        errno,
+        "cannot open /proc/meminfo, which says how much memory is free (if "
+        "there are too many open files, raise LimitNOFILE= or ulimit -n)");
+  }
+  std::string line;
+  unsigned long long kib = 0;
+  bool found = false;
+  while (!found && std::getline(file, line)) {
+    found = std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1;
+  }
+  if (!found) return absl::InternalError("/proc/meminfo has no MemAvailable");
+  return std::min(static_cast<size_t>(kib) * 1024,
+                  RoomInControlGroups("/proc/self/cgroup", "/sys/fs/cgroup"));
+}
+
+size_t RoomInControlGroups(const std::string& list_path,
+                           const std::string& mount_path) {
+  size_t room = std::numeric_limits<size_t>::max();
+  std::ifstream list(list_path);
+  std::string line;
+  while (std::getline(list, line)) {
+    // Version 2's entry; others set no limit here.
+    if (line.rfind("0::/", 0) != 0) continue;
+    for (std::string group = line.substr(3); !group.empty();
+         group.resize(group.rfind('/'))) {
+      const std::string directory = mount_path + group;
+      size_t most = 0;
+      size_t current = 0;
+      if ((std::ifstream(directory + "/memory.max") >> most) &&
+          (std::ifstream(directory + "/memory.current") >> current)) {
+        // The kernel takes back what it has of files.
+        current -= std::min(current, FileBytes(directory + "/memory.stat"));
+        room = std::min(room, most - std::min(most, current));
+      }
+    }
+  }
+  return room;
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateHostDeviceMemory(
+    size_t size_bytes) {
+  DATASETD_ASSIGN_OR_RETURN(Mapping mapping, MapPrivate(size_bytes));
+  return std::make_unique<MappedDeviceMemory>(std::move(mapping));
+}
+
+absl::StatusOr<std::unique_ptr<HostMemory>> AllocatePlainHostMemory(
+    size_t size_bytes) {
+  DATASETD_ASSIGN_OR_RETURN(Mapping mapping, MapPrivate(size_bytes));
+  return std::make_unique<MappedHostMemory>(std::move(mapping));
+}
+
+absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateMemfd(
+    size_t size_bytes) {
+  DATASETD_RETURN_IF_ERROR(CheckAvailable(size_bytes));
+  const size_t rounded = (size_bytes + kExportAlignmentBytes - 1) /
+                         kExportAlignmentBytes * kExportAlignmentBytes;
+  DATASETD_RETURN_IF_ERROR(CheckAvailable(rounded));
+  FileDescriptor file(
+      memfd_create("datasetd-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.has_value()) return SystemError("memfd_create", rounded, errno);
+  if (ftruncate(file.get(), static_cast<off_t>(rounded)) != 0) {
+    return SystemError("ftruncate", rounded, errno);
+  }
+  // Takes the pages, and says so if there are none; a later fault would be a
+  // SIGBUS.
+  if (fallocate(file.get(), 0, 0, static_cast<off_t>(rounded)) != 0) {
+    return SystemError("fallocate", rounded, errno);
+  }
+  void* data = mmap(nullptr, rounded, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_POPULATE, file.get(), 0);
+  if (data == MAP_FAILED) return SystemError("mmap", rounded, errno);
+  Mapping mapping(data, rounded);
+  if (fcntl(file.get(), F_ADD_SEALS,
+            F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return SystemError("fcntl(F_ADD_SEALS)", rounded, errno);
+  }
+  return std::make_unique<MemfdMemory>(std::move(file), std::move(mapping));
+}
+
+}  // namespace datasetd

@@ -1,0 +1,46 @@
+// Memory of the host backend: page mappings, private or shared through a memfd.
+
+#ifndef DATASETD_CUDA_HOST_HOST_MEMORY_H_
+#define DATASETD_CUDA_HOST_HOST_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cuda/device/backend.h"
+
+namespace datasetd {
+
+// What the kernel estimates can be taken without swapping (MemAvailable), and
+// the control groups of this process allow.
+//   RESOURCE_EXHAUSTED  no descriptor is left to look
+absl::StatusOr<size_t> AvailableHostBytes();
+
+// What the control groups (version 2) of a process still allow, those above its
+// own included; the largest number without a limit. `list_path` is its
+// /proc/PID/cgroup, `mount_path` where the groups are.
+size_t RoomInControlGroups(const std::string& list_path,
+                           const std::string& mount_path);
+
+// Page-aligned, zeroed, private to the process.
+//
+//   INVALID_ARGUMENT    size_bytes is 0
+//   RESOURCE_EXHAUSTED  more than is available; names both numbers
+absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateHostDeviceMemory(
+    size_t size_bytes);
+absl::StatusOr<std::unique_ptr<HostMemory>> AllocatePlainHostMemory(
+    size_t size_bytes);
+
+// A memfd, rounded up to 2 MiB, its pages taken and mapped, sealed so that no
+// importer can change its size. An importer may punch holes: those read as
+// zero. Revoke punches all of it out, whoever maps it; pages that a process
+// takes by writing to it later are that process's, as those of a memfd of its
+// own. Errors as above.
+absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateMemfd(
+    size_t size_bytes);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_HOST_HOST_MEMORY_H_

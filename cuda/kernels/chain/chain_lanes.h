@@ -1,0 +1,314 @@
+// Pixels of one row on their way through a chain: loads, pixelwise ops and
+// stores. A lane is a pixel; a CUDA thread has one, the host up to a row of
+// them, so that its loops over lanes become vector instructions.
+//
+// All of it are templates over the team (chain_executor.h): the host compiles
+// them for each of its instruction sets, and a plain function would be shared
+// by the copies.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "base/dtype.h"
+#include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/rounding.h"
+#include "cuda/kernels/ops/op_rows.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+
+// Lanes first_x .. first_x + count of row y. Those of the last group from
+// `count` on hold numbers that nobody uses.
+template <typename Team>
+struct Lanes {
+  static constexpr int kLanes = Team::kLanes;
+
+  int32_t y, first_x, count;
+  int32_t channels;
+  float pixel[kMaxChannels][kLanes];
+};
+
+// Calls visit(k) for lanes k .. k + kGroup, until they are `count` or more: the
+// loops over so many lanes become vector instructions.
+template <typename Team, typename Visit>
+DATASETD_HOST_DEVICE inline void VisitGroups(int count, const Visit& visit) {
+  if constexpr (Team::kLanes == 1) {
+    visit(0);
+  } else {
+    for (int k = 0; k < count; k += Team::kGroup) visit(k);
+  }
+}
+
+// Bytes of three channels at `start`, apart, as far as whole vectors go.
+// Returns how many pixels that is.
+template <Dtype kDtype, typename Team>
+DATASETD_FLATTEN inline int32_t LoadRgb(const uint8_t* data, int64_t start,
+                                        int32_t count, float* to0, float* to1,
+                                        float* to2) {
+  int32_t first = 0;
+  if constexpr (kDtype == Dtype::kUint8 && Team::Vector::kCanPick) {
+    using Vector = typename Team::Vector;
+    for (; first + Vector::kFloats <= count; first += Vector::kFloats) {
+      Vector::SplitRgb(data + start + 3 * int64_t{first}, to0 + first,
+                       to1 + first, to2 + first);
+    }
+  }
+  return first;
+}
+
+// Row::Apply on each lane. kChannels is the image's.
+template <typename Row, int kChannels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyRowTo(
+    const typename Row::Draw& draw, const uint8_t* statistic,
+    const DrawKey& key, Lanes<Team>* lanes) {
+  // Grayscale may make three channels of one.
+  constexpr int kOutChannels =
+      kChannels == 1 && std::is_same_v<Row, GrayscaleRow> ? 3 : kChannels;
+  // Out of memory, so that no store to a lane may change it.
+  std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
+                     const typename Row::Draw&>
+      local = draw;
+  VisitGroups<Team>(lanes->count, [&](int first) {
+    for (int k = first; k < first + Team::kGroup; ++k) {
+      float pixel[kMaxChannels] = {};
+      for (int c = 0; c < kChannels; ++c) pixel[c] = lanes->pixel[c][k];
+      Row::Apply(local, statistic, key, lanes->y, lanes->first_x + k, kChannels,
+                 pixel);
+      for (int c = 0; c < kOutChannels; ++c) lanes->pixel[c][k] = pixel[c];
+    }
+  });
+}
+
+template <typename Row, typename Team>
+DATASETD_HOST_DEVICE inline void ApplyRow(const typename Row::Draw& draw,
+                                          const uint8_t* statistic,
+                                          const DrawKey& key,
+                                          Lanes<Team>* lanes) {
+  if constexpr (Row::kHasAnyChannels) {
+    if (lanes->channels == 2) {
+      ApplyRowTo<Row, 2>(draw, statistic, key, lanes);
+      return;
+    }
+    if (lanes->channels == 4) {
+      ApplyRowTo<Row, 4>(draw, statistic, key, lanes);
+      return;
+    }
+  }
+  if (lanes->channels == 1) {
+    ApplyRowTo<Row, 1>(draw, statistic, key, lanes);
+  } else {
+    ApplyRowTo<Row, 3>(draw, statistic, key, lanes);
+  }
+}
+
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyValueOp(
+    const ValueOp& op, Lanes<Team>* lanes) {
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes->channels) continue;
+    float* const pixel = lanes->pixel[c];
+    if (op.kind == ValueOpKind::kDivide) {
+      const float divisor = op.divisor;
+      VisitGroups<Team>(lanes->count, [&](int first) {
+        for (int k = first; k < first + Team::kGroup; ++k) {
+          pixel[k] = pixel[k] / divisor;
+        }
+      });
+    } else {
+      const float mean = op.mean[c];
+      const float std = op.std[c];
+      VisitGroups<Team>(lanes->count, [&](int first) {
+        for (int k = first; k < first + Team::kGroup; ++k) {
+          pixel[k] = (pixel[k] - mean) / std;
+        }
+      });
+    }
+  }
+}
+
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ScaleLanes(
+    const ValueScale& scale, Lanes<Team>* lanes) {
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes->channels) continue;
+    float* const pixel = lanes->pixel[c];
+    const float factor = scale.factor[c];
+    const float bias = scale.bias[c];
+    VisitGroups<Team>(lanes->count, [&](int first) {
+      for (int k = first; k < first + Team::kGroup; ++k) {
+        pixel[k] = pixel[k] * factor + bias;
+      }
+    });
+  }
+}
+
+// A pixelwise step that is applied.
+template <typename Team>
+DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
+                                           const StepDraw& drawn,
+                                           const ChainState& state, DrawKey key,
+                                           Lanes<Team>* lanes) {
+  key.op_index = step.op_index;
+  switch (drawn.kind) {
+    case StepKind::kValue:
+      ApplyValueOp(ParamsAs<ValueOp>(step), lanes);
+      break;
+#define DATASETD_ROW(Name)                                                   \
+  case StepKind::k##Name:                                                    \
+    ApplyRow<Name##Row>(drawn.As<Name##Draw>(),                              \
+                        state.statistic[drawn.statistic_index], key, lanes); \
+    break;
+      DATASETD_POINT_OPS(DATASETD_ROW)
+      DATASETD_COORDINATE_OPS(DATASETD_ROW)
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    default:
+      break;
+  }
+  lanes->channels = step.out_channels;
+}
+
+// Adds the lanes to a statistic, of kChannels channels.
+template <typename Row, int kChannels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRowOf(
+    const typename Row::Draw& drawn, const Lanes<Team>& lanes,
+    typename Row::Partial* partial, typename Row::Statistic* statistic) {
+  // Out of memory, as in ApplyRowTo.
+  std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
+                     const typename Row::Draw&>
+      draw = drawn;
+  const int count = lanes.count;
+  const auto load = [&](int k, float* pixel) {
+    for (int c = 0; c < kChannels; ++c) pixel[c] = lanes.pixel[c][k];
+  };
+  typename Row::Partial local = *partial;
+  if constexpr (requires(float* pixel) { StatisticTerm(draw, 1, pixel); }) {
+    int32_t term[Team::kLanes];
+    VisitGroups<Team>(count, [&](int first) {
+      for (int k = first; k < first + Team::kGroup; ++k) {
+        float pixel[kChannels];
+        load(k, pixel);
+        term[k] = StatisticTerm(draw, kChannels, pixel);
+      }
+    });
+    for (int k = 0; k < count; ++k) local.Add(term[k]);
+    local.Settle();
+  } else {
+    for (int k = 0; k < count; ++k) {
+      float pixel[kChannels];
+      load(k, pixel);
+      Row::template Accumulate<typename Team::Atomics>(draw, kChannels, pixel,
+                                                       &local, statistic);
+    }
+  }
+  *partial = local;
+}
+
+template <typename Row, typename Team>
+DATASETD_HOST_DEVICE inline void AccumulateRow(
+    const typename Row::Draw& draw, const Lanes<Team>& lanes,
+    typename Row::Partial* partial, typename Row::Statistic* statistic) {
+  if (lanes.channels == 3) {
+    AccumulateRowOf<Row, 3>(draw, lanes, partial, statistic);
+  } else {
+    AccumulateRowOf<Row, 1>(draw, lanes, partial, statistic);
+  }
+}
+
+// Stores the lanes of one channel at `to`, `stride` elements apart.
+template <Dtype kDtype, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreChannel(
+    const float* pixel, int count, int stride, uint8_t* to) {
+  for (int k = 0; k < count; ++k) {
+    const int64_t at = static_cast<int64_t>(k) * stride;
+    if constexpr (kDtype == Dtype::kUint8) {
+      StoreAs<uint8_t>(to, at, FloatToUint8(pixel[k]));
+    } else if constexpr (kDtype == Dtype::kFloat16) {
+      StoreAs<uint16_t>(to, at, FloatToFloat16(pixel[k]));
+    } else if constexpr (kDtype == Dtype::kBfloat16) {
+      StoreAs<uint16_t>(to, at, FloatToBfloat16(pixel[k]));
+    } else {
+      StoreAs<float>(to, at, CanonicalFloat(pixel[k]));
+    }
+  }
+}
+
+// Stores whole lines past the caches, which a slot is too large for. False if
+// that cannot be.
+template <Dtype kDtype, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline bool StreamChannel(
+    const float* pixel, int count, int stride, uint8_t* to) {
+  if constexpr (Team::kLanes > 1 && kDtype == Dtype::kFloat32) {
+    using Vector = typename Team::Vector;
+    if (stride != 1 || count % 16 != 0 ||
+        reinterpret_cast<uintptr_t>(to) % 64 != 0) {
+      return false;
+    }
+    for (int k = 0; k < count; k += Vector::kFloats) {
+      Vector::Stream(Vector::Load(pixel + k), reinterpret_cast<float*>(to) + k);
+    }
+    return true;
+  }
+  return false;
+}
+
+template <Dtype kDtype, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreLanes(
+    const Lanes<Team>& lanes, int64_t channel_stride, int stride, uint8_t* to) {
+  if constexpr (kDtype == Dtype::kUint8 && Team::kLanes > 1) {
+    // By vectors, which channels that lie apart are not.
+    if (lanes.channels == 3 && stride == 3 && channel_stride == 1) {
+      uint8_t bytes[3 * Team::kLanes];
+      VisitGroups<Team>(lanes.count, [&](int first) {
+        for (int k = first; k < first + Team::kGroup; ++k) {
+          for (int c = 0; c < 3; ++c) {
+            bytes[3 * k + c] = FloatToUint8(lanes.pixel[c][k]);
+          }
+        }
+      });
+      memcpy(to, bytes, static_cast<size_t>(3 * lanes.count));
+      return;
+    }
+  }
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes.channels) continue;
+    uint8_t* const plane = to + c * channel_stride * DtypeSizeBytes(kDtype);
+    if (StreamChannel<kDtype, Team>(lanes.pixel[c], lanes.count, stride,
+                                    plane)) {
+      continue;
+    }
+    if (stride == 1) {
+      StoreChannel<kDtype, Team>(lanes.pixel[c], lanes.count, 1, plane);
+    } else {
+      StoreChannel<kDtype, Team>(lanes.pixel[c], lanes.count, stride, plane);
+    }
+  }
+}
+
+// To planar float32, as they are.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreScratch(
+    const Lanes<Team>& lanes, int64_t channel_stride, float* to) {
+  const int count = lanes.count;
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes.channels) continue;
+    float* const plane = to + c * channel_stride;
+    for (int k = 0; k < count; ++k) plane[k] = lanes.pixel[c][k];
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_

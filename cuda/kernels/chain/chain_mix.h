@@ -1,0 +1,91 @@
+// The mix of a chain (ops/mix.h), on lanes and on labels.
+//
+// All of it are templates over the team, as in chain_lanes.h.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "cuda/kernels/chain/chain_lanes.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+
+// True if one of the lanes takes something of the partner.
+template <typename Team>
+DATASETD_HOST_DEVICE inline bool IsMixedIn(const MixDraw& mix,
+                                           const Lanes<Team>& lanes) {
+  return lanes.y >= mix.top && lanes.y < mix.bottom &&
+         lanes.first_x < mix.right && lanes.first_x + lanes.count > mix.left;
+}
+
+// Blends the lanes with those of `partner`, planar [C, height, width], and
+// leaves them there as they were, if the team takes the next row.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void MixLanes(
+    MixKind kind, const MixDraw& mix, float* partner, int32_t height,
+    int32_t width, Lanes<Team>* lanes) {
+  const int64_t plane = static_cast<int64_t>(height) * width;
+  float* const start =
+      partner + static_cast<int64_t>(lanes->y) * width + lanes->first_x;
+  const int count = lanes->count;
+  int begin = mix.left > lanes->first_x ? mix.left - lanes->first_x : 0;
+  const int right = mix.right - lanes->first_x;
+  const int end = right < count ? right : count;
+  if (!IsMixedIn(mix, *lanes)) begin = end;
+  const float own_weight = mix.own_weight;
+  const float partner_weight = mix.partner_weight;
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes->channels) continue;
+    float* const pixel = lanes->pixel[c];
+    float* const other = start + c * plane;
+    [[maybe_unused]] float own[Team::kLanes];
+    if constexpr (Team::kTakesRowsInTurn) {
+      for (int k = 0; k < count; ++k) own[k] = pixel[k];
+    }
+    if (kind == MixKind::kMixUp) {
+      for (int k = begin; k < end; ++k) {
+        pixel[k] = other[k] * partner_weight + pixel[k] * own_weight;
+      }
+    } else {
+      for (int k = begin; k < end; ++k) pixel[k] = other[k];
+    }
+    if constexpr (Team::kTakesRowsInTurn) {
+      for (int k = 0; k < count; ++k) other[k] = own[k];
+    }
+  }
+}
+
+// The class of sample `sample`.
+template <typename Team>
+DATASETD_HOST_DEVICE inline int64_t LoadClass(const FieldProgram& labels,
+                                              int64_t sample) {
+  return static_cast<int64_t>(
+      CastElementBits(labels.source + sample * labels.sample_stride_bytes,
+                      labels.in_dtype, Dtype::kInt64, 0));
+}
+
+// Row `row` of `labels`; its partner is row `partner`. All ranks call it.
+template <typename Team>
+DATASETD_HOST_DEVICE inline void WriteMixedLabels(
+    const Team& team, const MixDraw& mix, const FieldProgram& labels,
+    const BatchTask& batch, int32_t row, int32_t partner) {
+  const int64_t own_class = LoadClass<Team>(labels, batch.indices[row]);
+  const int64_t partner_class = LoadClass<Team>(labels, batch.indices[partner]);
+  float* const to = reinterpret_cast<float*>(batch.slot + labels.offset_bytes) +
+                    static_cast<int64_t>(row) * labels.num_classes;
+  for (int32_t c = team.rank(); c < labels.num_classes; c += team.size()) {
+    to[c] = (c == partner_class ? mix.partner_weight : 0.0f) +
+            (c == own_class ? mix.own_weight : 0.0f);
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_

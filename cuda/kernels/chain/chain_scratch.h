@@ -1,0 +1,136 @@
+// The scratch memory of a program's chains: num_teams flags, then as many
+// stretches. On the host a flag is 1 while a thread has its team's stretch; on
+// CUDA block b has stretch b.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SCRATCH_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SCRATCH_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/checked_math.h"
+#include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/program/params.h"
+
+namespace datasetd {
+
+inline constexpr int64_t kTeamFlagBytes = 64;
+inline constexpr int64_t kScratchAlignment = 256;
+
+DATASETD_HOST_DEVICE inline int64_t AlignScratch(int64_t size_bytes) {
+  return SaturatingRoundUp(size_bytes, kScratchAlignment);
+}
+
+// Each part begins aligned, and loops on the host may read and write a block of
+// pixels beyond its end.
+inline constexpr int64_t kScratchSlackElements = 64;
+
+DATASETD_HOST_DEVICE inline int64_t ScratchPartBytes(int64_t elements) {
+  return AlignScratch(
+      SaturatingMultiply(4, SaturatingAdd(elements, kScratchSlackElements)));
+}
+
+// From one channel to the next of a row that is taken apart.
+DATASETD_HOST_DEVICE inline int64_t LineStride(int64_t width) {
+  return width + 32;
+}
+
+// 0 without a mix.
+inline int64_t PartnerBytes(const ChainScratch& scratch) {
+  return scratch.partner_elements == 0
+             ? 0
+             : ScratchPartBytes(scratch.partner_elements);
+}
+
+// Held at the largest number, as all sizes here.
+inline int64_t TeamScratchBytes(const ChainScratch& scratch) {
+  const int64_t image_bytes = ScratchPartBytes(scratch.image_elements);
+  const int64_t tap_bytes = ScratchPartBytes(scratch.tap_elements);
+  return SaturatingSum(
+      image_bytes, image_bytes, ScratchPartBytes(scratch.row_elements),
+      ScratchPartBytes(scratch.line_elements), tap_bytes, tap_bytes,
+      ScratchPartBytes(scratch.map_elements), PartnerBytes(scratch));
+}
+
+// 0 without chains.
+inline int64_t TeamScratchBytes(const FieldProgram& field) {
+  return field.num_steps == 0 ? 0 : TeamScratchBytes(field.scratch);
+}
+
+// The largest of a program's fields; they take turns.
+inline int64_t TeamScratchBytes(const AugmentProgram& program) {
+  int64_t size_bytes = 0;
+  for (int i = 0; i < program.num_fields; ++i) {
+    const int64_t field = TeamScratchBytes(program.fields[i]);
+    size_bytes = field > size_bytes ? field : size_bytes;
+  }
+  return size_bytes;
+}
+
+// More teams than fit here are not worth their memory.
+inline constexpr int64_t kScratchTargetBytes = int64_t{256} << 20;
+
+struct ScratchPlan {
+  int64_t team_bytes = 0;
+  int num_teams = 0;
+  int64_t size_bytes = 0;  // 0 without chains
+
+  // Puts `scratch`, of size_bytes, into the program.
+  void Give(uint8_t* scratch, AugmentProgram* program) const {
+    program->scratch = scratch;
+    program->team_scratch_bytes = team_bytes;
+    program->num_teams = num_teams;
+  }
+};
+
+// At most max_teams, the backend's, at least one.
+inline ScratchPlan PlanScratch(const AugmentProgram& program, int max_teams) {
+  ScratchPlan plan;
+  plan.team_bytes = TeamScratchBytes(program);
+  if (plan.team_bytes == 0) return plan;
+  const int64_t fitting = kScratchTargetBytes / plan.team_bytes;
+  plan.num_teams = fitting < 1           ? 1
+                   : fitting < max_teams ? static_cast<int>(fitting)
+                                         : max_teams;
+  plan.size_bytes =
+      SaturatingAdd(AlignScratch(plan.num_teams * kTeamFlagBytes),
+                    SaturatingMultiply(plan.num_teams, plan.team_bytes));
+  return plan;
+}
+
+// On the host, before the first batch of a program.
+inline void ClearTeamFlags(const AugmentProgram& program) {
+  for (int team = 0; team < program.num_teams; ++team) {
+    memset(program.scratch + team * kTeamFlagBytes, 0, kTeamFlagBytes);
+  }
+}
+
+DATASETD_HOST_DEVICE inline ChainMemory TeamMemory(
+    const AugmentProgram& program, const FieldProgram& field, int team) {
+  uint8_t* at = program.scratch +
+                AlignScratch(program.num_teams * kTeamFlagBytes) +
+                team * program.team_scratch_bytes;
+  const ChainScratch& scratch = field.scratch;
+  ChainMemory memory;
+  for (int i = 0; i < 2; ++i) {
+    memory.image[i] = reinterpret_cast<float*>(at);
+    at += ScratchPartBytes(scratch.image_elements);
+  }
+  memory.rows = reinterpret_cast<float*>(at);
+  at += ScratchPartBytes(scratch.row_elements);
+  memory.line = reinterpret_cast<float*>(at);
+  at += ScratchPartBytes(scratch.line_elements);
+  memory.weights = reinterpret_cast<float*>(at);
+  at += ScratchPartBytes(scratch.tap_elements);
+  memory.indices = reinterpret_cast<int32_t*>(at);
+  at += ScratchPartBytes(scratch.tap_elements);
+  memory.map = reinterpret_cast<int32_t*>(at);
+  at += ScratchPartBytes(scratch.map_elements);
+  memory.partner = reinterpret_cast<float*>(at);
+  return memory;
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SCRATCH_H_

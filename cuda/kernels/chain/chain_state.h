@@ -1,0 +1,77 @@
+// What the ranks of a team share while they run one sample through a chain.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_STATE_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_STATE_H_
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/rounding.h"
+#include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+
+// Of two statistic ops, the later one gathers while the earlier one's table
+// is still read.
+inline constexpr int kNumStatistics = 2;
+
+// x * factor + bias, by channel.
+struct ValueScale {
+  float factor[kMaxChannels];
+  float bias[kMaxChannels];
+};
+
+// The shared memory of a block.
+struct ChainState {
+  StepDraw drawn[kMaxSteps];
+  alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
+  uint32_t rows_from, rows_to;  // of a band of a resize
+  ValueScale scale;             // of a sweep
+  MixDraw mix;                  // of the row
+};
+
+// An image that the pixels of a chain are read from: a resident sample, or a
+// scratch image, planar float32. Strides are in elements.
+struct ChainImage {
+  const uint8_t* data;
+  Dtype dtype;
+  int32_t height, width, channels;
+  int64_t channel_stride;
+  int32_t row_stride, pixel_stride;
+  bool is_scratch;
+};
+
+// Element `index` of an image of kDtype, as float32.
+template <Dtype kDtype>
+DATASETD_HOST_DEVICE inline float LoadElement(const uint8_t* data,
+                                              int64_t index) {
+  if constexpr (kDtype == Dtype::kUint8) {
+    return static_cast<float>(LoadAs<uint8_t>(data, index));
+  } else if constexpr (kDtype == Dtype::kFloat16) {
+    return Float16ToFloat(LoadAs<uint16_t>(data, index));
+  } else if constexpr (kDtype == Dtype::kBfloat16) {
+    return FloatFromBits(uint32_t{LoadAs<uint16_t>(data, index)} << 16);
+  } else {
+    // Not by LoadAs: scratch memory is written by the same kernel.
+    return reinterpret_cast<const float*>(data)[index];
+  }
+}
+
+// A team's scratch memory.
+struct ChainMemory {
+  float* image[2];
+  float* rows;
+  float* line;
+  float* weights;
+  int32_t* indices;
+  int32_t* map;
+  float* partner;  // of fields with a mix
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_STATE_H_

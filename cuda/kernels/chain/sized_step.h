@@ -1,0 +1,144 @@
+// The leading steps of a ragged field, as they are for a sample of some size:
+// see SizeRule in params.h.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_SIZED_STEP_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_SIZED_STEP_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/program/params.h"
+
+namespace datasetd {
+
+struct SampleSize {
+  int32_t height, width;
+};
+
+// What an extent lacks of `wanted`.
+DATASETD_HOST_DEVICE inline int32_t LackOf(int32_t extent, int32_t wanted) {
+  return extent < wanted ? wanted - extent : 0;
+}
+
+// round(difference / 2) as Python does it: halves go to the even side.
+// REQUIRES: difference >= 0.
+DATASETD_HOST_DEVICE inline int32_t RoundedHalf(int32_t difference) {
+  const int32_t floor = difference / 2;
+  return difference % 2 == 0 ? floor : floor + (floor & 1);
+}
+
+// Size after a Resize to a shorter edge; `longest` is 0 or above `edge`. Held
+// below 2^31.
+DATASETD_HOST_DEVICE inline SampleSize ShorterEdgeSize(int32_t edge,
+                                                       int32_t longest,
+                                                       SampleSize in) {
+  const bool is_portrait = in.height >= in.width;
+  const int64_t old_short = is_portrait ? in.width : in.height;
+  const int64_t old_long = is_portrait ? in.height : in.width;
+  int64_t new_short = edge;
+  int64_t new_long = edge * old_long / old_short;
+  if (longest != 0 && new_long > longest) {
+    new_short = longest * new_short / new_long;
+    new_long = longest;
+  }
+  if (new_long > INT32_MAX) new_long = INT32_MAX;
+  const int32_t rows = static_cast<int32_t>(is_portrait ? new_long : new_short);
+  const int32_t columns =
+      static_cast<int32_t>(is_portrait ? new_short : new_long);
+  return {rows, columns};
+}
+
+// Of the image after `step`, of one of size `in` before it. The numbers must
+// not overflow, which the compiler checks for each size that there is.
+DATASETD_HOST_DEVICE inline SampleSize SizeAfter(const Step& step,
+                                                 SampleSize in) {
+  const int32_t* const args = step.size_args;
+  switch (step.size_rule) {
+    case SizeRule::kKeep:
+      return in;
+    case SizeRule::kPad:
+    case SizeRule::kPadIfNeeded: {
+      const Move& move = ParamsAs<Move>(step);
+      SampleSize out = {in.height + move.top + args[1],
+                        in.width + move.left + args[0]};
+      if (step.size_rule == SizeRule::kPadIfNeeded) {
+        out.height += 2 * LackOf(out.height, args[2]);
+        out.width += 2 * LackOf(out.width, args[3]);
+      }
+      return out;
+    }
+    case SizeRule::kPadForCenter:
+      return {in.height + LackOf(in.height, args[0]),
+              in.width + LackOf(in.width, args[1])};
+    case SizeRule::kPadForWindow:
+      return {
+          in.height + LackOf(args[0], 0) + LackOf(in.height, args[0] + args[2]),
+          in.width + LackOf(args[1], 0) + LackOf(in.width, args[1] + args[3])};
+    case SizeRule::kShorterEdge:
+      return ShorterEdgeSize(args[0], args[1], in);
+    case SizeRule::kFixed:
+    case SizeRule::kTo:
+    case SizeRule::kCenter:
+    case SizeRule::kWhole:
+      break;
+  }
+  return {step.out_height, step.out_width};
+}
+
+// `step`, with all sizes, for an image of size `in` before it.
+DATASETD_HOST_DEVICE inline Step SizedFor(const Step& step, SampleSize in) {
+  const int32_t* const args = step.size_args;
+  const SampleSize out = SizeAfter(step, in);
+  Step sized = step;
+  sized.size_rule = SizeRule::kFixed;
+  sized.in_height = in.height;
+  sized.in_width = in.width;
+  sized.out_height = out.height;
+  sized.out_width = out.width;
+  if (step.kind == StepKind::kMove) {
+    Move& move = *reinterpret_cast<Move*>(sized.params);
+    move.in_height = in.height;
+    move.in_width = in.width;
+    move.out_height = out.height;
+    move.out_width = out.width;
+    switch (step.size_rule) {
+      case SizeRule::kPadIfNeeded:
+        move.top += LackOf(in.height + move.top + args[1], args[2]);
+        move.left += LackOf(in.width + move.left + args[0], args[3]);
+        break;
+      case SizeRule::kPadForCenter:
+        move.top = LackOf(in.height, args[0]) / 2;
+        move.left = LackOf(in.width, args[1]) / 2;
+        break;
+      case SizeRule::kPadForWindow:
+        move.top = LackOf(args[0], 0);
+        move.left = LackOf(args[1], 0);
+        break;
+      case SizeRule::kCenter:
+        move.top = RoundedHalf(in.height - out.height);
+        move.left = RoundedHalf(in.width - out.width);
+        break;
+      default:
+        break;
+    }
+  } else if (step.size_rule == SizeRule::kWhole ||
+             step.size_rule == SizeRule::kShorterEdge) {
+    ResizeParams& params = *reinterpret_cast<ResizeParams*>(sized.params);
+    params.height = in.height;
+    params.width = in.width;
+  }
+  return sized;
+}
+
+// Step `s` of a ragged field, for a sample of size `in`.
+// REQUIRES: s < field.num_sized_steps.
+DATASETD_HOST_DEVICE inline Step SizedStep(const FieldProgram& field, int s,
+                                           SampleSize in) {
+  for (int i = 0; i < s; ++i) in = SizeAfter(field.steps[i], in);
+  return SizedFor(field.steps[s], in);
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_SIZED_STEP_H_

@@ -1,0 +1,385 @@
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "cuda/kernels/host/byte_converter.h"
+#include "cuda/kernels/host/byte_vector.h"
+#include "cuda/kernels/host/chain_host.h"
+#include "cuda/kernels/host/column_runs.h"
+#include "cuda/kernels/host/float_converter.h"
+#include "cuda/kernels/host/gather.h"
+#include "cuda/kernels/program/augment.h"
+#include "cuda/kernels/program/host_checkpoint.h"
+#include "cuda/kernels/program/move.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+namespace {
+
+// An image is made in tiles. Of each, the moved pixels are gathered into
+// scratch memory, still of in_dtype and laid out as the output, and converted
+// from there in long loops. Fill is gathered too where an input value stands
+// for it, so that the output is written once; else it is painted over.
+inline constexpr int32_t kTileColumns = 1024;
+inline constexpr int32_t kTileRows = 256;
+inline constexpr int32_t kTilePixels = 4096;
+inline constexpr int32_t kScratchPixels = kTilePixels + kLoosePixels;
+
+struct Tile {
+  int32_t first_row, num_rows;
+  int32_t first_column, num_columns;
+};
+
+// Elements from plane to plane of a tile's scratch memory.
+int32_t PlaneStride(const Tile& tile) {
+  return tile.num_rows * tile.num_columns + kLoosePixels;
+}
+
+struct TileMaps {
+  int32_t rows[kTileRows];
+  int32_t columns[kTileColumns];
+  ColumnRun runs[kTileColumns];
+  int num_runs;
+  bool has_fill;  // in a run
+};
+
+// A field, and what is the same for all its samples. T is its element.
+template <typename Converter>
+struct FieldTask {
+  using T = typename Converter::Element;
+
+  FieldTask(const FieldProgram& field, const Converter& converter)
+      : field(field),
+        converter(converter),
+        out_size_bytes(DtypeSizeBytes(field.out_dtype)),
+        out_pixels(int64_t{field.out_height} * field.out_width),
+        has_vector(HasByteVector()) {
+    for (int i = 0; i < field.num_moves; ++i) {
+      for (int c = 0; c < field.channels; ++c) {
+        fill_bits[i][c] = FillElementBits(field, i, c);
+        for (int k = 0; k < kLoosePixels; ++k) {
+          const int at = field.layout == Layout::kNhwc && field.channels > 1
+                             ? k * field.channels + c
+                             : c * kLoosePixels + k;
+          fill_patterns[i][at] = converter.fill_byte(i, c);
+        }
+      }
+    }
+  }
+
+  const FieldProgram& field;
+  const Converter& converter;
+  const int64_t out_size_bytes;
+  const int64_t out_pixels;
+  const bool has_vector;
+  uint32_t fill_bits[kMaxMoves][kMaxChannels];
+  T fill_patterns[kMaxMoves][kMaxChannels * kLoosePixels];
+};
+
+// Asks for the first lines of the next sample, a few at a time: all at once
+// they would fill the buffers that the stores need too.
+class Prefetcher {
+ public:
+  Prefetcher(const uint8_t* sample, int64_t size_bytes)
+      : next_(sample), end_(sample + std::min<int64_t>(size_bytes, 4096)) {}
+
+  void FetchSome() {
+    for (int i = 0; i < 12 && next_ < end_; ++i, next_ += 64) {
+      __builtin_prefetch(next_);
+    }
+  }
+
+ private:
+  const uint8_t* next_;
+  const uint8_t* end_;
+};
+
+// Paints the fill of a tile over what was converted there. Out is as wide as
+// the output's dtype.
+template <typename Out, int kChannels, Layout kLayout, typename Task>
+void PaintFill(const Task& task, const Tile& tile, const TileMaps& maps,
+               uint8_t* sample) {
+  constexpr int64_t kPixelStep = kLayout == Layout::kNhwc ? kChannels : 1;
+  Out* to = reinterpret_cast<Out*>(sample);
+  for (int32_t r = 0; r < tile.num_rows; ++r) {
+    const int64_t first =
+        int64_t{tile.first_row + r} * task.field.out_width + tile.first_column;
+    for (int k = 0; k < maps.num_runs; ++k) {
+      const ColumnRun& run = maps.runs[k];
+      const int32_t fill = NearestFill(maps.rows[r], run.entry);
+      if (!IsFill(fill)) continue;
+      Out value[kChannels];
+      for (int c = 0; c < kChannels; ++c) {
+        value[c] = static_cast<Out>(task.fill_bits[FillMove(fill)][c]);
+      }
+      PaintRun<Out, kChannels, kLayout>(value, run.length, task.out_pixels,
+                                        to + (first + run.begin) * kPixelStep);
+    }
+  }
+}
+
+// Gathers a tile into `scratch`; returns whether fill is left to be painted.
+template <int kChannels, Layout kLayout, typename Task, typename T>
+bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
+                const T* image, T* scratch) {
+  constexpr int64_t kPixelStep = kLayout == Layout::kNhwc ? kChannels : 1;
+  const bool gathers_fill = task.converter.has_fill_bytes();
+  const int32_t plane_stride = PlaneStride(tile);
+  bool has_fill = false;
+  for (int32_t r = 0; r < tile.num_rows; ++r) {
+    const int32_t row = maps.rows[r];
+    T* to = scratch + int64_t{r} * tile.num_columns * kPixelStep;
+    if (IsFill(row) || maps.has_fill) {
+      has_fill = true;
+      for (int k = 0; gathers_fill && k < maps.num_runs; ++k) {
+        const ColumnRun& run = maps.runs[k];
+        const int32_t fill = NearestFill(row, run.entry);
+        if (!IsFill(fill)) continue;
+        PaintRunLoosely<T, kChannels, kLayout>(
+            task.fill_patterns[FillMove(fill)], run.length, plane_stride,
+            to + run.begin * kPixelStep);
+      }
+    }
+    if (IsFill(row)) continue;
+    const T* from = image + int64_t{row} * task.field.in_width * kChannels;
+    for (int k = 0; k < maps.num_runs; ++k) {
+      const ColumnRun& run = maps.runs[k];
+      if (IsFill(run.entry)) continue;
+      GatherRun<T, kChannels, kLayout>(from, run, task.has_vector, to,
+                                       plane_stride);
+    }
+  }
+  return has_fill && !gathers_fill;
+}
+
+// One sample's tile: `from` is the sample, `to` its place in the output.
+template <int kChannels, Layout kLayout, typename Task, typename T>
+void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
+                 const uint8_t* from, Prefetcher& prefetcher, T* scratch,
+                 uint8_t* to) {
+  prefetcher.FetchSome();
+  const bool paints_fill = GatherTile<kChannels, kLayout>(
+      task, tile, maps, reinterpret_cast<const T*>(from), scratch);
+  // A tile of full width is contiguous in the output; else it has one row.
+  const int64_t pixels = int64_t{tile.num_rows} * tile.num_columns;
+  const int64_t first =
+      int64_t{tile.first_row} * task.field.out_width + tile.first_column;
+  if constexpr (kLayout == Layout::kNhwc) {
+    task.converter.ConvertPixels(scratch, pixels * kChannels,
+                                 to + first * kChannels * task.out_size_bytes);
+  } else {
+    for (int c = 0; c < kChannels; ++c) {
+      prefetcher.FetchSome();
+      task.converter.ConvertPlane(
+          scratch + c * PlaneStride(tile), pixels, c,
+          to + (c * task.out_pixels + first) * task.out_size_bytes);
+    }
+  }
+  if (!paints_fill) return;
+  switch (task.out_size_bytes) {
+    case 1:
+      PaintFill<uint8_t, kChannels, kLayout>(task, tile, maps, to);
+      return;
+    case 2:
+      PaintFill<uint16_t, kChannels, kLayout>(task, tile, maps, to);
+      return;
+    default:
+      PaintFill<uint32_t, kChannels, kLayout>(task, tile, maps, to);
+      return;
+  }
+}
+
+// Elements between two checkpoints, of what has no rows: whole pixels of 1 to 4
+// channels, and whole lines.
+constexpr int64_t kPieceElements = 48 * 1024;
+
+// No pixel moves and the output is laid out as the samples are. Returns the row
+// where it stopped, as RunChainHost; so do the others.
+template <typename Task>
+int32_t ConvertImages(const BatchTask& batch, const Task& task) {
+  using T = typename Task::T;
+  const FieldProgram& field = task.field;
+  const int64_t elements = task.out_pixels * field.channels;
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
+    const T* const from = reinterpret_cast<const T*>(
+        field.source + batch.indices[i] * field.sample_stride_bytes);
+    uint8_t* const to =
+        batch.slot + field.offset_bytes + i * elements * task.out_size_bytes;
+    for (int64_t first = 0; first < elements; first += kPieceElements) {
+      if (!GoesOn()) return end;
+      task.converter.ConvertPixels(from + first,
+                                   std::min(kPieceElements, elements - first),
+                                   to + first * task.out_size_bytes);
+    }
+  }
+  return end;
+}
+
+template <int kChannels, Layout kLayout, typename Task>
+int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
+                      const Task& task) {
+  using T = typename Task::T;
+  const FieldProgram& field = task.field;
+  const int64_t sample_bytes =
+      task.out_pixels * kChannels * task.out_size_bytes;
+  const int32_t tile_columns = std::min(field.out_width, kTileColumns);
+  const int32_t tile_rows =
+      tile_columns == field.out_width
+          ? std::min(kTileRows, kTilePixels / tile_columns)
+          : 1;
+  // Zeroed once: pixels under fill may be converted before it is painted.
+  alignas(64) T scratch[kScratchPixels * kChannels] = {};
+  TileMaps maps;
+  SampleMoves moves;
+  uint8_t* to =
+      batch.slot + field.offset_bytes + batch.first_row * sample_bytes;
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
+    const int64_t sample = batch.indices[i];
+    const int64_t next_sample =
+        batch.indices[std::min(i + 1, batch.num_samples - 1)];
+    Prefetcher prefetcher(
+        field.source + next_sample * field.sample_stride_bytes,
+        field.sample_stride_bytes);
+    DrawMoves(field, program.seed, batch.epoch, DrawIndex(batch, i), &moves);
+    Tile tile = {};
+    for (tile.first_column = 0; tile.first_column < field.out_width;
+         tile.first_column += tile_columns) {
+      tile.num_columns =
+          std::min(tile_columns, field.out_width - tile.first_column);
+      MapAxis(field, moves.axis[1], tile.first_column, tile.num_columns,
+              maps.columns);
+      maps.num_runs = FindRuns(maps.columns, tile.num_columns, maps.runs);
+      maps.has_fill =
+          std::any_of(maps.runs, maps.runs + maps.num_runs,
+                      [](const ColumnRun& run) { return IsFill(run.entry); });
+      for (tile.first_row = 0; tile.first_row < field.out_height;
+           tile.first_row += tile_rows) {
+        if (!GoesOn()) return end;
+        tile.num_rows = std::min(tile_rows, field.out_height - tile.first_row);
+        MapAxis(field, moves.axis[0], tile.first_row, tile.num_rows, maps.rows);
+        AugmentTile<kChannels, kLayout>(
+            task, tile, maps, field.source + sample * field.sample_stride_bytes,
+            prefetcher, scratch, to);
+      }
+    }
+    to += sample_bytes;
+  }
+  return end;
+}
+
+template <int kChannels, typename Task>
+int32_t AugmentLayout(const AugmentProgram& program, const BatchTask& batch,
+                      const Task& task) {
+  // With one channel the layouts are the same.
+  const bool is_interleaved =
+      kChannels == 1 || task.field.layout == Layout::kNhwc;
+  if (is_interleaved && task.field.num_moves == 0) {
+    return ConvertImages(batch, task);
+  }
+  if (kChannels > 1 && is_interleaved) {
+    return AugmentImages<kChannels, Layout::kNhwc>(program, batch, task);
+  }
+  return AugmentImages<kChannels, Layout::kNchw>(program, batch, task);
+}
+
+template <typename Converter>
+int32_t AugmentField(const AugmentProgram& program, const FieldProgram& field,
+                     const BatchTask& batch, const Converter& converter) {
+  const FieldTask<Converter> task(field, converter);
+  switch (field.channels) {
+    case 1:
+      return AugmentLayout<1>(program, batch, task);
+    case 2:
+      return AugmentLayout<2>(program, batch, task);
+    case 3:
+      return AugmentLayout<3>(program, batch, task);
+    default:
+      return AugmentLayout<4>(program, batch, task);
+  }
+}
+
+// Elements first .. first + count of a sample.
+void CopyElements(const FieldProgram& field, const uint8_t* from, int64_t first,
+                  int64_t count, uint8_t* to) {
+  const int64_t size_bytes = DtypeSizeBytes(field.out_dtype);
+  if (field.in_dtype == field.out_dtype) {
+    std::memcpy(to + first * size_bytes, from + first * size_bytes,
+                static_cast<size_t>(count * size_bytes));
+    return;
+  }
+  for (int64_t k = first; k < first + count; ++k) {
+    StoreBits(to, DtypeSizeBytes(field.out_dtype), k,
+              CastElementBits(from, field.in_dtype, field.out_dtype, k));
+  }
+}
+
+int32_t CopyOther(const FieldProgram& field, const BatchTask& batch) {
+  const int64_t row_bytes =
+      int64_t{field.in_width} * DtypeSizeBytes(field.out_dtype);
+  const int64_t elements = field.in_width;
+  const int32_t end = batch.first_row + NumRows(batch);
+  for (int32_t i = batch.first_row; i < end; ++i) {
+    if (i > batch.first_row && EndsAtSample()) return i;
+    const uint8_t* from =
+        field.source + batch.indices[i] * field.sample_stride_bytes;
+    uint8_t* const to = batch.slot + field.offset_bytes + i * row_bytes;
+    for (int64_t first = 0; first < elements; first += kPieceElements) {
+      if (!GoesOn()) return end;
+      CopyElements(field, from, first,
+                   std::min(kPieceElements, elements - first), to);
+    }
+  }
+  return end;
+}
+
+int32_t RunField(const AugmentProgram& program, const FieldProgram& field,
+                 const BatchTask& batch) {
+  if (field.num_steps > 0) return RunChainHost(program, field, batch);
+  // Written by the chain that mixes it.
+  if (field.num_classes > 0) return batch.first_row + NumRows(batch);
+  if (!field.is_image) return CopyOther(field, batch);
+  if (field.in_dtype == Dtype::kUint8) {
+    return AugmentField(program, field, batch, ByteConverter(field));
+  }
+  return AugmentField(program, field, batch, FloatConverter(field));
+}
+
+}  // namespace
+
+bool AugmentHostFrom(const AugmentProgram& program, const BatchTask& batch,
+                     HostPosition* position) {
+  const int32_t num_rows = NumRows(batch);
+  if (num_rows == 0) return true;
+  const int32_t end = batch.first_row + num_rows;
+  for (; position->field < program.num_fields; ++position->field) {
+    BatchTask part = batch;
+    part.first_row = std::max(position->row, batch.first_row);
+    part.num_rows = end - part.first_row;
+    position->row = RunField(program, program.fields[position->field], part);
+    if (position->row < end) {
+      StreamFence();  // another thread may go on
+      return false;
+    }
+    position->row = 0;
+  }
+  if (program.indices_offset_bytes >= 0 && IsLastPart(batch)) {
+    std::memcpy(batch.slot + program.indices_offset_bytes, batch.indices,
+                static_cast<size_t>(batch.num_samples) * sizeof(int64_t));
+  }
+  StreamFence();
+  return true;
+}
+
+void AugmentHost(const AugmentProgram& program, const BatchTask& batch) {
+  HostPosition position;
+  while (!AugmentHostFrom(program, batch, &position)) {
+  }
+}
+
+}  // namespace datasetd

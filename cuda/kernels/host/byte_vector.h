@@ -1,0 +1,57 @@
+// The vector code of the host path: AVX2, FMA and F16C, asked for at run time,
+// so that one binary runs on any x86-64. Elsewhere HasByteVector() is false.
+
+#ifndef DATASETD_CUDA_KERNELS_HOST_BYTE_VECTOR_H_
+#define DATASETD_CUDA_KERNELS_HOST_BYTE_VECTOR_H_
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
+
+namespace datasetd {
+
+// A division as two multiplications by a reciprocal of double length:
+// x * high + x * low, the sum rounded once.
+struct Reciprocal {
+  float high;
+  float low;
+};
+
+// The value chains that are computed: [divide] [normalise].
+struct VectorChain {
+  bool has_divide = false;
+  bool has_normalize = false;
+  Reciprocal divide = {};
+  float mean[kMaxChannels] = {};
+  Reciprocal std[kMaxChannels] = {};
+};
+
+bool HasByteVector();
+
+// Takes bytes of interleaved channels `first_channel` .. + `num_channels` - 1
+// through the chain, and rounds them to `dtype` (kFloat16, kBfloat16,
+// kFloat32). Returns how many were done: `count` without its tail, which is
+// shorter than 24 and begins with `first_channel`. NaN is not canonical. Where
+// `to` is 64-byte aligned it is written past the caches: StreamFence() before
+// another thread may read it. REQUIRES: HasByteVector().
+int64_t ConvertBytesVector(const uint8_t* from, int64_t count,
+                           const VectorChain& chain, int first_channel,
+                           int num_channels, Dtype dtype, uint8_t* to);
+
+// Orders the streamed stores of this thread before its later stores.
+void StreamFence();
+
+// Splits `count` pixels of three channels into planes, `plane_stride` bytes
+// apart, mirrored or not: plane[c][i] = from[3 * i + c], or with
+// 3 * (count - 1 - i). REQUIRES: HasByteVector(), and count at least 16.
+void SplitPixels3Vector(const uint8_t* from, int32_t count, bool is_mirrored,
+                        uint8_t* planes, int32_t plane_stride);
+
+// Copies `count` pixels of three channels mirrored: to[3 * i + c] =
+// from[3 * (count - 1 - i) + c]. REQUIRES: HasByteVector().
+void MirrorPixels3Vector(const uint8_t* from, int32_t count, uint8_t* to);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_HOST_BYTE_VECTOR_H_

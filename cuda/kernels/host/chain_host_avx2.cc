@@ -1,0 +1,79 @@
+#include "cuda/kernels/host/chain_host.h"
+
+// clang, which builds the fuzzers, has no target pragma: it goes without.
+#if defined(__x86_64__) && !defined(__clang__)
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+// For GCC 12 to gather by one instruction; it inlines only what is tuned alike.
+#pragma GCC target("tune=haswell")
+
+// What the builds share is compiled for every processor: only the executor's
+// own templates come after the pragma.
+#include "base/dtype.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/chain_windows.h"
+#include "cuda/kernels/chain/sized_step.h"
+#include "cuda/kernels/host/host_team.h"
+#include "cuda/kernels/math/axis_taps.h"
+#include "cuda/kernels/math/elementary.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/interpolation.h"
+#include "cuda/kernels/math/rounding.h"
+#include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/ops/op_rows.h"
+#include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/program/host_checkpoint.h"
+#include "cuda/kernels/program/move.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
+
+// No fused multiplication: it rounds otherwise.
+#pragma GCC push_options
+#pragma GCC target("avx2")
+
+#include "cuda/kernels/host/host_vector_avx2.h"
+// The vectors first.
+#include "cuda/kernels/chain/chain_executor.h"
+#include "cuda/kernels/chain/chain_rows.h"
+
+namespace datasetd {
+
+int32_t RunChainAvx2(const AugmentProgram& program, const FieldProgram& field,
+                     const BatchTask& batch, const ChainMemory& memory) {
+  ChainState state;
+  ChainExecutor<HostTeam<HostIsa::kAvx2>> executor({}, program, field, memory,
+                                                   &state);
+  return RunRows(executor, batch);
+}
+
+}  // namespace datasetd
+
+#pragma GCC pop_options
+
+namespace datasetd {
+
+bool HasChainAvx2() {
+  static const bool has = __builtin_cpu_supports("avx2");
+  return has;
+}
+
+}  // namespace datasetd
+
+#else
+
+namespace datasetd {
+
+bool HasChainAvx2() { return false; }
+
+int32_t RunChainAvx2(const AugmentProgram&, const FieldProgram&,
+                     const BatchTask& batch, const ChainMemory&) {
+  return batch.first_row;
+}
+
+}  // namespace datasetd
+
+#endif

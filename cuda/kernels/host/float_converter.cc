@@ -1,0 +1,87 @@
+#include "cuda/kernels/host/float_converter.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+namespace {
+
+void Round(const float* values, int64_t count, int64_t stride, Dtype dtype,
+           uint8_t* to, int64_t first) {
+  switch (dtype) {
+    case Dtype::kUint8:
+      for (int64_t i = 0; i < count; ++i) {
+        StoreAs<uint8_t>(to, first + i * stride, FloatToUint8(values[i]));
+      }
+      return;
+    case Dtype::kFloat16:
+      for (int64_t i = 0; i < count; ++i) {
+        StoreAs<uint16_t>(to, first + i * stride, FloatToFloat16(values[i]));
+      }
+      return;
+    case Dtype::kBfloat16:
+      for (int64_t i = 0; i < count; ++i) {
+        StoreAs<uint16_t>(to, first + i * stride, FloatToBfloat16(values[i]));
+      }
+      return;
+    default:
+      for (int64_t i = 0; i < count; ++i) {
+        StoreAs<float>(to, first + i * stride, CanonicalFloat(values[i]));
+      }
+      return;
+  }
+}
+
+}  // namespace
+
+void FloatConverter::Convert(const float* from, int64_t count, int64_t stride,
+                             int channel, uint8_t* to) const {
+  constexpr int64_t kBlock = 256;
+  float values[kBlock];
+  for (int64_t done = 0; done < count; done += kBlock) {
+    const int64_t n = std::min(kBlock, count - done);
+    const float* block = from + done * stride;
+    for (int64_t i = 0; i < n; ++i) values[i] = block[i * stride];
+    for (int k = 0; k < field_.num_value_ops; ++k) {
+      const ValueOp& op = field_.value_ops[k];
+      if (op.kind == ValueOpKind::kDivide) {
+        const float divisor = op.divisor;
+        for (int64_t i = 0; i < n; ++i) values[i] = values[i] / divisor;
+      } else {
+        const float mean = op.mean[channel];
+        const float std = op.std[channel];
+        for (int64_t i = 0; i < n; ++i) values[i] = (values[i] - mean) / std;
+      }
+    }
+    Round(values, n, stride, field_.out_dtype, to, done * stride);
+  }
+}
+
+void FloatConverter::ConvertPlane(const float* from, int64_t count, int channel,
+                                  uint8_t* to) const {
+  if (IsBitCopy(field_)) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  Convert(from, count, 1, channel, to);
+}
+
+void FloatConverter::ConvertPixels(const float* from, int64_t count,
+                                   uint8_t* to) const {
+  if (IsBitCopy(field_)) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  const int64_t size_bytes = DtypeSizeBytes(field_.out_dtype);
+  for (int c = 0; c < field_.channels; ++c) {
+    Convert(from + c, count / field_.channels, field_.channels, c,
+            to + c * size_bytes);
+  }
+}
+
+}  // namespace datasetd

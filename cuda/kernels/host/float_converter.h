@@ -1,0 +1,37 @@
+// From the float32 pixels of an image to final output elements, on the host.
+
+#ifndef DATASETD_CUDA_KERNELS_HOST_FLOAT_CONVERTER_H_
+#define DATASETD_CUDA_KERNELS_HOST_FLOAT_CONVERTER_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/program/params.h"
+
+namespace datasetd {
+
+// Has the members of ByteConverter that augment_host.cc uses. Keeps the field.
+class FloatConverter {
+ public:
+  using Element = float;
+
+  explicit FloatConverter(const FieldProgram& field) : field_(field) {}
+
+  // Fill is final: no input value stands for it.
+  bool has_fill_bytes() const { return false; }
+  float fill_byte(int, int) const { return 0.0f; }
+
+  void ConvertPlane(const float* from, int64_t count, int channel,
+                    uint8_t* to) const;
+  void ConvertPixels(const float* from, int64_t count, uint8_t* to) const;
+
+ private:
+  // `count` values of one channel, `stride` apart on both sides.
+  void Convert(const float* from, int64_t count, int64_t stride, int channel,
+               uint8_t* to) const;
+
+  const FieldProgram& field_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_HOST_FLOAT_CONVERTER_H_

@@ -1,0 +1,170 @@
+// Elementary functions of IEEE + - * / alone: the same bits on host and device,
+// whatever the mathematical libraries there do.
+//
+// In double: parameters are computed once a sample. Errors are relative
+// unless said otherwise, and checked against long double by the test.
+
+#ifndef DATASETD_CUDA_KERNELS_MATH_ELEMENTARY_H_
+#define DATASETD_CUDA_KERNELS_MATH_ELEMENTARY_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/kernels/math/host_device.h"
+
+namespace datasetd {
+
+namespace elementary_internal {
+
+// ln 2 in two parts; the upper one has 28 bits, so that its product with an
+// exponent is exact.
+inline constexpr double kLn2High = 0x1.62e42fep-1;
+inline constexpr double kLn2Low = 0x1.f473de6af278fp-30;
+inline constexpr double kLog2E = 0x1.71547652b82fep+0;
+inline constexpr double kPi = 0x1.921fb54442d18p+1;
+
+DATASETD_HOST_DEVICE inline double FromBits(uint64_t bits) {
+  double x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+}  // namespace elementary_internal
+
+// To the nearest integer, halves to the even one, as Python's round.
+// REQUIRES: |x| < 2^51.
+DATASETD_HOST_DEVICE inline double RoundHalfEven(double x) {
+  // The mantissa's last bit is worth 1 around 1.5 * 2^52.
+  constexpr double kShift = 6755399441055744.0;
+  return (x + kShift) - kShift;
+}
+
+// The same for |x| < 2^22.
+DATASETD_HOST_DEVICE inline float RoundHalfEven(float x) {
+  constexpr float kShift = 12582912.0f;
+  return (x + kShift) - kShift;
+}
+
+// The largest integer not above x. REQUIRES: |x| < 2^31.
+DATASETD_HOST_DEVICE inline float Floor(float x) {
+  const float truncated = static_cast<float>(static_cast<int32_t>(x));
+  return truncated > x ? truncated - 1.0f : truncated;
+}
+
+// The same for |x| < 2^63.
+DATASETD_HOST_DEVICE inline double Floor(double x) {
+  const double truncated = static_cast<double>(static_cast<int64_t>(x));
+  return truncated > x ? truncated - 1.0 : truncated;
+}
+
+// Rounded correctly. REQUIRES: x is not negative.
+DATASETD_HOST_DEVICE inline double Sqrt(double x) {
+#if defined(__CUDA_ARCH__)
+  return __dsqrt_rn(x);
+#else
+  return __builtin_sqrt(x);
+#endif
+}
+
+// e^x, within 2^-51. Below -700 it is 0; x above 700 counts as 700.
+DATASETD_HOST_DEVICE inline double Exp(double x) {
+  using namespace elementary_internal;  // NOLINT: constants
+  if (!(x >= -700.0)) return 0.0;
+  if (x > 700.0) x = 700.0;
+  const double exponent = RoundHalfEven(x * kLog2E);
+  const double r = (x - exponent * kLn2High) - exponent * kLn2Low;
+  // Taylor's series to r^13 for |r| <= ln 2 / 2: leaves out below 2^-57.
+  double sum = 1.0 / 6227020800.0;
+  sum = sum * r + 1.0 / 479001600.0;
+  sum = sum * r + 1.0 / 39916800.0;
+  sum = sum * r + 1.0 / 3628800.0;
+  sum = sum * r + 1.0 / 362880.0;
+  sum = sum * r + 1.0 / 40320.0;
+  sum = sum * r + 1.0 / 5040.0;
+  sum = sum * r + 1.0 / 720.0;
+  sum = sum * r + 1.0 / 120.0;
+  sum = sum * r + 1.0 / 24.0;
+  sum = sum * r + 1.0 / 6.0;
+  sum = sum * r + 0.5;
+  sum = 1.0 + (r + r * r * sum);
+  const int64_t biased = static_cast<int64_t>(exponent) + 1023;
+  return sum * FromBits(static_cast<uint64_t>(biased) << 52);
+}
+
+// The natural logarithm, within 2^-50. REQUIRES: x is positive, normal and
+// finite.
+DATASETD_HOST_DEVICE inline double Log(double x) {
+  using namespace elementary_internal;  // NOLINT: constants
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  // x = 2^exponent * m with m in [sqrt(1/2), sqrt(2)).
+  constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCDu;
+  const uint64_t above = bits - kSqrtHalf;
+  const int64_t exponent = static_cast<int64_t>(above) >> 52;
+  const double m = FromBits(bits - (static_cast<uint64_t>(exponent) << 52));
+  // ln m = 2 atanh(s), and |s| < 0.1716: leaves out below 2^-60.
+  const double s = (m - 1.0) / (m + 1.0);
+  const double z = s * s;
+  double sum = 1.0 / 23.0;
+  sum = sum * z + 1.0 / 21.0;
+  sum = sum * z + 1.0 / 19.0;
+  sum = sum * z + 1.0 / 17.0;
+  sum = sum * z + 1.0 / 15.0;
+  sum = sum * z + 1.0 / 13.0;
+  sum = sum * z + 1.0 / 11.0;
+  sum = sum * z + 1.0 / 9.0;
+  sum = sum * z + 1.0 / 7.0;
+  sum = sum * z + 1.0 / 5.0;
+  sum = sum * z + 1.0 / 3.0;
+  const double k = static_cast<double>(exponent);
+  return k * kLn2High + (k * kLn2Low + 2.0 * (s + s * z * sum));
+}
+
+// sin(pi x) and cos(pi x), within 2^-50; exact at multiples of 1/2.
+// REQUIRES: |x| < 2^50.
+DATASETD_HOST_DEVICE inline void SinCosPi(double x, double* sin_out,
+                                          double* cos_out) {
+  const double halves = RoundHalfEven(2.0 * x);
+  // In [-pi/4, pi/4]; the subtraction is exact.
+  const double t = elementary_internal::kPi * (x - 0.5 * halves);
+  const double z = t * t;
+  double sin_sum = -1.0 / 1307674368000.0;
+  sin_sum = sin_sum * z + 1.0 / 6227020800.0;
+  sin_sum = sin_sum * z - 1.0 / 39916800.0;
+  sin_sum = sin_sum * z + 1.0 / 362880.0;
+  sin_sum = sin_sum * z - 1.0 / 5040.0;
+  sin_sum = sin_sum * z + 1.0 / 120.0;
+  sin_sum = sin_sum * z - 1.0 / 6.0;
+  const double sin_t = t + t * z * sin_sum;
+  double cos_sum = 1.0 / 20922789888000.0;
+  cos_sum = cos_sum * z - 1.0 / 87178291200.0;
+  cos_sum = cos_sum * z + 1.0 / 479001600.0;
+  cos_sum = cos_sum * z - 1.0 / 3628800.0;
+  cos_sum = cos_sum * z + 1.0 / 40320.0;
+  cos_sum = cos_sum * z - 1.0 / 720.0;
+  cos_sum = cos_sum * z + 1.0 / 24.0;
+  cos_sum = cos_sum * z - 0.5;
+  const double cos_t = 1.0 + z * cos_sum;
+  switch (static_cast<int64_t>(halves) & 3) {
+    case 0:
+      *sin_out = sin_t;
+      *cos_out = cos_t;
+      break;
+    case 1:
+      *sin_out = cos_t;
+      *cos_out = -sin_t;
+      break;
+    case 2:
+      *sin_out = -sin_t;
+      *cos_out = -cos_t;
+      break;
+    default:
+      *sin_out = -cos_t;
+      *cos_out = sin_t;
+      break;
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_MATH_ELEMENTARY_H_

@@ -1,0 +1,20 @@
+// How geometry samples between pixels, as numbers that kernels and wire share.
+
+#ifndef DATASETD_CUDA_KERNELS_MATH_INTERPOLATION_H_
+#define DATASETD_CUDA_KERNELS_MATH_INTERPOLATION_H_
+
+#include <cstdint>
+
+namespace datasetd {
+
+// The values are those of datasetd.v1.InterpolationMode; meaning as in torch.
+enum class InterpolationMode : uint8_t {
+  kNearest = 1,
+  kNearestExact = 2,
+  kBilinear = 3,
+  kBicubic = 4,
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_MATH_INTERPOLATION_H_

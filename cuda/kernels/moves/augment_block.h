@@ -1,0 +1,433 @@
+// What the blocks of the augment kernel do, thread by thread: host and device
+// functions, so that a loop over blocks and threads on the host runs the very
+// code of the kernel.
+//
+// A block goes through LocateBlock, LoadBlock, DrawBlock, MapBlock, WriteBlock;
+// all its threads finish one before any begins the next.
+
+#ifndef DATASETD_CUDA_KERNELS_MOVES_AUGMENT_BLOCK_H_
+#define DATASETD_CUDA_KERNELS_MOVES_AUGMENT_BLOCK_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/move.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+
+// Where a block's stretch of positions lies.
+struct BlockWork {
+  int32_t batch_index;
+  int32_t plan_index;      // in AugmentPlan::fields
+  int32_t first_sample;    // in the batch
+  int32_t first_position;  // in that sample
+  int32_t num_positions;
+  int32_t num_samples;  // that the stretch touches
+  int32_t first_row;    // of images: the row of first_position
+  int32_t num_rows;     // counted on through the samples
+};
+
+// An output row of a block.
+struct BlockRow {
+  int32_t entry;   // element offset of the input row, or fill
+  int32_t sample;  // in the block
+};
+
+// The shared memory of a block.
+struct BlockState {
+  BlockWork work;
+  MoveProgram field;
+  int64_t draw_indices[kMaxBlockSamples];
+  const uint8_t* sources[kMaxBlockSamples];
+  SampleMoves moves[kMaxBlockSamples];
+  BlockRow rows[kMaxBlockRows];
+  // Element offset in an input row, or fill: [sample][out_width].
+  int32_t columns[kMaxBlockColumns];
+  uint32_t fill_bits[kMaxMoves][kMaxChannels];
+  // Of uint8 images: the output bits of each byte.
+  uint32_t table[kMaxChannels][256];
+};
+
+// Stores elements, and vectors of 16 aligned bytes.
+struct MemorySink {
+  DATASETD_HOST_DEVICE void Store(uint8_t* to, int size_bytes, int64_t index,
+                                  uint64_t bits) const {
+    StoreBits(to, size_bytes, index, bits);
+  }
+  DATASETD_HOST_DEVICE void StoreVector(uint8_t* to,
+                                        const uint32_t (&words)[4]) const {
+#if defined(__CUDA_ARCH__)
+    *reinterpret_cast<uint4*>(to) =
+        make_uint4(words[0], words[1], words[2], words[3]);
+#else
+    memcpy(to, words, sizeof(words));
+#endif
+  }
+};
+
+DATASETD_HOST_DEVICE inline void LocateBlock(const AugmentPlan& plan,
+                                             uint32_t block, int thread,
+                                             BlockState& state) {
+  if (thread != 0) return;
+  // The last part that begins at or before the block; empty parts begin where
+  // the next one does.
+  int low = 0;
+  int high = plan.num_batches * plan.num_fields;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (plan.first_block[middle] <= block) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  BlockWork& work = state.work;
+  work.batch_index = low / plan.num_fields;
+  work.plan_index = low % plan.num_fields;
+  const FieldPlan& field = plan.fields[work.plan_index];
+  const int64_t first =
+      int64_t{block - plan.first_block[low]} * field.positions_per_block;
+  const int64_t end = int64_t{plan.batches[work.batch_index].num_samples} *
+                      field.positions_per_sample;
+  const int64_t left = end - first;
+  work.num_positions = left < field.positions_per_block
+                           ? static_cast<int32_t>(left)
+                           : field.positions_per_block;
+  work.first_sample = static_cast<int32_t>(first / field.positions_per_sample);
+  work.first_position = static_cast<int32_t>(
+      first - int64_t{work.first_sample} * field.positions_per_sample);
+  const uint32_t last = static_cast<uint32_t>(work.first_position) +
+                        static_cast<uint32_t>(work.num_positions) - 1;
+  work.num_samples =
+      static_cast<int32_t>(field.sample_divider.Divide(last)) + 1;
+  work.first_row = static_cast<int32_t>(
+      field.row_divider.Divide(static_cast<uint32_t>(work.first_position)));
+  work.num_rows =
+      static_cast<int32_t>(field.row_divider.Divide(last)) - work.first_row + 1;
+}
+
+// True for blocks that go through LoadBlock to MapBlock.
+DATASETD_HOST_DEVICE inline bool IsImageBlock(const AugmentPlan& plan,
+                                              const BlockState& state) {
+  const int32_t field_index = plan.fields[state.work.plan_index].field_index;
+  return field_index != kIndicesField &&
+         plan.program->fields[field_index].is_image;
+}
+
+DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
+                                           BlockState& state) {
+  if (!IsImageBlock(plan, state)) return;
+  const BlockWork& work = state.work;
+  const MoveProgram& field =
+      plan.program->fields[plan.fields[work.plan_index].field_index];
+  static_assert(sizeof(MoveProgram) % 8 == 0 && alignof(MoveProgram) == 8);
+  constexpr int kWords = sizeof(MoveProgram) / 8;
+  for (int i = thread; i < kWords; i += kBlockThreads) {
+    memcpy(reinterpret_cast<uint8_t*>(&state.field) + 8 * i,
+           reinterpret_cast<const uint8_t*>(&field) + 8 * i, 8);
+  }
+  if (thread < work.num_samples) {
+    const BatchTask& batch = plan.batches[work.batch_index];
+    const int64_t sample = batch.indices[work.first_sample + thread];
+    state.draw_indices[thread] = DrawIndex(batch, work.first_sample + thread);
+    state.sources[thread] = field.source + sample * field.sample_stride_bytes;
+  }
+}
+
+DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
+                                           BlockState& state) {
+  if (!IsImageBlock(plan, state)) return;
+  const MoveProgram& field = state.field;
+  const int draws_per_sample = 2 * field.num_moves;
+  for (int i = thread; i < state.work.num_samples * draws_per_sample;
+       i += kBlockThreads) {
+    const int sample = i / draws_per_sample;
+    const int draw = i % draws_per_sample;
+    state.moves[sample].axis[draw % 2][draw / 2] = DrawAxisMove(
+        field.moves[draw / 2], static_cast<Axis>(draw % 2), plan.program->seed,
+        plan.batches[state.work.batch_index].epoch, state.draw_indices[sample]);
+  }
+  for (int i = thread; i < field.num_moves * field.channels;
+       i += kBlockThreads) {
+    const int move = i / field.channels;
+    const int channel = i % field.channels;
+    state.fill_bits[move][channel] = FillElementBits(field, move, channel);
+  }
+  if (field.in_dtype != Dtype::kUint8) return;
+  for (int i = thread; i < field.channels * 256; i += kBlockThreads) {
+    const int channel = i / 256;
+    const float byte = static_cast<float>(i % 256);
+    state.table[channel][i % 256] =
+        RoundedBits(ApplyValueOps(field, channel, byte), field.out_dtype);
+  }
+}
+
+// The columns entry of output column `x`, made anew.
+DATASETD_HOST_DEVICE inline int32_t MapColumn(const BlockState& state,
+                                              int sample, int32_t x) {
+  const int32_t entry = MapBack(state.field, state.moves[sample].axis[1], x);
+  return IsFill(entry) ? entry : entry * state.field.channels;
+}
+
+DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
+                                          BlockState& state) {
+  if (!IsImageBlock(plan, state)) return;
+  const BlockWork& work = state.work;
+  const MoveProgram& field = state.field;
+  for (int i = thread; i < work.num_rows; i += kBlockThreads) {
+    const int32_t row = work.first_row + i;
+    const int32_t sample = row / field.out_height;
+    const int32_t entry = MapBack(field, state.moves[sample].axis[0],
+                                  row - sample * field.out_height);
+    state.rows[i].entry =
+        IsFill(entry) ? entry : entry * field.in_width * field.channels;
+    state.rows[i].sample = sample;
+  }
+  if (!plan.fields[work.plan_index].has_column_map) return;
+  for (int i = thread; i < work.num_samples * field.out_width;
+       i += kBlockThreads) {
+    const int32_t sample = i / field.out_width;
+    state.columns[i] = MapColumn(state, sample, i - sample * field.out_width);
+  }
+}
+
+// Walks along output pixels of one sample and tells where each comes from.
+class PixelCursor {
+ public:
+  // `row` is counted from the block's first row.
+  DATASETD_HOST_DEVICE PixelCursor(const BlockState& state, bool has_column_map,
+                                   int32_t row, int32_t x)
+      : state_(state),
+        has_column_map_(has_column_map),
+        row_(row),
+        x_(x),
+        block_row_(state.rows[row]) {}
+
+  DATASETD_HOST_DEVICE int sample() const { return block_row_.sample; }
+
+  // Element offset of the pixel's first channel in the sample, or fill.
+  DATASETD_HOST_DEVICE int32_t Offset() const {
+    const int32_t column =
+        has_column_map_
+            ? state_.columns[block_row_.sample * state_.field.out_width + x_]
+            : MapColumn(state_, block_row_.sample, x_);
+    const int32_t fill = NearestFill(block_row_.entry, column);
+    return IsFill(fill) ? fill : block_row_.entry + column;
+  }
+
+  // REQUIRES: there is a next pixel in the block.
+  DATASETD_HOST_DEVICE void Advance() {
+    if (++x_ == state_.field.out_width) {
+      x_ = 0;
+      block_row_ = state_.rows[++row_];
+    }
+  }
+
+ private:
+  const BlockState& state_;
+  const bool has_column_map_;
+  int32_t row_;
+  int32_t x_;
+  BlockRow block_row_;
+};
+
+// Output bits of channel `channel` of the pixel at `offset`.
+template <bool kFromBytes>
+DATASETD_HOST_DEVICE inline uint32_t PixelBits(const BlockState& state,
+                                               const uint8_t* source,
+                                               int32_t offset, int channel) {
+  if (IsFill(offset)) return state.fill_bits[FillMove(offset)][channel];
+  if (kFromBytes) {
+    return state.table[channel][LoadAs<uint8_t>(source, offset + channel)];
+  }
+  return ImageElementBits(state.field, source, offset + channel, channel);
+}
+
+// Puts element `index` of a vector, of kSizeBytes, in its place.
+template <int kSizeBytes>
+DATASETD_HOST_DEVICE inline void PackElement(uint32_t (&words)[4], int index,
+                                             uint32_t bits) {
+  constexpr int kPerWord = 4 / kSizeBytes;
+  words[index / kPerWord] |= bits << (8 * kSizeBytes * (index % kPerWord));
+}
+
+// Positions of a vector whose elements have `size_bytes`; 0: no vector.
+constexpr int VectorPositions(int size_bytes) {
+  return size_bytes == 0 ? 1 : 16 / size_bytes;
+}
+
+// kSizeBytes is that of a vector's elements; 0 for single positions.
+template <bool kFromBytes, int kSizeBytes, typename Sink>
+DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
+                                             int thread,
+                                             const BlockState& state,
+                                             const Sink& sink) {
+  constexpr int kVector = VectorPositions(kSizeBytes);
+  const BlockWork& work = state.work;
+  const FieldPlan& field_plan = plan.fields[work.plan_index];
+  const MoveProgram& field = state.field;
+  uint8_t* slot = plan.batches[work.batch_index].slot + field.offset_bytes;
+  const int size_bytes =
+      kSizeBytes == 0 ? DtypeSizeBytes(field.out_dtype) : kSizeBytes;
+  const int64_t plane = field_plan.positions_per_sample;
+  for (int32_t i = thread * kVector; i < work.num_positions;
+       i += kBlockThreads * kVector) {
+    const int32_t position = work.first_position + i;
+    const int32_t row = static_cast<int32_t>(
+        field_plan.row_divider.Divide(static_cast<uint32_t>(position)));
+    PixelCursor cursor(state, field_plan.has_column_map, row - work.first_row,
+                       position - row * field.out_width);
+    const int sample = cursor.sample();
+    const uint8_t* source = state.sources[sample];
+    int32_t offsets[kVector];
+    DATASETD_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      offsets[k] = cursor.Offset();
+      if (k + 1 < kVector) cursor.Advance();
+    }
+    // Of channel 0.
+    int64_t to =
+        (int64_t{work.first_sample} + sample) * field.channels * plane +
+        (position - sample * plane);
+    for (int c = 0; c < field.channels; ++c, to += plane) {
+      if constexpr (kSizeBytes == 0) {
+        sink.Store(slot, size_bytes, to,
+                   PixelBits<kFromBytes>(state, source, offsets[0], c));
+      } else {
+        uint32_t words[4] = {0, 0, 0, 0};
+        DATASETD_UNROLL
+        for (int k = 0; k < kVector; ++k) {
+          PackElement<kSizeBytes>(
+              words, k, PixelBits<kFromBytes>(state, source, offsets[k], c));
+        }
+        sink.StoreVector(slot + to * kSizeBytes, words);
+      }
+    }
+  }
+}
+
+template <bool kFromBytes, int kSizeBytes, typename Sink>
+DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
+                                             int thread,
+                                             const BlockState& state,
+                                             const Sink& sink) {
+  constexpr int kVector = VectorPositions(kSizeBytes);
+  const BlockWork& work = state.work;
+  const FieldPlan& field_plan = plan.fields[work.plan_index];
+  const MoveProgram& field = state.field;
+  uint8_t* slot = plan.batches[work.batch_index].slot + field.offset_bytes;
+  const int size_bytes =
+      kSizeBytes == 0 ? DtypeSizeBytes(field.out_dtype) : kSizeBytes;
+  const int32_t row_elements = field.out_width * field.channels;
+  const int64_t batch_first =
+      int64_t{work.first_sample} * field_plan.positions_per_sample;
+  for (int32_t i = thread * kVector; i < work.num_positions;
+       i += kBlockThreads * kVector) {
+    const int32_t position = work.first_position + i;
+    const int32_t row = static_cast<int32_t>(
+        field_plan.row_divider.Divide(static_cast<uint32_t>(position)));
+    const int32_t in_row = position - row * row_elements;
+    const int32_t x = in_row / field.channels;
+    int channel = in_row - x * field.channels;
+    PixelCursor cursor(state, field_plan.has_column_map, row - work.first_row,
+                       x);
+    const uint8_t* source = state.sources[cursor.sample()];
+    int32_t offset = cursor.Offset();
+    if constexpr (kSizeBytes == 0) {
+      sink.Store(slot, size_bytes, batch_first + position,
+                 PixelBits<kFromBytes>(state, source, offset, channel));
+    } else {
+      uint32_t words[4] = {0, 0, 0, 0};
+      DATASETD_UNROLL
+      for (int k = 0; k < kVector; ++k) {
+        PackElement<kSizeBytes>(
+            words, k, PixelBits<kFromBytes>(state, source, offset, channel));
+        if (k + 1 < kVector && ++channel == field.channels) {
+          channel = 0;
+          cursor.Advance();
+          offset = cursor.Offset();
+        }
+      }
+      sink.StoreVector(slot + (batch_first + position) * kSizeBytes, words);
+    }
+  }
+}
+
+template <bool kFromBytes, int kSizeBytes, typename Sink>
+DATASETD_HOST_DEVICE inline void WriteImage(const AugmentPlan& plan, int thread,
+                                            const BlockState& state,
+                                            const Sink& sink) {
+  if (state.field.layout == Layout::kNhwc) {
+    WritePixels<kFromBytes, kSizeBytes>(plan, thread, state, sink);
+  } else {
+    WritePlanes<kFromBytes, kSizeBytes>(plan, thread, state, sink);
+  }
+}
+
+// A field that is no image, or the indices.
+template <typename Sink>
+DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
+                                               int thread,
+                                               const BlockState& state,
+                                               const Sink& sink) {
+  const BlockWork& work = state.work;
+  const FieldPlan& field_plan = plan.fields[work.plan_index];
+  const BatchTask& batch = plan.batches[work.batch_index];
+  const int64_t* indices = batch.indices + work.first_sample;
+  const int64_t batch_first =
+      int64_t{work.first_sample} * field_plan.positions_per_sample;
+  for (int32_t i = thread; i < work.num_positions; i += kBlockThreads) {
+    const int32_t position = work.first_position + i;
+    const int32_t sample = static_cast<int32_t>(
+        field_plan.sample_divider.Divide(static_cast<uint32_t>(position)));
+    if (field_plan.field_index == kIndicesField) {
+      sink.Store(batch.slot + plan.program->indices_offset_bytes, 8,
+                 batch_first + position,
+                 static_cast<uint64_t>(indices[sample]));
+      continue;
+    }
+    const MoveProgram& field = plan.program->fields[field_plan.field_index];
+    const uint8_t* source =
+        field.source + indices[sample] * field.sample_stride_bytes;
+    sink.Store(
+        batch.slot + field.offset_bytes, DtypeSizeBytes(field.out_dtype),
+        batch_first + position,
+        CastElementBits(source, field.in_dtype, field.out_dtype,
+                        position - sample * field_plan.positions_per_sample));
+  }
+}
+
+template <typename Sink>
+DATASETD_HOST_DEVICE inline void WriteBlock(const AugmentPlan& plan, int thread,
+                                            const BlockState& state,
+                                            const Sink& sink) {
+  if (!IsImageBlock(plan, state)) {
+    WriteElements(plan, thread, state, sink);
+  } else if (state.field.in_dtype != Dtype::kUint8) {
+    WriteImage<false, 0>(plan, thread, state, sink);
+  } else {
+    switch (plan.fields[state.work.plan_index].vector_positions) {
+      case 4:
+        WriteImage<true, 4>(plan, thread, state, sink);
+        break;
+      case 8:
+        WriteImage<true, 2>(plan, thread, state, sink);
+        break;
+      case 16:
+        WriteImage<true, 1>(plan, thread, state, sink);
+        break;
+      default:
+        WriteImage<true, 0>(plan, thread, state, sink);
+        break;
+    }
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_MOVES_AUGMENT_BLOCK_H_

@@ -1,0 +1,110 @@
+#include "cuda/kernels/program/augment_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
+
+namespace datasetd {
+namespace {
+
+inline constexpr int kVectorBytes = 16;
+// Small enough that a batch of CIFAR fills a GPU, large enough to pay for what
+// a block prepares.
+inline constexpr int64_t kBlockPixels = 2048;
+
+FieldPlan PlanImage(const FieldProgram& field, int field_index) {
+  FieldPlan plan = {};
+  plan.field_index = field_index;
+  const int64_t row_positions =
+      int64_t{field.out_width} *
+      (field.layout == Layout::kNhwc ? field.channels : 1);
+  const int64_t sample_positions = row_positions * field.out_height;
+  plan.positions_per_sample = static_cast<int32_t>(sample_positions);
+  plan.sample_divider = MakeDivider(static_cast<uint32_t>(sample_positions));
+  plan.row_divider = MakeDivider(static_cast<uint32_t>(row_positions));
+
+  // A vector must lie in one sample, and be aligned in each of its planes.
+  plan.vector_positions = 1;
+  const int vector = kVectorBytes / DtypeSizeBytes(field.out_dtype);
+  if (field.in_dtype == Dtype::kUint8 && sample_positions % vector == 0 &&
+      field.offset_bytes % kVectorBytes == 0) {
+    plan.vector_positions = vector;
+  }
+
+  const int64_t pixels =
+      std::max(kBlockPixels, int64_t{kBlockThreads} * plan.vector_positions);
+  int64_t positions =
+      field.layout == Layout::kNhwc ? pixels * field.channels : pixels;
+  // A block touches at most (positions - 1) / n + 2 stretches of n positions.
+  positions = std::min(positions, (kMaxBlockRows - 2) * row_positions);
+  positions = std::min(positions, (kMaxBlockSamples - 2) * sample_positions);
+  positions -= positions % plan.vector_positions;
+  plan.positions_per_block = static_cast<int32_t>(positions);
+
+  const int64_t samples = (positions - 1) / sample_positions + 2;
+  const int64_t columns = samples * field.out_width;
+  plan.has_column_map = columns <= kMaxBlockColumns && columns * 2 <= positions;
+  return plan;
+}
+
+FieldPlan PlanElements(int32_t elements_per_sample, int field_index) {
+  FieldPlan plan = {};
+  plan.field_index = field_index;
+  plan.vector_positions = 1;
+  plan.positions_per_sample = elements_per_sample;
+  plan.positions_per_block = static_cast<int32_t>(kBlockPixels);
+  plan.sample_divider = MakeDivider(static_cast<uint32_t>(elements_per_sample));
+  plan.row_divider = plan.sample_divider;
+  return plan;
+}
+
+}  // namespace
+
+Divider MakeDivider(uint32_t divisor) {
+  uint32_t log2 = 0;
+  while ((uint64_t{1} << log2) < divisor) ++log2;
+  const uint64_t power = uint64_t{1} << (31 + log2);
+  return {divisor, static_cast<uint32_t>((power + divisor - 1) / divisor),
+          31 + log2};
+}
+
+bool MakeAugmentPlan(const AugmentProgram* device_program,
+                     const AugmentProgram& host_program,
+                     const BatchTask* batches, int num_batches,
+                     AugmentPlan* plan) {
+  if (num_batches < 0 || num_batches > kMaxBatchesPerLaunch) return false;
+  *plan = {};
+  plan->program = device_program;
+  plan->num_batches = num_batches;
+  for (int i = 0; i < host_program.num_fields; ++i) {
+    const FieldProgram& field = host_program.fields[i];
+    // A chain has a kernel of its own, which writes mixed labels, too.
+    if (field.num_steps > 0 || field.num_classes > 0) continue;
+    plan->fields[plan->num_fields++] =
+        field.is_image ? PlanImage(field, i) : PlanElements(field.in_width, i);
+  }
+  if (host_program.indices_offset_bytes >= 0) {
+    plan->fields[plan->num_fields++] = PlanElements(1, kIndicesField);
+  }
+  int64_t block = 0;
+  uint32_t* first_block = plan->first_block;
+  for (int b = 0; b < num_batches; ++b) {
+    plan->batches[b] = batches[b];
+    for (int f = 0; f < plan->num_fields; ++f) {
+      const FieldPlan& field = plan->fields[f];
+      const int32_t rows =
+          IsLastPart(batches[b]) ? std::max(batches[b].num_samples, 0) : 0;
+      const int64_t positions = int64_t{rows} * field.positions_per_sample;
+      *first_block++ = static_cast<uint32_t>(block);
+      block += (positions + field.positions_per_block - 1) /
+               field.positions_per_block;
+      if (block > INT32_MAX) return false;
+    }
+  }
+  *first_block = static_cast<uint32_t>(block);
+  return true;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,64 @@
+// The samples of a cache entry, as they were resident. Checks every block that
+// it reads: DATA_LOSS from Read is a damaged entry.
+
+#ifndef DATASETD_SERVER_CACHE_CACHED_SOURCE_H_
+#define DATASETD_SERVER_CACHE_CACHED_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/cache/cache_entry.h"
+#include "server/dataset/ragged_index.h"
+#include "server/dataset/sample_source.h"
+
+struct XXH3_state_s;
+
+namespace datasetd {
+
+// The key of BadSamplesToText's text in a header's notes.
+inline constexpr char kBadSamplesNote[] = "bad_samples";
+
+class CachedSource : public SampleSource {
+ public:
+  // REQUIRES: `header` and `layout` are those of `file`.
+  CachedSource(std::unique_ptr<RandomAccessFile> file, CacheHeader header,
+               CacheLayout layout);
+  ~CachedSource() override;
+
+  // No files: what the entry was made from is not looked at.
+  const SourceInfo& info() const override { return info_; }
+  const CacheHeader& header() const { return header_; }
+  int64_t size_bytes() const { return layout_.file_bytes; }
+
+  absl::StatusOr<RaggedIndex> ReadIndex(size_t field) override;
+  absl::Status Read(int64_t count,
+                    absl::Span<const absl::Span<uint8_t>> fields) override;
+
+ private:
+  struct StateDeleter {
+    void operator()(XXH3_state_s* state) const;
+  };
+  struct Progress {
+    int64_t num_bytes = 0;                              // read so far
+    std::unique_ptr<XXH3_state_s, StateDeleter> block;  // the one begun
+  };
+
+  // Reads the next bytes of a place of the layout, and checks them.
+  absl::Status ReadNext(size_t place, absl::Span<uint8_t> data);
+  absl::Status Check(size_t place, absl::Span<const uint8_t> data);
+
+  const std::unique_ptr<RandomAccessFile> file_;
+  const CacheHeader header_;
+  const CacheLayout layout_;
+  SourceInfo info_;
+  absl::Status notes_status_;
+  std::vector<Progress> progress_;  // by place
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CACHE_CACHED_SOURCE_H_

@@ -1,0 +1,303 @@
+#include "server/cache/dataset_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/background_thread.h"
+#include "base/status_macros.h"
+#include "server/cache/cache_writer.h"
+
+namespace datasetd {
+namespace {
+
+constexpr char kSuffix[] = ".cache";
+constexpr char kTemporarySuffix[] = ".cache.tmp";
+
+std::string FileName(const std::string& spec_id) {
+  return absl::StrCat(spec_id, kSuffix);
+}
+
+// The spec id of a file, or empty if it is none of the cache's.
+std::string SpecIdOf(absl::string_view name, absl::string_view suffix) {
+  if (!absl::ConsumeSuffix(&name, suffix)) return "";
+  std::string id(name);
+  return IsCacheId(id) ? id : "";
+}
+
+void Add(std::atomic<uint64_t>& counter, int64_t value = 1) {
+  counter.fetch_add(static_cast<uint64_t>(value), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DatasetCache>> DatasetCache::Open(
+    std::unique_ptr<StoreDirectory> directory, CacheIndex::Limits limits,
+    Observer observer) {
+  std::unique_ptr<DatasetCache> cache(
+      new DatasetCache(std::move(directory), std::move(observer)));
+  DATASETD_RETURN_IF_ERROR(cache->Scan(limits));
+  cache->thread_ = std::thread([cache = cache.get()] { cache->RunStores(); });
+  return cache;
+}
+
+DatasetCache::~DatasetCache() {
+  is_stopping_.store(true, std::memory_order_relaxed);
+  {
+    MutexLock lock(&mutex_);
+    is_stopped_ = true;
+  }
+  copy_gate_.Interrupt();
+  if (thread_.joinable()) thread_.join();
+}
+
+void DatasetCache::Report(const char* event, uint32_t uid,
+                          const std::string& name, const absl::Status& status) {
+  if (!status.ok() && !absl::IsCancelled(status)) Add(counters_.num_errors);
+  observer_(event, uid, absl::StrCat(directory_->path(), "/", name), status);
+}
+
+absl::Status DatasetCache::Scan(CacheIndex::Limits limits) {
+  DATASETD_ASSIGN_OR_RETURN(std::vector<FileInfo> files, directory_->List());
+  std::sort(files.begin(), files.end(),
+            [](const FileInfo& a, const FileInfo& b) {
+              return a.mtime_nanoseconds < b.mtime_nanoseconds;
+            });
+  MutexLock lock(&mutex_);
+  for (const FileInfo& file : files) {
+    if (!SpecIdOf(file.path, kTemporarySuffix).empty()) {
+      const absl::Status removed = directory_->Remove(file.path);
+      Report("leftover removed", limits.daemon_uid, file.path, removed);
+      continue;
+    }
+    const std::string spec_id = SpecIdOf(file.path, kSuffix);
+    if (spec_id.empty()) continue;
+    const auto header = [&]() -> absl::StatusOr<CacheHeader> {
+      DATASETD_ASSIGN_OR_RETURN(const auto opened, directory_->Open(file.path));
+      DATASETD_ASSIGN_OR_RETURN(CacheHeader read, ReadCacheHeader(*opened));
+      if (read.spec_id == spec_id) return read;
+      return absl::DataLossError(
+          absl::StrCat("cache entry: holds spec id ", read.spec_id));
+    }();
+    if (absl::IsResourceExhausted(header.status())) return header.status();
+    if (absl::IsFailedPrecondition(header.status())) {
+      // It has other hashes, or not the user who stored it.
+      const absl::Status removed = directory_->Remove(file.path);
+      Report("of an earlier version, removed", limits.daemon_uid, file.path,
+             removed);
+      continue;
+    }
+    if (!header.ok()) {
+      directory_->Remove(file.path).IgnoreError();
+      Report("damaged, removed", limits.daemon_uid, file.path, header.status());
+      continue;
+    }
+    index_.Add(spec_id, header->stored_by_uid, file.size_bytes);
+  }
+  if (limits.total_bytes == 0) {
+    DATASETD_ASSIGN_OR_RETURN(const int64_t free, directory_->FreeBytes());
+    limits.total_bytes = index_.used_bytes() + free / 2;
+  }
+  index_.SetLimits(limits);
+  Evict(index_.PlanRoom());
+  return absl::OkStatus();
+}
+
+std::unique_ptr<CachedSource> DatasetCache::OpenEntry(
+    const std::string& spec_id) {
+  const std::string name = FileName(spec_id);
+  auto source = [&]() -> absl::StatusOr<std::unique_ptr<CachedSource>> {
+    DATASETD_ASSIGN_OR_RETURN(auto file, directory_->Open(name));
+    DATASETD_ASSIGN_OR_RETURN(CacheHeader header, ReadCacheHeader(*file));
+    if (header.spec_id != spec_id) {
+      return absl::DataLossError(
+          absl::StrCat("cache entry: holds spec id ", header.spec_id));
+    }
+    DATASETD_ASSIGN_OR_RETURN(CacheLayout layout, LayOutCacheEntry(header));
+    return std::make_unique<CachedSource>(std::move(file), std::move(header),
+                                          std::move(layout));
+  }();
+  if (absl::IsResourceExhausted(source.status())) {
+    // Too many open files: the entry is not to blame.
+    Report("not opened", index_.UidOf(spec_id), name, source.status());
+    return nullptr;
+  }
+  if (!source.ok()) {
+    Report("damaged, removed", RemoveEntry(spec_id), name, source.status());
+    return nullptr;
+  }
+  index_.Use(spec_id);
+  // For the order after a restart; without it only that is worse.
+  directory_->Touch(name).IgnoreError();
+  return *std::move(source);
+}
+
+std::unique_ptr<CachedSource> DatasetCache::Find(const std::string& spec_id) {
+  MutexLock lock(&mutex_);
+  std::unique_ptr<CachedSource> source;
+  if (index_.Contains(spec_id)) source = OpenEntry(spec_id);
+  if (source == nullptr) Add(counters_.num_misses);
+  return source;
+}
+
+void DatasetCache::CountHit(const CachedSource& source) {
+  Add(counters_.num_hits);
+  Add(counters_.read_bytes, source.size_bytes());
+  Report("used", source.header().stored_by_uid,
+         FileName(source.header().spec_id), absl::OkStatus());
+}
+
+void DatasetCache::Discard(const std::string& spec_id,
+                           const absl::Status& why) {
+  MutexLock lock(&mutex_);
+  if (!index_.Contains(spec_id)) return;
+  Add(counters_.num_misses);
+  Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id), why);
+}
+
+uint32_t DatasetCache::RemoveEntry(const std::string& spec_id) {
+  directory_->Remove(FileName(spec_id)).IgnoreError();
+  return index_.Remove(spec_id);
+}
+
+void DatasetCache::Evict(const std::vector<std::string>& spec_ids) {
+  for (const std::string& spec_id : spec_ids) {
+    Add(counters_.num_evicted);
+    Report("evicted", RemoveEntry(spec_id), FileName(spec_id),
+           absl::OkStatus());
+  }
+}
+
+void DatasetCache::Store(Description description,
+                         const std::shared_ptr<const Dataset>& dataset) {
+  Job job;
+  job.header.spec_id = std::move(description.spec_id);
+  job.header.content_hash = dataset->content_hash();
+  job.header.owner_uid = description.owner_uid;
+  job.header.stored_by_uid = description.stored_by_uid;
+  job.header.num_samples = dataset->num_samples();
+  job.header.fields = dataset->fields();
+  job.header.class_names = std::move(description.class_names);
+  job.header.notes = std::move(description.notes);
+  job.backend = &dataset->backend();
+  job.dataset = dataset;
+  MutexLock lock(&mutex_);
+  DropDeadJobs();
+  if (index_.Contains(job.header.spec_id)) return;
+  jobs_.push_back(std::move(job));
+}
+
+void DatasetCache::DropDeadJobs() {
+  jobs_.erase(
+      std::remove_if(jobs_.begin(), jobs_.end(),
+                     [](const Job& job) { return job.dataset.expired(); }),
+      jobs_.end());
+}
+
+DatasetCache::Job DatasetCache::TakeJob() {
+  const auto last_turn = [this](const Job& job)
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                               return last_turns_[job.header.stored_by_uid];
+                             };
+  const auto next = std::min_element(
+      jobs_.begin(), jobs_.end(),
+      [&](const Job& a, const Job& b) { return last_turn(a) < last_turn(b); });
+  Job job = std::move(*next);
+  jobs_.erase(next);
+  if (jobs_.empty()) last_turns_.clear();
+  last_turns_[job.header.stored_by_uid] = ++num_turns_;
+  return job;
+}
+
+void DatasetCache::RunStores() {
+  BecomeBackgroundThread("cache");
+  while (true) {
+    Job job;
+    {
+      const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return is_stopped_ || !jobs_.empty();
+      };
+      MutexLock lock(&mutex_, Condition(&has_work));
+      if (is_stopped_) return;
+      job = TakeJob();
+      if (index_.Contains(job.header.spec_id)) continue;
+      is_storing_ = true;
+    }
+    StoreNow(job);
+    MutexLock lock(&mutex_);
+    is_storing_ = false;
+  }
+}
+
+void DatasetCache::StoreNow(const Job& job) {
+  const std::string& spec_id = job.header.spec_id;
+  const std::string name = FileName(spec_id);
+  const std::string temporary = absl::StrCat(spec_id, kTemporarySuffix);
+  const uint32_t uid = job.header.stored_by_uid;
+  const auto layout = LayOutCacheEntry(job.header);
+  if (!layout.ok()) {
+    Report("not stored", uid, name, layout.status());
+    return;
+  }
+  {
+    MutexLock lock(&mutex_);
+    const auto room = index_.PlanRoom(uid, layout->file_bytes);
+    if (!room.ok()) {
+      // No error: it is as configured.
+      Report("not stored", uid, name,
+             absl::CancelledError(room.status().message()));
+      return;
+    }
+    Evict(*room);
+  }
+  absl::Status status = WriteCacheEntry(
+      job.header, *layout, job.dataset, *job.backend, *directory_, temporary,
+      {.gate = &copy_gate_, .is_stopping = &is_stopping_});
+  // Nobody else touches a file that is not in index_.
+  if (status.ok()) {
+    status = directory_->Rename(temporary, name);
+    if (!status.ok()) {
+      directory_->Remove(temporary).IgnoreError();
+      // A rename that was done and not synced may be there.
+      directory_->Remove(name).IgnoreError();
+    }
+  }
+  if (!status.ok()) {
+    Report("not stored", uid, name, status);
+    return;
+  }
+  MutexLock lock(&mutex_);
+  index_.Add(spec_id, uid, layout->file_bytes);
+  Add(counters_.num_stored);
+  Add(counters_.written_bytes, layout->file_bytes);
+  Report("stored", uid, name, absl::OkStatus());
+}
+
+void DatasetCache::AwaitLetGo() { copy_gate_.Interrupt(); }
+
+bool DatasetCache::AwaitIdle(absl::Duration timeout) {
+  const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return jobs_.empty() && !is_storing_;
+  };
+  MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(Condition(&is_idle), timeout);
+}
+
+int64_t DatasetCache::limit_bytes() const {
+  MutexLock lock(&mutex_);
+  return index_.limit_bytes();
+}
+
+int64_t DatasetCache::used_bytes() const {
+  MutexLock lock(&mutex_);
+  return index_.used_bytes();
+}
+
+int DatasetCache::num_entries() const {
+  MutexLock lock(&mutex_);
+  return index_.num_entries();
+}
+
+}  // namespace datasetd

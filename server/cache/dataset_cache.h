@@ -1,0 +1,146 @@
+// Resident datasets on disk, for the next start: found by spec id, or by
+// content hash where the source is gone.
+//
+// A dataset that is stored is written in the background by a thread of the
+// cache; the file appears whole (temporary file, sync, rename) or not at all,
+// and what a crash left over is removed at the next start. The files keep below
+// the limits of CacheIndex, which says which of them go. Users take turns to be
+// stored. Whatever goes wrong is an event and a count, and costs the entry,
+// never the load. Thread-safe.
+
+#ifndef DATASETD_SERVER_CACHE_DATASET_CACHE_H_
+#define DATASETD_SERVER_CACHE_DATASET_CACHE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "server/cache/cache_entry.h"
+#include "server/cache/cache_index.h"
+#include "server/cache/cached_source.h"
+#include "server/cache/copy_gate.h"
+#include "server/dataset/dataset.h"
+#include "server/files/store_directory.h"
+
+namespace datasetd {
+
+class DatasetCache {
+ public:
+  struct Counters {
+    std::atomic<uint64_t> num_hits = 0;
+    std::atomic<uint64_t> num_misses = 0;
+    std::atomic<uint64_t> num_stored = 0;
+    std::atomic<uint64_t> num_evicted = 0;
+    // Entries found damaged, and files that could not be written.
+    std::atomic<uint64_t> num_errors = 0;
+    std::atomic<uint64_t> read_bytes = 0;
+    std::atomic<uint64_t> written_bytes = 0;
+  };
+  // For the log: what happened to which file, which the user's load stored;
+  // OK, or why.
+  using Observer =
+      std::function<void(const char* event, uint32_t uid,
+                         const std::string& name, const absl::Status& status)>;
+
+  // Looks at what is there; removes leftovers and damaged entries, and what is
+  // over the limits (of total_bytes 0: half of what is free, and what is there
+  // already). `observer` may be called on any thread.
+  //   what StoreDirectory::List says; RESOURCE_EXHAUSTED: too many open files
+  static absl::StatusOr<std::unique_ptr<DatasetCache>> Open(
+      std::unique_ptr<StoreDirectory> directory, CacheIndex::Limits limits,
+      Observer observer);
+  // Gives up what is being written. REQUIRES: the backends of the datasets
+  // that were stored are there still.
+  ~DatasetCache();
+
+  // Null if there is none. The entry counts as used now.
+  std::unique_ptr<CachedSource> Find(const std::string& spec_id);
+
+  // The samples of this source were loaded.
+  void CountHit(const CachedSource& source);
+
+  // Removes an entry that was found damaged.
+  void Discard(const std::string& spec_id, const absl::Status& why);
+
+  // Stores the dataset in the background, unless it goes before; returns at
+  // once. Fields, samples and hash are the dataset's.
+  struct Description {
+    std::string spec_id;
+    std::optional<uint32_t> owner_uid;  // of a pushed dataset
+    uint32_t stored_by_uid = 0;
+    std::vector<std::string> class_names;
+    std::map<std::string, std::string> notes;
+  };
+  void Store(Description description,
+             const std::shared_ptr<const Dataset>& dataset);
+
+  // Waits until the cache holds no dataset that nobody else does.
+  void AwaitLetGo();
+  // False if not all that was given to Store has been dealt with in `timeout`.
+  bool AwaitIdle(absl::Duration timeout);
+
+  const Counters& counters() const { return counters_; }
+  int64_t limit_bytes() const;
+  int64_t used_bytes() const;
+  int num_entries() const;
+
+ private:
+  struct Job {
+    CacheHeader header;
+    Backend* backend = nullptr;
+    std::weak_ptr<const Dataset> dataset;
+  };
+
+  DatasetCache(std::unique_ptr<StoreDirectory> directory, Observer observer)
+      : directory_(std::move(directory)), observer_(std::move(observer)) {}
+
+  absl::Status Scan(CacheIndex::Limits limits);
+  std::unique_ptr<CachedSource> OpenEntry(const std::string& spec_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns whose it was.
+  uint32_t RemoveEntry(const std::string& spec_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Evict(const std::vector<std::string>& spec_ids)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets the jobs whose dataset has gone, so that there are no more of them
+  // than datasets.
+  void DropDeadJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The first one of the user whose last turn is the longest ago.
+  Job TakeJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunStores();
+  void StoreNow(const Job& job);
+  void Report(const char* event, uint32_t uid, const std::string& name,
+              const absl::Status& status);
+
+  const std::unique_ptr<StoreDirectory> directory_;
+  const Observer observer_;
+  Counters counters_;
+  std::atomic<bool> is_stopping_ = false;
+
+  CopyGate copy_gate_;
+  mutable Mutex mutex_;
+  CacheIndex index_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  // By user: the number of the last store. Of users in jobs_.
+  std::map<uint32_t, uint64_t> last_turns_ ABSL_GUARDED_BY(mutex_);
+  uint64_t num_turns_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_storing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CACHE_DATASET_CACHE_H_

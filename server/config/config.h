@@ -1,0 +1,44 @@
+// The daemon's configuration: v1::Config (proto/datasetd/v1/server.proto) from
+// a YAML file with the same keys.
+//
+//   socket_path: /run/datasetd/datasetd.sock
+//   data_roots: [/data]
+//   log_levels: {attach: debug}
+//   datasets:
+//     - {name: train, format: cifar10, path: /data/cifar-10-batches-bin}
+//
+// In order: LoadConfig, flags over it, ApplyDefaults, ValidateConfig.
+
+#ifndef DATASETD_SERVER_CONFIG_CONFIG_H_
+#define DATASETD_SERVER_CONFIG_CONFIG_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "datasetd/v1/server.pb.h"
+
+namespace datasetd {
+
+// What the file says and no more.
+//   NOT_FOUND, PERMISSION_DENIED, ...  the file cannot be read
+//   INVALID_ARGUMENT                   as of YamlToProto
+absl::StatusOr<v1::Config> LoadConfig(const std::string& path);
+
+// The same from text; errors name `source_name`.
+absl::StatusOr<v1::Config> ParseConfig(absl::string_view yaml_text,
+                                       absl::string_view source_name);
+
+// Sets what is unset to the defaults that server.proto names. Left as they are,
+// for the daemon to decide when it knows the machine: no devices, a memory
+// budget of 0, 0 host threads.
+void ApplyDefaults(v1::Config* config);
+
+// REQUIRES: ApplyDefaults was called.
+//   INVALID_ARGUMENT  names the key, its value and what is allowed
+absl::Status ValidateConfig(const v1::Config& config);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_CONFIG_CONFIG_H_

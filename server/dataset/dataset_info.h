@@ -1,0 +1,51 @@
+// What people are told of datasets.
+
+#ifndef DATASETD_SERVER_DATASET_DATASET_INFO_H_
+#define DATASETD_SERVER_DATASET_DATASET_INFO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/dataset/bad_samples.h"
+#include "server/dataset/caller.h"
+#include "server/dataset/dataset_spec.h"
+#include "server/dataset/field_spec.h"
+#include "server/dataset/visibility.h"
+
+namespace datasetd {
+
+// See dataset_registry.h.
+enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
+
+struct DatasetInfo {
+  // In a brief one, without pretransforms and options, class_names, and the
+  // list of bad_samples.
+  DatasetSpec spec;
+  DatasetState state = DatasetState::kLoading;
+  absl::Status error;  // when FAILED
+  Caller owner;        // who loaded it
+  int64_t num_samples = 0;
+  std::vector<FieldSpec> fields;
+  std::vector<std::string> class_names;
+  int64_t resident_bytes = 0;
+  std::string spec_id;
+  std::string content_hash;
+  int num_feeds = 0;
+  int num_holders = 0;
+  BadSampleReport bad_samples;  // while LOADING the number alone
+  // LOADING, and what its files hold is not known yet; SourceScan::num_entries.
+  bool is_scanning = false;
+  int64_t num_entries_scanned = 0;
+  int64_t num_samples_loaded = 0;
+  int64_t loaded_bytes = 0;
+  absl::Duration elapsed;  // of the load
+
+  Visibility visibility() const { return {spec.is_private, owner.uid}; }
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_DATASET_DATASET_INFO_H_

@@ -1,0 +1,88 @@
+#include "server/dataset/dataset_limits.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "server/dataset/dataset_name.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kMaxWordBytes = 256;
+
+absl::Status CheckLength(absl::string_view key, const std::string& text,
+                         int64_t max_bytes) {
+  if (static_cast<int64_t>(text.size()) <= max_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, ": has ", text.size(), " bytes, expected at most ", max_bytes));
+}
+
+}  // namespace
+
+int64_t SpecTextBytes(const DatasetSpec& spec) {
+  if (spec.wire != nullptr) return static_cast<int64_t>(spec.wire->size());
+  int64_t bytes = static_cast<int64_t>(spec.path.size());
+  for (const auto& [key, value] : spec.options) {
+    bytes += static_cast<int64_t>(key.size() + value.size());
+  }
+  return bytes;
+}
+
+uint64_t DatasetTextBytes(const DatasetSpec& spec,
+                          const std::vector<std::string>& class_names) {
+  // As it came, and as parsed.
+  uint64_t bytes = 2 * static_cast<uint64_t>(SpecTextBytes(spec));
+  for (const std::string& name : class_names) {
+    bytes += sizeof(name) + name.size();
+  }
+  return bytes;
+}
+
+absl::Status CheckSpecTexts(const DatasetSpec& spec) {
+  if (!IsDatasetName(spec.name)) {
+    return absl::InvalidArgumentError(
+        "name: a dataset's name has 1 to 128 characters of [A-Za-z0-9._-] and "
+        "begins with a letter or digit");
+  }
+  for (const absl::Status& status :
+       {CheckLength("format", spec.format, kMaxWordBytes),
+        CheckLength("path", spec.path, kMaxPathBytes),
+        CheckLength("split", spec.split, kMaxWordBytes),
+        CheckLength("device", spec.device, kMaxWordBytes)}) {
+    if (!status.ok()) return status;
+  }
+  const int64_t bytes = SpecTextBytes(spec);
+  if (bytes <= kMaxSpecTextBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("spec: has ", bytes,
+                   " bytes with its options and pretransforms, "
+                   "expected at most ",
+                   kMaxSpecTextBytes));
+}
+
+absl::Status CheckClassNames(const std::vector<std::string>& names) {
+  int64_t bytes = 0;
+  for (const std::string& name : names) {
+    bytes += static_cast<int64_t>(name.size());
+  }
+  if (bytes <= kMaxClassNameBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("class_names: ", names.size(), " names have ", bytes,
+                   " bytes, expected at most ", kMaxClassNameBytes,
+                   " together; shorten them"));
+}
+
+std::string NormalPath(absl::string_view path) {
+  std::string normal;
+  for (const absl::string_view part : absl::StrSplit(path, '/')) {
+    if (part.empty() || part == ".") continue;
+    const bool is_first = normal.empty() && !absl::StartsWith(path, "/");
+    absl::StrAppend(&normal, is_first ? "" : "/", part);
+  }
+  if (normal.empty() && !path.empty()) {
+    return absl::StartsWith(path, "/") ? "/" : ".";
+  }
+  return normal;
+}
+
+}  // namespace datasetd

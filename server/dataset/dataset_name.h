@@ -1,0 +1,15 @@
+// What a dataset may be called.
+
+#ifndef DATASETD_SERVER_DATASET_DATASET_NAME_H_
+#define DATASETD_SERVER_DATASET_DATASET_NAME_H_
+
+#include <string>
+
+namespace datasetd {
+
+// 1 to 128 characters of [A-Za-z0-9._-], the first a letter or digit.
+bool IsDatasetName(const std::string& name);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_DATASET_DATASET_NAME_H_

@@ -1,0 +1,160 @@
+// How many bytes of a device the daemon may use, and who has them.
+//
+// A budget does not allocate: whoever allocates reserves first, and keeps the
+// Reservation for as long as the memory lives.
+//
+//   DATASETD_ASSIGN_OR_RETURN(
+//       Reservation reservation,
+//       budget.Reserve(MemoryKind::kSlab, uid, bytes, "slab of feed 7"));
+
+#ifndef DATASETD_SERVER_DATASET_MEMORY_BUDGET_H_
+#define DATASETD_SERVER_DATASET_MEMORY_BUDGET_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/dataset/per_user_limit.h"
+
+namespace datasetd {
+
+enum class MemoryKind : uint8_t {
+  kDataset = 1,
+  kSlab = 2,
+  kScratch = 3,
+  kText = 4,  // of the host: what datasets say of themselves
+};
+// "dataset", "slab", "scratch", "text".
+const char* MemoryKindName(MemoryKind kind);
+
+class MemoryBudget;
+
+// Owns some bytes of a budget; gives them back when destroyed. Empty after a
+// move and when default-constructed. Not thread-safe itself; may be destroyed
+// on any thread.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept;
+  Reservation& operator=(Reservation&& other) noexcept;
+  ~Reservation();
+
+  // Gives the bytes back now.
+  void Release();
+
+  uint64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  friend class MemoryBudget;
+  Reservation(MemoryBudget* budget, uint64_t id, uint64_t size_bytes)
+      : budget_(budget), id_(id), size_bytes_(size_bytes) {}
+
+  MemoryBudget* budget_ = nullptr;  // null: empty
+  uint64_t id_ = 0;
+  uint64_t size_bytes_ = 0;
+};
+
+// Thread-safe. Must outlive its reservations.
+class MemoryBudget {
+ public:
+  struct Holding {
+    MemoryKind kind;
+    uid_t uid;
+    uint64_t size_bytes;
+    std::string what;
+    bool is_private;
+  };
+
+  // What one user may have of each kind.
+  struct UserLimits {
+    PerUserLimit dataset_bytes;
+    PerUserLimit slab_bytes;
+    PerUserLimit text_bytes;
+  };
+
+  explicit MemoryBudget(uint64_t total_bytes)
+      : MemoryBudget(total_bytes, UserLimits()) {}
+  // `config_key` names the total in errors.
+  MemoryBudget(uint64_t total_bytes, const UserLimits& user_limits,
+               std::string config_key = "memory_budget_mib")
+      : total_bytes_(total_bytes),
+        user_limits_(user_limits),
+        config_key_(std::move(config_key)) {}
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+  // REQUIRES: all reservations are gone.
+  ~MemoryBudget();
+
+  struct Terms {
+    // The user limits do not bind, as for the daemon itself.
+    bool is_exempt = false;
+    // Root or the daemon's own user: sees what is private.
+    bool is_privileged = false;
+    // Errors of other users do not say what it is.
+    bool is_private = false;
+  };
+
+  // Charges `size_bytes` to `uid`. `what` says for people what it is for:
+  // "dataset 'cifar10-train'". 0 bytes are always granted.
+  //   RESOURCE_EXHAUSTED  names the wanted and the free bytes, what holds the
+  //                       rest, and what to do; or the user's limit
+  absl::StatusOr<Reservation> Reserve(MemoryKind kind, uid_t uid,
+                                      uint64_t size_bytes,
+                                      absl::string_view what,
+                                      const Terms& terms);
+  absl::StatusOr<Reservation> Reserve(MemoryKind kind, uid_t uid,
+                                      uint64_t size_bytes,
+                                      absl::string_view what) {
+    return Reserve(kind, uid, size_bytes, what, Terms());
+  }
+  // What Reserve would say of the user's limit, however much is free.
+  absl::Status CheckUser(MemoryKind kind, uid_t uid, uint64_t size_bytes,
+                         absl::string_view what, const Terms& terms) const;
+
+  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t used_bytes() const;
+  uint64_t free_bytes() const;
+  uint64_t used_bytes_of_kind(MemoryKind kind) const;
+  uint64_t used_bytes_of_uid(uid_t uid) const;
+  uint64_t used_bytes_of_uid(uid_t uid, MemoryKind kind) const;
+
+  // All reservations, largest first. A copy.
+  std::vector<Holding> Holdings() const;
+
+ private:
+  friend class Reservation;
+  void Return(uint64_t id);
+
+  uint64_t UsedByUser(uid_t uid, MemoryKind kind) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckUserLimit(MemoryKind kind, uid_t uid, uint64_t size_bytes,
+                              absl::string_view what, const Terms& terms) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Exhausted(uid_t uid, uint64_t size_bytes, absl::string_view what,
+                         const Terms& terms) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Holding> SortedHoldings() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const uint64_t total_bytes_;
+  const UserLimits user_limits_;
+  const std::string config_key_;
+  // Not absl::Mutex: ThreadSanitizer cannot see into the system's Abseil.
+  mutable std::mutex mutex_;
+  uint64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<uint64_t, Holding> holdings_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_DATASET_MEMORY_BUDGET_H_

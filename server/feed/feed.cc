@@ -1,0 +1,314 @@
+#include "server/feed/feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+
+namespace datasetd {
+
+absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
+    Options options, std::unique_ptr<ExportedMemory> slab,
+    std::unique_ptr<FeedChannel> channel, std::function<void()> on_done) {
+  Backend& backend = options.dataset->backend();
+  const uint32_t num_slots = options.num_slots;
+  AugmentProgram program = options.program;
+  std::unique_ptr<Feed> feed(
+      new Feed(std::move(options), std::move(slab), std::move(channel)));
+  if (feed->options_.order == nullptr) {
+    DATASETD_ASSIGN_OR_RETURN(feed->sampler_,
+                              Sampler::Create(feed->options_.sampler));
+    feed->batches_per_epoch_ =
+        static_cast<uint64_t>(feed->sampler_->batches_per_epoch());
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      feed->indices_,
+      backend.AllocateHost(num_slots * feed->options_.sampler.batch_size *
+                           sizeof(int64_t)));
+  if (const ScratchPlan plan = PlanScratch(program, backend.max_teams());
+      plan.size_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(feed->scratch_,
+                              backend.Allocate(plan.size_bytes));
+    plan.Give(feed->scratch_->data(), &program);
+  }
+  DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(program));
+  DATASETD_ASSIGN_OR_RETURN(
+      feed->stream_,
+      backend.CreateStream(std::move(on_done), {.uid = feed->options_.uid}));
+  if (backend.max_launch_operations() > 0 &&
+      feed->options_.sample_operations > 0) {
+    feed->max_launch_rows_ = std::max<int64_t>(
+        1, backend.max_launch_operations() / feed->options_.sample_operations);
+  }
+  feed->launches_.resize(num_slots);
+  for (PendingLaunch& launch : feed->launches_) {
+    DATASETD_ASSIGN_OR_RETURN(launch.event, backend.CreateEvent());
+  }
+  const FeedPosition start = feed->options_.start;
+  if (start.epoch > kMaxEpoch ||
+      (feed->sampler_ != nullptr && start.batch > 0 &&
+       start.batch > feed->batches_per_epoch_)) {
+    return absl::InvalidArgumentError(
+        "start: epoch " + std::to_string(start.epoch) + ", batch " +
+        std::to_string(start.batch) + " is out of range; an epoch has " +
+        std::to_string(feed->batches_per_epoch_) + " batches");
+  }
+  feed->SetNext(start);
+  return feed;
+}
+
+Feed::Feed(Options options, std::unique_ptr<ExportedMemory> slab,
+           std::unique_ptr<FeedChannel> channel)
+    : options_(std::move(options)),
+      slab_(std::move(slab)),
+      channel_(std::move(channel)),
+      slots_(options_.num_slots),
+      num_free_(options_.num_slots) {}
+
+Feed::~Feed() = default;
+
+uint8_t* Feed::SlotData(uint32_t slot) const {
+  return slab_->data() + slot * options_.slot_stride_bytes;
+}
+
+int64_t* Feed::SlotIndices(uint32_t slot) const {
+  return reinterpret_cast<int64_t*>(indices_->data()) +
+         static_cast<int64_t>(slot) * options_.sampler.batch_size;
+}
+
+void Feed::SetNext(FeedPosition position) {
+  if (batches_per_epoch_ > 0 && position.batch >= batches_per_epoch_) {
+    position = {position.epoch + 1, 0};
+  }
+  next_ = position;
+  stats_.next_epoch.store(next_.epoch, std::memory_order_relaxed);
+  stats_.next_batch.store(next_.batch, std::memory_order_relaxed);
+}
+
+bool Feed::TakeSeek(const SeekRequest& seek) {
+  // Any later generation will do: the client may have sought twice. A client's
+  // order seeks by what it sends.
+  if (sampler_ == nullptr || seek.generation <= generation_ ||
+      seek.epoch > kMaxEpoch || seek.batch > batches_per_epoch_) {
+    stats_.num_ignored_seeks.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  generation_ = seek.generation;
+  SetNext({seek.epoch, seek.batch});
+  return true;
+}
+
+bool Feed::Scan(uint64_t now_nanoseconds) {
+  bool changed = false;
+  has_pending_release_ = false;
+  if (const auto seek = channel_->ReadSeek(); seek.has_value()) {
+    changed = TakeSeek(*seek);
+  }
+  for (uint32_t i = 0; i < slots_.size() && num_published_ > 0; ++i) {
+    Slot& slot = slots_[i];
+    if (slot.state != SlotState::kPublished) continue;
+    const uint64_t done = channel_->ReleaseDone(i);
+    if (done == slot.sequence) {
+      slot.state = SlotState::kFree;
+      slot.last_release = done;
+      ++num_free_;
+      --num_published_;
+      changed = true;
+    } else {
+      if (done != slot.last_release) {
+        slot.last_release = done;
+        stats_.num_ignored_releases.fetch_add(1, std::memory_order_relaxed);
+      }
+      if (channel_->IsReleaseRequested(i, slot.sequence)) {
+        has_pending_release_ = true;
+      }
+    }
+  }
+  const bool waits = num_published_ == slots_.size();
+  if (is_waiting_) {
+    stats_.daemon_wait_nanoseconds.fetch_add(
+        now_nanoseconds - waiting_since_nanoseconds_,
+        std::memory_order_relaxed);
+  }
+  is_waiting_ = waits;
+  waiting_since_nanoseconds_ = now_nanoseconds;
+  stats_.num_slots_held.store(num_published_, std::memory_order_relaxed);
+  stats_.client_wait_nanoseconds.store(channel_->waited_nanoseconds(),
+                                       std::memory_order_relaxed);
+  return changed;
+}
+
+absl::StatusOr<int> Feed::Collect() {
+  int num_ended = 0;
+  while (num_running_launches_ > 0) {
+    PendingLaunch& launch = launches_[first_launch_];
+    const bool is_cut = has_rest_ && num_running_launches_ == 1;
+    if (!is_cut || is_part_running_) {
+      DATASETD_ASSIGN_OR_RETURN(const bool is_done, launch.event->IsDone());
+      if (!is_done) break;
+      ++num_ended;
+    }
+    if (is_cut) {
+      is_part_running_ = false;
+      if (!IsDropped(launch)) break;
+      has_rest_ = false;
+    }
+    uint64_t num_published = 0;
+    for (int i = 0; i < launch.num_batches; ++i) {
+      PendingBatch& pending = launch.batches[i];
+      Slot& slot = slots_[pending.slot];
+      if (IsDropped(launch)) {
+        slot.state = SlotState::kFree;
+        ++num_free_;
+        continue;
+      }
+      slot.state = SlotState::kPublished;
+      slot.sequence = ++last_sequence_;
+      ++num_published_;
+      ++num_published;
+      pending.batch.sequence = slot.sequence;
+      // Who has the batch finds it counted.
+      stats_.num_batches.fetch_add(1, std::memory_order_relaxed);
+      stats_.num_samples.fetch_add(pending.batch.num_samples,
+                                   std::memory_order_relaxed);
+      channel_->Publish(pending.slot, pending.batch);
+    }
+    if (options_.hand_over != nullptr && num_published > 0) {
+      options_.hand_over->Record(
+          MonotonicNanoseconds() - launch.started_nanoseconds, num_published);
+    }
+    first_launch_ = (first_launch_ + 1) % static_cast<int>(launches_.size());
+    --num_running_launches_;
+  }
+  return num_ended;
+}
+
+bool Feed::CanLaunch() const {
+  if (is_stopped_) return false;
+  if (has_rest_) return !is_part_running_;
+  if (num_free_ == 0) return false;
+  if (sampler_ == nullptr) return options_.order->HasNext();
+  return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;
+}
+
+bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
+  const auto indices =
+      absl::MakeSpan(SlotIndices(slot), options_.sampler.batch_size);
+  *task = {};
+  task->slot = SlotData(slot);
+  task->indices = indices.data();
+  *published = {.generation = generation_};
+  if (sampler_ == nullptr) {
+    ClientOrder::Batch batch;
+    if (!options_.order->Take(generation_, indices, &batch)) return false;
+    next_ = batch.position;
+    task->num_samples = static_cast<int32_t>(batch.num_samples);
+    if (!options_.draws_by_sample) {
+      task->first_draw = batch.first_row;
+      task->draw_step = options_.sampler.world_size;
+    }
+  } else {
+    if (next_.epoch > kMaxEpoch) return false;
+    const Sampler::BatchShape shape =
+        sampler_->Fill(next_.epoch, static_cast<int64_t>(next_.batch), indices);
+    task->num_samples = static_cast<int32_t>(shape.num_samples);
+    published->num_padding = static_cast<uint32_t>(shape.num_padding);
+  }
+  // Ranks take turns, as they do with samples.
+  task->batch_index = static_cast<uint32_t>(
+      next_.batch * static_cast<uint64_t>(options_.sampler.world_size) +
+      static_cast<uint64_t>(options_.sampler.rank));
+  task->epoch = next_.epoch;
+  published->epoch = next_.epoch;
+  published->batch = next_.batch;
+  published->num_samples = static_cast<uint32_t>(task->num_samples);
+  SetNext({next_.epoch, next_.batch + 1});
+  return true;
+}
+
+absl::Status Feed::LaunchPart(PendingLaunch& launch) {
+  BatchTask part = launch.rest;
+  part.num_rows = static_cast<int32_t>(
+      std::min<int64_t>(max_launch_rows_, part.num_samples));
+  launch.rest.first_row += NumRows(part);
+  DATASETD_RETURN_IF_ERROR(
+      stream_->Augment(*program_, absl::MakeConstSpan(&part, 1)));
+  DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+  has_rest_ = !IsLastPart(part);
+  is_part_running_ = has_rest_;
+  return absl::OkStatus();
+}
+
+bool Feed::TakeBatches(int max_batches, PendingLaunch& launch,
+                       BatchTask* tasks) {
+  // Who has no batch gets one first, and need not wait for more.
+  const bool is_starving = num_published_ == 0 && num_running_launches_ == 0;
+  const int num_batches = static_cast<int>(std::min<uint32_t>(
+      {num_free_, is_starving ? 1 : static_cast<uint32_t>(max_batches),
+       kMaxBatchesPerLaunch}));
+  launch.generation = generation_;
+  launch.started_nanoseconds = MonotonicNanoseconds();
+  launch.num_batches = 0;
+  for (uint32_t i = 0; i < slots_.size() && launch.num_batches < num_batches;
+       ++i) {
+    if (slots_[i].state != SlotState::kFree) continue;
+    PendingBatch& pending = launch.batches[launch.num_batches];
+    if (!TakeNext(i, &tasks[launch.num_batches], &pending.batch)) break;
+    pending.slot = i;
+    ++launch.num_batches;
+    slots_[i].state = SlotState::kRunning;
+    --num_free_;
+  }
+  return launch.num_batches > 0;
+}
+
+absl::StatusOr<bool> Feed::Launch(int max_batches) {
+  const auto launch_at = [this](int place) -> PendingLaunch& {
+    return launches_[static_cast<size_t>(first_launch_ + place) %
+                     launches_.size()];
+  };
+  if (has_rest_) {
+    DATASETD_RETURN_IF_ERROR(LaunchPart(launch_at(num_running_launches_ - 1)));
+    return true;
+  }
+  if (sampler_ == nullptr) generation_ = options_.order->generation();
+  PendingLaunch& launch = launch_at(num_running_launches_);
+  BatchTask tasks[kMaxBatchesPerLaunch];
+  if (max_launch_rows_ > 0) {
+    max_batches = static_cast<int>(std::clamp<int64_t>(
+        max_launch_rows_ / options_.sampler.batch_size, 1, max_batches));
+  }
+  if (!TakeBatches(max_batches, launch, tasks)) return false;
+  if (max_launch_rows_ > 0 && tasks[0].num_samples > max_launch_rows_) {
+    launch.rest = tasks[0];
+    DATASETD_RETURN_IF_ERROR(LaunchPart(launch));
+  } else {
+    DATASETD_RETURN_IF_ERROR(stream_->Augment(
+        *program_, absl::MakeConstSpan(tasks, launch.num_batches)));
+    DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+  }
+  ++num_running_launches_;
+  stats_.num_launches.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+bool Feed::PrepareNextEpoch() {
+  if (is_stopped_ || batches_per_epoch_ == 0) return false;
+  if (prepared_epoch_ == next_.epoch + 1) return false;
+  prepared_epoch_ = next_.epoch + 1;
+  sampler_->Prepare(prepared_epoch_);
+  return true;
+}
+
+void Feed::Stop() {
+  if (is_stopped_) return;
+  is_stopped_ = true;
+  channel_->Close();
+  stream_->Cancel();
+}
+
+std::unique_ptr<ExportedMemory> Feed::TakeSlab() { return std::move(slab_); }
+
+}  // namespace datasetd

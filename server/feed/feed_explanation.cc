@@ -1,0 +1,78 @@
+#include "server/feed/feed_explanation.h"
+
+#include <algorithm>
+#include <memory>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/dataset/transform_spec.h"
+#include "server/feed/feed_fields.h"
+
+namespace datasetd {
+namespace {
+
+// Of one explanation: they fit in one message.
+constexpr size_t kMaxExplainedOps = 20'000;
+
+size_t CountOps(const std::vector<TransformSpec>& transforms) {
+  size_t count = transforms.size();
+  for (const TransformSpec& transform : transforms) {
+    if (const auto* group = std::get_if<RandomApplySpec>(&transform.op)) {
+      count += CountOps(group->transforms);
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
+                                        const Dataset& dataset, uint64_t epoch,
+                                        absl::Span<const uint64_t> indices,
+                                        const TransformLimits& limits) {
+  size_t num_ops = 1;
+  for (const auto& [name, field] : options.fields) {
+    num_ops += CountOps(field.transforms);
+  }
+  if (indices.size() > kMaxExplainedOps / num_ops) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "indices: ", indices.size(), " samples of ", num_ops,
+        " ops are more than ", kMaxExplainedOps, "; ask for at most ",
+        kMaxExplainedOps / num_ops, " samples at a time"));
+  }
+  const auto num_samples = static_cast<uint64_t>(dataset.num_samples());
+  for (const uint64_t index : indices) {
+    if (index < num_samples) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "indices: ", index, " is out of range; dataset '", options.dataset,
+        "' has ", num_samples, " samples, from 0"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      const FeedFields fields,
+      CompileFeedFields(dataset, options.field_names, options.fields,
+                        /*skips_packed=*/true, limits));
+  const std::vector<FieldProgram>& programs = fields.programs;
+  const auto program = std::make_unique<AugmentProgram>();
+  program->seed = options.seed;
+  program->num_fields = static_cast<int32_t>(programs.size());
+  std::copy(programs.begin(), programs.end(), program->fields);
+  Explanation explanation;
+  for (const FieldSpec& field : fields.specs) {
+    explanation.fields.push_back(field.name);
+  }
+  for (const uint64_t index : indices) {
+    Explanation::Sample& sample = explanation.samples.emplace_back();
+    sample.index = static_cast<int64_t>(index);
+    for (size_t f = 0; f < programs.size(); ++f) {
+      const RaggedIndex* const ragged = dataset.field_index(fields.sources[f]);
+      if (ragged == nullptr) continue;
+      GiveSize(programs[f], ragged->size(sample.index), &program->fields[f]);
+    }
+    DATASETD_ASSIGN_OR_RETURN(sample.ops,
+                              ExplainSample(*program, epoch, sample.index));
+  }
+  return explanation;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,41 @@
+// What the ops of a feed would draw, for people who ask.
+
+#ifndef DATASETD_SERVER_FEED_FEED_EXPLANATION_H_
+#define DATASETD_SERVER_FEED_FEED_EXPLANATION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/dataset/dataset.h"
+#include "server/feed/feed_options.h"
+#include "server/pipeline/explain.h"
+#include "server/pipeline/ops/transform_limits.h"
+
+namespace datasetd {
+
+// What the ops of a feed draw for some samples.
+struct Explanation {
+  struct Sample {
+    int64_t index = 0;
+    std::vector<OpDraw> ops;
+  };
+  std::vector<Sample> samples;
+  // OpDraw::field to its name.
+  std::vector<std::string> fields;
+};
+
+// For samples of the dataset in an epoch. Pure; thread-safe; takes no device
+// memory.
+//   INVALID_ARGUMENT  no such sample, or too many of them for one answer; and
+//                     as CompileFeedFields
+absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
+                                        const Dataset& dataset, uint64_t epoch,
+                                        absl::Span<const uint64_t> indices,
+                                        const TransformLimits& limits = {});
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_FEED_FEED_EXPLANATION_H_

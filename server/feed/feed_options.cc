@@ -1,0 +1,46 @@
+#include "server/feed/feed_options.h"
+
+#include "absl/strings/str_cat.h"
+#include "server/feed/client_order.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kMaxNameLength = 128;
+constexpr int64_t kMaxPrefetch = 62;
+
+}  // namespace
+
+absl::Status CheckFeedOptions(const FeedOptions& options) {
+  if (options.prefetch < 0 || options.prefetch > kMaxPrefetch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prefetch: ", options.prefetch, " is out of range; 1 to ",
+                     kMaxPrefetch, ", or unset to let the daemon choose"));
+  }
+  if (static_cast<int64_t>(options.name.size()) > kMaxNameLength) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
+  }
+  if (!options.has_client_order) return absl::OkStatus();
+  if (options.shuffle || options.drop_last || options.subset.has_value()) {
+    return absl::InvalidArgumentError(
+        "client_order: the client makes the order, so that shuffle, drop_last "
+        "and subset must not be set");
+  }
+  if (options.batch_size < 1 ||
+      options.batch_size > ClientOrder::kMaxBatchSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", options.batch_size,
+                     "; with client_order it must be within 1..",
+                     ClientOrder::kMaxBatchSize));
+  }
+  if (options.world_size < 1 || options.rank < 0 ||
+      options.rank >= options.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank is ", options.rank, ", world_size ", options.world_size,
+        "; rank must be within 0..", "world_size - 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd

@@ -1,0 +1,128 @@
+#include "server/feed/feed_plan.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "server/feed/feed_fields.h"
+#include "server/feed/subset.h"
+#include "server/pipeline/mix_labels.h"
+#include "server/pipeline/transforms_hash.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kDefaultPrefetchBytes = 64 << 20;
+constexpr int64_t kMinDefaultPrefetch = 4;
+constexpr int64_t kMaxDefaultPrefetch = 32;
+// Slots beyond the prefetched ones: one in use, one on its way back.
+constexpr int64_t kExtraSlots = 2;
+constexpr int64_t kSlabGranularityBytes = 2 << 20;
+// Of a client's order, beyond two for every slot: batches, of so many rows
+// together at most.
+constexpr int64_t kMaxExtraBatches = 64;
+constexpr int64_t kExtraRows = 65536;
+
+absl::StatusOr<SamplerOptions> PlanSampler(const FeedOptions& options,
+                                           const Dataset& dataset) {
+  SamplerOptions sampler;
+  sampler.num_samples = dataset.num_samples();
+  if (options.subset.has_value()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        sampler.subset,
+        MakeSubset(*options.subset, dataset.num_samples(), dataset.name()));
+    sampler.num_samples = static_cast<int64_t>(options.subset->size());
+  }
+  sampler.batch_size = options.batch_size;
+  sampler.shuffle = options.shuffle;
+  sampler.drop_last = options.drop_last;
+  sampler.seed = options.seed;
+  sampler.rank = options.rank;
+  sampler.world_size = options.world_size;
+  return sampler;
+}
+
+ClientOrder::Options PlanOrder(const FeedOptions& options,
+                               const Dataset& dataset, int64_t num_slots) {
+  ClientOrder::Options order;
+  order.num_samples = dataset.num_samples();
+  order.batch_size = options.batch_size;
+  order.rank = options.rank;
+  order.world_size = options.world_size;
+  order.start = options.start;
+  order.capacity = Narrow<uint32_t>(
+      2 * num_slots + std::clamp<int64_t>(kExtraRows / options.batch_size, 1,
+                                          kMaxExtraBatches));
+  return order;
+}
+
+}  // namespace
+
+absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
+                                  std::shared_ptr<const Dataset> held,
+                                  const TransformLimits& limits) {
+  const Dataset& dataset = *held;
+  const Backend& backend = dataset.backend();
+  if (!options.device.empty() && options.device != backend.info().name) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "device: the feed asks for ", options.device, ", but dataset '",
+        options.dataset, "' is on ", backend.info().name,
+        "; load it on that device under another name"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      FeedFields fields,
+      CompileFeedFields(dataset, options.field_names, options.fields,
+                        /*skips_packed=*/false, limits));
+  std::vector<FieldProgram>& programs = fields.programs;
+  DATASETD_RETURN_IF_ERROR(CheckMixedLabels(dataset, fields.sources, programs));
+  FeedPlan plan;
+  DATASETD_ASSIGN_OR_RETURN(
+      plan.layout, ComputeSlotLayout(fields.specs, absl::MakeSpan(programs),
+                                     options.batch_size));
+  plan.transforms_hash = TransformsHash(fields.pipelines);
+
+  const int64_t stride = plan.layout.slot_stride_bytes;
+  plan.prefetch = options.prefetch != 0
+                      ? options.prefetch
+                      : std::clamp(kDefaultPrefetchBytes / stride,
+                                   kMinDefaultPrefetch, kMaxDefaultPrefetch);
+  plan.num_slots = plan.prefetch + kExtraSlots;
+  plan.slab_bytes = SaturatingRoundUp(
+      SaturatingMultiply(plan.num_slots, stride), kSlabGranularityBytes);
+
+  AugmentProgram& program = plan.feed.program;
+  program.seed = options.seed;
+  program.indices_offset_bytes = plan.layout.indices_offset_bytes;
+  program.num_fields = Narrow<int32_t>(programs.size());
+  std::copy(programs.begin(), programs.end(), program.fields);
+  DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler, PlanSampler(options, dataset));
+  plan.feed.num_slots = Narrow<uint32_t>(plan.num_slots);
+  plan.feed.sample_operations = EstimatedOperations(program);
+  plan.feed.slot_stride_bytes = static_cast<uint64_t>(stride);
+  plan.feed.start = options.start;
+  plan.feed.draws_by_sample = options.draws_by_sample;
+
+  plan.scratch_bytes = SaturatingSum(
+      SaturatingProduct(plan.num_slots, options.batch_size, sizeof(int64_t)),
+      sizeof(AugmentProgram),
+      PlanScratch(program, backend.max_teams()).size_bytes);
+  if (options.subset.has_value()) {
+    plan.scratch_bytes = SaturatingAdd(
+        plan.scratch_bytes,
+        SaturatingMultiply(plan.feed.sampler.num_samples, sizeof(uint32_t)));
+  }
+  if (options.has_client_order) {
+    plan.order = PlanOrder(options, dataset, plan.num_slots);
+    plan.scratch_bytes =
+        SaturatingAdd(plan.scratch_bytes, ClientOrder::SizeBytes(*plan.order));
+  }
+  plan.feed.dataset = std::move(held);
+  return plan;
+}
+
+}  // namespace datasetd

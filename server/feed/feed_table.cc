@@ -1,0 +1,489 @@
+#include "server/feed/feed_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/feed/feed.h"
+#include "server/feed/slab_allocation.h"
+
+namespace datasetd {
+namespace {
+
+// What InfoOf needs: the rest may be long, and is not kept.
+FeedOptions KeptOptions(const FeedOptions& options) {
+  FeedOptions kept;
+  kept.name = options.name;
+  kept.dataset = options.dataset;
+  kept.batch_size = options.batch_size;
+  kept.seed = options.seed;
+  kept.rank = options.rank;
+  kept.world_size = options.world_size;
+  return kept;
+}
+
+}  // namespace
+
+void FeedTable::FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use) {
+  if (use == SlabUse::kUnused) slab->Revoke();
+  // To free what a process maps by such a handle is undefined behaviour; the
+  // end of this process gives it back.
+  if (use == SlabUse::kLeft &&
+      slab->export_kind() == ExportKind::kCudaIpcHandle) {
+    (void)slab.release();
+  }
+}
+
+struct FeedTable::Record {
+  uint64_t id = 0;
+  FeedOptions options;  // KeptOptions
+  Visibility visibility;
+  std::string device;
+  Caller owner;
+  FeedPhase phase = FeedPhase::kPending;
+  // Monotonic.
+  absl::Duration opened;
+  absl::Duration deadline;  // while pending
+  uint64_t slab_bytes = 0;
+  uint32_t num_slots = 0;
+  SlabUse slab_use = SlabUse::kUsed;
+  std::shared_ptr<ClientOrder> order;  // null: the daemon's
+  // Destroyed from below where opening fails: memory goes before its
+  // reservation, and all before its place.
+  FeedQuota::Place place;
+  Reservation slab_reservation;
+  Reservation scratch_reservation;
+  DatasetUse use;
+  std::unique_ptr<ExportedMemory> slab;  // when lingering
+  std::unique_ptr<Feed> feed;            // before that
+  Producer* producer = nullptr;
+};
+
+absl::StatusOr<std::unique_ptr<FeedTable>> FeedTable::Create(
+    Options options, DeviceTable* devices, DatasetRegistry* datasets,
+    FeedChannelFactory make_channel, const Clock* clock, Observer observer,
+    std::function<void(absl::Status)> on_device_failure) {
+  std::unique_ptr<FeedTable> table(
+      new FeedTable(std::move(options), devices, datasets,
+                    std::move(make_channel), clock, std::move(observer)));
+  for (const ServedDevice& device : devices->devices()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        table->producers_[device.name()],
+        Producer::Start(device.backend.get(), on_device_failure));
+  }
+  return table;
+}
+
+FeedTable::FeedTable(Options options, DeviceTable* devices,
+                     DatasetRegistry* datasets, FeedChannelFactory make_channel,
+                     const Clock* clock, Observer observer)
+    : options_(std::move(options)),
+      devices_(devices),
+      datasets_(datasets),
+      make_channel_(std::move(make_channel)),
+      clock_(clock),
+      observer_(std::move(observer)),
+      quota_(options_.max_feeds, options_.max_feeds_per_user) {}
+
+FeedTable::~FeedTable() {
+  std::vector<uint64_t> ids;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [id, record] : records_) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) {
+    EndLease(id);
+    GiveUpSlab(id, SlabUse::kLeft);
+  }
+  const auto is_empty = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return records_.empty();
+  };
+  MutexLock lock(&mutex_, Condition(&is_empty));
+}
+
+absl::StatusOr<Explanation> FeedTable::Explain(
+    const FeedOptions& options, uint64_t epoch,
+    absl::Span<const uint64_t> indices, const Caller& caller) {
+  DATASETD_ASSIGN_OR_RETURN(const DatasetUse use,
+                            datasets_->Use(options.dataset, caller));
+  return ExplainFeed(options, *use.dataset(), epoch, indices,
+                     options_.transform_limits);
+}
+
+absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
+                                           const Caller& caller) {
+  DATASETD_RETURN_IF_ERROR(CheckFeedOptions(options));
+  DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
+                            datasets_->Use(options.dataset, caller));
+  DATASETD_ASSIGN_OR_RETURN(FeedPlan plan, PlanFeed(options, use.dataset(),
+                                                    options_.transform_limits));
+  DATASETD_ASSIGN_OR_RETURN(FeedQuota::Place place,
+                            quota_.Take(caller.uid, caller.is_privileged));
+  uint64_t id;
+  {
+    MutexLock lock(&mutex_);
+    id = next_id_++;
+  }
+  // Nothing here is locked: memory is zeroed, tables are made.
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Record> record,
+                            MakeRecord(id, options, caller, use, plan));
+  record->use = std::move(use);
+  record->place = std::move(place);
+
+  MutexLock lock(&mutex_);
+  if (!record->use.IsReady()) {
+    // Unloaded by force meanwhile: DropPending may have passed already.
+    return absl::FailedPreconditionError(
+        absl::StrCat("dataset '", options.dataset, "' is being unloaded"));
+  }
+  record->opened = clock_->Monotonic();
+  record->deadline = record->opened + options_.attach_timeout;
+
+  const Dataset& dataset = record->feed->dataset();
+  OpenedFeed opened;
+  opened.id = id;
+  opened.layout = std::move(plan.layout);
+  opened.num_slots = record->num_slots;
+  opened.prefetch = static_cast<uint32_t>(plan.prefetch);
+  const ExportedMemory& slab = record->feed->slab();
+  opened.slab_bytes = slab.size_bytes();
+  opened.export_kind = slab.export_kind();
+  opened.ipc_handle.assign(slab.ipc_handle().begin(), slab.ipc_handle().end());
+  opened.device = record->device;
+  opened.uuid = dataset.backend().info().uuid;
+  opened.batches_per_epoch = record->feed->batches_per_epoch();
+  opened.num_samples = plan.feed.sampler.num_samples;
+  if (plan.order.has_value()) opened.order_capacity = plan.order->capacity;
+  opened.content_hash = dataset.content_hash();
+  opened.transforms_hash = std::move(plan.transforms_hash);
+  ++ended_[record->device].num_opened;
+  observer_("opened", InfoOf(*record));
+  records_[id] = std::move(record);
+  return opened;
+}
+
+absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
+    uint64_t id, const FeedOptions& options, const Caller& owner,
+    const DatasetUse& use, const FeedPlan& plan) {
+  Backend& backend = plan.feed.dataset->backend();
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(backend.info().name));
+  auto record = std::make_unique<Record>();
+  record->id = id;
+  record->options = KeptOptions(options);
+  record->visibility = use.visibility();
+  record->device = device->name();
+  record->owner = owner;
+  record->slab_bytes = static_cast<uint64_t>(plan.slab_bytes);
+  record->num_slots = static_cast<uint32_t>(plan.num_slots);
+  const std::string what = absl::StrCat(
+      "feed ", id, " of dataset '", options.dataset, "' (", plan.num_slots,
+      " slots of ", plan.layout.slot_stride_bytes, " bytes)");
+  const MemoryBudget::Terms terms = {.is_privileged = owner.is_privileged,
+                                     .is_private = use.visibility().is_private};
+  const auto reserve = [&](MemoryKind kind, int64_t size_bytes) {
+    return device->budget->Reserve(
+        kind, owner.uid, static_cast<uint64_t>(size_bytes), what, terms);
+  };
+  // No dataset goes for what the user may not have.
+  DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
+      MemoryKind::kSlab, owner.uid, record->slab_bytes, what, terms));
+  if (int64_t wanted;
+      !__builtin_add_overflow(plan.slab_bytes, plan.scratch_bytes, &wanted)) {
+    datasets_->MakeRoom(device->name(), wanted);
+  }
+  DATASETD_ASSIGN_OR_RETURN(record->slab_reservation,
+                            reserve(MemoryKind::kSlab, plan.slab_bytes));
+  DATASETD_ASSIGN_OR_RETURN(record->scratch_reservation,
+                            reserve(MemoryKind::kScratch, plan.scratch_bytes));
+  if (plan.order.has_value()) {
+    record->order = std::make_shared<ClientOrder>(*plan.order);
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      std::unique_ptr<ExportedMemory> slab,
+      AllocateSlab(backend, record->slab_bytes, options_.allowed_exports,
+                   options.excluded_exports));
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedChannel> channel,
+                            make_channel_(record->num_slots));
+  record->producer = producers_.at(device->name()).get();
+  Feed::Options feed_options = plan.feed;
+  feed_options.id = id;
+  feed_options.uid = owner.uid;
+  feed_options.order = record->order;
+  feed_options.hand_over = record->producer->hand_over();
+  DATASETD_ASSIGN_OR_RETURN(
+      record->feed,
+      Feed::Create(std::move(feed_options), std::move(slab), std::move(channel),
+                   record->producer->on_done()));
+  return record;
+}
+
+absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
+                                                   uint64_t session_id) {
+  MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  if (found == records_.end() ||
+      found->second->owner.session_id != session_id ||
+      found->second->phase != FeedPhase::kPending) {
+    // One answer for all: another's feeds are nobody's business.
+    return absl::NotFoundError(absl::StrCat(
+        "this session has no feed ", feed_id,
+        " that waits to be attached; it may have passed attach_timeout"));
+  }
+  Record& record = *found->second;
+  record.phase = FeedPhase::kAttached;
+  record.producer->Add(record.feed.get());
+  const absl::Span<const int> channel = record.feed->channel().descriptors();
+  std::vector<int> descriptors(channel.begin(), channel.end());
+  if (record.feed->slab().file_descriptor() >= 0) {
+    descriptors.push_back(record.feed->slab().file_descriptor());
+  }
+  observer_("attached", InfoOf(record));
+  return descriptors;
+}
+
+absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
+                                    const ClientOrder::Block& block) {
+  std::shared_ptr<ClientOrder> order;
+  Producer* producer;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = records_.find(feed_id);
+    if (found == records_.end() ||
+        found->second->owner.session_id != session_id ||
+        (found->second->phase != FeedPhase::kPending &&
+         found->second->phase != FeedPhase::kAttached)) {
+      return absl::NotFoundError(
+          absl::StrCat("this session has no open feed ", feed_id));
+    }
+    order = found->second->order;
+    producer = found->second->producer;
+  }
+  if (order == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "feed ", feed_id,
+        " has the daemon's order; open it with client_order to send one"));
+  }
+  const absl::Status status = order->Append(block);
+  producer->Wake();
+  return status;
+}
+
+void FeedTable::EndLease(uint64_t feed_id) {
+  MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  if (found == records_.end()) return;
+  Record& record = *found->second;
+  if (record.phase == FeedPhase::kPending) {
+    // Never exported to anybody.
+    record.slab_use = SlabUse::kUnused;
+    BeginEnd(record);
+    Free(feed_id);
+  } else if (record.phase == FeedPhase::kAttached) {
+    BeginEnd(record);
+    observer_("ended", InfoOf(record));
+    record.producer->Remove(record.feed.get(),
+                            [this, feed_id] { Free(feed_id); });
+  }
+}
+
+void FeedTable::FreeSlab(uint64_t feed_id) {
+  GiveUpSlab(feed_id, SlabUse::kUnused);
+}
+
+void FeedTable::GiveUpSlab(uint64_t feed_id, SlabUse use) {
+  MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  if (found == records_.end()) return;
+  Record& record = *found->second;
+  if (record.slab_use == SlabUse::kUsed) record.slab_use = use;
+  if (record.phase != FeedPhase::kLingering) return;
+  BeginEnd(record);
+  Free(feed_id);
+}
+
+void FeedTable::BeginEnd(Record& record) {
+  record.phase = FeedPhase::kEnding;
+  ++num_ending_;
+}
+
+void FeedTable::Free(uint64_t feed_id) {
+  reaper_.Run([this, feed_id] { FreeNow(feed_id); });
+}
+
+void FeedTable::FreeNow(uint64_t feed_id) {
+  std::unique_ptr<Feed> feed;
+  std::shared_ptr<ClientOrder> order;
+  Reservation scratch_reservation;
+  DatasetUse use;
+  {
+    MutexLock lock(&mutex_);
+    Record& record = *records_.at(feed_id);
+    if (record.feed != nullptr) ended_[record.device].Add(InfoOf(record));
+    feed = std::move(record.feed);
+    order = std::move(record.order);
+    scratch_reservation = std::move(record.scratch_reservation);
+    use = std::move(record.use);
+  }
+  std::unique_ptr<ExportedMemory> slab;
+  if (feed != nullptr) slab = feed->TakeSlab();
+  feed.reset();
+  order.reset();
+  scratch_reservation.Release();
+  use.Reset();
+
+  Reservation slab_reservation;
+  SlabUse slab_use;
+  {
+    MutexLock lock(&mutex_);
+    Record& record = *records_.at(feed_id);
+    if (slab == nullptr) slab = std::move(record.slab);
+    slab_use = record.slab_use;
+    if (slab_use == SlabUse::kUsed) {
+      record.slab = std::move(slab);
+      record.phase = FeedPhase::kLingering;
+      --num_ending_;
+      observer_("lingering", InfoOf(record));
+      return;
+    }
+    slab_reservation = std::move(record.slab_reservation);
+  }
+  FreeMemory(std::move(slab), slab_use);
+  slab_reservation.Release();
+
+  MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  observer_("freed", InfoOf(*found->second));
+  records_.erase(found);
+  --num_ending_;
+}
+
+void FeedTable::EndPending(const char* event,
+                           absl::FunctionRef<bool(const Record&)> predicate) {
+  for (const auto& [id, record] : records_) {
+    if (record->phase != FeedPhase::kPending || !predicate(*record)) continue;
+    if (event != nullptr) observer_(event, InfoOf(*record));
+    record->slab_use = SlabUse::kUnused;
+    BeginEnd(*record);
+    Free(id);
+  }
+}
+
+void FeedTable::EndSession(uint64_t session_id) {
+  MutexLock lock(&mutex_);
+  EndPending(nullptr, [session_id](const Record& record) {
+    return record.owner.session_id == session_id;
+  });
+}
+
+void FeedTable::ExpirePending() {
+  const absl::Duration now = clock_->Monotonic();
+  MutexLock lock(&mutex_);
+  EndPending("expired",
+             [now](const Record& record) { return record.deadline <= now; });
+}
+
+std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
+  const auto is_meant = [dataset](const Record& record) {
+    return dataset == nullptr || record.use.dataset().get() == dataset;
+  };
+  std::vector<uint64_t> attached;
+  MutexLock lock(&mutex_);
+  EndPending(nullptr, is_meant);
+  for (const auto& [id, record] : records_) {
+    if (record->phase == FeedPhase::kAttached && is_meant(*record)) {
+      attached.push_back(id);
+    }
+  }
+  return attached;
+}
+
+void FeedTable::AwaitEnded(absl::Duration timeout) const {
+  const auto have_ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_ending_ == 0;
+  };
+  MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(Condition(&have_ended), timeout);
+}
+
+FeedInfo FeedTable::InfoOf(const Record& record) const {
+  FeedInfo info;
+  info.id = record.id;
+  info.name = record.options.name;
+  info.dataset = record.options.dataset;
+  info.visibility = record.visibility;
+  info.device = record.device;
+  info.owner = record.owner;
+  info.phase = record.phase;
+  info.batch_size = record.options.batch_size;
+  info.rank = record.options.rank;
+  info.world_size = record.options.world_size;
+  info.seed = record.options.seed;
+  info.slab_bytes = record.slab_bytes;
+  info.num_slots = record.num_slots;
+  if (record.feed == nullptr) return info;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const FeedStats& stats = record.feed->stats();
+  info.next = {stats.next_epoch.load(kRelaxed),
+               stats.next_batch.load(kRelaxed)};
+  info.num_batches = stats.num_batches.load(kRelaxed);
+  info.num_samples = stats.num_samples.load(kRelaxed);
+  info.num_slots_held = stats.num_slots_held.load(kRelaxed);
+  info.num_ignored_releases = stats.num_ignored_releases.load(kRelaxed);
+  info.num_ignored_seeks = stats.num_ignored_seeks.load(kRelaxed);
+  info.num_launches = stats.num_launches.load(kRelaxed);
+  info.client_wait_seconds = std::min(
+      1e-9 * static_cast<double>(stats.client_wait_nanoseconds.load(kRelaxed)),
+      absl::ToDoubleSeconds(clock_->Monotonic() - record.opened));
+  info.daemon_wait_seconds =
+      1e-9 * static_cast<double>(stats.daemon_wait_nanoseconds.load(kRelaxed));
+  return info;
+}
+
+std::vector<FeedInfo> FeedTable::List(const Caller& caller, uint64_t after,
+                                      size_t limit) const {
+  MutexLock lock(&mutex_);
+  std::vector<FeedInfo> infos;
+  for (auto it = records_.upper_bound(after);
+       it != records_.end() && infos.size() < limit; ++it) {
+    if (!it->second->visibility.IsSeenBy(caller)) continue;
+    infos.push_back(InfoOf(*it->second));
+  }
+  return infos;
+}
+
+size_t FeedTable::num_feeds() const {
+  MutexLock lock(&mutex_);
+  return records_.size();
+}
+
+std::map<std::string, FeedTotals> FeedTable::Totals() const {
+  std::map<std::string, FeedTotals> totals;
+  {
+    MutexLock lock(&mutex_);
+    totals = ended_;
+    for (const auto& [id, record] : records_) {
+      totals[record->device].Add(InfoOf(*record));
+    }
+  }
+  for (const auto& [name, producer] : producers_) {
+    totals[name].num_throttled_wakes = producer->num_throttled_wakes();
+    totals[name].hand_over = producer->hand_over()->Read();
+  }
+  return totals;
+}
+
+void FeedTable::PingProducers() {
+  for (const auto& [name, producer] : producers_) producer->Ping();
+}
+
+std::map<std::string, ProducerProgress> FeedTable::ProducersProgress() const {
+  std::map<std::string, ProducerProgress> progress;
+  for (const auto& [name, producer] : producers_) {
+    progress[name] = producer->progress();
+  }
+  return progress;
+}
+
+}  // namespace datasetd

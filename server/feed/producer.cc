@@ -1,0 +1,458 @@
+#include "server/feed/producer.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/nvtx_range.h"
+#include "base/status_macros.h"
+#include "cuda/device/device_failure.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kMinPollNanoseconds = 20'000;
+constexpr int64_t kMaxPollNanoseconds = 500'000;
+constexpr uint64_t kWakeWindowNanoseconds = 10'000'000;
+constexpr int kMaxSpuriousWakes = 100;
+constexpr int kMaxEvents = 64;
+// Users and feeds whose use differs by less take turns by launches.
+constexpr uint64_t kEqualNanoseconds = 1'000'000;
+
+thread_local bool is_producer_thread = false;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
+    Backend* backend, std::function<void(absl::Status)> on_failure,
+    ClockFunction clock) {
+  FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+  FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.has_value() || !wake.has_value()) {
+    return absl::ErrnoToStatus(errno, "producer: epoll or eventfd");
+  }
+  // Edge-triggered and never read, as the clients' are.
+  epoll_event event = {};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.ptr = nullptr;
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
+    return absl::ErrnoToStatus(errno, "producer: epoll_ctl");
+  }
+  std::unique_ptr<Producer> producer(
+      new Producer(backend, std::move(on_failure), clock, std::move(epoll),
+                   std::move(wake)));
+  producer->thread_ = std::thread([p = producer.get()] { p->Run(); });
+  return producer;
+}
+
+Producer::Producer(Backend* backend,
+                   std::function<void(absl::Status)> on_failure,
+                   ClockFunction clock, FileDescriptor epoll,
+                   FileDescriptor wake)
+    : backend_(backend),
+      on_failure_(std::move(on_failure)),
+      clock_(clock),
+      epoll_(std::move(epoll)),
+      wake_(std::move(wake)) {
+  woken_.reserve(kMaxEvents);
+}
+
+Producer::~Producer() {
+  {
+    MutexLock lock(&mutex_);
+    is_stopping_ = true;
+  }
+  Wake();
+  thread_.join();
+}
+
+bool Producer::IsThisThread() { return is_producer_thread; }
+
+std::function<void()> Producer::on_done() {
+  return [this] { Wake(); };
+}
+
+void Producer::Add(Feed* feed) {
+  {
+    MutexLock lock(&mutex_);
+    commands_.push_back({feed, false, nullptr});
+  }
+  Wake();
+}
+
+void Producer::Remove(Feed* feed, std::function<void()> on_removed) {
+  {
+    MutexLock lock(&mutex_);
+    commands_.push_back({feed, true, std::move(on_removed)});
+  }
+  Wake();
+}
+
+void Producer::Wake() {
+  if (is_woken_.exchange(true)) return;  // it has not looked yet
+  const uint64_t one = 1;
+  // EAGAIN: the counter is full, so the thread is awake.
+  [[maybe_unused]] const ssize_t written =
+      write(wake_.get(), &one, sizeof(one));
+}
+
+void Producer::Ping() {
+  num_pings_.fetch_add(1);
+  backend_->RequestProgress();
+  Wake();
+}
+
+ProducerProgress Producer::progress() const {
+  return {.num_pings = num_pings_.load(),
+          .num_pings_answered = num_pings_answered_.load(),
+          .num_launches_ended = num_launches_ended_.load(),
+          .num_pieces = backend_->num_pieces(),
+          .has_running_launch = has_running_launch_.load()};
+}
+
+void Producer::Listen(Member& member, bool listen) {
+  epoll_event event = {};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.ptr = &member;
+  epoll_ctl(epoll_.get(), listen ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
+            member.feed->channel().wake_descriptor(), &event);
+}
+
+void Producer::TakeCommands() {
+  std::vector<Command> commands;
+  {
+    MutexLock lock(&mutex_);
+    commands.swap(commands_);
+  }
+  for (Command& command : commands) {
+    if (!command.is_removal) {
+      auto member = std::make_unique<Member>();
+      member->feed = command.feed;
+      member->user = &users_[command.feed->uid()];
+      ++member->user->num_feeds;
+      Listen(*member, true);
+      members_.push_back(std::move(member));
+      continue;
+    }
+    for (const std::unique_ptr<Member>& member : members_) {
+      if (member->feed != command.feed) continue;
+      member->feed->Stop();
+      member->on_removed = std::move(command.on_removed);
+    }
+  }
+}
+
+bool Producer::ScanAll() {
+  const uint64_t now = MonotonicNanoseconds();
+  bool changed = false;
+  for (const std::unique_ptr<Member>& member : members_) {
+    const bool feed_changed = member->feed->Scan(now);
+    changed |= feed_changed;
+    const auto woken = std::find(woken_.begin(), woken_.end(), member.get());
+    if (woken != woken_.end()) {
+      // Also while a release is pending: polling sees its end.
+      if (!feed_changed) CountSpuriousWake(*member);
+      woken_.erase(woken);
+    }
+  }
+  woken_.clear();
+  return changed;
+}
+
+void Producer::CountSpuriousWake(Member& member) {
+  const uint64_t now = MonotonicNanoseconds();
+  if (now - member.window_start_nanoseconds > kWakeWindowNanoseconds) {
+    member.window_start_nanoseconds = now;
+    member.num_spurious_wakes = 0;
+  }
+  if (++member.num_spurious_wakes < kMaxSpuriousWakes || member.is_muted) {
+    return;
+  }
+  member.is_muted = true;
+  ++num_muted_;
+  num_throttled_.fetch_add(1, std::memory_order_relaxed);
+  Listen(member, false);
+}
+
+void Producer::Unmute() {
+  if (num_muted_ == 0) return;
+  const uint64_t now = MonotonicNanoseconds();
+  for (const std::unique_ptr<Member>& member : members_) {
+    if (!member->is_muted ||
+        now - member->window_start_nanoseconds <= kWakeWindowNanoseconds) {
+      continue;
+    }
+    member->is_muted = false;
+    --num_muted_;
+    Listen(*member, true);
+  }
+}
+
+absl::StatusOr<bool> Producer::CollectAll() {
+  int num_all_ended = 0;
+  for (const std::unique_ptr<Member>& member : members_) {
+    member->num_ended = 0;
+    if (member->feed->is_quiescent()) continue;
+    DATASETD_ASSIGN_OR_RETURN(const int num_ended, member->feed->Collect());
+    if (num_ended == 0) continue;
+    member->num_ended = num_ended;
+    member->num_launches -= num_ended;
+    member->user->num_launches -= num_ended;
+    num_all_ended += num_ended;
+  }
+  if (num_all_ended == 0) return false;
+  num_running_launches_ -= num_all_ended;
+  num_launches_ended_.fetch_add(static_cast<uint64_t>(num_all_ended),
+                                std::memory_order_relaxed);
+  if (!backend_->takes_turns()) ChargeEnded(num_all_ended);
+  return true;
+}
+
+void Producer::ChargeEnded(int num_ended) {
+  const uint64_t now = clock_();
+  const uint64_t elapsed = now - busy_since_nanoseconds_;
+  busy_since_nanoseconds_ = now;
+  const uint64_t share = elapsed / static_cast<uint64_t>(num_ended);
+  for (const std::unique_ptr<Member>& member : members_) {
+    const uint64_t used = share * static_cast<uint64_t>(member->num_ended);
+    member->used_nanoseconds += used;
+    member->user->used_nanoseconds += used;
+  }
+}
+
+bool Producer::HasPlace(const Member& member) const {
+  const int max_launches = backend_->max_launches_in_flight();
+  if (backend_->takes_turns()) {
+    return member.num_launches == 0 || member.user->num_launches < max_launches;
+  }
+  // One place is for somebody else.
+  const int max_own =
+      members_.size() > 1 ? std::max(max_launches - 1, 1) : max_launches;
+  return num_running_launches_ < max_launches && member.num_launches < max_own;
+}
+
+void Producer::UpdateWaiting() {
+  uint64_t least_user = UINT64_MAX;
+  for (const std::unique_ptr<Member>& member : members_) {
+    member->is_refused = false;
+    if (member->is_waiting || member->num_launches > 0) {
+      least_user = std::min(least_user, member->user->used_nanoseconds);
+    }
+  }
+  for (const std::unique_ptr<Member>& member : members_) {
+    const bool was_waiting = member->is_waiting;
+    member->is_waiting = member->feed->CanLaunch();
+    if (!member->is_waiting || was_waiting || member->num_launches > 0) {
+      continue;
+    }
+    uint64_t least_sibling = UINT64_MAX;
+    for (const std::unique_ptr<Member>& other : members_) {
+      if (other != member && other->user == member->user &&
+          (other->is_waiting || other->num_launches > 0)) {
+        least_sibling = std::min(least_sibling, other->used_nanoseconds);
+      }
+    }
+    if (least_sibling != UINT64_MAX) {
+      member->used_nanoseconds =
+          std::max(member->used_nanoseconds, least_sibling);
+    } else if (least_user != UINT64_MAX) {
+      member->user->used_nanoseconds =
+          std::max(member->user->used_nanoseconds, least_user);
+    }
+  }
+}
+
+Producer::Member* Producer::NextMember() {
+  const size_t num_members = members_.size();
+  const auto used = [](const Member& member) {
+    return std::pair(member.user->used_nanoseconds / kEqualNanoseconds,
+                     member.used_nanoseconds / kEqualNanoseconds);
+  };
+  size_t next = num_members;
+  // Among equals the turn goes on where the last one was.
+  for (size_t i = 1; i <= num_members; ++i) {
+    const size_t at = (next_member_ + i) % num_members;
+    const Member& member = *members_[at];
+    if (member.is_refused || !member.feed->CanLaunch() || !HasPlace(member)) {
+      continue;
+    }
+    if (next == num_members || used(member) < used(*members_[next])) next = at;
+    if (backend_->takes_turns()) break;
+  }
+  if (next == num_members) return nullptr;
+  next_member_ = next;
+  return members_[next].get();
+}
+
+absl::StatusOr<bool> Producer::LaunchAll() {
+  bool launched = false;
+  if (backend_->takes_turns()) {
+    for (const std::unique_ptr<Member>& member : members_) {
+      member->is_refused = false;
+    }
+  } else {
+    UpdateWaiting();
+  }
+  while (Member* const member = NextMember()) {
+    Feed& feed = *member->feed;
+    const NvtxRange range("produce");
+    const absl::StatusOr<bool> has_started =
+        feed.Launch(backend_->max_batches_per_launch(feed.batch_bytes()));
+    if (!has_started.ok()) {
+      const absl::Status& error = has_started.status();
+      if (IsDeviceFailure(error)) return error;
+      feed.Stop();
+      on_failure_(absl::Status(
+          error.code(),
+          absl::StrCat("feed ", feed.id(), " is stopped: ", error.message())));
+      continue;
+    }
+    if (!*has_started) {
+      member->is_refused = true;
+      continue;
+    }
+    if (num_running_launches_++ == 0 && !backend_->takes_turns()) {
+      busy_since_nanoseconds_ = clock_();
+    }
+    ++member->num_launches;
+    ++member->user->num_launches;
+    launched = true;
+  }
+  return launched;
+}
+
+bool Producer::ForgetRemoved() {
+  bool changed = false;
+  for (size_t i = 0; i < members_.size();) {
+    Member& member = *members_[i];
+    if (member.on_removed == nullptr ||
+        !(has_failed_ || member.feed->is_quiescent())) {
+      ++i;
+      continue;
+    }
+    if (member.is_muted) {
+      --num_muted_;
+    } else {
+      Listen(member, false);
+    }
+    // With the device failed its launches may never end.
+    member.user->num_launches -= member.num_launches;
+    if (--member.user->num_feeds == 0) users_.erase(member.feed->uid());
+    const std::function<void()> on_removed = std::move(member.on_removed);
+    members_.erase(members_.begin() + static_cast<ptrdiff_t>(i));
+    on_removed();
+    changed = true;
+  }
+  return changed;
+}
+
+void Producer::SetIdleAll(bool idle) {
+  for (const std::unique_ptr<Member>& member : members_) {
+    member->feed->channel().SetIdle(idle);
+  }
+}
+
+void Producer::Wait(int64_t timeout_nanoseconds) {
+  timespec timeout = {};
+  timeout.tv_sec = timeout_nanoseconds / 1'000'000'000;
+  timeout.tv_nsec = timeout_nanoseconds % 1'000'000'000;
+  epoll_event events[kMaxEvents];
+  const int num_events =
+      epoll_pwait2(epoll_.get(), events, kMaxEvents,
+                   timeout_nanoseconds < 0 ? nullptr : &timeout, nullptr);
+  // Before anything is looked at.
+  is_woken_.exchange(false);
+  for (int i = 0; i < num_events; ++i) {
+    if (events[i].data.ptr != nullptr) {
+      woken_.push_back(static_cast<Member*>(events[i].data.ptr));
+    }
+  }
+}
+
+void Producer::Fail(const absl::Status& status) {
+  has_failed_ = true;
+  std::string feeds;
+  for (const std::unique_ptr<Member>& member : members_) {
+    member->feed->Stop();
+    if (member->num_launches == 0) continue;
+    absl::StrAppend(&feeds, feeds.empty() ? "" : ", ", member->feed->id());
+  }
+  on_failure_(DeviceFailure(absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; feeds with launches in flight: ",
+                   feeds.empty() ? "none" : feeds))));
+}
+
+void Producer::Run() {
+  pthread_setname_np(pthread_self(), "producer");
+  is_producer_thread = true;
+  int64_t poll_nanoseconds = kMinPollNanoseconds;
+  while (true) {
+    num_rounds_.fetch_add(1, std::memory_order_relaxed);
+    has_running_launch_.store(num_running_launches_ > 0,
+                              std::memory_order_relaxed);
+    num_pings_answered_.store(num_pings_.load());
+    TakeCommands();
+    Unmute();
+    bool progress = ScanAll();
+    if (!has_failed_) {
+      auto collected = CollectAll();
+      auto launched = collected.ok() ? LaunchAll() : collected;
+      if (!launched.ok()) {
+        Fail(launched.status());
+        continue;
+      }
+      progress |= *collected || *launched;
+    }
+    progress |= ForgetRemoved();
+    if (progress) {
+      poll_nanoseconds = kMinPollNanoseconds;
+      continue;
+    }
+
+    bool must_poll =
+        backend_->needs_polling() && num_running_launches_ > 0 && !has_failed_;
+    bool has_prepared = false;
+    for (const std::unique_ptr<Member>& member : members_) {
+      must_poll |= member->feed->has_pending_release();
+      if (!has_failed_ && !has_prepared) {
+        has_prepared = member->feed->PrepareNextEpoch();
+      }
+    }
+    if (has_prepared) continue;
+    if (must_poll) {
+      Wait(poll_nanoseconds);
+      poll_nanoseconds = std::min(2 * poll_nanoseconds, kMaxPollNanoseconds);
+      continue;
+    }
+
+    // See Note [Wake-ups] in docs/ring.md.
+    SetIdleAll(true);
+    bool must_look = ScanAll();
+    for (const std::unique_ptr<Member>& member : members_) {
+      must_look |= member->feed->has_pending_release();
+    }
+    {
+      MutexLock lock(&mutex_);
+      must_look |= !commands_.empty();
+      if (is_stopping_ && commands_.empty()) return;
+    }
+    if (!must_look) {
+      Wait(num_muted_ > 0 ? static_cast<int64_t>(kWakeWindowNanoseconds) : -1);
+    }
+    SetIdleAll(false);
+    poll_nanoseconds = kMinPollNanoseconds;
+  }
+}
+
+}  // namespace datasetd

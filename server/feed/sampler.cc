@@ -1,0 +1,237 @@
+#include "server/feed/sampler.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/require.h"
+#include "cuda/kernels/math/permutation.h"
+#include "cuda/kernels/math/random.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kMaxNumSamples = 0xFFFFFFFF;
+
+absl::Status Validate(const SamplerOptions& options) {
+  if (options.num_samples < 1 || options.num_samples > kMaxNumSamples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_samples is ", options.num_samples,
+                     "; it must be within 1..", kMaxNumSamples));
+  }
+  if (options.batch_size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch_size is ", options.batch_size, "; it must be at least 1"));
+  }
+  if (options.world_size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "world_size is ", options.world_size, "; it must be at least 1"));
+  }
+  if (options.rank < 0 || options.rank >= options.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank is ", options.rank, "; with world_size ", options.world_size,
+        " it must be within 0..", options.world_size - 1));
+  }
+  if (options.subset != nullptr &&
+      static_cast<int64_t>(options.subset->size()) != options.num_samples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("subset has ", options.subset->size(),
+                     " samples and num_samples is ", options.num_samples));
+  }
+  return absl::OkStatus();
+}
+
+// In [0, bound). Off from uniform by less than bound / 2^64, which is 2^-48
+// for the largest table.
+uint64_t UniformInt64(uint64_t word, uint64_t bound) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(word) * bound) >>
+                               64);
+}
+
+// Step s of the shuffle swaps place i = size - 1 - s with one of 0..i, chosen
+// by half s mod 2 of Philox block s / 2.
+void Shuffle(uint64_t seed, uint64_t epoch, absl::Span<uint16_t> order) {
+  std::iota(order.begin(), order.end(), uint16_t{0});
+  Words4 words = {};
+  for (size_t step = 0; step + 1 < order.size(); ++step) {
+    const size_t i = order.size() - 1 - step;
+    const int half = step % 2;
+    if (half == 0) {
+      words = Draw(seed, static_cast<uint32_t>(step / 2), kShuffleOpIndex,
+                   static_cast<uint32_t>(epoch),
+                   static_cast<uint32_t>(epoch >> 32));
+    }
+    const uint64_t word =
+        words.word[2 * half] | uint64_t{words.word[2 * half + 1]} << 32;
+    std::swap(order[i], order[UniformInt64(word, i + 1)]);
+  }
+}
+
+// The orders of two epochs.
+class ShuffleTables {
+ public:
+  ShuffleTables(uint64_t seed, int64_t size) : seed_(seed) {
+    for (Table& table : tables_) table.order.resize(size);
+  }
+
+  // Valid until the next call but one to Use, or Prepare, of another epoch.
+  const uint16_t* Use(uint64_t epoch) {
+    if (!tables_[used_].IsOf(epoch)) {
+      Prepare(epoch);
+      used_ = 1 - used_;
+    }
+    return tables_[used_].order.data();
+  }
+
+  void Prepare(uint64_t epoch) {
+    Table& other = tables_[1 - used_];
+    if (tables_[used_].IsOf(epoch) || other.IsOf(epoch)) return;
+    Shuffle(seed_, epoch, absl::MakeSpan(other.order));
+    other.epoch = epoch;
+    other.is_made = true;
+  }
+
+ private:
+  struct Table {
+    bool IsOf(uint64_t wanted) const { return is_made && epoch == wanted; }
+
+    bool is_made = false;
+    uint64_t epoch = 0;
+    std::vector<uint16_t> order;  // indices are below kMaxTableSize
+  };
+
+  const uint64_t seed_;
+  Table tables_[2];
+  int used_ = 0;
+};
+static_assert(Sampler::kMaxTableSize - 1 <= 0xFFFF);
+
+}  // namespace
+
+class Sampler::Impl {
+ public:
+  explicit Impl(const SamplerOptions& options)
+      : subset_(options.subset),
+        seed_(options.seed),
+        num_samples_(options.num_samples),
+        batch_size_(options.batch_size),
+        rank_(options.rank),
+        world_size_(options.world_size),
+        shuffle_(options.shuffle) {
+    const uint64_t whole_rounds = num_samples_ / world_size_;
+    const bool has_rest = num_samples_ % world_size_ != 0;
+    num_rows_ = whole_rounds + (has_rest && !options.drop_last ? 1 : 0);
+    num_batches_ = num_rows_ / batch_size_;
+    if (num_rows_ % batch_size_ != 0 && !options.drop_last) ++num_batches_;
+    // No overflow: (num_rows_ - 1) * world_size_ < num_samples_.
+    last_is_padding_ = num_rows_ > 0 && Position(num_rows_ - 1) >= num_samples_;
+    if (shuffle_ && options.num_samples <= kMaxTableSize) {
+      tables_ = std::make_unique<ShuffleTables>(seed_, options.num_samples);
+    }
+  }
+
+  int64_t num_batches() const { return num_batches_; }
+
+  BatchShape Shape(uint64_t batch) const {
+    Require(batch < num_batches_, "the batch is one of the epoch");
+    const uint64_t first_row = batch * batch_size_;
+    const uint64_t num_left = num_rows_ - first_row;
+    BatchShape shape;
+    shape.num_samples = std::min(batch_size_, num_left);
+    shape.num_padding = num_left <= batch_size_ && last_is_padding_ ? 1 : 0;
+    return shape;
+  }
+
+  BatchShape Fill(uint64_t epoch, uint64_t batch, absl::Span<int64_t> indices) {
+    const BatchShape shape = Shape(batch);
+    Require(static_cast<int64_t>(indices.size()) >= shape.num_samples,
+            "the indices of a batch have room");
+    const uint64_t first_row = batch * batch_size_;
+    indices = indices.first(shape.num_samples);
+    if (tables_ != nullptr) {
+      const uint16_t* order = tables_->Use(epoch);
+      Gather(
+          first_row, shape, [order](uint64_t p) { return order[p]; }, indices);
+    } else if (shuffle_) {
+      const KeyedPermutation order(seed_, epoch,
+                                   static_cast<uint32_t>(num_samples_));
+      Gather(
+          first_row, shape,
+          [&order](uint64_t p) { return order(static_cast<uint32_t>(p)); },
+          indices);
+    } else {
+      Gather(
+          first_row, shape, [](uint64_t p) { return p; }, indices);
+    }
+    if (subset_ != nullptr) {
+      for (int64_t& index : indices) index = (*subset_)[index];
+    }
+    return shape;
+  }
+
+  void Prepare(uint64_t epoch) {
+    if (tables_ != nullptr) tables_->Prepare(epoch);
+  }
+
+ private:
+  // Of a row of this rank in the padded order. Below 2^64: less than
+  // num_samples + world_size.
+  uint64_t Position(uint64_t row) const { return rank_ + row * world_size_; }
+
+  template <typename Order>
+  void Gather(uint64_t first_row, const BatchShape& shape, Order order,
+              absl::Span<int64_t> indices) const {
+    const size_t num_unpadded = shape.num_samples - shape.num_padding;
+    const uint64_t stride = world_size_;
+    uint64_t position = Position(first_row);
+    int64_t* out = indices.data();
+    for (size_t i = 0; i < num_unpadded; ++i, position += stride) {
+      out[i] = order(position);
+    }
+    if (shape.num_padding > 0) {
+      out[num_unpadded] = order(position % num_samples_);
+    }
+  }
+
+  const Subset subset_;
+  const uint64_t seed_;
+  const uint64_t num_samples_;
+  const uint64_t batch_size_;
+  const uint64_t rank_;
+  const uint64_t world_size_;
+  const bool shuffle_;
+  uint64_t num_rows_;  // of this rank, and of every other, in an epoch
+  uint64_t num_batches_;
+  bool last_is_padding_;
+  std::unique_ptr<ShuffleTables> tables_;  // null where none is used
+};
+
+absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Create(
+    const SamplerOptions& options) {
+  if (absl::Status status = Validate(options); !status.ok()) return status;
+  return absl::WrapUnique(new Sampler(std::make_unique<Impl>(options)));
+}
+
+Sampler::Sampler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Sampler::~Sampler() = default;
+
+int64_t Sampler::batches_per_epoch() const { return impl_->num_batches(); }
+
+Sampler::BatchShape Sampler::Shape(int64_t batch) const {
+  return impl_->Shape(batch);
+}
+
+Sampler::BatchShape Sampler::Fill(uint64_t epoch, int64_t batch,
+                                  absl::Span<int64_t> indices) {
+  return impl_->Fill(epoch, batch, indices);
+}
+
+void Sampler::Prepare(uint64_t epoch) { impl_->Prepare(epoch); }
+
+}  // namespace datasetd

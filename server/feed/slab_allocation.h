@@ -1,0 +1,27 @@
+// A feed's slab: which of the ways to share device memory it is made for.
+
+#ifndef DATASETD_SERVER_FEED_SLAB_ALLOCATION_H_
+#define DATASETD_SERVER_FEED_SLAB_ALLOCATION_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cuda/device/backend.h"
+
+namespace datasetd {
+
+// Allocates in the way that the backend likes best of those that are `allowed`
+// (empty: all; the host has one, which always is), were not `excluded` by the
+// client, and can be had.
+//   UNIMPLEMENTED       none is left; names all that were tried, with reasons
+//   RESOURCE_EXHAUSTED  as Backend::AllocateExported
+// A device failure is returned as it is.
+absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
+    Backend& backend, size_t size_bytes, absl::Span<const ExportKind> allowed,
+    absl::Span<const ExportKind> excluded);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_FEED_SLAB_ALLOCATION_H_

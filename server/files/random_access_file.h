@@ -1,0 +1,39 @@
+// A file as what reads it sees it.
+
+#ifndef DATASETD_SERVER_FILES_RANDOM_ACCESS_FILE_H_
+#define DATASETD_SERVER_FILES_RANDOM_ACCESS_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace datasetd {
+
+struct FileInfo {
+  std::string path;  // absolute
+  int64_t size_bytes = 0;
+  int64_t mtime_nanoseconds = 0;
+  bool is_directory = false;
+};
+
+class RandomAccessFile {
+ public:
+  virtual ~RandomAccessFile() = default;
+  virtual const FileInfo& info() const = 0;
+  // Reads up to `buffer.size()` bytes at `offset`; fewer only at end of file.
+  //   DATA_LOSS  the disk failed; names path and offset
+  virtual absl::StatusOr<int64_t> ReadAt(int64_t offset,
+                                         absl::Span<uint8_t> buffer) const = 0;
+};
+
+// Reads exactly `buffer.size()` bytes or fails: DATA_LOSS with path, offset,
+// wanted and found bytes.
+absl::Status ReadExactly(const RandomAccessFile& file, int64_t offset,
+                         absl::Span<uint8_t> buffer);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_FILES_RANDOM_ACCESS_FILE_H_

@@ -1,0 +1,114 @@
+#include "server/load/dataset_load.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "server/load/load_planner.h"
+#include "server/load/sample_sizes.h"
+
+namespace datasetd {
+namespace {
+
+// Whether `fields`, which are resident, are what the plan makes.
+bool AreFieldsOf(const LoadPlan& plan, const std::vector<FieldSpec>& fields) {
+  if (plan.fields.size() != fields.size()) return false;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    FieldSpec planned = plan.fields[f].resident;
+    if (plan.fields[f].needs_sizes && fields[f].shape.size() > 1) {
+      planned.shape[0] = fields[f].shape[0];
+      planned.shape[1] = fields[f].shape[1];
+      planned.smallest = fields[f].smallest;
+      planned.largest = fields[f].largest;
+      planned.num_pixels = fields[f].num_pixels;
+      planned.packed_bytes = fields[f].packed_bytes;
+    }
+    if (planned != fields[f]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
+    DatasetCache* cache, const Reserver& reserve, LoadCounters& counters) {
+  if (cache != nullptr) {
+    auto cached = RunCached(*cache, reserve, counters);
+    if (!cached.ok() || *cached != nullptr) return cached;
+    counters.num_samples.store(0, std::memory_order_relaxed);
+    counters.num_bytes.store(0, std::memory_order_relaxed);
+  }
+  if (source_.plan.needs_sizes()) {
+    DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
+  }
+  return LoadDataset(source_.spec.name, source_.plan, *source_.reader,
+                     source_.device->backend.get(), std::move(resident_),
+                     counters, account_, source_.content_hash);
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
+    DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
+  // Of a pushed dataset the reader is the entry.
+  if (source_.spec.format == kPushedFormat) return nullptr;
+  const std::unique_ptr<CachedSource> entry = cache.Find(source_.spec_id);
+  if (entry == nullptr) return nullptr;
+  auto dataset = LoadEntry(*entry, reserve, counters);
+  if (dataset.ok()) {
+    cache.CountHit(*entry);
+    return dataset;
+  }
+  if (!absl::IsDataLoss(dataset.status())) return dataset;
+  cache.Discard(source_.spec_id, dataset.status());
+  return nullptr;
+}
+
+// DATA_LOSS if it is damaged.
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::LoadEntry(
+    CachedSource& entry, const Reserver& reserve, LoadCounters& counters) {
+  Backend* const backend = source_.device->backend.get();
+  const SourceInfo& info = entry.info();
+  DATASETD_ASSIGN_OR_RETURN(
+      const LoadPlan plan,
+      PlanLoad(info,
+               std::vector<std::optional<FieldProgram>>(info.fields.size()),
+               backend->max_teams(), /*own_sizes=*/{}, source_.plan.limits));
+  if (!AreFieldsOf(source_.plan, info.fields)) {
+    return absl::DataLossError(
+        "cache entry: its fields are not those of the source");
+  }
+  if (source_.plan.needs_sizes()) {
+    // The source's plan stays as it is, in case that the entry is damaged.
+    DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
+  } else if (plan.resident_bytes > source_.plan.resident_bytes) {
+    return absl::DataLossError(
+        "cache entry: it has more samples than the source");
+  }
+  return LoadDataset(source_.spec.name, plan, entry, backend,
+                     std::move(resident_), counters, account_,
+                     entry.header().content_hash);
+}
+
+absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
+                                    LoadCounters& counters) {
+  SampleSource& reader = *source_.reader;
+  reader.AllowSmallerImages(source_.plan.smaller_images);
+  DATASETD_ASSIGN_OR_RETURN(
+      auto sizes,
+      FindSampleSizes(reader, source_.plan, account_, counters.is_cancelled));
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
+                            PlanSource(source_.spec, reader.info(),
+                                       source_.device->backend->max_teams(),
+                                       std::move(sizes), source_.plan.limits));
+  DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
+  source_.plan = std::move(plan);
+  return absl::OkStatus();
+}
+
+absl::Status DatasetLoad::TakeMemory(const LoadPlan& plan,
+                                     const Reserver& reserve) {
+  DATASETD_ASSIGN_OR_RETURN(resident_, reserve(plan, std::move(resident_)));
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd

@@ -1,0 +1,91 @@
+#include "server/load/dataset_sources.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/cache/cached_source.h"
+#include "server/dataset/dataset_limits.h"
+#include "server/dataset/spec_id.h"
+#include "server/load/load_planner.h"
+
+namespace datasetd {
+
+absl::StatusOr<OpenedSource> DatasetSources::Plan(
+    DatasetSpec spec, ServedDevice* device,
+    std::unique_ptr<SampleSource> reader, std::string spec_id) const {
+  DATASETD_RETURN_IF_ERROR(CheckClassNames(reader->info().class_names));
+  OpenedSource opened;
+  DATASETD_ASSIGN_OR_RETURN(
+      opened.plan,
+      PlanSource(spec, reader->info(), device->backend->max_teams(),
+                 /*own_sizes=*/{}, limits_));
+  opened.spec = std::move(spec);
+  opened.device = device;
+  opened.reader = std::move(reader);
+  opened.spec_id = std::move(spec_id);
+  return opened;
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> DatasetSources::Open(
+    const DatasetSpec& spec, uid_t uid,
+    std::shared_ptr<SourceScan> scan) const {
+  scan->account = {.budget = decode_budget_, .uid = uid, .lists = list_budget_};
+  return open_(spec, std::move(scan));
+}
+
+absl::StatusOr<OpenedSource> DatasetSources::OpenFiles(
+    DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
+                            Open(spec, uid, std::move(scan)));
+  std::string spec_id = SpecId(spec, reader->info());
+  return Plan(std::move(spec), device, std::move(reader), std::move(spec_id));
+}
+
+absl::StatusOr<OpenedSource> DatasetSources::OpenPush(
+    DatasetSpec spec, std::unique_ptr<SampleSource> source) const {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  return Plan(std::move(spec), device, std::move(source), "");
+}
+
+absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
+    DatasetSpec spec, const std::string& content_hash,
+    uint32_t owner_uid) const {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  std::string spec_id = PushedSpecId(spec.name, content_hash, owner_uid);
+  std::unique_ptr<CachedSource> entry;
+  if (cache_ != nullptr) entry = cache_->Find(spec_id);
+  if (entry == nullptr || entry->header().owner_uid != owner_uid ||
+      entry->header().content_hash != content_hash) {
+    return absl::NotFoundError(absl::StrCat(
+        "the samples that were pushed are not in the cache (content hash ",
+        content_hash, "); push them again"));
+  }
+  spec.pretransforms.clear();  // done before they were stored
+  DATASETD_ASSIGN_OR_RETURN(
+      OpenedSource opened,
+      Plan(std::move(spec), device, std::move(entry), std::move(spec_id)));
+  opened.content_hash = content_hash;
+  return opened;
+}
+
+absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetSources::Estimate(
+    DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const {
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                            Open(spec, uid, std::move(scan)));
+  return LoadEstimator::Start(spec, std::move(source), *device->budget,
+                              {.budget = decode_budget_, .uid = uid}, limits_,
+                              device->backend->max_teams());
+}
+
+}  // namespace datasetd

@@ -1,0 +1,102 @@
+// Where datasets come from: files that a reader opens, pushes, and what the
+// cache has of earlier pushes.
+//
+// Immutable; thread-safe as the opener is.
+
+#ifndef DATASETD_SERVER_LOAD_DATASET_SOURCES_H_
+#define DATASETD_SERVER_LOAD_DATASET_SOURCES_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/cache/dataset_cache.h"
+#include "server/dataset/dataset_spec.h"
+#include "server/dataset/device_table.h"
+#include "server/dataset/sample_source.h"
+#include "server/load/decode_budget.h"
+#include "server/load/load_estimator.h"
+#include "server/load/load_plan.h"
+#include "server/load/source_scan.h"
+#include "server/pipeline/ops/transform_limits.h"
+
+namespace datasetd {
+
+// The format of datasets that clients pushed: they have no files.
+inline constexpr char kPushedFormat[] = "push";
+
+// A source, and what is known of it before a sample is read.
+struct OpenedSource {
+  DatasetSpec spec;  // names its device
+  ServedDevice* device = nullptr;
+  std::unique_ptr<SampleSource> reader;
+  std::string spec_id;  // empty: of a push that is still to come
+  // Of an earlier push: what its samples must have. Else empty.
+  std::string content_hash;
+  LoadPlan plan;
+};
+
+class DatasetSources {
+ public:
+  using Opener = std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(
+      const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)>;
+
+  // `devices`, `cache`, which may be null, and `decode_budget` outlive it and
+  // what it opens; so does `list_budget`, which may be null.
+  DatasetSources(DeviceTable* devices, DatasetCache* cache,
+                 DecodeBudget* decode_budget, DecodeBudget* list_budget,
+                 const TransformLimits& transform_limits, Opener open)
+      : devices_(devices),
+        cache_(cache),
+        decode_budget_(decode_budget),
+        list_budget_(list_budget),
+        limits_{.transforms = transform_limits,
+                .max_sample_bytes = decode_budget->limits().sample_bytes},
+        open_(std::move(open)) {}
+
+  // Looks at the source's files, for user `uid`, which may take long.
+  //   INVALID_ARGUMENT  no such device, or as PlanSource
+  //   CANCELLED         scan->is_cancelled was set
+  //   and what the opener says
+  absl::StatusOr<OpenedSource> OpenFiles(
+      DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
+
+  // A source that somebody feeds. Errors as OpenFiles.
+  absl::StatusOr<OpenedSource> OpenPush(
+      DatasetSpec spec, std::unique_ptr<SampleSource> source) const;
+
+  // What this user pushed to an earlier daemon under this name.
+  //   NOT_FOUND  the cache has it not
+  absl::StatusOr<OpenedSource> OpenPushed(DatasetSpec spec,
+                                          const std::string& content_hash,
+                                          uint32_t owner_uid) const;
+
+  // Begins to look at the samples of a source, for user `uid`, without loading
+  // it. Errors as OpenFiles.
+  absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
+      DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
+
+ private:
+  absl::StatusOr<std::unique_ptr<SampleSource>> Open(
+      const DatasetSpec& spec, uid_t uid,
+      std::shared_ptr<SourceScan> scan) const;
+  absl::StatusOr<OpenedSource> Plan(DatasetSpec spec, ServedDevice* device,
+                                    std::unique_ptr<SampleSource> reader,
+                                    std::string spec_id) const;
+
+  DeviceTable* const devices_;
+  DatasetCache* const cache_;
+  DecodeBudget* const decode_budget_;
+  DecodeBudget* const list_budget_;
+  const LoadLimits limits_;
+  const Opener open_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_LOAD_DATASET_SOURCES_H_

@@ -1,0 +1,116 @@
+// The host memory that samples take between disk and staging: of all loads, dry
+// runs and looks at headers together.
+//
+// A sample takes memory for its bytes, and once its headers are known for its
+// pixels and what its pretransforms need. One that needs more than a sample may
+// is refused; the others wait until there is enough. One user has at most half
+// of it, or what one sample may need where that is more. Whoever waits for the
+// memory of all is served in order, so that a large sample is not overtaken for
+// ever.
+//
+// Thread-safe. Outlives its shares.
+
+#ifndef DATASETD_SERVER_LOAD_DECODE_BUDGET_H_
+#define DATASETD_SERVER_LOAD_DECODE_BUDGET_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <list>
+#include <map>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+
+namespace datasetd {
+
+class DecodeBudget {
+ public:
+  // Both are at least 1.
+  struct Limits {
+    int64_t sample_bytes = int64_t{1} << 30;  // max_sample_memory_mib
+    // decode_memory_mib; below sample_bytes it counts as that.
+    int64_t total_bytes = int64_t{2} << 30;
+  };
+
+  explicit DecodeBudget(const Limits& limits);
+  DecodeBudget(const DecodeBudget&) = delete;
+  DecodeBudget& operator=(const DecodeBudget&) = delete;
+
+  const Limits& limits() const { return limits_; }
+
+  // Whether one sample may take so much.
+  //   INVALID_ARGUMENT  it may not; names both numbers and the key
+  absl::Status CheckSample(int64_t size_bytes) const;
+
+  // One sample's share, of one thread. Gives it back when destroyed.
+  class Share {
+   public:
+    // What it takes is charged to `uid`. Without a budget nothing is counted.
+    Share(DecodeBudget* budget, uid_t uid) : budget_(budget), uid_(uid) {}
+    ~Share() { Release(); }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+
+    // Waits for the memory. REQUIRES: nothing is held, so that nobody who waits
+    // has what another waits for.
+    //   INVALID_ARGUMENT  as CheckSample
+    absl::Status Take(int64_t size_bytes);
+
+    // Takes what is missing to `size_bytes`, without waiting. False if there is
+    // not enough now: free the sample's memory, Release, and Take all of it.
+    //   INVALID_ARGUMENT  as CheckSample
+    absl::StatusOr<bool> TryGrowTo(int64_t size_bytes);
+
+    void Release();
+
+   private:
+    DecodeBudget* const budget_;
+    const uid_t uid_;
+    int64_t size_bytes_ = 0;
+  };
+
+  int64_t used_bytes() const;
+  // The most held so far.
+  int64_t peak_bytes() const;
+
+ private:
+  struct Waiter {
+    uid_t uid;
+    int64_t size_bytes;
+    bool is_served = false;
+  };
+
+  bool FitsUser(uid_t uid, int64_t size_bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool FitsAll(int64_t size_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return size_bytes <= limits_.total_bytes - used_bytes_;
+  }
+  void Add(uid_t uid, int64_t size_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Serves those that wait, as far as there is memory.
+  void Serve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Limits limits_;
+  const int64_t user_bytes_;
+  mutable Mutex mutex_;
+  std::list<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  std::map<uid_t, int64_t> used_by_user_ ABSL_GUARDED_BY(mutex_);
+  int64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Whose samples are decoded, out of which budget.
+struct DecodeAccount {
+  DecodeBudget* budget = nullptr;  // never null in use
+  uid_t uid = 0;
+  // Pays for the buffers that a load keeps. May be null.
+  DecodeBudget* staging = nullptr;
+  // Pays for the lists of samples that sources keep. May be null.
+  DecodeBudget* lists = nullptr;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_LOAD_DECODE_BUDGET_H_

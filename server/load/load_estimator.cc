@@ -1,0 +1,223 @@
+#include "server/load/load_estimator.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "base/background_thread.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "server/load/bad_sample_filter.h"
+#include "server/load/load_planner.h"
+#include "server/load/sample_transform.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxSizes = 4096;
+constexpr size_t kMaxKeptBadSamples = 16 * kMaxListedBadSamples;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
+    const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
+    const MemoryBudget& budget, const DecodeAccount& account,
+    const LoadLimits& limits, int max_teams) {
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan,
+      PlanSource(spec, source->info(), max_teams, /*own_sizes=*/{}, limits));
+  return std::unique_ptr<LoadEstimator>(new LoadEstimator(
+      spec, std::move(source), std::move(plan), budget, account, max_teams));
+}
+
+LoadEstimator::LoadEstimator(const DatasetSpec& spec,
+                             std::unique_ptr<SampleSource> source,
+                             LoadPlan plan, const MemoryBudget& budget,
+                             const DecodeAccount& account, int max_teams)
+    : spec_(spec),
+      source_(std::move(source)),
+      plan_(std::move(plan)),
+      budget_(budget),
+      account_(account),
+      max_teams_(max_teams),
+      resident_sizes_(source_->info(), plan_) {
+  if (!plan_.is_encoded) {
+    num_scanned_.store(num_samples(), std::memory_order_relaxed);
+    return;
+  }
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    transforms_.push_back(std::make_unique<SampleTransform>(
+        source_->info().fields[f], Narrow<int>(f), plan_.fields[f].ops,
+        plan_.fields[f].resident, plan_.limits.transforms));
+  }
+  source_->AllowSmallerImages(plan_.smaller_images);
+  num_running_ = plan_.num_decode_threads;
+  for (int i = 0; i < plan_.num_decode_threads; ++i) {
+    threads_.emplace_back([this] { Scan(); });
+  }
+}
+
+LoadEstimator::~LoadEstimator() {
+  is_stopping_.store(true, std::memory_order_relaxed);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void LoadEstimator::Scan() {
+  BecomeBackgroundThread("estimate");
+  RawSample raw;
+  while (!is_stopping_.load(std::memory_order_relaxed)) {
+    const int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= num_samples()) break;
+    absl::Status status = Look(index, raw);
+    num_scanned_.fetch_add(1, std::memory_order_relaxed);
+    if (status.ok()) continue;
+    MutexLock lock(&mutex_);
+    if (!IsBadSample(status)) {
+      error_.Update(LocatedStatus(*source_, index, status));
+      break;
+    }
+    ++num_bad_;
+    if (bad_.size() < kMaxKeptBadSamples) {
+      bad_.emplace_back(index, std::move(status));
+    }
+  }
+  MutexLock lock(&mutex_);
+  --num_running_;
+}
+
+absl::Status LoadEstimator::Look(int64_t index, RawSample& raw) {
+  DecodeBudget::Share share(account_.budget, account_.uid);
+  DATASETD_RETURN_IF_ERROR(share.Take(source_->Locate(index).size_bytes));
+  DATASETD_RETURN_IF_ERROR(source_->ReadRaw(index, raw));
+  SampleProbe probe;
+  DATASETD_RETURN_IF_ERROR(source_->Probe(index, raw, probe));
+  const int64_t size_bytes =
+      SaturatingSum(RawBytes(raw), probe.decode_bytes, ScratchBytes(probe));
+  KeepAtMost(kMaxKeptProbeBytes, raw);
+  DATASETD_RETURN_IF_ERROR(account_.budget->CheckSample(size_bytes));
+  // What cannot become resident, CheckSizes tells.
+  resident_sizes_.Set(index, probe).IgnoreError();
+  MutexLock lock(&mutex_);
+  largest_sample_bytes_ = std::max(largest_sample_bytes_, size_bytes);
+  for (size_t i = 0; i < probe.sizes.size(); ++i) {
+    const ImageSize size = probe.sizes[i];
+    if (smallest_ == ImageSize()) smallest_ = size;
+    smallest_.height = std::min(smallest_.height, size.height);
+    smallest_.width = std::min(smallest_.width, size.width);
+    largest_.height = std::max(largest_.height, size.height);
+    largest_.width = std::max(largest_.width, size.width);
+    if (sizes_.size() >= kMaxSizes) continue;
+    int64_t& first =
+        sizes_.emplace(FieldSize(i, size.height, size.width), index)
+            .first->second;
+    first = std::min(first, index);
+  }
+  return absl::OkStatus();
+}
+
+bool LoadEstimator::Await(absl::Duration timeout) {
+  const auto is_done = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_running_ == 0;
+  };
+  MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(Condition(&is_done), timeout);
+}
+
+LoadEstimate LoadEstimator::Result() {
+  const SourceInfo& info = source_->info();
+  LoadEstimate estimate;
+  estimate.device = spec_.device;
+  estimate.num_samples = info.num_samples;
+  estimate.num_classes = static_cast<int64_t>(info.class_names.size());
+  const absl::StatusOr<LoadPlan> finished = FinishedPlan();
+  const LoadPlan& plan = finished.ok() ? *finished : plan_;
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
+    estimate.fields.push_back(field.resident);
+  }
+  for (const FileInfo& file : info.files) {
+    estimate.source_bytes += file.size_bytes;
+  }
+  estimate.resident_bytes = plan.resident_bytes;
+  estimate.scratch_bytes = plan.scratch_bytes;
+  estimate.free_bytes = static_cast<int64_t>(budget_.free_bytes());
+  MutexLock lock(&mutex_);
+  estimate.host_bytes = plan.host_bytes(largest_sample_bytes_,
+                                        account_.budget->limits().total_bytes);
+  estimate.smallest = smallest_;
+  estimate.largest = largest_;
+  std::sort(bad_.begin(), bad_.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [index, status] : bad_) {
+    AddBadSample(*source_, index, status, estimate.bad_samples);
+  }
+  estimate.bad_samples.num_samples = num_bad_;
+  estimate.problem = FindProblem(estimate);
+  if (estimate.problem.ok()) estimate.problem = finished.status();
+  return estimate;
+}
+
+absl::StatusOr<LoadPlan> LoadEstimator::FinishedPlan() const {
+  if (!plan_.needs_sizes()) return plan_;
+  return PlanSource(spec_, source_->info(), max_teams_, resident_sizes_.sizes(),
+                    plan_.limits);
+}
+
+absl::Status LoadEstimator::FindProblem(const LoadEstimate& estimate) const {
+  DATASETD_RETURN_IF_ERROR(error_);
+  if (num_bad_ > 0 && spec_.bad_samples == BadSamplePolicy::kFail) {
+    const auto& [index, status] = bad_.front();
+    return LocatedStatus(*source_, index, status);
+  }
+  if (num_bad_ > 0 && num_bad_ > spec_.max_bad_samples) {
+    return absl::DataLossError(
+        absl::StrCat(num_bad_, " bad samples, and max_bad_samples is ",
+                     spec_.max_bad_samples));
+  }
+  DATASETD_RETURN_IF_ERROR(CheckSizes());
+  if (static_cast<uint64_t>(estimate.resident_bytes) > budget_.total_bytes()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        estimate.resident_bytes, " bytes, and the memory budget of ",
+        estimate.device, " is ", budget_.total_bytes()));
+  }
+  return absl::OkStatus();
+}
+
+int64_t LoadEstimator::ScratchBytes(const SampleProbe& probe) const {
+  int64_t bytes = 0;
+  size_t num_ragged = 0;
+  for (const std::unique_ptr<SampleTransform>& transform : transforms_) {
+    const FieldSpec& field = transform->source();
+    ImageSize size;
+    if (field.is_image) size = {field.shape[0], field.shape[1]};
+    if (field.is_ragged) size = probe.sizes[num_ragged++];
+    const auto scratch_bytes = transform->ScratchBytes(size);
+    if (scratch_bytes.ok()) bytes = SaturatingAdd(bytes, *scratch_bytes);
+  }
+  return bytes;
+}
+
+std::vector<const SampleTransform*> LoadEstimator::RaggedTransforms() const {
+  std::vector<const SampleTransform*> ragged;
+  for (const std::unique_ptr<SampleTransform>& transform : transforms_) {
+    if (transform->source().is_ragged) ragged.push_back(transform.get());
+  }
+  return ragged;
+}
+
+absl::Status LoadEstimator::CheckSizes() const {
+  const auto ragged = RaggedTransforms();
+  // The first sample that fails, as the load would tell.
+  int64_t first = num_samples();
+  absl::Status problem;
+  for (const auto& [key, index] : sizes_) {
+    const auto& [field, height, width] = key;
+    if (index >= first) continue;
+    const absl::Status status = ragged[field]->Check({height, width});
+    if (status.ok()) continue;
+    first = index;
+    problem = LocatedStatus(*source_, index, status);
+  }
+  return problem;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,124 @@
+// What a load would find and need, told without loading: a dry run.
+//
+// Reads every sample of an encoded source and looks at its headers, on all
+// cores, but decodes none. Not thread-safe.
+
+#ifndef DATASETD_SERVER_LOAD_LOAD_ESTIMATOR_H_
+#define DATASETD_SERVER_LOAD_LOAD_ESTIMATOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "server/dataset/bad_samples.h"
+#include "server/dataset/dataset_spec.h"
+#include "server/dataset/memory_budget.h"
+#include "server/dataset/sample_source.h"
+#include "server/load/decode_budget.h"
+#include "server/load/load_plan.h"
+#include "server/load/sample_sizes.h"
+#include "server/load/sample_transform.h"
+
+namespace datasetd {
+
+struct LoadEstimate {
+  std::string device;
+  int64_t num_samples = 0;        // of the source
+  std::vector<FieldSpec> fields;  // resident
+  int64_t num_classes = 0;
+  int64_t source_bytes = 0;  // of all files
+  // On the device: for good, and beside that while loading.
+  int64_t resident_bytes = 0;
+  int64_t scratch_bytes = 0;
+  int64_t free_bytes = 0;  // of the device's budget, now
+  int64_t host_bytes = 0;  // the most that the load takes
+  // Of the ragged images, the smallest and largest extents; 0 if there are
+  // none.
+  ImageSize smallest;
+  ImageSize largest;
+  // Samples that cannot be read, or whose headers are bad.
+  BadSampleReport bad_samples;
+  // Why the load would fail, if it would.
+  absl::Status problem;
+};
+
+class LoadEstimator {
+ public:
+  // Both budgets outlive the estimator. Errors as PlanSource.
+  static absl::StatusOr<std::unique_ptr<LoadEstimator>> Start(
+      const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
+      const MemoryBudget& budget, const DecodeAccount& account,
+      const LoadLimits& limits, int max_teams);
+  // Ends the look at the samples, wherever it is.
+  ~LoadEstimator();
+
+  int64_t num_samples() const { return source_->info().num_samples; }
+  int64_t num_scanned() const {
+    return num_scanned_.load(std::memory_order_relaxed);
+  }
+  // True when all samples have been looked at.
+  bool Await(absl::Duration timeout);
+  // REQUIRES: Await returned true.
+  LoadEstimate Result();
+
+ private:
+  LoadEstimator(const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
+                LoadPlan plan, const MemoryBudget& budget,
+                const DecodeAccount& account, int max_teams);
+
+  // Number of the ragged field, height, width.
+  using FieldSize = std::tuple<size_t, int64_t, int64_t>;
+
+  void Scan();
+  absl::Status Look(int64_t index, RawSample& raw);
+  // The plan, with the sizes that were found.
+  absl::StatusOr<LoadPlan> FinishedPlan() const;
+  absl::Status FindProblem(const LoadEstimate& estimate) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckSizes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of a sample's pretransforms, all fields together, as far as they can be
+  // applied to it.
+  int64_t ScratchBytes(const SampleProbe& probe) const;
+  // One for each ragged field.
+  std::vector<const SampleTransform*> RaggedTransforms() const;
+
+  const DatasetSpec spec_;
+  const std::unique_ptr<SampleSource> source_;
+  const LoadPlan plan_;
+  const MemoryBudget& budget_;
+  const DecodeAccount account_;
+  const int max_teams_;
+  SampleSizesTable resident_sizes_;
+  std::vector<std::unique_ptr<SampleTransform>> transforms_;  // by field
+
+  std::atomic<bool> is_stopping_ = false;
+  std::atomic<int64_t> next_ = 0;
+  std::atomic<int64_t> num_scanned_ = 0;
+
+  mutable Mutex mutex_;
+  int num_running_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::pair<int64_t, absl::Status>> bad_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_bad_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t largest_sample_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The first sample of each size of each ragged field; bounded.
+  std::map<FieldSize, int64_t> sizes_ ABSL_GUARDED_BY(mutex_);
+  ImageSize smallest_ ABSL_GUARDED_BY(mutex_);
+  ImageSize largest_ ABSL_GUARDED_BY(mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);  // not of a bad sample
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_LOAD_LOAD_ESTIMATOR_H_

@@ -1,0 +1,280 @@
+#include "server/load/load_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "server/dataset/ragged_index.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kStagingTargetBytes = 8 << 20;
+// Of plain samples without programs: all that is done to a chunk finds it in
+// the processor's cache.
+constexpr int64_t kPlainStagingTargetBytes = 2 << 20;
+// So that all threads have a sample where samples are large.
+constexpr int64_t kMaxStagingBytes = 64 << 20;
+// So that small samples, too, tell how far they are.
+constexpr int64_t kMaxEncodedChunk = 512;
+constexpr int64_t kMaxPackedChunk = 65536;
+// One is copied from and hashed while others are read or decoded to.
+constexpr int kNumPlainBuffers = 3;
+constexpr int kNumEncodedBuffers = 3;
+
+int NumThreads() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// A reader has one of its own, and one more takes what programs make.
+constexpr int kNumMoreBuffers = 2;
+
+int64_t MaxStagingBytes(int64_t max_sample_bytes) {
+  return std::max(2 * kMaxStagingBytes, max_sample_bytes);
+}
+
+// Of what is read at once.
+absl::Status CheckStaging(const LoadPlan& plan) {
+  const int64_t most = MaxStagingBytes(plan.limits.max_sample_bytes);
+  if (plan.staging_bytes <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(plan.chunk_samples,
+                   plan.chunk_samples > 1
+                       ? " samples, the fewest that can be read at once, take "
+                       : " sample takes ",
+                   plan.staging_bytes,
+                   " bytes of host memory, and max_sample_memory_mib of "
+                   "the daemon's configuration is ",
+                   plan.limits.max_sample_bytes >> 20,
+                   ": make samples smaller where the dataset is made"));
+}
+
+absl::Status TooLarge(int64_t num_samples, int64_t sample_bytes) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(num_samples, " samples of ", sample_bytes,
+                   " bytes are more than any memory holds"));
+}
+
+// Makes the field packed, or as large as its samples if these are alike.
+void ApplySizes(const SampleSizes& sizes, LoadPlan::FieldPlan& field) {
+  FieldSpec& resident = field.resident;
+  std::vector<int64_t> shape = resident.shape;
+  if (shape.size() == 2) shape.push_back(1);
+  shape[0] = shape[1] = kAnyExtent;
+  resident.shape = std::move(shape);
+  if (sizes == nullptr) {
+    field.needs_sizes = true;
+    return;
+  }
+  const int64_t pixel_bytes = PixelBytes(resident);
+  bool are_alike = true;
+  ImageSize first;
+  for (const ImageSize size : *sizes) {
+    if (size == ImageSize()) continue;
+    if (first == ImageSize()) {
+      first = resident.smallest = resident.largest = size;
+    }
+    are_alike = are_alike && size == first;
+    resident.smallest.height = std::min(resident.smallest.height, size.height);
+    resident.smallest.width = std::min(resident.smallest.width, size.width);
+    resident.largest.height = std::max(resident.largest.height, size.height);
+    resident.largest.width = std::max(resident.largest.width, size.width);
+    const int64_t num_pixels = SaturatingMultiply(size.height, size.width);
+    resident.num_pixels = SaturatingAdd(resident.num_pixels, num_pixels);
+    resident.packed_bytes = SaturatingAdd(
+        resident.packed_bytes,
+        PaddedSampleBytes(SaturatingMultiply(num_pixels, pixel_bytes)));
+  }
+  if (!are_alike) {
+    field.sizes = sizes;
+    return;
+  }
+  if (first == ImageSize()) first = {1, 1};  // all are bad: the load will say
+  resident.shape[0] = first.height;
+  resident.shape[1] = first.width;
+  resident.smallest = resident.largest = {};
+  resident.num_pixels = resident.packed_bytes = 0;
+}
+
+// Of the largest sample of a field, and what is left before the next.
+int64_t LargestBytes(const FieldSpec& field) {
+  if (!field.is_packed()) return field.sample_bytes();
+  return PaddedSampleBytes(SaturatingProduct(
+      field.largest.height, field.largest.width, PixelBytes(field)));
+}
+
+// Of chunks that hold as many samples as fit.
+void PlanPackedChunks(const SourceInfo& source, LoadPlan& plan) {
+  int64_t sample_bytes = 0;
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
+    sample_bytes = SaturatingAdd(sample_bytes, LargestBytes(field.resident));
+  }
+  plan.staging_bytes = std::max(kStagingTargetBytes, sample_bytes);
+  if (source.is_encoded) {
+    plan.staging_bytes =
+        std::max(plan.staging_bytes,
+                 std::min(kMaxStagingBytes,
+                          SaturatingMultiply(NumThreads(), sample_bytes)));
+  }
+  plan.staging_bytes = SaturatingAdd(
+      plan.staging_bytes,
+      static_cast<int64_t>(plan.fields.size()) * kStagingAlignment);
+  plan.chunk_samples = std::clamp<int64_t>(
+      source.num_samples, 1,
+      source.is_encoded ? kMaxEncodedChunk : kMaxPackedChunk);
+}
+
+}  // namespace
+
+AugmentProgram ProgramOf(const FieldProgram& field) {
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  program.fields[0] = field;
+  return program;
+}
+
+int64_t MaxLoadBufferBytes(int64_t max_sample_bytes) {
+  return SaturatingMultiply(
+      std::max(kNumPlainBuffers, kNumEncodedBuffers) + kNumMoreBuffers,
+      MaxStagingBytes(max_sample_bytes));
+}
+
+int64_t LoadPlan::buffer_bytes() const {
+  return SaturatingMultiply(num_staging_buffers + kNumMoreBuffers,
+                            staging_bytes);
+}
+
+bool LoadPlan::needs_sizes() const {
+  return std::any_of(fields.begin(), fields.end(),
+                     [](const FieldPlan& field) { return field.needs_sizes; });
+}
+
+int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes,
+                             int64_t decode_bytes) const {
+  int64_t bytes = SaturatingMultiply(num_staging_buffers, staging_bytes);
+  for (const FieldPlan& field : fields) {
+    if (field.sizes == nullptr) continue;
+    bytes = SaturatingAdd(bytes, static_cast<int64_t>(field.sizes->size() *
+                                                      (sizeof(ImageSize) +
+                                                       sizeof(RaggedSample))));
+  }
+  if (!is_encoded) return bytes;
+  return SaturatingAdd(bytes, std::min(SaturatingMultiply(num_decode_threads,
+                                                          largest_sample_bytes),
+                                       decode_bytes));
+}
+
+absl::StatusOr<LoadPlan> PlanLoad(
+    const SourceInfo& source,
+    const std::vector<std::optional<FieldProgram>>& programs, int max_teams,
+    const std::vector<std::optional<SampleSizes>>& own_sizes,
+    const LoadLimits& limits) {
+  const std::vector<FieldSpec>& fields = source.fields;
+  const int64_t num_samples = source.num_samples;
+  LoadPlan plan;
+  plan.limits = limits;
+  plan.is_encoded = source.is_encoded;
+  plan.num_staging_buffers =
+      source.is_encoded ? kNumEncodedBuffers : kNumPlainBuffers;
+  int64_t staged_sample_bytes = 0;
+  int64_t resident_sample_bytes = 0;
+  int64_t packed_bytes = 0;
+  int64_t alignment_samples = 1;
+  bool has_packed = false;
+  bool has_programs = false;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    LoadPlan::FieldPlan field;
+    field.resident = fields[f];
+    field.resident.is_ragged = false;
+    if (programs[f].has_value()) {
+      field.has_program = true;
+      has_programs = true;
+      field.program = *programs[f];
+      field.resident.dtype = field.program.out_dtype;
+      if (fields[f].is_image) {
+        field.resident.shape = {field.program.out_height,
+                                field.program.out_width,
+                                field.program.out_channels};
+      }
+      // A chunk that a kernel writes begins at an aligned address.
+      if (!source.is_encoded) {
+        alignment_samples = std::max(
+            alignment_samples,
+            kStagingAlignment /
+                std::gcd(kStagingAlignment, field.resident.sample_bytes()));
+      }
+    }
+    if (f < own_sizes.size() && own_sizes[f].has_value()) {
+      ApplySizes(*own_sizes[f], field);
+    }
+    if (field.resident.is_packed()) {
+      has_packed = true;
+      resident_sample_bytes = SaturatingAdd(
+          resident_sample_bytes, static_cast<int64_t>(sizeof(RaggedSample)));
+      packed_bytes = SaturatingAdd(packed_bytes, field.resident.packed_bytes);
+    } else {
+      staged_sample_bytes = SaturatingAdd(
+          staged_sample_bytes, source.is_encoded ? field.resident.sample_bytes()
+                                                 : fields[f].sample_bytes());
+      resident_sample_bytes =
+          SaturatingAdd(resident_sample_bytes, field.resident.sample_bytes());
+    }
+    plan.fields.push_back(std::move(field));
+  }
+  plan.resident_bytes = SaturatingAdd(
+      SaturatingMultiply(num_samples, resident_sample_bytes), packed_bytes);
+  if (plan.resident_bytes == std::numeric_limits<int64_t>::max()) {
+    return TooLarge(num_samples, resident_sample_bytes);
+  }
+  if (has_packed) {
+    PlanPackedChunks(source, plan);
+    DATASETD_RETURN_IF_ERROR(CheckStaging(plan));
+    return plan;
+  }
+  const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
+  plan.chunk_samples =
+      (source.is_encoded || has_programs ? kStagingTargetBytes
+                                         : kPlainStagingTargetBytes) /
+      sample_bytes;
+  if (source.is_encoded) {
+    plan.chunk_samples = std::clamp(
+        plan.chunk_samples,
+        std::min<int64_t>(kMaxStagingBytes / sample_bytes,
+                          std::min(std::thread::hardware_concurrency(), 512u)),
+        kMaxEncodedChunk);
+  }
+  plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
+                                           std::max<int64_t>(num_samples, 1));
+  // What is the only chunk begins aligned.
+  if (plan.chunk_samples < num_samples) {
+    plan.chunk_samples = RoundUpTo(plan.chunk_samples, alignment_samples);
+  }
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const int64_t field_bytes = SaturatingMultiply(
+        plan.chunk_samples, source.is_encoded
+                                ? plan.fields[f].resident.sample_bytes()
+                                : fields[f].sample_bytes());
+    plan.staging_bytes = SaturatingAdd(
+        plan.staging_bytes, RoundUpTo(field_bytes, kStagingAlignment));
+    if (!plan.fields[f].has_program || source.is_encoded) continue;
+    // What it makes of a chunk is read back for its hash.
+    plan.staging_bytes =
+        std::max(plan.staging_bytes,
+                 SaturatingMultiply(plan.chunk_samples,
+                                    plan.fields[f].resident.sample_bytes()));
+    plan.scratch_bytes = SaturatingSum(
+        plan.scratch_bytes, field_bytes,
+        PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes);
+  }
+  DATASETD_RETURN_IF_ERROR(CheckStaging(plan));
+  return plan;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,136 @@
+#include "server/load/load_planner.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "server/pipeline/pipeline.h"
+
+namespace datasetd {
+namespace {
+
+absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
+    const DatasetSpec& spec, const std::vector<FieldSpec>& fields,
+    const TransformLimits& limits) {
+  for (const auto& [name, ops] : spec.pretransforms) {
+    if (std::none_of(
+            fields.begin(), fields.end(),
+            [&name = name](const FieldSpec& f) { return f.name == name; })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("pretransforms: the source has no field '", name, "'"));
+    }
+    if (!ops.empty() &&
+        std::any_of(fields.begin(), fields.end(),
+                    [](const FieldSpec& field) { return field.is_packed(); })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", name,
+          "', pretransforms: images of the dataset differ in "
+          "size; make them one size before they are sent, or give the ops to "
+          "the loader's transforms"));
+    }
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (IsDeterministic(absl::MakeConstSpan(&ops[i], 1))) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", name, "', pretransforms[", i, "] ", TransformName(ops[i]),
+          ": a random op cannot run at load; give it to the loader's "
+          "transforms"));
+    }
+  }
+  std::vector<std::optional<FieldProgram>> programs(fields.size());
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const auto ops = spec.pretransforms.find(fields[f].name);
+    if (ops == spec.pretransforms.end() || ops->second.empty()) continue;
+    // Resident samples are [H, W, C].
+    DATASETD_ASSIGN_OR_RETURN(
+        programs[f], CompileField(fields[f], Narrow<int>(f), ops->second,
+                                  Layout::kNhwc, {}, limits));
+  }
+  return programs;
+}
+
+// What is enough of an image whose first op is a Resize, and whose resident
+// size does not depend on its own; 0 x 0 if all of it is needed.
+ImageSize EnoughFor(const std::vector<TransformSpec>& ops) {
+  const ResizeSpec* const resize =
+      ops.empty() ? nullptr : std::get_if<ResizeSpec>(&ops[0].op);
+  if (resize == nullptr) return {};
+  if (resize->height > 0 && resize->width > 0) {
+    return {resize->height, resize->width};
+  }
+  if (resize->shorter_edge > 0 && resize->max_size == 0 && ops.size() > 1 &&
+      std::holds_alternative<CenterCropSpec>(ops[1].op)) {
+    return {resize->shorter_edge, resize->shorter_edge};
+  }
+  return {};
+}
+
+// Enough for all ragged fields.
+ImageSize SmallerImages(const LoadPlan& plan, const SourceInfo& source) {
+  ImageSize enough;
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    if (!source.fields[f].is_ragged) continue;
+    const ImageSize size = EnoughFor(plan.fields[f].ops);
+    if (size == ImageSize()) return {};
+    enough.height = std::max(enough.height, size.height);
+    enough.width = std::max(enough.width, size.width);
+  }
+  return enough;
+}
+
+// By field: null where the source's samples may differ in size, and no op makes
+// them one.
+std::vector<std::optional<SampleSizes>> UnknownSizes(const DatasetSpec& spec,
+                                                     const SourceInfo& source) {
+  std::vector<std::optional<SampleSizes>> unknown(source.fields.size());
+  for (size_t f = 0; f < source.fields.size(); ++f) {
+    if (!source.is_encoded || !source.fields[f].is_ragged) continue;
+    const auto ops = spec.pretransforms.find(source.fields[f].name);
+    if (ops != spec.pretransforms.end() &&
+        std::any_of(ops->second.begin(), ops->second.end(), GivesOneSize)) {
+      continue;
+    }
+    unknown[f] = SampleSizes();
+  }
+  return unknown;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadPlan> PlanSource(
+    const DatasetSpec& spec, const SourceInfo& source, int max_teams,
+    std::vector<std::optional<SampleSizes>> own_sizes,
+    const LoadLimits& limits) {
+  if (source.fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the source has ", source.fields.size(),
+                     " fields; a dataset has at "
+                     "most ",
+                     kMaxDatasetFields, ": choose with option fields"));
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      const auto programs,
+      CompilePretransforms(spec, source.fields, limits.transforms));
+  if (own_sizes.empty()) own_sizes = UnknownSizes(spec, source);
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan, PlanLoad(source, programs, max_teams, own_sizes, limits));
+  if (!plan.is_encoded) return plan;
+  plan.bad_samples = spec.bad_samples;
+  plan.max_bad_samples = spec.max_bad_samples;
+  plan.num_decode_threads =
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    const auto ops = spec.pretransforms.find(source.fields[f].name);
+    if (ops != spec.pretransforms.end()) plan.fields[f].ops = ops->second;
+  }
+  plan.smaller_images = SmallerImages(plan, source);
+  return plan;
+}
+
+}  // namespace datasetd

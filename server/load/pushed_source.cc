@@ -1,0 +1,251 @@
+#include "server/load/pushed_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxPushedFields = 64;
+constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxDimensions = 8;
+constexpr int64_t kMaxImageChannels = 4;
+constexpr size_t kMaxClassNames = 1 << 16;
+// Staging holds two samples, at least.
+constexpr int64_t kMaxSampleBytes = 256 << 20;
+constexpr int64_t kMaxPackedBytes = int64_t{1} << 50;
+constexpr int64_t kMaxSamples = int64_t{1} << 40;
+
+bool IsFieldName(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '_';
+         });
+}
+
+// Of a field whose samples differ in size.
+absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
+  const std::string where = absl::StrCat("field '", field.name, "': ");
+  if (field.shape.size() != 3 || field.shape[1] != kAnyExtent ||
+      field.shape[2] < 1 || field.shape[2] > kMaxImageChannels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "shape (", absl::StrJoin(field.shape, ", "),
+                     "), expected an image as (-1, -1, C) with C of 1 to ",
+                     kMaxImageChannels));
+  }
+  const int64_t largest =
+      SaturatingMultiply(field.largest.height, field.largest.width);
+  if (!IsRaggedSize(field, field.largest) ||
+      SaturatingMultiply(largest, PixelBytes(field)) > kMaxSampleBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "largest is ", field.largest.height, " x ", field.largest.width,
+        ", expected 1 to ", kMaxRaggedExtent, " each, and at most ",
+        kMaxSampleBytes, " bytes a sample"));
+  }
+  if (field.num_pixels < info.num_samples ||
+      field.num_pixels / info.num_samples > largest) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "num_pixels is ", field.num_pixels, ", which ", info.num_samples,
+        " samples of at most ", largest, " pixels cannot have"));
+  }
+  field.smallest = {1, 1};
+  // Between samples there may be all but a byte of the alignment.
+  field.packed_bytes = SaturatingAdd(
+      SaturatingMultiply(field.num_pixels, PixelBytes(field)),
+      SaturatingMultiply(info.num_samples, kRaggedAlignmentBytes - 1));
+  if (field.packed_bytes > kMaxPackedBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "num_pixels is ", field.num_pixels,
+                     ", more than any memory holds"));
+  }
+  field.packed_bytes = PaddedSampleBytes(field.packed_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CheckField(const SourceInfo& info, FieldSpec& field) {
+  const std::string where = absl::StrCat("field '", field.name, "': ");
+  if (DtypeSizeBytes(field.dtype) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "its dtype is missing or unknown"));
+  }
+  if (field.is_packed()) return CheckPackedField(info, field);
+  field.largest = {};
+  field.num_pixels = 0;
+  const std::string shape =
+      absl::StrCat("(", absl::StrJoin(field.shape, ", "), ")");
+  if (field.shape.size() > kMaxDimensions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "shape ", shape, " has more than ", kMaxDimensions,
+                     " dimensions"));
+  }
+  int64_t num_elements = 1;
+  for (const int64_t extent : field.shape) {
+    if (extent < 1 ||
+        num_elements > std::numeric_limits<int32_t>::max() / extent) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, "shape ", shape,
+          ": every extent is at least 1, and a sample has at most 2^31 - 1 "
+          "elements"));
+    }
+    num_elements *= extent;
+  }
+  if (field.is_image &&
+      (field.shape.size() != 3 || field.shape[2] > kMaxImageChannels)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "shape ", shape,
+        ", expected an image as (H, W, C) with C of 1 to ", kMaxImageChannels));
+  }
+  if (field.is_mask && !field.is_image) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "a mask, and no image"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckPushedInfo(SourceInfo* pushed) {
+  SourceInfo& info = *pushed;
+  if (info.num_samples < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "num_samples: ", info.num_samples, ", expected at least 1"));
+  }
+  if (info.num_samples > kMaxSamples) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "num_samples: ", info.num_samples, ", more than any memory holds"));
+  }
+  if (info.fields.empty() || info.fields.size() > kMaxPushedFields) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "fields: ", info.fields.size(), ", expected 1 to ", kMaxPushedFields));
+  }
+  if (info.class_names.size() > kMaxClassNames) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("class_names: ", info.class_names.size(),
+                     ", expected at most ", kMaxClassNames));
+  }
+  std::set<std::string> names;
+  int64_t sample_bytes = 0;
+  for (FieldSpec& field : info.fields) {
+    if (!IsFieldName(field.name) || !names.insert(field.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "fields: '", absl::Utf8SafeCHexEscape(field.name),
+          "' cannot name a field: expected a letter or _, then letters, digits "
+          "or _, at most ",
+          kMaxNameBytes, ", each name once"));
+    }
+    DATASETD_RETURN_IF_ERROR(CheckField(info, field));
+    sample_bytes = SaturatingAdd(
+        sample_bytes,
+        field.is_packed()
+            ? SaturatingProduct(field.largest.height, field.largest.width,
+                                PixelBytes(field))
+            : field.sample_bytes());
+  }
+  if (sample_bytes <= kMaxSampleBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("fields: ", sample_bytes,
+                   " bytes a sample, expected at most ", kMaxSampleBytes));
+}
+
+PushedSource::PushedSource(SourceInfo info, NextBlock next_block)
+    : info_(std::move(info)),
+      next_block_(std::move(next_block)),
+      indices_(info_.fields.size()) {}
+
+absl::StatusOr<RaggedIndex> PushedSource::ReadIndex(size_t field) {
+  const FieldSpec& spec = info_.fields[field];
+  RaggedIndex index(PixelBytes(spec));
+  int64_t num_pixels = 0;
+  for (int64_t i = 0; i < info_.num_samples; ++i) {
+    int32_t extents[2];
+    DATASETD_RETURN_IF_ERROR(Copy(
+        absl::MakeSpan(reinterpret_cast<uint8_t*>(extents), sizeof(extents))));
+    const ImageSize size = {extents[0], extents[1]};
+    if (size.height < 1 || size.width < 1 ||
+        size.height > spec.largest.height || size.width > spec.largest.width) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sample ", i, ", field '", spec.name, "': its size is ", size.height,
+          "x", size.width, " (height x width), and the header's largest ",
+          spec.largest.height, "x", spec.largest.width));
+    }
+    num_pixels += size.height * size.width;
+    if (num_pixels > spec.num_pixels) break;
+    index.Add(size);
+  }
+  if (num_pixels != spec.num_pixels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field '", spec.name, "': the samples have not the ",
+                     spec.num_pixels, " pixels that the header declares"));
+  }
+  indices_[field] = index;
+  return index;
+}
+
+absl::Status PushedSource::Read(int64_t count,
+                                absl::Span<const absl::Span<uint8_t>> fields) {
+  for (int64_t i = 0; i < count; ++i, ++position_) {
+    for (size_t f = 0; f < fields.size(); ++f) {
+      if (indices_[f].has_value()) {
+        const RaggedIndex& index = *indices_[f];
+        const int64_t begin =
+            index.BytesBefore(position_) - index.BytesBefore(position_ - i);
+        const int64_t bytes = index.sample_bytes(position_);
+        const absl::Span<uint8_t> to =
+            fields[f].subspan(static_cast<size_t>(begin),
+                              static_cast<size_t>(PaddedSampleBytes(bytes)));
+        DATASETD_RETURN_IF_ERROR(
+            Copy(to.subspan(0, static_cast<size_t>(bytes))));
+        std::fill(to.begin() + bytes, to.end(), uint8_t{0});
+        continue;
+      }
+      const size_t bytes = static_cast<size_t>(info_.fields[f].sample_bytes());
+      DATASETD_RETURN_IF_ERROR(
+          Copy(fields[f].subspan(static_cast<size_t>(i) * bytes, bytes)));
+    }
+  }
+  if (position_ < info_.num_samples) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(FillBlock());
+  if (is_ended_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("more was sent than the ", info_.num_samples,
+                   " samples that the header declares"));
+}
+
+absl::Status PushedSource::Copy(absl::Span<uint8_t> to) {
+  while (!to.empty()) {
+    DATASETD_RETURN_IF_ERROR(FillBlock());
+    if (is_ended_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the samples ended after ", position_, " of ",
+                       info_.num_samples, " that the header declares"));
+    }
+    const size_t size = std::min(to.size(), block_.size() - block_offset_);
+    memcpy(to.data(), block_.data() + block_offset_, size);
+    block_offset_ += size;
+    to.remove_prefix(size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PushedSource::FillBlock() {
+  while (!is_ended_ && block_offset_ == block_.size()) {
+    block_.clear();
+    block_offset_ = 0;
+    DATASETD_ASSIGN_OR_RETURN(const bool has_block, next_block_(&block_));
+    is_ended_ = !has_block;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd

@@ -1,0 +1,106 @@
+// The pretransforms of one field of an encoded source: run on the host, for one
+// sample of any size, where the sample is decoded.
+//
+// Thread-safe; a Runner is for one thread.
+
+#ifndef DATASETD_SERVER_LOAD_SAMPLE_TRANSFORM_H_
+#define DATASETD_SERVER_LOAD_SAMPLE_TRANSFORM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "cuda/kernels/program/params.h"
+#include "server/dataset/field_spec.h"
+#include "server/dataset/sample_source.h"
+#include "server/dataset/transform_spec.h"
+#include "server/files/aligned_buffer.h"
+#include "server/pipeline/ops/transform_limits.h"
+
+namespace datasetd {
+
+class SampleTransform {
+ public:
+  // `resident`: what the ops make of a sample of `source`'s shape; or packed,
+  // if they make another size of each. Ops may be none: then samples stay as
+  // they are.
+  SampleTransform(FieldSpec source, int field_index,
+                  std::vector<TransformSpec> ops, FieldSpec resident,
+                  const TransformLimits& limits = {})
+      : source_(std::move(source)),
+        field_index_(field_index),
+        ops_(std::move(ops)),
+        resident_(std::move(resident)),
+        limits_(limits) {}
+
+  bool is_identity() const { return ops_.empty(); }
+  const FieldSpec& source() const { return source_; }
+  const FieldSpec& resident() const { return resident_; }
+
+  // Whether a sample of this size can become resident.
+  //   FAILED_PRECONDITION  it would have another size than resident's, or an op
+  //                        cannot be applied to it
+  //   INVALID_ARGUMENT     it is too large for the limits: a bad sample
+  absl::Status Check(ImageSize size) const;
+
+  // The size that it becomes. Errors as Check. REQUIRES: an image.
+  absl::StatusOr<ImageSize> ResidentSize(ImageSize size) const;
+
+  // What the ops are for samples of this size; compiled once. Errors as Check.
+  // REQUIRES: !is_identity().
+  absl::StatusOr<std::shared_ptr<const FieldProgram>> ProgramOf(
+      ImageSize size) const;
+
+  // Of the memory that a Runner takes for a sample of this size, its input and
+  // output not included; held at the largest number. Errors as Check.
+  absl::StatusOr<int64_t> ScratchBytes(ImageSize size) const;
+
+  // Runs them, with memory that is used again.
+  class Runner {
+   public:
+    explicit Runner(const SampleTransform* transform) : transform_(transform) {}
+
+    // `from` is one sample of the field, of `size` where it is an image; `to`
+    // has what it becomes. Errors as ProgramOf.
+    absl::Status Run(absl::Span<const uint8_t> from, ImageSize size,
+                     absl::Span<uint8_t> to);
+
+    // Gives back what memory is more than this.
+    void ShrinkTo(size_t size_bytes);
+
+   private:
+    const SampleTransform* const transform_;
+    ImageSize size_;  // of program_
+    std::shared_ptr<const FieldProgram> field_program_;
+    std::unique_ptr<AugmentProgram> program_;
+    AlignedBuffer slot_;
+    AlignedBuffer scratch_;
+  };
+
+ private:
+  absl::StatusOr<FieldProgram> Compile(ImageSize size) const;
+  absl::Status CheckPacked(ImageSize from, ImageSize to) const;
+
+  const FieldSpec source_;
+  const int field_index_;
+  const std::vector<TransformSpec> ops_;
+  const FieldSpec resident_;
+  const TransformLimits limits_;
+
+  mutable Mutex mutex_;
+  mutable std::map<std::pair<int64_t, int64_t>,
+                   std::shared_ptr<const FieldProgram>>
+      programs_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_LOAD_SAMPLE_TRANSFORM_H_

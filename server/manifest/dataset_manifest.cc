@@ -1,0 +1,237 @@
+#include "server/manifest/dataset_manifest.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
+#include "base/status_macros.h"
+#include "server/manifest/manifest_format.h"
+
+namespace datasetd {
+namespace {
+
+constexpr char kFileName[] = "datasets.manifest";
+constexpr char kDamagedName[] = "datasets.manifest.damaged";
+constexpr char kJournalName[] = "restoring";
+constexpr char kJournalTitle[] = "datasetd restoring 1";
+constexpr int64_t kMaxJournalBytes = 1 << 20;
+// Of the manifest, for what is around its entries.
+constexpr size_t kSpareBytes = 1 << 10;
+
+absl::Span<const uint8_t> BytesOf(const std::string& text) {
+  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
+                             text.size());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DatasetManifest>> DatasetManifest::Open(
+    std::unique_ptr<StoreDirectory> directory, Observer observer) {
+  std::unique_ptr<DatasetManifest> manifest(
+      new DatasetManifest(std::move(directory), std::move(observer)));
+  DATASETD_RETURN_IF_ERROR(manifest->Read());
+  DATASETD_RETURN_IF_ERROR(manifest->ReadJournal());
+  manifest->thread_ =
+      std::thread([manifest = manifest.get()] { manifest->RunWrites(); });
+  return manifest;
+}
+
+absl::Status DatasetManifest::Read() {
+  const auto data = ReadStored(*directory_, kFileName,
+                               static_cast<int64_t>(kMaxManifestBytes));
+  if (absl::IsNotFound(data.status())) return absl::OkStatus();
+  absl::Status status = data.status();
+  if (status.ok()) {
+    const auto manifest = DecodeManifest(*data);
+    if (manifest.ok()) {
+      MutexLock lock(&mutex_);
+      for (const v1::Manifest::Entry& entry : manifest->entries()) {
+        entries_[entry.spec().name()] = entry;
+      }
+      return absl::OkStatus();
+    }
+    status = manifest.status();
+  } else if (!absl::IsResourceExhausted(status)) {
+    return status;  // the disk's fault, not the file's
+  }
+  num_errors_.fetch_add(1, std::memory_order_relaxed);
+  observer_("damaged, set aside", status);
+  return directory_->Rename(kFileName, kDamagedName);
+}
+
+absl::Status DatasetManifest::ReadJournal() {
+  const auto data = ReadStored(*directory_, kJournalName, kMaxJournalBytes);
+  if (absl::IsNotFound(data.status())) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(data.status());
+  std::vector<std::string> names = absl::StrSplit(*data, '\n');
+  if (names.front() != kJournalTitle) return absl::OkStatus();
+  names.erase(names.begin());
+  v1::Manifest manifest;
+  std::vector<std::string> interrupted;
+  {
+    MutexLock lock(&mutex_);
+    for (const std::string& name : names) {
+      if (entries_.count(name) != 0) interrupted.push_back(name);
+    }
+    for (const std::string& name : interrupted) {
+      v1::Manifest::Entry& entry = entries_[name];
+      entry.set_is_suspect(true);
+      if (interrupted.size() == 1) {
+        entry.set_num_interrupted(entry.num_interrupted() + 1);
+      }
+    }
+    manifest = Message();
+  }
+  if (interrupted.empty()) return absl::OkStatus();
+  // First the one: an end between the two counts twice, and not never.
+  DATASETD_RETURN_IF_ERROR(Write(manifest));
+  observer_("was restoring when it ended",
+            absl::AbortedError(absl::StrJoin(interrupted, ", ")));
+  return WriteStored(*directory_, kJournalName, BytesOf(kJournalTitle));
+}
+
+void DatasetManifest::BeginRead(const std::string& name) {
+  MutexLock lock(&journal_mutex_);
+  reading_.insert(name);
+  WriteJournal();
+}
+
+void DatasetManifest::EndRead(const std::string& name) {
+  MutexLock lock(&journal_mutex_);
+  reading_.erase(name);
+  WriteJournal();
+}
+
+void DatasetManifest::EndRestore(const std::string& name) {
+  MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return;
+  v1::Manifest::Entry& entry = found->second;
+  if (entry.num_interrupted() == 0 && !entry.is_suspect()) return;
+  entry.clear_num_interrupted();
+  entry.clear_is_suspect();
+  ++num_changes_;
+}
+
+void DatasetManifest::WriteJournal() {
+  const std::string data =
+      absl::StrCat(kJournalTitle, "\n", absl::StrJoin(reading_, "\n"));
+  const absl::Status status =
+      WriteStored(*directory_, kJournalName, BytesOf(data));
+  if (status.ok()) return;
+  num_errors_.fetch_add(1, std::memory_order_relaxed);
+  observer_("not written", status);
+}
+
+v1::Manifest DatasetManifest::Message() const {
+  v1::Manifest manifest;
+  for (const auto& [name, entry] : entries_) *manifest.add_entries() = entry;
+  return manifest;
+}
+
+DatasetManifest::~DatasetManifest() {
+  {
+    MutexLock lock(&mutex_);
+    is_stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::vector<v1::Manifest::Entry> DatasetManifest::Entries() const {
+  MutexLock lock(&mutex_);
+  std::vector<v1::Manifest::Entry> entries;
+  for (const auto& [name, entry] : entries_) entries.push_back(entry);
+  return entries;
+}
+
+void DatasetManifest::Add(const DatasetInfo& info) {
+  if (info.spec.wire == nullptr) return;
+  v1::Manifest::Entry entry;
+  if (!entry.mutable_spec()->ParseFromString(*info.spec.wire)) return;
+  entry.set_owner_uid(info.owner.uid);
+  entry.set_content_hash(info.content_hash);
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    const auto present = entries_.find(info.spec.name);
+    if (present != entries_.end()) {
+      if (present->second.SerializeAsString() == entry.SerializeAsString()) {
+        return;
+      }
+      entries_.erase(present);
+    }
+    ++num_changes_;
+    status = CheckSize(entry);
+    if (status.ok()) entries_[info.spec.name] = std::move(entry);
+  }
+  if (!status.ok()) observer_("dataset not kept", status);
+}
+
+absl::Status DatasetManifest::CheckSize(
+    const v1::Manifest::Entry& entry) const {
+  size_t total = entry.ByteSizeLong() + kSpareBytes;
+  size_t of_user = entry.ByteSizeLong();
+  for (const auto& [name, other] : entries_) {
+    // With the tag and the length of an entry.
+    const size_t size = other.ByteSizeLong() + 8;
+    total += size;
+    if (other.owner_uid() == entry.owner_uid()) of_user += size;
+  }
+  const bool is_users_fault = of_user > kMaxManifestBytesOfUser;
+  if (!is_users_fault && total <= kMaxManifestBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "dataset '", entry.spec().name(), "' of uid ", entry.owner_uid(),
+      " will not be loaded again after a restart: the list of ",
+      is_users_fault ? "this user's datasets" : "datasets", " would have ",
+      is_users_fault ? of_user : total, " bytes, and may have ",
+      is_users_fault ? kMaxManifestBytesOfUser : kMaxManifestBytes,
+      "; unload datasets, or give them shorter specs"));
+}
+
+void DatasetManifest::Remove(const std::string& name) {
+  MutexLock lock(&mutex_);
+  if (entries_.erase(name) > 0) ++num_changes_;
+}
+
+bool DatasetManifest::AwaitWritten(absl::Duration timeout) const {
+  MutexLock lock(&mutex_);
+  const uint64_t wanted = num_changes_;
+  const auto is_written = [this, wanted]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_written_ >= wanted;
+  };
+  return mutex_.AwaitWithTimeout(Condition(&is_written), timeout);
+}
+
+void DatasetManifest::RunWrites() {
+  pthread_setname_np(pthread_self(), "manifest");
+  while (true) {
+    v1::Manifest manifest;
+    uint64_t num_changes = 0;
+    {
+      const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return is_stopping_ || num_written_ < num_changes_;
+      };
+      MutexLock lock(&mutex_, Condition(&has_work));
+      if (num_written_ == num_changes_) return;
+      manifest = Message();
+      num_changes = num_changes_;
+    }
+    const absl::Status status = Write(manifest);
+    if (!status.ok()) {
+      num_errors_.fetch_add(1, std::memory_order_relaxed);
+      observer_("not written", status);
+    }
+    MutexLock lock(&mutex_);
+    num_written_ = num_changes;
+  }
+}
+
+absl::Status DatasetManifest::Write(const v1::Manifest& manifest) {
+  return WriteStored(*directory_, kFileName, BytesOf(EncodeManifest(manifest)));
+}
+
+}  // namespace datasetd

@@ -1,0 +1,399 @@
+#include "server/metrics/metrics.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/feed/latency_histogram.h"
+
+namespace datasetd {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// Families in the order in which they are first named.
+class Page {
+ public:
+  void Gauge(const char* name, const char* help, Labels labels, double value) {
+    Add(name, help, MetricType::Gauge, std::move(labels)).gauge.value = value;
+  }
+  void Counter(const char* name, const char* help, Labels labels,
+               double value) {
+    Add(name, help, MetricType::Counter, std::move(labels)).counter.value =
+        value;
+  }
+  void Histogram(const char* name, const char* help, Labels labels,
+                 const LatencyHistogram::Snapshot& snapshot) {
+    ClientMetric::Histogram& histogram =
+        Add(name, help, MetricType::Histogram, std::move(labels)).histogram;
+    uint64_t count = 0;
+    for (size_t i = 0; i < LatencyHistogram::kBoundsNanoseconds.size(); ++i) {
+      count += snapshot.counts[i];
+      histogram.bucket.push_back(
+          {.cumulative_count = count,
+           .upper_bound = 1e-9 * static_cast<double>(
+                                     LatencyHistogram::kBoundsNanoseconds[i])});
+    }
+    // The serializer adds the bucket of infinity.
+    histogram.sample_count = count + snapshot.counts.back();
+    histogram.sample_sum = 1e-9 * static_cast<double>(snapshot.sum_nanoseconds);
+  }
+
+  std::vector<MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  ClientMetric& Add(const char* name, const char* help, MetricType type,
+                    Labels labels) {
+    const auto [found, is_new] = indices_.emplace(name, families_.size());
+    if (is_new) {
+      families_.push_back({.name = name, .help = help, .type = type});
+    }
+    MetricFamily& family = families_[found->second];
+    family.metric.emplace_back();
+    family.metric.back().label = std::move(labels);
+    return family.metric.back();
+  }
+
+  std::vector<MetricFamily> families_;
+  std::map<std::string, size_t> indices_;
+};
+
+const char* StateName(DatasetState state) {
+  switch (state) {
+    case DatasetState::kLoading:
+      return "loading";
+    case DatasetState::kReady:
+      return "ready";
+    case DatasetState::kFailed:
+      return "failed";
+    case DatasetState::kUnloading:
+      return "unloading";
+  }
+  return "unknown";
+}
+
+const char* PhaseName(FeedPhase phase) {
+  switch (phase) {
+    case FeedPhase::kPending:
+      return "pending";
+    case FeedPhase::kAttached:
+      return "attached";
+    case FeedPhase::kEnding:
+      return "ending";
+    case FeedPhase::kLingering:
+      return "lingering";
+  }
+  return "unknown";
+}
+
+double Load(const std::atomic<uint64_t>& counter) {
+  return static_cast<double>(counter.load(std::memory_order_relaxed));
+}
+
+void AddDevices(const DeviceTable& table, Page& page) {
+  for (const ServedDevice& served : table.devices()) {
+    page.Gauge("datasetd_device_budget_bytes",
+               "Memory of the device that the daemon may use.",
+               {{"device", served.name()}},
+               static_cast<double>(served.budget->total_bytes()));
+    for (const MemoryKind kind :
+         {MemoryKind::kDataset, MemoryKind::kSlab, MemoryKind::kScratch}) {
+      page.Gauge("datasetd_device_used_bytes",
+                 "Memory of the device in use: resident datasets, the slabs "
+                 "that feeds share with clients, and scratch.",
+                 {{"device", served.name()}, {"kind", MemoryKindName(kind)}},
+                 static_cast<double>(served.budget->used_bytes_of_kind(kind)));
+    }
+  }
+}
+
+int64_t ResidentBytes(const DatasetInfo& info) {
+  switch (info.state) {
+    case DatasetState::kReady:
+    case DatasetState::kUnloading:
+      return info.resident_bytes;
+    case DatasetState::kLoading:
+      return info.loaded_bytes;
+    case DatasetState::kFailed:
+      return 0;
+  }
+  return 0;
+}
+
+void AddDataset(const DatasetInfo& info, Page& page) {
+  const Labels labels = {{"dataset", info.spec.name},
+                         {"device", info.spec.device}};
+  page.Gauge("datasetd_dataset_resident_bytes",
+             "Device memory of the dataset's samples that are loaded.", labels,
+             static_cast<double>(ResidentBytes(info)));
+  page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
+             static_cast<double>(info.num_samples));
+  page.Gauge(
+      "datasetd_dataset_loaded_ratio",
+      "Share of the dataset's samples that are loaded, from 0 to 1.", labels,
+      info.state == DatasetState::kReady ||
+              info.state == DatasetState::kUnloading
+          ? 1.0
+          : static_cast<double>(info.num_samples_loaded) /
+                static_cast<double>(std::max<int64_t>(info.num_samples, 1)));
+  page.Gauge("datasetd_dataset_load_duration_seconds",
+             "How long the load has taken, so far or in the end.", labels,
+             absl::ToDoubleSeconds(info.elapsed));
+  page.Gauge("datasetd_dataset_feeds", "Feeds that draw from the dataset.",
+             labels, info.num_feeds);
+}
+
+// Whoever reads the page is a stranger: private datasets have no names there.
+struct PrivateTotals {
+  int num_datasets = 0;
+  int64_t resident_bytes = 0;
+  int num_feeds = 0;
+};
+
+void AddDatasets(const DatasetRegistry& registry, Page& page) {
+  constexpr size_t kDatasetsAtOnce = 256;
+  std::map<DatasetState, int> num_by_state = {{DatasetState::kLoading, 0},
+                                              {DatasetState::kReady, 0},
+                                              {DatasetState::kFailed, 0},
+                                              {DatasetState::kUnloading, 0}};
+  std::map<std::string, PrivateTotals> private_by_device;
+  std::string after;
+  while (true) {
+    const std::vector<DatasetInfo> infos =
+        registry.List(Caller(), after, kDatasetsAtOnce);
+    for (const DatasetInfo& info : infos) {
+      ++num_by_state[info.state];
+      if (info.spec.is_private) {
+        PrivateTotals& totals = private_by_device[info.spec.device];
+        ++totals.num_datasets;
+        totals.resident_bytes += ResidentBytes(info);
+        totals.num_feeds += info.num_feeds;
+      } else {
+        AddDataset(info, page);
+      }
+    }
+    if (infos.size() < kDatasetsAtOnce) break;
+    after = infos.back().spec.name;
+  }
+  for (const auto& [device, totals] : private_by_device) {
+    const Labels labels = {{"device", device}};
+    page.Gauge("datasetd_private_datasets",
+               "Private datasets, which have no metrics of their own.", labels,
+               totals.num_datasets);
+    page.Gauge("datasetd_private_dataset_resident_bytes",
+               "Device memory of the samples of private datasets.", labels,
+               static_cast<double>(totals.resident_bytes));
+    page.Gauge("datasetd_private_dataset_feeds",
+               "Feeds that draw from private datasets, which have no metrics "
+               "of their own.",
+               labels, totals.num_feeds);
+  }
+  for (const auto& [state, number] : num_by_state) {
+    page.Gauge("datasetd_datasets", "Datasets by state.",
+               {{"state", StateName(state)}}, number);
+  }
+  const DatasetRegistry::Counters& counters = registry.counters();
+  page.Counter("datasetd_dataset_loads_total", "Loads that were begun.", {},
+               Load(counters.num_loads));
+  const std::pair<const char*, const std::atomic<uint64_t>*> results[] = {
+      {"ready", &counters.num_ready},
+      {"failed", &counters.num_failed},
+      {"cancelled", &counters.num_cancelled}};
+  for (const auto& [result, counter] : results) {
+    page.Counter("datasetd_dataset_load_results_total",
+                 "Loads that have ended, by result.", {{"result", result}},
+                 Load(*counter));
+  }
+  page.Counter("datasetd_dataset_loaded_bytes_total",
+               "Bytes that successful loads made resident.", {},
+               Load(counters.loaded_bytes));
+  page.Counter("datasetd_dataset_evictions_total",
+               "Unused datasets that made room for others.", {},
+               Load(counters.num_evicted));
+}
+
+void AddCache(const DatasetCache& cache, Page& page) {
+  page.Gauge("datasetd_cache_limit_bytes", "What the cache may take on disk.",
+             {}, static_cast<double>(cache.limit_bytes()));
+  page.Gauge("datasetd_cache_used_bytes", "What the cache takes on disk.", {},
+             static_cast<double>(cache.used_bytes()));
+  page.Gauge("datasetd_cache_entries", "Datasets in the cache.", {},
+             cache.num_entries());
+  const DatasetCache::Counters& counters = cache.counters();
+  page.Counter("datasetd_cache_hits_total",
+               "Loads that took their samples from the cache.", {},
+               Load(counters.num_hits));
+  page.Counter("datasetd_cache_misses_total",
+               "Loads whose samples were not in the cache, or damaged.", {},
+               Load(counters.num_misses));
+  page.Counter("datasetd_cache_read_bytes_total",
+               "Bytes of the entries that loads took their samples from.", {},
+               Load(counters.read_bytes));
+  page.Counter("datasetd_cache_written_bytes_total",
+               "Bytes of the entries that were stored.", {},
+               Load(counters.written_bytes));
+  page.Counter("datasetd_cache_evictions_total",
+               "Entries that made room for others.", {},
+               Load(counters.num_evicted));
+  page.Counter("datasetd_cache_errors_total",
+               "Entries that were damaged or could not be written.", {},
+               Load(counters.num_errors));
+}
+
+void AddFeeds(const FeedTable& table, Page& page) {
+  std::map<FeedPhase, int> num_by_phase = {{FeedPhase::kPending, 0},
+                                           {FeedPhase::kAttached, 0},
+                                           {FeedPhase::kEnding, 0},
+                                           {FeedPhase::kLingering, 0}};
+  for (const FeedInfo& info : table.List()) {
+    ++num_by_phase[info.phase];
+    if (info.phase != FeedPhase::kAttached || info.visibility.is_private) {
+      continue;
+    }
+    const Labels labels = {{"feed", absl::StrCat(info.id)},
+                           {"name", info.name},
+                           {"dataset", info.dataset},
+                           {"device", info.device},
+                           {"uid", absl::StrCat(info.owner.uid)}};
+    page.Counter("datasetd_feed_batches_total",
+                 "Batches handed to the client of this feed.", labels,
+                 static_cast<double>(info.num_batches));
+    page.Counter("datasetd_feed_samples_total",
+                 "Samples handed to the client of this feed.", labels,
+                 static_cast<double>(info.num_samples));
+    page.Counter("datasetd_feed_client_wait_seconds_total",
+                 "Time that the client of this feed has waited for batches.",
+                 labels, info.client_wait_seconds);
+    page.Counter("datasetd_feed_daemon_wait_seconds_total",
+                 "Time in which the client of this feed held every slot, so "
+                 "that the daemon waited.",
+                 labels, info.daemon_wait_seconds);
+    page.Gauge("datasetd_feed_slots", "Batches that the feed has room for.",
+               labels, info.num_slots);
+    page.Gauge("datasetd_feed_held_slots",
+               "Batches that are published and not released.", labels,
+               info.num_slots_held);
+    page.Gauge("datasetd_feed_slab_bytes",
+               "Device memory that the feed shares with its client.", labels,
+               static_cast<double>(info.slab_bytes));
+  }
+  for (const auto& [phase, number] : num_by_phase) {
+    page.Gauge("datasetd_feeds", "Feeds by phase.",
+               {{"phase", PhaseName(phase)}}, number);
+  }
+  for (const auto& [device, totals] : table.Totals()) {
+    const Labels labels = {{"device", device}};
+    page.Counter("datasetd_feeds_opened_total", "Feeds that were opened.",
+                 labels, static_cast<double>(totals.num_opened));
+    page.Counter("datasetd_batches_total", "Batches handed to clients.", labels,
+                 static_cast<double>(totals.num_batches));
+    page.Counter("datasetd_samples_total", "Samples handed to clients.", labels,
+                 static_cast<double>(totals.num_samples));
+    page.Counter("datasetd_client_wait_seconds_total",
+                 "Time that clients have waited for batches, as they say.",
+                 labels, totals.client_wait_seconds);
+    page.Counter("datasetd_daemon_wait_seconds_total",
+                 "Time in which a client held every slot of its feed, so that "
+                 "the daemon waited, over all feeds.",
+                 labels, totals.daemon_wait_seconds);
+    page.Counter("datasetd_ignored_releases_total",
+                 "Releases by clients that named no batch of theirs.", labels,
+                 static_cast<double>(totals.num_ignored_releases));
+    page.Counter("datasetd_ignored_seeks_total",
+                 "Seeks by clients that made no sense.", labels,
+                 static_cast<double>(totals.num_ignored_seeks));
+    page.Counter("datasetd_throttled_wakes_total",
+                 "Times that a client which woke the producer for nothing was "
+                 "not listened to for a while.",
+                 labels, static_cast<double>(totals.num_throttled_wakes));
+    page.Histogram("datasetd_hand_over_seconds",
+                   "From the start of a batch's launch to its publication to "
+                   "the client.",
+                   labels, totals.hand_over);
+  }
+}
+
+// "FeedService/OpenFeed"; a method that no service has is not answered by one.
+std::string ShortMethod(const std::string& method) {
+  constexpr char kPrefix[] = "/datasetd.v1.";
+  return method.rfind(kPrefix, 0) == 0 ? method.substr(sizeof(kPrefix) - 1)
+                                       : method.substr(method.find('/') + 1);
+}
+
+void AddRequests(const RequestCounter& requests, const AttachServer& attach,
+                 Page& page) {
+  for (const auto& [key, count] : requests.Read()) {
+    page.Counter("datasetd_requests_total",
+                 "Requests that were answered, by status; not OK is refused.",
+                 {{"method", ShortMethod(key.first)},
+                  {"code", absl::StatusCodeToString(
+                               static_cast<absl::StatusCode>(key.second))}},
+                 static_cast<double>(count));
+  }
+  const AttachServer::Counters& counters = attach.counters();
+  page.Counter("datasetd_refused_connections_total",
+               "Attach connections that were refused with a reason.", {},
+               Load(counters.num_refused));
+  page.Counter("datasetd_protocol_violations_total",
+               "Attach connections that were closed because their client broke "
+               "the protocol.",
+               {}, Load(counters.num_violations));
+  page.Counter("datasetd_failed_imports_total",
+               "Slabs that a client could not import.", {},
+               Load(counters.num_failed_imports));
+}
+
+void AddConnections(const RpcGate::Counters& counters, const CallGuard& calls,
+                    Page& page) {
+  page.Gauge("datasetd_rpc_connections", "Connections to the gRPC socket.", {},
+             Load(counters.num_connections));
+  page.Counter("datasetd_rpc_refused_connections_total",
+               "gRPC connections beyond a user's or the daemon's share.", {},
+               Load(counters.num_refused));
+  page.Counter("datasetd_rpc_abusive_connections_total",
+               "gRPC connections that were closed because their client gave up "
+               "too many calls or sent too many frames without a call.",
+               {}, Load(counters.num_abusive));
+  page.Counter("datasetd_rpc_expired_connections_total",
+               "gRPC connections that were closed because their client said "
+               "nothing, or did not read.",
+               {}, Load(counters.num_expired));
+  page.Counter("datasetd_stalled_calls_total",
+               "Requests that were ended because their client did not read or "
+               "write in time.",
+               {}, static_cast<double>(calls.num_stalled()));
+}
+
+}  // namespace
+
+Metrics::Metrics(Parts parts)
+    : parts_(std::move(parts)),
+      start_time_seconds_(
+          absl::ToDoubleSeconds(parts_.clock->Now() - absl::UnixEpoch())) {}
+
+std::vector<MetricFamily> Metrics::Collect() const {
+  Page page;
+  page.Gauge("datasetd_build_info", "1, with the daemon's version.",
+             {{"version", parts_.version}}, 1);
+  page.Gauge("datasetd_start_time_seconds",
+             "When the daemon started, in Unix time.", {}, start_time_seconds_);
+  page.Gauge("datasetd_draining", "1 while the daemon shuts down.", {},
+             parts_.context->is_draining() ? 1 : 0);
+  page.Gauge("datasetd_sessions", "Clients that are connected.", {},
+             static_cast<double>(parts_.sessions->num_sessions()));
+  AddDevices(*parts_.devices, page);
+  AddDatasets(*parts_.datasets, page);
+  if (parts_.cache != nullptr) AddCache(*parts_.cache, page);
+  AddFeeds(*parts_.feeds, page);
+  AddRequests(*parts_.requests, *parts_.attach, page);
+  AddConnections(*parts_.rpc, *parts_.calls, page);
+  return page.Take();
+}
+
+}  // namespace datasetd

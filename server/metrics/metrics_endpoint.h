@@ -1,0 +1,73 @@
+// The HTTP endpoint that Prometheus scrapes: http://127.0.0.1:PORT/metrics. On
+// the loopback device only: it knows no users, and names of datasets and feeds
+// are on it.
+//
+// One thread serves all connections side by side. Whoever has not sent a
+// request or taken the answer within a second or two is closed, and the one
+// that has been there longest when there are too many: so nobody keeps others
+// from being served.
+
+#ifndef DATASETD_SERVER_METRICS_METRICS_ENDPOINT_H_
+#define DATASETD_SERVER_METRICS_METRICS_ENDPOINT_H_
+
+#include <prometheus/collectable.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/file_descriptor.h"
+
+namespace datasetd {
+
+class MetricsEndpoint {
+ public:
+  // `port` is in 1..65535. `clock` outlives the endpoint.
+  //   UNAVAILABLE  the port cannot be had
+  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
+      uint32_t port, std::shared_ptr<prometheus::Collectable> metrics,
+      const Clock* clock);
+
+  // Ends its thread; nobody collects afterwards.
+  ~MetricsEndpoint();
+
+ private:
+  struct Connection {
+    FileDescriptor fd;
+    absl::Duration deadline;
+    std::string request;
+    // Null until the request is complete.
+    std::shared_ptr<const std::string> answer;
+    size_t sent_bytes = 0;
+  };
+
+  MetricsEndpoint(FileDescriptor listener, FileDescriptor stop,
+                  std::shared_ptr<prometheus::Collectable> metrics,
+                  const Clock* clock);
+  void Run();
+  void Accept(absl::Duration now);
+  // False once the connection is to be closed.
+  bool Read(Connection& connection, absl::Duration now);
+  bool Write(Connection& connection) const;
+  std::shared_ptr<const std::string> Answer(const std::string& request);
+  std::shared_ptr<const std::string> Page();
+
+  const FileDescriptor listener_;
+  const FileDescriptor stop_;  // eventfd
+  const std::shared_ptr<prometheus::Collectable> metrics_;
+  const Clock* const clock_;
+  std::list<Connection> connections_;  // in the order of arrival
+  // Of this round, for all who ask in it.
+  std::shared_ptr<const std::string> page_;
+  std::thread thread_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_METRICS_METRICS_ENDPOINT_H_

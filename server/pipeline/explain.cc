@@ -1,0 +1,256 @@
+#include "server/pipeline/explain.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cuda/kernels/chain/sized_step.h"
+#include "cuda/kernels/ops/op_table.h"
+
+namespace datasetd {
+namespace {
+
+using Parameters = std::vector<std::pair<std::string, std::vector<double>>>;
+
+struct Context {
+  const Step& step;
+  DrawKey key;
+};
+
+Parameters Window(int top, int left, int height, int width) {
+  return {{"top", {1.0 * top}},
+          {"left", {1.0 * left}},
+          {"height", {1.0 * height}},
+          {"width", {1.0 * width}}};
+}
+
+// ---- Of each row of the op table ----
+
+Parameters Describe(const AdjustBrightnessDraw& draw, const Context&) {
+  return {{"brightness_factor", {draw.factor}}};
+}
+Parameters Describe(const AdjustContrastDraw& draw, const Context&) {
+  return {{"contrast_factor", {draw.factor}}};
+}
+Parameters Describe(const AdjustSaturationDraw& draw, const Context&) {
+  return {{"saturation_factor", {draw.factor}}};
+}
+Parameters Describe(const AdjustHueDraw& draw, const Context&) {
+  return {{"hue_factor", {draw.factor}}};
+}
+Parameters Describe(const AdjustSharpnessDraw& draw, const Context&) {
+  return {{"sharpness_factor", {draw.factor}}};
+}
+Parameters Describe(const GrayscaleDraw& draw, const Context&) {
+  return {{"num_output_channels", {1.0 * draw.num_output_channels}}};
+}
+Parameters Describe(const InvertDraw&, const Context&) { return {}; }
+Parameters Describe(const AutocontrastDraw&, const Context&) { return {}; }
+Parameters Describe(const EqualizeDraw&, const Context&) { return {}; }
+Parameters Describe(const PosterizeDraw& draw, const Context&) {
+  return {{"bits", {1.0 * draw.bits}}};
+}
+Parameters Describe(const SolarizeDraw& draw, const Context&) {
+  return {{"threshold", {draw.threshold}}};
+}
+Parameters Describe(const GaussianBlurDraw& draw, const Context& context) {
+  const auto& params = ParamsAs<GaussianBlurParams>(context.step);
+  return {
+      {"kernel_size", {2.0 * draw.radius_x + 1.0, 2.0 * draw.radius_y + 1.0}},
+      {"sigma", {DrawGaussianBlurSigma(params, context.key)}}};
+}
+// Also of Cutout. Nothing is erased where the height is 0.
+Parameters Describe(const EraseDraw& draw, const Context& context) {
+  Parameters parameters = Window(draw.top, draw.left, draw.height, draw.width);
+  parameters.emplace_back(
+      "value",
+      std::vector<double>(draw.value, draw.value + context.step.out_channels));
+  return parameters;
+}
+Parameters Describe(const RandomErasingDraw& draw, const Context& context) {
+  Parameters parameters = Describe(draw.box, context);
+  if (draw.is_normal) parameters.pop_back();
+  return parameters;
+}
+Parameters Describe(const ResizeDraw& draw, const Context& context) {
+  Parameters parameters = Window(draw.top, draw.left, draw.height, draw.width);
+  parameters.emplace_back("size",
+                          std::vector<double>{1.0 * context.step.out_height,
+                                              1.0 * context.step.out_width});
+  return parameters;
+}
+// With the size where a Rotate expands.
+Parameters Describe(const AffineDraw& draw, const Context& context) {
+  Parameters parameters = {
+      {"angle", {draw.angle}},
+      {"translate", {draw.translate[0], draw.translate[1]}},
+      {"scale", {draw.scale}},
+      {"shear", {draw.shear[0], draw.shear[1]}}};
+  const Step& step = context.step;
+  if (step.out_height != step.in_height || step.out_width != step.in_width) {
+    parameters.emplace_back("size", std::vector<double>{1.0 * step.out_height,
+                                                        1.0 * step.out_width});
+  }
+  return parameters;
+}
+
+// ---- Of the others ----
+
+void DescribeMove(const Move& move, const MoveDraw& draw, OpDraw* to) {
+  const AxisMove& y = draw.axis[static_cast<int>(Axis::kY)];
+  const AxisMove& x = draw.axis[static_cast<int>(Axis::kX)];
+  switch (move.kind) {
+    case MoveKind::kCrop:
+    case MoveKind::kRandomCrop:
+      to->name = "Crop";
+      to->parameters =
+          Window(y.origin, x.origin, move.out_height, move.out_width);
+      break;
+    case MoveKind::kPad:
+      to->name = "Pad";
+      to->parameters = {
+          {"padding",
+           {1.0 * move.left, 1.0 * move.top,
+            1.0 * (move.out_width - move.in_width - move.left),
+            1.0 * (move.out_height - move.in_height - move.top)}}};
+      break;
+    case MoveKind::kVerticalFlip:
+      to->name = "VerticalFlip";
+      to->is_applied = y.is_mirrored;
+      break;
+    case MoveKind::kHorizontalFlip:
+    case MoveKind::kAlternatingFlip:
+      to->name = "HorizontalFlip";
+      to->is_applied = x.is_mirrored;
+      break;
+  }
+}
+
+void DescribeValueOp(const ValueOp& op, int num_channels, OpDraw* to) {
+  if (op.kind == ValueOpKind::kDivide) {
+    to->name = "ToDtype";
+    to->parameters = {{"divisor", {op.divisor}}};
+    return;
+  }
+  to->name = "Normalize";
+  to->parameters = {
+      {"mean", std::vector<double>(op.mean, op.mean + num_channels)},
+      {"std", std::vector<double>(op.std, op.std + num_channels)}};
+}
+
+void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
+                  OpDraw* to) {
+  const Context context = {step, key};
+  switch (drawn.kind) {
+    case StepKind::kMove:
+      if (drawn.is_applied) {
+        DescribeMove(ParamsAs<Move>(step), drawn.As<MoveDraw>(), to);
+        break;
+      }
+      // The name alone.
+      DescribeMove(ParamsAs<Move>(step), {}, to);
+      to->is_applied = false;
+      break;
+    case StepKind::kValue:
+      DescribeValueOp(ParamsAs<ValueOp>(step), step.out_channels, to);
+      break;
+    case StepKind::kColorJitter:
+      to->name = "ColorJitter";
+      break;
+#define DATASETD_ROW(Name)                                        \
+  case StepKind::k##Name:                                         \
+    to->name = #Name;                                             \
+    if (drawn.is_applied) {                                       \
+      to->parameters = Describe(drawn.As<Name##Draw>(), context); \
+    }                                                             \
+    break;
+      DATASETD_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    case StepKind::kIdentity:
+      break;
+  }
+  if (!to->is_applied) to->parameters.clear();
+}
+
+// Pads nothing: a step for other samples of a ragged field.
+bool IsEmptyPad(const Step& step) {
+  return step.kind == StepKind::kMove &&
+         ParamsAs<Move>(step).kind == MoveKind::kPad &&
+         step.in_height == step.out_height && step.in_width == step.out_width &&
+         step.in_height > 0;
+}
+
+// A field without steps, as if it had some.
+std::vector<Step> StepsOf(const FieldProgram& field) {
+  if (field.num_steps > 0) {
+    return std::vector<Step>(field.steps, field.steps + field.num_steps);
+  }
+  std::vector<Step> steps;
+  const auto add = [&](StepKind kind, int position, uint32_t op_index) {
+    Step step = {};
+    step.kind = kind;
+    step.position = static_cast<uint16_t>(position);
+    step.op_index = op_index;
+    step.probability = step.group_probability = 1.0f;
+    step.out_channels = field.channels;
+    steps.push_back(step);
+    return &steps.back();
+  };
+  for (int i = 0; i < field.num_moves; ++i) {
+    const Move& move = field.moves[i];
+    SetParams(move, add(StepKind::kMove, move.position, move.op_index));
+  }
+  for (int i = 0; i < field.num_value_ops; ++i) {
+    const ValueOp& op = field.value_ops[i];
+    SetParams(op, add(StepKind::kValue, op.position, 0));
+  }
+  return steps;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
+                                                  uint64_t epoch,
+                                                  int64_t sample) {
+  constexpr uint64_t kMaxWord = 0xFFFFFFFFu;
+  if (epoch > kMaxWord || sample < 0 ||
+      static_cast<uint64_t>(sample) > kMaxWord) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epoch ", epoch, ", sample ", sample,
+                     ": both must be within 0..", kMaxWord));
+  }
+  std::vector<OpDraw> draws;
+  for (int f = 0; f < program.num_fields; ++f) {
+    if (!program.fields[f].is_image) continue;
+    for (const Step& step : StepsOf(program.fields[f])) {
+      StepDraw drawn = {};
+      DrawStep(step, program.seed, epoch, sample, &drawn);
+      if (drawn.kind == StepKind::kIdentity || IsEmptyPad(step)) continue;
+      OpDraw draw;
+      draw.field = f;
+      draw.position = step.position;
+      draw.is_applied = drawn.is_applied;
+      DescribeStep(step, drawn, {program.seed, epoch, sample, step.op_index},
+                   &draw);
+      draws.push_back(std::move(draw));
+    }
+    const MixProgram& mix = program.fields[f].mix;
+    if (mix.kind != MixKind::kNone) {
+      OpDraw draw;
+      draw.field = f;
+      draw.position = mix.position;
+      draw.name = mix.kind == MixKind::kMixUp ? "MixUp" : "CutMix";
+      draw.parameters = {{"alpha", {mix.alpha}}};
+      draws.push_back(std::move(draw));
+    }
+  }
+  return draws;
+}
+
+void GiveSize(const FieldProgram& field, ImageSize size, FieldProgram* sized) {
+  const SampleSize sample = {static_cast<int32_t>(size.height),
+                             static_cast<int32_t>(size.width)};
+  for (int s = 0; s < field.num_sized_steps; ++s) {
+    sized->steps[s] = SizedStep(field, s, sample);
+  }
+}
+
+}  // namespace datasetd

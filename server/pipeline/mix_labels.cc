@@ -1,0 +1,163 @@
+#include "server/pipeline/mix_labels.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "base/dtype.h"
+#include "base/require.h"
+#include "base/status_macros.h"
+#include "cuda/device/backend.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kReadBytes = 1 << 20;
+
+struct MixOptions {
+  std::string labels;
+  int64_t num_classes = 0;
+};
+
+MixOptions OptionsOf(const TransformSpec& transform) {
+  if (const auto* mix = std::get_if<MixUpSpec>(&transform.op)) {
+    return {mix->labels, mix->num_classes};
+  }
+  const auto& mix = std::get<CutMixSpec>(transform.op);
+  return {mix.labels, mix.num_classes};
+}
+
+bool IsClass(const FieldSpec& field) {
+  return !field.is_image && field.shape.empty() &&
+         !IsFloatingPoint(field.dtype);
+}
+
+// Whether a mix draws what the mix of another image of the batch draws.
+bool DrawsAlike(const FieldProgram& one, const FieldProgram& other) {
+  return one.mix.kind == other.mix.kind && one.mix.alpha == other.mix.alpha &&
+         one.mix.per_sample == other.mix.per_sample &&
+         one.mix.op_index == other.mix.op_index;
+}
+
+std::string NamesOfClasses(absl::Span<const FieldSpec> fields) {
+  std::string names;
+  for (const FieldSpec& field : fields) {
+    if (!IsClass(field)) continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", field.name);
+  }
+  return names.empty() ? "none" : names;
+}
+
+}  // namespace
+
+absl::Status LinkMixedLabels(
+    absl::Span<const FieldSpec> fields,
+    absl::Span<const std::vector<TransformSpec>> transforms,
+    absl::Span<FieldProgram> programs) {
+  Require(
+      fields.size() == programs.size() && fields.size() == transforms.size(),
+      "a program and transforms for each field");
+  for (size_t f = 0; f < fields.size(); ++f) {
+    MixProgram& mix = programs[f].mix;
+    if (mix.kind == MixKind::kNone) continue;
+    const TransformSpec& op = transforms[f].back();
+    const MixOptions options = OptionsOf(op);
+    const auto error = [&](const std::string& what) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field '", fields[f].name, "', transforms[", transforms[f].size() - 1,
+          "] ", TransformName(op), ": labels: '", options.labels, "' ", what));
+    };
+    const auto found = std::find_if(
+        fields.begin(), fields.end(),
+        [&](const FieldSpec& field) { return field.name == options.labels; });
+    if (found == fields.end() || !IsClass(*found)) {
+      return error(
+          absl::StrCat(found == fields.end() ? "is no field of the feed"
+                                             : "is not one integer per sample",
+                       "; its fields of labels: ", NamesOfClasses(fields)));
+    }
+    const size_t index = static_cast<size_t>(found - fields.begin());
+    FieldProgram& labels = programs[index];
+    if (labels.num_classes != 0) {
+      const size_t first =
+          std::find_if(programs.begin(), programs.end(),
+                       [&](const FieldProgram& program) {
+                         return program.mix.kind != MixKind::kNone &&
+                                program.mix.labels_field ==
+                                    static_cast<int32_t>(index);
+                       }) -
+          programs.begin();
+      const FieldProgram& writer = programs[first];
+      if (!DrawsAlike(writer, programs[f]) ||
+          labels.num_classes != options.num_classes) {
+        return error(absl::StrCat(
+            "is mixed by field '", fields[first].name,
+            "' already, and a batch "
+            "has its labels once: give both images one op, with fields and "
+            "thus one draw_id"));
+      }
+      if (mix.kind == MixKind::kCutMix &&
+          (writer.out_height != programs[f].out_height ||
+           writer.out_width != programs[f].out_width)) {
+        return error(absl::StrCat(
+            "belongs to images of one size, whose box is the same: field '",
+            fields[first].name, "' has ", writer.out_height, "x",
+            writer.out_width, " here, this one ", programs[f].out_height, "x",
+            programs[f].out_width));
+      }
+      continue;  // that one writes the labels
+    }
+    if (!transforms[index].empty()) {
+      return error(
+          "has transforms of its own, and mixing makes it float32 "
+          "[num_classes]: leave them out");
+    }
+    mix.labels_field = static_cast<int32_t>(index);
+    labels.num_classes = static_cast<int32_t>(options.num_classes);
+    labels.out_width = labels.num_classes;
+    labels.out_dtype = Dtype::kFloat32;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMixedLabels(const Dataset& dataset,
+                              absl::Span<const size_t> sources,
+                              absl::Span<const FieldProgram> programs) {
+  Backend& backend = dataset.backend();
+  std::unique_ptr<HostMemory> memory;
+  std::unique_ptr<Stream> stream;  // waits for its copies before they go
+  for (size_t f = 0; f < programs.size(); ++f) {
+    const FieldProgram& labels = programs[f];
+    if (labels.num_classes == 0) continue;
+    if (stream == nullptr) {
+      DATASETD_ASSIGN_OR_RETURN(memory, backend.AllocateHost(kReadBytes));
+      DATASETD_ASSIGN_OR_RETURN(stream, backend.CreateStream(nullptr));
+    }
+    const int64_t stride = labels.sample_stride_bytes;
+    const int64_t chunk = kReadBytes / stride;
+    for (int64_t first = 0; first < dataset.num_samples(); first += chunk) {
+      const int64_t count = std::min(chunk, dataset.num_samples() - first);
+      DATASETD_RETURN_IF_ERROR(
+          stream->CopyToHost(memory->data(), labels.source + first * stride,
+                             static_cast<size_t>(count * stride)));
+      DATASETD_RETURN_IF_ERROR(stream->Synchronize());
+      for (int64_t i = 0; i < count; ++i) {
+        const auto label = static_cast<int64_t>(
+            CastElementBits(memory->data(), labels.in_dtype, Dtype::kInt64, i));
+        if (label >= 0 && label < labels.num_classes) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "num_classes is ", labels.num_classes, ", but sample ", first + i,
+            " of dataset '", dataset.name(), "' has the label ", label,
+            " in field '", dataset.fields()[sources[f]].name,
+            "': labels must be within 0..num_classes - 1"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd

@@ -1,0 +1,91 @@
+#include "server/pipeline/ops/step_cost.h"
+
+#include <algorithm>
+
+#include "base/checked_math.h"
+#include "cuda/kernels/math/axis_taps.h"
+#include "cuda/kernels/ops/op_table.h"
+
+namespace datasetd {
+namespace {
+
+// A tap's weight is computed twice: for the sum, and divided by it.
+constexpr int64_t kOperationsPerTap = 16;
+
+StepCost CostOfResize(const Step& step, SampleSize in, SampleSize out,
+                      int channels) {
+  const ResizeParams& params = ParamsAs<ResizeParams>(step);
+  StepCost cost;
+  cost.num_taps_y =
+      NumTaps({in.height, out.height, params.interpolation, params.antialias});
+  cost.num_taps_x =
+      NumTaps({in.width, out.width, params.interpolation, params.antialias});
+  // As ChainResizer orders the passes, for the whole image. A window may be
+  // lower than the output where the image is not.
+  const int64_t columns_first =
+      SaturatingProduct(out.height, in.width, channels, cost.num_taps_y);
+  const int64_t along =
+      SaturatingProduct(out.height, out.width, channels, cost.num_taps_x);
+  const int64_t rows_first =
+      SaturatingProduct(in.height, out.width, channels, cost.num_taps_x);
+  const int64_t down =
+      SaturatingProduct(out.height, out.width, channels, cost.num_taps_y);
+  const int64_t passes = params.is_random || in.height <= out.height
+                             ? std::max(SaturatingSum(columns_first, along),
+                                        SaturatingSum(rows_first, down))
+                             : SaturatingSum(columns_first, along);
+  const int64_t num_taps =
+      SaturatingSum(SaturatingMultiply(out.height, cost.num_taps_y),
+                    SaturatingMultiply(out.width, cost.num_taps_x));
+  cost.operations =
+      SaturatingSum(passes, SaturatingProduct(in.height, in.width, channels),
+                    SaturatingMultiply(num_taps, kOperationsPerTap));
+  return cost;
+}
+
+// For each element of the output.
+int64_t OperationsPerElement(const Step& step) {
+  switch (step.kind) {
+    case StepKind::kAffine:
+      return ParamsAs<AffineParams>(step).is_bilinear ? 24 : 8;
+    case StepKind::kAdjustSharpness:
+      return 16;
+    case StepKind::kGaussianBlur: {
+      const auto& params = ParamsAs<GaussianBlurParams>(step);
+      return 8 + 4 * (int64_t{params.radius_x} + params.radius_y);
+    }
+    case StepKind::kRandomErasing:
+      return 64;
+    case StepKind::kAdjustHue:
+    case StepKind::kColorJitter:
+      return 16;
+    case StepKind::kAdjustContrast:
+    case StepKind::kAutocontrast:
+    case StepKind::kEqualize:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+}  // namespace
+
+void StepCost::RaiseTo(const StepCost& other) {
+  num_taps_y = std::max(num_taps_y, other.num_taps_y);
+  num_taps_x = std::max(num_taps_x, other.num_taps_x);
+  operations = std::max(operations, other.operations);
+}
+
+StepCost CostOf(const Step& step, SampleSize in, SampleSize out,
+                int in_channels) {
+  if (step.kind == StepKind::kResize) {
+    return CostOfResize(step, in, out, in_channels);
+  }
+  StepCost cost;
+  cost.operations = SaturatingProduct(out.height, out.width,
+                                      std::max(in_channels, step.out_channels),
+                                      OperationsPerElement(step));
+  return cost;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,328 @@
+#include "server/pipeline/pipeline.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/require.h"
+#include "base/status_macros.h"
+#include "server/pipeline/mask_transform.h"
+#include "server/pipeline/ops/colour_ops.h"
+#include "server/pipeline/ops/erase_ops.h"
+#include "server/pipeline/ops/image_compiler.h"
+#include "server/pipeline/ops/mix_ops.h"
+#include "server/pipeline/ops/move_ops.h"
+#include "server/pipeline/ops/number_ops.h"
+#include "server/pipeline/ops/resample_ops.h"
+
+namespace datasetd {
+namespace {
+
+bool IsKnown(Dtype dtype) { return DtypeSizeBytes(dtype) != 0; }
+
+bool IsInteger(Dtype dtype) {
+  return IsKnown(dtype) && !IsFloatingPoint(dtype);
+}
+
+constexpr char kSizeGivers[] =
+    "RandomResizedCrop, Resize with height and width, CenterCrop, RandomCrop, "
+    "Crop or ResizedCrop";
+
+template <typename Op>
+constexpr bool kGivesOneSize =
+    std::is_same_v<Op, CropSpec> || std::is_same_v<Op, CenterCropSpec> ||
+    std::is_same_v<Op, RandomCropSpec> || std::is_same_v<Op, ResizedCropSpec> ||
+    std::is_same_v<Op, RandomResizedCropSpec>;
+
+// Whether samples may have sizes of their own before the op.
+template <typename Op>
+constexpr bool kTakesAnySize =
+    kGivesOneSize<Op> || Op::kFamily == OpFamily::kNumber ||
+    (Op::kFamily == OpFamily::kColour &&
+     !std::is_same_v<Op, GaussianBlurSpec>) ||
+    std::is_same_v<Op, PadSpec> || std::is_same_v<Op, ResizeSpec> ||
+    std::is_same_v<Op, HorizontalFlipSpec> ||
+    std::is_same_v<Op, VerticalFlipSpec> ||
+    std::is_same_v<Op, RandomHorizontalFlipSpec> ||
+    std::is_same_v<Op, RandomVerticalFlipSpec> ||
+    std::is_same_v<Op, AlternatingFlipSpec>;
+
+// "10x20 to 30x40 (height x width)", by both axes.
+std::string RangeText(absl::Span<const SampleSize> sizes) {
+  SampleSize low = sizes[0];
+  SampleSize high = sizes[0];
+  for (const SampleSize& size : sizes) {
+    low.height = std::min(low.height, size.height);
+    low.width = std::min(low.width, size.width);
+    high.height = std::max(high.height, size.height);
+    high.width = std::max(high.width, size.width);
+  }
+  return absl::StrCat(SizeText(low.height, low.width), " to ",
+                      SizeText(high.height, high.width), " (height x width)");
+}
+
+// Compiles the ops of one image field, in order.
+class PipelineCompiler {
+ public:
+  PipelineCompiler(FieldProgram* program, bool is_mask, int field_index,
+                   std::vector<SampleSize> sizes, const TransformLimits& limits)
+      : image_(program, is_mask, std::move(sizes), limits),
+        field_index_(Narrow<uint32_t>(field_index)) {}
+
+  // Errors lack the place.
+  absl::Status Add(const TransformSpec& transform) {
+    if (transform.draw_id > kMaxDrawId) {
+      return Invalid(absl::StrCat("draw_id is ", transform.draw_id,
+                                  ": it must be within 0..", kMaxDrawId));
+    }
+    if (next_position_ == kMaxTransforms) {
+      return Invalid(absl::StrCat("there can be ", kMaxTransforms,
+                                  " transforms, those inside others counted"));
+    }
+    if (image_.is_mixed()) {
+      return Invalid(
+          "it comes after MixUp or CutMix, which must be the last op of its "
+          "image: put it before");
+    }
+    image_.set_op(next_position_,
+                  OpIndex(field_index_, next_position_, transform.draw_id));
+    ++next_position_;
+    return std::visit([this](const auto& op) { return Compile(op); },
+                      transform.op);
+  }
+
+  absl::Status Finish() {
+    if (image_.is_ragged()) {
+      return Invalid(absl::StrCat(
+          "its samples have sizes from ", RangeText(image_.sizes()),
+          ", and a batch has one: its transforms must begin with an op that "
+          "gives it, such as ",
+          kSizeGivers,
+          "; a field that is not used can be left out of the feed's"));
+    }
+    DATASETD_RETURN_IF_ERROR(image_.CheckLimits());
+    image_.Finish();
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename Op>
+  absl::Status Compile(const Op& op) {
+    if (image_.is_ragged() && !kTakesAnySize<Op>) {
+      return Invalid(absl::StrCat(
+          "it needs images of one size, and those of the samples are from ",
+          RangeText(image_.sizes()),
+          ": put an op that gives one before it, "
+          "such as ",
+          kSizeGivers));
+    }
+    return CompileOp(op, image_);
+  }
+
+  absl::Status Compile(const RandomApplySpec& op) {
+    DATASETD_RETURN_IF_ERROR(image_.BeginGroup(op.p));
+    for (size_t i = 0; i < op.transforms.size(); ++i) {
+      const absl::Status status = Add(op.transforms[i]);
+      if (!status.ok()) {
+        return absl::Status(status.code(),
+                            absl::StrCat("transforms[", i, "] ",
+                                         TransformName(op.transforms[i]), ": ",
+                                         status.message()));
+      }
+    }
+    return image_.EndGroup();
+  }
+
+  ImageCompiler image_;
+  const uint32_t field_index_;
+  // In depth-first order: an op inside another counts on.
+  uint32_t next_position_ = 0;
+};
+
+// `size` is the image's, or the largest of a packed field.
+absl::Status StartImage(const FieldSpec& field, ImageSize size,
+                        const TransformLimits& limits, FieldProgram& program) {
+  std::vector<int64_t> shape = field.shape;
+  if (shape.size() != 2 && shape.size() != 3) {
+    return Invalid(absl::StrCat("an image has shape [H, W, C] or [H, W], not ",
+                                shape.size(), " dimensions"));
+  }
+  shape[0] = size.height;
+  shape[1] = size.width;
+  const int64_t channels = shape.size() == 3 ? shape[2] : 1;
+  if (channels < 1 || channels > kMaxChannels) {
+    return Invalid(absl::StrCat("the image has ", channels,
+                                " channels; it can have 1 to ", kMaxChannels));
+  }
+  if (shape[0] < 1 || shape[1] < 1 ||
+      !FitsInSample(shape[0], shape[1], channels)) {
+    return Invalid(absl::StrCat(
+        "the image is ", SizeText(shape[0], shape[1]), " with ", channels,
+        " channels; it can have 1 to ", kMaxElements, " elements"));
+  }
+  if (std::max(shape[0], shape[1]) > limits.max_side) {
+    return Invalid(
+        absl::StrCat("the image is ", SizeText(shape[0], shape[1]),
+                     ", and transform_limits.max_side is ", limits.max_side,
+                     ": cut it into smaller images where the dataset is made"));
+  }
+  if (field.dtype != Dtype::kUint8 && !IsKernelFloat(field.dtype)) {
+    return Invalid(absl::StrCat(
+        "images are uint8, float16, bfloat16 or float32 in memory, not ",
+        DtypeName(field.dtype), ": convert the source"));
+  }
+  program.is_image = true;
+  program.in_height = Narrow<int32_t>(shape[0]);
+  program.in_width = Narrow<int32_t>(shape[1]);
+  program.channels = Narrow<int32_t>(channels);
+  return absl::OkStatus();
+}
+
+absl::Status StartOther(const FieldSpec& field, FieldProgram& program) {
+  int64_t num_elements = 1;
+  for (int64_t extent : field.shape) {
+    if (extent < 1 || extent > kMaxElements / num_elements) {
+      return Invalid(
+          absl::StrCat("a sample must have 1 to ", kMaxElements, " elements"));
+    }
+    num_elements *= extent;
+  }
+  if (!IsKnown(field.dtype)) return Invalid("the dtype is not set");
+  program.is_image = false;
+  program.in_height = 1;
+  program.in_width = Narrow<int32_t>(num_elements);
+  program.channels = 1;
+  program.operations = num_elements;
+  program.layout = Layout::kNchw;
+  return absl::OkStatus();
+}
+
+// The dtype of a field that is no image after its ToDtype.
+absl::StatusOr<Dtype> OtherDtype(Dtype from, const TransformSpec& op) {
+  const auto* to_dtype = std::get_if<ToDtypeSpec>(&op.op);
+  if (to_dtype == nullptr) {
+    return Invalid("the field is not an image: it can only have a ToDtype");
+  }
+  const Dtype to = to_dtype->dtype;
+  if (!IsKnown(to)) return Invalid("the dtype is not set");
+  if (to_dtype->scale) {
+    return Invalid(
+        "scale is for images, and the field is not one: set it to False");
+  }
+  if (to == from || IsKernelFloat(to) ||
+      (to == Dtype::kInt64 && IsInteger(from))) {
+    return to;
+  }
+  return Invalid(absl::StrCat(
+      "a field of ", DtypeName(from), " cannot become ", DtypeName(to),
+      IsInteger(from) ? ": it can become int64, " : ": it can become ",
+      "float16, bfloat16 or float32"));
+}
+
+absl::Status At(const FieldSpec& field, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("field '", field.name,
+                                                  "': ", status.message()));
+}
+
+absl::Status At(const FieldSpec& field, size_t position,
+                const TransformSpec& op, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat("field '", field.name, "', transforms[", position, "] ",
+                   TransformName(op), ": ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
+                                          int field_index,
+                                          absl::Span<const TransformSpec> ops,
+                                          Layout layout,
+                                          absl::Span<const ImageSize> sizes,
+                                          const TransformLimits& limits) {
+  Require(field.is_packed() != sizes.empty(), "a packed field has sizes");
+  Require(field_index >= 0 && field_index < kMaxDatasetFields,
+          "the index of a field is below kMaxDatasetFields");
+  if (ops.size() > kMaxTransforms) {
+    return At(field,
+              Invalid(absl::StrCat(ops.size(), " transforms; there can be ",
+                                   kMaxTransforms)));
+  }
+  FieldProgram program = {};
+  program.in_dtype = field.dtype;
+  if (!field.is_image) {
+    DATASETD_RETURN_IF_ERROR(At(field, StartOther(field, program)));
+    program.out_height = 1;
+    program.out_width = program.in_width;
+    program.out_channels = 1;
+    program.out_dtype = field.shape.empty() && IsInteger(field.dtype)
+                            ? Dtype::kInt64
+                            : field.dtype;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      absl::StatusOr<Dtype> dtype = OtherDtype(field.dtype, ops[i]);
+      if (!dtype.ok()) return At(field, i, ops[i], dtype.status());
+      if (i > 0) {
+        return At(field, i, ops[i],
+                  Invalid("one ToDtype is enough: leave out one"));
+      }
+      program.out_dtype = *dtype;
+    }
+    return program;
+  }
+  if (layout != Layout::kNchw && layout != Layout::kNhwc) {
+    return At(field, Invalid("the layout is unknown: use NCHW or NHWC"));
+  }
+  ImageSize largest;
+  std::vector<SampleSize> sample_sizes;
+  sample_sizes.reserve(sizes.size());
+  for (const ImageSize& size : sizes) {
+    Require(size.height <= kMaxRaggedExtent && size.width <= kMaxRaggedExtent,
+            "a sample's sides are within kMaxRaggedExtent");
+    largest.height = std::max(largest.height, size.height);
+    largest.width = std::max(largest.width, size.width);
+    sample_sizes.push_back(
+        {Narrow<int32_t>(size.height), Narrow<int32_t>(size.width)});
+  }
+  if (!field.is_packed() && field.shape.size() > 1) {
+    largest = {field.shape[0], field.shape[1]};
+  }
+  DATASETD_RETURN_IF_ERROR(
+      At(field, StartImage(field, largest, limits, program)));
+  program.layout = layout;
+  PipelineCompiler compiler(&program, field.is_mask, field_index,
+                            std::move(sample_sizes), limits);
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const absl::StatusOr<TransformSpec> op =
+        field.is_mask ? ForMask(ops[i]) : ops[i];
+    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], op.status()));
+    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], compiler.Add(*op)));
+  }
+  DATASETD_RETURN_IF_ERROR(At(field, compiler.Finish()));
+  return program;
+}
+
+bool GivesOneSize(const TransformSpec& transform) {
+  if (const auto* resize = std::get_if<ResizeSpec>(&transform.op)) {
+    return resize->height > 0 && resize->width > 0;
+  }
+  return std::visit(
+      [](const auto& op) {
+        return kGivesOneSize<std::remove_cvref_t<decltype(op)>>;
+      },
+      transform.op);
+}
+
+bool IsDeterministic(absl::Span<const TransformSpec> ops) {
+  return std::none_of(ops.begin(), ops.end(), IsRandom);
+}
+
+}  // namespace datasetd

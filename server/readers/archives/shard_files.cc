@@ -1,0 +1,111 @@
+#include "server/readers/archives/shard_files.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/readers/archives/brace_pattern.h"
+#include "server/readers/archives/inflated_file.h"
+#include "server/readers/option_values.h"
+#include "server/readers/source_file.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxOpenFiles = 64;
+// As many as are read from at once, but for tiny ones.
+constexpr size_t kMaxInflatedFiles = 4;
+// Pixels and records give 1 to 10, headers of small members and masks more;
+// deflate can do 1032.
+constexpr int64_t kDefaultInflation = 100;
+constexpr int64_t kMinDefaultLimit = 64 << 20;
+
+int64_t DefaultLimit(int64_t size_bytes) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  if (size_bytes > kMax / kDefaultInflation) return kMax;
+  return std::max(size_bytes * kDefaultInflation, kMinDefaultLimit);
+}
+
+}  // namespace
+
+absl::StatusOr<ShardFiles> ShardFiles::Open(const FileSystem& files,
+                                            const SourceSpec& spec,
+                                            absl::string_view expected,
+                                            IsCompressed is_compressed) {
+  ShardFiles shards;
+  shards.files_ = &files;
+  DATASETD_ASSIGN_OR_RETURN(
+      shards.max_inflated_bytes_,
+      IntOption(spec, kOptionName, 0, 1, spec.max_inflated_bytes));
+  shards.configured_bytes_ = spec.max_inflated_bytes;
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                            ExpandBraces(spec.path));
+  for (const std::string& path : paths) {
+    DATASETD_ASSIGN_OR_RETURN(auto file, OpenSourceFile(files, path, expected));
+    shards.infos_.push_back(file->info());
+    uint8_t head[kHeadBytes];
+    DATASETD_ASSIGN_OR_RETURN(const int64_t size,
+                              file->ReadAt(0, absl::MakeSpan(head)));
+    shards.is_compressed_.push_back(
+        is_compressed({head, static_cast<size_t>(size)}));
+    if (shards.open_.size() < kMaxOpenFiles) {
+      shards.open_.push_back(shards.is_compressed_.back() ? nullptr
+                                                          : std::move(file));
+    }
+  }
+  MutexLock lock(&shards.inflated_->mutex);
+  shards.inflated_->size_bytes.resize(paths.size(), -1);
+  return shards;
+}
+
+absl::StatusOr<std::shared_ptr<const RandomAccessFile>> ShardFiles::OpenOne(
+    size_t shard) const {
+  if (is_compressed_[shard]) return OpenInflated(shard);
+  if (shard < open_.size()) return open_[shard];
+  return files_->Open(infos_[shard].path);
+}
+
+absl::StatusOr<std::shared_ptr<const RandomAccessFile>>
+ShardFiles::OpenInflated(size_t shard) const {
+  // Held while one is inflated for its size: by the look at all, alone.
+  MutexLock lock(&inflated_->mutex);
+  auto& open = inflated_->open;
+  for (auto it = open.begin(); it != open.end(); ++it) {
+    if (it->first != shard) continue;
+    open.splice(open.begin(), open, it);
+    return it->second;
+  }
+  DATASETD_ASSIGN_OR_RETURN(auto file, files_->Open(infos_[shard].path));
+  int64_t& size_bytes = inflated_->size_bytes[shard];
+  if (size_bytes < 0) {
+    const int64_t max_bytes =
+        max_inflated_bytes_ > 0
+            ? max_inflated_bytes_
+            : std::min(DefaultLimit(file->info().size_bytes),
+                       configured_bytes_);
+    const auto inflated = InflatedBytes(*file, max_bytes);
+    if (absl::IsInvalidArgument(inflated.status())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          inflated.status().message(), ", the limit of option ", kOptionName,
+          " (by default ", kDefaultInflation,
+          " times the file, or 64 MiB): give a higher one if the file is "
+          "right, at most ",
+          configured_bytes_,
+          ", which is max_inflated_mib of the daemon's configuration"));
+    }
+    DATASETD_ASSIGN_OR_RETURN(size_bytes, inflated);
+  }
+  open.emplace_front(shard, OpenInflatedFile(std::move(file), size_bytes));
+  if (open.size() > kMaxInflatedFiles) open.pop_back();
+  return open.front().second;
+}
+
+absl::Status ShardFiles::ReadAt(size_t shard, int64_t offset,
+                                absl::Span<uint8_t> buffer) const {
+  DATASETD_ASSIGN_OR_RETURN(const auto file, OpenOne(shard));
+  return ReadExactly(*file, offset, buffer);
+}
+
+}  // namespace datasetd

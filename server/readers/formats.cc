@@ -1,0 +1,71 @@
+#include "server/readers/formats.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/readers/archives/tfrecord_reader.h"
+#include "server/readers/archives/webdataset_reader.h"
+#include "server/readers/arrays/csv_pixels_reader.h"
+#include "server/readers/arrays/npy_reader.h"
+#include "server/readers/arrays/npz_reader.h"
+#include "server/readers/arrays/raw_reader.h"
+#include "server/readers/hdf5/hdf5_reader.h"
+#include "server/readers/images/image_csv_reader.h"
+#include "server/readers/images/image_folder_reader.h"
+#include "server/readers/join_reader.h"
+#include "server/readers/small_sets/cifar_python_reader.h"
+#include "server/readers/small_sets/cifar_reader.h"
+#include "server/readers/small_sets/mnist_reader.h"
+
+namespace datasetd {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenJoin(const SourceSpec& spec,
+                                                 const FileSystem& files) {
+  return OpenJoinReader(spec, files, OpenReader);
+}
+
+struct Format {
+  const char* name;
+  absl::StatusOr<std::unique_ptr<Reader>> (*open)(const SourceSpec&,
+                                                  const FileSystem&);
+};
+
+// Sorted by name.
+constexpr Format kFormats[] = {
+    {"cifar10", OpenCifar10Reader},
+    {"cifar100", OpenCifar100Reader},
+    {"cifar100_python", OpenCifar100PythonReader},
+    {"cifar10_python", OpenCifar10PythonReader},
+    {"csv_pixels", OpenCsvPixelsReader},
+    {"hdf5", OpenHdf5Reader},
+    {"image_csv", OpenImageCsvReader},
+    {"image_folder", OpenImageFolderReader},
+    {"join", OpenJoin},
+    {"mnist", OpenMnistReader},
+    {"npy", OpenNpyReader},
+    {"npz", OpenNpzReader},
+    {"raw", OpenRawReader},
+    {"tfrecord", OpenTfrecordReader},
+    {"webdataset", OpenWebdatasetReader},
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
+                                                   const FileSystem& files) {
+  for (const Format& format : kFormats) {
+    if (spec.format == format.name) return format.open(spec, files);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown format '", absl::Utf8SafeCHexEscape(spec.format),
+                   "'; there are: ", absl::StrJoin(ReaderFormats(), ", ")));
+}
+
+std::vector<std::string> ReaderFormats() {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) names.push_back(format.name);
+  return names;
+}
+
+}  // namespace datasetd

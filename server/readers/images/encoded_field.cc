@@ -1,0 +1,160 @@
+#include "server/readers/images/encoded_field.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "server/readers/images/image_codec.h"
+#include "server/readers/npy_header.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxNumberBytes = 64;
+constexpr int64_t kMaxImageChannels = 4;
+
+absl::StatusOr<int64_t> ParseNumber(absl::Span<const uint8_t> bytes) {
+  const absl::string_view text(reinterpret_cast<const char*>(bytes.data()),
+                               bytes.size());
+  int64_t value = 0;
+  if (text.size() <= kMaxNumberBytes && absl::SimpleAtoi(text, &value)) {
+    return value;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", absl::Utf8SafeCHexEscape(text.substr(0, 40)),
+                   "', expected a whole number"));
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("(", absl::StrJoin(shape, ", "), ")");
+}
+
+// [H, W, C] that may be drawn from as an image; [H, W] becomes [H, W, 1].
+void MarkImage(FieldSpec& spec) {
+  if (spec.dtype != Dtype::kUint8) return;
+  if (spec.shape.size() == 2) spec.shape.push_back(1);
+  spec.is_image = spec.shape.size() == 3 && spec.shape[2] <= kMaxImageChannels;
+  spec.is_mask = spec.is_image && spec.name == "mask";
+}
+
+}  // namespace
+
+absl::StatusOr<EncodedField> EncodedField::Make(const std::string& name,
+                                                Kind kind,
+                                                absl::Span<const uint8_t> bytes,
+                                                const ImageOptions& options) {
+  EncodedField field;
+  field.kind_ = kind;
+  field.options_ = options;
+  field.spec_.name = name;
+  switch (kind) {
+    case Kind::kImage: {
+      DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
+                                ProbeImage(bytes, options));
+      field.spec_.dtype = Dtype::kUint8;
+      field.spec_.shape = {header.size.height, header.size.width,
+                           header.channels};
+      field.spec_.is_image = true;
+      field.spec_.is_mask = name == "mask";
+      field.spec_.is_ragged = true;
+      return field;
+    }
+    case Kind::kNumber:
+      DATASETD_RETURN_IF_ERROR(ParseNumber(bytes).status());
+      field.spec_.dtype = Dtype::kInt64;
+      return field;
+    case Kind::kNpy: {
+      DATASETD_ASSIGN_OR_RETURN(const NpyHeader header,
+                                ParseNpy(bytes, NpyArray::kOneSample));
+      if (header.data_bytes > std::numeric_limits<int32_t>::max()) {
+        return absl::InvalidArgumentError("an array of more than 2 GiB");
+      }
+      field.spec_.dtype = header.dtype;
+      field.spec_.shape = header.shape;
+      field.is_bool_ = header.is_bool;
+      MarkImage(field.spec_);
+      return field;
+    }
+    case Kind::kRaw:
+      break;
+  }
+  return absl::InternalError("EncodedField::Make of raw elements");
+}
+
+EncodedField EncodedField::MakeRaw(FieldSpec spec) {
+  EncodedField field;
+  MarkImage(spec);
+  field.spec_ = std::move(spec);
+  return field;
+}
+
+absl::Status EncodedField::Probe(absl::Span<const uint8_t> bytes,
+                                 ImageSize at_least, SampleProbe& probe) const {
+  if (kind_ != Kind::kImage) {
+    probe.decode_bytes += spec_.sample_bytes();
+    return absl::OkStatus();
+  }
+  DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
+                            ProbeImage(bytes, options_, at_least));
+  if (header.channels != spec_.shape[2]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field '", spec_.name, "': ", header.channels,
+                     " channels, and the first image has ", spec_.shape[2],
+                     "; give the option channels=1, 3 or 4"));
+  }
+  probe.sizes.push_back(header.size);
+  probe.decode_bytes += header.decode_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status EncodedField::Decode(absl::Span<const uint8_t> bytes,
+                                  ImageSize at_least,
+                                  absl::Span<uint8_t> result) const {
+  switch (kind_) {
+    case Kind::kImage:
+      return DecodeImage(bytes, options_, at_least, result);
+    case Kind::kNumber: {
+      DATASETD_ASSIGN_OR_RETURN(const int64_t value, ParseNumber(bytes));
+      memcpy(result.data(), &value, sizeof(value));
+      return absl::OkStatus();
+    }
+    case Kind::kNpy: {
+      DATASETD_ASSIGN_OR_RETURN(const NpyHeader header,
+                                ParseNpy(bytes, NpyArray::kOneSample));
+      FieldSpec spec = {.dtype = header.dtype, .shape = header.shape};
+      MarkImage(spec);
+      if (spec.dtype != spec_.dtype || spec.shape != spec_.shape ||
+          header.is_bool != is_bool_) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "field '", spec_.name, "' is ", DtypeName(spec.dtype), " ",
+            ShapeText(spec.shape), ", and that of the first sample ",
+            DtypeName(spec_.dtype), " ", ShapeText(spec_.shape)));
+      }
+      bytes.remove_prefix(static_cast<size_t>(header.data_offset));
+      if (is_bool_ && std::any_of(bytes.begin(), bytes.end(),
+                                  [](uint8_t value) { return value > 1; })) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "field '", spec_.name, "': a bool that is not 0 or 1"));
+      }
+      break;
+    }
+    case Kind::kRaw:
+      break;
+  }
+  if (bytes.size() != result.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field '", spec_.name, "': ", bytes.size(),
+                     " bytes, expected ", result.size()));
+  }
+  std::copy(bytes.begin(), bytes.end(), result.begin());
+  return absl::OkStatus();
+}
+
+}  // namespace datasetd

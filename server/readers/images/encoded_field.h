@@ -1,0 +1,55 @@
+// One field of encoded samples: what its bytes in a file say, and how they are
+// decoded. Immutable and thread-safe. Errors leave out the file's name.
+
+#ifndef DATASETD_SERVER_READERS_IMAGES_ENCODED_FIELD_H_
+#define DATASETD_SERVER_READERS_IMAGES_ENCODED_FIELD_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/dataset/field_spec.h"
+#include "server/dataset/sample_source.h"
+#include "server/readers/images/image_options.h"
+
+namespace datasetd {
+
+class EncodedField {
+ public:
+  enum class Kind {
+    kImage,   // JPEG, PNG or BMP: uint8 [H, W, C], ragged
+    kNumber,  // a whole number in ASCII: int64 []
+    kNpy,     // a .npy of one sample, of the first one's dtype and shape
+    kRaw,     // the elements themselves, little-endian
+  };
+
+  // The field that the first sample's `bytes` tell. Not for kRaw.
+  //   INVALID_ARGUMENT, DATA_LOSS  the bytes are not of this kind, or bad
+  static absl::StatusOr<EncodedField> Make(const std::string& name, Kind kind,
+                                           absl::Span<const uint8_t> bytes,
+                                           const ImageOptions& options);
+  static EncodedField MakeRaw(FieldSpec spec);
+
+  const FieldSpec& spec() const { return spec_; }
+  Kind kind() const { return kind_; }
+
+  // Adds its size, if it is an image, and what Decode holds.
+  absl::Status Probe(absl::Span<const uint8_t> bytes, ImageSize at_least,
+                     SampleProbe& probe) const;
+
+  // To `result`, of the spec's size, or Probe's.
+  absl::Status Decode(absl::Span<const uint8_t> bytes, ImageSize at_least,
+                      absl::Span<uint8_t> result) const;
+
+ private:
+  Kind kind_ = Kind::kRaw;
+  FieldSpec spec_;
+  bool is_bool_ = false;
+  ImageOptions options_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_READERS_IMAGES_ENCODED_FIELD_H_

@@ -1,0 +1,150 @@
+#include "server/readers/images/image_list.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/readers/images/image_codec.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int64_t kMaxFileBytes = 256 << 20;
+constexpr int64_t kMaxFirstImages = 1000;
+
+class ImageListSource : public Reader {
+ public:
+  ImageListSource(ImageList list, const ImageOptions& options,
+                  const FileSystem& files)
+      : num_other_files_(list.other_files.size()),
+        labels_(std::move(list.labels)),
+        options_(options),
+        files_(files) {
+    info_.num_samples = static_cast<int64_t>(list.images.size());
+    info_.class_names = std::move(list.class_names);
+    info_.is_encoded = true;
+    info_.files = std::move(list.other_files);
+    info_.files.insert(info_.files.end(),
+                       std::make_move_iterator(list.images.begin()),
+                       std::make_move_iterator(list.images.end()));
+  }
+
+  // Gives the fields their shapes, and `as_is` its number of channels.
+  absl::Status FindShape(const DecodeAccount& account) {
+    absl::Status first_error;
+    const int64_t num_tries = std::min(info_.num_samples, kMaxFirstImages);
+    for (int64_t i = 0; i < num_tries; ++i) {
+      DecodeBudget::Share share(account.budget, account.uid);
+      RawSample raw;
+      absl::Status status = share.Take(FileOf(i).size_bytes);
+      if (status.ok()) status = ReadRaw(i, raw);
+      if (status.ok()) {
+        const auto header = ProbeImage(raw.parts[0], options_);
+        if (header.ok()) {
+          channels_ = header->channels;
+          info_.fields = {
+              {.name = "image",
+               .dtype = Dtype::kUint8,
+               .shape = {header->size.height, header->size.width, channels_},
+               .is_image = true,
+               .is_ragged = true},
+              {.name = "label", .dtype = Dtype::kInt64, .shape = {}}};
+          return absl::OkStatus();
+        }
+        status = header.status();
+      }
+      if (i > 0) continue;
+      const std::string& path = FileOf(i).path;
+      first_error =
+          absl::StartsWith(status.message(), path)
+              ? status
+              : absl::Status(status.code(),
+                             absl::StrCat(path, ": ", status.message()));
+    }
+    return absl::Status(
+        first_error.code(),
+        absl::StrCat(first_error.message(), "; none of the first ", num_tries,
+                     " images can be decoded"));
+  }
+
+  const SourceInfo& info() const override { return info_; }
+
+  absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
+    DATASETD_ASSIGN_OR_RETURN(const auto file, files_.Open(FileOf(index).path));
+    const int64_t size = file->info().size_bytes;
+    if (size > kMaxFileBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(size, " bytes, and an image may have ", kMaxFileBytes));
+    }
+    raw.parts.resize(1);
+    raw.parts[0].resize(static_cast<size_t>(size));
+    return ReadExactly(*file, 0, absl::MakeSpan(raw.parts[0]));
+  }
+
+  absl::Status Probe(int64_t index, const RawSample& raw,
+                     SampleProbe& probe) const override {
+    DATASETD_ASSIGN_OR_RETURN(const ImageHeader header,
+                              ProbeImage(raw.parts[0], options_, at_least_));
+    if (header.channels != channels_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(header.channels, " channels, and the first image has ",
+                       channels_, "; give the option channels=1, 3 or 4"));
+    }
+    probe.sizes.assign(1, header.size);
+    probe.decode_bytes = header.decode_bytes;
+    return absl::OkStatus();
+  }
+
+  absl::Status Decode(
+      int64_t index, const RawSample& raw,
+      absl::Span<const absl::Span<uint8_t>> fields) const override {
+    DATASETD_RETURN_IF_ERROR(
+        DecodeImage(raw.parts[0], options_, at_least_, fields[0]));
+    std::memcpy(fields[1].data(), &labels_[static_cast<size_t>(index)],
+                sizeof(int64_t));
+    return absl::OkStatus();
+  }
+
+  SampleLocation Locate(int64_t index) const override {
+    const FileInfo& file = FileOf(index);
+    return {.path = file.path, .size_bytes = file.size_bytes};
+  }
+
+  void AllowSmallerImages(ImageSize at_least) override {
+    if (options_.fast_decode) at_least_ = at_least;
+  }
+
+ private:
+  const FileInfo& FileOf(int64_t index) const {
+    return info_.files[num_other_files_ + static_cast<size_t>(index)];
+  }
+
+  const size_t num_other_files_;
+  const std::vector<int64_t> labels_;
+  const ImageOptions options_;
+  const FileSystem& files_;
+  SourceInfo info_;
+  int channels_ = 0;
+  ImageSize at_least_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenImageList(
+    ImageList list, const ImageOptions& options, const FileSystem& files,
+    const DecodeAccount& account) {
+  if (list.images.empty()) {
+    return absl::InvalidArgumentError("zero samples: the list is empty");
+  }
+  auto source =
+      std::make_unique<ImageListSource>(std::move(list), options, files);
+  DATASETD_RETURN_IF_ERROR(source->FindShape(account));
+  return source;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,41 @@
+// A source of image files: field image, uint8 [H, W, C] and ragged, and label.
+//
+// The readers of folders and of lists make one. Holds path, size and time of
+// every file, and no open file. A file of more than 256 MiB is a bad sample.
+
+#ifndef DATASETD_SERVER_READERS_IMAGES_IMAGE_LIST_H_
+#define DATASETD_SERVER_READERS_IMAGES_IMAGE_LIST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/files/file_system.h"
+#include "server/readers/images/image_options.h"
+#include "server/readers/reader.h"
+
+namespace datasetd {
+
+struct ImageList {
+  // Files that are no images, such as the list itself; before the images in
+  // SourceInfo::files.
+  std::vector<FileInfo> other_files;
+  std::vector<FileInfo> images;
+  std::vector<int64_t> labels;  // of each image
+  std::vector<std::string> class_names;
+};
+
+// Looks for the first image that can be decoded, for the field's shape, on the
+// account.
+//   INVALID_ARGUMENT  the list is empty, or the first 1000 images are all bad:
+//                     then it says why the first one is
+// `files` outlives the source. REQUIRES: as many labels as images.
+absl::StatusOr<std::unique_ptr<Reader>> OpenImageList(
+    ImageList list, const ImageOptions& options, const FileSystem& files,
+    const DecodeAccount& account);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_READERS_IMAGES_IMAGE_LIST_H_

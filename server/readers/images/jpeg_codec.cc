@@ -1,0 +1,272 @@
+#include "server/readers/images/jpeg_codec.h"
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+// In this order: each needs what is before it.
+// clang-format off
+#include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
+
+#include "absl/strings/str_cat.h"
+#include "server/readers/images/exif_orientation.h"
+
+namespace datasetd {
+namespace {
+
+// A file of ten scans is usual; each decodes the whole image once more.
+constexpr int kMaxScans = 64;
+constexpr char kExifMarker[] = "Exif\0";  // and one more zero
+constexpr size_t kExifMarkerBytes = 6;
+
+// libjpeg's way out of an error is a jump to whoever called it last, so that no
+// frame with a destructor may stand between: every method that calls it sets
+// the target first, and what changes after lives in members.
+class JpegDecoder {
+ public:
+  explicit JpegDecoder(absl::Span<const uint8_t> file) : file_(file) {
+    info_.err = jpeg_std_error(&errors_.manager);
+    errors_.manager.error_exit = &Exit;
+    errors_.manager.emit_message = &Warn;
+    info_.client_data = this;
+    progress_.progress_monitor = &CountScans;
+  }
+  ~JpegDecoder() { jpeg_destroy_decompress(&info_); }
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  bool ReadHeader() {
+    if (setjmp(errors_.target)) return false;
+    jpeg_create_decompress(&info_);
+    info_.progress = &progress_;
+    jpeg_save_markers(&info_, JPEG_APP0 + 1, 0xFFFF);
+    jpeg_mem_src(&info_, file_.data(), file_.size());
+    jpeg_read_header(&info_, TRUE);
+    return !is_damaged_;
+  }
+
+  void ChooseScale(ImageSize at_least) {
+    if (at_least.height < 1 || at_least.width < 1) return;
+    for (const int64_t scale : {8, 4, 2}) {
+      if ((info_.image_height + scale - 1) / scale >= at_least.height &&
+          (info_.image_width + scale - 1) / scale >= at_least.width) {
+        info_.scale_num = 1;
+        info_.scale_denom = static_cast<unsigned>(scale);
+        return;
+      }
+    }
+  }
+
+  bool CalculateOutput() {
+    if (setjmp(errors_.target)) return false;
+    jpeg_calc_output_dimensions(&info_);
+    return true;
+  }
+
+  bool Start() {
+    if (setjmp(errors_.target)) return false;
+    jpeg_start_decompress(&info_);
+    return !is_damaged_;
+  }
+
+  // Reads one row to `row`.
+  bool ReadRow(uint8_t* row) {
+    if (setjmp(errors_.target)) return false;
+    jpeg_read_scanlines(&info_, &row, 1);
+    return !is_damaged_;
+  }
+
+  bool Finish() {
+    if (setjmp(errors_.target)) return false;
+    jpeg_finish_decompress(&info_);
+    return !is_damaged_;
+  }
+
+  jpeg_decompress_struct& info() { return info_; }
+
+  // Why a method returned false.
+  absl::Status status() const {
+    return absl::DataLossError(absl::StrCat("damaged JPEG: ", message_));
+  }
+
+ private:
+  struct Errors {
+    jpeg_error_mgr manager;
+    std::jmp_buf target;
+  };
+
+  static JpegDecoder& Of(j_common_ptr info) {
+    return *static_cast<JpegDecoder*>(info->client_data);
+  }
+
+  static void Exit(j_common_ptr info) {
+    JpegDecoder& decoder = Of(info);
+    (*info->err->format_message)(info, decoder.message_);
+    std::longjmp(decoder.errors_.target, 1);
+  }
+
+  // A warning that pixels are lost, or made up, is kept; libjpeg goes on.
+  static void Warn(j_common_ptr info, int level) {
+    JpegDecoder& decoder = Of(info);
+    if (level >= 0 || decoder.is_damaged_) return;
+    switch (info->err->msg_code) {
+      case JWRN_ARITH_BAD_CODE:
+      case JWRN_BOGUS_PROGRESSION:
+      case JWRN_HIT_MARKER:
+      case JWRN_HUFF_BAD_CODE:
+      case JWRN_JPEG_EOF:
+      case JWRN_MUST_RESYNC:
+      case JWRN_NOT_SEQUENTIAL:
+        decoder.is_damaged_ = true;
+        (*info->err->format_message)(info, decoder.message_);
+        break;
+      default:
+        break;
+    }
+  }
+
+  static void CountScans(j_common_ptr info) {
+    JpegDecoder& decoder = Of(info);
+    if (decoder.info_.input_scan_number <= kMaxScans) return;
+    std::snprintf(decoder.message_, sizeof(decoder.message_),
+                  "more than %d scans", kMaxScans);
+    std::longjmp(decoder.errors_.target, 1);
+  }
+
+  const absl::Span<const uint8_t> file_;
+  jpeg_decompress_struct info_ = {};
+  jpeg_progress_mgr progress_ = {};
+  Errors errors_ = {};
+  char message_[JMSG_LENGTH_MAX] = "";
+  bool is_damaged_ = false;
+};
+
+// 0 for a colour space that is not decoded.
+int NativeChannels(const jpeg_decompress_struct& info) {
+  switch (info.jpeg_color_space) {
+    case JCS_GRAYSCALE:
+      return 1;
+    case JCS_RGB:
+    case JCS_YCbCr:
+    case JCS_CMYK:
+    case JCS_YCCK:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+bool IsCmyk(const jpeg_decompress_struct& info) {
+  return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+}
+
+// Adobe writes CMYK inverted, and so it is read; in place, 4 bytes to 3.
+void CmykToRgb(uint8_t* pixels, int64_t count) {
+  const uint8_t* from = pixels;
+  uint8_t* to = pixels;
+  for (int64_t i = 0; i < count; ++i, from += 4, to += 3) {
+    const int white = from[3];
+    for (int c = 0; c < 3; ++c) {
+      const int product = (255 - from[c]) * white + 128;
+      to[c] = static_cast<uint8_t>(white - (((product >> 8) + product) >> 8));
+    }
+  }
+}
+
+int OrientationOf(const jpeg_decompress_struct& info) {
+  for (jpeg_saved_marker_ptr marker = info.marker_list; marker != nullptr;
+       marker = marker->next) {
+    if (marker->data_length > kExifMarkerBytes &&
+        std::memcmp(marker->data, kExifMarker, kExifMarkerBytes - 1) == 0) {
+      return ExifOrientation({marker->data + kExifMarkerBytes,
+                              marker->data_length - kExifMarkerBytes});
+    }
+  }
+  return 1;
+}
+
+// Of a progressive image all coefficients are held, of others some rows.
+int64_t WorkingBytes(jpeg_decompress_struct& info, int64_t num_markers_bytes) {
+  int64_t bytes = (64 << 10) + num_markers_bytes +
+                  int64_t{info.image_width} * info.num_components * 64;
+  if (!jpeg_has_multiple_scans(&info)) return bytes;
+  for (int c = 0; c < info.num_components; ++c) {
+    const jpeg_component_info& component = info.comp_info[c];
+    bytes += int64_t{component.width_in_blocks + component.h_samp_factor} *
+             (component.height_in_blocks + component.v_samp_factor) * DCTSIZE2 *
+             int64_t{sizeof(JCOEF)};
+  }
+  return bytes;
+}
+
+absl::Status CheckKind(const jpeg_decompress_struct& info) {
+  if (NativeChannels(info) != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a JPEG of ", info.num_components,
+                   " components in an unknown colour space is not decoded"));
+}
+
+}  // namespace
+
+bool IsJpeg(absl::Span<const uint8_t> file) {
+  return file.size() >= 3 && file[0] == 0xFF && file[1] == 0xD8 &&
+         file[2] == 0xFF;
+}
+
+absl::StatusOr<CodecHeader> ProbeJpeg(absl::Span<const uint8_t> file,
+                                      ImageSize at_least, int64_t max_pixels) {
+  JpegDecoder decoder(file);
+  if (!decoder.ReadHeader()) return decoder.status();
+  jpeg_decompress_struct& info = decoder.info();
+  if (const absl::Status kind = CheckKind(info); !kind.ok()) return kind;
+  if (int64_t{info.image_height} * info.image_width > max_pixels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("declares ", info.image_width, "x", info.image_height,
+                     " pixels, and max_pixels is ", max_pixels));
+  }
+  CodecHeader header;
+  header.orientation = OrientationOf(info);
+  decoder.ChooseScale(at_least);
+  if (!decoder.CalculateOutput()) return decoder.status();
+  header.size = {info.output_height, info.output_width};
+  header.channels = NativeChannels(info);
+  header.working_bytes = WorkingBytes(info, static_cast<int64_t>(file.size()));
+  return header;
+}
+
+absl::Status DecodeJpeg(absl::Span<const uint8_t> file, ImageSize at_least,
+                        int channels, absl::Span<uint8_t> pixels) {
+  JpegDecoder decoder(file);
+  if (!decoder.ReadHeader()) return decoder.status();
+  jpeg_decompress_struct& info = decoder.info();
+  if (const absl::Status kind = CheckKind(info); !kind.ok()) return kind;
+  const int native = NativeChannels(info);
+  info.out_color_space = IsCmyk(info)  ? JCS_CMYK
+                         : native == 1 ? JCS_GRAYSCALE
+                                       : JCS_RGB;
+  decoder.ChooseScale(at_least);
+  if (!decoder.Start()) return decoder.status();
+  const int64_t width = info.output_width;
+  const int64_t height = info.output_height;
+  if (height * width * channels != static_cast<int64_t>(pixels.size())) {
+    return absl::InternalError(absl::StrCat("a JPEG of ", width, "x", height,
+                                            " into ", pixels.size(), " bytes"));
+  }
+  const bool is_direct = native == channels && !IsCmyk(info);
+  std::vector<uint8_t> row;
+  if (!is_direct) row.resize(static_cast<size_t>(width * 4));
+  for (int64_t y = 0; y < height; ++y) {
+    uint8_t* const to = pixels.data() + y * width * channels;
+    if (!decoder.ReadRow(is_direct ? to : row.data())) return decoder.status();
+    if (is_direct) continue;
+    if (IsCmyk(info)) CmykToRgb(row.data(), width);
+    ConvertPixels(row.data(), native, width, to, channels);
+  }
+  return decoder.Finish() ? absl::OkStatus() : decoder.status();
+}
+
+}  // namespace datasetd

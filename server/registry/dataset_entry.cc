@@ -1,0 +1,89 @@
+#include "server/registry/dataset_entry.h"
+
+namespace datasetd {
+
+int DatasetEntry::num_feeds() const {
+  int count = 0;
+  for (const auto& [uid, num_feeds] : num_feeds_of) count += num_feeds;
+  return count;
+}
+
+bool DatasetEntry::IsUnused() const {
+  return state == DatasetState::kReady && !spec.is_pinned && holders.empty() &&
+         num_feeds_of.empty();
+}
+
+void DatasetEntry::SetSource(const OpenedSource& source) {
+  spec = source.spec;
+  spec_id = source.spec_id;
+  num_samples = source.reader->info().num_samples;
+  class_names = source.reader->info().class_names;
+  SetPlan(source.plan);
+  scan = nullptr;
+  is_opened = true;
+}
+
+void DatasetEntry::SetPlan(const LoadPlan& plan) {
+  fields.clear();
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
+    fields.push_back(field.resident);
+  }
+  resident_bytes = plan.resident_bytes;
+}
+
+void DatasetEntry::Cancel() {
+  counters.Cancel();
+  if (scan != nullptr) {
+    scan->is_cancelled.store(true, std::memory_order_relaxed);
+  }
+  if (cancel) cancel();
+}
+
+DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
+  DatasetInfo info;
+  info.spec.name = spec.name;
+  info.spec.format = spec.format;
+  info.spec.path = spec.path;
+  info.spec.split = spec.split;
+  info.spec.device = spec.device;
+  info.spec.is_pinned = spec.is_pinned;
+  info.spec.is_private = spec.is_private;
+  info.spec.wire = spec.wire;
+  info.state = state;
+  info.error = error;
+  info.owner = owner;
+  info.num_samples = num_samples;
+  info.fields = fields;
+  info.resident_bytes = resident_bytes;
+  info.spec_id = spec_id;
+  if (dataset != nullptr) {
+    info.content_hash = dataset->content_hash();
+    info.num_samples = dataset->num_samples();
+    info.bad_samples.num_samples = dataset->bad_samples().num_samples;
+  } else {
+    info.bad_samples.num_samples =
+        counters.num_bad_samples.load(std::memory_order_relaxed);
+  }
+  info.is_scanning = state == DatasetState::kLoading && !is_opened;
+  if (scan != nullptr) {
+    info.num_entries_scanned =
+        scan->num_entries.load(std::memory_order_relaxed);
+  }
+  info.num_feeds = num_feeds();
+  info.num_holders = static_cast<int>(holders.size());
+  info.num_samples_loaded =
+      counters.num_samples.load(std::memory_order_relaxed);
+  info.loaded_bytes = counters.num_bytes.load(std::memory_order_relaxed);
+  info.elapsed = (state == DatasetState::kLoading ? now : finished) - started;
+  return info;
+}
+
+DatasetInfo DatasetEntry::Describe(absl::Duration now) const {
+  DatasetInfo info = DescribeBriefly(now);
+  info.spec = spec;
+  info.class_names = class_names;
+  if (dataset != nullptr) info.bad_samples = dataset->bad_samples();
+  return info;
+}
+
+}  // namespace datasetd

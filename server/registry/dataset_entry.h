@@ -1,0 +1,87 @@
+// One dataset of the registry's, from the begin of its load.
+//
+// A record: not thread-safe, guarded by the registry's lock. Of a dataset that
+// is LOADING, `load` alone is the thread's that loads, without the lock.
+
+#ifndef DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
+#define DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/dataset/caller.h"
+#include "server/dataset/dataset.h"
+#include "server/dataset/dataset_info.h"
+#include "server/dataset/dataset_spec.h"
+#include "server/dataset/memory_budget.h"
+#include "server/dataset/visibility.h"
+#include "server/load/dataset_load.h"
+#include "server/load/dataset_loader.h"
+#include "server/load/dataset_sources.h"
+#include "server/load/load_plan.h"
+#include "server/load/source_scan.h"
+
+namespace datasetd {
+
+struct DatasetEntry {
+  uint64_t id = 0;
+  DatasetSpec spec;
+  DatasetState state = DatasetState::kLoading;
+  absl::Status error;
+  Caller owner;
+  // Loaded whether or not somebody holds it.
+  bool is_restored = false;
+  // What follows is known; until then it is LOADING.
+  bool is_opened = false;
+  std::string spec_id;
+  int64_t num_samples = 0;  // of the source
+  std::vector<std::string> class_names;
+  std::vector<FieldSpec> fields;  // resident
+  int64_t resident_bytes = 0;
+  // Monotonic.
+  absl::Duration started;
+  absl::Duration finished;
+  absl::Duration last_used;
+  std::set<uint64_t> holders;            // sessions
+  std::map<uint32_t, int> num_feeds_of;  // by uid
+  Reservation text_reservation;
+  Reservation report_reservation;
+  // Until loaded.
+  std::unique_ptr<DatasetLoad> load;
+  LoadCounters counters;
+  // Of a restored dataset, until it is opened.
+  std::shared_ptr<SourceScan> scan;
+  // Of a push, while it is LOADING.
+  std::function<void()> cancel;
+  // When READY or UNLOADING.
+  std::shared_ptr<const Dataset> dataset;
+
+  Visibility visibility() const { return {spec.is_private, owner.uid}; }
+  int num_feeds() const;
+  // READY, and its memory may be taken for something else.
+  bool IsUnused() const;
+  bool is_cancelled() const {
+    return counters.is_cancelled.load(std::memory_order_relaxed);
+  }
+
+  // What of the source is known before a sample is read.
+  void SetSource(const OpenedSource& source);
+  void SetPlan(const LoadPlan& plan);
+  // Ends its scan, push or load soon, if it is LOADING.
+  void Cancel();
+
+  // Without the texts, which may be long; see DatasetInfo.
+  DatasetInfo DescribeBriefly(absl::Duration now) const;
+  DatasetInfo Describe(absl::Duration now) const;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_

@@ -1,0 +1,774 @@
+#include "server/registry/dataset_registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/background_thread.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "server/cache/cached_source.h"
+#include "server/dataset/bad_sample_text.h"
+#include "server/dataset/dataset_limits.h"
+#include "server/dataset/spec_id.h"
+
+namespace datasetd {
+namespace {
+
+constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
+
+MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller) {
+  return {.is_exempt = caller.session_id == 0,
+          .is_privileged = caller.is_privileged,
+          .is_private = spec.is_private};
+}
+
+// For the buffers of loads: two of the largest, and one of one user's.
+DecodeBudget::Limits StagingLimits(const DecodeBudget::Limits& limits) {
+  const int64_t most = MaxLoadBufferBytes(limits.sample_bytes);
+  return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
+}
+
+// For the lists of samples that sources keep; one user has half.
+DecodeBudget::Limits ListLimits(const DecodeBudget::Limits& limits) {
+  const int64_t most = SaturatingMultiply(4, limits.sample_bytes);
+  return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
+}
+
+// An initializer list would keep a copy.
+std::vector<std::shared_ptr<DatasetEntry>> Only(
+    std::shared_ptr<DatasetEntry> entry) {
+  std::vector<std::shared_ptr<DatasetEntry>> entries;
+  entries.push_back(std::move(entry));
+  return entries;
+}
+
+}  // namespace
+
+DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
+  if (this != &other) {
+    Reset();
+    registry_ = std::exchange(other.registry_, nullptr);
+    entry_id_ = other.entry_id_;
+    uid_ = other.uid_;
+    visibility_ = other.visibility_;
+    dataset_ = std::move(other.dataset_);
+  }
+  return *this;
+}
+
+bool DatasetUse::IsReady() const {
+  return registry_ != nullptr && registry_->IsReady(entry_id_);
+}
+
+void DatasetUse::Reset() {
+  dataset_.reset();
+  if (registry_ != nullptr) {
+    std::exchange(registry_, nullptr)->EndUse(entry_id_, uid_);
+  }
+}
+
+DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
+                                 SourceOpener open_source, const Clock* clock,
+                                 Observer observer)
+    : cache_(options.cache),
+      texts_(options.texts),
+      journal_(options.journal),
+      decode_budget_(options.decode_limits),
+      staging_budget_(StagingLimits(options.decode_limits)),
+      list_budget_(ListLimits(options.decode_limits)),
+      sources_(devices, options.cache, &decode_budget_, &list_budget_,
+               options.transform_limits, std::move(open_source)),
+      devices_(devices),
+      clock_(clock),
+      observer_(std::move(observer)),
+      table_(options.max_datasets, options.max_datasets_per_user) {
+  for (int i = 0; i < LoadQueue::kNumThreads; ++i) {
+    threads_.emplace_back([this] { RunLoads(); });
+  }
+}
+
+void DatasetRegistry::CancelLoads() {
+  {
+    MutexLock lock(&mutex_);
+    is_stopping_ = true;
+    queue_.Clear();
+    for (const auto& [name, entry] : table_.entries()) entry->Cancel();
+  }
+  scans_.CancelAll();
+}
+
+DatasetRegistry::~DatasetRegistry() {
+  CancelLoads();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+absl::Status DatasetRegistry::CheckSpec(const DatasetSpec& spec,
+                                        const Caller& caller) {
+  if (spec.is_pinned && caller.session_id != 0 && !caller.is_privileged) {
+    return absl::PermissionDeniedError(
+        "pin: only root, the daemon's user and its configuration may pin a "
+        "dataset");
+  }
+  return CheckSpecTexts(spec);
+}
+
+absl::StatusOr<OpenedSource> DatasetRegistry::ScanSource(
+    DatasetSpec spec, const Caller& caller, std::shared_ptr<SourceScan> scan) {
+  if (scan == nullptr) scan = std::make_shared<SourceScan>();
+  DATASETD_ASSIGN_OR_RETURN(
+      const ScanList::Listing listing,
+      scans_.Add(spec, caller, scan, clock_->Monotonic()));
+  return sources_.OpenFiles(std::move(spec), caller.uid, std::move(scan));
+}
+
+absl::Status DatasetRegistry::AwaitOpened(const std::string& name,
+                                          const Caller& caller) {
+  const EntryPtr entry = table_.Get(name);
+  if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
+    return absl::OkStatus();
+  }
+  const auto is_opened = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return entry->is_opened || entry->state != DatasetState::kLoading ||
+           is_stopping_;
+  };
+  if (mutex_.AwaitWithTimeout(Condition(&is_opened), kOpenTimeout)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("dataset '", name,
+                   "' is being loaded again after a restart "
+                   "of the daemon, and its files are not found yet; try again "
+                   "later"));
+}
+
+absl::StatusOr<uint64_t> DatasetRegistry::Load(
+    DatasetSpec spec, const Caller& caller, std::shared_ptr<SourceScan> scan) {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  if (spec.format == kPushedFormat) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("format: a dataset of format '", kPushedFormat,
+                     "' has no files to "
+                     "load; push it, or get it by its name"));
+  }
+  // The source is opened before the lock is taken: it may be slow.
+  DATASETD_ASSIGN_OR_RETURN(
+      OpenedSource source,
+      ScanSource(std::move(spec), caller, std::move(scan)));
+  const std::string& name = source.spec.name;
+
+  MutexLock lock(&mutex_);
+  do {
+    DATASETD_RETURN_IF_ERROR(AwaitOpened(name, caller));
+    const EntryPtr present = table_.Get(name);
+    if (present != nullptr && present->state != DatasetState::kFailed) {
+      if (!present->visibility().IsSeenBy(caller) ||
+          present->state == DatasetState::kUnloading ||
+          present->spec_id != source.spec_id) {
+        return DatasetTable::NameTaken(*present, caller);
+      }
+      if (present->is_cancelled()) {
+        return absl::AbortedError(
+            absl::StrCat("the load of dataset '", name,
+                         "' is just being cancelled; try again"));
+      }
+      present->holders.insert(caller.session_id);
+      present->last_used = clock_->Monotonic();
+      return present->id;
+    }
+    DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));
+  } while (MakeRoomFor(source.spec, source.plan, caller));
+  DATASETD_ASSIGN_OR_RETURN(EntryPtr entry, Admit(std::move(source), caller));
+  const uint64_t id = entry->id;
+  queue_.Add(std::move(entry));
+  return id;
+}
+
+absl::Status DatasetRegistry::CheckAdmission(const std::string& name,
+                                             const Caller& caller) const {
+  if (is_stopping_) {
+    return absl::UnavailableError("the daemon is shutting down");
+  }
+  // A failure of this name is replaced.
+  return table_.CheckLimits(caller, table_.Get(name).get());
+}
+
+absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
+    OpenedSource source, const Caller& caller) {
+  auto entry = std::make_shared<DatasetEntry>();
+  entry->owner = caller;
+  entry->started = clock_->Monotonic();
+  entry->last_used = entry->started;
+  entry->holders.insert(caller.session_id);
+  DATASETD_RETURN_IF_ERROR(Prepare(*entry, std::move(source)));
+  table_.Add(entry);
+  counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
+  observer_("loading", DescribeBriefly(*entry), caller);
+  return entry;
+}
+
+absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
+                                      OpenedSource source) {
+  const MemoryBudget::Terms terms = TermsOf(source.spec, entry.owner);
+  DATASETD_ASSIGN_OR_RETURN(Reservation resident,
+                            Reserve(source.spec, source.plan, entry.owner));
+  Reservation scratch;
+  if (source.plan.scratch_bytes != 0) {
+    DATASETD_ASSIGN_OR_RETURN(
+        scratch,
+        source.device->budget->Reserve(
+            MemoryKind::kScratch, entry.owner.uid, source.plan.scratch_bytes,
+            absl::StrCat("the pretransforms of dataset '", source.spec.name,
+                         "'"),
+            terms));
+  }
+  if (texts_ != nullptr) {
+    DATASETD_ASSIGN_OR_RETURN(
+        entry.text_reservation,
+        texts_->Reserve(
+            MemoryKind::kText, entry.owner.uid,
+            DatasetTextBytes(source.spec, source.reader->info().class_names),
+            absl::StrCat("the texts of dataset '", source.spec.name, "'"),
+            terms));
+  }
+  entry.SetSource(source);
+  entry.load = std::make_unique<DatasetLoad>(
+      std::move(source), std::move(resident), std::move(scratch),
+      DecodeAccount{.budget = &decode_budget_,
+                    .uid = entry.owner.uid,
+                    .staging = &staging_budget_});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> DatasetRegistry::Push(
+    DatasetSpec spec, std::unique_ptr<SampleSource> source,
+    const Caller& caller, std::function<void()> cancel) {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  DATASETD_ASSIGN_OR_RETURN(
+      OpenedSource opened,
+      sources_.OpenPush(std::move(spec), std::move(source)));
+  EntryPtr entry;
+  {
+    MutexLock lock(&mutex_);
+    do {
+      DATASETD_RETURN_IF_ERROR(AwaitOpened(opened.spec.name, caller));
+      const EntryPtr present = table_.Get(opened.spec.name);
+      if (present != nullptr && present->state != DatasetState::kFailed) {
+        return DatasetTable::NameTaken(*present, caller);
+      }
+      DATASETD_RETURN_IF_ERROR(CheckAdmission(opened.spec.name, caller));
+    } while (MakeRoomFor(opened.spec, opened.plan, caller));
+    DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
+    entry->cancel = std::move(cancel);
+  }
+  auto dataset = RunLoad(*entry, /*cache=*/nullptr);
+  if (dataset.ok()) {
+    {
+      MutexLock lock(&mutex_);
+      entry->spec_id = PushedSpecId(
+          entry->spec.name, (*dataset)->content_hash(), entry->owner.uid);
+    }
+    StoreInCache(*entry, *dataset);
+  }
+  while (true) {
+    dataset = Settle(*entry, std::move(dataset), /*is_push=*/true);
+    MutexLock lock(&mutex_);
+    // Just now.
+    if (dataset.ok() && entry->is_cancelled()) continue;
+    entry->cancel = nullptr;
+    FinishLoad(*entry, std::move(dataset));
+    DATASETD_RETURN_IF_ERROR(entry->error);
+    return entry->id;
+  }
+}
+
+void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
+  std::vector<Restored> restored;
+  MutexLock lock(&mutex_);
+  for (RestoredDataset& dataset : datasets) {
+    if (table_.Get(dataset.spec.name) != nullptr) continue;
+    const auto entry = std::make_shared<DatasetEntry>();
+    entry->spec = std::move(dataset.spec);
+    entry->owner = dataset.owner;
+    entry->is_restored = true;
+    entry->started = clock_->Monotonic();
+    entry->last_used = entry->started;
+    table_.Add(entry);
+    counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
+    if (!dataset.refusal.ok()) {
+      FinishLoad(*entry, dataset.refusal);
+      continue;
+    }
+    entry->scan = std::make_shared<SourceScan>();
+    restored.push_back({.entry = entry,
+                        .content_hash = std::move(dataset.content_hash),
+                        .is_suspect = dataset.is_suspect});
+  }
+  std::stable_partition(
+      restored.begin(), restored.end(),
+      [](const Restored& dataset) { return !dataset.is_suspect; });
+  threads_.emplace_back([this, restored = std::move(restored)]() mutable {
+    RunRestore(std::move(restored));
+  });
+}
+
+void DatasetRegistry::RunRestore(std::vector<Restored> datasets) {
+  BecomeBackgroundThread("restore");
+  const auto is_alone = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_restoring_ == 0 || is_stopping_;
+  };
+  for (Restored& restored : datasets) {
+    if (restored.is_suspect) {
+      MutexLock lock(&mutex_, Condition(&is_alone));
+    }
+    const std::string name = restored.entry->spec.name;
+    if (!BeginRestored(restored) && journal_ != nullptr) {
+      journal_->EndRestore(name);
+    }
+    // The table's alone, as in RunLoads.
+    restored.entry.reset();
+    MutexLock lock(&mutex_);
+    if (is_stopping_) return;
+  }
+}
+
+bool DatasetRegistry::BeginRestored(const Restored& restored) {
+  DatasetEntry& entry = *restored.entry;
+  // Nothing else changes the spec before it is opened.
+  if (journal_ != nullptr) journal_->BeginRead(entry.spec.name);
+  auto source = OpenAgain(entry, restored.content_hash);
+  if (journal_ != nullptr) journal_->EndRead(entry.spec.name);
+  MutexLock lock(&mutex_);
+  absl::Status status;
+  do {
+    if (is_stopping_) return false;
+    status = source.status();
+    if (entry.is_cancelled()) {
+      status = absl::CancelledError("the load was cancelled");
+    }
+    if (status.ok()) status = table_.CheckLimits(entry.owner, &entry);
+  } while (status.ok() && MakeRoomFor(source->spec, source->plan, entry.owner));
+  if (status.ok()) status = Prepare(entry, *std::move(source));
+  if (!status.ok()) {
+    FinishLoad(entry, status);
+    return false;
+  }
+  ++num_restoring_;
+  queue_.Add(restored.entry);
+  observer_("loading again", DescribeBriefly(entry), entry.owner);
+  return true;
+}
+
+absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
+    const DatasetEntry& entry, const std::string& content_hash) const {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(entry.spec, entry.owner));
+  if (entry.spec.format == kPushedFormat) {
+    return sources_.OpenPushed(entry.spec, content_hash, entry.owner.uid);
+  }
+  return sources_.OpenFiles(entry.spec, entry.owner.uid, entry.scan);
+}
+
+absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
+    DatasetSpec spec, const Caller& caller,
+    std::shared_ptr<SourceScan> scan) const {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  if (scan == nullptr) scan = std::make_shared<SourceScan>();
+  return sources_.Estimate(std::move(spec), caller.uid, std::move(scan));
+}
+
+absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
+                                                     const LoadPlan& plan,
+                                                     const Caller& caller) {
+  const MemoryBudget::Terms terms = TermsOf(spec, caller);
+  const std::string what = absl::StrCat("dataset '", spec.name, "'");
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(spec.device));
+  return device->budget->Reserve(MemoryKind::kDataset, caller.uid,
+                                 static_cast<uint64_t>(plan.resident_bytes),
+                                 what, terms);
+}
+
+bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec, const LoadPlan& plan,
+                                  const Caller& caller, uint64_t held_bytes) {
+  const auto device = devices_->Find(spec.device);
+  int64_t wanted;
+  if (!device.ok() || __builtin_add_overflow(plan.resident_bytes,
+                                             plan.scratch_bytes, &wanted)) {
+    return false;
+  }
+  const auto resident_bytes = static_cast<uint64_t>(plan.resident_bytes);
+  // No other dataset goes for what the user may not have: Reserve says so.
+  const absl::Status status = (*device)->budget->CheckUser(
+      MemoryKind::kDataset, caller.uid,
+      resident_bytes - std::min(held_bytes, resident_bytes), spec.name,
+      TermsOf(spec, caller));
+  return status.ok() &&
+         Evict(**device, wanted - static_cast<int64_t>(held_bytes));
+}
+
+void DatasetRegistry::MakeRoom(const std::string& device, int64_t bytes) {
+  const auto found = devices_->Find(device);
+  if (!found.ok()) return;
+  MutexLock lock(&mutex_);
+  while (Evict(**found, bytes)) {
+  }
+}
+
+bool DatasetRegistry::Evict(ServedDevice& device, int64_t bytes) {
+  const int64_t missing =
+      bytes - static_cast<int64_t>(device.budget->free_bytes());
+  if (missing <= 0) return false;
+  if (num_freeing_ > 0) {
+    // What others free may be enough.
+    const auto are_freed = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return num_freeing_ == 0;
+    };
+    mutex_.Await(Condition(&are_freed));
+    return true;
+  }
+  if (table_.UnusedBytes(device.name()) < missing) return false;
+  std::vector<EntryPtr> evicted = table_.TakeUnused(device.name(), missing);
+  for (const EntryPtr& entry : evicted) {
+    counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
+    observer_("evicted", DescribeBriefly(*entry), Caller());
+  }
+  Free(std::move(evicted));
+  return true;
+}
+
+void DatasetRegistry::Free(std::vector<EntryPtr> entries) {
+  ++num_freeing_;
+  mutex_.Unlock();
+  entries.clear();
+  if (cache_ != nullptr) cache_->AwaitLetGo();
+  mutex_.Lock();
+  --num_freeing_;
+}
+
+void DatasetRegistry::RunLoads() {
+  BecomeBackgroundThread("load");
+  while (true) {
+    EntryPtr entry;
+    {
+      const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return is_stopping_ || queue_.HasTurn();
+      };
+      MutexLock lock(&mutex_, Condition(&has_work));
+      if (is_stopping_) return;
+      entry = queue_.Take();
+    }
+    const uint32_t uid = entry->owner.uid;
+    auto dataset = RunLoad(*entry, cache_);
+    if (dataset.ok()) StoreInCache(*entry, *dataset);
+    while (entry != nullptr) {
+      dataset = Settle(*entry, std::move(dataset), /*is_push=*/false);
+      MutexLock lock(&mutex_);
+      // Just now.
+      if (dataset.ok() && entry->is_cancelled()) continue;
+      queue_.Finish(uid);
+      FinishLoad(*entry, std::move(dataset));
+      // Before anybody is told: the entry's memory is the table's alone.
+      entry.reset();
+    }
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::RunLoad(
+    DatasetEntry& entry, DatasetCache* cache) {
+  const auto reserve = [&](const LoadPlan& plan,
+                           Reservation held) -> absl::StatusOr<Reservation> {
+    MutexLock lock(&mutex_);
+    while (MakeRoomFor(entry.spec, plan, entry.owner, held.size_bytes())) {
+    }
+    held.Release();
+    DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
+                              Reserve(entry.spec, plan, entry.owner));
+    entry.SetPlan(plan);
+    return reservation;
+  };
+  if (journal_ == nullptr || !entry.is_restored) {
+    return entry.load->Run(cache, reserve, entry.counters);
+  }
+  journal_->BeginRead(entry.spec.name);
+  auto dataset = entry.load->Run(cache, reserve, entry.counters);
+  journal_->EndRead(entry.spec.name);
+  journal_->EndRestore(entry.spec.name);
+  return dataset;
+}
+
+void DatasetRegistry::StoreInCache(
+    const DatasetEntry& entry, const std::shared_ptr<const Dataset>& dataset) {
+  if (cache_ == nullptr) return;
+  DatasetCache::Description description = {.spec_id = entry.spec_id,
+                                           .stored_by_uid = entry.owner.uid,
+                                           .class_names = entry.class_names};
+  if (entry.spec.format == kPushedFormat) {
+    description.owner_uid = entry.owner.uid;
+  }
+  const BadSampleReport& bad_samples = dataset->bad_samples();
+  if (bad_samples.num_samples > 0) {
+    description.notes[kBadSamplesNote] = BadSamplesToText(bad_samples);
+  }
+  cache_->Store(std::move(description), dataset);
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Settle(
+    DatasetEntry& entry, absl::StatusOr<std::shared_ptr<const Dataset>> dataset,
+    bool is_push) {
+  entry.load.reset();
+  absl::Status status = dataset.status();
+  if (entry.is_cancelled() && (status.ok() || is_push)) {
+    status = absl::CancelledError(is_push ? "the push was cancelled"
+                                          : "the load was cancelled");
+  }
+  if (status.ok()) status = ReserveReport(entry, **dataset);
+  if (status.ok()) return dataset;
+  const bool is_made = dataset.ok();
+  dataset = status;
+  if (is_made && cache_ != nullptr) cache_->AwaitLetGo();
+  return dataset;
+}
+
+void DatasetRegistry::FinishLoad(
+    DatasetEntry& entry,
+    absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
+  if (entry.is_restored && entry.is_opened) --num_restoring_;
+  entry.finished = clock_->Monotonic();
+  entry.last_used = entry.finished;
+  if (dataset.ok()) {
+    entry.dataset = *std::move(dataset);
+    entry.fields = entry.dataset->fields();
+    entry.state = DatasetState::kReady;
+    counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
+    counters_.loaded_bytes.fetch_add(
+        static_cast<uint64_t>(entry.resident_bytes), std::memory_order_relaxed);
+    observer_("ready", DescribeBriefly(entry), entry.owner);
+    return;
+  }
+  entry.state = DatasetState::kFailed;
+  entry.error = dataset.status();
+  entry.report_reservation.Release();
+  const bool is_cancelled = absl::IsCancelled(entry.error);
+  (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
+      .fetch_add(1, std::memory_order_relaxed);
+  observer_("failed", DescribeBriefly(entry), entry.owner);
+  if (is_cancelled) table_.Remove(entry);
+  table_.ForgetOldFailures();
+}
+
+absl::Status DatasetRegistry::ReserveReport(DatasetEntry& entry,
+                                            const Dataset& dataset) {
+  const size_t bytes = dataset.bad_samples().num_text_bytes;
+  if (texts_ == nullptr || bytes == 0) return absl::OkStatus();
+  DATASETD_ASSIGN_OR_RETURN(
+      entry.report_reservation,
+      texts_->Reserve(
+          MemoryKind::kText, entry.owner.uid, bytes,
+          absl::StrCat("the bad samples of dataset '", entry.spec.name, "'"),
+          TermsOf(entry.spec, entry.owner)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Hold(const std::string& name,
+                                                  const Caller& caller) {
+  MutexLock lock(&mutex_);
+  DATASETD_ASSIGN_OR_RETURN(const EntryPtr found, table_.Find(name, caller));
+  DatasetEntry& entry = *found;
+  if (entry.state == DatasetState::kLoading ||
+      entry.state == DatasetState::kReady) {
+    entry.holders.insert(caller.session_id);
+    entry.last_used = clock_->Monotonic();
+  }
+  return entry.Describe(clock_->Monotonic());
+}
+
+DatasetInfo DatasetRegistry::DescribeBriefly(const DatasetEntry& entry) const {
+  return entry.DescribeBriefly(clock_->Monotonic());
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
+    uint64_t id, absl::Duration timeout) const {
+  MutexLock lock(&mutex_);
+  EntryPtr entry = table_.GetById(id);
+  if (entry == nullptr) {
+    return absl::NotFoundError(
+        "the dataset was unloaded, or its load was cancelled, meanwhile");
+  }
+  return AwaitEntry(std::move(entry), timeout);
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
+    const std::string& name, absl::Duration timeout) const {
+  MutexLock lock(&mutex_);
+  DATASETD_ASSIGN_OR_RETURN(EntryPtr entry, table_.Find(name, Caller()));
+  return AwaitEntry(std::move(entry), timeout);
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::AwaitEntry(
+    EntryPtr entry, absl::Duration timeout) const {
+  const auto is_settled = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return entry->state != DatasetState::kLoading || is_stopping_;
+  };
+  mutex_.AwaitWithTimeout(Condition(&is_settled), timeout);
+  return entry->Describe(clock_->Monotonic());
+}
+
+std::vector<DatasetInfo> DatasetRegistry::List(const Caller& caller,
+                                               const std::string& after,
+                                               size_t limit) const {
+  // First: who comes off this list comes to the table.
+  std::vector<DatasetInfo> infos = scans_.Describe(clock_->Monotonic());
+  const auto is_left_out = [&](const DatasetInfo& info) {
+    return info.spec.name <= after || !info.visibility().IsSeenBy(caller);
+  };
+  infos.erase(std::remove_if(infos.begin(), infos.end(), is_left_out),
+              infos.end());
+  {
+    MutexLock lock(&mutex_);
+    // A name once.
+    infos.erase(std::remove_if(infos.begin(), infos.end(),
+                               [&](const DatasetInfo& info)
+                                   ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+                                     return table_.Get(info.spec.name) !=
+                                            nullptr;
+                                   }),
+                infos.end());
+    const auto& entries = table_.entries();
+    size_t count = 0;
+    for (auto it = entries.upper_bound(after);
+         it != entries.end() && count < limit; ++it) {
+      if (!it->second->visibility().IsSeenBy(caller)) continue;
+      infos.push_back(DescribeBriefly(*it->second));
+      ++count;
+    }
+  }
+  std::stable_sort(infos.begin(), infos.end(),
+                   [](const DatasetInfo& a, const DatasetInfo& b) {
+                     return a.spec.name < b.spec.name;
+                   });
+  infos.erase(std::unique(infos.begin(), infos.end(),
+                          [](const DatasetInfo& a, const DatasetInfo& b) {
+                            return a.spec.name == b.spec.name;
+                          }),
+              infos.end());
+  if (infos.size() > limit) infos.resize(limit);
+  return infos;
+}
+
+size_t DatasetRegistry::num_datasets() const {
+  MutexLock lock(&mutex_);
+  return table_.entries().size();
+}
+
+absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
+                                                const Caller& caller) {
+  MutexLock lock(&mutex_);
+  DATASETD_ASSIGN_OR_RETURN(const EntryPtr found, table_.Find(name, caller));
+  DatasetEntry& entry = *found;
+  switch (entry.state) {
+    case DatasetState::kReady:
+      break;
+    case DatasetState::kLoading:
+      return absl::FailedPreconditionError(absl::StrCat(
+          "dataset '", name, "' is still loading; wait for LoadDataset"));
+    case DatasetState::kUnloading:
+      return absl::FailedPreconditionError(
+          absl::StrCat("dataset '", name, "' is being unloaded"));
+    case DatasetState::kFailed:
+      return absl::FailedPreconditionError(absl::StrCat(
+          "dataset '", name, "' failed to load: ", entry.error.message(),
+          "; load it again"));
+  }
+  ++entry.num_feeds_of[caller.uid];
+  entry.last_used = clock_->Monotonic();
+  return DatasetUse(this, entry.id, caller.uid, entry.visibility(),
+                    entry.dataset);
+}
+
+void DatasetRegistry::EndUse(uint64_t entry_id, uint32_t uid) {
+  MutexLock lock(&mutex_);
+  EntryPtr entry = table_.GetById(entry_id);
+  if (entry == nullptr) return;
+  if (--entry->num_feeds_of[uid] == 0) entry->num_feeds_of.erase(uid);
+  entry->last_used = clock_->Monotonic();
+  if (!entry->num_feeds_of.empty() ||
+      entry->state != DatasetState::kUnloading) {
+    return;
+  }
+  observer_("unloaded", DescribeBriefly(*entry), Caller());
+  table_.Remove(*entry);
+  Free(Only(std::move(entry)));
+}
+
+bool DatasetRegistry::IsReady(uint64_t entry_id) const {
+  MutexLock lock(&mutex_);
+  const EntryPtr entry = table_.GetById(entry_id);
+  return entry != nullptr && entry->state == DatasetState::kReady;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
+    const std::string& name, bool force, const Caller& caller) {
+  MutexLock lock(&mutex_);
+  DATASETD_ASSIGN_OR_RETURN(EntryPtr found, table_.Find(name, caller));
+  DatasetEntry& entry = *found;
+  if (force && !caller.is_privileged) {
+    for (const auto& [uid, num_feeds] : entry.num_feeds_of) {
+      if (uid == caller.uid) continue;
+      return absl::PermissionDeniedError(absl::StrCat(
+          "dataset '", name, "' has open feeds of user ", uid,
+          "; only that user, root or the daemon's user can end them"));
+    }
+  }
+  if (!caller.is_privileged && caller.uid != entry.owner.uid) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "dataset '", name, "' was loaded by uid ", entry.owner.uid,
+        "; only that user, root and the daemon's user may unload it"));
+  }
+  if (!entry.num_feeds_of.empty() && !force) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "dataset '", name, "' has ", entry.num_feeds(),
+        " open feeds; close them, or force the unload, which ends them"));
+  }
+  observer_("unload", DescribeBriefly(entry), caller);
+  if (entry.state == DatasetState::kLoading) {
+    entry.Cancel();
+    entry.holders.clear();
+    return nullptr;
+  }
+  if (!entry.num_feeds_of.empty()) {
+    entry.state = DatasetState::kUnloading;
+    entry.holders.clear();
+    return entry.dataset;
+  }
+  observer_("unloaded", DescribeBriefly(entry), caller);
+  table_.Remove(entry);
+  Free(Only(std::move(found)));
+  return nullptr;
+}
+
+void DatasetRegistry::DropHold(DatasetEntry& entry, uint64_t session_id) {
+  if (entry.holders.erase(session_id) == 0) return;
+  entry.last_used = clock_->Monotonic();
+  if (entry.holders.empty() && entry.state == DatasetState::kLoading &&
+      !entry.is_restored) {
+    entry.Cancel();
+  }
+}
+
+absl::Status DatasetRegistry::Release(const std::string& name,
+                                      const Caller& caller) {
+  MutexLock lock(&mutex_);
+  DATASETD_ASSIGN_OR_RETURN(const EntryPtr entry, table_.Find(name, caller));
+  DropHold(*entry, caller.session_id);
+  return absl::OkStatus();
+}
+
+void DatasetRegistry::ReleaseSession(uint64_t session_id) {
+  scans_.CancelSession(session_id);
+  MutexLock lock(&mutex_);
+  for (const auto& [name, entry] : table_.entries()) {
+    DropHold(*entry, session_id);
+  }
+}
+
+}  // namespace datasetd

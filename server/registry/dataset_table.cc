@@ -1,0 +1,168 @@
+#include "server/registry/dataset_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kMaxNameLength = 128;
+constexpr size_t kMaxFailuresPerUser = 64;
+// Named in an error; the rest is counted.
+constexpr size_t kMaxNames = 20;
+
+}  // namespace
+
+DatasetTable::EntryPtr DatasetTable::Get(const std::string& name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : found->second;
+}
+
+DatasetTable::EntryPtr DatasetTable::GetById(uint64_t id) const {
+  for (const auto& [name, entry] : entries_) {
+    if (entry->id == id) return entry;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<DatasetTable::EntryPtr> DatasetTable::Find(
+    const std::string& name, const Caller& caller) const {
+  EntryPtr entry = Get(name);
+  if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
+    return NotFound(name, caller);
+  }
+  return entry;
+}
+
+absl::Status DatasetTable::NotFound(const std::string& name,
+                                    const Caller& caller) const {
+  std::string names;
+  size_t num_seen = 0;
+  for (const auto& [other, entry] : entries_) {
+    if (!entry->visibility().IsSeenBy(caller) || ++num_seen > kMaxNames) {
+      continue;
+    }
+    absl::StrAppend(&names, names.empty() ? "" : ", ", other);
+  }
+  if (num_seen > kMaxNames) {
+    absl::StrAppend(&names, " and ", num_seen - kMaxNames, " more");
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "no dataset '", name.substr(0, kMaxNameLength), "'; there ",
+      names.empty() ? std::string("is none") : absl::StrCat("are: ", names)));
+}
+
+void DatasetTable::Add(EntryPtr entry) {
+  entry->id = next_id_++;
+  const std::string& name = entry->spec.name;
+  entries_[name] = std::move(entry);
+}
+
+void DatasetTable::Remove(const DatasetEntry& entry) {
+  const auto found = entries_.find(entry.spec.name);
+  if (found != entries_.end() && found->second.get() == &entry) {
+    entries_.erase(found);
+  }
+}
+
+absl::Status DatasetTable::NameTaken(const DatasetEntry& present,
+                                     const Caller& caller) {
+  const std::string& name = present.spec.name;
+  if (!present.visibility().IsSeenBy(caller)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("the name '", name, "' is taken; choose another"));
+  }
+  if (present.state == DatasetState::kUnloading) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("dataset '", name,
+                     "' is being unloaded; load it again when its feeds "
+                     "have ended"));
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      "dataset '", name, "' is there with another spec (", present.spec.format,
+      " from ",
+      present.spec.path.empty() ? "a client" : present.spec.path.c_str(),
+      " on ", present.spec.device, ", spec id ",
+      present.spec_id.empty() ? "not known yet" : present.spec_id.c_str(),
+      "), or its files have changed; choose another name, get it as it is, or "
+      "unload it"));
+}
+
+absl::Status DatasetTable::CheckLimits(const Caller& caller,
+                                       const DatasetEntry* self) const {
+  if (caller.session_id == 0) return absl::OkStatus();
+  uint64_t total = 0;
+  uint64_t count = 0;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.get() == self || entry->owner.session_id == 0) continue;
+    ++total;
+    if (entry->owner.uid == caller.uid) ++count;
+  }
+  const uint64_t limit = max_datasets_per_user_.Of(caller.is_privileged);
+  if (limit != 0 && count >= limit) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "uid ", caller.uid, " has loaded ", count,
+        " datasets, and one user may have ", limit,
+        "; unload one, or raise user_limits.max_datasets in the daemon's "
+        "configuration"));
+  }
+  if (max_datasets_ == 0 || total < max_datasets_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "there are ", total, " datasets that clients loaded, and there may be ",
+      max_datasets_,
+      "; unload some, or raise max_datasets in the daemon's configuration"));
+}
+
+int64_t DatasetTable::UnusedBytes(const std::string& device) const {
+  int64_t bytes = 0;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->spec.device == device && entry->IsUnused()) {
+      bytes += entry->resident_bytes;
+    }
+  }
+  return bytes;
+}
+
+std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
+    const std::string& device, int64_t bytes) {
+  std::vector<EntryPtr> unused;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->spec.device == device && entry->IsUnused()) {
+      unused.push_back(entry);
+    }
+  }
+  std::sort(unused.begin(), unused.end(), [](const auto& a, const auto& b) {
+    return a->last_used < b->last_used;
+  });
+  int64_t freed = 0;
+  size_t num_taken = 0;
+  while (num_taken < unused.size() && freed < bytes) {
+    freed += unused[num_taken]->resident_bytes;
+    Remove(*unused[num_taken]);
+    ++num_taken;
+  }
+  unused.resize(num_taken);
+  return unused;
+}
+
+void DatasetTable::ForgetOldFailures() {
+  std::map<uint32_t, std::vector<EntryPtr>> failures;
+  for (const auto& [name, entry] : entries_) {
+    if (entry->state == DatasetState::kFailed) {
+      failures[entry->owner.uid].push_back(entry);
+    }
+  }
+  for (auto& [uid, entries] : failures) {
+    if (entries.size() <= kMaxFailuresPerUser) continue;
+    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+      return a->finished < b->finished;
+    });
+    for (size_t i = 0; i + kMaxFailuresPerUser < entries.size(); ++i) {
+      Remove(*entries[i]);
+    }
+  }
+}
+
+}  // namespace datasetd

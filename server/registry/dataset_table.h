@@ -1,0 +1,72 @@
+// The registry's datasets by name: who may see, load and take the place of
+// which.
+//
+// One for a name. Not thread-safe: guarded by the registry's lock.
+
+#ifndef DATASETD_SERVER_REGISTRY_DATASET_TABLE_H_
+#define DATASETD_SERVER_REGISTRY_DATASET_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/dataset/caller.h"
+#include "server/dataset/per_user_limit.h"
+#include "server/registry/dataset_entry.h"
+
+namespace datasetd {
+
+class DatasetTable {
+ public:
+  using EntryPtr = std::shared_ptr<DatasetEntry>;
+
+  // `max_datasets` 0: no limit.
+  DatasetTable(uint64_t max_datasets, PerUserLimit max_datasets_per_user)
+      : max_datasets_(max_datasets),
+        max_datasets_per_user_(max_datasets_per_user) {}
+
+  // Null if there is none.
+  EntryPtr Get(const std::string& name) const;
+  EntryPtr GetById(uint64_t id) const;
+  // NOT_FOUND if there is none that the caller may see.
+  absl::StatusOr<EntryPtr> Find(const std::string& name,
+                                const Caller& caller) const;
+  // As Find says it; names some that the caller may see.
+  absl::Status NotFound(const std::string& name, const Caller& caller) const;
+  const std::map<std::string, EntryPtr>& entries() const { return entries_; }
+
+  // Gives it an id and its name, also another's that is there.
+  void Add(EntryPtr entry);
+  // If the name is its own still.
+  void Remove(const DatasetEntry& entry);
+
+  // Another dataset has the name: why the caller cannot have it.
+  static absl::Status NameTaken(const DatasetEntry& present,
+                                const Caller& caller);
+  // RESOURCE_EXHAUSTED if there are too many to load another, of the caller or
+  // of all. `self` is not counted, and may be null.
+  absl::Status CheckLimits(const Caller& caller,
+                           const DatasetEntry* self) const;
+
+  // What TakeUnused could free.
+  int64_t UnusedBytes(const std::string& device) const;
+  // Removes unused datasets of a device, the least recently used first, until
+  // they had `bytes` or none is left.
+  std::vector<EntryPtr> TakeUnused(const std::string& device, int64_t bytes);
+  // Removes all but the latest failures of each user.
+  void ForgetOldFailures();
+
+ private:
+  const uint64_t max_datasets_;
+  const PerUserLimit max_datasets_per_user_;
+  std::map<std::string, EntryPtr> entries_;
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_REGISTRY_DATASET_TABLE_H_

@@ -1,0 +1,111 @@
+// Keeps each user to a share of the threads that run calls, and ends calls
+// whose client does not read or write: a gRPC interceptor, so that no service
+// and no method is without it.
+//
+// A call beyond the share is refused: by RequestContext where a service of ours
+// looks at it, else by ending it. Thread-safe.
+
+#ifndef DATASETD_SERVER_RPC_CALL_GUARD_H_
+#define DATASETD_SERVER_RPC_CALL_GUARD_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_interceptor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "server/rpc/peer_table.h"
+
+namespace datasetd {
+
+class CallGuard {
+ public:
+  struct Options {
+    int max_calls_per_user = 0;
+    // gRPC's reflection answers; it is there, whether it does or not.
+    bool has_reflection = false;
+    // For a client to take an answer, and to send the next message of a stream.
+    absl::Duration send_timeout;
+    absl::Duration receive_timeout;
+  };
+
+  // Both pointers outlive the guard.
+  CallGuard(const Options& options, const PeerTable* peers, const Clock* clock);
+  // REQUIRES: no call is left.
+  ~CallGuard();
+
+  CallGuard(const CallGuard&) = delete;
+  CallGuard& operator=(const CallGuard&) = delete;
+
+  //   RESOURCE_EXHAUSTED  the call is beyond its user's share
+  absl::Status CheckPlace(const grpc::ServerContextBase& call) const;
+
+  // While it lives, the client must send within receive_timeout; else the call
+  // is cancelled, and what reads from it fails.
+  class Receiving {
+   public:
+    Receiving(CallGuard* guard, const grpc::ServerContextBase& call);
+    ~Receiving();
+
+    Receiving(const Receiving&) = delete;
+    Receiving& operator=(const Receiving&) = delete;
+
+   private:
+    CallGuard* const guard_;
+    const grpc::ServerContextBase* const call_;
+  };
+
+  uint64_t num_stalled() const { return num_stalled_.load(); }
+
+  // For grpc::ServerBuilder. REQUIRES: this outlives the gRPC server.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
+  MakeInterceptorFactory();
+
+ private:
+  class Interceptor;
+  class Factory;
+  struct Call {
+    grpc_call* call = nullptr;
+    std::optional<uint32_t> uid;
+    bool is_refused = false;
+    absl::Duration deadline = absl::InfiniteDuration();
+  };
+  using Key = const grpc::ServerContextBase*;
+
+  // False if the call is beyond its user's share.
+  bool Enter(Key key, grpc_call* call);
+  void Leave(Key key);
+  void SetDeadline(Key key, absl::Duration timeout);
+  void SetDeadlineLocked(Key key, Call& call, absl::Duration deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Run();
+  // Those whose deadline has passed; each is the caller's to unref.
+  std::vector<grpc_call*> TakeStalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  const PeerTable* const peers_;
+  const Clock* const clock_;
+  std::atomic<uint64_t> num_stalled_ = 0;
+  mutable Mutex mutex_;
+  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<Key, Call> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, int> num_calls_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<absl::Duration, Key>> deadlines_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_RPC_CALL_GUARD_H_

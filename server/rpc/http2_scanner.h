@@ -1,0 +1,75 @@
+// Finds the frame headers in one direction of an HTTP/2 connection while its
+// bytes pass in pieces of any size (RFC 9113, section 4.1). Keeps no payload.
+// Not thread-safe.
+
+#ifndef DATASETD_SERVER_RPC_HTTP2_SCANNER_H_
+#define DATASETD_SERVER_RPC_HTTP2_SCANNER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace datasetd {
+
+// What a client sends first of all.
+inline constexpr absl::string_view kHttp2Preface(
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
+
+enum class Http2FrameType : uint8_t {
+  kData = 0,
+  kHeaders = 1,
+  kPriority = 2,
+  kRstStream = 3,
+  kSettings = 4,
+  kPushPromise = 5,
+  kPing = 6,
+  kGoaway = 7,
+  kWindowUpdate = 8,
+  kContinuation = 9,
+};
+
+struct Http2Frame {
+  static constexpr uint8_t kEndStream = 0x1;  // of DATA and HEADERS
+  static constexpr uint8_t kAck = 0x1;        // of SETTINGS and PING
+
+  uint32_t size_bytes = 0;                      // of the payload
+  Http2FrameType type = Http2FrameType::kData;  // may be none of the names
+  uint8_t flags = 0;
+  uint32_t stream_id = 0;
+
+  bool Is(Http2FrameType other) const { return type == other; }
+  bool IsEndOfStream() const {
+    return (Is(Http2FrameType::kData) || Is(Http2FrameType::kHeaders)) &&
+           (flags & kEndStream) != 0;
+  }
+};
+
+class Http2Scanner {
+ public:
+  // `has_preface`: the direction is a client's, and begins with kHttp2Preface.
+  explicit Http2Scanner(bool has_preface)
+      : skip_(has_preface ? kHttp2Preface.size() : 0) {}
+
+  // Calls `on_frame` for each frame whose header is complete, before its
+  // payload has passed. Stops when it returns false; false then.
+  bool Scan(absl::Span<const uint8_t> bytes,
+            absl::FunctionRef<bool(const Http2Frame& frame)> on_frame);
+
+  // Whether everything so far was whole frames.
+  bool is_at_boundary() const { return skip_ == 0 && header_size_ == 0; }
+
+ private:
+  static constexpr size_t kHeaderBytes = 9;
+
+  size_t skip_;  // bytes of payload that have not passed yet
+  size_t header_size_ = 0;
+  std::array<uint8_t, kHeaderBytes> header_ = {};
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_RPC_HTTP2_SCANNER_H_

@@ -1,0 +1,39 @@
+// Counts the RPCs that were answered, by method and status code: a gRPC
+// interceptor, so that no service need know. Thread-safe.
+
+#ifndef DATASETD_SERVER_RPC_REQUEST_COUNTER_H_
+#define DATASETD_SERVER_RPC_REQUEST_COUNTER_H_
+
+#include <grpcpp/support/server_interceptor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+
+namespace datasetd {
+
+class RequestCounter {
+ public:
+  // "/datasetd.v1.FeedService/OpenFeed" and a grpc::StatusCode.
+  using Key = std::pair<std::string, int>;
+
+  void Count(const char* method, int code);
+  std::map<Key, uint64_t> Read() const;
+
+  // For grpc::ServerBuilder. REQUIRES: this outlives the gRPC server.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
+  MakeInterceptorFactory();
+
+ private:
+  mutable Mutex mutex_;
+  std::map<Key, uint64_t> counts_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_RPC_REQUEST_COUNTER_H_

@@ -1,0 +1,123 @@
+#include "server/rpc/rpc_leash.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace datasetd {
+namespace {
+
+// A job that is interrupted gives up a call or two.
+constexpr double kAbandonedBurst = 64;
+constexpr double kAbandonedPerSecond = 8;
+// Frames that carry neither a call nor data of one. A client measures the
+// bandwidth by PINGs and opens windows while it is answered.
+constexpr double kControlBurst = 1000;
+constexpr double kControlPerSecond = 100;
+constexpr double kControlPerAnswer = 2;
+// Of DATA: smaller frames cost more than they carry.
+constexpr uint32_t kSmallDataBytes = 64;
+// gRPC takes 8 KiB of metadata.
+constexpr size_t kMaxHeaderBytes = 32 << 10;
+
+// Frames of the server's that its client answers by frames of its own. None is
+// an answer to what a client may send without a call.
+bool IsAnswered(const Http2Frame& frame) {
+  switch (frame.type) {
+    case Http2FrameType::kHeaders:
+    case Http2FrameType::kData:
+      return true;
+    case Http2FrameType::kPing:
+    case Http2FrameType::kSettings:
+      return (frame.flags & Http2Frame::kAck) == 0;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+RpcLeash::RpcLeash(absl::Duration now)
+    : abandoned_(kAbandonedBurst, kAbandonedPerSecond, now),
+      control_(kControlBurst, kControlPerSecond, now) {
+  streams_.reserve(kMaxStreams);
+}
+
+const char* RpcLeash::CheckToServer(absl::Span<const uint8_t> bytes,
+                                    absl::Duration now) {
+  const char* reason = nullptr;
+  to_server_.Scan(bytes, [&](const Http2Frame& frame) {
+    partial_since_ = absl::InfiniteDuration();
+    reason = CheckFrame(frame, now);
+    return reason == nullptr;
+  });
+  if (to_server_.is_at_boundary() || is_data_) {
+    partial_since_ = absl::InfiniteDuration();
+  } else {
+    partial_since_ = std::min(partial_since_, now);
+  }
+  return reason;
+}
+
+const char* RpcLeash::CheckFrame(const Http2Frame& frame, absl::Duration now) {
+  is_data_ = frame.Is(Http2FrameType::kData) && frame.size_bytes > 0;
+  switch (frame.type) {
+    case Http2FrameType::kHeaders:
+      return CheckHeaders(frame, now);
+    case Http2FrameType::kContinuation:
+      header_bytes_ += frame.size_bytes;
+      if (header_bytes_ > kMaxHeaderBytes) {
+        return "the metadata of a call is too large";
+      }
+      return CountControl(now);
+    case Http2FrameType::kData:
+      if (frame.size_bytes >= kSmallDataBytes) return nullptr;
+      return CountControl(now);
+    case Http2FrameType::kRstStream:
+      if (!Close(frame.stream_id)) return CountControl(now);
+      ++num_abandoned_;
+      if (abandoned_.Take(1, now)) return nullptr;
+      return "too many calls were given up";
+    default:
+      return CountControl(now);
+  }
+}
+
+const char* RpcLeash::CheckHeaders(const Http2Frame& frame,
+                                   absl::Duration now) {
+  header_bytes_ = frame.size_bytes;
+  if (header_bytes_ > kMaxHeaderBytes) {
+    return "the metadata of a call is too large";
+  }
+  // Trailers, or what gRPC refuses.
+  if (frame.stream_id <= last_stream_id_) return CountControl(now);
+  last_stream_id_ = frame.stream_id;
+  if (num_streams() >= kMaxStreams) return "too many calls at a time";
+  streams_.push_back(frame.stream_id);
+  return nullptr;
+}
+
+const char* RpcLeash::CountControl(absl::Duration now) {
+  return control_.Take(1, now) ? nullptr : "too many frames without a call";
+}
+
+void RpcLeash::SeeToClient(absl::Span<const uint8_t> bytes) {
+  to_client_.Scan(bytes, [&](const Http2Frame& frame) {
+    if (IsAnswered(frame)) control_.Give(kControlPerAnswer);
+    if (frame.IsEndOfStream() || frame.Is(Http2FrameType::kRstStream)) {
+      Close(frame.stream_id);
+    }
+    return true;
+  });
+}
+
+bool RpcLeash::Close(uint32_t stream_id) {
+  const auto found = std::find(streams_.begin(), streams_.end(), stream_id);
+  if (found == streams_.end()) return false;
+  *found = streams_.back();
+  streams_.pop_back();
+  return true;
+}
+
+int RpcLeash::TakeAbandoned() { return std::exchange(num_abandoned_, 0); }
+
+}  // namespace datasetd

@@ -1,0 +1,113 @@
+#include "server/rpc/rpc_relay.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+
+#include "absl/strings/string_view.h"
+#include "server/rpc/http2_scanner.h"
+
+namespace datasetd {
+namespace {
+
+constexpr size_t kGoawayBytes = 17;
+constexpr uint32_t kNoError = 0x0;
+constexpr uint32_t kEnhanceYourCalm = 0xb;
+constexpr uint32_t kMaxStreamId = 0x7fffffff;
+
+}  // namespace
+
+RpcRelay::Preface RpcRelay::LookForPreface() const {
+  char head[kHttp2Preface.size()];
+  const ssize_t size =
+      recv(fd(Side::kClient), head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
+  if (size < 0) return errno == EAGAIN ? Preface::kPartial : Preface::kWrong;
+  const absl::string_view sent(head, static_cast<size_t>(size));
+  // The client's end counts as wrong.
+  if (sent.empty() || sent != kHttp2Preface.substr(0, sent.size())) {
+    return Preface::kWrong;
+  }
+  return sent.size() == kHttp2Preface.size() ? Preface::kComplete
+                                             : Preface::kPartial;
+}
+
+RpcRelay::Result RpcRelay::Move(Side from, absl::Span<uint8_t> buffer,
+                                absl::Duration now) {
+  const Side to = from == Side::kClient ? Side::kServer : Side::kClient;
+  std::string& rest = rest_[Index(from)];
+  if (!rest.empty()) {
+    const std::string bytes = std::move(rest);
+    rest.clear();
+    return Send(from,
+                {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+                now);
+  }
+  // A socket counts as writable while three quarters of its buffer are free,
+  // which is more than a turn moves.
+  pollfd room = {.fd = fd(to), .events = POLLOUT, .revents = 0};
+  poll(&room, 1, 0);
+  if ((room.revents & (POLLERR | POLLHUP)) != 0) {
+    // What gRPC said before it closed is still to be read.
+    return to == Side::kServer ? Result::kIdle : Result::kClosed;
+  }
+  if ((room.revents & POLLOUT) == 0) {
+    absl::Duration& since = blocked_since_[Index(from)];
+    since = std::min(since, now);
+    return Result::kBlocked;
+  }
+  blocked_since_[Index(from)] = absl::InfiniteDuration();
+  const ssize_t size =
+      recv(fd(from), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (size < 0) return errno == EAGAIN ? Result::kIdle : Result::kClosed;
+  if (size == 0) return Result::kClosed;
+  const absl::Span<const uint8_t> bytes =
+      buffer.subspan(0, static_cast<size_t>(size));
+  if (from == Side::kServer) {
+    leash_.SeeToClient(bytes);
+  } else {
+    reason_ = leash_.CheckToServer(bytes, now);
+    if (reason_ != nullptr) return Result::kAbusive;
+  }
+  return Send(from, bytes, now);
+}
+
+RpcRelay::Result RpcRelay::Send(Side from, absl::Span<const uint8_t> bytes,
+                                absl::Duration now) {
+  const Side to = from == Side::kClient ? Side::kServer : Side::kClient;
+  const ssize_t sent =
+      send(fd(to), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
+    return Result::kClosed;
+  }
+  bytes.remove_prefix(static_cast<size_t>(std::max<ssize_t>(sent, 0)));
+  if (bytes.empty()) return Result::kMore;
+  rest_[Index(from)].assign(bytes.begin(), bytes.end());
+  absl::Duration& since = blocked_since_[Index(from)];
+  since = std::min(since, now);
+  return Result::kBlocked;
+}
+
+bool RpcRelay::SendGoaway(uint32_t error, uint32_t last_stream_id) const {
+  if (!leash_.is_answer_at_boundary() || !rest_[Index(Side::kServer)].empty()) {
+    return false;
+  }
+  uint8_t frame[kGoawayBytes] = {0, 0, 8,
+                                 static_cast<uint8_t>(Http2FrameType::kGoaway)};
+  for (int i = 0; i < 4; ++i) {
+    frame[9 + i] = static_cast<uint8_t>(last_stream_id >> (24 - 8 * i));
+    frame[13 + i] = static_cast<uint8_t>(error >> (24 - 8 * i));
+  }
+  return send(fd(Side::kClient), frame, sizeof(frame),
+              MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(frame);
+}
+
+void RpcRelay::SayEnhanceYourCalm() const {
+  SendGoaway(kEnhanceYourCalm, leash_.last_stream_id());
+}
+
+bool RpcRelay::SayGoodbye() const { return SendGoaway(kNoError, kMaxStreamId); }
+
+}  // namespace datasetd

@@ -1,0 +1,95 @@
+// One client's gRPC connection: its socket, and the socket pair by which its
+// bytes reach gRPC and come back, as far as its leash allows.
+//
+// Bytes are taken from one side only while the other has room for them, so
+// nothing piles up here. Not thread-safe.
+
+#ifndef DATASETD_SERVER_RPC_RPC_RELAY_H_
+#define DATASETD_SERVER_RPC_RPC_RELAY_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/file_descriptor.h"
+#include "server/rpc/rpc_leash.h"
+
+namespace datasetd {
+
+class RpcRelay {
+ public:
+  enum class Side { kClient = 0, kServer = 1 };
+  enum class Result {
+    kMore,     // there may be more bytes: its turn comes again
+    kIdle,     // waits for an event of this side
+    kBlocked,  // waits for room at the other side
+    kClosed,   // this side has ended, or the other takes nothing any more
+    kAbusive,  // the leash says no; see reason()
+  };
+
+  RpcRelay(FileDescriptor client, uint32_t uid, pid_t pid, absl::Duration now)
+      : uid(uid), pid(pid), accepted(now), leash_(now) {
+    fds_[0] = std::move(client);
+  }
+
+  // gRPC's side, once the client has begun to speak HTTP/2.
+  void Connect(FileDescriptor server) { fds_[1] = std::move(server); }
+  bool is_connected() const { return fds_[1].has_value(); }
+  int fd(Side side) const { return fds_[Index(side)].get(); }
+
+  enum class Preface { kPartial, kComplete, kWrong };
+  // What the client has sent so far. REQUIRES: not connected.
+  Preface LookForPreface() const;
+
+  // Moves at most the buffer's size. REQUIRES: connected.
+  Result Move(Side from, absl::Span<uint8_t> buffer, absl::Duration now);
+
+  // Tells the client, if that can be done at once, not to come back with the
+  // same.
+  void SayEnhanceYourCalm() const;
+  // Asks the client to use another connection for its next call. False if it
+  // could not be told.
+  bool SayGoodbye() const;
+
+  RpcLeash& leash() { return leash_; }
+  const char* reason() const { return reason_; }
+  // Since when bytes from this side have waited for room; infinite if none do.
+  absl::Duration blocked_since(Side from) const {
+    return blocked_since_[Index(from)];
+  }
+
+  const uint32_t uid;
+  const pid_t pid;
+  const absl::Duration accepted;
+  // Kept by the gate.
+  int server_descriptor = -1;  // gRPC's end
+  int num_streams = 0;         // as counted for the user
+  bool is_queued = false;
+  bool is_held = false;
+  bool is_readable[2] = {true, true};
+  // When there was a call last.
+  absl::Duration last_stream = absl::ZeroDuration();
+  bool is_told_goodbye = false;
+
+ private:
+  static int Index(Side side) { return static_cast<int>(side); }
+  bool SendGoaway(uint32_t error, uint32_t last_stream_id) const;
+  Result Send(Side from, absl::Span<const uint8_t> bytes, absl::Duration now);
+
+  FileDescriptor fds_[2];
+  // Bytes that were read from a side and did not fit: none, unless the kernel
+  // was short of memory.
+  std::string rest_[2];
+  absl::Duration blocked_since_[2] = {absl::InfiniteDuration(),
+                                      absl::InfiniteDuration()};
+  RpcLeash leash_;
+  const char* reason_ = nullptr;
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_RPC_RPC_RELAY_H_

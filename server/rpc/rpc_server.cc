@@ -1,0 +1,121 @@
+#include "server/rpc/rpc_server.h"
+
+#include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_posix.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "server/log/logging.h"
+#include "server/rpc/token_bucket.h"
+
+namespace datasetd {
+namespace {
+
+// A third more than the gate lets one user have (rpc_gate.cc).
+constexpr int kMaxRpcThreads = 96;
+constexpr size_t kMaxRpcMemoryBytes = 256 << 20;
+constexpr int kMaxMessageBytes = 4 << 20;
+constexpr int kMaxMetadataBytes = 8 << 10;
+
+void SetLimits(grpc::ServerBuilder& builder) {
+  grpc::ResourceQuota quota("datasetd");
+  quota.SetMaxThreads(kMaxRpcThreads);
+  quota.Resize(kMaxRpcMemoryBytes);
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             RpcLeash::kMaxStreams);
+  // A message inflates to a thousand times what was sent.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+}
+
+// gRPC logs what any client does wrong, each time: a few lines a minute will
+// do.
+void LogLine(gpr_log_func_args* line) {
+  constexpr double kBurst = 10;
+  constexpr double kPerSecond = 1.0 / 6;
+  static const RealClock clock;
+  static auto* const mutex = new Mutex;
+  static auto* const lines =
+      new TokenBucket(kBurst, kPerSecond, clock.Monotonic());
+  static uint64_t num_left_out = 0;
+  std::string text = line->message;
+  {
+    MutexLock lock(mutex);
+    const absl::Duration now = clock.Monotonic();
+    if (lines->TimeToPay(now) > absl::ZeroDuration()) {
+      ++num_left_out;
+      return;
+    }
+    lines->Take(1, now);
+    if (num_left_out > 0) {
+      absl::StrAppend(&text, " (", std::exchange(num_left_out, 0),
+                      " lines before were left out)");
+    }
+  }
+  Log(LogSubsystem::kService).warn("gRPC: {}", text);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    FileDescriptor listener, const RpcGate::Options& options,
+    const Parts& parts, RpcGate::Observer observer) {
+  gpr_set_log_function(LogLine);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetLimits(builder);
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      interceptors;
+  interceptors.push_back(parts.guard->MakeInterceptorFactory());
+  interceptors.push_back(parts.requests->MakeInterceptorFactory());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  for (grpc::Service* const service : parts.services) {
+    builder.RegisterService(service);
+  }
+  std::unique_ptr<grpc::Server> started = builder.BuildAndStart();
+  if (started == nullptr) return absl::InternalError("gRPC cannot start");
+  std::unique_ptr<RpcServer> server(new RpcServer(std::move(started)));
+  DATASETD_ASSIGN_OR_RETURN(
+      server->gate_,
+      RpcGate::Start(
+          std::move(listener), options, parts.peers, parts.clock,
+          [grpc_server = server->server_.get()](FileDescriptor connection) {
+            grpc::AddInsecureChannelFromFd(grpc_server, connection.Release());
+          },
+          std::move(observer)));
+  return server;
+}
+
+RpcServer::RpcServer(std::unique_ptr<grpc::Server> server)
+    : server_(std::move(server)) {}
+
+RpcServer::~RpcServer() {
+  if (gate_ != nullptr) gate_->CloseDoor();
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+  // Passes the last answers on.
+  gate_.reset();
+}
+
+void RpcServer::SetNotServing() {
+  server_->GetHealthCheckService()->SetServingStatus(false);
+}
+
+}  // namespace datasetd

@@ -1,0 +1,104 @@
+// A user of the gRPC socket, as the gate counts him: connections, calls, debts,
+// and the turns of his connections. Not thread-safe.
+
+#ifndef DATASETD_SERVER_RPC_RPC_USER_H_
+#define DATASETD_SERVER_RPC_RPC_USER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/rpc/token_bucket.h"
+
+namespace datasetd {
+
+class RpcUser {
+ public:
+  // Calls that gRPC knows at a time; with those that one connection adds in a
+  // turn they leave a third of gRPC's threads to others (rpc_server.cc).
+  static constexpr int kMaxStreams = 32;
+
+  RpcUser(uint32_t uid, absl::Duration now)
+      : uid(uid),
+        abandoned_(kAbandonedBurst, kAbandonedPerSecond, now),
+        arrivals_(kArrivalBurst, kArrivalsPerSecond, now) {}
+
+  // Calls that were given up.
+  void ChargeAbandoned(int count, absl::Duration now) {
+    if (count > 0) Charge(count, abandoned_, now);
+  }
+  // A connection that gRPC gets.
+  void ChargeArrival(absl::Duration now) { Charge(1, arrivals_, now); }
+
+  // Has debts, which time pays.
+  bool IsPaused(absl::Duration now) const { return now < paused_until_; }
+  // Nothing more may go to gRPC for now.
+  bool IsHeld(absl::Duration now) const {
+    return IsPaused(now) || num_streams >= kMaxStreams;
+  }
+
+  // Nothing if `event` was logged less than a minute ago; else how often that
+  // was so since the last time.
+  std::optional<uint64_t> TakeLogLine(const std::string& event,
+                                      absl::Duration now) {
+    const auto [found, is_new] = logged_.try_emplace(event, LogWindow{now, 0});
+    LogWindow& window = found->second;
+    if (!is_new && now - window.logged < kLogWindow) {
+      ++window.num_left_out;
+      return std::nullopt;
+    }
+    const uint64_t num_left_out = window.num_left_out;
+    window = {now, 0};
+    return num_left_out;
+  }
+
+  // There is nothing to remember.
+  bool IsForgotten(absl::Duration now) {
+    return num_connections == 0 && !is_ready && abandoned_.IsFull(now) &&
+           arrivals_.IsFull(now) &&
+           std::all_of(logged_.begin(), logged_.end(),
+                       [now](const auto& event) {
+                         return now - event.second.logged > kLogWindow;
+                       });
+  }
+
+  const uint32_t uid;
+  // Kept by the gate.
+  int num_connections = 0;
+  int num_streams = 0;
+  std::deque<uint64_t> ready;  // connections, in the order of their turns
+  bool is_ready = false;       // among the users who have turns
+  std::vector<uint64_t> held;  // connections whose bytes to gRPC wait
+
+ private:
+  // Calls that may not have been forgotten yet.
+  static constexpr double kAbandonedBurst = 256;
+  static constexpr double kAbandonedPerSecond = 64;
+  static constexpr double kArrivalBurst = 512;
+  static constexpr double kArrivalsPerSecond = 200;
+  static constexpr absl::Duration kLogWindow = absl::Minutes(1);
+
+  struct LogWindow {
+    absl::Duration logged;
+    uint64_t num_left_out = 0;
+  };
+
+  void Charge(int count, TokenBucket& bucket, absl::Duration now) {
+    if (bucket.Take(count, now)) return;
+    paused_until_ = std::max(paused_until_, now + bucket.TimeToPay(now));
+  }
+
+  TokenBucket abandoned_;
+  TokenBucket arrivals_;
+  absl::Duration paused_until_ = -absl::InfiniteDuration();
+  std::map<std::string, LogWindow> logged_;  // by event
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_RPC_RPC_USER_H_

@@ -1,0 +1,31 @@
+#include "server/systemd/sd_notify.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+namespace datasetd {
+
+void SdNotify(const std::string& state) {
+  const char* const path = std::getenv("NOTIFY_SOCKET");
+  if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const size_t length = std::strlen(path);
+  if (length >= sizeof(address.sun_path)) return;
+  std::memcpy(address.sun_path, path, length);
+  // '@': the abstract name space.
+  if (path[0] == '@') address.sun_path[0] = '\0';
+  // One for the life of the process: who is told READY finds the daemon with
+  // the descriptors that it will have.
+  static const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  sendto(fd, state.data(), state.size(), MSG_NOSIGNAL,
+         reinterpret_cast<const sockaddr*>(&address),
+         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));
+}
+
+}  // namespace datasetd

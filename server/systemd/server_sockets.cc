@@ -1,0 +1,114 @@
+#include "server/systemd/server_sockets.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/attach/seqpacket.h"
+
+namespace datasetd {
+namespace {
+
+// One daemon for each socket: held as long as the process lives.
+absl::StatusOr<FileDescriptor> LockSocket(const std::string& socket_path) {
+  const std::string path = socket_path + ".lock";
+  // Not through a link, which another user may have put there.
+  FileDescriptor fd(open(path.c_str(),
+                         O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                         0600));
+  if (!fd.has_value() && errno == ELOOP) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path,
+        ": it is a symbolic link; remove it, and put the sockets where no "
+        "other user can write"));
+  }
+  if (!fd.has_value()) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("cannot open ", path,
+                            " (does the directory of 'socket_path' exist?)"));
+  }
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("another datasetd serves ", socket_path,
+                     "; stop it, or choose another socket_path"));
+  }
+  return fd;
+}
+
+absl::Status SetRightsOf(const std::string& path, const std::string& group_name,
+                         const std::string& octal_mode) {
+  if (!group_name.empty()) {
+    const group* const entry = getgrnam(group_name.c_str());
+    if (entry == nullptr) {
+      return absl::NotFoundError(
+          absl::StrCat("socket_group: there is no group '", group_name, "'"));
+    }
+    if (chown(path.c_str(), static_cast<uid_t>(-1), entry->gr_gid) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("chown ", path));
+    }
+  }
+  const mode_t mode =
+      static_cast<mode_t>(std::strtoul(octal_mode.c_str(), nullptr, 8));
+  if (chmod(path.c_str(), mode) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("chmod ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerSockets>> ServerSockets::Lock(
+    const v1::Config& config, std::optional<ActivatedSockets> activated) {
+  DATASETD_ASSIGN_OR_RETURN(FileDescriptor grpc_lock,
+                            LockSocket(config.socket_path()));
+  DATASETD_ASSIGN_OR_RETURN(FileDescriptor attach_lock,
+                            LockSocket(config.attach_socket_path()));
+  std::unique_ptr<ServerSockets> sockets(
+      new ServerSockets(config, std::move(activated)));
+  sockets->grpc_lock_ = std::move(grpc_lock);
+  sockets->attach_lock_ = std::move(attach_lock);
+  return sockets;
+}
+
+ServerSockets::ServerSockets(const v1::Config& config,
+                             std::optional<ActivatedSockets> activated)
+    : grpc_path_(config.socket_path()),
+      attach_path_(config.attach_socket_path()),
+      group_(config.socket_group()),
+      mode_(config.socket_mode()),
+      is_activated_(activated.has_value()),
+      activated_(std::move(activated)) {}
+
+ServerSockets::~ServerSockets() { Remove(); }
+
+void ServerSockets::Remove() const {
+  if (is_activated_) return;
+  unlink(attach_path_.c_str());
+  unlink(grpc_path_.c_str());
+}
+
+absl::StatusOr<FileDescriptor> ServerSockets::ListenAttach() {
+  if (is_activated_) return std::move(activated_->attach);
+  return ListenUnix(attach_path_, SOCK_SEQPACKET);
+}
+
+absl::StatusOr<FileDescriptor> ServerSockets::ListenGrpc() {
+  if (is_activated_) return std::move(activated_->grpc);
+  return ListenUnix(grpc_path_, SOCK_STREAM);
+}
+
+absl::Status ServerSockets::SetRights() const {
+  if (is_activated_) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(SetRightsOf(grpc_path_, group_, mode_));
+  return SetRightsOf(attach_path_, group_, mode_);
+}
+
+}  // namespace datasetd

@@ -1,0 +1,139 @@
+#include "server/systemd/socket_activation.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+constexpr int kFirstDescriptor = 3;
+constexpr int kMaxDescriptors = 64;
+
+constexpr char kExpected[] =
+    "; expected one ListenStream= and one ListenSequentialPacket=, both "
+    "paths, as in datasetd.socket";
+
+absl::StatusOr<int> SocketOption(int fd, int option) {
+  int value = 0;
+  socklen_t length = sizeof(value);
+  if (getsockopt(fd, SOL_SOCKET, option, &value, &length) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("passed descriptor ", fd, " is no socket", kExpected));
+  }
+  return value;
+}
+
+// The path that the socket is bound to; empty if to none.
+std::string BoundPath(int fd) {
+  sockaddr_un address = {};
+  socklen_t length = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      address.sun_family != AF_UNIX ||
+      length <= offsetof(sockaddr_un, sun_path)) {
+    return "";
+  }
+  // The kernel ends it with a zero, unless it fills the array.
+  const size_t size = length - offsetof(sockaddr_un, sun_path);
+  std::string path(address.sun_path, size);
+  if (path.back() == '\0') path.pop_back();
+  return path[0] == '/' ? path : "";
+}
+
+absl::Status SetFlags(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+      fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return absl::ErrnoToStatus(errno, "fcntl of a passed socket");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets() {
+  const char* const process = std::getenv("LISTEN_PID");
+  const char* const number = std::getenv("LISTEN_FDS");
+  const bool is_ours = process != nullptr && absl::StrCat(getpid()) == process;
+  const std::string count_text = number == nullptr ? "" : number;
+  unsetenv("LISTEN_PID");
+  unsetenv("LISTEN_FDS");
+  unsetenv("LISTEN_FDNAMES");
+  if (!is_ours || count_text.empty()) return std::nullopt;
+  int count = 0;
+  if (!absl::SimpleAtoi(count_text, &count) || count < 0 ||
+      count > kMaxDescriptors) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("LISTEN_FDS is '", count_text, "', expected a number"));
+  }
+  if (count == 0) return std::nullopt;
+  DATASETD_ASSIGN_OR_RETURN(ActivatedSockets sockets,
+                            ActivatedSocketsOf(kFirstDescriptor, count));
+  return std::optional<ActivatedSockets>(std::move(sockets));
+}
+
+absl::Status CheckPaths(const ActivatedSockets& sockets,
+                        const std::string& socket_path,
+                        const std::string& attach_socket_path) {
+  const struct {
+    const char* key;
+    const std::string& configured;
+    const std::string& passed;
+  } paths[] = {{"socket_path", socket_path, sockets.grpc_path},
+               {"attach_socket_path", attach_socket_path, sockets.attach_path}};
+  for (const auto& path : paths) {
+    if (path.configured == path.passed) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        path.key, " is ", path.configured, ", but the service manager passed ",
+        path.passed, "; make datasetd.socket and the configuration agree"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count) {
+  std::vector<FileDescriptor> passed;
+  for (int i = 0; i < count; ++i) passed.emplace_back(first + i);
+  ActivatedSockets sockets;
+  for (FileDescriptor& fd : passed) {
+    DATASETD_ASSIGN_OR_RETURN(const int type, SocketOption(fd.get(), SO_TYPE));
+    DATASETD_ASSIGN_OR_RETURN(const int is_listening,
+                              SocketOption(fd.get(), SO_ACCEPTCONN));
+    const std::string path = BoundPath(fd.get());
+    if (is_listening == 0 || path.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "passed socket ", fd.get(), " does not listen on a path", kExpected));
+    }
+    DATASETD_RETURN_IF_ERROR(SetFlags(fd.get()));
+    if (type == SOCK_STREAM && !sockets.grpc.has_value()) {
+      sockets.grpc_path = path;
+      sockets.grpc = std::move(fd);
+    } else if (type == SOCK_SEQPACKET && !sockets.attach.has_value()) {
+      sockets.attach_path = path;
+      sockets.attach = std::move(fd);
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("passed socket ", path, " is one too many", kExpected));
+    }
+  }
+  if (!sockets.grpc.has_value() || !sockets.attach.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " passed socket",
+                     sockets.grpc.has_value() ? " is the gRPC socket alone"
+                                              : " is the attach socket alone",
+                     kExpected));
+  }
+  return sockets;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,292 @@
+#include "server/cache/dataset_cache.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/host/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::TempDir;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kNumSamples = 1500;
+constexpr int64_t kImageBytes = 3 * 32 * 32;  // so 4.6 MB: 2 blocks
+constexpr int64_t kEntryBytes = 4096 + kNumSamples * kImageBytes;
+
+std::string Id(char digit) { return std::string(64, digit); }
+
+class DatasetCacheTest : public ::testing::Test {
+ protected:
+  DatasetCacheTest() : path_(parent_.File("cache")) { Open(); }
+  ~DatasetCacheTest() override { cache_.reset(); }
+
+  void Open(int64_t limit_bytes = int64_t{1} << 40,
+            std::optional<int64_t> user_bytes = std::nullopt) {
+    cache_.reset();
+    auto directory = OpenStoreDirectory(path_);
+    ASSERT_THAT(directory, IsOk());
+    auto cache = DatasetCache::Open(
+        *std::move(directory),
+        {.total_bytes = limit_bytes, .user_bytes = user_bytes},
+        [this](const char* event, uint32_t, const std::string& name,
+               const absl::Status& status) {
+          const std::lock_guard lock(events_mutex_);
+          events_.push_back(
+              absl::StrCat(event, " ", name, ": ", status.message()));
+        });
+    ASSERT_THAT(cache, IsOk());
+    cache_ = *std::move(cache);
+  }
+
+  // `seed` decides the samples, and with them the content hash.
+  std::shared_ptr<const Dataset> MakeDataset(uint8_t seed) {
+    Dataset::Contents contents;
+    contents.name = "d";
+    contents.backend = backend_.get();
+    contents.num_samples = kNumSamples;
+    contents.fields = {
+        {.name = "image", .shape = {32, 32, 3}, .is_image = true}};
+    auto memory = backend_->Allocate(kNumSamples * kImageBytes);
+    EXPECT_THAT(memory, IsOk());
+    const std::vector<uint8_t> samples = Samples(seed);
+    std::copy(samples.begin(), samples.end(), (*memory)->data());
+    contents.memory.push_back(*std::move(memory));
+    contents.content_hash = Id(static_cast<char>('a' + seed % 6));
+    return std::make_shared<const Dataset>(std::move(contents));
+  }
+  static std::vector<uint8_t> Samples(uint8_t seed) {
+    std::vector<uint8_t> samples(kNumSamples * kImageBytes);
+    uint32_t state = seed + 1u;
+    for (uint8_t& byte : samples) {
+      state = state * 1664525 + 1013904223;
+      byte = static_cast<uint8_t>(state >> 24);
+    }
+    return samples;
+  }
+
+  void Store(char id, uint8_t seed, uint32_t uid = 0) {
+    if (datasets_.count(seed) == 0) datasets_[seed] = MakeDataset(seed);
+    const auto& dataset = datasets_[seed];
+    cache_->Store({.spec_id = Id(id),
+                   .stored_by_uid = uid,
+                   .class_names = {"cat", "dog"},
+                   .notes = {{"k", "v"}}},
+                  dataset);
+    ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
+  }
+  static absl::StatusOr<std::vector<uint8_t>> ReadAll(CachedSource& source,
+                                                      int64_t chunk) {
+    std::vector<uint8_t> samples(kNumSamples * kImageBytes);
+    for (int64_t first = 0; first < kNumSamples; first += chunk) {
+      const int64_t count = std::min(chunk, kNumSamples - first);
+      const absl::Span<uint8_t> part(samples.data() + first * kImageBytes,
+                                     count * kImageBytes);
+      const absl::Status status =
+          source.Read(count, absl::MakeConstSpan(&part, 1));
+      if (!status.ok()) return status;
+    }
+    return samples;
+  }
+  std::string FileOf(char id) { return path_ + "/" + Id(id) + ".cache"; }
+  void Damage(const std::string& file, int64_t offset) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(offset);
+    const char byte = static_cast<char>(stream.get());
+    stream.seekp(offset);
+    stream.put(static_cast<char>(byte ^ 1));
+  }
+  std::vector<std::string> Files() {
+    std::vector<std::string> names;
+    for (const auto& file : std::filesystem::directory_iterator(path_)) {
+      if (file.path().filename() != "lock") {
+        names.push_back(file.path().filename());
+      }
+    }
+    return names;
+  }
+  std::vector<std::string> Events() {
+    const std::lock_guard lock(events_mutex_);
+    return events_;
+  }
+
+  TempDir parent_;
+  const std::string path_;
+  std::unique_ptr<Backend> backend_ = CreateHostBackend({.num_threads = 1});
+  std::map<uint8_t, std::shared_ptr<const Dataset>> datasets_;
+  std::mutex events_mutex_;
+  std::vector<std::string> events_;
+  std::unique_ptr<DatasetCache> cache_;
+};
+
+TEST_F(DatasetCacheTest, WhatIsStoredIsFoundAlsoByTheNextOne) {
+  EXPECT_EQ(cache_->Find(Id('1')), nullptr);
+  Store('1', 0);
+  for (const int64_t chunk : {kNumSamples, int64_t{1}, int64_t{1000}}) {
+    const auto source = cache_->Find(Id('1'));
+    ASSERT_NE(source, nullptr);
+    EXPECT_EQ(source->info().num_samples, kNumSamples);
+    EXPECT_EQ(source->info().fields[0].name, "image");
+    EXPECT_THAT(source->info().class_names,
+                ::testing::ElementsAre("cat", "dog"));
+    EXPECT_EQ(source->header().notes.at("k"), "v");
+    EXPECT_EQ(*ReadAll(*source, chunk), Samples(0));
+    cache_->CountHit(*source);
+    Open();
+  }
+  EXPECT_EQ(cache_->used_bytes(), kEntryBytes);
+  EXPECT_EQ(cache_->counters().num_misses, 0u);
+}
+
+TEST_F(DatasetCacheTest, TheLeastRecentlyUsedMakesRoomAlsoAfterARestart) {
+  Open(2 * kEntryBytes);
+  Store('1', 1);
+  Store('2', 2);
+  EXPECT_NE(cache_->Find(Id('1')), nullptr);
+  Store('3', 3);
+  EXPECT_EQ(cache_->Find(Id('2')), nullptr);
+  EXPECT_EQ(cache_->counters().num_evicted, 1u);
+  EXPECT_LE(cache_->used_bytes(), 2 * kEntryBytes);
+  EXPECT_NE(cache_->Find(Id('1')), nullptr);  // after 3
+  Open(kEntryBytes);
+  EXPECT_NE(cache_->Find(Id('1')), nullptr);
+  EXPECT_EQ(cache_->Find(Id('3')), nullptr);
+  EXPECT_EQ(Files().size(), 1u);
+}
+
+TEST_F(DatasetCacheTest, WhatIsLargerThanTheLimitIsNotStored) {
+  Store('1', 1);
+  Open(kEntryBytes - 1);
+  EXPECT_THAT(Files(), IsEmpty());
+  Store('2', 2);
+  EXPECT_THAT(Files(), IsEmpty());
+  EXPECT_THAT(Events(), Contains(HasSubstr("raise cache.limit_mib")));
+  EXPECT_EQ(cache_->counters().num_errors, 0u);
+}
+
+TEST_F(DatasetCacheTest, AUsersEntriesMakeRoomForThatUsersAlsoAfterARestart) {
+  Open(4 * kEntryBytes);
+  Store('1', 1, /*uid=*/1001);
+  for (const char id : {'2', '3', '4', '5', '6'}) Store(id, 2, /*uid=*/1002);
+  EXPECT_NE(cache_->Find(Id('1')), nullptr);
+  Open(4 * kEntryBytes);
+  for (const char id : {'7', '8', '9'}) Store(id, 2, /*uid=*/1002);
+  EXPECT_EQ(*ReadAll(*cache_->Find(Id('1')), 500), Samples(1));
+  EXPECT_EQ(cache_->num_entries(), 3);
+  EXPECT_EQ(cache_->counters().num_errors, 0u);
+}
+
+TEST_F(DatasetCacheTest, WhatIsLargerThanTheUsersLimitEvictsNothing) {
+  Open(4 * kEntryBytes, kEntryBytes - 1);
+  Store('1', 1, /*uid=*/1001);
+  EXPECT_THAT(Files(), IsEmpty());
+  EXPECT_THAT(Events(), Contains(HasSubstr("raise user_limits.max_cache_mib")));
+  EXPECT_EQ(cache_->counters().num_errors, 0u);
+}
+
+TEST_F(DatasetCacheTest, EveryDamagedSixteenthIsNoticed) {
+  for (int part = 0; part < 16; ++part) {
+    Store('1', 4);
+    Open();
+    Damage(FileOf('1'), kEntryBytes * part / 16);
+    const auto source = cache_->Find(Id('1'));
+    if (part == 0) {
+      EXPECT_EQ(source, nullptr);  // the header
+    } else {
+      ASSERT_NE(source, nullptr);
+      const auto samples = ReadAll(*source, 100);
+      EXPECT_THAT(samples, StatusIs(absl::StatusCode::kDataLoss,
+                                    HasSubstr("field 'image', block")));
+      cache_->Discard(Id('1'), samples.status());
+    }
+    EXPECT_THAT(Files(), IsEmpty());
+    EXPECT_EQ(cache_->Find(Id('1')), nullptr);
+    EXPECT_EQ(cache_->counters().num_errors, 1u);
+    EXPECT_EQ(cache_->used_bytes(), 0);
+  }
+}
+
+TEST_F(DatasetCacheTest, EveryCutIsNoticed) {
+  for (int part = 0; part < 16; ++part) {
+    Store('1', 4);
+    Open();
+    std::filesystem::resize_file(FileOf('1'), kEntryBytes * part / 16);
+    EXPECT_EQ(cache_->Find(Id('1')), nullptr);
+    EXPECT_THAT(Files(), IsEmpty());
+  }
+}
+
+TEST_F(DatasetCacheTest, LeftoversAndDamageAreRemovedAtTheStart) {
+  Store('1', 1);
+  Store('2', 2);
+  cache_.reset();
+  Damage(FileOf('2'), 40);
+  std::filesystem::rename(FileOf('1'), FileOf('3'));  // the wrong name
+  std::ofstream(path_ + "/" + Id('4') + ".cache.tmp") << "half of it";
+  std::ofstream(path_ + "/" + Id('5') + ".cache") << "";
+  std::ofstream(path_ + "/notes.txt") << "not ours";
+  Open();
+  EXPECT_THAT(Files(), ::testing::ElementsAre("notes.txt"));
+  EXPECT_EQ(cache_->counters().num_errors, 3u);
+  EXPECT_EQ(cache_->used_bytes(), 0);
+}
+
+TEST_F(DatasetCacheTest, ADatasetThatGoesIsNotHeld) {
+  auto dataset = MakeDataset(1);
+  const std::weak_ptr<const Dataset> watch = dataset;
+  cache_->Store({.spec_id = Id('1')}, dataset);
+  dataset.reset();
+  cache_->AwaitLetGo();
+  EXPECT_TRUE(watch.expired());
+  ASSERT_TRUE(cache_->AwaitIdle(absl::Seconds(60)));
+  // Whole, if it was faster; else not at all.
+  if (!Files().empty()) {
+    EXPECT_EQ(*ReadAll(*cache_->Find(Id('1')), 500), Samples(1));
+  }
+}
+
+TEST_F(DatasetCacheTest, WithoutALimitItTakesHalfOfWhatIsFree) {
+  Store('1', 1);
+  Open(0);
+  EXPECT_GT(cache_->limit_bytes(), kEntryBytes);
+  EXPECT_NE(cache_->Find(Id('1')), nullptr);
+}
+
+TEST_F(DatasetCacheTest, AnEntryOfTheVersionBeforeIsRemovedAndNoError) {
+  Store('1', 0);
+  cache_.reset();
+  {
+    std::fstream file(FileOf('1'),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(8);  // behind the magic
+    file.put(1);
+  }
+  events_.clear();
+  Open();
+  EXPECT_EQ(cache_->Find(Id('1')), nullptr);
+  EXPECT_FALSE(std::filesystem::exists(FileOf('1')));
+  EXPECT_EQ(cache_->counters().num_errors, 0u);
+  EXPECT_THAT(events_,
+              ::testing::Contains(HasSubstr("of an earlier version, removed")));
+}
+
+}  // namespace
+}  // namespace datasetd

@@ -1,0 +1,350 @@
+// What feeds draw, from explain, against the distributions that the ops state:
+// 100,000 samples each, with fixed seeds. The bounds are of
+// tests/testing/distribution.h. An op that draws and has no check here fails.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/kernels/ops/mix.h"
+#include "gtest/gtest.h"
+#include "tests/server/feed/explained_feed.h"
+#include "tests/testing/distribution.h"
+
+namespace datasetd {
+namespace {
+
+void ExpectUniform(const std::vector<double>& values, double low, double high) {
+  EXPECT_GE(*std::min_element(values.begin(), values.end()), low - 1e-6);
+  EXPECT_LE(*std::max_element(values.begin(), values.end()), high + 1e-6);
+  EXPECT_LT(UniformKolmogorovSmirnov(values, low, high), kMaxKolmogorovSmirnov);
+}
+
+// The ops that are applied with probability p and draw nothing else.
+std::map<std::string, TransformSpec> Gates(double p) {
+  std::map<std::string, TransformSpec> gates;
+  for (const TransformSpec& op : std::vector<TransformSpec>{
+           RandomHorizontalFlipSpec{.p = p}, RandomVerticalFlipSpec{.p = p},
+           RandomGrayscaleSpec{.p = p}, RandomInvertSpec{.p = p},
+           RandomPosterizeSpec{.bits = 3, .p = p},
+           RandomSolarizeSpec{.threshold = 9, .p = p},
+           RandomAdjustSharpnessSpec{.sharpness_factor = 2, .p = p},
+           RandomAutocontrastSpec{.p = p}, RandomEqualizeSpec{.p = p}}) {
+    gates.emplace(TransformName(op), op);
+  }
+  return gates;
+}
+
+void CheckGate(const std::string& name) {
+  for (const double p : {0.02, 0.3, 0.5, 0.97}) {
+    const ExplainedFeed feed(16, 16, {Gates(p).at(name)});
+    EXPECT_LT(std::fabs(AppliedZ(feed.Applied().at(0), p)), kMaxZ) << p;
+  }
+}
+
+// All or nothing.
+void CheckRandomApply() {
+  RandomApplySpec group;
+  group.transforms = {InvertSpec{}, RandomGrayscaleSpec{.p = 0.5}};
+  group.p = 0.6;
+  const ExplainedFeed feed(16, 16, {group});
+  const std::map<int, std::vector<bool>> applied = feed.Applied();
+  const std::vector<bool>& invert = applied.at(1);
+  const std::vector<bool>& grayscale = applied.at(2);
+  EXPECT_LT(std::fabs(AppliedZ(invert, 0.6)), kMaxZ);
+  EXPECT_LT(std::fabs(AppliedZ(grayscale, 0.3)), kMaxZ);
+  for (size_t i = 0; i < invert.size(); ++i) {
+    ASSERT_TRUE(invert[i] || !grayscale[i]) << i;
+  }
+}
+
+// Every second epoch, from the first or the second.
+void CheckAlternatingFlip() {
+  const ExplainedFeed feed(16, 16, {AlternatingFlipSpec{}});
+  const std::vector<bool> first = feed.Applied(1).at(0);
+  EXPECT_LT(std::fabs(AppliedZ(first, 0.5)), kMaxZ);
+  std::vector<bool> second = feed.Applied(2).at(0);
+  second.flip();
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first, feed.Applied(3).at(0));
+}
+
+// Every place equally often.
+void CheckRandomCrop() {
+  const ExplainedFeed feed(
+      16, 20,
+      {RandomCropSpec{.height = 12, .width = 14, .padding = {1, 2, 1, 2}}});
+  // (16 + 4 - 12 + 1) x (20 + 2 - 14 + 1) places.
+  std::vector<int64_t> counts(9 * 9);
+  for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+    const std::vector<OpDraw> draws = feed.At(1, sample);
+    const OpDraw& crop = draws.back();
+    ASSERT_EQ(crop.name, "Crop");
+    const int64_t top = static_cast<int64_t>(crop.parameters[0].second[0]);
+    const int64_t left = static_cast<int64_t>(crop.parameters[1].second[0]);
+    ASSERT_TRUE(top >= 0 && top < 9 && left >= 0 && left < 9);
+    ++counts[top * 9 + left];
+  }
+  EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
+}
+
+// Area, logarithm of the ratio, and place.
+void CheckRandomResizedCrop() {
+  const ExplainedFeed feed(kSide, kSide,
+                           {RandomResizedCropSpec{.height = 32,
+                                                  .width = 32,
+                                                  .scale = {0.08, 0.4},
+                                                  .ratio = {0.75, 4.0 / 3.0}}});
+  const std::vector<double> heights = feed.Collect(0, "height");
+  const std::vector<double> widths = feed.Collect(0, "width");
+  std::vector<double> areas;
+  std::vector<double> log_ratios;
+  std::vector<double> tops = feed.Collect(0, "top");
+  std::vector<double> lefts = feed.Collect(0, "left");
+  for (size_t i = 0; i < heights.size(); ++i) {
+    areas.push_back(heights[i] * widths[i] / kSide / kSide);
+    log_ratios.push_back(std::log(widths[i] / heights[i]));
+    tops[i] /= kSide - heights[i];
+    lefts[i] /= kSide - widths[i];
+  }
+  // Sides are whole pixels, of at least 2,000.
+  EXPECT_LT(UniformKolmogorovSmirnov(areas, 0.08, 0.4), kMaxKolmogorovSmirnov);
+  EXPECT_LT(
+      UniformKolmogorovSmirnov(log_ratios, std::log(0.75), std::log(4.0 / 3)),
+      kMaxKolmogorovSmirnov);
+  ExpectUniform(tops, 0, 1);
+  ExpectUniform(lefts, 0, 1);
+  EXPECT_LT(IndependenceZ(areas, log_ratios), kMaxZ);
+  EXPECT_LT(IndependenceZ(areas, tops), kMaxZ);
+  EXPECT_LT(IndependenceZ(log_ratios, lefts), kMaxZ);
+  EXPECT_LT(IndependenceZ(tops, lefts), kMaxZ);
+}
+
+void CheckRandomRotation() {
+  // Explain's angle is clockwise, the op's the other way.
+  const ExplainedFeed feed(16, 16, {RandomRotationSpec{.degrees = {-30, 20}}});
+  ExpectUniform(feed.Collect(0, "angle"), -20, 30);
+}
+
+void CheckRandomAffine() {
+  RandomAffineSpec affine;
+  affine.degrees = {-10, 50};
+  affine.translate = {.x = 0.2, .y = 0.4};
+  affine.scale = {.min = 0.5, .max = 1.75};
+  affine.shear_x = {.min = -5, .max = 10};
+  affine.shear_y = {.min = 0, .max = 3};
+  const ExplainedFeed feed(kSide, kSide, {affine});
+  const std::vector<std::vector<double>> drawn = {
+      feed.Collect(0, "angle"),        feed.Collect(0, "translate", 0),
+      feed.Collect(0, "translate", 1), feed.Collect(0, "scale"),
+      feed.Collect(0, "shear", 0),     feed.Collect(0, "shear", 1)};
+  ExpectUniform(drawn[0], -10, 50);
+  ExpectUniform(drawn[1], -0.2 * kSide, 0.2 * kSide);
+  ExpectUniform(drawn[2], -0.4 * kSide, 0.4 * kSide);
+  ExpectUniform(drawn[3], 0.5, 1.75);
+  ExpectUniform(drawn[4], -5, 10);
+  ExpectUniform(drawn[5], 0, 3);
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_LT(IndependenceZ(drawn[i], drawn[j]), kMaxZ) << i << ", " << j;
+    }
+  }
+}
+
+// The factors, and the 24 orders.
+void CheckColorJitter() {
+  ColorJitterSpec jitter;
+  jitter.brightness = {.min = 0.6, .max = 1.4};
+  jitter.contrast = {.min = 0.2, .max = 1.8};
+  jitter.saturation = {.min = 0, .max = 3};
+  jitter.hue = {.min = -0.1, .max = 0.3};
+  const ExplainedFeed feed(16, 16, {jitter});
+  std::map<std::string, std::vector<double>> factors;
+  std::map<std::vector<std::string>, int64_t> orders;
+  for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+    std::vector<std::string> order;
+    for (const OpDraw& draw : feed.At(1, sample)) {
+      order.push_back(draw.name);
+      factors[draw.name].push_back(draw.parameters[0].second[0]);
+    }
+    ++orders[order];
+  }
+  ExpectUniform(factors["AdjustBrightness"], 0.6, 1.4);
+  ExpectUniform(factors["AdjustContrast"], 0.2, 1.8);
+  ExpectUniform(factors["AdjustSaturation"], 0, 3);
+  ExpectUniform(factors["AdjustHue"], -0.1, 0.3);
+  EXPECT_LT(
+      IndependenceZ(factors["AdjustBrightness"], factors["AdjustContrast"]),
+      kMaxZ);
+  EXPECT_LT(IndependenceZ(factors["AdjustSaturation"], factors["AdjustHue"]),
+            kMaxZ);
+  ASSERT_EQ(orders.size(), 24u);
+  std::vector<int64_t> counts;
+  for (const auto& [order, count] : orders) counts.push_back(count);
+  EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
+}
+
+void CheckGaussianBlur() {
+  GaussianBlurSpec blur;
+  blur.kernel_height = 3;
+  blur.kernel_width = 5;
+  blur.sigma = {0.1, 2.0};
+  const ExplainedFeed feed(16, 16, {blur});
+  ExpectUniform(feed.Collect(0, "sigma"), 0.1, 2.0);
+}
+
+// Gate, area, logarithm of the ratio, and place.
+void CheckRandomErasing() {
+  RandomErasingSpec erasing;
+  erasing.p = 1.0;
+  erasing.scale = {0.02, 0.2};
+  const ExplainedFeed feed(kSide, kSide, {erasing});
+  const std::vector<double> heights = feed.Collect(0, "height");
+  const std::vector<double> widths = feed.Collect(0, "width");
+  std::vector<double> tops = feed.Collect(0, "top");
+  std::vector<double> lefts = feed.Collect(0, "left");
+  std::vector<double> areas;
+  std::vector<double> log_ratios;
+  for (size_t i = 0; i < heights.size(); ++i) {
+    areas.push_back(heights[i] * widths[i] / kSide / kSide);
+    log_ratios.push_back(std::log(heights[i] / widths[i]));
+    tops[i] /= kSide - heights[i];
+    lefts[i] /= kSide - widths[i];
+  }
+  EXPECT_LT(UniformKolmogorovSmirnov(areas, 0.02, 0.2), kMaxKolmogorovSmirnov);
+  EXPECT_LT(UniformKolmogorovSmirnov(log_ratios, std::log(0.3), std::log(3.3)),
+            kMaxKolmogorovSmirnov);
+  ExpectUniform(tops, 0, 1);
+  ExpectUniform(lefts, 0, 1);
+  EXPECT_LT(IndependenceZ(areas, log_ratios), kMaxZ);
+  EXPECT_LT(IndependenceZ(areas, tops), kMaxZ);
+  EXPECT_LT(IndependenceZ(tops, lefts), kMaxZ);
+  erasing.p = 0.3;
+  EXPECT_LT(std::fabs(AppliedZ(ExplainedFeed(16, 16, {erasing}).Applied().at(0),
+                               0.3)),
+            kMaxZ);
+}
+
+// Every place equally often.
+void CheckCutout() {
+  const ExplainedFeed feed(8, 11, {CutoutSpec{.size = 3}});
+  const std::vector<double> tops = feed.Collect(0, "top");
+  const std::vector<double> lefts = feed.Collect(0, "left");
+  std::vector<int64_t> counts(6 * 9);
+  for (size_t i = 0; i < tops.size(); ++i) {
+    ++counts[static_cast<int64_t>(tops[i]) * 9 +
+             static_cast<int64_t>(lefts[i])];
+  }
+  EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
+}
+
+// Explain knows no batches: what the executor draws for kNumSamples of them.
+std::vector<MixDraw> Mixes(const TransformSpec& op, int height, int width) {
+  const ExplainedFeed feed(height, width, {op});
+  std::vector<MixDraw> mixes;
+  for (uint32_t i = 0; i < kNumSamples; ++i) {
+    const BatchTask batch = {.num_samples = 4, .batch_index = i, .epoch = 1};
+    mixes.push_back(DrawMix(feed.program().fields[0].mix, feed.program().seed,
+                            batch, 0, height, width));
+  }
+  return mixes;
+}
+
+// Lambda is of Beta(alpha, alpha).
+void CheckMixUp() {
+  const std::vector<std::pair<double, double (*)(double)>> cumulatives = {
+      {0.5, [](double x) { return 2 / M_PI * std::asin(std::sqrt(x)); }},
+      {1.0, [](double x) { return x; }},
+      {2.0, [](double x) { return x * x * (3 - 2 * x); }}};
+  for (const auto& [alpha, cumulative] : cumulatives) {
+    std::vector<double> lambdas;
+    for (const MixDraw& mix :
+         Mixes(MixUpSpec{.alpha = alpha, .num_classes = 2}, 8, 8)) {
+      lambdas.push_back(mix.lambda);
+    }
+    EXPECT_LT(KolmogorovSmirnov(lambdas, cumulative), kMaxKolmogorovSmirnov)
+        << alpha;
+  }
+}
+
+// The box's middle and size.
+void CheckCutMix() {
+  constexpr int kHeight = 40;
+  constexpr int kWidth = 25;
+  // Lambda is 1/2: the sides are 0.3536 of the image's, and an edge of the box
+  // that is not the image's tells its middle.
+  std::vector<int64_t> counts(kHeight * kWidth);
+  const auto middle = [](int begin, int end, int half) {
+    return begin > 0 ? begin + half : end - half;
+  };
+  for (const MixDraw& mix :
+       Mixes(CutMixSpec{.alpha = 1e12, .num_classes = 2}, kHeight, kWidth)) {
+    const int y = middle(mix.top, mix.bottom, 14);
+    const int x = middle(mix.left, mix.right, 8);
+    ASSERT_TRUE(y >= 0 && y < kHeight && x >= 0 && x < kWidth);
+    ++counts[y * kWidth + x];
+  }
+  EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
+  // No box about the inner half is cut, if lambda is at least 3/4.
+  std::vector<double> lambdas;
+  constexpr int kQuarter = kSide / 4;
+  for (const MixDraw& mix :
+       Mixes(CutMixSpec{.alpha = 1, .num_classes = 2}, kSide, kSide)) {
+    const int y = (mix.top + mix.bottom) / 2;
+    const int x = (mix.left + mix.right) / 2;
+    const bool is_inner = std::abs(y - 2 * kQuarter) < kQuarter &&
+                          std::abs(x - 2 * kQuarter) < kQuarter;
+    const bool is_square = mix.bottom - mix.top == mix.right - mix.left;
+    if (is_inner && is_square && mix.lambda >= 0.75) {
+      lambdas.push_back(mix.lambda);
+    }
+  }
+  EXPECT_GT(lambdas.size(), 5000u);
+  ExpectUniform(lambdas, 0.75, 1);
+}
+
+class DistributionOf : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DistributionOf, IsAsStated) {
+  static const std::map<std::string, void (*)()> kChecks = {
+      {"AlternatingFlip", CheckAlternatingFlip},
+      {"ColorJitter", CheckColorJitter},
+      {"CutMix", CheckCutMix},
+      {"Cutout", CheckCutout},
+      {"GaussianBlur", CheckGaussianBlur},
+      {"MixUp", CheckMixUp},
+      {"RandomAffine", CheckRandomAffine},
+      {"RandomApply", CheckRandomApply},
+      {"RandomCrop", CheckRandomCrop},
+      {"RandomErasing", CheckRandomErasing},
+      {"RandomResizedCrop", CheckRandomResizedCrop},
+      {"RandomRotation", CheckRandomRotation}};
+  const auto check = kChecks.find(GetParam());
+  if (check != kChecks.end()) {
+    check->second();
+  } else if (Gates(0.5).count(GetParam()) == 1) {
+    CheckGate(GetParam());
+  } else {
+    FAIL() << GetParam() << " draws, and nothing checks what";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryRandomOp, DistributionOf,
+                         ::testing::ValuesIn(RandomOps()),
+                         [](const auto& info) { return info.param; });
+
+TEST(ExplainDistributionTest, OpsOfOneDrawIdDrawAlike) {
+  TransformSpec first = RandomRotationSpec{.degrees = {-30, 20}};
+  TransformSpec second = first;
+  first.draw_id = second.draw_id = 7;
+  const ExplainedFeed feed(16, 16, {first, InvertSpec{}, second});
+  EXPECT_EQ(feed.Collect(0, "angle"), feed.Collect(2, "angle"));
+}
+
+}  // namespace
+}  // namespace datasetd

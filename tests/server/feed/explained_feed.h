@@ -1,0 +1,126 @@
+// Feeds of one image field as explain tells of them, for tests of what they
+// draw: 100,000 samples, with fixed seeds.
+
+#ifndef DATASETD_TESTS_SERVER_CORE_EXPLAINED_FEED_H_
+#define DATASETD_TESTS_SERVER_CORE_EXPLAINED_FEED_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/pipeline/explain.h"
+#include "server/pipeline/pipeline.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+
+inline constexpr int64_t kNumSamples = 100000;
+// So large that rounding to pixels does not show.
+inline constexpr int64_t kSide = 10000;
+
+// A feed of one image field.
+class ExplainedFeed {
+ public:
+  ExplainedFeed(int64_t height, int64_t width, std::vector<TransformSpec> ops)
+      : program_(std::make_unique<AugmentProgram>()) {
+    const FieldSpec field = {.name = "image",
+                             .dtype = Dtype::kUint8,
+                             .shape = {height, width, 3},
+                             .is_image = true};
+    // Nothing of it runs.
+    constexpr TransformLimits kLimits = {.max_scratch_bytes = INT64_MAX,
+                                         .max_operations = INT64_MAX};
+    auto compiled = CompileField(field, 0, ops, Layout::kNchw, {}, kLimits);
+    EXPECT_THAT(compiled.status(), testing::IsOk());
+    program_->seed = 20;
+    program_->num_fields = 1;
+    if (compiled.ok()) program_->fields[0] = *compiled;
+  }
+
+  const AugmentProgram& program() const { return *program_; }
+
+  std::vector<OpDraw> At(uint64_t epoch, int64_t sample) const {
+    auto draws = ExplainSample(*program_, epoch, sample);
+    EXPECT_THAT(draws.status(), testing::IsOk());
+    return draws.ok() ? *std::move(draws) : std::vector<OpDraw>{};
+  }
+
+  // Number `index` of `parameter` of the op at `position`, for each sample from
+  // `first` on.
+  std::vector<double> Collect(int position, const std::string& parameter,
+                              int index = 0, uint64_t epoch = 1,
+                              int64_t first = 0) const {
+    std::vector<double> values;
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      for (const OpDraw& draw : At(epoch, first + i)) {
+        if (draw.position != position) continue;
+        for (const auto& [name, numbers] : draw.parameters) {
+          if (name == parameter) values.push_back(numbers[index]);
+        }
+      }
+    }
+    EXPECT_EQ(values.size(), kNumSamples) << parameter;
+    return values;
+  }
+
+  // Whether an op is applied, for each sample, by the op's position.
+  std::map<int, std::vector<bool>> Applied(uint64_t epoch = 1) const {
+    std::map<int, std::vector<bool>> applied;
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      for (const OpDraw& draw : At(epoch, i)) {
+        applied[draw.position].push_back(draw.is_applied);
+      }
+    }
+    for (const auto& [position, samples] : applied) {
+      EXPECT_EQ(samples.size(), kNumSamples) << position;
+    }
+    return applied;
+  }
+
+ private:
+  std::unique_ptr<AugmentProgram> program_;
+};
+
+// How far a count is from n * p, in standard deviations.
+inline double BinomialZ(int64_t count, double n, double p) {
+  return (static_cast<double>(count) - n * p) / std::sqrt(n * p * (1 - p));
+}
+
+inline double AppliedZ(const std::vector<bool>& applied, double p) {
+  return BinomialZ(std::count(applied.begin(), applied.end(), true),
+                   static_cast<double>(applied.size()), p);
+}
+
+// The same of the samples where both are applied.
+inline double BothZ(const std::vector<bool>& a, const std::vector<bool>& b,
+                    double p) {
+  int64_t both = 0;
+  for (size_t i = 0; i < a.size(); ++i) both += a[i] && b[i];
+  return BinomialZ(both, static_cast<double>(a.size()), p * p);
+}
+
+// The names of all ops that draw.
+inline std::vector<std::string> RandomOps() {
+  std::vector<std::string> names;
+  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+    const auto add = [&](const char* name, bool is_random) {
+      if (is_random) names.push_back(name);
+    };
+    (add(std::variant_alternative_t<kIndex, OpSpec>::kName,
+         std::variant_alternative_t<kIndex, OpSpec>::kIsRandom),
+     ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<OpSpec>>());
+  return names;
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_TESTS_SERVER_CORE_EXPLAINED_FEED_H_

@@ -1,0 +1,206 @@
+#include "server/feed/feed_fields.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cuda/host/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+using Names = std::vector<std::string>;
+using Options = std::map<std::string, FeedFieldOptions>;
+
+const FieldSpec kPhoto = {
+    .name = "photo", .shape = {kAnyExtent, kAnyExtent, 3}, .is_image = true};
+const FieldSpec kLeft = {.name = "left", .shape = {8, 6, 3}, .is_image = true};
+const FieldSpec kRight = {
+    .name = "right", .shape = {8, 6, 3}, .is_image = true};
+const FieldSpec kLabel = {.name = "label", .dtype = Dtype::kInt64};
+
+// Of two samples; those of a packed field are 4x5 and 6x7.
+class FeedFieldsTest : public ::testing::Test {
+ protected:
+  void MakeDataset(std::vector<FieldSpec> fields) {
+    Dataset::Contents contents;
+    contents.name = "a";
+    contents.backend = backend_.get();
+    contents.num_samples = 2;
+    for (FieldSpec& field : fields) {
+      Dataset::Contents::Packed& packed = contents.packed.emplace_back();
+      int64_t size_bytes = 0;
+      if (field.is_packed()) {
+        packed.index.emplace(PixelBytes(field));
+        packed.index->Add({4, 5});
+        packed.index->Add({6, 7});
+        packed.index->Describe(&field);
+        packed.memory = *backend_->Allocate(
+            static_cast<size_t>(packed.index->index_bytes()));
+        size_bytes = packed.index->size_bytes();
+      } else {
+        size_bytes = 2 * field.sample_bytes();
+      }
+      contents.memory.push_back(
+          *backend_->Allocate(static_cast<size_t>(size_bytes)));
+    }
+    contents.fields = std::move(fields);
+    dataset_ = std::make_unique<Dataset>(std::move(contents));
+  }
+  absl::StatusOr<FeedFields> Compile(const Names& names, const Options& options,
+                                     bool skips_packed = false) {
+    return CompileFeedFields(*dataset_, names, options, skips_packed);
+  }
+  static Names NamesOf(const FeedFields& fields) {
+    Names names;
+    for (const FieldSpec& spec : fields.specs) names.push_back(spec.name);
+    return names;
+  }
+
+  std::unique_ptr<Backend> backend_ = CreateHostBackend({.num_threads = 1});
+  std::unique_ptr<Dataset> dataset_;
+};
+
+TEST_F(FeedFieldsTest, AllOfThemUnlessSomeAreNamed) {
+  MakeDataset({kLeft, kRight, kLabel});
+  const auto all = Compile({}, {});
+  ASSERT_THAT(all, IsOk());
+  EXPECT_THAT(NamesOf(*all), ElementsAre("left", "right", "label"));
+  EXPECT_THAT(all->sources, ElementsAre(0, 1, 2));
+
+  const auto some = Compile({"label", "left"}, {});
+  ASSERT_THAT(some, IsOk());
+  EXPECT_THAT(NamesOf(*some), ElementsAre("label", "left"));
+  EXPECT_THAT(some->sources, ElementsAre(2, 0));
+  ASSERT_THAT(some->programs, SizeIs(2));
+  EXPECT_EQ(some->programs[0].source, dataset_->field_data(2));
+  EXPECT_EQ(some->programs[0].sample_stride_bytes, 8);
+  EXPECT_EQ(some->programs[1].source, dataset_->field_data(0));
+  ASSERT_THAT(some->pipelines, SizeIs(2));
+  EXPECT_EQ(some->pipelines[0].field, "label");
+  EXPECT_NE(TransformsHash(some->pipelines), TransformsHash(all->pipelines));
+
+  const auto named = Compile({"left", "right", "label"}, {});
+  ASSERT_THAT(named, IsOk());
+  EXPECT_EQ(TransformsHash(named->pipelines), TransformsHash(all->pipelines));
+}
+
+TEST_F(FeedFieldsTest, WhatIsDrawnDoesNotDependOnTheOthers) {
+  MakeDataset({kLeft, kRight, kLabel});
+  const Options flips = {
+      {"right", {.transforms = {RandomHorizontalFlipSpec{}}}}};
+  const auto all = Compile({}, flips);
+  const auto alone = Compile({"right"}, flips);
+  ASSERT_THAT(all, IsOk());
+  ASSERT_THAT(alone, IsOk());
+  EXPECT_EQ(alone->programs[0].moves[0].op_index,
+            all->programs[1].moves[0].op_index);
+}
+
+TEST_F(FeedFieldsTest, ARaggedFieldThatIsLeftOutNeedsNoSize) {
+  MakeDataset({kPhoto, kLabel});
+  EXPECT_THAT(Compile({}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("field 'photo': its samples have sizes"),
+                             HasSubstr("can be left out"))));
+  const auto labels = Compile({"label"}, {});
+  ASSERT_THAT(labels, IsOk());
+  EXPECT_EQ(labels->programs[0].ragged, nullptr);
+
+  // In another place than the dataset has it.
+  const auto both = Compile(
+      {"label", "photo"},
+      {{"photo", {.transforms = {CenterCropSpec{.height = 4, .width = 4}}}}});
+  ASSERT_THAT(both, IsOk());
+  EXPECT_EQ(both->programs[1].ragged, dataset_->field_index_data(0));
+  EXPECT_EQ(both->programs[1].sample_stride_bytes, 0);
+
+  const auto skipped = Compile({}, {}, /*skips_packed=*/true);
+  ASSERT_THAT(skipped, IsOk());
+  EXPECT_EQ(skipped->programs[0].source, nullptr);
+  EXPECT_EQ(skipped->programs[1].source, dataset_->field_data(1));
+}
+
+TEST_F(FeedFieldsTest, PairsAreLookedUpInTheDataset) {
+  FieldSpec mask = kPhoto;
+  mask.name = "mask";
+  MakeDataset({kLabel, kPhoto, mask});
+  TransformSpec crop = RandomCropSpec{.height = 4, .width = 4};
+  crop.draw_id = 1;
+  const FeedFieldOptions cropped = {.transforms = {crop}};
+  EXPECT_THAT(
+      Compile({"mask", "photo"}, {{"mask", cropped}, {"photo", cropped}}),
+      IsOk());
+}
+
+TEST_F(FeedFieldsTest, MixedLabelsMustBeAmongThem) {
+  MakeDataset({kRight, kLeft, kLabel});
+  const Options mix = {
+      {"left",
+       {.transforms = {MixUpSpec{.num_classes = 10, .labels = "label"}}}}};
+  const auto linked = Compile({"label", "left"}, mix);
+  ASSERT_THAT(linked, IsOk());
+  EXPECT_EQ(linked->programs[1].mix.labels_field, 0);
+  EXPECT_EQ(linked->programs[0].num_classes, 10);
+  EXPECT_THAT(Compile({"left"}, mix),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("'label' is no field of the feed")));
+}
+
+TEST_F(FeedFieldsTest, WrongNamesAreNamed) {
+  MakeDataset({kLeft, kRight, kLabel});
+  EXPECT_THAT(Compile({"left", "mask"}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("field_names: dataset 'a' has no field "
+                                 "'mask'; it has: left, right, label")));
+  EXPECT_THAT(Compile({"left", "label", "left"}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("field_names: 'left' is named twice")));
+  EXPECT_THAT(Compile({"left", "label"}, {{"right", {}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("field 'right' is not among the fields of "
+                                 "the feed, left, label")));
+  EXPECT_THAT(Compile({"left"}, {{"mask", {}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("transforms: dataset 'a' has no field 'mask'; "
+                                 "it has: left, right, label")));
+}
+
+TEST_F(FeedFieldsTest, OfManyFieldsSomeAreChosen) {
+  std::vector<FieldSpec> fields;
+  for (int i = 0; i < kMaxDatasetFields; ++i) {
+    fields.push_back(kLeft);
+    fields.back().name = absl::StrCat("f", i);
+  }
+  MakeDataset(fields);
+  EXPECT_THAT(Compile({}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("dataset 'a' has 256 fields; a feed carries "
+                                 "at most 8: choose them with field_names")));
+  Names names = {"f255", "f1", "f2", "f3", "f4", "f5", "f6", "f7"};
+  const auto eight =
+      Compile(names, {{"f255", {.transforms = {RandomHorizontalFlipSpec{}}}}});
+  ASSERT_THAT(eight, IsOk());
+  EXPECT_EQ(eight->programs[0].moves[0].op_index, 255u << 8);
+  names.push_back("f8");
+  EXPECT_THAT(Compile(names, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("field_names: 9 fields; a feed carries at "
+                                 "most 8")));
+}
+
+}  // namespace
+}  // namespace datasetd

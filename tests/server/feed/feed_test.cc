@@ -1,0 +1,467 @@
+#include "server/feed/feed.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/fake_backend.h"
+#include "tests/testing/feed_fixture.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::BatchBytes;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::IsOkAndHolds;
+using ::datasetd::testing::MakeTestFeed;
+using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::TestFeed;
+using ::datasetd::testing::TestFeedOptions;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class FeedTest : public ::testing::Test {
+ protected:
+  void LaunchAll(Feed& feed) {
+    while (feed.CanLaunch()) ASSERT_THAT(feed.Launch(1), IsOk());
+  }
+  // Launches, completes and publishes until every slot is out, or there is no
+  // more.
+  void Fill(Feed& feed) {
+    LaunchAll(feed);
+    backend_.CompleteAll();
+    ASSERT_THAT(feed.Collect(), IsOk());
+  }
+
+  FakeBackend backend_{{.needs_polling = true,
+                        .max_batches_per_launch = 32,
+                        .max_launches_in_flight = 64}};
+};
+
+TEST_F(FeedTest, PublishesOnlyWhatHasCompletedAndInOrder) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  LaunchAll(*made.feed);
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(0));
+  EXPECT_THAT(made.channel->published(), SizeIs(0));
+
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  const auto first = made.channel->published();
+  ASSERT_THAT(first, SizeIs(1));
+  EXPECT_EQ(first[0].batch.sequence, 1);
+  EXPECT_THAT(BatchBytes(*made.feed, first[0]), ElementsAre(0, 1, 2, 3));
+
+  backend_.CompleteAll();
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(2));
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(3));
+  EXPECT_THAT(BatchBytes(*made.feed, all[1]), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(BatchBytes(*made.feed, all[2]), ElementsAre(8, 9));
+  EXPECT_EQ(all[2].batch.num_samples, 2);
+  EXPECT_EQ(all[2].batch.batch, 2);
+}
+
+TEST_F(FeedTest, EpochsRollOver) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  for (int round = 0; round < 4; ++round) {
+    Fill(*made.feed);
+    for (const auto& published : made.channel->published()) {
+      made.channel->Release(published);
+    }
+    made.feed->Scan(0);
+  }
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(12));
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].batch.sequence, i + 1);
+    EXPECT_EQ(all[i].batch.epoch, i / 3);
+    EXPECT_EQ(all[i].batch.batch, i % 3);
+  }
+  EXPECT_EQ(made.feed->stats().num_batches.load(), 12);
+  EXPECT_EQ(made.feed->stats().num_samples.load(), 40);
+}
+
+TEST_F(FeedTest, OneLaunchFillsManyFreeSlots) {
+  const TestFeed made = MakeTestFeed(&backend_, {.num_slots = 6});
+  // A client that has none waits for one only.
+  EXPECT_THAT(made.feed->Launch(4), IsOk());
+  backend_.CompleteAll();
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  EXPECT_THAT(made.channel->published(), SizeIs(1));
+  EXPECT_THAT(made.feed->Launch(2), IsOk());
+  EXPECT_TRUE(made.feed->CanLaunch());
+  EXPECT_THAT(made.feed->Launch(32), IsOk());
+  EXPECT_FALSE(made.feed->CanLaunch());
+  EXPECT_EQ(backend_.num_launches(), 3);
+  backend_.CompleteAll();
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(2));
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(6));
+  EXPECT_THAT(BatchBytes(*made.feed, all[3]), ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(all[3].batch.epoch, 1);
+}
+
+class CutFeedTest : public ::testing::Test {
+ protected:
+  // Launches take two samples; batches have four, the third of an epoch two.
+  FakeBackend backend_{{.needs_polling = true,
+                        .max_batches_per_launch = 32,
+                        .max_launch_operations = 20}};
+  const TestFeedOptions options_ = {.sample_operations = 10, .num_slots = 3};
+};
+
+TEST_F(CutFeedTest, ALaunchOfTooMuchWorkIsCutAndPublishedAsAWhole) {
+  const TestFeed made = MakeTestFeed(&backend_, options_);
+  Feed& feed = *made.feed;
+  for (const size_t num_published : {1u, 2u}) {
+    EXPECT_THAT(feed.Launch(32), IsOkAndHolds(true));
+    EXPECT_FALSE(feed.CanLaunch());  // one part at a time
+    EXPECT_THAT(feed.Collect(), IsOkAndHolds(0));
+    EXPECT_TRUE(backend_.CompleteNext());
+    EXPECT_THAT(feed.Collect(), IsOkAndHolds(1));
+    EXPECT_THAT(made.channel->published(), SizeIs(num_published - 1));
+    EXPECT_FALSE(feed.is_quiescent());
+    ASSERT_TRUE(feed.CanLaunch());
+    EXPECT_THAT(feed.Launch(32), IsOkAndHolds(true));
+    EXPECT_TRUE(backend_.CompleteNext());
+    EXPECT_THAT(feed.Collect(), IsOkAndHolds(1));
+    EXPECT_TRUE(feed.is_quiescent());
+    ASSERT_THAT(made.channel->published(), SizeIs(num_published));
+  }
+  EXPECT_THAT(BatchBytes(feed, made.channel->published()[1]),
+              ElementsAre(4, 5, 6, 7));
+  // The short batch fits.
+  EXPECT_THAT(feed.Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(feed.Collect(), IsOkAndHolds(1));
+  ASSERT_THAT(made.channel->published(), SizeIs(3));
+  EXPECT_THAT(BatchBytes(feed, made.channel->published()[2]),
+              ElementsAre(8, 9));
+}
+
+TEST_F(CutFeedTest, AStopBetweenPartsEndsTheLaunch) {
+  const TestFeed made = MakeTestFeed(&backend_, options_);
+  EXPECT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  made.feed->Stop();
+  EXPECT_FALSE(made.feed->CanLaunch());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(0));
+  EXPECT_TRUE(made.feed->is_quiescent());
+  EXPECT_THAT(made.channel->published(), SizeIs(0));
+}
+
+TEST_F(CutFeedTest, AStopWhileAPartRunsWaitsForThatPart) {
+  const TestFeed made = MakeTestFeed(&backend_, options_);
+  EXPECT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  made.feed->Stop();
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(0));
+  EXPECT_FALSE(made.feed->is_quiescent());
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  EXPECT_TRUE(made.feed->is_quiescent());
+  EXPECT_THAT(made.channel->published(), SizeIs(0));
+}
+
+TEST_F(CutFeedTest, ASeekDropsTheRestOfALaunch) {
+  const TestFeed made = MakeTestFeed(&backend_, options_);
+  EXPECT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  made.channel->Seek({.generation = 1, .epoch = 0, .batch = 2});
+  EXPECT_TRUE(made.feed->Scan(0));
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(0));
+  EXPECT_TRUE(made.feed->is_quiescent());
+  EXPECT_THAT(made.feed->Launch(32), IsOkAndHolds(true));
+  EXPECT_TRUE(backend_.CompleteNext());
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  ASSERT_THAT(made.channel->published(), SizeIs(1));
+  EXPECT_THAT(BatchBytes(*made.feed, made.channel->published()[0]),
+              ElementsAre(8, 9));
+}
+
+TEST_F(FeedTest, OnlyTheSequenceThatIsInASlotFreesIt) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  Fill(*made.feed);
+  const auto all = made.channel->published();
+  made.channel->WriteDone(all[0].slot, all[0].batch.sequence + 1);
+  made.channel->WriteDone(all[1].slot, 0xFFFFFFFFFFFFFFFF);
+  EXPECT_FALSE(made.feed->Scan(0));
+  EXPECT_FALSE(made.feed->CanLaunch());
+  EXPECT_EQ(made.feed->stats().num_ignored_releases.load(), 2);
+  // The same nonsense is counted once.
+  EXPECT_FALSE(made.feed->Scan(0));
+  EXPECT_EQ(made.feed->stats().num_ignored_releases.load(), 2);
+
+  made.channel->Release(all[1]);
+  EXPECT_TRUE(made.feed->Scan(0));
+  EXPECT_TRUE(made.feed->CanLaunch());
+  Fill(*made.feed);
+  // A release said before the slot was published again frees nothing.
+  EXPECT_FALSE(made.feed->Scan(0));
+  EXPECT_EQ(made.channel->published().back().slot, all[1].slot);
+  EXPECT_EQ(made.channel->published().back().batch.sequence, 4);
+}
+
+TEST_F(FeedTest, AKeptBatchCostsDepthAndNoOrder) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  Fill(*made.feed);
+  const MemoryChannel::Published kept = made.channel->published()[0];
+  for (int round = 0; round < 50; ++round) {
+    for (const auto& published : made.channel->published()) {
+      if (published.batch.sequence != kept.batch.sequence) {
+        made.channel->Release(published);
+      }
+    }
+    made.feed->Scan(0);
+    Fill(*made.feed);
+    ASSERT_THAT(BatchBytes(*made.feed, kept), ElementsAre(0, 1, 2, 3));
+  }
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(3 + 50 * 2));
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].batch.sequence, i + 1);
+    EXPECT_TRUE(i == 0 || all[i].slot != kept.slot);
+  }
+}
+
+TEST_F(FeedTest, ARequestedReleaseIsPendingUntilItIsDone) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  Fill(*made.feed);
+  const auto all = made.channel->published();
+  EXPECT_FALSE(made.feed->has_pending_release());
+  made.channel->Request(all[2]);
+  EXPECT_FALSE(made.feed->Scan(0));
+  EXPECT_TRUE(made.feed->has_pending_release());
+  EXPECT_FALSE(made.feed->CanLaunch());
+  made.channel->Release(all[2]);
+  EXPECT_TRUE(made.feed->Scan(0));
+  EXPECT_FALSE(made.feed->has_pending_release());
+  EXPECT_TRUE(made.feed->CanLaunch());
+}
+
+TEST_F(FeedTest, ASeekDropsWhatRunsAndLeavesWhatIsPublished) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  ASSERT_THAT(made.feed->Launch(1), IsOk());
+  backend_.CompleteAll();
+  ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  LaunchAll(*made.feed);  // two more run
+  made.channel->Seek({.generation = 1, .epoch = 7, .batch = 2});
+  EXPECT_TRUE(made.feed->Scan(0));
+  backend_.CompleteAll();
+  ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(2));
+  ASSERT_THAT(made.channel->published(), SizeIs(1));
+
+  Fill(*made.feed);
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(3));
+  EXPECT_EQ(all[1].batch.sequence, 2);
+  EXPECT_EQ(all[1].batch.generation, 1);
+  EXPECT_EQ(all[1].batch.epoch, 7);
+  EXPECT_EQ(all[1].batch.batch, 2);
+  EXPECT_EQ(all[2].batch.epoch, 8);
+  EXPECT_EQ(all[2].batch.batch, 0);
+  EXPECT_NE(all[1].slot, all[0].slot);
+}
+
+TEST_F(FeedTest, SenselessSeeksAreCountedAndChangeNothing) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  const SeekRequest senseless[] = {
+      {.generation = 0, .epoch = 1, .batch = 0},
+      {.generation = 1, .epoch = uint64_t{1} << 32, .batch = 0},
+      {.generation = 1, .epoch = ~uint64_t{0}, .batch = ~uint64_t{0}},
+      {.generation = 1, .epoch = 0, .batch = 4},
+  };
+  for (const SeekRequest& seek : senseless) {
+    made.channel->Seek(seek);
+    EXPECT_FALSE(made.feed->Scan(0));
+  }
+  EXPECT_EQ(made.feed->stats().num_ignored_seeks.load(), 4);
+  Fill(*made.feed);
+  EXPECT_EQ(made.channel->published()[0].batch.epoch, 0);
+  EXPECT_EQ(made.channel->published()[0].batch.generation, 0);
+}
+
+TEST_F(FeedTest, TheEndOfAnEpochIsTheBeginningOfTheNext) {
+  const TestFeed made =
+      MakeTestFeed(&backend_, {.start = {.epoch = 2, .batch = 3}});
+  Fill(*made.feed);
+  EXPECT_EQ(made.channel->published()[0].batch.epoch, 3);
+  EXPECT_EQ(made.channel->published()[0].batch.batch, 0);
+}
+
+TEST_F(FeedTest, TheLastEpochIsTheEnd) {
+  const TestFeed made =
+      MakeTestFeed(&backend_, {.start = {.epoch = 0xFFFFFFFF, .batch = 2}});
+  Fill(*made.feed);
+  EXPECT_THAT(made.channel->published(), SizeIs(1));
+  EXPECT_FALSE(made.feed->CanLaunch());
+}
+
+TEST_F(FeedTest, AnEpochWithoutBatchesIsLegal) {
+  const TestFeed made = MakeTestFeed(
+      &backend_, {.num_samples = 3, .batch_size = 4, .drop_last = true});
+  EXPECT_EQ(made.feed->batches_per_epoch(), 0);
+  EXPECT_FALSE(made.feed->CanLaunch());
+  EXPECT_FALSE(made.feed->PrepareNextEpoch());
+  made.channel->Seek({.generation = 1, .epoch = 5, .batch = 0});
+  EXPECT_TRUE(made.feed->Scan(0));
+  EXPECT_FALSE(made.feed->CanLaunch());
+}
+
+TEST_F(FeedTest, FailedWorkIsNeverPublished) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  LaunchAll(*made.feed);
+  backend_.CompleteNext();
+  ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  backend_.FailNext(absl::InternalError("an illegal address"));
+  EXPECT_THAT(made.feed->Collect(), StatusIs(absl::StatusCode::kInternal,
+                                             HasSubstr("an illegal address")));
+  EXPECT_THAT(made.channel->published(), SizeIs(1));
+}
+
+TEST_F(FeedTest, AStoppedFeedPublishesNothing) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  LaunchAll(*made.feed);
+  EXPECT_FALSE(made.feed->is_quiescent());
+  made.feed->Stop();
+  EXPECT_TRUE(made.channel->is_closed());
+  EXPECT_FALSE(made.feed->CanLaunch());
+  backend_.CompleteAll();
+  EXPECT_THAT(made.feed->Collect(), IsOkAndHolds(3));
+  EXPECT_TRUE(made.feed->is_quiescent());
+  EXPECT_THAT(made.channel->published(), SizeIs(0));
+}
+
+TEST_F(FeedTest, WaitingForTheClientIsCounted) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  made.feed->Scan(1000);
+  Fill(*made.feed);
+  made.feed->Scan(2000);  // from here on every slot is out
+  made.feed->Scan(2500);
+  made.channel->Release(made.channel->published()[0]);
+  made.feed->Scan(3000);
+  made.feed->Scan(9000);
+  EXPECT_EQ(made.feed->stats().daemon_wait_nanoseconds.load(), 1000);
+}
+
+TEST_F(FeedTest, EveryFailedAllocationIsAnErrorAndLeaksNothing) {
+  const auto dataset = testing::MakeByteDataset(&backend_, 10);
+  const int before = backend_.num_live_objects();
+  int num_failures = 0;
+  for (int k = 1;; ++k) {
+    Feed::Options options;
+    options.dataset = dataset;
+    options.program.indices_offset_bytes = -1;
+    options.sampler.num_samples = 10;
+    options.sampler.batch_size = 4;
+    options.num_slots = 3;
+    options.slot_stride_bytes = 512;
+    auto slab = backend_.AllocateExported(2048, ExportKind::kMemfd);
+    ASSERT_THAT(slab, IsOk());
+    backend_.FailAllocation(k);
+    const auto feed = Feed::Create(std::move(options), *std::move(slab),
+                                   std::make_unique<MemoryChannel>(3), nullptr);
+    backend_.FailAllocation(0);
+    if (feed.ok()) break;
+    EXPECT_THAT(feed, StatusIs(absl::StatusCode::kResourceExhausted));
+    EXPECT_EQ(backend_.num_live_objects(), before);
+    ++num_failures;
+  }
+  // Indices, program, stream, and an event for each slot.
+  EXPECT_EQ(num_failures, 6);
+}
+
+// A client's order over the bytes of MakeTestFeed.
+class FeedOrderTest : public FeedTest {
+ protected:
+  FeedOrderTest() {
+    ClientOrder::Options options;
+    options.num_samples = 10;
+    options.batch_size = 4;
+    options.capacity = 16;
+    order_ = std::make_shared<ClientOrder>(options);
+    made_ = MakeTestFeed(&backend_, {.order = order_});
+  }
+  void Send(FeedPosition start, const std::vector<uint32_t>& sizes,
+            const std::vector<int64_t>& indices, uint64_t generation = 0) {
+    ASSERT_THAT(order_->Append({.generation = generation,
+                                .start = start,
+                                .batch_sizes = sizes,
+                                .indices = indices}),
+                IsOk());
+  }
+  void ReleaseAll() {
+    for (const auto& published : made_.channel->published()) {
+      made_.channel->Release(published);
+    }
+    made_.feed->Scan(0);
+  }
+
+  std::shared_ptr<ClientOrder> order_;
+  TestFeed made_;
+};
+
+TEST_F(FeedOrderTest, PublishesWhatWasSentAndWaitsForMore) {
+  EXPECT_EQ(made_.feed->batches_per_epoch(), 0);
+  EXPECT_FALSE(made_.feed->CanLaunch());
+  EXPECT_FALSE(made_.feed->PrepareNextEpoch());
+  Send({0, 0}, {3, 1}, {9, 9, 2, 5});
+  Fill(*made_.feed);
+  EXPECT_FALSE(made_.feed->CanLaunch());
+  auto all = made_.channel->published();
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_THAT(BatchBytes(*made_.feed, all[0]), ElementsAre(9, 9, 2));
+  EXPECT_THAT(BatchBytes(*made_.feed, all[1]), ElementsAre(5));
+  EXPECT_EQ(all[0].batch.num_samples, 3);
+  EXPECT_EQ(all[1].batch.batch, 1);
+
+  Send({0, 2}, {4}, {0, 1, 0, 1});
+  Send({1, 0}, {1}, {7});
+  Fill(*made_.feed);
+  ReleaseAll();
+  Fill(*made_.feed);
+  all = made_.channel->published();
+  ASSERT_THAT(all, SizeIs(4));
+  EXPECT_THAT(BatchBytes(*made_.feed, all[2]), ElementsAre(0, 1, 0, 1));
+  EXPECT_EQ(all[3].batch.epoch, 1);
+  EXPECT_EQ(all[3].batch.batch, 0);
+  EXPECT_EQ(all[3].batch.sequence, 4);
+}
+
+TEST_F(FeedOrderTest, ABlockOfANewGenerationIsASeek) {
+  Send({0, 0}, {1, 1, 1, 1, 1}, {1, 2, 3, 4, 5});
+  ASSERT_THAT(made_.feed->Launch(1), IsOkAndHolds(true));
+  backend_.CompleteAll();
+  ASSERT_THAT(made_.feed->Collect(), IsOkAndHolds(1));
+  ASSERT_THAT(made_.feed->Launch(1), IsOkAndHolds(true));  // runs
+  Send({3, 2}, {2}, {8, 9}, 1);
+  ASSERT_THAT(made_.feed->Launch(1), IsOkAndHolds(true));
+  backend_.CompleteAll();
+  ASSERT_THAT(made_.feed->Collect(), IsOkAndHolds(2));
+  const auto all = made_.channel->published();
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].batch.generation, 0);
+  EXPECT_EQ(all[1].batch.generation, 1);
+  EXPECT_EQ(all[1].batch.epoch, 3);
+  EXPECT_EQ(all[1].batch.batch, 2);
+  EXPECT_THAT(BatchBytes(*made_.feed, all[1]), ElementsAre(8, 9));
+  EXPECT_FALSE(made_.feed->CanLaunch());
+}
+
+TEST_F(FeedOrderTest, TheRingsSeekIsIgnoredAndCounted) {
+  made_.channel->Seek({.generation = 1, .epoch = 0, .batch = 0});
+  EXPECT_FALSE(made_.feed->Scan(0));
+  EXPECT_EQ(made_.feed->stats().num_ignored_seeks.load(), 1);
+  Send({0, 0}, {1}, {6});
+  Fill(*made_.feed);
+  EXPECT_EQ(made_.channel->published()[0].batch.generation, 0);
+}
+
+}  // namespace
+}  // namespace datasetd

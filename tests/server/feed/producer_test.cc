@@ -1,0 +1,493 @@
+#include "server/feed/producer.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "cuda/device/device_failure.h"
+#include "cuda/host/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/fake_backend.h"
+#include "tests/testing/feed_fixture.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::BatchBytes;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::MakeTestFeed;
+using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::TestFeed;
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+// absl::Notification in a form that ThreadSanitizer sees.
+class Signal {
+ public:
+  void Notify() {
+    std::lock_guard lock(mutex_);
+    is_notified_ = true;
+    changed_.notify_all();
+  }
+  bool Await() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(30),
+                             [&] { return is_notified_; });
+  }
+  bool is_notified() {
+    std::lock_guard lock(mutex_);
+    return is_notified_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_notified_ = false;
+};
+
+void NoFailure(absl::Status status) {
+  ADD_FAILURE() << "the device failed: " << status.ToString();
+}
+
+// What runs meanwhile is completed.
+void RemoveAndWait(FakeBackend& backend, Producer& producer, Feed* feed) {
+  Signal removed;
+  producer.Remove(feed, [&] { removed.Notify(); });
+  while (!removed.is_notified()) backend.CompleteNext();
+}
+
+// Every combination of a backend that calls and one that must be polled.
+class ProducerTest : public ::testing::TestWithParam<bool> {
+ protected:
+  // Goes before the backend, and after the feeds.
+  std::unique_ptr<Producer> Start(FakeBackend& backend) {
+    auto producer = Producer::Start(&backend, NoFailure);
+    EXPECT_THAT(producer, IsOk());
+    return *std::move(producer);
+  }
+  // Runs launches until `count` batches are published.
+  void CompleteUntil(FakeBackend& backend, const TestFeed& made, size_t count) {
+    while (made.channel->published().size() < count) backend.CompleteNext();
+  }
+};
+
+TEST_P(ProducerTest, FillsAFeedAndRefillsWhatIsReleased) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  for (size_t released = 0; released < 200; ++released) {
+    CompleteUntil(backend, made, released + 1);
+    made.channel->Release(made.channel->published()[released]);
+  }
+  const auto all = made.channel->published();
+  for (size_t i = 0; i < 200; ++i) {
+    ASSERT_EQ(all[i].batch.sequence, i + 1);
+    ASSERT_EQ(all[i].batch.epoch, i / 3);
+    ASSERT_EQ(all[i].batch.batch, i % 3);
+  }
+  backend.CompleteAll();
+  RemoveAndWait(backend, *producer, made.feed.get());
+}
+
+TEST_P(ProducerTest, AMissingBlockStallsItsOwnFeedOnly) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  ClientOrder::Options options;
+  options.num_samples = 10;
+  options.batch_size = 4;
+  options.capacity = 8;
+  const auto order = std::make_shared<ClientOrder>(options);
+  const TestFeed waiting =
+      MakeTestFeed(&backend, {.on_done = producer->on_done(), .order = order});
+  const TestFeed lively =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(waiting.feed.get());
+  producer->Add(lively.feed.get());
+  size_t num_lively = 0;
+  for (uint64_t round = 0; round < 50; ++round) {
+    for (int i = 0; i < 5; ++i, ++num_lively) {
+      CompleteUntil(backend, lively, num_lively + 1);
+      lively.channel->Release(lively.channel->published()[num_lively]);
+    }
+    ASSERT_THAT(waiting.channel->published(), SizeIs(round));
+    const std::vector<uint32_t> sizes = {1};
+    const std::vector<int64_t> indices = {static_cast<int64_t>(round % 10)};
+    ASSERT_THAT(
+        order->Append(
+            {.start = {0, round}, .batch_sizes = sizes, .indices = indices}),
+        IsOk());
+    producer->Wake();
+    CompleteUntil(backend, waiting, round + 1);
+    waiting.channel->Release(waiting.channel->published()[round]);
+  }
+  backend.CompleteAll();
+  RemoveAndWait(backend, *producer, waiting.feed.get());
+  RemoveAndWait(backend, *producer, lively.feed.get());
+}
+
+TEST_P(ProducerTest, ASilentClientStallsItsOwnFeedOnly) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed silent =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  const TestFeed lively =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(silent.feed.get());
+  producer->Add(lively.feed.get());
+  for (size_t released = 0; released < 100; ++released) {
+    CompleteUntil(backend, lively, released + 1);
+    lively.channel->Release(lively.channel->published()[released]);
+  }
+  CompleteUntil(backend, silent, 3);
+  EXPECT_THAT(silent.channel->published(), SizeIs(3));
+  RemoveAndWait(backend, *producer, silent.feed.get());
+  RemoveAndWait(backend, *producer, lively.feed.get());
+}
+
+TEST_P(ProducerTest, TakesASeekWhileAsleep) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  CompleteUntil(backend, made, 3);  // all slots are out: it sleeps
+  made.channel->Seek({.generation = 1, .epoch = 9, .batch = 1});
+  made.channel->Release(made.channel->published()[0]);
+  CompleteUntil(backend, made, 4);
+  const auto all = made.channel->published();
+  EXPECT_EQ(all[3].batch.generation, 1);
+  EXPECT_EQ(all[3].batch.epoch, 9);
+  EXPECT_EQ(all[3].batch.batch, 1);
+  EXPECT_THAT(BatchBytes(*made.feed, all[3]), ElementsAre(4, 5, 6, 7));
+  RemoveAndWait(backend, *producer, made.feed.get());
+}
+
+TEST_P(ProducerTest, ARemovedFeedGoesWhenItsWorkHasEnded) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  while (backend.num_pending_launches() < 3) {
+  }
+  Signal removed;
+  producer->Remove(made.feed.get(), [&] { removed.Notify(); });
+  ASSERT_TRUE(made.channel->AwaitClosed());
+  EXPECT_EQ(backend.num_pending_launches(), 3);
+  backend.CompleteAll();
+  ASSERT_TRUE(removed.Await());
+  EXPECT_TRUE(made.feed->is_quiescent());
+  EXPECT_THAT(made.channel->published(), SizeIs(0));
+}
+
+// Every launch takes as long as another.
+template <uint64_t kStepNanoseconds>
+uint64_t TickingClock() {
+  static std::atomic<uint64_t> now = 0;
+  return now += kStepNanoseconds;
+}
+
+TEST_P(ProducerTest, FeedsTakeTurns) {
+  FakeBackend backend({.needs_polling = GetParam(),
+                       .max_batches_per_launch = 1,
+                       .max_launches_in_flight = 2});
+  auto started = Producer::Start(&backend, NoFailure, TickingClock<1000>);
+  ASSERT_THAT(started, IsOk());
+  const std::unique_ptr<Producer> producer = *std::move(started);
+  std::vector<TestFeed> feeds;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    feeds.push_back(MakeTestFeed(
+        &backend, {.id = id, .num_slots = 8, .on_done = producer->on_done()}));
+    producer->Add(feeds.back().feed.get());
+  }
+  // The last feed is not served later than the first by more than a round.
+  CompleteUntil(backend, feeds[3], 5);
+  for (const TestFeed& made : feeds) {
+    EXPECT_GE(made.channel->published().size(), 3);
+  }
+  for (const TestFeed& made : feeds) CompleteUntil(backend, made, 8);
+  for (const TestFeed& made : feeds) {
+    RemoveAndWait(backend, *producer, made.feed.get());
+  }
+}
+
+TEST_P(ProducerTest, LaunchesThatDoNotEndTakeNoPlaceOfAnother) {
+  FakeBackend backend({.needs_polling = GetParam(),
+                       .max_batches_per_launch = 1,
+                       .max_launches_in_flight = 2,
+                       .takes_turns = true});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  std::vector<TestFeed> feeds;
+  // Five of one user, and one of another. Nothing that they launch ends.
+  for (uint64_t id = 1; id <= 6; ++id) {
+    feeds.push_back(MakeTestFeed(&backend, {.id = id,
+                                            .uid = id <= 5 ? 1u : 2u,
+                                            .num_slots = 8,
+                                            .on_done = producer->on_done()}));
+    producer->Add(feeds.back().feed.get());
+  }
+  const auto num_launches = [&](size_t feed) {
+    return feeds[feed].feed->stats().num_launches.load();
+  };
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    while (num_launches(i) == 0) {
+    }
+  }
+  while (num_launches(5) < 2) {
+  }
+  // Places beyond the first of each feed are the user's.
+  EXPECT_LE(backend.num_pending_launches(), 2 + 4 + 2);
+  for (const TestFeed& made : feeds) {
+    RemoveAndWait(backend, *producer, made.feed.get());
+  }
+}
+
+TEST_P(ProducerTest, AUsersManyFeedsDoNotCrowdOutAnothersOne) {
+  FakeBackend backend({.needs_polling = GetParam(),
+                       .max_batches_per_launch = 1,
+                       .max_launches_in_flight = 1});
+  auto started = Producer::Start(&backend, NoFailure, TickingClock<10'000'000>);
+  ASSERT_THAT(started, IsOk());
+  const std::unique_ptr<Producer> producer = *std::move(started);
+  std::vector<TestFeed> feeds;
+  constexpr size_t kMany = 12;
+  for (uint64_t id = 0; id <= kMany; ++id) {
+    feeds.push_back(MakeTestFeed(&backend, {.id = id + 1,
+                                            .uid = id == kMany ? 2u : 1u,
+                                            .num_slots = 8,
+                                            .on_done = producer->on_done()}));
+    producer->Add(feeds.back().feed.get());
+  }
+  // By feeds, the last one had a thirteenth.
+  CompleteUntil(backend, feeds[kMany], 8);
+  size_t num_others = 0;
+  for (size_t i = 0; i < kMany; ++i) {
+    num_others += feeds[i].channel->published().size();
+  }
+  EXPECT_LT(num_others, 8 * kMany / 2);
+  for (const TestFeed& made : feeds) {
+    RemoveAndWait(backend, *producer, made.feed.get());
+  }
+}
+
+TEST_P(ProducerTest, AFloodOfEmptyWakesIsThrottledAndHarmsNobody) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed hostile =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  const TestFeed lively =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(hostile.feed.get());
+  producer->Add(lively.feed.get());
+  CompleteUntil(backend, hostile, 3);
+  CompleteUntil(backend, lively, 3);
+  while (producer->num_throttled_wakes() == 0) {
+    hostile.channel->WakeForNothing();
+  }
+  for (size_t released = 0; released < 50; ++released) {
+    hostile.channel->WakeForNothing();
+    CompleteUntil(backend, lively, released + 1);
+    lively.channel->Release(lively.channel->published()[released]);
+  }
+  // The hostile one is heard again.
+  hostile.channel->Release(hostile.channel->published()[0]);
+  CompleteUntil(backend, hostile, 4);
+  RemoveAndWait(backend, *producer, hostile.feed.get());
+  RemoveAndWait(backend, *producer, lively.feed.get());
+}
+
+TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  Signal failed;
+  int num_failures = 0;
+  absl::Status failure;
+  auto producer = Producer::Start(&backend, [&](absl::Status status) {
+    ++num_failures;
+    failure = std::move(status);
+    failed.Notify();
+  });
+  ASSERT_THAT(producer, IsOk());
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
+  (*producer)->Add(made.feed.get());
+  CompleteUntil(backend, made, 1);
+  made.channel->Release(made.channel->published()[0]);
+  while (!backend.FailNext(absl::InternalError("fell off the bus"))) {
+  }
+  ASSERT_TRUE(failed.Await());
+  ASSERT_TRUE(made.channel->AwaitClosed());
+  const size_t num_published = made.channel->published().size();
+  RemoveAndWait(backend, **producer, made.feed.get());
+  EXPECT_EQ(num_failures, 1);
+  EXPECT_EQ(failure.message(),
+            "fell off the bus; feeds with launches in flight: " +
+                std::to_string(made.feed->id()));
+  EXPECT_TRUE(IsDeviceFailure(failure));
+  EXPECT_THAT(made.channel->published(), SizeIs(num_published));
+}
+
+TEST_P(ProducerTest, ARefusedLaunchEndsItsFeedOnly) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  Signal failed;
+  absl::Status failure;
+  auto producer = Producer::Start(&backend, [&](absl::Status status) {
+    failure = std::move(status);
+    failed.Notify();
+  });
+  ASSERT_THAT(producer, IsOk());
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
+  backend.FailLaunch(2);
+  (*producer)->Add(made.feed.get());
+  ASSERT_TRUE(failed.Await());
+  EXPECT_FALSE(IsDeviceFailure(failure));
+  EXPECT_EQ(failure.message().substr(0, 5), "feed ");
+  ASSERT_TRUE(made.channel->AwaitClosed());
+  backend.CompleteAll();
+  RemoveAndWait(backend, **producer, made.feed.get());
+  EXPECT_THAT(made.channel->published(), SizeIs(0));
+
+  const TestFeed other =
+      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
+  (*producer)->Add(other.feed.get());
+  CompleteUntil(backend, other, 1);
+  RemoveAndWait(backend, **producer, other.feed.get());
+}
+
+// Until what the producer says fulfils the condition.
+template <typename Condition>
+bool AwaitProgress(const Producer& producer, Condition condition) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition(producer.progress())) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+  }
+  return true;
+}
+
+bool HasAnswered(const ProducerProgress& progress) {
+  return progress.num_pings_answered == progress.num_pings;
+}
+
+TEST_P(ProducerTest, AnswersAPingWhileItSleepsForLackOfWork) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  for (uint64_t i = 1; i <= 10; ++i) {
+    producer->Ping();
+    EXPECT_EQ(producer->progress().num_pings, i);
+    ASSERT_TRUE(AwaitProgress(*producer, HasAnswered));
+  }
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  CompleteUntil(backend, made, 3);  // all slots are out: it sleeps
+  producer->Ping();
+  EXPECT_TRUE(AwaitProgress(*producer, HasAnswered));
+  RemoveAndWait(backend, *producer, made.feed.get());
+}
+
+TEST_P(ProducerTest, SaysThatItAnswersButNothingEndsOnADeviceThatHangs) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
+  producer->Add(made.feed.get());
+  ASSERT_TRUE(AwaitProgress(*producer, [](const ProducerProgress& progress) {
+    return progress.has_running_launch;
+  }));
+  for (int i = 0; i < 3; ++i) {
+    producer->Ping();
+    ASSERT_TRUE(AwaitProgress(*producer, HasAnswered));
+    EXPECT_TRUE(producer->progress().has_running_launch);
+    EXPECT_EQ(producer->progress().num_launches_ended, 0);
+  }
+  CompleteUntil(backend, made, 3);
+  EXPECT_TRUE(AwaitProgress(*producer, [](const ProducerProgress& progress) {
+    return progress.num_launches_ended == 3 && !progress.has_running_launch;
+  }));
+  RemoveAndWait(backend, *producer, made.feed.get());
+}
+
+TEST_P(ProducerTest, AThreadThatIsStuckAnswersNoPing) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  Signal entered;
+  Signal leave;
+  auto producer = Producer::Start(&backend, [&](absl::Status) {
+    entered.Notify();
+    leave.Await();
+  });
+  ASSERT_THAT(producer, IsOk());
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
+  backend.FailLaunch(1);
+  (*producer)->Add(made.feed.get());
+  ASSERT_TRUE(entered.Await());
+  (*producer)->Ping();
+  EXPECT_FALSE(HasAnswered((*producer)->progress()));
+  leave.Notify();
+  EXPECT_TRUE(AwaitProgress(**producer, HasAnswered));
+  RemoveAndWait(backend, **producer, made.feed.get());
+}
+
+TEST_P(ProducerTest, TheHandOverOfEveryBatchIsMeasured) {
+  FakeBackend backend({.needs_polling = GetParam()});
+  const std::unique_ptr<Producer> producer = Start(backend);
+  const TestFeed made = MakeTestFeed(
+      &backend,
+      {.on_done = producer->on_done(), .hand_over = producer->hand_over()});
+  producer->Add(made.feed.get());
+  for (size_t released = 0; released < 20; ++released) {
+    CompleteUntil(backend, made, released + 1);
+    made.channel->Release(made.channel->published()[released]);
+  }
+  backend.CompleteAll();
+  RemoveAndWait(backend, *producer, made.feed.get());
+  const LatencyHistogram::Snapshot snapshot = producer->hand_over()->Read();
+  EXPECT_EQ(std::accumulate(snapshot.counts.begin(), snapshot.counts.end(),
+                            uint64_t{0}),
+            made.channel->published().size());
+  EXPECT_GT(snapshot.sum_nanoseconds, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ProducerTest, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "Polled" : "Calling";
+                         });
+
+TEST(ProducerOnHostTest, ServesManyFeedsOnThreads) {
+  const auto backend = CreateHostBackend({.num_threads = 2});
+  auto producer = Producer::Start(backend.get(), NoFailure);
+  ASSERT_THAT(producer, IsOk());
+  std::vector<TestFeed> feeds;
+  for (uint64_t id = 1; id <= 8; ++id) {
+    feeds.push_back(MakeTestFeed(
+        backend.get(), {.id = id, .on_done = (*producer)->on_done()}));
+    (*producer)->Add(feeds.back().feed.get());
+  }
+  for (size_t round = 0; round < 100; ++round) {
+    for (const TestFeed& made : feeds) {
+      ASSERT_TRUE(made.channel->AwaitPublished(round + 1));
+      const auto published = made.channel->published()[round];
+      ASSERT_EQ(published.batch.sequence, round + 1);
+      ASSERT_EQ(BatchBytes(*made.feed, published)[0], round % 3 * 4);
+      made.channel->Release(published);
+    }
+  }
+  for (const TestFeed& made : feeds) {
+    Signal removed;
+    (*producer)->Remove(made.feed.get(), [&] { removed.Notify(); });
+    ASSERT_TRUE(removed.Await());
+  }
+}
+
+}  // namespace
+}  // namespace datasetd

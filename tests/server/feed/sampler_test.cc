@@ -1,0 +1,335 @@
+#include "server/feed/sampler.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace datasetd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::unique_ptr<Sampler> Make(const SamplerOptions& options) {
+  auto sampler = Sampler::Create(options);
+  EXPECT_TRUE(sampler.ok()) << sampler.status();
+  return sampler.ok() ? *std::move(sampler) : nullptr;
+}
+
+// What one rank gets in an epoch.
+struct RankEpoch {
+  std::vector<int64_t> indices;  // all batches, one after the other
+  std::vector<int64_t> batch_sizes;
+  std::vector<int64_t> padding_rows;  // places in `indices`
+};
+
+RankEpoch Collect(Sampler& sampler, int64_t batch_size, uint64_t epoch) {
+  RankEpoch result;
+  std::vector<int64_t> batch(batch_size + 1);
+  for (int64_t b = 0; b < sampler.batches_per_epoch(); ++b) {
+    batch[batch_size] = -7;
+    const Sampler::BatchShape shape =
+        sampler.Fill(epoch, b, absl::MakeSpan(batch).first(batch_size));
+    EXPECT_EQ(batch[batch_size], -7) << "wrote past the end";
+    const Sampler::BatchShape said = sampler.Shape(b);
+    EXPECT_EQ(said.num_samples, shape.num_samples);
+    EXPECT_EQ(said.num_padding, shape.num_padding);
+    result.indices.insert(result.indices.end(), batch.begin(),
+                          batch.begin() + shape.num_samples);
+    result.batch_sizes.push_back(shape.num_samples);
+    const int64_t end = result.indices.size();
+    for (int64_t i = shape.num_padding; i > 0; --i) {
+      result.padding_rows.push_back(end - i);
+    }
+  }
+  return result;
+}
+
+std::vector<int64_t> GlobalOrder(int64_t num_samples, bool shuffle,
+                                 uint64_t seed, uint64_t epoch) {
+  auto sampler = Make({.num_samples = num_samples,
+                       .batch_size = num_samples,
+                       .shuffle = shuffle,
+                       .seed = seed});
+  return Collect(*sampler, num_samples, epoch).indices;
+}
+
+// N, world size, batch size (0: N + 1), drop_last, shuffle.
+using Row = std::tuple<int64_t, int64_t, int64_t, bool, bool>;
+
+class SamplerProductTest : public ::testing::TestWithParam<Row> {};
+
+TEST_P(SamplerProductTest, EveryIndexOnceOverAllRanksPlusPadding) {
+  const auto [n, world_size, batch_param, drop_last, shuffle] = GetParam();
+  const int64_t batch_size = batch_param == 0 ? n + 1 : batch_param;
+  constexpr uint64_t kSeed = 42;
+  constexpr uint64_t kEpoch = 3;
+
+  std::vector<RankEpoch> ranks;
+  for (int64_t rank = 0; rank < world_size; ++rank) {
+    auto sampler = Make({.num_samples = n,
+                         .batch_size = batch_size,
+                         .shuffle = shuffle,
+                         .drop_last = drop_last,
+                         .seed = kSeed,
+                         .rank = rank,
+                         .world_size = world_size});
+    ranks.push_back(Collect(*sampler, batch_size, kEpoch));
+    EXPECT_EQ(sampler->batches_per_epoch(),
+              static_cast<int64_t>(ranks.back().batch_sizes.size()));
+    EXPECT_EQ(ranks.back().batch_sizes, ranks[0].batch_sizes);
+  }
+
+  // How many rows a rank should have, and in which batches.
+  int64_t num_rows = 0;
+  while (drop_last ? (num_rows + 1) * world_size <= n
+                   : num_rows * world_size < n) {
+    ++num_rows;
+  }
+  if (drop_last) num_rows -= num_rows % batch_size;
+  ASSERT_EQ(static_cast<int64_t>(ranks[0].indices.size()), num_rows);
+  for (size_t b = 0; b < ranks[0].batch_sizes.size(); ++b) {
+    const bool is_last = b + 1 == ranks[0].batch_sizes.size();
+    const int64_t rest = num_rows - static_cast<int64_t>(b) * batch_size;
+    ASSERT_EQ(ranks[0].batch_sizes[b],
+              is_last && !drop_last ? std::min(rest, batch_size) : batch_size);
+  }
+
+  // The rows of all ranks in turn are the global order, wrapped around; what
+  // is wrapped, and nothing else, is called padding.
+  const std::vector<int64_t> order = GlobalOrder(n, shuffle, kSeed, kEpoch);
+  std::vector<int> num_seen(n, 0);
+  for (int64_t rank = 0; rank < world_size; ++rank) {
+    std::vector<int64_t> padding_rows;
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const int64_t position = row * world_size + rank;
+      const int64_t index = ranks[rank].indices[row];
+      ASSERT_EQ(index, order[position % n]);
+      if (position >= n) {
+        padding_rows.push_back(row);
+      } else {
+        ++num_seen[index];
+      }
+    }
+    EXPECT_EQ(ranks[rank].padding_rows, padding_rows) << "rank " << rank;
+  }
+  const int64_t num_distinct = std::min(num_rows * world_size, n);
+  EXPECT_EQ(std::count(num_seen.begin(), num_seen.end(), 1), num_distinct);
+  EXPECT_EQ(std::count(num_seen.begin(), num_seen.end(), 0), n - num_distinct);
+  EXPECT_TRUE(drop_last || num_distinct == n);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Product, SamplerProductTest,
+    ::testing::Combine(::testing::Values<int64_t>(1, 2, 7, 1000, 50000, 65537,
+                                                  1000003),
+                       ::testing::Values<int64_t>(1, 2, 3, 8),
+                       ::testing::Values<int64_t>(1, 64, 500, 0),
+                       ::testing::Bool(), ::testing::Bool()),
+    [](const ::testing::TestParamInfo<Row>& info) {
+      const int64_t batch = std::get<2>(info.param);
+      return absl::StrCat("N", std::get<0>(info.param), "World",
+                          std::get<1>(info.param), "Batch",
+                          batch == 0 ? "All" : absl::StrCat(batch),
+                          std::get<3>(info.param) ? "Drop" : "Keep",
+                          std::get<4>(info.param) ? "Shuffle" : "InOrder");
+    });
+
+TEST(SamplerTest, InOrderWithoutShuffle) {
+  auto sampler =
+      Make({.num_samples = 5, .batch_size = 2, .rank = 1, .world_size = 2});
+  ASSERT_EQ(sampler->batches_per_epoch(), 2);
+  std::vector<int64_t> batch(2, -1);
+  Sampler::BatchShape shape = sampler->Fill(0, 0, absl::MakeSpan(batch));
+  EXPECT_EQ(shape.num_samples, 2);
+  EXPECT_EQ(shape.num_padding, 0);
+  EXPECT_THAT(batch, ElementsAre(1, 3));
+  shape = sampler->Fill(0, 1, absl::MakeSpan(batch));
+  EXPECT_EQ(shape.num_samples, 1);
+  EXPECT_EQ(shape.num_padding, 1);
+  EXPECT_THAT(batch, ElementsAre(0, 3)) << "only one row is written";
+}
+
+TEST(SamplerTest, MoreRanksThanSamplesWrapsRepeatedly) {
+  for (int64_t rank = 0; rank < 8; ++rank) {
+    auto sampler = Make(
+        {.num_samples = 3, .batch_size = 4, .rank = rank, .world_size = 8});
+    const RankEpoch epoch = Collect(*sampler, 4, 0);
+    EXPECT_THAT(epoch.indices, ElementsAre(rank % 3));
+    EXPECT_EQ(epoch.padding_rows.size(), rank < 3 ? 0u : 1u);
+    auto dropping = Make({.num_samples = 3,
+                          .batch_size = 4,
+                          .drop_last = true,
+                          .rank = rank,
+                          .world_size = 8});
+    EXPECT_EQ(dropping->batches_per_epoch(), 0);
+  }
+}
+
+TEST(SamplerTest, DropLastWithABatchLargerThanTheShardIsAnEmptyEpoch) {
+  auto sampler = Make(
+      {.num_samples = 10, .batch_size = 6, .drop_last = true, .world_size = 2});
+  EXPECT_EQ(sampler->batches_per_epoch(), 0);
+}
+
+TEST(SamplerTest, ExtremeSizesDoNotOverflow) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMaxSamples = 0xFFFFFFFF;
+  for (bool shuffle : {false, true}) {
+    for (bool drop_last : {false, true}) {
+      auto one = Make({.num_samples = kMaxSamples,
+                       .batch_size = 1,
+                       .shuffle = shuffle,
+                       .drop_last = drop_last});
+      EXPECT_EQ(one->batches_per_epoch(), kMaxSamples);
+      int64_t index = -1;
+      one->Fill(std::numeric_limits<uint64_t>::max(), kMaxSamples - 1,
+                absl::MakeSpan(&index, 1));
+      EXPECT_GE(index, 0);
+      EXPECT_LT(index, kMaxSamples);
+
+      auto huge_batch = Make({.num_samples = kMaxSamples,
+                              .batch_size = kMax,
+                              .shuffle = shuffle,
+                              .drop_last = drop_last});
+      EXPECT_EQ(huge_batch->batches_per_epoch(), drop_last ? 0 : 1);
+
+      auto huge_world = Make({.num_samples = kMaxSamples,
+                              .batch_size = 1,
+                              .shuffle = shuffle,
+                              .drop_last = drop_last,
+                              .rank = kMax - 1,
+                              .world_size = kMax});
+      EXPECT_EQ(huge_world->batches_per_epoch(), drop_last ? 0 : 1);
+      if (!drop_last) {
+        const Sampler::BatchShape shape =
+            huge_world->Fill(0, 0, absl::MakeSpan(&index, 1));
+        EXPECT_EQ(shape.num_padding, 1);
+        EXPECT_TRUE(shuffle || index == (kMax - 1) % kMaxSamples);
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, PreparingSeekingAndGoingBackChangeNothing) {
+  constexpr int64_t kSize = 1000;
+  std::vector<std::vector<int64_t>> orders;
+  for (uint64_t epoch = 0; epoch < 6; ++epoch) {
+    orders.push_back(GlobalOrder(kSize, true, 9, epoch));
+  }
+  auto sampler = Make(
+      {.num_samples = kSize, .batch_size = 100, .shuffle = true, .seed = 9});
+  std::vector<int64_t> batch(100);
+  // Negative: prepare that epoch, less one.
+  for (int step : {0, -2, 0, 1, -3, -4, 1, 2, 5, 0, -1, 0, -5, -6, 4, 5, 3}) {
+    if (step < 0) {
+      sampler->Prepare(-step - 1);
+      continue;
+    }
+    for (int64_t b : {7, 0}) {
+      sampler->Fill(step, b, absl::MakeSpan(batch));
+      EXPECT_TRUE(std::equal(batch.begin(), batch.end(),
+                             orders[step].begin() + 100 * b))
+          << "epoch " << step << " batch " << b;
+    }
+  }
+}
+
+TEST(SamplerTest, EpochsAboveThirtyTwoBitsAreDifferent) {
+  for (int64_t n : {1000, 100000}) {
+    EXPECT_NE(GlobalOrder(n, true, 1, 7),
+              GlobalOrder(n, true, 1, 7 + (uint64_t{1} << 32)));
+  }
+}
+
+TEST(SamplerTest, EveryBatchSizeCutsTheSameOrder) {
+  for (int64_t n : {1000, 70000}) {
+    const std::vector<int64_t> order = GlobalOrder(n, true, 4, 2);
+    for (int64_t batch_size : {1, 3, 64, 999}) {
+      auto sampler = Make({.num_samples = n,
+                           .batch_size = batch_size,
+                           .shuffle = true,
+                           .seed = 4});
+      EXPECT_EQ(Collect(*sampler, batch_size, 2).indices, order);
+    }
+  }
+}
+
+TEST(SamplerTest, NamesTheOptionThatIsOutOfRange) {
+  const SamplerOptions good = {
+      .num_samples = 10, .batch_size = 2, .rank = 1, .world_size = 2};
+  ASSERT_TRUE(Sampler::Create(good).ok());
+  struct Case {
+    const char* name;
+    int64_t SamplerOptions::*option;
+    int64_t value;
+  };
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  for (const Case& c : std::vector<Case>{
+           {"num_samples", &SamplerOptions::num_samples, 0},
+           {"num_samples", &SamplerOptions::num_samples, -1},
+           {"num_samples", &SamplerOptions::num_samples, int64_t{1} << 32},
+           {"batch_size", &SamplerOptions::batch_size, 0},
+           {"batch_size", &SamplerOptions::batch_size, kMin},
+           {"world_size", &SamplerOptions::world_size, 0},
+           {"world_size", &SamplerOptions::world_size, -3},
+           {"rank", &SamplerOptions::rank, -1},
+           {"rank", &SamplerOptions::rank, 2}}) {
+    SamplerOptions options = good;
+    options.*c.option = c.value;
+    const absl::Status status = Sampler::Create(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat(c.name, " is ", c.value)));
+  }
+}
+
+TEST(SamplerTest, ASubsetIsADatasetOfItsOwn) {
+  auto subset = std::make_shared<std::vector<uint32_t>>();
+  for (uint32_t i = 0; i < 101; ++i) subset->push_back(5000 - 3 * i);
+  for (const bool shuffle : {false, true}) {
+    for (const bool drop_last : {false, true}) {
+      for (const int64_t world_size : {1, 3}) {
+        for (int64_t rank = 0; rank < world_size; ++rank) {
+          SamplerOptions options = {.num_samples = 101,
+                                    .batch_size = 8,
+                                    .shuffle = shuffle,
+                                    .drop_last = drop_last,
+                                    .seed = 9,
+                                    .rank = rank,
+                                    .world_size = world_size};
+          RankEpoch places = Collect(*Make(options), 8, 4);
+          options.subset = subset;
+          const RankEpoch samples = Collect(*Make(options), 8, 4);
+          for (int64_t& place : places.indices) place = (*subset)[place];
+          EXPECT_EQ(samples.indices, places.indices);
+          EXPECT_EQ(samples.batch_sizes, places.batch_sizes);
+          EXPECT_EQ(samples.padding_rows, places.padding_rows);
+        }
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, ASubsetOfAnotherSizeIsRefused) {
+  const auto sampler = Sampler::Create(
+      {.num_samples = 3,
+       .batch_size = 1,
+       .subset = std::make_shared<std::vector<uint32_t>>(2, 1)});
+  EXPECT_EQ(sampler.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(sampler.status().message()), HasSubstr("subset"));
+}
+
+}  // namespace
+}  // namespace datasetd

@@ -1,0 +1,281 @@
+#include "server/load/dataset_loader.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/host/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/pipeline/pipeline.h"
+#include "tests/testing/fake_encoded_source.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::FakeEncodedSource;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+constexpr int64_t kExtent = 64;
+
+// Many sizes, none smaller than kExtent; the first one is the largest.
+ImageSize ManySizes(int64_t index) {
+  if (index == 0) return {200, 300};
+  return {kExtent + index * 7 % 90, kExtent + index * 13 % 110};
+}
+
+ImageSize OneSize(int64_t) { return {kExtent, kExtent}; }
+
+class DatasetLoaderTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::shared_ptr<const Dataset>> Load(
+      FakeEncodedSource& source, std::vector<TransformSpec> ops) {
+    std::vector<std::optional<FieldProgram>> programs(2);
+    if (!ops.empty()) {
+      auto program =
+          CompileField(source.info().fields[0], 0, ops, Layout::kNhwc);
+      if (!program.ok()) return program.status();
+      programs[0] = *program;
+    }
+    auto plan = PlanLoad(source.info(), programs, backend_->max_teams());
+    if (!plan.ok()) return plan.status();
+    plan->bad_samples = policy_;
+    plan->max_bad_samples = 1000;
+    plan->num_decode_threads = num_threads_;
+    plan->fields[0].ops = std::move(ops);
+    plan_ = *plan;
+    return LoadDataset("a", *plan, source, backend_.get(), Reservation(),
+                       counters_, account_);
+  }
+
+  // Sample `row` of the dataset must be the middle of sample `index`.
+  static void ExpectSample(const Dataset& dataset, int64_t row, int64_t index,
+                           ImageSize size) {
+    int64_t label = 0;
+    std::memcpy(&label, dataset.field_data(1) + row * 8, sizeof(label));
+    EXPECT_EQ(label, 1000 + index) << "row " << row;
+    // Halves go to the even side, as torchvision's CenterCrop rounds.
+    const auto begin = [](int64_t extent) {
+      const int64_t lack = extent - kExtent;
+      return lack / 2 + (lack % 2 == 1 && lack / 2 % 2 == 1 ? 1 : 0);
+    };
+    const uint8_t* pixel = dataset.field_data(0) + row * kExtent * kExtent;
+    int64_t num_wrong = 0;
+    for (int64_t y = 0; y < kExtent; ++y) {
+      for (int64_t x = 0; x < kExtent; ++x) {
+        num_wrong +=
+            *pixel++ != FakeEncodedSource::Pixel(index, begin(size.height) + y,
+                                                 begin(size.width) + x);
+      }
+    }
+    EXPECT_EQ(num_wrong, 0) << "row " << row;
+  }
+
+  const std::vector<TransformSpec> crop_ = {
+      CenterCropSpec{.height = kExtent, .width = kExtent}};
+  BadSamplePolicy policy_ = BadSamplePolicy::kFail;
+  int num_threads_ = 3;
+  LoadCounters counters_;
+  DecodeBudget decode_budget_{DecodeBudget::Limits()};
+  DecodeAccount account_ = {.budget = &decode_budget_};
+  LoadPlan plan_;
+  std::unique_ptr<Backend> backend_ = CreateHostBackend({.num_threads = 1});
+};
+
+TEST_F(DatasetLoaderTest, SamplesOfAnySizeBecomeOne) {
+  FakeEncodedSource source(5000, ManySizes);
+  const auto dataset = Load(source, crop_);
+  ASSERT_THAT(dataset, IsOk());
+  EXPECT_EQ((*dataset)->num_samples(), 5000);
+  EXPECT_EQ((*dataset)->fields()[0], (FieldSpec{.name = "image",
+                                                .shape = {kExtent, kExtent, 1},
+                                                .is_image = true}));
+  for (int64_t i = 0; i < 5000; i += 7) {
+    ExpectSample(**dataset, i, i, ManySizes(i));
+  }
+  EXPECT_EQ(counters_.num_samples, 5000);
+  EXPECT_EQ(counters_.num_bytes, 5000 * (kExtent * kExtent + 8));
+  EXPECT_EQ(plan_.resident_bytes, 5000 * (kExtent * kExtent + 8));
+}
+
+TEST_F(DatasetLoaderTest, ASampleThatTakesTooMuchMemoryIsABadOne) {
+  // Its scratch memory is about thrice as large as itself.
+  const std::vector<TransformSpec> ops = {
+      ToDtypeSpec{.dtype = Dtype::kFloat16}, RotateSpec{.angle = 30.0},
+      CenterCropSpec{.height = kExtent, .width = kExtent}};
+  constexpr int64_t kLarge = 3000;
+  const auto size_of = [](int64_t index) {
+    return index == 2 ? ImageSize{kLarge, kLarge} : OneSize(index);
+  };
+  DecodeBudget small({.sample_bytes = 1 << 20, .total_bytes = 2 << 20});
+  account_.budget = &small;
+  FakeEncodedSource failing(4, size_of);
+  EXPECT_THAT(Load(failing, ops),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("/fake/2: "), HasSubstr("it takes "),
+                             HasSubstr("bytes of host memory"),
+                             HasSubstr("max_sample_memory_mib"))));
+  policy_ = BadSamplePolicy::kSkip;
+  FakeEncodedSource skipping(4, size_of);
+  const auto dataset = Load(skipping, ops);
+  ASSERT_THAT(dataset, IsOk());
+  EXPECT_EQ((*dataset)->num_samples(), 3);
+  EXPECT_LE(small.peak_bytes(), 2 << 20);
+  EXPECT_EQ(small.used_bytes(), 0);
+  // With room for it, all of it is counted.
+  account_.budget = &decode_budget_;
+  policy_ = BadSamplePolicy::kFail;
+  FakeEncodedSource fitting(4, size_of);
+  EXPECT_THAT(Load(fitting, ops), IsOk());
+  EXPECT_GE(decode_budget_.peak_bytes(), 9 * kLarge * kLarge);
+}
+
+// Samples that do not fit beside each other are read again, one after another.
+TEST_F(DatasetLoaderTest, LoadsShareTheMemoryForSamples) {
+  constexpr int64_t kSampleBytes = 200 * 300;
+  DecodeBudget narrow(
+      {.sample_bytes = 2 * kSampleBytes, .total_bytes = 2 * kSampleBytes});
+  account_.budget = &narrow;
+  num_threads_ = 8;
+  FakeEncodedSource source(500, [](int64_t) { return ImageSize{200, 300}; });
+  const auto dataset = Load(source, crop_);
+  ASSERT_THAT(dataset, IsOk());
+  for (int64_t i = 0; i < 500; i += 7) {
+    ExpectSample(**dataset, i, i, {200, 300});
+  }
+  EXPECT_LE(narrow.peak_bytes(), 2 * kSampleBytes);
+}
+
+TEST_F(DatasetLoaderTest, TheNumberOfThreadsChangesNothing) {
+  std::set<std::string> hashes;
+  for (const int num_threads : {1, 2, 8}) {
+    num_threads_ = num_threads;
+    FakeEncodedSource source(3000, ManySizes);
+    const auto dataset = Load(source, crop_);
+    ASSERT_THAT(dataset, IsOk());
+    hashes.insert((*dataset)->content_hash());
+  }
+  EXPECT_THAT(hashes, SizeIs(1));
+}
+
+TEST_F(DatasetLoaderTest, WithoutPretransformsAllMustBeOfOneSize) {
+  FakeEncodedSource same(100, OneSize);
+  const auto dataset = Load(same, {});
+  ASSERT_THAT(dataset, IsOk());
+  for (int64_t i = 0; i < 100; ++i) ExpectSample(**dataset, i, i, OneSize(i));
+  FakeEncodedSource many(100, ManySizes);
+  policy_ = BadSamplePolicy::kSkip;  // is no way out
+  EXPECT_THAT(Load(many, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(StartsWith("/fake/1: "), HasSubstr("71x77"),
+                             HasSubstr("200x300"), HasSubstr("Resize"))));
+}
+
+TEST_F(DatasetLoaderTest, PretransformsMustGiveOneSize) {
+  FakeEncodedSource source(100, ManySizes);
+  EXPECT_THAT(Load(source, {PadSpec{.padding = {.left = 1}}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(StartsWith("/fake/1: "), HasSubstr("71x77"),
+                             HasSubstr("make 71x78"), HasSubstr("200x301"))));
+}
+
+TEST_F(DatasetLoaderTest, SkippedSamplesLeaveNoGap) {
+  policy_ = BadSamplePolicy::kSkip;
+  FakeEncodedSource source(4000, ManySizes);
+  std::vector<int64_t> good;
+  for (int64_t i = 0; i < 4000; ++i) {
+    if (i % 5 == 0 && i != 5) {
+      source.SetBad(i, absl::DataLossError("torn"));
+    } else {
+      good.push_back(i);
+    }
+  }
+  const auto loaded = Load(source, crop_);
+  ASSERT_THAT(loaded, IsOk());
+  ASSERT_EQ((*loaded)->num_samples(), static_cast<int64_t>(good.size()));
+  for (size_t row = 0; row < good.size(); row += 3) {
+    ExpectSample(**loaded, static_cast<int64_t>(row), good[row],
+                 ManySizes(good[row]));
+  }
+  EXPECT_EQ((*loaded)->bad_samples().num_samples, 799);
+  EXPECT_EQ((*loaded)->bad_samples().listed[1].path, "/fake/10");
+  EXPECT_EQ(counters_.num_samples, static_cast<int64_t>(good.size()));
+}
+
+TEST_F(DatasetLoaderTest, ReplacedSamplesAreTheGoodOnesBefore) {
+  policy_ = BadSamplePolicy::kReplace;
+  FakeEncodedSource source(4000, ManySizes);
+  for (int64_t i = 0; i < 4000; ++i) {
+    if (i % 9 < 2) source.SetBad(i, absl::InvalidArgumentError("odd"));
+  }
+  const auto dataset = Load(source, crop_);
+  ASSERT_THAT(dataset, IsOk());
+  EXPECT_EQ((*dataset)->num_samples(), 4000);
+  for (int64_t i = 0; i < 4000; ++i) {
+    const int64_t from = i < 2 ? 2 : i % 9 < 2 ? i / 9 * 9 - 1 : i;
+    ExpectSample(**dataset, i, from, ManySizes(from));
+  }
+}
+
+TEST_F(DatasetLoaderTest, NothingButBadSamplesIsAnError) {
+  policy_ = BadSamplePolicy::kSkip;
+  FakeEncodedSource source(10, OneSize);
+  for (int64_t i = 0; i < 10; ++i) {
+    source.SetBad(i, absl::DataLossError("torn"));
+  }
+  EXPECT_THAT(Load(source, {}), StatusIs(absl::StatusCode::kDataLoss,
+                                         HasSubstr("all 10 samples are bad")));
+}
+
+TEST_F(DatasetLoaderTest, CancellingStopsTheThreads) {
+  FakeEncodedSource source(1'000'000, [](int64_t) { return ImageSize{8, 8}; });
+  source.OnDecode([this](int64_t index) {
+    if (index == 5000) {
+      counters_.is_cancelled.store(true, std::memory_order_relaxed);
+    }
+  });
+  EXPECT_THAT(Load(source, {}), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_LT(source.num_decoded(), 100'000);
+}
+
+TEST_F(DatasetLoaderTest, TheBuffersOfALoadAreCharged) {
+  const int64_t most = MaxLoadBufferBytes(int64_t{1} << 30);
+  DecodeBudget staging({.sample_bytes = most, .total_bytes = most});
+  account_.staging = &staging;
+  FakeEncodedSource source(1000, ManySizes);
+  ASSERT_THAT(Load(source, crop_), IsOk());
+  EXPECT_GE(staging.peak_bytes(), 3 * 512 * kExtent * kExtent);
+  EXPECT_LE(staging.peak_bytes(), 5 * ((8 << 20) + 512));
+  EXPECT_EQ(staging.used_bytes(), 0);
+}
+
+TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
+  FakeEncodedSource source(100'000, ManySizes);
+  std::vector<std::optional<FieldProgram>> programs(2);
+  programs[0] = *CompileField(source.info().fields[0], 0, crop_, Layout::kNhwc);
+  auto plan = PlanLoad(source.info(), programs, backend_->max_teams());
+  ASSERT_THAT(plan, IsOk());
+  plan->num_decode_threads = 4;
+  EXPECT_EQ(plan->num_staging_buffers, 3);
+  EXPECT_EQ(plan->chunk_samples, 512);
+  EXPECT_LE(plan->staging_bytes, (8 << 20) + 512);
+  EXPECT_EQ(plan->host_bytes(1000, 1 << 20), 3 * plan->staging_bytes + 4000);
+  EXPECT_EQ(plan->host_bytes(int64_t{1} << 30, int64_t{3} << 30),
+            3 * plan->staging_bytes + (int64_t{3} << 30));
+  EXPECT_EQ(plan->scratch_bytes, 0);
+}
+
+}  // namespace
+}  // namespace datasetd

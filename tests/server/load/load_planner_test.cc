@@ -1,0 +1,92 @@
+#include "server/load/load_planner.h"
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+SourceInfo SourceOf(int num_fields) {
+  SourceInfo source;
+  source.num_samples = 10;
+  for (int f = 0; f < num_fields; ++f) {
+    source.fields.push_back(
+        {.name = absl::StrCat("f", f), .shape = {4, 4, 1}, .is_image = true});
+  }
+  return source;
+}
+
+// More fields than a feed carries, which ended the daemon.
+TEST(LoadPlannerTest, EveryFieldMayHavePretransforms) {
+  const int last = kMaxDatasetFields - 1;
+  const DatasetSpec spec = {
+      .name = "a",
+      .pretransforms = {
+          {absl::StrCat("f", last), {CenterCropSpec{.height = 2, .width = 2}}},
+          {"f8", {CenterCropSpec{.height = 2, .width = 3}}}}};
+  const auto plan = PlanSource(spec, SourceOf(kMaxDatasetFields), 1);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->fields[8].resident.shape, (std::vector<int64_t>{2, 3, 1}));
+  EXPECT_EQ(plan->fields[last].resident.shape, (std::vector<int64_t>{2, 2, 1}));
+}
+
+TEST(LoadPlannerTest, ADatasetHasSoManyFieldsAtMost) {
+  EXPECT_THAT(PlanSource({.name = "a"}, SourceOf(kMaxDatasetFields + 1), 1),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the source has 257 fields; a dataset has at "
+                                 "most 256")));
+}
+
+SourceInfo OneField(int64_t num_samples, std::vector<int64_t> shape) {
+  SourceInfo source;
+  source.num_samples = num_samples;
+  source.fields = {
+      {.name = "image", .shape = std::move(shape), .is_image = true}};
+  return source;
+}
+
+// A chunk is read into host memory as it is.
+TEST(LoadPlannerTest, ASampleMustFitIntoItsMemory) {
+  LoadLimits limits;
+  limits.max_sample_bytes = int64_t{300} << 20;
+  const DatasetSpec spec = {.name = "a"};
+  EXPECT_THAT(PlanSource(spec, OneField(3, {300, 1 << 20, 1}), 1, {}, limits),
+              IsOk());
+  EXPECT_THAT(
+      PlanSource(spec, OneField(3, {301, 1 << 20, 1}), 1, {}, limits),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("1 sample takes 315621376 bytes"),
+                     HasSubstr("max_sample_memory_mib"), HasSubstr("300"))));
+  EXPECT_THAT(PlanSource(spec, OneField(2, {int64_t{1} << 40, 1 << 23, 3}), 1,
+                         {}, limits),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// 256 samples of an odd size come together, so that each chunk is aligned.
+TEST(LoadPlannerTest, AChunkMustFitIntoTheMemoryOfASample) {
+  LoadLimits limits;
+  limits.max_sample_bytes = int64_t{300} << 20;
+  const DatasetSpec spec = {
+      .name = "a",
+      .pretransforms = {{"image", {CropSpec{.height = 3, .width = 3}}}}};
+  const auto few =
+      PlanSource(spec, OneField(1, {20, 1 << 20, 1}), 1, {}, limits);
+  ASSERT_THAT(few, IsOk());
+  EXPECT_EQ(few->chunk_samples, 1);
+  EXPECT_THAT(
+      PlanSource(spec, OneField(1000, {20, 1 << 20, 1}), 1, {}, limits),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("256 samples, the fewest that can be read at "
+                               "once, take 5368709120 bytes"),
+                     HasSubstr("max_sample_memory_mib"))));
+}
+
+}  // namespace
+}  // namespace datasetd

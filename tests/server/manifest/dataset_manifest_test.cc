@@ -1,0 +1,309 @@
+#include "server/manifest/dataset_manifest.h"
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/manifest/manifest_format.h"
+#include "tests/testing/fault_plan.h"
+#include "tests/testing/faulty_file_system.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::TempDir;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+DatasetInfo Info(const std::string& name, uint32_t uid) {
+  v1::DatasetSpec spec;
+  spec.set_name(name);
+  spec.set_format("npy");
+  spec.set_path("/data/" + name);
+  spec.set_pin(true);
+  DatasetInfo info;
+  info.spec.name = name;
+  info.spec.wire =
+      std::make_shared<const std::string>(spec.SerializeAsString());
+  info.owner.uid = uid;
+  info.content_hash = std::string(64, 'a');
+  return info;
+}
+
+class DatasetManifestTest : public ::testing::Test {
+ protected:
+  DatasetManifestTest() : path_(parent_.File("state")) { Open(); }
+
+  void Open() {
+    manifest_.reset();
+    auto directory = OpenStoreDirectory(path_);
+    ASSERT_THAT(directory, IsOk());
+    auto manifest = DatasetManifest::Open(
+        *std::move(directory),
+        [this](const char* event, const absl::Status& status) {
+          events_.push_back(absl::StrCat(event, ": ", status.message()));
+        });
+    ASSERT_THAT(manifest, IsOk());
+    manifest_ = *std::move(manifest);
+  }
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    for (const auto& entry : manifest_->Entries()) {
+      names.push_back(entry.spec().name());
+    }
+    return names;
+  }
+  std::string file() const { return path_ + "/datasets.manifest"; }
+
+  TempDir parent_;
+  const std::string path_;
+  std::vector<std::string> events_;
+  std::unique_ptr<DatasetManifest> manifest_;
+};
+
+TEST_F(DatasetManifestTest, WhatWasAddedIsThereAfterARestart) {
+  EXPECT_THAT(Names(), IsEmpty());
+  manifest_->Add(Info("a", 1000));
+  manifest_->Add(Info("b", 1001));
+  Open();
+  EXPECT_THAT(Names(), ElementsAre("a", "b"));
+  const v1::Manifest::Entry entry = manifest_->Entries()[1];
+  EXPECT_EQ(entry.owner_uid(), 1001u);
+  EXPECT_EQ(entry.spec().path(), "/data/b");
+  EXPECT_TRUE(entry.spec().pin());
+  EXPECT_EQ(entry.content_hash(), std::string(64, 'a'));
+  manifest_->Remove("a");
+  manifest_->Remove("c");
+  Open();
+  EXPECT_THAT(Names(), ElementsAre("b"));
+}
+
+TEST_F(DatasetManifestTest, AwaitWrittenMeansThatItIsOnTheDisk) {
+  for (int i = 0; i < 20; ++i) {
+    manifest_->Add(Info(absl::StrCat("d", i), 0));
+    ASSERT_TRUE(manifest_->AwaitWritten(absl::Seconds(60)));
+    std::ifstream stream(file(), std::ios::binary);
+    const std::string data((std::istreambuf_iterator<char>(stream)),
+                           std::istreambuf_iterator<char>());
+    const auto decoded = DecodeManifest(data);
+    ASSERT_THAT(decoded, IsOk());
+    EXPECT_EQ(decoded->entries_size(), i + 1);
+  }
+}
+
+TEST_F(DatasetManifestTest, ADamagedOneIsSetAside) {
+  manifest_->Add(Info("a", 1000));
+  manifest_.reset();
+  std::ofstream(file(), std::ios::app) << "x";
+  Open();
+  EXPECT_THAT(Names(), IsEmpty());
+  EXPECT_THAT(events_, ElementsAre(HasSubstr("damaged, set aside")));
+  EXPECT_TRUE(std::filesystem::exists(file() + ".damaged"));
+  manifest_->Add(Info("b", 1000));
+  Open();
+  EXPECT_THAT(Names(), ElementsAre("b"));
+}
+
+TEST_F(DatasetManifestTest, WhatCannotBeMadeAgainIsNotKept) {
+  DatasetInfo info = Info("a", 0);
+  info.spec.wire = nullptr;
+  manifest_->Add(info);
+  info.spec.wire =
+      std::make_shared<const std::string>(std::string(2 << 20, 'a'));
+  manifest_->Add(info);
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(DatasetManifestTest, AFileThatCannotBeWrittenIsAnEvent) {
+  // A directory is in the way.
+  std::filesystem::create_directory(file());
+  manifest_->Add(Info("a", 0));
+  ASSERT_TRUE(manifest_->AwaitWritten(absl::Seconds(60)));
+  EXPECT_THAT(events_, SizeIs(1));
+  EXPECT_EQ(manifest_->num_errors(), 1u);
+  std::filesystem::remove(file());
+  manifest_->Add(Info("b", 0));
+  Open();
+  EXPECT_THAT(Names(), ElementsAre("a", "b"));
+}
+
+TEST_F(DatasetManifestTest, EveryCallThatFailsLeavesTheOldListOrTheNew) {
+  int num_old = 0;
+  int num_new = 0;
+  for (int64_t k = 1;; ++k) {
+    manifest_.reset();
+    std::filesystem::remove(file());
+    Open();
+    manifest_->Add(Info("a", 0));
+    manifest_.reset();
+    testing::FaultPlan plan(testing::kFaultRead | testing::kFaultWrite, k);
+    {
+      auto directory = OpenStoreDirectory(path_);
+      ASSERT_THAT(directory, IsOk());
+      auto manifest =
+          DatasetManifest::Open(std::make_unique<testing::FaultyStoreDirectory>(
+                                    *std::move(directory), &plan),
+                                [](const char*, const absl::Status&) {});
+      if (manifest.ok()) {
+        (*manifest)->Add(Info("b", 0));
+      } else {
+        EXPECT_THAT(manifest, StatusIs(absl::StatusCode::kDataLoss,
+                                       HasSubstr("injected fault")));
+      }
+    }
+    Open();
+    if (Names() == std::vector<std::string>{"a"}) {
+      ++num_old;
+    } else {
+      EXPECT_THAT(Names(), ElementsAre("a", "b")) << k;
+      ++num_new;
+    }
+    EXPECT_FALSE(std::filesystem::exists(file() + ".tmp"));
+    if (!plan.has_fired()) break;
+  }
+  // Open, read; the journal's open; create, write, sync, rename.
+  EXPECT_EQ(num_old, 7);
+  EXPECT_EQ(num_new, 1);  // the round without a fault
+}
+
+TEST_F(DatasetManifestTest, WhatWasBeingReadAtTheEndIsKnownAtTheNextStart) {
+  for (const char* const name : {"a", "b", "c"}) {
+    manifest_->Add(Info(name, 1000));
+  }
+  const auto state_of = [this](const std::string& name) {
+    for (const auto& entry : manifest_->Entries()) {
+      if (entry.spec().name() == name) {
+        return absl::StrCat(entry.num_interrupted(),
+                            entry.is_suspect() ? " suspect" : "");
+      }
+    }
+    return std::string("none");
+  };
+  manifest_->BeginRead("a");
+  manifest_->EndRead("a");
+  manifest_->BeginRead("b");
+  Open();  // as after a crash: nothing else was said
+  EXPECT_EQ(state_of("a"), "0");
+  EXPECT_EQ(state_of("b"), "1 suspect");
+  EXPECT_THAT(events_.back(), HasSubstr("was restoring when it ended: b"));
+  // Counted once.
+  Open();
+  EXPECT_EQ(state_of("b"), "1 suspect");
+  manifest_->BeginRead("b");
+  Open();
+  EXPECT_EQ(state_of("b"), "2 suspect");
+  // Of several nobody knows which it was.
+  manifest_->BeginRead("b");
+  manifest_->BeginRead("c");
+  Open();
+  EXPECT_EQ(state_of("b"), "2 suspect");
+  EXPECT_EQ(state_of("c"), "0 suspect");
+  // One that ends, in whatever way, or is READY, is no suspect.
+  manifest_->BeginRead("b");
+  manifest_->EndRead("b");
+  manifest_->EndRestore("b");
+  manifest_->Add(Info("c", 1000));
+  Open();
+  EXPECT_EQ(state_of("b"), "0");
+  EXPECT_EQ(state_of("c"), "0");
+}
+
+TEST_F(DatasetManifestTest, AJournalThatMakesNoSenseIsNoReasonNotToStart) {
+  manifest_->Add(Info("a", 1000));
+  for (const std::string& text :
+       {std::string(), std::string("datasetd restoring 9\na"),
+        std::string("datasetd restoring 1\n../b\nx\n\n"),
+        std::string(1000, '\0')}) {
+    manifest_.reset();
+    std::ofstream(path_ + "/restoring", std::ios::binary) << text;
+    Open();
+    EXPECT_FALSE(manifest_->Entries()[0].is_suspect());
+  }
+}
+
+TEST_F(DatasetManifestTest, OneUserFillsTheListForNobodyElse) {
+  const auto big = [](const std::string& name, uint32_t uid) {
+    v1::DatasetSpec spec;
+    spec.set_name(name);
+    (*spec.mutable_options())["o"] = std::string(60'000, 'x');
+    DatasetInfo info = Info(name, uid);
+    info.spec.wire =
+        std::make_shared<const std::string>(spec.SerializeAsString());
+    return info;
+  };
+  for (int i = 10; i < 40; ++i) {
+    manifest_->Add(big(absl::StrCat("d", i), 1000));
+  }
+  manifest_->Add(Info("of another", 1001));
+  EXPECT_THAT(manifest_->Entries(),
+              SizeIs(kMaxManifestBytesOfUser / 60'100 + 1));
+  EXPECT_THAT(events_.back(),
+              ::testing::AllOf(HasSubstr("'d39' of uid 1000"),
+                               HasSubstr("this user's datasets"),
+                               HasSubstr("1048576")));
+  // There is room again when one goes.
+  manifest_->Remove("d10");
+  events_.clear();
+  manifest_->Add(big("d39", 1000));
+  EXPECT_THAT(events_, IsEmpty());
+  // One that does not fit any more leaves nothing of what it was.
+  manifest_->Add(Info("d40", 1000));
+  manifest_->Add(big("d40", 1000));
+  EXPECT_THAT(Names(), ::testing::Not(::testing::Contains("d40")));
+}
+
+TEST(ManifestFormatTest, EveryCutAndEveryChangedByteIsNoticed) {
+  v1::Manifest manifest;
+  auto* const entry = manifest.add_entries();
+  entry->mutable_spec()->set_name("a");
+  entry->set_content_hash(std::string(64, '0'));
+  const std::string good = EncodeManifest(manifest);
+  ASSERT_THAT(DecodeManifest(good), IsOk());
+  for (size_t i = 0; i < good.size(); ++i) {
+    EXPECT_THAT(DecodeManifest(good.substr(0, i)),
+                StatusIs(absl::StatusCode::kDataLoss));
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x40);
+    EXPECT_THAT(DecodeManifest(bad), StatusIs(absl::StatusCode::kDataLoss));
+  }
+}
+
+// Those of the version before, which had XXH3.
+TEST(ManifestFormatTest, ShortContentHashesAreTaken) {
+  for (const size_t length : {0, 31, 32, 33, 64, 65}) {
+    v1::Manifest manifest;
+    auto* const entry = manifest.add_entries();
+    entry->mutable_spec()->set_name("a");
+    entry->set_content_hash(std::string(length, '0'));
+    EXPECT_EQ(DecodeManifest(EncodeManifest(manifest)).ok(),
+              length == 32 || length == 64);
+  }
+}
+
+TEST(ManifestFormatTest, NamesThatAreNoneAndDoubledOnesAreRefused) {
+  for (const std::string name : {"", "../a", "a b", "a"}) {
+    v1::Manifest manifest;
+    for (int i = 0; i < 2; ++i) {
+      auto* const entry = manifest.add_entries();
+      entry->mutable_spec()->set_name(name);
+      entry->set_content_hash(std::string(64, '0'));
+    }
+    EXPECT_THAT(DecodeManifest(EncodeManifest(manifest)),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("name")));
+  }
+}
+
+}  // namespace
+}  // namespace datasetd

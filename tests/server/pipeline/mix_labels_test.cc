@@ -1,0 +1,264 @@
+#include "server/pipeline/mix_labels.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "cuda/host/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/feed/slot_layout.h"
+#include "server/pipeline/pipeline.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const FieldSpec kImage = {
+    .name = "image", .shape = {8, 6, 3}, .is_image = true};
+const FieldSpec kOther = {
+    .name = "other", .shape = {4, 4, 1}, .is_image = true};
+const FieldSpec kLabel = {.name = "label", .dtype = Dtype::kInt16};
+const FieldSpec kScore = {.name = "score", .dtype = Dtype::kFloat32};
+const FieldSpec kPair = {.name = "pair", .dtype = Dtype::kInt64, .shape = {2}};
+
+using Transforms = std::vector<std::vector<TransformSpec>>;
+
+absl::StatusOr<std::vector<FieldProgram>> Link(
+    const std::vector<FieldSpec>& fields, const Transforms& transforms) {
+  std::vector<FieldProgram> programs;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    auto program = CompileField(fields[f], static_cast<int>(f), transforms[f],
+                                Layout::kNchw);
+    if (!program.ok()) return program.status();
+    programs.push_back(*program);
+  }
+  absl::Status status =
+      LinkMixedLabels(fields, transforms, absl::MakeSpan(programs));
+  if (!status.ok()) return status;
+  return programs;
+}
+
+absl::Status Compile(std::vector<TransformSpec> ops) {
+  return Link({kImage, kLabel}, {std::move(ops), {}}).status();
+}
+
+TEST(MixLabelsTest, LabelsBecomeOneNumberPerClass) {
+  const std::vector<FieldSpec> fields = {kImage, kScore, kLabel};
+  auto programs = Link(
+      fields, {{VerticalFlipSpec{},
+                CutMixSpec{.alpha = 0.5, .num_classes = 7, .per_sample = true}},
+               {},
+               {}});
+  ASSERT_THAT(programs, IsOk());
+  const MixProgram& mix = (*programs)[0].mix;
+  EXPECT_EQ(mix.kind, MixKind::kCutMix);
+  EXPECT_TRUE(mix.per_sample);
+  EXPECT_EQ(mix.alpha, 0.5);
+  EXPECT_EQ(mix.op_index, OpIndex(0, 1, 0));
+  EXPECT_EQ(mix.position, 1);
+  EXPECT_EQ(mix.labels_field, 2);
+  EXPECT_EQ((*programs)[0].num_steps, 1);
+  EXPECT_EQ((*programs)[0].scratch.partner_elements, 8 * 6 * 3);
+
+  const SlotLayout layout =
+      *ComputeSlotLayout(fields, absl::MakeSpan(*programs), 5);
+  const SlotField& label = layout.fields[2];
+  EXPECT_EQ(label.dtype, Dtype::kFloat32);
+  EXPECT_THAT(label.shape, ElementsAre(5, 7));
+  EXPECT_THAT(label.strides, ElementsAre(7, 1));
+  EXPECT_EQ(label.size_bytes, 5 * 7 * 4);
+}
+
+TEST(MixLabelsTest, WithoutAMixNothingChanges) {
+  auto programs = Link({kImage, kLabel}, {{VerticalFlipSpec{}}, {}});
+  ASSERT_THAT(programs, IsOk());
+  EXPECT_EQ((*programs)[0].num_steps, 0);
+  EXPECT_EQ((*programs)[1].num_classes, 0);
+  EXPECT_EQ((*programs)[1].out_dtype, Dtype::kInt64);
+}
+
+TEST(MixLabelsTest, ParametersAreChecked) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double alpha : {0.0, -1.0, kInfinity, -kInfinity, std::nan("")}) {
+    EXPECT_THAT(
+        Compile({MixUpSpec{.alpha = alpha, .num_classes = 3}}),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(StartsWith("field 'image', transforms[0] MixUp: alpha"),
+                       HasSubstr("above 0"))));
+  }
+  for (const int64_t num_classes : {int64_t{-1}, int64_t{0}, int64_t{1},
+                                    int64_t{1} << 30, int64_t{1} << 32}) {
+    EXPECT_THAT(Compile({CutMixSpec{.num_classes = num_classes}}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("CutMix: num_classes is"),
+                               HasSubstr("2..1073741823"))));
+  }
+}
+
+TEST(MixLabelsTest, AMixIsLastAndAlone) {
+  const MixUpSpec mix = {.num_classes = 3};
+  EXPECT_THAT(Compile({mix, InvertSpec{}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("transforms[1] Invert"),
+                             HasSubstr("must be the last"))));
+  EXPECT_THAT(Compile({mix, mix}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr("must be the last")));
+  RandomApplySpec group;
+  group.transforms = {mix};
+  EXPECT_THAT(Compile({group}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("transforms[0] MixUp"),
+                             HasSubstr("after the RandomApply"))));
+  FieldSpec mask = kImage;
+  mask.is_mask = true;
+  EXPECT_THAT(Link({mask, kLabel}, {{mix}, {}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the field is a mask")));
+}
+
+TEST(MixLabelsTest, LabelsAreAFieldOfIntegers) {
+  const std::vector<FieldSpec> fields = {kImage, kOther, kLabel, kScore, kPair};
+  const auto link = [&](const std::string& labels) {
+    return Link(
+        fields,
+        {{MixUpSpec{.num_classes = 3, .labels = labels}}, {}, {}, {}, {}});
+  };
+  EXPECT_THAT(link("label"), IsOk());
+  EXPECT_THAT(link("class"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(StartsWith("field 'image', transforms[0] MixUp: "
+                                        "labels: 'class' is no field"),
+                             HasSubstr("labels: label"))));
+  for (const char* labels : {"image", "other", "score", "pair"}) {
+    EXPECT_THAT(link(labels),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("is not one integer per sample")));
+  }
+  EXPECT_THAT(Link({kImage, kLabel}, {{MixUpSpec{.num_classes = 3}},
+                                      {ToDtypeSpec{.dtype = Dtype::kInt64}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("has transforms of its own")));
+  EXPECT_THAT(
+      Link({kImage, kOther, kLabel},
+           {{MixUpSpec{.num_classes = 3}}, {CutMixSpec{.num_classes = 3}}, {}}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(StartsWith("field 'other'"),
+                     HasSubstr("mixed by field 'image' already"))));
+}
+
+TEST(MixLabelsTest, ImagesShareLabelsIfTheyShareTheDraw) {
+  const auto link = [](TransformSpec one, TransformSpec other) {
+    one.draw_id = other.draw_id = 5;
+    return Link({kImage, kLabel, kOther},
+                {{one}, {}, {VerticalFlipSpec{}, other}});
+  };
+  const auto programs =
+      link(MixUpSpec{.num_classes = 3}, MixUpSpec{.num_classes = 3});
+  ASSERT_THAT(programs, IsOk());
+  const MixProgram& writer = (*programs)[0].mix;
+  const MixProgram& other = (*programs)[2].mix;
+  EXPECT_EQ(writer.labels_field, 1);
+  EXPECT_EQ(other.labels_field, -1);
+  EXPECT_EQ(other.kind, MixKind::kMixUp);
+  EXPECT_EQ(writer.op_index, other.op_index);
+
+  const MixUpSpec mix_up = {.num_classes = 3};
+  for (const TransformSpec& another :
+       {TransformSpec(CutMixSpec{.num_classes = 3}),
+        TransformSpec(MixUpSpec{.alpha = 2.0, .num_classes = 3}),
+        TransformSpec(MixUpSpec{.num_classes = 4}),
+        TransformSpec(MixUpSpec{.num_classes = 3, .per_sample = true})}) {
+    EXPECT_THAT(link(mix_up, another),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("give both images one op")));
+  }
+  // Without the draw_id they draw apart.
+  EXPECT_THAT(
+      Link({kImage, kLabel, kOther}, {{mix_up}, {}, {mix_up}}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one draw_id")));
+}
+
+TEST(MixLabelsTest, ImagesThatShareABoxHaveOneSize) {
+  TransformSpec cut = CutMixSpec{.num_classes = 3};
+  cut.draw_id = 5;
+  const std::vector<FieldSpec> fields = {kImage, kOther, kLabel};
+  EXPECT_THAT(Link(fields, {{cut}, {cut}, {}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(StartsWith("field 'other'"), HasSubstr("8x6"),
+                             HasSubstr("4x4"))));
+  EXPECT_THAT(
+      Link(fields, {{CenterCropSpec{.height = 4, .width = 4}, cut}, {cut}, {}}),
+      IsOk());
+}
+
+class CheckMixedLabelsTest : public ::testing::Test {
+ protected:
+  // Checks int16 `labels` against `num_classes`.
+  absl::Status Check(const std::vector<int16_t>& labels, int64_t num_classes) {
+    auto backend = CreateHostBackend({});
+    const auto num_samples = static_cast<int64_t>(labels.size());
+    Dataset::Contents contents;
+    contents.name = "digits";
+    contents.backend = backend.get();
+    contents.num_samples = num_samples;
+    contents.fields = {kImage, kLabel};
+    for (const FieldSpec& field : contents.fields) {
+      contents.memory.push_back(
+          *backend->Allocate(num_samples * field.sample_bytes()));
+    }
+    std::memcpy(contents.memory[1]->data(), labels.data(),
+                labels.size() * sizeof(int16_t));
+    const Dataset dataset(std::move(contents));
+    auto programs =
+        Link(dataset.fields(), {{MixUpSpec{.num_classes = num_classes}}, {}});
+    EXPECT_THAT(programs, IsOk());
+    for (size_t f = 0; f < 2; ++f) {
+      (*programs)[f].source = dataset.field_data(f);
+      (*programs)[f].sample_stride_bytes = dataset.fields()[f].sample_bytes();
+    }
+    return CheckMixedLabels(dataset, {0, 1}, *programs);
+  }
+};
+
+TEST_F(CheckMixedLabelsTest, EveryLabelIsBelowNumClasses) {
+  EXPECT_THAT(Check({0, 9, 3}, 10), IsOk());
+  EXPECT_THAT(Check({0, 9, 3}, 9),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("num_classes is 9"),
+                             HasSubstr("sample 1 of dataset 'digits'"),
+                             HasSubstr("the label 9 in field 'label'"))));
+  EXPECT_THAT(Check({0, 1, -1}, 9), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             HasSubstr("the label -1")));
+}
+
+TEST_F(CheckMixedLabelsTest, AllSamplesAreRead) {
+  // More than are read at once.
+  std::vector<int16_t> labels(1'200'000, 1);
+  EXPECT_THAT(Check(labels, 2), IsOk());
+  for (const size_t at :
+       {size_t{524'287}, size_t{524'288}, size_t{1'199'999}}) {
+    std::vector<int16_t> wrong = labels;
+    wrong[at] = 2;
+    EXPECT_THAT(Check(wrong, 2),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("sample " + std::to_string(at) + " of")));
+  }
+}
+
+}  // namespace
+}  // namespace datasetd

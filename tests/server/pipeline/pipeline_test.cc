@@ -1,0 +1,690 @@
+#include "server/pipeline/pipeline.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+FieldSpec Image(int64_t height, int64_t width, int64_t channels,
+                Dtype dtype = Dtype::kUint8) {
+  return {.name = "image",
+          .dtype = dtype,
+          .shape = {height, width, channels},
+          .is_image = true};
+}
+
+FieldSpec Other(Dtype dtype, std::vector<int64_t> shape) {
+  return {.name = "label", .dtype = dtype, .shape = std::move(shape)};
+}
+
+absl::StatusOr<FieldProgram> Compile(const FieldSpec& field,
+                                     std::vector<TransformSpec> ops) {
+  return CompileField(field, 0, ops, Layout::kNchw);
+}
+
+FieldProgram MustCompile(const FieldSpec& field,
+                         std::vector<TransformSpec> ops) {
+  auto program = Compile(field, std::move(ops));
+  EXPECT_THAT(program.status(), IsOk());
+  return program.ok() ? *program : FieldProgram{};
+}
+
+Padding Sides(int64_t left, int64_t top, int64_t right, int64_t bottom) {
+  return {.left = left, .top = top, .right = right, .bottom = bottom};
+}
+Padding Sides(int64_t all) { return Sides(all, all, all, all); }
+
+// "HxW>HxW@top,left".
+std::string Geometry(const Move& move) {
+  return absl::StrCat(move.in_height, "x", move.in_width, ">", move.out_height,
+                      "x", move.out_width, "@", move.top, ",", move.left);
+}
+
+ToDtypeSpec ToFloat(Dtype dtype = Dtype::kFloat32) {
+  return {.dtype = dtype, .scale = true};
+}
+
+// Expects INVALID_ARGUMENT at `ops[position]`, with all of `parts`.
+void ExpectInvalid(const FieldSpec& field, std::vector<TransformSpec> ops,
+                   int position, std::vector<std::string> parts) {
+  const std::string place =
+      absl::StrCat("field '", field.name, "', transforms[", position, "] ",
+                   TransformName(ops[position]), ": ");
+  const absl::Status status = Compile(field, ops).status();
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kInvalidArgument, StartsWith(place)));
+  for (const std::string& part : parts) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+TEST(PipelineTest, SharedDrawsHaveOneOpIndexInEveryFieldAndPlace) {
+  TransformSpec flip = RandomHorizontalFlipSpec{};
+  flip.draw_id = 3;
+  const std::vector<TransformSpec> alone = {flip};
+  const std::vector<TransformSpec> second = {RandomVerticalFlipSpec{}, flip};
+  const FieldSpec image = Image(4, 4, 3);
+  const auto a = CompileField(image, 0, alone, Layout::kNchw);
+  const auto b = CompileField(image, 1, second, Layout::kNchw);
+  ASSERT_THAT(a.status(), IsOk());
+  ASSERT_THAT(b.status(), IsOk());
+  EXPECT_EQ(a->moves[0].op_index, kSharedOpIndex + 3);
+  EXPECT_EQ(b->moves[1].op_index, kSharedOpIndex + 3);
+  EXPECT_EQ(b->moves[0].op_index, 1u << 8);
+}
+
+TEST(PipelineTest, MaskTakesNoColourOp) {
+  FieldSpec mask = Image(4, 4, 1);
+  mask.is_mask = true;
+  ExpectInvalid(mask, {RandomHorizontalFlipSpec{}, ColorJitterSpec{}}, 1,
+                {"mask", "geometry"});
+  const FieldProgram program =
+      MustCompile(mask, {RandomHorizontalFlipSpec{}, ToFloat()});
+  EXPECT_EQ(program.num_moves, 1);
+  EXPECT_EQ(program.num_value_ops, 1);
+}
+
+TEST(PipelineTest, ImageWithoutOpsIsACopy) {
+  const FieldProgram program = MustCompile(Image(28, 30, 3), {});
+  EXPECT_TRUE(program.is_image);
+  EXPECT_EQ(program.in_height, 28);
+  EXPECT_EQ(program.in_width, 30);
+  EXPECT_EQ(program.out_height, 28);
+  EXPECT_EQ(program.out_width, 30);
+  EXPECT_EQ(program.channels, 3);
+  EXPECT_EQ(program.in_dtype, Dtype::kUint8);
+  EXPECT_EQ(program.out_dtype, Dtype::kUint8);
+  EXPECT_EQ(program.layout, Layout::kNchw);
+  EXPECT_EQ(program.num_moves, 0);
+  EXPECT_EQ(program.num_value_ops, 0);
+  EXPECT_EQ(program.source, nullptr);
+}
+
+TEST(PipelineTest, LayoutIsThatOfImagesOnly) {
+  EXPECT_EQ(CompileField(Image(2, 2, 1), 0, {}, Layout::kNhwc)->layout,
+            Layout::kNhwc);
+  EXPECT_EQ(
+      CompileField(Other(Dtype::kUint8, {}), 0, {}, Layout::kNhwc)->layout,
+      Layout::kNchw);
+  EXPECT_THAT(CompileField(Image(2, 2, 1), 0, {}, Layout{}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("field 'image': the layout")));
+}
+
+TEST(PipelineTest, TwoDimensionsAreOneChannel) {
+  FieldSpec field = Image(28, 28, 1);
+  field.shape = {28, 28};
+  EXPECT_EQ(MustCompile(field, {}).channels, 1);
+}
+
+TEST(PipelineTest, RefusesImagesThatKernelsCannotHold) {
+  struct Case {
+    FieldSpec field;
+    const char* part;
+  };
+  FieldSpec flat = Image(1, 1, 1);
+  flat.shape = {784};
+  for (const Case& c : std::vector<Case>{
+           {flat, "1 dimensions"},
+           {Image(8, 8, 0), "0 channels"},
+           {Image(8, 8, 5), "5 channels"},
+           {Image(0, 8, 3), "0x8"},
+           {Image(8, -1, 3), "8x-1"},
+           {Image(32768, 32768, 1), "1073741823 elements"},
+           {Image(16384, 32768, 2), "1073741823 elements"},
+           {Image(1 << 25, 2, 1), "max_side is 16777216"},
+           {Image(2, (1 << 24) + 1, 1), "max_side is 16777216"},
+           {Image(std::numeric_limits<int64_t>::max(), 2, 1), "elements"},
+           {Image(8, 8, 3, Dtype::kInt16), "not int16"},
+           {Image(8, 8, 3, Dtype::kFloat64), "not float64"}}) {
+    EXPECT_THAT(
+        Compile(c.field, {}),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(StartsWith("field 'image': "), HasSubstr(c.part))));
+  }
+  EXPECT_THAT(Compile(Image(32767, 32769, 1), {}), IsOk());
+  EXPECT_THAT(Compile(Image(1 << 24, 32, 1), {}), IsOk());
+}
+
+TEST(PipelineTest, UsualTrainingPipeline) {
+  const FieldProgram program =
+      *CompileField(Image(32, 32, 3), 2,
+                    {RandomCropSpec{.height = 32,
+                                    .width = 32,
+                                    .padding = Sides(4),
+                                    .padding_mode = PaddingMode::kReflect},
+                     RandomHorizontalFlipSpec{}, ToFloat(Dtype::kFloat16),
+                     NormalizeSpec{.mean = {0.5, 0.25, 0.75}, .std = {2.0}}},
+                    Layout::kNhwc);
+  ASSERT_EQ(program.num_moves, 3);
+  EXPECT_EQ(program.moves[0].kind, MoveKind::kPad);
+  EXPECT_EQ(program.moves[0].padding_mode, PaddingMode::kReflect);
+  EXPECT_EQ(Geometry(program.moves[0]), "32x32>40x40@4,4");
+  EXPECT_EQ(program.moves[1].kind, MoveKind::kRandomCrop);
+  EXPECT_EQ(Geometry(program.moves[1]), "40x40>32x32@0,0");
+  EXPECT_EQ(program.moves[2].kind, MoveKind::kHorizontalFlip);
+  EXPECT_EQ(Geometry(program.moves[2]), "32x32>32x32@0,0");
+  EXPECT_EQ(program.moves[2].probability, 0.5f);
+  // Field 2; both steps of the crop are op 0.
+  EXPECT_EQ(program.moves[0].op_index, 0x200u);
+  EXPECT_EQ(program.moves[1].op_index, 0x200u);
+  EXPECT_EQ(program.moves[2].op_index, 0x201u);
+  ASSERT_EQ(program.num_value_ops, 2);
+  EXPECT_EQ(program.value_ops[0].kind, ValueOpKind::kDivide);
+  EXPECT_EQ(program.value_ops[0].divisor, 255.0f);
+  EXPECT_EQ(program.value_ops[1].kind, ValueOpKind::kNormalize);
+  EXPECT_THAT(std::vector<float>(program.value_ops[1].mean,
+                                 program.value_ops[1].mean + 3),
+              ::testing::ElementsAre(0.5f, 0.25f, 0.75f));
+  EXPECT_THAT(std::vector<float>(program.value_ops[1].std,
+                                 program.value_ops[1].std + 3),
+              ::testing::ElementsAre(2.0f, 2.0f, 2.0f));
+  EXPECT_EQ(program.out_dtype, Dtype::kFloat16);
+  EXPECT_EQ(program.layout, Layout::kNhwc);
+}
+
+TEST(PipelineTest, PadSidesAndModes) {
+  const FieldProgram program = MustCompile(
+      Image(10, 20, 1), {PadSpec{.padding = Sides(1, 2, 3, 4)},
+                         PadSpec{.padding = Sides(0, 0, 0, 5),
+                                 .padding_mode = PaddingMode::kEdge}});
+  ASSERT_EQ(program.num_moves, 2);
+  EXPECT_EQ(Geometry(program.moves[0]), "10x20>16x24@2,1");
+  EXPECT_EQ(program.moves[0].padding_mode, PaddingMode::kConstant);
+  EXPECT_EQ(Geometry(program.moves[1]), "16x24>21x24@0,0");
+  EXPECT_EQ(program.moves[1].padding_mode, PaddingMode::kEdge);
+  EXPECT_EQ(program.out_height, 21);
+  EXPECT_EQ(program.out_width, 24);
+}
+
+TEST(PipelineTest, OpsThatChangeNothingAreLeftOut) {
+  const FieldProgram program =
+      MustCompile(Image(8, 9, 3),
+                  {PadSpec{}, CenterCropSpec{8, 9}, RandomCropSpec{8, 9},
+                   RandomHorizontalFlipSpec{.p = 0}, ToDtypeSpec{Dtype::kUint8},
+                   RandomVerticalFlipSpec{.p = 1}});
+  ASSERT_EQ(program.num_moves, 1);
+  EXPECT_EQ(program.moves[0].kind, MoveKind::kVerticalFlip);
+  EXPECT_EQ(program.moves[0].probability, 1.0f);
+  EXPECT_EQ(program.moves[0].op_index, 5u) << "the place in the user's list";
+  EXPECT_EQ(program.num_value_ops, 0);
+}
+
+TEST(PipelineTest, AlternatingFlip) {
+  const FieldProgram program =
+      MustCompile(Image(8, 8, 3), {AlternatingFlipSpec{}});
+  ASSERT_EQ(program.num_moves, 1);
+  EXPECT_EQ(program.moves[0].kind, MoveKind::kAlternatingFlip);
+}
+
+TEST(PipelineTest, PaddingOutOfRange) {
+  ExpectInvalid(Image(8, 8, 3), {PadSpec{.padding = Sides(0, -1, 0, 0)}}, 0,
+                {"-1 on the top"});
+  ExpectInvalid(Image(8, 8, 3),
+                {PadSpec{.padding = Sides(0, 0, int64_t{1} << 40, 0)}}, 0,
+                {"on the right"});
+  ExpectInvalid(Image(8, 8, 3), {PadSpec{.padding = Sides(1 << 20)}}, 0,
+                {"2097160x2097160", "elements"});
+  ExpectInvalid(Image(8, 8, 3),
+                {PadSpec{.padding = Sides(1), .padding_mode = PaddingMode{}}},
+                0, {"padding_mode"});
+  ExpectInvalid(
+      Image(8, 8, 3),
+      {RandomCropSpec{.height = 4, .width = 4, .padding = Sides(-4, 0, 0, 0)}},
+      0, {"-4 on the left"});
+}
+
+TEST(PipelineTest, ReflectReachesBelowTheSizeSymmetricUpToIt) {
+  const FieldSpec image = Image(4, 6, 1);
+  const auto pad = [](Padding padding, PaddingMode mode) {
+    return PadSpec{.padding = padding, .padding_mode = mode};
+  };
+  const PaddingMode reflect = PaddingMode::kReflect;
+  const PaddingMode symmetric = PaddingMode::kSymmetric;
+  EXPECT_THAT(Compile(image, {pad(Sides(5, 3, 5, 3), reflect)}), IsOk());
+  ExpectInvalid(image, {pad(Sides(0, 4, 0, 0), reflect)}, 0,
+                {"reflect padding of 4", "height 4", "at most 3"});
+  ExpectInvalid(image, {pad(Sides(0, 0, 6, 0), reflect)}, 0,
+                {"reflect padding of 6", "width 6", "at most 5"});
+  EXPECT_THAT(Compile(image, {pad(Sides(6, 4, 6, 4), symmetric)}), IsOk());
+  ExpectInvalid(image, {pad(Sides(0, 0, 0, 5), symmetric)}, 0,
+                {"symmetric padding of 5", "height 4", "at most 4"});
+  ExpectInvalid(image, {pad(Sides(7, 0, 0, 0), symmetric)}, 0,
+                {"symmetric padding of 7", "width 6", "at most 6"});
+  EXPECT_THAT(Compile(image, {pad(Sides(100), PaddingMode::kEdge)}), IsOk());
+  // The size is that at the op, not of the source.
+  EXPECT_THAT(Compile(image, {PadSpec{.padding = Sides(2)},
+                              pad(Sides(0, 7, 0, 0), reflect)}),
+              IsOk());
+}
+
+TEST(PipelineTest, RandomCropPadsTheWholeLackOnBothSides) {
+  const FieldProgram program = MustCompile(
+      Image(10, 40, 3), {RandomCropSpec{.height = 16,
+                                        .width = 32,
+                                        .padding = Sides(1, 2, 3, 1),
+                                        .pad_if_needed = true}});
+  // Height 10 + 3 lacks 3, so 3 more above and below.
+  ASSERT_EQ(program.num_moves, 2);
+  EXPECT_EQ(Geometry(program.moves[0]), "10x40>19x44@5,1");
+  EXPECT_EQ(Geometry(program.moves[1]), "19x44>16x32@0,0");
+}
+
+TEST(PipelineTest, RandomCropPadsOnceSoReflectSeesTheSum) {
+  RandomCropSpec crop = {.height = 9,
+                         .width = 5,
+                         .padding = Sides(0, 1, 0, 1),
+                         .pad_if_needed = true,
+                         .padding_mode = PaddingMode::kReflect};
+  // 5 + 2 lacks 2: 3 above and below, of at most 4.
+  EXPECT_EQ(Geometry(MustCompile(Image(5, 5, 1), {crop}).moves[0]),
+            "5x5>11x5@3,0");
+  crop.height = 11;  // lacks 4: 5
+  ExpectInvalid(Image(5, 5, 1), {crop}, 0, {"reflect padding of 5"});
+}
+
+TEST(PipelineTest, RandomCropLargerThanTheImageNamesBothSizes) {
+  ExpectInvalid(Image(32, 32, 3),
+                {ToFloat(), RandomCropSpec{.height = 40, .width = 30}}, 1,
+                {"40x30", "the image of 32x32", "pad_if_needed"});
+  ExpectInvalid(
+      Image(32, 32, 3),
+      {RandomCropSpec{.height = 32, .width = 40, .padding = Sides(2)}}, 0,
+      {"32x40", "the padded image of 36x36"});
+}
+
+TEST(PipelineTest, CropSizeOutOfRange) {
+  for (auto [height, width] : std::vector<std::pair<int64_t, int64_t>>{
+           {0, 4}, {4, 0}, {-1, 4}, {4, int64_t{1} << 40}}) {
+    ExpectInvalid(Image(8, 8, 3), {RandomCropSpec{height, width}}, 0,
+                  {absl::StrCat(height, "x", width)});
+    ExpectInvalid(Image(8, 8, 3), {CenterCropSpec{height, width}}, 0,
+                  {absl::StrCat(height, "x", width)});
+  }
+}
+
+TEST(PipelineTest, CenterCropRoundsHalvesToEvenAsPythonDoes) {
+  // int(round(d / 2.0)) for d = 0, 1, ...
+  const std::vector<int> rounded = {0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6};
+  for (int d = 1; d < static_cast<int>(rounded.size()); ++d) {
+    const FieldProgram program =
+        MustCompile(Image(20 + d, 30, 1), {CenterCropSpec{20, 30}});
+    ASSERT_EQ(program.num_moves, 1);
+    EXPECT_EQ(program.moves[0].kind, MoveKind::kCrop);
+    EXPECT_EQ(program.moves[0].top, rounded[d]) << "difference " << d;
+    EXPECT_EQ(program.moves[0].left, 0);
+    EXPECT_EQ(MustCompile(Image(20, 30 + d, 1), {CenterCropSpec{20, 30}})
+                  .moves[0]
+                  .left,
+              rounded[d]);
+  }
+}
+
+TEST(PipelineTest, CenterCropPadsASmallImageWithZeros) {
+  // 5 lacking in height: 2 above, 3 below. Width 31 - 28: round(1.5) is 2.
+  const FieldProgram program =
+      MustCompile(Image(27, 31, 3), {CenterCropSpec{32, 28}});
+  ASSERT_EQ(program.num_moves, 2);
+  EXPECT_EQ(program.moves[0].kind, MoveKind::kPad);
+  EXPECT_EQ(program.moves[0].padding_mode, PaddingMode::kConstant);
+  EXPECT_EQ(Geometry(program.moves[0]), "27x31>32x31@2,0");
+  EXPECT_EQ(program.moves[0].fill[0], 0.0f);
+  EXPECT_EQ(Geometry(program.moves[1]), "32x31>32x28@0,2");
+  // Smaller on both axes: the pad is all.
+  const FieldProgram padded =
+      MustCompile(Image(3, 4, 3), {CenterCropSpec{8, 5}});
+  ASSERT_EQ(padded.num_moves, 1);
+  EXPECT_EQ(Geometry(padded.moves[0]), "3x4>8x5@2,0");
+}
+
+TEST(PipelineTest, FillGoesThroughTheValueOpsAfterIt) {
+  const NormalizeSpec normalize = {.mean = {0.4914, 0.4822, 0.4465},
+                                   .std = {0.2470, 0.2435, 0.2616}};
+  const FieldProgram program = MustCompile(
+      Image(8, 8, 3),
+      {PadSpec{.padding = Sides(1), .fill = {10, 128, 255}}, ToFloat(),
+       PadSpec{.padding = Sides(1), .fill = {0.5}}, normalize,
+       PadSpec{.padding = Sides(1), .fill = {-1.5}}, CenterCropSpec{30, 30}});
+  ASSERT_EQ(program.num_moves, 4);
+  const float fill[3] = {10, 128, 255};
+  for (int c = 0; c < 3; ++c) {
+    // In float32, step by step.
+    const float mean = static_cast<float>(normalize.mean[c]);
+    const float std = static_cast<float>(normalize.std[c]);
+    volatile float scaled = fill[c] / 255.0f;
+    volatile float centred = scaled - mean;
+    EXPECT_EQ(program.moves[0].fill[c], centred / std);
+    volatile float half_centred = 0.5f - mean;
+    EXPECT_EQ(program.moves[1].fill[c], half_centred / std);
+    EXPECT_EQ(program.moves[2].fill[c], -1.5f);
+    EXPECT_EQ(program.moves[3].fill[c], 0.0f);
+  }
+}
+
+TEST(PipelineTest, ZeroPaddingBeforeNormalizeIsNotZeroAfterIt) {
+  const FieldProgram program = MustCompile(
+      Image(32, 32, 1),
+      {RandomCropSpec{.height = 32, .width = 32, .padding = Sides(4)},
+       ToFloat(), NormalizeSpec{.mean = {0.5}, .std = {0.25}}});
+  EXPECT_EQ(program.moves[0].fill[0], -2.0f);
+}
+
+TEST(PipelineTest, FillOutOfRange) {
+  const auto pad = [](std::vector<float> fill) {
+    return PadSpec{.padding = Sides(1), .fill = std::move(fill)};
+  };
+  const FieldSpec image = Image(8, 8, 3);
+  EXPECT_THAT(Compile(image, {pad({0})}), IsOk());
+  EXPECT_THAT(Compile(image, {pad({0, 255, 7})}), IsOk());
+  ExpectInvalid(image, {pad({1, 2})}, 0, {"fill has 2 values", "3 channels"});
+  ExpectInvalid(image, {pad({0.5})}, 0, {"fill is 0.5", "integer", "0..255"});
+  ExpectInvalid(image, {pad({1, 2, 256})}, 0, {"fill is 256"});
+  ExpectInvalid(image, {pad({-1})}, 0, {"fill is -1"});
+  ExpectInvalid(image, {pad({NAN})}, 0, {"fill is nan", "channel 0"});
+  ExpectInvalid(image, {ToFloat(), pad({0, 0, INFINITY})}, 1,
+                {"fill is inf", "channel 2"});
+  EXPECT_THAT(Compile(image, {ToFloat(), pad({-0.5})}), IsOk());
+  ExpectInvalid(
+      image,
+      {RandomCropSpec{
+          .height = 8, .width = 8, .padding = Sides(1), .fill = {300}}},
+      0, {"fill is 300"});
+}
+
+TEST(PipelineTest, ToDtypeOfUint8) {
+  for (Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32}) {
+    FieldProgram program = MustCompile(Image(8, 8, 3), {ToFloat(dtype)});
+    EXPECT_EQ(program.out_dtype, dtype);
+    ASSERT_EQ(program.num_value_ops, 1);
+    EXPECT_EQ(program.value_ops[0].divisor, 255.0f);
+    program = MustCompile(Image(8, 8, 3), {ToDtypeSpec{dtype, false}});
+    EXPECT_EQ(program.out_dtype, dtype);
+    EXPECT_EQ(program.num_value_ops, 0);
+  }
+}
+
+TEST(PipelineTest, ToDtypeOfFloatDoesNotScale) {
+  FieldProgram program =
+      MustCompile(Image(8, 8, 3, Dtype::kFloat32), {ToFloat(Dtype::kFloat16)});
+  EXPECT_EQ(program.in_dtype, Dtype::kFloat32);
+  EXPECT_EQ(program.out_dtype, Dtype::kFloat16);
+  EXPECT_EQ(program.num_value_ops, 0);
+  program = MustCompile(Image(8, 8, 3), {ToFloat(), ToFloat(Dtype::kBfloat16)});
+  EXPECT_EQ(program.out_dtype, Dtype::kBfloat16);
+  EXPECT_EQ(program.num_value_ops, 1);
+}
+
+TEST(PipelineTest, ToDtypeRefused) {
+  ExpectInvalid(Image(8, 8, 3), {ToFloat(), ToDtypeSpec{Dtype::kUint8, true}},
+                1, {"from float32 back to uint8 is not supported"});
+  ExpectInvalid(Image(8, 8, 3, Dtype::kFloat32), {ToDtypeSpec{Dtype::kUint8}},
+                0, {"from float32 back to uint8"});
+  for (Dtype dtype :
+       {Dtype::kInt16, Dtype::kInt32, Dtype::kInt64, Dtype::kFloat64}) {
+    ExpectInvalid(Image(8, 8, 3), {ToDtypeSpec{dtype}}, 0,
+                  {absl::StrCat("cannot become ", DtypeName(dtype))});
+  }
+  ExpectInvalid(Image(8, 8, 3), {ToDtypeSpec{Dtype{}}}, 0,
+                {"the dtype is not set"});
+}
+
+TEST(PipelineTest, NormalizeNeedsAFloatingPointImage) {
+  ExpectInvalid(Image(8, 8, 3), {NormalizeSpec{.mean = {0.5}, .std = {0.5}}}, 0,
+                {"Normalize needs a floating point image: put "
+                 "ToDtype(float32, scale=True) before it"});
+  EXPECT_THAT(Compile(Image(8, 8, 3, Dtype::kFloat32),
+                      {NormalizeSpec{.mean = {0.5}, .std = {0.5}}}),
+              IsOk());
+  EXPECT_THAT(Compile(Image(8, 8, 3), {ToDtypeSpec{Dtype::kFloat16},
+                                       NormalizeSpec{{0.5}, {0.5}}}),
+              IsOk());
+}
+
+TEST(PipelineTest, NormalizeParametersOutOfRange) {
+  const FieldSpec image = Image(8, 8, 3, Dtype::kFloat32);
+  const auto expect = [&](std::vector<double> mean, std::vector<double> std,
+                          std::vector<std::string> parts) {
+    ExpectInvalid(image, {NormalizeSpec{std::move(mean), std::move(std)}}, 0,
+                  std::move(parts));
+  };
+  expect({}, {1}, {"mean has 0 values", "3 channels"});
+  expect({0, 0}, {1}, {"mean has 2 values"});
+  expect({0}, {1, 1, 1, 1}, {"std has 4 values"});
+  expect({0}, {0}, {"std is 0 in channel 0"});
+  expect({0}, {1, 1, 0}, {"std is 0 in channel 2"});
+  expect({0}, {1e-60}, {"std is 0"});
+  expect({0, kNan, 0}, {1}, {"mean is nan in channel 1"});
+  expect({0}, {kInfinity}, {"std is inf"});
+  expect({1e300}, {1}, {"mean is 1e+300", "finite float32"});
+}
+
+TEST(PipelineTest, ProbabilityOutOfRange) {
+  for (double p : {-0.1, 1.1, kNan, kInfinity}) {
+    ExpectInvalid(Image(8, 8, 3), {RandomHorizontalFlipSpec{p}}, 0,
+                  {absl::StrCat("p is ", p)});
+    ExpectInvalid(Image(8, 8, 3), {RandomVerticalFlipSpec{p}}, 0,
+                  {absl::StrCat("p is ", p)});
+  }
+}
+
+TEST(PipelineTest, TooManyOps) {
+  std::vector<TransformSpec> flips(kMaxMoves, AlternatingFlipSpec{});
+  EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_moves, kMaxMoves);
+  // More are a chain.
+  flips.resize(kMaxSteps, AlternatingFlipSpec{});
+  EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_steps, kMaxSteps);
+  flips.push_back(RandomVerticalFlipSpec{});
+  ExpectInvalid(Image(8, 8, 3), flips, kMaxSteps, {"too many", "32"});
+
+  std::vector<TransformSpec> normalizes(kMaxValueOps,
+                                        NormalizeSpec{{0.5}, {0.5}});
+  const FieldSpec image = Image(8, 8, 3, Dtype::kFloat32);
+  EXPECT_EQ(MustCompile(image, normalizes).num_value_ops, kMaxValueOps);
+  normalizes.push_back(NormalizeSpec{{0.5}, {0.5}});
+  EXPECT_EQ(MustCompile(image, normalizes).num_steps, kMaxValueOps + 1);
+
+  const std::vector<TransformSpec> many(kMaxTransforms + 1, PadSpec{});
+  EXPECT_THAT(Compile(image, many),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(StartsWith("field 'image': "),
+                             HasSubstr("257 transforms"))));
+  EXPECT_THAT(
+      Compile(image, std::vector<TransformSpec>(kMaxTransforms, PadSpec{})),
+      IsOk());
+}
+
+TEST(PipelineTest, OtherFieldsKeepTheirDtypeButScalarIntegers) {
+  const auto out = [](Dtype dtype, std::vector<int64_t> shape) {
+    return MustCompile(Other(dtype, std::move(shape)), {}).out_dtype;
+  };
+  for (Dtype dtype :
+       {Dtype::kUint8, Dtype::kInt16, Dtype::kInt32, Dtype::kInt64}) {
+    EXPECT_EQ(out(dtype, {}), Dtype::kInt64);
+    EXPECT_EQ(out(dtype, {1}), dtype);
+  }
+  EXPECT_EQ(out(Dtype::kFloat64, {}), Dtype::kFloat64);
+  EXPECT_EQ(out(Dtype::kFloat16, {3, 4}), Dtype::kFloat16);
+  const FieldProgram program = MustCompile(Other(Dtype::kInt16, {3, 4, 5}), {});
+  EXPECT_FALSE(program.is_image);
+  EXPECT_EQ(program.in_height, 1);
+  EXPECT_EQ(program.in_width, 60);
+  EXPECT_EQ(program.out_height, 1);
+  EXPECT_EQ(program.out_width, 60);
+  EXPECT_EQ(program.channels, 1);
+}
+
+TEST(PipelineTest, OtherFieldsTakeOneToDtype) {
+  const auto out = [](Dtype from, Dtype to) {
+    return MustCompile(Other(from, {}), {ToDtypeSpec{to}}).out_dtype;
+  };
+  EXPECT_EQ(out(Dtype::kUint8, Dtype::kFloat16), Dtype::kFloat16);
+  EXPECT_EQ(out(Dtype::kInt32, Dtype::kInt32), Dtype::kInt32);
+  EXPECT_EQ(out(Dtype::kInt32, Dtype::kInt64), Dtype::kInt64);
+  EXPECT_EQ(out(Dtype::kFloat64, Dtype::kFloat32), Dtype::kFloat32);
+
+  const FieldSpec label = Other(Dtype::kUint8, {});
+  ExpectInvalid(label, {RandomHorizontalFlipSpec{}}, 0, {"not an image"});
+  ExpectInvalid(label, {NormalizeSpec{{0.5}, {0.5}}}, 0, {"not an image"});
+  ExpectInvalid(label, {ToFloat()}, 0, {"scale"});
+  ExpectInvalid(label, {ToDtypeSpec{Dtype::kInt16}}, 0,
+                {"a field of uint8 cannot become int16"});
+  ExpectInvalid(label, {ToDtypeSpec{Dtype::kFloat64}}, 0, {"float64"});
+  ExpectInvalid(Other(Dtype::kFloat32, {}), {ToDtypeSpec{Dtype::kInt64}}, 0,
+                {"a field of float32 cannot become int64"});
+  ExpectInvalid(label, {ToDtypeSpec{}, ToDtypeSpec{}}, 1, {"one ToDtype"});
+  ExpectInvalid(label, {ToDtypeSpec{Dtype{}}}, 0, {"not set"});
+}
+
+TEST(PipelineTest, OtherFieldsOutOfRange) {
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+           {0}, {-1}, {1 << 16, 1 << 15}, {int64_t{1} << 62, 4}}) {
+    EXPECT_THAT(Compile(Other(Dtype::kUint8, shape), {}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         StartsWith("field 'label': ")));
+  }
+  EXPECT_THAT(Compile(Other(Dtype{}, {}), {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("dtype is not set")));
+}
+
+TEST(PipelineTest, RotateExpandsToWhatItsAngleNeeds) {
+  const auto size = [](int64_t height, int64_t width, const RotateSpec& op) {
+    const FieldProgram program = MustCompile(Image(height, width, 3), {op});
+    return absl::StrCat(program.out_height, "x", program.out_width);
+  };
+  EXPECT_EQ(size(4, 7, {.angle = 45.0}), "4x7");
+  for (const double angle : {0.0, 180.0, -360.0}) {
+    EXPECT_EQ(size(4, 7, {.angle = angle, .expand = true}), "4x7") << angle;
+  }
+  for (const double angle : {90.0, -90.0, 270.0, 450.0}) {
+    EXPECT_EQ(size(4, 7, {.angle = angle, .expand = true}), "7x4") << angle;
+  }
+  // Corners 7.07 from the middle, which is at 5: from -2.07 to 12.07.
+  EXPECT_EQ(size(10, 10, {.angle = 45.0, .expand = true}), "16x16");
+  // About another center they are elsewhere: from -3.54 to 10.61, and from 1.46
+  // to 15.61.
+  EXPECT_EQ(size(10, 10,
+                 {.angle = 45.0, .expand = true, .center = PointXy{0.0, 5.0}}),
+            "15x15");
+  ExpectInvalid(Image(30000, 30000, 1),
+                {RotateSpec{.angle = 45.0, .expand = true}}, 0, {"elements"});
+  ExpectInvalid(Image(32, 32, 3), {RandomRotationSpec{.expand = true}}, 0,
+                {"expand", "a size of its own, by its angle", "CenterCrop",
+                 "Pad", "Rotate"});
+  RandomApplySpec group;
+  group.transforms = {RotateSpec{.angle = 45.0, .expand = true}};
+  ExpectInvalid(Image(10, 10, 3), {group}, 0, {"16x16", "must be the same"});
+}
+
+// Sizes that once made numbers of taps and bytes overflow.
+TEST(PipelineTest, ASideIsNotLongerThanTheLimit) {
+  for (const int64_t size : {(int64_t{1} << 24) - 31, (int64_t{1} << 29) - 32,
+                             int64_t{1} << 29, (int64_t{1} << 30) - 33}) {
+    ExpectInvalid(Image(32, 1, 1),
+                  {PadSpec{.padding = {.bottom = size}},
+                   ResizeSpec{.height = 1, .width = 1}},
+                  0, {absl::StrCat(size + 32), "max_side", "16777216"});
+    ExpectInvalid(Image(1, 32, 1),
+                  {ResizeSpec{.height = 1, .width = 1},
+                   ResizeSpec{.height = 1, .width = size + 32}},
+                  1, {absl::StrCat(size + 32), "max_side", "16777216"});
+  }
+  const TransformLimits limits = {.max_side = 100};
+  EXPECT_THAT(
+      CompileField(Image(100, 100, 3), 0, {}, Layout::kNchw, {}, limits),
+      IsOk());
+  EXPECT_THAT(CompileField(Image(101, 1, 3), 0, {}, Layout::kNchw, {}, limits),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(StartsWith("field 'image': "), HasSubstr("101x1"),
+                             HasSubstr("max_side is 100"))));
+  EXPECT_THAT(
+      CompileField(
+          Image(100, 100, 3), 0,
+          {ToFloat(Dtype::kFloat32), ResizeSpec{.height = 8, .width = 101}},
+          Layout::kNchw, {}, limits),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(StartsWith("field 'image', transforms[1] Resize: "),
+                     HasSubstr("8x101"), HasSubstr("max_side"))));
+}
+
+TEST(PipelineTest, MemoryBetweenOpsHasALimit) {
+  // Half of 2^28 float32, and another one to write to.
+  const FieldSpec image = Image(1 << 14, 1 << 13, 1);
+  ExpectInvalid(
+      image, {InvertSpec{}, ResizeSpec{.height = 32, .width = 32}}, 1,
+      {"1107953664 bytes of memory between ops", "max_scratch_mib is 1024"});
+  EXPECT_THAT(Compile(image, {ResizeSpec{.height = 32, .width = 32}}), IsOk());
+  const TransformLimits small = {.max_scratch_bytes = 8 << 20};
+  const auto compile = [&](int64_t size) {
+    return CompileField(Image(size, size, 3), 0, {RotateSpec{.angle = 30.0}},
+                        Layout::kNchw, {}, small)
+        .status();
+  };
+  EXPECT_THAT(compile(500), IsOk());
+  EXPECT_THAT(compile(600), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("max_scratch_mib is 8")));
+}
+
+TEST(PipelineTest, OperationsHaveALimit) {
+  const FieldSpec image = Image(64, 64, 3);
+  std::vector<TransformSpec> ops;
+  // Each makes 16 MiB elements of 12 Ki.
+  for (int i = 0; i < 8; ++i) {
+    ops.push_back(ResizeSpec{.height = 2000,
+                             .width = 2000,
+                             .interpolation = InterpolationMode::kBicubic});
+    ops.push_back(GaussianBlurSpec{.kernel_height = 43, .kernel_width = 43});
+    ops.push_back(ResizeSpec{.height = 64, .width = 64});
+  }
+  constexpr TransformLimits kLimits = {.max_operations = int64_t{1} << 32};
+  const absl::Status refusal =
+      CompileField(image, 0, ops, Layout::kNchw, {}, kLimits).status();
+  EXPECT_THAT(refusal,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("GaussianBlur: with it a sample takes"),
+                             HasSubstr("max_operations is 4294967296"))));
+  const FieldProgram usual = *Compile(
+      Image(400, 500, 3), {RandomResizedCropSpec{.height = 224, .width = 224},
+                           RandomHorizontalFlipSpec{}, ToFloat(Dtype::kFloat32),
+                           NormalizeSpec{.mean = {0.5}, .std = {0.5}}});
+  EXPECT_GT(usual.operations, 224 * 224 * 3);
+  EXPECT_LT(usual.operations, 20'000'000);
+  AugmentProgram program = {};
+  program.num_fields = 2;
+  program.fields[0] = usual;
+  program.fields[1] =
+      *CompileField(Other(Dtype::kInt64, {7}), 1, {}, Layout::kNchw);
+  EXPECT_EQ(EstimatedOperations(program), usual.operations + 7);
+}
+
+TEST(PipelineTest, DeterministicOps) {
+  EXPECT_TRUE(IsDeterministic({}));
+  EXPECT_TRUE(IsDeterministic(
+      {PadSpec{}, CenterCropSpec{}, ToDtypeSpec{}, NormalizeSpec{}}));
+  EXPECT_FALSE(IsDeterministic({PadSpec{}, RandomCropSpec{}}));
+  EXPECT_FALSE(IsDeterministic({RandomHorizontalFlipSpec{}}));
+  EXPECT_FALSE(IsDeterministic({RandomVerticalFlipSpec{.p = 1}}));
+  EXPECT_FALSE(IsDeterministic({AlternatingFlipSpec{}}));
+}
+
+}  // namespace
+}  // namespace datasetd

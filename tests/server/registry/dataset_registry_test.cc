@@ -1,0 +1,610 @@
+#include "server/registry/dataset_registry.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "cuda/host/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/fake_clock.h"
+#include "tests/testing/fake_source.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::SourceGate;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
+constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
+constexpr Caller kRoot = {
+    .session_id = 3, .uid = 0, .pid = 30, .is_privileged = true};
+
+class DatasetRegistryTest : public ::testing::Test {
+ protected:
+  DatasetRegistryTest() {
+    std::vector<ServedDevice> devices(1);
+    devices[0].backend = CreateHostBackend({.num_threads = 1});
+    devices[0].budget = std::make_unique<MemoryBudget>(1000);
+    devices_ = std::make_unique<DeviceTable>(std::move(devices));
+    registry_ = std::make_unique<DatasetRegistry>(
+        DatasetRegistry::Options{.max_datasets_per_user = 3}, devices_.get(),
+        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan> scan)
+            -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          if (spec.path == "/missing") {
+            return absl::NotFoundError("/missing: no such file");
+          }
+          if (spec.path == "/endless") {
+            scan->num_entries = 12;
+            is_scanning_.Notify();
+            while (!scan->is_cancelled) std::this_thread::yield();
+            return absl::CancelledError("the load was cancelled");
+          }
+          return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+                                              &gate_);
+        },
+        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+  }
+  ~DatasetRegistryTest() override { gate_.Open(); }
+
+  static DatasetSpec Spec(const std::string& name) {
+    DatasetSpec spec;
+    spec.name = name;
+    spec.format = "fake";
+    spec.path = "/data/" + name;
+    return spec;
+  }
+  DatasetInfo AwaitSettled(const std::string& name) {
+    const auto info = registry_->Await(name, absl::Seconds(30));
+    EXPECT_THAT(info, IsOk());
+    return *info;
+  }
+  void LoadAndAwait(const std::string& name, const Caller& caller) {
+    ASSERT_THAT(registry_->Load(Spec(name), caller), IsOk());
+    ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
+    clock_.Advance(absl::Seconds(1));
+  }
+  uint64_t used_bytes() const {
+    return devices_->devices()[0].budget->used_bytes();
+  }
+
+  // Begins a load whose scan does not end, and leaves it scanning.
+  std::thread LoadEndless(const std::string& name, const Caller& caller,
+                          std::shared_ptr<SourceScan> scan) {
+    std::thread loader([=, this] {
+      DatasetSpec spec = Spec(name);
+      spec.path = "/endless";
+      EXPECT_THAT(registry_->Load(spec, caller, scan),
+                  StatusIs(absl::StatusCode::kCancelled,
+                           HasSubstr("the load was cancelled")));
+    });
+    is_scanning_.WaitForNotification();
+    return loader;
+  }
+
+  SourceGate gate_;
+  absl::Notification is_scanning_;
+  FakeClock clock_;
+  int64_t num_samples_ = 100;
+  uint8_t fill_ = 7;
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetRegistry> registry_;
+};
+
+TEST_F(DatasetRegistryTest, ASecondLoadAttachesAlsoWhileTheFirstRuns) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+            DatasetState::kLoading);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 2);
+  EXPECT_EQ(used_bytes(), 100);
+  gate_.Open();
+  const DatasetInfo info = AwaitSettled("a");
+  EXPECT_EQ(info.state, DatasetState::kReady);
+  EXPECT_EQ(info.num_samples, 100);
+  EXPECT_EQ(info.resident_bytes, 100);
+  EXPECT_EQ(info.spec.device, "cpu");
+  EXPECT_THAT(info.content_hash, SizeIs(64));
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_EQ(gate_.num_reads(), 1);
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
+TEST_F(DatasetRegistryTest, ANameTakenByAnotherSpecIsAnError) {
+  LoadAndAwait("a", kAlice);
+  DatasetSpec other = Spec("a");
+  other.path = "/data/other";
+  EXPECT_THAT(registry_->Load(other, kBob),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("'a'"), HasSubstr("/data/a"))));
+}
+
+TEST_F(DatasetRegistryTest, TheContentHashIsOfTheSamplesNotOfTheName) {
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("b", kAlice);
+  fill_ = 8;
+  LoadAndAwait("c", kAlice);
+  EXPECT_EQ(AwaitSettled("a").content_hash, AwaitSettled("b").content_hash);
+  EXPECT_NE(AwaitSettled("a").content_hash, AwaitSettled("c").content_hash);
+  EXPECT_NE(AwaitSettled("a").spec_id, AwaitSettled("b").spec_id);
+}
+
+TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
+  EXPECT_THAT(registry_->Load(Spec(""), kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  EXPECT_THAT(registry_->Load(Spec("../a"), kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  DatasetSpec missing = Spec("a");
+  missing.path = "/missing";
+  EXPECT_THAT(registry_->Load(missing, kAlice),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/missing")));
+  DatasetSpec elsewhere = Spec("a");
+  elsewhere.device = "cuda:7";
+  EXPECT_THAT(registry_->Load(elsewhere, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("cuda:7"), HasSubstr("cpu"))));
+  DatasetSpec random = Spec("a");
+  random.pretransforms["image"] = {RandomHorizontalFlipSpec{}};
+  EXPECT_THAT(registry_->Load(random, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("random op cannot run at load")));
+  DatasetSpec unknown = Spec("a");
+  unknown.pretransforms["mask"] = {ToDtypeSpec{}};
+  EXPECT_THAT(registry_->Load(unknown, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("no field 'mask'")));
+  EXPECT_THAT(registry_->Hold("a", kAlice),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  EXPECT_THAT(registry_->Unload("a", true, kAlice),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, AFailedLoadIsToldAndGivesItsMemoryBack) {
+  gate_.FailWith(absl::DataLossError("/data/a: truncated"));
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  const DatasetInfo info = AwaitSettled("a");
+  EXPECT_EQ(info.state, DatasetState::kFailed);
+  EXPECT_THAT(info.error,
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("truncated")));
+  EXPECT_EQ(used_bytes(), 0);
+  EXPECT_THAT(
+      registry_->Use("a", kAlice),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("truncated")));
+  // The name can be loaded again.
+  gate_.FailWith(absl::OkStatus());
+  LoadAndAwait("a", kAlice);
+}
+
+TEST_F(DatasetRegistryTest, OverBudgetNamesBothNumbersBeforeReading) {
+  num_samples_ = 5000;
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("5000"), HasSubstr("1000"))));
+  EXPECT_EQ(gate_.num_reads(), 0);
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+}
+
+TEST_F(DatasetRegistryTest, AScanIsListedAndIsCancelledAndLeavesNothing) {
+  const auto scan = std::make_shared<SourceScan>();
+  std::thread loader = LoadEndless("a", kAlice, scan);
+  clock_.Advance(absl::Seconds(5));
+  const std::vector<DatasetInfo> infos = registry_->List();
+  ASSERT_THAT(infos, SizeIs(1));
+  EXPECT_EQ(infos[0].spec.name, "a");
+  EXPECT_EQ(infos[0].state, DatasetState::kLoading);
+  EXPECT_TRUE(infos[0].is_scanning);
+  EXPECT_EQ(infos[0].num_entries_scanned, 12);
+  EXPECT_EQ(infos[0].owner.uid, kAlice.uid);
+  EXPECT_EQ(infos[0].elapsed, absl::Seconds(5));
+  // Others go on; the name is whose load is first.
+  LoadAndAwait("b", kBob);
+  LoadAndAwait("a", kBob);
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  EXPECT_FALSE(AwaitSettled("a").is_scanning);
+  EXPECT_THAT(registry_->Unload("a", false, kBob), IsOk());
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  scan->is_cancelled = true;
+  loader.join();
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+  EXPECT_EQ(used_bytes(), 100);
+}
+
+TEST_F(DatasetRegistryTest, AScanEndsWithItsSession) {
+  std::thread loader = LoadEndless("a", kAlice, nullptr);
+  registry_->ReleaseSession(kBob.session_id);
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+  registry_->ReleaseSession(kAlice.session_id);
+  loader.join();
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+}
+
+TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  registry_->ReleaseSession(kAlice.session_id);
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->num_holders, 1);
+  registry_->ReleaseSession(kBob.session_id);
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("try again")));
+  gate_.Open();
+  while (!registry_->List().empty()) {
+  }
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, UnusedDatasetsMakeRoomLeastRecentlyUsedFirst) {
+  num_samples_ = 400;
+  LoadAndAwait("old", kAlice);
+  LoadAndAwait("new", kAlice);
+  registry_->ReleaseSession(kAlice.session_id);
+  { ASSERT_THAT(registry_->Use("old", kAlice), IsOk()); }  // now the newer one
+  ASSERT_THAT(registry_->Load(Spec("third"), kBob), IsOk());
+  EXPECT_EQ(AwaitSettled("third").state, DatasetState::kReady);
+  EXPECT_THAT(registry_->Use("new", kAlice),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->Use("old", kAlice), IsOk());
+}
+
+TEST_F(DatasetRegistryTest, WhatIsHeldOrUsedIsNeverEvicted) {
+  num_samples_ = 400;
+  LoadAndAwait("held", kAlice);
+  LoadAndAwait("used", kBob);
+  const auto use = registry_->Use("used", kAlice);
+  ASSERT_THAT(use, IsOk());
+  registry_->ReleaseSession(kBob.session_id);
+  EXPECT_THAT(registry_->Load(Spec("third"), kBob),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+}
+
+TEST_F(DatasetRegistryTest, UnloadWaitsForFeedsWhenForcedAndRefusesElse) {
+  LoadAndAwait("a", kAlice);
+  auto use = registry_->Use("a", kAlice);
+  ASSERT_THAT(use, IsOk());
+  EXPECT_THAT(registry_->Unload("a", false, kAlice),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("1 open feeds")));
+  EXPECT_TRUE(use->IsReady());
+  {
+    const auto unloaded = registry_->Unload("a", true, kAlice);
+    ASSERT_THAT(unloaded, IsOk());
+    EXPECT_EQ(*unloaded, use->dataset());
+  }
+  EXPECT_FALSE(use->IsReady());
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+            DatasetState::kUnloading);
+  EXPECT_THAT(registry_->Use("a", kAlice),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("being unloaded")));
+  EXPECT_EQ(used_bytes(), 100);
+  use->Reset();
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, UnloadCancelsALoad) {
+  gate_.Close();
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  gate_.Open();
+  while (!registry_->List().empty()) {
+  }
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, APushIsHeldAndNamedByItsContent) {
+  const auto push = [this](const std::string& name) {
+    DatasetSpec spec = Spec(name);
+    spec.format = "push";
+    spec.path = "";
+    return registry_->Push(
+        spec, std::make_unique<FakeSource>(num_samples_, 1, "", fill_, &gate_),
+        kAlice, [] {});
+  };
+  ASSERT_THAT(push("a"), IsOk());
+  const DatasetInfo first = AwaitSettled("a");
+  EXPECT_EQ(first.state, DatasetState::kReady);
+  EXPECT_EQ(first.num_holders, 1);
+  EXPECT_EQ(used_bytes(), 100);
+  EXPECT_THAT(push("a"), StatusIs(absl::StatusCode::kAlreadyExists,
+                                  AllOf(HasSubstr("'a'"), HasSubstr("push"))));
+  EXPECT_THAT(registry_->Load(Spec("a"), kBob),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'a'")));
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  ASSERT_THAT(push("a"), IsOk());
+  EXPECT_EQ(AwaitSettled("a").spec_id, first.spec_id);
+  ASSERT_THAT(push("b"), IsOk());
+  EXPECT_NE(AwaitSettled("b").spec_id, first.spec_id);
+  EXPECT_EQ(AwaitSettled("b").content_hash, first.content_hash);
+  num_samples_ = 2000;
+  EXPECT_THAT(push("c"),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'c'")));
+}
+
+TEST_F(DatasetRegistryTest, APushNobodyHoldsAnyMoreIsCancelled) {
+  gate_.Close();
+  absl::Status status;
+  std::thread pusher([&] {
+    status =
+        registry_
+            ->Push(Spec("a"),
+                   std::make_unique<FakeSource>(100, 1, "", 7, &gate_), kAlice,
+                   [this] {
+                     gate_.FailWith(
+                         absl::UnavailableError("the stream was cancelled"));
+                     gate_.Open();
+                   })
+            .status();
+  });
+  while (gate_.num_reads() == 0) std::this_thread::yield();
+  EXPECT_THAT(registry_->Await("a", absl::ZeroDuration()), IsOk());
+  registry_->ReleaseSession(kAlice.session_id);
+  pusher.join();
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("push")));
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+  EXPECT_EQ(used_bytes(), 0);
+}
+
+TEST_F(DatasetRegistryTest, APrivateDatasetIsItsUsersAlone) {
+  DatasetSpec spec = Spec("a");
+  spec.is_private = true;
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_THAT(registry_->Use("a", kBob),
+              StatusIs(absl::StatusCode::kNotFound, Not(HasSubstr("are: a"))));
+  EXPECT_THAT(registry_->Hold("a", kBob),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(registry_->Unload("a", false, kBob),
+              StatusIs(absl::StatusCode::kNotFound));
+  // Its spec is not told, not even by the same load.
+  EXPECT_THAT(registry_->Load(spec, kBob),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("taken"), Not(HasSubstr("/data")))));
+  EXPECT_THAT(registry_->Use("a", kAlice), IsOk());
+  EXPECT_THAT(registry_->Use("a", kRoot), IsOk());
+  EXPECT_THAT(registry_->Unload("a", false, kRoot), IsOk());
+}
+
+TEST_F(DatasetRegistryTest, OnlyTheOwnerAndThePrivilegedUnload) {
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("b", kAlice);
+  EXPECT_THAT(
+      registry_->Unload("a", false, kBob),
+      StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("uid 1000")));
+  EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  EXPECT_THAT(registry_->Unload("b", false, kRoot), IsOk());
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+}
+
+TEST_F(DatasetRegistryTest, PinnedDatasetsStayAndOnlyThePrivilegedPin) {
+  num_samples_ = 600;
+  DatasetSpec pinned = Spec("a");
+  pinned.is_pinned = true;
+  EXPECT_THAT(registry_->Load(pinned, kAlice),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
+  ASSERT_THAT(registry_->Load(pinned, kRoot), IsOk());
+  ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  registry_->ReleaseSession(kRoot.session_id);
+  EXPECT_THAT(registry_->Load(Spec("b"), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
+TEST_F(DatasetRegistryTest, OneUserHasOnlySoManyDatasets) {
+  num_samples_ = 1;
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("b", kAlice);
+  LoadAndAwait("c", kAlice);
+  EXPECT_THAT(registry_->Load(Spec("d"), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("uid 1000"),
+                             HasSubstr("user_limits.max_datasets"))));
+  // Attaching is no loading, and another user is another user.
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_THAT(registry_->Load(Spec("d"), kBob), IsOk());
+}
+
+TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
+  DatasetSpec spec = Spec("a");
+  spec.pretransforms["image"] = {
+      ToDtypeSpec{.dtype = Dtype::kFloat32, .scale = true},
+      NormalizeSpec{.mean = {0.5}, .std = {0.25}}};
+  spec.pretransforms_key = "float";
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  const DatasetInfo info = AwaitSettled("a");
+  ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
+  EXPECT_EQ(info.fields[0].dtype, Dtype::kFloat32);
+  EXPECT_EQ(info.resident_bytes, 400);
+  const auto use = registry_->Use("a", kAlice);
+  ASSERT_THAT(use, IsOk());
+  const float* const values =
+      reinterpret_cast<const float*>(use->dataset()->field_data(0));
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(values[i], (7.0f / 255.0f - 0.5f) / 0.25f);
+  }
+}
+
+TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatCannotFit) {
+  num_samples_ = 400;
+  LoadAndAwait("held", kAlice);
+  LoadAndAwait("unused", kBob);
+  registry_->ReleaseSession(kBob.session_id);
+  num_samples_ = 700;  // 600 at most, if "unused" goes
+  EXPECT_THAT(registry_->Load(Spec("third"), kBob),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  registry_->MakeRoom("cpu", 601);
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  registry_->MakeRoom("cpu", 200);  // free already
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+  registry_->MakeRoom("cpu", 600);
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
+TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatTheUserMayNotHave) {
+  std::vector<ServedDevice> devices(1);
+  devices[0].backend = CreateHostBackend({.num_threads = 1});
+  devices[0].budget = std::make_unique<MemoryBudget>(
+      1000, MemoryBudget::UserLimits{.dataset_bytes = 500});
+  registry_.reset();
+  devices_ = std::make_unique<DeviceTable>(std::move(devices));
+  registry_ = std::make_unique<DatasetRegistry>(
+      DatasetRegistry::Options{}, devices_.get(),
+      [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+          -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+        return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+                                            &gate_);
+      },
+      &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+  num_samples_ = 400;
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("b", kRoot);
+  registry_->ReleaseSession(kAlice.session_id);
+  registry_->ReleaseSession(kRoot.session_id);
+  num_samples_ = 600;
+  EXPECT_THAT(registry_->Load(Spec("c"), kBob),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("user_limits.max_dataset_mib")));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
+}
+
+TEST_F(DatasetRegistryTest, TextsAreCountedAndLimitedByUser) {
+  MemoryBudget texts(1000, {.text_bytes = 200}, "text_budget_mib");
+  registry_ = std::make_unique<DatasetRegistry>(
+      DatasetRegistry::Options{.texts = &texts}, devices_.get(),
+      [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+          -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+        return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+                                            &gate_);
+      },
+      &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+  DatasetSpec spec = Spec("a");
+  spec.wire = std::make_shared<const std::string>(80, 'w');
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(texts.used_bytes_of_uid(kAlice.uid), 160u);
+  spec.name = "b";
+  EXPECT_THAT(registry_->Load(spec, kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("the texts of dataset 'b'"),
+                             HasSubstr("user_limits.max_text_mib"))));
+  EXPECT_EQ(used_bytes(), 100);
+  ASSERT_THAT(registry_->Load(spec, kBob), IsOk());
+  AwaitSettled("b");
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  ASSERT_THAT(registry_->Unload("b", false, kBob), IsOk());
+  EXPECT_EQ(texts.used_bytes(), 0u);
+  spec.wire = std::make_shared<const std::string>(65 << 10, 'w');
+  EXPECT_THAT(registry_->Load(spec, kAlice),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("spec: has 66560 bytes")));
+  registry_.reset();
+}
+
+TEST_F(DatasetRegistryTest, NotThereAndNotYoursAreOneAnswer) {
+  DatasetSpec spec = Spec("secret");
+  spec.is_private = true;
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  ASSERT_EQ(AwaitSettled("secret").state, DatasetState::kReady);
+  const auto use = registry_->Use("secret", kAlice);
+  ASSERT_THAT(use, IsOk());
+  const auto answers = [this](const std::string& name) {
+    return std::vector<absl::Status>{
+        registry_->Hold(name, kBob).status(),
+        registry_->Use(name, kBob).status(), registry_->Release(name, kBob),
+        registry_->Unload(name, false, kBob).status(),
+        registry_->Unload(name, true, kBob).status()};
+  };
+  const std::vector<absl::Status> there = answers("secret");
+  const std::vector<absl::Status> none = answers("absent");
+  for (size_t i = 0; i < there.size(); ++i) {
+    EXPECT_THAT(there[i], StatusIs(absl::StatusCode::kNotFound,
+                                   "no dataset 'secret'; there is none"))
+        << i;
+    EXPECT_THAT(none[i], StatusIs(absl::StatusCode::kNotFound,
+                                  "no dataset 'absent'; there is none"))
+        << i;
+  }
+  EXPECT_THAT(registry_->List(kBob), SizeIs(0));
+  EXPECT_THAT(registry_->List(kAlice), SizeIs(1));
+  EXPECT_THAT(registry_->List(kRoot), SizeIs(1));
+  EXPECT_TRUE(use->IsReady());
+}
+
+TEST_F(DatasetRegistryTest, AForcedUnloadEndsNoOtherUsersFeeds) {
+  LoadAndAwait("a", kAlice);
+  auto own = registry_->Use("a", kAlice);
+  {
+    const auto others = registry_->Use("a", kBob);
+    ASSERT_THAT(others, IsOk());
+    EXPECT_THAT(registry_->Unload("a", true, kAlice),
+                StatusIs(absl::StatusCode::kPermissionDenied,
+                         HasSubstr("open feeds of user 1001")));
+    EXPECT_TRUE(others->IsReady());
+  }
+  EXPECT_THAT(registry_->Unload("a", true, kAlice), IsOk());
+  EXPECT_FALSE(own->IsReady());
+  own->Reset();
+}
+
+TEST_F(DatasetRegistryTest, AnIdIsOneDatasetsAndNotItsNames) {
+  const auto first = registry_->Load(Spec("a"), kAlice);
+  ASSERT_THAT(first, IsOk());
+  EXPECT_EQ(registry_->Await(*first, absl::Seconds(30))->state,
+            DatasetState::kReady);
+  // Attached to, it is the same.
+  EXPECT_EQ(*registry_->Load(Spec("a"), kBob), *first);
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  DatasetSpec secret = Spec("a");
+  secret.is_private = true;
+  ASSERT_THAT(registry_->Load(secret, kBob), IsOk());
+  AwaitSettled("a");
+  EXPECT_THAT(registry_->Await(*first, absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("unloaded")));
+}
+
+TEST_F(DatasetRegistryTest, TheListHasPages) {
+  num_samples_ = 1;
+  LoadAndAwait("a", kAlice);
+  LoadAndAwait("c", kAlice);
+  LoadAndAwait("d", kBob);
+  const auto scan = std::make_shared<SourceScan>();
+  std::thread loader = LoadEndless("b", kBob, scan);
+  const auto names = [&](const std::string& after, size_t limit) {
+    std::string text;
+    for (const DatasetInfo& info : registry_->List(kAlice, after, limit)) {
+      text += info.spec.name;
+    }
+    return text;
+  };
+  EXPECT_EQ(names("", 100), "abcd");
+  EXPECT_EQ(names("", 2), "ab");
+  EXPECT_EQ(names("b", 1), "c");
+  EXPECT_EQ(names("c", 2), "d");
+  EXPECT_EQ(names("d", 2), "");
+  EXPECT_EQ(registry_->num_datasets(), 3u);
+  scan->is_cancelled = true;
+  loader.join();
+}
+
+}  // namespace
+}  // namespace datasetd

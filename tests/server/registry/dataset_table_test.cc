@@ -1,0 +1,185 @@
+#include "server/registry/dataset_table.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr Caller kDaemon = {};
+constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
+constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
+constexpr Caller kRoot = {
+    .session_id = 3, .uid = 0, .pid = 30, .is_privileged = true};
+
+class DatasetTableTest : public ::testing::Test {
+ protected:
+  DatasetTable::EntryPtr Add(const std::string& name, DatasetState state,
+                             const Caller& owner = kAlice) {
+    const auto entry = std::make_shared<DatasetEntry>();
+    entry->spec.name = name;
+    entry->spec.device = "cpu";
+    entry->owner = owner;
+    entry->state = state;
+    entry->resident_bytes = 100;
+    table_.Add(entry);
+    return entry;
+  }
+  DatasetTable::EntryPtr AddReady(const std::string& name, int last_used) {
+    const auto entry = Add(name, DatasetState::kReady);
+    entry->last_used = absl::Seconds(last_used);
+    return entry;
+  }
+  std::vector<std::string> TakeUnused(int64_t bytes) {
+    std::vector<std::string> names;
+    for (const auto& entry : table_.TakeUnused("cpu", bytes)) {
+      names.push_back(entry->spec.name);
+    }
+    return names;
+  }
+
+  DatasetTable table_{3, 2};
+};
+
+TEST_F(DatasetTableTest, APrivateDatasetIsItsOwnersAndThePrivilegedOnes) {
+  Add("a", DatasetState::kReady)->spec.is_private = true;
+  Add("b", DatasetState::kReady);
+  EXPECT_THAT(table_.Find("a", kAlice), IsOk());
+  EXPECT_THAT(table_.Find("a", kRoot), IsOk());
+  EXPECT_THAT(table_.Find("a", kDaemon), IsOk());
+  EXPECT_THAT(
+      table_.Find("a", kBob),
+      StatusIs(absl::StatusCode::kNotFound,
+               AllOf(HasSubstr("no dataset 'a'"), HasSubstr("there are: b"),
+                     Not(HasSubstr("a, b")))));
+  EXPECT_THAT(
+      DatasetTable::NameTaken(*table_.Get("a"), kBob),
+      StatusIs(absl::StatusCode::kAlreadyExists,
+               AllOf(HasSubstr("'a' is taken"), Not(HasSubstr("spec id")))));
+}
+
+TEST_F(DatasetTableTest, ANameIsOnesUntilAnotherTakesIt) {
+  const auto first = Add("a", DatasetState::kFailed);
+  const auto second = Add("a", DatasetState::kLoading);
+  EXPECT_NE(first->id, second->id);
+  EXPECT_EQ(table_.Get("a"), second);
+  EXPECT_EQ(table_.GetById(first->id), nullptr);
+  table_.Remove(*first);
+  EXPECT_EQ(table_.GetById(second->id), second);
+  table_.Remove(*second);
+  EXPECT_THAT(table_.entries(), IsEmpty());
+  EXPECT_THAT(table_.Find("a", kAlice),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("is none")));
+}
+
+TEST_F(DatasetTableTest, AUserHasALimitAndTheDaemonHasNone) {
+  const auto first = Add("a", DatasetState::kReady);
+  EXPECT_THAT(table_.CheckLimits(kAlice, nullptr), IsOk());
+  Add("b", DatasetState::kFailed);
+  EXPECT_THAT(table_.CheckLimits(kAlice, nullptr),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("uid 1000 has loaded 2"),
+                             HasSubstr("user_limits.max_datasets"))));
+  // It would take the place of one of them.
+  EXPECT_THAT(table_.CheckLimits(kAlice, first.get()), IsOk());
+  EXPECT_THAT(table_.CheckLimits(kBob, nullptr), IsOk());
+  EXPECT_THAT(
+      table_.CheckLimits(Caller{.session_id = 0, .uid = kAlice.uid}, nullptr),
+      IsOk());
+}
+
+TEST_F(DatasetTableTest, WhatIsUnusedGoesLeastRecentlyUsedFirst) {
+  AddReady("new", 30);
+  AddReady("old", 10);
+  AddReady("middle", 20);
+  EXPECT_THAT(TakeUnused(0), IsEmpty());
+  EXPECT_THAT(TakeUnused(101), ElementsAre("old", "middle"));
+  EXPECT_THAT(table_.entries(), SizeIs(1));
+  EXPECT_THAT(TakeUnused(1000), ElementsAre("new"));
+}
+
+TEST_F(DatasetTableTest, WhatIsHeldUsedPinnedOrNotReadyStays) {
+  AddReady("held", 1)->holders.insert(7);
+  AddReady("used", 1)->num_feeds_of[1000] = 1;
+  AddReady("pinned", 1)->spec.is_pinned = true;
+  AddReady("elsewhere", 1)->spec.device = "cuda:0";
+  Add("loading", DatasetState::kLoading);
+  Add("failed", DatasetState::kFailed);
+  Add("unloading", DatasetState::kUnloading);
+  EXPECT_THAT(TakeUnused(1 << 20), IsEmpty());
+  EXPECT_THAT(table_.entries(), SizeIs(7));
+}
+
+TEST_F(DatasetTableTest, TheLatest64FailuresAreRemembered) {
+  Add("ready", DatasetState::kReady);
+  for (int i = 0; i < 66; ++i) {
+    // The first to finish has the last name.
+    Add(absl::StrCat("f", 100 + i), DatasetState::kFailed)->finished =
+        absl::Seconds(1000 - i);
+  }
+  table_.ForgetOldFailures();
+  EXPECT_THAT(table_.entries(), SizeIs(65));
+  EXPECT_NE(table_.Get("ready"), nullptr);
+  EXPECT_NE(table_.Get("f163"), nullptr);
+  EXPECT_EQ(table_.Get("f164"), nullptr);
+  EXPECT_EQ(table_.Get("f165"), nullptr);
+}
+
+TEST_F(DatasetTableTest, AllUsersTogetherHaveALimit) {
+  Add("a", DatasetState::kReady);
+  Add("b", DatasetState::kReady, kBob);
+  Add("of the daemon", DatasetState::kReady, kDaemon);
+  EXPECT_THAT(table_.CheckLimits(kAlice, nullptr), IsOk());
+  Add("c", DatasetState::kReady, kBob);
+  EXPECT_THAT(table_.CheckLimits(kAlice, nullptr),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("there are 3 datasets"),
+                             HasSubstr("raise max_datasets"))));
+}
+
+TEST_F(DatasetTableTest, OneUsersFailuresPushOutNobodyElses) {
+  Add("of bob", DatasetState::kFailed, kBob);
+  for (int i = 0; i < 100; ++i) {
+    Add(absl::StrCat("f", i), DatasetState::kFailed)->finished =
+        absl::Seconds(i + 1);
+    table_.ForgetOldFailures();
+  }
+  EXPECT_NE(table_.Get("of bob"), nullptr);
+  EXPECT_THAT(table_.entries(), SizeIs(65));
+}
+
+TEST_F(DatasetTableTest, AnErrorNamesSomeDatasetsAndCountsTheRest) {
+  for (int i = 10; i < 40; ++i) {
+    Add(absl::StrCat("d", i), DatasetState::kReady);
+  }
+  EXPECT_THAT(
+      table_.Find("a", kAlice),
+      StatusIs(absl::StatusCode::kNotFound,
+               AllOf(HasSubstr("d29 and 10 more"), Not(HasSubstr("d30")))));
+}
+
+TEST_F(DatasetTableTest, WhatCouldGoIsKnownBeforeItGoes) {
+  AddReady("a", 10);
+  AddReady("b", 20);
+  AddReady("held", 1)->holders.insert(7);
+  EXPECT_EQ(table_.UnusedBytes("cpu"), 200);
+  EXPECT_EQ(table_.UnusedBytes("cuda:0"), 0);
+}
+
+}  // namespace
+}  // namespace datasetd

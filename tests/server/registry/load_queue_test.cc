@@ -1,0 +1,69 @@
+#include "server/registry/load_queue.h"
+
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace datasetd {
+namespace {
+
+class LoadQueueTest : public ::testing::Test {
+ protected:
+  void Add(uint32_t uid, const std::string& name) {
+    auto entry = std::make_shared<DatasetEntry>();
+    entry->owner.uid = uid;
+    entry->spec.name = name;
+    queue_.Add(std::move(entry));
+  }
+  // Empty: nobody's turn.
+  std::string Take() {
+    return queue_.HasTurn() ? queue_.Take()->spec.name : "";
+  }
+
+  LoadQueue queue_;
+};
+
+TEST_F(LoadQueueTest, AUsersLoadsComeInTheirOrder) {
+  for (const char* name : {"a", "b", "c"}) Add(7, name);
+  EXPECT_EQ(Take(), "a");
+  EXPECT_EQ(Take(), "b");
+  queue_.Finish(7);
+  EXPECT_EQ(Take(), "c");
+}
+
+TEST_F(LoadQueueTest, OneUsersLoadsDoNotKeepAnothersWaiting) {
+  for (int i = 0; i < 30; ++i) Add(7, "slow");
+  EXPECT_EQ(Take(), "slow");
+  EXPECT_EQ(Take(), "slow");
+  // A thread is free, and is kept for others.
+  EXPECT_EQ(Take(), "");
+  Add(8, "other");
+  EXPECT_EQ(Take(), "other");
+  EXPECT_EQ(Take(), "");
+  queue_.Finish(7);
+  EXPECT_EQ(Take(), "slow");
+}
+
+TEST_F(LoadQueueTest, UsersTakeTurns) {
+  for (const char* name : {"a1", "a2", "a3"}) Add(7, name);
+  for (const char* name : {"b1", "b2"}) Add(8, name);
+  Add(9, "c1");
+  EXPECT_EQ(Take(), "a1");
+  EXPECT_EQ(Take(), "b1");
+  EXPECT_EQ(Take(), "c1");
+  EXPECT_EQ(Take(), "a2");
+  EXPECT_EQ(Take(), "b2");
+}
+
+TEST_F(LoadQueueTest, WhatRunsIsFinishedAfterTheRestIsForgotten) {
+  for (const char* name : {"a", "b"}) Add(7, name);
+  EXPECT_EQ(Take(), "a");
+  queue_.Clear();
+  EXPECT_FALSE(queue_.HasTurn());
+  queue_.Finish(7);
+  EXPECT_FALSE(queue_.HasTurn());
+}
+
+}  // namespace
+}  // namespace datasetd

@@ -1,0 +1,526 @@
+// The registry with a cache, and what it loads again for an earlier daemon.
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "cuda/host/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/cache/dataset_cache.h"
+#include "server/cache/restore_journal.h"
+#include "server/dataset/spec_id.h"
+#include "server/registry/dataset_registry.h"
+#include "tests/testing/fake_clock.h"
+#include "tests/testing/fake_source.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::FakeSource;
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::SourceGate;
+using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::TempDir;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr Caller kAlice = {.session_id = 1, .uid = 1000, .pid = 10};
+constexpr Caller kBob = {.session_id = 2, .uid = 1001, .pid = 20};
+constexpr Caller kEarlierAlice = {.session_id = Caller::kEarlierSession,
+                                  .uid = 1000};
+
+class RegistryRestartTest : public ::testing::Test {
+ protected:
+  RegistryRestartTest() { Restart(); }
+  ~RegistryRestartTest() override {
+    gate_.Open();
+    Stop();
+  }
+
+  void Stop() {
+    registry_.reset();
+    cache_.reset();
+    devices_.reset();
+  }
+  void Restart(int64_t budget = 1000) {
+    Stop();
+    std::vector<ServedDevice> devices(1);
+    devices[0].backend = CreateHostBackend({.num_threads = 1});
+    devices[0].budget = std::make_unique<MemoryBudget>(budget);
+    devices_ = std::make_unique<DeviceTable>(std::move(devices));
+    auto directory = OpenStoreDirectory(path_);
+    ASSERT_THAT(directory, IsOk());
+    auto cache = DatasetCache::Open(
+        *std::move(directory), {.total_bytes = 1 << 20},
+        [](const char*, uint32_t, const std::string&, const absl::Status&) {});
+    ASSERT_THAT(cache, IsOk());
+    cache_ = *std::move(cache);
+    registry_ = std::make_unique<DatasetRegistry>(
+        DatasetRegistry::Options{.max_datasets_per_user = 2,
+                                 .cache = cache_.get(),
+                                 .journal = journal_},
+        devices_.get(),
+        [this](const DatasetSpec& spec, std::shared_ptr<SourceScan>)
+            -> absl::StatusOr<std::unique_ptr<SampleSource>> {
+          if (spec.path == "/data/missing") {
+            return absl::NotFoundError("/data/missing: no such file");
+          }
+          opened_.Pass().IgnoreError();
+          return std::make_unique<FakeSource>(100, 1, spec.path, fill_, &gate_);
+        },
+        &clock_,
+        [this](const char* event, const DatasetInfo&, const Caller&) {
+          if (observer_) observer_(event);
+        });
+  }
+
+  static DatasetSpec Spec(const std::string& name) {
+    DatasetSpec spec;
+    spec.name = name;
+    spec.format = "fake";
+    spec.path = "/data/" + name;
+    return spec;
+  }
+  DatasetInfo AwaitSettled(const std::string& name) {
+    const auto info = registry_->Await(name, kLong);
+    EXPECT_THAT(info, IsOk());
+    return *info;
+  }
+  void LoadAndStore(const std::string& name) {
+    ASSERT_THAT(registry_->Load(Spec(name), kAlice), IsOk());
+    ASSERT_EQ(AwaitSettled(name).state, DatasetState::kReady);
+    ASSERT_TRUE(cache_->AwaitIdle(kLong));
+    ASSERT_GT(cache_->counters().num_stored, 0u);
+  }
+  void Restore(std::vector<DatasetSpec> specs,
+               const std::string& content_hash = "") {
+    std::vector<RestoredDataset> restored;
+    for (DatasetSpec& spec : specs) {
+      restored.push_back({.spec = std::move(spec),
+                          .owner = kEarlierAlice,
+                          .content_hash = content_hash});
+    }
+    registry_->Restore(std::move(restored));
+  }
+  static DatasetSpec Pushed(const std::string& name) {
+    DatasetSpec spec = Spec(name);
+    spec.format = kPushedFormat;
+    spec.path = "";
+    return spec;
+  }
+  // Returns its content hash.
+  std::string PushAndStore(const std::string& name, const Caller& caller) {
+    EXPECT_THAT(
+        registry_->Push(Pushed(name),
+                        std::make_unique<FakeSource>(100, 1, "", fill_, &gate_),
+                        caller, [] {}),
+        IsOk());
+    EXPECT_TRUE(cache_->AwaitIdle(kLong));
+    return AwaitSettled(name).content_hash;
+  }
+  std::string CacheFile() {
+    for (const auto& file : std::filesystem::directory_iterator(path_)) {
+      if (file.path().extension() == ".cache") return file.path();
+    }
+    return "";
+  }
+  uint64_t used_bytes() const {
+    return devices_->devices()[0].budget->used_bytes();
+  }
+
+  TempDir parent_;
+  const std::string path_ = parent_.File("cache");
+  SourceGate gate_;
+  SourceGate opened_;
+  FakeClock clock_;
+  uint8_t fill_ = 7;
+  std::function<void(const std::string& event)> observer_;
+  RestoreJournal* journal_ = nullptr;
+  std::unique_ptr<DeviceTable> devices_;
+  std::unique_ptr<DatasetCache> cache_;
+  std::unique_ptr<DatasetRegistry> registry_;
+};
+
+// Who sees READY and waits for the cache finds the samples in it.
+TEST_F(RegistryRestartTest, TheCacheHasTheJobBeforeAnybodyIsTold) {
+  uint64_t num_stored = 0;
+  observer_ = [&](const std::string& event) {
+    if (event != "ready") return;
+    EXPECT_TRUE(cache_->AwaitIdle(kLong));
+    num_stored = cache_->counters().num_stored;
+  };
+  LoadAndStore("a");
+  EXPECT_EQ(num_stored, 1u);
+}
+
+TEST_F(RegistryRestartTest, AWarmLoadReadsNoSourceAndGivesTheSame) {
+  LoadAndStore("a");
+  const DatasetInfo cold = AwaitSettled("a");
+  EXPECT_EQ(gate_.num_reads(), 1);
+  Restart();
+  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  const DatasetInfo warm = AwaitSettled("a");
+  EXPECT_EQ(gate_.num_reads(), 1);
+  EXPECT_EQ(warm.state, DatasetState::kReady);
+  EXPECT_EQ(warm.spec_id, cold.spec_id);
+  EXPECT_EQ(warm.content_hash, cold.content_hash);
+  EXPECT_EQ(warm.num_samples, 100);
+  EXPECT_EQ(warm.fields, cold.fields);
+  EXPECT_EQ(warm.num_samples_loaded, 100);
+  EXPECT_EQ(used_bytes(), 100u);
+  const auto use = registry_->Use("a", kBob);
+  ASSERT_THAT(use, IsOk());
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(use->dataset()->field_data(0)[i], 7);
+  }
+  EXPECT_EQ(cache_->counters().num_hits, 1u);
+  EXPECT_EQ(cache_->counters().num_misses, 0u);
+}
+
+TEST_F(RegistryRestartTest, AnotherSpecIsAMiss) {
+  LoadAndStore("a");
+  Restart();
+  DatasetSpec spec = Spec("a");
+  spec.split = "test";
+  ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
+  AwaitSettled("a");
+  EXPECT_EQ(gate_.num_reads(), 2);
+  EXPECT_EQ(cache_->counters().num_misses, 1u);
+}
+
+TEST_F(RegistryRestartTest, WithADamagedEntryTheSourceIsRead) {
+  LoadAndStore("a");
+  const std::string hash = AwaitSettled("a").content_hash;
+  Stop();
+  {
+    std::fstream file(CacheFile(),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 50);
+    file.put('\0');
+  }
+  Restart();
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  const DatasetInfo info = AwaitSettled("a");
+  EXPECT_EQ(info.state, DatasetState::kReady);
+  EXPECT_EQ(info.content_hash, hash);
+  EXPECT_EQ(info.num_samples_loaded, 100);
+  EXPECT_EQ(info.loaded_bytes, 100);
+  EXPECT_EQ(gate_.num_reads(), 2);
+  EXPECT_EQ(used_bytes(), 100u);
+  EXPECT_EQ(cache_->counters().num_errors, 1u);
+  EXPECT_EQ(cache_->counters().num_hits, 0u);
+  // And stored again.
+  while (cache_->counters().num_stored == 0) {
+    ASSERT_TRUE(cache_->AwaitIdle(kLong));
+  }
+  EXPECT_NE(CacheFile(), "");
+}
+
+// Writes an entry that says of itself what is not so.
+void Forge(const std::string& path, const std::string& name,
+           const std::function<void(CacheHeader&)>& change) {
+  CacheHeader header;
+  {
+    auto directory = OpenStoreDirectory(path);
+    ASSERT_THAT(directory, IsOk());
+    auto file = (*directory)->Open(name);
+    ASSERT_THAT(file, IsOk());
+    header = *ReadCacheHeader(**file);
+    change(header);
+    const auto layout = LayOutCacheEntry(header);
+    ASSERT_THAT(layout, IsOk());
+    std::string data = EncodeCacheHeader(header);
+    data.resize(static_cast<size_t>(layout->file_bytes), 7);
+    ASSERT_THAT(WriteStored(**directory, name,
+                            absl::MakeConstSpan(
+                                reinterpret_cast<const uint8_t*>(data.data()),
+                                data.size())),
+                IsOk());
+  }
+}
+
+TEST_F(RegistryRestartTest, AnEntryThatLiesIsNotBelieved) {
+  const std::vector<std::function<void(CacheHeader&)>> lies = {
+      [](CacheHeader& h) { h.content_hash = std::string(64, '0'); },
+      [](CacheHeader& h) { h.fields[0].name = "mask"; },
+      [](CacheHeader& h) {
+        h.fields[0].shape = {1, 2, 1};
+      },
+      [](CacheHeader& h) {
+        h.fields.push_back({.name = "more"}), h.checksums.push_back({0});
+      },
+      [](CacheHeader& h) { h.num_samples = 200; },
+  };
+  LoadAndStore("a");
+  for (size_t i = 0; i < lies.size(); ++i) {
+    Stop();
+    Forge(path_, std::filesystem::path(CacheFile()).filename(), lies[i]);
+    Restart();
+    ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+    const DatasetInfo info = AwaitSettled("a");
+    EXPECT_EQ(info.state, DatasetState::kReady) << i;
+    EXPECT_EQ(gate_.num_reads(), static_cast<int>(i) + 2);
+    EXPECT_EQ(cache_->counters().num_errors, 1u) << i;
+    EXPECT_EQ(used_bytes(), 100u);
+    while (cache_->counters().num_stored == 0) {
+      ASSERT_TRUE(cache_->AwaitIdle(kLong));
+    }
+  }
+}
+
+TEST_F(RegistryRestartTest, WhatAnEarlierDaemonHadComesBackHeldByNobody) {
+  Restore({Spec("a"), Spec("b")});
+  for (const char* name : {"a", "b"}) {
+    const DatasetInfo info = AwaitSettled(name);
+    EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
+    EXPECT_EQ(info.num_holders, 0);
+    EXPECT_EQ(info.owner.uid, 1000u);
+    EXPECT_EQ(info.owner.session_id, Caller::kEarlierSession);
+  }
+  // They count as the user's.
+  EXPECT_THAT(
+      registry_->Load(Spec("c"), kAlice),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("uid 1000")));
+  EXPECT_THAT(registry_->Unload("a", false, kBob),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  EXPECT_EQ(used_bytes(), 100u);
+}
+
+TEST_F(RegistryRestartTest, WhatCameBackMakesRoomUnlessItIsPinned) {
+  Restart(/*budget=*/250);
+  DatasetSpec pinned = Spec("a");
+  pinned.is_pinned = true;
+  registry_->Restore({{.spec = pinned,
+                       .owner = {.session_id = Caller::kEarlierSession,
+                                 .is_privileged = true}},
+                      {.spec = Spec("b"), .owner = kEarlierAlice}});
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  ASSERT_THAT(registry_->Load(Spec("c"), kBob), IsOk());
+  EXPECT_EQ(AwaitSettled("c").state, DatasetState::kReady);
+  EXPECT_THAT(registry_->Hold("b", kAlice),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_TRUE(AwaitSettled("a").spec.is_pinned);
+}
+
+TEST_F(RegistryRestartTest, WhatCannotComeBackIsFailedAndSaysWhy) {
+  DatasetSpec pinned = Spec("a");
+  pinned.is_pinned = true;  // its user may not
+  Restore({Spec("missing"), pinned, Spec("b")});
+  EXPECT_THAT(AwaitSettled("missing").error,
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
+  EXPECT_THAT(AwaitSettled("a").error,
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
+  // The two that failed count no more than other failures do.
+  EXPECT_THAT(
+      AwaitSettled("b").error,
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("uid 1000")));
+  EXPECT_EQ(used_bytes(), 0u);
+  ASSERT_THAT(registry_->Unload("missing", false, kAlice), IsOk());
+  EXPECT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+}
+
+TEST_F(RegistryRestartTest, AClientThatComesEarlyAttaches) {
+  opened_.Close();
+  Restore({Spec("b"), Spec("a")});
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+            DatasetState::kLoading);
+  EXPECT_THAT(registry_->Use("a", kAlice),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("still loading")));
+  absl::Status loaded;
+  std::thread early(
+      [&] { loaded = registry_->Load(Spec("a"), kBob).status(); });
+  opened_.Open();
+  early.join();
+  EXPECT_THAT(loaded, IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  EXPECT_EQ(gate_.num_reads(), 2);
+  EXPECT_EQ(AwaitSettled("a").owner.uid, 1000u);
+  EXPECT_EQ(AwaitSettled("a").num_holders, 1);
+}
+
+TEST_F(RegistryRestartTest, AnEarlyClientThatLeavesDoesNotCancelIt) {
+  gate_.Close();
+  Restore({Spec("a")});
+  ASSERT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  registry_->ReleaseSession(kBob.session_id);
+  gate_.Open();
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+}
+
+TEST_F(RegistryRestartTest, UnloadCancelsWhatIsComingBack) {
+  opened_.Close();
+  Restore({Spec("a")});
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  opened_.Open();
+  while (!registry_->List().empty()) {
+  }
+  EXPECT_EQ(used_bytes(), 0u);
+}
+
+TEST_F(RegistryRestartTest, ATakenNameStaysWhoseItIs) {
+  ASSERT_THAT(registry_->Load(Spec("a"), Caller()), IsOk());
+  Restore({Spec("a")});
+  EXPECT_EQ(AwaitSettled("a").owner.session_id, 0u);
+}
+
+TEST_F(RegistryRestartTest, APushedDatasetComesBackFromTheCacheAlone) {
+  const std::string hash = PushAndStore("p", kAlice);
+  Restart();
+  EXPECT_THAT(
+      registry_->Load(Pushed("p"), kAlice),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("push it")));
+  Restore({Pushed("p")}, hash);
+  const DatasetInfo info = AwaitSettled("p");
+  EXPECT_EQ(info.state, DatasetState::kReady) << info.error;
+  EXPECT_EQ(info.content_hash, hash);
+  EXPECT_EQ(info.spec_id, PushedSpecId("p", hash, kAlice.uid));
+  EXPECT_EQ(gate_.num_reads(), 1);
+}
+
+// Whatever their samples hash to.
+TEST_F(RegistryRestartTest, APushIsNeverAnsweredWithAnotherUsersSamples) {
+  const std::string hash = PushAndStore("p", kBob);
+  const std::string file = CacheFile();
+  for (const char* const name : {"p", "q"}) {
+    Restart();
+    Restore({Pushed(name)}, hash);  // Alice's
+    EXPECT_THAT(AwaitSettled(name).error,
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("push")))
+        << name;
+  }
+  // Neither where the entry has the place of hers.
+  Stop();
+  const std::string id = PushedSpecId("p", hash, kAlice.uid);
+  std::filesystem::rename(file, path_ + "/" + id + ".cache");
+  Forge(path_, id + ".cache", [&](CacheHeader& h) { h.spec_id = id; });
+  Restart();
+  ASSERT_EQ(cache_->num_entries(), 1);
+  Restore({Pushed("p")}, hash);
+  EXPECT_THAT(AwaitSettled("p").error,
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("push")));
+}
+
+TEST_F(RegistryRestartTest, APushThatHashesToSomethingElseIsNotBelieved) {
+  const std::string hash = PushAndStore("p", kAlice);
+  const std::string file = CacheFile();
+  const std::string other(64, 'c');
+  const std::string id = PushedSpecId("p", other, kAlice.uid);
+  Stop();
+  std::filesystem::rename(file, path_ + "/" + id + ".cache");
+  Forge(path_, id + ".cache", [&](CacheHeader& h) {
+    h.spec_id = id;
+    h.content_hash = other;
+  });
+  Restart();
+  Restore({Pushed("p")}, other);
+  EXPECT_THAT(AwaitSettled("p").error, StatusIs(absl::StatusCode::kDataLoss));
+}
+
+class RecordingJournal : public RestoreJournal {
+ public:
+  void BeginRead(const std::string& name) override { Add("+" + name); }
+  void EndRead(const std::string& name) override { Add("-" + name); }
+  void EndRestore(const std::string& name) override { Add("." + name); }
+
+  std::string events() const {
+    MutexLock lock(&mutex_);
+    return events_;
+  }
+
+ private:
+  void Add(const std::string& event) {
+    MutexLock lock(&mutex_);
+    events_ += event;
+  }
+
+  mutable Mutex mutex_;
+  std::string events_;
+};
+
+TEST_F(RegistryRestartTest, WhatIsReadIsNotedAndASuspectIsReadAlone) {
+  RecordingJournal journal;
+  journal_ = &journal;
+  Restart();
+  gate_.Close();
+  registry_->Restore(
+      {{.spec = Spec("a"), .owner = kEarlierAlice, .is_suspect = true},
+       {.spec = Spec("b"), .owner = kEarlierAlice}});
+  while (journal.events() != "+b-b+b") std::this_thread::yield();
+  EXPECT_EQ(registry_->Await("a", absl::ZeroDuration())->state,
+            DatasetState::kLoading);
+  gate_.Open();
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+  EXPECT_EQ(AwaitSettled("b").state, DatasetState::kReady);
+  EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
+  // A load that is no restore is none of the journal's business.
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  AwaitSettled("a");
+  EXPECT_EQ(journal.events(), "+b-b+b-b.b+a-a+a-a.a");
+  Stop();
+}
+
+TEST_F(RegistryRestartTest, ARestoreThatFailsOrIsStoppedHasEnded) {
+  RecordingJournal journal;
+  journal_ = &journal;
+  Restart();
+  Restore({Spec("missing")});
+  AwaitSettled("missing");
+  while (journal.events() != "+missing-missing.missing") {
+    std::this_thread::yield();
+  }
+  Restart();
+  gate_.Close();
+  Restore({Spec("a")});
+  while (gate_.num_reads() == 0) std::this_thread::yield();
+  std::thread stopper([this] { Stop(); });
+  gate_.Open();
+  stopper.join();
+  EXPECT_EQ(journal.events(), "+missing-missing.missing+a-a+a-a.a");
+}
+
+TEST_F(RegistryRestartTest, WhatIsRefusedIsFailedAndCanBeLoadedAgain) {
+  registry_->Restore({{.spec = Spec("a"),
+                       .owner = kEarlierAlice,
+                       .refusal = absl::FailedPreconditionError("too often")}});
+  EXPECT_THAT(AwaitSettled("a").error,
+              StatusIs(absl::StatusCode::kFailedPrecondition, "too often"));
+  EXPECT_EQ(gate_.num_reads(), 0);
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+}
+
+TEST_F(RegistryRestartTest, APushedDatasetThatTheCacheHasNotIsFailed) {
+  DatasetSpec pushed = Spec("p");
+  pushed.format = kPushedFormat;
+  Restore({pushed}, std::string(64, 'e'));
+  EXPECT_THAT(AwaitSettled("p").error,
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("eeee"), HasSubstr("push"))));
+}
+
+TEST_F(RegistryRestartTest, AnEntryBeingWrittenHoldsNoMemory) {
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  AwaitSettled("a");
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  EXPECT_EQ(used_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace datasetd

@@ -1,0 +1,180 @@
+#include "server/rpc/call_guard.h"
+
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "datasetd/v1/dataset.grpc.pb.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/rpc/peer_table.h"
+#include "server/service/grpc_status.h"
+#include "tests/testing/fake_clock.h"
+
+namespace datasetd {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kAlice = 1000;
+constexpr uint32_t kBob = 1001;
+constexpr int kMaxCalls = 2;
+constexpr char kHeld[] = "held";
+
+// Calls that are admitted as those of the daemon's services are.
+class GuardedService : public v1::DatasetService::Service {
+ public:
+  CallGuard* guard = nullptr;
+  std::atomic<int> num_held = 0;
+  absl::Notification may_end;
+  absl::Notification is_receiving;
+  absl::Notification has_received;
+  bool has_read = true;
+
+  grpc::Status GetDataset(grpc::ServerContext* call,
+                          const v1::GetDatasetRequest* request,
+                          v1::GetDatasetResponse*) override {
+    const absl::Status status = guard->CheckPlace(*call);
+    if (!status.ok()) return ToGrpcStatus(status);
+    if (request->name() == kHeld) {
+      ++num_held;
+      may_end.WaitForNotification();
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status PushDataset(grpc::ServerContext* call,
+                           grpc::ServerReader<v1::PushDatasetRequest>* reader,
+                           v1::PushDatasetResponse*) override {
+    v1::PushDatasetRequest request;
+    const CallGuard::Receiving receiving(guard, *call);
+    is_receiving.Notify();
+    has_read = reader->Read(&request);
+    has_received.Notify();
+    return grpc::Status::OK;
+  }
+};
+
+class CallGuardTest : public ::testing::Test {
+ protected:
+  CallGuardTest() {
+    service_.guard = &guard_;
+    grpc::ServerBuilder builder;
+    std::vector<
+        std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+        interceptors;
+    interceptors.push_back(guard_.MakeInterceptorFactory());
+    builder.experimental().SetInterceptorCreators(std::move(interceptors));
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+  }
+  ~CallGuardTest() override {
+    if (!service_.may_end.HasBeenNotified()) service_.may_end.Notify();
+    server_->Shutdown();
+    server_.reset();
+  }
+
+  // A connection of the user's.
+  std::unique_ptr<v1::DatasetService::Stub> Connect(uint32_t uid) {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    peers_.Add(ends[0], uid);
+    grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);
+    return v1::DatasetService::NewStub(
+        grpc::CreateInsecureChannelFromFd("test", ends[1]));
+  }
+  static grpc::Status Get(v1::DatasetService::Stub& stub,
+                          const std::string& name) {
+    grpc::ClientContext call;
+    v1::GetDatasetRequest request;
+    request.set_name(name);
+    v1::GetDatasetResponse response;
+    return stub.GetDataset(&call, request, &response);
+  }
+  // A call's place is given back a moment after its answer.
+  static void AwaitServed(v1::DatasetService::Stub& stub) {
+    grpc::Status status = Get(stub, "a");
+    while (!status.ok()) {
+      ASSERT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+          << status.error_message();
+      std::this_thread::yield();
+      status = Get(stub, "a");
+    }
+  }
+
+  FakeClock clock_;
+  PeerTable peers_;
+  CallGuard guard_{{.max_calls_per_user = kMaxCalls,
+                    .send_timeout = absl::Seconds(10),
+                    .receive_timeout = absl::Minutes(5)},
+                   &peers_,
+                   &clock_};
+  GuardedService service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST_F(CallGuardTest, CallsBeyondTheShareAreRefusedOnAllConnections) {
+  const auto alice = Connect(kAlice);
+  const auto alice_too = Connect(kAlice);
+  const auto bob = Connect(kBob);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kMaxCalls; ++i) {
+    callers.emplace_back(
+        [&, i] { EXPECT_TRUE(Get(i == 0 ? *alice : *alice_too, kHeld).ok()); });
+  }
+  while (service_.num_held < kMaxCalls) std::this_thread::yield();
+  for (auto* const stub : {alice.get(), alice_too.get()}) {
+    const grpc::Status refused = Get(*stub, "a");
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(refused.error_message(),
+                HasSubstr("there may be 2, which is 'user_limits.max_calls'"));
+  }
+  EXPECT_TRUE(Get(*bob, "a").ok());
+  service_.may_end.Notify();
+  for (std::thread& caller : callers) caller.join();
+  AwaitServed(*alice);
+  EXPECT_EQ(guard_.num_stalled(), 0u);
+}
+
+TEST_F(CallGuardTest, ACallWhoseClientSendsNothingIsEnded) {
+  const auto alice = Connect(kAlice);
+  grpc::ClientContext call;
+  v1::PushDatasetResponse response;
+  const auto writer = alice->PushDataset(&call, &response);
+  service_.is_receiving.WaitForNotification();
+  clock_.Advance(absl::Minutes(5) + absl::Seconds(1));
+  const grpc::Status status = writer->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED)
+      << status.error_message();
+  EXPECT_EQ(guard_.num_stalled(), 1u);
+  service_.has_received.WaitForNotification();
+  EXPECT_FALSE(service_.has_read);
+  AwaitServed(*alice);
+}
+
+TEST_F(CallGuardTest, ACallThatIsReadInTimeIsLeftAlone) {
+  const auto alice = Connect(kAlice);
+  grpc::ClientContext call;
+  v1::PushDatasetResponse response;
+  const auto writer = alice->PushDataset(&call, &response);
+  service_.is_receiving.WaitForNotification();
+  clock_.Advance(absl::Minutes(5) - absl::Seconds(1));
+  EXPECT_TRUE(writer->Write(v1::PushDatasetRequest()));
+  writer->WritesDone();
+  EXPECT_TRUE(writer->Finish().ok());
+  clock_.Advance(absl::Minutes(10));
+  EXPECT_TRUE(service_.has_read);
+  AwaitServed(*alice);
+  EXPECT_EQ(guard_.num_stalled(), 0u);
+}
+
+}  // namespace
+}  // namespace datasetd

@@ -1,0 +1,367 @@
+#include "server/rpc/rpc_gate.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/attach/seqpacket.h"
+#include "server/rpc/http2_scanner.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::TempDir;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kDeadline = absl::Seconds(30);
+
+// A clock that a test moves, and that stands still otherwise.
+class MovedClock final : public Clock {
+ public:
+  absl::Time Now() const override { return absl::UnixEpoch() + Monotonic(); }
+  absl::Duration Monotonic() const override {
+    MutexLock lock(&mutex_);
+    return now_;
+  }
+  void Advance(absl::Duration step) {
+    MutexLock lock(&mutex_);
+    now_ += step;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  absl::Duration now_ = absl::Seconds(1000);
+};
+
+// At most `size` bytes; fewer at the end of the connection.
+std::string Receive(int fd, size_t size) {
+  std::string received;
+  while (received.size() < size) {
+    pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1,
+             static_cast<int>(absl::ToInt64Milliseconds(kDeadline))) != 1) {
+      ADD_FAILURE() << "nothing within " << kDeadline;
+      break;
+    }
+    char bytes[4096];
+    const ssize_t count =
+        recv(fd, bytes, std::min(size - received.size(), sizeof(bytes)), 0);
+    if (count <= 0) break;
+    received.append(bytes, static_cast<size_t>(count));
+  }
+  return received;
+}
+
+bool IsClosed(int fd) { return Receive(fd, 1).empty(); }
+
+void Send(int fd, const std::string& bytes) {
+  EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+}
+
+std::string Ping() {
+  return std::string("\0\0\x08\x06\0\0\0\0\0", 9) + "12345678";
+}
+
+class RpcGateTest : public ::testing::Test {
+ protected:
+  void Start(const RpcGate::Options& options) {
+    auto listener = ListenUnix(path_, SOCK_STREAM);
+    ASSERT_THAT(listener, IsOk());
+    auto gate = RpcGate::Start(
+        *std::move(listener), options, &peers_, &clock_,
+        [this](FileDescriptor connection) {
+          MutexLock lock(&mutex_);
+          served_.push_back(std::move(connection));
+        },
+        [this](const char* event, uint32_t, int32_t,
+               const std::string& detail) {
+          MutexLock lock(&mutex_);
+          events_.push_back(std::string(event) + ": " + detail);
+        });
+    ASSERT_THAT(gate, IsOk());
+    gate_ = *std::move(gate);
+  }
+  static RpcGate::Options Default() {
+    return {.max_connections = 8,
+            .max_connections_per_user = 4,
+            .idle_timeout = absl::Minutes(10)};
+  }
+
+  FileDescriptor Connect() {
+    FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
+                      sizeof(address)),
+              0);
+    return fd;
+  }
+  FileDescriptor ConnectAndSpeak() {
+    FileDescriptor fd = Connect();
+    Send(fd.get(), std::string(kHttp2Preface));
+    return fd;
+  }
+  // What gRPC was given, in order.
+  FileDescriptor AwaitServed() {
+    const auto has_one = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return !served_.empty();
+    };
+    MutexLock lock(&mutex_);
+    if (!mutex_.AwaitWithTimeout(Condition(&has_one), kDeadline)) {
+      ADD_FAILURE() << "no connection was handed over";
+      return FileDescriptor();
+    }
+    FileDescriptor served = std::move(served_.front());
+    served_.erase(served_.begin());
+    return served;
+  }
+  size_t num_served() {
+    MutexLock lock(&mutex_);
+    return served_.size();
+  }
+  void AwaitEvent() {
+    const auto has_one = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return !events_.empty();
+    };
+    MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(Condition(&has_one), kDeadline));
+  }
+
+  TempDir dir_{TempDir::Place::kShortPath};
+  const std::string path_ = dir_.File("d.sock");
+  MovedClock clock_;
+  PeerTable peers_;
+  Mutex mutex_;
+  std::vector<FileDescriptor> served_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<RpcGate> gate_;
+};
+
+TEST_F(RpcGateTest, PassesBytesBothWaysAndKnowsTheUser) {
+  Start(Default());
+  const FileDescriptor client = ConnectAndSpeak();
+  const FileDescriptor server = AwaitServed();
+  EXPECT_EQ(Receive(server.get(), kHttp2Preface.size()), kHttp2Preface);
+  EXPECT_EQ(peers_.Find("fd:" + std::to_string(server.get())), getuid());
+  Send(client.get(), Ping());
+  EXPECT_EQ(Receive(server.get(), 17), Ping());
+  Send(server.get(), Ping());
+  EXPECT_EQ(Receive(client.get(), 17), Ping());
+}
+
+TEST_F(RpcGateTest, MoreThanTheSocketsHold) {
+  Start(Default());
+  const FileDescriptor client = ConnectAndSpeak();
+  const FileDescriptor server = AwaitServed();
+  EXPECT_EQ(Receive(server.get(), kHttp2Preface.size()), kHttp2Preface);
+  // One frame of data.
+  const std::string data =
+      std::string("\x7f\xff\xff\0\0\0\0\0\x01", 9) + std::string(0x7fffff, 'x');
+  std::thread sender([&] {
+    size_t sent = 0;
+    while (sent < data.size()) {
+      const ssize_t count = send(server.get(), data.data() + sent,
+                                 data.size() - sent, MSG_NOSIGNAL);
+      if (count < 0) {
+        pollfd wait = {.fd = server.get(), .events = POLLOUT, .revents = 0};
+        poll(&wait, 1, -1);
+        continue;
+      }
+      sent += static_cast<size_t>(count);
+    }
+  });
+  EXPECT_EQ(Receive(client.get(), data.size()), data);
+  sender.join();
+}
+
+TEST_F(RpcGateTest, TheEndOfOneSideIsTheOthers) {
+  Start(Default());
+  {
+    const FileDescriptor client = ConnectAndSpeak();
+    const FileDescriptor server = AwaitServed();
+    EXPECT_EQ(Receive(server.get(), kHttp2Preface.size()), kHttp2Preface);
+    const std::string peer = "fd:" + std::to_string(server.get());
+    shutdown(client.get(), SHUT_RDWR);
+    EXPECT_TRUE(IsClosed(server.get()));
+    EXPECT_EQ(peers_.Find(peer), std::nullopt);
+  }
+  const FileDescriptor client = ConnectAndSpeak();
+  FileDescriptor server = AwaitServed();
+  Send(server.get(), "last words");
+  server.Reset();
+  EXPECT_EQ(Receive(client.get(), 100), "last words");
+}
+
+TEST_F(RpcGateTest, OneUserHasHisShare) {
+  Start(Default());
+  std::vector<FileDescriptor> clients;
+  std::vector<FileDescriptor> servers;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(ConnectAndSpeak());
+    servers.push_back(AwaitServed());
+  }
+  const FileDescriptor beyond = Connect();
+  EXPECT_TRUE(IsClosed(beyond.get()));
+  EXPECT_EQ(gate_->counters().num_refused.load(), 1);
+  AwaitEvent();
+  {
+    MutexLock lock(&mutex_);
+    EXPECT_THAT(events_.front(), HasSubstr("user_limits.max_connections"));
+  }
+  // Once a minute.
+  const FileDescriptor again = Connect();
+  EXPECT_TRUE(IsClosed(again.get()));
+  {
+    MutexLock lock(&mutex_);
+    EXPECT_EQ(events_.size(), 1);
+  }
+  clients.pop_back();
+  EXPECT_EQ(Receive(servers.back().get(), 24), kHttp2Preface);
+  EXPECT_TRUE(IsClosed(servers.back().get()));
+  clients.push_back(ConnectAndSpeak());
+  EXPECT_TRUE(AwaitServed().has_value());
+}
+
+TEST_F(RpcGateTest, GrpcHearsOfNobodyWhoDoesNotSpeakHttp2) {
+  Start(Default());
+  const FileDescriptor silent = Connect();
+  const FileDescriptor slow = Connect();
+  Send(slow.get(), "PRI * H");
+  const FileDescriptor wrong = Connect();
+  Send(wrong.get(), "GET / HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(IsClosed(wrong.get()));
+  clock_.Advance(absl::Seconds(6));
+  EXPECT_TRUE(IsClosed(silent.get()));
+  EXPECT_TRUE(IsClosed(slow.get()));
+  EXPECT_EQ(num_served(), 0);
+  EXPECT_EQ(gate_->counters().num_expired.load(), 2);
+}
+
+TEST_F(RpcGateTest, TheClientOfAnIdleConnectionIsAskedToGo) {
+  Start(Default());
+  const FileDescriptor client = ConnectAndSpeak();
+  const FileDescriptor server = AwaitServed();
+  clock_.Advance(absl::Minutes(11));
+  const std::string goaway = Receive(client.get(), 17);
+  ASSERT_EQ(goaway.size(), 17);
+  EXPECT_EQ(goaway[3], 7);
+  EXPECT_EQ(goaway.substr(9, 8), std::string("\x7f\xff\xff\xff\0\0\0\0", 8));
+  // It may still make a call.
+  Send(client.get(), Ping());
+  EXPECT_EQ(Receive(server.get(), 24 + 17),
+            std::string(kHttp2Preface) + Ping());
+  clock_.Advance(absl::Minutes(10));
+  EXPECT_TRUE(IsClosed(client.get()));
+}
+
+TEST_F(RpcGateTest, AbuseIsAnsweredAndClosed) {
+  Start(Default());
+  const FileDescriptor client = ConnectAndSpeak();
+  const FileDescriptor server = AwaitServed();
+  std::string flood;
+  for (int i = 0; i < 1100; ++i) flood += Ping();
+  Send(client.get(), flood);
+  const std::string answer = Receive(client.get(), 17);
+  ASSERT_EQ(answer.size(), 17);
+  EXPECT_EQ(answer[3], 7);     // GOAWAY
+  EXPECT_EQ(answer[16], 0xb);  // ENHANCE_YOUR_CALM
+  EXPECT_TRUE(IsClosed(client.get()));
+  EXPECT_EQ(gate_->counters().num_abusive.load(), 1);
+  // The rest of the flood did not get through.
+  EXPECT_LT(Receive(server.get(), flood.size() + 24).size(),
+            flood.size() / 2 + 24 + (64 << 10));
+}
+
+TEST_F(RpcGateTest, AUserWhoGivesUpManyCallsHasToWait) {
+  Start({.max_connections = 100,
+         .max_connections_per_user = 50,
+         .idle_timeout = absl::Minutes(10)});
+  std::vector<FileDescriptor> servers;
+  // Calls that end with their connections: 32 at a time, 256 may be forgotten.
+  std::string calls(kHttp2Preface);
+  for (int i = 0; i < 32; ++i) {
+    calls +=
+        std::string("\0\0\0\x01\x04\0\0\0", 8) + static_cast<char>(2 * i + 1);
+  }
+  for (int i = 0; i < 9; ++i) {
+    FileDescriptor client = Connect();
+    Send(client.get(), calls);
+    servers.push_back(AwaitServed());
+    EXPECT_EQ(Receive(servers.back().get(), calls.size()), calls);
+    shutdown(client.get(), SHUT_RDWR);
+    EXPECT_TRUE(IsClosed(servers.back().get()));
+  }
+  // 9 * 32 - 256 calls are too many: half a second, at 64 a second.
+  const FileDescriptor client = ConnectAndSpeak();
+  pollfd wait = {.fd = client.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&wait, 1, 100), 0);
+  EXPECT_EQ(num_served(), 0);
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_TRUE(AwaitServed().has_value());
+}
+
+TEST_F(RpcGateTest, WithoutADescriptorConnectionsAreClosedNotLeft) {
+  Start(Default());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // The clients' ends are made first.
+  std::vector<FileDescriptor> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  }
+  const FileDescriptor highest(dup(0));
+  const rlimit low = {.rlim_cur = static_cast<rlim_t>(highest.get()) + 1,
+                      .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  for (const FileDescriptor& client : clients) {
+    EXPECT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address),
+                      sizeof(address)),
+              0);
+    EXPECT_TRUE(IsClosed(client.get()));
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  const FileDescriptor client = ConnectAndSpeak();
+  EXPECT_TRUE(AwaitServed().has_value());
+}
+
+TEST_F(RpcGateTest, AfterTheDoorIsClosedGrpcGetsNothing) {
+  Start(Default());
+  const FileDescriptor early = ConnectAndSpeak();
+  const FileDescriptor server = AwaitServed();
+  gate_->CloseDoor();
+  const FileDescriptor late = ConnectAndSpeak();
+  Send(server.get(), "answer");
+  EXPECT_EQ(Receive(early.get(), 6), "answer");
+  gate_.reset();
+  EXPECT_TRUE(IsClosed(early.get()));
+  EXPECT_TRUE(IsClosed(late.get()));
+  EXPECT_EQ(num_served(), 0);
+}
+
+}  // namespace
+}  // namespace datasetd

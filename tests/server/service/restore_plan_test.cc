@@ -1,0 +1,98 @@
+#include "server/service/restore_plan.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr uint32_t kDaemon = 500;
+
+v1::Manifest::Entry Entry(const std::string& name, uint32_t uid,
+                          uint32_t num_interrupted = 0,
+                          bool is_suspect = false) {
+  v1::Manifest::Entry entry;
+  entry.mutable_spec()->set_name(name);
+  entry.mutable_spec()->set_format("npy");
+  entry.mutable_spec()->set_path("/data/" + name);
+  entry.set_owner_uid(uid);
+  entry.set_content_hash(std::string(64, 'a'));
+  entry.set_num_interrupted(num_interrupted);
+  entry.set_is_suspect(is_suspect);
+  return entry;
+}
+
+TEST(RestorePlanTest, WhatWasNotInterruptedIsLoadedAgain) {
+  const RestorePlan plan =
+      PlanRestore({Entry("a", 1000), Entry("b", kDaemon)}, kDaemon);
+  ASSERT_THAT(plan.datasets, SizeIs(2));
+  EXPECT_EQ(plan.datasets[0].spec.path, "/data/a");
+  EXPECT_EQ(plan.datasets[0].owner.uid, 1000u);
+  EXPECT_EQ(plan.datasets[0].owner.session_id, Caller::kEarlierSession);
+  EXPECT_FALSE(plan.datasets[0].owner.is_privileged);
+  EXPECT_FALSE(plan.datasets[0].is_suspect);
+  EXPECT_THAT(plan.datasets[0].refusal, IsOk());
+  EXPECT_EQ(plan.datasets[0].content_hash, std::string(64, 'a'));
+  EXPECT_TRUE(plan.datasets[1].owner.is_privileged);
+}
+
+// A power cut is no reason to lose a dataset.
+TEST(RestorePlanTest, ASuspectIsLoadedAgainAloneUntilItIsInterruptedOften) {
+  const RestorePlan plan = PlanRestore(
+      {Entry("a", 1000, 0, true), Entry("b", 1001, kMaxInterruptedRestores - 1),
+       Entry("c", 1002, kMaxInterruptedRestores)},
+      kDaemon);
+  ASSERT_THAT(plan.datasets, SizeIs(3));
+  EXPECT_TRUE(plan.datasets[0].is_suspect);
+  EXPECT_THAT(plan.datasets[0].refusal, IsOk());
+  EXPECT_TRUE(plan.datasets[1].is_suspect);
+  EXPECT_THAT(plan.datasets[1].refusal, IsOk());
+  EXPECT_THAT(plan.datasets[2].refusal,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("3 times in a row"),
+                             HasSubstr("load it with the same arguments"))));
+}
+
+TEST(RestorePlanTest, AUserWhoseDatasetsInterruptOftenLosesOnlyThose) {
+  std::vector<v1::Manifest::Entry> entries;
+  for (int i = 0; i < 4; ++i) {
+    entries.push_back(Entry(absl::StrCat("bad", i), 1000, 1, true));
+  }
+  entries.push_back(Entry("untried", 1000));
+  entries.push_back(Entry("others", 1001));
+  const RestorePlan plan = PlanRestore(entries, kDaemon);
+  ASSERT_THAT(plan.datasets, SizeIs(6));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(plan.datasets[i].refusal,
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("8 times while it restored datasets of uid "
+                                   "1000")));
+  }
+  EXPECT_THAT(plan.datasets[5].refusal, IsOk());
+}
+
+TEST(RestorePlanTest, ASpecOfAnotherVersionIsLeftOutWithTheReason) {
+  v1::Manifest::Entry entry = Entry("a", 1000);
+  entry.mutable_spec()->set_bad_samples(static_cast<v1::BadSamplePolicy>(99));
+  const RestorePlan plan = PlanRestore({entry}, kDaemon);
+  EXPECT_THAT(plan.datasets, SizeIs(0));
+  ASSERT_THAT(plan.left_out, SizeIs(1));
+  EXPECT_EQ(plan.left_out[0].first, "a");
+  EXPECT_THAT(plan.left_out[0].second,
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace datasetd

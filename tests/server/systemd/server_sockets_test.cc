@@ -1,0 +1,163 @@
+#include "server/systemd/server_sockets.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace datasetd {
+namespace {
+
+using ::datasetd::testing::IsOk;
+using ::datasetd::testing::StatusIs;
+using ::datasetd::testing::TempDir;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ServerSocketsTest : public ::testing::Test {
+ protected:
+  ServerSocketsTest() {
+    config_.set_socket_path(dir_.File("d.sock"));
+    config_.set_attach_socket_path(dir_.File("a.sock"));
+    config_.set_socket_mode("0640");
+  }
+  static mode_t ModeOf(const std::string& path) {
+    struct stat status = {};
+    EXPECT_EQ(stat(path.c_str(), &status), 0);
+    return status.st_mode & 07777;
+  }
+
+  TempDir dir_{TempDir::Place::kShortPath};
+  v1::Config config_;
+};
+
+TEST_F(ServerSocketsTest, OneDaemonForEachSocket) {
+  auto first = ServerSockets::Lock(config_, std::nullopt);
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(ServerSockets::Lock(config_, std::nullopt),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(config_.socket_path())));
+  // One of them is enough.
+  v1::Config other = config_;
+  other.set_socket_path(dir_.File("other.sock"));
+  EXPECT_THAT(ServerSockets::Lock(other, std::nullopt),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(config_.attach_socket_path())));
+  first->reset();
+  EXPECT_THAT(ServerSockets::Lock(config_, std::nullopt), IsOk());
+}
+
+TEST_F(ServerSocketsTest, ItsFilesHaveTheirRightsAndGoWithIt) {
+  {
+    const auto sockets = ServerSockets::Lock(config_, std::nullopt);
+    ASSERT_THAT(sockets, IsOk());
+    const auto attach = (*sockets)->ListenAttach();
+    ASSERT_THAT(attach, IsOk());
+    const auto grpc = (*sockets)->ListenGrpc();
+    ASSERT_THAT(grpc, IsOk());
+    ASSERT_THAT((*sockets)->SetRights(), IsOk());
+    EXPECT_EQ(ModeOf(config_.socket_path()), 0640);
+    EXPECT_EQ(ModeOf(config_.attach_socket_path()), 0640);
+  }
+  EXPECT_FALSE(std::filesystem::exists(config_.socket_path()));
+  EXPECT_FALSE(std::filesystem::exists(config_.attach_socket_path()));
+}
+
+TEST_F(ServerSocketsTest, WhoIsRefusedRemovesNothing) {
+  const auto first = ServerSockets::Lock(config_, std::nullopt);
+  ASSERT_THAT(first, IsOk());
+  const auto attach = (*first)->ListenAttach();
+  ASSERT_THAT(attach, IsOk());
+  const auto grpc = (*first)->ListenGrpc();
+  ASSERT_THAT(grpc, IsOk());
+  EXPECT_THAT(ServerSockets::Lock(config_, std::nullopt),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_TRUE(std::filesystem::exists(config_.socket_path()));
+  EXPECT_TRUE(std::filesystem::exists(config_.attach_socket_path()));
+}
+
+TEST_F(ServerSocketsTest, AGroupThatIsNotThereIsNamed) {
+  config_.set_socket_group("no-such-group-here");
+  const auto sockets = ServerSockets::Lock(config_, std::nullopt);
+  ASSERT_THAT(sockets, IsOk());
+  const auto grpc = (*sockets)->ListenGrpc();
+  ASSERT_THAT(grpc, IsOk());
+  EXPECT_THAT(
+      (*sockets)->SetRights(),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("'no-such-group-here'")));
+}
+
+TEST_F(ServerSocketsTest, AnotherUsersLinkIsNotFollowed) {
+  const std::string target = dir_.File("target");
+  std::filesystem::create_symlink(target, config_.socket_path() + ".lock");
+  EXPECT_THAT(ServerSockets::Lock(config_, std::nullopt),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("it is a symbolic link")));
+  EXPECT_FALSE(std::filesystem::exists(target));
+}
+
+TEST_F(ServerSocketsTest, AFileThatIsNoSocketIsNotReplaced) {
+  std::ofstream(config_.socket_path()) << "text";
+  const auto sockets = ServerSockets::Lock(config_, std::nullopt);
+  ASSERT_THAT(sockets, IsOk());
+  EXPECT_THAT((*sockets)->ListenGrpc(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("is no socket")));
+  EXPECT_EQ(std::filesystem::file_size(config_.socket_path()), 4);
+}
+
+TEST_F(ServerSocketsTest, ADirectoryThatIsNotThereIsNamed) {
+  config_.set_socket_path(dir_.File("none/d.sock"));
+  EXPECT_THAT(ServerSockets::Lock(config_, std::nullopt),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("does the directory of 'socket_path'")));
+}
+
+TEST_F(ServerSocketsTest, WhatWasPassedIsUsedAndLeft) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  ActivatedSockets activated;
+  activated.grpc = FileDescriptor(ends[0]);
+  activated.grpc_path = config_.socket_path();
+  activated.attach = FileDescriptor(ends[1]);
+  activated.attach_path = config_.attach_socket_path();
+  std::ofstream(config_.socket_path()) << "";
+  const mode_t mode = ModeOf(config_.socket_path());
+  {
+    const auto sockets = ServerSockets::Lock(config_, std::move(activated));
+    ASSERT_THAT(sockets, IsOk());
+    const auto attach = (*sockets)->ListenAttach();
+    ASSERT_THAT(attach, IsOk());
+    EXPECT_EQ(attach->get(), ends[1]);
+    const auto grpc = (*sockets)->ListenGrpc();
+    ASSERT_THAT(grpc, IsOk());
+    EXPECT_EQ(grpc->get(), ends[0]);
+    EXPECT_THAT((*sockets)->SetRights(), IsOk());
+  }
+  ASSERT_TRUE(std::filesystem::exists(config_.socket_path()));
+  EXPECT_EQ(ModeOf(config_.socket_path()), mode);
+}
+
+TEST_F(ServerSocketsTest, WhatWasPassedMustBeWhatIsConfigured) {
+  ActivatedSockets activated;
+  activated.grpc_path = config_.socket_path();
+  activated.attach_path = "/run/elsewhere.sock";
+  EXPECT_THAT(CheckPaths(activated, config_.socket_path(),
+                         config_.attach_socket_path()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("attach_socket_path"),
+                             HasSubstr("/run/elsewhere.sock"),
+                             HasSubstr("datasetd.socket"))));
+}
+
+}  // namespace
+}  // namespace datasetd
