@@ -7,7 +7,8 @@
 namespace datasetd {
 namespace {
 
-// A tenth of a thread's share, so that one with a lock still gets on.
+// About a tenth of a thread's share: a thread that holds a lock still makes
+// progress.
 constexpr int kNice = 10;
 
 }  // namespace

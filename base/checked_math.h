@@ -1,13 +1,12 @@
-// Arithmetic on sizes, offsets and counts that come from outside: it never
-// wraps around.
+// Overflow-safe arithmetic on untrusted sizes, offsets and counts.
 //
-//   Saturating*  a result that does not fit is the nearest int64_t: the largest
-//                is above every limit, so that one comparison refuses it
-//   Checked*     nullopt where a result does not fit
-//   Narrow       a conversion of a number that was checked before; ends the
-//                process where that is not so
+//   Saturating*  clamps to the range of int64_t; the largest value exceeds
+//                every limit, so one comparison rejects it
+//   Checked*     returns nullopt if the result does not fit
+//   Narrow       converts a number that was checked before; aborts if it does
+//                not fit
 //
-// Pure; for the host compiler and nvcc.
+// Pure functions; compile with the host compiler and nvcc.
 
 #ifndef DATASETD_BASE_CHECKED_MATH_H_
 #define DATASETD_BASE_CHECKED_MATH_H_
@@ -21,15 +20,14 @@
 
 namespace datasetd {
 
-// `value`, or the end of To's range that is nearer to it; of NaN it is 0. A
-// fraction is cut off.
+// Returns `value` clamped to To's range and truncated towards zero; 0 for NaN.
 template <typename To, typename From>
 constexpr To SaturatingCast(From value) {
   static_assert(std::is_integral_v<To> && std::is_arithmetic_v<From>);
   constexpr To kLow = std::numeric_limits<To>::min();
   constexpr To kHigh = std::numeric_limits<To>::max();
   if constexpr (std::is_floating_point_v<From>) {
-    // The end itself may be rounded up, and is then too large to be cast.
+    // kHigh may be rounded up, and is then too large to be cast.
     if (value >= static_cast<From>(kHigh)) return kHigh;
     if (value <= static_cast<From>(kLow)) return kLow;
     return value == value ? static_cast<To>(value) : To{0};
@@ -42,7 +40,7 @@ constexpr To SaturatingCast(From value) {
 
 namespace checked_math_internal {
 
-// Any sum or product of two numbers of 64 bits.
+// Holds any sum or product of two 64-bit numbers.
 using Wide = __int128;
 
 constexpr int64_t Hold(Wide value) {
@@ -64,7 +62,7 @@ constexpr int64_t SaturatingAdd(int64_t a, int64_t b) {
   return checked_math_internal::Hold(checked_math_internal::Wide{a} + b);
 }
 
-// Of all of them. The order does not matter but where signs differ.
+// Returns the sum of all arguments. If signs differ, the order matters.
 template <typename... Rest>
 constexpr int64_t SaturatingSum(int64_t first, Rest... rest) {
   ((first = SaturatingAdd(first, rest)), ...);
@@ -75,15 +73,15 @@ constexpr int64_t SaturatingMultiply(int64_t a, int64_t b) {
   return checked_math_internal::Hold(checked_math_internal::Wide{a} * b);
 }
 
-// Of all of them.
+// Returns the product of all arguments.
 template <typename... Rest>
 constexpr int64_t SaturatingProduct(int64_t first, Rest... rest) {
   ((first = SaturatingMultiply(first, rest)), ...);
   return first;
 }
 
-// The next multiple from `value` on; held at the largest one.
-// REQUIRES: value >= 0, multiple >= 1.
+// Returns the smallest multiple of `multiple` >= `value`, clamped to the
+// largest one. REQUIRES: value >= 0, multiple >= 1.
 constexpr int64_t SaturatingRoundUp(int64_t value, int64_t multiple) {
   return SaturatingAdd(value, multiple - 1) / multiple * multiple;
 }
@@ -96,7 +94,7 @@ constexpr std::optional<int64_t> CheckedMultiply(int64_t a, int64_t b) {
   return checked_math_internal::Check(checked_math_internal::Wide{a} * b);
 }
 
-// nullopt where To does not have the value.
+// Returns nullopt if `value` is outside To's range.
 template <typename To, typename From>
 constexpr std::optional<To> CheckedCast(From value) {
   static_assert(std::is_integral_v<To> && std::is_integral_v<From>);
@@ -104,7 +102,7 @@ constexpr std::optional<To> CheckedCast(From value) {
   return static_cast<To>(value);
 }
 
-// REQUIRES: To has the value.
+// REQUIRES: `value` is in To's range.
 template <typename To, typename From>
 constexpr To Narrow(From value) {
   static_assert(std::is_integral_v<To> && std::is_integral_v<From>);

@@ -1,4 +1,4 @@
-// Time, as a parameter: what needs it takes a Clock, so that tests set it.
+// Injectable clock, so that tests control time.
 
 #ifndef DATASETD_BASE_CLOCK_H_
 #define DATASETD_BASE_CLOCK_H_
@@ -14,21 +14,22 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  // Of the calendar: for people and for files. May jump.
+  // Returns wall-clock time, for display and files. May jump.
   virtual absl::Time Now() const = 0;
 
-  // Since some fixed moment; never goes back. For deadlines and durations.
+  // Returns the time since a fixed moment. Never decreases; for deadlines and
+  // durations.
   virtual absl::Duration Monotonic() const = 0;
 };
 
-// The system's. CLOCK_MONOTONIC stands still while the machine is suspended.
+// The system's clocks. CLOCK_MONOTONIC stops while the machine is suspended.
 class RealClock : public Clock {
  public:
   absl::Time Now() const override;
   absl::Duration Monotonic() const override;
 };
 
-// The system's monotonic clock where a measurement must cost next to nothing.
+// Returns CLOCK_MONOTONIC in nanoseconds, for measurements that must be cheap.
 uint64_t MonotonicNanoseconds();
 
 }  // namespace datasetd

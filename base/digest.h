@@ -1,4 +1,4 @@
-// BLAKE3, for what names data: nobody can make two inputs of one digest.
+// BLAKE3 digests that identify data. Collision-resistant.
 
 #ifndef DATASETD_BASE_DIGEST_H_
 #define DATASETD_BASE_DIGEST_H_
@@ -17,7 +17,7 @@ namespace datasetd {
 
 using Digest = std::array<uint8_t, BLAKE3_OUT_LEN>;
 
-// One digest in the making. Not thread-safe.
+// Computes one digest incrementally. Not thread-safe.
 class DigestHasher {
  public:
   DigestHasher() { blake3_hasher_init(&hasher_); }
@@ -31,11 +31,11 @@ class DigestHasher {
   blake3_hasher hasher_;
 };
 
-// Lowercase hexadecimal digits.
+// Number of lowercase hexadecimal digits that ToHex returns.
 inline constexpr size_t kDigestHexLength = 2 * BLAKE3_OUT_LEN;
 std::string ToHex(const Digest& digest);
 
-// The digest of a text.
+// Returns the digest of `text` in hexadecimal.
 std::string HexDigest(absl::string_view text);
 
 }  // namespace datasetd

@@ -1,4 +1,4 @@
-// Element types, as numbers that host, device and wire share.
+// Element types, with the same values on host, device and wire.
 
 #ifndef DATASETD_BASE_DTYPE_H_
 #define DATASETD_BASE_DTYPE_H_
@@ -42,7 +42,7 @@ constexpr bool IsFloatingPoint(Dtype dtype) {
          dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64;
 }
 
-// The name in torch and in configuration: "uint8", "float16", ...
+// Returns the name used by torch and the configuration: "uint8", "float16", ...
 constexpr const char* DtypeName(Dtype dtype) {
   switch (dtype) {
     case Dtype::kUint8:

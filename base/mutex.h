@@ -1,5 +1,5 @@
-// absl::Mutex, in a form that ThreadSanitizer understands too: the system's
-// Abseil is not instrumented, so under it a standard mutex stands in.
+// absl::Mutex, or a standard mutex under ThreadSanitizer, because the system's
+// Abseil is not instrumented.
 
 #ifndef DATASETD_BASE_MUTEX_H_
 #define DATASETD_BASE_MUTEX_H_
@@ -60,7 +60,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
       : mutex_(mutex) {
     mutex_->Lock();
   }
-  // Waits until `condition` holds.
+  // Blocks until `condition` holds.
   MutexLock(Mutex* mutex, const Condition& condition)
       ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
       : mutex_(mutex) {
@@ -76,7 +76,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// Locks if nobody else has the mutex; never waits. Look at is_locked().
+// Locks the mutex if it is free; never blocks. Check is_locked().
 class ABSL_SCOPED_LOCKABLE TryMutexLock {
  public:
   explicit TryMutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)

@@ -5,7 +5,7 @@
 namespace datasetd {
 namespace {
 
-// Null where no tool listens. Never destroyed: tools read it to the end.
+// Null if no tool is attached. Never destroyed: tools read it until exit.
 nvtxDomainHandle_t Domain() {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("datasetd");
   return domain;

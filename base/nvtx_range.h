@@ -1,16 +1,16 @@
-// A named range of this thread's time, for Nsight Systems and its like: NVTX,
-// in the domain "datasetd". Costs a comparison where no tool listens, and
-// nothing in a build without the toolkit.
+// Named NVTX range of the calling thread, in the domain "datasetd", for
+// profilers such as Nsight Systems. Costs one comparison if no tool is
+// attached, and nothing in a build without the toolkit.
 
 #ifndef DATASETD_BASE_NVTX_RANGE_H_
 #define DATASETD_BASE_NVTX_RANGE_H_
 
 namespace datasetd {
 
-// From construction to destruction, on one thread; ranges nest.
+// The range lasts from construction to destruction, on one thread. Ranges nest.
 class NvtxRange {
  public:
-  // `name` is a literal: "load", "produce", "wait", "release".
+  // `name` is a string literal: "load", "produce", "wait", "release".
   explicit NvtxRange(const char* name);
   ~NvtxRange();
 

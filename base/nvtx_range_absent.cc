@@ -1,4 +1,4 @@
-// A build without the toolkit has no ranges.
+// NvtxRange for builds without the toolkit: does nothing.
 
 #include "base/nvtx_range.h"
 

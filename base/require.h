@@ -1,5 +1,5 @@
-// For what cannot happen: a broken promise between parts of this program. Not
-// for anything that the outside world decides.
+// Check of internal invariants. Not for conditions that depend on input or on
+// the environment.
 
 #ifndef DATASETD_BASE_REQUIRE_H_
 #define DATASETD_BASE_REQUIRE_H_
@@ -9,7 +9,7 @@
 
 namespace datasetd {
 
-// Ends the process, with `what`, unless `condition` holds.
+// Aborts the process with the message `what` unless `condition` holds.
 inline void Require(bool condition, const char* what) {
   if (condition) [[likely]]
     return;

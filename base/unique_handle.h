@@ -35,11 +35,11 @@ class UniqueHandle {
 
   bool has_value() const { return handle_ != Traits::kNull; }
 
-  // Not on a temporary, whose handle would be gone at once.
+  // Deleted for temporaries, whose handle would be destroyed at once.
   Handle get() const& { return handle_; }
   Handle get() && = delete;
 
-  // Gives the ownership to the caller.
+  // Passes ownership to the caller.
   [[nodiscard]] Handle Release() {
     return std::exchange(handle_, Handle{Traits::kNull});
   }

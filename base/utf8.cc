@@ -11,7 +11,7 @@ namespace datasetd {
 namespace {
 
 struct Character {
-  size_t size_bytes = 0;  // 0: the text does not begin with one
+  size_t size_bytes = 0;  // 0: invalid UTF-8
   uint32_t code = 0;
 };
 
@@ -19,8 +19,8 @@ struct Range {
   uint32_t first;
   uint32_t last;
 };
-// Beyond ASCII: control, separator and format characters (Unicode's categories
-// Cc, Zl, Zp and Cf, and others that have no width). In order.
+// Non-ASCII control, separator and format characters (Unicode categories Cc,
+// Zl, Zp and Cf, and other zero-width characters). Sorted.
 constexpr Range kUnprintable[] = {
     {0x80, 0x9F},       {0xAD, 0xAD},       {0x34F, 0x34F},
     {0x600, 0x605},     {0x61C, 0x61C},     {0x6DD, 0x6DD},
@@ -56,7 +56,7 @@ Character FirstCharacter(absl::string_view text) {
     if ((byte(i) & 0xC0) != 0x80) return {};
     code = code << 6 | (byte(i) & 0x3Fu);
   }
-  // Longer than need be, surrogates, and beyond the last character.
+  // Rejects overlong encodings, surrogates, and codes beyond U+10FFFF.
   if ((size == 3 && code < 0x800) || (size == 4 && code < 0x10000) ||
       (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF) {
     return {};
@@ -67,7 +67,7 @@ Character FirstCharacter(absl::string_view text) {
 }  // namespace
 
 void AppendPrintable(absl::string_view text, std::string* to) {
-  // The character before is printable and beyond ASCII.
+  // True if the previous character is printable and not ASCII.
   bool may_join = false;
   while (!text.empty()) {
     const Character character = FirstCharacter(text);

@@ -1,4 +1,4 @@
-// Text from outside, such as a file's name, made fit for a message or the log.
+// Escapes untrusted text, such as file names, for messages and logs.
 
 #ifndef DATASETD_BASE_UTF8_H_
 #define DATASETD_BASE_UTF8_H_
@@ -9,14 +9,14 @@
 
 namespace datasetd {
 
-// Appends `text`, in which a newline becomes \n, and these become \x and the
-// digits of their bytes: what is no UTF-8, control characters (C0, C1, DEL),
-// separators of lines and paragraphs, and format characters, which are unseen
-// and may turn the order of others round. A joiner between two characters
-// beyond ASCII stays: Persian, Indic scripts and emoji need it.
+// Appends `text` with newlines escaped as \n. Invalid UTF-8, control characters
+// (C0, C1, DEL), line and paragraph separators, and format characters, which
+// are invisible and may reorder text, are escaped bytewise as \xNN. A joiner
+// between two non-ASCII characters is kept: Persian, Indic scripts and emoji
+// need it.
 void AppendPrintable(absl::string_view text, std::string* to);
 
-// The same as a text.
+// Returns `text` escaped as by AppendPrintable.
 std::string PrintableUtf8(absl::string_view text);
 
 }  // namespace datasetd

@@ -17,7 +17,7 @@
 namespace datasetd::client {
 namespace {
 
-// `method` is an Async one of the stub's class.
+// Calls `method`, an Async method of Stub.
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Call(
     Session* session, Stub* stub, const CallLimits& limits,
@@ -31,8 +31,8 @@ absl::StatusOr<Response> Call(
   return response;
 }
 
-// Reads a stream without a thread: waits on the queue in steps, and reports the
-// last message in between.
+// Reads a stream without a thread: polls the queue, and reports the last
+// message in between.
 template <typename Response>
 class StreamCall {
  public:
@@ -55,7 +55,7 @@ class StreamCall {
     }
   }
 
-  // Leaves the last message in `last`.
+  // Runs the call and stores the last message in `last`.
   grpc::Status Run(Response* last) {
     bool is_open = Await(*last);
     while (is_open) {
@@ -75,7 +75,7 @@ class StreamCall {
   bool is_cancelled() const { return is_cancelled_; }
 
  private:
-  // Of the one operation under way: whether it succeeded.
+  // Whether the pending operation succeeded.
   bool Await(const Response& last) {
     for (;;) {
       void* tag;
@@ -108,7 +108,7 @@ class StreamCall {
   bool is_cancelled_ = false;
 };
 
-// Absolute, as the daemon wants it.
+// Makes the path absolute, as the daemon requires.
 absl::Status MakePathAbsolute(v1::DatasetSpec* spec) {
   if (spec->path().empty()) return absl::OkStatus();
   std::error_code error;

@@ -12,11 +12,11 @@
 //   options.set_shuffle(true);
 //   absl::StatusOr<Feed> feed = client->OpenFeed(options);
 //
-// The daemon keeps the datasets that a client loaded or got until the client
-// releases them or is destroyed; an open feed keeps its own, too, and one with
-// client_order keeps all that its client had until it is closed. Thread-safe,
-// but for moving. Every call fails in a child of fork(). Errors are the
-// daemon's, see proto/datasetd/v1; UNAVAILABLE if it is gone.
+// The daemon holds the datasets that a client loaded or got until the client
+// releases them or is destroyed. An open feed also holds its dataset; with
+// client_order it holds all datasets of its client until it is closed.
+// Thread-safe, except for moving. Every call fails in a child of fork(). Errors
+// are those of the daemon, see proto/datasetd/v1; UNAVAILABLE if it is gone.
 
 #ifndef DATASETD_CLIENT_CLIENT_H_
 #define DATASETD_CLIENT_CLIENT_H_
@@ -41,41 +41,42 @@
 namespace datasetd::client {
 
 struct ClientOptions {
-  // "unix:/path/datasetd.sock" or the path; empty means $DATASETD_ADDRESS, and
-  // without that /run/datasetd/datasetd.sock.
+  // "unix:/path/datasetd.sock" or the path. Empty: $DATASETD_ADDRESS, or if
+  // that is unset /run/datasetd/datasetd.sock.
   std::string address;
   absl::Duration connect_timeout = absl::Seconds(10);
-  // Of every call but LoadDataset, which takes as long as it takes.
+  // Timeout of every call except LoadDataset, which has none.
   absl::Duration call_timeout = absl::Seconds(60);
-  // Of every call, and of connecting. Feeds with client_order keep it.
+  // Called while connecting and during every call. Feeds with client_order keep
+  // a copy.
   WaitFunction on_wait = nullptr;
-  // Where the CUDA driver is found.
+  // Name or path of the CUDA driver library.
   std::string cuda_library = kCudaLibrary;
 };
 
 class Client {
  public:
-  // Called with every progress message, and at least every 100 ms with the last
-  // one; false cancels this process's wait (the daemon goes on loading), as
-  // on_wait of the options does.
+  // Called with every progress message, and at least every 100 ms with the
+  // latest one. Returning false cancels this process's wait, as on_wait does;
+  // the daemon continues to load.
   using ProgressFunction = std::function<bool(const v1::Dataset&)>;
   using EstimateFunction = std::function<bool(const v1::EstimateLoadResponse&)>;
 
-  //   UNAVAILABLE          no daemon there
+  //   UNAVAILABLE          no daemon is listening
   //   PERMISSION_DENIED    this user may not connect
   //   FAILED_PRECONDITION  another protocol version
   static absl::StatusOr<Client> Connect(const ClientOptions& options);
 
-  // Loads, or attaches to what another client loaded by the same spec, and
-  // returns the READY dataset. A relative path is made absolute here.
+  // Loads a dataset, or attaches to one that another client loaded with an
+  // equal spec, and returns it when READY. Makes a relative path absolute.
   // CANCELLED if on_progress returned false.
   absl::StatusOr<v1::Dataset> LoadDataset(
       v1::DatasetSpec spec, const ProgressFunction& on_progress = nullptr);
-  // Makes a dataset of samples that the caller sends: see client/push.h. This
-  // client outlives the push. `on_wait` is the client's unless it is given.
+  // Creates a dataset from samples that the caller sends: see client/push.h.
+  // This client must outlive the push. A null `on_wait` means the client's.
   absl::StatusOr<Push> PushDataset(const v1::PushHeader& header,
                                    WaitFunction on_wait = nullptr);
-  // A dry run of LoadDataset: what it would find and need. Loads nothing.
+  // Dry run of LoadDataset: estimates its result and memory, loads nothing.
   // CANCELLED if on_progress returned false.
   absl::StatusOr<v1::LoadEstimate> EstimateLoad(
       v1::DatasetSpec spec, const EstimateFunction& on_progress = nullptr);
@@ -86,7 +87,7 @@ class Client {
 
   absl::StatusOr<Feed> OpenFeed(const v1::FeedOptions& options);
   absl::StatusOr<std::vector<v1::Feed>> ListFeeds();
-  // As many samples as the daemon takes at a time.
+  // Takes at most as many samples as the daemon accepts in one call.
   absl::StatusOr<v1::ExplainTransformsResponse> ExplainTransforms(
       const v1::ExplainTransformsRequest& request);
 
@@ -103,7 +104,7 @@ class Client {
         limits_{.timeout = options.call_timeout, .on_wait = options.on_wait},
         cuda_library_(options.cuda_library) {}
 
-  // Shared with the feeds whose order this process makes.
+  // Shared with the feeds that have client_order.
   std::shared_ptr<Session> session_;
   CallLimits limits_;  // of calls
   std::string cuda_library_;

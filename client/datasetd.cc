@@ -78,13 +78,13 @@ std::string ToJson(const google::protobuf::Message& message) {
   options.preserve_proto_field_names = true;
   options.always_print_primitive_fields = true;
   std::string json;
-  // It fails on unknown Any types only, which these messages do not have.
+  // Fails only for unknown Any types, which these messages do not contain.
   (void)google::protobuf::util::MessageToJsonString(message, &json, options);
   return json;
 }
 
-// Asks for the process first: in a child of fork() the lock of protobuf's
-// descriptors may be held for ever.
+// Checks the process first: in a child of fork() the lock of protobuf's
+// descriptors may be held forever.
 absl::Status FromJson(const datasetd_client& client, const char* json,
                       google::protobuf::Message* message) {
   DATASETD_RETURN_IF_ERROR(client.client.CheckProcess());
@@ -134,7 +134,7 @@ BatchInfo InfoOf(const datasetd_batch* batch) {
                    .num_padding = batch->num_padding};
 }
 
-// Of the calling thread.
+// Wait function of the calling thread.
 struct ThreadWait {
   datasetd_wait_function wait = nullptr;
   void* argument = nullptr;

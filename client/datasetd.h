@@ -2,17 +2,17 @@
  *
  * Conventions
  *   - A function that can fail returns an int32_t: DATASETD_OK, or a
- *     datasetd_code, and then fills `error` (which may be NULL). Nothing is
- *     kept per thread.
+ *     datasetd_code after filling `error` (which may be NULL). There is no
+ *     per-thread error state.
  *   - Requests and descriptions are the messages of proto/datasetd/v1 as
- *     proto3 JSON, with the field names of the .proto files. A key that the
- *     message does not have is DATASETD_INVALID_ARGUMENT. int64 and uint64 come
- *     as decimal strings, bytes as base64.
- *   - A char** result is zero-terminated and given back by datasetd_free.
+ *     proto3 JSON, with the field names of the .proto files. An unknown key is
+ *     DATASETD_INVALID_ARGUMENT. int64 and uint64 are decimal strings, bytes
+ *     are base64.
+ *   - A char** result is zero-terminated; free it by datasetd_free.
  *   - Structs that the caller allocates begin with struct_size: set it to
  *     sizeof. They only grow at their end.
- *   - Handles are for one thread at a time, but for datasetd_client (any
- *     thread) and for releasing batches and tensors (any thread).
+ *   - Handles are for one thread at a time, except that datasetd_client, and
+ *     releasing batches and tensors, are thread-safe.
  *   - After fork() a handle belongs to the parent: in the child calls fail with
  *     DATASETD_DETAIL_FORKED and releasing does nothing.
  *   - No C++ exception leaves the library.
@@ -39,7 +39,7 @@ typedef struct datasetd_client datasetd_client;
 typedef struct datasetd_feed datasetd_feed;
 typedef struct datasetd_push datasetd_push;
 
-/* As gRPC's and Abseil's codes. */
+/* The codes of gRPC and Abseil. */
 typedef enum datasetd_code {
   DATASETD_OK = 0,
   DATASETD_CANCELLED = 1,
@@ -60,7 +60,7 @@ typedef enum datasetd_code {
   DATASETD_UNAUTHENTICATED = 16
 } datasetd_code;
 
-/* What the code alone does not tell. */
+/* Details beyond the code. */
 typedef enum datasetd_detail {
   DATASETD_DETAIL_NONE = 0,
   DATASETD_DETAIL_DAEMON_GONE = 1,      /* UNAVAILABLE */
@@ -75,16 +75,16 @@ typedef enum datasetd_detail {
   DATASETD_DETAIL_NO_BATCHES = 10       /* FAILED_PRECONDITION */
 } datasetd_detail;
 
-/* Written only where a function fails. */
+/* Written only if a function fails. */
 typedef struct datasetd_error {
   uint32_t struct_size;
   int32_t code;   /* datasetd_code */
   int32_t detail; /* datasetd_detail */
   uint32_t reserved;
-  char message[4080]; /* UTF-8, zero-terminated; a longer one is cut */
+  char message[4080]; /* UTF-8, zero-terminated, truncated */
 } datasetd_error;
 
-/* DATASETD_ABI_VERSION of the library. */
+/* Returns the library's DATASETD_ABI_VERSION. */
 DATASETD_API uint32_t datasetd_abi_version(void);
 DATASETD_API void datasetd_free(char* text);
 
@@ -99,62 +99,61 @@ typedef struct datasetd_client_options {
   int64_t call_timeout_ns;    /* 0: 60 s */
 } datasetd_client_options;
 
-/* Called on the calling thread, at least every 100 ms of a wait. Anything but 0
- * ends the wait with DATASETD_CANCELLED. */
+/* Called on the calling thread at least every 100 ms while a call waits. A
+ * nonzero result ends the wait with DATASETD_CANCELLED. */
 typedef int32_t (*datasetd_wait_function)(void* argument);
 
-/* `wait` is called from now on while a call of this thread waits for the
- * daemon's answer; a call that has a `wait` of its own calls that one. NULL:
- * nothing is called, as at first. For languages that handle signals only while
- * code of theirs runs. */
+/* Sets the function that is called while a call of this thread waits for the
+ * daemon's answer, unless the call has its own `wait`. NULL, the default: none.
+ * For languages that handle signals only while their own code runs. */
 DATASETD_API void datasetd_set_thread_wait(datasetd_wait_function wait,
                                            void* argument);
 
-/* `options` may be NULL. The daemon keeps what the client loaded until
- * datasetd_client_close, which open feeds outlive. */
+/* Connects to a daemon. `options` may be NULL. The daemon keeps the client's
+ * datasets until datasetd_client_close, which open feeds survive. */
 DATASETD_API int32_t
 datasetd_client_connect(const datasetd_client_options* options,
                         datasetd_client** client, datasetd_error* error);
 DATASETD_API void datasetd_client_close(datasetd_client* client);
-/* The absolute path of the daemon's socket; lives as long as the client. */
+/* Returns the absolute path of the daemon's socket, owned by the client. */
 DATASETD_API const char* datasetd_client_address(const datasetd_client* client);
 
-/* Called with a Dataset while it loads, or with what the function says, on the
- * calling thread, and at least every 100 ms. Anything but 0 ends the wait with
- * DATASETD_CANCELLED. */
+/* Called on the calling thread, at least every 100 ms, with the Dataset while
+ * it loads, or with the message that the function documents. A nonzero result
+ * ends the wait with DATASETD_CANCELLED. */
 typedef int32_t (*datasetd_progress_function)(const char* json, void* argument);
 
-/* `spec_json` is a DatasetSpec; `dataset_json` receives a Dataset. */
+/* Loads a dataset. `spec_json` is a DatasetSpec; `dataset_json` receives a
+ * Dataset. */
 DATASETD_API int32_t datasetd_load_dataset(datasetd_client* client,
                                            const char* spec_json,
                                            datasetd_progress_function progress,
                                            void* argument, char** dataset_json,
                                            datasetd_error* error);
 
-/* Begins a dataset of samples that the caller sends; `header_json` is a
- * PushHeader. Waits until the daemon has checked it and reserved the memory: a
- * name that is taken and a budget that is too small are errors here. `wait` may
- * be NULL; where it ends a wait, it ends the push. The client outlives the
- * push. */
+/* Begins a push; `header_json` is a PushHeader. Blocks until the daemon has
+ * checked it and reserved the memory, so that a taken name or a small budget
+ * fails here. `wait` may be NULL; a nonzero result ends the push. The client
+ * must outlive the push. */
 DATASETD_API int32_t datasetd_push_begin(datasetd_client* client,
                                          const char* header_json,
                                          datasetd_wait_function wait,
                                          void* argument, datasetd_push** push,
                                          datasetd_error* error);
-/* The next bytes, as PushDatasetRequest.block says, cut anywhere. Waits while
- * the daemon is behind. */
+/* Sends the next bytes in the format of PushDatasetRequest.block, cut anywhere.
+ * Blocks while the daemon is behind. */
 DATASETD_API int32_t datasetd_push_write(datasetd_push* push, const void* data,
                                          uint64_t size_bytes,
                                          datasetd_error* error);
-/* Waits until the dataset is ready; `dataset_json` receives it. */
+/* Blocks until the dataset is READY; `dataset_json` receives it. */
 DATASETD_API int32_t datasetd_push_finish(datasetd_push* push,
                                           char** dataset_json,
                                           datasetd_error* error);
-/* Owed once, in any case; breaks the push off if it is not finished. */
+/* Must be called once in any case; cancels the push if it is not finished. */
 DATASETD_API void datasetd_push_close(datasetd_push* push);
 
-/* A dry run: `estimate_json` receives a LoadEstimate, and nothing is loaded.
- * `progress` gets EstimateLoadResponses. */
+/* Dry run of a load: `estimate_json` receives a LoadEstimate, `progress`
+ * EstimateLoadResponses. Loads nothing. */
 DATASETD_API int32_t datasetd_estimate_load(datasetd_client* client,
                                             const char* spec_json,
                                             datasetd_progress_function progress,
@@ -164,7 +163,7 @@ DATASETD_API int32_t datasetd_estimate_load(datasetd_client* client,
 DATASETD_API int32_t datasetd_get_dataset(datasetd_client* client,
                                           const char* name, char** dataset_json,
                                           datasetd_error* error);
-/* Receives a ListDatasetsResponse: all pages of the daemon's in one. */
+/* `response_json` receives a ListDatasetsResponse with all pages. */
 DATASETD_API int32_t datasetd_list_datasets(datasetd_client* client,
                                             char** response_json,
                                             datasetd_error* error);
@@ -174,37 +173,39 @@ DATASETD_API int32_t datasetd_unload_dataset(datasetd_client* client,
 DATASETD_API int32_t datasetd_release_dataset(datasetd_client* client,
                                               const char* name,
                                               datasetd_error* error);
-/* Receives a ListFeedsResponse, likewise. */
+/* `response_json` receives a ListFeedsResponse with all pages. */
 DATASETD_API int32_t datasetd_list_feeds(datasetd_client* client,
                                          char** response_json,
                                          datasetd_error* error);
-/* What ops draw for samples: `request_json` is an ExplainTransformsRequest,
- * `response_json` receives an ExplainTransformsResponse. */
+/* Explains what ops draw for samples. `request_json` is an
+ * ExplainTransformsRequest; `response_json` receives an
+ * ExplainTransformsResponse. */
 DATASETD_API int32_t datasetd_explain_transforms(datasetd_client* client,
                                                  const char* request_json,
                                                  char** response_json,
                                                  datasetd_error* error);
-/* Receives a GetStatusResponse. */
+/* `response_json` receives a GetStatusResponse. */
 DATASETD_API int32_t datasetd_get_status(datasetd_client* client,
                                          char** response_json,
                                          datasetd_error* error);
 
 /* --- Feed --------------------------------------------------------------- */
 
-/* `options_json` is a FeedOptions; `info_json`, which may be NULL, receives an
- * OpenFeedResponse. */
+/* Opens a feed. `options_json` is a FeedOptions; `info_json`, which may be
+ * NULL, receives an OpenFeedResponse. */
 DATASETD_API int32_t datasetd_feed_open(datasetd_client* client,
                                         const char* options_json,
                                         datasetd_feed** feed, char** info_json,
                                         datasetd_error* error);
-/* Batches and tensors that are still held stay valid. */
+/* Closes a feed. Batches and tensors that are still held stay valid. */
 DATASETD_API void datasetd_feed_close(datasetd_feed* feed);
 
-/* As in DLPack: 1 is the CPU, 2 a CUDA GPU in this process's numbering. */
+/* Returns the device as in DLPack: type 1 is the CPU, 2 a CUDA GPU in this
+ * process's numbering. */
 DATASETD_API void datasetd_feed_device(const datasetd_feed* feed,
                                        int32_t* device_type,
                                        int32_t* device_id);
-/* Time spent in datasetd_feed_next, waiting. */
+/* Returns the total time that datasetd_feed_next has waited. */
 DATASETD_API int64_t datasetd_feed_waited_ns(const datasetd_feed* feed);
 
 /* A batch that the caller holds. */
@@ -219,14 +220,14 @@ typedef struct datasetd_batch {
   void* core;        /* the library's; NULL when released */
 } datasetd_batch;
 
-/* Takes the next batch. `stream` is the CUstream that will use it, as an
- * integer; 0 is the default stream. A negative timeout waits without end.
- * Release the batch once. Errors as Feed::Next in client/feed/feed.h. */
+/* Returns the next batch, for use on `stream`, a CUstream as an integer; 0 is
+ * the default stream. A negative timeout means no limit. Release the batch
+ * once. Errors as Feed::Next in client/feed/feed.h. */
 DATASETD_API int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
                                         int64_t timeout_ns,
                                         datasetd_batch* batch,
                                         datasetd_error* error);
-/* The same, and one tensor of each of the first `num_tensors` fields. */
+/* Also returns a tensor of each of the first `num_tensors` fields. */
 DATASETD_API int32_t datasetd_feed_next_tensors(
     datasetd_feed* feed, uint64_t stream, int64_t timeout_ns,
     datasetd_batch* batch, struct DLManagedTensor** tensors,
@@ -234,40 +235,40 @@ DATASETD_API int32_t datasetd_feed_next_tensors(
 DATASETD_API int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch,
                                         uint64_t index, datasetd_error* error);
 
-/* Batches of a feed whose options have client_order: what comes next, in this
- * order. `first_row` is the number of rows of the epoch before them, where a
- * seek went into an epoch whose batches were not all full; negative: as many as
- * there must be. If `ends_epoch` is not 0 the next call begins the next epoch.
- * Errors as Feed::SendIndices in client/feed/feed.h. */
+/* Appends batches to the order of a feed that has client_order. After a seek
+ * into an epoch whose earlier batches were not all full, `first_row` is the
+ * number of the epoch's rows before these batches; negative: all were full. If
+ * `ends_epoch` is not 0, the next call begins the next epoch. Errors as
+ * Feed::SendIndices in client/feed/feed.h. */
 DATASETD_API int32_t datasetd_feed_send_indices(
     datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
     const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
     int32_t ends_epoch, datasetd_error* error);
-/* The same, but waits at most `timeout_ns` for the daemon (negative: without
- * end) instead of the client's call_timeout, and calls `wait`, which may be
- * NULL, every 100 ms: another answer than 0 breaks it off. */
+/* The same, but waits at most `timeout_ns` for the daemon (negative: no limit)
+ * instead of the client's call_timeout, and calls `wait`, which may be NULL,
+ * every 100 ms; a nonzero result cancels the call. */
 DATASETD_API int32_t datasetd_feed_send_indices_within(
     datasetd_feed* feed, const int64_t* indices, uint64_t num_indices,
     const uint32_t* batch_sizes, uint64_t num_batches, int64_t first_row,
     int32_t ends_epoch, int64_t timeout_ns, datasetd_wait_function wait,
     void* argument, datasetd_error* error);
 
-/* For datasetd_batch_dlpack: the sample indices, int64 [num_samples]. */
+/* Field number of the sample indices, int64 [num_samples]. */
 #define DATASETD_INDICES 0xffffffffu
 
-/* A writable tensor that shares the batch's memory and holds it until its
- * deleter is called, which the caller owes once. Fields are numbered as in
+/* Returns a writable tensor that shares the batch's memory and holds it until
+ * the caller calls its deleter, once. Fields are numbered as in
  * OpenFeedResponse.layout. */
 DATASETD_API int32_t datasetd_batch_dlpack(const datasetd_batch* batch,
                                            uint32_t field,
                                            struct DLManagedTensor** tensor,
                                            datasetd_error* error);
-/* The slot is not reused before what `stream` was given until the release has
- * completed. */
+/* Delays reuse of the slot until the work enqueued on `stream` before the
+ * release has completed. */
 DATASETD_API int32_t datasetd_batch_record_stream(const datasetd_batch* batch,
                                                   uint64_t stream,
                                                   datasetd_error* error);
-/* A released batch is left alone. */
+/* Releases a batch. No effect on a released batch. */
 DATASETD_API void datasetd_batch_release(datasetd_batch* batch);
 /* Calls the tensor's deleter. */
 DATASETD_API void datasetd_tensor_delete(struct DLManagedTensor* tensor);

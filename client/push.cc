@@ -17,8 +17,8 @@ constexpr size_t kBlockBytes = 1 << 20;
 
 }  // namespace
 
-// The stream, without a thread: one operation at a time is under way, and it is
-// waited for in steps.
+// The gRPC stream, without a thread: one operation is pending at a time, and
+// waiting for it polls on_wait.
 class Push::Call {
  public:
   Call(Session* session, const v1::PushHeader& header, WaitFunction on_wait)
@@ -35,8 +35,8 @@ class Push::Call {
     block_.reserve(kBlockBytes);
   }
 
-  // Waits until the daemon has taken the name and the memory: only then does it
-  // send metadata with this key.
+  // Blocks until the daemon sends metadata with this key, after it has reserved
+  // the name and the memory.
   absl::Status Begin() {
     if (is_open_) {
       writer_->ReadInitialMetadata(this);
@@ -95,11 +95,11 @@ class Push::Call {
       writer_->Write(request_, this);
       is_open_ = Await();
     }
-    // The daemon ended the call: it says why.
+    // The daemon ended the call; its status tells why.
     return is_open_ ? absl::OkStatus() : Status();
   }
 
-  // Of the call, which ends.
+  // Final status of the call.
   absl::Status Status() {
     const grpc::Status status = Drain();
     if (is_cancelled_) {
@@ -117,7 +117,7 @@ class Push::Call {
     return status;
   }
 
-  // Of the one operation under way: whether it succeeded.
+  // Whether the pending operation succeeded.
   bool Await() {
     for (;;) {
       void* tag;
@@ -147,7 +147,7 @@ class Push::Call {
   v1::PushDatasetRequest request_;
   v1::PushDatasetResponse response_;
   std::unique_ptr<grpc::ClientAsyncWriter<v1::PushDatasetRequest>> writer_;
-  std::string block_;  // of bytes not sent yet
+  std::string block_;  // bytes not sent yet
   bool is_open_ = false;
   bool is_cancelled_ = false;
   bool is_finished_ = false;
@@ -164,7 +164,7 @@ absl::StatusOr<Push> Push::Begin(Session* session, const v1::PushHeader& header,
 Push::Push(std::unique_ptr<Call> call) : call_(std::move(call)) {}
 Push::Push(Push&& other) noexcept = default;
 Push::~Push() {
-  // In a child the threads of gRPC are not there; its memory is left as it is.
+  // A child of fork() lacks gRPC's threads, so the call is leaked there.
   if (call_ != nullptr && !call_->is_this_process()) (void)call_.release();
 }
 

@@ -1,9 +1,9 @@
-// The samples of one dataset on their way to the daemon.
+// Upload of one dataset's samples to the daemon.
 //
-// Made by Client::PushDataset. Write takes the samples' bytes as
-// PushDatasetRequest.block says, cut anywhere; Finish waits until the dataset
-// is READY. Destroyed before Finish, it is broken off, and the daemon keeps
-// nothing. For one thread at a time; the client outlives it.
+// Created by Client::PushDataset. Write takes the samples' bytes in the format
+// of PushDatasetRequest.block, cut anywhere; Finish blocks until the dataset is
+// READY. Destruction before Finish cancels the push, and the daemon keeps
+// nothing. Thread-compatible. The client must outlive it.
 
 #ifndef DATASETD_CLIENT_PUSH_H_
 #define DATASETD_CLIENT_PUSH_H_
@@ -22,11 +22,10 @@ namespace datasetd::client {
 
 class Push {
  public:
-  // Waits until the daemon has checked the header and reserved the memory: a
-  // name that is taken and a budget that is too small are errors here, before
-  // the first sample is sent. Any error of DatasetService.PushDataset;
-  // CANCELLED if on_wait returned false, which ends the push at any time.
-  // `session` outlives the push.
+  // Blocks until the daemon has checked the header and reserved the memory, so
+  // that a taken name or a small budget fails before the first sample is sent.
+  // Errors as DatasetService.PushDataset, and CANCELLED if on_wait returned
+  // false, which ends the push at any time. `session` must outlive the push.
   static absl::StatusOr<Push> Begin(Session* session,
                                     const v1::PushHeader& header,
                                     WaitFunction on_wait);
@@ -34,11 +33,10 @@ class Push {
   Push& operator=(Push&& other) = delete;
   ~Push();
 
-  // Copies `bytes`; waits while the daemon is behind. Any error of
-  // DatasetService.PushDataset; CANCELLED if on_wait returned false.
+  // Copies `bytes`; blocks while the daemon is behind. Errors as Begin.
   absl::Status Write(absl::Span<const uint8_t> bytes);
 
-  // The READY dataset. Errors as Write. REQUIRES: called at most once.
+  // Returns the READY dataset. Errors as Begin. REQUIRES: called at most once.
   absl::StatusOr<v1::Dataset> Finish();
 
  private:

@@ -1,5 +1,5 @@
-// Messages of the attach socket (SOCK_SEQPACKET, one struct a packet, native
-// byte order: both ends are on one machine).
+// Messages of the attach socket: SOCK_SEQPACKET, one struct per packet, native
+// byte order (both ends are on one machine).
 //
 // Session:  client Hello -> daemon Welcome{token} or Refused. The token names
 //           the session in every RPC while this connection lives. A daemon that
@@ -11,8 +11,8 @@
 //           last tensor is gone, and Detached when both are. The daemon sends
 //           Goodbye before it closes on purpose. End of file ends the lease.
 //
-// The daemon accepts no ancillary data. Anything out of order, of another
-// size, or malformed ends the connection.
+// The daemon accepts no ancillary data. A message that is malformed, out of
+// order, or of the wrong size ends the connection.
 
 #ifndef DATASETD_PROTO_ATTACH_PROTOCOL_H_
 #define DATASETD_PROTO_ATTACH_PROTOCOL_H_
@@ -22,7 +22,7 @@
 namespace datasetd::attach {
 
 inline constexpr uint32_t kMagic = 0x31544144;  // "DAT1"
-// One number for the attach messages, the ring and the RPCs.
+// Covers the attach messages, the ring and the RPCs.
 inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr uint32_t kTokenBytes = 16;
 inline constexpr uint32_t kTextBytes = 240;
@@ -62,7 +62,7 @@ struct AttachFeed {
   uint64_t feed_id;
 };
 
-// Descriptors travel with it, in this order.
+// Order of the descriptors sent with Attached.
 enum AttachedDescriptor : uint32_t {
   kDaemonPageFd = 0,
   kClientPageFd = 1,
@@ -82,7 +82,7 @@ struct ImportResult {
   char reason[kTextBytes];  // zero-terminated
 };
 
-// No batch is wanted any more; the slab is still used. Detached follows.
+// The client wants no more batches but still uses the slab. Detached follows.
 struct Closing {
   Header header;
 };

@@ -2,19 +2,19 @@
 //
 // DaemonPage is written by the daemon and mapped read-only by the client (the
 // memfd is sealed against any other mapping). ClientPage is written by the
-// client; the daemon trusts no word of it: it reads each once into a local
+// client and untrusted: the daemon reads each word once into a local variable
 // and checks its range.
 //
-// A batch travels so: the daemon fills a free slot, waits until its own work
-// on it has completed, writes the slot's descriptor, then stores
-// published[s % num_slots] = PackPublished(s, slot) for the next sequence s
-// (the first is 1) with release order. The client that waits for s finds it
-// there. To give the slot back, the client has s written to release_done[slot]
-// when the last use of the batch has completed (on a GPU, a stream writes it),
-// and, without waiting for that, stores s in release_requested[slot]. The slot
-// is free when release_done[slot] equals the sequence published in it.
+// Path of a batch: the daemon fills a free slot, waits until its own work on it
+// has completed, writes the slot's descriptor, then stores published[s %
+// num_slots] = PackPublished(s, slot) for the next sequence s (the first is 1)
+// with release order. The client that waits for s finds it there. To give the
+// slot back, the client has s written to release_done[slot] when the last use
+// of the batch has completed (on a GPU, a stream writes it), and, without
+// waiting for that, stores s in release_requested[slot]. The slot is free when
+// release_done[slot] equals the sequence published in it.
 //
-// Waiting: see docs/ring.md, Note [Wake-ups].
+// For waiting see docs/ring.md, Note [Wake-ups].
 //
 // The Atomic parameter is std::atomic in the product; the model checker of
 // tests/ring passes a type that explores interleavings.
@@ -32,7 +32,7 @@ inline constexpr uint32_t kMagic = 0x31524644;  // "DFR1"
 inline constexpr uint32_t kVersion = 1;
 inline constexpr uint32_t kMaxSlots = 64;
 
-// Bits of a published word below the sequence.
+// Number of low bits of a published word, which hold the slot.
 inline constexpr uint32_t kSlotBits = 8;
 
 constexpr uint64_t PackPublished(uint64_t sequence, uint32_t slot) {
@@ -47,15 +47,16 @@ constexpr uint32_t PublishedSlot(uint64_t word) {
 
 enum class FeedState : uint32_t {
   kServing = 1,
-  // The daemon publishes no more. Why: GOODBYE on the lease connection.
+  // The daemon publishes no more batches. GOODBYE on the lease connection tells
+  // why.
   kClosed = 2,
 };
 
-// What a published slot holds. Plain words: ordered by the published word,
-// and stable until the client releases the slot.
+// Contents of a published slot. Not atomic: ordered by the published word, and
+// constant until the client releases the slot.
 struct SlotDescriptor {
   uint64_t sequence;
-  uint64_t generation;  // of the seek that it follows; the first is 0
+  uint64_t generation;  // number of the last seek before it; 0: none
   uint64_t epoch;
   uint64_t batch;  // within the epoch, of this rank
   uint32_t num_samples;
@@ -71,13 +72,12 @@ struct alignas(4096) BasicDaemonPage {
   uint32_t num_slots;
   uint32_t reserved;
 
-  // Changes with every publication and every change of state; the client's
-  // futex.
+  // The client's futex. Changes with every publication and state change.
   alignas(64) Atomic<uint32_t> wake;
   // FeedState.
   alignas(64) Atomic<uint32_t> state;
-  // 1: the daemon sleeps, or is about to; whoever changes the client page then
-  // writes the eventfd.
+  // 1 while the daemon sleeps or is about to: after a change of the client
+  // page, the eventfd must then be written.
   alignas(64) Atomic<uint32_t> idle;
   alignas(64) Atomic<uint64_t> published[kMaxSlots];
   alignas(64) SlotDescriptor slots[kMaxSlots];
@@ -85,14 +85,15 @@ struct alignas(4096) BasicDaemonPage {
 
 template <template <typename> class Atomic>
 struct alignas(4096) BasicClientPage {
-  // By slot; only ever rises.
+  // Indexed by slot; never decreases.
   Atomic<uint64_t> release_requested[kMaxSlots];
-  // Eight bytes each, naturally aligned: a stream memory operation writes it.
+  // Eight bytes each, naturally aligned, for stream memory operations.
   alignas(64) Atomic<uint64_t> release_done[kMaxSlots];
 
-  // A seek: its generation, the last one plus 1, in seek_begun, then the
-  // position, then the generation in seek_generation. The position belongs to
-  // seek_generation only if seek_begun, read after it, is the same.
+  // A seek writes its generation (the previous one plus 1) to seek_begun, then
+  // the position, then the generation to seek_generation. A position read
+  // belongs to seek_generation only if seek_begun, read afterwards, is equal to
+  // it.
   alignas(64) Atomic<uint64_t> seek_generation;
   Atomic<uint64_t> seek_epoch;
   Atomic<uint64_t> seek_batch;
@@ -100,7 +101,7 @@ struct alignas(4096) BasicClientPage {
 
   // 1 while the client is in, or about to enter, the futex wait.
   alignas(64) Atomic<uint32_t> waiting;
-  // Time spent waiting for batches.
+  // Total time spent waiting for batches.
   alignas(64) Atomic<uint64_t> waited_nanoseconds;
 };
 

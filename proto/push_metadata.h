@@ -1,13 +1,13 @@
-// What PushDataset tells before its answer.
+// Metadata of the PushDataset call.
 
 #ifndef DATASETD_PROTO_PUSH_METADATA_H_
 #define DATASETD_PROTO_PUSH_METADATA_H_
 
 namespace datasetd {
 
-// The daemon sends initial metadata with this key, and any value, once it has
+// The daemon sends initial metadata with this key (and any value) after it has
 // checked the header and reserved the memory, before it reads the first block.
-// A push that it refuses ends without it.
+// A refused push ends without it.
 inline constexpr char kPushBegunKey[] = "datasetd-push-begun";
 
 }  // namespace datasetd

@@ -1,12 +1,12 @@
-// The two ends of a feed's ring: every access to the shared pages, and the
-// order of these accesses. See Note [Wake-ups] in docs/ring.md.
+// Both ends of a feed's ring: all accesses to the shared pages and their order.
+// See Note [Wake-ups] in docs/ring.md.
 //
-// The ends are templates over the atomic type so that tests/ring explores the
-// interleavings of this very code. They make no system call: where one is
-// due, the return value says so.
+// The classes are templates over the atomic type so that tests/ring can explore
+// the interleavings of this code. They make no system calls; a return value
+// tells the caller when to make one.
 //
-// Not thread-safe: each end has one caller at a time, but for CompleteRelease
-// and RequestRelease, which any thread may call for a batch that it owns.
+// Not thread-safe: each end has one caller at a time, except that any thread
+// may call CompleteRelease and RequestRelease for a batch that it owns.
 
 #ifndef DATASETD_PROTO_RING_PROTOCOL_H_
 #define DATASETD_PROTO_RING_PROTOCOL_H_
@@ -27,8 +27,8 @@ struct SeekRequest {
 template <template <typename> class Atomic>
 class BasicDaemonRing {
  public:
-  // The pages outlive the ring. `daemon` was zeroed and is not shared yet.
-  // REQUIRES: num_slots is in 1..kMaxSlots.
+  // The pages must outlive the ring. REQUIRES: `daemon` is zeroed and not
+  // shared yet; num_slots is in 1..kMaxSlots.
   BasicDaemonRing(BasicDaemonPage<Atomic>* daemon,
                   const BasicClientPage<Atomic>* client, uint32_t num_slots)
       : daemon_(daemon), client_(client), num_slots_(num_slots) {
@@ -39,9 +39,9 @@ class BasicDaemonRing {
                          std::memory_order_seq_cst);
   }
 
-  // Makes a slot the next in the sequence. REQUIRES: descriptor.sequence is the
-  // last published one plus 1, and the slot is free and filled.
-  // Returns true if the caller must wake the futex `wake_word()`.
+  // Publishes a slot. Returns true if the caller must wake the futex
+  // `wake_word()`. REQUIRES: descriptor.sequence is the last published one plus
+  // 1, and the slot is free and filled.
   [[nodiscard]] bool Publish(uint32_t slot, const SlotDescriptor& descriptor) {
     daemon_->slots[slot] = descriptor;
     daemon_->published[descriptor.sequence % num_slots_].store(
@@ -50,20 +50,21 @@ class BasicDaemonRing {
     return client_->waiting.load(std::memory_order_seq_cst) != 0;
   }
 
-  // The client said that it will use the slot no more, though the device may
-  // still; any value but `sequence` is no release.
+  // True if the client has released `sequence` in this slot; its device may
+  // still use the memory.
   bool IsReleaseRequested(uint32_t slot, uint64_t sequence) const {
     return client_->release_requested[slot].load(std::memory_order_seq_cst) ==
            sequence;
   }
 
-  // The slot is free. The raw word, for counting what is ignored.
+  // Returns the raw word. The slot is free if it equals the published sequence;
+  // other values are ignored and counted.
   uint64_t ReleaseDone(uint32_t slot) const {
     return client_->release_done[slot].load(std::memory_order_seq_cst);
   }
 
-  // A seek that was not read before, unless the client is writing it just now:
-  // then a wake-up follows. The values are the client's; check them.
+  // Returns a seek that was not read before. Returns nullopt while the client
+  // is writing one; a wake-up follows then. The values are untrusted.
   std::optional<SeekRequest> ReadSeek() {
     const uint64_t generation =
         client_->seek_generation.load(std::memory_order_seq_cst);
@@ -77,13 +78,13 @@ class BasicDaemonRing {
     return SeekRequest{generation, epoch, batch};
   }
 
-  // Before sleeping: SetIdle(true), look at every ring once more, then sleep.
-  // SetIdle(false) on waking.
+  // Before sleeping, call SetIdle(true) and check every ring once more. After
+  // waking, call SetIdle(false).
   void SetIdle(bool idle) {
     daemon_->idle.store(idle ? 1 : 0, std::memory_order_seq_cst);
   }
 
-  // No publication follows. The caller must wake the futex.
+  // Ends publication. The caller must wake the futex.
   void Close() {
     daemon_->state.store(static_cast<uint32_t>(FeedState::kClosed),
                          std::memory_order_seq_cst);
@@ -105,13 +106,13 @@ class BasicDaemonRing {
 template <template <typename> class Atomic>
 class BasicClientRing {
  public:
-  // The pages outlive the ring. REQUIRES: magic, version and num_slots
+  // The pages must outlive the ring. REQUIRES: magic, version and num_slots
   // (1..kMaxSlots) of the daemon page were checked.
   BasicClientRing(const BasicDaemonPage<Atomic>* daemon,
                   BasicClientPage<Atomic>* client)
       : daemon_(daemon), client_(client), num_slots_(daemon->num_slots) {}
 
-  // The slot of `sequence`, or nothing if it is not published yet.
+  // Returns the slot of `sequence`, or nullopt if it is not published yet.
   std::optional<uint32_t> Poll(uint64_t sequence) const {
     const uint64_t word = daemon_->published[sequence % num_slots_].load(
         std::memory_order_seq_cst);
@@ -129,8 +130,8 @@ class BasicClientRing {
            static_cast<uint32_t>(FeedState::kServing);
   }
 
-  // Call before the futex wait, then Poll and IsClosed once more, and only if
-  // both say no, wait for the word to differ from the value returned.
+  // Call before the futex wait, then call Poll and IsClosed once more. If both
+  // are negative, wait for the word to differ from the returned value.
   [[nodiscard]] uint32_t BeginWait() {
     const uint32_t word = daemon_->wake.load(std::memory_order_seq_cst);
     client_->waiting.store(1, std::memory_order_seq_cst);
@@ -139,21 +140,21 @@ class BasicClientRing {
   void EndWait() { client_->waiting.store(0, std::memory_order_seq_cst); }
   const Atomic<uint32_t>* wake_word() const { return &daemon_->wake; }
 
-  // Where a stream memory operation writes the sequence.
+  // The word to which a stream memory operation writes the sequence.
   Atomic<uint64_t>* release_done_word(uint32_t slot) {
     return &client_->release_done[slot];
   }
 
-  // The last use of the slot has completed: the CPU says so.
+  // Marks the slot free from the CPU, after the last use has completed.
   void CompleteRelease(uint32_t slot, uint64_t sequence) {
     client_->release_done[slot].store(sequence, std::memory_order_seq_cst);
   }
 
-  // After CompleteRelease, or after the device was told to write the word.
-  // Returns true if the caller must write the eventfd.
+  // Call after CompleteRelease, or after enqueueing the device write of the
+  // word. Returns true if the caller must write the eventfd.
   [[nodiscard]] bool RequestRelease(uint32_t slot, uint64_t sequence) {
-    // The slot may have come and gone again with a later sequence meanwhile, on
-    // another thread: that one stays.
+    // Another thread may have released the slot with a later sequence
+    // meanwhile; the later one is kept.
     Atomic<uint64_t>& requested = client_->release_requested[slot];
     uint64_t last = requested.load(std::memory_order_seq_cst);
     while (last < sequence && !requested.compare_exchange_weak(
@@ -162,7 +163,8 @@ class BasicClientRing {
     return daemon_->idle.load(std::memory_order_seq_cst) != 0;
   }
 
-  // REQUIRES: generation is the last one plus 1. Returns as RequestRelease.
+  // Returns true if the caller must write the eventfd. REQUIRES: generation is
+  // the last one plus 1.
   [[nodiscard]] bool Seek(const SeekRequest& request) {
     client_->seek_begun.store(request.generation, std::memory_order_seq_cst);
     client_->seek_epoch.store(request.epoch, std::memory_order_seq_cst);

@@ -1,4 +1,4 @@
-// Of all that is released together: daemon, client, command.
+// Version of the release: daemon, client library and datasetctl.
 
 #ifndef DATASETD_PROTO_VERSION_H_
 #define DATASETD_PROTO_VERSION_H_

@@ -1,5 +1,5 @@
-// datasetd-hdf5: runs the HDF5 library for one file, at the daemon's request.
-// See server/readers/hdf5/hdf5_wire.h. Standard input is the socket.
+// datasetd-hdf5: runs the HDF5 library on one file for the daemon. See
+// server/readers/hdf5/hdf5_wire.h. Standard input is the socket.
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 
 using hdf5::Kind;
 
-#ifdef DATASETD_SANITIZED  // a shadow takes terabytes of addresses
+#ifdef DATASETD_SANITIZED  // shadow memory takes terabytes of addresses
 constexpr rlim_t kMaxMemoryBytes = RLIM_INFINITY;
 #else
 constexpr rlim_t kMaxMemoryBytes = rlim_t{2} << 30;
@@ -28,7 +28,7 @@ constexpr rlim_t kMaxMemoryBytes = rlim_t{2} << 30;
 constexpr rlim_t kMaxCpuSeconds = 24 * 3600;
 constexpr int kForEver = -1;
 
-// A file may make the library do anything: bound what that can be.
+// A hostile file may take over the library, so limit what the process can do.
 void LimitThisProcess() {
   const rlimit memory = {kMaxMemoryBytes, kMaxMemoryBytes};
   const rlimit cpu = {kMaxCpuSeconds, kMaxCpuSeconds};
@@ -39,17 +39,17 @@ void LimitThisProcess() {
   setrlimit(RLIMIT_FSIZE, &none);
 }
 
-// A hole in the library must not become the daemon's.
+// A vulnerability of the library must not affect the daemon.
 absl::Status Confine() {
   Hdf5File::InitLibrary();
-#ifdef DATASETD_SANITIZED  // the sanitizer's own calls are not foreseen
+#ifdef DATASETD_SANITIZED  // the filter does not allow the sanitizer's calls
   return absl::OkStatus();
 #else
   return EnterSandbox();
 #endif
 }
 
-// Asks the daemon.
+// Requests bytes from the daemon.
 bool NeedBytes(uint64_t offset, uint64_t size, void* buffer) {
   auto* to = static_cast<uint8_t*>(buffer);
   while (size > 0) {
@@ -59,7 +59,7 @@ bool NeedBytes(uint64_t offset, uint64_t size, void* buffer) {
       _exit(0);
     }
     const auto frame = hdf5::ReceiveFrame(STDIN_FILENO, kForEver);
-    if (!frame.ok()) _exit(0);  // the daemon has gone
+    if (!frame.ok()) _exit(0);  // the daemon is gone
     if (frame->kind != Kind::kBytes || frame->size_bytes != part) return false;
     if (!hdf5::Receive(STDIN_FILENO, kForEver, absl::MakeSpan(to, part)).ok()) {
       _exit(0);
@@ -101,7 +101,7 @@ absl::StatusOr<Hdf5File> AwaitOpen() {
   return Hdf5File::Open(size, NeedBytes, text.substr(sizeof(size)));
 }
 
-// Until the daemon has gone.
+// Serves requests until the daemon is gone.
 absl::Status Serve() {
   if (const absl::Status confined = Confine(); !confined.ok()) {
     return SendError(
@@ -138,6 +138,6 @@ absl::Status Serve() {
 int main() {
   datasetd::LimitThisProcess();
   const absl::Status status = datasetd::Serve();
-  // Not through the library's exit handlers, which a damaged file may upset.
+  // Skips the library's exit handlers, which a damaged file may have corrupted.
   _exit(status.ok() || absl::IsUnavailable(status) ? 0 : 1);
 }

@@ -1,6 +1,6 @@
-// The daemon's process: flags, signals, the service manager.
+// The daemon's main program: flags, signals, the service manager.
 //
-// Exit codes: 0 clean, 1 failure, 2 bad configuration or flags.
+// Exit codes: 0 clean, 1 failure, 2 invalid configuration or flags.
 
 #include <poll.h>
 #include <sys/resource.h>
@@ -41,7 +41,7 @@ constexpr int kExitFailure = 1;
 constexpr int kExitBadConfiguration = 2;
 
 constexpr absl::Duration kDeviceRetry = absl::Seconds(2);
-// What the service manager grants with every sign of progress.
+// Extension of the start timeout requested with each report of progress.
 constexpr absl::Duration kProgressTimeout = absl::Seconds(60);
 // The driver may have to compile the kernels, for each GPU some minutes.
 constexpr absl::Duration kOpenDevicesTimeout = absl::Minutes(15);
@@ -112,7 +112,7 @@ absl::StatusOr<v1::Config> MakeConfig(const Flags& flags) {
   return config;
 }
 
-// A feed takes six descriptors.
+// A feed uses six descriptors.
 void RaiseDescriptorLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -133,7 +133,7 @@ void StartLogging(const v1::Config& config) {
   }
 }
 
-// What the process waits on.
+// The descriptors that the process waits on.
 struct Events {
   int signals;
   int parent;  // pidfd, or -1
@@ -180,8 +180,8 @@ std::string ExtendTimeout(absl::Duration duration) {
 
 enum class Wait { kDone, kStop, kFailed };
 
-// Returns when the devices are there, when device_wait is over, or when waiting
-// is of no use. REQUIRES: this process has one thread.
+// Returns when the devices are available, device_wait has passed, or waiting is
+// useless. REQUIRES: this process has one thread.
 Wait WaitForDevices(const v1::Config& config, const Events& events,
                     const Flags& flags) {
   const absl::Duration wait = absl::Seconds(config.device_wait().seconds()) +
@@ -249,7 +249,7 @@ void FeedWatchdog(Watchdog& watchdog, Server& server) {
       .critical("watchdog not fed: {}", std::string(status.message()));
 }
 
-// Drains, at most for drain_timeout.
+// Drains for at most drain_timeout.
 void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
   const absl::Duration timeout =
       absl::Seconds(config.drain_timeout().seconds()) +
@@ -307,7 +307,7 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
             .critical("cannot load: {}", std::string(status.message()));
         return kExitFailure;
       } else if (progress != status.message()) {
-        // A load that stands still gets no more time.
+        // A load without progress gets no more time.
         progress = std::string(status.message());
         SdNotify(absl::StrCat("STATUS=", progress, "\n",
                               ExtendTimeout(kProgressTimeout)));
@@ -324,8 +324,8 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
 }
 
 int Main(int argc, char** argv) {
-  // Debian's Abseil looks for lock cycles at every lock by default; the tests
-  // under ThreadSanitizer do that once.
+  // Debian's Abseil searches for lock cycles at every lock by default; the
+  // ThreadSanitizer tests do this instead.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   CLI::App app("Serves datasets from device memory to training jobs.");
   app.name("datasetd");
@@ -357,16 +357,16 @@ int Main(int argc, char** argv) {
   }
   RaiseDescriptorLimit();
 
-  // Before any thread is made, so that all inherit the mask.
+  // Before any thread starts, so that all inherit the mask.
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
   sigprocmask(SIG_BLOCK, &set, nullptr);
-  // Whoever read the log may be gone.
+  // The reader of the log may be gone.
   std::signal(SIGPIPE, SIG_IGN);
-  // A file beyond the limit of sizes is an error like a full disk.
+  // Exceeding the file size limit is an error like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   const FileDescriptor signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   FileDescriptor parent;

@@ -52,14 +52,15 @@
 namespace datasetd {
 namespace {
 
-// How long a client may wait for the list of datasets to be on the disk.
+// Maximum time that a client waits for the list of datasets to be saved.
 constexpr absl::Duration kMaxSaveTime = absl::Seconds(5);
-// Calls that may run at a time, and of them, calls that wait for loads.
+// Limits on concurrent calls, and on those that wait for loads.
 constexpr int kMaxCalls = 48;
 constexpr int kMaxWaitingLoads = 32;
-// The same where the process ends in any case.
+// Likewise, when the process is ending.
 constexpr absl::Duration kMaxLastSaveTime = absl::Milliseconds(300);
-// How long a request that would be refused waits for what was closed before it.
+// Time that a request which would be refused waits for earlier closes to be
+// processed.
 constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
 
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
@@ -240,7 +241,7 @@ absl::Status Server::Impl::Start() {
                                 datasets_.get(), RingChannel::Create, &clock_,
                                 LogFeedEvent, OnProducerFailure));
 
-  // Before a client can take their names.
+  // Before clients can take these names.
   DATASETD_RETURN_IF_ERROR(BeginLoads());
   BeginRestore();
   DATASETD_RETURN_IF_ERROR(OpenSockets());
@@ -275,7 +276,7 @@ absl::Status Server::Impl::OpenStores() {
   return absl::OkStatus();
 }
 
-// Called while the registry is locked.
+// Called with the registry's lock held.
 void Server::Impl::OnDataset(const char* event, const DatasetInfo& info,
                              const Caller& caller) {
   LogDatasetEvent(event, info, caller);
@@ -286,7 +287,7 @@ void Server::Impl::OnDataset(const char* event, const DatasetInfo& info,
 }
 
 absl::Status Server::Impl::OpenSockets() {
-  // Nobody may connect before the rights are set.
+  // No client may connect before the permissions are set.
   const mode_t previous_mask = umask(0177);
   const absl::Status status = [&]() -> absl::Status {
     DATASETD_ASSIGN_OR_RETURN(FileDescriptor listener,
@@ -379,8 +380,8 @@ absl::Status Server::Impl::StartRpc() {
   return absl::OkStatus();
 }
 
-// Ends come by the attach socket, requests by gRPC: who closes something and
-// then asks for its memory is heard in this order, too.
+// A client that closes something and then asks for its memory uses two sockets:
+// process the attach socket's events before the gRPC request.
 void Server::Impl::AwaitEnds() {
   attach_->AwaitHeard(kMaxEndTime);
   feeds_->AwaitEnded(kMaxEndTime);

@@ -1,4 +1,4 @@
-// The daemon: devices, datasets, feeds, and the two sockets in front of them.
+// The daemon: devices, datasets, feeds, and the two sockets that clients use.
 
 #ifndef DATASETD_SERVER_SERVER_H_
 #define DATASETD_SERVER_SERVER_H_
@@ -19,35 +19,33 @@ namespace datasetd {
 
 class Server {
  public:
-  // Opens the devices and both sockets, or takes those given, and starts to
-  // serve; begins to load the datasets of the configuration.
-  // REQUIRES: `config` has its defaults (server/config/config.h).
+  // Opens the devices and both sockets, or takes the given ones, and starts
+  // serving and loading the configured datasets. REQUIRES: `config` has its
+  // defaults (server/config/config.h).
   //   FAILED_PRECONDITION  another daemon serves this socket
-  //   INVALID_ARGUMENT     `sockets` are others than the configuration names
-  //   UNAVAILABLE          a configured GPU, or the port of the metrics, cannot
-  //                        be had
-  //   and what system calls say of the sockets
+  //   INVALID_ARGUMENT     `sockets` do not match the configuration
+  //   UNAVAILABLE          a configured GPU or the metrics port is not
+  //                        available
+  // Also errors of system calls on the sockets.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const v1::Config& config, std::optional<ActivatedSockets> sockets);
 
-  // Ends at once what is still served. Removes the sockets, unless they were
-  // given.
+  // Ends all service at once. Removes the sockets unless they were given.
   ~Server();
 
-  // Waits until the datasets of the configuration are READY, or `timeout` has
-  // passed (then DEADLINE_EXCEEDED, and it may be called again); the first
-  // failure of a load.
+  // Blocks until the configured datasets are READY; returns the first failure
+  // of a load. DEADLINE_EXCEEDED after `timeout`; may then be called again.
   absl::Status AwaitDatasets(absl::Duration timeout);
 
-  // Refuses new work and says goodbye to every lease.
+  // Refuses new work and sends a goodbye to every lease.
   void BeginDrain();
-  // Waits for the clients to let go, at most `timeout`. True if all did.
+  // Blocks until all clients have closed their leases; false after `timeout`.
   bool AwaitDrained(absl::Duration timeout);
 
-  // Ends what is still served, as the destructor does, but never takes longer
-  // than `timeout` and a little: what hangs then, in the device or on the disk,
-  // ends with the process, whose exit status is 0. The list of datasets is
-  // saved and the sockets are removed before. Nothing may be called afterwards.
+  // Ends all service as the destructor does, but takes little longer than
+  // `timeout`: if the device or the disk hangs, exits the process with status
+  // 0. The list of datasets is saved and the sockets are removed before. No
+  // other function may be called afterwards.
   void Stop(absl::Duration timeout);
 
   // For the watchdog: see server/feed/producer.h.

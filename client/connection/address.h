@@ -1,4 +1,4 @@
-// Where a daemon listens.
+// The address of a daemon.
 
 #ifndef DATASETD_CLIENT_CONNECTION_ADDRESS_H_
 #define DATASETD_CLIENT_CONNECTION_ADDRESS_H_
@@ -15,12 +15,12 @@ inline constexpr char kDefaultAddress[] = "/run/datasetd/datasetd.sock";
 struct Address {
   std::string socket_path;         // of gRPC, absolute
   std::string attach_socket_path;  // attach.sock beside it
-  // As gRPC names it.
+  // Returns the address in gRPC's syntax.
   std::string target() const { return "unix:" + socket_path; }
 };
 
-// `text` is a path or "unix:" and a path; empty means $DATASETD_ADDRESS, and
-// without that the system's socket.
+// Resolves `text`: a path, or "unix:" and a path. Empty means
+// $DATASETD_ADDRESS, or if that is unset the system's socket.
 //   INVALID_ARGUMENT  another scheme, or a path too long for a Unix socket
 absl::StatusOr<Address> ResolveAddress(const std::string& text);
 

@@ -30,7 +30,7 @@ size_t SizeOf(attach::MessageType type) {
     case attach::MessageType::kRefused:
       return sizeof(attach::Refused);
     default:
-      return 0;  // not a message of the daemon's
+      return 0;  // not sent by daemons
   }
 }
 
@@ -48,14 +48,14 @@ absl::Status BrokenOff(const std::string& path) {
       absl::StrCat("waiting for the daemon at ", path, " was broken off"));
 }
 
-// The time until `deadline`, or until on_wait is due.
+// Returns the time until `deadline` or until on_wait is due, if sooner.
 absl::Duration NextStep(absl::Time deadline) {
   return std::clamp(deadline - absl::Now(), absl::ZeroDuration(),
                     kWaitInterval);
 }
 
 void SetSendTimeout(int fd, absl::Duration timeout) {
-  // 0 would be none.
+  // A limit of 0 would mean no limit.
   const timeval limit = absl::ToTimeval(
       std::clamp(timeout, absl::Milliseconds(1), absl::Hours(1)));
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
@@ -79,7 +79,7 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
   const absl::Time deadline = absl::Now() + limits.timeout;
   int error;
   for (;;) {
-    // connect() waits where the backlog is full.
+    // connect() blocks while the backlog is full.
     SetSendTimeout(fd.get(), NextStep(deadline));
     error = connect(fd.get(), reinterpret_cast<const sockaddr*>(&name),
                     sizeof(name)) == 0
@@ -164,7 +164,7 @@ absl::StatusOr<AttachSocket::Packet> AttachSocket::Receive(
   for (;;) {
     size = recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (size >= 0) break;
-    // A reset is told once, ahead of a GOODBYE that was sent before it.
+    // A reset is reported once, before a GOODBYE that was sent earlier.
     if (errno == ECONNRESET && !was_reset) {
       was_reset = true;
     } else if (errno != EINTR) {

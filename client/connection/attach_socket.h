@@ -1,6 +1,6 @@
 // A connection to the daemon's attach socket: packets of attach_protocol.h.
 //
-// Thread-compatible, but for Send, which any thread may call. Move-only; the
+// Thread-compatible, except that any thread may call Send. Move-only; the
 // destructor closes the connection.
 
 #ifndef DATASETD_CLIENT_CONNECTION_ATTACH_SOCKET_H_
@@ -20,15 +20,14 @@
 
 namespace datasetd::client {
 
-// A header of this version.
+// Returns a header of this protocol version.
 constexpr attach::Header MakeHeader(attach::MessageType type) {
   return {attach::kMagic, attach::kProtocolVersion, type};
 }
 
 class AttachSocket {
  public:
-  // One packet. The type was checked to be known, and the size to be the one
-  // of that type.
+  // A received packet. Its type is known and its size is that of the type.
   struct Packet {
     attach::MessageType type() const {
       attach::Header header;
@@ -50,9 +49,9 @@ class AttachSocket {
 
   AttachSocket() = default;
 
-  // UNAVAILABLE(kDaemonGone) if nobody listens at `path`, or too many wait to
-  // be let in; PERMISSION_DENIED if this user may not connect; CANCELLED if
-  // on_wait returned false.
+  // UNAVAILABLE(kDaemonGone) if no daemon listens at `path` or its backlog is
+  // full; PERMISSION_DENIED if this user may not connect; CANCELLED if on_wait
+  // returned false.
   static absl::StatusOr<AttachSocket> Connect(const std::string& path,
                                               const CallLimits& limits);
 
@@ -61,16 +60,16 @@ class AttachSocket {
     return SendBytes(&message, sizeof(message));
   }
 
-  // Waits for one packet.
+  // Blocks until a packet arrives.
   //   UNAVAILABLE(kDaemonGone)               end of file
-  //   DEADLINE_EXCEEDED                      none came in time
-  //   FAILED_PRECONDITION(kVersionMismatch)  of another protocol version
+  //   DEADLINE_EXCEEDED                      no packet arrived in time
+  //   FAILED_PRECONDITION(kVersionMismatch)  another protocol version
   //   CANCELLED                              on_wait returned false
   //   INTERNAL                               malformed
-  // A GOODBYE or a refusal is returned as the error it stands for.
+  // GOODBYE and Refused are returned as the errors that they describe.
   absl::StatusOr<Packet> Receive(const CallLimits& limits);
 
-  // True if a packet or the end of file is there. One system call.
+  // True if a packet or the end of file can be read. Makes one system call.
   bool HasInput() const;
 
   bool is_open() const { return fd_.is_valid(); }

@@ -1,4 +1,4 @@
-// How long a call may wait for the daemon.
+// Limits on how long a call waits for the daemon.
 
 #ifndef DATASETD_CLIENT_CONNECTION_CALL_LIMITS_H_
 #define DATASETD_CLIENT_CONNECTION_CALL_LIMITS_H_
@@ -9,8 +9,8 @@
 
 namespace datasetd::client {
 
-// Called on the calling thread, every kWaitInterval of a wait; false breaks the
-// call off, which is CANCELLED then.
+// Called on the calling thread every kWaitInterval while a call waits.
+// Returning false ends the call with CANCELLED.
 using WaitFunction = std::function<bool()>;
 
 inline constexpr absl::Duration kWaitInterval = absl::Milliseconds(100);

@@ -1,8 +1,7 @@
-// What a status code alone does not tell: which of the ends that a session or
-// a feed can come to this one was.
+// Details of errors beyond the status code: why a session or a feed ended.
 //
-// The detail travels inside the status, as a payload. Its numbers are those of
-// datasetd_detail in datasetd.h: they never change.
+// The detail is a payload of the status. Its numbers are those of
+// datasetd_detail in datasetd.h and never change.
 
 #ifndef DATASETD_CLIENT_CONNECTION_ERROR_DETAIL_H_
 #define DATASETD_CLIENT_CONNECTION_ERROR_DETAIL_H_
@@ -31,18 +30,19 @@ enum class ErrorDetail : int32_t {
 
 absl::Status WithDetail(absl::Status status, ErrorDetail detail);
 
-// kNone where nothing was attached.
+// Returns kNone if the status has no detail.
 ErrorDetail DetailOf(const absl::Status& status);
 
 // `who` is the daemon's address.
 absl::Status DaemonGoneError(const std::string& who);
 absl::Status ForkedError(const char* what);
 
-// Why the daemon closed the connection. An unknown code counts as gone.
+// Returns the error for the daemon's reason to close the connection. An unknown
+// code becomes kDaemonGone.
 absl::Status GoodbyeError(const attach::Goodbye& goodbye,
                           const std::string& who);
 
-// The reason of a message, which need not be terminated.
+// Returns the text of `reason`, which need not be zero-terminated.
 std::string ReasonText(const char (&reason)[attach::kTextBytes]);
 
 }  // namespace datasetd::client

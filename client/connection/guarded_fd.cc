@@ -9,9 +9,8 @@
 namespace datasetd::client {
 namespace {
 
-// Zero-initialised, read and written without locks: the child handler runs
-// where only async-signal-safe functions may be called. An entry is the
-// descriptor plus 1; 0 is free.
+// Descriptors plus 1; 0 is free. Accessed without locks, because the child
+// handler may only call async-signal-safe functions.
 std::atomic<int> g_entries[kMaxGuardedFds];
 std::atomic<uint64_t> g_generation{1};
 

@@ -1,11 +1,12 @@
-// A file descriptor that a child of fork() does not keep.
+// A file descriptor that is closed in children of fork().
 //
-// The child handler closes every live GuardedFd, so a connection ends with its
-// owner although a child lives on. In the child the object is inert: it closes
-// nothing, since its number may name another file by then.
+// The child handler closes every live GuardedFd, so that a connection ends with
+// its owner even if a child survives. In the child the object is inert and
+// closes nothing, since its number may name another file by then.
 //
-// Thread-compatible. Moved-from means no descriptor. Up to kMaxGuardedFds are
-// watched; one beyond that is closed by its destructor only.
+// Thread-compatible. A moved-from object has no descriptor. The child handler
+// covers up to kMaxGuardedFds objects; others are closed by their destructor
+// only.
 
 #ifndef DATASETD_CLIENT_CONNECTION_GUARDED_FD_H_
 #define DATASETD_CLIENT_CONNECTION_GUARDED_FD_H_
@@ -16,23 +17,23 @@ namespace datasetd::client {
 
 inline constexpr int kMaxGuardedFds = 8192;
 
-// Changes in the child of a fork(), and only there. One atomic load. An object
-// that remembers another value than this one belongs to another process.
+// Returns a number that changes only in a child of fork(): an object that
+// stored a different value belongs to another process. Costs one atomic load.
 uint64_t ForkGeneration();
 
 class GuardedFd {
  public:
   GuardedFd() = default;
-  // Takes ownership; -1 is none.
+  // Takes ownership of `fd`; -1 means none.
   explicit GuardedFd(int fd);
   GuardedFd(GuardedFd&& other) noexcept;
   GuardedFd& operator=(GuardedFd&& other) noexcept;
   ~GuardedFd() { Reset(); }
 
-  // -1 if there is none, or in a child.
+  // Returns -1 if there is none, or in a child.
   int get() const { return generation_ == ForkGeneration() ? fd_ : -1; }
   bool is_valid() const { return get() >= 0; }
-  // Closes it, if this is still the process that owns it.
+  // Closes the descriptor, except in a child.
   void Reset();
 
  private:

@@ -72,14 +72,14 @@ absl::Status Lease::Check(absl::Duration timeout) {
 
 void Lease::SendClosing() const {
   if (!socket_.is_open()) return;
-  // A daemon that is gone needs no word.
+  // A daemon that is gone need not be told.
   (void)socket_.Send(
       attach::Closing{MakeHeader(attach::MessageType::kClosing)});
 }
 
 void Lease::Detach() {
   if (!socket_.is_open()) return;
-  // A daemon that is gone needs no word.
+  // A daemon that is gone need not be told.
   (void)socket_.Send(
       attach::Detached{MakeHeader(attach::MessageType::kDetached)});
   socket_.Close();

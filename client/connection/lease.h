@@ -1,7 +1,7 @@
-// A feed's lease: the attach connection over which the ring's descriptors
-// came, and whose end is the end of the feed.
+// A feed's lease: the attach connection that delivers the ring's descriptors.
+// When it ends, the feed ends.
 //
-// Thread-compatible, but for Detach, which any thread may call once.
+// Thread-compatible, except that any thread may call Detach once.
 
 #ifndef DATASETD_CLIENT_CONNECTION_LEASE_H_
 #define DATASETD_CLIENT_CONNECTION_LEASE_H_
@@ -19,36 +19,37 @@
 
 namespace datasetd::client {
 
-// What came with a lease.
+// Descriptors received with a lease.
 struct AttachedDescriptors {
   GuardedFd daemon_page;
   GuardedFd client_page;
   GuardedFd event;
-  GuardedFd slab;  // none where the slab is a CUDA IPC handle
+  GuardedFd slab;  // none if the slab is a CUDA IPC handle
 };
 
 class Lease {
  public:
   Lease() = default;
 
-  // `token` is the session's. Errors as AttachSocket's, and what the daemon
-  // refused with.
+  // `token` is the session's. Errors as AttachSocket, and the daemon's refusal.
   static absl::StatusOr<Lease> Attach(const Address& address,
                                       const std::string& token,
                                       uint64_t feed_id,
                                       const CallLimits& limits,
                                       AttachedDescriptors* descriptors);
 
-  // Once, after the slab was imported or could not be.
+  // Call once, after importing the slab has succeeded or failed.
   absl::Status SendImportResult(const absl::Status& import) const;
 
-  // OK while the daemon holds the lease; else why it ended: the GOODBYE, or
-  // kDaemonGone. Waits up to `timeout` for the end to be told.
+  // Returns OK while the daemon holds the lease, else why it ended: the
+  // GOODBYE, or kDaemonGone. Blocks up to `timeout` for a message of the
+  // daemon.
   absl::Status Check(absl::Duration timeout);
 
-  // This process uses no memory of the feed any more.
+  // Tells the daemon that this process no longer uses the feed's memory.
   void Detach();
-  // The loader is closed, the slab still used; Detach follows.
+  // Tells the daemon that the loader is closed but the slab is still in use.
+  // Detach follows.
   void SendClosing() const;
 
  private:

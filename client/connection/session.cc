@@ -14,17 +14,17 @@
 namespace datasetd::client {
 namespace {
 
-// What a call may end with when its daemon ends.
+// True for codes that a call may return when its daemon ends.
 bool MayBeTheDaemonsEnd(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kUnavailable:
-    // A server that shuts down cancels the calls that are left.
+    // A server that shuts down cancels the remaining calls.
     case absl::StatusCode::kCancelled:
-    // gRPC's words for a connection that breaks during a call.
+    // gRPC's codes for a connection that breaks during a call.
     case absl::StatusCode::kUnknown:
     case absl::StatusCode::kInternal:
-    // The token may be of a daemon that is gone: the channel finds the next one
-    // at the same address.
+    // The token may belong to the previous daemon: the channel reconnects to
+    // the next one at the same address.
     case absl::StatusCode::kUnauthenticated:
       return true;
     default:
@@ -62,8 +62,8 @@ Session::Session(Address address, AttachSocket socket, std::string token)
       stubs_(std::make_unique<Stubs>()),
       socket_(std::move(socket)) {
   grpc::ChannelArguments arguments;
-  // A channel of its own: one that another session saw fail would make this
-  // one wait for its back-off.
+  // Do not share a subchannel: after a failure in another session this one
+  // would wait for its back-off.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(64 << 20);
@@ -75,7 +75,7 @@ Session::Session(Address address, AttachSocket socket, std::string token)
 }
 
 Session::~Session() {
-  // In a child the threads of gRPC are not there; its memory is left as it is.
+  // A child of fork() lacks gRPC's threads, so the stubs are leaked there.
   if (!CheckProcess().ok()) (void)stubs_.release();
 }
 
@@ -101,8 +101,8 @@ absl::Status Session::ToStatus(const grpc::Status& status) {
   const bool is_unavailable = absl::IsUnavailable(said);
   std::lock_guard lock(mutex_);
   if (ended_.ok()) {
-    // The daemon's last word is there already, or comes within moments: it
-    // closes both sockets together.
+    // The daemon closes both sockets together, so its last message has arrived
+    // or is about to.
     const absl::Status last =
         socket_
             .Receive({.timeout = is_unavailable ? absl::Milliseconds(500)

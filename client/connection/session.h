@@ -1,9 +1,9 @@
-// One process's connection to a daemon: the attach connection that carries the
-// identity, and the gRPC channel whose every call shows the session's token.
+// One process's connection to a daemon: the attach connection that identifies
+// the process, and a gRPC channel whose calls carry the session's token.
 //
-// The daemon keeps what the session holds until the session is destroyed or
-// the process ends. Thread-safe. In a child of fork() every call fails, and
-// the destructor leaves the channel alone.
+// The daemon keeps the session's datasets until the session is destroyed or the
+// process ends. Thread-safe. In a child of fork() every call fails, and the
+// destructor does not touch the channel.
 
 #ifndef DATASETD_CLIENT_CONNECTION_SESSION_H_
 #define DATASETD_CLIENT_CONNECTION_SESSION_H_
@@ -34,16 +34,16 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // FAILED_PRECONDITION(kForked) in a child.
+  // Returns FAILED_PRECONDITION(kForked) in a child.
   absl::Status CheckProcess() const;
 
-  // Adds the token. A deadline of `timeout` unless it is infinite.
+  // Adds the token, and `timeout` as the deadline unless it is infinite.
   void Prepare(grpc::ClientContext* context, absl::Duration timeout) const;
 
-  // The status of a call. UNAVAILABLE becomes what the daemon said on the
-  // attach connection, or kDaemonGone. If that connection has ended, so do the
-  // other codes that a call may get when its daemon ends: CANCELLED, UNKNOWN,
-  // INTERNAL and UNAUTHENTICATED.
+  // Converts the status of a call. UNAVAILABLE becomes the daemon's GOODBYE on
+  // the attach connection, or kDaemonGone. If that connection has ended, so do
+  // the other codes that a call may return when its daemon ends: CANCELLED,
+  // UNKNOWN, INTERNAL and UNAUTHENTICATED.
   absl::Status ToStatus(const grpc::Status& status);
 
   v1::DatasetService::Stub* datasets() { return stubs_->datasets.get(); }
@@ -68,8 +68,8 @@ class Session {
   const std::string token_;
   const uint64_t fork_generation_;
   std::unique_ptr<Stubs> stubs_;
-  // Not absl::Mutex: Debian's takes a lock of all mutexes in its destructor,
-  // and in a child that may be held for ever.
+  // Not absl::Mutex: the destructor of Debian's takes a global lock, which may
+  // be held forever in a child.
   std::mutex mutex_;
   AttachSocket socket_ ABSL_GUARDED_BY(mutex_);
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);

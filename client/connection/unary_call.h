@@ -1,4 +1,4 @@
-// A unary call of gRPC's, without a thread: it is waited for in steps.
+// A unary gRPC call that polls on_wait while it waits, without a thread.
 
 #ifndef DATASETD_CLIENT_CONNECTION_UNARY_CALL_H_
 #define DATASETD_CLIENT_CONNECTION_UNARY_CALL_H_
@@ -12,13 +12,13 @@
 
 namespace datasetd::client {
 
-// Until the one operation of the queue is done, which sets `status`. Cancels
-// the call when it may not go on.
+// Blocks until the queue's only operation has completed and set `status`.
+// Cancels the call if on_wait returns false.
 void AwaitCall(grpc::CompletionQueue* queue, grpc::ClientContext* context,
                const CallLimits& limits, grpc::Status* status);
 
-// `method` is an Async one of the stub's class. CANCELLED if on_wait returned
-// false before the answer was there.
+// Calls `method`, an Async method of Stub. CANCELLED if on_wait returned false
+// before the answer arrived.
 template <typename Stub, typename Request, typename Response>
 grpc::Status UnaryCall(
     const Session& session, Stub* stub,

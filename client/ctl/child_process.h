@@ -1,4 +1,4 @@
-// Starting programs, and how they ended.
+// Starts child processes and describes how they ended.
 
 #ifndef DATASETD_CLIENT_CTL_CHILD_PROCESS_H_
 #define DATASETD_CLIENT_CTL_CHILD_PROCESS_H_
@@ -16,28 +16,28 @@ namespace datasetd::ctl {
 class ChildProcess {
  public:
   struct Options {
-    // The program is arguments[0], looked for on PATH if it has no slash.
+    // The program is arguments[0], searched on PATH if it has no slash.
     std::vector<std::string> arguments;
-    // Set beside this process's.
+    // Added to this process's environment.
     std::map<std::string, std::string> environment;
-    // Standard output and error go there, and input is /dev/null; empty leaves
-    // all three.
+    // File for standard output and error; input is then /dev/null. Empty: all
+    // three are inherited.
     std::string output_path;
-    // Standard output goes where standard error does.
+    // Sends standard output to standard error.
     bool output_to_stderr = false;
     bool new_session = false;
   };
 
-  // Starts it with no signal blocked; it is the caller's to wait for. REQUIRES:
-  // arguments is not empty.
-  //   NOT_FOUND, PERMISSION_DENIED  the program, or output_path
+  // Starts the program with no signal blocked. The caller must wait for it.
+  // REQUIRES: arguments is not empty.
+  //   NOT_FOUND, PERMISSION_DENIED  concerning the program or output_path
   static absl::StatusOr<pid_t> Start(const Options& options);
 };
 
 // "ended with code 1", "was killed by signal 9 (Killed)".
 std::string DescribeWaitStatus(int wait_status);
 
-// As shells have it: the code, or 128 and the signal.
+// Returns the exit code as shells do: the code, or 128 plus the signal.
 int ExitCodeOfWaitStatus(int wait_status);
 
 }  // namespace datasetd::ctl

@@ -1,4 +1,4 @@
-// One subcommand of datasetctl, and what all of them share.
+// Base class of the subcommands of datasetctl.
 
 #ifndef DATASETD_CLIENT_CTL_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMAND_H_
@@ -20,8 +20,8 @@ struct GlobalFlags {
   bool json = false;
 };
 
-// Owned by main, which calls Run when the command was given. AddTo binds
-// options to members, so a command stays where it is.
+// Owned by main, which calls Run if the command was given. Not movable: AddTo
+// binds options to members.
 class Command {
  public:
   explicit Command(const GlobalFlags* flags) : flags_(flags) {}
@@ -32,21 +32,21 @@ class Command {
   // Adds the subcommand with its options.
   virtual CLI::App* AddTo(CLI::App& app) = 0;
 
-  // Returns the exit code. Results are on standard output, the rest on
-  // standard error.
+  // Runs the command and returns the exit code. Writes results to standard
+  // output, everything else to standard error.
   virtual int Run() = 0;
 
  protected:
   const GlobalFlags& flags() const { return *flags_; }
   absl::StatusOr<Client> Connect() const;
 
-  // Prints the error, as JSON if asked so, and returns its exit code.
+  // Prints the error, as JSON with --json, and returns its exit code.
   int Fail(const absl::Status& status) const;
-  // The same for what the command line got wrong.
+  // The same for an error of the command line.
   int FailUsage(const std::string& message) const;
 
-  // Standard output, text for people without control characters; kExitRefused
-  // if it cannot be written.
+  // Writes `text` to standard output, with control characters escaped unless it
+  // is JSON. Returns kExitRefused if that fails.
   int Print(const std::string& text) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// "DTYPE_UINT8" without the enum's prefix, in lower case.
+// Returns "DTYPE_UINT8" without the enum's prefix, in lower case.
 std::string EnumText(absl::string_view name, absl::string_view prefix) {
   absl::ConsumePrefix(&name, prefix);
   return absl::AsciiStrToLower(name);
@@ -37,7 +37,7 @@ std::string FieldsText(
   return absl::StrJoin(texts, ", ");
 }
 
-// A line for each.
+// Returns one line per bad sample.
 std::string BadSamplesText(
     const google::protobuf::RepeatedPtrField<v1::BadSample>& samples) {
   std::string text;

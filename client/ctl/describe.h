@@ -1,4 +1,4 @@
-// Datasets in words, for people.
+// Human-readable descriptions of datasets.
 
 #ifndef DATASETD_CLIENT_CTL_DESCRIBE_H_
 #define DATASETD_CLIENT_CTL_DESCRIBE_H_
@@ -9,13 +9,13 @@
 
 namespace datasetd::ctl {
 
-// "ready", "loading 45%".
+// Returns "ready", "loading 45%".
 std::string StateText(const v1::Dataset& dataset);
 
-// Several lines on one dataset, bad samples included.
+// Describes a dataset in several lines, including bad samples.
 std::string DescribeDataset(const v1::Dataset& dataset);
 
-// Several lines on what a load would find and need.
+// Describes a load estimate in several lines.
 std::string DescribeEstimate(const v1::LoadEstimate& estimate);
 
 }  // namespace datasetd::ctl

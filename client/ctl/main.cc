@@ -1,4 +1,4 @@
-// datasetctl: looks at a daemon and tells it what to do.
+// datasetctl: command line tool that inspects and controls a daemon.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -32,7 +32,7 @@ constexpr char kFooter[] =
     "line is wrong; 3 no daemon there, or it ended.\n"
     "`run` ends with the exit code of its COMMAND.";
 
-// A command line that is wrong may not have come as far as its --json.
+// Searches for --json, which a failed parse may not have reached.
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) return true;
@@ -50,7 +50,7 @@ int Main(int argc, char** argv) {
                  "The daemon's socket; default: $DATASETD_ADDRESS, else "
                  "/run/datasetd/datasetd.sock");
   app.add_flag("--json", flags.json, "Print results, and errors, as JSON");
-  // --address and --json are taken behind the command's name, too.
+  // Accept --address and --json after the command's name, too.
   app.fallthrough();
   app.require_subcommand(1);
 

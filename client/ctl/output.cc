@@ -19,7 +19,7 @@ std::string ToJson(const google::protobuf::Message& message) {
   options.always_print_primitive_fields = true;
   options.add_whitespace = true;
   std::string json;
-  // It fails on unknown Any types only, which these messages do not have.
+  // Fails only for unknown Any types, which these messages do not contain.
   (void)google::protobuf::util::MessageToJsonString(message, &json, options);
   if (json.empty() || json.back() != '\n') json += '\n';
   return json;
@@ -30,7 +30,8 @@ std::string ErrorToJson(const absl::Status& status) {
       {"error",
        {{"code", absl::StatusCodeToString(status.code())},
         {"message", std::string(status.message())}}}};
-  // Messages may hold what a file holds: no exception for what is not UTF-8.
+  // Messages may contain text from files: replace invalid UTF-8 instead of
+  // throwing.
   return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
          "\n";
 }
@@ -61,7 +62,7 @@ std::string FormatBytes(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
   double value = static_cast<double>(bytes) / 1000;
   size_t unit = 0;
-  // What would be rounded to 1000.0 belongs to the next unit.
+  // Use the next unit for values that would be rounded to 1000.0.
   while (value >= 999.95 && unit + 1 < std::size(kUnits)) {
     value /= 1000;
     ++unit;

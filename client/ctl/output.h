@@ -1,4 +1,4 @@
-// What datasetctl prints: messages as JSON, tables, and numbers for people.
+// Output formats of datasetctl: JSON, tables, and human-readable numbers.
 
 #ifndef DATASETD_CLIENT_CTL_OUTPUT_H_
 #define DATASETD_CLIENT_CTL_OUTPUT_H_
@@ -15,24 +15,24 @@
 
 namespace datasetd::ctl {
 
-// The message as JSON with the names of the .proto file, and every field.
+// Returns the message as JSON with all fields, named as in the .proto file.
 std::string ToJson(const google::protobuf::Message& message);
 
 // {"error": {"code": "NOT_FOUND", "message": "..."}}
 std::string ErrorToJson(const absl::Status& status);
 
-// For a terminal: control characters, which a name or a path may hold, become
-// \x1b; newlines stay.
+// Escapes control characters, which names and paths may contain, as \x1b, for
+// terminals. Keeps newlines.
 std::string WithoutControls(absl::string_view text);
 
-// "153.6 MB": powers of 1000.
+// Returns "153.6 MB": units are powers of 1000.
 std::string FormatBytes(uint64_t bytes);
 
-// "0.4 s", "12 s", "3 min 5 s", "2 h 10 min".
+// Returns "0.4 s", "12 s", "3 min 5 s", "2 h 10 min".
 std::string FormatSeconds(double seconds);
 
-// Columns as wide as their widest cell; the first row is the header. Text is
-// to the left, what begins with a digit to the right. A cell has no newlines.
+// Formats a table whose first row is the header. Text is left-aligned, cells
+// that begin with a digit are right-aligned. Cells have no newlines.
 std::string FormatTable(std::vector<std::vector<std::string>> rows);
 
 }  // namespace datasetd::ctl

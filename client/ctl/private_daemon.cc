@@ -95,7 +95,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   std::string directory = absl::StrCat(
       temporary != nullptr && *temporary != '\0' ? temporary : "/tmp",
       "/datasetd-XXXXXX");
-  // Mode 0700.
+  // mkdtemp uses mode 0700.
   if (mkdtemp(directory.data()) == nullptr) {
     return absl::ErrnoToStatus(errno, absl::StrCat("mkdtemp ", directory));
   }
@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
                          options.arguments.end());
   child.environment = {{"NOTIFY_SOCKET", notify_path}};
   child.output_path = daemon->log_path_;
-  // Ctrl-C is for the command; the daemon ends after it.
+  // Ctrl-C must only reach the command; the daemon ends after it.
   child.new_session = true;
   auto pid = ChildProcess::Start(child);
   if (!pid.ok()) return pid.status();

@@ -1,5 +1,5 @@
-// A daemon of this process's own, on a socket in a temporary directory that
-// only this user may enter. It ends with this process, however that ends.
+// A private daemon, on a socket in a temporary directory that only this user
+// can enter. It ends when this process ends, even if that is killed.
 
 #ifndef DATASETD_CLIENT_CTL_PRIVATE_DAEMON_H_
 #define DATASETD_CLIENT_CTL_PRIVATE_DAEMON_H_
@@ -16,9 +16,10 @@
 
 namespace datasetd::ctl {
 
-// The daemon's program: `named` if not empty; else $DATASETD_DAEMON; else
-// datasetd beside this program; else ../../server/datasetd from here, where
-// Bazel puts it; else the one on PATH. NOT_FOUND says where it was looked for.
+// Returns the path of the daemon: `named` if not empty; else $DATASETD_DAEMON;
+// else datasetd beside this program; else ../../server/datasetd from there,
+// where Bazel puts it; else the one on PATH. NOT_FOUND lists the places
+// searched.
 absl::StatusOr<std::string> FindDaemon(const std::string& named);
 
 // Not thread-safe. The destructor stops the daemon and removes the directory.
@@ -27,29 +28,30 @@ class PrivateDaemon {
   struct Options {
     std::string program;
     std::vector<std::string> arguments;
-    // Where its log is written; empty: into the directory, gone with it.
+    // Path of the log. Empty: a file in the temporary directory.
     std::string log_path;
     absl::Duration timeout = absl::Seconds(60);
   };
 
-  // Starts it, and returns when it serves. `interrupt` is polled meanwhile:
-  // when that descriptor can be read, CANCELLED.
-  //   FAILED_PRECONDITION  it ended before; with the end of its log
-  //   DEADLINE_EXCEEDED    it did not serve within the timeout; likewise
+  // Starts the daemon and blocks until it serves. CANCELLED if the descriptor
+  // `interrupt` becomes readable before.
+  //   FAILED_PRECONDITION  it ended before that; includes the end of its log
+  //   DEADLINE_EXCEEDED    it did not serve in time; includes the end of its
+  //                        log
   static absl::StatusOr<std::unique_ptr<PrivateDaemon>> Start(
       const Options& options, int interrupt);
   ~PrivateDaemon();
   PrivateDaemon(const PrivateDaemon&) = delete;
   PrivateDaemon& operator=(const PrivateDaemon&) = delete;
 
-  // For DATASETD_ADDRESS.
+  // Returns the value for DATASETD_ADDRESS.
   std::string address() const { return directory_ + "/datasetd.sock"; }
   pid_t pid() const { return pid_; }
 
-  // Empty while it runs; then how it ended, with the end of its log.
+  // Returns how the daemon ended, with the end of its log; empty while it runs.
   std::string Ending();
 
-  // SIGTERM, and SIGKILL after 10 s. Returns when it has ended.
+  // Sends SIGTERM, and SIGKILL after 10 s. Blocks until the daemon has ended.
   void Stop();
 
  private:

@@ -35,7 +35,7 @@ std::string FormatProgress(const v1::LoadProgress& progress, int bar_width) {
     absl::StrAppend(&text, "[", std::string(filled, '#'),
                     std::string(bar_width - filled, '.'), "] ");
   }
-  // Rounded down: 100% is done.
+  // Rounded down, so that 100% means done.
   absl::StrAppendFormat(&text, "%3d%%  %d/%d samples",
                         static_cast<int>(done * 100),
                         progress.num_samples_loaded(), progress.num_samples());
@@ -74,7 +74,7 @@ void ProgressLine::Show(const v1::Dataset& dataset, absl::Time now) {
   const std::string text =
       FormatProgress(progress, is_terminal_ ? kBarWidth : 0);
   if (is_terminal_) {
-    // Back to the first column, and what was there is erased.
+    // Return to the first column and erase the old line.
     std::fprintf(out_, "\r%s  %s\x1b[K", name_.c_str(), text.c_str());
     is_line_open_ = true;
   } else {

@@ -1,5 +1,5 @@
-// How far a load is: one line that changes on a terminal, a line now and then
-// elsewhere. Writes nothing for what was there before.
+// Shows the progress of a load: one changing line on a terminal, occasional
+// lines elsewhere. Writes nothing for datasets that were already loaded.
 
 #ifndef DATASETD_CLIENT_CTL_PROGRESS_LINE_H_
 #define DATASETD_CLIENT_CTL_PROGRESS_LINE_H_
@@ -12,15 +12,15 @@
 
 namespace datasetd::ctl {
 
-// Without the name: a bar of `bar_width` characters if that is not 0, percent,
-// samples, rate, time left; or how far the scan is.
+// Returns the progress without the name: a bar of `bar_width` characters (none
+// if 0), percentage, samples, rate and time left; or the state of the scan.
 std::string FormatProgress(const v1::LoadProgress& progress, int bar_width);
 
 // Not thread-safe. Borrows the stream.
 class ProgressLine {
  public:
   ProgressLine(std::string name, std::FILE* out);
-  // Ends the line that changes.
+  // Ends the changing line.
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;

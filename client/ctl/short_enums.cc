@@ -12,7 +12,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 
-// "PADDING_MODE_UNSPECIFIED" begins with the prefix of them all.
+// Returns the prefix of all values, derived from "PADDING_MODE_UNSPECIFIED".
 std::string PrefixOf(const EnumDescriptor& type) {
   constexpr size_t kZeroNameSize = sizeof("UNSPECIFIED") - 1;
   const std::string& zero = type.value(0)->name();

@@ -1,5 +1,5 @@
-// Enum values without their prefix in JSON for people to write:
-// {"padding_mode": "reflect"} for "PADDING_MODE_REFLECT".
+// Accepts enum values without their prefix in JSON: {"padding_mode": "reflect"}
+// for "PADDING_MODE_REFLECT".
 
 #ifndef DATASETD_CLIENT_CTL_SHORT_ENUMS_H_
 #define DATASETD_CLIENT_CTL_SHORT_ENUMS_H_
@@ -10,9 +10,9 @@
 
 namespace datasetd::ctl {
 
-// Replaces in `json`, a message of the type `descriptor`, what names a value of
-// its enum without the prefix, in any case, with - for _. Leaves the rest as it
-// is, right or wrong.
+// Replaces short names of enum values in `json`, a message of the type
+// `descriptor`, by the full names. Short names ignore case and may use - for _.
+// Leaves everything else unchanged, valid or not.
 void ExpandShortEnums(const google::protobuf::Descriptor& descriptor,
                       nlohmann::json* json);
 

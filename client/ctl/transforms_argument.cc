@@ -21,11 +21,11 @@ namespace datasetd::ctl {
 namespace {
 
 absl::StatusOr<v1::Pipeline> ParseJson(absl::string_view text) {
-  // A list is a Pipeline's.
+  // A list becomes the transforms of a Pipeline.
   std::string message = text[0] == '['
                             ? absl::StrCat("{\"transforms\":", text, "}")
                             : std::string(text);
-  // What is no JSON is said below.
+  // Invalid JSON is reported below.
   nlohmann::json json = nlohmann::json::parse(message, nullptr, false);
   if (!json.is_discarded()) {
     ExpandShortEnums(*v1::Pipeline::descriptor(), &json);

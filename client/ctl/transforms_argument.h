@@ -1,6 +1,6 @@
-// The transforms of a command line: a preset, JSON, or a file of JSON.
+// Parses the transforms of a command line: a preset, JSON, or a file of JSON.
 //
-//   none                     the samples as they are
+//   none                     unchanged samples
 //   crop-flip                names joined by '-', in this order of doing:
 //       crop         RandomCrop of the image's size, padded by an eighth of
 //                    its larger side, reflected (32x32: 4)
@@ -27,13 +27,13 @@
 
 namespace datasetd::ctl {
 
-// For images of height x width. INVALID_ARGUMENT names what is wrong in `text`;
-// NOT_FOUND and the like if it is a file that cannot be read.
+// Parses `text`, for images of height x width. INVALID_ARGUMENT tells what is
+// wrong in `text`; NOT_FOUND and similar if a file cannot be read.
 absl::StatusOr<v1::Pipeline> ParseTransforms(const std::string& text,
                                              int64_t height, int64_t width);
 
-// Takes away the last ops as long as they only change how pixels are written
-// (ToDtype, Normalize), and returns their names, first to last.
+// Removes the trailing ops that only change the number format (ToDtype,
+// Normalize), and returns their names in order.
 std::vector<std::string> TakeNumberOps(v1::Pipeline* pipeline);
 
 }  // namespace datasetd::ctl

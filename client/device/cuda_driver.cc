@@ -15,8 +15,8 @@
 namespace datasetd::client {
 namespace {
 
-// The entry points, by the names under which the driver exports the versions
-// that cuda.h declares.
+// Entry points, by the names under which the driver exports the versions
+// declared in cuda.h.
 struct Api {
   CUresult (*Init)(unsigned int);
   CUresult (*GetErrorName)(CUresult, const char**);
@@ -64,7 +64,7 @@ absl::Status Resolve(void* library, const char* name, Function* function) {
       "the CUDA driver here has no ", name, ": it is too old, update it"));
 }
 
-// The library stays open: the driver is not made to be unloaded.
+// Never closes the library: the driver does not support unloading.
 absl::StatusOr<Api> LoadApi(const std::string& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -102,7 +102,7 @@ absl::StatusOr<Api> LoadApi(const std::string& path) {
   DATASETD_RESOLVE(MemHostRegister, "cuMemHostRegister_v2");
   DATASETD_RESOLVE(MemHostUnregister, "cuMemHostUnregister");
   DATASETD_RESOLVE(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
-  // The first version needs a module parameter of the kernel driver.
+  // Version 1 needs a module parameter of the kernel driver.
   if (!Resolve(library, "cuStreamWriteValue64_v2", &api.StreamWriteValue64)
            .ok()) {
     api.StreamWriteValue64 = nullptr;
@@ -147,8 +147,8 @@ std::string UuidText(const void* bytes) {
                       hex.substr(20));
 }
 
-// Makes a context current, and lets this thread call what a capture in global
-// mode on another stream would forbid.
+// Makes a context current, and permits calls that a capture in global mode on
+// another stream would forbid.
 class ContextScope {
  public:
   ContextScope(const Api& api, CUcontext context) : api_(api) {
@@ -238,7 +238,7 @@ class DynamicCudaDriver final : public CudaDriver {
         &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     absl::StatusOr<void*> address = MapAllocation(handle, size_bytes);
-    // The mapping, if there is one, keeps the memory.
+    // A successful mapping keeps the memory alive.
     api_.MemRelease(handle);
     return address;
   }
@@ -307,7 +307,7 @@ class DynamicCudaDriver final : public CudaDriver {
     if (!scope.status().ok()) return false;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     const CUresult result = api_.StreamIsCapturing(Stream(stream), &status);
-    // The legacy stream answers so while any other stream captures.
+    // Returned for the legacy stream while another stream captures.
     if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
   }

@@ -1,4 +1,4 @@
-// Built where the CUDA toolkit's headers are not found.
+// CudaDriver for builds without the CUDA toolkit's headers.
 
 #include "client/device/cuda_driver.h"
 

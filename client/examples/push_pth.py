@@ -1,10 +1,10 @@
-"""Serves the tensors of a .pth file, which the daemon need not read itself.
+"""Pushes the tensors of a .pth file to a daemon and reads batches of them.
 
     python3 push_pth.py FILE [--name pth] [--fields image,label] [--epochs 1]
 
-FILE holds what torch.save wrote: a dict of tensors of equal length, or a tuple
-or list of them, [N, ...] each; images are [N, C, H, W] or [N, H, W, C]. The
-daemon is the one at --address, else $DATASETD_ADDRESS, else the system's.
+FILE was written by torch.save and holds a dict, tuple or list of tensors [N,
+...]; images are [N, C, H, W] or [N, H, W, C]. The daemon is at --address, else
+at $DATASETD_ADDRESS, else the system's.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-// Reads batches of CIFAR-10 from a datasetd daemon, and sums up the pixels.
+// Reads batches of CIFAR-10 from a datasetd daemon and sums the pixels.
 //
 //   read_batches DIR [--seed 1] [--batch_size 512] [--epochs 2]
 //
-// DIR holds the binary version of CIFAR-10, as the daemon sees it. The daemon
-// is the one at --address, else $DATASETD_ADDRESS, else the system's. On a GPU
-// the pixels stay where they are and are not summed.
+// DIR is the directory of the binary version of CIFAR-10 in the daemon's file
+// system. The daemon is at --address, else at $DATASETD_ADDRESS, else the
+// system's. Pixels on a GPU are not summed.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -50,7 +50,7 @@ void AddTransforms(const std::string& preset, v1::FieldOptions* image) {
   }
 }
 
-// [N, C, H, W], uint8, in memory as [N, H, W, C].
+// Sums a uint8 image [N, C, H, W] stored as [N, H, W, C].
 uint64_t SumOf(const client::FieldView& image) {
   int64_t num_bytes = 1;
   for (int i = 0; i < image.num_dimensions; ++i) num_bytes *= image.shape[i];

@@ -2,8 +2,9 @@
 
     python3 train_cifar.py DIR [--seed 1] [--batch_size 512] [--epochs 2]
 
-DIR holds the binary version of CIFAR-10, as the daemon sees it. The daemon is
-the one at --address, else $DATASETD_ADDRESS, else the system's.
+DIR is the directory of the binary version of CIFAR-10 in the daemon's file
+system. The daemon is at --address, else at $DATASETD_ADDRESS, else the
+system's.
 """
 
 import argparse
@@ -93,7 +94,7 @@ def main() -> None:
         model = make_model().to(device, memory_format=torch.channels_last)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         num_batches = num_samples = 0
-        # Summed on the device: .item() in the loop would wait for the GPU.
+        # Summed on the device, because .item() would wait for the GPU.
         total_loss = torch.zeros((), device=device)
         start = time.monotonic()
         for _ in range(arguments.epochs):

@@ -1,11 +1,12 @@
-// One batch, in the slot that the daemon filled.
+// One batch, in the slot of shared memory that the daemon filled.
 //
-// The memory is shared with nobody but the daemon, and the daemon does not
-// touch it until the slot is released: when the Batch and every tensor made of
-// it are gone, and the batch's streams are done. It may be written to. A Batch
-// outlives its Feed's Close and its Client.
+// The memory is writable and shared only with the daemon, which does not touch
+// it until the slot is released: after the Batch and every tensor made from it
+// are destroyed and the batch's streams have completed. A Batch may outlive its
+// Feed and its Client.
 //
-// Thread-compatible; may be destroyed on any thread. Moved-from holds nothing.
+// Thread-compatible; may be destroyed on any thread. A moved-from Batch holds
+// nothing.
 
 #ifndef DATASETD_CLIENT_FEED_BATCH_H_
 #define DATASETD_CLIENT_FEED_BATCH_H_
@@ -21,14 +22,14 @@
 
 namespace datasetd::client {
 
-// A field of a batch. Points into the batch and its feed's layout.
+// A field of a batch. Points into the batch and the feed's layout.
 struct FieldView {
   const char* name = nullptr;
   Dtype dtype = Dtype::kUint8;
-  void* data = nullptr;  // an address of device()
+  void* data = nullptr;  // an address on device()
   int num_dimensions = 0;
-  // The first extent is num_samples. An image is [N, C, H, W], whatever its
-  // layout: that shows in the strides, which are in elements.
+  // The first extent is num_samples. An image is [N, C, H, W] in either layout;
+  // the layout shows in the strides, which are in elements.
   std::array<int64_t, kMaxDimensions> shape = {};
   std::array<int64_t, kMaxDimensions> strides = {};
 };
@@ -36,7 +37,7 @@ struct FieldView {
 class Batch {
  public:
   Batch() = default;
-  // Takes over the hold that FeedCore::Next gave.
+  // Takes over the hold obtained from FeedCore::Next.
   Batch(FeedCore* core, const BatchInfo& info) : core_(core), info_(info) {}
   Batch(Batch&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)), info_(other.info_) {}
@@ -47,7 +48,7 @@ class Batch {
   }
   ~Batch() { Release(); }
 
-  // Gives up the hold now.
+  // Drops the batch's hold on the slot. The Batch becomes empty.
   void Release() {
     if (FeedCore* const core = std::exchange(core_, nullptr)) {
       core->Drop(info_.slot, core->batch_holder());
@@ -55,14 +56,14 @@ class Batch {
   }
 
   uint64_t epoch() const { return info_.epoch; }
-  // Within the epoch.
+  // Index within the epoch.
   uint64_t index() const { return info_.batch; }
   uint32_t num_samples() const { return info_.num_samples; }
-  // The last rows of the batch repeat samples, so that all ranks get equally
-  // many.
+  // Number of rows at the end that repeat samples, so that all ranks get
+  // equally many.
   uint32_t num_padding() const { return info_.num_padding; }
 
-  // REQUIRES of all below: the batch was not released or moved from.
+  // All methods below REQUIRE that is_held().
   bool is_held() const { return core_ != nullptr; }
   const BatchInfo& info() const { return info_; }
   FeedCore* core() const { return core_; }
@@ -71,24 +72,24 @@ class Batch {
 
   // REQUIRES: 0 <= index < num_fields().
   FieldView field(int index) const;
-  // int64 [num_samples]: which samples these are.
+  // Sample indices, int64 [num_samples].
   FieldView indices() const { return field(num_fields()); }
 
-  // The caller owns it and calls its deleter once; it holds the slot until
-  // then. `index` may be num_fields() for the indices. Allocates nothing for
-  // the first tensor of a field.
+  // Returns a tensor that holds the slot until the caller calls its deleter,
+  // once. `index` num_fields() means the indices. The first tensor of a field
+  // needs no allocation.
   DLManagedTensor* ToDlpack(int index) const {
     return core_->MakeTensor(info_, static_cast<uint32_t>(index));
   }
 
-  // Copies `size_bytes` of this batch's memory, from the device where it lies
-  // there, and waits: for looking at samples, not for training.
+  // Copies `size_bytes` of this batch's memory, from the device if need be, and
+  // blocks until done. For inspecting samples, not for training.
   absl::Status CopyToHost(void* to, const void* from, size_t size_bytes) const {
     return core_->CopyToHost(to, from, size_bytes);
   }
 
-  // Releasing waits for what `stream` was given up to the release. CUDA only;
-  // elsewhere without effect.
+  // Makes the release wait for the work enqueued on `stream` before it. No
+  // effect without CUDA.
   absl::Status RecordStream(uint64_t stream) {
     return core_->RecordStream(info_.slot, stream);
   }

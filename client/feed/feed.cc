@@ -13,9 +13,9 @@
 namespace datasetd::client {
 namespace {
 
-// More than there are kinds.
+// More than the number of kinds.
 constexpr int kMaxImports = 4;
-// Between the end of a feed and the GOODBYE that explains it.
+// Longest time between the end of a feed and the GOODBYE that explains it.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
 
 absl::Status ClosedError() {
@@ -23,8 +23,8 @@ absl::Status ClosedError() {
                     ErrorDetail::kClosed);
 }
 
-// Everything that is left after OpenFeed. `import` is the part of the error
-// that another export kind may cure.
+// Attaches and imports after OpenFeed. `import` receives an error that another
+// export kind may avoid.
 absl::StatusOr<FeedCore::Parts> Attach(Session* session,
                                        const v1::OpenFeedResponse& response,
                                        const v1::FeedOptions& options,
@@ -52,7 +52,7 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
       Slab::Import(response.slab(), descriptors.slab.get(), cuda_library);
   DATASETD_RETURN_IF_ERROR(parts.lease.SendImportResult(slab.status()));
   if (!slab.ok()) {
-    // Nothing is mapped: the daemon may free it at once.
+    // Nothing is mapped, so the daemon may free the slab at once.
     parts.lease.Detach();
     *import = slab.status();
     return *import;
@@ -135,7 +135,7 @@ absl::Status Feed::SendIndices(const IndexBlock& block,
   if (result.status.ok() || absl::IsCancelled(result.status)) {
     return result.status;
   }
-  // A daemon that ended the lease has said why, and forgets the feed.
+  // A daemon that ended the lease has told why and no longer knows the feed.
   return core_->ExplainedByLease(result.status, absl::IsNotFound(result.status)
                                                     ? kGoodbyeTimeout
                                                     : absl::ZeroDuration());

@@ -1,4 +1,4 @@
-// One job's ordered, endless sequence of batches from one dataset.
+// One job's ordered, infinite sequence of batches from one dataset.
 //
 //   absl::StatusOr<Feed> feed = client->OpenFeed(options);
 //   for (uint64_t i = 0; i < feed->batches_per_epoch(); ++i) {
@@ -7,7 +7,8 @@
 //     Train(batch->field(0), batch->field(1));
 //   }  // each batch goes back to the daemon here
 //
-// For one thread at a time; its batches are for any. Moved-from is closed.
+// Thread-compatible; its batches may be used on any thread. A moved-from Feed
+// is closed.
 
 #ifndef DATASETD_CLIENT_FEED_FEED_H_
 #define DATASETD_CLIENT_FEED_FEED_H_
@@ -47,57 +48,57 @@ class Feed {
   }
   ~Feed() { Close(); }
 
-  // The next batch of the sequence, for use on `stream` (a CUstream as an
-  // integer, 0 is the default stream; ignored on the host). A ready batch costs
-  // no system call, and its memory needs no further wait. Details of errors:
+  // Returns the next batch, for use on `stream` (a CUstream as an integer; 0 is
+  // the default stream; ignored on the host). A batch that is ready costs no
+  // system call and can be read without further waiting. For error details see
   // client/connection/error_detail.h.
-  //   DEADLINE_EXCEEDED    none was ready within `timeout`
+  //   DEADLINE_EXCEEDED    no batch was ready within `timeout`
   //   UNAVAILABLE          the daemon is gone
-  //   ABORTED              the daemon drains, or evicted the feed
-  //   FAILED_PRECONDITION  the dataset was unloaded; or this process keeps
-  //                        every slot, and the message names the fields; or
-  //                        epochs hold no batch; no more was sent in; closed;
-  //                        used after fork()
+  //   ABORTED              the daemon is draining, or evicted the feed
+  //   FAILED_PRECONDITION  the dataset was unloaded; or this process holds
+  //                        every slot (the message names the fields); or epochs
+  //                        have no batches; or no more indices were sent; or
+  //                        the feed is closed or used after fork()
   //   INTERNAL             the daemon's device failed, or it broke the protocol
-  // What was published before the end of the daemon is still handed out.
+  // Batches published before the daemon ended are still returned.
   absl::StatusOr<Batch> Next(uint64_t stream = 0,
                              absl::Duration timeout = absl::InfiniteDuration());
 
-  // The next batch is batch `batch` of epoch `epoch`. Batches made ahead are
-  // skipped; asking for what comes anyway costs nothing. INVALID_ARGUMENT if an
-  // epoch has no such batch. With client_order what was sent and has not come
-  // is dropped, and the next block begins there.
+  // Makes batch `batch` of epoch `epoch` the next one. Batches made ahead are
+  // skipped; seeking to the current position costs nothing. INVALID_ARGUMENT if
+  // an epoch has no such batch. With client_order, batches that were sent but
+  // not returned are dropped, and the next block begins at this position.
   absl::Status Seek(uint64_t epoch, uint64_t batch);
 
-  // With client_order: says what the next batches are. At most
-  // info().order_capacity() batches may be sent that Next has not returned.
-  // One call to the daemon for up to 65,536 rows.
-  //   DEADLINE_EXCEEDED    the daemon did not answer in time; it may have taken
-  //                        the batches all the same, so the order is lost
-  //                        behind those of earlier calls: go on with Seek
-  //   CANCELLED            on_wait returned false; as before
-  //   INVALID_ARGUMENT     sizes
-  //   OUT_OF_RANGE         no such sample; nothing of that call is taken
-  //   RESOURCE_EXHAUSTED   more than may be sent ahead
-  //   FAILED_PRECONDITION  the order is the daemon's, or lost; closed; after
-  //                        fork()
+  // With client_order: appends batches to the order. At most
+  // info().order_capacity() batches may be sent ahead of Next. Makes one call
+  // to the daemon per 65,536 rows.
+  //   DEADLINE_EXCEEDED    the daemon did not answer in time and may have taken
+  //                        the batches, so the order after earlier calls is
+  //                        unknown: continue with Seek
+  //   CANCELLED            on_wait returned false; continue with Seek
+  //   INVALID_ARGUMENT     sizes are wrong
+  //   OUT_OF_RANGE         no such sample; the daemon took nothing of that call
+  //   RESOURCE_EXHAUSTED   more batches than may be sent ahead
+  //   FAILED_PRECONDITION  the feed has no client_order, the order is lost, or
+  //                        the feed is closed or used after fork()
   //   UNAVAILABLE          the daemon is gone
   absl::Status SendIndices(const IndexBlock& block,
                            const SendLimits& limits = {});
 
-  // 0 is legal, and so it is with client_order.
+  // May be 0; always 0 with client_order.
   uint64_t batches_per_epoch() const { return info_.batches_per_epoch(); }
-  // What the daemon said when it opened the feed: layout, hashes, prefetch.
+  // The daemon's answer to OpenFeed: layout, hashes, prefetch.
   const v1::OpenFeedResponse& info() const { return info_; }
   // REQUIRES: not closed.
   const SlotLayout& layout() const { return core_->layout(); }
   DLDevice device() const { return core_->device(); }
-  // Spent in Next, waiting.
+  // Total time that Next has waited.
   absl::Duration waited() const { return core_->waited(); }
   FeedCore* core() const { return core_; }
 
-  // Ends the feed. The daemon gets its memory back when the last batch and
-  // tensor are gone, too.
+  // Ends the feed. The daemon gets its memory back once the last batch and
+  // tensor are gone as well.
   void Close() {
     if (FeedCore* const core = std::exchange(core_, nullptr)) core->Close();
     sender_.reset();
@@ -110,7 +111,7 @@ class Feed {
 
   FeedCore* core_;
   v1::OpenFeedResponse info_;
-  std::unique_ptr<IndexSender> sender_;  // null: the daemon's order
+  std::unique_ptr<IndexSender> sender_;  // null without client_order
 };
 
 }  // namespace datasetd::client

@@ -15,34 +15,31 @@
 #include "base/status_macros.h"
 #include "client/connection/error_detail.h"
 
-// Note [Slot release]
-// ~~~~~~~~~~~~~~~~~~~
-// Whoever drops the last holder sets the slot's bit in pending_ and, under
-// mutex_, works off all of pending_: it makes the batch's first stream wait for
-// the others, lets it write release_done, and stores release_requested. A slot
-// whose stream is being captured into a graph stays in pending_, since the
-// write would become part of the graph; the next release or the next wait tries
-// again.
+// Note [Slot release] ~~~~~~~~~~~~~~~~~~~ The thread that drops the last holder
+// sets the slot's bit in pending_ and, under mutex_, processes all of pending_:
+// it makes the batch's first stream wait for the others, lets it write
+// release_done, and stores release_requested. A slot whose stream is being
+// captured into a graph stays in pending_, since the write would become part of
+// the graph; the next release or wait retries.
 //
-// The mutex orders what is written for one slot: once release_done holds the
-// sequence, the daemon may publish the slot anew, and another thread may take
-// and release it; its release_requested must not be overwritten by the first
-// thread's, which comes after release_done. For the same reason nothing of a
-// Slot is touched after is_held was cleared.
+// The mutex orders the writes for one slot. Once release_done holds the
+// sequence, the daemon may publish the slot again and another thread may take
+// and release it; the first thread must not overwrite that thread's
+// release_requested. For the same reason a Slot is not accessed after is_held
+// was cleared.
 
-// Note [Waking for several releases]
-// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// Waking a daemon that sleeps costs the releasing thread a system call and
-// often its core: tens of microseconds, at every step of a training that is
-// slower than the daemon. So it is woken for a quarter of the slots that are
-// not held, and then fills them together. Nobody waits for what it was not told
-// of: Next wakes it before it waits, and while it waits every release does.
+// Note [Waking for several releases] ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~ Waking a
+// sleeping daemon costs the releasing thread a system call and often its core:
+// tens of microseconds per step of a job that is slower than the daemon. So
+// releases wake it only when a quarter of the slots that are not held are
+// unreported; it then fills them together. This delays no batch: Next wakes the
+// daemon before it waits, and while it waits every release does.
 
 namespace datasetd::client {
 namespace {
 
 constexpr absl::Duration kWaitStep = absl::Milliseconds(100);
-// Between the ring's end and the GOODBYE that explains it.
+// Longest time between the ring's end and the GOODBYE that explains it.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
 
 void FutexWait(const std::atomic<uint32_t>* word, uint32_t value,
@@ -77,7 +74,7 @@ FeedCore::FeedCore(Parts parts)
       tensors_(std::make_unique<FieldTensor[]>(layout_.num_slots() *
                                                (layout_.num_fields() + 1))) {
   if (slab_.cuda() != nullptr) {
-    // Where this fails, host functions write the page.
+    // If this fails, host functions write the page.
     (void)slab_.cuda()->RegisterHostMemory(pages_.client(),
                                            sizeof(ring::ClientPage));
   }
@@ -108,7 +105,7 @@ absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
   }
 }
 
-// The slot of next_sequence_ is published.
+// Takes the published slot of next_sequence_.
 absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
                                          bool* is_stale) {
   if (!failure_.ok()) return failure_;
@@ -134,7 +131,8 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
                      " samples, ", descriptor.num_padding, " padding")));
   }
   if (descriptor.generation < cursor_.generation()) {
-    // Made before the last seek. Nothing used it, so nothing is waited for.
+    // The batch precedes the last seek. It was never used, so the release need
+    // not wait.
     ++next_sequence_;
     *is_stale = true;
     std::lock_guard lock(mutex_);
@@ -167,7 +165,7 @@ absl::StatusOr<BatchInfo> FeedCore::Take(uint32_t index, uint64_t stream,
                    .num_padding = descriptor.num_padding};
 }
 
-// Returns OK when next_sequence_ is published.
+// Blocks until next_sequence_ is published.
 absl::Status FeedCore::Wait(absl::Time deadline) {
   const NvtxRange range("wait");
   const absl::Time start = absl::Now();
@@ -198,7 +196,7 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
     return AllHeldError();
   }
   if (absl::Status ended = lease_.Check(absl::ZeroDuration()); !ended.ok()) {
-    // What was published before the end is still handed out.
+    // Batches published before the end are still returned.
     *is_done = ring_.Poll(next_sequence_).has_value();
     return *is_done ? absl::OkStatus() : Fail(std::move(ended));
   }
@@ -231,8 +229,9 @@ absl::Status FeedCore::Fail(absl::Status status) {
   return failure_;
 }
 
-// Every slot has a holder, or waits for the end of a capture that this thread
-// may be in. A slot whose last holder is just being dropped does come back.
+// True if every slot has a holder, or waits for the end of a graph capture,
+// which this thread may be in. A slot whose last holder is being dropped still
+// comes back.
 bool FeedCore::NoSlotComesBack() {
   std::lock_guard lock(mutex_);
   for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
@@ -290,7 +289,7 @@ void FeedCore::Close() {
     std::lock_guard lock(mutex_);
     num_released = ReleasePending();
   }
-  // The caller's own reference keeps this from being the last use.
+  // The caller's own reference keeps this object alive.
   if (references_.load(std::memory_order_acquire) > num_released + 1) {
     lease_.SendClosing();
   }
@@ -324,7 +323,7 @@ absl::Status FeedCore::CopyToHost(void* to, const void* from,
 
 absl::Status FeedCore::RecordStream(uint32_t slot_index, uint64_t stream) {
   if (!is_this_process()) return ForkedError("this batch");
-  // The CPU is done with a batch when it drops it.
+  // On the host a batch is unused once it is dropped.
   if (slab_.cuda() == nullptr) return absl::OkStatus();
   std::lock_guard lock(mutex_);
   Slot& slot = slots_[slot_index];
@@ -374,8 +373,7 @@ bool FeedCore::TryRelease(uint32_t index) {
       if (cuda->IsCapturing(slot.streams[i])) return false;
     }
     for (int i = 1; i < slot.num_streams; ++i) {
-      // Fails only with a stream or a context that is gone, and its work with
-      // it.
+      // Fails only if the stream or the context was destroyed, with its work.
       (void)cuda->JoinStream(stream, slot.streams[i]);
     }
   }
@@ -387,7 +385,7 @@ bool FeedCore::TryRelease(uint32_t index) {
     ring_.CompleteRelease(index, sequence);
   }
   if (!ring_.RequestRelease(index, sequence)) {
-    // It is awake, and looks at every slot again before it sleeps.
+    // The daemon is awake and checks every slot again before it sleeps.
     num_untold_ = 0;
     return true;
   }
@@ -411,8 +409,8 @@ void FeedCore::SetWaiting(bool is_waiting) {
   }
 }
 
-// Where every way fails, the context is lost or the driver is shutting down:
-// the slot is not released, and the end of the process frees the feed.
+// If both methods fail, the context is lost or the driver is shutting down: the
+// slot is not released, and the end of the process frees the feed.
 void FeedCore::TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence) {
   CudaDriver* const cuda = slab_.cuda();
   if (cuda->CanWriteValues() &&
@@ -424,7 +422,7 @@ void FeedCore::TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence) {
                                  &host_releases_[slot]);
 }
 
-// On a thread of the driver's; Destroy waits for it.
+// Runs on a driver thread; Destroy waits for it.
 void FeedCore::CompleteOnHost(void* argument) {
   const auto* const release = static_cast<const HostRelease*>(argument);
   release->core->ring_.CompleteRelease(release->slot, release->sequence);
@@ -432,7 +430,8 @@ void FeedCore::CompleteOnHost(void* argument) {
 
 void FeedCore::Wake() {
   const uint64_t one = 1;
-  // It fails only when the daemon's count is about to overflow: it is awake.
+  // The write fails only if the eventfd's counter would overflow; the daemon is
+  // awake then.
   if (write(event_.get(), &one, sizeof(one)) < 0) return;
 }
 
@@ -445,9 +444,9 @@ void FeedCore::Unreference(int count) {
 
 void FeedCore::Destroy() {
   if (CudaDriver* const cuda = slab_.cuda(); cuda != nullptr) {
-    // Kernels may still read the slab, and streams write the page. If that
-    // cannot be waited for (the driver shuts down, or a graph is captured),
-    // the mappings and the lease stay until the process ends.
+    // Kernels may still read the slab, and streams write the page. If waiting
+    // for them fails (the driver shuts down, or a graph is being captured), the
+    // mappings and the lease stay until the process ends.
     if (!cuda->Synchronize().ok()) return;
     (void)cuda->UnregisterHostMemory(pages_.client());
   }

@@ -1,18 +1,19 @@
-// The client's end of one feed: lease, ring, slab, and who holds which slot.
+// The client's end of one feed: lease, ring, slab, and the holders of slots.
 //
-// Feed, every Batch and every DLPack tensor share it. It counts references: one
-// of the feed until Close, one of every held slot. When the last is gone it
-// waits for the device, unmaps, says DETACHED and deletes itself.
+// Shared by the Feed, every Batch and every DLPack tensor. Reference-counted:
+// the feed has one reference until Close, every held slot has one. When the
+// last is dropped it waits for the device, unmaps, sends DETACHED and deletes
+// itself.
 //
-// A slot is held from Next until the last of its holders drops it: the batch,
-// and every tensor made of it. See Note [Slot release].
+// A slot is held from Next until its last holder drops it. Holders are the
+// batch and every tensor made from it. See Note [Slot release].
 //
-// Thread-safety: Next, Seek and Close are for one thread at a time; all else is
-// for any thread. In a child of fork() Next and Seek fail, and dropping does
+// Thread-safety: Next, Seek and Close are for one thread at a time; everything
+// else is thread-safe. In a child of fork() Next and Seek fail, and Drop does
 // nothing.
 //
-// Cost: Next and Drop of a ready batch make no system call and allocate nothing
-// (but for waking a daemon that sleeps: one write).
+// Cost: Next and Drop of a ready batch allocate nothing and make no system
+// call, except for one write to wake a sleeping daemon.
 
 #ifndef DATASETD_CLIENT_FEED_FEED_CORE_H_
 #define DATASETD_CLIENT_FEED_FEED_CORE_H_
@@ -41,7 +42,7 @@
 
 namespace datasetd::client {
 
-// Of a batch's streams: the one given to Next and those that were recorded.
+// Streams of a batch: the one given to Next and those recorded.
 inline constexpr int kMaxStreamsPerBatch = 8;
 
 struct BatchInfo {
@@ -64,47 +65,47 @@ class FeedCore {
     FeedCursor::Options cursor;
   };
 
-  // The caller owns the feed's reference and gives it back by Close.
+  // The caller owns the feed's reference and drops it by Close.
   static FeedCore* Create(Parts parts);
 
   FeedCore(const FeedCore&) = delete;
   FeedCore& operator=(const FeedCore&) = delete;
 
-  // The next batch, held for the caller as holder batch_holder(). `stream` is
-  // the one that will use it. Errors as Feed::Next.
+  // Returns the next batch, held by holder batch_holder(), for use on `stream`.
+  // Errors as Feed::Next.
   absl::StatusOr<BatchInfo> Next(uint64_t stream, absl::Duration timeout);
 
   // Errors as Feed::Seek.
   absl::Status Seek(uint64_t epoch, uint64_t batch);
-  // As FeedCursor's, for what is sent of a client's order.
+  // As in FeedCursor, for client_order.
   uint64_t generation() const { return cursor_.generation(); }
   void AddSent(uint64_t num_batches) { cursor_.AddSent(num_batches); }
   void LoseOrder() { cursor_.LoseOrder(); }
   absl::Status CheckOrder() const { return cursor_.CheckOrder(); }
-  // Why the lease has ended, if it has; else `status`. For the thread that
-  // calls Next. Waits up to `timeout` for the daemon's word.
+  // Returns why the lease has ended, if it has, else `status`. Blocks up to
+  // `timeout` for the daemon's message. For the thread that calls Next.
   absl::Status ExplainedByLease(const absl::Status& status,
                                 absl::Duration timeout);
 
-  // Gives up the feed's reference. The object may be gone afterwards.
+  // Drops the feed's reference, which may delete this object.
   void Close();
 
   // A holder is a field's index, num_fields() for the indices, or
-  // batch_holder(). Hold REQUIRES that the slot is held by the caller.
+  // batch_holder(). Hold REQUIRES that the caller holds the slot.
   void Hold(uint32_t slot, uint32_t holder);
   void Drop(uint32_t slot, uint32_t holder);
   uint32_t batch_holder() const { return num_holders_ - 1; }
 
-  // The slot is free only when `stream` is done with it, too. REQUIRES: held.
-  // RESOURCE_EXHAUSTED beyond kMaxStreamsPerBatch.
+  // Makes the slot's release wait for `stream`, too. RESOURCE_EXHAUSTED beyond
+  // kMaxStreamsPerBatch. REQUIRES: the slot is held.
   absl::Status RecordStream(uint32_t slot, uint64_t stream);
 
-  // Copies from the slab, wherever it lies, and waits. REQUIRES: the slot that
-  // `from` lies in is held.
+  // Copies from the slab, on host or device, and blocks until done. REQUIRES:
+  // the slot that contains `from` is held.
   absl::Status CopyToHost(void* to, const void* from, size_t size_bytes) const;
 
-  // A tensor of `field` that holds the slot until its deleter is called.
-  // REQUIRES: the slot of `info` is held.
+  // Returns a tensor of `field` that holds the slot until its deleter is
+  // called. REQUIRES: the slot of `info` is held.
   DLManagedTensor* MakeTensor(const BatchInfo& info, uint32_t field);
 
   char* FieldData(uint32_t slot, const FieldLayout& field) const {
@@ -115,22 +116,23 @@ class FeedCore {
   uint64_t batches_per_epoch() const { return cursor_.batches_per_epoch(); }
   DLDevice device() const;
   bool is_this_process() const { return fork_generation_ == ForkGeneration(); }
-  // Spent in Next, waiting. For the thread that calls Next.
+  // Total time that Next has waited. For the thread that calls Next.
   absl::Duration waited() const { return waited_; }
 
  private:
   struct Slot {
-    // Holders. The one who takes it from 1 to 0 releases the slot.
+    // Number of holders. The thread that takes it from 1 to 0 releases the
+    // slot.
     std::atomic<uint32_t> references{0};
-    // From Next until just before the daemon is told.
+    // True from Next until just before the daemon is notified.
     std::atomic<bool> is_held{false};
     uint64_t sequence = 0;
-    // The first is the one given to Next. Written by Next before the slot is
-    // handed out, then guarded by mutex_.
+    // The first one was given to Next. Written by Next before the slot is
+    // returned, then guarded by mutex_.
     std::array<uint64_t, kMaxStreamsPerBatch> streams = {};
     int num_streams = 0;
   };
-  // What a host function on a stream needs.
+  // Argument of a host function on a stream.
   struct HostRelease {
     FeedCore* core = nullptr;
     uint32_t slot = 0;
@@ -154,7 +156,7 @@ class FeedCore {
   void TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wake();
-  // Whether Next waits; then every release wakes the daemon.
+  // While Next waits, every release wakes the daemon.
   void SetWaiting(bool is_waiting);
   void Unreference(int count);
   void Destroy();
@@ -171,7 +173,7 @@ class FeedCore {
   Slab slab_;
   ring::ClientRing ring_;
 
-  // Of the thread that calls Next.
+  // The next four are for the thread that calls Next.
   uint64_t next_sequence_ = 1;
   FeedCursor cursor_;
   absl::Status failure_;
@@ -183,13 +185,13 @@ class FeedCore {
   std::unique_ptr<std::atomic<uint32_t>[]> holders_;  // [slots, holders]
   std::unique_ptr<FieldTensor[]> tensors_;            // [slots, fields + 1]
 
-  // Not absl::Mutex: Debian's looks for deadlocks at every lock, and
-  // ThreadSanitizer does not see into it.
+  // Not absl::Mutex: Debian's checks for deadlocks at every lock, and is not
+  // instrumented for ThreadSanitizer.
   std::mutex mutex_;
-  // Bit s: slot s has no holder and the daemon is not told yet.
+  // Bit s: slot s has no holder, and the daemon is not notified yet.
   uint64_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> has_pending_{false};
-  // Released while the daemon slept, which was not woken for them.
+  // Number of slots released while the daemon slept, without waking it.
   uint32_t num_untold_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_waiting_ ABSL_GUARDED_BY(mutex_) = false;
   std::array<HostRelease, ring::kMaxSlots> host_releases_;

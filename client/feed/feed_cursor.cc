@@ -6,7 +6,7 @@
 namespace datasetd::client {
 namespace {
 
-// As the daemon has it: one word of the random counter.
+// The daemon's limit: an epoch is one word of the random counter.
 constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
 
 }  // namespace
@@ -15,7 +15,7 @@ bool FeedCursor::IsDue(uint64_t epoch, uint64_t batch) const {
   if (epoch == epoch_ && batch == batch_) {
     return !has_client_order_ || num_sent_ > 0;
   }
-  // Where an epoch of a client's order ends is known where it is sent.
+  // With client_order the end of an epoch is known when it is sent.
   return has_client_order_ && num_sent_ > 0 && epoch > epoch_ && batch == 0;
 }
 
@@ -31,7 +31,7 @@ void FeedCursor::Pass(uint64_t epoch, uint64_t batch) {
 }
 
 absl::StatusOr<bool> FeedCursor::Seek(uint64_t epoch, uint64_t batch) {
-  // The daemon ignores such a seek, and the wait would have no end.
+  // The daemon ignores such a seek, and Next would never return.
   if (epoch > kMaxEpoch) {
     return absl::InvalidArgumentError(
         absl::StrCat("seek to epoch ", epoch, ": epochs are 0 to ", kMaxEpoch));

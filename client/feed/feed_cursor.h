@@ -1,9 +1,8 @@
-// Where a feed is in its order: which batch is due next, in which generation,
-// and whether there is one to come at all.
+// A feed's position in its order: the next batch, its generation, and whether
+// another batch can come.
 //
-// The order is the daemon's, which has no end; or the client's, which ends
-// where what was sent of it ends. Not thread-safe: of the thread that calls
-// Next.
+// The daemon's order is infinite; a client's order ends after the batches sent
+// so far. Not thread-safe: for the thread that calls Next.
 
 #ifndef DATASETD_CLIENT_FEED_FEED_CURSOR_H_
 #define DATASETD_CLIENT_FEED_FEED_CURSOR_H_
@@ -30,33 +29,33 @@ class FeedCursor {
         batch_(options.start_batch) {}
 
   uint64_t batches_per_epoch() const { return batches_per_epoch_; }
-  // The batch that is due.
+  // Position of the batch that is due.
   uint64_t epoch() const { return epoch_; }
   uint64_t batch() const { return batch_; }
-  // Of the last seek. What was made for an earlier one is stale.
+  // Number of the last seek. Batches of earlier generations are stale.
   uint64_t generation() const { return generation_; }
-  // With a client's order: batches that were sent, and not handed out.
+  // With client_order: number of batches sent but not yet returned.
   uint64_t num_sent() const { return num_sent_; }
 
   bool IsDue(uint64_t epoch, uint64_t batch) const;
-  // Behind a batch that is handed out. REQUIRES: IsDue(epoch, batch).
+  // Advances past a batch that is returned. REQUIRES: IsDue(epoch, batch).
   void Pass(uint64_t epoch, uint64_t batch);
 
-  // Makes another batch the one that is due, in a generation of its own. True
-  // if the daemon is to be told now: not if that batch is due anyway, nor with
-  // a client's order, where the next block that is sent says it.
-  //   INVALID_ARGUMENT  no epoch has such a batch, or no feed such an epoch
+  // Makes another batch due, in a new generation. Returns true if the daemon
+  // must be told now: false if that batch is already due, or with client_order,
+  // where the next block tells it.
+  //   INVALID_ARGUMENT  the batch or the epoch is out of range
   absl::StatusOr<bool> Seek(uint64_t epoch, uint64_t batch);
 
-  // So many batches of a client's order are with the daemon.
+  // Records that `num_batches` of a client's order were sent to the daemon.
   void AddSent(uint64_t num_batches) { num_sent_ += num_batches; }
-  // The daemon may have got more than it said: what comes behind the batches
-  // that were sent is not known, until Seek.
+  // Records that the daemon may have received unacknowledged batches: the order
+  // after the batches sent is unknown until Seek.
   void LoseOrder() { is_order_lost_ = true; }
-  // FAILED_PRECONDITION if it is lost.
+  // FAILED_PRECONDITION if the order is lost.
   absl::Status CheckOrder() const;
 
-  // FAILED_PRECONDITION if no batch can come, however long one waits.
+  // FAILED_PRECONDITION if no further batch can come.
   absl::Status CheckMoreComes() const;
 
  private:

@@ -1,4 +1,4 @@
-// A DLPack tensor of one field of one batch, and whom to tell when it is gone.
+// A DLPack tensor of one field of one batch, with the data its deleter needs.
 
 #ifndef DATASETD_CLIENT_FEED_FIELD_TENSOR_H_
 #define DATASETD_CLIENT_FEED_FIELD_TENSOR_H_
@@ -35,9 +35,8 @@ constexpr DLDataType ToDlpack(Dtype dtype) {
   return {kDLOpaqueHandle, 0, 0};
 }
 
-// The feed keeps one per slot and field, so that none is allocated per batch;
-// a field that is asked for once more while its tensor lives gets one from the
-// heap.
+// The feed keeps one per slot and field, which avoids an allocation per batch.
+// A second tensor of the same field while the first exists is heap-allocated.
 struct FieldTensor {
   DLManagedTensor tensor = {};
   std::array<int64_t, kMaxDimensions> shape = {};

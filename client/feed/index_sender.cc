@@ -10,7 +10,7 @@
 namespace datasetd::client {
 namespace {
 
-// The daemon said no, and took nothing.
+// True if the daemon refused and took nothing.
 bool IsRefusal(grpc::StatusCode code) {
   switch (code) {
     case grpc::StatusCode::INVALID_ARGUMENT:

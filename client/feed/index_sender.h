@@ -1,9 +1,7 @@
-// The order that a client makes for one of its feeds, on its way to the
-// daemon.
+// Sends the order that a client chose for one of its feeds to the daemon.
 //
-// It goes over gRPC, in blocks of up to kMaxRowsPerCall rows: one round trip
-// for many batches. Keeps the session, whose token the calls need, alive. For
-// one thread at a time.
+// Uses one gRPC call per kMaxRowsPerCall rows. Keeps the session alive, whose
+// token the calls need. Thread-compatible.
 
 #ifndef DATASETD_CLIENT_FEED_INDEX_SENDER_H_
 #define DATASETD_CLIENT_FEED_INDEX_SENDER_H_
@@ -21,20 +19,21 @@
 
 namespace datasetd::client {
 
-// Batches that follow what was sent before.
+// Batches that follow those sent before.
 struct IndexBlock {
-  absl::Span<const int64_t> indices;  // of all batches, one after the other
+  absl::Span<const int64_t> indices;       // of all batches, concatenated
   absl::Span<const uint32_t> batch_sizes;  // each 1..batch_size
-  // The next block begins the next epoch.
+  // If true, the next block begins the next epoch.
   bool ends_epoch = false;
-  // Rows of the epoch, of this rank, before the first batch. For a block after
-  // a seek into an epoch; without it all batches before were full.
+  // Number of this rank's rows in the epoch before the first batch, for a block
+  // after a seek. Unset: all earlier batches were full.
   std::optional<uint64_t> first_row;
 };
 
-// How long a block may wait for the daemon. What is not set is the client's.
+// How long a block may wait for the daemon. Unset members default to the
+// client's limits.
 struct SendLimits {
-  // For all its calls together.
+  // Total for all calls of the block.
   std::optional<absl::Duration> timeout;
   WaitFunction on_wait;
 };
@@ -46,17 +45,18 @@ class IndexSender {
   IndexSender(std::shared_ptr<Session> session, uint64_t feed_id,
               const v1::FeedOptions& options, CallLimits limits);
 
-  // The next block begins there.
+  // Sets the position of the next block.
   void Seek(uint64_t epoch, uint64_t batch);
 
   struct Result {
     absl::Status status;
-    // Batches that the daemon said to have taken; all but on an error.
+    // Number of batches that the daemon acknowledged; all unless there is an
+    // error.
     uint64_t num_sent = 0;
-    // It did not say whether it took the batches after those.
+    // True if it is unknown whether the daemon took the batches after those.
     bool is_unanswered = false;
   };
-  // Sends the block as one of `generation`. Errors as FeedService.SendIndices,
+  // Sends the block as part of `generation`. Errors as FeedService.SendIndices,
   // and
   //   INVALID_ARGUMENT   sizes and indices differ
   //   DEADLINE_EXCEEDED  the daemon did not answer in time
@@ -71,7 +71,7 @@ class IndexSender {
   const uint64_t feed_id_;
   const uint32_t batch_size_;
   const CallLimits limits_;
-  // Of the next batch to be sent.
+  // Position of the next batch to be sent.
   uint64_t epoch_;
   uint64_t batch_;
   uint64_t row_;

@@ -21,7 +21,7 @@ absl::StatusOr<void*> MapPage(int fd, size_t size, int protection,
   if (fstat(fd, &status) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("fstat of the ", name));
   }
-  // Reading beyond the end would be a SIGBUS.
+  // Reading beyond the end would raise SIGBUS.
   if (static_cast<size_t>(status.st_size) < size) {
     return absl::InternalError(absl::StrCat(
         "the ", name, " has ", status.st_size, " bytes, not ", size));
@@ -81,7 +81,7 @@ RingPages& RingPages::operator=(RingPages&& other) noexcept {
 }
 
 RingPages::~RingPages() {
-  // In a child the addresses may belong to something else.
+  // In a child of fork() the addresses may belong to something else.
   if (fork_generation_ != ForkGeneration()) return;
   if (daemon_ != nullptr) {
     munmap(const_cast<ring::DaemonPage*>(daemon_), sizeof(*daemon_));

@@ -1,7 +1,7 @@
 // The two shared pages of a feed, mapped and checked.
 //
-// The pages stay mapped until the object is destroyed; a child of fork() does
-// not get them (MADV_DONTFORK). Move-only.
+// The pages stay mapped until the object is destroyed. A child of fork() does
+// not inherit them (MADV_DONTFORK). Move-only.
 
 #ifndef DATASETD_CLIENT_FEED_RING_PAGES_H_
 #define DATASETD_CLIENT_FEED_RING_PAGES_H_
@@ -17,8 +17,8 @@ class RingPages {
  public:
   RingPages() = default;
   // Borrows the descriptors.
-  //   INTERNAL                              too small, no ring, or another
-  //                                         number of slots than `num_slots`
+  //   INTERNAL                              too small, not a ring, or the
+  //                                         number of slots is not `num_slots`
   //   FAILED_PRECONDITION(kVersionMismatch) a ring of another version
   static absl::StatusOr<RingPages> Map(int daemon_fd, int client_fd,
                                        uint32_t num_slots);

@@ -81,8 +81,8 @@ Slab& Slab::operator=(Slab&& other) noexcept {
 
 Slab::~Slab() {
   if (data_ == nullptr) return;
-  // What fails here fails because the driver is going; the process's exit
-  // gives the memory back.
+  // A failure here means that the driver is shutting down; the process's exit
+  // frees the memory.
   switch (kind_) {
     case v1::EXPORT_KIND_CUDA_IPC_HANDLE:
       (void)cuda_->CloseIpcHandle(data_);

@@ -1,7 +1,7 @@
 // The memory of a feed's slots, imported into this process.
 //
-// Move-only; the destructor unmaps. REQUIRES of whoever destroys it: nothing,
-// on the CPU or on the device, uses the memory any more.
+// Move-only; the destructor unmaps. REQUIRES at destruction: neither CPU nor
+// device uses the memory any more.
 
 #ifndef DATASETD_CLIENT_FEED_SLAB_H_
 #define DATASETD_CLIENT_FEED_SLAB_H_
@@ -19,7 +19,7 @@ namespace datasetd::client {
 class Slab {
  public:
   Slab() = default;
-  // Borrows `fd`, the descriptor that came with the lease, or -1.
+  // Borrows `fd`, the descriptor received with the lease, or -1.
   //   FAILED_PRECONDITION  the GPU is not visible in this process
   //   UNAVAILABLE, UNIMPLEMENTED  no CUDA here
   //   INTERNAL             a driver call failed, or the export is malformed

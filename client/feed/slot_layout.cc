@@ -15,8 +15,8 @@ absl::Status Bad(const std::string& name, const std::string& what) {
       absl::StrCat("the daemon's layout of field '", name, "' ", what));
 }
 
-// Bytes from the field's first element to the end of its last one, or -1 if
-// that is not a number of this machine.
+// Returns the bytes from the field's first element to the end of its last one,
+// or -1 on overflow.
 int64_t ExtentBytes(const FieldLayout& field) {
   int64_t last = 0;
   for (int i = 0; i < field.num_dimensions; ++i) {

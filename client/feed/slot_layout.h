@@ -1,4 +1,4 @@
-// Where the fields of a batch lie in a slot, as checked numbers.
+// Positions of a batch's fields within a slot, validated.
 //
 // Immutable after Create; thread-safe.
 
@@ -22,7 +22,7 @@ struct FieldLayout {
   std::string name;
   Dtype dtype = Dtype::kUint8;
   int num_dimensions = 1;
-  // Of a whole batch, [batch_size, ...].
+  // Shape of a full batch, [batch_size, ...].
   std::array<int64_t, kMaxDimensions> shape = {};
   std::array<int64_t, kMaxDimensions> strides = {};  // in elements
   uint64_t offset_bytes = 0;
@@ -30,8 +30,8 @@ struct FieldLayout {
 
 class SlotLayout {
  public:
-  // INTERNAL if a field does not fit its slot, or the slots do not fit
-  // `slab_bytes`: the numbers are the daemon's, and pointers are made of them.
+  // Validates the daemon's numbers, from which pointers are computed. INTERNAL
+  // if a field does not fit its slot, or the slots do not fit `slab_bytes`.
   static absl::StatusOr<SlotLayout> Create(const v1::SlotLayout& message,
                                            uint64_t slab_bytes);
 
@@ -40,7 +40,7 @@ class SlotLayout {
   int64_t batch_size() const { return batch_size_; }
   int num_fields() const { return static_cast<int>(fields_.size()) - 1; }
 
-  // The last one, fields()[num_fields()], is the sample indices.
+  // The last entry, fields()[num_fields()], is the sample indices.
   const std::vector<FieldLayout>& fields() const { return fields_; }
 
  private:

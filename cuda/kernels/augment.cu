@@ -16,7 +16,7 @@
 namespace datasetd {
 namespace {
 
-// So that shared memory never keeps more blocks off an SM than registers do.
+// Keeps registers, not shared memory, the limit of blocks per SM.
 static_assert(sizeof(BlockState) <= 24 * 1024);
 
 // The threads of a block.

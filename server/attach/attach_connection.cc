@@ -22,8 +22,9 @@ using attach::MessageType;
 #define SO_PEERPIDFD 77
 #endif
 
-// The peer's process, exactly where the kernel can say (6.5), by its pid
-// elsewhere. Not open if the process is gone already, or not visible.
+// Returns a pidfd of the peer's process: from the socket on kernels that
+// support it (6.5), else by its pid. Not open if the process is gone or not
+// visible.
 FileDescriptor PeerProcess(int fd, const ucred& peer) {
   int pidfd = -1;
   socklen_t length = sizeof(pidfd);
@@ -42,17 +43,17 @@ Out NewMessage(MessageType type) {
   return message;
 }
 
-// `from` may hold a client's words: see base/utf8.h.
+// Escapes `from`, which may contain client text; see base/utf8.h.
 void CopyText(absl::string_view from, char (&to)[attach::kTextBytes]) {
   const std::string text = PrintableUtf8(from);
   size_t size = std::min(text.size(), sizeof(to) - 1);
-  // Not in the middle of a character.
+  // Do not cut a character in half.
   while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;
   std::memcpy(to, text.data(), size);
   to[size] = '\0';
 }
 
-// Nothing if it has another size.
+// Empty if the size is wrong.
 template <typename In>
 std::optional<In> Read(const void* data, size_t size_bytes) {
   if (size_bytes != sizeof(In)) return std::nullopt;
@@ -71,7 +72,8 @@ std::unique_ptr<AttachConnection> AttachConnection::Create(FileDescriptor fd) {
   }
   errno = 0;
   FileDescriptor process = PeerProcess(fd.get(), peer);
-  // Without it, nobody would know when the process is done with a slab.
+  // Without a pidfd, the end of the process would go unnoticed, and its slab
+  // would never be freed.
   if (!process.has_value() && (errno == EMFILE || errno == ENFILE)) {
     return nullptr;
   }
@@ -80,7 +82,7 @@ std::unique_ptr<AttachConnection> AttachConnection::Create(FileDescriptor fd) {
 }
 
 AttachConnection::Message AttachConnection::Receive() {
-  // Room for the largest message and one byte more.
+  // One byte more than the largest message, to detect longer ones.
   alignas(8) char buffer[sizeof(attach::ImportResult) + 8];
   iovec part = {buffer, sizeof(buffer)};
   msghdr message = {};

@@ -1,12 +1,12 @@
-// One client's connection to the attach socket: who is at its other end, what
-// it has become, and which messages may come and go.
+// One client's connection to the attach socket: the peer's identity, the
+// connection's role, and the messages allowed in that role.
 //
-//   new -> session                 it said Hello
-//   new -> lease -> farewell       it showed a token and a feed; the lease is
-//                                  over, and the slab may still be in use
+//   new -> session            the client sent Hello
+//   new -> lease -> farewell  the client named a token and a feed; in farewell
+//                             the lease is over, but the slab may be in use
 //
 // Owns the connection and the pidfd of its process. Not thread-safe; no call
-// waits.
+// blocks.
 
 #ifndef DATASETD_SERVER_ATTACH_ATTACH_CONNECTION_H_
 #define DATASETD_SERVER_ATTACH_ATTACH_CONNECTION_H_
@@ -29,8 +29,8 @@ class AttachConnection {
  public:
   enum class Role : uint8_t { kNew, kSession, kLease, kFarewell };
 
-  // What Receive found. Messages of the protocol are those that may come in the
-  // connection's role, and have their size.
+  // The results of Receive. A returned message is allowed in the connection's
+  // role and has the right size.
   struct Nothing {};
   struct End {};
   struct OtherVersion {
@@ -44,8 +44,8 @@ class AttachConnection {
                    attach::AttachFeed, attach::Closing, attach::Detached,
                    attach::ImportResult>;
 
-  // `fd` was accepted. Null if it cannot be known who is there, or when the
-  // daemon has no descriptor left to watch the process.
+  // Takes an accepted socket. Null if the peer cannot be identified, or there
+  // is no descriptor left to watch its process.
   static std::unique_ptr<AttachConnection> Create(FileDescriptor fd);
 
   int fd() const { return fd_.get(); }
@@ -60,7 +60,8 @@ class AttachConnection {
 
   Message Receive();
 
-  // False if the client does not take it. The first two REQUIRE: new.
+  // Each returns false if the client does not take the message. The first two
+  // REQUIRE: new.
   bool BecomeSession(const SessionTable::Opened& opened);
   bool BecomeLease(uint64_t feed_id, absl::Span<const int> descriptors);
   bool SendRefused(const absl::Status& status);
@@ -68,7 +69,8 @@ class AttachConnection {
   // REQUIRES: a lease or a farewell.
   void BecomeFarewell() { role_ = Role::kFarewell; }
 
-  // Of the client's process: may not be open, where it is gone or not visible.
+  // The pidfd of the client's process; not open if the process is gone or
+  // invisible.
   FileDescriptor TakeProcess() { return std::move(process_); }
 
  private:

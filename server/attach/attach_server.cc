@@ -21,7 +21,8 @@ constexpr absl::Duration kHandshakeTimeout = absl::Seconds(5);
 constexpr int kTickMilliseconds = 1000;
 constexpr int kMaxNewConnections = 64;
 constexpr int kMaxEvents = 64;
-// Of one connection, and not read yet: import result, closing, detached, end.
+// Maximum unread messages of one connection: import result, closing, detached,
+// end.
 constexpr int64_t kMaxMessagesAtOnce = 4;
 
 }  // namespace
@@ -157,8 +158,8 @@ void AttachServer::Run() {
 }
 
 void AttachServer::Accept() {
-  // One at a time: the listener is level-triggered. With no descriptor left
-  // the connection waits for the next tick.
+  // Accepts one at a time: the listener is level-triggered. Without a free
+  // descriptor the connection waits for the next tick.
   FileDescriptor fd(
       accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.has_value()) {
@@ -176,7 +177,7 @@ void AttachServer::Accept() {
                       .deadline = absl::Now() + kHandshakeTimeout};
 }
 
-// One user's silent connections must not keep another's from introducing
+// One user's silent connections must not prevent others from introducing
 // themselves.
 void AttachServer::DropOldestNew() {
   std::map<uint32_t, int> num_by_uid;
@@ -328,8 +329,9 @@ void AttachServer::Close(int fd, bool is_slab_unused) {
       if (!is_slab_unused && process.has_value() && Watch(pidfd)) {
         processes_[pidfd] = {std::move(process), feed_id};
       } else if (is_slab_unused || !is_stopping_.load()) {
-        // Or else the process is gone, or out of sight: the connection's end
-        // is all there is to know. At the daemon's own end it says nothing.
+        // If the process cannot be watched, it is gone or not visible: free the
+        // slab with the connection, except at shutdown, when the daemon itself
+        // closes the connection.
         feeds_->FreeSlab(feed_id);
       }
       CountLeases(-1);

@@ -1,14 +1,15 @@
-// The attach socket: who a client is, and while its connections live, what it
-// holds. Messages: proto/attach_protocol.h.
+// The attach socket: identifies clients and ties what they hold to their
+// connections. Messages: proto/attach_protocol.h.
 //
-// A connection that says Hello is a session; one that shows a session's token
-// and a feed is that feed's lease. The end of a session frees what it holds
-// and never attached; the end of a lease ends production at once, and the
-// slab is freed when the client says Detached or its process is gone (a
-// pidfd tells). One thread; its I/O never blocks. A connection that has not
-// introduced itself within 5 s, or is the oldest such of the user who has most
-// of them when there are too many, sends anything out of order, of another
-// size, or with descriptors, or does not take what it is sent, is closed.
+// A connection that sends Hello is a session; one that sends a session's token
+// and a feed is that feed's lease. The end of a session releases what it holds
+// and its feeds that were never attached. The end of a lease stops production
+// at once; the slab is freed when the client sends Detached or its process
+// exits (seen by pidfd). One thread; its I/O never blocks. A connection is
+// closed if it does not introduce itself within 5 s; if there are too many such
+// connections and it is the oldest of the user who has most of them; if it
+// sends a message out of order, of a wrong size or with descriptors; or if it
+// does not take what it is sent.
 //
 // Thread-safe.
 
@@ -44,35 +45,35 @@ class AttachServer {
  public:
   struct Counters {
     std::atomic<uint64_t> num_refused = 0;     // with a reason
-    std::atomic<uint64_t> num_violations = 0;  // closed without a word
+    std::atomic<uint64_t> num_violations = 0;  // closed without a reply
     std::atomic<uint64_t> num_failed_imports = 0;
   };
-  // `detail` makes a text that the observer may not want.
+  // `detail` makes its text only when the observer needs it.
   using Observer =
       std::function<void(const char* event, uint32_t uid, int32_t pid,
                          absl::FunctionRef<std::string()> detail)>;
 
-  // The tables outlive the server. `on_tick`, which may be null, is called
-  // every second by the server's thread.
+  // The tables outlive the server. `on_tick` (may be null) is called every
+  // second on the server's thread.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Start(
       FileDescriptor listener, SessionTable* sessions, FeedTable* feeds,
       DatasetRegistry* datasets, Observer observer,
       std::function<void()> on_tick);
-  // Closes all connections; feeds' slabs stay where the table has them.
+  // Closes all connections; the table keeps the feeds' slabs.
   ~AttachServer();
 
-  // Says goodbye to the leases of these feeds and ends them.
+  // Sends a goodbye to the leases of these feeds and ends them.
   void EndLeases(std::vector<uint64_t> feed_ids, attach::GoodbyeCode code,
                  std::string reason);
 
-  // From now on no session or lease is accepted; sessions are told.
+  // Refuses new sessions and leases, and tells the existing sessions.
   void BeginDrain(std::string reason);
-  // Waits until every lease connection is closed by its client; false when the
-  // time is over.
+  // Blocks until clients have closed all lease connections; false after
+  // `timeout`.
   bool AwaitNoLeases(absl::Duration timeout) const;
 
-  // Waits until all that clients sent and closed before this call is known to
-  // the tables, at most `timeout`.
+  // Blocks until everything that clients sent or closed before this call has
+  // been processed, at most for `timeout`.
   void AwaitHeard(absl::Duration timeout);
 
   const Counters& counters() const { return counters_; }
@@ -81,11 +82,11 @@ class AttachServer {
   using Role = AttachConnection::Role;
   struct Client {
     std::unique_ptr<AttachConnection> connection;
-    uint64_t number = 0;  // in the order of arrival
-    absl::Time deadline;  // to introduce itself
+    uint64_t number = 0;  // in order of arrival
+    absl::Time deadline;  // for introducing itself
   };
   struct Farewell {
-    bool is_to_sessions = false;  // instead of to feeds
+    bool is_to_sessions = false;  // to sessions instead of feeds
     std::vector<uint64_t> feed_ids;
     attach::GoodbyeCode code;
     std::string reason;
@@ -102,14 +103,14 @@ class AttachServer {
   void DropOldestNew();
   void Listen(bool listen);
   void Receive(int fd);
-  // False: close the connection.
+  // Each returns false if the connection must be closed.
   bool OnHello(AttachConnection& connection);
   bool OnAttachFeed(AttachConnection& connection,
                     const attach::AttachFeed& message);
   bool Violate(const AttachConnection& connection, const char* what);
   bool Refuse(AttachConnection& connection, const absl::Status& status);
   void OnFailedImport(const AttachConnection& connection, const char* reason);
-  // `is_slab_unused`: the client said that it is done with a lease's slab.
+  // `is_slab_unused`: the client said that it no longer uses the lease's slab.
   void Close(int fd, bool is_slab_unused = false);
   void OnProcessEnd(int pidfd);
   void SayFarewells();
@@ -134,7 +135,7 @@ class AttachServer {
   std::atomic<bool> is_stopping_ = false;
   std::atomic<bool> is_draining_ = false;
 
-  // Of the thread.
+  // Used by the thread only.
   std::map<int, Client> clients_;  // by descriptor
   // Processes that may still use a slab whose lease has ended: pidfd -> feed.
   struct Watched {

@@ -1,11 +1,10 @@
-// Lets any thread wait until an event loop has taken all events that were there
-// when the thread asked.
+// Lets any thread wait until an event loop has processed all events that were
+// pending when the thread asked.
 //
-// All is taken when a round of the loop finds nothing more. Where events never
-// end to come, it is when there were as many as could be there at first: the
-// loop takes its sources in turn.
+// Satisfied by an empty round, or after as many events as could have been
+// queued when asked, since the loop takes its sources in turn.
 //
-// Thread-safe. The one who asks:
+// Thread-safe. The waiting thread calls:
 //
 //   const uint64_t number = barrier.Ask();
 //   ... wake the loop ...
@@ -25,21 +24,21 @@ namespace datasetd {
 class EventBarrier {
  public:
   uint64_t Ask();
-  // False when the time is over.
+  // False after `timeout`.
   bool Await(uint64_t number, absl::Duration timeout) const;
 
-  // Of the loop, between two rounds: whether somebody waits, so that the next
-  // round must not. The last round took `num_events` (negative: it was broken
-  // off); at most `max_events` are there now.
+  // Called by the loop between two rounds. The last round processed
+  // `num_events` (negative: it was interrupted), and at most `max_events` are
+  // pending now. True if a thread waits, so that the next round must not block.
   bool EndRound(int64_t num_events, int64_t max_events);
 
  private:
   mutable Mutex mutex_;
-  // Calls of Ask, and those of them whose wait is over.
+  // The number of calls of Ask, and of those whose wait is over.
   uint64_t num_asked_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_heard_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The calls that the rounds are for now (0: there is none), and the events
-  // after which they are over in any case.
+  // The calls that the current rounds serve (0: none), and the number of events
+  // after which they are done in any case.
   uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_events_left_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -17,8 +17,8 @@
 namespace datasetd {
 namespace {
 
-// A zeroed, resident mapping of a new memfd. Seals come after: FUTURE_WRITE
-// leaves this mapping writable.
+// Creates a zeroed, resident mapping of a new memfd, then seals it:
+// FUTURE_WRITE leaves this mapping writable.
 absl::StatusOr<void*> MapNew(const char* name, size_t size_bytes, int seals,
                              FileDescriptor& fd) {
   fd = FileDescriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -77,7 +77,7 @@ RingChannel::RingChannel(FileDescriptor daemon_fd, FileDescriptor client_fd,
       descriptors_{daemon_fd_.get(), client_fd_.get(), wake_fd_.get()},
       ring_(new (daemon_page) ring::DaemonPage(),
             new (client_page) ring::ClientPage(), num_slots) {
-  // Nothing of the daemon writes there again.
+  // The daemon does not write to the client page any more.
   mprotect(client_page_, sizeof(ring::ClientPage), PROT_READ);
 }
 

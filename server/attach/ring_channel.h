@@ -1,4 +1,4 @@
-// The feed channel of the product: two memfds shared with one client.
+// The feed channel used in production: two memfds shared with one client.
 // Layout: proto/feed_ring.h; protocol: proto/ring_protocol.h.
 
 #ifndef DATASETD_SERVER_ATTACH_RING_CHANNEL_H_
@@ -19,10 +19,10 @@ namespace datasetd {
 
 class RingChannel : public FeedChannel {
  public:
-  // The daemon page is sealed, so that the client can only read it, and the
-  // client page, so that it can neither shrink nor grow; both are resident.
-  //   INTERNAL, RESOURCE_EXHAUSTED  a system call failed; named
-  // REQUIRES: num_slots in 1..kMaxSlots.
+  // The daemon page is sealed read-only for the client; the client page is
+  // sealed against resizing. Both are resident. REQUIRES: num_slots in
+  // 1..kMaxSlots.
+  //   INTERNAL, RESOURCE_EXHAUSTED  a system call failed; names it
   static absl::StatusOr<std::unique_ptr<FeedChannel>> Create(
       uint32_t num_slots);
   ~RingChannel() override;

@@ -1,4 +1,4 @@
-// Unix sockets, and whole messages with descriptors. Nothing here waits.
+// Unix sockets, and sequential packets with descriptors. No function blocks.
 
 #ifndef DATASETD_SERVER_ATTACH_SEQPACKET_H_
 #define DATASETD_SERVER_ATTACH_SEQPACKET_H_
@@ -12,15 +12,15 @@
 
 namespace datasetd {
 
-// A bound and listening socket of `type` (SOCK_SEQPACKET, SOCK_STREAM) at
-// `path`, whose stale file is replaced: the caller makes sure that no other
-// daemon uses it.
-//   INVALID_ARGUMENT     the path is longer than a socket's may be
-//   FAILED_PRECONDITION  what is there is no socket
+// Returns a listening socket of `type` (SOCK_SEQPACKET, SOCK_STREAM) at `path`,
+// replacing a stale file. The caller ensures that no other daemon uses the
+// path.
+//   INVALID_ARGUMENT     the path is too long for a socket
+//   FAILED_PRECONDITION  the existing file is not a socket
 absl::StatusOr<FileDescriptor> ListenUnix(const std::string& path, int type);
 
-// False if the peer does not take it. REQUIRES: at most attach::kMaxDescriptors
-// descriptors, which stay the caller's.
+// False if the peer does not take the message. REQUIRES: at most
+// attach::kMaxDescriptors descriptors, which the caller keeps.
 bool SendSeqpacket(int fd, const void* data, size_t size_bytes,
                    absl::Span<const int> descriptors = {});
 

@@ -1,5 +1,5 @@
-// The live sessions: a random token for each connected client, and who that
-// client is by the kernel's word. Thread-safe.
+// The live sessions: a random token per connected client, and the client's
+// identity from the kernel. Thread-safe.
 
 #ifndef DATASETD_SERVER_ATTACH_SESSION_TABLE_H_
 #define DATASETD_SERVER_ATTACH_SESSION_TABLE_H_
@@ -28,7 +28,7 @@ class SessionTable {
     SessionToken token;
     uint64_t session_id;
   };
-  //   RESOURCE_EXHAUSTED  max_sessions are open, of all or of this user
+  //   RESOURCE_EXHAUSTED  max_sessions are open, in total or for this user
   absl::StatusOr<Opened> Open(uint32_t uid, int32_t pid);
   void Close(const SessionToken& token);
 

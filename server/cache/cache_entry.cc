@@ -27,9 +27,9 @@ constexpr size_t kMaxNameBytes = 64 << 10;
 constexpr size_t kMaxNoteBytes = 8 << 20;
 constexpr size_t kMaxRank = 8;
 constexpr uint8_t kFlagImage = 1;
-constexpr uint8_t kFlagMask = 2;    // beside kFlagImage
-constexpr uint8_t kFlagPacked = 4;  // beside kFlagImage
-// Of a packed field: both extents, pixels, bytes.
+constexpr uint8_t kFlagMask = 2;    // set together with kFlagImage
+constexpr uint8_t kFlagPacked = 4;  // set together with kFlagImage
+// Numbers stored for a packed field: both extents, pixels, bytes.
 constexpr size_t kNumPackedNumbers = 6;
 constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
 
@@ -53,7 +53,7 @@ class Writer {
   std::string data_;
 };
 
-// After an error all that is read is zero.
+// Returns zeros after an error.
 class Reader {
  public:
   explicit Reader(absl::Span<const uint8_t> data) : data_(data) {}
@@ -76,7 +76,7 @@ class Reader {
     data_.remove_prefix(size);
     return text;
   }
-  // A number of things of which each takes at least `least_bytes`.
+  // Reads a count of items that take at least `least_bytes` each.
   size_t Count(size_t least_bytes) {
     const size_t count = Number<uint32_t>();
     if (count > data_.size() / least_bytes) has_failed_ = true;
@@ -110,7 +110,7 @@ bool IsPackedRight(const FieldSpec& field, int64_t num_samples) {
              kMaxFileBytes / static_cast<int64_t>(sizeof(RaggedSample));
 }
 
-// The bytes of a field, or false if it has none or too many.
+// Computes the size of a field; false if it is zero or too large.
 bool FieldBytes(const FieldSpec& field, int64_t num_samples, int64_t* bytes) {
   if (field.is_packed()) {
     *bytes = field.packed_bytes;

@@ -48,7 +48,7 @@ absl::Status Write(CacheHeader& header, const CacheLayout& layout,
       }
       const absl::Status status = try_fetch(place, offset, size);
       if (!absl::IsAborted(status)) return status;
-      stream = nullptr;  // cancelled for good
+      stream = nullptr;  // a cancelled stream cannot be used again
     }
   };
 

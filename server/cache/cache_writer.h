@@ -1,4 +1,4 @@
-// Copies a resident dataset into a file of the cache directory.
+// Writes a resident dataset to a file of the cache directory.
 
 #ifndef DATASETD_SERVER_CACHE_CACHE_WRITER_H_
 #define DATASETD_SERVER_CACHE_CACHE_WRITER_H_
@@ -16,19 +16,19 @@
 namespace datasetd {
 
 struct CacheWriteOptions {
-  // Passed while the dataset is held: after CopyGate::Interrupt the memory of a
-  // dataset that was let go is free.
+  // Entered while the dataset is held: once CopyGate::Interrupt returns, the
+  // memory of a released dataset is free.
   CopyGate* gate = nullptr;
   const std::atomic<bool>* is_stopping = nullptr;
 };
 
-// Writes the file `name` from `header`, whose checksums it makes, and syncs it.
-// Blocks; holds one buffer of kCacheBlockBytes of `backend`, and the dataset
-// for one block at a time, which it copies as background work. Leaves no file
-// behind when it fails.
-//   CANCELLED  the dataset went, or is_stopping
-//   and what device and directory say
-// REQUIRES: `layout` is that of `header`, and `backend` the dataset's.
+// Writes the file `name` from `header`, computes the header's checksums, and
+// syncs the file. Blocks. Holds one buffer of kCacheBlockBytes of `backend`,
+// and the dataset for one block at a time, copied as background work. Removes
+// the file on failure. REQUIRES: `layout` belongs to `header`, and `backend` to
+// the dataset.
+//   CANCELLED  the dataset was freed, or is_stopping was set
+// Also errors of the device and the directory.
 absl::Status WriteCacheEntry(CacheHeader header, const CacheLayout& layout,
                              const std::weak_ptr<const Dataset>& dataset,
                              Backend& backend, StoreDirectory& directory,

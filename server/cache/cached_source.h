@@ -1,5 +1,5 @@
-// The samples of a cache entry, as they were resident. Checks every block that
-// it reads: DATA_LOSS from Read is a damaged entry.
+// Reads the resident samples of a cache entry. Verifies every block: DATA_LOSS
+// from Read means a damaged entry.
 
 #ifndef DATASETD_SERVER_CACHE_CACHED_SOURCE_H_
 #define DATASETD_SERVER_CACHE_CACHED_SOURCE_H_
@@ -19,17 +19,17 @@ struct XXH3_state_s;
 
 namespace datasetd {
 
-// The key of BadSamplesToText's text in a header's notes.
+// Key of the bad sample report (BadSamplesToText) in a header's notes.
 inline constexpr char kBadSamplesNote[] = "bad_samples";
 
 class CachedSource : public SampleSource {
  public:
-  // REQUIRES: `header` and `layout` are those of `file`.
+  // REQUIRES: `header` and `layout` belong to `file`.
   CachedSource(std::unique_ptr<RandomAccessFile> file, CacheHeader header,
                CacheLayout layout);
   ~CachedSource() override;
 
-  // No files: what the entry was made from is not looked at.
+  // Lists no files: the original source is not accessed.
   const SourceInfo& info() const override { return info_; }
   const CacheHeader& header() const { return header_; }
   int64_t size_bytes() const { return layout_.file_bytes; }
@@ -44,10 +44,10 @@ class CachedSource : public SampleSource {
   };
   struct Progress {
     int64_t num_bytes = 0;                              // read so far
-    std::unique_ptr<XXH3_state_s, StateDeleter> block;  // the one begun
+    std::unique_ptr<XXH3_state_s, StateDeleter> block;  // current block
   };
 
-  // Reads the next bytes of a place of the layout, and checks them.
+  // Reads and verifies the next bytes of a place of the layout.
   absl::Status ReadNext(size_t place, absl::Span<uint8_t> data);
   absl::Status Check(size_t place, absl::Span<const uint8_t> data);
 

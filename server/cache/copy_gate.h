@@ -1,6 +1,6 @@
-// Between a thread that copies parts of datasets and those that want their
-// memory back: these cut a copy short instead of waiting for its turn on the
-// device. Thread-safe, but for one copying thread at a time.
+// Lets threads that need a dataset's memory cancel a copy of it in progress,
+// instead of waiting for its turn on the device. Thread-safe; at most one
+// copying thread.
 
 #ifndef DATASETD_SERVER_CACHE_COPY_GATE_H_
 #define DATASETD_SERVER_CACHE_COPY_GATE_H_
@@ -13,8 +13,8 @@ namespace datasetd {
 
 class CopyGate {
  public:
-  // A copy is under way on `stream` while this lives. Waits until no other
-  // thread waits for its end. The dataset must be let go before.
+  // Marks a copy in progress on `stream`. Blocks while another thread waits for
+  // a copy to end. REQUIRES: the dataset is released before the Pass ends.
   class Pass {
    public:
     Pass(CopyGate* gate, Stream* stream) : gate_(gate) {
@@ -35,8 +35,8 @@ class CopyGate {
     CopyGate* const gate_;
   };
 
-  // Cancels the stream of the copy that is under way, and waits until the copy
-  // has ended.
+  // Cancels the stream of the current copy, and blocks until the copy has
+  // ended.
   void Interrupt() {
     MutexLock lock(&mutex_);
     if (stream_ == nullptr) return;

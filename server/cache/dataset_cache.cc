@@ -20,7 +20,7 @@ std::string FileName(const std::string& spec_id) {
   return absl::StrCat(spec_id, kSuffix);
 }
 
-// The spec id of a file, or empty if it is none of the cache's.
+// The spec id of a cache file, or empty if it is another file.
 std::string SpecIdOf(absl::string_view name, absl::string_view suffix) {
   if (!absl::ConsumeSuffix(&name, suffix)) return "";
   std::string id(name);
@@ -260,7 +260,7 @@ void DatasetCache::StoreNow(const Job& job) {
     status = directory_->Rename(temporary, name);
     if (!status.ok()) {
       directory_->Remove(temporary).IgnoreError();
-      // A rename that was done and not synced may be there.
+      // The file may exist if the rename succeeded but the sync failed.
       directory_->Remove(name).IgnoreError();
     }
   }

@@ -1,5 +1,5 @@
-// Resident datasets on disk, for the next start: found by spec id, or by
-// content hash where the source is gone.
+// A disk cache of resident datasets, for fast restarts. Entries are found by
+// spec id, or by content hash if the source is gone.
 //
 // A dataset that is stored is written in the background by a thread of the
 // cache; the file appears whole (temporary file, sync, rename) or not at all,
@@ -43,7 +43,7 @@ class DatasetCache {
     std::atomic<uint64_t> num_misses = 0;
     std::atomic<uint64_t> num_stored = 0;
     std::atomic<uint64_t> num_evicted = 0;
-    // Entries found damaged, and files that could not be written.
+    // Damaged entries and failed writes.
     std::atomic<uint64_t> num_errors = 0;
     std::atomic<uint64_t> read_bytes = 0;
     std::atomic<uint64_t> written_bytes = 0;
@@ -61,21 +61,21 @@ class DatasetCache {
   static absl::StatusOr<std::unique_ptr<DatasetCache>> Open(
       std::unique_ptr<StoreDirectory> directory, CacheIndex::Limits limits,
       Observer observer);
-  // Gives up what is being written. REQUIRES: the backends of the datasets
-  // that were stored are there still.
+  // Abandons unfinished writes. REQUIRES: the backends of stored datasets still
+  // exist.
   ~DatasetCache();
 
-  // Null if there is none. The entry counts as used now.
+  // Null if there is no entry. Marks the entry as used.
   std::unique_ptr<CachedSource> Find(const std::string& spec_id);
 
-  // The samples of this source were loaded.
+  // Counts a load from this source.
   void CountHit(const CachedSource& source);
 
-  // Removes an entry that was found damaged.
+  // Removes a damaged entry.
   void Discard(const std::string& spec_id, const absl::Status& why);
 
-  // Stores the dataset in the background, unless it goes before; returns at
-  // once. Fields, samples and hash are the dataset's.
+  // Starts storing the dataset in the background, unless it is freed first.
+  // Fields, samples and hash are taken from the dataset.
   struct Description {
     std::string spec_id;
     std::optional<uint32_t> owner_uid;  // of a pushed dataset
@@ -86,9 +86,9 @@ class DatasetCache {
   void Store(Description description,
              const std::shared_ptr<const Dataset>& dataset);
 
-  // Waits until the cache holds no dataset that nobody else does.
+  // Blocks until the writer is not the last owner of any dataset.
   void AwaitLetGo();
-  // False if not all that was given to Store has been dealt with in `timeout`.
+  // Blocks until everything given to Store is done; false after `timeout`.
   bool AwaitIdle(absl::Duration timeout);
 
   const Counters& counters() const { return counters_; }

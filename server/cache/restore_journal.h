@@ -1,6 +1,5 @@
-// Notes, safe from the daemon's end, which datasets it is reading for a restore
-// at this moment: so that the next daemon knows what may have ended this one.
-// Thread-safe.
+// Records durably which datasets are being read for a restore, so that the next
+// daemon knows which one may have crashed this one. Thread-safe.
 
 #ifndef DATASETD_SERVER_CACHE_RESTORE_JOURNAL_H_
 #define DATASETD_SERVER_CACHE_RESTORE_JOURNAL_H_
@@ -13,12 +12,12 @@ class RestoreJournal {
  public:
   virtual ~RestoreJournal() = default;
 
-  // The dataset's files or its cache entry are about to be read. Blocks until
-  // that is on the disk.
+  // Call before reading the dataset's files or cache entry. Blocks until the
+  // record is on disk.
   virtual void BeginRead(const std::string& name) = 0;
-  // They are not read now. Blocks likewise.
+  // Call when reading is done. Blocks until the record is on disk.
   virtual void EndRead(const std::string& name) = 0;
-  // The restore has ended, well or not, and the daemon has not.
+  // Call when the restore has ended, successfully or not.
   virtual void EndRestore(const std::string& name) = 0;
 };
 

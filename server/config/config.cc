@@ -51,7 +51,7 @@ constexpr uint64_t kDefaultScratchMib = 1024;
 constexpr uint64_t kDefaultOperations = uint64_t{1} << 34;
 constexpr uint64_t kDefaultSampleMib = 1024;
 constexpr uint64_t kDefaultDecodeMib = 2048;
-// Twice it, in bytes, is far from overflowing.
+// Twice this, in bytes, is far from overflowing.
 constexpr uint64_t kMaxMemoryMib = uint64_t{1} << 40;
 
 const std::vector<std::string>& SlabExports() {

@@ -1,5 +1,5 @@
-// The daemon's configuration: v1::Config (proto/datasetd/v1/server.proto) from
-// a YAML file with the same keys.
+// The daemon's configuration: v1::Config (proto/datasetd/v1/server.proto), read
+// from a YAML file with the same keys.
 //
 //   socket_path: /run/datasetd/datasetd.sock
 //   data_roots: [/data]
@@ -7,7 +7,7 @@
 //   datasets:
 //     - {name: train, format: cifar10, path: /data/cifar-10-batches-bin}
 //
-// In order: LoadConfig, flags over it, ApplyDefaults, ValidateConfig.
+// Order of use: LoadConfig, flags, ApplyDefaults, ValidateConfig.
 
 #ifndef DATASETD_SERVER_CONFIG_CONFIG_H_
 #define DATASETD_SERVER_CONFIG_CONFIG_H_
@@ -21,22 +21,22 @@
 
 namespace datasetd {
 
-// What the file says and no more.
+// Reads the file without applying defaults.
 //   NOT_FOUND, PERMISSION_DENIED, ...  the file cannot be read
-//   INVALID_ARGUMENT                   as of YamlToProto
+//   INVALID_ARGUMENT                   as YamlToProto
 absl::StatusOr<v1::Config> LoadConfig(const std::string& path);
 
-// The same from text; errors name `source_name`.
+// Likewise from text; errors name `source_name`.
 absl::StatusOr<v1::Config> ParseConfig(absl::string_view yaml_text,
                                        absl::string_view source_name);
 
-// Sets what is unset to the defaults that server.proto names. Left as they are,
-// for the daemon to decide when it knows the machine: no devices, a memory
-// budget of 0, 0 host threads.
+// Sets unset fields to the defaults documented in server.proto. Leaves unset
+// what depends on the machine: no devices, a memory budget of 0, 0 host
+// threads.
 void ApplyDefaults(v1::Config* config);
 
 // REQUIRES: ApplyDefaults was called.
-//   INVALID_ARGUMENT  names the key, its value and what is allowed
+//   INVALID_ARGUMENT  names the key, its value and the allowed values
 absl::Status ValidateConfig(const v1::Config& config);
 
 }  // namespace datasetd

@@ -50,13 +50,13 @@ bool IsDuration(const Descriptor& descriptor) {
   return &descriptor == google::protobuf::Duration::descriptor();
 }
 
-// "DTYPE_" of Dtype: what comes before UNSPECIFIED in the first value.
+// "DTYPE_" for Dtype: the part of the first value's name before UNSPECIFIED.
 std::string EnumPrefix(const EnumDescriptor& descriptor) {
   return std::string(
       absl::StripSuffix(descriptor.value(0)->name(), "UNSPECIFIED"));
 }
 
-// One walk over one document. Throws what yaml-cpp throws.
+// Maps one document. Throws yaml-cpp's exceptions.
 class Mapper {
  public:
   explicit Mapper(absl::string_view source_name) : source_name_(source_name) {}
@@ -114,7 +114,7 @@ class Mapper {
     return names.empty() ? "none" : absl::StrJoin(names, ", ");
   }
 
-  // Aliases make a small text large.
+  // Limits the nodes, since aliases can expand a small text.
   absl::Status CountNode(const YAML::Node& node) {
     if (++num_nodes_ <= kMaxNodes) return absl::OkStatus();
     return Error(node, "more than ", kMaxNodes, " values");
@@ -166,7 +166,7 @@ class Mapper {
                          : message);
   }
 
-  // `target` is the field's message, or the one that holds its scalar.
+  // `target` is the field's message, or the message that contains the scalar.
   absl::Status MapSingle(const YAML::Node& node, const std::string& path,
                          const FieldDescriptor& field, Message* target) {
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
@@ -341,7 +341,7 @@ class Mapper {
   int num_nodes_ = 0;
 };
 
-// Sees the documents of a text go by.
+// Counts the documents of a text.
 class DocumentCounter : public YAML::EventHandler {
  public:
   int num_documents() const { return num_documents_; }
@@ -368,9 +368,9 @@ class DocumentCounter : public YAML::EventHandler {
   YAML::Mark last_mark_;
 };
 
-// yaml-cpp guesses other encodings from zeros and byte order marks, and lets
-// bytes that are no UTF-8 through. Returns the offset of the first such byte,
-// of a zero, or the size.
+// Checks the encoding: yaml-cpp guesses other encodings from zeros and byte
+// order marks, and accepts invalid UTF-8. Returns the offset of the first
+// invalid byte or zero, or the size.
 size_t ValidUtf8Prefix(absl::string_view text) {
   size_t i = 0;
   while (i < text.size()) {
@@ -422,13 +422,13 @@ absl::Status YamlToProto(absl::string_view yaml_text,
         1 + std::count(yaml_text.begin(), yaml_text.begin() + valid, '\n'),
         ": not UTF-8 text, at offset ", valid);
   }
-  // yaml-cpp throws; nothing of that leaves this function.
+  // yaml-cpp throws; no exception leaves this function.
   try {
     const std::string text(yaml_text);
     DocumentCounter counter;
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    // Twice at most: YAML::LoadAll never ends on ",t" and its like.
+    // Stops after two: YAML::LoadAll never ends on inputs such as ",t".
     while (counter.num_documents() < 2 && parser.HandleNextDocument(counter)) {
     }
     if (counter.num_documents() > 1) {

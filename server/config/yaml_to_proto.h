@@ -1,8 +1,8 @@
-// YAML mapped onto a protobuf message: one schema for files and wire.
+// Maps YAML onto a protobuf message: one schema for files and wire.
 //
-// Keys are the field names. The descriptor decides what a scalar is, not its
-// looks: 0660 for a string field is the string "0660". A key without a value
-// leaves its field unset, but names the choice in a oneof.
+// Keys are field names. The field's type, not the text, decides how a scalar is
+// read: 0660 for a string field is the string "0660". A key without a value
+// leaves its field unset, but selects the choice in a oneof.
 //
 //   repeated field  a list              data_roots: [/data, /scratch]
 //   map field       a mapping           log_levels: {attach: debug}
@@ -20,13 +20,12 @@
 
 namespace datasetd {
 
-// Merges the one document of `yaml_text` into `message`, which is in an
-// unspecified state after an error.
-//   INVALID_ARGUMENT  no UTF-8, no YAML, an unknown or doubled key, a value of
-//   the wrong
-//                     kind, a NUL; names `source_name`, line and key. Also
-//                     more than 1 MiB of text or 100,000 nodes, aliases
-//                     followed.
+// Merges the single document of `yaml_text` into `message`, whose state is
+// unspecified after an error.
+//   INVALID_ARGUMENT  not UTF-8 or not YAML, an unknown or repeated key, a
+//                     value of the wrong kind, a NUL; names `source_name`, line
+//                     and key. Also more than 1 MiB of text, or 100,000 nodes
+//                     counting aliases.
 absl::Status YamlToProto(absl::string_view yaml_text,
                          absl::string_view source_name,
                          google::protobuf::Message* message);

@@ -25,7 +25,7 @@ absl::StatusOr<BadSampleReport> BadSamplesFromText(absl::string_view text) {
       absl::DataLossError("the report of bad samples is damaged");
   BadSampleReport report;
   std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
-  // The last line ends, too.
+  // The last line must be terminated.
   if (lines.size() < 2 || !lines.back().empty() ||
       lines.size() - 2 > kMaxListedBadSamples ||
       !absl::SimpleAtoi(lines[0], &report.num_samples)) {

@@ -1,6 +1,6 @@
-// A report of bad samples as text, for the notes of a cache entry: the number
-// of samples, then a line for each that is listed: index, offset, and path and
-// reason as C strings.
+// A report of bad samples as text, stored in the notes of a cache entry: the
+// number of bad samples, then one line per listed sample with index, offset,
+// and path and reason as C strings.
 
 #ifndef DATASETD_SERVER_DATASET_BAD_SAMPLE_TEXT_H_
 #define DATASETD_SERVER_DATASET_BAD_SAMPLE_TEXT_H_
@@ -15,7 +15,7 @@ namespace datasetd {
 
 std::string BadSamplesToText(const BadSampleReport& report);
 
-// DATA_LOSS: it is no such text, or lists more than a report may.
+// DATA_LOSS if the text is malformed or lists more than a report may.
 absl::StatusOr<BadSampleReport> BadSamplesFromText(absl::string_view text);
 
 }  // namespace datasetd

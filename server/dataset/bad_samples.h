@@ -1,4 +1,4 @@
-// What becomes of samples that cannot be read or decoded, and the report of
+// The policy for samples that cannot be read or decoded, and the report of
 // them.
 
 #ifndef DATASETD_SERVER_DATASET_BAD_SAMPLES_H_
@@ -15,10 +15,10 @@ namespace datasetd {
 
 enum class BadSamplePolicy : uint8_t {
   kFail = 1,
-  // The dataset has fewer samples.
+  // Leaves the sample out; the dataset has fewer samples.
   kSkip = 2,
-  // All fields are those of the good sample before it; at the beginning, of the
-  // first good one.
+  // Replaces all fields by those of the previous good sample, or of the first
+  // good one at the beginning.
   kReplace = 3,
 };
 
@@ -31,17 +31,18 @@ struct BadSample {
 };
 
 inline constexpr size_t kMaxListedBadSamples = 1000;
-// Of the paths and reasons of a report: it must fit into a message.
+// Maximum size of the paths and reasons in a report, which must fit in a
+// message.
 inline constexpr size_t kMaxReportBytes = 256 << 10;
 
 struct BadSampleReport {
   int64_t num_samples = 0;
-  // The first ones, within the limits above.
+  // The first bad samples, within the limits above.
   std::vector<BadSample> listed;
   size_t num_text_bytes = 0;  // of `listed`
 };
 
-// True for the errors that make a bad sample, as SampleSource says.
+// True for the errors of a bad sample, as listed at SampleSource.
 inline bool IsBadSample(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kDataLoss:

@@ -1,4 +1,4 @@
-// Who asks, as the attach socket found out.
+// The user and session behind a request, as identified by the attach socket.
 
 #ifndef DATASETD_SERVER_DATASET_CALLER_H_
 #define DATASETD_SERVER_DATASET_CALLER_H_
@@ -8,13 +8,13 @@
 namespace datasetd {
 
 struct Caller {
-  // Of a dataset that an earlier daemon had loaded for the user.
+  // The session of datasets that an earlier daemon had loaded for the user.
   static constexpr uint64_t kEarlierSession = ~uint64_t{0};
 
-  uint64_t session_id = 0;  // 0: the daemon itself; its holds last for ever
+  uint64_t session_id = 0;  // 0: the daemon itself, whose holds never end
   uint32_t uid = 0;
   int32_t pid = 0;
-  // Root, or the daemon's own user.
+  // Root or the daemon's own user.
   bool is_privileged = false;
 };
 

@@ -1,4 +1,4 @@
-// Specs of the ops on colours and neighbourhoods, and of those that erase: see
+// Specs of colour, neighbourhood and erasing ops; see
 // server/dataset/transform_spec.h.
 
 #ifndef DATASETD_SERVER_DATASET_COLOUR_SPEC_H_
@@ -12,7 +12,8 @@
 
 namespace datasetd {
 
-// Those that are set, in a drawn order. Factors; hue is added, in turns.
+// Applies the adjustments that are set, in random order. Brightness, contrast
+// and saturation are factors; hue is an offset, in turns.
 struct ColorJitterSpec {
   static constexpr const char* kName = "ColorJitter";
   static constexpr OpFamily kFamily = OpFamily::kColour;

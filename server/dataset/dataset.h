@@ -1,7 +1,7 @@
-// N samples resident in one device's memory. Immutable.
+// A dataset: N samples resident in the memory of one device. Immutable.
 //
-// Shared by the registry and by every feed that draws from it: the memory goes
-// back when the last of them lets go. Thread-safe.
+// Shared by the registry and the feeds that draw from it; the memory is freed
+// with the last reference. Thread-safe.
 
 #ifndef DATASETD_SERVER_DATASET_DATASET_H_
 #define DATASETD_SERVER_DATASET_DATASET_H_
@@ -29,9 +29,9 @@ class Dataset {
     Backend* backend = nullptr;  // outlives the dataset
     int64_t num_samples = 0;
     std::vector<FieldSpec> fields;
-    // One for each field: samples back to back, or as its index says.
+    // One per field: samples back to back, or at the places given by the index.
     std::vector<std::unique_ptr<DeviceMemory>> memory;
-    // None, or one for each field; empty but of packed ones.
+    // Empty, or one per field; set for packed fields only.
     struct Packed {
       std::optional<RaggedIndex> index;
       std::unique_ptr<DeviceMemory> memory;  // the index's samples
@@ -59,11 +59,11 @@ class Dataset {
   const std::vector<FieldSpec>& fields() const { return contents_.fields; }
   const std::string& content_hash() const { return contents_.content_hash; }
   const BadSampleReport& bad_samples() const { return contents_.bad_samples; }
-  // Device address of sample 0 of a field.
+  // Device address of a field's sample 0.
   const uint8_t* field_data(size_t field) const {
     return contents_.memory[field]->data();
   }
-  // Of a packed field: its index, and the device address of that; else null.
+  // The index of a packed field and its device address; null for other fields.
   const RaggedIndex* field_index(size_t field) const {
     return fields()[field].is_packed() ? &*contents_.packed[field].index
                                        : nullptr;
@@ -74,7 +74,7 @@ class Dataset {
                      contents_.packed[field].memory->data())
                : nullptr;
   }
-  // Each size that a sample of a packed field has, once; else none.
+  // The distinct sizes of a packed field's samples; empty for other fields.
   absl::Span<const ImageSize> field_sizes(size_t field) const {
     return sizes_[field];
   }

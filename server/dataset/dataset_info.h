@@ -1,4 +1,4 @@
-// What people are told of datasets.
+// The description of a dataset, as shown to clients.
 
 #ifndef DATASETD_SERVER_DATASET_DATASET_INFO_H_
 #define DATASETD_SERVER_DATASET_DATASET_INFO_H_
@@ -21,12 +21,12 @@ namespace datasetd {
 enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
 
 struct DatasetInfo {
-  // In a brief one, without pretransforms and options, class_names, and the
-  // list of bad_samples.
+  // In a brief info, without pretransforms, options, class_names and the list
+  // of bad_samples.
   DatasetSpec spec;
   DatasetState state = DatasetState::kLoading;
   absl::Status error;  // when FAILED
-  Caller owner;        // who loaded it
+  Caller owner;        // the client that loaded it
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;
@@ -35,8 +35,9 @@ struct DatasetInfo {
   std::string content_hash;
   int num_feeds = 0;
   int num_holders = 0;
-  BadSampleReport bad_samples;  // while LOADING the number alone
-  // LOADING, and what its files hold is not known yet; SourceScan::num_entries.
+  BadSampleReport bad_samples;  // while LOADING, the number only
+  // True while LOADING and the source's files are being scanned;
+  // num_entries_scanned is SourceScan::num_entries.
   bool is_scanning = false;
   int64_t num_entries_scanned = 0;
   int64_t num_samples_loaded = 0;

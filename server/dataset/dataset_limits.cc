@@ -30,7 +30,7 @@ int64_t SpecTextBytes(const DatasetSpec& spec) {
 
 uint64_t DatasetTextBytes(const DatasetSpec& spec,
                           const std::vector<std::string>& class_names) {
-  // As it came, and as parsed.
+  // Stored twice: as received and as parsed.
   uint64_t bytes = 2 * static_cast<uint64_t>(SpecTextBytes(spec));
   for (const std::string& name : class_names) {
     bytes += sizeof(name) + name.size();

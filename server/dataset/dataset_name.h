@@ -1,4 +1,4 @@
-// What a dataset may be called.
+// The syntax of dataset names.
 
 #ifndef DATASETD_SERVER_DATASET_DATASET_NAME_H_
 #define DATASETD_SERVER_DATASET_DATASET_NAME_H_
@@ -7,7 +7,8 @@
 
 namespace datasetd {
 
-// 1 to 128 characters of [A-Za-z0-9._-], the first a letter or digit.
+// True for 1 to 128 characters of [A-Za-z0-9._-] that start with a letter or
+// digit.
 bool IsDatasetName(const std::string& name);
 
 }  // namespace datasetd

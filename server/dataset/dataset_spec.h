@@ -1,4 +1,4 @@
-// What to load, and how.
+// The specification of a dataset: what to load, and how.
 
 #ifndef DATASETD_SERVER_DATASET_DATASET_SPEC_H_
 #define DATASETD_SERVER_DATASET_DATASET_SPEC_H_
@@ -21,18 +21,18 @@ struct DatasetSpec {
   std::string format;
   std::string path;
   std::string split;
-  std::string device;  // empty: the first
+  std::string device;  // empty: the first device
   std::map<std::string, std::vector<TransformSpec>> pretransforms;
   std::map<std::string, std::string> options;
-  // Equal for equal pretransforms.
+  // Equal if and only if the pretransforms are equal.
   std::string pretransforms_key;
   bool is_pinned = false;
   bool is_private = false;
-  // Of encoded sources.
+  // For encoded sources.
   BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
-  // A load that skips or replaces more than these fails.
+  // A load that skips or replaces more samples than this fails.
   int64_t max_bad_samples = kDefaultMaxBadSamples;
-  // The request as it came, for who wants to make it again; may be null.
+  // The original request, kept to repeat the load later; may be null.
   std::shared_ptr<const std::string> wire;
 };
 

@@ -1,5 +1,5 @@
-// The devices that the daemon serves from: for each its backend and its
-// memory budget. Fixed after construction; thread-safe.
+// The devices that the daemon serves from, each with its backend and memory
+// budget. Fixed after construction; thread-safe.
 
 #ifndef DATASETD_SERVER_DATASET_DEVICE_TABLE_H_
 #define DATASETD_SERVER_DATASET_DEVICE_TABLE_H_
@@ -27,7 +27,7 @@ class DeviceTable {
   explicit DeviceTable(std::vector<ServedDevice> devices)
       : devices_(std::move(devices)) {}
 
-  // Empty is the first. INVALID_ARGUMENT names those that are served.
+  // Empty means the first device. INVALID_ARGUMENT names the served devices.
   absl::StatusOr<ServedDevice*> Find(const std::string& name);
   const std::vector<ServedDevice>& devices() const { return devices_; }
 

@@ -1,6 +1,6 @@
-// Specs of the ops that move or resample pixels: see
-// server/dataset/transform_spec.h. Angles are degrees; fills are in the units
-// of the image at the op, one value, or one per channel, and empty is 0.
+// Specs of the ops that move or resample pixels; see
+// server/dataset/transform_spec.h. Angles are in degrees. Fills are in the
+// units of the image at the op: one value, or one per channel; empty is 0.
 
 #ifndef DATASETD_SERVER_DATASET_GEOMETRY_SPEC_H_
 #define DATASETD_SERVER_DATASET_GEOMETRY_SPEC_H_
@@ -28,11 +28,11 @@ struct PadSpec {
   static constexpr OpFamily kFamily = OpFamily::kGeometry;
   static constexpr bool kIsRandom = false;
   Padding padding;
-  std::vector<float> fill;  // used with kConstant only
+  std::vector<float> fill;  // for kConstant only
   PaddingMode padding_mode = PaddingMode::kConstant;
 };
 
-// May reach beyond the image, where zeros are.
+// May extend beyond the image, where pixels are zero.
 struct CropSpec {
   static constexpr const char* kName = "Crop";
   static constexpr OpFamily kFamily = OpFamily::kGeometry;
@@ -95,9 +95,9 @@ struct AlternatingFlipSpec {
   static constexpr bool kIsRandom = true;
 };
 
-// To height x width if they are not 0. Else so that the shorter edge becomes
-// `shorter_edge`, but the longer one at most `max_size` if that is not 0. Else
-// the longer edge becomes `max_size`.
+// Resizes to height x width if they are not 0. Else, if `shorter_edge` is not
+// 0, resizes the shorter edge to it, limiting the longer edge to `max_size` if
+// that is not 0. Else resizes the longer edge to `max_size`.
 struct ResizeSpec {
   static constexpr const char* kName = "Resize";
   static constexpr OpFamily kFamily = OpFamily::kGeometry;
@@ -110,7 +110,7 @@ struct ResizeSpec {
   bool antialias = true;
 };
 
-// The window, then resized.
+// Crops a window and resizes it.
 struct ResizedCropSpec {
   static constexpr const char* kName = "ResizedCrop";
   static constexpr OpFamily kFamily = OpFamily::kGeometry;
@@ -144,7 +144,7 @@ struct RotateSpec {
   double angle = 0.0;  // counter-clockwise
   InterpolationMode interpolation = InterpolationMode::kNearest;
   bool expand = false;
-  std::optional<PointXy> center;  // pixels from the corner; else the middle
+  std::optional<PointXy> center;  // pixels from the corner; unset: the middle
   std::vector<float> fill;
 };
 
@@ -177,7 +177,7 @@ struct RandomAffineSpec {
   static constexpr OpFamily kFamily = OpFamily::kGeometry;
   static constexpr bool kIsRandom = true;
   Interval degrees;                  // clockwise
-  std::optional<PointXy> translate;  // at most, parts of width and height
+  std::optional<PointXy> translate;  // maximum, parts of the size
   std::optional<Interval> scale;
   std::optional<Interval> shear_x;  // degrees
   std::optional<Interval> shear_y;

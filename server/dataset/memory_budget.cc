@@ -14,10 +14,10 @@
 namespace datasetd {
 namespace {
 
-// Named in an error; the rest is counted.
+// Holdings named in an error; the others are counted.
 constexpr size_t kMaxNamedHoldings = 4;
 
-// "1.5 GiB (1610612736 bytes)".
+// For example "1.5 GiB (1610612736 bytes)".
 std::string Bytes(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB",
                                            "TiB", "PiB", "EiB"};
@@ -83,7 +83,7 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
                                                   const Terms& terms) {
   std::lock_guard lock(mutex_);
   DATASETD_RETURN_IF_ERROR(CheckUserLimit(kind, uid, size_bytes, what, terms));
-  // used_bytes_ <= total_bytes_ always, so nothing overflows.
+  // Cannot overflow: used_bytes_ <= total_bytes_.
   if (size_bytes > total_bytes_ - used_bytes_) {
     return Exhausted(uid, size_bytes, what, terms);
   }

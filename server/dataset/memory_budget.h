@@ -1,7 +1,7 @@
-// How many bytes of a device the daemon may use, and who has them.
+// Limits and accounts the bytes of a device that the daemon uses.
 //
-// A budget does not allocate: whoever allocates reserves first, and keeps the
-// Reservation for as long as the memory lives.
+// A budget does not allocate: reserve before allocating, and keep the
+// Reservation as long as the memory is allocated.
 //
 //   DATASETD_ASSIGN_OR_RETURN(
 //       Reservation reservation,
@@ -31,16 +31,15 @@ enum class MemoryKind : uint8_t {
   kDataset = 1,
   kSlab = 2,
   kScratch = 3,
-  kText = 4,  // of the host: what datasets say of themselves
+  kText = 4,  // host memory: the datasets' descriptions
 };
 // "dataset", "slab", "scratch", "text".
 const char* MemoryKindName(MemoryKind kind);
 
 class MemoryBudget;
 
-// Owns some bytes of a budget; gives them back when destroyed. Empty after a
-// move and when default-constructed. Not thread-safe itself; may be destroyed
-// on any thread.
+// Owns some bytes of a budget and returns them on destruction. Empty when moved
+// from or default-constructed. Not thread-safe; may be destroyed on any thread.
 class Reservation {
  public:
   Reservation() = default;
@@ -48,7 +47,7 @@ class Reservation {
   Reservation& operator=(Reservation&& other) noexcept;
   ~Reservation();
 
-  // Gives the bytes back now.
+  // Returns the bytes now.
   void Release();
 
   uint64_t size_bytes() const { return size_bytes_; }
@@ -74,7 +73,7 @@ class MemoryBudget {
     bool is_private;
   };
 
-  // What one user may have of each kind.
+  // Limits of one user for each kind.
   struct UserLimits {
     PerUserLimit dataset_bytes;
     PerUserLimit slab_bytes;
@@ -83,7 +82,7 @@ class MemoryBudget {
 
   explicit MemoryBudget(uint64_t total_bytes)
       : MemoryBudget(total_bytes, UserLimits()) {}
-  // `config_key` names the total in errors.
+  // `config_key` is the name of the total in errors.
   MemoryBudget(uint64_t total_bytes, const UserLimits& user_limits,
                std::string config_key = "memory_budget_mib")
       : total_bytes_(total_bytes),
@@ -91,22 +90,22 @@ class MemoryBudget {
         config_key_(std::move(config_key)) {}
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
-  // REQUIRES: all reservations are gone.
+  // REQUIRES: no reservation exists.
   ~MemoryBudget();
 
   struct Terms {
-    // The user limits do not bind, as for the daemon itself.
+    // The user limits do not apply, as for the daemon itself.
     bool is_exempt = false;
-    // Root or the daemon's own user: sees what is private.
+    // Root or the daemon's own user: may see private items.
     bool is_privileged = false;
-    // Errors of other users do not say what it is.
+    // Errors shown to other users do not name the item.
     bool is_private = false;
   };
 
-  // Charges `size_bytes` to `uid`. `what` says for people what it is for:
-  // "dataset 'cifar10-train'". 0 bytes are always granted.
-  //   RESOURCE_EXHAUSTED  names the wanted and the free bytes, what holds the
-  //                       rest, and what to do; or the user's limit
+  // Charges `size_bytes` to `uid`. `what` describes the purpose in messages, as
+  // in "dataset 'cifar10-train'". 0 bytes are always granted.
+  //   RESOURCE_EXHAUSTED  names the requested and free bytes, the holders of
+  //                       the rest and a remedy; or the user's limit
   absl::StatusOr<Reservation> Reserve(MemoryKind kind, uid_t uid,
                                       uint64_t size_bytes,
                                       absl::string_view what,
@@ -116,7 +115,7 @@ class MemoryBudget {
                                       absl::string_view what) {
     return Reserve(kind, uid, size_bytes, what, Terms());
   }
-  // What Reserve would say of the user's limit, however much is free.
+  // The error of Reserve for the user's limit alone.
   absl::Status CheckUser(MemoryKind kind, uid_t uid, uint64_t size_bytes,
                          absl::string_view what, const Terms& terms) const;
 
@@ -127,7 +126,7 @@ class MemoryBudget {
   uint64_t used_bytes_of_uid(uid_t uid) const;
   uint64_t used_bytes_of_uid(uid_t uid, MemoryKind kind) const;
 
-  // All reservations, largest first. A copy.
+  // A copy of all reservations, largest first.
   std::vector<Holding> Holdings() const;
 
  private:
@@ -148,7 +147,8 @@ class MemoryBudget {
   const uint64_t total_bytes_;
   const UserLimits user_limits_;
   const std::string config_key_;
-  // Not absl::Mutex: ThreadSanitizer cannot see into the system's Abseil.
+  // Not absl::Mutex, because ThreadSanitizer does not instrument the system's
+  // Abseil.
   mutable std::mutex mutex_;
   uint64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;

@@ -1,4 +1,4 @@
-// What kind of op a spec is, and what several specs are made of.
+// The families of ops, and types shared by op specs.
 
 #ifndef DATASETD_SERVER_DATASET_OP_FAMILY_H_
 #define DATASETD_SERVER_DATASET_OP_FAMILY_H_
@@ -6,15 +6,15 @@
 namespace datasetd {
 
 enum class OpFamily {
-  kGeometry,  // where pixels come from
-  kColour,    // what values they get, by their colour or neighbours
-  kErase,     // parts that are overwritten
+  kGeometry,  // source positions of pixels
+  kColour,    // pixel values, from their colour or neighbours
+  kErase,     // overwrites regions
   kNumber,    // dtype and scale
-  kGroup,     // a list of ops
-  kBatch,     // several samples; labels, too
+  kGroup,     // contains a list of ops
+  kBatch,     // combines samples of a batch, and their labels
 };
 
-// Both ends are drawn.
+// Inclusive range of a drawn value.
 struct Interval {
   double min = 0.0;
   double max = 0.0;

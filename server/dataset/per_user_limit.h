@@ -1,4 +1,4 @@
-// What one user may have of something; 0: no limit.
+// A limit per user; 0: unlimited.
 
 #ifndef DATASETD_SERVER_DATASET_PER_USER_LIMIT_H_
 #define DATASETD_SERVER_DATASET_PER_USER_LIMIT_H_
@@ -20,7 +20,7 @@ struct PerUserLimit {
   }
 
   uint64_t others = 0;
-  uint64_t privileged = 0;  // root, and the daemon's own user
+  uint64_t privileged = 0;  // for root and the daemon's own user
 };
 
 }  // namespace datasetd

@@ -1,9 +1,9 @@
-// Where the samples of a packed field lie in its memory, and their sizes: what
-// the kernels read, as the host keeps it.
+// The places and sizes of the samples in a packed field's memory; the host's
+// copy of what the kernels read.
 //
-// Samples stand in order, each from a multiple of kRaggedAlignmentBytes, and
-// the bytes between them are 0. One may be the sample before it over again, and
-// then has the place of that. Copyable; not thread-safe while it is made.
+// Samples are stored in order, each aligned to kRaggedAlignmentBytes, with zero
+// bytes between them. A repeated sample shares the place of the one before it.
+// Copyable; not thread-safe while it is being built.
 
 #ifndef DATASETD_SERVER_DATASET_RAGGED_INDEX_H_
 #define DATASETD_SERVER_DATASET_RAGGED_INDEX_H_
@@ -20,34 +20,33 @@
 
 namespace datasetd {
 
-// Bytes from a multiple of kRaggedAlignmentBytes to the next, for `bytes`; held
-// at the largest.
+// `bytes` rounded up to a multiple of kRaggedAlignmentBytes; saturates.
 constexpr int64_t PaddedSampleBytes(int64_t bytes) {
   return SaturatingRoundUp(bytes, kRaggedAlignmentBytes);
 }
 
-// What a pixel of an image field takes.
+// Size of one pixel of an image field.
 int64_t PixelBytes(const FieldSpec& field);
 
-// Height and width are within 1..kMaxRaggedExtent, and a sample's elements
-// below 2^31.
+// True if height and width are within 1..kMaxRaggedExtent and the sample has
+// fewer than 2^31 elements.
 bool IsRaggedSize(const FieldSpec& field, ImageSize size);
 
 class RaggedIndex {
  public:
   explicit RaggedIndex(int64_t pixel_bytes) : pixel_bytes_(pixel_bytes) {}
 
-  // The index that was written to a file.
-  //   DATA_LOSS  it is none of this field's
+  // Rebuilds an index that was read from a file.
+  //   DATA_LOSS  it is not a valid index of this field
   static absl::StatusOr<RaggedIndex> Check(
       const FieldSpec& field, absl::Span<const RaggedSample> samples);
 
   void Reserve(int64_t num_samples) {
     samples_.reserve(static_cast<size_t>(num_samples));
   }
-  // The next sample. REQUIRES: size_bytes() stays below 2^62.
+  // Appends a sample. REQUIRES: size_bytes() stays below 2^62.
   void Add(ImageSize size);
-  // The next sample is the last one over again. REQUIRES: there is one.
+  // Appends a repetition of the last sample. REQUIRES: there is one.
   void Repeat() { samples_.push_back(samples_.back()); }
 
   const std::vector<RaggedSample>& samples() const { return samples_; }
@@ -56,17 +55,16 @@ class RaggedIndex {
     return num_samples() * static_cast<int64_t>(sizeof(RaggedSample));
   }
   ImageSize size(int64_t sample) const;
-  // Of a sample, without what is between it and the next.
+  // Size of a sample without padding.
   int64_t sample_bytes(int64_t sample) const;
-  // Of the samples from the first to before this one.
+  // Total size of the samples before this one.
   int64_t BytesBefore(int64_t sample) const;
-  // Of all samples, a multiple of kRaggedAlignmentBytes.
+  // Total size of all samples, a multiple of kRaggedAlignmentBytes.
   int64_t size_bytes() const { return size_bytes_; }
 
-  // Each size that there is, once.
+  // The distinct sizes.
   std::vector<ImageSize> DistinctSizes() const;
-  // Sets smallest, largest, num_pixels and packed_bytes.
-  // REQUIRES: there are samples.
+  // Sets smallest, largest, num_pixels and packed_bytes. REQUIRES: not empty.
   void Describe(FieldSpec* field) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace datasetd {
 namespace {
 
-// With its length, so that nothing in it can look like what follows.
+// Prefixes the length, so that no text can imitate the parts that follow.
 std::string Part(absl::string_view text) {
   return absl::StrCat(text.size(), ":", text, "\n");
 }

@@ -1,7 +1,6 @@
-// The ops of a pipeline, as plain structs: datasetd.v1.Transform without
-// protobuf. Names, defaults and meaning are those of
-// torchvision.transforms.v2. Nothing is checked here; CompileField does
-// (server/pipeline/pipeline.h).
+// The ops of a pipeline as plain structs: datasetd.v1.Transform without
+// protobuf. Names, defaults and meaning are those of torchvision.transforms.v2.
+// Values are checked by CompileField (server/pipeline/pipeline.h).
 
 #ifndef DATASETD_SERVER_DATASET_TRANSFORM_SPEC_H_
 #define DATASETD_SERVER_DATASET_TRANSFORM_SPEC_H_
@@ -36,7 +35,7 @@ struct NormalizeSpec {
   std::vector<double> std;
 };
 
-// Lambda is one for the batch, or drawn for each sample.
+// Lambda is drawn once per batch, or per sample.
 struct MixUpSpec {
   static constexpr const char* kName = "MixUp";
   static constexpr OpFamily kFamily = OpFamily::kBatch;
@@ -59,7 +58,7 @@ struct CutMixSpec {
 
 struct TransformSpec;
 
-// All of them with probability p, or none.
+// Applies all ops with probability p, or none.
 struct RandomApplySpec {
   static constexpr const char* kName = "RandomApply";
   static constexpr OpFamily kFamily = OpFamily::kGroup;
@@ -82,32 +81,32 @@ using OpSpec = std::variant<
     RandomErasingSpec, CutoutSpec, RandomApplySpec, MixUpSpec, CutMixSpec,
     ToDtypeSpec, NormalizeSpec>;
 
-// The largest draw_id.
+// Maximum draw_id.
 inline constexpr uint32_t kMaxDrawId = 0xFFFF;
 
 struct TransformSpec {
   TransformSpec() = default;
-  // An op is a transform.
+  // Converts any op spec implicitly.
   template <typename Op,
             typename = decltype(std::remove_reference_t<Op>::kName)>
   TransformSpec(Op&& op)  // NOLINT: implicit
       : op(std::forward<Op>(op)) {}
 
   OpSpec op;
-  // Ops of one feed with the same number, other than 0, draw the same random
-  // numbers for a sample, whatever their field and place.
+  // Ops of one feed with the same non-zero draw_id draw the same random numbers
+  // for a sample, whatever their field and position.
   uint32_t draw_id = 0;
 };
 
-// The second counter word of an op's draws, see docs/randomness.md. Fields and
-// positions in a field's list, RandomApply's ops counted, are below 256.
+// The second counter word of an op's draws; see docs/randomness.md. Fields, and
+// positions in a field's list including RandomApply's ops, are below 256.
 inline constexpr uint32_t kSharedOpIndex = 0x10000;
 inline uint32_t OpIndex(uint32_t field_index, uint32_t position,
                         uint32_t draw_id) {
   return draw_id != 0 ? kSharedOpIndex | draw_id : field_index << 8 | position;
 }
 
-// "RandomCrop".
+// Returns "RandomCrop", for example.
 inline const char* TransformName(const TransformSpec& transform) {
   return std::visit([](const auto& op) { return op.kName; }, transform.op);
 }
@@ -116,7 +115,7 @@ inline OpFamily TransformFamily(const TransformSpec& transform) {
   return std::visit([](const auto& op) { return op.kFamily; }, transform.op);
 }
 
-// False: fit for a pretransform.
+// If false, the op may be a pretransform.
 inline bool IsRandom(const TransformSpec& transform) {
   return std::visit([](const auto& op) { return op.kIsRandom; }, transform.op);
 }

@@ -1,5 +1,5 @@
-// Who sees a dataset, and all that tells of it: descriptions, feeds, errors,
-// metrics. Nothing else decides it.
+// The visibility of a dataset and of everything about it: descriptions, feeds,
+// errors and metrics. All such checks use this class.
 
 #ifndef DATASETD_SERVER_DATASET_VISIBILITY_H_
 #define DATASETD_SERVER_DATASET_VISIBILITY_H_
@@ -14,7 +14,8 @@ struct Visibility {
   bool is_private = false;
   uint32_t owner_uid = 0;
 
-  // A private dataset is its owner's, root's and the daemon's user's.
+  // True if the dataset is public, or the caller is its owner, root or the
+  // daemon's user.
   bool IsSeenBy(const Caller& caller) const {
     return !is_private || caller.is_privileged || caller.session_id == 0 ||
            caller.uid == owner_uid;

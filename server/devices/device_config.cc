@@ -16,11 +16,10 @@
 namespace datasetd {
 namespace {
 
-// Of what is free at start, where the configuration names no budget.
+// Share of the memory that is free at start, if no budget is configured.
 constexpr double kDefaultBudgetShare = 0.9;
 
-// The configured devices; without any, every GPU, or the host where there is
-// none.
+// The configured devices; by default every GPU, or the host if there is none.
 absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
   std::vector<std::string> names(config.devices().begin(),
                                  config.devices().end());

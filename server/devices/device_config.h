@@ -1,4 +1,4 @@
-// The devices that a configuration asks for.
+// Opens the devices of a configuration.
 
 #ifndef DATASETD_SERVER_DEVICES_DEVICE_CONFIG_H_
 #define DATASETD_SERVER_DEVICES_DEVICE_CONFIG_H_
@@ -12,13 +12,13 @@
 
 namespace datasetd {
 
-// Opens them, each with its budget; where none is named, every GPU, or the host
-// where there is none. Never empty.
-//   UNAVAILABLE       a GPU cannot be had
-//   INVALID_ARGUMENT  as CreateBackend says it of a name
+// Opens each device with its budget. If none is named: every GPU, or the host
+// if there is no GPU. The result is never empty.
+//   UNAVAILABLE       a GPU is not available
+//   INVALID_ARGUMENT  as CreateBackend for a bad name
 absl::StatusOr<std::vector<ServedDevice>> OpenDevices(const v1::Config& config);
 
-// The ways to share device memory that 'slab_export' allows; empty: all.
+// The kinds of memory export that 'slab_export' allows; empty: all.
 //   INVALID_ARGUMENT  it names none
 absl::StatusOr<std::vector<ExportKind>> AllowedExports(
     const v1::Config& config);

@@ -14,7 +14,7 @@ namespace datasetd {
 namespace {
 
 constexpr char kNvidia[] = "0x10de";
-// Of the class's three bytes the first.
+// The first of the class's three bytes.
 constexpr char kDisplayController[] = "0x03";
 
 std::string FirstLine(const std::filesystem::path& path) {
@@ -48,7 +48,7 @@ int TryToOpen(const std::string& path) {
 
 std::string FindForbiddenNode(
     const std::function<int(const std::string&)>& open) {
-  // Not /dev/nvidia0: opening it wakes the GPU.
+  // /dev/nvidia0 is left out: opening it wakes the GPU.
   for (const char* path : {"/dev/nvidiactl", "/dev/nvidia-uvm"}) {
     if (open(path) == EPERM) return path;
   }

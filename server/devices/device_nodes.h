@@ -1,7 +1,5 @@
-// What the machine shows of NVIDIA's driver before CUDA is asked: whether it
-// has a GPU to wait for, and whether this process may open the driver's nodes.
-//
-// Thread-safe.
+// Checks for NVIDIA hardware and driver nodes without using CUDA: is there a
+// GPU to wait for, and may this process open the driver's nodes? Thread-safe.
 
 #ifndef DATASETD_SERVER_DEVICES_DEVICE_NODES_H_
 #define DATASETD_SERVER_DEVICES_DEVICE_NODES_H_
@@ -13,17 +11,16 @@ namespace datasetd {
 
 inline constexpr char kPciDirectory[] = "/sys/bus/pci/devices";
 
-// Whether a display controller of NVIDIA's is on the PCI bus, with a driver or
-// without. False where the bus cannot be read.
+// True if the PCI bus has an NVIDIA display controller, with or without a
+// driver. False if the bus cannot be read.
 bool HasNvidiaGpu(const std::string& pci_directory = kPciDirectory);
 
-// Opens and closes the file; 0 or errno.
+// Opens and closes the file; returns 0 or errno.
 int TryToOpen(const std::string& path);
 
-// The first of the driver's nodes that is there and is forbidden (EPERM): a
-// service manager lists the devices of a service when it starts it, and leaves
-// out those that are not there yet. Empty if there is none. `open` is as
-// TryToOpen.
+// Returns the first driver node that exists but is forbidden (EPERM); empty if
+// there is none. This happens when a service manager fixes a service's device
+// list at its start, before the nodes exist. `open` is as TryToOpen.
 std::string FindForbiddenNode(
     const std::function<int(const std::string&)>& open = TryToOpen);
 

@@ -1,4 +1,4 @@
-// Whether the devices of a configuration are there yet.
+// Checks if the devices of a configuration are available yet.
 
 #ifndef DATASETD_SERVER_DEVICES_DEVICE_PROBE_H_
 #define DATASETD_SERVER_DEVICES_DEVICE_PROBE_H_
@@ -8,9 +8,9 @@
 
 namespace datasetd {
 
-// Looks from a child process (server/devices/run_in_child.h): a later look sees
-// what has come meanwhile. Without `devices` a first GPU is looked for; "cpu"
-// is always there. REQUIRES: this process has one thread.
+// Probes from a child process (server/devices/run_in_child.h), so that a later
+// probe sees new devices. Without `devices`, looks for a first GPU; "cpu" is
+// always available. REQUIRES: this process has one thread.
 //   UNAVAILABLE, NOT_FOUND, ...  says what is missing
 absl::Status ProbeDevices(const v1::Config& config);
 

@@ -17,7 +17,7 @@
 namespace datasetd {
 namespace {
 
-// What a pipe takes at once.
+// A pipe accepts this much in one write.
 constexpr size_t kMaxMessageBytes = 4000;
 
 [[noreturn]] void RunChild(const std::function<absl::Status()>& function,
@@ -30,7 +30,7 @@ constexpr size_t kMaxMessageBytes = 4000;
   _exit(written == static_cast<ssize_t>(answer.size()) ? 0 : 1);
 }
 
-// All that the child wrote; false when the time is over first.
+// Reads everything the child wrote; false after the timeout.
 bool ReadToEnd(int fd, absl::Duration timeout, std::string* answer) {
   const absl::Time deadline = absl::Now() + timeout;
   while (true) {

@@ -1,6 +1,6 @@
-// Runs a function in a child process, so that what it does to its process is
-// gone afterwards: a CUDA driver that found no device stays so for the life of
-// the process that asked.
+// Runs a function in a child process, so that its effects on the process are
+// discarded: a CUDA driver that found no device keeps failing for the life of
+// its process.
 
 #ifndef DATASETD_SERVER_DEVICES_RUN_IN_CHILD_H_
 #define DATASETD_SERVER_DEVICES_RUN_IN_CHILD_H_
@@ -12,10 +12,10 @@
 
 namespace datasetd {
 
-// Blocks until the child has ended; the function's status, code and message.
+// Blocks until the child ends; returns the function's status, code and message.
 // REQUIRES: this process has one thread.
 //   DEADLINE_EXCEEDED  the child took longer than `timeout`, and was killed
-//   INTERNAL           the child died; says of what
+//   INTERNAL           the child died; says why
 absl::Status RunInChild(const std::function<absl::Status()>& function,
                         absl::Duration timeout);
 

@@ -9,7 +9,7 @@
 namespace datasetd {
 namespace {
 
-// Rows are one word of the Philox counter.
+// The row is one 32-bit word of the Philox counter.
 constexpr uint64_t kMaxRow = 0xFFFFFFFFu;
 
 std::string Text(const FeedPosition& position) {
@@ -67,7 +67,7 @@ absl::Status ClientOrder::Check(const Block& block) const {
           options_.num_samples, " samples, counted from 0"));
     }
   }
-  // No overflow: num_rows is at most capacity * batch_size.
+  // Cannot overflow: num_rows is at most capacity * batch_size.
   if (block.first_row > kMaxRow ||
       block.first_row + num_rows - 1 >
           (kMaxRow - options_.rank) / options_.world_size) {

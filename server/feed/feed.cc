@@ -88,8 +88,8 @@ void Feed::SetNext(FeedPosition position) {
 }
 
 bool Feed::TakeSeek(const SeekRequest& seek) {
-  // Any later generation will do: the client may have sought twice. A client's
-  // order seeks by what it sends.
+  // Accepts any later generation, since the client may have sought twice. A
+  // client's own order seeks by the blocks it sends.
   if (sampler_ == nullptr || seek.generation <= generation_ ||
       seek.epoch > kMaxEpoch || seek.batch > batches_per_epoch_) {
     stats_.num_ignored_seeks.fetch_add(1, std::memory_order_relaxed);
@@ -169,7 +169,7 @@ absl::StatusOr<int> Feed::Collect() {
       ++num_published_;
       ++num_published;
       pending.batch.sequence = slot.sequence;
-      // Who has the batch finds it counted.
+      // Count first, so that a client that has the batch finds it counted.
       stats_.num_batches.fetch_add(1, std::memory_order_relaxed);
       stats_.num_samples.fetch_add(pending.batch.num_samples,
                                    std::memory_order_relaxed);
@@ -216,7 +216,7 @@ bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
     task->num_samples = static_cast<int32_t>(shape.num_samples);
     published->num_padding = static_cast<uint32_t>(shape.num_padding);
   }
-  // Ranks take turns, as they do with samples.
+  // Batch indices are interleaved over the ranks, as samples are.
   task->batch_index = static_cast<uint32_t>(
       next_.batch * static_cast<uint64_t>(options_.sampler.world_size) +
       static_cast<uint64_t>(options_.sampler.rank));
@@ -243,7 +243,7 @@ absl::Status Feed::LaunchPart(PendingLaunch& launch) {
 
 bool Feed::TakeBatches(int max_batches, PendingLaunch& launch,
                        BatchTask* tasks) {
-  // Who has no batch gets one first, and need not wait for more.
+  // A client without a batch gets one first, without waiting for more.
   const bool is_starving = num_published_ == 0 && num_running_launches_ == 0;
   const int num_batches = static_cast<int>(std::min<uint32_t>(
       {num_free_, is_starving ? 1 : static_cast<uint32_t>(max_batches),

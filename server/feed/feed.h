@@ -1,16 +1,16 @@
-// One job's ordered, endless sequence of batches: which batch goes to which
-// slot, and what has become of it.
+// The endless, ordered sequence of batches of one feed, and the state of its
+// slots.
 //
-// A slot is free, running (a launch fills it), or published (the client may
-// use it). Batches are launched in order and published in order, each only
-// after its launch has completed; a slot is free again when the client's
-// release names the very sequence published in it. A seek starts a new
-// generation: what runs for the old one is dropped when it completes, what was
-// published stays the client's until it releases it.
+// A slot is free, running (a launch fills it) or published (the client may use
+// it). Batches are launched and published in order, each published only after
+// its launch has completed. A slot becomes free again when the client releases
+// the sequence number that is published in it. A seek starts a new generation:
+// running batches of the old generation are dropped when they complete, and
+// published ones stay valid until the client releases them.
 //
-// Not thread-safe: driven by one Producer, but for stats(). Allocates in
-// Create only. Owns all memory of the feed. Destroy it only when
-// is_quiescent(), or after its stream was synchronized.
+// Owns all memory of the feed. Allocates only in Create. Not thread-safe,
+// except for stats(): one Producer drives it. REQUIRES for destruction:
+// is_quiescent(), or the stream was synchronized.
 
 #ifndef DATASETD_SERVER_FEED_FEED_H_
 #define DATASETD_SERVER_FEED_FEED_H_
@@ -34,7 +34,7 @@
 
 namespace datasetd {
 
-// Counters, readable from any thread while the feed runs.
+// Counters; readable from any thread while the feed runs.
 struct FeedStats {
   std::atomic<uint64_t> next_epoch = 0;
   std::atomic<uint64_t> next_batch = 0;
@@ -45,7 +45,7 @@ struct FeedStats {
   std::atomic<uint64_t> num_ignored_releases = 0;
   std::atomic<uint64_t> num_ignored_seeks = 0;
   std::atomic<uint64_t> client_wait_nanoseconds = 0;
-  // Every slot was with the client.
+  // Time during which the client held every slot.
   std::atomic<uint64_t> daemon_wait_nanoseconds = 0;
 };
 
@@ -53,28 +53,28 @@ class Feed {
  public:
   struct Options {
     uint64_t id = 0;
-    uint32_t uid = 0;  // who pays for the work
+    uint32_t uid = 0;  // the user charged for device time
     std::shared_ptr<const Dataset> dataset;
-    // Sources and offsets are set.
+    // With sources and offsets set.
     AugmentProgram program = {};
-    // Estimated, of one sample; 0: not known, and launches are not cut.
+    // Estimated operations per sample; 0 if unknown: launches are not split.
     int64_t sample_operations = 0;
-    // With a client's order its batch_size only.
+    // With a client's order, only batch_size is used.
     SamplerOptions sampler;
-    // Null: the sampler's order.
+    // Null: the order is the sampler's.
     std::shared_ptr<ClientOrder> order;
-    // Rows of a client's order draw by sample index, not by their place in the
-    // epoch.
+    // With a client's order, random ops are seeded by sample index, not by the
+    // position in the epoch.
     bool draws_by_sample = false;
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;
     FeedPosition start;
-    // Of every batch: from the start of its launch to its publication. Outlives
-    // the feed; may be null.
+    // Records the time from the start of each batch's launch to its
+    // publication. Outlives the feed; may be null.
     LatencyHistogram* hand_over = nullptr;
   };
 
-  // `slab` holds num_slots slots. `on_done` as in Backend::CreateStream.
+  // `slab` holds num_slots slots. See Backend::CreateStream for `on_done`.
   static absl::StatusOr<std::unique_ptr<Feed>> Create(
       Options options, std::unique_ptr<ExportedMemory> slab,
       std::unique_ptr<FeedChannel> channel, std::function<void()> on_done);
@@ -92,49 +92,51 @@ class Feed {
   // 0 with a client's order.
   uint64_t batches_per_epoch() const { return batches_per_epoch_; }
 
-  // Reads what the client said: frees slots, takes a seek. True if something
-  // changed.
+  // Reads the client's releases and seeks. Returns true if something changed.
   bool Scan(uint64_t now_nanoseconds);
 
-  // Publishes what has completed; the number of launches that ended, each part
-  // of one that is cut counted. An error is the device's: publish nothing more.
+  // Publishes completed batches. Returns the number of launches that ended,
+  // counting each part of a split launch. An error means that the device
+  // failed: publish nothing more.
   absl::StatusOr<int> Collect();
 
-  // True if a Launch would start work.
+  // True if Launch would start work.
   bool CanLaunch() const;
   // Starts one launch that fills up to `max_batches` free slots. A launch that
-  // would take more than the backend's max_launch_operations is cut: each call
-  // starts the next part, when the one before has ended. False if there was
-  // none to start: the client is just sending its order, and wakes the producer
-  // afterwards. REQUIRES: CanLaunch().
+  // exceeds the backend's max_launch_operations is split: each call starts the
+  // next part after the previous one has ended. Returns false if there was
+  // nothing to start: the client is still sending its order, and wakes the
+  // producer afterwards. REQUIRES: CanLaunch().
   absl::StatusOr<bool> Launch(int max_batches);
 
-  // Makes the next epoch's order ahead of time; true if there was work to do.
+  // Computes the next epoch's order ahead of time. Returns true if there was
+  // work to do.
   bool PrepareNextEpoch();
 
-  // Production ends; the client is told. What runs is cut short where the
-  // backend can, collected and dropped.
+  // Stops production and tells the client. Running launches are cancelled if
+  // the backend supports it, then collected and dropped.
   void Stop();
 
-  // No launch of this feed is running.
+  // True if no launch of this feed is running.
   bool is_quiescent() const { return num_running_launches_ == 0; }
-  // What a batch takes, at most.
+  // The largest size of a batch.
   int64_t batch_bytes() const {
     return static_cast<int64_t>(options_.slot_stride_bytes);
   }
   int num_running_launches() const { return num_running_launches_; }
-  // The client has requested a release that its device has not done yet.
+  // True if the client requested a release that its device has not completed.
   bool has_pending_release() const { return has_pending_release_; }
 
-  // Gives up all but the slab. REQUIRES: is_quiescent().
+  // Frees everything but the slab, and returns the slab. REQUIRES:
+  // is_quiescent().
   std::unique_ptr<ExportedMemory> TakeSlab();
 
  private:
   enum class SlotState : uint8_t { kFree, kRunning, kPublished };
   struct Slot {
     SlotState state = SlotState::kFree;
-    uint64_t sequence = 0;      // when published
-    uint64_t last_release = 0;  // the client's last word
+    uint64_t sequence = 0;      // the published sequence
+    uint64_t last_release = 0;  // the client's last release
   };
   struct PendingBatch {
     uint32_t slot = 0;
@@ -146,19 +148,19 @@ class Feed {
     uint64_t started_nanoseconds = 0;
     int num_batches = 0;
     PendingBatch batches[kMaxBatchesPerLaunch];
-    BatchTask rest = {};  // of a launch that is cut
+    BatchTask rest = {};  // the part of a split launch that is not started
   };
 
   Feed(Options options, std::unique_ptr<ExportedMemory> slab,
        std::unique_ptr<FeedChannel> channel);
   void SetNext(FeedPosition position);
-  // The next batch of the order, for the slot; false if there is none.
+  // Takes the next batch of the order for `slot`; false if there is none.
   bool TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* batch);
-  // False if the request makes no sense; it is counted.
+  // Counts an invalid request and returns false.
   bool TakeSeek(const SeekRequest& seek);
-  // Batches for a launch, and their slots. False if there is none.
+  // Takes batches and slots for a launch. Returns false if there are none.
   bool TakeBatches(int max_batches, PendingLaunch& launch, BatchTask* tasks);
-  // Starts what a launch that is cut may take next.
+  // Starts the next part of a split launch.
   absl::Status LaunchPart(PendingLaunch& launch);
   bool IsDropped(const PendingLaunch& launch) const {
     return is_stopped_ || launch.generation != generation_;
@@ -171,7 +173,7 @@ class Feed {
   std::unique_ptr<FeedChannel> channel_;
   std::unique_ptr<Sampler> sampler_;       // null with a client's order
   std::unique_ptr<HostMemory> indices_;    // [num_slots, batch_size] int64
-  std::unique_ptr<DeviceMemory> scratch_;  // of the program's chains, if any
+  std::unique_ptr<DeviceMemory> scratch_;  // of the program's op chains, if any
   std::unique_ptr<LoadedProgram> program_;
   std::unique_ptr<Stream> stream_;
   uint64_t batches_per_epoch_ = 0;
@@ -179,14 +181,14 @@ class Feed {
   std::vector<Slot> slots_;
   uint32_t num_free_ = 0;
   uint32_t num_published_ = 0;
-  // A ring: [first_launch_, first_launch_ + num_running_launches_).
+  // A ring buffer: [first_launch_, first_launch_ + num_running_launches_).
   std::vector<PendingLaunch> launches_;
   int first_launch_ = 0;
   int num_running_launches_ = 0;
-  // Of a launch; 0: any number.
+  // Maximum rows of a launch; 0: unlimited.
   int64_t max_launch_rows_ = 0;
-  // The last launch has rows that are not started; then one part of it runs, or
-  // none.
+  // True if the last launch has rows that are not started. At most one of its
+  // parts is running.
   bool has_rest_ = false;
   bool is_part_running_ = false;
 
@@ -196,7 +198,8 @@ class Feed {
   uint64_t last_sequence_ = 0;
   bool is_stopped_ = false;
   bool has_pending_release_ = false;
-  // When the last slot went to the client, or 0.
+  // Time of the previous Scan; the time since then was spent waiting if
+  // is_waiting_.
   uint64_t waiting_since_nanoseconds_ = 0;
   bool is_waiting_ = false;
   FeedStats stats_;

@@ -1,8 +1,9 @@
-// A feed's way to its client: what the producer publishes and what the client
-// says back. The product's channel is the shared-memory ring
-// (server/attach/ring_channel.h); tests use one in memory.
+// The channel between the producer and a feed's client: batches are published
+// one way, releases and seeks come back.
 //
-// Not thread-safe: used by the producer's thread, but for descriptors().
+// Production uses the shared-memory ring (server/attach/ring_channel.h); tests
+// use an in-memory channel. Not thread-safe, except for descriptors(): used on
+// the producer's thread.
 
 #ifndef DATASETD_SERVER_FEED_FEED_CHANNEL_H_
 #define DATASETD_SERVER_FEED_FEED_CHANNEL_H_
@@ -26,7 +27,7 @@ struct PublishedBatch {
   uint32_t num_padding = 0;
 };
 
-// A client's word, unchecked.
+// A client's request, not validated.
 struct SeekRequest {
   uint64_t generation = 0;
   uint64_t epoch = 0;
@@ -37,32 +38,33 @@ class FeedChannel {
  public:
   virtual ~FeedChannel() = default;
 
-  // Hands the slot to the client. REQUIRES: batch.sequence is the last one
-  // plus 1; the slot is filled, and free.
+  // Hands the slot to the client. REQUIRES: the slot is free and filled, and
+  // batch.sequence is the previous one plus 1.
   virtual void Publish(uint32_t slot, const PublishedBatch& batch) = 0;
 
-  // The client asks to give back the slot that holds `sequence`, but its device
-  // may still use it.
+  // True if the client asks to release the slot that holds `sequence`; its
+  // device may still be using the slot.
   virtual bool IsReleaseRequested(uint32_t slot, uint64_t sequence) const = 0;
-  // The sequence that the client says it has done with in this slot; the slot
-  // is free if that equals the one published in it.
+  // The last sequence that the client released in this slot. The slot is free
+  // if it equals the published sequence.
   virtual uint64_t ReleaseDone(uint32_t slot) const = 0;
 
-  // Each seek once.
+  // Returns each seek once.
   virtual std::optional<SeekRequest> ReadSeek() = 0;
 
-  // While idle, the client writes wake_descriptor() after every change.
+  // While the producer is idle, the client writes wake_descriptor() after every
+  // change.
   virtual void SetIdle(bool idle) = 0;
   virtual int wake_descriptor() const = 0;
 
-  // Nothing is published any more; waiting clients wake up.
+  // Ends publishing and wakes waiting clients.
   virtual void Close() = 0;
 
-  // Said by the client.
+  // As reported by the client; not verified.
   virtual uint64_t waited_nanoseconds() const = 0;
 
-  // What the client gets at attach, in the order of attach_protocol.h; owned
-  // by the channel.
+  // The descriptors passed to the client at attach, in the order of
+  // attach_protocol.h; owned by the channel.
   virtual absl::Span<const int> descriptors() const = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace datasetd {
 namespace {
 
-// Of one explanation: they fit in one message.
+// Limit per explanation, which must fit in one message.
 constexpr size_t kMaxExplainedOps = 20'000;
 
 size_t CountOps(const std::vector<TransformSpec>& transforms) {

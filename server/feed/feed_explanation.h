@@ -1,4 +1,4 @@
-// What the ops of a feed would draw, for people who ask.
+// Explains what the random ops of a feed draw for given samples.
 
 #ifndef DATASETD_SERVER_FEED_FEED_EXPLANATION_H_
 #define DATASETD_SERVER_FEED_FEED_EXPLANATION_H_
@@ -16,21 +16,21 @@
 
 namespace datasetd {
 
-// What the ops of a feed draw for some samples.
+// The ops of a feed and the values they draw for some samples.
 struct Explanation {
   struct Sample {
     int64_t index = 0;
     std::vector<OpDraw> ops;
   };
   std::vector<Sample> samples;
-  // OpDraw::field to its name.
+  // Maps OpDraw::field to the field's name.
   std::vector<std::string> fields;
 };
 
-// For samples of the dataset in an epoch. Pure; thread-safe; takes no device
-// memory.
-//   INVALID_ARGUMENT  no such sample, or too many of them for one answer; and
-//                     as CompileFeedFields
+// Explains samples of the dataset in an epoch. Pure; thread-safe; takes no
+// device memory.
+//   INVALID_ARGUMENT  no such sample, or too many for one answer; and as
+//                     CompileFeedFields
 absl::StatusOr<Explanation> ExplainFeed(const FeedOptions& options,
                                         const Dataset& dataset, uint64_t epoch,
                                         absl::Span<const uint64_t> indices,

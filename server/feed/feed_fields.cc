@@ -22,7 +22,7 @@ std::string NamesOf(absl::Span<const FieldSpec> fields) {
                        });
 }
 
-// fields.size() if there is none.
+// Returns fields.size() if there is none.
 size_t Find(absl::Span<const FieldSpec> fields, const std::string& name) {
   return static_cast<size_t>(
       std::find_if(fields.begin(), fields.end(),
@@ -30,7 +30,7 @@ size_t Find(absl::Span<const FieldSpec> fields, const std::string& name) {
       fields.begin());
 }
 
-// Places in the dataset.
+// Returns indices of the dataset's fields.
 absl::StatusOr<std::vector<size_t>> Choose(
     const Dataset& dataset, absl::Span<const std::string> names) {
   const std::vector<FieldSpec>& fields = dataset.fields();

@@ -1,6 +1,4 @@
-// The fields that a feed gives, chosen and compiled.
-//
-// Pure; thread-safe.
+// Selects and compiles the fields of a feed. Pure; thread-safe.
 
 #ifndef DATASETD_SERVER_FEED_FEED_FIELDS_H_
 #define DATASETD_SERVER_FEED_FEED_FIELDS_H_
@@ -26,21 +24,22 @@ struct FeedFieldOptions {
   Layout layout = Layout::kNchw;
 };
 
-// One of each for each field of a batch, in its order.
+// Each vector has one element per field of a batch, in the batch's order.
 struct FeedFields {
-  std::vector<size_t> sources;  // of the dataset's fields
+  std::vector<size_t> sources;  // indices of the dataset's fields
   std::vector<FieldSpec> specs;
-  // With the dataset's memory, and labels linked to what mixes them.
+  // With the dataset's memory set, and labels linked to the images that they
+  // are mixed with.
   std::vector<FieldProgram> programs;
   std::vector<FieldPipeline> pipelines;  // for the transforms hash
 };
 
-// The fields `names` of the dataset, or all if there are none. What a field's
-// ops draw does not depend on which others there are. Packed fields without
-// options have empty programs if `skips_packed`.
-//   INVALID_ARGUMENT  no such field, or one is named twice; more than
-//                     kMaxFields; options of a field that is not chosen; and
-//                     as CompileField, LinkMixedLabels, CheckPairedSizes
+// Compiles the fields `names` of the dataset, or all fields if `names` is
+// empty. A field's random draws do not depend on the choice of other fields.
+// With `skips_packed`, packed fields without options get empty programs.
+//   INVALID_ARGUMENT  unknown or repeated field; more than kMaxFields; options
+//                     for a field that is not selected; and as CompileField,
+//                     LinkMixedLabels and CheckPairedSizes
 absl::StatusOr<FeedFields> CompileFeedFields(
     const Dataset& dataset, absl::Span<const std::string> names,
     const std::map<std::string, FeedFieldOptions>& options, bool skips_packed,

@@ -1,4 +1,4 @@
-// What people are told of feeds.
+// State and statistics of feeds, as shown by ListFeeds and the metrics.
 
 #ifndef DATASETD_SERVER_FEED_FEED_INFO_H_
 #define DATASETD_SERVER_FEED_FEED_INFO_H_
@@ -20,7 +20,7 @@ struct FeedInfo {
   uint64_t id = 0;
   std::string name;
   std::string dataset;
-  Visibility visibility;  // the dataset's
+  Visibility visibility;  // of the dataset
   std::string device;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;
@@ -30,7 +30,7 @@ struct FeedInfo {
   uint64_t seed = 0;
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
-  // Of FeedStats.
+  // From FeedStats.
   FeedPosition next;
   uint64_t num_batches = 0;
   uint64_t num_samples = 0;
@@ -38,23 +38,23 @@ struct FeedInfo {
   uint64_t num_ignored_releases = 0;
   uint64_t num_ignored_seeks = 0;
   uint64_t num_launches = 0;
-  double client_wait_seconds = 0;  // said by the client; no more than its age
+  double client_wait_seconds = 0;  // as the client reports, at most the age
   double daemon_wait_seconds = 0;
 };
 
-// What became of the feeds of one device, those that have ended included.
+// Totals over the feeds of one device, including those that have ended.
 struct FeedTotals {
   uint64_t num_opened = 0;
   uint64_t num_batches = 0;
   uint64_t num_samples = 0;
   uint64_t num_ignored_releases = 0;
   uint64_t num_ignored_seeks = 0;
-  double client_wait_seconds = 0;  // said by the clients
+  double client_wait_seconds = 0;  // as reported by the clients
   double daemon_wait_seconds = 0;
   uint64_t num_throttled_wakes = 0;
   LatencyHistogram::Snapshot hand_over;
 
-  // What one feed did so far.
+  // Adds one feed's counters.
   void Add(const FeedInfo& info) {
     num_batches += info.num_batches;
     num_samples += info.num_samples;

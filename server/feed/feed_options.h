@@ -1,4 +1,4 @@
-// What a client asks of a feed.
+// The options of a feed, as requested by a client.
 
 #ifndef DATASETD_SERVER_FEED_FEED_OPTIONS_H_
 #define DATASETD_SERVER_FEED_FEED_OPTIONS_H_
@@ -17,29 +17,30 @@
 namespace datasetd {
 
 struct FeedOptions {
-  std::string name;  // for people
+  std::string name;  // a label, for display only
   std::string dataset;
-  std::string device;  // empty: the dataset's
+  std::string device;  // empty: the dataset's device
   int64_t batch_size = 0;
   bool shuffle = false;
   uint64_t seed = 0;
   bool drop_last = false;
   int64_t rank = 0;
   int64_t world_size = 1;
-  int64_t prefetch = 0;  // 0: chosen
+  int64_t prefetch = 0;  // 0: chosen by the daemon
   FeedPosition start;
-  // Of a batch, in its order; empty: all of the dataset.
+  // Fields of a batch, in order; empty: all fields of the dataset.
   std::vector<std::string> field_names;
   std::map<std::string, FeedFieldOptions> fields;
   std::vector<ExportKind> excluded_exports;
-  // Sample indices; nothing: all samples.
+  // Sample indices; nullopt: all samples.
   std::optional<std::vector<int64_t>> subset;
-  // The client makes the order: SendIndices.
+  // The client sends the order by SendIndices.
   bool has_client_order = false;
   bool draws_by_sample = false;
 };
 
-// What is wrong with them whatever the dataset: INVALID_ARGUMENT.
+// Checks what does not depend on the dataset. Returns INVALID_ARGUMENT if an
+// option is invalid.
 absl::Status CheckFeedOptions(const FeedOptions& options);
 
 }  // namespace datasetd

@@ -20,11 +20,11 @@ namespace {
 constexpr int64_t kDefaultPrefetchBytes = 64 << 20;
 constexpr int64_t kMinDefaultPrefetch = 4;
 constexpr int64_t kMaxDefaultPrefetch = 32;
-// Slots beyond the prefetched ones: one in use, one on its way back.
+// Slots beyond the prefetched ones: one in use, one being returned.
 constexpr int64_t kExtraSlots = 2;
 constexpr int64_t kSlabGranularityBytes = 2 << 20;
-// Of a client's order, beyond two for every slot: batches, of so many rows
-// together at most.
+// Limits of a client's order beyond two batches per slot: batches, and total
+// rows.
 constexpr int64_t kMaxExtraBatches = 64;
 constexpr int64_t kExtraRows = 65536;
 

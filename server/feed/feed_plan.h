@@ -1,5 +1,5 @@
-// What a feed is made of and how much memory it takes, known before any is
-// taken: the feed's half of what load_plan.h is for a load.
+// The parts of a feed and its memory needs, computed before any memory is
+// taken. load_plan.h is the same for loads.
 
 #ifndef DATASETD_SERVER_FEED_FEED_PLAN_H_
 #define DATASETD_SERVER_FEED_FEED_PLAN_H_
@@ -20,24 +20,25 @@
 namespace datasetd {
 
 struct FeedPlan {
-  // But for id, order and hand_over.
+  // All options except id, order and hand_over.
   Feed::Options feed;
   SlotLayout layout;
   int64_t prefetch = 0;
   int64_t num_slots = 0;
-  int64_t slab_bytes = 0;  // rounded up as it is allocated
-  // Beside the slab: indices, program, scratch of its ops, subset and order.
+  int64_t slab_bytes = 0;  // rounded up to the allocation size
+  // Device memory beside the slab: indices, program, scratch, subset and order.
   int64_t scratch_bytes = 0;
-  // Of a client's order.
+  // Set if the client makes the order.
   std::optional<ClientOrder::Options> order;
   std::string transforms_hash;
 };
 
-// Pure; thread-safe. Holds the dataset. REQUIRES: CheckFeedOptions(options).
+// Plans a feed. The plan holds a reference to the dataset. Pure; thread-safe.
+// REQUIRES: CheckFeedOptions(options) is OK.
 //   INVALID_ARGUMENT  the dataset is on another device; a field, an op, the
-//                     batch size or the subset is wrong, or an op beyond the
+//                     batch size or the subset is invalid, or an op exceeds the
 //                     limits
-//   OUT_OF_RANGE      the subset names a sample that is not there
+//   OUT_OF_RANGE      the subset names a sample that does not exist
 absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
                                   std::shared_ptr<const Dataset> dataset,
                                   const TransformLimits& limits = {});

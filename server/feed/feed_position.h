@@ -1,4 +1,4 @@
-// A place in the endless sequence of a feed's batches.
+// A position in the endless sequence of a feed's batches.
 
 #ifndef DATASETD_SERVER_FEED_FEED_POSITION_H_
 #define DATASETD_SERVER_FEED_FEED_POSITION_H_
@@ -12,7 +12,7 @@ struct FeedPosition {
   uint64_t batch = 0;  // within the epoch
 };
 
-// Epochs are one word of the Philox counter.
+// The epoch is one 32-bit word of the Philox counter.
 inline constexpr uint64_t kMaxEpoch = 0xFFFFFFFFu;
 
 }  // namespace datasetd

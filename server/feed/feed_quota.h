@@ -1,7 +1,7 @@
-// How many feeds there may be, together and of one user.
+// Limits the number of feeds, in total and per user.
 //
-// A feed has a place from before its memory is taken until after its memory is
-// given back. Thread-safe; takes no other lock.
+// A feed holds a place from before its memory is allocated until after it is
+// freed. Thread-safe; takes no other lock.
 
 #ifndef DATASETD_SERVER_FEED_FEED_QUOTA_H_
 #define DATASETD_SERVER_FEED_FEED_QUOTA_H_
@@ -20,7 +20,7 @@ namespace datasetd {
 
 class FeedQuota {
  public:
-  // One feed's; given back when destroyed. Empty after a move and when
+  // The place of one feed; returned on destruction. Empty when moved from or
   // default-constructed.
   class Place {
    public:
@@ -47,8 +47,9 @@ class FeedQuota {
   FeedQuota(const FeedQuota&) = delete;
   FeedQuota& operator=(const FeedQuota&) = delete;
 
-  // The quota outlives its places.
-  //   RESOURCE_EXHAUSTED  names the limit and its key in the configuration
+  // Takes a place. The quota outlives its places.
+  //   RESOURCE_EXHAUSTED  a limit is reached; names it and its configuration
+  //                       key
   absl::StatusOr<Place> Take(uint32_t uid, bool is_privileged = false);
 
  private:

@@ -11,7 +11,7 @@
 namespace datasetd {
 namespace {
 
-// What InfoOf needs: the rest may be long, and is not kept.
+// The options that InfoOf needs; the others may be long and are dropped.
 FeedOptions KeptOptions(const FeedOptions& options) {
   FeedOptions kept;
   kept.name = options.name;
@@ -27,8 +27,8 @@ FeedOptions KeptOptions(const FeedOptions& options) {
 
 void FeedTable::FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use) {
   if (use == SlabUse::kUnused) slab->Revoke();
-  // To free what a process maps by such a handle is undefined behaviour; the
-  // end of this process gives it back.
+  // Freeing memory that a process maps by such a handle is undefined behaviour;
+  // the end of this process frees it.
   if (use == SlabUse::kLeft &&
       slab->export_kind() == ExportKind::kCudaIpcHandle) {
     (void)slab.release();
@@ -37,26 +37,26 @@ void FeedTable::FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use) {
 
 struct FeedTable::Record {
   uint64_t id = 0;
-  FeedOptions options;  // KeptOptions
+  FeedOptions options;  // from KeptOptions
   Visibility visibility;
   std::string device;
   Caller owner;
   FeedPhase phase = FeedPhase::kPending;
-  // Monotonic.
+  // Times of the monotonic clock.
   absl::Duration opened;
   absl::Duration deadline;  // while pending
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
   SlabUse slab_use = SlabUse::kUsed;
-  std::shared_ptr<ClientOrder> order;  // null: the daemon's
-  // Destroyed from below where opening fails: memory goes before its
-  // reservation, and all before its place.
+  std::shared_ptr<ClientOrder> order;  // null: the daemon makes the order
+  // Destroyed in reverse order if opening fails: memory before its reservation,
+  // and everything before the place.
   FeedQuota::Place place;
   Reservation slab_reservation;
   Reservation scratch_reservation;
   DatasetUse use;
-  std::unique_ptr<ExportedMemory> slab;  // when lingering
-  std::unique_ptr<Feed> feed;            // before that
+  std::unique_ptr<ExportedMemory> slab;  // while lingering
+  std::unique_ptr<Feed> feed;            // before lingering
   Producer* producer = nullptr;
 };
 
@@ -125,7 +125,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
     MutexLock lock(&mutex_);
     id = next_id_++;
   }
-  // Nothing here is locked: memory is zeroed, tables are made.
+  // Runs without the lock: memory is zeroed and tables are made.
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Record> record,
                             MakeRecord(id, options, caller, use, plan));
   record->use = std::move(use);
@@ -133,7 +133,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
 
   MutexLock lock(&mutex_);
   if (!record->use.IsReady()) {
-    // Unloaded by force meanwhile: DropPending may have passed already.
+    // The dataset was unloaded by force; DropPending may already have run.
     return absl::FailedPreconditionError(
         absl::StrCat("dataset '", options.dataset, "' is being unloaded"));
   }
@@ -186,7 +186,7 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
     return device->budget->Reserve(
         kind, owner.uid, static_cast<uint64_t>(size_bytes), what, terms);
   };
-  // No dataset goes for what the user may not have.
+  // Check the user's limit first, so that no dataset is evicted in vain.
   DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
       MemoryKind::kSlab, owner.uid, record->slab_bytes, what, terms));
   if (int64_t wanted;
@@ -226,7 +226,7 @@ absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
   if (found == records_.end() ||
       found->second->owner.session_id != session_id ||
       found->second->phase != FeedPhase::kPending) {
-    // One answer for all: another's feeds are nobody's business.
+    // The answer is the same if the feed belongs to another session.
     return absl::NotFoundError(absl::StrCat(
         "this session has no feed ", feed_id,
         " that waits to be attached; it may have passed attach_timeout"));
@@ -276,7 +276,7 @@ void FeedTable::EndLease(uint64_t feed_id) {
   if (found == records_.end()) return;
   Record& record = *found->second;
   if (record.phase == FeedPhase::kPending) {
-    // Never exported to anybody.
+    // The slab was never exported.
     record.slab_use = SlabUse::kUnused;
     BeginEnd(record);
     Free(feed_id);

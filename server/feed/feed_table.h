@@ -1,19 +1,18 @@
-// The feeds of the daemon, from OpenFeed to the last byte given back.
+// All feeds of the daemon, from OpenFeed until their memory is freed.
 //
-//   pending    made by OpenFeed; nothing is produced
+//   pending    created by OpenFeed; nothing is produced
 //   attached   its lease connection is open; the producer fills it
-//   ending     the lease has ended; the producer finishes what runs, and memory
-//              is being freed
-//   lingering  nothing runs any more, but the client's process may still use
-//              the slab: it stays, charged to its user, until the client says
+//   ending     the lease has ended; running work finishes and memory is freed
+//   lingering  nothing runs, but the client's process may still use the slab:
+//              the slab stays, charged to its user, until the client says
 //              DETACHED or its process is gone; then the feed is ending again
 //
-// A pending feed ends when its session does or its deadline passes. All but
-// the slab is freed before `lingering`. Memory is freed on a thread of its own
-// and without a lock, since that may take long; the feed is listed, and its
-// memory charged, until it is done.
+// A pending feed ends with its session or at its deadline. Everything but the
+// slab is freed before `lingering`. Memory is freed on a separate thread and
+// without a lock, since that may take long; until then the feed is listed and
+// its memory is charged.
 //
-// Thread-safe. Lock order: this table, then the registry's or the quota's.
+// Thread-safe. Lock order: this table, then the registry or the quota.
 
 #ifndef DATASETD_SERVER_FEED_FEED_TABLE_H_
 #define DATASETD_SERVER_FEED_FEED_TABLE_H_
@@ -58,75 +57,76 @@ class FeedTable {
     size_t max_feeds = 1024;
     PerUserLimit max_feeds_per_user;
     absl::Duration attach_timeout = absl::Seconds(10);
-    // Empty: what the backend likes best.
+    // Empty: the backend's preferred kind.
     std::vector<ExportKind> allowed_exports;
     TransformLimits transform_limits;
   };
   using Observer = std::function<void(const char* event, const FeedInfo& info)>;
 
-  // All outlive the table. `on_device_failure` as Producer::Start.
+  // All pointers outlive the table. See Producer::Start for
+  // `on_device_failure`.
   static absl::StatusOr<std::unique_ptr<FeedTable>> Create(
       Options options, DeviceTable* devices, DatasetRegistry* datasets,
       FeedChannelFactory make_channel, const Clock* clock, Observer observer,
       std::function<void(absl::Status)> on_device_failure);
-  // Ends all feeds and gives their memory up, for the end of the process. What
-  // clients still use stays valid for them, where a process's end allows it: a
-  // slab that was exported by CUDA IPC handle is left to that end.
+  // Ends all feeds and frees their memory at the end of the process. Slabs in
+  // use by clients stay valid for them where the kind of export allows it; a
+  // slab exported by CUDA IPC handle is left to the end of the process.
   ~FeedTable();
 
-  // Errors as FeedService.OpenFeed.
+  // Opens a feed. Errors as FeedService.OpenFeed.
   absl::StatusOr<OpenedFeed> Open(const FeedOptions& options,
                                   const Caller& caller);
 
-  // What the ops of a feed with these options draw for samples in an epoch.
-  // Errors as FeedService.ExplainTransforms.
+  // Explains what the ops of such a feed draw for samples in an epoch. Errors
+  // as FeedService.ExplainTransforms.
   absl::StatusOr<Explanation> Explain(const FeedOptions& options,
                                       uint64_t epoch,
                                       absl::Span<const uint64_t> indices,
                                       const Caller& caller);
 
-  // pending -> attached. The descriptors are the table's, valid until the
-  // lease ends. NOT_FOUND if there is no such feed, or it is not the session's,
-  // or not pending.
+  // Moves a feed from pending to attached. The table owns the returned
+  // descriptors; they are valid until the lease ends. NOT_FOUND if there is no
+  // such feed, it belongs to another session, or it is not pending.
   absl::StatusOr<std::vector<int>> Attach(uint64_t feed_id,
                                           uint64_t session_id);
 
-  // Appends to the client's order of a feed that is pending or attached.
-  // Errors as ClientOrder::Append, and
-  //   NOT_FOUND            no such feed, or not the session's
-  //   FAILED_PRECONDITION  its order is the daemon's
+  // Appends to the client's order of a pending or attached feed. Errors as
+  // ClientOrder::Append, and
+  //   NOT_FOUND            no such feed, or another session's
+  //   FAILED_PRECONDITION  the feed has no client order
   absl::Status SendIndices(uint64_t feed_id, uint64_t session_id,
                            const ClientOrder::Block& block);
 
-  // attached -> ending: the lease connection has ended.
+  // Moves a feed from attached to ending: its lease connection has closed.
   void EndLease(uint64_t feed_id);
 
-  // The client's process uses the slab no more: it said so, or is gone. What it
-  // keeps all the same is taken from it, where that can be.
+  // Frees the slab once the client's process says that it no longer uses it, or
+  // has exited. Access that the process still has is revoked where possible.
   void FreeSlab(uint64_t feed_id);
 
   // Ends the session's pending feeds.
   void EndSession(uint64_t session_id);
-  // Ends pending feeds whose time is over.
+  // Ends pending feeds whose deadline has passed.
   void ExpirePending();
 
-  // Ends the pending feeds of a dataset, or all when null, and returns the
-  // attached ones, whose leases the caller ends.
+  // Ends the pending feeds of a dataset (null: of all datasets), and returns
+  // the attached ones, whose leases the caller ends.
   std::vector<uint64_t> DropPending(const Dataset* dataset);
 
-  // Waits until no feed is `ending`, at most `timeout`: then its dataset counts
-  // as unused, and its memory is given back.
+  // Blocks until no feed is `ending`, at most for `timeout`. A feed that has
+  // ended no longer uses its dataset, and its memory is free.
   void AwaitEnded(absl::Duration timeout) const;
 
-  // Feeds of datasets that the caller may see, by id: those behind `after`,
-  // `limit` at most.
+  // Returns feeds of datasets that the caller may see, ordered by id: at most
+  // `limit` of those with an id greater than `after`.
   std::vector<FeedInfo> List(const Caller& caller = Caller(),
                              uint64_t after = 0, size_t limit = SIZE_MAX) const;
   size_t num_feeds() const;
-  // By device.
+  // By device name.
   std::map<std::string, FeedTotals> Totals() const;
 
-  // For the watchdog, by device: see producer.h.
+  // For the watchdog, by device name; see producer.h.
   void PingProducers();
   std::map<std::string, ProducerProgress> ProducersProgress() const;
 
@@ -135,31 +135,32 @@ class FeedTable {
   enum class SlabUse : uint8_t {
     kUsed,    // the client may use it
     kUnused,  // the client is done with it
-    kLeft,    // the client may use it, and the daemon ends
+    kLeft,    // the client may use it, and the daemon exits
   };
 
   FeedTable(Options options, DeviceTable* devices, DatasetRegistry* datasets,
             FeedChannelFactory make_channel, const Clock* clock,
             Observer observer);
-  // A feed with its memory; its use and place are left to set. Not locked.
+  // Creates a feed with its memory; use and place are not set yet. Called
+  // without the lock.
   absl::StatusOr<std::unique_ptr<Record>> MakeRecord(uint64_t id,
                                                      const FeedOptions& options,
                                                      const Caller& owner,
                                                      const DatasetUse& use,
                                                      const FeedPlan& plan);
   static void FreeMemory(std::unique_ptr<ExportedMemory> slab, SlabUse use);
-  // Nobody asks for the slab any more.
+  // Records that the slab is no longer wanted; ends the feed if it lingers.
   void GiveUpSlab(uint64_t feed_id, SlabUse use);
   // Ends the pending feeds that satisfy `predicate`; `event` may be null.
   void EndPending(const char* event,
                   absl::FunctionRef<bool(const Record&)> predicate)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The feed is `ending` now. REQUIRES: it was not.
+  // Moves the feed to `ending`. REQUIRES: it is not ending.
   void BeginEnd(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Has the reaper free the feed's memory. REQUIRES: it is `ending`, and
+  // Queues the feed's memory for the reaper. REQUIRES: it is `ending`, and
   // nothing of it runs.
   void Free(uint64_t feed_id);
-  // On the reaper's thread: to `lingering`, or to the feed's end.
+  // On the reaper's thread: moves the feed to `lingering`, or removes it.
   void FreeNow(uint64_t feed_id);
   FeedInfo InfoOf(const Record& record) const;
 
@@ -169,16 +170,17 @@ class FeedTable {
   const FeedChannelFactory make_channel_;
   const Clock* const clock_;
   const Observer observer_;
-  // Before the records, which have places in it.
+  // Declared before the records, which hold places in it.
   FeedQuota quota_;
 
   mutable Mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   int num_ending_ ABSL_GUARDED_BY(mutex_) = 0;
-  // By device: feeds opened, and the rest of those that have ended.
+  // Totals by device: number of feeds opened, and the counters of feeds that
+  // have ended.
   std::map<std::string, FeedTotals> ended_ ABSL_GUARDED_BY(mutex_);
-  // Last, so that the threads end before what they use.
+  // Declared last, so that the threads end before what they use.
   Reaper reaper_;
   std::map<std::string, std::unique_ptr<Producer>> producers_;
 };

@@ -1,8 +1,8 @@
-// How long something took, counted in buckets. The bounds are fixed: 1, 2 and 5
-// times the powers of ten from 10 us to 10 s.
+// A histogram of durations with fixed bucket bounds: 1, 2 and 5 times the
+// powers of ten from 10 us to 10 s.
 //
-// Thread-safe. Record takes no lock and allocates nothing; a snapshot taken
-// meanwhile may lack what is being recorded.
+// Thread-safe. Record takes no lock and does not allocate; a concurrent
+// snapshot may miss a duration that is being recorded.
 
 #ifndef DATASETD_SERVER_FEED_LATENCY_HISTOGRAM_H_
 #define DATASETD_SERVER_FEED_LATENCY_HISTOGRAM_H_
@@ -16,8 +16,7 @@ namespace datasetd {
 
 class LatencyHistogram {
  public:
-  // Upper bounds in nanoseconds, inclusive; what is above the last has a
-  // bucket of its own.
+  // Upper bounds in nanoseconds, inclusive; larger values have one more bucket.
   static constexpr std::array<uint64_t, 19> kBoundsNanoseconds = {
       10'000,        20'000,        50'000,        100'000,       200'000,
       500'000,       1'000'000,     2'000'000,     5'000'000,     10'000'000,
@@ -25,7 +24,7 @@ class LatencyHistogram {
       1'000'000'000, 2'000'000'000, 5'000'000'000, 10'000'000'000};
 
   struct Snapshot {
-    // By bucket, not cumulative.
+    // Per bucket, not cumulative.
     std::array<uint64_t, kBoundsNanoseconds.size() + 1> counts = {};
     uint64_t sum_nanoseconds = 0;
   };

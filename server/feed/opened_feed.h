@@ -1,4 +1,4 @@
-// What a client is told of the feed that it opened.
+// The answer to OpenFeed: a new feed as described to its client.
 
 #ifndef DATASETD_SERVER_FEED_OPENED_FEED_H_
 #define DATASETD_SERVER_FEED_OPENED_FEED_H_
@@ -27,7 +27,7 @@ struct OpenedFeed {
   std::string content_hash;
   std::string transforms_hash;
   uint32_t prefetch = 0;
-  uint32_t order_capacity = 0;  // of a client's order: batches
+  uint32_t order_capacity = 0;  // of a client's order, in batches
 };
 
 }  // namespace datasetd

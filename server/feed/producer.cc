@@ -26,7 +26,7 @@ constexpr int64_t kMaxPollNanoseconds = 500'000;
 constexpr uint64_t kWakeWindowNanoseconds = 10'000'000;
 constexpr int kMaxSpuriousWakes = 100;
 constexpr int kMaxEvents = 64;
-// Users and feeds whose use differs by less take turns by launches.
+// If the usage of users or feeds differs by less, they alternate launches.
 constexpr uint64_t kEqualNanoseconds = 1'000'000;
 
 thread_local bool is_producer_thread = false;
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
   if (!epoll.has_value() || !wake.has_value()) {
     return absl::ErrnoToStatus(errno, "producer: epoll or eventfd");
   }
-  // Edge-triggered and never read, as the clients' are.
+  // Edge-triggered and never read, like the clients' eventfds.
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLET;
   event.data.ptr = nullptr;
@@ -235,7 +235,7 @@ bool Producer::HasPlace(const Member& member) const {
   if (backend_->takes_turns()) {
     return member.num_launches == 0 || member.user->num_launches < max_launches;
   }
-  // One place is for somebody else.
+  // One place is reserved for other feeds.
   const int max_own =
       members_.size() > 1 ? std::max(max_launches - 1, 1) : max_launches;
   return num_running_launches_ < max_launches && member.num_launches < max_own;
@@ -279,7 +279,7 @@ Producer::Member* Producer::NextMember() {
                      member.used_nanoseconds / kEqualNanoseconds);
   };
   size_t next = num_members;
-  // Among equals the turn goes on where the last one was.
+  // Ties go to the next member after the last turn.
   for (size_t i = 1; i <= num_members; ++i) {
     const size_t at = (next_member_ + i) % num_members;
     const Member& member = *members_[at];
@@ -345,7 +345,7 @@ bool Producer::ForgetRemoved() {
     } else {
       Listen(member, false);
     }
-    // With the device failed its launches may never end.
+    // After a device failure its launches may never end.
     member.user->num_launches -= member.num_launches;
     if (--member.user->num_feeds == 0) users_.erase(member.feed->uid());
     const std::function<void()> on_removed = std::move(member.on_removed);
@@ -370,7 +370,7 @@ void Producer::Wait(int64_t timeout_nanoseconds) {
   const int num_events =
       epoll_pwait2(epoll_.get(), events, kMaxEvents,
                    timeout_nanoseconds < 0 ? nullptr : &timeout, nullptr);
-  // Before anything is looked at.
+  // Reset before looking, so that a later wake is not lost.
   is_woken_.exchange(false);
   for (int i = 0; i < num_events; ++i) {
     if (events[i].data.ptr != nullptr) {

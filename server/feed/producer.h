@@ -1,25 +1,25 @@
 // The thread that keeps the feeds of one device full.
 //
-// Each round it reads what clients said, publishes what has completed, and
-// launches new work. Users take turns by the device's time that their launches
-// took, and so do the feeds of a user; where the backend takes turns itself,
-// each feed may have a launch in flight, and a user's feeds together as many as
-// are worth it. When nothing is left to do it tells
-// every client that it is idle, looks once more, and sleeps on an epoll
-// descriptor: the clients' eventfds, the backend's completions, and commands.
-// It never waits for a client; while its own work or a client's device runs
-// and nobody will call, it polls, from 20 us doubling to 500 us.
+// Each round it reads the clients' messages, publishes completed batches and
+// launches new work. Users share the device by the time that their launches
+// took, and so do the feeds of one user. If the backend schedules users itself,
+// each feed may have one launch in flight, and a user's feeds together as many
+// as are useful. When there is nothing to do, the thread tells every client
+// that it is idle, looks once more, and sleeps on an epoll descriptor: the
+// clients' eventfds, the backend's completions and commands. It never waits for
+// a client. While work is running that will not signal its end, it polls, at
+// intervals that double from 20 us to 500 us.
 //
-// A client that wakes the thread for nothing more often than 100 times in 10 ms
-// is not listened to for the rest of these; its releases are still seen
-// whenever the thread looks.
+// A client that wakes the thread without reason more than 100 times in 10 ms is
+// ignored for the rest of these 10 ms; its releases are still seen in every
+// round.
 //
-// A watchdog asks with Ping whether the thread still turns and reads the answer
-// in progress(): a thread that sleeps for lack of work answers, one that is
-// stuck in the driver does not, and one whose device hangs has launches running
-// of which none ends, nor a piece.
+// A watchdog calls Ping and reads progress() to see whether the thread still
+// runs. A thread that sleeps for lack of work answers; one that is stuck in the
+// driver does not; one whose device hangs has launches running, of which none
+// ends or completes a piece.
 //
-// Thread-safe. Feeds given to Add belong to the caller and must stay alive
+// Thread-safe. A feed given to Add belongs to the caller and must stay alive
 // until Remove's callback.
 
 #ifndef DATASETD_SERVER_FEED_PRODUCER_H_
@@ -48,13 +48,14 @@ struct ProducerProgress {
   uint64_t num_pings = 0;
   uint64_t num_pings_answered = 0;
   uint64_t num_launches_ended = 0;
-  uint64_t num_pieces = 0;  // as Backend::num_pieces
+  uint64_t num_pieces = 0;  // see Backend::num_pieces
   bool has_running_launch = false;
 };
 
 class Producer {
  public:
-  // Nanoseconds of a monotonic clock, by which users take turns.
+  // Returns the time of a monotonic clock in nanoseconds, used to share the
+  // device between users.
   using ClockFunction = uint64_t (*)();
 
   // `on_failure` is called from the producer's thread. With a device failure
@@ -65,8 +66,8 @@ class Producer {
       Backend* backend, std::function<void(absl::Status)> on_failure,
       ClockFunction clock = MonotonicNanoseconds);
 
-  // Ends the thread. REQUIRES: every feed was removed, and destroyed if it got
-  // on_done().
+  // Ends the thread. REQUIRES: every feed was removed, and destroyed if it was
+  // created with on_done().
   ~Producer();
 
   // Whether the calling thread is a producer's, whose `on_failure` says more of
@@ -79,21 +80,21 @@ class Producer {
 
   void Add(Feed* feed);
 
-  // Stops the feed; `on_removed` is called from the producer's thread when its
-  // last launch has ended and the producer has forgotten it.
+  // Stops the feed. Calls `on_removed` on the producer's thread once its last
+  // launch has ended and the producer no longer refers to the feed.
   void Remove(Feed* feed, std::function<void()> on_removed);
 
-  // The thread looks at every feed once more before it sleeps.
+  // Makes the thread look at every feed once more before it sleeps.
   void Wake();
-  // Wakes the thread; its next round answers. What runs on the device says that
-  // it gets on, if the backend can.
+  // Wakes the thread, which answers in its next round. Running device work
+  // reports its progress if the backend supports it.
   void Ping();
   ProducerProgress progress() const;
 
-  // For Feed::Options.
+  // The histogram for Feed::Options.
   LatencyHistogram* hand_over() { return &hand_over_; }
 
-  // Rounds so far; moves while there is work.
+  // Number of rounds; increases while there is work.
   uint64_t num_rounds() const {
     return num_rounds_.load(std::memory_order_relaxed);
   }
@@ -102,7 +103,7 @@ class Producer {
   }
 
  private:
-  // Those who have feeds here.
+  // A user with feeds on this device.
   struct User {
     int num_feeds = 0;
     int num_launches = 0;  // in flight
@@ -112,11 +113,11 @@ class Producer {
     Feed* feed = nullptr;
     User* user = nullptr;
     int num_launches = 0;  // in flight
-    int num_ended = 0;     // of them, in this round
+    int num_ended = 0;     // launches that ended in this round
     uint64_t used_nanoseconds = 0;
-    bool is_waiting = false;  // for its turn
-    bool is_refused = false;  // had nothing to launch after all, this round
-    std::function<void()> on_removed;  // set when it is to go
+    bool is_waiting = false;           // for its turn
+    bool is_refused = false;           // had nothing to launch in this round
+    std::function<void()> on_removed;  // set when it is being removed
     uint64_t window_start_nanoseconds = 0;
     int num_spurious_wakes = 0;
     bool is_muted = false;
@@ -132,21 +133,21 @@ class Producer {
   void Run();
   void TakeCommands();
   bool ScanAll();
-  // True if something was published or removed.
+  // Returns true if something was published or removed.
   absl::StatusOr<bool> CollectAll();
   absl::StatusOr<bool> LaunchAll();
-  // Shares out the time since the last end to those whose launches have ended.
+  // Charges the time since the last end to the users whose launches ended.
   void ChargeEnded(int num_ended);
-  // Whether a launch of the member finds a place.
+  // True if the member may start another launch.
   bool HasPlace(const Member& member) const;
-  // Members that want a launch count as waiting; who comes new has used as much
-  // as those that wait, at least.
+  // Marks members that want a launch as waiting. A newly waiting member starts
+  // with at least the usage of those that already wait.
   void UpdateWaiting();
   // The member whose turn it is, or null.
   Member* NextMember();
   bool ForgetRemoved();
   void SetIdleAll(bool idle);
-  // Sleeps until woken, or for the time given (negative: for ever).
+  // Sleeps until woken or until the timeout; negative: no timeout.
   void Wait(int64_t timeout_nanoseconds);
   void CountSpuriousWake(Member& member);
   void Unmute();
@@ -163,18 +164,18 @@ class Producer {
   std::vector<Command> commands_ ABSL_GUARDED_BY(mutex_);
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Of the thread.
+  // Used by the thread only.
   std::map<uint32_t, User> users_;
   std::vector<std::unique_ptr<Member>> members_;
   size_t next_member_ = 0;
   int num_running_launches_ = 0;
-  // Since when the device works for those whose launches end next.
+  // Start of the device time charged to the launches that end next.
   uint64_t busy_since_nanoseconds_ = 0;
   bool has_failed_ = false;
   std::vector<Member*> woken_;
   int num_muted_ = 0;
 
-  // The wake descriptor was written to since the thread last waited.
+  // True if the wake descriptor was written since the thread last waited.
   std::atomic<bool> is_woken_ = false;
   std::atomic<uint64_t> num_rounds_ = 0;
   std::atomic<uint64_t> num_throttled_ = 0;

@@ -43,7 +43,7 @@ void Reaper::Loop() {
       tasks_.pop_front();
     }
     task();
-    // What it holds goes before it counts as done.
+    // Destroy the task's captures before it counts as done.
     task = nullptr;
     MutexLock lock(&mutex_);
     ++num_done_;

@@ -1,9 +1,8 @@
-// Destroys objects on a thread of its own, one after another.
+// Destroys objects on its own thread, one after another.
 //
-// For what takes long to free, such as memory that is unmapped page by page or
-// a device that must be waited for, where the thread that gives it up serves
-// others. What waits here is bounded by what exists: an object counts against
-// its quota and its budget until it is destroyed.
+// Meant for objects that take long to free, such as memory that is unmapped
+// page by page, given up by a thread that serves others. The queue is bounded:
+// an object counts against its quota and budget until it is destroyed.
 //
 // Thread-safe. The objects' destructors may call Destroy.
 
@@ -26,23 +25,23 @@ namespace datasetd {
 class Reaper {
  public:
   Reaper();
-  // Destroys all that it was given.
+  // Destroys all queued objects.
   ~Reaper();
   Reaper(const Reaper&) = delete;
   Reaper& operator=(const Reaper&) = delete;
 
-  // Returns at once.
+  // Queues the object and returns at once.
   template <typename T>
   void Destroy(std::unique_ptr<T> object) {
     Run([shared = std::shared_ptr<T>(std::move(object))]() mutable {
       shared.reset();
     });
   }
-  // The same for what takes more than one destructor.
+  // Queues a task, for what takes more than one destructor.
   void Run(std::function<void()> task);
 
-  // Waits until all that was given before this call is destroyed; false if
-  // `timeout` passes first. Not to be called by a destructor that it runs.
+  // Blocks until everything queued before this call is destroyed; returns false
+  // if `timeout` passes first. Must not be called on the reaper's thread.
   bool Await(absl::Duration timeout) const;
 
  private:

@@ -46,15 +46,15 @@ absl::Status Validate(const SamplerOptions& options) {
   return absl::OkStatus();
 }
 
-// In [0, bound). Off from uniform by less than bound / 2^64, which is 2^-48
-// for the largest table.
+// In [0, bound). Deviates from uniform by less than bound / 2^64, which is
+// 2^-48 for the largest table.
 uint64_t UniformInt64(uint64_t word, uint64_t bound) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(word) * bound) >>
                                64);
 }
 
-// Step s of the shuffle swaps place i = size - 1 - s with one of 0..i, chosen
-// by half s mod 2 of Philox block s / 2.
+// Step s of the shuffle swaps position i = size - 1 - s with one of 0..i,
+// chosen by half s mod 2 of Philox block s / 2.
 void Shuffle(uint64_t seed, uint64_t epoch, absl::Span<uint16_t> order) {
   std::iota(order.begin(), order.end(), uint16_t{0});
   Words4 words = {};
@@ -72,14 +72,14 @@ void Shuffle(uint64_t seed, uint64_t epoch, absl::Span<uint16_t> order) {
   }
 }
 
-// The orders of two epochs.
+// The tables of two epochs.
 class ShuffleTables {
  public:
   ShuffleTables(uint64_t seed, int64_t size) : seed_(seed) {
     for (Table& table : tables_) table.order.resize(size);
   }
 
-  // Valid until the next call but one to Use, or Prepare, of another epoch.
+  // Valid until the second next call of Use or Prepare for another epoch.
   const uint16_t* Use(uint64_t epoch) {
     if (!tables_[used_].IsOf(epoch)) {
       Prepare(epoch);
@@ -128,7 +128,7 @@ class Sampler::Impl {
     num_rows_ = whole_rounds + (has_rest && !options.drop_last ? 1 : 0);
     num_batches_ = num_rows_ / batch_size_;
     if (num_rows_ % batch_size_ != 0 && !options.drop_last) ++num_batches_;
-    // No overflow: (num_rows_ - 1) * world_size_ < num_samples_.
+    // Cannot overflow: (num_rows_ - 1) * world_size_ < num_samples_.
     last_is_padding_ = num_rows_ > 0 && Position(num_rows_ - 1) >= num_samples_;
     if (shuffle_ && options.num_samples <= kMaxTableSize) {
       tables_ = std::make_unique<ShuffleTables>(seed_, options.num_samples);
@@ -179,8 +179,8 @@ class Sampler::Impl {
   }
 
  private:
-  // Of a row of this rank in the padded order. Below 2^64: less than
-  // num_samples + world_size.
+  // Position of this rank's row in the padded order. Below num_samples +
+  // world_size, so below 2^64.
   uint64_t Position(uint64_t row) const { return rank_ + row * world_size_; }
 
   template <typename Order>
@@ -205,7 +205,7 @@ class Sampler::Impl {
   const uint64_t rank_;
   const uint64_t world_size_;
   const bool shuffle_;
-  uint64_t num_rows_;  // of this rank, and of every other, in an epoch
+  uint64_t num_rows_;  // per epoch, equal for all ranks
   uint64_t num_batches_;
   bool last_is_padding_;
   std::unique_ptr<ShuffleTables> tables_;  // null where none is used

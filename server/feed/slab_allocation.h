@@ -1,4 +1,5 @@
-// A feed's slab: which of the ways to share device memory it is made for.
+// Allocates a feed's slab, choosing how device memory is shared with the
+// client.
 
 #ifndef DATASETD_SERVER_FEED_SLAB_ALLOCATION_H_
 #define DATASETD_SERVER_FEED_SLAB_ALLOCATION_H_

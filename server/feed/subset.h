@@ -1,4 +1,4 @@
-// A subset of a dataset, checked. Pure; thread-safe.
+// A validated subset of a dataset. Pure; thread-safe.
 
 #ifndef DATASETD_SERVER_FEED_SUBSET_H_
 #define DATASETD_SERVER_FEED_SUBSET_H_
@@ -14,14 +14,14 @@
 
 namespace datasetd {
 
-// What fits a message of 4 MiB.
+// Fits in a message of 4 MiB.
 inline constexpr size_t kMaxSubsetSize = 1'000'000;
 
 using Subset = std::shared_ptr<const std::vector<uint32_t>>;
 
-// `indices` in their order. REQUIRES: num_samples is at most 2^32.
-//   INVALID_ARGUMENT  none or too many, or one is named twice
-//   OUT_OF_RANGE      the dataset, named in the message, has no such sample
+// Returns `indices` in their order. REQUIRES: num_samples <= 2^32.
+//   INVALID_ARGUMENT  none, too many, or a repeated index
+//   OUT_OF_RANGE      an index is not in the dataset, which the message names
 absl::StatusOr<Subset> MakeSubset(absl::Span<const int64_t> indices,
                                   int64_t num_samples,
                                   const std::string& dataset);

@@ -1,4 +1,4 @@
-// Host memory at an address that kernels ask for. Not initialised.
+// A host memory buffer with the alignment that kernels need. Not initialised.
 
 #ifndef DATASETD_SERVER_FILES_ALIGNED_BUFFER_H_
 #define DATASETD_SERVER_FILES_ALIGNED_BUFFER_H_
@@ -16,7 +16,7 @@ class AlignedBuffer {
  public:
   static constexpr size_t kAlignment = 256;
 
-  // What it held is lost where it grows.
+  // Loses the contents when it grows.
   void Reserve(size_t size_bytes) {
     if (size_bytes <= size_bytes_) return;
     size_bytes_ = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -25,7 +25,7 @@ class AlignedBuffer {
         static_cast<uint8_t*>(std::aligned_alloc(kAlignment, size_bytes_)));
     Require(data_ != nullptr, "there is memory for one more sample");
   }
-  // Gives the memory back if it is more than this.
+  // Frees the memory if it is larger than this.
   void ShrinkTo(size_t size_bytes) {
     if (size_bytes_ <= size_bytes) return;
     size_bytes_ = 0;

@@ -93,7 +93,7 @@ int OpenBeneath(int root_fd, const std::string& relative, int flags) {
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags);
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  // EAGAIN: a rename raced with the walk.
+  // EAGAIN: a rename raced with the lookup.
   for (int attempt = 0;; ++attempt) {
     const long fd =
         syscall(SYS_openat2, root_fd, relative.c_str(), &how, sizeof(how));
@@ -117,7 +117,7 @@ absl::Status WrongKind(const std::string& path, mode_t mode,
                                                  ", as seen by the daemon"));
 }
 
-// Without doubled slashes and "."; ".." stays, for the kernel to judge.
+// Removes repeated slashes and "."; keeps "..", which the kernel resolves.
 absl::StatusOr<std::string> Normalize(absl::string_view path) {
   if (!absl::StartsWith(path, "/")) {
     return absl::InvalidArgumentError(
@@ -141,7 +141,7 @@ class RootedFileSystem : public FileSystem {
     FileDescriptor fd;
   };
 
-  // Longest path first.
+  // Sorted by path length, longest first.
   explicit RootedFileSystem(std::vector<Root> roots)
       : roots_(std::move(roots)) {}
 

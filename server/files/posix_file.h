@@ -1,4 +1,4 @@
-// A file of the disk's, open for reading.
+// A file on disk, open for reading.
 
 #ifndef DATASETD_SERVER_FILES_POSIX_FILE_H_
 #define DATASETD_SERVER_FILES_POSIX_FILE_H_
@@ -15,13 +15,13 @@
 
 namespace datasetd {
 
-// What is no regular file has size 0.
+// The size is 0 if it is not a regular file.
 FileInfo FileInfoOf(std::string path, const struct stat& status);
 
 // Thread-safe.
 class PosixFile : public RandomAccessFile {
  public:
-  // `info` is what it goes by, in errors too.
+  // `info` has the name used in errors.
   PosixFile(FileDescriptor fd, FileInfo info);
 
   const FileInfo& info() const override { return info_; }

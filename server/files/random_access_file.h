@@ -1,4 +1,4 @@
-// A file as what reads it sees it.
+// The interface of a readable file.
 
 #ifndef DATASETD_SERVER_FILES_RANDOM_ACCESS_FILE_H_
 #define DATASETD_SERVER_FILES_RANDOM_ACCESS_FILE_H_
@@ -23,14 +23,15 @@ class RandomAccessFile {
  public:
   virtual ~RandomAccessFile() = default;
   virtual const FileInfo& info() const = 0;
-  // Reads up to `buffer.size()` bytes at `offset`; fewer only at end of file.
+  // Reads up to `buffer.size()` bytes at `offset`; fewer only at the end of the
+  // file.
   //   DATA_LOSS  the disk failed; names path and offset
   virtual absl::StatusOr<int64_t> ReadAt(int64_t offset,
                                          absl::Span<uint8_t> buffer) const = 0;
 };
 
-// Reads exactly `buffer.size()` bytes or fails: DATA_LOSS with path, offset,
-// wanted and found bytes.
+// Reads exactly `buffer.size()` bytes, or returns DATA_LOSS with path, offset,
+// requested and available bytes.
 absl::Status ReadExactly(const RandomAccessFile& file, int64_t offset,
                          absl::Span<uint8_t> buffer);
 

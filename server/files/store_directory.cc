@@ -117,7 +117,7 @@ class PosixStoreDirectory : public StoreDirectory {
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(
       const std::string& name) override {
-    // Never into a file that somebody has open.
+    // Do not write into a file that another process has open.
     if (unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
       return Errno(PathOf(name), "removing");
     }

@@ -98,7 +98,8 @@ absl::Status BadSampleFilter::Replace(absl::Span<const absl::Status> statuses) {
         std::find_if(statuses.begin(), statuses.end(),
                      [](const absl::Status& status) { return status.ok(); });
     if (good == statuses.end()) {
-      // What follows may be good, but these would have to wait for it.
+      // Later chunks may have good samples, but these would have to wait for
+      // them.
       return absl::Status(
           absl::StatusCode::kDataLoss,
           absl::StrCat("the first ", report_.num_samples,

@@ -1,6 +1,6 @@
-// Takes the bad samples out of chunks of decoded ones, as the policy says.
+// Removes bad samples from chunks of decoded samples, as the policy says.
 //
-// Chunks come in order. Not thread-safe.
+// Chunks are passed in order. Not thread-safe.
 
 #ifndef DATASETD_SERVER_LOAD_BAD_SAMPLE_FILTER_H_
 #define DATASETD_SERVER_LOAD_BAD_SAMPLE_FILTER_H_
@@ -17,38 +17,38 @@
 
 namespace datasetd {
 
-// The status of a sample, with its path and offset.
+// Returns `status` with the sample's path and offset added.
 absl::Status LocatedStatus(const SampleSource& source, int64_t index,
                            const absl::Status& status);
 
-// Counts one more bad sample, and lists it if there is room.
+// Counts one bad sample, and lists it if the report has room.
 void AddBadSample(const SampleSource& source, int64_t index,
                   const absl::Status& status, BadSampleReport& report);
 
 class BadSampleFilter {
  public:
-  // A row of rows(): the last good sample of the chunks before.
+  // A value in rows(): the last good sample of earlier chunks.
   static constexpr int64_t kEarlierRow = -1;
 
-  // `source` outlives this. `sample_bytes`: of each field, as decoded; 0 of
-  // packed ones, which the caller arranges.
+  // `source` outlives the filter. `sample_bytes` is the decoded size of each
+  // field; 0 for packed fields, which the caller rearranges.
   BadSampleFilter(BadSamplePolicy policy, int64_t max_bad_samples,
                   const SampleSource* source,
                   std::vector<int64_t> sample_bytes);
 
-  // statuses[i] is of sample first + i, field f of which is at
-  // fields[f] + i * sample_bytes[f]. Moves the samples to keep to the front,
-  // and returns how many they are.
-  //   the status of a sample, with its path: it ends the load, or the policy is
-  //       kFail, or the limit is passed
+  // Filters a chunk: statuses[i] is the status of sample first + i, whose field
+  // f is at fields[f] + i * sample_bytes[f]. Moves the kept samples to the
+  // front and returns their number. Returns the status of a bad sample, with
+  // its path, if that status ends the load, the policy is kFail, or the limit
+  // is exceeded.
   absl::StatusOr<int64_t> Filter(int64_t first,
                                  absl::Span<const absl::Status> statuses,
                                  absl::Span<const absl::Span<uint8_t>> fields);
 
-  // After Filter: which row of the chunk each sample that it kept comes from.
+  // The chunk row of each sample that the last Filter kept.
   absl::Span<const int64_t> rows() const { return rows_; }
 
-  // The error of a load of which nothing is left.
+  // The error of a load that has no good sample.
   absl::Status NothingLeft() const;
 
   const BadSampleReport& report() const { return report_; }
@@ -58,7 +58,7 @@ class BadSampleFilter {
   // Sets rows_.
   void Skip(absl::Span<const absl::Status> statuses);
   absl::Status Replace(absl::Span<const absl::Status> statuses);
-  // Lets the samples stand as rows_ says, and keeps the last good one.
+  // Moves samples as rows_ says, and saves the last good one.
   void Arrange(absl::Span<const absl::Span<uint8_t>> fields);
   void Copy(absl::Span<const absl::Span<uint8_t>> fields, int64_t from,
             int64_t to) const;
@@ -69,7 +69,7 @@ class BadSampleFilter {
   const std::vector<int64_t> sample_bytes_;
   BadSampleReport report_;
   std::vector<int64_t> rows_;
-  // kReplace: the fields of the last good sample; empty before there is one.
+  // kReplace: the fields of the last good sample; empty if there was none yet.
   std::vector<std::vector<uint8_t>> last_good_;
 };
 

@@ -11,7 +11,7 @@
 namespace datasetd {
 namespace {
 
-// Whether `fields`, which are resident, are what the plan makes.
+// True if the resident `fields` are those that the plan produces.
 bool AreFieldsOf(const LoadPlan& plan, const std::vector<FieldSpec>& fields) {
   if (plan.fields.size() != fields.size()) return false;
   for (size_t f = 0; f < fields.size(); ++f) {
@@ -49,7 +49,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
     DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
-  // Of a pushed dataset the reader is the entry.
+  // For a pushed dataset the source is the cache entry.
   if (source_.spec.format == kPushedFormat) return nullptr;
   const std::unique_ptr<CachedSource> entry = cache.Find(source_.spec_id);
   if (entry == nullptr) return nullptr;
@@ -78,7 +78,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::LoadEntry(
         "cache entry: its fields are not those of the source");
   }
   if (source_.plan.needs_sizes()) {
-    // The source's plan stays as it is, in case that the entry is damaged.
+    // Keep the source's plan in case the entry is damaged.
     DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   } else if (plan.resident_bytes > source_.plan.resident_bytes) {
     return absl::DataLossError(

@@ -1,7 +1,7 @@
 // One load, from the opened source to the dataset in device memory.
 //
-// Owns the source and the memory that is reserved for it; what is left of both
-// goes back when it is destroyed. Not thread-safe: for the thread that loads.
+// Owns the source and its memory reservations; whatever is left of them is
+// released on destruction. Not thread-safe: used on the loading thread.
 
 #ifndef DATASETD_SERVER_LOAD_DATASET_LOAD_H_
 #define DATASETD_SERVER_LOAD_DATASET_LOAD_H_
@@ -25,14 +25,13 @@ namespace datasetd {
 
 class DatasetLoad {
  public:
-  // Gives `held` back and reserves what the plan needs. Called where the sizes
-  // of the samples were not known, and now are.
+  // Releases `held` and reserves what the plan needs. Called if the sample
+  // sizes were unknown at first and have been found.
   using Reserver = std::function<absl::StatusOr<Reservation>(
       const LoadPlan& plan, Reservation held)>;
 
-  // `resident` is what the source's plan needs, `scratch` what it needs while
-  // it is loaded. Samples are decoded on the account, whose user pays for the
-  // time.
+  // `resident` is the memory that the source's plan needs, `scratch` what it
+  // needs during the load. Decoding time is charged to the account's user.
   DatasetLoad(OpenedSource source, Reservation resident, Reservation scratch,
               const DecodeAccount& account)
       : source_(std::move(source)),
@@ -40,20 +39,20 @@ class DatasetLoad {
         scratch_(std::move(scratch)),
         resident_(std::move(resident)) {}
 
-  // From the cache (null: there is none) if it has the dataset undamaged, else
-  // from the source. Blocks; `counters` moves meanwhile. REQUIRES: called once.
-  // Errors as LoadDataset and FindSampleSizes, and what `reserve` says.
+  // Loads from the cache (null: no cache) if it has an undamaged copy, else
+  // from the source. Blocks; updates `counters` while running. REQUIRES: called
+  // once. Errors as LoadDataset, FindSampleSizes and `reserve`.
   absl::StatusOr<std::shared_ptr<const Dataset>> Run(DatasetCache* cache,
                                                      const Reserver& reserve,
                                                      LoadCounters& counters);
 
  private:
-  // Null if the cache has it not, or damaged.
+  // Returns null if the cached copy is missing or damaged.
   absl::StatusOr<std::shared_ptr<const Dataset>> RunCached(
       DatasetCache& cache, const Reserver& reserve, LoadCounters& counters);
   absl::StatusOr<std::shared_ptr<const Dataset>> LoadEntry(
       CachedSource& entry, const Reserver& reserve, LoadCounters& counters);
-  // Looks how large the samples are, and takes the memory for them.
+  // Finds the sizes of the samples and reserves memory for them.
   absl::Status FindSizes(const Reserver& reserve, LoadCounters& counters);
   absl::Status TakeMemory(const LoadPlan& plan, const Reserver& reserve);
 

@@ -22,7 +22,7 @@
 namespace datasetd {
 namespace {
 
-// Beyond them reading and copying are slower.
+// More threads slow down reading and copying.
 constexpr int kMaxHashThreads = 4;
 
 int NumHashThreads() {
@@ -30,7 +30,7 @@ int NumHashThreads() {
                     1, kMaxHashThreads);
 }
 
-// The hash of names, types, shapes and every field's bytes.
+// The hash of names, dtypes, shapes and every field's bytes.
 std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
                         ContentHasher& fields) {
   std::string text = absl::StrCat("datasetd content 2\n", num_samples, "\n");
@@ -50,13 +50,14 @@ std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
   return HexDigest(text);
 }
 
-// A chunk on its way.
+// A chunk in staging memory.
 struct Staging {
   std::unique_ptr<HostMemory> memory;
   std::unique_ptr<Event> event;
   ContentHasher::Ticket hash_ticket = 0;
   std::vector<absl::Span<uint8_t>> fields;
-  // Of an encoded source's packed fields: where in their span each sample goes.
+  // For packed fields of an encoded source: the place of each sample in its
+  // span.
   std::vector<std::vector<RaggedSample>> places;
 };
 
@@ -73,7 +74,7 @@ class Loader {
 
   absl::Status Allocate();
   absl::Status Run() { return plan_.is_encoded ? RunEncoded() : RunPlain(); }
-  // After Run.
+  // REQUIRES: Run has returned.
   int64_t num_samples() const { return num_placed_; }
   BadSampleReport TakeBadSamples() {
     return plan_.is_encoded ? std::move(bad_samples_)
@@ -85,7 +86,7 @@ class Loader {
   std::vector<Dataset::Contents::Packed> TakePacked() {
     return std::move(packed_);
   }
-  // Once.
+  // REQUIRES: called once.
   std::string FinishContentHash() {
     return ContentHash(plan_, num_placed_, *hasher_);
   }
@@ -93,11 +94,11 @@ class Loader {
  private:
   absl::Status RunPlain();
   absl::Status RunEncoded();
-  // True where the field's pretransforms run on the device.
+  // True if the field's pretransforms run on the device.
   bool HasProgram(size_t field) const {
     return plan_.fields[field].has_program && !plan_.is_encoded;
   }
-  // Of a sample of a field in staging memory.
+  // Size of one sample of a field in staging memory.
   int64_t StagedBytes(size_t field) const {
     return plan_.is_encoded ? plan_.fields[field].resident.sample_bytes()
                             : source_.info().fields[field].sample_bytes();
@@ -105,14 +106,14 @@ class Loader {
   bool IsPacked(size_t field) const {
     return plan_.fields[field].resident.is_packed();
   }
-  // Bytes of samples first, ... of a field in staging memory.
+  // Size of `count` samples of a field in staging memory, starting at `first`.
   int64_t StagedBytes(size_t field, int64_t first, int64_t count) const;
-  // The samples of the next chunk, which begins with `first`.
+  // The number of samples in the next chunk, which starts at `first`.
   int64_t NextCount(int64_t first) const;
-  // Lets the fields stand one after the other.
+  // Lays out the fields one after the other.
   void Divide(Staging& staging, int64_t first, int64_t count) const;
   absl::Status Place(Staging& staging, int64_t first, int64_t count);
-  // Of a packed field of an encoded source: appends the samples of `rows`.
+  // For a packed field of an encoded source: appends the samples of `rows`.
   void Pack(size_t field, absl::Span<const int64_t> rows, Staging& staging);
   absl::Status PlaceIndices();
   absl::Status Transform(size_t field, const Staging& staging, int64_t first,
@@ -127,18 +128,18 @@ class Loader {
 
   std::vector<std::unique_ptr<DeviceMemory>> memory_;
   std::vector<Dataset::Contents::Packed> packed_;
-  std::vector<int64_t> packed_bytes_;  // placed so far
+  std::vector<int64_t> packed_bytes_;  // written so far
   std::vector<Staging> staging_;
   int64_t num_placed_ = 0;
   BadSampleReport bad_samples_;
-  // Of fields with pretransforms: the chunk as read, and the programs.
+  // For fields with pretransforms: the chunk as read, and the chains' scratch.
   std::vector<std::unique_ptr<DeviceMemory>> scratch_;
   std::vector<std::unique_ptr<DeviceMemory>> chain_scratch_;
   std::vector<std::unique_ptr<LoadedProgram>> programs_;
   std::unique_ptr<HostMemory> indices_;
   std::unique_ptr<HostMemory> readback_;
   ContentHasher::Ticket readback_ticket_ = 0;
-  // Last, so that they go first and wait for pending work.
+  // Declared last, so that they are destroyed first and wait for pending work.
   std::unique_ptr<Stream> stream_;
   std::optional<ContentHasher> hasher_;
 };
@@ -236,7 +237,7 @@ int64_t Loader::NextCount(int64_t first) const {
     has_packed = has_packed || IsPacked(f);
   }
   if (!has_packed) return most;
-  // One sample fits, and each field may need some bytes more to be aligned.
+  // At least one sample fits; each field may need padding for alignment.
   int64_t left = plan_.staging_bytes -
                  static_cast<int64_t>(plan_.fields.size()) * kStagingAlignment;
   int64_t count = 0;
@@ -308,7 +309,7 @@ absl::Status Loader::RunEncoded() {
   source_.AllowSmallerImages(plan_.smaller_images);
   BadSampleFilter filter(plan_.bad_samples, plan_.max_bad_samples, &source_,
                          std::move(sample_bytes));
-  // Goes before the staging buffers.
+  // Destroyed before the staging buffers.
   ParallelDecoder decoder(&source_, &transforms, plan_.num_decode_threads,
                           account_, &counters_.is_cancelled);
   int64_t num_started = 0;
@@ -411,7 +412,7 @@ absl::Status Loader::PlaceIndices() {
   return absl::OkStatus();
 }
 
-// Buffers take turns, so this waits only where the device or the hash is slower
+// Buffers alternate, so this blocks only if the device or the hash is slower
 // than the reader.
 absl::Status Loader::WaitFor(Staging& staging) {
   hasher_->Await(staging.hash_ticket);

@@ -2,10 +2,10 @@
 //
 //   plain    read -> staging -> (pretransform on the device) -> resident
 //   encoded  (read -> decode -> pretransform) on all cores -> staging ->
-//   resident
+//            resident
 //
-// Copies to the device run while the next chunk is read. Peak host memory is
-// LoadPlan::host_bytes. Pretransforms are the same kernel as transforms.
+// Copies to the device overlap with reading the next chunk. Peak host memory is
+// LoadPlan::host_bytes. Pretransforms use the same kernel as transforms.
 
 #ifndef DATASETD_SERVER_LOAD_DATASET_LOADER_H_
 #define DATASETD_SERVER_LOAD_DATASET_LOADER_H_
@@ -28,15 +28,15 @@
 
 namespace datasetd {
 
-// What others see of a load, and how they end it. Thread-safe.
+// Progress and cancellation of a load. Thread-safe.
 struct LoadCounters {
-  // The load ends as soon as it can: what runs on the device is cut short.
+  // Ends the load as soon as possible; running device work is cut short.
   void Cancel() {
     is_cancelled.store(true, std::memory_order_relaxed);
     MutexLock lock(&mutex);
     if (stream != nullptr) stream->Cancel();
   }
-  // Of the load: what Cancel cancels; null before it is destroyed.
+  // Sets the stream that Cancel cancels; null before the stream is destroyed.
   void SetStream(Stream* new_stream) {
     MutexLock lock(&mutex);
     stream = new_stream;
@@ -45,7 +45,7 @@ struct LoadCounters {
     }
   }
 
-  std::atomic<int64_t> num_samples = 0;  // of the source, the bad ones included
+  std::atomic<int64_t> num_samples = 0;  // of the source, bad ones included
   std::atomic<int64_t> num_bad_samples = 0;
   std::atomic<int64_t> num_bytes = 0;  // resident so far
   std::atomic<bool> is_cancelled = false;
@@ -53,14 +53,15 @@ struct LoadCounters {
   Stream* stream ABSL_GUARDED_BY(mutex) = nullptr;
 };
 
-// Loads all samples, as background work of the account's user, on whose account
-// samples are decoded. Blocks; `counters` moves meanwhile. Takes the
-// reservation if it succeeds. `expected_hash`: the content hash that they must
-// have, or empty. REQUIRES: !plan.needs_sizes().
+// Loads all samples as background work of the account's user, who is charged
+// for decoding. Blocks; updates `counters` while running. Takes the reservation
+// on success. If `expected_hash` is not empty, the samples must have this
+// content hash. REQUIRES: !plan.needs_sizes().
 //   CANCELLED           counters.Cancel was called
-//   RESOURCE_EXHAUSTED  the device has not so much memory
-//   DATA_LOSS           they have another hash than expected
-//   any error of the source, of a bad sample only as the policy says
+//   RESOURCE_EXHAUSTED  the device is out of memory
+//   DATA_LOSS           the samples do not have the expected hash
+// Also any error of the source; the error of a bad sample only if the policy
+// says so.
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
     Backend* backend, Reservation&& reservation, LoadCounters& counters,

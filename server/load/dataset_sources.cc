@@ -68,7 +68,7 @@ absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
         "the samples that were pushed are not in the cache (content hash ",
         content_hash, "); push them again"));
   }
-  spec.pretransforms.clear();  // done before they were stored
+  spec.pretransforms.clear();  // applied before the samples were stored
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource opened,
       Plan(std::move(spec), device, std::move(entry), std::move(spec_id)));

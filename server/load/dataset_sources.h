@@ -1,7 +1,5 @@
-// Where datasets come from: files that a reader opens, pushes, and what the
-// cache has of earlier pushes.
-//
-// Immutable; thread-safe as the opener is.
+// Opens the sources of datasets: files through a reader, pushes, and earlier
+// pushes from the cache. Immutable; thread-safe if the opener is.
 
 #ifndef DATASETD_SERVER_LOAD_DATASET_SOURCES_H_
 #define DATASETD_SERVER_LOAD_DATASET_SOURCES_H_
@@ -27,16 +25,16 @@
 
 namespace datasetd {
 
-// The format of datasets that clients pushed: they have no files.
+// The format of datasets that clients pushed; they have no files.
 inline constexpr char kPushedFormat[] = "push";
 
-// A source, and what is known of it before a sample is read.
+// A source and what is known about it before any sample is read.
 struct OpenedSource {
   DatasetSpec spec;  // names its device
   ServedDevice* device = nullptr;
   std::unique_ptr<SampleSource> reader;
-  std::string spec_id;  // empty: of a push that is still to come
-  // Of an earlier push: what its samples must have. Else empty.
+  std::string spec_id;  // empty: a push whose content is not known yet
+  // The content hash that the samples of an earlier push must have; else empty.
   std::string content_hash;
   LoadPlan plan;
 };
@@ -62,22 +60,22 @@ class DatasetSources {
   // Looks at the source's files, for user `uid`, which may take long.
   //   INVALID_ARGUMENT  no such device, or as PlanSource
   //   CANCELLED         scan->is_cancelled was set
-  //   and what the opener says
+  // Also any error of the opener.
   absl::StatusOr<OpenedSource> OpenFiles(
       DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
 
-  // A source that somebody feeds. Errors as OpenFiles.
+  // Opens a source that a client sends. Errors as OpenFiles.
   absl::StatusOr<OpenedSource> OpenPush(
       DatasetSpec spec, std::unique_ptr<SampleSource> source) const;
 
-  // What this user pushed to an earlier daemon under this name.
-  //   NOT_FOUND  the cache has it not
+  // Opens what this user pushed to an earlier daemon under this name.
+  //   NOT_FOUND  not in the cache
   absl::StatusOr<OpenedSource> OpenPushed(DatasetSpec spec,
                                           const std::string& content_hash,
                                           uint32_t owner_uid) const;
 
-  // Begins to look at the samples of a source, for user `uid`, without loading
-  // it. Errors as OpenFiles.
+  // Starts a dry run over the samples of a source for user `uid`. Errors as
+  // OpenFiles.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
       DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
 

@@ -53,7 +53,7 @@ void DecodeBudget::Add(uid_t uid, int64_t size_bytes) {
 }
 
 void DecodeBudget::Serve() {
-  // Users whose next sample waits for others of their own.
+  // Users whose next sample waits for the user's own samples.
   std::set<uid_t> waiting;
   for (Waiter& waiter : waiters_) {
     if (waiter.is_served || waiting.contains(waiter.uid)) continue;

@@ -1,12 +1,12 @@
-// The host memory that samples take between disk and staging: of all loads, dry
-// runs and looks at headers together.
+// The host memory budget of samples between disk and staging, shared by all
+// loads, dry runs and header scans.
 //
-// A sample takes memory for its bytes, and once its headers are known for its
-// pixels and what its pretransforms need. One that needs more than a sample may
-// is refused; the others wait until there is enough. One user has at most half
-// of it, or what one sample may need where that is more. Whoever waits for the
-// memory of all is served in order, so that a large sample is not overtaken for
-// ever.
+// A sample takes memory for its encoded bytes and, once its headers are read,
+// for its pixels and pretransforms. A sample above the per-sample limit is
+// refused; others wait until memory is available. One user gets at most half of
+// the budget, or the per-sample limit if that is larger. Samples that wait for
+// the total, not for their user's half, are served in order, so that a large
+// sample is not overtaken for ever.
 //
 // Thread-safe. Outlives its shares.
 
@@ -31,7 +31,7 @@ class DecodeBudget {
   // Both are at least 1.
   struct Limits {
     int64_t sample_bytes = int64_t{1} << 30;  // max_sample_memory_mib
-    // decode_memory_mib; below sample_bytes it counts as that.
+    // decode_memory_mib; raised to sample_bytes if lower.
     int64_t total_bytes = int64_t{2} << 30;
   };
 
@@ -41,11 +41,12 @@ class DecodeBudget {
 
   const Limits& limits() const { return limits_; }
 
-  // Whether one sample may take so much.
-  //   INVALID_ARGUMENT  it may not; names both numbers and the key
+  // OK if one sample may take this much.
+  //   INVALID_ARGUMENT  it may not; names both numbers and the configuration
+  //                     key
   absl::Status CheckSample(int64_t size_bytes) const;
 
-  // One sample's share, of one thread. Gives it back when destroyed.
+  // The share of one sample, used by one thread. Released on destruction.
   class Share {
    public:
     // What it takes is charged to `uid`. Without a budget nothing is counted.
@@ -54,13 +55,14 @@ class DecodeBudget {
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
 
-    // Waits for the memory. REQUIRES: nothing is held, so that nobody who waits
-    // has what another waits for.
+    // Blocks until the memory is available. REQUIRES: the share is empty;
+    // holding one part while waiting for another could deadlock.
     //   INVALID_ARGUMENT  as CheckSample
     absl::Status Take(int64_t size_bytes);
 
-    // Takes what is missing to `size_bytes`, without waiting. False if there is
-    // not enough now: free the sample's memory, Release, and Take all of it.
+    // Grows to `size_bytes` without waiting. Returns false if there is not
+    // enough memory now: then free the sample's memory, Release, and Take the
+    // whole amount.
     //   INVALID_ARGUMENT  as CheckSample
     absl::StatusOr<bool> TryGrowTo(int64_t size_bytes);
 
@@ -73,7 +75,7 @@ class DecodeBudget {
   };
 
   int64_t used_bytes() const;
-  // The most held so far.
+  // The highest use so far.
   int64_t peak_bytes() const;
 
  private:
@@ -89,7 +91,7 @@ class DecodeBudget {
     return size_bytes <= limits_.total_bytes - used_bytes_;
   }
   void Add(uid_t uid, int64_t size_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Serves those that wait, as far as there is memory.
+  // Serves waiters while memory is available.
   void Serve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Limits limits_;
@@ -101,9 +103,9 @@ class DecodeBudget {
   int64_t peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Whose samples are decoded, out of which budget.
+// The budget and the user that decoding is charged to.
 struct DecodeAccount {
-  DecodeBudget* budget = nullptr;  // never null in use
+  DecodeBudget* budget = nullptr;  // never null when used
   uid_t uid = 0;
   // Pays for the buffers that a load keeps. May be null.
   DecodeBudget* staging = nullptr;

@@ -95,7 +95,7 @@ absl::Status LoadEstimator::Look(int64_t index, RawSample& raw) {
       SaturatingSum(RawBytes(raw), probe.decode_bytes, ScratchBytes(probe));
   KeepAtMost(kMaxKeptProbeBytes, raw);
   DATASETD_RETURN_IF_ERROR(account_.budget->CheckSample(size_bytes));
-  // What cannot become resident, CheckSizes tells.
+  // CheckSizes reports samples that cannot become resident.
   resident_sizes_.Set(index, probe).IgnoreError();
   MutexLock lock(&mutex_);
   largest_sample_bytes_ = std::max(largest_sample_bytes_, size_bytes);
@@ -206,7 +206,7 @@ std::vector<const SampleTransform*> LoadEstimator::RaggedTransforms() const {
 
 absl::Status LoadEstimator::CheckSizes() const {
   const auto ragged = RaggedTransforms();
-  // The first sample that fails, as the load would tell.
+  // Report the first failing sample, as the load would.
   int64_t first = num_samples();
   absl::Status problem;
   for (const auto& [key, index] : sizes_) {

@@ -1,7 +1,7 @@
-// What a load would find and need, told without loading: a dry run.
+// A dry run: what a load would find and need, without loading.
 //
-// Reads every sample of an encoded source and looks at its headers, on all
-// cores, but decodes none. Not thread-safe.
+// Reads every sample of an encoded source and parses its headers, on all cores,
+// but decodes no sample. Not thread-safe.
 
 #ifndef DATASETD_SERVER_LOAD_LOAD_ESTIMATOR_H_
 #define DATASETD_SERVER_LOAD_LOAD_ESTIMATOR_H_
@@ -35,21 +35,20 @@ namespace datasetd {
 struct LoadEstimate {
   std::string device;
   int64_t num_samples = 0;        // of the source
-  std::vector<FieldSpec> fields;  // resident
+  std::vector<FieldSpec> fields;  // as resident
   int64_t num_classes = 0;
-  int64_t source_bytes = 0;  // of all files
-  // On the device: for good, and beside that while loading.
+  int64_t source_bytes = 0;  // size of all files
+  // Device memory: permanent, and extra during the load.
   int64_t resident_bytes = 0;
   int64_t scratch_bytes = 0;
-  int64_t free_bytes = 0;  // of the device's budget, now
-  int64_t host_bytes = 0;  // the most that the load takes
-  // Of the ragged images, the smallest and largest extents; 0 if there are
-  // none.
+  int64_t free_bytes = 0;  // free in the device's budget, now
+  int64_t host_bytes = 0;  // maximum host memory of the load
+  // Smallest and largest extents of the ragged images; 0 if there are none.
   ImageSize smallest;
   ImageSize largest;
-  // Samples that cannot be read, or whose headers are bad.
+  // Samples that cannot be read or have bad headers.
   BadSampleReport bad_samples;
-  // Why the load would fail, if it would.
+  // The error that the load would fail with, if any.
   absl::Status problem;
 };
 
@@ -60,14 +59,14 @@ class LoadEstimator {
       const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
       const MemoryBudget& budget, const DecodeAccount& account,
       const LoadLimits& limits, int max_teams);
-  // Ends the look at the samples, wherever it is.
+  // Stops the run if it is not finished.
   ~LoadEstimator();
 
   int64_t num_samples() const { return source_->info().num_samples; }
   int64_t num_scanned() const {
     return num_scanned_.load(std::memory_order_relaxed);
   }
-  // True when all samples have been looked at.
+  // Blocks until all samples are checked or `timeout` passes; true if they are.
   bool Await(absl::Duration timeout);
   // REQUIRES: Await returned true.
   LoadEstimate Result();
@@ -77,20 +76,20 @@ class LoadEstimator {
                 LoadPlan plan, const MemoryBudget& budget,
                 const DecodeAccount& account, int max_teams);
 
-  // Number of the ragged field, height, width.
+  // {index of the ragged field, height, width}.
   using FieldSize = std::tuple<size_t, int64_t, int64_t>;
 
   void Scan();
   absl::Status Look(int64_t index, RawSample& raw);
-  // The plan, with the sizes that were found.
+  // The plan with the sizes that were found.
   absl::StatusOr<LoadPlan> FinishedPlan() const;
   absl::Status FindProblem(const LoadEstimate& estimate) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSizes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of a sample's pretransforms, all fields together, as far as they can be
+  // Memory of a sample's pretransforms, over all fields, as far as they can be
   // applied to it.
   int64_t ScratchBytes(const SampleProbe& probe) const;
-  // One for each ragged field.
+  // One per ragged field.
   std::vector<const SampleTransform*> RaggedTransforms() const;
 
   const DatasetSpec spec_;

@@ -21,7 +21,7 @@ constexpr int64_t kStagingTargetBytes = 8 << 20;
 constexpr int64_t kPlainStagingTargetBytes = 2 << 20;
 // So that all threads have a sample where samples are large.
 constexpr int64_t kMaxStagingBytes = 64 << 20;
-// So that small samples, too, tell how far they are.
+// Bounded, so that loads of small samples report progress, too.
 constexpr int64_t kMaxEncodedChunk = 512;
 constexpr int64_t kMaxPackedChunk = 65536;
 // One is copied from and hashed while others are read or decoded to.
@@ -61,7 +61,8 @@ absl::Status TooLarge(int64_t num_samples, int64_t sample_bytes) {
                    " bytes are more than any memory holds"));
 }
 
-// Makes the field packed, or as large as its samples if these are alike.
+// Makes the field packed, or gives it its samples' size if that is always the
+// same.
 void ApplySizes(const SampleSizes& sizes, LoadPlan::FieldPlan& field) {
   FieldSpec& resident = field.resident;
   std::vector<int64_t> shape = resident.shape;
@@ -95,21 +96,21 @@ void ApplySizes(const SampleSizes& sizes, LoadPlan::FieldPlan& field) {
     field.sizes = sizes;
     return;
   }
-  if (first == ImageSize()) first = {1, 1};  // all are bad: the load will say
+  if (first == ImageSize()) first = {1, 1};  // all are bad: the load reports it
   resident.shape[0] = first.height;
   resident.shape[1] = first.width;
   resident.smallest = resident.largest = {};
   resident.num_pixels = resident.packed_bytes = 0;
 }
 
-// Of the largest sample of a field, and what is left before the next.
+// Size of a field's largest sample with padding.
 int64_t LargestBytes(const FieldSpec& field) {
   if (!field.is_packed()) return field.sample_bytes();
   return PaddedSampleBytes(SaturatingProduct(
       field.largest.height, field.largest.width, PixelBytes(field)));
 }
 
-// Of chunks that hold as many samples as fit.
+// Plans chunks that hold as many samples as fit.
 void PlanPackedChunks(const SourceInfo& source, LoadPlan& plan) {
   int64_t sample_bytes = 0;
   for (const LoadPlan::FieldPlan& field : plan.fields) {
@@ -203,7 +204,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
                                 field.program.out_width,
                                 field.program.out_channels};
       }
-      // A chunk that a kernel writes begins at an aligned address.
+      // Chunks written by a kernel must start at an aligned address.
       if (!source.is_encoded) {
         alignment_samples = std::max(
             alignment_samples,
@@ -252,7 +253,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
   }
   plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
                                            std::max<int64_t>(num_samples, 1));
-  // What is the only chunk begins aligned.
+  // A single chunk is always aligned.
   if (plan.chunk_samples < num_samples) {
     plan.chunk_samples = RoundUpTo(plan.chunk_samples, alignment_samples);
   }
@@ -264,7 +265,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
     plan.staging_bytes = SaturatingAdd(
         plan.staging_bytes, RoundUpTo(field_bytes, kStagingAlignment));
     if (!plan.fields[f].has_program || source.is_encoded) continue;
-    // What it makes of a chunk is read back for its hash.
+    // The resident chunk is read back to be hashed.
     plan.staging_bytes =
         std::max(plan.staging_bytes,
                  SaturatingMultiply(plan.chunk_samples,

@@ -1,4 +1,4 @@
-// How much of what a load takes, and in which pieces.
+// The plan of a load: memory needs and chunk sizes.
 
 #ifndef DATASETD_SERVER_LOAD_LOAD_PLAN_H_
 #define DATASETD_SERVER_LOAD_LOAD_PLAN_H_
@@ -20,83 +20,82 @@
 
 namespace datasetd {
 
-// Field by field a chunk begins at a multiple of it (BatchTask::slot).
+// In a chunk, each field starts at a multiple of this (BatchTask::slot).
 inline constexpr int64_t kStagingAlignment = 256;
 // The most that LoadPlan::buffer_bytes() is where one sample may take so much.
 int64_t MaxLoadBufferBytes(int64_t max_sample_bytes);
 
-// Held at the largest multiple.
+// Saturates at the largest multiple.
 constexpr int64_t RoundUpTo(int64_t value, int64_t multiple) {
   return SaturatingRoundUp(value, multiple);
 }
 
-// By sample, as resident; 0 x 0 where its headers are bad.
+// Resident size of each sample; 0 x 0 if its headers are bad.
 using SampleSizes = std::shared_ptr<const std::vector<ImageSize>>;
 
-// The most that one sample may take.
+// Limits on one sample.
 struct LoadLimits {
   TransformLimits transforms;
-  // Of host memory.
+  // Host memory.
   int64_t max_sample_bytes = DecodeBudget::Limits().sample_bytes;
 };
 
-// How a source becomes resident, known before a sample is read.
+// How a source becomes resident; computed before any sample is read.
 struct LoadPlan {
   struct FieldPlan {
     FieldSpec resident;
-    // Set if the field has pretransforms; source and offset are not.
+    // True if the field has pretransforms; source and offset are not set.
     bool has_program = false;
     FieldProgram program = {};
-    // Of an encoded source: what `program` was compiled from.
+    // Encoded sources: the ops that `program` was compiled from.
     std::vector<TransformSpec> ops;
-    // Of an encoded source's packed field: the samples' sizes as resident.
+    // Packed fields of encoded sources: the resident size of each sample.
     SampleSizes sizes;
-    // It is not known yet whether it is packed, and how large the samples are.
+    // True while it is unknown whether the field is packed, and the sizes.
     bool needs_sizes = false;
   };
-  std::vector<FieldPlan> fields;  // one for each field of the source
+  std::vector<FieldPlan> fields;  // one per field of the source
   LoadLimits limits;
   bool is_encoded = false;
   BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
   int64_t max_bad_samples = 0;
   int num_decode_threads = 1;
-  // Encoded: the source may decode ragged images to less than their size, but
-  // not to less than this; 0 x 0: it may not.
+  // Encoded sources: ragged images may be decoded at a reduced size, but not
+  // below this one; 0 x 0: not allowed.
   ImageSize smaller_images;
   int64_t chunk_samples = 0;  // at most
   int num_staging_buffers = 0;
   int64_t staging_bytes = 0;   // of one buffer
-  int64_t resident_bytes = 0;  // on the device, for good
-  int64_t scratch_bytes = 0;   // on the device, while loading
+  int64_t resident_bytes = 0;  // on the device, permanent
+  int64_t scratch_bytes = 0;   // on the device, during the load
 
   bool needs_sizes() const;
   // What the load keeps of the host while it runs, samples left out.
   int64_t buffer_bytes() const;
 
-  // The most that the load takes of the host, if no image is larger than
-  // `largest_sample_bytes` raw and decoded, and all samples at once have
-  // `decode_bytes`.
+  // Maximum host memory of the load if no image needs more than
+  // `largest_sample_bytes` raw and decoded, and all samples in flight together
+  // have `decode_bytes`.
   int64_t host_bytes(int64_t largest_sample_bytes, int64_t decode_bytes) const;
 };
 
-// `programs[f]` as CompileField made it from field f's pretransforms, or
-// nullopt where there are none; `max_teams` is the backend's. Of an encoded
-// source bad_samples, max_bad_samples, num_decode_threads and the fields' ops
-// are left to the caller.
+// Plans a load. `programs[f]` is what CompileField made of field f's
+// pretransforms, or nullopt if it has none; `max_teams` is the backend's. For
+// an encoded source, the caller sets bad_samples, max_bad_samples,
+// num_decode_threads and the fields' ops.
 //
-// Samples of an encoded source have one size as resident, but of the fields f
-// that have own_sizes[f]: these are packed, unless all are alike; what is null
-// is not known yet, and is left out of the numbers.
-// REQUIRES: a plain source with a packed field has no programs.
-//   INVALID_ARGUMENT  the dataset is larger than any memory, or a sample than
-//                     the limits
+// Samples of an encoded source have one resident size, except in fields f with
+// own_sizes[f]: these are packed, unless all sizes are equal. A null element
+// means that the sizes are not known yet; the field is then left out of the
+// numbers. REQUIRES: a plain source with a packed field has no programs.
+//   INVALID_ARGUMENT  the dataset exceeds any memory, or a sample the limits
 absl::StatusOr<LoadPlan> PlanLoad(
     const SourceInfo& source,
     const std::vector<std::optional<FieldProgram>>& programs, int max_teams,
     const std::vector<std::optional<SampleSizes>>& own_sizes = {},
     const LoadLimits& limits = {});
 
-// A program of one field, which writes no indices.
+// A program of one field that writes no indices.
 AugmentProgram ProgramOf(const FieldProgram& field);
 
 }  // namespace datasetd

@@ -55,8 +55,8 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
   return programs;
 }
 
-// What is enough of an image whose first op is a Resize, and whose resident
-// size does not depend on its own; 0 x 0 if all of it is needed.
+// The size that suffices for an image whose first op is a Resize and whose
+// resident size is independent of its own; 0 x 0 if the full size is needed.
 ImageSize EnoughFor(const std::vector<TransformSpec>& ops) {
   const ResizeSpec* const resize =
       ops.empty() ? nullptr : std::get_if<ResizeSpec>(&ops[0].op);
@@ -71,7 +71,7 @@ ImageSize EnoughFor(const std::vector<TransformSpec>& ops) {
   return {};
 }
 
-// Enough for all ragged fields.
+// The size that suffices for all ragged fields.
 ImageSize SmallerImages(const LoadPlan& plan, const SourceInfo& source) {
   ImageSize enough;
   for (size_t f = 0; f < plan.fields.size(); ++f) {
@@ -84,8 +84,8 @@ ImageSize SmallerImages(const LoadPlan& plan, const SourceInfo& source) {
   return enough;
 }
 
-// By field: null where the source's samples may differ in size, and no op makes
-// them one.
+// By field: null if the source's samples may differ in size and no op makes
+// them equal.
 std::vector<std::optional<SampleSizes>> UnknownSizes(const DatasetSpec& spec,
                                                      const SourceInfo& source) {
   std::vector<std::optional<SampleSizes>> unknown(source.fields.size());

@@ -1,4 +1,4 @@
-// Plans how a source becomes the resident dataset that a spec asks for.
+// Plans how a source becomes the resident dataset that a spec describes.
 
 #ifndef DATASETD_SERVER_LOAD_LOAD_PLANNER_H_
 #define DATASETD_SERVER_LOAD_LOAD_PLANNER_H_
@@ -13,11 +13,11 @@
 
 namespace datasetd {
 
-// `max_teams` is the backend's. `own_sizes`, of a plan that this made without
-// them and that needs sizes: what FindSampleSizes found.
-//   INVALID_ARGUMENT  a pretransform is random, wrong, or for a field that is
-//                     not there; more than kMaxDatasetFields; or the dataset is
-//                     larger than any memory, or a sample than the limits
+// `max_teams` is the backend's. If a plan made without `own_sizes` needs sizes,
+// plan again with what FindSampleSizes found.
+//   INVALID_ARGUMENT  a pretransform is random, invalid or for an unknown
+//                     field; more than kMaxDatasetFields; or the dataset
+//                     exceeds any memory, or a sample the limits
 absl::StatusOr<LoadPlan> PlanSource(
     const DatasetSpec& spec, const SourceInfo& source, int max_teams,
     std::vector<std::optional<SampleSizes>> own_sizes = {},

@@ -15,7 +15,7 @@
 namespace datasetd {
 namespace {
 
-// A thread takes several samples at a time where they are many.
+// A thread takes several samples at a time if there are many.
 constexpr int64_t kMaxSamplesAtOnce = 32;
 void ShrinkTo(size_t size_bytes, std::vector<uint8_t>& bytes) {
   if (bytes.capacity() > size_bytes) std::vector<uint8_t>().swap(bytes);
@@ -35,7 +35,7 @@ struct ParallelDecoder::Chunk {
   std::vector<absl::Status> statuses;
 };
 
-// Lets the pretransforms of a sample end early.
+// Cancels the pretransforms of a sample.
 class ParallelDecoder::Run final : public HostRun {
  public:
   explicit Run(const ParallelDecoder* decoder) : decoder_(*decoder) {
@@ -50,7 +50,7 @@ class ParallelDecoder::Run final : public HostRun {
   const ParallelDecoder& decoder_;
 };
 
-// What one thread needs for a sample.
+// The buffers of one thread.
 class ParallelDecoder::Worker {
  public:
   explicit Worker(ParallelDecoder* decoder)
@@ -66,7 +66,7 @@ class ParallelDecoder::Worker {
     }
     DecodeBudget::Share share(decoder_.account_.budget, decoder_.account_.uid);
     absl::Status status = Decode(chunk, row, share);
-    // While it is still charged.
+    // Before the memory is released from the budget.
     KeepAtMost(kMaxKeptDecodeBytes);
     return status;
   }
@@ -87,7 +87,7 @@ class ParallelDecoder::Worker {
       DATASETD_ASSIGN_OR_RETURN(const bool is_enough,
                                 share.TryGrowTo(size_bytes));
       if (is_enough) break;
-      // From the start, with memory for all of it.
+      // Start again with memory for the whole sample.
       KeepAtMost(0);
       share.Release();
     }
@@ -102,7 +102,7 @@ class ParallelDecoder::Worker {
     return absl::OkStatus();
   }
 
-  // All that the sample takes, its raw bytes included.
+  // Total memory of the sample, including its raw bytes.
   absl::StatusOr<int64_t> NeededBytes() const {
     int64_t bytes = SaturatingAdd(RawBytes(raw_), probe_.decode_bytes);
     for (size_t f = 0; f < runners_.size(); ++f) {
@@ -113,7 +113,7 @@ class ParallelDecoder::Worker {
     return bytes;
   }
 
-  // Gives back the memory of large samples.
+  // Frees the memory of large samples.
   void KeepAtMost(int64_t size_bytes) {
     // A runner has two buffers.
     const size_t num_buffers =
@@ -124,7 +124,7 @@ class ParallelDecoder::Worker {
     for (SampleTransform::Runner& runner : runners_) runner.ShrinkTo(share);
   }
 
-  // The sizes of the sample's images, which can become resident.
+  // Finds the resident sizes of the sample's images.
   absl::Status FindSizes() {
     sizes_.clear();
     size_t num_ragged = 0;
@@ -140,7 +140,7 @@ class ParallelDecoder::Worker {
     return absl::OkStatus();
   }
 
-  // Where each field of the sample goes in the chunk.
+  // Finds the place of each field of the sample in the chunk.
   absl::Status FindRows(const Chunk& chunk, int64_t row) {
     rows_.clear();
     for (size_t f = 0; f < runners_.size(); ++f) {
@@ -172,8 +172,8 @@ class ParallelDecoder::Worker {
     return absl::OkStatus();
   }
 
-  // Where the source decodes each field to: its row, or a buffer to transform
-  // from.
+  // Chooses where the source decodes each field: its row, or a buffer for
+  // pretransforms.
   void ChoosePlaces() {
     places_.clear();
     for (size_t f = 0; f < runners_.size(); ++f) {

@@ -1,12 +1,11 @@
-// Reads, decodes and pretransforms the samples of an encoded source on threads
-// of its own.
+// Reads, decodes and pretransforms the samples of an encoded source on its own
+// threads.
 //
-// Chunks are started in order and finished in order; several may be under way,
-// so that no thread waits for the slowest sample of a chunk. Host memory: the
-// caller's chunks, what the samples take of the decode budget, and
-// kMaxKeptDecodeBytes for each thread.
+// Chunks start and finish in order. Several may be in flight, so that no thread
+// waits for the slowest sample of a chunk. Host memory: the caller's chunks,
+// the samples' share of the decode budget, and kMaxKeptDecodeBytes per thread.
 //
-// For one thread; the source is used by all of them.
+// Not thread-safe; the source is used by all decoder threads.
 
 #ifndef DATASETD_SERVER_LOAD_PARALLEL_DECODER_H_
 #define DATASETD_SERVER_LOAD_PARALLEL_DECODER_H_
@@ -29,35 +28,35 @@
 
 namespace datasetd {
 
-// Memory that a thread keeps for its next sample, all buffers together.
+// Memory that a thread keeps between samples, over all buffers.
 inline constexpr int64_t kMaxKeptDecodeBytes = 16 << 20;
 
 class ParallelDecoder {
  public:
-  // One transform for each field of the source. All outlive this; once
-  // `is_cancelled` is set, samples are CANCELLED. A sample that needs more than
-  // the account's budget has for one is INVALID_ARGUMENT.
-  // REQUIRES: num_threads >= 1.
+  // Takes one transform per field of the source. All arguments outlive the
+  // decoder. After `is_cancelled` is set, samples are CANCELLED. A sample above
+  // the budget's per-sample limit is INVALID_ARGUMENT. REQUIRES: num_threads >=
+  // 1.
   ParallelDecoder(const SampleSource* source,
                   const std::vector<std::unique_ptr<SampleTransform>>* fields,
                   int num_threads, const DecodeAccount& account,
                   const std::atomic<bool>* is_cancelled);
-  // Waits for the samples that are being worked on; their pretransforms are cut
+  // Blocks until the samples in progress end; their pretransforms are cut
   // short.
   ~ParallelDecoder();
   ParallelDecoder(const ParallelDecoder&) = delete;
   ParallelDecoder& operator=(const ParallelDecoder&) = delete;
 
-  // Begins with samples first, ..., first + count - 1; field f of them,
-  // contiguous and as resident, to fields[f], which stay valid until Finish. Of
-  // a packed field places[f] says where each goes; one that has not that size
-  // is DATA_LOSS. REQUIRES: count >= 1.
+  // Starts decoding samples first, ..., first + count - 1. Field f is written
+  // to fields[f], contiguous and in resident form; it stays valid until Finish.
+  // For a packed field, places[f] gives each sample's place; a sample of
+  // another size is DATA_LOSS. REQUIRES: count >= 1.
   void Start(int64_t first, int64_t count,
              std::vector<absl::Span<uint8_t>> fields,
              std::vector<std::vector<RaggedSample>> places = {});
 
-  // Waits for the chunk that was started first; the statuses of its samples.
-  // REQUIRES: one was started.
+  // Blocks until the oldest started chunk is done; returns its samples'
+  // statuses. REQUIRES: a chunk was started.
   std::vector<absl::Status> Finish();
 
  private:
@@ -71,7 +70,7 @@ class ParallelDecoder {
   const std::vector<std::unique_ptr<SampleTransform>>* const fields_;
   const DecodeAccount account_;
   const std::atomic<bool>* const is_cancelled_;
-  std::atomic<bool> is_ending_ = false;  // nobody waits for samples any more
+  std::atomic<bool> is_ending_ = false;  // no caller waits any more
 
   Mutex mutex_;
   std::deque<std::shared_ptr<Chunk>> chunks_ ABSL_GUARDED_BY(mutex_);

@@ -21,7 +21,7 @@ constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxDimensions = 8;
 constexpr int64_t kMaxImageChannels = 4;
 constexpr size_t kMaxClassNames = 1 << 16;
-// Staging holds two samples, at least.
+// Staging holds at least two samples.
 constexpr int64_t kMaxSampleBytes = 256 << 20;
 constexpr int64_t kMaxPackedBytes = int64_t{1} << 50;
 constexpr int64_t kMaxSamples = int64_t{1} << 40;
@@ -34,7 +34,7 @@ bool IsFieldName(const std::string& name) {
          });
 }
 
-// Of a field whose samples differ in size.
+// Checks a field whose samples differ in size.
 absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
   const std::string where = absl::StrCat("field '", field.name, "': ");
   if (field.shape.size() != 3 || field.shape[1] != kAnyExtent ||
@@ -60,7 +60,7 @@ absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
         " samples of at most ", largest, " pixels cannot have"));
   }
   field.smallest = {1, 1};
-  // Between samples there may be all but a byte of the alignment.
+  // Padding after a sample is less than the alignment.
   field.packed_bytes = SaturatingAdd(
       SaturatingMultiply(field.num_pixels, PixelBytes(field)),
       SaturatingMultiply(info.num_samples, kRaggedAlignmentBytes - 1));

@@ -1,7 +1,7 @@
-// A source whose samples somebody sends: the fields of one sample after those
-// of another, in blocks cut anywhere.
+// A source whose samples a client sends, sample by sample with all fields of
+// one together, in blocks split anywhere.
 //
-// Holds one block. Not thread-safe; Read waits for the sender.
+// Buffers one block. Not thread-safe; Read waits for the sender.
 
 #ifndef DATASETD_SERVER_LOAD_PUSHED_SOURCE_H_
 #define DATASETD_SERVER_LOAD_PUSHED_SOURCE_H_
@@ -22,26 +22,26 @@ namespace datasetd {
 
 class PushedSource : public SampleSource {
  public:
-  // Waits for the next block and leaves it in its argument; false at the end.
+  // Waits for the next block and stores it in the argument; false at the end.
   using NextBlock = std::function<absl::StatusOr<bool>(std::string*)>;
 
-  // `info` as CheckPushedInfo has found right.
+  // REQUIRES: CheckPushedInfo accepted `info`.
   PushedSource(SourceInfo info, NextBlock next_block);
 
   const SourceInfo& info() const override { return info_; }
 
-  //   INVALID_ARGUMENT  a size is none, or larger than the header said; or they
-  //                     have together other pixels
+  //   INVALID_ARGUMENT  a size is invalid or larger than the header declared,
+  //                     or the total differs from the declared one
   absl::StatusOr<RaggedIndex> ReadIndex(size_t field) override;
 
-  //   INVALID_ARGUMENT  the blocks end before, or go on after, the last sample
-  //   any error of next_block
+  // INVALID_ARGUMENT if the blocks end before the last sample or continue after
+  // it; also any error of next_block.
   absl::Status Read(int64_t count,
                     absl::Span<const absl::Span<uint8_t>> fields) override;
 
  private:
   absl::Status Copy(absl::Span<uint8_t> to);
-  // Leaves is_ended_ or a block that is not empty.
+  // On success, is_ended_ is set or a non-empty block is buffered.
   absl::Status FillBlock();
 
   const SourceInfo info_;
@@ -50,14 +50,14 @@ class PushedSource : public SampleSource {
   size_t block_offset_ = 0;
   bool is_ended_ = false;
   int64_t position_ = 0;
-  // Of packed fields, as ReadIndex returned them.
+  // For packed fields, as returned by ReadIndex.
   std::vector<std::optional<RaggedIndex>> indices_;
 };
 
-// Checks what a client says that it is going to send, and completes packed
-// fields by packed_bytes.
-//   INVALID_ARGUMENT  no sample, no field, too many; a field's name, dtype or
-//                     shape; names the field
+// Checks what a client declares that it will send, and sets packed_bytes of
+// packed fields.
+//   INVALID_ARGUMENT  no sample, no field or too many of either; or a bad field
+//                     name, dtype or shape; names the field
 absl::Status CheckPushedInfo(SourceInfo* info);
 
 }  // namespace datasetd

@@ -1,6 +1,5 @@
-// The sizes that the samples of an encoded source have once they are resident,
-// found in their headers: a load whose samples keep sizes of their own begins
-// with them.
+// Finds the resident sizes of the samples of an encoded source from their
+// headers. Loads whose samples keep their own sizes start with this.
 
 #ifndef DATASETD_SERVER_LOAD_SAMPLE_SIZES_H_
 #define DATASETD_SERVER_LOAD_SAMPLE_SIZES_H_
@@ -20,8 +19,8 @@
 
 namespace datasetd {
 
-// Gathers them, for all fields of a plan that need sizes. Thread-safe for
-// samples that differ.
+// Collects the sizes for all fields of a plan that need them. Concurrent calls
+// must be for different samples.
 class SampleSizesTable {
  public:
   SampleSizesTable(const SourceInfo& source, const LoadPlan& plan);
@@ -29,7 +28,7 @@ class SampleSizesTable {
   // Errors as SampleTransform::Check.
   absl::Status Set(int64_t sample, const SampleProbe& probe);
 
-  // For PlanLoad. Nothing may be set any more.
+  // The argument for PlanLoad. REQUIRES: Set is not called any more.
   std::vector<std::optional<SampleSizes>> sizes() const;
 
  private:
@@ -44,11 +43,10 @@ class SampleSizesTable {
   std::vector<Field> fields_;
 };
 
-// Looks at the headers of all samples, on the plan's threads. Bad ones are left
-// out. Blocks.
-//   CANCELLED  is_cancelled was set
-//   any error of the source but of bad samples, and SampleTransform::Check's,
-//   with the sample's path
+// Reads the headers of all samples on the plan's threads. Skips bad samples.
+// Blocks. CANCELLED if is_cancelled was set. Also any error of the source other
+// than a bad sample's, and errors of SampleTransform::Check with the sample's
+// path.
 absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
     const SampleSource& source, const LoadPlan& plan,
     const DecodeAccount& account, const std::atomic<bool>& is_cancelled);

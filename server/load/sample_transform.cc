@@ -16,7 +16,7 @@
 namespace datasetd {
 namespace {
 
-// A folder of photographs has some sizes again and again.
+// Typical folders of photographs have few distinct sizes.
 constexpr size_t kMaxPrograms = 256;
 
 bool IsAligned(const uint8_t* data) {
@@ -37,8 +37,8 @@ absl::StatusOr<FieldProgram> SampleTransform::Compile(ImageSize size) const {
     const std::string message =
         absl::StrCat(size.height, "x", size.width,
                      " pixels (height x width): ", compiled.status().message());
-    // The spec is right for the first sample. A sample that is merely too large
-    // for the limits is a bad one.
+    // The spec is valid for the first sample; a sample above the limits is a
+    // bad sample.
     constexpr TransformLimits kNoLimits = {.max_scratch_bytes = INT64_MAX,
                                            .max_operations = INT64_MAX};
     const bool is_too_large =
@@ -116,7 +116,7 @@ absl::StatusOr<std::shared_ptr<const FieldProgram>> SampleTransform::ProgramOf(
 absl::StatusOr<int64_t> SampleTransform::ScratchBytes(ImageSize size) const {
   if (is_identity()) return 0;
   DATASETD_ASSIGN_OR_RETURN(const auto program, ProgramOf(size));
-  // Where the output is not aligned, it is made in memory that is.
+  // An unaligned output is written through an aligned buffer.
   return SaturatingAdd(
       TeamScratchBytes(*program),
       SaturatingProduct(program->out_height, program->out_width,

@@ -1,5 +1,5 @@
-// The pretransforms of one field of an encoded source: run on the host, for one
-// sample of any size, where the sample is decoded.
+// The pretransforms of one field of an encoded source, run on the host for one
+// sample of any size.
 //
 // Thread-safe; a Runner is for one thread.
 
@@ -29,9 +29,9 @@ namespace datasetd {
 
 class SampleTransform {
  public:
-  // `resident`: what the ops make of a sample of `source`'s shape; or packed,
-  // if they make another size of each. Ops may be none: then samples stay as
-  // they are.
+  // `resident` is the result of the ops for a sample of `source`'s shape, or
+  // packed if the result's size differs between samples. Without ops, samples
+  // are not changed.
   SampleTransform(FieldSpec source, int field_index,
                   std::vector<TransformSpec> ops, FieldSpec resident,
                   const TransformLimits& limits = {})
@@ -51,29 +51,29 @@ class SampleTransform {
   //   INVALID_ARGUMENT     it is too large for the limits: a bad sample
   absl::Status Check(ImageSize size) const;
 
-  // The size that it becomes. Errors as Check. REQUIRES: an image.
+  // The resident size of the sample. Errors as Check. REQUIRES: an image.
   absl::StatusOr<ImageSize> ResidentSize(ImageSize size) const;
 
-  // What the ops are for samples of this size; compiled once. Errors as Check.
-  // REQUIRES: !is_identity().
+  // The ops compiled for samples of this size; each size is compiled once.
+  // Errors as Check. REQUIRES: !is_identity().
   absl::StatusOr<std::shared_ptr<const FieldProgram>> ProgramOf(
       ImageSize size) const;
 
-  // Of the memory that a Runner takes for a sample of this size, its input and
-  // output not included; held at the largest number. Errors as Check.
+  // Memory that a Runner takes for a sample of this size, without its input and
+  // output; saturates. Errors as Check.
   absl::StatusOr<int64_t> ScratchBytes(ImageSize size) const;
 
-  // Runs them, with memory that is used again.
+  // Runs the ops, and keeps its memory between samples.
   class Runner {
    public:
     explicit Runner(const SampleTransform* transform) : transform_(transform) {}
 
-    // `from` is one sample of the field, of `size` where it is an image; `to`
-    // has what it becomes. Errors as ProgramOf.
+    // `from` is one sample of the field, of size `size` if it is an image; the
+    // result goes to `to`. Errors as ProgramOf.
     absl::Status Run(absl::Span<const uint8_t> from, ImageSize size,
                      absl::Span<uint8_t> to);
 
-    // Gives back what memory is more than this.
+    // Frees memory above this size.
     void ShrinkTo(size_t size_bytes);
 
    private:

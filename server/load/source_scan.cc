@@ -13,7 +13,7 @@ absl::Status Cancelled() {
   return absl::CancelledError("the load was cancelled");
 }
 
-// Until the source is open.
+// Active until the source is open.
 struct Watch {
   std::shared_ptr<SourceScan> scan;
   std::atomic<bool> is_open = false;
@@ -77,7 +77,7 @@ class WatchedFiles final : public FileSystem {
   Watch& watch_;
 };
 
-// A source, with the files that it reads through.
+// A source together with the file system that it reads through.
 class ScannedSource final : public SampleSource {
  public:
   ScannedSource(const FileSystem& files, std::shared_ptr<SourceScan> scan)
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenScanned(
   const std::shared_ptr<const SourceScan> wish = scan;
   auto scanned = std::make_unique<ScannedSource>(files, std::move(scan));
   auto source = open(scanned->files());
-  // Whatever the reader made of it.
+  // Cancellation takes precedence over the reader's result.
   if (wish->is_cancelled.load(std::memory_order_relaxed)) return Cancelled();
   if (!source.ok()) return source.status();
   scanned->Take(*std::move(source));

@@ -1,5 +1,4 @@
-// The look at a source's files when it is opened, which may be long: how far it
-// is, and whether it is still wanted.
+// Progress and cancellation of a source scan.
 
 #ifndef DATASETD_SERVER_LOAD_SOURCE_SCAN_H_
 #define DATASETD_SERVER_LOAD_SOURCE_SCAN_H_
@@ -17,7 +16,7 @@
 namespace datasetd {
 
 struct SourceScan {
-  // Entries of directories, files that were opened, and reads.
+  // Number of directory entries, opened files and reads.
   std::atomic<int64_t> num_entries = 0;
   std::atomic<bool> is_cancelled = false;
   // Pays for the samples that are looked at to find what the source holds. Set
@@ -25,9 +24,10 @@ struct SourceScan {
   DecodeAccount account;
 };
 
-// What `open` makes of `files`, which outlive it. Counts while it is opened.
-//   CANCELLED  scan.is_cancelled was set before it was open; looked at between
-//              files, directories and reads
+// Calls `open` with a view of `files` that counts into `scan`; `files` outlives
+// the source.
+//   CANCELLED  scan.is_cancelled was set before the source was open; checked
+//              between files, directories and reads
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenScanned(
     const FileSystem& files, std::shared_ptr<SourceScan> scan,
     const std::function<absl::StatusOr<std::unique_ptr<SampleSource>>(

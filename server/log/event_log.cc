@@ -13,7 +13,7 @@
 namespace datasetd {
 namespace {
 
-// A name, a path or an error may be long.
+// Names, paths and errors may be long.
 constexpr size_t kMaxLineBytes = 4096;
 
 // Never destroyed: threads may log until the process ends.
@@ -25,7 +25,7 @@ LogLimiter& Limiter() {
 struct Event {
   LogSubsystem subsystem;
   spdlog::level::level_enum level;
-  uint32_t uid;  // whose allowance it takes
+  uint32_t uid;  // the user whose allowance is charged
   absl::string_view kind;
 };
 
@@ -59,8 +59,8 @@ void WriteOfClient(LogSubsystem subsystem, const char* event, uint32_t uid,
       });
 }
 
-// Who is answerable for an event of a dataset: the daemon's own deeds follow
-// from what its owner did.
+// The user charged for an event of a dataset: the owner, if the daemon itself
+// acted.
 uint32_t AnswerableUid(const DatasetInfo& info, const Caller& caller) {
   return caller.session_id == 0 ? info.owner.uid : caller.uid;
 }

@@ -1,10 +1,11 @@
-// What is logged of datasets, feeds, the cache and clients: one line for each
-// event, with the fields that people search by; the observers of the parts.
+// Logs events of datasets, feeds, the cache and clients: one line per event,
+// with the journal fields that operators search by. Passed as observer to those
+// parts.
 //
-// A user may have 600 lines of a kind written at once, and 600 more a minute,
-// in all at most 1 MiB in any minute (server/log/log_limiter.h). A line that
-// comes after others of its kind were left out says how many. What is left out
-// is not even formatted. Thread-safe.
+// A user may cause a burst of 600 lines of a kind, then 600 per minute, and in
+// total at most 1 MiB in any minute (server/log/log_limiter.h). The next line
+// of a kind after suppressed ones reports their number. Suppressed lines are
+// not formatted. Thread-safe.
 
 #ifndef DATASETD_SERVER_LOG_EVENT_LOG_H_
 #define DATASETD_SERVER_LOG_EVENT_LOG_H_
@@ -26,15 +27,14 @@ void LogFeedEvent(const char* event, const FeedInfo& info);
 void LogCacheEvent(const char* event, uint32_t uid, const std::string& name,
                    const absl::Status& status);
 void LogManifestEvent(const char* event, const absl::Status& status);
-// Of what a connection to the gRPC socket, or a call, did.
+// Logs an event of a gRPC connection or call.
 void LogRpcEvent(const char* event, uint32_t uid, int32_t pid,
                  const std::string& detail);
-// `detail` is called if the line is written.
+// `detail` is called only if the line is written.
 void LogAttachEvent(const char* event, uint32_t uid, int32_t pid,
                     absl::FunctionRef<std::string()> detail);
 
-// Tells how much was left out of those who may write again; to be called every
-// now and then.
+// Reports suppressed lines of users who may write again. Call it periodically.
 void LogLeftOut();
 
 }  // namespace datasetd

@@ -1,4 +1,4 @@
-// A line of the log as a datagram for systemd's journal, in its native form.
+// Formats a log line as a datagram in systemd's native journal format.
 
 #ifndef DATASETD_SERVER_LOG_JOURNAL_ENTRY_H_
 #define DATASETD_SERVER_LOG_JOURNAL_ENTRY_H_
@@ -11,7 +11,8 @@
 namespace datasetd {
 
 // Lines NAME=value: MESSAGE ("[attach] ..."), PRIORITY, SYSLOG_IDENTIFIER,
-// SUBSYSTEM and those of `fields` that are set. No value can end its line.
+// SUBSYSTEM and the `fields` that are set. Values are escaped, so that none can
+// end its line.
 std::string FormatJournalEntry(const spdlog::details::log_msg& message,
                                const LogFields& fields);
 

@@ -1,4 +1,4 @@
-// What the lines of the log that a thread writes are about.
+// The subject of log lines: journal fields set per thread.
 
 #ifndef DATASETD_SERVER_LOG_LOG_FIELDS_H_
 #define DATASETD_SERVER_LOG_LOG_FIELDS_H_
@@ -11,8 +11,8 @@
 
 namespace datasetd {
 
-// In the journal DATASET=, FEED=, UID= and PID=; uid and pid are the client's.
-// Elsewhere a line has what its text says.
+// Written to the journal as DATASET=, FEED=, UID= and PID= (the client's).
+// Other outputs have only the text of the line.
 struct LogFields {
   std::string dataset;
   std::optional<uint64_t> feed;
@@ -20,8 +20,7 @@ struct LogFields {
   std::optional<pid_t> pid;
 };
 
-// For the lines that this thread writes until the object ends; then those of
-// before.
+// Sets this thread's fields while in scope; restores the old ones.
 class ScopedLogFields {
  public:
   explicit ScopedLogFields(LogFields fields);
@@ -29,7 +28,7 @@ class ScopedLogFields {
   ScopedLogFields(const ScopedLogFields&) = delete;
   ScopedLogFields& operator=(const ScopedLogFields&) = delete;
 
-  // Of this thread.
+  // The fields of this thread.
   static const LogFields& Current();
 
  private:

@@ -1,4 +1,4 @@
-// The form of a line of the log; see logging.h.
+// The format of a log line; see logging.h.
 
 #ifndef DATASETD_SERVER_LOG_LOG_FORMATTER_H_
 #define DATASETD_SERVER_LOG_LOG_FORMATTER_H_
@@ -11,10 +11,10 @@
 
 namespace datasetd {
 
-// As in sd-daemon(3): 2 is critical, 7 debug.
+// The level as in sd-daemon(3): 2 is critical, 7 is debug.
 int JournalPriority(spdlog::level::level_enum level);
 
-// Not thread-safe: the sink that owns it locks.
+// Not thread-safe: the owning sink locks.
 class LogFormatter : public spdlog::formatter {
  public:
   explicit LogFormatter(bool for_journal) : for_journal_(for_journal) {}

@@ -8,7 +8,7 @@
 namespace datasetd {
 namespace {
 
-// Of those who find no place of their own; no user's id.
+// Stands for users above max_users; not a valid uid.
 constexpr uint32_t kOtherUsers = std::numeric_limits<uint32_t>::max();
 
 }  // namespace

@@ -1,12 +1,12 @@
-// How much each user may have written to the log.
+// Limits how much each user may cause to be logged.
 //
-// A user has a number of lines of each kind and a number of bytes, which come
-// back evenly over a minute: twice these at most are written in any minute.
-// What is over is left out and counted by user and kind, and the count is told
+// Each user has an allowance of lines per kind and of bytes, which refills
+// evenly over a minute; at most twice these amounts are written in any minute.
+// Suppressed lines are counted by user and kind, and the count is reported
 // later. Users beyond `max_users` share one allowance.
 //
-// Thread-safe. A call takes a lock and looks two numbers up: cheap enough to be
-// asked before a line is formatted.
+// Thread-safe. A call takes a lock and does two look-ups: cheap enough to call
+// before formatting a line.
 
 #ifndef DATASETD_SERVER_LOG_LOG_LIMITER_H_
 #define DATASETD_SERVER_LOG_LOG_LIMITER_H_
@@ -29,14 +29,14 @@ namespace datasetd {
 class LogLimiter {
  public:
   struct Options {
-    double lines_per_minute = 600;  // of a kind
+    double lines_per_minute = 600;  // per kind
     double bytes_per_minute = 512 << 10;
     size_t max_users = 1024;
   };
   struct Verdict {
     bool is_admitted = false;
-    // Lines of this user and kind that were left out since it was told last;
-    // for the line that is admitted to tell.
+    // Suppressed lines of this user and kind since the last report; to be
+    // reported by the admitted line.
     uint64_t num_left_out = 0;
   };
   struct LeftOut {
@@ -49,16 +49,17 @@ class LogLimiter {
   LogLimiter(const Options& options, const Clock* clock)
       : options_(options), clock_(clock) {}
 
-  // Whether a line may be written now. Kinds are few, and chosen by the daemon.
+  // Decides if a line may be written now. The daemon defines the kinds, which
+  // are few.
   Verdict Admit(uint32_t uid, absl::string_view kind);
-  // An admitted line had so many bytes.
+  // Charges the size of an admitted line.
   void Charge(uint32_t uid, size_t size_bytes);
 
-  // What is to be told of users who may write again, and forgets it.
+  // Returns and clears the counts of users who may write again.
   std::vector<LeftOut> TakeLeftOut();
 
  private:
-  // Of something that comes back evenly; full when made.
+  // An amount that refills evenly; starts full.
   struct Allowance {
     double left;
     absl::Duration updated;
@@ -76,7 +77,7 @@ class LogLimiter {
                      absl::Duration now);
   User& FindUser(uint32_t uid, absl::Duration now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Drops users of whom nothing need be known.
+  // Drops users with full allowances and nothing to report.
   void ForgetQuietUsers(absl::Duration now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -37,7 +37,7 @@ void LogSink::sink_it_(const spdlog::details::log_msg& message) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
-// Not connected: the journal may be started anew.
+// Not connected, since the journal may restart.
 bool LogSink::SendToJournal(const spdlog::details::log_msg& message) const {
   if (journal_.get() < 0) return false;
   const std::string entry =

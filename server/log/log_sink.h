@@ -1,5 +1,5 @@
-// Where the lines of the log go: standard error, or systemd's journal in its
-// native form, which has fields to search by:
+// The destination of log lines: standard error, or systemd's journal in its
+// native format, which has fields to search by:
 //
 //   journalctl -u datasetd DATASET=cifar10-train
 //
@@ -20,13 +20,14 @@ namespace datasetd {
 
 class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  // To standard error.
+  // Writes to standard error.
   LogSink() { LogToStderr(); }
 
-  // For people.
+  // Writes plain lines to standard error.
   void LogToStderr();
-  // `socket_path` is the journal's. REQUIRES: standard error is the journal,
-  // too; it gets, with its priority, what the socket does not take.
+  // Writes to the journal at `socket_path`. REQUIRES: standard error is
+  // connected to the journal as well; it gets the lines, with priority, that
+  // the socket refuses.
   void LogToJournal(const std::string& socket_path);
 
  protected:
@@ -36,7 +37,7 @@ class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   bool SendToJournal(const spdlog::details::log_msg& message) const;
 
-  FileDescriptor journal_;  // none: standard error
+  FileDescriptor journal_;  // empty: standard error
   sockaddr_un address_ = {};
 };
 

@@ -35,8 +35,8 @@ struct Loggers {
   std::array<std::shared_ptr<spdlog::logger>, kNumSubsystems> loggers;
 };
 
-// JOURNAL_STREAM is "device:inode" of the journal's socket; a stderr that was
-// redirected since is another one.
+// JOURNAL_STREAM is "device:inode" of the journal's socket; if stderr was
+// redirected since, they differ.
 bool IsStderrTheJournal() {
   const char* stream = std::getenv("JOURNAL_STREAM");
   struct stat status;

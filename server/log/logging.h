@@ -1,12 +1,12 @@
-// One named logger per subsystem, all to stderr, each with its own level.
+// One named logger per subsystem, each with its own level.
 //
 //   Log(LogSubsystem::kAttach).info("lease of feed {} ended", feed_id);
 //
-// Thread-safe. Loggers exist from the first use to the end of the process, at
-// level info until InitLogging. A line of the log is one line of output: what a
-// client may have sent is escaped as base/utf8.h says.
-// In systemd's journal (stderr is what JOURNAL_STREAM names) a line is an entry
-// with its priority and, from ScopedLogFields, what it is about; else it is
+// Thread-safe. Loggers exist from first use to the end of the process, at level
+// info until InitLogging. Each message is one line of output: text that may
+// come from a client is escaped as in base/utf8.h. If stderr is the systemd
+// journal (named by JOURNAL_STREAM), a line is an entry with its priority and
+// the fields of ScopedLogFields; otherwise it goes to stderr as
 // "2024-01-31T12:00:00.123Z info [attach] lease of ...".
 
 #ifndef DATASETD_SERVER_LOG_LOGGING_H_
@@ -34,7 +34,7 @@ enum class LogSubsystem {
 
 // "server", "service", "attach", "producer", "load".
 const std::vector<std::string>& LogSubsystemNames();
-//   INVALID_ARGUMENT  names those there are
+//   INVALID_ARGUMENT  unknown; names the valid ones
 absl::StatusOr<LogSubsystem> LogSubsystemOf(absl::string_view name);
 
 // "trace", "debug", "info", "warn", "error", "off".
@@ -45,14 +45,14 @@ spdlog::logger& Log(LogSubsystem subsystem);
 
 inline constexpr char kJournalSocket[] = "/run/systemd/journal/socket";
 
-// Sets every level: `level`, but for the subsystems in `levels` theirs; and
-// looks at JOURNAL_STREAM anew. On an error nothing is changed.
+// Sets the level of all subsystems to `level`, or to their value in `levels`,
+// and evaluates JOURNAL_STREAM again. Changes nothing on error.
 //   INVALID_ARGUMENT  an unknown subsystem or level
 absl::Status InitLogging(const std::string& level,
                          const std::map<std::string, std::string>& levels,
                          const std::string& journal_socket = kJournalSocket);
 
-// At run time; errors as above.
+// Changes a level at run time; errors as above.
 absl::Status SetLogLevel(absl::string_view subsystem, absl::string_view level);
 
 }  // namespace datasetd

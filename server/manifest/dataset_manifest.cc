@@ -19,7 +19,7 @@ constexpr char kDamagedName[] = "datasets.manifest.damaged";
 constexpr char kJournalName[] = "restoring";
 constexpr char kJournalTitle[] = "datasetd restoring 1";
 constexpr int64_t kMaxJournalBytes = 1 << 20;
-// Of the manifest, for what is around its entries.
+// Room in the manifest for data around its entries.
 constexpr size_t kSpareBytes = 1 << 10;
 
 absl::Span<const uint8_t> BytesOf(const std::string& text) {
@@ -56,7 +56,7 @@ absl::Status DatasetManifest::Read() {
     }
     status = manifest.status();
   } else if (!absl::IsResourceExhausted(status)) {
-    return status;  // the disk's fault, not the file's
+    return status;  // an error of the disk; the file may be intact
   }
   num_errors_.fetch_add(1, std::memory_order_relaxed);
   observer_("damaged, set aside", status);
@@ -87,7 +87,8 @@ absl::Status DatasetManifest::ReadJournal() {
     manifest = Message();
   }
   if (interrupted.empty()) return absl::OkStatus();
-  // First the one: an end between the two counts twice, and not never.
+  // Write the manifest first: a crash in between counts an interruption twice
+  // rather than never.
   DATASETD_RETURN_IF_ERROR(Write(manifest));
   observer_("was restoring when it ended",
             absl::AbortedError(absl::StrJoin(interrupted, ", ")));
@@ -176,7 +177,7 @@ absl::Status DatasetManifest::CheckSize(
   size_t total = entry.ByteSizeLong() + kSpareBytes;
   size_t of_user = entry.ByteSizeLong();
   for (const auto& [name, other] : entries_) {
-    // With the tag and the length of an entry.
+    // Includes the tag and length of an entry.
     const size_t size = other.ByteSizeLong() + 8;
     total += size;
     if (other.owner_uid() == entry.owner_uid()) of_user += size;

@@ -1,11 +1,10 @@
-// The list of the datasets that clients have loaded, kept on disk for the next
-// daemon, and beside it which of them this daemon is reading to restore them.
+// The list of datasets that clients have loaded, kept on disk for the next
+// daemon, and the list of those that this daemon is reading for a restore.
 //
-// A user's entries have kMaxManifestBytesOfUser together: more are not kept.
-//
-// A change is written by a thread of the manifest, atomically; a file that
-// cannot be written is an event, and tried again at the next change. A damaged
-// one is set aside under another name. Thread-safe.
+// A user's entries have at most kMaxManifestBytesOfUser in total; further ones
+// are not stored. A background thread writes changes atomically. A failed write
+// is reported as an event and retried at the next change. A damaged file is
+// renamed. Thread-safe.
 
 #ifndef DATASETD_SERVER_MANIFEST_DATASET_MANIFEST_H_
 #define DATASETD_SERVER_MANIFEST_DATASET_MANIFEST_H_
@@ -37,23 +36,23 @@ inline constexpr size_t kMaxManifestBytesOfUser = 1 << 20;
 
 class DatasetManifest final : public RestoreJournal {
  public:
-  // For the log: what happened to the file, and why; on any thread.
+  // For the log: an event of the file and its reason; called on any thread.
   using Observer =
       std::function<void(const char* event, const absl::Status& status)>;
 
-  // Reads what is there, and notes which datasets the daemon before was
+  // Reads the file and records the datasets that the previous daemon was
   // restoring when it ended.
   //   DATA_LOSS, ...  the file cannot be read
   static absl::StatusOr<std::unique_ptr<DatasetManifest>> Open(
       std::unique_ptr<StoreDirectory> directory, Observer observer);
-  // Writes what is not written.
+  // Writes pending changes.
   ~DatasetManifest() override;
 
-  // The entries now.
+  // The current entries.
   std::vector<v1::Manifest::Entry> Entries() const;
 
-  // Waits for nothing. A dataset without its request is not kept. One that is
-  // READY has been restored well, if it was.
+  // Does not block. A dataset without its original request is not stored. A
+  // READY dataset counts as restored successfully.
   void Add(const DatasetInfo& info);
   void Remove(const std::string& name);
 
@@ -61,8 +60,8 @@ class DatasetManifest final : public RestoreJournal {
   void EndRead(const std::string& name) override;
   void EndRestore(const std::string& name) override;
 
-  // Waits until all that was added and removed before was written, or tried;
-  // false after `timeout`.
+  // Blocks until all changes made before were written, or failed; false after
+  // `timeout`.
   bool AwaitWritten(absl::Duration timeout) const;
 
   uint64_t num_errors() const {
@@ -77,7 +76,7 @@ class DatasetManifest final : public RestoreJournal {
   absl::Status ReadJournal();
   void WriteJournal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(journal_mutex_);
   v1::Manifest Message() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Why an entry of a user would not fit.
+  // The error if the entry exceeds its user's limit.
   absl::Status CheckSize(const v1::Manifest::Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunWrites();
@@ -89,11 +88,11 @@ class DatasetManifest final : public RestoreJournal {
 
   mutable Mutex mutex_;
   std::map<std::string, v1::Manifest::Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  // Changes made, and those of them that the file has.
+  // Number of changes made, and of those in the file.
   uint64_t num_changes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_written_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // Held while the journal is written. Never together with mutex_.
+  // Held while the journal is written. Never held together with mutex_.
   Mutex journal_mutex_;
   std::set<std::string> reading_ ABSL_GUARDED_BY(journal_mutex_);
   std::thread thread_;

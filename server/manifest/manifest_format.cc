@@ -24,8 +24,8 @@ struct Prefix {
 };
 static_assert(sizeof(Prefix) == 24);
 
-// As this version computes it, or as the one before did (XXH3, 128 bits), whose
-// pushed datasets are not found.
+// True for this version's content hash, and for the previous version's (XXH3,
+// 128 bits), whose pushed datasets are not found.
 bool IsContentHash(const std::string& hash) {
   return IsCacheId(hash) || (hash.size() == 32 && IsCacheId(hash + hash));
 }

@@ -1,4 +1,4 @@
-// The file in which a daemon keeps v1::Manifest:
+// The file format of a stored v1::Manifest:
 //
 //   magic "dsdmanif", version, size of the message, xxh3 of it; the message
 //
@@ -20,8 +20,7 @@ inline constexpr size_t kMaxManifestBytes = 64 << 20;
 
 std::string EncodeManifest(const v1::Manifest& manifest);
 
-//   DATA_LOSS  it is damaged, or of another version, or what it names is no
-//              dataset
+//   DATA_LOSS  damaged, of another version, or with an invalid dataset name
 absl::StatusOr<v1::Manifest> DecodeManifest(absl::string_view data);
 
 }  // namespace datasetd

@@ -17,7 +17,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-// Families in the order in which they are first named.
+// Families in the order of their first use.
 class Page {
  public:
   void Gauge(const char* name, const char* help, Labels labels, double value) {
@@ -40,7 +40,7 @@ class Page {
            .upper_bound = 1e-9 * static_cast<double>(
                                      LatencyHistogram::kBoundsNanoseconds[i])});
     }
-    // The serializer adds the bucket of infinity.
+    // The serializer adds the infinity bucket.
     histogram.sample_count = count + snapshot.counts.back();
     histogram.sample_sum = 1e-9 * static_cast<double>(snapshot.sum_nanoseconds);
   }
@@ -149,7 +149,7 @@ void AddDataset(const DatasetInfo& info, Page& page) {
              labels, info.num_feeds);
 }
 
-// Whoever reads the page is a stranger: private datasets have no names there.
+// The page has no authentication, so private datasets are shown as totals only.
 struct PrivateTotals {
   int num_datasets = 0;
   int64_t resident_bytes = 0;
@@ -319,7 +319,7 @@ void AddFeeds(const FeedTable& table, Page& page) {
   }
 }
 
-// "FeedService/OpenFeed"; a method that no service has is not answered by one.
+// "FeedService/OpenFeed"; unknown methods are not counted.
 std::string ShortMethod(const std::string& method) {
   constexpr char kPrefix[] = "/datasetd.v1.";
   return method.rfind(kPrefix, 0) == 0 ? method.substr(sizeof(kPrefix) - 1)

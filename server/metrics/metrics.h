@@ -1,7 +1,7 @@
-// What the daemon tells Prometheus. docs/operations.md lists the metrics.
+// The daemon's Prometheus metrics, listed in docs/operations.md.
 //
-// Every value is read from the daemon's tables when somebody scrapes; serving
-// pays nothing for it. Thread-safe.
+// Values are read from the daemon's tables on each scrape, at no cost to
+// serving. Thread-safe.
 
 #ifndef DATASETD_SERVER_METRICS_METRICS_H_
 #define DATASETD_SERVER_METRICS_METRICS_H_
@@ -28,7 +28,7 @@ namespace datasetd {
 
 class Metrics final : public prometheus::Collectable {
  public:
-  // All outlive the object.
+  // All pointers outlive the object.
   struct Parts {
     const DeviceTable* devices = nullptr;
     const DatasetCache* cache = nullptr;  // may be null

@@ -124,7 +124,7 @@ void MetricsEndpoint::Accept(absl::Duration now) {
   FileDescriptor fd(
       accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.has_value()) {
-    // Without a descriptor left: until one of these is free, or others are.
+    // Out of descriptors: close the oldest connection, or wait.
     if (!connections_.empty()) connections_.pop_front();
     pollfd stop = {stop_.get(), POLLIN, 0};
     poll(&stop, 1, kTickMilliseconds);
@@ -133,7 +133,7 @@ void MetricsEndpoint::Accept(absl::Duration now) {
   if (connections_.size() >= kMaxConnections) connections_.pop_front();
   connections_.push_back(
       {.fd = std::move(fd), .deadline = now + kRequestTimeout});
-  // A scraper's request is there as soon as it is connected.
+  // A scraper's request usually arrives with the connection.
   if (!Read(connections_.back(), now)) connections_.pop_back();
 }
 

@@ -1,11 +1,10 @@
-// The HTTP endpoint that Prometheus scrapes: http://127.0.0.1:PORT/metrics. On
-// the loopback device only: it knows no users, and names of datasets and feeds
-// are on it.
+// The HTTP endpoint that Prometheus scrapes: http://127.0.0.1:PORT/metrics.
+// Loopback only: it has no authentication and shows names of datasets and
+// feeds.
 //
-// One thread serves all connections side by side. Whoever has not sent a
-// request or taken the answer within a second or two is closed, and the one
-// that has been there longest when there are too many: so nobody keeps others
-// from being served.
+// One thread serves all connections concurrently. A connection is closed if it
+// does not send its request or read the response within a second or two, or if
+// there are too many and it is the oldest; so no client can block others.
 
 #ifndef DATASETD_SERVER_METRICS_METRICS_ENDPOINT_H_
 #define DATASETD_SERVER_METRICS_METRICS_ENDPOINT_H_
@@ -29,12 +28,12 @@ namespace datasetd {
 class MetricsEndpoint {
  public:
   // `port` is in 1..65535. `clock` outlives the endpoint.
-  //   UNAVAILABLE  the port cannot be had
+  //   UNAVAILABLE  the port is not available
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
       uint32_t port, std::shared_ptr<prometheus::Collectable> metrics,
       const Clock* clock);
 
-  // Ends its thread; nobody collects afterwards.
+  // Ends the thread; nothing is collected afterwards.
   ~MetricsEndpoint();
 
  private:
@@ -52,7 +51,7 @@ class MetricsEndpoint {
                   const Clock* clock);
   void Run();
   void Accept(absl::Duration now);
-  // False once the connection is to be closed.
+  // Each returns false when the connection is to be closed.
   bool Read(Connection& connection, absl::Duration now);
   bool Write(Connection& connection) const;
   std::shared_ptr<const std::string> Answer(const std::string& request);
@@ -62,8 +61,8 @@ class MetricsEndpoint {
   const FileDescriptor stop_;  // eventfd
   const std::shared_ptr<prometheus::Collectable> metrics_;
   const Clock* const clock_;
-  std::list<Connection> connections_;  // in the order of arrival
-  // Of this round, for all who ask in it.
+  std::list<Connection> connections_;  // in order of arrival
+  // The page of this round, shared by all requests in it.
   std::shared_ptr<const std::string> page_;
   std::thread thread_;
 };

@@ -22,7 +22,7 @@ Parameters Window(int top, int left, int height, int width) {
           {"width", {1.0 * width}}};
 }
 
-// ---- Of each row of the op table ----
+// ---- One function per row of the op table ----
 
 Parameters Describe(const AdjustBrightnessDraw& draw, const Context&) {
   return {{"brightness_factor", {draw.factor}}};
@@ -57,7 +57,7 @@ Parameters Describe(const GaussianBlurDraw& draw, const Context& context) {
       {"kernel_size", {2.0 * draw.radius_x + 1.0, 2.0 * draw.radius_y + 1.0}},
       {"sigma", {DrawGaussianBlurSigma(params, context.key)}}};
 }
-// Also of Cutout. Nothing is erased where the height is 0.
+// Also for Cutout. A height of 0 means that nothing is erased.
 Parameters Describe(const EraseDraw& draw, const Context& context) {
   Parameters parameters = Window(draw.top, draw.left, draw.height, draw.width);
   parameters.emplace_back(
@@ -77,7 +77,7 @@ Parameters Describe(const ResizeDraw& draw, const Context& context) {
                                               1.0 * context.step.out_width});
   return parameters;
 }
-// With the size where a Rotate expands.
+// Includes the size if a Rotate expands.
 Parameters Describe(const AffineDraw& draw, const Context& context) {
   Parameters parameters = {
       {"angle", {draw.angle}},
@@ -92,7 +92,7 @@ Parameters Describe(const AffineDraw& draw, const Context& context) {
   return parameters;
 }
 
-// ---- Of the others ----
+// ---- Other steps ----
 
 void DescribeMove(const Move& move, const MoveDraw& draw, OpDraw* to) {
   const AxisMove& y = draw.axis[static_cast<int>(Axis::kY)];
@@ -145,7 +145,7 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
         DescribeMove(ParamsAs<Move>(step), drawn.As<MoveDraw>(), to);
         break;
       }
-      // The name alone.
+      // Describes the name only.
       DescribeMove(ParamsAs<Move>(step), {}, to);
       to->is_applied = false;
       break;
@@ -170,7 +170,7 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
   if (!to->is_applied) to->parameters.clear();
 }
 
-// Pads nothing: a step for other samples of a ragged field.
+// True for a pad of zero pixels: a step for other samples of a ragged field.
 bool IsEmptyPad(const Step& step) {
   return step.kind == StepKind::kMove &&
          ParamsAs<Move>(step).kind == MoveKind::kPad &&
@@ -178,7 +178,7 @@ bool IsEmptyPad(const Step& step) {
          step.in_height > 0;
 }
 
-// A field without steps, as if it had some.
+// The steps of a field; moves and value ops are converted to steps.
 std::vector<Step> StepsOf(const FieldProgram& field) {
   if (field.num_steps > 0) {
     return std::vector<Step>(field.steps, field.steps + field.num_steps);

@@ -1,4 +1,5 @@
-// What a feed draws for a sample, op by op, without running it.
+// Explains the random draws of a feed for a sample, op by op, without running
+// it.
 //
 // Pure functions; thread-safe.
 
@@ -16,34 +17,32 @@
 
 namespace datasetd {
 
-// One thing that an op of the pipeline does; an op may do several, such as Pad
-// and RandomCrop, and ops that change nothing are left out.
+// One step of a pipeline. An op may have several steps (Pad and RandomCrop, for
+// example); ops without effect are left out.
 struct OpDraw {
-  int field = 0;  // index in the program
-  // Of the op in the field's transforms, counted depth first: an op inside
-  // another has the next number.
+  int field = 0;  // index of the field in the program
+  // Position of the op in the field's transforms, counted depth first: a nested
+  // op has the next number.
   int position = 0;
-  // By torchvision's functional forms: "Crop", "Resize", "AdjustHue", ...
+  // Name of torchvision's functional form: "Crop", "Resize", "AdjustHue", ...
   std::string name;
   bool is_applied = true;
-  // As in torchvision; none where is_applied is false. Angles are clockwise
-  // degrees.
+  // Parameters as in torchvision; empty if is_applied is false. Angles are
+  // clockwise degrees.
   std::vector<std::pair<std::string, std::vector<double>>> parameters;
 };
 
-// A MixUp or CutMix has its alpha only: what it draws belongs to a batch, which
-// a sample does not know.
-//
-// The draws of all image fields of `program`, as CompileField made them, in the
-// order in which they run.
+// Returns the draws of all image fields of `program`, as compiled by
+// CompileField, in the order of execution. For MixUp and CutMix only alpha is
+// given: their draws depend on the batch. REQUIRES: leading steps of ragged
+// fields have the sample's size (GiveSize).
 //   INVALID_ARGUMENT  epoch or sample is not below 2^32
-// REQUIRES: leading steps of ragged fields have got the sample's size.
 absl::StatusOr<std::vector<OpDraw>> ExplainSample(const AugmentProgram& program,
                                                   uint64_t epoch,
                                                   int64_t sample);
 
-// Makes `sized`, a copy of the ragged `field`, what that is for a sample of
-// this size. May be called again, with another size.
+// Sets `sized` to a copy of the ragged `field` for a sample of this size. May
+// be called again with another size.
 void GiveSize(const FieldProgram& field, ImageSize size, FieldProgram* sized);
 
 }  // namespace datasetd

@@ -1,4 +1,4 @@
-// What an op means for a mask, whose values are classes.
+// Adapts ops to masks, whose pixel values are class ids.
 
 #ifndef DATASETD_SERVER_PIPELINE_MASK_TRANSFORM_H_
 #define DATASETD_SERVER_PIPELINE_MASK_TRANSFORM_H_
@@ -8,10 +8,10 @@
 
 namespace datasetd {
 
-// The op with interpolation nearest, but nearest-exact stays, and without
-// antialias; in a RandomApply, too.
+// Returns the op with nearest interpolation (nearest-exact is kept) and without
+// antialias, also inside RandomApply.
 //   INVALID_ARGUMENT  a colour, erasing or batch op; the message lacks the
-//   place
+//                     position
 absl::StatusOr<TransformSpec> ForMask(const TransformSpec& transform);
 
 }  // namespace datasetd

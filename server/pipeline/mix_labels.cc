@@ -36,7 +36,7 @@ bool IsClass(const FieldSpec& field) {
          !IsFloatingPoint(field.dtype);
 }
 
-// Whether a mix draws what the mix of another image of the batch draws.
+// True if both mixes of a batch draw the same values.
 bool DrawsAlike(const FieldProgram& one, const FieldProgram& other) {
   return one.mix.kind == other.mix.kind && one.mix.alpha == other.mix.alpha &&
          one.mix.per_sample == other.mix.per_sample &&
@@ -109,7 +109,7 @@ absl::Status LinkMixedLabels(
             writer.out_width, " here, this one ", programs[f].out_height, "x",
             programs[f].out_width));
       }
-      continue;  // that one writes the labels
+      continue;  // the other image writes the labels
     }
     if (!transforms[index].empty()) {
       return error(
@@ -129,7 +129,7 @@ absl::Status CheckMixedLabels(const Dataset& dataset,
                               absl::Span<const FieldProgram> programs) {
   Backend& backend = dataset.backend();
   std::unique_ptr<HostMemory> memory;
-  std::unique_ptr<Stream> stream;  // waits for its copies before they go
+  std::unique_ptr<Stream> stream;  // declared last: waits for its copies first
   for (size_t f = 0; f < programs.size(); ++f) {
     const FieldProgram& labels = programs[f];
     if (labels.num_classes == 0) continue;

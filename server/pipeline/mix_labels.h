@@ -1,6 +1,7 @@
-// The labels that MixUp and CutMix make float32 [B, num_classes].
+// Prepares the labels that MixUp and CutMix turn into float32 [B, num_classes].
 //
-// Pure functions, but that CheckMixedLabels reads the dataset; thread-safe.
+// Pure functions, except CheckMixedLabels, which reads the dataset;
+// thread-safe.
 
 #ifndef DATASETD_SERVER_PIPELINE_MIX_LABELS_H_
 #define DATASETD_SERVER_PIPELINE_MIX_LABELS_H_
@@ -17,23 +18,22 @@
 
 namespace datasetd {
 
-// Ties every mix in `programs`, which CompileField made from `fields` and
-// `transforms` in this order, to its field of labels, and that to num_classes.
-// Of several images with the same labels the first one writes them.
-//   INVALID_ARGUMENT  no such field; it is no scalar of integers; it has
-//                     transforms of its own; two images mix it with
-//                     other draws, or cut boxes of other sizes
-// REQUIRES: a program and a list of transforms for each field.
+// Links each mix in `programs` to its label field, and sets the field's
+// num_classes. CompileField made `programs` from `fields` and `transforms`, in
+// the same order. If several images share labels, the first one writes them.
+// REQUIRES: one program and one list of transforms per field.
+//   INVALID_ARGUMENT  the label field does not exist, is not an integer scalar,
+//                     has transforms of its own, or is mixed by two images with
+//                     different draws or box sizes
 absl::Status LinkMixedLabels(
     absl::Span<const FieldSpec> fields,
     absl::Span<const std::vector<TransformSpec>> transforms,
     absl::Span<FieldProgram> programs);
 
-// Reads the mixed labels of all samples back from the device, if there are any;
-// waits for it.
+// Reads all mixed labels, if any, back from the device and checks them. Blocks.
+// REQUIRES: `programs` are those of the dataset's fields `sources`, linked.
 //   INVALID_ARGUMENT  a label is not within 0..num_classes - 1
-//   and the backend's errors
-// REQUIRES: `programs` of the dataset's fields `sources`, linked.
+// Also errors of the backend.
 absl::Status CheckMixedLabels(const Dataset& dataset,
                               absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs);

@@ -12,7 +12,8 @@
 namespace datasetd {
 namespace {
 
-// A step that draws for several fields, by the sample's size.
+// True if the step draws by the sample's size and shares its draws between
+// fields.
 bool DrawsBySize(const Step& step) {
   if ((step.op_index & kSharedOpIndex) == 0) return false;
   if (step.kind == StepKind::kMove) {

@@ -1,4 +1,4 @@
-// Whether fields that share what ops draw can share it.
+// Checks that fields with a common draw_id have equal sizes per sample.
 
 #ifndef DATASETD_SERVER_PIPELINE_PAIRED_SIZES_H_
 #define DATASETD_SERVER_PIPELINE_PAIRED_SIZES_H_
@@ -12,10 +12,10 @@
 
 namespace datasetd {
 
-// Windows that are drawn by a sample's own size are the same for two fields
-// only where the sample is equally large in both. `programs[f]` is of the
-// dataset's field sources[f].
-//   INVALID_ARGUMENT  one is not; names fields and sample
+// Windows drawn from a sample's own size are equal for two fields only if the
+// sample has the same size in both. `programs[f]` belongs to the dataset's
+// field sources[f].
+//   INVALID_ARGUMENT  a sample's sizes differ; names the fields and the sample
 absl::Status CheckPairedSizes(const Dataset& dataset,
                               absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs);

@@ -41,7 +41,7 @@ constexpr bool kGivesOneSize =
     std::is_same_v<Op, RandomCropSpec> || std::is_same_v<Op, ResizedCropSpec> ||
     std::is_same_v<Op, RandomResizedCropSpec>;
 
-// Whether samples may have sizes of their own before the op.
+// True if samples may still differ in size before the op.
 template <typename Op>
 constexpr bool kTakesAnySize =
     kGivesOneSize<Op> || Op::kFamily == OpFamily::kNumber ||
@@ -54,7 +54,7 @@ constexpr bool kTakesAnySize =
     std::is_same_v<Op, RandomVerticalFlipSpec> ||
     std::is_same_v<Op, AlternatingFlipSpec>;
 
-// "10x20 to 30x40 (height x width)", by both axes.
+// For example "10x20 to 30x40 (height x width)": the range of each axis.
 std::string RangeText(absl::Span<const SampleSize> sizes) {
   SampleSize low = sizes[0];
   SampleSize high = sizes[0];
@@ -76,7 +76,7 @@ class PipelineCompiler {
       : image_(program, is_mask, std::move(sizes), limits),
         field_index_(Narrow<uint32_t>(field_index)) {}
 
-  // Errors lack the place.
+  // Errors do not include the position.
   absl::Status Add(const TransformSpec& transform) {
     if (transform.draw_id > kMaxDrawId) {
       return Invalid(absl::StrCat("draw_id is ", transform.draw_id,
@@ -142,11 +142,11 @@ class PipelineCompiler {
 
   ImageCompiler image_;
   const uint32_t field_index_;
-  // In depth-first order: an op inside another counts on.
+  // Depth-first: a nested op has the next number.
   uint32_t next_position_ = 0;
 };
 
-// `size` is the image's, or the largest of a packed field.
+// `size` is the image's size, or the largest size of a packed field.
 absl::Status StartImage(const FieldSpec& field, ImageSize size,
                         const TransformLimits& limits, FieldProgram& program) {
   std::vector<int64_t> shape = field.shape;
@@ -204,7 +204,7 @@ absl::Status StartOther(const FieldSpec& field, FieldProgram& program) {
   return absl::OkStatus();
 }
 
-// The dtype of a field that is no image after its ToDtype.
+// The dtype of a non-image field after its ToDtype.
 absl::StatusOr<Dtype> OtherDtype(Dtype from, const TransformSpec& op) {
   const auto* to_dtype = std::get_if<ToDtypeSpec>(&op.op);
   if (to_dtype == nullptr) {

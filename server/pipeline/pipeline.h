@@ -1,4 +1,4 @@
-// Compiles the ops on one field into what the augment kernel runs.
+// Compiles the ops of one field into the program that the augment kernel runs.
 //
 // Everything that can be wrong with a pipeline is found here, before memory is
 // taken: what comes out satisfies the REQUIRES of
@@ -16,49 +16,48 @@
 
 namespace datasetd {
 
-// Ops that one field can have.
+// Maximum number of ops per field.
 inline constexpr int kMaxTransforms = 256;
 
-// The program of field `field_index` of a dataset; `source`, `ragged`,
-// `sample_stride_bytes` and `offset_bytes` are left 0.
+// Compiles the program of field `field_index` of a dataset; `source`, `ragged`,
+// `sample_stride_bytes` and `offset_bytes` stay 0.
 //
 // Images are [H, W, C] or [H, W], uint8 or float32, with 1..kMaxChannels
-// channels, and take every op:
-//   - Geometry is torchvision's. RandomCrop pads once, by `padding` plus, with
-//     pad_if_needed, the whole lack on both sides; CenterCrop pads an image
-//     that is too small with zeros. An op that changes nothing is left out.
-//   - ToDtype to float16, bfloat16 or float32; from uint8 with `scale` it
-//     divides by 255, from a float type it never scales. The arithmetic is
-//     float32 throughout and rounds once, to the last dtype.
-//   - Fills are in the units of the image at their op and are taken through
-//     the value ops after it here, in the kernel's arithmetic. On a uint8
-//     image they must be integers within 0..255.
-//   - MixUp and CutMix are last, and not in a RandomApply. Their labels are
-//   tied
-//     to them afterwards (server/pipeline/mix_labels.h).
-// A packed field's samples have the `sizes`: each is there once; at most
-// kMaxRaggedExtent. Its ops must make them one size, and before that only keep
-// it, pad, or resize to a shorter edge; ops that look at a size are checked
-// against each.
-// A mask takes what ForMask leaves (server/pipeline/mask_transform.h).
-// Other fields take one ToDtype without scale: to their own dtype, to int64
-// from an integer, or to float16, bfloat16, float32. Without an op scalars of
-// integer type become int64 and all else stays as it is; `layout` is not used.
+// channels, and accept all ops:
+//   - Geometry is as in torchvision. RandomCrop pads once, by `padding` and,
+//     with pad_if_needed, by the missing size on both sides; CenterCrop pads a
+//     smaller image with zeros. An op without effect is left out.
+//   - ToDtype converts to float16, bfloat16 or float32. With `scale` it divides
+//     uint8 by 255; it never scales float types. Arithmetic is in float32 and
+//     rounds once, to the last dtype.
+//   - Fills are in the units of the image at their op; the value ops after it
+//     are applied to them here, in the kernel's arithmetic. On a uint8 image
+//     fills must be integers within 0..255.
+//   - MixUp and CutMix come last, and not in a RandomApply. Their labels are
+//     linked afterwards (server/pipeline/mix_labels.h).
+// For a packed field, `sizes` are the distinct sample sizes, at most
+// kMaxRaggedExtent. Its ops must produce one size, and before that may only
+// keep the size, pad, or resize to a shorter edge; ops that depend on a size
+// are checked against each. Masks accept the ops of ForMask
+// (server/pipeline/mask_transform.h). Other fields accept one ToDtype without
+// scale: to their own dtype, from an integer to int64, or to float16, bfloat16
+// or float32. Without ops, integer scalars become int64 and others are
+// unchanged; `layout` is ignored.
 //
-// Errors begin with the place: "field 'image', transforms[2] RandomCrop: ".
-//   INVALID_ARGUMENT  an op, a parameter, or their order is wrong, or a sample
-//                     would be beyond the limits from that op on
-// REQUIRES: 0 <= field_index < kMaxDatasetFields; a packed field has sizes, and
-// no other does.
+// Errors start with the position: "field 'image', transforms[2] RandomCrop: ".
+// REQUIRES: 0 <= field_index < kMaxDatasetFields; packed fields, and only
+// these, have sizes.
+//   INVALID_ARGUMENT  an op, a parameter or the order is invalid, or an op
+//                     takes a sample beyond the limits
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
     absl::Span<const TransformSpec> ops, Layout layout,
     absl::Span<const ImageSize> sizes = {}, const TransformLimits& limits = {});
 
-// True if samples have one size after the op, whatever they had before.
+// True if all samples have one size after the op, whatever their size before.
 bool GivesOneSize(const TransformSpec& transform);
 
-// True when no op draws: these may be pretransforms.
+// True if no op is random; the ops may then be pretransforms.
 bool IsDeterministic(absl::Span<const TransformSpec> ops);
 
 }  // namespace datasetd

@@ -14,12 +14,12 @@
 namespace datasetd {
 namespace {
 
-// Part of the hash: a change of the text below needs another version.
+// Part of the hash: change it when the text below changes.
 constexpr const char* kVersion = "datasetd transforms 2";
 
 std::string Number(double value) {
   float number = static_cast<float>(value);
-  if (number == 0.0f) number = 0.0f;  // of two zeros one
+  if (number == 0.0f) number = 0.0f;  // maps -0 to 0
   uint32_t bits = 0;
   std::memcpy(&bits, &number, sizeof(bits));
   return absl::StrCat(absl::Hex(bits, absl::kZeroPad8));
@@ -41,9 +41,9 @@ std::string Numbers(const std::vector<T>& values) {
   return text;
 }
 
-// Of parameters that the host computes with, all bits count.
+// All bits of parameters that the host computes with count.
 std::string Exact(double value) {
-  if (value == 0.0) value = 0.0;  // of two zeros one
+  if (value == 0.0) value = 0.0;  // maps -0 to 0
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(bits));
   return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
@@ -67,7 +67,7 @@ std::string FillText(const std::vector<float>& fill) {
 }
 
 std::string SamplingText(InterpolationMode interpolation, bool antialias) {
-  // Only these two look at more pixels than they need when it is set.
+  // Antialiasing affects these two modes only.
   const bool matters = interpolation == InterpolationMode::kBilinear ||
                        interpolation == InterpolationMode::kBicubic;
   return absl::StrCat("mode ", static_cast<int>(interpolation),
@@ -260,7 +260,7 @@ std::string TransformText(const TransformSpec& transform) {
 std::string TransformsHash(absl::Span<const FieldPipeline> pipelines) {
   std::string text = absl::StrCat(kVersion, "\n");
   for (const FieldPipeline& pipeline : pipelines) {
-    // The length keeps names with line ends apart from what follows.
+    // The length separates names with line breaks from the text that follows.
     absl::StrAppend(&text, "field ", pipeline.field.size(), " ", pipeline.field,
                     pipeline.layout == Layout::kNhwc ? " NHWC\n" : " NCHW\n");
     for (const TransformSpec& op : pipeline.transforms) {

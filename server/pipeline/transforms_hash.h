@@ -1,5 +1,5 @@
-// The identity of a feed's pipelines, for resuming: two feeds with equal
-// hashes, and equal data and seed, make the same pixels.
+// The identity of a feed's pipelines, used for resuming: feeds with equal
+// hashes, data and seeds produce equal pixels.
 
 #ifndef DATASETD_SERVER_PIPELINE_TRANSFORMS_HASH_H_
 #define DATASETD_SERVER_PIPELINE_TRANSFORMS_HASH_H_
@@ -14,17 +14,16 @@
 namespace datasetd {
 
 struct FieldPipeline {
-  std::string field;  // its name
+  std::string field;  // of the field
   std::vector<TransformSpec> transforms;
   Layout layout = Layout::kNchw;
 };
 
-// 64 hexadecimal digits: BLAKE3 of a canonical text. Values of pixels
-// count as the float32 that the kernel gets, values that are equal in all
-// channels as one, no fill as 0; a fill that the padding mode does not use not
-// at all. The fields and their order count, since a batch has them, and so do
-// the numbers of shared draws. Stable over versions and machines. REQUIRES:
-// pipelines that compile.
+// 64 hexadecimal digits: BLAKE3 of a canonical text. Pixel values count as the
+// float32 that the kernel gets; equal values for all channels as one value; no
+// fill as 0; a fill that the padding mode ignores is left out. The fields and
+// their order count, since they define the batch, and so do draw_ids. Stable
+// across versions and machines. REQUIRES: the pipelines compile.
 std::string TransformsHash(absl::Span<const FieldPipeline> pipelines);
 
 }  // namespace datasetd

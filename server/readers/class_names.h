@@ -1,4 +1,4 @@
-// Names of classes from a text file, one a line.
+// Reads class names from a text file, one per line.
 
 #ifndef DATASETD_SERVER_READERS_CLASS_NAMES_H_
 #define DATASETD_SERVER_READERS_CLASS_NAMES_H_
@@ -12,13 +12,13 @@
 namespace datasetd {
 
 struct ClassNames {
-  std::vector<std::string> names;  // empty: there is no such file
+  std::vector<std::string> names;  // empty if the file does not exist
   FileInfo file;
 };
 
-// Blank lines are left out. A file that does not exist is no error.
+// Skips blank lines. A missing file is not an error.
 //   INVALID_ARGUMENT  not exactly `num_classes` names, a name that is not
-//                     printable ASCII, or a file too large to be a list
+//                     printable ASCII, or a file that is too large
 absl::StatusOr<ClassNames> ReadClassNames(const FileSystem& files,
                                           const std::string& path,
                                           int num_classes);

@@ -1,4 +1,4 @@
-// One line of a CSV file, as RFC 4180 has it, without line breaks in values.
+// Splits a line of a CSV file by RFC 4180, without line breaks in values.
 
 #ifndef DATASETD_SERVER_READERS_CSV_LINE_H_
 #define DATASETD_SERVER_READERS_CSV_LINE_H_
@@ -11,9 +11,8 @@
 
 namespace datasetd {
 
-// Splits `line`, which has no line break, into `values`, whose memory is used
-// again.
-//   INVALID_ARGUMENT  a quote that does not end, or text behind it
+// Splits `line`, which has no line break, into `values`, reusing its memory.
+//   INVALID_ARGUMENT  an unterminated quote, or text after a closing quote
 absl::Status SplitCsvLine(absl::string_view line,
                           std::vector<std::string>& values);
 

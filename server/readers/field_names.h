@@ -1,4 +1,4 @@
-// A list of fields and what each is made of: "image:x_train,label:y_train".
+// Parses a list of fields with their sources: "image:x_train,label:y_train".
 
 #ifndef DATASETD_SERVER_READERS_FIELD_NAMES_H_
 #define DATASETD_SERVER_READERS_FIELD_NAMES_H_
@@ -14,11 +14,11 @@ namespace datasetd {
 
 struct FieldName {
   std::string field;
-  std::string source;  // the field's own name where none is given
+  std::string source;  // the field's own name if not given
 };
 
-// Option `option`; empty where it is not given. At most 64.
-//   INVALID_ARGUMENT  a name that cannot be one, or is there twice
+// The value of option `option`; empty if it is not set. At most 64 fields.
+//   INVALID_ARGUMENT  an invalid or repeated name
 absl::StatusOr<std::vector<FieldName>> ParseFieldNames(
     const SourceSpec& spec, absl::string_view option);
 

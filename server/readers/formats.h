@@ -1,4 +1,4 @@
-// The table of formats.
+// The table of source formats.
 
 #ifndef DATASETD_SERVER_READERS_FORMATS_H_
 #define DATASETD_SERVER_READERS_FORMATS_H_
@@ -15,13 +15,13 @@ namespace datasetd {
 
 // Opens the source with the reader of spec.format. `files` must outlive the
 // reader.
-//   INVALID_ARGUMENT  unknown format (names those there are), split or option;
-//                     zero samples; wrong magic; not this format
-//   NOT_FOUND, PERMISSION_DENIED, DATA_LOSS  as above
+//   INVALID_ARGUMENT  unknown format (names the valid ones), split or option;
+//                     no samples; wrong magic; not this format
+// Also errors of FileSystem and RandomAccessFile.
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
                                                    const FileSystem& files);
 
-// Names of all formats, sorted.
+// The names of all formats, sorted.
 std::vector<std::string> ReaderFormats();
 
 }  // namespace datasetd

@@ -14,9 +14,9 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kInputBytes = 16 << 10;
-// Gzip or zlib, as the header says.
+// Detects gzip or zlib by the header.
 constexpr int kWindowBits = 15 + 32;
-// Deflate's best: 258 bytes for two bits, and the block's header beside.
+// Deflate's maximum: 258 bytes for two bits, without the block's header.
 constexpr int64_t kMaxExpansion = 1032;
 
 class ZlibStream final : public GzipStream {
@@ -74,7 +74,8 @@ class ZlibStream final : public GzipStream {
   }
 
  private:
-  // Decompresses at least one byte; 0 only at the end of the last member.
+  // Decompresses at least one byte; returns 0 only at the end of the last
+  // member.
   absl::StatusOr<size_t> Inflate(absl::Span<uint8_t> buffer) {
     const size_t wanted = std::min(buffer.size(), size_t{1} << 30);
     zlib_.next_out = buffer.data();
@@ -119,7 +120,7 @@ class ZlibStream final : public GzipStream {
   std::vector<uint8_t> input_;
   z_stream zlib_ = {};
   bool is_member_done_ = false;
-  int64_t input_offset_ = 0;   // after what was read of the file
+  int64_t input_offset_ = 0;   // position in the file after the bytes read
   int64_t output_offset_ = 0;  // decompressed
 };
 

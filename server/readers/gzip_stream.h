@@ -1,4 +1,4 @@
-// An InputStream over gzip, of one member or several, or over a zlib stream.
+// An InputStream that decompresses gzip, of one or more members, or zlib.
 
 #ifndef DATASETD_SERVER_READERS_GZIP_STREAM_H_
 #define DATASETD_SERVER_READERS_GZIP_STREAM_H_
@@ -16,8 +16,9 @@ namespace datasetd {
 
 class GzipStream : public InputStream {
  public:
-  // Reads up to buffer.size() of the next bytes; 0 only at the end, whose
-  // checksum is right. DATA_LOSS as Read, but for that end.
+  // Reads up to buffer.size() of the next bytes. Returns 0 only at the end,
+  // after the checksum was verified. DATA_LOSS as Read, except for the end of
+  // the data.
   virtual absl::StatusOr<size_t> ReadSome(absl::Span<uint8_t> buffer) = 0;
 };
 

@@ -1,6 +1,5 @@
-// The bytes of a file from its beginning to its end, decompressed where the
-// file is gzip. Not thread-safe. Uses 16 KiB and zlib's window, whatever the
-// file says.
+// A sequential stream of a file's bytes; decompresses gzip files. Not
+// thread-safe. Uses 16 KiB and zlib's window, whatever the file declares.
 
 #ifndef DATASETD_SERVER_READERS_INPUT_STREAM_H_
 #define DATASETD_SERVER_READERS_INPUT_STREAM_H_
@@ -22,20 +21,20 @@ class InputStream {
   virtual const FileInfo& info() const = 0;
 
   // Fills `buffer` with the next bytes.
-  //   DATA_LOSS  they end early or are damaged; names file and offset
+  //   DATA_LOSS  truncated or damaged; names file and offset
   virtual absl::Status Read(absl::Span<uint8_t> buffer) = 0;
 
-  // Checks that the file can hold `expected_bytes` in all: exactly, or, where
-  // it is compressed, within what its size can decompress to.
+  // Checks that the file can hold `expected_bytes` in total: exactly, or, if it
+  // is compressed, within what its size can decompress to.
   //   DATA_LOSS  it cannot
   virtual absl::Status CheckTotalBytes(int64_t expected_bytes) const = 0;
 
-  // Checks that all was read, and gzip's checksum.
+  // Checks that everything was read, and gzip's checksum.
   //   DATA_LOSS  bytes are left, or damaged
   virtual absl::Status ExpectEnd() = 0;
 };
 
-// Gzip is told by its first two bytes, not by the file's name.
+// Detects gzip by its first two bytes, not by the file name.
 absl::StatusOr<std::unique_ptr<InputStream>> OpenInputStream(
     std::unique_ptr<RandomAccessFile> file);
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kMaxParts = 8;
 
-// A field of the result: where it comes from.
+// The source of one field of the result.
 struct Column {
   size_t part = 0;
   size_t field = 0;
@@ -38,14 +38,14 @@ class JoinSource : public Reader {
 
   const SourceInfo& info() const override { return info_; }
 
-  // A part's parts follow those of the one before.
+  // Concatenates the raw parts of all sources.
   absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
     RawSample one;
     size_t used = 0;
     for (const auto& part : parts_) {
       DATASETD_RETURN_IF_ERROR(Named(*part, index, part->ReadRaw(index, one)));
       raw.parts.resize(std::max(raw.parts.size(), used + one.parts.size() + 1));
-      // How many there are of this one.
+      // The number of raw parts of this source.
       raw.parts[used++].assign(1, static_cast<uint8_t>(one.parts.size()));
       for (std::vector<uint8_t>& bytes : one.parts) {
         std::swap(raw.parts[used++], bytes);
@@ -74,7 +74,7 @@ class JoinSource : public Reader {
       probe.sizes.push_back(
           probes[column.part].sizes[static_cast<size_t>(rank)]);
     }
-    // Decode holds the parts once more, and fields that nobody chose.
+    // Decode also holds a copy of the parts, and fields that are not selected.
     for (const std::vector<uint8_t>& bytes : raw.parts) {
       probe.decode_bytes += static_cast<int64_t>(bytes.size());
     }
@@ -125,7 +125,8 @@ class JoinSource : public Reader {
   }
 
  private:
-  // Says in which part's file an error is: Locate names the first part's.
+  // Adds the path of the failing part, since Locate names the first part's
+  // file.
   static absl::Status Named(const Reader& part, int64_t index,
                             const absl::Status& status) {
     if (status.ok()) return status;
@@ -153,7 +154,7 @@ class JoinSource : public Reader {
   const SourceInfo info_;
 };
 
-// The sources, from option parts and those with a place before.
+// Parses the sources from option parts and the prefixed options.
 absl::StatusOr<std::vector<SourceSpec>> ParseParts(const SourceSpec& spec) {
   DATASETD_ASSIGN_OR_RETURN(
       const std::string text,

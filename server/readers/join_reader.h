@@ -1,20 +1,19 @@
-// Several sources side by side: sample i of the result is sample i of each.
-// Format join.
+// Format join: several sources side by side; sample i combines sample i of
+// each.
 //
-// The path is a directory. Option parts names the sources, FORMAT:PATH with
-// commas between, each path below the directory:
-// "image_folder:faces,npy:audio". A part's own options, and its split, are
-// given with its place before: "0.channels=1", "1.split=train". All parts have
-// equally many samples, in one order; which order a format has, its own page
-// says.
+// The path is a directory. Option parts lists the sources, FORMAT:PATH
+// separated by commas, each path below the directory:
+// "image_folder:faces,npy:audio". A part's options and split are prefixed with
+// its index: "0.channels=1", "1.split=train". All parts have the same number of
+// samples; each format defines its order of samples.
 //
-// Fields are those of the parts, in order. Option fields chooses and renames
-// them: "image:0.image,label,audio:1.data", where a field alone means the first
-// part that has it. Without it, two parts may not have a field of one name.
-// Class names are those of the first part that has some. No splits.
+// Fields are those of the parts, in order. Option fields selects and renames
+// them: "image:0.image,label,audio:1.data", where a bare field means the first
+// part that has it. Without the option, field names must be unique over all
+// parts. Class names are those of the first part that has any. No splits.
 //
-// Formats that can be parts are those that read samples in any order:
-// image_folder, image_csv, webdataset, tfrecord, npy, raw.
+// Parts must be of formats that read samples in any order: image_folder,
+// image_csv, webdataset, tfrecord, npy, raw.
 
 #ifndef DATASETD_SERVER_READERS_JOIN_READER_H_
 #define DATASETD_SERVER_READERS_JOIN_READER_H_
@@ -30,7 +29,7 @@ namespace datasetd {
 using ReaderOpener = absl::StatusOr<std::unique_ptr<Reader>> (*)(
     const SourceSpec&, const FileSystem&);
 
-// Errors as of OpenReader, with which `open` opens the parts.
+// Opens the parts with `open`. Errors as OpenReader.
 absl::StatusOr<std::unique_ptr<Reader>> OpenJoinReader(const SourceSpec& spec,
                                                        const FileSystem& files,
                                                        ReaderOpener open);

@@ -32,7 +32,7 @@ constexpr Descr kDescrs[] = {
     {"<f4", Dtype::kFloat32, false}, {"<f8", Dtype::kFloat64, false},
 };
 
-// A recursive-descent parser without the recursion: a dict of three keys.
+// A parser for a dict of three keys, without recursion.
 class DictParser {
  public:
   DictParser(absl::string_view text, NpyArray array)
@@ -122,7 +122,7 @@ class DictParser {
     return header;
   }
 
-  // A quoted string without escapes, quotes or line breaks in it.
+  // Parses a quoted string without escapes, quotes or line breaks.
   absl::StatusOr<std::string> ParseString() {
     SkipSpace();
     const char quote = Peek();
@@ -202,7 +202,7 @@ class DictParser {
     return value;
   }
 
-  // NUL at the end.
+  // Returns NUL at the end.
   char Peek() const {
     return position_ < text_.size() ? text_[position_] : '\0';
   }

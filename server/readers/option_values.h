@@ -1,4 +1,4 @@
-// The values of reader options, from text.
+// Parses the values of reader options.
 
 #ifndef DATASETD_SERVER_READERS_OPTION_VALUES_H_
 #define DATASETD_SERVER_READERS_OPTION_VALUES_H_
@@ -16,11 +16,11 @@ namespace datasetd {
 
 // Errors are INVALID_ARGUMENT and name the option.
 
-// The option's text, or `fallback` where it is not given.
+// Returns the option's text, or `fallback` if it is not set.
 std::string OptionOr(const SourceSpec& spec, absl::string_view name,
                      absl::string_view fallback);
 
-//   also where it is not given
+// INVALID_ARGUMENT also if it is not set.
 absl::StatusOr<std::string> RequiredOption(const SourceSpec& spec,
                                            absl::string_view name,
                                            absl::string_view expected);
@@ -29,16 +29,17 @@ absl::StatusOr<int64_t> IntOption(const SourceSpec& spec,
                                   absl::string_view name, int64_t fallback,
                                   int64_t min, int64_t max);
 
-// "uint8", "float32", ... `where` begins the error.
+// Parses "uint8", "float32", ... Errors start with `where`.
 absl::StatusOr<Dtype> ParseDtype(absl::string_view text,
                                  absl::string_view where);
 
-// "28x28x1"; "" is (). Every extent is at least 1, at most 2^31 - 1 elements in
-// all.
+// Parses "28x28x1"; "" is (). Extents are at least 1; at most 2^31 - 1
+// elements.
 absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,
                                                 absl::string_view where);
 
-// A letter or _, then letters, digits and _; at most 64.
+// True for a letter or _ followed by letters, digits and _; at most 64
+// characters.
 bool IsFieldName(absl::string_view name);
 
 }  // namespace datasetd

@@ -11,8 +11,8 @@
 
 namespace datasetd {
 
-//   INTERNAL  a breach of Read's REQUIRES: more samples than are left after
-//             `position`, or a buffer of another size
+//   INTERNAL  Read's REQUIRES are violated: fewer samples are left after
+//             `position`, or a buffer has another size
 absl::Status CheckReadBuffers(const SourceInfo& info, int64_t position,
                               int64_t count,
                               absl::Span<const absl::Span<uint8_t>> fields);

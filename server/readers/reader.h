@@ -1,10 +1,9 @@
-// Turns one on-disk format into samples.
+// Reads samples from one on-disk format.
 //
-// A Reader is opened on a source, says what it holds before it reads samples,
-// and then hands out the samples in order. It checks everything that the
-// source declares before it believes it: an error names the file and, where
-// there is one, the offset, and memory is bounded by what the file really
-// holds. Not thread-safe.
+// A Reader is opened on a source, describes its contents, and then returns the
+// samples in order. It verifies everything that the source declares: an error
+// names the file and, where possible, the offset, and memory is bounded by the
+// real size of the file. Not thread-safe.
 
 #ifndef DATASETD_SERVER_READERS_READER_H_
 #define DATASETD_SERVER_READERS_READER_H_
@@ -28,7 +27,7 @@ struct SourceSpec {
   std::string path;   // absolute
   std::string split;  // empty: the reader's default
   std::map<std::string, std::string> options;
-  // What one compressed file may inflate to, whatever the options say.
+  // Limit on the inflated size of a compressed file; overrides the options.
   int64_t max_inflated_bytes = std::numeric_limits<int64_t>::max();
   // Pays for the samples that are looked at when the source is opened.
   DecodeAccount account = {};

@@ -1,4 +1,4 @@
-// The one file of a source whose path is a file.
+// Opens the file of a source whose path is one file.
 
 #ifndef DATASETD_SERVER_READERS_SOURCE_FILE_H_
 #define DATASETD_SERVER_READERS_SOURCE_FILE_H_
@@ -12,8 +12,8 @@
 
 namespace datasetd {
 
-//   INVALID_ARGUMENT  a directory, or empty; says what was expected
-//   NOT_FOUND, PERMISSION_DENIED
+//   INVALID_ARGUMENT              a directory, or empty; says what was expected
+//   NOT_FOUND, PERMISSION_DENIED  as FileSystem::Open
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenSourceFile(
     const FileSystem& files, const std::string& path,
     absl::string_view expected);

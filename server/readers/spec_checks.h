@@ -1,4 +1,4 @@
-// Checks what a SourceSpec asks for against what its format has.
+// Checks a SourceSpec against the splits and options of its format.
 
 #ifndef DATASETD_SERVER_READERS_SPEC_CHECKS_H_
 #define DATASETD_SERVER_READERS_SPEC_CHECKS_H_
@@ -13,7 +13,7 @@
 
 namespace datasetd {
 
-// The split asked for; the first of `splits` where none was.
+// Returns the requested split, or the first of `splits` if none is requested.
 //   INVALID_ARGUMENT  not one of `splits`, or a split where there are none
 absl::StatusOr<std::string> ChooseSplit(
     const SourceSpec& spec, absl::Span<const absl::string_view> splits);
@@ -22,10 +22,10 @@ absl::StatusOr<std::string> ChooseSplit(
 absl::Status CheckOptions(const SourceSpec& spec,
                           absl::Span<const absl::string_view> known);
 
-// directory/name, with one slash between.
+// Returns directory/name with exactly one slash between them.
 std::string JoinPath(absl::string_view directory, absl::string_view name);
 
-//   INVALID_ARGUMENT  `path` is not a directory; says what it should hold
+//   INVALID_ARGUMENT  `path` is not a directory; says what it should contain
 absl::Status CheckDirectory(const FileSystem& files, const std::string& path,
                             absl::string_view expected_content);
 

@@ -1,7 +1,8 @@
-// One dataset of the registry's, from the begin of its load.
+// One dataset in the registry, from the start of its load.
 //
-// A record: not thread-safe, guarded by the registry's lock. Of a dataset that
-// is LOADING, `load` alone is the thread's that loads, without the lock.
+// A plain record, not thread-safe: guarded by the registry's lock. While the
+// dataset is LOADING, `load` belongs to the loading thread and is used without
+// the lock.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
@@ -36,48 +37,49 @@ struct DatasetEntry {
   DatasetState state = DatasetState::kLoading;
   absl::Status error;
   Caller owner;
-  // Loaded whether or not somebody holds it.
+  // Loaded even if no session holds it.
   bool is_restored = false;
-  // What follows is known; until then it is LOADING.
+  // False while LOADING until the source is open; the fields below are set
+  // then.
   bool is_opened = false;
   std::string spec_id;
   int64_t num_samples = 0;  // of the source
   std::vector<std::string> class_names;
   std::vector<FieldSpec> fields;  // resident
   int64_t resident_bytes = 0;
-  // Monotonic.
+  // Times of the monotonic clock.
   absl::Duration started;
   absl::Duration finished;
   absl::Duration last_used;
-  std::set<uint64_t> holders;            // sessions
+  std::set<uint64_t> holders;            // session ids
   std::map<uint32_t, int> num_feeds_of;  // by uid
   Reservation text_reservation;
   Reservation report_reservation;
-  // Until loaded.
+  // Until the load ends.
   std::unique_ptr<DatasetLoad> load;
   LoadCounters counters;
-  // Of a restored dataset, until it is opened.
+  // For a restored dataset, until it is opened.
   std::shared_ptr<SourceScan> scan;
-  // Of a push, while it is LOADING.
+  // For a push, while it is LOADING.
   std::function<void()> cancel;
-  // When READY or UNLOADING.
+  // While READY or UNLOADING.
   std::shared_ptr<const Dataset> dataset;
 
   Visibility visibility() const { return {spec.is_private, owner.uid}; }
   int num_feeds() const;
-  // READY, and its memory may be taken for something else.
+  // True if it is READY and may be evicted.
   bool IsUnused() const;
   bool is_cancelled() const {
     return counters.is_cancelled.load(std::memory_order_relaxed);
   }
 
-  // What of the source is known before a sample is read.
+  // Sets what is known about the source before any sample is read.
   void SetSource(const OpenedSource& source);
   void SetPlan(const LoadPlan& plan);
-  // Ends its scan, push or load soon, if it is LOADING.
+  // Makes its scan, push or load end soon if it is LOADING.
   void Cancel();
 
-  // Without the texts, which may be long; see DatasetInfo.
+  // Leaves out the texts, which may be long; see DatasetInfo.
   DatasetInfo DescribeBriefly(absl::Duration now) const;
   DatasetInfo Describe(absl::Duration now) const;
 };

@@ -151,7 +151,7 @@ absl::StatusOr<uint64_t> DatasetRegistry::Load(
                      "' has no files to "
                      "load; push it, or get it by its name"));
   }
-  // The source is opened before the lock is taken: it may be slow.
+  // Opens the source before taking the lock: it may be slow.
   DATASETD_ASSIGN_OR_RETURN(
       OpenedSource source,
       ScanSource(std::move(spec), caller, std::move(scan)));
@@ -325,7 +325,7 @@ void DatasetRegistry::RunRestore(std::vector<Restored> datasets) {
     if (!BeginRestored(restored) && journal_ != nullptr) {
       journal_->EndRestore(name);
     }
-    // The table's alone, as in RunLoads.
+    // Only the table owns the entry now, as in RunLoads.
     restored.entry.reset();
     MutexLock lock(&mutex_);
     if (is_stopping_) return;
@@ -334,7 +334,7 @@ void DatasetRegistry::RunRestore(std::vector<Restored> datasets) {
 
 bool DatasetRegistry::BeginRestored(const Restored& restored) {
   DatasetEntry& entry = *restored.entry;
-  // Nothing else changes the spec before it is opened.
+  // The spec does not change before the source is open.
   if (journal_ != nullptr) journal_->BeginRead(entry.spec.name);
   auto source = OpenAgain(entry, restored.content_hash);
   if (journal_ != nullptr) journal_->EndRead(entry.spec.name);
@@ -616,7 +616,7 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::AwaitEntry(
 std::vector<DatasetInfo> DatasetRegistry::List(const Caller& caller,
                                                const std::string& after,
                                                size_t limit) const {
-  // First: who comes off this list comes to the table.
+  // Scans first: a scan that leaves this list moves to the table.
   std::vector<DatasetInfo> infos = scans_.Describe(clock_->Monotonic());
   const auto is_left_out = [&](const DatasetInfo& info) {
     return info.spec.name <= after || !info.visibility().IsSeenBy(caller);
@@ -625,7 +625,7 @@ std::vector<DatasetInfo> DatasetRegistry::List(const Caller& caller,
               infos.end());
   {
     MutexLock lock(&mutex_);
-    // A name once.
+    // Removes scans whose name is already in the table.
     infos.erase(std::remove_if(infos.begin(), infos.end(),
                                [&](const DatasetInfo& info)
                                    ABSL_SHARED_LOCKS_REQUIRED(mutex_) {

@@ -1,17 +1,16 @@
-// The datasets of the daemon by name: who loads, holds and uses them.
+// The datasets of the daemon by name: their loads, holders and uses.
 //
-// Load starts a load, or attaches to the dataset that the same spec made, also
-// while that one is loading. A session holds what it loaded or got until it
-// releases it or ends; feeds use a dataset. LOADING -> READY or FAILED;
-// READY -> UNLOADING -> gone when the last feed has ended. A failed load is
-// remembered until its name is loaded again. A load that no session holds any
-// more is cancelled; a READY dataset that nobody holds or uses stays until its
-// memory is wanted, least recently used first. With a cache, a dataset whose
-// spec id is there is loaded from it, and what was read from its source is
-// stored.
+// Load starts a load, or attaches to the dataset of the same spec, even while
+// that one is loading. A session holds a dataset that it loaded or got until it
+// releases it or ends; feeds use a dataset. LOADING -> READY or FAILED; READY
+// -> UNLOADING -> gone when the last feed has ended. A failed load is kept
+// until its name is loaded again. A load that no session holds is cancelled. A
+// READY dataset that is neither held nor used stays until its memory is needed;
+// the least recently used is evicted first. With a cache, a dataset whose spec
+// id is cached is loaded from the cache; others are stored after they were
+// read.
 //
-// A private dataset that the caller may not see is answered as one that is not
-// there.
+// A private dataset that the caller may not see is reported as not found.
 //
 // Thread-safe. Loads run on threads of the registry's own, at most two of one
 // user's at a time; pushes on the thread that asks for them. Memory is freed,
@@ -60,26 +59,27 @@
 
 namespace datasetd {
 
-// What an earlier daemon had loaded for a client.
+// A dataset that an earlier daemon had loaded for a client.
 struct RestoredDataset {
   DatasetSpec spec;
   Caller owner;
-  // Finds a pushed dataset in the cache.
+  // The cache key of a pushed dataset.
   std::string content_hash;
-  // Loaded after all others and beside none of them: it may be what ended an
-  // earlier daemon.
+  // Loaded last and alone, because loading it may have crashed an earlier
+  // daemon.
   bool is_suspect = false;
-  // Why it is not loaded again: it comes back FAILED.
+  // If not OK, the dataset is not loaded again but becomes FAILED with this
+  // error.
   absl::Status refusal;
 };
 
 class DatasetRegistry;
 
-// A feed's use of a dataset; ends on destruction.
+// One feed's use of a dataset; ends on destruction.
 class DatasetUse {
  public:
   DatasetUse() = default;
-  // `uid` is the user's.
+  // `uid` is the user of the feed.
   DatasetUse(DatasetRegistry* registry, uint64_t entry_id, uint32_t uid,
              Visibility visibility, std::shared_ptr<const Dataset> dataset)
       : registry_(registry),
@@ -92,9 +92,9 @@ class DatasetUse {
   ~DatasetUse() { Reset(); }
 
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
-  // Also after Reset.
+  // Valid also after Reset.
   const Visibility& visibility() const { return visibility_; }
-  // False once the dataset is being unloaded.
+  // False once the dataset is UNLOADING.
   bool IsReady() const;
   void Reset();
 
@@ -110,23 +110,24 @@ class DatasetRegistry {
  public:
   using SourceOpener = DatasetSources::Opener;
   struct Counters {
-    std::atomic<uint64_t> num_loads = 0;  // begun
+    std::atomic<uint64_t> num_loads = 0;  // started
     std::atomic<uint64_t> num_ready = 0;
     std::atomic<uint64_t> num_failed = 0;
     std::atomic<uint64_t> num_cancelled = 0;
     std::atomic<uint64_t> num_evicted = 0;
-    std::atomic<uint64_t> loaded_bytes = 0;  // of the ready ones
+    std::atomic<uint64_t> loaded_bytes = 0;  // of READY datasets
   };
-  // For the log: what happened to which dataset, on whose behalf. A brief info.
+  // Called for the log when something happens to a dataset; `caller` is the
+  // cause. `info` is brief.
   using Observer = std::function<void(
       const char* event, const DatasetInfo& info, const Caller& caller)>;
 
   struct Options {
-    uint64_t max_datasets = 0;  // that clients loaded; 0: no limit
+    uint64_t max_datasets = 0;  // limit on clients' datasets; 0: unlimited
     PerUserLimit max_datasets_per_user;
-    // All may be null, and outlive the registry.
+    // The pointers may be null; they outlive the registry.
     DatasetCache* cache = nullptr;
-    MemoryBudget* texts = nullptr;  // pays for what datasets say of themselves
+    MemoryBudget* texts = nullptr;  // charged for the datasets' descriptions
     RestoreJournal* journal = nullptr;
     TransformLimits transform_limits;
     DecodeBudget::Limits decode_limits;
@@ -136,81 +137,85 @@ class DatasetRegistry {
   DatasetRegistry(Options options, DeviceTable* devices,
                   SourceOpener open_source, const Clock* clock,
                   Observer observer);
-  // Cancels loads. REQUIRES: no DatasetUse is left.
+  // Cancels loads. REQUIRES: no DatasetUse exists.
   ~DatasetRegistry();
 
-  // For the end of the process: scans and loads end soon, and no new one
-  // begins. Waits for nothing.
+  // For shutdown: makes scans and loads end soon and refuses new ones. Does not
+  // block.
   void CancelLoads();
 
-  // Scans the source's files, which may take long and is listed as LOADING;
-  // then starts or attaches, and holds; samples are read in the background.
-  // Returns the dataset's id. Errors as DatasetService.LoadDataset; those of
-  // reading come by Await.
+  // Scans the source's files, which may take long (the dataset is listed as
+  // LOADING meanwhile); then starts or attaches to the load and holds the
+  // dataset. Samples are read in the background. Returns the dataset's id.
+  // Errors as DatasetService.LoadDataset; Await returns errors of reading.
   //   CANCELLED  scan->is_cancelled was set, or the session ended
   absl::StatusOr<uint64_t> Load(DatasetSpec spec, const Caller& caller,
                                 std::shared_ptr<SourceScan> scan = nullptr);
 
-  // Loads in the background what an earlier daemon had; returns at once. They
-  // are held by nobody, and a name that is taken is left as it is. What cannot
-  // be loaded is FAILED. REQUIRES: called once at most.
+  // Starts reloading the previous daemon's datasets and returns at once. No
+  // session holds them; existing names are skipped. Datasets that cannot be
+  // loaded become FAILED. REQUIRES: called at most once.
   void Restore(std::vector<RestoredDataset> datasets);
 
-  // Loads from a source that somebody feeds, and holds the dataset. Reads on
-  // this thread, and returns when it is READY. The spec's format and path are
-  // for people; its spec id becomes a hash of name and content. `cancel` is
-  // called, under a lock, when nobody wants the push any more: it makes the
-  // source's reads fail.
-  //   ALREADY_EXISTS  the name is taken
-  //   CANCELLED       it was; all other errors as Load, and of the source
+  // Loads from a source that a client sends, and holds the dataset. Reads on
+  // the calling thread and returns when the dataset is READY. The spec's format
+  // and path are for display; its spec id becomes a hash of name and content.
+  // `cancel` is called, under a lock, when the push is no longer wanted; it
+  // must make the source's reads fail.
+  //   ALREADY_EXISTS  the name is in use
+  //   CANCELLED       the push was cancelled
+  // Other errors as Load, and of the source.
   absl::StatusOr<uint64_t> Push(DatasetSpec spec,
                                 std::unique_ptr<SampleSource> source,
                                 const Caller& caller,
                                 std::function<void()> cancel);
 
-  // What a load of `spec` would find and need. Scans the source's files, and
-  // begins to look at its samples. Errors as Load's of a wrong spec or source.
+  // Starts a dry run of a load of `spec`: scans the source's files, then begins
+  // to read its samples. Errors as Load for a bad spec or source.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
       DatasetSpec spec, const Caller& caller,
       std::shared_ptr<SourceScan> scan = nullptr) const;
 
-  // Holds and describes a dataset that is there. NOT_FOUND if there is none
-  // that the caller may see.
+  // Holds an existing dataset and returns its description. NOT_FOUND if there
+  // is no such dataset that the caller may see.
   absl::StatusOr<DatasetInfo> Hold(const std::string& name,
                                    const Caller& caller);
 
-  // Waits until the dataset is no longer LOADING, or for `timeout`. NOT_FOUND
-  // if it has gone, whatever has its name now.
+  // Blocks until the dataset is no longer LOADING or `timeout` passes.
+  // NOT_FOUND if the dataset is gone, even if another one has its name.
   absl::StatusOr<DatasetInfo> Await(uint64_t id, absl::Duration timeout) const;
-  // By name, for the daemon itself. NOT_FOUND also while Load scans.
+  // By name, for the daemon itself. NOT_FOUND also while Load is scanning.
   absl::StatusOr<DatasetInfo> Await(const std::string& name,
                                     absl::Duration timeout) const;
 
-  // What the caller may see, by name: those behind `after`, `limit` at most.
-  // Brief infos.
+  // Brief infos of datasets that the caller may see, ordered by name: at most
+  // `limit` of those with a name greater than `after`.
   std::vector<DatasetInfo> List(const Caller& caller = Caller(),
                                 const std::string& after = "",
                                 size_t limit = SIZE_MAX) const;
-  // All that there are, scans left out.
+  // Number of datasets, without scans.
   size_t num_datasets() const;
 
-  // For a feed. NOT_FOUND as Hold; FAILED_PRECONDITION if it is not READY.
+  // Starts a feed's use of a dataset. NOT_FOUND as Hold; FAILED_PRECONDITION if
+  // it is not READY.
   absl::StatusOr<DatasetUse> Use(const std::string& name, const Caller& caller);
 
+  // Unloads a dataset. With `force` it goes when its feeds have ended: returns
+  // it if it has feeds, which the caller ends (FeedTable::DropPending), else
+  // null.
   //   NOT_FOUND            as Hold
-  //   PERMISSION_DENIED    another user loaded it, or has feeds of it
-  //   FAILED_PRECONDITION  it has open feeds, and `force` is not set
-  // With `force` the dataset goes when its feeds have gone: returns it if it
-  // has some, for the caller to end them (FeedTable::DropPending), else null.
+  //   PERMISSION_DENIED    another user loaded it or has feeds of it
+  //   FAILED_PRECONDITION  it has open feeds and `force` is not set
   absl::StatusOr<std::shared_ptr<const Dataset>> Unload(const std::string& name,
                                                         bool force,
                                                         const Caller& caller);
 
-  // Makes `bytes` of a device free: evicts datasets that nobody holds or uses,
-  // least recently used first. Evicts none where all of them are not enough.
+  // Frees `bytes` on a device by evicting datasets that are neither held nor
+  // used, least recently used first. Evicts nothing if that would not be
+  // enough.
   void MakeRoom(const std::string& device, int64_t bytes);
 
-  // Gives up one session's hold on one dataset, or on all. NOT_FOUND as Hold.
+  // Releases a session's hold on one dataset, or on all. NOT_FOUND as Hold.
   absl::Status Release(const std::string& name, const Caller& caller);
   void ReleaseSession(uint64_t session_id);
 
@@ -227,11 +232,11 @@ class DatasetRegistry {
   };
 
   static absl::Status CheckSpec(const DatasetSpec& spec, const Caller& caller);
-  // Slow, and listed meanwhile.
+  // Slow; the scan is listed while it runs.
   absl::StatusOr<OpenedSource> ScanSource(DatasetSpec spec,
                                           const Caller& caller,
                                           std::shared_ptr<SourceScan> scan);
-  // Waits until what the name stands for is known, if the caller may see it.
+  // Blocks until the source behind the name is open, if the caller may see it.
   absl::Status AwaitOpened(const std::string& name, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether one more dataset of that name may be loaded.
@@ -242,7 +247,7 @@ class DatasetRegistry {
   // REQUIRES: CheckAdmission, and then MakeRoomFor returned false.
   absl::StatusOr<EntryPtr> Admit(OpenedSource source, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Reserves the memory for an entry's load.
+  // Reserves memory for an entry's load.
   absl::Status Prepare(DatasetEntry& entry, OpenedSource source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Reservation> Reserve(const DatasetSpec& spec,
@@ -262,17 +267,17 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void RunRestore(std::vector<Restored> datasets);
-  // Opens a source and queues the load; false if it was not queued.
+  // Opens a source and queues the load; returns false if it was not queued.
   bool BeginRestored(const Restored& restored);
-  // Slow. `content_hash` is of a pushed dataset.
+  // Slow. `content_hash` is set for pushed datasets.
   absl::StatusOr<OpenedSource> OpenAgain(const DatasetEntry& entry,
                                          const std::string& content_hash) const;
   void RunLoads();
-  // Slow. REQUIRES: the entry is LOADING, and this thread's to load.
+  // Slow. REQUIRES: the entry is LOADING and this thread loads it.
   absl::StatusOr<std::shared_ptr<const Dataset>> RunLoad(DatasetEntry& entry,
                                                          DatasetCache* cache);
-  // To be called before the dataset is READY, so that who waits for that, and
-  // then for the cache, finds it stored.
+  // Call before the dataset becomes READY, so that a caller who awaits READY
+  // and then the cache finds it stored.
   void StoreInCache(const DatasetEntry& entry,
                     const std::shared_ptr<const Dataset>& dataset);
   // The report of bad samples is kept, too.
@@ -314,7 +319,7 @@ class DatasetRegistry {
   mutable Mutex mutex_;
   DatasetTable table_ ABSL_GUARDED_BY(mutex_);
   LoadQueue queue_ ABSL_GUARDED_BY(mutex_);
-  // Restored ones that are queued or being loaded.
+  // Number of restored datasets that are queued or being loaded.
   int num_restoring_ ABSL_GUARDED_BY(mutex_) = 0;
   int num_freeing_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Free
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxNameLength = 128;
 constexpr size_t kMaxFailuresPerUser = 64;
-// Named in an error; the rest is counted.
+// Names listed in an error; the others are counted.
 constexpr size_t kMaxNames = 20;
 
 }  // namespace

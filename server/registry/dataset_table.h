@@ -1,7 +1,6 @@
-// The registry's datasets by name: who may see, load and take the place of
-// which.
+// The registry's datasets by name, with visibility, limits and eviction order.
 //
-// One for a name. Not thread-safe: guarded by the registry's lock.
+// Names are unique. Not thread-safe: guarded by the registry's lock.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_TABLE_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_TABLE_H_
@@ -24,7 +23,7 @@ class DatasetTable {
  public:
   using EntryPtr = std::shared_ptr<DatasetEntry>;
 
-  // `max_datasets` 0: no limit.
+  // `max_datasets` 0: unlimited.
   DatasetTable(uint64_t max_datasets, PerUserLimit max_datasets_per_user)
       : max_datasets_(max_datasets),
         max_datasets_per_user_(max_datasets_per_user) {}
@@ -32,30 +31,31 @@ class DatasetTable {
   // Null if there is none.
   EntryPtr Get(const std::string& name) const;
   EntryPtr GetById(uint64_t id) const;
-  // NOT_FOUND if there is none that the caller may see.
+  // NOT_FOUND if there is no such dataset that the caller may see.
   absl::StatusOr<EntryPtr> Find(const std::string& name,
                                 const Caller& caller) const;
-  // As Find says it; names some that the caller may see.
+  // The error of Find; suggests names that the caller may see.
   absl::Status NotFound(const std::string& name, const Caller& caller) const;
   const std::map<std::string, EntryPtr>& entries() const { return entries_; }
 
-  // Gives it an id and its name, also another's that is there.
+  // Assigns an id to the entry and adds it, replacing an entry of the same
+  // name.
   void Add(EntryPtr entry);
-  // If the name is its own still.
+  // Removes the entry if its name still refers to it.
   void Remove(const DatasetEntry& entry);
 
-  // Another dataset has the name: why the caller cannot have it.
+  // The error for a name in use by another dataset.
   static absl::Status NameTaken(const DatasetEntry& present,
                                 const Caller& caller);
-  // RESOURCE_EXHAUSTED if there are too many to load another, of the caller or
-  // of all. `self` is not counted, and may be null.
+  // RESOURCE_EXHAUSTED if the caller or all users have too many datasets to
+  // load another. `self` is not counted; may be null.
   absl::Status CheckLimits(const Caller& caller,
                            const DatasetEntry* self) const;
 
-  // What TakeUnused could free.
+  // The bytes that TakeUnused could free.
   int64_t UnusedBytes(const std::string& device) const;
-  // Removes unused datasets of a device, the least recently used first, until
-  // they had `bytes` or none is left.
+  // Removes unused datasets of a device, least recently used first, until they
+  // add up to `bytes` or none is left.
   std::vector<EntryPtr> TakeUnused(const std::string& device, int64_t bytes);
   // Removes all but the latest failures of each user.
   void ForgetOldFailures();

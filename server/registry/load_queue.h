@@ -1,5 +1,5 @@
-// The loads that wait for a thread: users take turns, and none has more than
-// two loads running while there are threads for others. Not thread-safe.
+// The loads that wait for a thread. Users take turns; a user has at most
+// kMaxRunningPerUser loads running. Not thread-safe.
 
 #ifndef DATASETD_SERVER_REGISTRY_LOAD_QUEUE_H_
 #define DATASETD_SERVER_REGISTRY_LOAD_QUEUE_H_
@@ -17,7 +17,7 @@ namespace datasetd {
 class LoadQueue {
  public:
   static constexpr int kMaxRunningPerUser = 2;
-  // Enough for four users' loads at a time.
+  // Enough for the loads of four users at a time.
   static constexpr int kNumThreads = 4 * kMaxRunningPerUser;
 
   using EntryPtr = std::shared_ptr<DatasetEntry>;
@@ -26,7 +26,7 @@ class LoadQueue {
     users_[entry->owner.uid].waiting.push_back(std::move(entry));
   }
 
-  // Whether Take would find one.
+  // True if Take would find a load.
   bool HasTurn() const {
     for (const auto& [uid, user] : users_) {
       if (user.MayRun()) return true;
@@ -34,8 +34,8 @@ class LoadQueue {
     return false;
   }
 
-  // The first load of the user whose last turn is the longest ago. It runs
-  // until Finish. REQUIRES: HasTurn().
+  // Returns the first load of the user whose last turn is the longest ago. It
+  // counts as running until Finish. REQUIRES: HasTurn().
   EntryPtr Take() {
     User* next = nullptr;
     for (auto& [uid, user] : users_) {

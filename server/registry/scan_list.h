@@ -1,6 +1,5 @@
-// The looks at sources' files that loads are at right now: listed for people,
-// cancelled with their session, and all at the end. Thread-safe; takes no other
-// lock.
+// Scans in progress, as shown by ListDatasets. They are cancelled with their
+// session, and all at shutdown. Thread-safe; takes no other lock.
 
 #ifndef DATASETD_SERVER_REGISTRY_SCAN_LIST_H_
 #define DATASETD_SERVER_REGISTRY_SCAN_LIST_H_
@@ -32,7 +31,7 @@ class ScanList {
   using Items = std::list<Item>;
 
  public:
-  // One scan; off the list when destroyed. Empty after a move.
+  // One scan; removed from the list on destruction. Empty when moved from.
   class Listing {
    public:
     Listing(ScanList* list, Items::iterator item) : list_(list), item_(item) {}
@@ -58,11 +57,11 @@ class ScanList {
                               std::shared_ptr<SourceScan> scan,
                               absl::Duration now);
 
-  // In the order in which they began.
+  // Ordered by start.
   std::vector<DatasetInfo> Describe(absl::Duration now) const;
 
   void CancelSession(uint64_t session_id);
-  // And those to come.
+  // Cancels all scans; later ones are refused.
   void CancelAll();
 
  private:

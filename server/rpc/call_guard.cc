@@ -15,7 +15,7 @@ using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::InterceptorBatchMethods;
 using grpc::experimental::ServerRpcInfo;
 
-// How much later than its deadline a call may end.
+// Maximum delay between a call's deadline and its end.
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::string_view kOwnMethods = "/datasetd.v1.";
 constexpr absl::string_view kReflectionMethods = "/grpc.reflection.";
@@ -53,7 +53,7 @@ class CallGuard::Interceptor final : public grpc::experimental::Interceptor {
   void Enter() {
     if (call_ != nullptr || info_->server_context() == nullptr) return;
     key_ = info_->server_context();
-    // The call must be there for who ends it.
+    // The reference keeps the call alive for the thread that cancels it.
     call_ = info_->server_context()->c_call();
     grpc_call_ref(call_);
     const bool has_place = guard_->Enter(key_, call_);
@@ -169,12 +169,12 @@ void CallGuard::Run() {
     std::vector<grpc_call*> stalled;
     {
       MutexLock lock(&mutex_, Condition(&has_work));
-      // Not woken for every call.
+      // Polls, so that calls do not wake this thread.
       mutex_.AwaitWithTimeout(Condition(&is_stopping_), kTick);
       if (is_stopping_) return;
       stalled = TakeStalled();
     }
-    // Without the lock: it may end calls on this thread.
+    // Without the lock: cancelling may end calls on this thread.
     for (grpc_call* const call : stalled) {
       num_stalled_.fetch_add(1, std::memory_order_relaxed);
       grpc_call_cancel_with_status(call, GRPC_STATUS_DEADLINE_EXCEEDED,

@@ -1,9 +1,9 @@
-// Keeps each user to a share of the threads that run calls, and ends calls
-// whose client does not read or write: a gRPC interceptor, so that no service
-// and no method is without it.
+// A gRPC interceptor that limits each user's share of the call threads and ends
+// calls whose client does not read or write. Applies to all services and
+// methods.
 //
-// A call beyond the share is refused: by RequestContext where a service of ours
-// looks at it, else by ending it. Thread-safe.
+// A call above the share is refused: by RequestContext for the daemon's own
+// services, else by cancelling it. Thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_CALL_GUARD_H_
 #define DATASETD_SERVER_RPC_CALL_GUARD_H_
@@ -34,26 +34,27 @@ class CallGuard {
  public:
   struct Options {
     int max_calls_per_user = 0;
-    // gRPC's reflection answers; it is there, whether it does or not.
+    // True if gRPC's reflection service answers; it is registered in any case.
     bool has_reflection = false;
-    // For a client to take an answer, and to send the next message of a stream.
+    // Time limits for a client to take a response, and to send the next message
+    // of a stream.
     absl::Duration send_timeout;
     absl::Duration receive_timeout;
   };
 
   // Both pointers outlive the guard.
   CallGuard(const Options& options, const PeerTable* peers, const Clock* clock);
-  // REQUIRES: no call is left.
+  // REQUIRES: no call is running.
   ~CallGuard();
 
   CallGuard(const CallGuard&) = delete;
   CallGuard& operator=(const CallGuard&) = delete;
 
-  //   RESOURCE_EXHAUSTED  the call is beyond its user's share
+  //   RESOURCE_EXHAUSTED  the call exceeds its user's share
   absl::Status CheckPlace(const grpc::ServerContextBase& call) const;
 
-  // While it lives, the client must send within receive_timeout; else the call
-  // is cancelled, and what reads from it fails.
+  // While this object exists, the client must send within receive_timeout;
+  // otherwise the call is cancelled and reads from it fail.
   class Receiving {
    public:
     Receiving(CallGuard* guard, const grpc::ServerContextBase& call);
@@ -69,7 +70,7 @@ class CallGuard {
 
   uint64_t num_stalled() const { return num_stalled_.load(); }
 
-  // For grpc::ServerBuilder. REQUIRES: this outlives the gRPC server.
+  // For grpc::ServerBuilder. REQUIRES: the guard outlives the gRPC server.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
   MakeInterceptorFactory();
 
@@ -84,14 +85,14 @@ class CallGuard {
   };
   using Key = const grpc::ServerContextBase*;
 
-  // False if the call is beyond its user's share.
+  // False if the call exceeds its user's share.
   bool Enter(Key key, grpc_call* call);
   void Leave(Key key);
   void SetDeadline(Key key, absl::Duration timeout);
   void SetDeadlineLocked(Key key, Call& call, absl::Duration deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
-  // Those whose deadline has passed; each is the caller's to unref.
+  // Returns calls whose deadline has passed; the caller unrefs each.
   std::vector<grpc_call*> TakeStalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;

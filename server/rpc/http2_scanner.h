@@ -1,6 +1,6 @@
-// Finds the frame headers in one direction of an HTTP/2 connection while its
-// bytes pass in pieces of any size (RFC 9113, section 4.1). Keeps no payload.
-// Not thread-safe.
+// Finds the frame headers in one direction of an HTTP/2 connection, from bytes
+// in pieces of any size (RFC 9113, section 4.1). Keeps no payload. Not
+// thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_HTTP2_SCANNER_H_
 #define DATASETD_SERVER_RPC_HTTP2_SCANNER_H_
@@ -15,7 +15,7 @@
 
 namespace datasetd {
 
-// What a client sends first of all.
+// The first bytes that a client sends.
 inline constexpr absl::string_view kHttp2Preface(
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
 
@@ -37,7 +37,7 @@ struct Http2Frame {
   static constexpr uint8_t kAck = 0x1;        // of SETTINGS and PING
 
   uint32_t size_bytes = 0;                      // of the payload
-  Http2FrameType type = Http2FrameType::kData;  // may be none of the names
+  Http2FrameType type = Http2FrameType::kData;  // may be an unknown type
   uint8_t flags = 0;
   uint32_t stream_id = 0;
 
@@ -50,22 +50,23 @@ struct Http2Frame {
 
 class Http2Scanner {
  public:
-  // `has_preface`: the direction is a client's, and begins with kHttp2Preface.
+  // `has_preface`: the stream comes from a client and starts with
+  // kHttp2Preface.
   explicit Http2Scanner(bool has_preface)
       : skip_(has_preface ? kHttp2Preface.size() : 0) {}
 
-  // Calls `on_frame` for each frame whose header is complete, before its
-  // payload has passed. Stops when it returns false; false then.
+  // Calls `on_frame` for each complete frame header, before its payload. Stops
+  // and returns false when on_frame returns false.
   bool Scan(absl::Span<const uint8_t> bytes,
             absl::FunctionRef<bool(const Http2Frame& frame)> on_frame);
 
-  // Whether everything so far was whole frames.
+  // True if only complete frames have passed.
   bool is_at_boundary() const { return skip_ == 0 && header_size_ == 0; }
 
  private:
   static constexpr size_t kHeaderBytes = 9;
 
-  size_t skip_;  // bytes of payload that have not passed yet
+  size_t skip_;  // payload bytes still to skip
   size_t header_size_ = 0;
   std::array<uint8_t, kHeaderBytes> header_ = {};
 };

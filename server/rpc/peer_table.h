@@ -1,5 +1,4 @@
-// The users behind the gRPC server's connections, by the name that gRPC has for
-// the connection ("fd:7"). Thread-safe.
+// Maps gRPC's name of a connection ("fd:7") to its user. Thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_PEER_TABLE_H_
 #define DATASETD_SERVER_RPC_PEER_TABLE_H_
@@ -19,8 +18,8 @@ namespace datasetd {
 
 class PeerTable {
  public:
-  // The descriptor that gRPC got for the connection. It must not be used for
-  // another while a call of this one may still run.
+  // Adds a connection by the descriptor that gRPC has for it. The descriptor
+  // number must not be reused while a call of this connection may still run.
   void Add(int descriptor, uint32_t uid) {
     MutexLock lock(&mutex_);
     uids_[descriptor] = uid;
@@ -30,7 +29,8 @@ class PeerTable {
     uids_.erase(descriptor);
   }
 
-  // Of grpc::ServerContext::peer(). Nothing once the connection has ended.
+  // Looks up a value of grpc::ServerContext::peer(). Empty once the connection
+  // has ended.
   std::optional<uint32_t> Find(absl::string_view peer) const {
     int descriptor = 0;
     if (!absl::ConsumePrefix(&peer, "fd:") ||

@@ -1,5 +1,5 @@
-// Counts the RPCs that were answered, by method and status code: a gRPC
-// interceptor, so that no service need know. Thread-safe.
+// A gRPC interceptor that counts answered RPCs by method and status code.
+// Thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_REQUEST_COUNTER_H_
 #define DATASETD_SERVER_RPC_REQUEST_COUNTER_H_
@@ -19,13 +19,13 @@ namespace datasetd {
 
 class RequestCounter {
  public:
-  // "/datasetd.v1.FeedService/OpenFeed" and a grpc::StatusCode.
+  // For example "/datasetd.v1.FeedService/OpenFeed" and a grpc::StatusCode.
   using Key = std::pair<std::string, int>;
 
   void Count(const char* method, int code);
   std::map<Key, uint64_t> Read() const;
 
-  // For grpc::ServerBuilder. REQUIRES: this outlives the gRPC server.
+  // For grpc::ServerBuilder. REQUIRES: the counter outlives the gRPC server.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
   MakeInterceptorFactory();
 

@@ -24,21 +24,21 @@ constexpr int kMaxEvents = 64;
 constexpr int kMaxAccepts = 16;
 constexpr int kTurnsPerRound = 16;
 constexpr absl::Duration kTick = absl::Seconds(1);
-// While somebody waits for the clock.
+// Tick while a user waits for a rate limit.
 constexpr absl::Duration kShortTick = absl::Milliseconds(20);
 
-// A client says who it is as soon as it is connected.
+// A client sends the preface as soon as it is connected.
 constexpr absl::Duration kPrefaceTimeout = absl::Seconds(5);
-// For the rest of a frame that has begun.
+// Time for the rest of a frame.
 constexpr absl::Duration kFrameTimeout = absl::Seconds(10);
-// For a client to read, when the socket is full of answers.
+// Time for a client to read when the socket is full of responses.
 constexpr absl::Duration kReadTimeout = absl::Seconds(60);
-// For a client to look at its connection, which gRPC's do every 5 s.
+// Time for a client to check its connection, which gRPC's clients do every 5 s.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(30);
 
 constexpr int kDescriptorsPerConnection = 3;
-// Descriptors that gRPC gets come from a range of this size, in turn, so that
-// none stands for another user's connection soon after.
+// Descriptors passed to gRPC cycle through a range of this size, so that a
+// number is not soon reused for another user's connection.
 constexpr int kDescriptorRange = 16384;
 
 constexpr uint64_t kWakeKey = 0;
@@ -190,7 +190,7 @@ void RpcGate::OnEvent(uint64_t key, uint32_t events) {
   const auto found = relays_.find(id);
   if (found == relays_.end()) return;
   RpcRelay& relay = *found->second;
-  // What such a client has sent is worth no more than a call given up.
+  // Bytes that such a client sent before are dropped, like an abandoned call.
   if (side == Side::kClient && (events & (EPOLLRDHUP | EPOLLHUP)) != 0) {
     Close(id);
     return;
@@ -373,7 +373,8 @@ bool RpcGate::Admit(uint64_t id, RpcRelay& relay, RpcUser& user) {
 
 FileDescriptor RpcGate::MoveUp(FileDescriptor fd) {
   const int moved = fcntl(fd.get(), F_DUPFD_CLOEXEC, next_descriptor_);
-  // The limit of descriptors may be lower by now, or all above may be taken.
+  // The descriptor limit may have been lowered, or all higher numbers are in
+  // use.
   if (moved < 0) {
     next_descriptor_ = lowest_descriptor_;
     return fd;

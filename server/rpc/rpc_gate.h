@@ -1,16 +1,16 @@
-// Stands between the clients' gRPC connections and gRPC: accepts them, knows
-// whose they are, and passes their bytes on as far as their leash
-// (rpc_leash.h) and their user's share allow.
+// A proxy between clients and gRPC: accepts connections, identifies their
+// users, and forwards bytes within the limits of the connection (rpc_leash.h)
+// and of the user.
 //
-// Nobody is left in the listening socket's queue: a connection beyond its
-// user's share, or for which there is no descriptor, is accepted and closed.
-// gRPC hears of a connection when its client has begun to speak HTTP/2, and of
-// none that breaks its leash again. Users take turns, and so do the connections
-// of each; a turn moves 64 KiB at most. A user who gives up calls faster than
-// they can be forgotten, or comes back too often, has to wait.
+// It always accepts: a connection above its user's share, or for which there is
+// no descriptor, is accepted and closed. A connection is passed to gRPC once
+// its client speaks HTTP/2, and is closed if it exceeds its limits. Users take
+// turns, and so do the connections of each; a turn moves at most 64 KiB. A user
+// who abandons calls faster than they can be cleaned up, or reconnects too
+// often, must wait.
 //
-// One thread; no connection makes it wait or keeps memory for bytes that its
-// client does not read.
+// One thread, which never blocks on a connection and buffers no bytes for a
+// client that does not read.
 
 #ifndef DATASETD_SERVER_RPC_RPC_GATE_H_
 #define DATASETD_SERVER_RPC_RPC_GATE_H_
@@ -44,33 +44,33 @@ class RpcGate {
   struct Options {
     int max_connections = 0;
     int max_connections_per_user = 0;
-    // The client of a connection that had no call for so long is asked to close
-    // it, and does that when it next looks; if it does not, it is closed as
-    // long after, and half a minute at least.
+    // A client whose connection had no call for this long is asked to close it,
+    // which it does at its next read. If it does not, the connection is closed
+    // after the same time again, at least 30 s.
     absl::Duration idle_timeout;
   };
   struct Counters {
-    std::atomic<uint64_t> num_connections = 0;  // now
-    std::atomic<uint64_t> num_refused = 0;      // beyond a share
+    std::atomic<uint64_t> num_connections = 0;  // current
+    std::atomic<uint64_t> num_refused = 0;      // above a share
     std::atomic<uint64_t> num_abusive = 0;
-    std::atomic<uint64_t> num_expired = 0;  // idle, silent, not reading
+    std::atomic<uint64_t> num_expired = 0;  // idle, silent or not reading
   };
-  // Takes gRPC's end of a connection.
+  // Passes gRPC's end of a connection to gRPC.
   using Serve = std::function<void(FileDescriptor connection)>;
-  // For the log: at most once a minute for a user and an event.
+  // For the log: called at most once a minute per user and event.
   using Observer = std::function<void(const char* event, uint32_t uid,
                                       int32_t pid, const std::string& detail)>;
 
-  // `listener` is a Unix stream socket and does not block. `peers`, which gets
-  // the user of each connection, and `clock` outlive the gate.
+  // `listener` is a non-blocking Unix stream socket. `peers`, which receives
+  // each connection's user, and `clock` outlive the gate.
   static absl::StatusOr<std::unique_ptr<RpcGate>> Start(
       FileDescriptor listener, const Options& options, PeerTable* peers,
       const Clock* clock, Serve serve, Observer observer);
 
-  // Passes on what gRPC has answered, and closes all connections.
+  // Forwards gRPC's pending responses and closes all connections.
   ~RpcGate();
 
-  // Hands no more connections to gRPC, from the return of this call on.
+  // Passes no more connections to gRPC once this returns.
   void CloseDoor();
 
   const Counters& counters() const { return counters_; }
@@ -90,15 +90,15 @@ class RpcGate {
   void Tick();
 
   void Accept();
-  // False if there is nobody to accept.
+  // False if no client is waiting.
   bool AcceptOne();
-  // Accepts a connection by the descriptor kept for that, and closes it.
+  // Accepts a connection with the spare descriptor and closes it.
   void TurnAway();
   void Listen(bool listen);
 
   void TakeTurn();
   void Enqueue(uint64_t id, RpcRelay& relay);
-  // What a connection may do in one turn; true if it wants another.
+  // Runs one turn of a connection; true if it wants another.
   bool Run(uint64_t id, RpcRelay& relay, RpcUser& user);
   bool Admit(uint64_t id, RpcRelay& relay, RpcUser& user);
   // True if there may be more to move.
@@ -109,7 +109,7 @@ class RpcGate {
   void Close(uint64_t id);
   void Expire(uint64_t id);
   void Report(RpcUser& user, const char* event, pid_t pid, const char* detail);
-  // The same under a number that was not used for long.
+  // Moves the descriptor to a number that was not used recently.
   FileDescriptor MoveUp(FileDescriptor fd);
 
   FileDescriptor listener_;
@@ -127,14 +127,14 @@ class RpcGate {
   bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> is_stopping_ = false;
 
-  // Of the thread.
+  // Used by the thread only.
   FileDescriptor spare_;
   bool is_listening_ = false;
   bool is_door_open_ = true;
   absl::Duration now_;
   absl::Duration next_tick_;
   uint64_t num_accepted_ = 0;
-  int lowest_descriptor_ = 0;  // of those that gRPC gets
+  int lowest_descriptor_ = 0;  // of the descriptors that gRPC gets
   int next_descriptor_ = 0;
   std::map<uint64_t, std::unique_ptr<RpcRelay>> relays_;
   std::map<uint32_t, std::unique_ptr<RpcUser>> users_;
@@ -143,8 +143,8 @@ class RpcGate {
   std::thread thread_;
 };
 
-// Connections that this process has descriptors for, while it keeps half of
-// them for everything else.
+// Maximum number of connections, keeping half of the process's descriptors for
+// other uses.
 int MaxRpcConnections();
 
 }  // namespace datasetd

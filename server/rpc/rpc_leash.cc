@@ -6,21 +6,21 @@
 namespace datasetd {
 namespace {
 
-// A job that is interrupted gives up a call or two.
+// Interrupting a job abandons a call or two.
 constexpr double kAbandonedBurst = 64;
 constexpr double kAbandonedPerSecond = 8;
-// Frames that carry neither a call nor data of one. A client measures the
-// bandwidth by PINGs and opens windows while it is answered.
+// Limits on frames that carry neither a call nor its data. Clients send PINGs
+// to measure the bandwidth, and window updates while they receive.
 constexpr double kControlBurst = 1000;
 constexpr double kControlPerSecond = 100;
 constexpr double kControlPerAnswer = 2;
-// Of DATA: smaller frames cost more than they carry.
+// For DATA: smaller frames cost more to process than they carry.
 constexpr uint32_t kSmallDataBytes = 64;
-// gRPC takes 8 KiB of metadata.
+// gRPC accepts 8 KiB of metadata.
 constexpr size_t kMaxHeaderBytes = 32 << 10;
 
-// Frames of the server's that its client answers by frames of its own. None is
-// an answer to what a client may send without a call.
+// True for server frames that the client answers with its own frames. None of
+// them responds to something that a client may send without a call.
 bool IsAnswered(const Http2Frame& frame) {
   switch (frame.type) {
     case Http2FrameType::kHeaders:
@@ -88,7 +88,7 @@ const char* RpcLeash::CheckHeaders(const Http2Frame& frame,
   if (header_bytes_ > kMaxHeaderBytes) {
     return "the metadata of a call is too large";
   }
-  // Trailers, or what gRPC refuses.
+  // Trailers, or a stream that gRPC refuses.
   if (frame.stream_id <= last_stream_id_) return CountControl(now);
   last_stream_id_ = frame.stream_id;
   if (num_streams() >= kMaxStreams) return "too many calls at a time";

@@ -1,10 +1,9 @@
-// What one client may do on one gRPC connection, judged by the headers of the
-// frames that pass in both directions.
+// The limits of one gRPC connection, enforced on the frame headers that pass in
+// both directions.
 //
-// gRPC keeps a call that its client has reset until a thread has looked at it,
-// and answers every PING and SETTINGS: nothing but its user's leash bounds how
-// many there are. Calls that are waited for cost their own client alone and
-// have no rate. Not thread-safe.
+// gRPC keeps a reset call until a thread has processed it, and answers every
+// PING and SETTINGS without a limit of its own. Calls that the client waits for
+// have no rate limit, since they delay that client only. Not thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_RPC_LEASH_H_
 #define DATASETD_SERVER_RPC_RPC_LEASH_H_
@@ -22,32 +21,32 @@ namespace datasetd {
 
 class RpcLeash {
  public:
-  // Calls of one connection at a time: what gRPC tells its clients, too.
+  // Concurrent calls per connection, also announced by gRPC.
   static constexpr int kMaxStreams = 32;
 
   explicit RpcLeash(absl::Duration now);
 
-  // Looks at bytes on their way to gRPC. Null, or why the connection must be
-  // closed; the bytes must not go on then.
+  // Checks bytes on their way to gRPC. Returns null, or the reason to close the
+  // connection; then the bytes must not be forwarded.
   const char* CheckToServer(absl::Span<const uint8_t> bytes,
                             absl::Duration now);
-  // Looks at gRPC's answers.
+  // Observes gRPC's responses.
   void SeeToClient(absl::Span<const uint8_t> bytes);
 
-  // Calls that are neither answered nor given up.
+  // Number of calls that are neither answered nor abandoned.
   int num_streams() const { return static_cast<int>(streams_.size()); }
-  // Calls that the client gave up since the last call of this function.
+  // Number of calls abandoned since the last call of this function.
   int TakeAbandoned();
-  // A frame that says goodbye may be added to what gRPC sent.
+  // True if a GOAWAY frame may be inserted after what gRPC sent.
   bool is_answer_at_boundary() const { return to_client_.is_at_boundary(); }
-  // The latest id of a call, for that frame.
+  // The highest stream id, for that frame.
   uint32_t last_stream_id() const { return last_stream_id_; }
-  // When the frame of which only a part has come began, unless it carries data
-  // of a call; infinite if there is none.
+  // Arrival time of the first part of an incomplete frame other than DATA;
+  // infinite if there is none.
   absl::Duration partial_since() const { return partial_since_; }
 
  private:
-  // Null, or why not.
+  // Returns null, or the reason to close the connection.
   const char* CheckFrame(const Http2Frame& frame, absl::Duration now);
   const char* CheckHeaders(const Http2Frame& frame, absl::Duration now);
   const char* CountControl(absl::Duration now);
@@ -57,8 +56,8 @@ class RpcLeash {
   Http2Scanner to_client_{/*has_preface=*/false};
   std::vector<uint32_t> streams_;
   uint32_t last_stream_id_ = 0;
-  size_t header_bytes_ = 0;  // of the header block that is arriving
-  bool is_data_ = false;     // the last frame header was that of data
+  size_t header_bytes_ = 0;  // size of the header block being received
+  bool is_data_ = false;     // the last frame header was of DATA
   absl::Duration partial_since_ = absl::InfiniteDuration();
   int num_abandoned_ = 0;
   TokenBucket abandoned_;

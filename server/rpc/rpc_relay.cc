@@ -26,7 +26,7 @@ RpcRelay::Preface RpcRelay::LookForPreface() const {
       recv(fd(Side::kClient), head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
   if (size < 0) return errno == EAGAIN ? Preface::kPartial : Preface::kWrong;
   const absl::string_view sent(head, static_cast<size_t>(size));
-  // The client's end counts as wrong.
+  // End of file counts as wrong.
   if (sent.empty() || sent != kHttp2Preface.substr(0, sent.size())) {
     return Preface::kWrong;
   }
@@ -45,12 +45,12 @@ RpcRelay::Result RpcRelay::Move(Side from, absl::Span<uint8_t> buffer,
                 {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
                 now);
   }
-  // A socket counts as writable while three quarters of its buffer are free,
-  // which is more than a turn moves.
+  // A socket is writable while three quarters of its buffer are free, which is
+  // more than a turn moves.
   pollfd room = {.fd = fd(to), .events = POLLOUT, .revents = 0};
   poll(&room, 1, 0);
   if ((room.revents & (POLLERR | POLLHUP)) != 0) {
-    // What gRPC said before it closed is still to be read.
+    // Data that gRPC sent before closing is still to be read.
     return to == Side::kServer ? Result::kIdle : Result::kClosed;
   }
   if ((room.revents & POLLOUT) == 0) {

@@ -1,8 +1,8 @@
-// One client's gRPC connection: its socket, and the socket pair by which its
-// bytes reach gRPC and come back, as far as its leash allows.
+// One client's gRPC connection: its socket and the socket pair to gRPC.
+// Forwards bytes both ways within the connection's limits.
 //
-// Bytes are taken from one side only while the other has room for them, so
-// nothing piles up here. Not thread-safe.
+// Reads from one side only while the other has room, so it buffers nothing. Not
+// thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_RPC_RELAY_H_
 #define DATASETD_SERVER_RPC_RPC_RELAY_H_
@@ -24,11 +24,11 @@ class RpcRelay {
  public:
   enum class Side { kClient = 0, kServer = 1 };
   enum class Result {
-    kMore,     // there may be more bytes: its turn comes again
-    kIdle,     // waits for an event of this side
-    kBlocked,  // waits for room at the other side
-    kClosed,   // this side has ended, or the other takes nothing any more
-    kAbusive,  // the leash says no; see reason()
+    kMore,     // more bytes may follow; needs another turn
+    kIdle,     // waits for an event on this side
+    kBlocked,  // waits for room on the other side
+    kClosed,   // this side has ended, or the other side takes no more bytes
+    kAbusive,  // a limit is exceeded; see reason()
   };
 
   RpcRelay(FileDescriptor client, uint32_t uid, pid_t pid, absl::Duration now)
@@ -36,28 +36,28 @@ class RpcRelay {
     fds_[0] = std::move(client);
   }
 
-  // gRPC's side, once the client has begun to speak HTTP/2.
+  // Sets gRPC's side once the client speaks HTTP/2.
   void Connect(FileDescriptor server) { fds_[1] = std::move(server); }
   bool is_connected() const { return fds_[1].has_value(); }
   int fd(Side side) const { return fds_[Index(side)].get(); }
 
   enum class Preface { kPartial, kComplete, kWrong };
-  // What the client has sent so far. REQUIRES: not connected.
+  // Peeks at what the client has sent. REQUIRES: not connected.
   Preface LookForPreface() const;
 
-  // Moves at most the buffer's size. REQUIRES: connected.
+  // Moves at most buffer.size() bytes. REQUIRES: connected.
   Result Move(Side from, absl::Span<uint8_t> buffer, absl::Duration now);
 
-  // Tells the client, if that can be done at once, not to come back with the
-  // same.
+  // Sends GOAWAY with ENHANCE_YOUR_CALM, if that is possible without blocking.
   void SayEnhanceYourCalm() const;
-  // Asks the client to use another connection for its next call. False if it
-  // could not be told.
+  // Sends GOAWAY, which asks the client to use another connection for its next
+  // call. False if it could not be sent.
   bool SayGoodbye() const;
 
   RpcLeash& leash() { return leash_; }
   const char* reason() const { return reason_; }
-  // Since when bytes from this side have waited for room; infinite if none do.
+  // Time at which bytes from this side began to wait for room; infinite if none
+  // wait.
   absl::Duration blocked_since(Side from) const {
     return blocked_since_[Index(from)];
   }
@@ -65,13 +65,13 @@ class RpcRelay {
   const uint32_t uid;
   const pid_t pid;
   const absl::Duration accepted;
-  // Kept by the gate.
+  // Set by the gate.
   int server_descriptor = -1;  // gRPC's end
   int num_streams = 0;         // as counted for the user
   bool is_queued = false;
   bool is_held = false;
   bool is_readable[2] = {true, true};
-  // When there was a call last.
+  // Time of the last call.
   absl::Duration last_stream = absl::ZeroDuration();
   bool is_told_goodbye = false;
 
@@ -81,8 +81,8 @@ class RpcRelay {
   Result Send(Side from, absl::Span<const uint8_t> bytes, absl::Duration now);
 
   FileDescriptor fds_[2];
-  // Bytes that were read from a side and did not fit: none, unless the kernel
-  // was short of memory.
+  // Bytes read from a side that did not fit; empty unless the kernel ran out of
+  // memory.
   std::string rest_[2];
   absl::Duration blocked_since_[2] = {absl::InfiniteDuration(),
                                       absl::InfiniteDuration()};

@@ -21,7 +21,7 @@
 namespace datasetd {
 namespace {
 
-// A third more than the gate lets one user have (rpc_gate.cc).
+// A third more than the gate allows one user (rpc_gate.cc).
 constexpr int kMaxRpcThreads = 96;
 constexpr size_t kMaxRpcMemoryBytes = 256 << 20;
 constexpr int kMaxMessageBytes = 4 << 20;
@@ -37,14 +37,13 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              RpcLeash::kMaxStreams);
-  // A message inflates to a thousand times what was sent.
+  // Compressed messages could inflate to a thousand times their size.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
 }
 
-// gRPC logs what any client does wrong, each time: a few lines a minute will
-// do.
+// gRPC logs every client error; a few lines per minute are enough.
 void LogLine(gpr_log_func_args* line) {
   constexpr double kBurst = 10;
   constexpr double kPerSecond = 1.0 / 6;
@@ -110,7 +109,7 @@ RpcServer::~RpcServer() {
   if (gate_ != nullptr) gate_->CloseDoor();
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
-  // Passes the last answers on.
+  // Forwards the last responses.
   gate_.reset();
 }
 

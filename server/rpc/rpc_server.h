@@ -1,5 +1,5 @@
-// The gRPC server in front of the services: its limits, its health checks, and
-// the gate through which clients reach it. Thread-safe.
+// The gRPC server: limits, health checks, and the gate that clients connect to.
+// Thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_RPC_SERVER_H_
 #define DATASETD_SERVER_RPC_RPC_SERVER_H_
@@ -21,7 +21,7 @@ namespace datasetd {
 
 class RpcServer {
  public:
-  // All outlive the server.
+  // All pointers outlive the server.
   struct Parts {
     PeerTable* peers;
     CallGuard* guard;
@@ -30,19 +30,18 @@ class RpcServer {
     std::vector<grpc::Service*> services;
   };
 
-  // Serves what connects to `listener`, a Unix stream socket that does not
-  // block.
+  // Serves connections to `listener`, a non-blocking Unix stream socket.
   //   INTERNAL  gRPC cannot start
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       FileDescriptor listener, const RpcGate::Options& options,
       const Parts& parts, RpcGate::Observer observer);
-  // Ends at once what is still served.
+  // Cancels running calls.
   ~RpcServer();
 
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
-  // To who asks for its health.
+  // Makes health checks report NOT_SERVING.
   void SetNotServing();
 
   const RpcGate::Counters& counters() const { return gate_->counters(); }

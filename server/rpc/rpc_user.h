@@ -1,5 +1,5 @@
-// A user of the gRPC socket, as the gate counts him: connections, calls, debts,
-// and the turns of his connections. Not thread-safe.
+// The gate's record of a user of the gRPC socket: connections, calls, rate
+// limits and the turns of the user's connections. Not thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_RPC_USER_H_
 #define DATASETD_SERVER_RPC_RPC_USER_H_
@@ -19,8 +19,9 @@ namespace datasetd {
 
 class RpcUser {
  public:
-  // Calls that gRPC knows at a time; with those that one connection adds in a
-  // turn they leave a third of gRPC's threads to others (rpc_server.cc).
+  // Concurrent calls per user. Together with those that one connection can add
+  // in a turn, they leave a third of gRPC's threads to other users
+  // (rpc_server.cc).
   static constexpr int kMaxStreams = 32;
 
   RpcUser(uint32_t uid, absl::Duration now)
@@ -28,22 +29,22 @@ class RpcUser {
         abandoned_(kAbandonedBurst, kAbandonedPerSecond, now),
         arrivals_(kArrivalBurst, kArrivalsPerSecond, now) {}
 
-  // Calls that were given up.
+  // Charges abandoned calls.
   void ChargeAbandoned(int count, absl::Duration now) {
     if (count > 0) Charge(count, abandoned_, now);
   }
-  // A connection that gRPC gets.
+  // Charges a connection that is passed to gRPC.
   void ChargeArrival(absl::Duration now) { Charge(1, arrivals_, now); }
 
-  // Has debts, which time pays.
+  // True while a rate limit is exceeded.
   bool IsPaused(absl::Duration now) const { return now < paused_until_; }
-  // Nothing more may go to gRPC for now.
+  // True if nothing may be forwarded to gRPC for now.
   bool IsHeld(absl::Duration now) const {
     return IsPaused(now) || num_streams >= kMaxStreams;
   }
 
-  // Nothing if `event` was logged less than a minute ago; else how often that
-  // was so since the last time.
+  // Empty if `event` was logged less than a minute ago; otherwise the number of
+  // times it was suppressed since it was last logged.
   std::optional<uint64_t> TakeLogLine(const std::string& event,
                                       absl::Duration now) {
     const auto [found, is_new] = logged_.try_emplace(event, LogWindow{now, 0});
@@ -57,7 +58,7 @@ class RpcUser {
     return num_left_out;
   }
 
-  // There is nothing to remember.
+  // True if the record holds no state and can be dropped.
   bool IsForgotten(absl::Duration now) {
     return num_connections == 0 && !is_ready && abandoned_.IsFull(now) &&
            arrivals_.IsFull(now) &&
@@ -68,15 +69,15 @@ class RpcUser {
   }
 
   const uint32_t uid;
-  // Kept by the gate.
+  // Set by the gate.
   int num_connections = 0;
   int num_streams = 0;
-  std::deque<uint64_t> ready;  // connections, in the order of their turns
-  bool is_ready = false;       // among the users who have turns
-  std::vector<uint64_t> held;  // connections whose bytes to gRPC wait
+  std::deque<uint64_t> ready;  // connections in the order of their turns
+  bool is_ready = false;       // in the list of users who have turns
+  std::vector<uint64_t> held;  // connections with bytes that wait for gRPC
 
  private:
-  // Calls that may not have been forgotten yet.
+  // Limits on abandoned calls that gRPC may not have cleaned up yet.
   static constexpr double kAbandonedBurst = 256;
   static constexpr double kAbandonedPerSecond = 64;
   static constexpr double kArrivalBurst = 512;

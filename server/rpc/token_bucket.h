@@ -1,5 +1,5 @@
-// A rate limit: `burst` at once, `rate` a second in the long run. Takes the
-// time as a parameter. Not thread-safe.
+// A rate limit: up to `burst` at once, `rate` per second in the long run. Takes
+// the time as a parameter. Not thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_TOKEN_BUCKET_H_
 #define DATASETD_SERVER_RPC_TOKEN_BUCKET_H_
@@ -12,21 +12,22 @@ namespace datasetd {
 
 class TokenBucket {
  public:
-  // Begins full. `now` is of a monotonic clock, as in all calls.
+  // Starts full. All times are of a monotonic clock.
   TokenBucket(double burst, double rate, absl::Duration now)
       : burst_(burst), rate_(rate), level_(burst), filled_(now) {}
 
-  // Takes `count` tokens, into debt if need be. False if there is a debt now.
+  // Takes `count` tokens; the level may become negative. False if it is
+  // negative now.
   bool Take(double count, absl::Duration now) {
     Fill(now);
     level_ -= count;
     return level_ >= 0;
   }
 
-  // Gives tokens back, up to the burst.
+  // Returns tokens, up to the burst.
   void Give(double count) { level_ = std::min(burst_, level_ + count); }
 
-  // Until the debt is paid; zero if there is none.
+  // Time until the level is not negative; zero if it is not.
   absl::Duration TimeToPay(absl::Duration now) {
     Fill(now);
     if (level_ >= 0) return absl::ZeroDuration();

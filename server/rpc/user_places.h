@@ -1,5 +1,4 @@
-// Places for work that takes long: so many in all, and so many of one user's.
-// Thread-safe.
+// Limits concurrent long operations, in total and per user. Thread-safe.
 
 #ifndef DATASETD_SERVER_RPC_USER_PLACES_H_
 #define DATASETD_SERVER_RPC_USER_PLACES_H_
@@ -19,7 +18,7 @@ namespace datasetd {
 
 class UserPlaces {
  public:
-  // A place, until destruction. The UserPlaces outlive it.
+  // One place; returned on destruction. The UserPlaces outlives it.
   class Place {
    public:
     Place(UserPlaces* places, uint32_t uid) : places_(places), uid_(uid) {}
@@ -45,7 +44,7 @@ class UserPlaces {
         config_key_(config_key.empty() ? ""
                                        : absl::StrCat(" (", config_key, ")")) {}
 
-  //   RESOURCE_EXHAUSTED  all are taken, or all of this user's
+  //   RESOURCE_EXHAUSTED  all places are taken, or all of this user's
   absl::StatusOr<Place> Take(uint32_t uid) {
     MutexLock lock(&mutex_);
     const auto found = num_taken_.find(uid);

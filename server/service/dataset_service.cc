@@ -28,7 +28,7 @@ constexpr int kMaxPushes = 16;
 constexpr int kMaxPushesPerUser = 4;
 constexpr size_t kMaxBlockBytes = 2 << 20;
 
-// The blocks of a push after its header.
+// Reads the blocks of a push after its header.
 absl::StatusOr<bool> NextBlock(
     const RequestContext& context, const grpc::ServerContext& call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader, std::string* block) {
@@ -119,7 +119,7 @@ absl::Status DatasetService::Load(
       return absl::OkStatus();
     }
     if (call->IsCancelled()) {
-      // Nobody else may want it: the last hold gone ends the load.
+      // Releasing the last hold cancels the load.
       datasets_->Release(name, caller).IgnoreError();
       return absl::CancelledError("the client gave up the call");
     }
@@ -128,7 +128,7 @@ absl::Status DatasetService::Load(
     }
     v1::LoadDatasetResponse response;
     DatasetInfoToProto(info, false, response.mutable_dataset());
-    writer->Write(response);  // if the client has gone, IsCancelled says so
+    writer->Write(response);  // if the client is gone, IsCancelled reports it
   }
 }
 
@@ -272,8 +272,8 @@ absl::Status DatasetService::Estimate(
   }
 }
 
-// A session that ended between being authenticated and taking the hold has
-// given up its holds before this one.
+// A session may end after it was authenticated and before it took the hold; its
+// holds were released before this one.
 absl::Status DatasetService::CheckStillHeld(const grpc::ServerContext& call,
                                             const std::string& name,
                                             const Caller& caller) {
@@ -302,7 +302,7 @@ grpc::Status DatasetService::ListDatasets(
   const auto caller = context_->Authenticate(*call);
   if (!caller.ok()) return ToGrpcStatus(caller.status());
   const size_t page_size = PageSize(request->page_size());
-  // One more, to know whether there is one.
+  // One more, to know whether there is another page.
   const std::vector<DatasetInfo> infos =
       datasets_->List(*caller, request->page_token(), page_size + 1);
   for (size_t i = 0; i < std::min(infos.size(), page_size); ++i) {

@@ -20,16 +20,16 @@ namespace datasetd {
 
 class DatasetService final : public v1::DatasetService::Service {
  public:
-  // Calls that may be under way at a time, of all users and of one.
+  // Limits on concurrent calls, in total and per user.
   struct Limits {
     int max_loads = 0;
     int max_loads_per_user = 0;
   };
 
-  // All outlive the service. `end_feeds` ends the leases of a dataset's feeds
-  // because it is unloaded; `await_saved` waits, for a bounded time, until what
-  // changed is safe from a restart; `await_ends`, until all that clients closed
-  // before is given back.
+  // All pointers outlive the service. `end_feeds` ends the leases of a
+  // dataset's feeds because it is unloaded. `await_saved` blocks, for a bounded
+  // time, until changes are saved for a restart; `await_ends`, until everything
+  // that clients closed before is released.
   DatasetService(const Limits& limits, const RequestContext* context,
                  DatasetRegistry* datasets,
                  std::function<void(const Dataset& dataset)> end_feeds,
@@ -62,8 +62,9 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Load(grpc::ServerContext* call,
                     const v1::LoadDatasetRequest& request,
                     grpc::ServerWriter<v1::LoadDatasetResponse>* writer);
-  // Runs `open` on a thread of its own and waits for it: calls `tell` now and
-  // then, and cancels the scan when the client gives up or the daemon drains.
+  // Runs `open` on a separate thread and waits for it. Calls `tell`
+  // periodically, and cancels the scan when the client gives up or the daemon
+  // drains.
   absl::Status Scan(grpc::ServerContext* call, SourceScan* scan,
                     const std::function<absl::Status()>& open,
                     const std::function<void(int64_t num_entries)>& tell);
@@ -87,10 +88,10 @@ class DatasetService final : public v1::DatasetService::Service {
   const std::function<void(const Dataset& dataset)> end_feeds_;
   const std::function<void()> await_saved_;
   const std::function<void()> await_ends_;
-  // Each holds a thread.
+  // Each call holds a thread.
   UserPlaces loads_;
   UserPlaces pushes_;
-  // Those that read a source on all cores.
+  // Dry runs, which read a source on all cores.
   UserPlaces estimates_;
 };
 

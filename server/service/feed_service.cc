@@ -25,8 +25,8 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
       opened = feeds_->Open(options, caller);
     }
     DATASETD_RETURN_IF_ERROR(opened.status());
-    // A session that ended meanwhile was looked through before the feed was
-    // there.
+    // If the session ended meanwhile, its feeds were closed before this one
+    // existed.
     if (absl::Status ended = context_->Authenticate(*call).status();
         !ended.ok()) {
       feeds_->EndSession(caller.session_id);
@@ -74,12 +74,12 @@ grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,
           "page_token: is not the next_page_token of a page before");
     }
     const size_t page_size = PageSize(request->page_size());
-    // One more, to know whether there is one.
+    // One more, to know whether there is another page.
     const std::vector<FeedInfo> infos =
         feeds_->List(caller, after, page_size + 1);
     for (size_t i = 0; i < std::min(infos.size(), page_size); ++i) {
       FeedInfo info = infos[i];
-      // An ended feed is none any more, though its slab may linger.
+      // Feeds that have ended are not listed, though their slabs may linger.
       if (info.phase != FeedPhase::kPending &&
           info.phase != FeedPhase::kAttached) {
         continue;

@@ -14,8 +14,8 @@ namespace datasetd {
 
 class FeedService final : public v1::FeedService::Service {
  public:
-  // Both outlive the service. `await_ends` waits, for a bounded time, until all
-  // that clients closed before is given back.
+  // Both pointers outlive the service. `await_ends` blocks, for a bounded time,
+  // until everything that clients closed before is released.
   FeedService(const RequestContext* context, FeedTable* feeds,
               std::function<void()> await_ends)
       : context_(context), feeds_(feeds), await_ends_(std::move(await_ends)) {}

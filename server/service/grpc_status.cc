@@ -7,8 +7,8 @@
 namespace datasetd {
 namespace {
 
-// A message travels percent-encoded in a header of at most 8 KiB; a longer one
-// would reach the client as another error.
+// Messages are percent-encoded in a header of at most 8 KiB; a longer one would
+// reach the client as another error.
 constexpr size_t kMaxMessageBytes = 2000;
 constexpr size_t kKeptTailBytes = 500;
 
@@ -43,7 +43,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     const std::string tail = message.substr(message.size() - kKeptTailBytes);
     message.resize(kMaxMessageBytes - kKeptTailBytes);
     message += "..." + tail;
-    // A cut may leave a part of a character.
+    // The cut may have split a character.
     message = PrintableUtf8(message);
   }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);

@@ -1,6 +1,6 @@
-// absl::Status as grpc::Status: the same codes, the same text. What names of
-// files, datasets and options brought into the text cannot drive a terminal
-// that it is printed to: it is escaped as base/utf8.h says.
+// Converts absl::Status to grpc::Status: same code, same text. Names of files,
+// datasets and options in the text are escaped (base/utf8.h), so that they
+// cannot control a terminal.
 
 #ifndef DATASETD_SERVER_SERVICE_GRPC_STATUS_H_
 #define DATASETD_SERVER_SERVICE_GRPC_STATUS_H_

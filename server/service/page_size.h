@@ -1,4 +1,4 @@
-// The pages of lists.
+// Page sizes of list requests.
 
 #ifndef DATASETD_SERVER_SERVICE_PAGE_SIZE_H_
 #define DATASETD_SERVER_SERVICE_PAGE_SIZE_H_
@@ -8,10 +8,10 @@
 
 namespace datasetd {
 
-// So many that a page fits into a message, however long the names are.
+// A page of this size fits in one message, however long the names are.
 inline constexpr size_t kMaxPageSize = 256;
 
-// Of a request that asks for `wanted`; 0: as many as there may be.
+// The page size for a request of `wanted` items; 0: the maximum.
 inline size_t PageSize(uint32_t wanted) {
   return wanted == 0 || wanted > kMaxPageSize ? kMaxPageSize : wanted;
 }

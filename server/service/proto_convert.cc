@@ -23,7 +23,7 @@ constexpr int AsInt(Enum value) {
   return static_cast<int>(value);
 }
 
-// The core's enums have the numbers of the wire.
+// The internal enums have the numbers of the wire.
 static_assert(AsInt(Layout::kNchw) == v1::LAYOUT_NCHW);
 static_assert(AsInt(Layout::kNhwc) == v1::LAYOUT_NHWC);
 static_assert(AsInt(DatasetState::kLoading) == v1::DATASET_STATE_LOADING);
@@ -84,8 +84,8 @@ absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
   return to;
 }
 
-// Text from outside, such as a file's name, may be no UTF-8, which a message
-// must be.
+// External text, such as a file name, may be invalid UTF-8, which a message
+// must not contain.
 void BadSamplesToProto(
     const BadSampleReport& report,
     google::protobuf::RepeatedPtrField<v1::BadSample>* samples) {

@@ -1,5 +1,5 @@
-// Between the messages of proto/datasetd/v1 and the daemon's structs.
-// What comes from outside is checked for form here, for meaning in core.
+// Converts between the messages of proto/datasetd/v1 and the daemon's structs.
+// Input is checked for form here, and for meaning where it is used.
 
 #ifndef DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_
 #define DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_
@@ -19,15 +19,14 @@
 namespace datasetd {
 
 absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
-// What a client is going to send. Its info is not checked yet.
+// The header of a push. Its info is not checked yet.
 struct PushSpec {
   DatasetSpec spec;
   SourceInfo info;
 };
 absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
 
-// The names of classes and the list of bad samples are left out unless
-// `with_texts`.
+// Leaves out class names and the list of bad samples unless `with_texts`.
 void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
                         v1::Dataset* dataset);
 void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to);

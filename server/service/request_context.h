@@ -1,5 +1,5 @@
-// What every service needs to answer a call: who calls, and whether the daemon
-// still takes work. Thread-safe.
+// Common checks of all services: authenticates the caller, and refuses new work
+// while the daemon drains. Thread-safe.
 
 #ifndef DATASETD_SERVER_SERVICE_REQUEST_CONTEXT_H_
 #define DATASETD_SERVER_SERVICE_REQUEST_CONTEXT_H_
@@ -18,22 +18,23 @@ namespace datasetd {
 
 class RequestContext {
  public:
-  // All outlive the context. Without `peers` and `guard`, which are those of
-  // the gRPC server, nothing is known of connections.
+  // All pointers outlive the context. `peers` and `guard` belong to the gRPC
+  // server; without them connections are not checked.
   explicit RequestContext(const SessionTable* sessions,
                           const PeerTable* peers = nullptr,
                           CallGuard* guard = nullptr)
       : sessions_(sessions), peers_(peers), guard_(guard) {}
 
-  //   UNAUTHENTICATED     no token, or not that of a live session
-  //   PERMISSION_DENIED   the connection is another user's than the session
-  //   RESOURCE_EXHAUSTED  the user has too many calls at a time
+  //   UNAUTHENTICATED     no token, or not one of a live session
+  //   PERMISSION_DENIED   the connection belongs to another user than the
+  //                       session
+  //   RESOURCE_EXHAUSTED  the user has too many concurrent calls
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContext& call) const;
   // As Authenticate; UNAVAILABLE while the daemon drains.
   absl::StatusOr<Caller> AdmitWork(const grpc::ServerContext& call) const;
 
-  // While it lives, the client must send the next message of its stream within
-  // a time; else the call is cancelled.
+  // While the result exists, the client must send the next message of its
+  // stream within a time limit; otherwise the call is cancelled.
   CallGuard::Receiving ExpectMessage(const grpc::ServerContext& call) const {
     return CallGuard::Receiving(guard_, call);
   }

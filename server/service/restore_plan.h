@@ -1,4 +1,4 @@
-// What a daemon does with the datasets of the one before it.
+// Plans the restore of the previous daemon's datasets.
 
 #ifndef DATASETD_SERVER_SERVICE_RESTORE_PLAN_H_
 #define DATASETD_SERVER_SERVICE_RESTORE_PLAN_H_
@@ -14,20 +14,21 @@
 
 namespace datasetd {
 
-// A dataset comes back FAILED when so many daemons in a row ended while they
-// read it and no other: a crash does that every time, a power cut does not.
+// A dataset is restored as FAILED after this many consecutive daemons ended
+// while reading only it: a crash does that every time, a power failure does
+// not.
 inline constexpr uint32_t kMaxInterruptedRestores = 3;
-// So does every dataset of a user when that many daemons ended while they read
-// one of the user's. Below StartLimitBurst= of the unit.
+// All datasets of a user are restored as FAILED after this many daemons ended
+// while reading one of them. Less than StartLimitBurst= of the unit.
 inline constexpr uint32_t kMaxInterruptedRestoresOfUser = 8;
 
 struct RestorePlan {
   std::vector<RestoredDataset> datasets;
-  // Name and reason of those whose spec is none of this version.
+  // Name and reason of entries whose spec this version does not support.
   std::vector<std::pair<std::string, absl::Status>> left_out;
 };
 
-// `daemon_uid` is the daemon's own.
+// `daemon_uid` is the uid of the daemon's user.
 RestorePlan PlanRestore(const std::vector<v1::Manifest::Entry>& entries,
                         uint32_t daemon_uid);
 

@@ -30,7 +30,7 @@ class ServerService final : public v1::ServerService::Service {
     std::string version;
     std::vector<std::string> formats;
   };
-  // What `parts` points to outlives the service.
+  // The pointers in `parts` outlive the service.
   explicit ServerService(Parts parts)
       : parts_(std::move(parts)), started_(parts_.clock->Monotonic()) {}
 

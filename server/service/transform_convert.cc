@@ -15,7 +15,7 @@ constexpr int AsInt(Enum value) {
   return static_cast<int>(value);
 }
 
-// The core's enums have the numbers of the wire.
+// The internal enums have the numbers of the wire.
 static_assert(AsInt(Dtype::kUint8) == v1::DTYPE_UINT8);
 static_assert(AsInt(Dtype::kInt16) == v1::DTYPE_INT16);
 static_assert(AsInt(Dtype::kInt32) == v1::DTYPE_INT32);
@@ -76,7 +76,7 @@ absl::Status SetInterpolation(v1::InterpolationMode mode,
   return absl::OkStatus();
 }
 
-// Of an op whose only parameter is p.
+// Converts an op whose only parameter is p.
 template <typename Spec, typename Message>
 Spec WithP(const Message& message, Spec spec = {}) {
   if (message.has_p()) spec.p = message.p();

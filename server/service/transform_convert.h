@@ -1,5 +1,5 @@
-// From the messages of transform.proto to their specs. The form is
-// checked here, the meaning in core.
+// Converts the messages of transform.proto to specs. Form is checked here,
+// meaning in server/pipeline.
 
 #ifndef DATASETD_SERVER_SERVICE_TRANSFORM_CONVERT_H_
 #define DATASETD_SERVER_SERVICE_TRANSFORM_CONVERT_H_
@@ -13,8 +13,9 @@
 
 namespace datasetd {
 
-// What a message leaves unset gets torchvision's default.
-//   INVALID_ARGUMENT  names the transform by `where` and its place in the list
+// Unset fields get torchvision's defaults.
+//   INVALID_ARGUMENT  names the transform by `where` and its position in the
+//                     list
 absl::StatusOr<std::vector<TransformSpec>> TransformsFromProto(
     const google::protobuf::RepeatedPtrField<v1::Transform>& transforms,
     const std::string& where);

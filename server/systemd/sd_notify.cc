@@ -17,10 +17,10 @@ void SdNotify(const std::string& state) {
   const size_t length = std::strlen(path);
   if (length >= sizeof(address.sun_path)) return;
   std::memcpy(address.sun_path, path, length);
-  // '@': the abstract name space.
+  // '@' stands for the abstract namespace.
   if (path[0] == '@') address.sun_path[0] = '\0';
-  // One for the life of the process: who is told READY finds the daemon with
-  // the descriptors that it will have.
+  // Opened once: when READY is reported, the daemon has its final set of
+  // descriptors.
   static const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   sendto(fd, state.data(), state.size(), MSG_NOSIGNAL,

@@ -1,5 +1,5 @@
-// Tells the service manager how the daemon is doing: one datagram to
-// $NOTIFY_SOCKET, as sd_notify(3) describes.
+// Reports the daemon's state to the service manager: one datagram to
+// $NOTIFY_SOCKET, as in sd_notify(3).
 
 #ifndef DATASETD_SERVER_SYSTEMD_SD_NOTIFY_H_
 #define DATASETD_SERVER_SYSTEMD_SD_NOTIFY_H_
@@ -8,8 +8,8 @@
 
 namespace datasetd {
 
-// `state` is lines such as "READY=1". Does nothing where $NOTIFY_SOCKET is not
-// set; what the manager does not take is lost. Thread-safe.
+// `state` consists of lines such as "READY=1". Does nothing if $NOTIFY_SOCKET
+// is unset; ignores errors. Thread-safe.
 void SdNotify(const std::string& state);
 
 }  // namespace datasetd

@@ -17,10 +17,10 @@
 namespace datasetd {
 namespace {
 
-// One daemon for each socket: held as long as the process lives.
+// Held as long as the process lives, so that one daemon serves each socket.
 absl::StatusOr<FileDescriptor> LockSocket(const std::string& socket_path) {
   const std::string path = socket_path + ".lock";
-  // Not through a link, which another user may have put there.
+  // Does not follow a link, which another user may have put there.
   FileDescriptor fd(open(path.c_str(),
                          O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
                          0600));

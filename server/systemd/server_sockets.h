@@ -1,8 +1,8 @@
-// The files of the daemon's two sockets, or what a service manager passed in
-// their place.
+// The daemon's two sockets: created as files, or passed by a service manager.
 //
-// While it lives, no other daemon serves them. Files that the daemon made are
-// removed with it; their rights are the configuration's. Not thread-safe.
+// While this object exists, no other daemon can serve them. The destructor
+// removes the files that the daemon created; their permissions come from the
+// configuration. Not thread-safe.
 
 #ifndef DATASETD_SERVER_SYSTEMD_SERVER_SOCKETS_H_
 #define DATASETD_SERVER_SYSTEMD_SERVER_SOCKETS_H_
@@ -23,9 +23,9 @@ namespace datasetd {
 class ServerSockets {
  public:
   // REQUIRES: `config` has its defaults (server/config/config.h), and
-  // `activated` are its sockets (CheckPaths).
-  //   FAILED_PRECONDITION  another daemon serves them
-  //   and what system calls say
+  // `activated` matches it (CheckPaths).
+  //   FAILED_PRECONDITION  another daemon serves the sockets
+  // Also errors of system calls.
   static absl::StatusOr<std::unique_ptr<ServerSockets>> Lock(
       const v1::Config& config, std::optional<ActivatedSockets> activated);
   ~ServerSockets();
@@ -33,15 +33,15 @@ class ServerSockets {
   ServerSockets(const ServerSockets&) = delete;
   ServerSockets& operator=(const ServerSockets&) = delete;
 
-  // The attach socket, listening. REQUIRES: called once.
+  // Returns the listening attach socket. REQUIRES: called once.
   absl::StatusOr<FileDescriptor> ListenAttach();
-  // The gRPC socket, listening. REQUIRES: called once.
+  // Returns the listening gRPC socket. REQUIRES: called once.
   absl::StatusOr<FileDescriptor> ListenGrpc();
-  // Lets the configured group connect. REQUIRES: both files are there. What was
-  // passed is left as it is.
+  // Lets the configured group connect. Does not change sockets that were
+  // passed. REQUIRES: both files exist.
   //   NOT_FOUND  there is no such group
   absl::Status SetRights() const;
-  // Removes the files, unless they were passed. The destructor does, too.
+  // Removes the files unless they were passed. Also called by the destructor.
   void Remove() const;
 
  private:
@@ -50,10 +50,10 @@ class ServerSockets {
 
   const std::string grpc_path_;
   const std::string attach_path_;
-  const std::string group_;  // empty: the daemon's
+  const std::string group_;  // empty: the daemon's group
   const std::string mode_;   // octal
   const bool is_activated_;
-  std::optional<ActivatedSockets> activated_;  // until they are in use
+  std::optional<ActivatedSockets> activated_;  // until they are used
   FileDescriptor grpc_lock_;
   FileDescriptor attach_lock_;
 };

@@ -35,7 +35,7 @@ absl::StatusOr<int> SocketOption(int fd, int option) {
   return value;
 }
 
-// The path that the socket is bound to; empty if to none.
+// The path that the socket is bound to, or empty.
 std::string BoundPath(int fd) {
   sockaddr_un address = {};
   socklen_t length = sizeof(address);
@@ -44,7 +44,7 @@ std::string BoundPath(int fd) {
       length <= offsetof(sockaddr_un, sun_path)) {
     return "";
   }
-  // The kernel ends it with a zero, unless it fills the array.
+  // The kernel terminates it with a zero unless it fills the array.
   const size_t size = length - offsetof(sockaddr_un, sun_path);
   std::string path(address.sun_path, size);
   if (path.back() == '\0') path.pop_back();

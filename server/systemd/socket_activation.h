@@ -1,9 +1,10 @@
-// Sockets that a service manager made and passes on: sd_listen_fds(3).
+// Sockets created and passed by a service manager: sd_listen_fds(3).
 //
-// They arrive as descriptors 3 and on, announced in $LISTEN_FDS and
-// $LISTEN_PID. The daemon takes both of its sockets or none: the gRPC one is
-// the stream socket, the attach one the sequential-packet socket. Their rights
-// and files are the manager's: the daemon changes and removes neither.
+// They arrive as descriptors 3 and up, announced by $LISTEN_FDS and
+// $LISTEN_PID. The daemon accepts both of its sockets or none: the stream
+// socket is gRPC's, the sequential-packet socket is the attach socket. The
+// manager owns their files and permissions; the daemon does not change or
+// remove them.
 
 #ifndef DATASETD_SERVER_SYSTEMD_SOCKET_ACTIVATION_H_
 #define DATASETD_SERVER_SYSTEMD_SOCKET_ACTIVATION_H_
@@ -17,7 +18,7 @@
 
 namespace datasetd {
 
-// Listening, not blocking, CLOEXEC.
+// Listening, non-blocking, CLOEXEC.
 struct ActivatedSockets {
   FileDescriptor grpc;
   std::string grpc_path;
@@ -25,18 +26,19 @@ struct ActivatedSockets {
   std::string attach_path;
 };
 
-// Takes them out of the environment, so that no child does. Nothing if there
-// are none for this process. REQUIRES: called once, before any other thread.
-//   INVALID_ARGUMENT  not exactly one of either kind; says what came instead
+// Takes the sockets and removes them from the environment, so that no child
+// inherits them. Empty if there are none for this process. REQUIRES: called
+// once, before other threads start.
+//   INVALID_ARGUMENT  not exactly one of each kind; says what was passed
 absl::StatusOr<std::optional<ActivatedSockets>> TakeActivatedSockets();
 
-//   INVALID_ARGUMENT  they lie elsewhere than the configuration has them
+//   INVALID_ARGUMENT  their paths differ from the configuration
 absl::Status CheckPaths(const ActivatedSockets& sockets,
                         const std::string& socket_path,
                         const std::string& attach_socket_path);
 
-// As TakeActivatedSockets, of descriptors [first, first + count), which it
-// owns from now on.
+// As TakeActivatedSockets, for descriptors [first, first + count), whose
+// ownership it takes.
 absl::StatusOr<ActivatedSockets> ActivatedSocketsOf(int first, int count);
 
 }  // namespace datasetd

@@ -1,10 +1,10 @@
-// Decides whether the service manager's watchdog is fed: only while every
-// producer gets on.
+// Feeds the service manager's watchdog only while every producer makes
+// progress.
 //
-// A producer gets on if it answered the last ping and, where launches ran at
-// this check and the one before, one has ended between them, or a piece of one
-// (Backend::num_pieces): a slow launch is no fault. One that sleeps for lack of
-// work wakes for the ping and answers.
+// A producer makes progress if it answered the last ping and, if launches were
+// running at this check and the previous one, a launch or a piece of one
+// (Backend::num_pieces) ended in between: slow launches are fine. A producer
+// that sleeps for lack of work wakes for the ping and answers.
 //
 //   Watchdog watchdog(Watchdog::IntervalFromEnvironment(), &clock);
 //   if (watchdog.IsDue()) {
@@ -13,8 +13,7 @@
 //     if (status.ok()) SdNotify("WATCHDOG=1");
 //   }
 //
-// A check is due three times in the interval after which the manager ends the
-// daemon. Not thread-safe.
+// Checks are due three times per interval. Not thread-safe.
 
 #ifndef DATASETD_SERVER_SYSTEMD_WATCHDOG_H_
 #define DATASETD_SERVER_SYSTEMD_WATCHDOG_H_
@@ -31,18 +30,19 @@ namespace datasetd {
 
 class Watchdog {
  public:
-  // $WATCHDOG_USEC, if $WATCHDOG_PID is unset or names this process; else, and
-  // if it is no number above 0, infinite.
+  // $WATCHDOG_USEC, if $WATCHDOG_PID is unset or names this process; infinite
+  // otherwise or if it is not a number above 0.
   static absl::Duration IntervalFromEnvironment();
 
-  // An infinite interval: no check is ever due. `clock` outlives this.
+  // With an infinite interval no check is ever due. `clock` outlives the
+  // watchdog.
   Watchdog(absl::Duration interval, const Clock* clock);
 
-  // Until the next check; infinite if there is none.
+  // Time until the next check; infinite if there is none.
   absl::Duration TimeToNext() const;
   bool IsDue() const { return TimeToNext() <= absl::ZeroDuration(); }
 
-  // REQUIRES: after the last Check every producer was pinged.
+  // REQUIRES: every producer was pinged after the last Check.
   //   DEADLINE_EXCEEDED  names the device whose producer is stuck, and how
   absl::Status Check(const std::map<std::string, ProducerProgress>& progress);
 

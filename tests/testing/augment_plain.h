@@ -1,5 +1,5 @@
-// The augment kernel as one loop over pixels, without any fast path: what
-// AugmentHost and the CUDA kernel are checked against, bit for bit.
+// The augment kernel as one plain loop over pixels: the reference that
+// AugmentHost and the CUDA kernel must match bit for bit.
 
 #ifndef DATASETD_TESTS_TESTING_AUGMENT_PLAIN_H_
 #define DATASETD_TESTS_TESTING_AUGMENT_PLAIN_H_
@@ -8,7 +8,7 @@
 
 namespace datasetd {
 
-// As AugmentHost, only slow.
+// Like AugmentHost, but slow.
 void AugmentPlain(const AugmentProgram& program, const BatchTask& batch);
 
 }  // namespace datasetd

@@ -20,7 +20,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// As client/python/datasetd/_benchmark.py reads them.
+// Read by client/python/datasetd/_benchmark.py.
 constexpr char kDirectoryVariable[] = "DATASETD_BENCH_DIRECTORY";
 constexpr char kStepsVariable[] = "DATASETD_BENCH_STEPS";
 constexpr char kRoundsVariable[] = "DATASETD_BENCH_ROUNDS";
@@ -43,7 +43,7 @@ class TemporaryDirectory {
   std::string path_;  // empty: it could not be made
 };
 
-// The reports of all loaders, in the order of their pids.
+// Returns the reports of all loaders, sorted by pid.
 std::vector<nlohmann::json> ReadReports(const std::string& directory) {
   std::vector<nlohmann::json> reports;
   std::error_code ignored;
@@ -120,7 +120,7 @@ int BenchCommand::Run() {
   child.output_to_stderr = true;
   const auto pid = ChildProcess::Start(child);
   if (!pid.ok()) return Fail(pid.status());
-  // The terminal sends them to the command, too; this waits for its end.
+  // The terminal signals the command, too; this process waits for its end.
   signal(SIGINT, SIG_IGN);
   signal(SIGQUIT, SIG_IGN);
   int status = 0;

@@ -1,4 +1,5 @@
-// datasetctl bench -- COMMAND: what share of a training step is data.
+// datasetctl bench -- COMMAND: measures the share of a training step that is
+// spent on data.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_BENCH_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_BENCH_COMMAND_H_

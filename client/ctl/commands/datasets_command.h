@@ -1,4 +1,4 @@
-// datasetctl datasets [NAME]: what is resident, or all about one dataset.
+// datasetctl datasets [NAME]: lists the resident datasets, or describes one.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_DATASETS_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_DATASETS_COMMAND_H_

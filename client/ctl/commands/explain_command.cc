@@ -10,7 +10,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// "top 3, left 5", "order 2 0 1 3".
+// Returns "top 3, left 5", "order 2 0 1 3".
 std::string Parameters(const v1::DrawnOp& op) {
   std::vector<std::string> parts;
   for (const v1::DrawnParameter& parameter : op.parameters()) {
@@ -63,7 +63,7 @@ int ExplainCommand::Run() {
   if (!client.ok()) return Fail(client.status());
   const auto dataset = client->GetDataset(dataset_);
   if (!dataset.ok()) return Fail(dataset.status());
-  // The presets are for the image's size.
+  // Presets depend on the image's size.
   int64_t height = 1;
   int64_t width = 1;
   for (const v1::Field& field : dataset->fields()) {

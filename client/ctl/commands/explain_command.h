@@ -1,4 +1,4 @@
-// datasetctl explain: what the ops of a pipeline draw for samples.
+// datasetctl explain: shows what the ops of a pipeline draw for given samples.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_EXPLAIN_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_EXPLAIN_COMMAND_H_

@@ -1,4 +1,5 @@
-// datasetctl feeds: who draws from what, how fast, and who waits for whom.
+// datasetctl feeds: lists feeds with their dataset and rate, and whether the
+// job or the daemon waits.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_FEEDS_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_FEEDS_COMMAND_H_

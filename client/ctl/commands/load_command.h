@@ -1,5 +1,5 @@
-// datasetctl load NAME: makes a dataset resident, and shows how far it is; or,
-// with --dry_run, what that would find and need.
+// datasetctl load NAME: loads a dataset and shows the progress; with --dry_run,
+// estimates the load instead.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_LOAD_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_LOAD_COMMAND_H_

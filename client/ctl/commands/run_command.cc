@@ -16,7 +16,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// As shells have it.
+// As in shells.
 constexpr int kExitCannotRun = 126;
 constexpr int kExitNoCommand = 127;
 
@@ -88,14 +88,14 @@ int RunCommand::Run() {
   options.log_path = daemon_log_;
   options.timeout = absl::Seconds(timeout_seconds_);
 
-  // From here on they are read from a descriptor. Children start unblocked.
+  // Signals are read from a descriptor from now on. Children start unblocked.
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
   for (const int signal : kForwardedSignals) sigaddset(&set, signal);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   const client::GuardedFd signals(signalfd(-1, &set, SFD_CLOEXEC));
-  // Only what ends this program ends the wait for the daemon.
+  // Only signals that end this program end the wait for the daemon.
   sigdelset(&set, SIGCHLD);
   sigdelset(&set, SIGUSR1);
   sigdelset(&set, SIGUSR2);
@@ -134,7 +134,7 @@ int RunCommand::RunIn(PrivateDaemon* daemon, int signals) {
       return Fail(absl::ErrnoToStatus(errno, "read of a signalfd"));
     }
     if (info.ssi_signo != SIGCHLD) {
-      // The terminal has sent its signals to the command, too.
+      // Signals from the terminal have reached the command already.
       if (info.ssi_code != SI_KERNEL) {
         kill(*pid, static_cast<int>(info.ssi_signo));
       }

@@ -1,4 +1,4 @@
-// datasetctl run -- COMMAND: a command with a daemon of its own.
+// datasetctl run -- COMMAND: runs a command with a private daemon.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_RUN_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_RUN_COMMAND_H_

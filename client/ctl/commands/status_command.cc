@@ -10,7 +10,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// A line for each dataset that is being loaded.
+// Returns a line for each dataset that is being loaded.
 std::string DescribeLoads(const std::vector<v1::Dataset>& datasets) {
   std::string text;
   for (const v1::Dataset& dataset : datasets) {

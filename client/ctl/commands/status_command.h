@@ -1,4 +1,4 @@
-// datasetctl status: the daemon, its devices and their memory.
+// datasetctl status: shows the daemon, its devices and their memory.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_STATUS_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_STATUS_COMMAND_H_

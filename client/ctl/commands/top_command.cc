@@ -14,17 +14,18 @@
 namespace datasetd::ctl {
 namespace {
 
-// Cursor home; erase what is below.
+// Moves the cursor home and erases the screen.
 constexpr char kClear[] = "\x1b[H\x1b[2J";
 
-// As much of the text as the terminal has room for; all if it does not say.
+// Returns the part of the text that fits the terminal; all if its size is
+// unknown.
 std::string Screen(const std::string& text) {
   winsize size = {};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 ||
       size.ws_col == 0) {
     return text;
   }
-  // The cursor has the last line.
+  // The last line is for the cursor.
   return FitTo(size.ws_row - 1, size.ws_col, text) + "\n";
 }
 

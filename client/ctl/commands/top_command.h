@@ -1,4 +1,4 @@
-// datasetctl top: live, who draws how fast from what and who waits for whom.
+// datasetctl top: live view of feeds, their rates, and who waits.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_TOP_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_TOP_COMMAND_H_
@@ -18,7 +18,7 @@ class TopCommand final : public Command {
   static absl::StatusOr<TopSample> Look(Client& client);
 
   double interval_seconds_ = 1;
-  uint64_t count_ = 0;  // 0: until it is interrupted
+  uint64_t count_ = 0;  // 0: until interrupted
 };
 
 }  // namespace datasetd::ctl

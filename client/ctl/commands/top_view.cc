@@ -14,7 +14,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// Shorter waits are nobody's trouble.
+// Smaller shares are not shown.
 constexpr double kMinShare = 0.05;
 
 double Share(double before, double now, double seconds) {

@@ -1,5 +1,5 @@
-// What datasetctl top shows: how fast each feed is, and who waits for whom,
-// from two looks at the daemon.
+// Content of datasetctl top: the rate of each feed and who waits, computed from
+// two consecutive samples of the daemon's state.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_TOP_VIEW_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_TOP_VIEW_H_
@@ -15,7 +15,7 @@
 
 namespace datasetd::ctl {
 
-// One look.
+// The daemon's state at one time.
 struct TopSample {
   absl::Time time;
   v1::GetStatusResponse status;
@@ -23,32 +23,32 @@ struct TopSample {
   std::vector<v1::Feed> feeds;
 };
 
-// What a feed did between two looks.
+// Rates of a feed between two samples.
 struct FeedRate {
   double samples_per_second = 0;
   double batches_per_second = 0;
-  // Shares of the time, 0 to 1.
+  // Fractions of the time, 0 to 1.
   double client_wait = 0;
   double daemon_wait = 0;
 };
 
-// Nothing if the feed was not there before, or the clock stood still.
+// Returns nullopt if the feed is new or no time has passed.
 std::optional<FeedRate> RateOf(const TopSample& before, const TopSample& now,
                                const v1::Feed& feed);
 
-// "job waits 37%", "daemon waits 90%", or "-" where both keep up.
+// Returns "job waits 37%", "daemon waits 90%", or "-" if neither waits.
 std::string WhoWaits(const FeedRate& rate);
 
-// A screen of text.
+// Returns a screen of text.
 std::string TopText(const TopSample& before, const TopSample& now);
 
-// What of it a terminal has room for: lines of at most `num_columns`
-// characters, at most `num_rows` of them (but two), of which the last says how
-// many are left out.
+// Truncates `text` to lines of at most `num_columns` characters and to at most
+// `num_rows` lines (at least two), the last of which tells how many were left
+// out.
 std::string FitTo(int num_rows, int num_columns, const std::string& text);
 
-// One line of JSON: {"time", "datasets": [...], "feeds": [...]}; the rates of a
-// feed are null at its first look.
+// Returns one line of JSON: {"time", "datasets": [...], "feeds": [...]}. The
+// rates of a new feed are null.
 std::string TopJson(const TopSample& before, const TopSample& now);
 
 }  // namespace datasetd::ctl

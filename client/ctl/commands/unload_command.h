@@ -1,4 +1,4 @@
-// datasetctl unload NAME: takes a dataset out of memory.
+// datasetctl unload NAME: unloads a dataset.
 
 #ifndef DATASETD_CLIENT_CTL_COMMANDS_UNLOAD_COMMAND_H_
 #define DATASETD_CLIENT_CTL_COMMANDS_UNLOAD_COMMAND_H_

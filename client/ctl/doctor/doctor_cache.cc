@@ -15,7 +15,7 @@ namespace datasetd::ctl {
 namespace {
 
 constexpr char kCheck[] = "cache disk";
-// Below it the next load would hardly be kept.
+// With less, the next load is unlikely to be cached.
 constexpr uint64_t kMinFreeBytes = 1 << 30;
 
 constexpr char kFixDirectory[] =

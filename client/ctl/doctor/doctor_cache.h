@@ -1,4 +1,4 @@
-// The part of the doctor that looks at the disk of the daemon's cache.
+// Doctor check of the disk of the daemon's cache.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_CACHE_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_CACHE_H_
@@ -9,11 +9,11 @@
 
 namespace datasetd::ctl {
 
-// What the unit's CacheDirectory=datasetd is.
+// Directory set by CacheDirectory=datasetd of the systemd unit.
 inline constexpr char kDefaultCacheDirectory[] = "/var/cache/datasetd";
 
-// `directory` is the configuration's cache.directory; "": the default, which
-// need not be there.
+// `directory` is cache.directory of the configuration. Empty: the default,
+// which need not exist.
 void CheckCache(const std::string& directory, Findings* findings);
 
 }  // namespace datasetd::ctl

@@ -1,5 +1,5 @@
-// datasetctl doctor: what is wrong with this machine, this user and the daemon,
-// a line each, and what to do. Exit code 1 if something cannot work.
+// datasetctl doctor: reports problems of this machine, this user and the
+// daemon, one per line, with the fix. Exit code 1 if something cannot work.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_COMMAND_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_COMMAND_H_

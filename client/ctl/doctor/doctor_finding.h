@@ -1,4 +1,4 @@
-// What one check of datasetctl doctor found.
+// Result of one check of datasetctl doctor.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_FINDING_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_FINDING_H_
@@ -14,7 +14,7 @@ struct Finding {
   Severity severity = Severity::kOk;
   std::string check;  // "daemon", "compute mode", ...
   std::string text;
-  std::string fix;  // what to do; empty if nothing is to be done
+  std::string fix;  // empty if nothing needs to be done
 };
 
 using Findings = std::vector<Finding>;

@@ -18,7 +18,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// Of cuda.h and nvml.h, as far as they are called here.
+// Declarations from cuda.h and nvml.h that are used here.
 constexpr int kComputeModeAttribute = 20;
 constexpr int kComputeModeProhibited = 2;
 constexpr int kComputeModeExclusiveProcess = 3;
@@ -40,7 +40,7 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// 13020 is "13.2".
+// Converts 13020 to "13.2".
 std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
@@ -50,7 +50,7 @@ bool IsWsl() {
                            "microsoft");
 }
 
-// Where the control daemon of MPS would be.
+// Returns the directory of the MPS control daemon.
 std::string MpsDirectory() {
   const char* const named = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
   return named != nullptr && *named != '\0' ? named : "/tmp/nvidia-mps";
@@ -86,7 +86,7 @@ void MigIsUnknown(const std::string& why, Findings* findings) {
                        "daemon and jobs the same one in CUDA_VISIBLE_DEVICES"});
 }
 
-// By name for people; MIG is not in the driver API.
+// Uses NVML, because the driver API does not report MIG.
 void CheckMig(int num_gpus, Findings* findings) {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -128,7 +128,7 @@ void CheckMig(int num_gpus, Findings* findings) {
   }
 }
 
-// "13.0", of cuda.h; empty if it does not say.
+// Returns the version in cuda.h, such as "13.0"; empty if there is none.
 std::string ToolkitVersion(const std::string& root) {
   constexpr char kDefinition[] = "#define CUDA_VERSION ";
   std::ifstream file(root + "/include/cuda.h");

@@ -1,6 +1,5 @@
-// The part of the doctor that looks at the machine's GPUs: driver, toolkit,
-// compute mode, MIG, MPS, WSL. It asks the driver by dlopen and needs no
-// toolkit.
+// Doctor checks of the GPUs: driver, toolkit, compute mode, MIG, MPS, WSL.
+// Opens the driver by dlopen and needs no toolkit.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_GPU_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_GPU_H_
@@ -9,7 +8,7 @@
 
 namespace datasetd::ctl {
 
-// Returns how many GPUs this process may use.
+// Returns the number of GPUs that this process can use.
 int CheckGpus(Findings* findings);
 
 }  // namespace datasetd::ctl

@@ -17,10 +17,10 @@
 namespace datasetd::ctl {
 namespace {
 
-// Page-locked staging buffers of a load, and some room.
+// Page-locked staging buffers of a load, plus a reserve.
 constexpr uint64_t kMinMemlockBytes = 256 << 20;
 
-// "pid:[4026531836]"; empty if it may not be known.
+// Returns "pid:[4026531836]"; empty if it cannot be read.
 std::string Namespace(const std::string& process, const std::string& kind) {
   std::error_code error;
   const auto target = std::filesystem::read_symlink(
@@ -76,7 +76,7 @@ void CheckNamespaces(pid_t pid, Findings* findings) {
   }
 }
 
-// UINT64_MAX: as many as there are. Empty if it cannot be read.
+// Returns the limit, UINT64_MAX if unlimited, nullopt if it cannot be read.
 std::optional<uint64_t> MaxLockedBytes(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/limits"));
   std::string line;

@@ -1,5 +1,5 @@
-// The part of the doctor that compares this process with the daemon's:
-// namespaces, and limits that it needs.
+// Doctor checks that compare this process with the daemon's: namespaces, and
+// limits that it needs.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_PROCESS_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_PROCESS_H_
@@ -10,7 +10,7 @@
 
 namespace datasetd::ctl {
 
-// `pid` is what the daemon says of itself; `serves_gpu` if it has one.
+// `pid` is the daemon's own report; `serves_gpu` is true if it has a GPU.
 void CheckDaemonProcess(pid_t pid, bool serves_gpu, Findings* findings);
 
 }  // namespace datasetd::ctl

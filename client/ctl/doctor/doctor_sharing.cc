@@ -24,7 +24,7 @@ namespace {
 constexpr int kNumSamples = 64;
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-// A directory of its own, gone with this object.
+// A temporary directory, removed by the destructor.
 class Workspace {
  public:
   static absl::StatusOr<std::unique_ptr<Workspace>> Create() {
@@ -49,7 +49,7 @@ class Workspace {
 
 uint8_t SampleValue(int index) { return static_cast<uint8_t>(255 - 3 * index); }
 
-// image.npy: uint8 [kNumSamples, 1, 1], pictures of one pixel.
+// Writes image.npy: uint8 [kNumSamples, 1, 1], images of one pixel.
 absl::Status WriteSamples(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directory(directory, error);
@@ -57,7 +57,7 @@ absl::Status WriteSamples(const std::string& directory) {
   std::string header =
       absl::StrCat("{'descr': '|u1', 'fortran_order': False, 'shape': (",
                    kNumSamples, ", 1, 1), }");
-  // Magic, version and size take ten bytes; the whole is a multiple of 64.
+  // Magic, version and size take ten bytes; the total is a multiple of 64.
   header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 11, ' ');
   header += '\n';
   file.write("\x93NUMPY\x01\x00", 8);

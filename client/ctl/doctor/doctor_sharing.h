@@ -1,6 +1,6 @@
-// The part of the doctor that shares memory between two processes, really: a
-// private daemon loads a few samples, and this process reads them from its
-// slab, once for each device and each way of sharing.
+// Doctor check that really shares memory between two processes: a private
+// daemon loads a few samples, and this process reads them from its slab, once
+// per device and export kind.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_SHARING_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_SHARING_H_
@@ -9,7 +9,7 @@
 
 namespace datasetd::ctl {
 
-// `num_gpus` as CheckGpus returned.
+// `num_gpus` is the result of CheckGpus.
 void CheckSharing(int num_gpus, Findings* findings);
 
 }  // namespace datasetd::ctl

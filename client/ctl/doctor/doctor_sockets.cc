@@ -41,7 +41,7 @@ bool IsInGroup(gid_t gid) {
   return std::find(groups.begin(), groups.end(), gid) != groups.end();
 }
 
-// In the group's list, but perhaps not yet in this login.
+// True if the group lists this user, even if this login predates that.
 bool IsListedInGroup(gid_t gid) {
   const group* const entry = getgrgid(gid);
   if (entry == nullptr) return false;

@@ -1,5 +1,5 @@
-// The part of the doctor that looks at the daemon's sockets: whether they are
-// there, whose they are, and whether this process may use them.
+// Doctor checks of the daemon's sockets: existence, ownership, and whether this
+// process may connect.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_SOCKETS_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_SOCKETS_H_
@@ -9,8 +9,8 @@
 
 namespace datasetd::ctl {
 
-// Adds a finding for each socket, and one for the group. True if both sockets
-// are there and this process may connect to them.
+// Adds a finding per socket and one for the group. Returns true if both sockets
+// exist and this process may connect to them.
 bool CheckSockets(const client::Address& address, Findings* findings);
 
 }  // namespace datasetd::ctl

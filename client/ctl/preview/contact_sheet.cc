@@ -71,7 +71,7 @@ RgbImage MakeContactSheet(const std::vector<ContactRow>& rows, int zoom) {
   int top = kGap;
   for (const ContactRow& row : rows) {
     const int row_height = height_of(row);
-    // Smaller ones stand in the middle of the row.
+    // Smaller images are centred in the row.
     const auto middle = [&](const SampleImage& image) {
       return top + (row_height - image.height * zoom) / 2;
     };

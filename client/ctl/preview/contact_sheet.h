@@ -1,8 +1,8 @@
-// A picture of samples: one row each, the original on the left, then what the
-// transforms made of it in one epoch after the other.
+// Contact sheet: one row per sample, with the original on the left, then its
+// augmented versions in consecutive epochs.
 //
-// Pixels are enlarged by whole numbers, so that each stays one. Grey images are
-// shown grey; alpha lets the background through.
+// Pixels are enlarged by an integer factor. Grey images are shown grey; alpha
+// shows the background.
 
 #ifndef DATASETD_CLIENT_CTL_PREVIEW_CONTACT_SHEET_H_
 #define DATASETD_CLIENT_CTL_PREVIEW_CONTACT_SHEET_H_
@@ -26,11 +26,11 @@ struct ContactRow {
   std::vector<SampleImage> augmented;
 };
 
-// What makes the larger side of such an image about 96 pixels; at least 1.
+// Returns the factor that makes the larger side about 96 pixels; at least 1.
 int DefaultZoom(int height, int width);
 
-// REQUIRES: at least one row; all rows have equally many augmented images, and
-// these are all of one size; zoom >= 1.
+// REQUIRES: there is at least one row; all rows have equally many augmented
+// images, all of the same size; zoom >= 1.
 RgbImage MakeContactSheet(const std::vector<ContactRow>& rows, int zoom);
 
 }  // namespace datasetd::ctl

@@ -6,7 +6,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// Of one value for all channels, or one each.
+// Returns the value of a channel from one value for all or one per channel.
 double OfChannel(const google::protobuf::RepeatedField<double>& values,
                  int channel) {
   if (values.empty()) return 0.0;
@@ -36,7 +36,7 @@ PictureNumbers::PictureNumbers(v1::Dtype dtype, const v1::Pipeline& pipeline) {
 
 uint8_t PictureNumbers::Level(int channel, float number) const {
   const double level = (number - offset_[channel]) / scale_[channel];
-  // False of NaN.
+  // Also true for NaN.
   if (!(level > 0.0)) return 0;
   return static_cast<uint8_t>(std::nearbyint(std::min(level, 255.0)));
 }

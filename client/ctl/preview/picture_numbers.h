@@ -1,5 +1,5 @@
-// Back from the numbers that a pipeline's ToDtype and Normalize make of pixels
-// to those of a picture, so that what a job gets can be looked at.
+// Inverts a pipeline's ToDtype and Normalize, so that a job's batches can be
+// shown as pictures.
 //
 // Immutable; thread-safe.
 
@@ -14,10 +14,10 @@ namespace datasetd::ctl {
 
 class PictureNumbers {
  public:
-  // `dtype` is the resident image's; one of floating point goes from 0 to 1.
+  // `dtype` is the resident image's; floating point images range from 0 to 1.
   PictureNumbers(v1::Dtype dtype, const v1::Pipeline& pipeline);
 
-  // 0 to 255; what is outside, as noise can be, is cut, and NaN is 0. REQUIRES:
+  // Returns 0 to 255; values outside are clamped, NaN becomes 0. REQUIRES:
   // channel is within 0..3.
   uint8_t Level(int channel, float number) const;
 

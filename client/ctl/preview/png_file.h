@@ -1,4 +1,4 @@
-// Pictures as PNG files.
+// Writes PNG files.
 
 #ifndef DATASETD_CLIENT_CTL_PREVIEW_PNG_FILE_H_
 #define DATASETD_CLIENT_CTL_PREVIEW_PNG_FILE_H_
@@ -17,8 +17,8 @@ struct RgbImage {
   std::vector<uint8_t> pixels;  // [height, width, 3]
 };
 
-// Replaces the file only when all is written. Errors name the path: NOT_FOUND,
-// PERMISSION_DENIED and the like; INTERNAL from the encoder.
+// Writes the image and replaces the file only when complete. Errors name the
+// path: NOT_FOUND, PERMISSION_DENIED and similar; INTERNAL from the encoder.
 absl::Status WritePng(const RgbImage& image, const std::string& path);
 
 }  // namespace datasetd::ctl

@@ -18,7 +18,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// The field of that name, or the first image where it is empty.
+// Returns the field of that name, or the first image if the name is empty.
 absl::StatusOr<v1::Field> FindImage(const v1::Dataset& dataset,
                                     const std::string& name) {
   std::vector<std::string> images;
@@ -37,7 +37,7 @@ bool IsRagged(const v1::Field& field) {
   return field.shape_size() == 3 && field.shape(0) < 0;
 }
 
-// Cuts off what is right of and below height x width.
+// Crops the image to its upper left height x width.
 SampleImage CutTo(const SampleImage& image, int height, int width) {
   SampleImage cut;
   cut.height = height;
@@ -54,8 +54,9 @@ SampleImage CutTo(const SampleImage& image, int height, int width) {
   return cut;
 }
 
-// The samples as they are. Those of a ragged field come in a window of the
-// largest, one at a time, and explain tells how much of it is padding.
+// Draws the samples without transforms. Samples of a ragged field are drawn one
+// at a time in a window of the largest size; explain tells how much of it is
+// padding.
 absl::StatusOr<std::vector<SampleImage>> DrawOriginals(Client* client,
                                                        const SampleRange& range,
                                                        const v1::Field& field) {
@@ -164,7 +165,7 @@ int PreviewCommand::Run() {
       range_.other_ragged_fields.push_back(other.name());
     }
   }
-  // The presets are for the image's size.
+  // Presets depend on the image's size.
   auto pipeline =
       IsRagged(*field)
           ? ParseTransforms(transforms_, field->smallest().height(),

@@ -1,4 +1,4 @@
-// datasetctl preview NAME: a picture of what the transforms do to samples.
+// datasetctl preview NAME: writes a picture of transformed samples.
 
 #ifndef DATASETD_CLIENT_CTL_PREVIEW_PREVIEW_COMMAND_H_
 #define DATASETD_CLIENT_CTL_PREVIEW_PREVIEW_COMMAND_H_

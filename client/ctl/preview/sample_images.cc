@@ -39,7 +39,7 @@ absl::StatusOr<int> FindField(const client::Feed& feed,
       "dataset '", range.dataset, "' has no field '", range.field, "'"));
 }
 
-// Row `row` of a field [B, C, H, W] whose memory is [B, H, W, C].
+// Copies row `row` of a field [B, C, H, W] whose memory is [B, H, W, C].
 absl::StatusOr<SampleImage> CopyImage(const client::Batch& batch,
                                       const client::FieldView& field,
                                       int64_t row,
@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
   options.set_batch_size(range.num_samples);
   options.set_seed(range.seed);
   options.set_name("preview");
-  // In order, so that a sample's batch is known.
+  // Unshuffled, so that a sample's batch is known.
   options.set_shuffle(false);
   const uint64_t first_batch = range.first_sample / range.num_samples;
   const uint64_t end_sample = range.first_sample + range.num_samples;
@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
   options.set_prefetch(2);
   v1::FieldOptions& field = (*options.mutable_fields())[range.field];
   *field.mutable_transforms() = pipeline.transforms();
-  // Smaller types would round the picture once more.
+  // Smaller types would add another rounding.
   for (v1::Transform& op : *field.mutable_transforms()) {
     if (op.has_to_dtype()) op.mutable_to_dtype()->set_dtype(v1::DTYPE_FLOAT32);
   }

@@ -1,5 +1,4 @@
-// Images of chosen samples in chosen epochs, drawn through a feed as a job
-// would draw them.
+// Images of given samples in given epochs, drawn through a feed as by a job.
 
 #ifndef DATASETD_CLIENT_CTL_PREVIEW_SAMPLE_IMAGES_H_
 #define DATASETD_CLIENT_CTL_PREVIEW_SAMPLE_IMAGES_H_
@@ -19,7 +18,7 @@ struct SampleRange {
   std::string dataset;
   std::string field;
   v1::Dtype dtype = v1::DTYPE_UINT8;  // of the field, resident
-  // Others whose samples have sizes of their own: a feed must give them one.
+  // Other ragged fields, which a feed must transform to one size.
   std::vector<std::string> other_ragged_fields;
   uint64_t first_sample = 0;
   uint32_t num_samples = 1;
@@ -28,11 +27,11 @@ struct SampleRange {
   uint32_t num_epochs = 1;
 };
 
-// result[epoch][sample]: what the pipeline makes of the samples, which does not
-// depend on the order they are drawn in. What its ToDtype and Normalize do to
-// the numbers is undone. REQUIRES: the samples exist.
-//   INVALID_ARGUMENT  the images do not come out with 1, 3 or 4 channels
-// and all of Client::OpenFeed and Feed::Next.
+// Returns result[epoch][sample], the samples after the pipeline, with ToDtype
+// and Normalize undone. The result does not depend on the drawing order.
+// REQUIRES: the samples exist.
+//   INVALID_ARGUMENT  the resulting images do not have 1, 3 or 4 channels
+// and all errors of Client::OpenFeed and Feed::Next.
 absl::StatusOr<std::vector<std::vector<SampleImage>>> DrawSampleImages(
     Client* connection, const SampleRange& range, const v1::Pipeline& pipeline);
 

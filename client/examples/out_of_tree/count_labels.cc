@@ -1,12 +1,12 @@
-// Counts the labels of one epoch, and the mean of its pixels, by the C API: a
-// program outside of datasetd's tree that needs its package and DLPack's header
-// (Debian's libdlpack-dev) alone.
+// Counts the labels of one epoch and computes the mean of its pixels with the C
+// API. A program outside of datasetd's source tree that only needs its package
+// and DLPack's header (Debian's libdlpack-dev).
 //
 //   count_labels DIR [train|test]
 //
-// DIR holds the binary version of CIFAR-10, as the daemon sees it. The daemon
-// is that of $DATASETD_ADDRESS, else the system's. On a GPU the pixels stay
-// where they are.
+// DIR is the directory of the binary version of CIFAR-10 in the daemon's file
+// system. The daemon is at $DATASETD_ADDRESS, else the system's. Pixels on a
+// GPU are not read.
 
 #include <datasetd.h>
 #include <dlpack/dlpack.h>
@@ -39,7 +39,7 @@ struct Deleter {
 template <typename T>
 using Owned = std::unique_ptr<T, Deleter>;
 
-// A JSON string.
+// Returns `text` as a JSON string.
 std::string Quote(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {

@@ -1,5 +1,5 @@
-"""python -m datasetd: loads datasets from the command line, also those that
-Python reads. datasetctl does the rest."""
+"""python -m datasetd: loads datasets from the command line, including formats
+that Python reads. For everything else use datasetctl."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXIT_USAGE = 2
 _EXIT_NO_DAEMON = 3
 _EXIT_INTERRUPTED = 130
 
-# Those of datasetd.sources that the command line can call.
+# Functions of datasetd.sources that the command line supports.
 _SOURCES = tuple(name for name in sources.__all__ if name != "decode_image")
 
 _FOOTER = (
@@ -139,7 +139,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _read(arguments: argparse.Namespace) -> Any:
-    """What the function of datasetd.sources gives."""
+    """Calls a function of datasetd.sources and returns its result."""
     options: Dict[str, Any] = dict(_pairs("--option", arguments.option))
     fields: Dict[str, Any] = dict(_pairs("--field", arguments.field))
     if arguments.split is not None:
@@ -167,7 +167,7 @@ def _read(arguments: argparse.Namespace) -> Any:
     try:
         return function(arguments.path, **options)
     except TypeError as error:
-        # Of the call itself, not of what the library does.
+        # Raised by the call itself, not inside the library.
         if error.__traceback__ and error.__traceback__.tb_next is None:
             raise _UsageError(f"{arguments.format}: {error}") from None
         raise
@@ -217,7 +217,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
 
 
 def _code_of(error: errors.Error) -> str:
-    """As the codes of gRPC are written."""
+    """Returns the code in gRPC's spelling."""
     kind = errors.code_class(error)
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).upper()
 
@@ -246,7 +246,7 @@ def _fail(code: str, message: str, as_json: bool) -> None:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """The exit code."""
+    """Runs the command and returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     as_json = "--json" in argv
     try:

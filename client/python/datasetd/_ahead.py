@@ -1,4 +1,4 @@
-"""What a sampler's batches are between the sampler and the job."""
+"""Sends a sampler's batches to the daemon ahead of their use."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 from ._sampling import Drawn, SamplerOrder
 from .errors import FailedPrecondition
 
-# Batches that are sent together, at least.
+# Least number of batches that are sent together.
 _MIN_BLOCK = 8
 
 Position = Tuple[int, int]
 
 
 class SentAhead:
-    """Draws batches and sends them ahead of those that are handed out.
+    """Draws batches and sends them ahead of those returned to the job.
 
-    One call to the daemon for a block of batches, and none for a batch.
+    Makes one call to the daemon per block of batches.
     """
 
     def __init__(self, order: SamplerOrder) -> None:
@@ -27,11 +27,11 @@ class SentAhead:
         self._pending: Deque[Drawn] = collections.deque()
         self._is_drawn_out = True
         self._error: Optional[Exception] = None
-        # Of the loader's position: row, order_hash, sampler_state.
+        # State at the loader's position: row, order_hash, sampler_state.
         self.state: Dict[str, Any] = {}
 
     def set_limits(self, capacity: int, prefetch: int) -> None:
-        """`capacity`: batches that the daemon lets wait."""
+        """`capacity` is the number of batches that the daemon queues."""
         self._capacity = capacity
         self._block_size = max(
             1, min(max(_MIN_BLOCK, prefetch), capacity // 2)
@@ -40,7 +40,7 @@ class SentAhead:
     def begin(self, index: int, is_loaded: bool) -> None:
         """Runs the sampler up to batch `index` of an epoch.
 
-        From self.state if it was loaded. What was sent before is forgotten.
+        Starts from self.state if it was loaded. Forgets batches sent before.
         """
         state = self.state if is_loaded else {}
         digest = state.get("order_hash")
@@ -59,8 +59,8 @@ class SentAhead:
     def top_up(self, send: Callable[[List[Drawn]], None]) -> None:
         """Sends a block if there is room for it.
 
-        `send` raises what is wrong with a block, of which nothing was taken
-        then. An error is kept for its place in the order.
+        `send` raises if it rejects a block, of which nothing is then used. The
+        error is kept until its position in the order.
         """
         if (
             self._is_drawn_out
@@ -94,7 +94,7 @@ class SentAhead:
             raise
 
     def blocks(self) -> List[List[Drawn]]:
-        """All that is pending, to be sent to another daemon."""
+        """Returns all pending blocks, to be sent to another daemon."""
         pending = list(self._pending)
         return [
             pending[i : i + self._block_size]
@@ -111,7 +111,7 @@ class SentAhead:
         return False
 
     def pass_on(self, epoch: int, index: int) -> Position:
-        """A batch was handed out; returns the position after it."""
+        """Passes a batch that was returned; returns the position after it."""
         drawn = self._pending.popleft()
         if self._pending or not self._is_drawn_out or self._error:
             self.state = {

@@ -1,4 +1,4 @@
-"""Checks of arguments, whose errors name the argument."""
+"""Checks of arguments. Errors name the argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import InvalidArgument
 
 
 def checked_int(name: str, value: Any, least: int, most: int) -> int:
-    """Anything that is an int, of NumPy and torch, too; but no bool."""
+    """Accepts any integer, including NumPy's and torch's, but not bool."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidArgument(f"{name}={value!r}; expected an int")
     number = operator.index(value)
@@ -23,7 +23,7 @@ def checked_int(name: str, value: Any, least: int, most: int) -> int:
 
 
 def checked_seconds(name: str, value: Any) -> float:
-    """A finite number from 0."""
+    """Accepts a finite number >= 0."""
     try:
         seconds = math.nan if isinstance(value, (bool, str)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -36,12 +36,12 @@ def checked_seconds(name: str, value: Any) -> float:
 
 
 def optional_seconds(name: str, value: Any) -> Optional[float]:
-    """None stays None: without end."""
+    """Like checked_seconds, but accepts None: no limit."""
     return None if value is None else checked_seconds(name, value)
 
 
 def encode(message: Dict[str, Any]) -> bytes:
-    """A message of proto/datasetd/v1 as JSON."""
+    """Returns a message of proto/datasetd/v1 as JSON."""
     try:
         return json.dumps(message, allow_nan=False).encode()
     except (TypeError, ValueError) as error:

@@ -1,5 +1,5 @@
-"""What is open is closed when the interpreter ends, but not under a thread that
-is using it: that goes with the process."""
+"""Closes open objects when the interpreter ends, unless a thread is using
+them; those end with the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 class Closable(Protocol):
     def is_used(self) -> bool:
-        """Whether a thread is in a call."""
+        """True if a thread is in a call."""
 
     def close(self) -> None: ...
 
@@ -20,8 +20,9 @@ _is_registered = False
 
 
 def close_at_exit(thing: Closable) -> None:
-    """REQUIRES: its finalizer does nothing at exit, and was made before: what
-    is registered later ends earlier, and a local daemon is to end last."""
+    """Closes the object at exit. REQUIRES: its finalizer does nothing at exit
+    and was created before: later registrations run earlier, and a local daemon
+    must end last."""
     global _is_registered
     _open.add(thing)
     if not _is_registered:

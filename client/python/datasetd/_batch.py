@@ -1,4 +1,4 @@
-"""Batch: what a loader hands out."""
+"""Batch: the result of a loader."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ._frameworks import Framework
 class Batch(tuple[Any, ...]):
     """One batch: a tuple in field order, with the fields as attributes.
 
-    A field whose name is one of the attributes below is reached as an item.
-    The arrays share the daemon's memory, each until it is gone itself, on any
-    thread. A Batch that a wrapper makes of other values, such as what it moved
-    to a device, has the fields' names, and none of the attributes below.
+    A field whose name equals one of the attributes below is only available by
+    index. The arrays share the daemon's memory and keep it alive; they may be
+    freed on any thread. A Batch that a wrapper makes from other values, such
+    as arrays moved to a device, has the fields' names but none of the
+    attributes below.
     """
 
     # Set for each loader's class.
@@ -36,7 +37,7 @@ class Batch(tuple[Any, ...]):
 
     @property
     def index(self) -> int:  # type: ignore[override]
-        """Within the epoch."""
+        """Index within the epoch."""
         return self._held().index
 
     @property
@@ -45,21 +46,22 @@ class Batch(tuple[Any, ...]):
 
     @property
     def num_padding(self) -> int:
-        """The last rows, which repeat samples so that ranks stay equal."""
+        """Number of rows at the end that repeat samples, so that ranks get
+        equally many."""
         return self._held().num_padding
 
     @property
     def indices(self) -> Any:
-        """Which samples these are: int64 [num_samples], on the device."""
+        """Sample indices: int64 [num_samples], on the device."""
         return self._framework.from_handle(
             self._held(), _library.INDICES, self._indices_info
         )
 
     def record_stream(self, stream: Any) -> None:
-        """Keeps the memory until `stream` is done with it, too.
+        """Keeps the memory until the work of `stream` has completed, too.
 
-        For every stream but the one that was current when the batch was
-        taken. A framework's stream object, or its number.
+        Needed for every stream except the one that was current when the batch
+        was taken. `stream` is a framework's stream object, or its number.
         """
         _dlpack.record_stream(
             self._held(), self._framework.stream_number(stream)
@@ -79,7 +81,7 @@ class Batch(tuple[Any, ...]):
 
 
 def batch_class(framework: Framework, fields: List[FieldInfo]) -> Type[Batch]:
-    """The Batch of one loader, which knows the names of its fields."""
+    """Returns the Batch class of a loader, with the names of its fields."""
     attributes: Dict[str, Any] = {
         "_framework": framework,
         "_indices_info": FieldInfo(

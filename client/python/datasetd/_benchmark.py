@@ -1,5 +1,5 @@
-"""The synthetic-pipeline test: a training step on the loader's batches, and on
-one constant batch. Where the times are equal, data costs nothing.
+"""Measures a training step on the loader's batches and on one constant batch.
+If the times are equal, data costs nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BenchmarkResult:
     steps: int  # of a round
     loader_rounds: List[float]
     constant_rounds: List[float]
-    # Of a step on the loader's batches, waiting in the loader.
+    # Time that a step on the loader's batches waits in the loader.
     waited_seconds: float
 
     @property
@@ -40,8 +40,8 @@ class BenchmarkResult:
 
     @property
     def data_share(self) -> float:
-        """The share of a step that is data: what a constant batch saves. Below
-        0 where noise is larger than that."""
+        """Share of a step that a constant batch saves. Negative if noise
+        exceeds it."""
         return 1.0 - self.constant_seconds / self.loader_seconds
 
     def to_dict(self) -> Dict[str, Any]:
@@ -107,8 +107,8 @@ def _synchronize() -> None:
 
 
 class _Meter:
-    """Gives batches in turns, a round from the loader and a round of the
-    constant one, and times the rounds. The first pair warms up."""
+    """Yields rounds of the loader's batches and of the constant batch in
+    turns, and times them. The first pair warms up."""
 
     def __init__(self, loader: Any, steps: int, rounds: int) -> None:
         for name, value in (("steps", steps), ("rounds", rounds)):
@@ -129,7 +129,7 @@ class _Meter:
         self._waited_before = 0.0
 
     def batches(self, source: Iterator[Any]) -> Iterator[Any]:
-        """Ends when all is measured, or with `source`."""
+        """Ends when everything is measured, or with `source`."""
         for batch in source:
             while True:
                 self._begin_step()
@@ -143,7 +143,7 @@ class _Meter:
             yield batch
 
     def restart_round(self) -> None:
-        """What happened since the last batch is no part of a step."""
+        """Excludes the time since the last batch from the step."""
         self._left = 0
         self._start = 0.0
 
@@ -189,7 +189,7 @@ def benchmark(
     steps: int = 50,
     rounds: int = 5,
 ) -> BenchmarkResult:
-    """Says what share of a training step is data.
+    """Measures the share of a training step that is spent on data.
 
     Calls step(batch) on batches of the loader and on one constant batch that
     is on the device already, in turns: `rounds` rounds of `steps` steps each,
@@ -211,8 +211,8 @@ def benchmark(
 
 
 class _WatchedEpoch:
-    """An epoch of a loader in a program that `datasetctl bench` runs: ends the
-    program, with the report written, when all is measured."""
+    """A loader's epoch in a program run by `datasetctl bench`: writes the
+    report and ends the program when everything is measured."""
 
     def __init__(self, loader: Any, epoch: Any) -> None:
         self._loader = loader
@@ -254,14 +254,14 @@ def _report(loader: Any) -> None:
 
 
 def watch(loader: Any, epoch: Iterator[Any]) -> Iterator[Any]:
-    """`epoch`, or what measures it under `datasetctl bench`."""
+    """Returns `epoch`, wrapped for measurement under `datasetctl bench`."""
     if DIRECTORY_VARIABLE not in os.environ:
         return epoch
     if not hasattr(loader, "_meter"):
         loader._meter = _Meter(
             loader,
-            # Rounds lie within an epoch: between two, a program may do
-            # anything.
+            # Rounds end with the epoch, since the program may do anything
+            # between epochs.
             min(
                 int(os.environ.get(STEPS_VARIABLE, 50)),
                 max(1, len(loader) // 2),

@@ -1,4 +1,4 @@
-"""Client: what a process asks of a daemon."""
+"""Client: a connection to a daemon."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ._session import Session
 from .errors import InvalidArgument
 from .transforms._pipeline import Pipelines, pipelines_message
 
-# Samples of one call.
+# Samples per call.
 _EXPLAINED_AT_ONCE = 64
 
 Path = Union[str, "os.PathLike[str]"]
@@ -42,14 +42,14 @@ Path = Union[str, "os.PathLike[str]"]
 class Client:
     """A connection to a daemon. Thread-safe.
 
-    Of this process alone: neither pickled nor used after fork(); another one
-    connects for itself.
+    Belongs to one process: it cannot be pickled or used after fork(). Every
+    process connects for itself.
     """
 
     def __init__(
         self, address: Optional[str] = None, timeout: float = 10.0
     ) -> None:
-        """As connect()."""
+        """See connect()."""
         self._session = Session(
             address or "", checked_seconds("timeout", timeout)
         )
@@ -104,25 +104,25 @@ class Client:
         max_bad_samples: Optional[int] = None,
         dry_run: bool = False,
     ) -> Union[Dataset, LoadEstimate]:
-        """Loads a dataset, or attaches to what the same arguments loaded.
+        """Loads a dataset, or attaches to one loaded with the same arguments.
 
         Args:
           name: 1 to 128 characters of [A-Za-z0-9._-].
-          format: a reader of the daemon; docs/formats.md lists them with their
-            options, status() names those that this daemon has.
-          path: made absolute here; opened by the daemon, below its data roots.
-          split: None is the reader's default.
-          pretransforms: run once, at load; a list, for `image` or the `fields`
-            of each op, or a dict by field.
-          device: "cuda:0", "cpu"; None is the daemon's first one.
-          options: of the reader.
-          progress: True shows a bar of tqdm, or without it a line on stderr; a
-            function is called with the Dataset message as a dict (of a dry run
-            the EstimateLoadResponse), and what it raises ends the load.
-          bad_samples: what becomes of samples that cannot be read or decoded:
-            "fail" ends the load; "skip" leaves them out; "replace" puts the
-            good sample before in their place. See Dataset.bad_samples.
-          max_bad_samples: a load that skips or replaces more fails; None is
+          format: a reader of the daemon. docs/formats.md lists the readers and
+            their options; status() lists those of this daemon.
+          path: made absolute; the daemon opens it, below its data roots.
+          split: None: the reader's default.
+          pretransforms: applied once, at load. A list, for `image` or the
+            `fields` of each op, or a dict by field.
+          device: "cuda:0", "cpu"; None: the daemon's first device.
+          options: reader options.
+          progress: True shows a tqdm bar, or a line on stderr without tqdm. A
+            function is called with the Dataset message (in a dry run the
+            EstimateLoadResponse) as a dict; an exception ends the load.
+          bad_samples: treatment of samples that cannot be read or decoded:
+            "fail" ends the load; "skip" leaves them out; "replace" uses the
+            preceding good sample instead. See Dataset.bad_samples.
+          max_bad_samples: the load fails if it skips or replaces more; None:
             100.
           dry_run: loads nothing and returns a LoadEstimate.
         """
@@ -156,45 +156,46 @@ class Client:
         ragged: bool = False,
         if_exists: str = "same",
     ) -> Dataset:
-        """Makes a dataset of what Python holds, which is sent once.
+        """Creates a dataset from Python data, which is sent once.
 
-        Columns are sent at the speed of memory, without Python for each sample:
-        `push_dataset("d", {"x": X, "y": y})`. Samples are drawn one by one:
+        Columns are sent at memory speed, without Python code per sample:
+        `push_dataset("d", {"x": X, "y": y})`. Samples are read one by one:
         `push_dataset("d", samples)`.
 
         Args:
-          name: as of load_dataset.
-          data: columns or samples. Columns are arrays [N, ...], N the number of
-            samples: a dict of them by field, a tuple (X, y), one alone, a
+          name: as in load_dataset.
+          data: columns or samples. Columns are arrays [N, ...], N the number
+            of samples: a dict by field, a tuple (X, y), a single array, a
             TensorDataset, a DataFrame, a pyarrow Table, a Hugging Face Dataset
-            of numbers, or what a function of datasetd.sources returns. An
-            array is NumPy's, a memmap, a torch tensor, a list of numbers, or
-            what has shape and dtype and is sliced, as h5py's and zarr's are;
-            it is read in order, and need not fit into memory. Samples are a
-            torch Dataset, a list or any iterable; a sample is a value, a tuple
-            or a dict of values: torch tensors, NumPy arrays, PIL images,
-            numbers. All have the dtypes and shapes of the first. Without
-            len(), they are kept in a temporary file until their number is
-            known.
+            of numbers, or the result of a function of datasetd.sources. An
+            array is a NumPy array, a memmap, a torch tensor, a list of
+            numbers, or a sliceable object with shape and dtype, such as h5py's
+            and zarr's; it is read in order and need not fit into memory.
+            Samples are a torch Dataset, a list or any iterable. A sample is a
+            value, or a tuple or dict of values: torch tensors, NumPy arrays,
+            PIL images, numbers. All must have the dtypes and shapes of the
+            first. Samples without len() are kept in a temporary file until
+            their number is known.
           fields: names of a sample's values; of a dict or a table, the keys to
             send. A dict gives kinds, too: "image" (H, W) or (H, W, C),
             "image_chw" (C, H, W), "mask" (an image of classes, which geometry
             samples by nearest), "array", "auto". Unset, the first image is
-            `image`, the first whole number `label`. By "auto", PIL images,
-            uint8 or float32 arrays (H, W, C) and torch tensors (C, H, W) of up
-            to 4 channels, and uint8 arrays (H, W), are images; one that is
-            called `mask` is a mask. PIL images of 16 or 32 bits are int32, of
-            mode F float32.
-          pretransforms, device, progress: as of load_dataset.
-          class_names: None takes those of the data: `classes` of a torchvision
-            dataset, a ClassLabel of a Hugging Face one.
-          ragged: images may differ in height and width; then they stay as they
-            are, and a loader's transforms make them one size. All are kept in a
-            temporary file first.
-          if_exists: when the name is taken: "same" attaches if the content is
-            the same, and raises AlreadyExists if it is not; "keep" takes what
-            is there, "replace" unloads it first, "error" raises
-            AlreadyExists. What another process is just pushing is waited for.
+            `image`, the first integer `label`. With "auto", PIL images, uint8
+            or float32 arrays (H, W, C) and torch tensors (C, H, W) of up to 4
+            channels, and uint8 arrays (H, W), are images; an image named
+            `mask` is a mask. PIL images of 16 or 32 bits are int32, of mode F
+            float32.
+          pretransforms, device, progress: as in load_dataset.
+          class_names: None: those of the data, `classes` of a torchvision
+            dataset or a ClassLabel of a Hugging Face one.
+          ragged: images may differ in height and width. They keep their sizes,
+            and a loader's transforms give them one size. All samples are first
+            written to a temporary file.
+          if_exists: if the name is taken: "same" attaches if the content is
+            equal and else raises AlreadyExists; "keep" attaches without a
+            comparison; "replace" unloads the old dataset first; "error" raises
+            AlreadyExists. Waits for a push of the same name by another
+            process.
         """
         header: Dict[str, Any] = {
             "name": name,
@@ -242,10 +243,10 @@ class Client:
         return list(self._response("list_datasets")["datasets"])
 
     def unload_dataset(self, name: str, force: bool = False) -> None:
-        """Takes a dataset out of memory.
+        """Unloads a dataset.
 
-        FailedPrecondition if it has open feeds, unless `force`: then their
-        loaders raise DatasetUnloaded.
+        Raises FailedPrecondition if it has open feeds. With `force` it is
+        unloaded anyway, and their loaders raise DatasetUnloaded.
         """
         self._session.call("unload_dataset", name.encode(), int(force))
 
@@ -261,10 +262,10 @@ class Client:
         timeout: Optional[float] = None,
         fields: Union[None, str, Sequence[str]] = None,
     ) -> Batch:
-        """A Batch of just these samples, in this order.
+        """Returns a Batch of the given samples, in this order.
 
-        Augmented as a DataLoader with this seed augments them in `epoch`. Opens
-        a feed and closes it: for repeated use take DataLoader.fetch.
+        They are augmented as by a DataLoader with this seed in `epoch`. Opens
+        and closes a feed: for repeated use prefer DataLoader.fetch.
         """
         fetcher = make_fetcher(
             dataset,
@@ -294,10 +295,10 @@ class Client:
         epoch: int = 0,
         indices: Iterable[int] = (0,),
     ) -> List[List[DrawnOp]]:
-        """What a loader with these `transforms` and `seed` draws in `epoch`.
+        """Returns what a loader with `transforms` and `seed` draws in `epoch`.
 
-        A list for each of the samples `indices`: what is done to its images,
-        as it is done, field by field.
+        The result has a list for each sample of `indices`: the operations on
+        its images in order of execution, field by field.
         """
         fields = {
             field: {"transforms": ops}
@@ -339,8 +340,8 @@ class Client:
     # -- Life -----------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the session. The daemon drops what only it held; open loaders
-        go on, and so do calls that are under way in other threads."""
+        """Ends the session. The daemon drops datasets that only it held. Open
+        loaders and running calls of other threads continue."""
         self._session.close()
 
     def __enter__(self) -> "Client":
@@ -362,8 +363,8 @@ class Client:
 def connect(address: Optional[str] = None, timeout: float = 10.0) -> Client:
     """Connects to the daemon at `address`.
 
-    "unix:/path/datasetd.sock" or the path; None is $DATASETD_ADDRESS, and
-    without that /run/datasetd/datasetd.sock. DaemonGone if none is there
-    within `timeout` seconds.
+    `address` is "unix:/path/datasetd.sock" or the path. None:
+    $DATASETD_ADDRESS, or if that is unset /run/datasetd/datasetd.sock. Raises
+    DaemonGone if there is no daemon within `timeout` seconds.
     """
     return Client(address, timeout)

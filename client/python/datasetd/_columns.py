@@ -1,4 +1,4 @@
-"""Columns: fields whose samples are all there, sent in blocks of rows."""
+"""Columns: fields as whole arrays, sent in blocks of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_FIELDS = 64
 
 
 class Columns:
-    """Fields of samples that are all there: what a push sends in blocks."""
+    """Fields as whole arrays, which a push sends in blocks of rows."""
 
     def __init__(self, rows: Mapping[str, Any], names: FieldNames) -> None:
         """`rows`: Rows or ArrowRows, by field."""
@@ -42,7 +42,8 @@ class Columns:
         return [field_message(spec) for spec in self._specs]
 
     def row_dtype(self) -> Any:
-        """Of a sample as it is sent: its fields without gaps."""
+        """Returns the dtype of a sample on the wire: its fields without
+        gaps."""
         import numpy
 
         return numpy.dtype(
@@ -53,7 +54,7 @@ class Columns:
         )
 
     def blocks(self, max_rows: int = 1 << 30) -> Iterator[List[Any]]:
-        """The fields' rows, about 1 MiB at a time."""
+        """Yields the fields' rows, about 1 MiB at a time."""
         rows = max(1, _BLOCK_BYTES // max(1, self.row_dtype().itemsize))
         rows = min(rows, max_rows)
         for begin in range(0, self.num_samples, rows):
@@ -82,7 +83,7 @@ def _block(spec: Spec, array: Any, count: int) -> Any:
 
 
 def copy_rows(target: Any, rows: Any) -> None:
-    """target[...] = rows, of one shape.
+    """Assigns target[...] = rows, of the same shape.
 
     Planes of images become pixels one plane after another, which is about three
     times as fast as NumPy's own order.
@@ -95,7 +96,7 @@ def copy_rows(target: Any, rows: Any) -> None:
 
 
 def contiguous(rows: Any) -> Any:
-    """The rows as they are sent: themselves, or a copy."""
+    """Returns the rows contiguously: themselves, or a copy."""
     import numpy
 
     if rows.flags.c_contiguous:

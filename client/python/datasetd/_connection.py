@@ -17,7 +17,7 @@ from .errors import Closed
 class Connection:
     """One datasetd_client. Thread-safe.
 
-    Closed by close(), or when nothing refers to it any more.
+    Closed by close(), or when it is garbage.
     """
 
     def __init__(self, address: str, timeout: float) -> None:
@@ -28,7 +28,7 @@ class Connection:
         options.connect_timeout_ns = max(1, int(timeout * 1e9))  # 0 is 10 s
         handle = ctypes.c_void_p()
         self._handle = handle
-        # Before there is anything to free: Ctrl-C may come as soon as there is.
+        # Before the handle exists, since Ctrl-C may come right after.
         self._free = weakref.finalize(self, _free, library, handle)
         self._free.atexit = False
         self._lock = threading.Lock()
@@ -43,7 +43,8 @@ class Connection:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[ctypes.c_void_p]:
-        """The handle, which is not freed meanwhile. Closed if it is closed."""
+        """Yields the handle and keeps it alive. Raises Closed if it is
+        closed."""
         with self._lock:
             if self._is_closed:
                 raise Closed("the client is closed")
@@ -58,11 +59,11 @@ class Connection:
                 self._free()
 
     def is_used(self) -> bool:
-        """Whether a thread is in a call."""
+        """True if a thread is in a call."""
         return self._num_users > 0
 
     def close(self) -> None:
-        """Ends the session, or has the last call that is under way end it."""
+        """Ends the session, at once or when the last running call returns."""
         with self._lock:
             self._is_closed = True
             is_unused = self._num_users == 0
@@ -70,7 +71,8 @@ class Connection:
             self._free()
 
     def after_fork(self) -> None:
-        """In the child: the thread that held the lock is not there."""
+        """Called in the child, where the thread that held the lock is
+        missing."""
         self._lock = threading.Lock()
 
 

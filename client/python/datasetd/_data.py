@@ -1,4 +1,4 @@
-"""What a push is given: columns of arrays and tables, or samples."""
+"""Input of a push: columns of arrays and tables, or samples."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class _Zipped:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether it is an array or a tensor of one axis or more; also one that is
-    not in memory, as h5py's and zarr's."""
+    """True for arrays and tensors of at least one axis, including those not in
+    memory, such as h5py's and zarr's."""
     shape = getattr(value, "shape", None)
     return (
         hasattr(value, "dtype")
@@ -37,7 +37,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _as_array(value: Any, where: str) -> Any:
-    """An array of a column, or None where its values are objects."""
+    """Returns a column as an array, or None if its values are objects."""
     import numpy
 
     if module_of(value) == "pandas":
@@ -134,7 +134,7 @@ def _of_arrow(table: Any, names: FieldNames) -> Columns:
 
 
 def _of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
-    """None where samples are decoded or computed one by one."""
+    """Returns columns, or None if samples are decoded one by one."""
     settings = dataset.format
     if settings["type"] == "custom":
         return None
@@ -176,7 +176,7 @@ def _refuse(data: Any) -> None:
 
 
 def columns_of(data: Any, fields: Fields) -> Any:
-    """Columns of `data`; or the samples in it, where it has none."""
+    """Returns the columns of `data`, or its samples if it has none."""
     _refuse(data)
     names = FieldNames(fields)
     if is_named(data, "datasets", "Dataset"):
@@ -212,8 +212,8 @@ def _objects_text(frame: Any) -> str:
 
 
 def class_names_of(data: Any) -> List[str]:
-    """Those that torchvision's and Hugging Face's datasets have, Subsets of
-    them, and datasetd.sources."""
+    """Returns the class names of torchvision and Hugging Face datasets, their
+    Subsets, and datasetd.sources."""
     for _ in range(8):
         classes = getattr(data, "classes", None)
         if isinstance(classes, (list, tuple)) and all(

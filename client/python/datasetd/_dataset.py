@@ -1,4 +1,4 @@
-"""A dataset, as a client holds it."""
+"""Dataset: a client's hold on a dataset."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 class Dataset:
     """A dataset that the daemon keeps for this client.
 
-    Of Client.load_dataset, push_dataset and get_dataset. The daemon may drop
-    it when every client has closed it or is gone.
+    Returned by Client.load_dataset, push_dataset and get_dataset. The daemon
+    may drop it once every client has closed it or ended.
 
     Attributes: name, num_samples, fields (datasetd.Field), device, format,
     path, split, resident_bytes, spec_id, content_hash, class_names,
-    num_bad_samples and bad_samples (datasetd.BadSample): what was skipped or
-    replaced while loading; the first 1000 are listed.
+    num_bad_samples and bad_samples (datasetd.BadSample): samples skipped or
+    replaced while loading, of which the first 1000 are listed.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Dataset:
         message: Dict[str, Any],
         spec: Optional[Dict[str, Any]],
     ) -> None:
-        """The session holds it already. `spec`: what loads it again."""
+        """REQUIRES: the session holds it. `spec` can load it again."""
         self._client = client
         self._session = session
         self._spec = spec
@@ -58,7 +58,7 @@ class Dataset:
         return self.num_samples
 
     def close(self) -> None:
-        """Gives up the hold. Open loaders keep their own."""
+        """Releases the hold. Open loaders keep theirs."""
         if self._is_open:
             self._is_open = False
             self._session.release(self.name)
@@ -84,5 +84,5 @@ class Dataset:
 
 
 def message_of(dataset: Dataset) -> Dict[str, Any]:
-    """The Dataset message of when it was held."""
+    """Returns the Dataset message received when the hold began."""
     return dataset._message

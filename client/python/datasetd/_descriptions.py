@@ -1,4 +1,4 @@
-"""What the daemon says of datasets, samples and loads, as named tuples."""
+"""Named tuples that describe datasets, samples and loads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Message = Mapping[str, Any]
 class Field(NamedTuple):
     """One named array of a dataset; `shape` is a sample's.
 
-    It is (-1, -1, C) where samples have sizes of their own, and `smallest` and
-    `largest` are (height, width), by each axis, of all of them.
+    If sizes differ between samples, it is (-1, -1, C), and `smallest` and
+    `largest` are the extreme (height, width), per axis.
     """
 
     name: str
@@ -33,23 +33,23 @@ class Field(NamedTuple):
 
 
 class DrawnOp(NamedTuple):
-    """One thing that an op does to a sample.
+    """One operation on a sample.
 
-    An op may do several, such as Pad and Crop; what changes nothing is left
-    out. Names and parameters are those of torchvision's functional forms, and
-    there are no parameters where it is not applied.
+    An op may consist of several operations, such as Pad and Crop; those
+    without effect are left out. Names and parameters are those of
+    torchvision's functional forms. There are no parameters if it is not
+    applied.
     """
 
     field: str
     position: int  # in the field's transforms; depth first
     name: str
-    is_applied: bool  # not where p or a RandomApply left it out
+    is_applied: bool  # False if p or a RandomApply skipped it
     parameters: Dict[str, Tuple[float, ...]]
 
 
 class BadSample(NamedTuple):
-    """A sample that could not be read or decoded; `offset` is its place in the
-    file."""
+    """A sample that could not be read or decoded, at `offset` in the file."""
 
     index: int  # type: ignore[assignment]
     path: str
@@ -58,10 +58,10 @@ class BadSample(NamedTuple):
 
 
 class LoadEstimate(NamedTuple):
-    """What a load would find and need; `problem` says why it would fail.
+    """Result of a dry run; `problem` tells why the load would fail.
 
-    `smallest` and `largest` are (height, width) of the source's images where
-    they may differ. `host_bytes` is the most that loading takes of the host.
+    `smallest` and `largest` are (height, width) of the source's images if they
+    may differ. `host_bytes` is the peak use of host memory.
     """
 
     device: str
@@ -97,7 +97,7 @@ def fields_of(message: Message) -> List[Field]:
 
 
 def dtype_of(field: Message) -> str:
-    """As NumPy and torch call it, of a message that has a Dtype."""
+    """Returns the NumPy and torch name of a message's Dtype."""
     name: str = field["dtype"]
     return name.replace("DTYPE_", "").lower()
 
@@ -140,7 +140,7 @@ def estimate_of(message: Message) -> LoadEstimate:
 
 
 def drawn_ops_of(messages: Sequence[Message]) -> List[DrawnOp]:
-    """One sample's, of an ExplainTransformsResponse."""
+    """Returns the ops of one sample of an ExplainTransformsResponse."""
     return [
         DrawnOp(
             op["field"],

@@ -1,4 +1,4 @@
-"""A batch's memory, by the DLPack protocol."""
+"""DLPack access to a batch's memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _new_capsule = ctypes.PYFUNCTYPE(
 _is_named = ctypes.PYFUNCTYPE(
     ctypes.c_int, ctypes.py_object, ctypes.c_char_p
 )(("PyCapsule_IsValid", ctypes.pythonapi))
-# By address: the capsule is being destroyed, and must not be referenced.
+# By address: a capsule under destruction must not be referenced.
 _is_valid = ctypes.PYFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
 )(("PyCapsule_IsValid", ctypes.pythonapi))
@@ -37,28 +37,28 @@ class FieldInfo(NamedTuple):
 
 
 class Handle(_library.CBatch):
-    """A hold on a batch, given up when the object goes. None as long as `core`
-    is."""
+    """A hold on a batch, dropped with the object. No hold while `core` is
+    None."""
 
     def __init__(self) -> None:
-        # A constant: sizeof at every batch would be measurable.
+        # A constant, because sizeof per batch would be measurable.
         super().__init__(_CBATCH_BYTES)
 
     def __del__(self) -> None:
-        # Gone at the interpreter's end, as the process soon is.
+        # None at the interpreter's end, when the process ends soon.
         if self.core and _release is not None:
             _release(_addressof(self))
 
 
 _CBATCH_BYTES = ctypes.sizeof(_library.CBatch)
 _addressof = ctypes.addressof
-# Set by bind: looked up once, not at every batch.
+# Set by bind: looked up once, not per batch.
 _release: Any = None
 _destructor: Any = None
 
 
 def bind(library: _library.Library) -> None:
-    """Makes handles and capsules give back through `library`."""
+    """Makes handles and capsules release through `library`."""
     global _release, _destructor
     if _release is None:
         _destructor = _make_destructor(library.quick.tensor_delete)
@@ -66,8 +66,8 @@ def bind(library: _library.Library) -> None:
 
 
 def _make_destructor(delete: Any) -> ctypes.c_void_p:
-    """Of capsules: its address. It lasts longer than the module, whose
-    variables go before the last capsule does."""
+    """Returns the address of the destructor of capsules. It outlives the
+    module's variables, since capsules may."""
     is_valid, get_pointer, name = _is_valid, _get_pointer, _NAME
 
     def destroy(capsule: int) -> None:
@@ -80,7 +80,7 @@ def _make_destructor(delete: Any) -> ctypes.c_void_p:
 
 
 def new_tensor(handle: Handle, field: int) -> int:
-    """The address of a DLManagedTensor that the caller owns."""
+    """Returns the address of a DLManagedTensor that the caller owns."""
     library = _library.load()
     tensor = ctypes.c_void_p()
     error = _library.CError()
@@ -102,24 +102,24 @@ def record_stream(handle: Handle, stream: int) -> None:
 
 
 def lent_capsule(address: int) -> Any:
-    """A capsule of a tensor that stays the caller's, until is_taken."""
+    """Returns a capsule of a tensor that the caller owns until is_taken."""
     return _new_capsule(address, _NAME, None)
 
 
 def is_taken(capsule: Any) -> bool:
-    """Whether a framework has made the capsule's tensor its own."""
+    """True if a framework has taken ownership of the capsule's tensor."""
     return not _is_named(capsule, _NAME)
 
 
 def owning_capsule(address: int) -> Any:
-    """A capsule that gives its tensor back, if no framework takes it."""
+    """Returns a capsule that frees its tensor if no framework takes it."""
     return _new_capsule(address, _NAME, _destructor)
 
 
 class Tensor:
-    """A field for any framework that knows the DLPack protocol.
+    """A field for any framework that supports the DLPack protocol.
 
-    What is made of it shares the batch's memory, and keeps it.
+    Arrays made from it share the batch's memory and keep it alive.
     """
 
     __slots__ = ("_handle", "_field", "_device", "shape", "strides", "dtype")
@@ -145,9 +145,9 @@ class Tensor:
         dl_device: Optional[Tuple[int, int]] = None,
         copy: Optional[bool] = None,
     ) -> Any:
-        """A capsule, unversioned whatever `max_version` is.
+        """Returns a capsule, unversioned for any `max_version`.
 
-        BufferError where another device or a copy is asked for.
+        Raises BufferError if another device or a copy is requested.
         """
         if dl_device is not None and tuple(dl_device) != self._device:
             raise BufferError(

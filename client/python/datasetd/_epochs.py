@@ -13,15 +13,16 @@ from .errors import Closed
 class EpochIterator(Iterator[Batch]):
     """The rest of one epoch of the daemon's order.
 
-    Closed once the feed's turn is another's. For one thread at a time.
+    Raises Closed once another iterator uses the feed. For one thread at a
+    time.
     """
 
     def __init__(self, feed: JobFeed) -> None:
-        """From the feed's position on."""
+        """Begins at the feed's position."""
         self._feed = feed
         self._turn = feed.turn = object()
         self.epoch = feed.position[0]
-        # What an order of the job's holds, it tells itself.
+        # A sampler's epoch has its own length.
         self._is_done = not feed.num_batches
 
     def __iter__(self) -> "EpochIterator":
@@ -61,7 +62,7 @@ class EpochIterator(Iterator[Batch]):
 
 
 class SamplerIterator(EpochIterator):
-    """The rest of one epoch of a sampler's, whose end it tells."""
+    """The rest of one epoch of a sampler, which decides its end."""
 
     def __init__(self, feed: JobFeed, ahead: SentAhead) -> None:
         super().__init__(feed)
@@ -77,11 +78,11 @@ class SamplerIterator(EpochIterator):
         if not self._ahead.has_more():
             self._is_done = True
             raise StopIteration
-        # In no local: an error of the sampler's may keep this frame.
+        # Not in a local: an error of the sampler may keep this frame.
         return feed.take()
 
     def __len__(self) -> int:
-        """Batches left, by the sampler's word."""
+        """Batches left, according to the sampler."""
         epoch, index = self._feed.position
         num_passed = index if epoch == self.epoch else len(self._feed)
         return max(0, len(self._feed) - num_passed)

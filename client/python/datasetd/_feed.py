@@ -28,27 +28,26 @@ _addressof = ctypes.addressof
 
 
 class Feed:
-    """One datasetd_feed, and the arrays of its batches.
+    """One datasetd_feed and the arrays of its batches.
 
-    Whatever interrupts a call, such as Ctrl-C, loses no batch and no memory:
-    the next call goes on with it. Closed by close(), or when nothing refers to
-    it any more; batches that are held stay valid. For one thread at a time,
-    and close() for any: it ends another thread's wait.
+    An interrupted call, such as by Ctrl-C, loses no batch and no memory: the
+    next call continues. Closed by close(), or when it is garbage; held batches
+    stay valid. For one thread at a time, except close(), which ends another
+    thread's wait.
 
-    Attributes are what the daemon said: num_batches (of an epoch; 0 with a
-    client's order), num_samples, content_hash, transforms_hash, prefetch,
-    order_capacity (batches that may wait in it), fields; and the connection
-    that it was opened through.
+    Attributes from the daemon: num_batches (per epoch; 0 with client_order),
+    num_samples, content_hash, transforms_hash, prefetch, order_capacity
+    (batches that it queues), fields; also the connection of the feed.
     """
 
     def __init__(
         self, session: Session, options: Dict[str, Any], framework: str
     ) -> None:
-        """Opens it; `options` is a FeedOptions message. For the errors see
+        """Opens the feed; `options` is a FeedOptions message. Errors as
         DataLoader."""
         self._library = library = _library.load()
         _dlpack.bind(library)
-        # Looked up once: it is called for every batch.
+        # Looked up once, since it is called for every batch.
         self._next = library.quick.feed_next_tensors
         self._error = _library.CError()
         self._error_address = _addressof(self._error)
@@ -57,9 +56,9 @@ class Feed:
         # Held while the handle is in use.
         self._lock = threading.Lock()
         self._is_closing = False
-        # Spent in take(), waiting.
+        # Time that take() has waited.
         self.waited_seconds = 0.0
-        # Before there is anything to free: Ctrl-C may come as soon as there is.
+        # Before the handle exists, since Ctrl-C may come right after.
         self._free = weakref.finalize(self, _free, library, handle)
         self._free.atexit = False
         self.connection = session.connection()
@@ -100,10 +99,10 @@ class Feed:
     # -- Batches ------------------------------------------------------------
 
     def take(self, timeout: Optional[float]) -> Batch:
-        """The next batch, after at most `timeout` seconds; None: without end.
+        """Returns the next batch, within `timeout` seconds; None: no limit.
 
-        DeadlineExceeded; AllSlotsHeld; DaemonGone, DaemonDraining,
-        DatasetUnloaded, FeedEvicted or DeviceFailed at the feed's end;
+        Raises DeadlineExceeded; AllSlotsHeld; DaemonGone, DaemonDraining,
+        DatasetUnloaded, FeedEvicted or DeviceFailed if the feed has ended;
         UsedAfterFork; Closed; FailedPrecondition while another thread waits.
         """
         self.check_free()
@@ -148,7 +147,7 @@ class Feed:
         timeout: Optional[float],
         deadline: Optional[float],
     ) -> None:
-        """What the first try could not."""
+        """Handles what the first attempt could not."""
         transfer = self._transfer
         code = self._error.code
         while True:
@@ -179,11 +178,11 @@ class Feed:
     # -- Order --------------------------------------------------------------
 
     def seek(self, epoch: int, index: int) -> None:
-        """The next batch is batch `index` of `epoch`. Errors as of take()."""
+        """Makes batch `index` of `epoch` the next one. Errors as take()."""
         self.check_free()
         with self._lock:
             self._check_open()
-            # What was interrupted belongs to the order before.
+            # An interrupted batch belongs to the previous order.
             self._transfer.drop()
             if self._library.quick.feed_seek(
                 self._handle, epoch, index, ctypes.byref(self._error)
@@ -191,10 +190,10 @@ class Feed:
                 raise self._error.to_exception()
 
     def send(self, block: List[Drawn], timeout: Optional[float]) -> None:
-        """Says what the next batches of a client's order are.
+        """Appends batches to a client's order.
 
-        Of a block that raises, nothing comes: InvalidArgument, OutOfRange,
-        DeadlineExceeded where the daemon did not take it in time, DaemonGone.
+        Raises InvalidArgument, OutOfRange, DeadlineExceeded if the daemon did
+        not accept it in time, or DaemonGone; the block is then not used.
         """
         self.check_free()
         indices = array.array("q")
@@ -237,8 +236,8 @@ class Feed:
     # -- Life -----------------------------------------------------------------
 
     def check_free(self) -> None:
-        """FailedPrecondition where a lock would be waited for; for ever, where
-        a signal handler waits for what it interrupted."""
+        """Raises FailedPrecondition instead of waiting for a lock, which in a
+        signal handler would never end."""
         if self._lock.locked():
             raise FailedPrecondition(
                 "another thread, or what a signal interrupted, is in this "
@@ -250,13 +249,13 @@ class Feed:
             raise Closed("the loader is closed")
 
     def is_used(self) -> bool:
-        """Whether a thread is in a call."""
+        """True if a thread is in a call."""
         return self._lock.locked()
 
     def close(self) -> None:
-        """Calls raise Closed from now on, and those under way within 100 ms."""
+        """Makes calls raise Closed; running ones within 100 ms."""
         self._is_closing = True
-        # A thread that is in a call sees it, and closes when it leaves.
+        # A thread in a call notices, and closes when it returns.
         if not self._lock.locked():
             with self._lock:
                 self._transfer.drop()

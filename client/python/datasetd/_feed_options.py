@@ -1,4 +1,4 @@
-"""What a loader asks for, field by field, checked against the dataset."""
+"""Feed options of a loader by field, checked against the dataset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAYOUTS = ("NCHW", "NHWC")
 
 
 def chosen_fields(dataset: Dataset, fields: FieldNames) -> List[Field]:
-    """Those that `fields` names, in its order; None: all."""
+    """Returns the fields that `fields` names, in its order; None: all."""
     there = {field.name: field for field in dataset.fields}
     if fields is None:
         return list(there.values())
@@ -43,7 +43,7 @@ def fields_message(
     transforms: Pipelines,
     layout: Layout,
 ) -> Dict[str, Any]:
-    """FeedOptions.fields: transforms and layout of each of `fields`."""
+    """Returns FeedOptions.fields: transforms and layout of each field."""
     images = [f.name for f in fields if f.is_image]
     masks = [f.name for f in fields if f.is_mask]
     pipelines = pipelines_message("transforms", transforms, masks)
@@ -98,7 +98,7 @@ def _check_labels(
     op: Any,
     pipelines: Mapping[str, Any],
 ) -> None:
-    """What mixes images mixes their labels."""
+    """Checks that ops that mix images have labels to mix."""
     scalars = [f.name for f in fields if f.shape == () and "int" in f.dtype]
     if op.labels not in scalars:
         raise InvalidArgument(
@@ -120,7 +120,7 @@ def check_order_arguments(
     shuffle: bool,
     drop_last: bool,
 ) -> None:
-    """Who says the order excludes who else would."""
+    """Checks that at most one argument determines the order."""
     if batch_sampler is not None:
         _exclude(
             "batch_sampler",

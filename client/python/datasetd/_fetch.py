@@ -9,12 +9,12 @@ from ._batch import Batch
 from ._sampling import MAX_BATCH_SIZE, index_array
 from .errors import AllSlotsHeld, InvalidArgument
 
-# Rows of a fetcher's feed, at least.
+# Least number of rows of a fetcher's feed.
 _MIN_ROWS = 16
 
 
 class Requested:
-    """A batch_sampler of the one batch that was asked for."""
+    """A batch_sampler that yields the one requested batch."""
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
@@ -28,7 +28,7 @@ class Requested:
 
 
 class Loader(Protocol):
-    """As much of a DataLoader as is needed here."""
+    """The part of DataLoader that is used here."""
 
     batch_size: int
 
@@ -40,10 +40,10 @@ class Loader(Protocol):
 
 
 class Fetcher:
-    """Batches on demand, through a feed that waits for what is asked.
+    """Batches on demand, through a feed with a client's order.
 
-    `open_loader` makes a loader with the batch_sampler that it is given. For
-    one thread at a time.
+    `open_loader` creates a loader with a given batch_sampler. For one thread
+    at a time.
     """
 
     def __init__(self, open_loader: Callable[[Requested], Loader]) -> None:
@@ -52,7 +52,7 @@ class Fetcher:
         self._request = Requested(0)
 
     def fetch(self, indices: Iterable[int], epoch: int) -> Batch:
-        """The samples `indices`, in this order."""
+        """Returns the samples `indices`, in this order."""
         wanted = index_array("indices", indices)
         if not 1 <= len(wanted) <= MAX_BATCH_SIZE:
             raise InvalidArgument(
@@ -62,7 +62,7 @@ class Fetcher:
         try:
             return self._fetch(wanted, epoch)
         except AllSlotsHeld:
-            # Those that are held stay valid without their feed.
+            # Held batches stay valid without their feed.
             self.close()
             return self._fetch(wanted, epoch)
 

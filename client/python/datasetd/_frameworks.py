@@ -1,6 +1,6 @@
-"""Turns a batch's tensors into what a framework calls an array.
+"""Converts a batch's tensors to a framework's arrays.
 
-Each array keeps its batch's slot until it is gone itself.
+Each array keeps its batch's slot until it is freed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BYTES = {
 class Framework:
     """How batches become arrays. One per loader."""
 
-    # Whether arrays are made from tensors that came with the batch, or from
+    # True if arrays are made from tensors delivered with the batch, else from
     # its handle.
     takes_tensors = False
 
@@ -49,11 +49,11 @@ class Framework:
         self.fields = fields
 
     def stream(self) -> int:
-        """The stream that will use the next batch."""
+        """Returns the stream that will use the next batch."""
         return 0
 
     def stream_number(self, stream: Any) -> int:
-        """A stream object, or its number, as a number."""
+        """Returns the number of a stream, given the object or the number."""
         for name in ("cuda_stream", "ptr", "handle"):
             if hasattr(stream, name):
                 return int(getattr(stream, name))
@@ -62,10 +62,10 @@ class Framework:
     def from_tensors(
         self, addresses: Iterable[int], owners: List[Any], rows: int
     ) -> List[Any]:
-        """An array of `rows` rows for each tensor, in the fields' order.
+        """Returns an array of `rows` rows per tensor, in the fields' order.
 
-        Appends an owner for each tensor: wherever this is broken off, a tensor
-        is an array's exactly if it has an owner of which owns() is true.
+        Appends an owner for each tensor. If this is interrupted, an array owns
+        a tensor exactly if the tensor has an owner whose owns() is true.
         """
         raise NotImplementedError
 
@@ -73,7 +73,8 @@ class Framework:
         raise NotImplementedError
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
-        """Of field `field` (or INDICES), which `info` describes."""
+        """Returns the array of field `field` (or INDICES), described by
+        `info`."""
         raise NotImplementedError
 
 
@@ -107,7 +108,7 @@ class TorchFramework(Framework):
     def from_tensors(
         self, addresses: Iterable[int], owners: List[Any], rows: int
     ) -> List[Any]:
-        # Without a destructor, which would be called for every one.
+        # No destructor, which would be called for every array.
         for address in addresses:
             owners.append(lent_capsule(address))
         return [self._from_dlpack(capsule) for capsule in owners]
@@ -120,7 +121,7 @@ class TorchFramework(Framework):
 
 
 class _Memory:
-    """What a NumPy array keeps as its base; owns `tensor`, once it is set."""
+    """Base of a NumPy array; owns `tensor` once it is set."""
 
     __slots__ = ("__array_interface__", "tensor", "_delete")
 
@@ -130,7 +131,7 @@ class _Memory:
         self.__array_interface__ = interface
 
     def __del__(self) -> None:
-        # Not even that, where the first line of __init__ was not reached.
+        # Unset if __init__ was interrupted before its first line.
         if getattr(self, "tensor", 0):
             self._delete(self.tensor)
 
@@ -141,7 +142,7 @@ class _Layout(NamedTuple):
     sample_shape: Tuple[int, ...]
     strides_bytes: Tuple[int, ...]
     type_code: str
-    view_type: Any  # None: as it is
+    view_type: Any  # None: no view
 
 
 class NumpyFramework(Framework):
@@ -176,7 +177,7 @@ class NumpyFramework(Framework):
             name: ("V2" if name == "bfloat16" else numpy.dtype(name).str)
             for name in _BYTES
         }
-        # Made once: they are needed for every batch.
+        # Created once, since they are needed for every batch.
         self._layouts = [self._layout(info) for info in fields]
 
     def from_tensors(
@@ -256,7 +257,7 @@ _FRAMEWORKS: Dict[str, Type[Framework]] = {
 
 
 def resolve(name: Optional[str]) -> str:
-    """The framework's name; None is torch where there is one, else NumPy."""
+    """Returns the framework's name; None: torch if installed, else NumPy."""
     if name is None:
         return "torch" if importlib.util.find_spec("torch") else "numpy"
     if name not in _FRAMEWORKS:

@@ -1,4 +1,4 @@
-"""A job's batches, one after another, whichever daemon they come from."""
+"""JobFeed: a job's sequence of batches across restarts of the daemon."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .errors import Closed, Error
 
 
 class JobFeed:
-    """A feed that is opened anew, where it was, on a daemon that came back.
+    """A feed that is reopened at its position after the daemon was lost.
 
-    `position` is that of the batch after the last one that was taken. For one
-    thread at a time.
+    `position` is that of the batch after the last one taken. For one thread at
+    a time.
     """
 
     def __init__(
@@ -31,8 +31,9 @@ class JobFeed:
         reconnect_seconds: float,
         ahead: Optional[SentAhead],
     ) -> None:
-        """Opens it at the first batch. `options` is a FeedOptions message
-        without start; `ahead` says the order, or None: the daemon does."""
+        """Opens the feed at the first batch. `options` is a FeedOptions
+        message without start. `ahead` provides the order; None: the daemon
+        does."""
         self._dataset = dataset
         self._options = options
         self._framework = framework
@@ -40,10 +41,10 @@ class JobFeed:
         self._ahead = ahead
         self.timeout = timeout
         self.position: Position = (0, 0)
-        # Whose turn it is to take batches: an iterator's token.
+        # Token of the iterator that may take batches.
         self.turn: object = None
         self._is_closed = False
-        # Why there is no feed: the daemon was lost, and is not found again.
+        # Why there is no feed: the daemon was lost and not found again.
         self._lost: Optional[Error] = None
         self._lost_connection: Optional[Connection] = None
         self._waited_before = 0.0
@@ -59,7 +60,7 @@ class JobFeed:
             )
 
     def _open(self) -> None:
-        """At the position, with what was sent ahead."""
+        """Opens the feed at the position and sends the pending blocks."""
         epoch, index = self.position
         start = {"epoch": str(epoch), "batch": str(index)}
         feed = Feed(
@@ -81,7 +82,7 @@ class JobFeed:
         self._lost = self._lost_connection = None
 
     def __len__(self) -> int:
-        """Batches of an epoch; TypeError where a sampler does not know."""
+        """Batches per epoch; raises TypeError if a sampler does not know."""
         if self._ahead is not None:
             return len(self._ahead.order)
         return self.num_batches
@@ -89,7 +90,7 @@ class JobFeed:
     # -- Batches --------------------------------------------------------------
 
     def take(self) -> Batch:
-        """The next batch. Errors as of Feed.take, and Closed."""
+        """Returns the next batch. Errors as Feed.take, and Closed."""
         while True:
             feed = self._feed or self._found()
             try:
@@ -108,7 +109,7 @@ class JobFeed:
         return batch
 
     def seek(self, position: Position) -> None:
-        """The next batch is the one at `position`."""
+        """Makes the batch at `position` the next one."""
         feed = self._feed or self._found()
         try:
             if self.num_batches or self._ahead is not None:
@@ -119,8 +120,8 @@ class JobFeed:
             self._lose(error)
 
     def send(self, block: List[Drawn]) -> None:
-        """More of the order that the job makes; see SentAhead."""
-        # Where it is lost, take() finds it and sends all that is pending.
+        """Sends more of the job's order; see SentAhead."""
+        # If the daemon is lost, take() reconnects and sends all pending.
         if self._feed is None:
             return
         try:
@@ -130,7 +131,7 @@ class JobFeed:
 
     @property
     def waited_seconds(self) -> float:
-        """Spent in take(), waiting."""
+        """Seconds that take() has waited."""
         if self._feed is None:
             return self._waited_before
         return self._waited_before + self._feed.waited_seconds
@@ -138,18 +139,18 @@ class JobFeed:
     # -- Life -----------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Closed after close()."""
+        """Raises Closed after close()."""
         if self._is_closed:
             raise Closed("the loader is closed")
 
     def check_free(self) -> None:
-        """And FailedPrecondition while another thread is in a call."""
+        """Also raises FailedPrecondition while another thread is in a call."""
         self.check_open()
         if self._feed is not None:
             self._feed.check_free()
 
     def _found(self) -> Feed:
-        """The feed again, after it was lost and not found."""
+        """Returns the feed, reopened if it was lost and not found before."""
         self.check_open()
         assert self._lost is not None
         Recovery(self._dataset, self._reconnect_seconds).run(
@@ -159,7 +160,7 @@ class JobFeed:
         return self._feed
 
     def _lose(self, cause: Error) -> None:
-        """To be found again; raises `cause` if that is not wanted."""
+        """Marks the feed as lost; raises `cause` unless `reconnect` is set."""
         if self._reconnect_seconds <= 0:
             raise cause
         assert self._feed is not None
@@ -174,7 +175,7 @@ class JobFeed:
             feed.close()
 
     def close(self) -> None:
-        """Batches that are still held stay valid."""
+        """Ends the feed. Batches that are still held stay valid."""
         self._is_closed = True
         self.turn = None
         self._end_feed()

@@ -13,7 +13,7 @@ from . import errors
 ABI_VERSION = 1
 INDICES = 0xFFFFFFFF
 
-# Functions that may be waiting release the GIL; those that never do keep it.
+# Functions that may wait release the GIL; the others keep it.
 _library: Optional["Library"] = None
 
 
@@ -69,7 +69,7 @@ class CBatch(ctypes.Structure):
     ]
 
 
-# The library passes a second argument, which a callee may leave alone.
+# The library passes a second argument, which a callee may ignore.
 ProgressFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 WaitFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
@@ -136,7 +136,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         ctypes.c_int32,
         [_P, ctypes.c_uint64, ctypes.c_int64, _BATCH, _ERROR],
     ),
-    # Untyped pointers: this one is called for every batch.
+    # Untyped pointers, since this is called for every batch.
     "datasetd_feed_next_tensors": (
         ctypes.c_int32,
         [_P, ctypes.c_uint64, ctypes.c_int64, _P, _P, ctypes.c_uint32, _P],
@@ -190,12 +190,12 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
 def catching(
     function: Callable[[Any], Any], raised: List[BaseException]
 ) -> Callable[[Any], int]:
-    """`function` as a callback of the library: 0, or 1 when something was
-    raised, which is then in `raised`. What lets Ctrl-C in: Python runs handlers
-    in here.
+    """Wraps `function` as a callback of the library, which returns 1 and
+    stores the exception in `raised` if it raises, else 0. Lets Ctrl-C in:
+    Python runs signal handlers here.
 
-    The method of a generator, because Python may run them as soon as a function
-    begins, where no `try` of its own catches what they raise.
+    A method of a generator, because Python may run handlers as soon as a
+    function begins, before its `try`.
     """
 
     def run() -> Generator[int, Any, None]:
@@ -215,21 +215,21 @@ def catching(
     return generator.send
 
 
-# What handlers of signals raised on the main thread, the only one that runs
-# them, while it waited in the library.
+# Exceptions of signal handlers, which only run on the main thread, raised
+# while it waited in the library.
 _raised: List[BaseException] = []
 _handle_signals: Any = catching(lambda _: None, _raised)
 _wait = WaitFunction(_handle_signals)
 _no_wait = WaitFunction(0)
-# The library calls it as long as the process lives.
+# The library calls it until the process ends.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_wait))
 
 
 def call(function: Callable[..., int], *arguments: Any) -> None:
-    """A function of the library that ends with an error, which is raised; or
-    what a handler of signals raised meanwhile, within 100 ms.
+    """Calls a function of the library whose last argument is an error, and
+    raises that, or within 100 ms what a signal handler raised meanwhile.
 
-    In a handler that runs while another call waits, signals wait for the end.
+    Calls inside a handler that interrupts another call delay further signals.
     """
     error = CError()
     if threading.current_thread() is not threading.main_thread():
@@ -251,7 +251,7 @@ def _find_library() -> str:
     # Beside it in a release and a Debian package; below it in a wheel.
     for library in (here / "libdatasetd.so", here / "lib" / "libdatasetd.so"):
         if library.exists():
-            # Resolved: the library finds others beside its real place.
+            # Resolved, because the library finds others beside its real path.
             return str(library.resolve())
     named = os.environ.get("DATASETD_LIBRARY", "")
     if named:
@@ -316,7 +316,7 @@ class Library:
         raise AttributeError(name)
 
     def take_text(self, pointer: ctypes.c_void_p) -> str:
-        """The text of a char** result, which is freed."""
+        """Returns the text of a char** result and frees it."""
         try:
             return ctypes.string_at(pointer).decode("utf-8")
         finally:
@@ -324,7 +324,7 @@ class Library:
 
 
 def load() -> Library:
-    """The library, opened on the first call."""
+    """Returns the library, opened on the first call."""
     global _library
     if _library is None:
         _library = Library(_find_library())

@@ -31,61 +31,61 @@ from .transforms._pipeline import Pipelines
 class DataLoader:
     """Iterates over the epochs of one job.
 
-    Each job has its own order, seed, augmentation, batch size and clock; the
-    samples are resident once for all of them.
+    Each job has its own order, seed, augmentation, batch size and pace; the
+    samples are resident once for all jobs.
 
     Args:
-      dataset: of Client.load_dataset or get_dataset.
-      batch_size: rows of a batch; of this rank.
+      dataset: returned by Client.load_dataset, push_dataset or get_dataset.
+      batch_size: rows per batch of this rank.
       shuffle: a new order for every epoch, drawn from (seed, epoch).
-      seed: of order and augmentation.
-      drop_last: leave out what does not fill a batch; else the last one is
-        short.
+      seed: seed of order and augmentation.
+      drop_last: drops an incomplete last batch; else it is short.
       rank, world_size: this rank's share of one global order.
-      prefetch: batches made ahead, 1 to 62; None: what fits 64 MiB, within 4
-        to 32.
+      prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
+        within 4 to 32.
       transforms: a list, for `image` or the `fields` of each op, or a dict by
         field.
       layout: "NCHW" or "NHWC", or a dict by field. The shape is [N, C, H, W]
         either way; NHWC shows in the strides (torch.channels_last).
-      framework: "torch", "numpy", "jax" or "dlpack"; None is torch where it is
+      framework: "torch", "numpy", "jax" or "dlpack"; None: torch if it is
         installed, else NumPy.
-      sampler: anything that gives sample indices when it is iterated, such as
-        torch.utils.data.Sampler or a list: the order of each epoch, cut into
-        batches. Excludes shuffle.
-      batch_sampler: gives lists of indices: the batches. Excludes shuffle,
-        sampler and drop_last; batch_size is then the most samples of a batch,
-        where batch_sampler.batch_size does not say it.
-      subset: sample indices, none twice: the loader draws from these alone, as
-        from a dataset that holds them in this order.
-      fields: names of the fields of a batch, in this order; None: all of them.
-        An op draws the same for a sample whatever other fields there are.
+      sampler: an iterable of sample indices, such as a
+        torch.utils.data.Sampler or a list: the order of each epoch. Excludes
+        shuffle.
+      batch_sampler: an iterable of lists of indices, one per batch. Excludes
+        shuffle, sampler and drop_last. batch_size is then the largest batch,
+        unless batch_sampler.batch_size is set.
+      subset: distinct sample indices: the loader behaves as if the dataset
+        held only these samples, in this order.
+      fields: names of the fields of a batch, in order; None: all. The choice
+        does not change what random ops draw.
       name: shown by `datasetctl feeds`.
-      timeout: seconds to wait for a batch, and for the daemon to take what a
-        sampler gave; None waits without end.
-      reconnect: seconds to try to reach a daemon that was lost, to wait until
-        it has the dataset again, and go on at the exact next batch; 0 or False
-        raises DaemonGone at once, True is 60. For fetch(), too.
+      timeout: seconds to wait for a batch, and for the daemon to accept a
+        sampler's indices; None: no limit.
+      reconnect: seconds to wait, after the daemon was lost, until a daemon has
+        the dataset again; iteration then continues at the exact next batch. 0
+        or False raises DaemonGone at once, True is 60. Also applies to
+        fetch().
 
-    The arguments that a wrapper may look for are attributes, as of torch's
-    DataLoader: dataset, batch_size, drop_last, sampler, batch_sampler, timeout.
+    Arguments that wrappers use are attributes, as in torch's DataLoader:
+    dataset, batch_size, drop_last, sampler, batch_sampler, timeout.
 
     iter() begins at the loaded position after load_state_dict; else at epoch e
     after set_epoch(e); else at the epoch after the last one begun, finished or
-    broken off (first 0). A newer iterator invalidates the older one.
+    not (first 0). A new iterator invalidates the previous one.
 
     A sampler runs in this process, ahead of the batches, and is iterated once
-    an epoch, by iter(); set_epoch() and load_state_dict() tell it the epoch if
-    it has set_epoch. What it gives may repeat samples, so that random
-    transforms draw by the place in the epoch and not by the sample. To resume,
-    one with state_dict and load_state_dict goes on from its state; another one
-    is run anew up to the batch, and it is an error if it does not give what it
-    gave. rank and world_size then only keep the draws of the ranks apart.
+    per epoch, by iter(). set_epoch() and load_state_dict() pass it the epoch
+    if it has set_epoch. A sampler may repeat an index, so augmentation is
+    seeded by position, not by sample. To resume, a sampler with state_dict and
+    load_state_dict continues from its state; any other is run again up to the
+    batch, and it is an error if it yields different indices. With a sampler,
+    rank and world_size only separate the random draws of the ranks.
 
-    For one thread at a time, but close(), which ends another thread's wait;
-    and for this process: neither pickled nor used after fork(). Batches stay
-    valid until they are freed, also after close; but one process holds at most
-    prefetch + 2 of them. Ctrl-C ends a wait, and no batch is lost by it.
+    For one thread at a time, except close(), which ends another thread's wait.
+    Belongs to one process: it cannot be pickled or used after fork(). Batches
+    stay valid until they are freed, even after close(); a process can hold at
+    most prefetch + 2 of them. Ctrl-C ends a wait without losing a batch.
 
     Raises InvalidArgument, which names the argument; ResourceExhausted over
     the memory budget or a limit; DaemonGone; and while iterating
@@ -93,7 +93,7 @@ class DataLoader:
     DatasetUnloaded, Closed, UsedAfterFork.
     """
 
-    # Whether the random draws of a sampler's samples are by the sample.
+    # Whether a sampler's random draws are seeded by sample.
     _draws_by_sample = False
 
     def __init__(
@@ -132,7 +132,7 @@ class DataLoader:
         resolved = _frameworks.resolve(framework)
         if not isinstance(name, str):
             raise InvalidArgument(f"name={name!r}; expected a str")
-        # To open others with, for single samples.
+        # Arguments for opening loaders of single samples.
         self._arguments = {
             "fields": fields,
             "transforms": transforms,
@@ -168,7 +168,7 @@ class DataLoader:
             indices = _sampling.index_array("subset", subset)
             options["subset"] = {"indices": indices.tolist()}
             self._subset_hash = _sampling.digest(indices).hex()
-        # None: the order is the daemon's.
+        # None: the daemon chooses the order.
         self._ahead: Optional[SentAhead] = None
         if sampler is not None or batch_sampler is not None:
             order = _sampling.SamplerOrder(
@@ -199,9 +199,9 @@ class DataLoader:
     # -- Iterating ------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Batches of an epoch, for this rank.
+        """Returns the batches per epoch of this rank.
 
-        TypeError where a sampler does not know its length.
+        Raises TypeError if a sampler does not know its length.
         """
         return len(self._feed)
 
@@ -224,15 +224,16 @@ class DataLoader:
         return _benchmark.watch(self, iterator)
 
     def _asked_for(self) -> Optional[Position]:
-        """Where load_state_dict or set_epoch has the next iter() begin."""
+        """Returns where the next iter() begins after load_state_dict or
+        set_epoch."""
         if self._loaded is None and self._requested_epoch is not None:
             return self._requested_epoch, 0
         return self._loaded
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iter() begins at `epoch`.
+        """Makes the next iter() begin at `epoch`.
 
-        A loaded position within that same epoch stays.
+        A loaded position within the same epoch is kept.
         """
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
         if self._ahead is not None:
@@ -249,13 +250,13 @@ class DataLoader:
     def fetch(
         self, indices: Iterable[int], epoch: Optional[int] = None
     ) -> Batch:
-        """A batch of just these samples, in this order.
+        """Returns a batch of the given samples, in this order.
 
-        Through the loader's transforms, augmented as the daemon's own order
-        augments them in `epoch` (None: the one last begun). It does not move
-        the loader: it has a small feed of its own, opened by the first call and
-        anew for more rows than before. A call then costs one round trip and
-        the making of the batch.
+        The loader's transforms are applied with the draws of the daemon's
+        order in `epoch` (None: the last one begun). The loader's position does
+        not change: the first call opens a small separate feed, and a call with
+        more rows than before reopens it. Other calls cost one round trip and
+        producing the batch.
         """
         self._feed.check_open()
         if self._fetcher is None:
@@ -267,9 +268,9 @@ class DataLoader:
     # -- State ----------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """Where this job is: the batch after the last one handed out.
+        """Returns the job's position: the batch after the last one returned.
 
-        Plain values, the same for all ranks.
+        Contains plain values, the same for all ranks.
         """
         position = self._asked_for() or self._feed.position
         state = make_state(self._job(), position)
@@ -282,7 +283,7 @@ class DataLoader:
         return state
 
     def _job(self) -> Dict[str, Any]:
-        """What must be the same to go on from a state."""
+        """Returns the values that must be equal to resume from a state."""
         order = "random" if self.shuffle else "sequential"
         job = {
             "content_hash": self.content_hash,
@@ -298,11 +299,12 @@ class DataLoader:
         return job
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next iter() goes on where state_dict() was taken.
+        """Makes the next iter() continue where state_dict() was taken.
 
-        FailedPrecondition, naming the field, if the state is of another job:
-        inside an epoch all must match; at batch 0, batch_size and world_size
-        may differ. Whether a sampler gives what it gave is seen by iter().
+        Raises FailedPrecondition, naming the field, if the state belongs to
+        another job: within an epoch everything must match; at batch 0,
+        batch_size and world_size may differ. iter() checks that a sampler
+        yields the same indices.
         """
         epoch, index = checked_position(
             state,
@@ -319,7 +321,7 @@ class DataLoader:
 
     @property
     def content_hash(self) -> str:
-        """Of the dataset's samples; free of paths and device."""
+        """Hash of the dataset's samples, independent of paths and device."""
         return self._feed.content_hash
 
     @property
@@ -328,24 +330,24 @@ class DataLoader:
 
     @property
     def prefetch(self) -> int:
-        """Batches made ahead."""
+        """Batches produced ahead."""
         return self._feed.prefetch
 
     @property
     def num_samples(self) -> int:
-        """Of the dataset, or of the subset, that all ranks draw from."""
+        """Samples in the dataset or subset, over all ranks."""
         return self._feed.num_samples
 
     @property
     def waited_seconds(self) -> float:
-        """Time that this process waited for batches."""
+        """Seconds that this process has waited for batches."""
         return self._feed.waited_seconds
 
     # -- Life -----------------------------------------------------------------
 
     @property
     def timeout(self) -> Optional[float]:
-        """May be set; seconds."""
+        """Timeout in seconds. May be set."""
         return self._feed.timeout
 
     @timeout.setter
@@ -383,13 +385,13 @@ class DataLoader:
 
 
 class _FetchLoader(DataLoader):
-    """Augments a sample as the daemon's order does, where each comes once."""
+    """Loader whose draws are seeded by sample, as in the daemon's order."""
 
     _draws_by_sample = True
 
 
 def make_fetcher(dataset: Dataset, **arguments: Any) -> Fetcher:
-    """Single samples of `dataset`; `arguments` as of a DataLoader."""
+    """Returns a Fetcher for `dataset`; `arguments` are a DataLoader's."""
 
     def open_loader(request: Requested) -> DataLoader:
         return _FetchLoader(

@@ -1,4 +1,4 @@
-"""Loads: what is asked for, and the wait until it is there."""
+"""Loads: builds the spec and waits until the dataset is ready."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dataset_spec(
     bad_samples: str,
     max_bad_samples: Optional[int],
 ) -> Dict[str, Any]:
-    """The DatasetSpec message of Client.load_dataset's arguments."""
+    """Returns the DatasetSpec message for Client.load_dataset's arguments."""
     spec: Dict[str, Any] = {
         "name": name,
         "format": format,
@@ -57,7 +57,7 @@ def dataset_spec(
 
 
 def _mask_names(options: Mapping[str, Any]) -> Set[str]:
-    """The fields that a reader makes masks, before it has read anything."""
+    """Returns the fields that a reader will make masks, from its options."""
     names = {"mask"}
     for item in str(options.get("masks", "")).split(","):
         name = item.strip()
@@ -71,7 +71,7 @@ def _mask_names(options: Mapping[str, Any]) -> Set[str]:
 def load(
     session: Session, spec: Dict[str, Any], progress: Progress
 ) -> Dict[str, Any]:
-    """The Dataset message, once it is loaded; the caller holds the dataset."""
+    """Loads and returns the Dataset message; the caller holds the dataset."""
     message = _wait(session, "load_dataset", spec, progress)
     session.hold(message["name"])
     return message
@@ -80,7 +80,7 @@ def load(
 def estimate(
     session: Session, spec: Dict[str, Any], progress: Progress
 ) -> Dict[str, Any]:
-    """The LoadEstimate message of a dry run."""
+    """Returns the LoadEstimate message of a dry run."""
     return _wait(session, "estimate_load", spec, progress)
 
 

@@ -20,7 +20,7 @@ _LOG_TAIL_BYTES = 2000
 
 
 class LocalDaemon:
-    """A daemon that start_local started. Ends at close, or with the process."""
+    """A daemon started by start_local. Ends at close() or with the process."""
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", directory: str
@@ -96,17 +96,17 @@ def start_local(
     arguments: Sequence[str] = (),
     timeout: float = 60.0,
 ) -> LocalDaemon:
-    """Starts a daemon for this process alone and waits until it serves.
+    """Starts a private daemon for this process and waits until it serves.
 
     Args:
-      device: "cpu", "cuda:0" or several; None is every GPU, or "cpu" where
-        there is none.
-      data_roots: where it may read; None is everywhere this user may.
-      memory_budget_mib: of each device; 0 is nine tenths of what is free.
-      binary: the program; None is $DATASETD_DAEMON, the one beside this
-        package, or the one on PATH.
-      arguments: more flags.
-      timeout: seconds until it must serve.
+      device: "cpu", "cuda:0" or several; None: every GPU, or "cpu" if there is
+        none.
+      data_roots: directories it may read; None: any that this user can read.
+      memory_budget_mib: per device; 0: nine tenths of the free memory.
+      binary: the program; None: $DATASETD_DAEMON, the one beside this package,
+        or the one on PATH.
+      arguments: additional flags.
+      timeout: seconds within which it must serve.
     """
     program = _find_daemon(binary)
     directory = tempfile.mkdtemp(prefix="datasetd-")
@@ -146,7 +146,7 @@ def start_local(
                     stdout=log,
                     stderr=log,
                     env=environment,
-                    # Ctrl-C is this process's; the daemon ends with it.
+                    # Keeps Ctrl-C from the daemon, which ends with us.
                     start_new_session=True,
                 )
             _await_ready(process, notices, log_path, timeout)

@@ -1,4 +1,4 @@
-"""How far a load is, shown on stderr."""
+"""Shows the progress of loads on stderr."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Tuple, Union
 
 
 def _position(message: Dict[str, Any]) -> Tuple[int, int, int]:
-    """Samples done, samples in all, and bytes; of a load or a dry run."""
+    """Returns samples done, total samples, and bytes, of a load or dry run."""
     if "num_samples_scanned" in message:
         return (
             int(message["num_samples_scanned"]),
@@ -23,8 +23,9 @@ def _position(message: Dict[str, Any]) -> Tuple[int, int, int]:
 
 
 def _scanned(message: Dict[str, Any]) -> Optional[int]:
-    """Entries looked at, while the number of samples is not known; None also
-    for a message that tells nothing, as come where the daemon is silent."""
+    """Returns the entries scanned while the number of samples is unknown, else
+    None; None also for messages without content, sent while the daemon is
+    silent."""
     if "num_samples_scanned" in message:
         is_scanning, counts = not int(message["num_samples"]), message
     else:
@@ -35,7 +36,7 @@ def _scanned(message: Dict[str, Any]) -> Optional[int]:
 
 
 class TqdmProgress:
-    """A bar of tqdm, which computes rate and time left."""
+    """A tqdm bar, which computes rate and remaining time."""
 
     def __init__(self, tqdm: Any, name: str) -> None:
         self._bar = tqdm(desc=f"loading {name}", unit="sample", total=None)
@@ -59,7 +60,7 @@ class TqdmProgress:
 
 
 class LineProgress:
-    """One line that changes."""
+    """One line that is rewritten."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -98,7 +99,7 @@ class LineProgress:
 
 
 def make_progress(name: str) -> Union[TqdmProgress, LineProgress]:
-    """A TqdmProgress if tqdm is installed."""
+    """Returns a TqdmProgress if tqdm is installed, else a LineProgress."""
     try:
         from tqdm.auto import tqdm
     except ImportError:

@@ -1,4 +1,4 @@
-"""Pushes: datasets made of what Python holds, sent once."""
+"""Pushes: sends Python data to the daemon as a dataset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ._client import Client
 
 _BLOCK_BYTES = 1 << 20
-# Samples that are asked for twice.
+# Samples that are read twice.
 _NUM_CHECKED = 8
 _IF_EXISTS = ("same", "keep", "replace", "error")
 _POLL_SECONDS = 0.01
@@ -43,7 +43,7 @@ Report = Optional[Callable[[Dict[str, Any]], Any]]
 
 
 class _Sender:
-    """One datasetd_push; breaks it off when it goes before finish().
+    """One datasetd_push, cancelled unless finish() was called.
 
     REQUIRES: the client outlives it.
     """
@@ -51,12 +51,13 @@ class _Sender:
     def __init__(
         self, client: ctypes.c_void_p, header: Dict[str, Any]
     ) -> None:
-        """Errors of the header: the name is taken, the budget is too small."""
+        """Raises errors of the header: the name is taken, the budget too
+        small."""
         self._library = _library.load()
         self._block = bytearray()
         handle = ctypes.c_void_p()
         self._handle = handle
-        # Before there is anything to free: Ctrl-C may come as soon as there is.
+        # Before the handle exists, since Ctrl-C may come right after.
         self.close = weakref.finalize(self, _free, self._library, handle)
         self.close.atexit = False  # goes with the process
         self._call(
@@ -80,7 +81,7 @@ class _Sender:
         self.write(b"".join(parts))
 
     def write_rows(self, arrays: List[Any], row_dtype: Any) -> None:
-        """The GIL is not held while arrays are copied and sent."""
+        """Sends rows. Releases the GIL while arrays are copied and sent."""
         import numpy
 
         if len(arrays) == 1:
@@ -118,7 +119,7 @@ def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:
 
 
 class _ColumnData:
-    """Columns, as what a push sends."""
+    """Columns in the form that a push sends."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -139,7 +140,7 @@ class _ColumnData:
 
 
 class _SampleData:
-    """Samples, as what a push sends."""
+    """Samples in the form that a push sends."""
 
     def __init__(
         self,
@@ -149,8 +150,8 @@ class _SampleData:
         is_ragged: bool,
         stack: contextlib.ExitStack,
     ) -> None:
-        """Encodes the first; all, into a file, where their number or their
-        sizes are known only then."""
+        """Encodes the first sample; or all, to a file, if their number or
+        sizes are unknown."""
         self._name = name
         self._encoder = SampleEncoder(fields, is_ragged)
         self._encoded = self._encode(samples)
@@ -161,7 +162,7 @@ class _SampleData:
         except TypeError:
             self.total = -1
         if self.total < 0:
-            # The daemon reserves memory before it takes the first.
+            # The daemon reserves memory before the first sample.
             self._spool = stack.enter_context(tempfile.TemporaryFile())
             for parts in self._encoded:
                 self._spool.write(b"".join(parts))
@@ -220,7 +221,7 @@ class _SampleData:
         self._check_count()
 
     def blocks(self, max_rows: int) -> Iterator[List[Any]]:
-        """Instead of send(): the fields' rows. REQUIRES: they have one size."""
+        """Yields the fields' rows instead of send(). REQUIRES: one size."""
         encoded = self._encoded
         if self._spool is not None:
             sizes = self._encoder.part_sizes()
@@ -255,8 +256,8 @@ def _progress(count: int, total: int, sent: int) -> Dict[str, Any]:
 
 
 def _find(session: Session, name: str) -> Optional[Dict[str, Any]]:
-    """The dataset of this name, for which the session has one more holder then.
-    What others load or push is waited for; None where nothing is left of it."""
+    """Adds a holder of the dataset of this name and returns it. Waits for
+    loads and pushes by others; returns None if these leave nothing."""
     pause = _POLL_SECONDS
     while True:
         try:
@@ -280,7 +281,7 @@ _WAYS = (
 
 
 def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
-    """In what they differ; empty: in nothing."""
+    """Returns a description of the difference; empty if they are equal."""
     name = header["name"]
     if present.format != "push":
         return (
@@ -323,7 +324,7 @@ def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
 
 
 def _is_equal(present: Dataset, data: Any) -> bool:
-    """Reads both to the first difference."""
+    """Reads both up to the first difference."""
     blocks = data.blocks(_resident.MAX_ROWS)
     ours = next(blocks)
     theirs = _resident.resident_rows(present, len(ours[0]))
@@ -347,8 +348,8 @@ def push(
     ragged: bool,
     if_exists: str,
 ) -> Dict[str, Any]:
-    """Sends the samples, or finds them there; returns the Dataset message, for
-    which the session has one more holder."""
+    """Sends the samples unless the dataset exists. Returns the Dataset
+    message; the session has one more holder."""
     if if_exists not in _IF_EXISTS:
         raise InvalidArgument(
             f"if_exists is {if_exists!r}, expected one of "
@@ -391,7 +392,7 @@ def push(
             try:
                 sender = _Sender(handle, header)
             except AlreadyExists:
-                # Somebody was faster, or it is hidden from this user.
+                # Another push was faster, or it is hidden from this user.
                 present = find()
                 if present is None or if_exists in ("replace", "error"):
                     raise

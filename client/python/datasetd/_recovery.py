@@ -1,4 +1,4 @@
-"""Finds a daemon that was lost, and the dataset on it."""
+"""Reconnects to a lost daemon and waits for the dataset."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .errors import (
 
 _RETRY_SECONDS = 0.2
 
-# A daemon that was there is not, any more.
+# The daemon was lost.
 LOST = (DaemonGone, DaemonDraining)
 # A feed cannot be opened because the daemon is about to end, or has ended.
 NOT_OPENED = (Unavailable, DaemonDraining, Unauthenticated)
-# A daemon that starts or ends: its sockets are made and get their rights, it
-# does not know the dataset or the session, it breaks off what runs, and many
-# clients that come back at once may find no place.
+# A daemon is starting or ending: its sockets get their permissions, it does
+# not know the dataset or the session, it cancels calls, or it has no capacity
+# for many clients that return at once.
 _NOT_QUITE_THERE = (
     Unavailable,
     Aborted,
@@ -46,7 +46,7 @@ _NOT_QUITE_THERE = (
 
 
 class Recovery:
-    """What a loader does with `reconnect`, at most `seconds` long."""
+    """Implements `reconnect` of loaders, for at most `seconds`."""
 
     def __init__(self, dataset: Dataset, seconds: float) -> None:
         self._dataset = dataset
@@ -60,12 +60,11 @@ class Recovery:
         content_hash: str,
         reopen: Callable[[], None],
     ) -> None:
-        """Calls `reopen` when a daemon is there that has the dataset.
+        """Calls `reopen` once a daemon has the dataset.
 
-        Again and again, until it raises none of the errors of a daemon that is
-        not quite there. Raises the last of these, from `cause`, when the time
-        is over. FailedPrecondition if the samples are others than
-        `content_hash` says.
+        Retries until it raises no error of a starting or ending daemon. When
+        the time is over, raises the last such error, from `cause`. Raises
+        FailedPrecondition if the samples do not match `content_hash`.
         """
         deadline = time.monotonic() + self._seconds
         last = cause
@@ -93,7 +92,7 @@ class Recovery:
         raise last from (None if last is cause else cause)
 
     def _await_dataset(self, deadline: float) -> Dict[str, Any]:
-        """The Dataset message; the caller holds the dataset."""
+        """Returns the Dataset message; the caller holds the dataset."""
         name = self._dataset.name
 
         def check(*_: Any) -> None:

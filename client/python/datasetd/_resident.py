@@ -1,4 +1,4 @@
-"""What the daemon holds of a dataset, to be compared with what is pushed."""
+"""Reads a resident dataset back, to compare it with pushed data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_ROWS = 4096
 
 
 def can_be_read(dataset: Dataset) -> bool:
-    """Whether its samples have one size, and an array library takes them."""
+    """True if its samples have one size and a library can hold them."""
     if any(-1 in field.shape for field in dataset.fields):
         return False
     return not _needs_torch(dataset) or bool(importlib.util.find_spec("torch"))
@@ -27,8 +27,8 @@ def _needs_torch(dataset: Dataset) -> bool:
 def resident_rows(
     dataset: Dataset, rows: int
 ) -> Generator[List[Any], None, None]:
-    """The fields' rows as NumPy arrays, at most `rows` at a time, in order;
-    bfloat16 as int16."""
+    """Yields the fields' rows in order as NumPy arrays, at most `rows` at a
+    time; bfloat16 as int16."""
     import numpy
 
     images = [field.name for field in dataset.fields if field.is_image]
@@ -45,7 +45,7 @@ def resident_rows(
                 if _needs_torch(dataset):
                     values = _torch_to_numpy(values)
                 values = numpy.asarray(values)
-                # Memory as here, told as (C, H, W).
+                # (H, W, C) in memory, but shaped (C, H, W).
                 arrays.append(
                     values.transpose(0, 2, 3, 1) if field.is_image else values
                 )
@@ -62,7 +62,7 @@ def _torch_to_numpy(tensor: Any) -> Any:
 
 
 def are_equal(ours: Any, theirs: Any) -> bool:
-    """Bit for bit, where the types are the same; a label may be wider there."""
+    """Compares bit for bit if types are equal; labels may be wider there."""
     import numpy
 
     if ours.shape != theirs.shape:

@@ -1,4 +1,4 @@
-"""The state that a loader resumes from, and whether it is this loader's."""
+"""Resume states of loaders: creation and checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VERSION = 1
 
 
 def make_state(job: Mapping[str, Any], position: Position) -> Dict[str, Any]:
-    """Plain values. `job` is what must be the same to go on."""
+    """Returns plain values. `job` has the values that must match to resume."""
     epoch, index = position
     return {"version": _VERSION, **job, "epoch": epoch, "batch": index}
 
@@ -23,10 +23,11 @@ def checked_position(
     job: Mapping[str, Any],
     num_batches: Optional[int],
 ) -> Position:
-    """Where `state` is; FailedPrecondition if it is not of `job`.
+    """Returns the position of `state`; FailedPrecondition unless it fits
+    `job`.
 
     At the beginning of an epoch batch_size and world_size may differ.
-    `num_batches` of an epoch; None where a sampler knows.
+    `num_batches` is per epoch; None if a sampler decides.
     """
     needed = {"version", "epoch", "batch", *job} - {"subset"}
     missing = sorted(needed - set(state))
@@ -63,7 +64,7 @@ def checked_position(
 
 
 def _is_of_another_hash(old: Any, new: Any) -> bool:
-    """XXH3 of 128 bits, where BLAKE3 is wanted."""
+    """True if a hash is a 128-bit XXH3 where BLAKE3 is expected."""
     return (
         isinstance(old, str)
         and isinstance(new, str)
@@ -74,7 +75,7 @@ def _is_of_another_hash(old: Any, new: Any) -> bool:
 def checked_order_state(
     state: Mapping[str, Any], index: int
 ) -> Dict[str, Any]:
-    """The part of `state` that is about a sampler, at batch `index`."""
+    """Returns the sampler's part of `state`, at batch `index`."""
     result = {"sampler_state": state.get("sampler_state")}
     if index == 0:
         return result

@@ -1,4 +1,4 @@
-"""Rows: an array [N, ...] of one field, wherever it is, read by slices."""
+"""Rows: an array [N, ...] of one field, in memory or not, read by slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def module_of(value: Any) -> str:
 
 
 def is_named(value: Any, module: str, *names: str) -> bool:
-    """Whether a class of this name of `module` is among those of `value`."""
+    """True if `value` is an instance of `module`'s class of this name."""
     return any(
         kind.__name__ in names and kind.__module__.split(".")[0] == module
         for kind in type(value).__mro__
@@ -26,8 +26,8 @@ def is_named(value: Any, module: str, *names: str) -> bool:
 class Rows:
     """An array [N, ...] that is read by slices.
 
-    NumPy arrays and memmaps are sliced where they are. What has `chunks`, or is
-    no array of memory, is read in larger pieces, each of them once.
+    NumPy arrays and memmaps are sliced in place. Chunked arrays and those not
+    in memory are read once, in larger pieces.
     """
 
     def __init__(self, array: Any, where: str) -> None:
@@ -45,11 +45,11 @@ class Rows:
             self._piece_rows = _piece_rows(array, max(1, row_bytes))
 
     def first(self) -> Any:
-        """The value of the first sample."""
+        """Returns the value of the first sample."""
         return self._array[0] if self.is_torch else _first(self)
 
     def read(self, begin: int, end: int) -> Any:
-        """Rows begin to end, as a NumPy array."""
+        """Returns rows begin to end as a NumPy array."""
         import numpy
 
         if self.is_torch:
@@ -79,7 +79,8 @@ class Rows:
 
 
 def _first(rows: Any) -> Any:
-    """An array, also where it has no axis: its dtype is the column's."""
+    """Returns the first value as an array, even a scalar, to keep the
+    dtype."""
     import numpy
 
     return numpy.asarray(rows.read(0, 1)[0])
@@ -104,7 +105,7 @@ def _torch_to_numpy(tensor: Any, where: str) -> Any:
 
 
 class ArrowRows:
-    """A column of pyarrow, of numbers or of lists of one length."""
+    """A pyarrow column of numbers or of lists of equal length."""
 
     is_torch = False
 
@@ -125,7 +126,7 @@ class ArrowRows:
 
 
 def is_arrow_numeric(kind: Any) -> bool:
-    """Whether values of this type are numbers, or lists of them."""
+    """True if values of this type are numbers or lists of numbers."""
     import pyarrow
 
     types = pyarrow.types

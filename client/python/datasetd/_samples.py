@@ -1,4 +1,4 @@
-"""Samples of Python objects, as the bytes that a push sends."""
+"""Encodes samples of Python objects as the bytes that a push sends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_CHANNELS = 4
 _DTYPES = (
     "uint8", "int16", "int32", "int64", "float16", "float32", "float64",
 )
-# Of the others: what keeps their values.
+# For other dtypes: a dtype that keeps their values.
 _CASTS = {
     "int8": "cast it to int16",
     "uint16": "cast it to int32",
@@ -40,7 +40,7 @@ _KINDS = ("auto", "image", "image_chw", "mask", "array")
 
 
 class Spec(NamedTuple):
-    """A field as the daemon keeps it, and how a value becomes one."""
+    """A field of the daemon, and how values are converted to it."""
 
     name: str
     kind: str
@@ -52,7 +52,7 @@ class Spec(NamedTuple):
 
 
 def check_dtype(dtype: Any, where: str) -> None:
-    """InvalidArgument unless the daemon takes this NumPy dtype."""
+    """Raises InvalidArgument unless the daemon supports this NumPy dtype."""
     if dtype.name in _DTYPES:
         return
     if dtype.kind in "OSUVa":
@@ -68,7 +68,7 @@ def check_dtype(dtype: Any, where: str) -> None:
 
 
 def plain(array: Any, where: str) -> Any:
-    """`array` with a little-endian dtype that the daemon takes."""
+    """Returns `array` with a little-endian dtype that the daemon supports."""
     import numpy
 
     if array.dtype == numpy.bool_:
@@ -100,7 +100,7 @@ def _pil_to_array(image: Any, where: str, kind: str, name: str) -> Any:
 def _to_array(
     value: Any, where: str, kind: str = "auto", name: str = "image"
 ) -> Tuple[Any, str, str]:
-    """(array, dtype, origin: "torch", "pil" or "numpy")."""
+    """Returns (array, dtype, origin: "torch", "pil" or "numpy")."""
     import numpy
 
     module = type(value).__module__.split(".")[0]
@@ -136,7 +136,7 @@ def _to_array(
 
 
 def make_spec(name: str, kind: str, value: Any) -> Spec:
-    """The field whose first value this is."""
+    """Returns the field for its first value."""
     where = f"field {name!r} of the first sample"
     array, dtype, origin = _to_array(value, where, kind, name)
     shape = array.shape
@@ -181,12 +181,12 @@ def make_spec(name: str, kind: str, value: Any) -> Spec:
 
 
 def numpy_dtype(spec: Spec) -> str:
-    """What NumPy holds the field's values in."""
+    """Returns the NumPy dtype of the field's values."""
     return "int16" if spec.dtype == "bfloat16" else spec.dtype
 
 
 def field_message(spec: Spec) -> Dict[str, Any]:
-    """The Field of a PushHeader."""
+    """Returns the Field of a PushHeader."""
     return {
         "name": spec.name,
         "dtype": "DTYPE_" + spec.dtype.upper(),
@@ -197,7 +197,7 @@ def field_message(spec: Spec) -> Dict[str, Any]:
 
 
 class FieldNames:
-    """What a push calls the values of a sample, and their kinds."""
+    """Names and kinds of the values of a sample."""
 
     def __init__(self, fields: Fields) -> None:
         if isinstance(fields, str):
@@ -217,7 +217,7 @@ class FieldNames:
         return self._kinds.get(name, "auto")
 
     def choose(self, values: Mapping[Any, Any], where: str) -> Dict[str, Any]:
-        """Those of the names, which are all where there are none yet."""
+        """Selects names; takes all of them if there are none yet."""
         if self._names is None:
             self._names = list(values)
         missing = [name for name in self._names if name not in values]
@@ -231,7 +231,7 @@ class FieldNames:
     def give(
         self, values: Sequence[Any], where: str, own: Sequence[str] = ()
     ) -> Dict[str, Any]:
-        """The values by name: `own` names or guesses where there are none."""
+        """Returns the values by name: given, `own`, or guessed names."""
         if self._names is None:
             self._names = list(own or _guess_names(values))
         if len(values) != len(self._names):
@@ -260,13 +260,13 @@ def _guess_names(values: Sequence[Any]) -> List[str]:
 
 
 class SampleEncoder:
-    """Makes bytes of samples; the first one says what the fields are."""
+    """Encodes samples; the first one determines the fields."""
 
     def __init__(self, fields: Fields, ragged: bool = False) -> None:
         self._names = FieldNames(fields)
         self._specs: List[Spec] = []
         self._count = 0
-        # With `ragged`, of each image field: height and width of each sample.
+        # With `ragged`: height and width of each sample, by image field.
         self._is_ragged = ragged
         self._sizes: "Dict[str, IntArray[int]]" = {}
 
@@ -290,12 +290,12 @@ class SampleEncoder:
         return messages
 
     def sizes_bytes(self) -> bytes:
-        """What goes before the samples."""
+        """Returns the sizes, which precede the samples."""
         tables = (self._ragged_sizes(spec) for spec in self._specs)
         return b"".join(t.tobytes() for t in tables if t is not None)
 
     def part_sizes(self) -> List[int]:
-        """The bytes of each field of the first sample."""
+        """Returns the size of each field of the first sample, in bytes."""
         import numpy
 
         return [
@@ -304,8 +304,8 @@ class SampleEncoder:
         ]
 
     def arrays(self, samples: Sequence[Sequence[bytes]]) -> List[Any]:
-        """Of each field of encoded samples, an array of them, where all have
-        the size of the first."""
+        """Returns an array per field of encoded samples, which must have the
+        size of the first."""
         import numpy
 
         return [
@@ -316,7 +316,7 @@ class SampleEncoder:
         ]
 
     def _ragged_sizes(self, spec: Spec) -> "Optional[IntArray[int]]":
-        """None where all samples have the size of the first."""
+        """Returns None if all samples have the size of the first."""
         sizes = self._sizes.get(spec.name)
         first = IntArray("i", spec.shape[:2])
         if sizes is None or sizes == first * self._count:
@@ -324,7 +324,7 @@ class SampleEncoder:
         return sizes
 
     def encode(self, sample: Any) -> List[bytes]:
-        """The next sample's fields."""
+        """Encodes the fields of the next sample."""
         values = self._values(sample)
         if not self._specs:
             self._specs = [
@@ -353,7 +353,7 @@ class SampleEncoder:
         return parts
 
     def encode_again(self, sample: Any) -> List[bytes]:
-        """The sample that was encoded last, drawn once more."""
+        """Encodes the last sample again, after it was read again."""
         self._count -= 1
         kept = {name: sizes[:] for name, sizes in self._sizes.items()}
         for sizes in self._sizes.values():

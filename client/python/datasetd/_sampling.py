@@ -1,4 +1,4 @@
-"""Orders that the job makes: samplers, lists of indices, subsets."""
+"""Orders chosen by the job: samplers, lists of indices, subsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ MAX_BATCH_SIZE = 1 << 18
 
 
 def index_array(what: str, indices: Iterable[Any]) -> "array.array[int]":
-    """int64 of anything that gives ints; lists of NumPy and torch, too."""
+    """Returns an int64 array of any iterable of integers, NumPy's and torch's
+    included."""
     to_list = getattr(indices, "tolist", None)
     try:
         return array.array("q", to_list() if to_list else indices)
@@ -36,7 +37,7 @@ def digest(indices: "array.array[int]", before: bytes = b"") -> bytes:
 
 
 class Drawn(NamedTuple):
-    """One batch of a sampler's, and where the sampler is after it."""
+    """One batch of a sampler, and the sampler's state after it."""
 
     indices: "array.array[int]"
     first_row: int
@@ -70,7 +71,7 @@ class SamplerOrder:
             )
         self._iterator: Optional[Iterator[Any]] = None
         self._state_holder: Any = None
-        # Of the sampler, at the beginning of the epoch.
+        # State of the sampler at the beginning of the epoch.
         self.start_state: Any = None
         self._row = 0
         self._digest = b""
@@ -98,7 +99,7 @@ class SamplerOrder:
         )
 
     def __len__(self) -> int:
-        """Batches of an epoch; TypeError where the sampler does not know."""
+        """Batches per epoch; raises TypeError if the sampler does not know."""
         if self._batch_sampler is not None:
             return len(self._batch_sampler)
         num_samples = len(self._sampler)
@@ -107,7 +108,7 @@ class SamplerOrder:
         return -(-num_samples // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
-        """For samplers that want to know."""
+        """Passes the epoch to samplers that have set_epoch."""
         for sampler in (
             self._source,
             getattr(self._batch_sampler, "sampler", None),
@@ -126,10 +127,10 @@ class SamplerOrder:
         expected_digest: Optional[bytes],
         sampler_state: Any,
     ) -> None:
-        """Begins an epoch, behind its first `skip` batches.
+        """Begins an epoch after its first `skip` batches.
 
-        A sampler with a state of its own goes on from there, another one is run
-        anew and must then give what it gave.
+        A sampler with state_dict continues from its state. Any other is run
+        again and must yield the same indices.
         """
         source = self._source
         self._iterator = None
@@ -174,7 +175,7 @@ class SamplerOrder:
             )
 
     def draw(self) -> Optional[Drawn]:
-        """The next batch of the epoch; None behind the last one."""
+        """Returns the next batch of the epoch; None after the last one."""
         if self._iterator is None:
             return None
         batch = self._next_batch(self._iterator)
@@ -187,8 +188,8 @@ class SamplerOrder:
         return Drawn(batch, first_row, self._digest, self._sampler_state())
 
     def end_state(self) -> Any:
-        """The state to begin the next epoch with."""
-        # That of an iterator ends with its epoch.
+        """Returns the state with which the next epoch begins."""
+        # An iterator's state ends with its epoch.
         if self._state_holder is self._source:
             return self._sampler_state()
         return None

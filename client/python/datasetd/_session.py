@@ -1,4 +1,4 @@
-"""What a Client, its Datasets and their loaders share."""
+"""Session: state shared by a Client, its Datasets and their loaders."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .errors import Closed
 
 
 class Session:
-    """A connection that another takes the place of when its daemon is lost,
-    and who holds which dataset through it. Thread-safe."""
+    """A connection that can be replaced when its daemon is lost, and the
+    holders of its datasets. Thread-safe."""
 
     def __init__(self, address: str, timeout: float) -> None:
         self._library = _library.load()
@@ -28,20 +28,20 @@ class Session:
         _sessions.add(self)
 
     def connection(self) -> Connection:
-        """The one of now; Closed after close()."""
+        """Returns the current connection; raises Closed after close()."""
         connection = self._connection
         if connection is None:
             raise Closed("the client is closed")
         return connection
 
     def call(self, name: str, *arguments: Any) -> None:
-        """datasetd_`name` of the client, the arguments, and an error, which is
-        raised."""
+        """Calls datasetd_`name` with the client and the arguments, and raises
+        its error."""
         with self.connection().used() as handle:
             _library.call(getattr(self._library, name), handle, *arguments)
 
     def call_text(self, name: str, *arguments: Any) -> str:
-        """The same, where the last argument is a text that is returned."""
+        """The same, for functions that return a text in the last argument."""
         text = ctypes.c_void_p()
         try:
             self.call(name, *arguments, ctypes.byref(text))
@@ -51,12 +51,13 @@ class Session:
         return self._library.take_text(text)
 
     def hold(self, name: str) -> None:
-        """One more holder of a dataset that the daemon keeps for us."""
+        """Adds a holder of a dataset that the session holds."""
         with self._lock:
             self._holds[name] = self._holds.get(name, 0) + 1
 
     def release(self, name: str) -> None:
-        """One less; after the last one the daemon may drop it."""
+        """Removes a holder; after the last one the daemon may drop the
+        dataset."""
         with self._lock:
             self._holds[name] -= 1
             is_last = self._holds[name] == 0
@@ -65,8 +66,8 @@ class Session:
             self.call("release_dataset", name.encode())
 
     def reconnect(self, lost: Optional[Connection]) -> None:
-        """A new connection in the place of `lost`, whose daemon is gone;
-        unless another loader has made one. DaemonGone if none is there."""
+        """Replaces the connection `lost`, unless another loader has done so.
+        Raises DaemonGone if there is no daemon."""
         with self._lock:
             if self._connection is None:
                 raise Closed("the client is closed")
@@ -89,7 +90,8 @@ class Session:
             connection.close()
 
     def after_fork(self) -> None:
-        """In the child: the thread that held the lock is not there."""
+        """Called in the child, where the thread that held the lock is
+        missing."""
         self._lock = threading.Lock()
 
 

@@ -1,4 +1,4 @@
-"""A batch on its way from the library to the job."""
+"""Transfer: passes batches from the library to the job without loss."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ._frameworks import Framework
 
 
 class Transfer:
-    """Makes Batches of what the library hands out, and loses none of it.
+    """Makes Batches from the library's results and loses none of them.
 
-    Python runs signal handlers, and raises KeyboardInterrupt, between any two
-    of its steps. So what the library gave is in here, from begin() until
-    finish() returned: what was interrupted is finished, or dropped, later.
+    Python may run signal handlers, and raise KeyboardInterrupt, between any
+    two steps. So results are stored here from begin() until finish() has
+    returned; an interrupted one is finished or dropped later.
 
     For one thread at a time. One per feed, for every batch.
     """
@@ -28,19 +28,19 @@ class Transfer:
         self._fields = fields
         self._batch_class = batch_class(framework, fields)
         self._delete = _library.load().quick.tensor_delete
-        # What datasetd_feed_next_tensors fills, with the handle of begin().
+        # Filled by datasetd_feed_next_tensors, with the handle of begin().
         self.tensors = (ctypes.c_void_p * len(fields))()
         self.num_tensors = len(fields) if framework.takes_tensors else 0
         self._owners: List[Any] = []
 
     def begin(self) -> Handle:
-        """A handle for the library to fill."""
+        """Returns a handle for the library to fill."""
         self._owners = []
         handle = self._handle = Handle()
         return handle
 
     def finish(self, handle: Handle) -> Batch:
-        """The Batch of a handle that begin() gave and the library filled."""
+        """Returns the Batch of a handle of begin() that the library filled."""
         if self.num_tensors:
             arrays = self._framework.from_tensors(
                 self.tensors, self._owners, handle.num_samples
@@ -51,18 +51,19 @@ class Transfer:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the library gave a batch that finish() did not return."""
+        """True if the library filled a batch that finish() has not
+        returned."""
         return self._handle is not None and bool(self._handle.core)
 
     def finish_interrupted(self) -> Batch:
-        """That batch. REQUIRES: is_interrupted."""
+        """Returns that batch. REQUIRES: is_interrupted."""
         handle = self._handle
         assert handle is not None
         self._drop_tensors()
         return self._made(self._from_handle(handle), handle)
 
     def drop(self) -> None:
-        """Gives back what was interrupted, if anything was."""
+        """Releases an interrupted batch, if there is one."""
         if self.is_interrupted:
             self._drop_tensors()
         self._handle = None
@@ -81,13 +82,13 @@ class Transfer:
         return batch
 
     def _drop_tensors(self) -> None:
-        """Those that no array owns."""
+        """Deletes the tensors that no array owns."""
         for i in range(self.num_tensors):
             address = self.tensors[i]
             if i < len(self._owners) and self._framework.owns(self._owners[i]):
                 continue
             if address:
-                # Forgotten first: rather lost than given back twice.
+                # Cleared first: a leak is better than a double release.
                 self.tensors[i] = None
                 self._delete(address)
 

@@ -1,4 +1,4 @@
-"""Errors of datasetd: one class per status code, and for some a closer one."""
+"""Errors of datasetd: one class per status code, with some subclasses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Error(RuntimeError):
-    """Every error that datasetd raises."""
+    """Base class of all errors of datasetd."""
 
 
 class Cancelled(Error):
@@ -47,19 +47,19 @@ class InvalidArgument(Error, ValueError):
 
 
 class DeadlineExceeded(Error, TimeoutError):
-    """Nothing came within the timeout."""
+    """The timeout has passed."""
 
 
 class NotFound(Error, LookupError):
-    """No such dataset, or no such path as seen by the daemon."""
+    """No such dataset, or the daemon sees no such path."""
 
 
 class AlreadyExists(Error):
-    """The name is taken by another spec."""
+    """The name belongs to a different dataset."""
 
 
 class PermissionDenied(Error, PermissionError):
-    """Outside the daemon's data roots, or not this user's."""
+    """The path is outside the data roots, or this user has no permission."""
 
 
 class ResourceExhausted(Error):
@@ -67,7 +67,7 @@ class ResourceExhausted(Error):
 
 
 class FailedPrecondition(Error):
-    """Not in this state."""
+    """The call is not allowed in the current state."""
 
 
 class Aborted(Error):
@@ -99,11 +99,11 @@ class Unauthenticated(Error):
 
 
 class DaemonGone(Unavailable):
-    """There is no daemon at the other end, or there is none any more."""
+    """No daemon is listening, or it has ended."""
 
 
 class DaemonDraining(Aborted):
-    """The daemon stops on purpose."""
+    """The daemon is shutting down."""
 
 
 class DatasetUnloaded(FailedPrecondition):
@@ -119,15 +119,15 @@ class DeviceFailed(Internal):
 
 
 class AllSlotsHeld(FailedPrecondition):
-    """Every batch buffer is kept alive by this process; keep clones."""
+    """This process holds every batch buffer; keep clones instead."""
 
 
 class UsedAfterFork(FailedPrecondition):
-    """Made before fork(), used in the child."""
+    """The object was created before fork() and used in the child."""
 
 
 class Closed(FailedPrecondition):
-    """Closed, or invalidated by a newer iterator."""
+    """The object is closed, or a newer iterator has replaced it."""
 
 
 class VersionMismatch(FailedPrecondition):
@@ -135,7 +135,7 @@ class VersionMismatch(FailedPrecondition):
 
 
 class LibraryNotFound(Error, ImportError):
-    """libdatasetd.so is not where it is looked for."""
+    """libdatasetd.so was not found."""
 
 
 # Numbers of datasetd_code and datasetd_detail in datasetd.h.

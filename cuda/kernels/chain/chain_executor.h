@@ -1,29 +1,30 @@
-// Runs one sample through a chain of steps, by a team of ranks: the threads of
-// a CUDA block, or one thread of the host.
+// Runs one sample through a chain of steps on a team of ranks: the threads of a
+// CUDA block, or one host thread.
 //
-// A chain is cut into sweeps. A sweep makes an image of one that is in memory
-// by one geometric op, with integer moves after it folded in, then all
-// pixelwise ops that follow, and writes it to scratch memory, or rounded to the
-// slot. So Resize, flips, ToDtype and Normalize are one sweep. A statistic op
-// begins a new one: its numbers are gathered while the image before it is
-// written. Ranks share out blocks of Team::kLanes pixels of a row; what they
-// add up together are integers, so that their number does not show.
+// A chain is divided into sweeps. A sweep reads an image from memory, applies
+// one geometric op with the integer moves after it folded in, then all
+// pixelwise ops that follow, and writes the result to scratch memory, or
+// rounded to the slot. So Resize, flips, ToDtype and Normalize are one sweep. A
+// statistic op begins a new sweep: its statistic is accumulated while the image
+// before it is written. Ranks share blocks of Team::kLanes pixels of a row.
+// Shared sums are integers, so the result does not depend on the number of
+// ranks.
 //
-// A mix (ops/mix.h) makes the row's partner first, as far as it is used, and
-// blends it in where the row's own image is stored.
+// A mix (ops/mix.h) first computes the used part of the row's partner, and
+// blends it in when the row's own image is stored.
 //
 // A Team has
-//   kLanes, kGroup         pixels of a block, all of one row; those of a loop
-//                          of vectors, which divide the former
-//   kRowElements           elements of rows in memory at once between the
-//                          passes of a resize
-//   kTakesRowsInTurn       if so, a row keeps its image for the next one, whose
-//                          partner it is
+//   kLanes, kGroup         pixels per block, all of one row, and per loop of
+//                          vectors; kGroup divides kLanes
+//   kRowElements           elements of the rows buffered between the passes of
+//                          a resize
+//   kTakesRowsInTurn       if true, a row keeps its image for the next row,
+//                          whose partner it is
 //   Atomics                as in ops/atomics.h
-//   Vector                 of a team with lanes: HostVector (host_team.h)
+//   Vector                 HostVector (host_team.h), if the team has lanes
 //   rank(), size(), Sync()
-//   GoesOn()               false: the rest is left out (host_checkpoint.h)
-// All of it are templates over the team, as in chain_lanes.h.
+//   GoesOn()               false: skip the rest (host_checkpoint.h)
+// Everything is a template over the team, as in chain_lanes.h.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_
@@ -56,7 +57,7 @@ namespace datasetd {
 template <typename Team>
 class ChainExecutor {
  public:
-  // All must outlive this. `state` and `memory` are the team's.
+  // All arguments must outlive this. `state` and `memory` belong to the team.
   DATASETD_HOST_DEVICE ChainExecutor(const Team& team,
                                      const AugmentProgram& program,
                                      const FieldProgram& field,
@@ -69,8 +70,8 @@ class ChainExecutor {
         state_(*state),
         resizer_(team, field.scratch, memory_, *state) {}
 
-  // Row `index` of the batch. All ranks call it.
-  // False if the rest was left out.
+  // Runs row `index` of the batch. All ranks call it. Returns false if the work
+  // was stopped.
   DATASETD_HOST_DEVICE bool Run(const BatchTask& batch, int32_t index) {
     const int32_t partner = PartnerRow(batch, index);
     bool has_partner = false;
@@ -98,7 +99,7 @@ class ChainExecutor {
                                  field_.out_channels *
                                  DtypeSizeBytes(field_.out_dtype);
     uint8_t* const to = batch.slot + field_.offset_bytes + index * sample_bytes;
-    // One call, so that it is compiled once.
+    // A single call site, so that RunSteps is compiled once.
     for (bool is_partner = has_partner;; is_partner = false) {
       RunSteps(batch, is_partner ? partner : index,
                is_partner ? Target::kPartner : Target::kSlot,
@@ -118,14 +119,15 @@ class ChainExecutor {
     kBlurX,
     kBlurY,
   };
-  // kPartner is as kScratch, but for pixels that the mix does not use.
+  // kPartner is like kScratch, except that pixels unused by the mix are
+  // skipped.
   enum class Target : uint8_t { kNone, kScratch, kPartner, kSlot };
 
   DATASETD_HOST_DEVICE bool IsMixed() const {
     return field_.mix.kind != MixKind::kNone;
   }
 
-  // All steps on the sample of row `index`.
+  // Runs all steps on the sample of row `index`.
   DATASETD_HOST_DEVICE void RunSteps(const BatchTask& batch, int32_t index,
                                      Target target, uint8_t* to) {
     const int64_t sample = batch.indices[index];
@@ -186,7 +188,7 @@ class ChainExecutor {
     return source_ == Source::kMoves && end_move_ == 0 && end_op_ == 0;
   }
 
-  // Takes up step `s`, which is applied.
+  // Adds step `s`, which is applied, to the pending sweep.
   DATASETD_HOST_DEVICE void Add(int s) {
     const Step& step = field_.steps[s];
     const StepKind kind = state_.drawn[s].kind;
@@ -236,7 +238,7 @@ class ChainExecutor {
     width_ = state_.drawn[s].out_width;
   }
 
-  // Of a resize. One to the window's own size makes no new values.
+  // False for a resize to the window's own size, which computes no new values.
   DATASETD_HOST_DEVICE static bool IsInterpolated(const Step& step,
                                                   const StepDraw& drawn) {
     const InterpolationMode mode = ParamsAs<ResizeParams>(step).interpolation;
@@ -262,7 +264,8 @@ class ChainExecutor {
     if (!image_.is_scratch || !IsUntouched()) Materialise();
   }
 
-  // The image so far goes to scratch memory, and is there what comes next.
+  // Writes the pending image to scratch memory, where it becomes the next
+  // input.
   DATASETD_HOST_DEVICE void Materialise(const StepDraw* gathered = nullptr) {
     float* const to = image_.is_scratch && IsFirstScratch() ? memory_.image[1]
                                                             : memory_.image[0];
@@ -286,7 +289,7 @@ class ChainExecutor {
 
   // ---- Statistics ----
 
-  // Makes the statistic of step `s`, over the image before it.
+  // Computes the statistic of step `s` over the image before it.
   DATASETD_HOST_DEVICE void Gather(int s) {
     StepDraw& drawn = state_.drawn[s];
     const int index = num_statistics_++ % kNumStatistics;
@@ -334,8 +337,8 @@ class ChainExecutor {
 
   // ---- Sweeps ----
 
-  // Writes the pending image, and gathers the statistic of a step unless that
-  // is null.
+  // Writes the pending image, and accumulates the statistic of `gathered`
+  // unless that is null.
   DATASETD_HOST_DEVICE DATASETD_NOINLINE void Sweep(Target target, uint8_t* to,
                                                     const StepDraw* gathered) {
     if (is_left_out_) return;
@@ -394,16 +397,17 @@ class ChainExecutor {
         }
         Store(target, to, lanes);
       }
-      // Rows of the next band overwrite these.
+      // The next band overwrites these rows.
       if (source_ == Source::kResize) team_.Sync();
     }
     if (gathered != nullptr) Merge(*gathered, partials);
     team_.Sync();
   }
 
-  // Bytes that were only moved or exchanged get the quotients' own bits. Once
-  // an image was interpolated or blended, one product and one sum stand for the
-  // value ops at the end. Returns the end of the steps before them.
+  // Folds the value ops at the end into one multiply-add per channel, if the
+  // image was interpolated or blended. Images whose bytes were only moved or
+  // replaced keep exact division. Returns the end of the steps before the
+  // folded ones.
   DATASETD_HOST_DEVICE int FoldValueOps() {
     int end = end_op_;
     if (!is_blended_) return end;
@@ -428,7 +432,8 @@ class ChainExecutor {
       state_.scale.bias[c] = static_cast<float>(bias);
     }
     team_.Sync();
-    // A tiny std: a quotient may be finite where its reciprocal is not.
+    // With a tiny std the quotient may be finite although the reciprocal is
+    // not.
     for (int c = 0; c < channels_; ++c) {
       const float both = state_.scale.factor[c] - state_.scale.bias[c];
       if (!(both - both == 0.0f)) return end_op_;
@@ -436,7 +441,7 @@ class ChainExecutor {
     return end;
   }
 
-  // What one rank adds up before the ranks come together.
+  // Partial sums of one rank.
   struct Partials {
 #define DATASETD_ROW(Name) Name##Partial of_##Name;
     DATASETD_STATISTIC_OPS(DATASETD_ROW)
@@ -498,7 +503,7 @@ class ChainExecutor {
     return at;
   }
 
-  // Maps of the moves and taps of the resize, along both axes.
+  // Computes the maps of the moves and the taps of the resize for both axes.
   DATASETD_HOST_DEVICE void PrepareMaps() {
     has_fill_ = false;
     for (int s = first_move_; s < end_move_; ++s) {
@@ -530,7 +535,8 @@ class ChainExecutor {
       if (!is_resize || has_taps) continue;
       const AxisTapMaker maker = resizer_.TapMaker(axis);
       for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
-        // What others read is made whole, also where the rest is left out.
+        // Maps are always completed, since other ranks read them even after a
+        // stop.
         if (i % Team::kLanes == 0) team_.GoesOn();
         resizer_.MakeTaps(maker, axis, i, map[i]);
       }
@@ -539,8 +545,8 @@ class ChainExecutor {
     if (is_resize) resizer_.FinishTaps();
   }
 
-  // Writes rows of a resize straight to where they go. False if it takes lanes
-  // to do it.
+  // Writes rows of a resize directly to the target. Returns false if they must
+  // pass through lanes.
   bool WriteRows(Target target, uint8_t* to, int32_t first, int32_t rows,
                  int end_op, bool needs_lanes) {
     const bool has_ops = end_op > first_op_;
@@ -651,29 +657,29 @@ class ChainExecutor {
   const ChainMemory memory_;
   ChainState& state_;
 
-  // The row whose image is in memory_.partner, or null.
+  // Row whose image is in memory_.partner, or null.
   const int64_t* kept_ = nullptr;
 
-  // The next row's sample.
+  // Prefetches the next row's sample.
   Prefetcher<Team> next_source_;
 
-  // Of the sample.
+  // Key of the sample.
   DrawKey key_;
   int num_statistics_ = 0;
   bool is_blended_ = false;
-  // The team was told to stop; no team of CUDA is.
+  // True if the work was stopped; always false on CUDA.
   bool is_left_out_ = false;
-  // The image in memory, and what is still to be done to it: the source, then
-  // the applied moves of [first_move_, end_move_), then the applied pixelwise
-  // steps of [first_op_, end_op_). No step: end is 0.
+  // The image in memory and the pending work: the source, then the applied
+  // moves of [first_move_, end_move_), then the applied pixelwise steps of
+  // [first_op_, end_op_). An end of 0 means none.
   ChainImage image_;
   Source source_;
   int source_step_;
   int first_move_, end_move_;
   int first_op_, end_op_;
-  // Of the image after that.
+  // Size of the image after the pending work.
   int32_t height_, width_, channels_;
-  // Of the sweep.
+  // State of the current sweep.
   bool has_fill_ = false;
   ChainResizer<Team> resizer_;
 };

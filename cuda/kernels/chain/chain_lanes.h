@@ -1,10 +1,9 @@
-// Pixels of one row on their way through a chain: loads, pixelwise ops and
-// stores. A lane is a pixel; a CUDA thread has one, the host up to a row of
-// them, so that its loops over lanes become vector instructions.
+// Loads, pixelwise ops and stores of a chain, on pixels of one row. A lane is a
+// pixel. A CUDA thread has one lane, the host up to a row of them, so that
+// loops over lanes become vector instructions.
 //
-// All of it are templates over the team (chain_executor.h): the host compiles
-// them for each of its instruction sets, and a plain function would be shared
-// by the copies.
+// Everything is a template over the team (chain_executor.h): the host compiles
+// one instance per instruction set, and the linker would merge plain functions.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_
@@ -25,8 +24,8 @@
 
 namespace datasetd {
 
-// Lanes first_x .. first_x + count of row y. Those of the last group from
-// `count` on hold numbers that nobody uses.
+// Lanes first_x .. first_x + count of row y. Lanes from `count` to the end of
+// the last group are unspecified.
 template <typename Team>
 struct Lanes {
   static constexpr int kLanes = Team::kLanes;
@@ -36,8 +35,8 @@ struct Lanes {
   float pixel[kMaxChannels][kLanes];
 };
 
-// Calls visit(k) for lanes k .. k + kGroup, until they are `count` or more: the
-// loops over so many lanes become vector instructions.
+// Calls visit(k) for each group of lanes k .. k + kGroup up to `count`, rounded
+// up; loops over a group become vector instructions.
 template <typename Team, typename Visit>
 DATASETD_HOST_DEVICE inline void VisitGroups(int count, const Visit& visit) {
   if constexpr (Team::kLanes == 1) {
@@ -47,8 +46,8 @@ DATASETD_HOST_DEVICE inline void VisitGroups(int count, const Visit& visit) {
   }
 }
 
-// Bytes of three channels at `start`, apart, as far as whole vectors go.
-// Returns how many pixels that is.
+// Splits interleaved bytes of three channels at `start`, in whole vectors only.
+// Returns the number of pixels done.
 template <Dtype kDtype, typename Team>
 DATASETD_FLATTEN inline int32_t LoadRgb(const uint8_t* data, int64_t start,
                                         int32_t count, float* to0, float* to1,
@@ -64,15 +63,15 @@ DATASETD_FLATTEN inline int32_t LoadRgb(const uint8_t* data, int64_t start,
   return first;
 }
 
-// Row::Apply on each lane. kChannels is the image's.
+// Applies Row::Apply to each lane. kChannels is the image's number of channels.
 template <typename Row, int kChannels, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyRowTo(
     const typename Row::Draw& draw, const uint8_t* statistic,
     const DrawKey& key, Lanes<Team>* lanes) {
-  // Grayscale may make three channels of one.
+  // Grayscale may expand one channel to three.
   constexpr int kOutChannels =
       kChannels == 1 && std::is_same_v<Row, GrayscaleRow> ? 3 : kChannels;
-  // Out of memory, so that no store to a lane may change it.
+  // A local copy, which stores to lanes cannot alias.
   std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
                      const typename Row::Draw&>
       local = draw;
@@ -152,7 +151,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ScaleLanes(
   }
 }
 
-// A pixelwise step that is applied.
+// Applies a pixelwise step.
 template <typename Team>
 DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
                                            const StepDraw& drawn,
@@ -183,7 +182,7 @@ template <typename Row, int kChannels, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRowOf(
     const typename Row::Draw& drawn, const Lanes<Team>& lanes,
     typename Row::Partial* partial, typename Row::Statistic* statistic) {
-  // Out of memory, as in ApplyRowTo.
+  // A local copy, as in ApplyRowTo.
   std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
                      const typename Row::Draw&>
       draw = drawn;
@@ -243,8 +242,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreChannel(
   }
 }
 
-// Stores whole lines past the caches, which a slot is too large for. False if
-// that cannot be.
+// Stores whole cache lines with non-temporal stores, since a slot exceeds the
+// caches. Returns false if that is impossible.
 template <Dtype kDtype, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline bool StreamChannel(
     const float* pixel, int count, int stride, uint8_t* to) {
@@ -266,7 +265,7 @@ template <Dtype kDtype, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreLanes(
     const Lanes<Team>& lanes, int64_t channel_stride, int stride, uint8_t* to) {
   if constexpr (kDtype == Dtype::kUint8 && Team::kLanes > 1) {
-    // By vectors, which channels that lie apart are not.
+    // Converting into a buffer becomes vector code; strided stores do not.
     if (lanes.channels == 3 && stride == 3 && channel_stride == 1) {
       uint8_t bytes[3 * Team::kLanes];
       VisitGroups<Team>(lanes.count, [&](int first) {
@@ -296,7 +295,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreLanes(
   }
 }
 
-// To planar float32, as they are.
+// Stores lanes unchanged as planar float32.
 template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreScratch(
     const Lanes<Team>& lanes, int64_t channel_stride, float* to) {

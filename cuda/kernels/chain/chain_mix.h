@@ -1,6 +1,6 @@
-// The mix of a chain (ops/mix.h), on lanes and on labels.
+// Mixes lanes and labels (ops/mix.h).
 //
-// All of it are templates over the team, as in chain_lanes.h.
+// Everything is a template over the team, as in chain_lanes.h.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_
@@ -16,7 +16,7 @@
 
 namespace datasetd {
 
-// True if one of the lanes takes something of the partner.
+// True if any of the lanes uses the partner.
 template <typename Team>
 DATASETD_HOST_DEVICE inline bool IsMixedIn(const MixDraw& mix,
                                            const Lanes<Team>& lanes) {
@@ -24,8 +24,8 @@ DATASETD_HOST_DEVICE inline bool IsMixedIn(const MixDraw& mix,
          lanes.first_x < mix.right && lanes.first_x + lanes.count > mix.left;
 }
 
-// Blends the lanes with those of `partner`, planar [C, height, width], and
-// leaves them there as they were, if the team takes the next row.
+// Blends the lanes with those of `partner`, planar [C, height, width]. If the
+// team also runs the next row, stores the unblended lanes in `partner`.
 template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void MixLanes(
     MixKind kind, const MixDraw& mix, float* partner, int32_t height,
@@ -62,7 +62,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void MixLanes(
   }
 }
 
-// The class of sample `sample`.
+// Returns the class of sample `sample`.
 template <typename Team>
 DATASETD_HOST_DEVICE inline int64_t LoadClass(const FieldProgram& labels,
                                               int64_t sample) {
@@ -71,7 +71,7 @@ DATASETD_HOST_DEVICE inline int64_t LoadClass(const FieldProgram& labels,
                       labels.in_dtype, Dtype::kInt64, 0));
 }
 
-// Row `row` of `labels`; its partner is row `partner`. All ranks call it.
+// Writes row `row` of `labels`, mixed with row `partner`. All ranks call it.
 template <typename Team>
 DATASETD_HOST_DEVICE inline void WriteMixedLabels(
     const Team& team, const MixDraw& mix, const FieldProgram& labels,

@@ -1,8 +1,7 @@
-// The passes of a resize: sums along the rows of an image, and down its
-// columns. Both add up their taps in order, so that every team gets the same
-// bits.
+// The passes of a resize: sums along the rows of an image and down its columns.
+// Both add their taps in order, so that every team gets the same bits.
 //
-// All of it are templates over the team, as in chain_lanes.h.
+// Everything is a template over the team, as in chain_lanes.h.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_
@@ -18,21 +17,21 @@
 namespace datasetd {
 
 // Taps along one axis: tap t of coordinate i is index[t * stride + i], with
-// weight[t * stride + i]. Those of a coordinate ascend.
+// weight[t * stride + i]. The indices of a coordinate ascend.
 struct AxisTaps {
   const int32_t* index;
   const float* weight;
   int32_t count;
   int64_t stride;
 
-  // Those of the coordinates from `first` on.
+  // Returns the taps of the coordinates from `first` on.
   DATASETD_HOST_DEVICE AxisTaps From(int32_t first) const {
     return {index + first, weight + first, count, stride};
   }
 };
 
-// What the taps t of neighbouring coordinates name: all between the ends, where
-// a TapReach says so.
+// Range of the indices of taps t of neighbouring coordinates; complete unless
+// the TapReach is kFar.
 struct TapRange {
   int32_t low, high;
 };
@@ -41,8 +40,9 @@ DATASETD_HOST_DEVICE inline TapRange RangeOf(int32_t first, int32_t last) {
   return first < last ? TapRange{first, last} : TapRange{last, first};
 }
 
-// Vectors that hold what the taps t of one vector's worth of neighbouring
-// coordinates name; far, too, where not all lie between the first and the last.
+// Number of vectors that hold the indices of taps t of one vector of
+// neighbouring coordinates. kFar also if some are not between the first and the
+// last.
 enum class TapReach : uint8_t { kOneVector, kTwoVectors, kFar };
 
 template <typename Team>
@@ -70,8 +70,8 @@ inline TapReach ReachOf(const AxisTaps& taps, int32_t size) {
                                : TapReach::kFar;
 }
 
-// Pixels left .. left + width of a row of the image, planar: channel c is
-// to[c * stride ...].
+// Loads pixels left .. left + width of an image row as planar float32: channel
+// c goes to to[c * stride ...].
 template <Dtype kDtype, typename Team>
 DATASETD_FLATTEN inline void LoadLine(const ChainImage& image, int32_t row,
                                       int32_t left, int32_t width,
@@ -101,7 +101,7 @@ DATASETD_FLATTEN inline void LoadLine(const ChainImage& image, int32_t row,
   }
 }
 
-// Neighbouring elements of a line, to pick from.
+// Consecutive elements of a line, from which Pick gathers.
 template <typename Vector, int kVectors>
 struct LineWindow {
   typename Vector::Floats part[kVectors];
@@ -111,7 +111,7 @@ struct LineWindow {
       part[i] = Vector::Load(from + i * Vector::kFloats);
     }
   }
-  // REQUIRES: each offset within the window.
+  // REQUIRES: every offset is within the window.
   typename Vector::Floats Pick(typename Vector::Offsets offsets) const {
     if constexpr (kVectors == 1) {
       return Vector::Pick(part[0], offsets);
@@ -121,8 +121,7 @@ struct LineWindow {
   }
 };
 
-// Where sums of a pass go that are not the last one's: channel c to
-// to[c * plane_stride ...].
+// Output of the first pass: channel c goes to to[c * plane_stride ...].
 template <typename Team>
 struct PlainRow {
   using Vector = typename Team::Vector;
@@ -131,7 +130,7 @@ struct PlainRow {
    public:
     explicit Channel(float* to) : to_(to) {}
 
-    // `count` of a vector's sums, those of coordinates x, x + 1 ...
+    // Stores the first `count` sums of a vector, for coordinates x, x + 1 ...
     void Put(int32_t x, int32_t count, typename Vector::Floats sum) const {
       if (count >= Vector::kFloats) {
         Vector::Store(sum, to_ + x);
@@ -152,16 +151,16 @@ struct PlainRow {
   int64_t plane_stride;
 };
 
-// Where the last pass's go.
+// Output row of the last pass.
 struct ResizedRow {
-  float clamp;              // within 0..clamp; 0: as they are
+  float clamp;              // clamps to 0..clamp; 0: no clamp
   const ValueScale* scale;  // null: none
   float* to;
   int64_t plane_stride;
-  bool is_streamed;  // past the caches: 64-byte aligned, of whole lines
+  bool is_streamed;  // non-temporal: 64-byte aligned, whole lines
 };
 
-// As PlainRow.
+// Output of the last pass, with the interface of PlainRow.
 template <typename Team, bool kIsStreamed>
 struct FinishedRow {
   using Vector = typename Team::Vector;
@@ -200,9 +199,9 @@ struct FinishedRow {
   const ResizedRow& row;
 };
 
-// Sums along kChannels of a line, for coordinates 0 .. size: channel c of it is
-// from[c * stride ...], and channel first_c + c of `out`. May read two vectors
-// beyond what the taps name, and one of the taps beyond `size`.
+// Sums along kChannels of a line for coordinates 0 .. size. Channel c is read
+// from from[c * stride ...] and is channel first_c + c of `out`. May read two
+// vectors beyond the taps' indices, and one vector of taps beyond `size`.
 template <TapReach kReach, int kChannels, typename Team, typename Out>
 DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
                                      const AxisTaps& taps, int32_t size,
@@ -210,7 +209,7 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
   using Vector = typename Team::Vector;
   constexpr int32_t kFloats = Vector::kFloats;
   if constexpr (kReach != TapReach::kFar) {
-    // A load and a permutation, where a gather would make a load a lane.
+    // Load and permute, since a gather would load each lane separately.
     constexpr int kVectors = kReach == TapReach::kOneVector ? 1 : 2;
     for (int32_t first = 0; first < size; first += kFloats) {
       const int32_t last =
@@ -289,7 +288,7 @@ inline void SumLine(const float* from, int64_t stride, int32_t channels,
   }
 }
 
-// All channels of a line.
+// Sums along all channels of a line.
 template <typename Team, typename Out>
 inline void SumLine(TapReach reach, const float* from, int64_t stride,
                     int32_t channels, const AxisTaps& taps, int32_t size,
@@ -309,8 +308,8 @@ inline void SumLine(TapReach reach, const float* from, int64_t stride,
   SumLine<TapReach::kFar, Team>(from, stride, channels, taps, size, out);
 }
 
-// One sum straight from the image: taps of coordinate `i`, whose index 0 is the
-// image's element `start`, and which lie `stride` elements apart.
+// Computes one sum directly from the image, with the taps of coordinate `i`.
+// Index 0 is the image's element `start`; indices are `stride` elements apart.
 template <Dtype kDtype>
 DATASETD_HOST_DEVICE inline float SumOfImage(const ChainImage& image,
                                              int64_t start, int64_t stride,
@@ -326,9 +325,8 @@ DATASETD_HOST_DEVICE inline float SumOfImage(const ChainImage& image,
   return sum;
 }
 
-// Rows in memory, planar: channel c of row r is
-// data[(r % capacity) * row_stride + c * plane_stride ...], for `capacity` rows
-// from `first` on.
+// Ring buffer of planar rows: channel c of row r is data[(r % capacity) *
+// row_stride + c * plane_stride ...], for `capacity` rows from `first` on.
 struct RowWindow {
   const float* data;
   int64_t row_stride;
@@ -345,7 +343,8 @@ struct RowWindow {
   }
 };
 
-// One sum down a column of rows: taps of coordinate y at `at` of their rows.
+// Computes one sum down a column: the taps of coordinate y at element `at` of
+// their rows.
 DATASETD_HOST_DEVICE inline float SumOfRows(const RowWindow& rows,
                                             const AxisTaps& taps, int32_t y,
                                             int64_t at) {
@@ -357,7 +356,7 @@ DATASETD_HOST_DEVICE inline float SumOfRows(const RowWindow& rows,
   return sum;
 }
 
-// One sum along a row.
+// Computes one sum along a row.
 DATASETD_HOST_DEVICE inline float SumOfRow(const float* row,
                                            const AxisTaps& taps, int32_t x) {
   float sum = taps.weight[x] * row[taps.index[x]];
@@ -368,8 +367,8 @@ DATASETD_HOST_DEVICE inline float SumOfRow(const float* row,
   return sum;
 }
 
-// The taps of coordinate y down the columns of rows: kNumTaps, or if that is 0
-// any number, if negative too many to look up before.
+// The taps of coordinate y down the columns of rows. kNumTaps is their number;
+// 0: any number; negative: too many to look up in advance.
 template <int kNumTaps, typename Vector>
 class ColumnTaps {
  public:
@@ -385,7 +384,7 @@ class ColumnTaps {
     }
   }
 
-  // Sums of a vector's worth of columns, from `at` of the rows on.
+  // Returns the sums of one vector of columns from element `at` on.
   typename Vector::Floats Sum(int64_t at) const {
     typename Vector::Floats sum = Product(0, at);
     for (int32_t t = 1; t < count(); ++t) {
@@ -430,9 +429,8 @@ DATASETD_FLATTEN inline void SumRows(const RowWindow& rows,
   }
 }
 
-// Sums down the columns first_x .. first_x + size of rows, all channels, for
-// coordinate y; the first column's is coordinate 0 of `out`. May read a vector
-// beyond the rows.
+// Sums down columns first_x .. first_x + size for coordinate y, all channels.
+// Column first_x is coordinate 0 of `out`. May read a vector beyond the rows.
 template <typename Team, typename Out>
 inline void SumRows(const RowWindow& rows, const AxisTaps& taps, int32_t y,
                     int32_t first_x, int32_t size, int32_t channels,

@@ -1,15 +1,14 @@
-// The resize of a sweep, by a team of ranks: it has the taps of both axes, and
+// The resize of a sweep, on a team of ranks. Holds the taps of both axes and
 // the rows between the two passes.
 //
-// Sums along a row cost more than sums down a column. So an image that gets
-// lower is summed down its columns first, where the sums along are only of the
-// output's rows, and any other along its rows first, each of them once. The
-// order hangs on the sizes alone: every team's is the same.
+// Sums along a row cost more than sums down a column. So an image that shrinks
+// in height is summed down its columns first, which leaves fewer rows to sum
+// along; any other image is summed along its rows first, each row once. The
+// order depends on the sizes only, so it is the same for every team.
 //
-// Lanes of the host keep image rows between the passes, as they are or summed,
-// for as many output rows as need them; a pixel at a time (CUDA) keeps output
-// rows that are summed down. All of it are templates over the team
-// (chain_executor.h).
+// Between the passes a host team buffers image rows, raw or summed, while
+// output rows need them; a CUDA team buffers output rows that are summed down.
+// Everything is a template over the team (chain_executor.h).
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_
@@ -32,18 +31,18 @@ namespace datasetd {
 template <typename Team>
 class ChainResizer {
  public:
-  // All must outlive this.
+  // All arguments must outlive this.
   DATASETD_HOST_DEVICE ChainResizer(const Team& team,
                                     const ChainScratch& scratch,
                                     const ChainMemory& memory,
                                     ChainState& state)
       : team_(team), scratch_(scratch), memory_(memory), state_(state) {}
 
-  // Begins the resize `drawn` of `image`, whose output goes through moves to
-  // height x width. Output coordinate i of an axis is coordinate map_y[i] or
-  // map_x[i] of the resize, or fill. All ranks call it, and everything else but
-  // MakeLanes; then MakeTaps for each coordinate, by one of them, but of an
-  // axis that KeepsTaps and whose map is as it was.
+  // Begins the resize `drawn` of `image`, whose output is moved to height x
+  // width: output coordinate i of an axis is coordinate map_y[i] or map_x[i] of
+  // the resize, or fill. All ranks call it and every other method except
+  // MakeLanes and MakeTaps. After it, one rank per coordinate calls MakeTaps,
+  // unless KeepsTaps is true for the axis and its map is unchanged.
   DATASETD_HOST_DEVICE void Begin(const ChainImage& image,
                                   const ResizeParams& params,
                                   const StepDraw& drawn, int32_t height,
@@ -77,19 +76,21 @@ class ChainResizer {
     line_y_ = -1;
   }
 
-  // Whether those of the resize before are there, and right for such a map.
+  // True if the taps of the previous resize are valid for this axis, given an
+  // equal map.
   DATASETD_HOST_DEVICE bool KeepsTaps(int axis) const {
     return Team::kTakesRowsInTurn && keeps_[axis];
   }
 
-  // The maps are used for something else.
+  // Invalidates the taps, because the maps are overwritten.
   DATASETD_HOST_DEVICE void ForgetTaps() { has_taps_ = false; }
 
   DATASETD_HOST_DEVICE AxisTapMaker TapMaker(int axis) const {
     return AxisTapMaker(axis_[axis]);
   }
 
-  // Of output coordinate i of an axis, `entry` of its map.
+  // Computes the taps of output coordinate i of an axis, whose map entry is
+  // `entry`.
   DATASETD_HOST_DEVICE void MakeTaps(const AxisTapMaker& maker, int axis,
                                      int32_t i, int32_t entry) {
     int32_t* const index = TapIndex(axis) + i;
@@ -99,13 +100,14 @@ class ChainResizer {
       is_reach_known_ = false;
       return;
     }
-    // Rows of the image, and columns of the window.
+    // Vertical taps index rows of the image, horizontal taps columns of the
+    // window.
     for (int32_t t = 0; t < num_taps_[0]; ++t) {
       index[int64_t{t} * size_[0]] += window_.top;
     }
   }
 
-  // Once all taps are made and the ranks in step.
+  // Call after all taps are computed and the ranks are synchronised.
   DATASETD_HOST_DEVICE void FinishTaps() {
     if constexpr (Team::kLanes > 1) {
       if (!is_reach_known_) reach_ = ReachOf<Team>(Taps(1), size_[1]);
@@ -113,21 +115,21 @@ class ChainResizer {
     }
   }
 
-  // How many output rows one MakeRows is enough for.
+  // Returns the number of output rows that one MakeRows can serve.
   DATASETD_HOST_DEVICE int32_t BandRows() const {
     const int32_t height = size_[0];
     if (KeepsOutputRows()) return row_capacity_;
     if (IsInPlace() || row_capacity_ == window_.height) return height;
-    // Rows of the resize that lie side by side in the output do so there, or
-    // are the same, or further apart only where the output has fill between.
+    // Adjacent output rows come from adjacent or equal rows of the resize,
+    // unless fill is between them.
     const float rows =
         static_cast<float>(row_capacity_ - num_taps_[0] - 2) / scale_y_;
     if (rows >= static_cast<float>(height)) return height;
     return rows < 1.0f ? 1 : static_cast<int32_t>(rows);
   }
 
-  // What output rows first .. first + rows need. The ranks are in step before
-  // and after. False if the rest was left out.
+  // Prepares the rows needed by output rows first .. first + rows. The ranks
+  // are synchronised before and after. Returns false if the work was stopped.
   DATASETD_HOST_DEVICE bool MakeRows(int32_t first, int32_t rows) {
     bool is_made = true;
     switch (image_.dtype) {
@@ -148,7 +150,7 @@ class ChainResizer {
     return is_made;
   }
 
-  // REQUIRES: their row is made, and none of fill.
+  // Computes lanes. REQUIRES: their row is prepared and is not fill.
   DATASETD_HOST_DEVICE void MakeLanes(Lanes<Team>* lanes) {
     if constexpr (Team::kLanes > 1) {
       const ResizedRow row = {clamp_, nullptr, lanes->pixel[0], Team::kLanes,
@@ -180,8 +182,8 @@ class ChainResizer {
     }
   }
 
-  // A whole row of a team with lanes, straight to where it goes: `out`, whose
-  // clamp is the resize's. REQUIRES: as MakeLanes.
+  // Writes a whole row directly to `out`, whose clamp is the resize's. For
+  // teams with lanes. REQUIRES: as MakeLanes.
   void WriteRow(int32_t y, ResizedRow out) {
     out.clamp = clamp_;
     out.is_streamed ? WriteRowTo(y, FinishedRow<Team, true>{out})
@@ -193,17 +195,17 @@ class ChainResizer {
     return Team::kLanes == 1 && is_columns_first_;
   }
 
-  // Whether the rows are those of the image itself.
+  // True if the rows are read from the image itself.
   DATASETD_HOST_DEVICE bool IsInPlace() const {
     return Team::kLanes > 1 && is_columns_first_ && image_.is_scratch;
   }
 
-  // From one channel to the next of a row in memory.
+  // Returns the elements between the channels of a buffered row.
   DATASETD_HOST_DEVICE int64_t PlaneStride() const {
     return is_columns_first_ ? LineStride(window_.width) : size_[1];
   }
 
-  // Rows that fit, as many at least as one output row is made of.
+  // Returns the number of rows that fit, at least those of one output row.
   DATASETD_HOST_DEVICE int32_t RowCapacity() const {
     int64_t elements = scratch_.row_elements;
     if (elements > Team::kRowElements) elements = Team::kRowElements;
@@ -242,7 +244,7 @@ class ChainResizer {
     FindRows(first, rows, &from, &to);
     rows_ = {memory_.rows, row_stride, PlaneStride(), row_capacity_,
              from - from % row_capacity_};
-    // What is there stays where it is: a row's place hangs on its number alone.
+    // Buffered rows stay in place: a row's position depends on its number only.
     const int32_t old_from = rows_from_;
     const int32_t old_to = rows_to_;
     rows_from_ = from;
@@ -263,7 +265,7 @@ class ChainResizer {
     return true;
   }
 
-  // Image rows from .. to that output rows first .. first + rows are made of.
+  // Finds the image rows from .. to that output rows first .. first + rows use.
   DATASETD_HOST_DEVICE void FindRows(int32_t first, int32_t rows, int32_t* from,
                                      int32_t* to) {
     if (team_.rank() == 0) {
@@ -290,11 +292,11 @@ class ChainResizer {
   }
 
   // Calls visit(row, c, x) for rows from .. to, all channels and x < width,
-  // shared out to the ranks.
+  // divided among the ranks.
   template <typename Visit>
   DATASETD_HOST_DEVICE void VisitRows(int32_t from, int32_t to, int32_t width,
                                       const Visit& visit) const {
-    // Rows and channels are counted on, which is cheaper than to divide.
+    // Rows and channels are incremented, which is cheaper than dividing.
     int32_t row = from;
     int32_t c = 0;
     for (int32_t x = team_.rank();; x += team_.size()) {
@@ -311,7 +313,7 @@ class ChainResizer {
     }
   }
 
-  // Image rows, summed along.
+  // Buffers image rows summed along.
   template <Dtype kDtype>
   DATASETD_HOST_DEVICE void SumImageRows(int32_t from, int32_t to) {
     const AxisTaps taps = Taps(1);
@@ -323,7 +325,7 @@ class ChainResizer {
     });
   }
 
-  // Output rows, summed down.
+  // Buffers output rows summed down.
   template <Dtype kDtype>
   DATASETD_HOST_DEVICE void SumImageColumns(int32_t from, int32_t to) {
     const AxisTaps taps = Taps(0);
@@ -336,8 +338,8 @@ class ChainResizer {
     });
   }
 
-  // Of a team with lanes: an image row, its channels apart, and summed along if
-  // that is first.
+  // For teams with lanes: buffers a planar image row, summed along if that pass
+  // is first.
   template <Dtype kDtype>
   void LoadRow(int32_t row) {
     float* const to = memory_.rows + rows_.Offset(row);
@@ -362,7 +364,7 @@ class ChainResizer {
                   size_[1], out);
   }
 
-  // Output row y, summed down its columns.
+  // Sums output row y down its columns.
   void MakeLine(int32_t y) {
     if (line_y_ == y) return;
     line_y_ = y;
@@ -395,17 +397,17 @@ class ChainResizer {
   bool is_columns_first_;
   AxisResample axis_[2] = {};
   int32_t num_taps_[2] = {};
-  // Of teams that take rows in turn: whether there are taps of an earlier
-  // resize, and whether those of an axis are as this one's but for the map.
+  // For teams with kTakesRowsInTurn: whether taps of an earlier resize exist,
+  // and whether an axis' taps differ from this resize's at most by the map.
   bool has_taps_ = false;
   bool keeps_[2] = {};
   int32_t row_capacity_;
   TapReach reach_ = TapReach::kFar;
   bool is_reach_known_ = false;
   RowWindow rows_ = {};
-  // Image rows that are in rows_.
+  // Range of image rows in rows_.
   int32_t rows_from_, rows_to_;
-  // The output row whose columns are summed in memory_.line, or -1.
+  // Output row whose column sums are in memory_.line, or -1.
   int32_t line_y_;
 };
 

@@ -1,5 +1,5 @@
-// The rows of a batch, one after the other, on a thread of the host. A template
-// over the executor, as in chain_lanes.h.
+// Runs the rows of a batch one by one on a host thread. A template over the
+// executor, as in chain_lanes.h.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_ROWS_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_ROWS_H_
@@ -11,8 +11,8 @@
 
 namespace datasetd {
 
-// Runs the rows of the batch's part. Returns where it stopped: behind the last
-// one, or before if the run EndsAtSample.
+// Runs the rows of the batch's part. Returns the next row: past the last one,
+// or earlier if the run EndsAtSample.
 template <typename Executor>
 int32_t RunRows(Executor& executor, const BatchTask& batch) {
   const int32_t end = batch.first_row + NumRows(batch);

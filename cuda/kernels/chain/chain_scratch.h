@@ -1,6 +1,6 @@
-// The scratch memory of a program's chains: num_teams flags, then as many
-// stretches. On the host a flag is 1 while a thread has its team's stretch; on
-// CUDA block b has stretch b.
+// Scratch memory of a program's chains: num_teams flags, then num_teams areas.
+// On the host a flag is 1 while a thread uses the team's area; on CUDA block b
+// uses area b.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SCRATCH_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SCRATCH_H_
@@ -22,8 +22,8 @@ DATASETD_HOST_DEVICE inline int64_t AlignScratch(int64_t size_bytes) {
   return SaturatingRoundUp(size_bytes, kScratchAlignment);
 }
 
-// Each part begins aligned, and loops on the host may read and write a block of
-// pixels beyond its end.
+// Slack after each part: host loops may access a block of pixels beyond its
+// end. Parts begin aligned.
 inline constexpr int64_t kScratchSlackElements = 64;
 
 DATASETD_HOST_DEVICE inline int64_t ScratchPartBytes(int64_t elements) {
@@ -31,19 +31,19 @@ DATASETD_HOST_DEVICE inline int64_t ScratchPartBytes(int64_t elements) {
       SaturatingMultiply(4, SaturatingAdd(elements, kScratchSlackElements)));
 }
 
-// From one channel to the next of a row that is taken apart.
+// Returns the elements between the channels of a planar row.
 DATASETD_HOST_DEVICE inline int64_t LineStride(int64_t width) {
   return width + 32;
 }
 
-// 0 without a mix.
+// Returns the bytes of the image that is mixed in; 0 without a mix.
 inline int64_t PartnerBytes(const ChainScratch& scratch) {
   return scratch.partner_elements == 0
              ? 0
              : ScratchPartBytes(scratch.partner_elements);
 }
 
-// Held at the largest number, as all sizes here.
+// Saturates, as all sizes in this file.
 inline int64_t TeamScratchBytes(const ChainScratch& scratch) {
   const int64_t image_bytes = ScratchPartBytes(scratch.image_elements);
   const int64_t tap_bytes = ScratchPartBytes(scratch.tap_elements);
@@ -53,12 +53,12 @@ inline int64_t TeamScratchBytes(const ChainScratch& scratch) {
       ScratchPartBytes(scratch.map_elements), PartnerBytes(scratch));
 }
 
-// 0 without chains.
+// Returns 0 if the field is not a chain.
 inline int64_t TeamScratchBytes(const FieldProgram& field) {
   return field.num_steps == 0 ? 0 : TeamScratchBytes(field.scratch);
 }
 
-// The largest of a program's fields; they take turns.
+// Returns the largest of the program's fields, which run one after another.
 inline int64_t TeamScratchBytes(const AugmentProgram& program) {
   int64_t size_bytes = 0;
   for (int i = 0; i < program.num_fields; ++i) {
@@ -68,7 +68,7 @@ inline int64_t TeamScratchBytes(const AugmentProgram& program) {
   return size_bytes;
 }
 
-// More teams than fit here are not worth their memory.
+// Upper limit of the scratch memory of all teams, unless one needs more.
 inline constexpr int64_t kScratchTargetBytes = int64_t{256} << 20;
 
 struct ScratchPlan {
@@ -76,7 +76,7 @@ struct ScratchPlan {
   int num_teams = 0;
   int64_t size_bytes = 0;  // 0 without chains
 
-  // Puts `scratch`, of size_bytes, into the program.
+  // Stores `scratch`, of size_bytes, in the program.
   void Give(uint8_t* scratch, AugmentProgram* program) const {
     program->scratch = scratch;
     program->team_scratch_bytes = team_bytes;
@@ -84,7 +84,7 @@ struct ScratchPlan {
   }
 };
 
-// At most max_teams, the backend's, at least one.
+// Plans at least one team and at most `max_teams`, the backend's limit.
 inline ScratchPlan PlanScratch(const AugmentProgram& program, int max_teams) {
   ScratchPlan plan;
   plan.team_bytes = TeamScratchBytes(program);
@@ -99,7 +99,7 @@ inline ScratchPlan PlanScratch(const AugmentProgram& program, int max_teams) {
   return plan;
 }
 
-// On the host, before the first batch of a program.
+// Host only: call before the first batch of a program.
 inline void ClearTeamFlags(const AugmentProgram& program) {
   for (int team = 0; team < program.num_teams; ++team) {
     memset(program.scratch + team * kTeamFlagBytes, 0, kTeamFlagBytes);

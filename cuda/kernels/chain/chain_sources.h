@@ -1,7 +1,7 @@
-// Where the pixels of a sweep come from: lanes made of an image by integer
-// moves, an affine map or a neighbourhood. Of a resize: chain_resizer.h.
+// Sources of a sweep's pixels: loads lanes from an image by integer moves, an
+// affine map or a neighbourhood op. For resizes see chain_resizer.h.
 //
-// All of it are templates over the team, as in chain_lanes.h.
+// Everything is a template over the team, as in chain_lanes.h.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_
@@ -19,7 +19,8 @@
 
 namespace datasetd {
 
-// Three interleaved channels; the columns follow each other, either way.
+// Loads three interleaved channels from consecutive columns, ascending or
+// descending.
 template <Dtype kDtype, typename Team>
 DATASETD_FLATTEN inline void GatherRgb(const ChainImage& image,
                                        int64_t row_start, int32_t first,
@@ -42,8 +43,8 @@ DATASETD_FLATTEN inline void GatherRgb(const ChainImage& image,
   }
 }
 
-// Column x of row `row` comes from column first + x, or from the columns in
-// `map` where that is not null.
+// Loads row `row`: column x comes from column first + x, or from map[x] if
+// `map` is not null.
 template <Dtype kDtype, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void GatherRow(
     const ChainImage& image, int32_t row, const int32_t* map, int32_t first,
@@ -81,8 +82,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void GatherRow(
   }
 }
 
-// Lanes by the maps of a chain of moves: `row` is the row's entry of the one,
-// and map_x the other, or null: each column is its own.
+// Loads lanes by the maps of a chain of moves: `row` is the row's map entry,
+// map_x the column map (null: identity).
 template <typename Team>
 DATASETD_HOST_DEVICE inline void GatherLanes(const ChainImage& image,
                                              int32_t row, const int32_t* map_x,
@@ -94,7 +95,7 @@ DATASETD_HOST_DEVICE inline void GatherLanes(const ChainImage& image,
   int direction = 1;
   if (map != nullptr) map += lanes->first_x;
   if (map == nullptr) {
-    // As it is.
+    // Source column equals output column.
   } else if (lanes->count == 1) {
     first = map[0] < 0 ? 0 : map[0];
     map = nullptr;
@@ -123,7 +124,7 @@ DATASETD_HOST_DEVICE inline void GatherLanes(const ChainImage& image,
   }
 }
 
-// Of pixels that a map fills.
+// Writes the fill of pixels that a map marks.
 template <typename Team>
 DATASETD_HOST_DEVICE inline void PaintFill(const FieldProgram& field,
                                            int32_t row, const int32_t* map_x,
@@ -139,7 +140,7 @@ DATASETD_HOST_DEVICE inline void PaintFill(const FieldProgram& field,
   }
 }
 
-// A coordinate made safe to be an int: what is outside stays outside.
+// Clamps a coordinate to the range of int; outside stays outside.
 template <typename Team>
 DATASETD_HOST_DEVICE inline float NearImage(float x, int32_t size) {
   x = x > -4.0f ? x : -4.0f;
@@ -147,7 +148,7 @@ DATASETD_HOST_DEVICE inline float NearImage(float x, int32_t size) {
   return x < high ? x : high;
 }
 
-// `image` is planar float32.
+// Samples `image`, planar float32.
 template <typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
     const ChainImage& image, const AffineParams& params, const AffineDraw& draw,
@@ -205,7 +206,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineBilinear(
   const int32_t height = image.height;
   const int32_t width = image.width;
   VisitGroups<Team>(lanes->count, [&](int first) {
-    // The four neighbours; outside they have weight 0.
+    // Four neighbours; those outside the image have weight 0.
     int32_t index[4][Team::kGroup];
     float weight[4][Team::kGroup];
     for (int k = 0; k < Team::kGroup; ++k) {
@@ -250,7 +251,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineBilinear(
   });
 }
 
-// Op::Apply on each lane of a planar float32 image.
+// Applies Op::Apply to each lane of a planar float32 image.
 template <typename Op, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WindowLanes(
     const ChainImage& image, const Op& op, Lanes<Team>* lanes) {
@@ -268,7 +269,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WindowLanes(
     if constexpr (Team::kLanes == 1) {
       apply(0, 1);
     } else {
-      // Lanes first .. end are further than the margin from the row's ends.
+      // Lanes first .. end are farther than the margin from the row's ends.
       const int first_x = lanes->first_x;
       const int margin = op.Margin();
       int first = margin > first_x ? margin - first_x : 0;
@@ -277,7 +278,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WindowLanes(
       end = end < lanes->count ? end : lanes->count;
       end = end > first ? end : first;
       apply(0, first);
-      // Of its own, so that loads cannot depend on its stores.
+      // A local buffer, so that its stores cannot alias the loads.
       float made[Team::kLanes];
       op.ApplyRun(plane, image.height, image.width, lanes->y, first_x + first,
                   end - first, made);

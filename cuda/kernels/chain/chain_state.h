@@ -1,4 +1,5 @@
-// What the ranks of a team share while they run one sample through a chain.
+// State shared by the ranks of a team while they run one sample through a
+// chain.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_STATE_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_STATE_H_
@@ -15,11 +16,11 @@
 
 namespace datasetd {
 
-// Of two statistic ops, the later one gathers while the earlier one's table
+// Two, because a statistic op accumulates while the table of the one before it
 // is still read.
 inline constexpr int kNumStatistics = 2;
 
-// x * factor + bias, by channel.
+// x * factor + bias, per channel.
 struct ValueScale {
   float factor[kMaxChannels];
   float bias[kMaxChannels];
@@ -34,8 +35,8 @@ struct ChainState {
   MixDraw mix;                  // of the row
 };
 
-// An image that the pixels of a chain are read from: a resident sample, or a
-// scratch image, planar float32. Strides are in elements.
+// Input image of a sweep: a resident sample, or a scratch image in planar
+// float32. Strides are in elements.
 struct ChainImage {
   const uint8_t* data;
   Dtype dtype;
@@ -45,7 +46,7 @@ struct ChainImage {
   bool is_scratch;
 };
 
-// Element `index` of an image of kDtype, as float32.
+// Loads element `index` of an image of kDtype as float32.
 template <Dtype kDtype>
 DATASETD_HOST_DEVICE inline float LoadElement(const uint8_t* data,
                                               int64_t index) {
@@ -56,7 +57,7 @@ DATASETD_HOST_DEVICE inline float LoadElement(const uint8_t* data,
   } else if constexpr (kDtype == Dtype::kBfloat16) {
     return FloatFromBits(uint32_t{LoadAs<uint16_t>(data, index)} << 16);
   } else {
-    // Not by LoadAs: scratch memory is written by the same kernel.
+    // Not LoadAs, because the same kernel writes scratch memory.
     return reinterpret_cast<const float*>(data)[index];
   }
 }

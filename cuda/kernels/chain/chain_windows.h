@@ -1,4 +1,4 @@
-// The neighbourhood ops as classes, for WindowLanes.
+// Neighbourhood ops as classes, for WindowLanes.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WINDOWS_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_WINDOWS_H_
@@ -11,8 +11,8 @@
 
 namespace datasetd {
 
-// Each has Apply(), of one pixel, and ApplyRun(): `count` pixels of a row from
-// x on, none of them within Margin() of its ends, to the same bits.
+// Apply() computes one pixel. ApplyRun() computes `count` pixels of a row from
+// x on, none within Margin() of its ends, with the same bits.
 
 struct SharpnessWindow {
   AdjustSharpnessDraw draw;

@@ -1,5 +1,5 @@
-// Asks the host's memory for what is read soon, a little at a time, while other
-// work leaves it idle. Does nothing on a device. Not thread-safe.
+// Prefetches host memory in small portions while other work leaves the memory
+// bus idle. Does nothing on a device. Not thread-safe.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_PREFETCHER_H_
 #define DATASETD_CUDA_KERNELS_CHAIN_PREFETCHER_H_
@@ -14,17 +14,17 @@ namespace datasetd {
 template <typename Team>
 class Prefetcher {
  public:
-  // Of `data`, instead of what is left of earlier data.
+  // Begins to prefetch `data` and drops what is left of earlier data.
   DATASETD_HOST_DEVICE void Begin(const uint8_t* data, int64_t size_bytes) {
     at_ = data;
     end_ = data + size_bytes;
   }
 
-  // The next few lines.
+  // Prefetches the next few cache lines.
   DATASETD_HOST_DEVICE void AskForSome() {
     if constexpr (Team::kLanes > 1) {
       for (int i = 0; i < kLinesAtOnce && at_ < end_; ++i) {
-        // Into the second-level cache: the first one is in use.
+        // Into the second-level cache, since the first is in use.
         __builtin_prefetch(at_, /*rw=*/0, /*locality=*/2);
         at_ += kLineBytes;
       }
@@ -33,7 +33,7 @@ class Prefetcher {
 
  private:
   static constexpr int64_t kLineBytes = 64;
-  // As many as a core has asked for at a time, twice.
+  // Twice the number of outstanding requests of a core.
   static constexpr int kLinesAtOnce = 32;
 
   const uint8_t* at_ = nullptr;

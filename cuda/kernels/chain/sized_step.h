@@ -1,4 +1,4 @@
-// The leading steps of a ragged field, as they are for a sample of some size:
+// Computes the leading steps of a ragged field for a sample of a given size:
 // see SizeRule in params.h.
 
 #ifndef DATASETD_CUDA_KERNELS_CHAIN_SIZED_STEP_H_
@@ -16,20 +16,20 @@ struct SampleSize {
   int32_t height, width;
 };
 
-// What an extent lacks of `wanted`.
+// Returns max(wanted - extent, 0).
 DATASETD_HOST_DEVICE inline int32_t LackOf(int32_t extent, int32_t wanted) {
   return extent < wanted ? wanted - extent : 0;
 }
 
-// round(difference / 2) as Python does it: halves go to the even side.
-// REQUIRES: difference >= 0.
+// Returns round(difference / 2) as in Python: halves to even. REQUIRES:
+// difference >= 0.
 DATASETD_HOST_DEVICE inline int32_t RoundedHalf(int32_t difference) {
   const int32_t floor = difference / 2;
   return difference % 2 == 0 ? floor : floor + (floor & 1);
 }
 
-// Size after a Resize to a shorter edge; `longest` is 0 or above `edge`. Held
-// below 2^31.
+// Returns the size after a Resize to a shorter edge, saturated below 2^31.
+// REQUIRES: `longest` is 0 or above `edge`.
 DATASETD_HOST_DEVICE inline SampleSize ShorterEdgeSize(int32_t edge,
                                                        int32_t longest,
                                                        SampleSize in) {
@@ -49,8 +49,8 @@ DATASETD_HOST_DEVICE inline SampleSize ShorterEdgeSize(int32_t edge,
   return {rows, columns};
 }
 
-// Of the image after `step`, of one of size `in` before it. The numbers must
-// not overflow, which the compiler checks for each size that there is.
+// Returns the output size of `step` for input size `in`. REQUIRES: no overflow,
+// which the pipeline compiler checks for every size in the dataset.
 DATASETD_HOST_DEVICE inline SampleSize SizeAfter(const Step& step,
                                                  SampleSize in) {
   const int32_t* const args = step.size_args;
@@ -86,7 +86,7 @@ DATASETD_HOST_DEVICE inline SampleSize SizeAfter(const Step& step,
   return {step.out_height, step.out_width};
 }
 
-// `step`, with all sizes, for an image of size `in` before it.
+// Returns `step` with all sizes set for input size `in`.
 DATASETD_HOST_DEVICE inline Step SizedFor(const Step& step, SampleSize in) {
   const int32_t* const args = step.size_args;
   const SampleSize out = SizeAfter(step, in);
@@ -131,8 +131,8 @@ DATASETD_HOST_DEVICE inline Step SizedFor(const Step& step, SampleSize in) {
   return sized;
 }
 
-// Step `s` of a ragged field, for a sample of size `in`.
-// REQUIRES: s < field.num_sized_steps.
+// Returns step `s` of a ragged field for input size `in`. REQUIRES: s <
+// field.num_sized_steps.
 DATASETD_HOST_DEVICE inline Step SizedStep(const FieldProgram& field, int s,
                                            SampleSize in) {
   for (int i = 0; i < s; ++i) in = SizeAfter(field.steps[i], in);

@@ -18,10 +18,10 @@
 namespace datasetd {
 namespace {
 
-// An image is made in tiles. Of each, the moved pixels are gathered into
-// scratch memory, still of in_dtype and laid out as the output, and converted
-// from there in long loops. Fill is gathered too where an input value stands
-// for it, so that the output is written once; else it is painted over.
+// Images are processed in tiles. The moved pixels of a tile are gathered into
+// scratch memory in in_dtype and the output's layout, and converted from there
+// in long loops. If an input value represents the fill, it is gathered too, so
+// that the output is written once; else it is painted over.
 inline constexpr int32_t kTileColumns = 1024;
 inline constexpr int32_t kTileRows = 256;
 inline constexpr int32_t kTilePixels = 4096;
@@ -32,7 +32,7 @@ struct Tile {
   int32_t first_column, num_columns;
 };
 
-// Elements from plane to plane of a tile's scratch memory.
+// Returns the elements between the planes of a tile's scratch memory.
 int32_t PlaneStride(const Tile& tile) {
   return tile.num_rows * tile.num_columns + kLoosePixels;
 }
@@ -45,7 +45,7 @@ struct TileMaps {
   bool has_fill;  // in a run
 };
 
-// A field, and what is the same for all its samples. T is its element.
+// A field and the values common to all its samples. T is its element type.
 template <typename Converter>
 struct FieldTask {
   using T = typename Converter::Element;
@@ -78,8 +78,8 @@ struct FieldTask {
   T fill_patterns[kMaxMoves][kMaxChannels * kLoosePixels];
 };
 
-// Asks for the first lines of the next sample, a few at a time: all at once
-// they would fill the buffers that the stores need too.
+// Prefetches the first lines of the next sample, a few at a time, because all
+// at once would occupy the fill buffers that stores need.
 class Prefetcher {
  public:
   Prefetcher(const uint8_t* sample, int64_t size_bytes)
@@ -96,8 +96,8 @@ class Prefetcher {
   const uint8_t* end_;
 };
 
-// Paints the fill of a tile over what was converted there. Out is as wide as
-// the output's dtype.
+// Paints the fill of a tile over its converted pixels. Out is as wide as the
+// output's dtype.
 template <typename Out, int kChannels, Layout kLayout, typename Task>
 void PaintFill(const Task& task, const Tile& tile, const TileMaps& maps,
                uint8_t* sample) {
@@ -120,7 +120,7 @@ void PaintFill(const Task& task, const Tile& tile, const TileMaps& maps,
   }
 }
 
-// Gathers a tile into `scratch`; returns whether fill is left to be painted.
+// Gathers a tile into `scratch`. Returns true if fill remains to be painted.
 template <int kChannels, Layout kLayout, typename Task, typename T>
 bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
                 const T* image, T* scratch) {
@@ -154,7 +154,7 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
   return has_fill && !gathers_fill;
 }
 
-// One sample's tile: `from` is the sample, `to` its place in the output.
+// Writes one tile of the sample at `from` to the output at `to`.
 template <int kChannels, Layout kLayout, typename Task, typename T>
 void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
                  const uint8_t* from, Prefetcher& prefetcher, T* scratch,
@@ -162,7 +162,8 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
   prefetcher.FetchSome();
   const bool paints_fill = GatherTile<kChannels, kLayout>(
       task, tile, maps, reinterpret_cast<const T*>(from), scratch);
-  // A tile of full width is contiguous in the output; else it has one row.
+  // A tile of full width is contiguous in the output; a narrower tile has one
+  // row.
   const int64_t pixels = int64_t{tile.num_rows} * tile.num_columns;
   const int64_t first =
       int64_t{tile.first_row} * task.field.out_width + tile.first_column;
@@ -191,12 +192,12 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
   }
 }
 
-// Elements between two checkpoints, of what has no rows: whole pixels of 1 to 4
-// channels, and whole lines.
+// Elements between checkpoints in data without rows: a multiple of pixels of 1
+// to 4 channels and of cache lines.
 constexpr int64_t kPieceElements = 48 * 1024;
 
-// No pixel moves and the output is laid out as the samples are. Returns the row
-// where it stopped, as RunChainHost; so do the others.
+// For images without moves whose output has the samples' layout. This and the
+// functions below return the next row, like RunChainHost.
 template <typename Task>
 int32_t ConvertImages(const BatchTask& batch, const Task& task) {
   using T = typename Task::T;
@@ -276,7 +277,7 @@ int32_t AugmentImages(const AugmentProgram& program, const BatchTask& batch,
 template <int kChannels, typename Task>
 int32_t AugmentLayout(const AugmentProgram& program, const BatchTask& batch,
                       const Task& task) {
-  // With one channel the layouts are the same.
+  // With one channel both layouts are the same.
   const bool is_interleaved =
       kChannels == 1 || task.field.layout == Layout::kNhwc;
   if (is_interleaved && task.field.num_moves == 0) {
@@ -304,7 +305,7 @@ int32_t AugmentField(const AugmentProgram& program, const FieldProgram& field,
   }
 }
 
-// Elements first .. first + count of a sample.
+// Copies elements first .. first + count of a sample.
 void CopyElements(const FieldProgram& field, const uint8_t* from, int64_t first,
                   int64_t count, uint8_t* to) {
   const int64_t size_bytes = DtypeSizeBytes(field.out_dtype);
@@ -341,7 +342,7 @@ int32_t CopyOther(const FieldProgram& field, const BatchTask& batch) {
 int32_t RunField(const AugmentProgram& program, const FieldProgram& field,
                  const BatchTask& batch) {
   if (field.num_steps > 0) return RunChainHost(program, field, batch);
-  // Written by the chain that mixes it.
+  // The chain that mixes these labels writes them.
   if (field.num_classes > 0) return batch.first_row + NumRows(batch);
   if (!field.is_image) return CopyOther(field, batch);
   if (field.in_dtype == Dtype::kUint8) {
@@ -363,7 +364,7 @@ bool AugmentHostFrom(const AugmentProgram& program, const BatchTask& batch,
     part.num_rows = end - part.first_row;
     position->row = RunField(program, program.fields[position->field], part);
     if (position->row < end) {
-      StreamFence();  // another thread may go on
+      StreamFence();  // another thread may continue
       return false;
     }
     position->row = 0;

@@ -53,7 +53,7 @@ void ByteConverter::MakeTables(const FieldProgram& field) {
   for (int c = 0; c < num_channels_; ++c) {
     float* values = values_[c];
     for (int i = 0; i < 256; ++i) values[i] = static_cast<float>(i);
-    // Op by op, so that the loops have no branches.
+    // Apply op by op to keep the loops branch-free.
     for (int k = 0; k < field.num_value_ops; ++k) {
       const ValueOp& op = field.value_ops[k];
       const bool is_divide = op.kind == ValueOpKind::kDivide;
@@ -91,8 +91,8 @@ bool ByteConverter::IsChainExact() const {
   uint8_t bytes[256];
   for (int i = 0; i < 256; ++i) bytes[i] = static_cast<uint8_t>(i);
   for (int c = 0; c < num_channels_; ++c) {
-    // In float32: equal float16 would prove less. One element off alignment, so
-    // that nothing is streamed.
+    // Compare in float32, which is stricter than float16. One element off
+    // alignment, so that no stores are streamed.
     alignas(64) float computed[257];
     ConvertBytesVector(bytes, 256, chain_, c, 1, Dtype::kFloat32,
                        reinterpret_cast<uint8_t*>(computed + 1));

@@ -1,9 +1,9 @@
-// From the bytes of a uint8 image to final output elements, on the host.
+// Converts the bytes of a uint8 image to final output elements, on the host.
 //
-// A byte has 256 values, so a field's whole value chain is a table per channel.
-// Where the processor has vectors for it and the chain is [divide] [normalise],
-// it is computed instead; that form is used only after all 256 values of each
-// channel came out with the table's bits.
+// A byte has 256 values, so a field's value chain is a table per channel. If
+// the chain is [divide] [normalise] and the processor has suitable vectors, it
+// is computed instead, provided that all 256 values of each channel match the
+// table bit for bit.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_BYTE_CONVERTER_H_
 #define DATASETD_CUDA_KERNELS_HOST_BYTE_CONVERTER_H_
@@ -16,33 +16,33 @@
 
 namespace datasetd {
 
-// Lives on the stack of one call; takes about two microseconds to make.
-// Immutable afterwards. Keeps no reference to the field.
+// Lives on the stack of one call; construction takes about two microseconds.
+// Immutable. Does not keep a reference to the field.
 class ByteConverter {
  public:
   using Element = uint8_t;
 
-  // Computes in vectors if `use_vector`, which is false for tests of the
-  // tables, HasByteVector(), and the chain allows it. REQUIRES: field.is_image,
+  // Uses vectors if `use_vector` (false in tests of the tables),
+  // HasByteVector(), and the chain allows it. REQUIRES: field.is_image,
   // in_dtype kUint8.
   explicit ByteConverter(const FieldProgram& field, bool use_vector = true);
 
   bool is_vectorised() const { return is_vectorised_; }
 
-  // True if every fill of the field is what some byte becomes; then
-  // fill_byte(move, channel) is that byte, and fill is gathered like pixels.
+  // True if every fill of the field is the output of some byte. fill_byte(move,
+  // channel) is then that byte, and fill is gathered like pixels.
   bool has_fill_bytes() const { return has_fill_bytes_; }
   uint8_t fill_byte(int move_index, int channel) const {
     return fill_bytes_[move_index][channel];
   }
 
-  // `count` bytes of one channel -> `to`, of out_dtype. May write past the
-  // caches: StreamFence() before others read.
+  // Converts `count` bytes of one channel to out_dtype. May bypass the caches:
+  // call StreamFence() before another thread reads `to`.
   void ConvertPlane(const uint8_t* from, int64_t count, int channel,
                     uint8_t* to) const;
 
-  // `count` bytes of interleaved pixels, beginning with channel 0 -> `to`. As
-  // ConvertPlane.
+  // Converts `count` bytes of interleaved pixels, beginning with channel 0.
+  // Otherwise like ConvertPlane.
   void ConvertPixels(const uint8_t* from, int64_t count, uint8_t* to) const;
 
  private:
@@ -58,7 +58,7 @@ class ByteConverter {
   int num_channels_;
   VectorChain chain_;
   uint8_t fill_bytes_[kMaxMoves][kMaxChannels];
-  // Of each byte, the value before rounding and the output's bits.
+  // Value before rounding and output bits of each byte.
   float values_[kMaxChannels][256];
   uint32_t table_[kMaxChannels][256];
 };

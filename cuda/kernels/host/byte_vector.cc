@@ -4,8 +4,8 @@
 
 #include "base/dtype.h"
 
-// clang, which builds the fuzzers, has no target pragma: it takes the plain
-// way.
+// clang, which builds the fuzzers, has no target pragma and uses the plain
+// code.
 #if defined(__x86_64__) && !defined(__clang__)
 
 #include <immintrin.h>
@@ -29,7 +29,7 @@ DATASETD_INLINE __m256 Divide(__m256 x, __m256 high, __m256 low) {
   return _mm256_fmadd_ps(x, high, _mm256_mul_ps(x, low));
 }
 
-// To nearest even. REQUIRES: no NaN.
+// Rounds to nearest even. REQUIRES: no NaN.
 DATASETD_INLINE __m128i RoundToBfloat16(__m256 x) {
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i odd =
@@ -133,7 +133,7 @@ int64_t DispatchStore(const uint8_t* from, int64_t count,
 
 #pragma GCC pop_options
 
-// Shuffles that gather channel c of 16 pixels from each third of 48 bytes.
+// Shuffle masks that gather channel c of 16 pixels from each third of 48 bytes.
 struct SplitMasks {
   alignas(16) int8_t mask[2][3][3][16];  // [mirrored][channel][third][byte]
 };
@@ -219,8 +219,8 @@ __attribute__((target("avx2"))) void SplitPixels3Vector(const uint8_t* from,
 __attribute__((target("avx2"))) void MirrorPixels3Vector(const uint8_t* from,
                                                          int32_t count,
                                                          uint8_t* to) {
-  // Five pixels that end a load of 16 bytes; the byte stored after them belongs
-  // to the next ones.
+  // A 16-byte load holds five whole pixels; the 16th byte stored is overwritten
+  // by the next store.
   const __m128i mask =
       _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, -1);
   int32_t i = 0;

@@ -1,5 +1,6 @@
-// The vector code of the host path: AVX2, FMA and F16C, asked for at run time,
-// so that one binary runs on any x86-64. Elsewhere HasByteVector() is false.
+// Vector code of the host path: AVX2, FMA and F16C, detected at run time so
+// that one binary runs on any x86-64. On other processors HasByteVector() is
+// false.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_BYTE_VECTOR_H_
 #define DATASETD_CUDA_KERNELS_HOST_BYTE_VECTOR_H_
@@ -11,14 +12,14 @@
 
 namespace datasetd {
 
-// A division as two multiplications by a reciprocal of double length:
-// x * high + x * low, the sum rounded once.
+// A division as multiplication by a double-length reciprocal: x * high + x *
+// low, rounded once.
 struct Reciprocal {
   float high;
   float low;
 };
 
-// The value chains that are computed: [divide] [normalise].
+// Value chains with vector code: [divide] [normalise].
 struct VectorChain {
   bool has_divide = false;
   bool has_normalize = false;
@@ -29,17 +30,17 @@ struct VectorChain {
 
 bool HasByteVector();
 
-// Takes bytes of interleaved channels `first_channel` .. + `num_channels` - 1
-// through the chain, and rounds them to `dtype` (kFloat16, kBfloat16,
-// kFloat32). Returns how many were done: `count` without its tail, which is
-// shorter than 24 and begins with `first_channel`. NaN is not canonical. Where
-// `to` is 64-byte aligned it is written past the caches: StreamFence() before
-// another thread may read it. REQUIRES: HasByteVector().
+// Converts bytes of interleaved channels first_channel .. first_channel +
+// num_channels - 1 by the chain and rounds to `dtype` (kFloat16, kBfloat16,
+// kFloat32). Returns the number done: `count` less a tail shorter than 24 that
+// begins with `first_channel`. NaN is not canonical. A 64-byte aligned `to` is
+// written with non-temporal stores: call StreamFence() before another thread
+// reads it. REQUIRES: HasByteVector().
 int64_t ConvertBytesVector(const uint8_t* from, int64_t count,
                            const VectorChain& chain, int first_channel,
                            int num_channels, Dtype dtype, uint8_t* to);
 
-// Orders the streamed stores of this thread before its later stores.
+// Orders this thread's non-temporal stores before its later stores.
 void StreamFence();
 
 // Splits `count` pixels of three channels into planes, `plane_stride` bytes

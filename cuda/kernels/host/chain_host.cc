@@ -13,7 +13,7 @@
 namespace datasetd {
 namespace {
 
-// A team's scratch memory, taken for as long as this lives.
+// Holds a team's scratch memory for the lifetime of the object.
 class TeamLease {
  public:
   explicit TeamLease(const AugmentProgram& program) : program_(program) {

@@ -1,4 +1,4 @@
-// Chains on the host.
+// Runs chains on the host.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_CHAIN_HOST_H_
 #define DATASETD_CUDA_KERNELS_HOST_CHAIN_HOST_H_
@@ -9,20 +9,20 @@ namespace datasetd {
 
 struct ChainMemory;  // chain_state.h
 
-// Runs a chain of `program`, `field`, for one batch, or the part of it, on the
-// calling thread, with the scratch memory of a free team. Returns the row where
-// it stopped: behind the last one, or before if the thread's run EndsAtSample
-// (host_checkpoint.h). REQUIRES: program.scratch, with its flags 0 while no
-// thread is here. Thread-safe for batches that do not overlap; more threads
-// than teams wait for each other.
+// Runs the chain `field` of `program` for one batch or part on the calling
+// thread, with the scratch memory of a free team. Returns the next row: past
+// the last one, or earlier if the thread's run EndsAtSample
+// (host_checkpoint.h). Thread-safe for batches that do not overlap; if there
+// are more threads than teams, threads wait. REQUIRES: program.scratch, whose
+// flags are 0 while no thread runs a chain.
 int32_t RunChainHost(const AugmentProgram& program, const FieldProgram& field,
                      const BatchTask& batch);
 
-// Whether the processor has what a build needs: AVX2; AVX-512 F, BW, DQ and VL.
+// True if the processor supports a build: AVX2; AVX-512 F, BW, DQ and VL.
 bool HasChainAvx2();
 bool HasChainAvx512();
 
-// The builds of the chain: the same bits. They return what RunChainHost does.
+// RunChainHost for one instruction set each. All give the same bits.
 int32_t RunChainPlain(const AugmentProgram& program, const FieldProgram& field,
                       const BatchTask& batch, const ChainMemory& memory);
 // REQUIRES: HasChainAvx2().

@@ -1,17 +1,18 @@
 #include "cuda/kernels/host/chain_host.h"
 
-// clang, which builds the fuzzers, has no target pragma: it goes without.
+// clang, which builds the fuzzers, has no target pragma and omits this build.
 #if defined(__x86_64__) && !defined(__clang__)
 
 #include <immintrin.h>
 
 #include <cstdint>
 
-// For GCC 12 to gather by one instruction; it inlines only what is tuned alike.
+// Makes GCC 12 use gather instructions; all inlined functions need equal
+// tuning.
 #pragma GCC target("tune=haswell")
 
-// What the builds share is compiled for every processor: only the executor's
-// own templates come after the pragma.
+// Headers shared by the builds are included before the target pragma, which
+// must only apply to the executor's templates.
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
@@ -31,7 +32,7 @@
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
 
-// No fused multiplication: it rounds otherwise.
+// Fused multiply-add would round differently.
 #pragma GCC push_options
 #pragma GCC target("avx2")
 

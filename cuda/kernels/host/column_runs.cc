@@ -8,8 +8,8 @@
 namespace datasetd {
 namespace {
 
-// One move over a whole map. The mode is a constant so that the loop is without
-// branches.
+// Applies one move to a whole map. The mode is a constant to keep the loop
+// branch-free.
 template <PaddingMode kMode>
 void UnpadMap(const AxisMove& drawn, int move_index, int32_t count,
               int32_t* map) {

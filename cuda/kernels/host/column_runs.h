@@ -1,5 +1,6 @@
-// The map of one axis as runs: stretches of output that come from consecutive
-// input going forth or back, from one input coordinate, or from one fill.
+// The map of one axis as runs: ranges of output that come from consecutive
+// input coordinates, ascending or descending, from a single one, or from one
+// fill.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_COLUMN_RUNS_H_
 #define DATASETD_CUDA_KERNELS_HOST_COLUMN_RUNS_H_
@@ -11,7 +12,7 @@
 
 namespace datasetd {
 
-// MapBack of output coordinates `first` .. + `count` - 1.
+// Stores MapBack of output coordinates first .. first + count - 1.
 void MapAxis(const FieldProgram& field, const AxisMove* drawn, int32_t first,
              int32_t count, int32_t* map);
 
@@ -22,7 +23,7 @@ struct ColumnRun {
   int32_t step;   // 1, -1 or 0 from element to element
 };
 
-// Writes the runs of `map` in order and returns how many: at most `count`.
+// Writes the runs of `map` in order and returns their number, at most `count`.
 int FindRuns(const int32_t* map, int32_t count, ColumnRun* runs);
 
 }  // namespace datasetd

@@ -1,4 +1,5 @@
-// From the float32 pixels of an image to final output elements, on the host.
+// Converts the float32 pixels of an image to final output elements, on the
+// host.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_FLOAT_CONVERTER_H_
 #define DATASETD_CUDA_KERNELS_HOST_FLOAT_CONVERTER_H_
@@ -9,14 +10,15 @@
 
 namespace datasetd {
 
-// Has the members of ByteConverter that augment_host.cc uses. Keeps the field.
+// Has the members of ByteConverter that augment_host.cc uses. Keeps a reference
+// to the field.
 class FloatConverter {
  public:
   using Element = float;
 
   explicit FloatConverter(const FieldProgram& field) : field_(field) {}
 
-  // Fill is final: no input value stands for it.
+  // Always false: fill is not an input value.
   bool has_fill_bytes() const { return false; }
   float fill_byte(int, int) const { return 0.0f; }
 
@@ -25,7 +27,7 @@ class FloatConverter {
   void ConvertPixels(const float* from, int64_t count, uint8_t* to) const;
 
  private:
-  // `count` values of one channel, `stride` apart on both sides.
+  // Converts `count` values of one channel, `stride` apart in input and output.
   void Convert(const float* from, int64_t count, int64_t stride, int channel,
                uint8_t* to) const;
 

@@ -1,5 +1,5 @@
-// Gathers the pixels of one output row on the host: a run of input pixels, as
-// they are, into planes or interleaved.
+// Gathers the pixels of one output row on the host: copies a run of input
+// pixels unchanged, into planes or interleaved.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_GATHER_H_
 #define DATASETD_CUDA_KERNELS_HOST_GATHER_H_
@@ -13,10 +13,11 @@
 
 namespace datasetd {
 
-// Pixels of PaintRunLoosely's pattern; it needs one less after each plane.
+// Pixels of PaintRunLoosely's pattern. Each plane needs room for one less after
+// its end.
 inline constexpr int32_t kLoosePixels = 8;
 
-// Pixels `from` + k * `step`, of kChannels, into planes.
+// Splits pixels `from` + k * `step`, of kChannels, into planes.
 template <typename T, int kChannels>
 void SplitRun(const T* from, int32_t count, int32_t step, T* planes,
               int32_t plane_stride) {
@@ -76,7 +77,8 @@ void GatherRun(const T* row, const ColumnRun& run, bool has_vector, T* to,
   }
 }
 
-// Sets `count` pixels from `to` on to `value`, one element per channel.
+// Sets `count` pixels from `to` on to `value`, which has one element per
+// channel.
 template <typename T, int kChannels, Layout kLayout>
 void PaintRun(const T* value, int32_t count, int64_t plane_stride, T* to) {
   constexpr int kStep = kLayout == Layout::kNhwc ? kChannels : 1;
@@ -87,9 +89,9 @@ void PaintRun(const T* value, int32_t count, int64_t plane_stride, T* to) {
   }
 }
 
-// As PaintRun with a pattern of kLoosePixels pixels, laid out like the tile;
-// but may also change the pixels after the run that fill up the last pattern:
-// for a tile that is painted and gathered in order.
+// Like PaintRun with a pattern of kLoosePixels pixels in the tile's layout, but
+// may overwrite pixels after the run up to the end of the last pattern. For
+// tiles that are painted and gathered in order.
 template <typename T, int kChannels, Layout kLayout>
 void PaintRunLoosely(const T* pattern, int32_t count, int64_t plane_stride,
                      T* to) {

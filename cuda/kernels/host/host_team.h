@@ -1,4 +1,4 @@
-// The team of one: a thread of the host.
+// A team of one rank: a host thread.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_HOST_TEAM_H_
 #define DATASETD_CUDA_KERNELS_HOST_HOST_TEAM_H_
@@ -10,12 +10,12 @@
 
 namespace datasetd {
 
-// The instructions of a build of the chain. Each is compiled by itself, and has
-// its own team, so that they share no template instance.
+// Instruction set of a build of the chain. Each build has its own team type, so
+// that builds share no template instances.
 enum class HostIsa : uint8_t { kPlain, kAvx2, kAvx512 };
 
-// What a build does with its vectors by name: host_vector_*.h. Those that
-// kCanPick permute lanes by offsets, too, and take RGB apart.
+// Vector operations of a build, see host_vector_*.h. Builds with kCanPick can
+// also permute lanes by offsets and split RGB.
 template <HostIsa kIsa>
 struct HostVector;
 
@@ -24,8 +24,7 @@ struct HostTeam {
   using Atomics = PlainAtomics;
   using Vector = HostVector<kIsa>;
 
-  // A row of most images: what a block costs beside its lanes is theirs to
-  // share.
+  // A row of most images, which amortises the cost per block.
   static constexpr int kLanes = 256;
   static constexpr int kGroup = 32;
   // Half of a first-level cache.

@@ -1,4 +1,4 @@
-// HostVector with AVX2. Included within that target, before the executor.
+// HostVector with AVX2. Included under that target pragma, before the executor.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_HOST_VECTOR_AVX2_H_
 #define DATASETD_CUDA_KERNELS_HOST_HOST_VECTOR_AVX2_H_
@@ -26,29 +26,29 @@ struct HostVector<HostIsa::kAvx2> {
   static Floats Multiply(Floats x, Floats y) { return _mm256_mul_ps(x, y); }
 
   static Floats All(float x) { return _mm256_set1_ps(x); }
-  // Within 0..bound; NaN stays.
+  // Clamps to 0..bound; NaN stays NaN.
   static Floats Clamp(Floats x, Floats bound) {
     return _mm256_min_ps(bound, _mm256_max_ps(_mm256_setzero_ps(), x));
   }
 
-  // index[k] - base for kFloats indices.
+  // Returns index[k] - base for kFloats indices.
   static Offsets OffsetsFrom(const int32_t* index, int32_t base) {
     return _mm256_sub_epi32(
         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index)),
         _mm256_set1_epi32(base));
   }
-  // Lane k is element offsets[k] of x, or of x and y.
+  // Lane k of the result is element offsets[k] of x, or of x and y.
   static Floats Pick(Floats x, Offsets offsets) {
     return _mm256_permutevar8x32_ps(x, offsets);
   }
   static Floats Pick(Floats x, Floats y, Offsets offsets) {
-    // Bit 3 of the offset to the place of the sign.
+    // Move bit 3 of the offset to the sign bit.
     return _mm256_blendv_ps(
         Pick(x, offsets), Pick(y, offsets),
         _mm256_castsi256_ps(_mm256_slli_epi32(offsets, 28)));
   }
 
-  // As CanonicalFloat, past the caches. REQUIRES: `to` aligned.
+  // Stores CanonicalFloat(x), bypassing the caches. REQUIRES: `to` is aligned.
   static void Stream(Floats x, float* to) {
     const __m256 nan =
         _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(kNanFloat32)));
@@ -56,10 +56,11 @@ struct HostVector<HostIsa::kAvx2> {
         to, _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
   }
 
-  // Bytes of kFloats pixels, three channels interleaved, to one row each.
+  // Splits bytes of kFloats interleaved three-channel pixels into one row per
+  // channel.
   static void SplitRgb(const uint8_t* from, float* to0, float* to1,
                        float* to2) {
-    // Four pixels to each part of 16 bytes, whose last four are unused.
+    // Four pixels per 16-byte part, of which the last four bytes are unused.
     const __m256i pixels = _mm256_permutevar8x32_epi32(
         _mm256_maskload_epi32(reinterpret_cast<const int*>(from),
                               _mm256_setr_epi32(-1, -1, -1, -1, -1, -1, 0, 0)),

@@ -1,4 +1,5 @@
-// HostVector with AVX-512. Included within that target, before the executor.
+// HostVector with AVX-512. Included under that target pragma, before the
+// executor.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_HOST_VECTOR_AVX512_H_
 #define DATASETD_CUDA_KERNELS_HOST_HOST_VECTOR_AVX512_H_
@@ -26,16 +27,16 @@ struct HostVector<HostIsa::kAvx512> {
   static Floats Multiply(Floats x, Floats y) { return _mm512_mul_ps(x, y); }
 
   static Floats All(float x) { return _mm512_set1_ps(x); }
-  // Within 0..bound; NaN stays.
+  // Clamps to 0..bound; NaN stays NaN.
   static Floats Clamp(Floats x, Floats bound) {
     return _mm512_min_ps(bound, _mm512_max_ps(_mm512_setzero_ps(), x));
   }
 
-  // index[k] - base for kFloats indices.
+  // Returns index[k] - base for kFloats indices.
   static Offsets OffsetsFrom(const int32_t* index, int32_t base) {
     return _mm512_sub_epi32(_mm512_loadu_si512(index), _mm512_set1_epi32(base));
   }
-  // Lane k is element offsets[k] of x, or of x and y.
+  // Lane k of the result is element offsets[k] of x, or of x and y.
   static Floats Pick(Floats x, Offsets offsets) {
     return _mm512_permutexvar_ps(offsets, x);
   }
@@ -43,7 +44,7 @@ struct HostVector<HostIsa::kAvx512> {
     return _mm512_permutex2var_ps(x, offsets, y);
   }
 
-  // As CanonicalFloat, past the caches. REQUIRES: `to` aligned.
+  // Stores CanonicalFloat(x), bypassing the caches. REQUIRES: `to` is aligned.
   static void Stream(Floats x, float* to) {
     const __m512 nan =
         _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(kNanFloat32)));
@@ -51,10 +52,11 @@ struct HostVector<HostIsa::kAvx512> {
         to, _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan));
   }
 
-  // Bytes of kFloats pixels, three channels interleaved, to one row each.
+  // Splits bytes of kFloats interleaved three-channel pixels into one row per
+  // channel.
   static void SplitRgb(const uint8_t* from, float* to0, float* to1,
                        float* to2) {
-    // Four pixels to each part of 16 bytes, whose last four are unused.
+    // Four pixels per 16-byte part, of which the last four bytes are unused.
     const __m512i pixels = _mm512_permutexvar_epi32(
         _mm512_setr_epi32(0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11),
         _mm512_maskz_loadu_epi32(0xFFF, from));

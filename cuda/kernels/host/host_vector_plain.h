@@ -1,4 +1,4 @@
-// HostVector of every processor.
+// HostVector for any processor.
 
 #ifndef DATASETD_CUDA_KERNELS_HOST_HOST_VECTOR_PLAIN_H_
 #define DATASETD_CUDA_KERNELS_HOST_HOST_VECTOR_PLAIN_H_
@@ -12,7 +12,7 @@ namespace datasetd {
 
 template <>
 struct HostVector<HostIsa::kPlain> {
-  // GCC's and clang's.
+  // Vector extension of GCC and clang.
   typedef float Floats __attribute__((vector_size(16)));
 
   static constexpr int kFloats = 4;
@@ -28,13 +28,13 @@ struct HostVector<HostIsa::kPlain> {
   static Floats Multiply(Floats x, Floats y) { return x * y; }
 
   static Floats All(float x) { return Floats{x, x, x, x}; }
-  // Within 0..bound; NaN stays.
+  // Clamps to 0..bound; NaN stays NaN.
   static Floats Clamp(Floats x, Floats bound) {
     const Floats low = x < 0.0f ? Floats{} : x;
     return low > bound ? bound : low;
   }
 
-  // As CanonicalFloat.
+  // Stores CanonicalFloat(x).
   static void Stream(Floats x, float* to) {
     for (int i = 0; i < kFloats; ++i) to[i] = CanonicalFloat(x[i]);
   }

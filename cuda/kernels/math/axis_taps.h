@@ -1,10 +1,10 @@
-// Resampling along one axis: which input coordinates an output coordinate is
-// made of, and their weights.
+// Resampling along one axis: the input coordinates that contribute to an output
+// coordinate, and their weights.
 //
-// Pixel centres lie at integers plus a half, as in ATen (align_corners=False).
-// With antialias a filter grows with the scale, its taps are cut off at the
-// edge and normalised; without, taps beyond the edge are held at the edge.
-// Nearest is in float32, as ATen computes it.
+// Pixel centres are at integers plus 1/2, as in ATen (align_corners=False).
+// With antialias the filter grows with the scale, and taps beyond the edge are
+// dropped and the rest normalised; without, taps are clamped to the edge.
+// Nearest uses float32, as ATen does.
 
 #ifndef DATASETD_CUDA_KERNELS_MATH_AXIS_TAPS_H_
 #define DATASETD_CUDA_KERNELS_MATH_AXIS_TAPS_H_
@@ -18,7 +18,7 @@
 
 namespace datasetd {
 
-// From [0, in_size) to [0, out_size). Both sizes are within 1..kMaxExtent.
+// Maps [0, in_size) to [0, out_size). Both sizes are within 1..kMaxExtent.
 struct AxisResample {
   int32_t in_size;
   int32_t out_size;
@@ -34,7 +34,7 @@ DATASETD_HOST_DEVICE inline bool IsAntialiased(const AxisResample& axis) {
           axis.interpolation == InterpolationMode::kBicubic);
 }
 
-// Half the filter's width in input coordinates.
+// Returns half the filter's width in input coordinates.
 DATASETD_HOST_DEVICE inline double FilterSupport(const AxisResample& axis) {
   const double scale = static_cast<double>(axis.in_size) / axis.out_size;
   const double reach =
@@ -42,11 +42,11 @@ DATASETD_HOST_DEVICE inline double FilterSupport(const AxisResample& axis) {
   return scale > 1.0 ? reach * scale : reach;
 }
 
-// Taps of each output coordinate; those left over have weight 0.
+// Returns the number of taps per output coordinate; unused ones have weight 0.
 DATASETD_HOST_DEVICE inline int32_t NumTaps(const AxisResample& axis) {
   if (IsAntialiased(axis)) {
     const double width = 2.0 * FilterSupport(axis);
-    // Compared before it is cast: it may be beyond every int32_t.
+    // Compare before the cast: the width may exceed the range of int32_t.
     if (width >= axis.in_size) return axis.in_size;
     const int32_t whole = static_cast<int32_t>(width);
     return whole < width ? whole + 1 : whole;
@@ -61,7 +61,7 @@ DATASETD_HOST_DEVICE inline int32_t NumTaps(const AxisResample& axis) {
   }
 }
 
-// Keys' cubic, a = -1/2 with antialias and -3/4 without, as in ATen.
+// Keys' cubic; a is -1/2 with antialias and -3/4 without, as in ATen.
 DATASETD_HOST_DEVICE inline double CubicWeight(double x, double a) {
   x = x < 0.0 ? -x : x;
   if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
@@ -80,7 +80,7 @@ DATASETD_HOST_DEVICE inline int32_t ClampIndex(int32_t i, int32_t size) {
   return i < 0 ? 0 : i >= size ? size - 1 : i;
 }
 
-// What the taps of all output coordinates share.
+// Computes taps; holds the values common to all output coordinates.
 class AxisTapMaker {
  public:
   DATASETD_HOST_DEVICE explicit AxisTapMaker(const AxisResample& axis)
@@ -90,8 +90,8 @@ class AxisTapMaker {
         support_(FilterSupport(axis)),
         unit_(scale_ > 1.0 ? 1.0 / scale_ : 1.0) {}
 
-  // The NumTaps(axis) taps of `out_index`: tap t goes to index[t * stride] and
-  // weight[t * stride].
+  // Computes the NumTaps(axis) taps of `out_index`. Tap t goes to index[t *
+  // stride] and weight[t * stride].
   DATASETD_HOST_DEVICE void Make(int32_t out_index, int64_t stride,
                                  int32_t* index, float* weight) const {
     const double center = scale_ * (out_index + 0.5);

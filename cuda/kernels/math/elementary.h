@@ -1,8 +1,8 @@
-// Elementary functions of IEEE + - * / alone: the same bits on host and device,
-// whatever the mathematical libraries there do.
+// Elementary functions built from IEEE + - * / only, so that host and device
+// give the same bits regardless of their math libraries.
 //
-// In double: parameters are computed once a sample. Errors are relative
-// unless said otherwise, and checked against long double by the test.
+// In double, because parameters are computed once per sample. Errors are
+// relative unless noted, and are tested against long double.
 
 #ifndef DATASETD_CUDA_KERNELS_MATH_ELEMENTARY_H_
 #define DATASETD_CUDA_KERNELS_MATH_ELEMENTARY_H_
@@ -31,8 +31,8 @@ DATASETD_HOST_DEVICE inline double FromBits(uint64_t bits) {
 
 }  // namespace elementary_internal
 
-// To the nearest integer, halves to the even one, as Python's round.
-// REQUIRES: |x| < 2^51.
+// Rounds to the nearest integer, halves to even, as Python's round. REQUIRES:
+// |x| < 2^51.
 DATASETD_HOST_DEVICE inline double RoundHalfEven(double x) {
   // The mantissa's last bit is worth 1 around 1.5 * 2^52.
   constexpr double kShift = 6755399441055744.0;
@@ -45,7 +45,7 @@ DATASETD_HOST_DEVICE inline float RoundHalfEven(float x) {
   return (x + kShift) - kShift;
 }
 
-// The largest integer not above x. REQUIRES: |x| < 2^31.
+// Returns the largest integer <= x. REQUIRES: |x| < 2^31.
 DATASETD_HOST_DEVICE inline float Floor(float x) {
   const float truncated = static_cast<float>(static_cast<int32_t>(x));
   return truncated > x ? truncated - 1.0f : truncated;
@@ -57,7 +57,7 @@ DATASETD_HOST_DEVICE inline double Floor(double x) {
   return truncated > x ? truncated - 1.0 : truncated;
 }
 
-// Rounded correctly. REQUIRES: x is not negative.
+// Correctly rounded square root. REQUIRES: x >= 0.
 DATASETD_HOST_DEVICE inline double Sqrt(double x) {
 #if defined(__CUDA_ARCH__)
   return __dsqrt_rn(x);
@@ -66,14 +66,14 @@ DATASETD_HOST_DEVICE inline double Sqrt(double x) {
 #endif
 }
 
-// e^x, within 2^-51. Below -700 it is 0; x above 700 counts as 700.
+// e^x, within 2^-51. Returns 0 below -700; clamps x to 700.
 DATASETD_HOST_DEVICE inline double Exp(double x) {
   using namespace elementary_internal;  // NOLINT: constants
   if (!(x >= -700.0)) return 0.0;
   if (x > 700.0) x = 700.0;
   const double exponent = RoundHalfEven(x * kLog2E);
   const double r = (x - exponent * kLn2High) - exponent * kLn2Low;
-  // Taylor's series to r^13 for |r| <= ln 2 / 2: leaves out below 2^-57.
+  // Taylor series to r^13 for |r| <= ln 2 / 2; the remainder is below 2^-57.
   double sum = 1.0 / 6227020800.0;
   sum = sum * r + 1.0 / 479001600.0;
   sum = sum * r + 1.0 / 39916800.0;
@@ -102,7 +102,7 @@ DATASETD_HOST_DEVICE inline double Log(double x) {
   const uint64_t above = bits - kSqrtHalf;
   const int64_t exponent = static_cast<int64_t>(above) >> 52;
   const double m = FromBits(bits - (static_cast<uint64_t>(exponent) << 52));
-  // ln m = 2 atanh(s), and |s| < 0.1716: leaves out below 2^-60.
+  // ln m = 2 atanh(s), |s| < 0.1716; the remainder is below 2^-60.
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;
   double sum = 1.0 / 23.0;
@@ -125,7 +125,7 @@ DATASETD_HOST_DEVICE inline double Log(double x) {
 DATASETD_HOST_DEVICE inline void SinCosPi(double x, double* sin_out,
                                           double* cos_out) {
   const double halves = RoundHalfEven(2.0 * x);
-  // In [-pi/4, pi/4]; the subtraction is exact.
+  // t is in [-pi/4, pi/4]; the subtraction is exact.
   const double t = elementary_internal::kPi * (x - 0.5 * halves);
   const double z = t * t;
   double sin_sum = -1.0 / 1307674368000.0;

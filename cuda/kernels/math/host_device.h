@@ -1,4 +1,4 @@
-// Marks for code that both the host compiler and nvcc compile.
+// Macros for code that both the host compiler and nvcc compile.
 //
 // DATASETD_HOST_DEVICE before a function; DATASETD_UNROLL before a loop of
 // constant length whose arrays must stay in registers on the device;

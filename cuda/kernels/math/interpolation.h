@@ -1,4 +1,4 @@
-// How geometry samples between pixels, as numbers that kernels and wire share.
+// Interpolation modes, with the same values in kernels and on the wire.
 
 #ifndef DATASETD_CUDA_KERNELS_MATH_INTERPOLATION_H_
 #define DATASETD_CUDA_KERNELS_MATH_INTERPOLATION_H_
@@ -7,7 +7,7 @@
 
 namespace datasetd {
 
-// The values are those of datasetd.v1.InterpolationMode; meaning as in torch.
+// Values as in datasetd.v1.InterpolationMode; meaning as in torch.
 enum class InterpolationMode : uint8_t {
   kNearest = 1,
   kNearestExact = 2,

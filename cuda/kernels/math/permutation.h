@@ -1,6 +1,6 @@
-// A keyed bijection of [0, n), computed per position: the order of an epoch of
-// a dataset too large for a table. A pure function of (seed, epoch, n,
-// position), the same bits on host and device, O(1) memory.
+// A keyed bijection of [0, n), computed per position: the order of an epoch for
+// datasets too large for a table. A pure function of (seed, epoch, n, position)
+// in O(1) memory, with the same bits on host and device.
 //
 // Construction: an alternating Feistel network on Z_rows x Z_columns with
 // modular addition (Black and Rogaway, "Ciphers with Arbitrary Finite Domains",
@@ -10,9 +10,9 @@
 // at (seed, epoch).
 //
 // A result outside [0, n) is fed in again. Fewer than `rows` points of the
-// domain lie outside, and a walk meets each at most once: so one call costs at
-// most rows (<= 65536) passes of kRounds rounds, on average less than
-// 1 + 1 / sqrt(n).
+// domain are outside, and a walk visits each at most once, so one call takes at
+// most rows (<= 65536) passes of kRounds rounds, on average less than 1 + 1 /
+// sqrt(n).
 //
 // A Feistel network is not uniform over the orders of a small n; below
 // Sampler::kMaxTableSize a table is used instead. It is a bijection for every
@@ -28,11 +28,11 @@
 
 namespace datasetd {
 
-// Trivially copyable; may be made on the host and used on the device.
+// Trivially copyable; may be constructed on the host and used on the device.
 class KeyedPermutation {
  public:
-  // Even. Two and four fail tests/server/feed/sampler_quality_test.cc, six
-  // pass it.
+  // Must be even. Two and four fail tests/server/feed/sampler_quality_test.cc,
+  // six pass it.
   static constexpr int kRounds = 8;
 
   // REQUIRES: n >= 1.
@@ -40,7 +40,7 @@ class KeyedPermutation {
                                         uint32_t n)
       : n_(n), rows_(CeilSqrt(n)), columns_((n - 1) / rows_ + 1) {
     for (int i = 0; i < kRounds / 2; ++i) {
-      // Draws below kFirstDraw are those of the table.
+      // The table uses draws below kFirstDraw.
       const Words4 words = Draw(seed, kFirstDraw + i, kShuffleOpIndex,
                                 static_cast<uint32_t>(epoch),
                                 static_cast<uint32_t>(epoch >> 32));
@@ -49,7 +49,7 @@ class KeyedPermutation {
     }
   }
 
-  // The index at `position`. REQUIRES: position < n.
+  // Returns the index at `position`. REQUIRES: position < n.
   DATASETD_HOST_DEVICE uint32_t operator()(uint32_t position) const {
     uint32_t row = position / columns_;
     uint32_t column = position - row * columns_;
@@ -75,7 +75,7 @@ class KeyedPermutation {
     return low | uint64_t{high} << 32;
   }
 
-  // In [0, bound).
+  // Returns a value in [0, bound).
   DATASETD_HOST_DEVICE static uint32_t Round(uint64_t key, uint32_t x,
                                              uint32_t bound) {
     uint64_t z = key + x * uint64_t{0x9E3779B97F4A7C15u};
@@ -91,7 +91,7 @@ class KeyedPermutation {
     return sum >= modulus ? sum - modulus : sum;
   }
 
-  // The least s with s * s >= n.
+  // Returns the least s with s * s >= n.
   DATASETD_HOST_DEVICE static uint32_t CeilSqrt(uint32_t n) {
     uint32_t floor = 0;  // of the root of n - 1
     for (uint32_t bit = 1u << 15; bit != 0; bit >>= 1) {

@@ -1,4 +1,4 @@
-// Counter-based random numbers: a pure function of where they are used, the
+// Counter-based random numbers: a pure function of seed and position, with the
 // same bits on host and device.
 //
 // Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy
@@ -33,24 +33,25 @@ DATASETD_HOST_DEVICE inline Words4 Philox4x32(Words4 counter, uint64_t key) {
   return counter;
 }
 
-// Four words for block `draw` of an op on one sample in one epoch. Epochs and
-// sample indices are below 2^32.
+// Returns the four words of block `draw` of an op on one sample in one epoch.
+// REQUIRES: epochs and sample indices are below 2^32.
 DATASETD_HOST_DEVICE inline Words4 Draw(uint64_t seed, uint32_t draw,
                                         uint32_t op_index, uint32_t epoch,
                                         uint32_t sample) {
   return Philox4x32({{draw, op_index, epoch, sample}}, seed);
 }
 
-// Op indices at and above this one are not ops of a pipeline.
+// Op indices >= kReservedOpIndex do not belong to ops of a pipeline.
 inline constexpr uint32_t kReservedOpIndex = 0xFFFF0000u;
 inline constexpr uint32_t kShuffleOpIndex = 0xFFFF0001u;
 
-// In [0, 1), a multiple of 2^-24.
+// Returns a multiple of 2^-24 in [0, 1).
 DATASETD_HOST_DEVICE inline float UniformFloat(uint32_t word) {
   return static_cast<float>(word >> 8) * (1.0f / 16777216.0f);
 }
 
-// In [0, bound). Off from uniform by less than bound / 2^32.
+// Returns an integer in [0, bound). Deviates from uniform by less than bound /
+// 2^32.
 DATASETD_HOST_DEVICE inline uint32_t UniformInt(uint32_t word, uint32_t bound) {
   return static_cast<uint32_t>((uint64_t{word} * bound) >> 32);
 }

@@ -1,7 +1,7 @@
 // Rounding to the output types, the same bits on host and device.
 //
-// To nearest even throughout. A NaN becomes the positive quiet NaN without
-// payload, because processors disagree about the rest of its bits.
+// Rounds to nearest even. NaN becomes the positive quiet NaN without payload,
+// because processors differ in the other bits.
 
 #ifndef DATASETD_CUDA_KERNELS_MATH_ROUNDING_H_
 #define DATASETD_CUDA_KERNELS_MATH_ROUNDING_H_
@@ -29,7 +29,7 @@ DATASETD_HOST_DEVICE inline float FloatFromBits(uint32_t bits) {
   return x;
 }
 
-// x, or the one NaN.
+// Returns x, or the canonical NaN.
 DATASETD_HOST_DEVICE inline float CanonicalFloat(float x) {
   return x == x ? x : FloatFromBits(kNanFloat32);
 }
@@ -72,7 +72,7 @@ DATASETD_HOST_DEVICE inline float Float16ToFloat(uint16_t half) {
   return FloatFromBits(sign | ((magnitude << 13) + (112u << 23)));
 }
 
-// Clamped to 0..255; NaN is 0.
+// Rounds and clamps to 0..255; NaN becomes 0.
 DATASETD_HOST_DEVICE inline uint8_t FloatToUint8(float x) {
   x = x > 0.0f ? x : 0.0f;
   x = x < 255.0f ? x : 255.0f;
@@ -80,8 +80,8 @@ DATASETD_HOST_DEVICE inline uint8_t FloatToUint8(float x) {
   return static_cast<uint8_t>(FloatBits(x + 8388608.0f));
 }
 
-// To float32 by rounding to odd, so that rounding the result to a type of at
-// most 22 bits is rounding `x` once.
+// Rounds to float32 by rounding to odd, so that a second rounding to a type of
+// at most 22 bits equals a single rounding of `x`.
 DATASETD_HOST_DEVICE inline float DoubleToFloatForRounding(double x) {
   const float nearest = static_cast<float>(x);
   const double back = static_cast<double>(nearest);
@@ -92,7 +92,7 @@ DATASETD_HOST_DEVICE inline float DoubleToFloatForRounding(double x) {
   return FloatFromBits(bits | 1);
 }
 
-// The same from an integer.
+// The same for an integer.
 DATASETD_HOST_DEVICE inline float Int64ToFloatForRounding(int64_t x) {
   const bool is_negative = x < 0;
   uint64_t magnitude =

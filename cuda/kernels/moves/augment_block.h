@@ -1,9 +1,8 @@
-// What the blocks of the augment kernel do, thread by thread: host and device
-// functions, so that a loop over blocks and threads on the host runs the very
-// code of the kernel.
+// Per-thread code of the augment kernel's blocks, as host and device functions,
+// so that a host loop over blocks and threads runs the kernel's code.
 //
-// A block goes through LocateBlock, LoadBlock, DrawBlock, MapBlock, WriteBlock;
-// all its threads finish one before any begins the next.
+// A block runs LocateBlock, LoadBlock, DrawBlock, MapBlock, WriteBlock; all
+// threads finish one phase before any begins the next.
 
 #ifndef DATASETD_CUDA_KERNELS_MOVES_AUGMENT_BLOCK_H_
 #define DATASETD_CUDA_KERNELS_MOVES_AUGMENT_BLOCK_H_
@@ -20,16 +19,16 @@
 
 namespace datasetd {
 
-// Where a block's stretch of positions lies.
+// Range of positions of a block.
 struct BlockWork {
   int32_t batch_index;
   int32_t plan_index;      // in AugmentPlan::fields
   int32_t first_sample;    // in the batch
   int32_t first_position;  // in that sample
   int32_t num_positions;
-  int32_t num_samples;  // that the stretch touches
+  int32_t num_samples;  // that the range touches
   int32_t first_row;    // of images: the row of first_position
-  int32_t num_rows;     // counted on through the samples
+  int32_t num_rows;     // counted across samples
 };
 
 // An output row of a block.
@@ -49,7 +48,7 @@ struct BlockState {
   // Element offset in an input row, or fill: [sample][out_width].
   int32_t columns[kMaxBlockColumns];
   uint32_t fill_bits[kMaxMoves][kMaxChannels];
-  // Of uint8 images: the output bits of each byte.
+  // For uint8 images: output bits of each byte value.
   uint32_t table[kMaxChannels][256];
 };
 
@@ -74,8 +73,8 @@ DATASETD_HOST_DEVICE inline void LocateBlock(const AugmentPlan& plan,
                                              uint32_t block, int thread,
                                              BlockState& state) {
   if (thread != 0) return;
-  // The last part that begins at or before the block; empty parts begin where
-  // the next one does.
+  // Find the last part that begins at or before the block; an empty part begins
+  // where the next one does.
   int low = 0;
   int high = plan.num_batches * plan.num_fields;
   while (high - low > 1) {
@@ -167,7 +166,7 @@ DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
   }
 }
 
-// The columns entry of output column `x`, made anew.
+// Computes the columns entry of output column `x`.
 DATASETD_HOST_DEVICE inline int32_t MapColumn(const BlockState& state,
                                               int sample, int32_t x) {
   const int32_t entry = MapBack(state.field, state.moves[sample].axis[1], x);
@@ -196,7 +195,7 @@ DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
   }
 }
 
-// Walks along output pixels of one sample and tells where each comes from.
+// Iterates over output pixels and yields the source of each.
 class PixelCursor {
  public:
   // `row` is counted from the block's first row.
@@ -236,7 +235,7 @@ class PixelCursor {
   BlockRow block_row_;
 };
 
-// Output bits of channel `channel` of the pixel at `offset`.
+// Returns the output bits of channel `channel` of the pixel at `offset`.
 template <bool kFromBytes>
 DATASETD_HOST_DEVICE inline uint32_t PixelBits(const BlockState& state,
                                                const uint8_t* source,
@@ -248,7 +247,7 @@ DATASETD_HOST_DEVICE inline uint32_t PixelBits(const BlockState& state,
   return ImageElementBits(state.field, source, offset + channel, channel);
 }
 
-// Puts element `index` of a vector, of kSizeBytes, in its place.
+// Inserts element `index`, of kSizeBytes, into a vector.
 template <int kSizeBytes>
 DATASETD_HOST_DEVICE inline void PackElement(uint32_t (&words)[4], int index,
                                              uint32_t bits) {
@@ -256,12 +255,12 @@ DATASETD_HOST_DEVICE inline void PackElement(uint32_t (&words)[4], int index,
   words[index / kPerWord] |= bits << (8 * kSizeBytes * (index % kPerWord));
 }
 
-// Positions of a vector whose elements have `size_bytes`; 0: no vector.
+// Returns the positions per vector for elements of `size_bytes`; 0: no vector.
 constexpr int VectorPositions(int size_bytes) {
   return size_bytes == 0 ? 1 : 16 / size_bytes;
 }
 
-// kSizeBytes is that of a vector's elements; 0 for single positions.
+// kSizeBytes is the size of a vector's elements; 0 for single positions.
 template <bool kFromBytes, int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
                                              int thread,
@@ -290,7 +289,7 @@ DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
       offsets[k] = cursor.Offset();
       if (k + 1 < kVector) cursor.Advance();
     }
-    // Of channel 0.
+    // Output index of channel 0.
     int64_t to =
         (int64_t{work.first_sample} + sample) * field.channels * plane +
         (position - sample * plane);
@@ -369,7 +368,7 @@ DATASETD_HOST_DEVICE inline void WriteImage(const AugmentPlan& plan, int thread,
   }
 }
 
-// A field that is no image, or the indices.
+// Writes a non-image field, or the indices.
 template <typename Sink>
 DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
                                                int thread,

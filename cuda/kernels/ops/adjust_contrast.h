@@ -1,7 +1,8 @@
 // AdjustContrast: factor * x + (1 - factor) * mean in [0, bound], where mean is
-// that of the image's gray as it is at this op; of one channel, of itself.
+// the mean gray of the op's input; the mean of the channel if there is one.
 //
-// Of a uint8 image torchvision drops the fraction: at most 1/255 from here.
+// For uint8 images torchvision truncates the result, which differs from this by
+// at most 1/255.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_CONTRAST_H_
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_CONTRAST_H_
@@ -22,17 +23,17 @@ struct AdjustContrastParams {
 struct AdjustContrastDraw {
   float factor;
   float bound;
-  float mean;  // of FinishAdjustContrast
+  float mean;  // set by FinishAdjustContrast
 };
 
-// Of the gray, in steps of 2^-22: a mean is at most one step too near to 0.
-// Values beyond +-256 count as that, NaN as the least.
+// Sum of the gray, in steps of 2^-22: the mean is at most one step too close to
+// 0. Values are clamped to +-256; NaN counts as the least.
 struct AdjustContrastStatistic {
   int64_t sum;
 };
 
-// Settled after each block of pixels: the halves of so few sums fit 32 bits,
-// which vectors add up faster.
+// Added to the sum after each block of pixels: the halves of so few terms fit
+// 32 bits, which vectorise better.
 struct AdjustContrastPartial {
   int64_t sum = 0;
   int32_t low = 0;
@@ -63,8 +64,7 @@ DATASETD_HOST_DEVICE inline void InitAdjustContrast(
   statistic->sum = 0;
 }
 
-// REQUIRES: 1 or 3 channels.
-// What a pixel adds to the sum.
+// REQUIRES: 1 or 3 channels. Returns the term that a pixel adds to the sum.
 DATASETD_HOST_DEVICE inline int32_t StatisticTerm(
     const AdjustContrastDraw& draw, int num_channels, const float* pixel) {
   const float gray = num_channels == 3 ? Luma(pixel, draw.bound) : pixel[0];

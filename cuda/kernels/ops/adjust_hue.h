@@ -1,7 +1,8 @@
-// AdjustHue: the hue of HSV turned by `factor` turns. One channel stays as it
-// is.
+// AdjustHue: rotates the HSV hue by `factor` turns. Images of one channel are
+// unchanged.
 //
-// Of a uint8 image torchvision drops the fraction: at most 1/255 from here.
+// For uint8 images torchvision truncates the result, which differs from this by
+// at most 1/255.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_HUE_H_
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_HUE_H_
@@ -26,7 +27,7 @@ DATASETD_HOST_DEVICE inline AdjustHueDraw DrawAdjustHue(
   return params;
 }
 
-// No branches, for vectors. REQUIRES: 1 or 3 channels.
+// Branch-free, so that it vectorises. REQUIRES: 1 or 3 channels.
 DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
                                                 int num_channels,
                                                 float* pixel) {
@@ -40,21 +41,21 @@ DATASETD_HOST_DEVICE inline void ApplyAdjustHue(const AdjustHueDraw& draw,
   const float chroma = value - (rg_min < b ? rg_min : b);
   const float divisor = chroma == 0.0f ? 1.0f : chroma;
 
-  // In sixths of a turn from the colour of the greatest channel.
+  // In sixths of a turn from the colour of the largest channel.
   float difference = value == g ? b - r : r - g;
   float base = value == g ? 2.0f : 4.0f;
   difference = value == r ? g - b : difference;
   base = value == r ? 0.0f : base;
   float hue = base + difference / divisor;
-  // In [0, 6]: from [-1, 5], and [-3, 3] more.
+  // Wrap to [0, 6]: the sum of [-1, 5] and [-3, 3].
   hue = hue + 6.0f * draw.factor;
   const float up = hue + 6.0f;
   hue = hue < 0.0f ? up : hue;
   const float down = hue - 6.0f;
   hue = hue >= 6.0f ? down : hue;
 
-  // What a channel loses: nothing within a sixth of its own colour, all chroma
-  // within a sixth of the opposite one, and linearly between.
+  // Loss of a channel: none within a sixth of its own colour, all chroma within
+  // a sixth of the opposite colour, linear in between.
   const float red = 2.0f - fabsf(hue - 3.0f);
   const float green = fabsf(hue - 2.0f) - 1.0f;
   const float blue = fabsf(hue - 4.0f) - 1.0f;

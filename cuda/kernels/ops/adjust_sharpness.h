@@ -1,10 +1,10 @@
 // AdjustSharpness and RandomAdjustSharpness: factor * x + (1 - factor) *
-// blurred in [0, bound]. Blurred is the mean of the 3x3 neighbours with the
-// middle five times; at the image's edge it is x. An image of at most 2 rows or
-// columns stays as it is.
+// blurred in [0, bound]. `blurred` is the mean of the 3x3 window with the
+// centre weighted 5; at the image's edge it is x. Images of at most 2 rows or
+// columns are unchanged.
 //
-// Blurred is rounded for a uint8 image, as in torchvision, which then drops the
-// result's fraction: at most 1/255 from here.
+// For uint8 images `blurred` is rounded, as in torchvision. torchvision also
+// truncates the result, which differs from this by at most 1/255.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_ADJUST_SHARPNESS_H_
 #define DATASETD_CUDA_KERNELS_OPS_ADJUST_SHARPNESS_H_
@@ -30,8 +30,8 @@ DATASETD_HOST_DEVICE inline AdjustSharpnessDraw DrawAdjustSharpness(
   return params;
 }
 
-// The result at `at`, a pixel of a plane with rows of `width`, which is not on
-// its edge.
+// Returns the result at `at`, a pixel that is not on the edge of its plane,
+// whose rows have `width` pixels.
 DATASETD_HOST_DEVICE inline float SharpnessInside(
     const AdjustSharpnessDraw& draw, const float* at, int width) {
   const float* above = at - width;
@@ -45,7 +45,7 @@ DATASETD_HOST_DEVICE inline float SharpnessInside(
                draw.bound);
 }
 
-// The result at (y, x) of a plane [height, width].
+// Returns the result at (y, x) of a plane [height, width].
 DATASETD_HOST_DEVICE inline float ApplyAdjustSharpness(
     const AdjustSharpnessDraw& draw, const float* plane, int height, int width,
     int y, int x) {

@@ -1,9 +1,9 @@
-// Rotate, Affine, RandomRotation, RandomAffine: which point of the image an
-// output pixel shows.
+// Rotate, Affine, RandomRotation, RandomAffine: maps output pixels to points of
+// the image.
 //
-// As torchvision on tensors: angles in degrees, the inverse matrix acts on
-// pixel centres counted from the middle of the image, outside is zero, and with
-// a fill the sampled image is blended with it by the sampled mask of ones.
+// As torchvision on tensors: angles are in degrees, the inverse matrix acts on
+// pixel centres relative to the image's centre, and outside pixels are zero. A
+// fill is blended in by a mask of ones that is sampled like the image.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_AFFINE_H_
 #define DATASETD_CUDA_KERNELS_OPS_AFFINE_H_
@@ -22,24 +22,24 @@ namespace datasetd {
 struct AffineParams {
   bool is_bilinear;  // else nearest
   bool has_fill;
-  // Of RandomAffine: whole pixels, at most `translate` either way. Else
-  // `translate` is the translation.
+  // True for RandomAffine: the translation is a whole number of pixels, at most
+  // `translate` in either direction. Else it is `translate`.
   bool is_translate_random;
   float angle[2];      // clockwise
   float translate[2];  // x, y; pixels
   float scale[2];
   float shear_x[2], shear_y[2];
-  float center[2];  // x, y; from the middle of the image
-  // x, y of the output's middle; integers are pixel centres.
+  float center[2];  // x, y; relative to the image's centre
+  // x, y of the output's centre; integers are pixel centres.
   float out_middle[2];
   float fill[4];
 };
 
 struct AffineDraw {
-  // Source = matrix * (x, y, 1), x and y of output pixel centres counted from
-  // the middle, source in coordinates whose integers are pixel centres.
+  // source = matrix * (x, y, 1). x and y are output pixel centres relative to
+  // the centre; source has pixel centres at integers.
   float matrix[2][3];
-  // What was drawn.
+  // The drawn parameters.
   float angle, translate[2], scale, shear[2];
 };
 

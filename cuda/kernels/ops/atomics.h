@@ -1,5 +1,5 @@
-// How the ranks of a team add to the accumulators that they share. All are
-// integers, so that the order of adding does not show.
+// Addition to accumulators that the ranks of a team share. All are integers, so
+// the result does not depend on the order.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_ATOMICS_H_
 #define DATASETD_CUDA_KERNELS_OPS_ATOMICS_H_
@@ -10,7 +10,7 @@
 
 namespace datasetd {
 
-// For a team that runs one rank at a time.
+// For teams of one rank.
 struct PlainAtomics {
   static DATASETD_HOST_DEVICE void Add(int64_t* to, int64_t value) {
     *to += value;
@@ -27,7 +27,7 @@ struct PlainAtomics {
 };
 
 #if defined(__CUDACC__)
-// For the threads of a block. The accumulators are in shared or device memory.
+// For the threads of a CUDA block. Accumulators are in shared or device memory.
 struct BlockAtomics {
   static __device__ void Add(int64_t* to, int64_t value) {
     atomicAdd(reinterpret_cast<unsigned long long*>(to),  // NOLINT: CUDA's type

@@ -1,8 +1,7 @@
-// Autocontrast and RandomAutocontrast: each channel stretched from its [min,
-// max] to [0, bound]; a channel of one value stays as it is.
+// Autocontrast and RandomAutocontrast: stretches each channel from its [min,
+// max] to [0, bound]. Constant channels are unchanged.
 //
-// Of a uint8 image the fraction is dropped in float32, as torchvision does:
-// exact.
+// Exact: uint8 images are truncated in float32, as in torchvision.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_AUTOCONTRAST_H_
 #define DATASETD_CUDA_KERNELS_OPS_AUTOCONTRAST_H_
@@ -23,11 +22,11 @@ struct AutocontrastParams {
 
 struct AutocontrastDraw {
   float bound;
-  float minimum[3];  // of FinishAutocontrast
+  float minimum[3];  // set by FinishAutocontrast
   float scale[3];
 };
 
-// Keys whose order is that of the floats (KeyOfFloat). NaN is left out.
+// Extremes as keys ordered like the floats (KeyOfFloat). NaN is ignored.
 struct AutocontrastStatistic {
   uint32_t min_key[3];
   uint32_t max_key[3];
@@ -94,9 +93,9 @@ DATASETD_HOST_DEVICE inline void FinishAutocontrast(
         autocontrast_internal::FloatOfKey(statistic->min_key[c]);
     const float maximum =
         autocontrast_internal::FloatOfKey(statistic->max_key[c]);
-    // Rounded twice, as torch divides a number by a tensor.
+    // Rounded twice, as when torch divides a number by a tensor.
     const float scale = 1.0f / (maximum - minimum) * draw->bound;
-    // Neither infinite nor NaN.
+    // Skip infinite and NaN scales.
     if (scale - scale != 0.0f) continue;
     draw->minimum[c] = minimum;
     draw->scale[c] = scale;

@@ -1,11 +1,11 @@
-// Beta(alpha, alpha), in (0, 1]: X / (X + Y) of two gamma numbers.
+// Draws Beta(alpha, alpha) in (0, 1] as X / (X + Y) of two gamma variates.
 //
-// Gamma numbers are Marsaglia and Tsang's ("A Simple Method for Generating
-// Gamma Variables", 2000). A try, a draw of its own, is taken with a
-// probability above 0.95; that none of kNumGammaTries is has one below 2^-138,
-// and gives the number of the normal number 0. Below 1, alpha is raised by 1
-// and the number multiplied by U^(1 / alpha). All is done in logarithms, so
-// that no alpha is too small.
+// Gamma variates follow Marsaglia and Tsang ("A Simple Method for Generating
+// Gamma Variables", 2000). A try uses one draw and is accepted with probability
+// above 0.95. All kNumGammaTries fail with probability below 2^-138; the result
+// is then that of the normal variate 0. For alpha < 1, alpha is raised by 1 and
+// the variate multiplied by U^(1 / alpha). Everything is computed in
+// logarithms, so arbitrarily small alphas work.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_BETA_H_
 #define DATASETD_CUDA_KERNELS_OPS_BETA_H_
@@ -24,13 +24,13 @@ inline constexpr uint32_t kNumBetaDraws = 1 + 2 * kNumGammaTries;
 
 namespace beta_internal {
 
-// In (0, 1), by 52 bits.
+// Returns a number in (0, 1) with 52 random bits.
 DATASETD_HOST_DEVICE inline double OpenUniform(uint32_t high, uint32_t low) {
   const uint64_t bits = (uint64_t{high} << 32 | low) >> 12;
   return (static_cast<double>(bits) + 0.5) * (1.0 / 4503599627370496.0);
 }
 
-// ln(G / (alpha - 1/3)) for G of Gamma(alpha). REQUIRES: alpha is at least 1.
+// Returns ln(G / (alpha - 1/3)) for G ~ Gamma(alpha). REQUIRES: alpha >= 1.
 DATASETD_HOST_DEVICE inline double LogGamma(const DrawKey& key, uint32_t draw,
                                             double alpha) {
   const double d = alpha - 1.0 / 3.0;
@@ -55,11 +55,11 @@ DATASETD_HOST_DEVICE inline double LogGamma(const DrawKey& key, uint32_t draw,
 
 }  // namespace beta_internal
 
-// Takes draws first_draw .. first_draw + kNumBetaDraws of `key`. REQUIRES:
-// alpha is positive and finite.
+// Uses draws first_draw .. first_draw + kNumBetaDraws of `key`. REQUIRES: alpha
+// is positive and finite.
 DATASETD_HOST_DEVICE inline double DrawBeta(const DrawKey& key,
                                             uint32_t first_draw, double alpha) {
-  using namespace beta_internal;  // NOLINT: of this function
+  using namespace beta_internal;  // NOLINT: local to this function
   const double raised = alpha < 1.0 ? alpha + 1.0 : alpha;
   // ln(Y / X).
   double log_ratio = LogGamma(key, first_draw + 1 + kNumGammaTries, raised) -

@@ -1,8 +1,8 @@
-// ColorJitter: AdjustBrightness, AdjustContrast, AdjustSaturation and
-// AdjustHue, each with a factor drawn uniformly, in an order drawn uniformly.
+// ColorJitter: AdjustBrightness, AdjustContrast, AdjustSaturation and AdjustHue
+// with uniformly drawn factors, in a uniformly drawn order.
 //
-// Draw 1: words 0 to 3 are the four factors. Draw 2: word 0 is the order, among
-// the 24 of four ops; ops that are left out are then skipped.
+// Draw 1: words 0 to 3 give the four factors. Draw 2: word 0 selects one of the
+// 24 orders of four ops; ops that are not set are then skipped.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_COLOR_JITTER_H_
 #define DATASETD_CUDA_KERNELS_OPS_COLOR_JITTER_H_
@@ -48,7 +48,7 @@ DATASETD_HOST_DEVICE inline ColorJitterDraw DrawColorJitter(
     draw.factor[i] =
         UniformBetween(words.word[i], params.low[i], params.high[i]);
   }
-  // One of 4 ops, then one of the 3 left, ...
+  // One of 4 ops, then one of the remaining 3, ...
   uint32_t rest = UniformInt(DrawWords(key, 2).word[0], 24);
   bool is_taken[kNumJitterOps] = {false, false, false, false};
   for (int left = kNumJitterOps; left > 0; --left) {

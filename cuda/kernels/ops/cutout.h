@@ -1,5 +1,5 @@
-// Cutout: a square at a place drawn uniformly among those inside the image is
-// set to a value per channel. Draw 1: word 0 is the top, word 1 the left.
+// Cutout: sets a square at a uniformly drawn position inside the image to a
+// value per channel. Draw 1: word 0 gives the top, word 1 the left.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_CUTOUT_H_
 #define DATASETD_CUDA_KERNELS_OPS_CUTOUT_H_

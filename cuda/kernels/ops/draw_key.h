@@ -1,4 +1,4 @@
-// Where in a pipeline an op draws: see docs/randomness.md.
+// Key of an op's random draws: see docs/randomness.md.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_DRAW_KEY_H_
 #define DATASETD_CUDA_KERNELS_OPS_DRAW_KEY_H_
@@ -18,8 +18,8 @@ struct DrawKey {
   uint32_t op_index;
 };
 
-// Draw 0 is the gate ("with probability p"); an op's parameters are drawn from
-// draw 1 on.
+// Draw 0 decides the gate ("with probability p"). An op's parameters use draws
+// from 1 on.
 inline constexpr uint32_t kGateDraw = 0;
 
 DATASETD_HOST_DEVICE inline Words4 DrawWords(const DrawKey& key,
@@ -28,8 +28,8 @@ DATASETD_HOST_DEVICE inline Words4 DrawWords(const DrawKey& key,
               static_cast<uint32_t>(key.sample));
 }
 
-// Uniform in [low, high]; `high` is met only by rounding. REQUIRES: finite,
-// low <= high.
+// Returns a uniform number in [low, high]; `high` occurs only by rounding.
+// REQUIRES: both are finite, low <= high.
 DATASETD_HOST_DEVICE inline float UniformBetween(uint32_t word, float low,
                                                  float high) {
   const double range = static_cast<double>(high) - static_cast<double>(low);

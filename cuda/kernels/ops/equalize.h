@@ -1,9 +1,9 @@
-// Equalize and RandomEqualize: each channel's histogram made flat by a table of
-// 256 values; a channel of which the table cannot be made stays as it is.
+// Equalize and RandomEqualize: flattens each channel's histogram by a table of
+// 256 values. Channels for which no table exists are unchanged.
 //
-// Exact for a uint8 image; a value that is not whole is rounded first. A
-// floating point image goes through 8 bits, as torchvision takes it:
-// floor(255.999 x) in, k / 255 out, also where the table cannot be made.
+// Exact for uint8 images; values that are not integers are rounded first.
+// Floating point images are converted through 8 bits, as in torchvision:
+// floor(255.999 x) in, k / 255 out, even without a table.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_EQUALIZE_H_
 #define DATASETD_CUDA_KERNELS_OPS_EQUALIZE_H_
@@ -21,7 +21,7 @@ struct EqualizeParams {
 };
 using EqualizeDraw = EqualizeParams;
 
-// First the histograms; FinishEqualize makes tables of them.
+// Histograms, which FinishEqualize converts to tables.
 struct EqualizeStatistic {
   uint32_t bins[3][256];
 };
@@ -89,7 +89,7 @@ DATASETD_HOST_DEVICE inline void FinishEqualize(int num_channels,
   }
 }
 
-// REQUIRES: the statistic after FinishEqualize.
+// REQUIRES: FinishEqualize has processed the statistic.
 DATASETD_HOST_DEVICE inline void ApplyEqualize(
     const EqualizeDraw& draw, const EqualizeStatistic& statistic,
     int num_channels, float* pixel) {

@@ -1,4 +1,4 @@
-// Erase: a box of the image is set to a value per channel. Exact.
+// Erase: sets a box of the image to a value per channel. Exact.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_ERASE_H_
 #define DATASETD_CUDA_KERNELS_OPS_ERASE_H_
@@ -12,8 +12,8 @@
 namespace datasetd {
 
 struct EraseParams {
-  // Rows top to top + height of columns left to left + width; what lies outside
-  // of the image is left out.
+  // Rows top .. top + height and columns left .. left + width, as far as they
+  // are inside the image.
   int32_t top, left;
   int32_t height, width;
   float value[kMaxChannels];
@@ -27,7 +27,7 @@ DATASETD_HOST_DEVICE inline EraseDraw DrawErase(const EraseParams& params,
 }
 
 DATASETD_HOST_DEVICE inline bool IsErased(const EraseDraw& draw, int y, int x) {
-  // What lies before the box wraps to above its size.
+  // Coordinates before the box wrap to values above its size.
   const uint32_t row =
       static_cast<uint32_t>(y) - static_cast<uint32_t>(draw.top);
   const uint32_t column =

@@ -1,8 +1,8 @@
-// GaussianBlur: a Gaussian window along x, then along y, with the image
-// mirrored at its edge (reflect). Sigma is drawn uniformly: draw 1, word 0.
+// GaussianBlur: Gaussian window along x, then along y, with reflect padding.
+// Sigma is drawn uniformly: draw 1, word 0.
 //
-// Torchvision rounds a uint8 image after the blur: as the last op this rounds
-// alike.
+// torchvision rounds uint8 images after the blur; if this is the last op, the
+// result is rounded in the same way.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_GAUSSIAN_BLUR_H_
 #define DATASETD_CUDA_KERNELS_OPS_GAUSSIAN_BLUR_H_
@@ -27,15 +27,15 @@ struct GaussianBlurParams {
 struct GaussianBlurDraw {
   int16_t radius_x;
   int16_t radius_y;
-  // 1 over the window's sum.
+  // 1 / sum of the window.
   float norm_x;
   float norm_y;
-  // Of the pixels at distance 1, 2, ...; that of the middle is 1.
+  // Weights at distance 1, 2, ...; the centre has weight 1.
   float weights[kMaxBlurRadius];
 };
 static_assert(sizeof(GaussianBlurDraw) <= 96);
 
-// The drawn sigma, which the draw below keeps as weights.
+// Returns the drawn sigma, from which the weights below are computed.
 DATASETD_HOST_DEVICE inline float DrawGaussianBlurSigma(
     const GaussianBlurParams& params, const DrawKey& key) {
   return UniformBetween(DrawWords(key, 1).word[0], params.sigma_low,
@@ -63,7 +63,7 @@ DATASETD_HOST_DEVICE inline GaussianBlurDraw DrawGaussianBlur(
   return draw;
 }
 
-// Coordinates beyond an edge, mirrored at the pixel on it.
+// Mirrors coordinates beyond an edge at the edge pixel.
 DATASETD_HOST_DEVICE inline int MirroredBefore(int at) {
   return at < 0 ? -at : at;
 }
@@ -73,7 +73,8 @@ DATASETD_HOST_DEVICE inline int MirroredAfter(int at, int size) {
 
 namespace gaussian_blur_internal {
 
-// Pixel `at` of the `size` that lie `stride` apart from `line` on.
+// Blurs pixel `at` of a line of `size` pixels that begins at `line` with
+// `stride`.
 DATASETD_HOST_DEVICE inline float BlurLine(const float* weights, int radius,
                                            float norm, const float* line,
                                            int64_t stride, int size, int at) {
@@ -87,8 +88,8 @@ DATASETD_HOST_DEVICE inline float BlurLine(const float* weights, int radius,
 
 }  // namespace gaussian_blur_internal
 
-// The first pass at (y, x) of a plane [height, width]. REQUIRES: radius_x is
-// below the width.
+// Returns the first pass at (y, x) of a plane [height, width]. REQUIRES:
+// radius_x < width.
 DATASETD_HOST_DEVICE inline float ApplyGaussianBlurX(
     const GaussianBlurDraw& draw, const float* plane, int /*height*/, int width,
     int y, int x) {
@@ -97,7 +98,7 @@ DATASETD_HOST_DEVICE inline float ApplyGaussianBlurX(
       plane + static_cast<int64_t>(y) * width, 1, width, x);
 }
 
-// The second pass, on the first one's result. REQUIRES: radius_y is below the
+// Returns the second pass, given the result of the first. REQUIRES: radius_y <
 // height.
 DATASETD_HOST_DEVICE inline float ApplyGaussianBlurY(
     const GaussianBlurDraw& draw, const float* plane, int height, int width,

@@ -1,7 +1,7 @@
-// Grayscale and RandomGrayscale: torchvision's gray in each output channel. One
-// channel is its own gray.
+// Grayscale and RandomGrayscale: sets each output channel to torchvision's
+// gray. A single channel is its own gray.
 //
-// Exact for a uint8 image; Luma (pixel.h) says what becomes of the fraction.
+// Exact for uint8 images; for the fraction see Luma in pixel.h.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_GRAYSCALE_H_
 #define DATASETD_CUDA_KERNELS_OPS_GRAYSCALE_H_

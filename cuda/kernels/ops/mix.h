@@ -1,18 +1,18 @@
-// MixUp and CutMix: a row of a batch and its partner, the row before it; of the
-// first row, the last one. Rows are those that the batch has.
+// MixUp and CutMix of a batch's row with its partner, the previous row (for the
+// first row, the last one). Only rows that hold samples count.
 //
 //   MixUp   partner * (1 - lambda) + own * lambda, in float32, both products
-//           rounded; lambda is of Beta(alpha, alpha)
-//   CutMix  a box of the partner in the own image; its sides are those of the
-//           image times sqrt(1 - lambda), cut at the edges, and lambda becomes
-//           the part of the image that is left
+//           rounded; lambda ~ Beta(alpha, alpha)
+//   CutMix  pastes a box of the partner into the own image; its sides are the
+//           image's times sqrt(1 - lambda), clipped to the image, and lambda
+//           becomes the remaining fraction of the image
 //
-// Labels are mixed as MixUp does, as float32 of one class each.
+// Labels are mixed like MixUp, as one-hot float32.
 //
-// Drawn by (seed, op index, epoch, batch), the batch being the counter word
-// that is else the sample: draw 1 has the centre of the box, x and y, in words
-// 0 and 1, and draws from 2 on are lambda's. With per_sample, row r has them
-// kMixDraws * r further on; rows 2^25 apart draw the same.
+// Seeded by (seed, op index, epoch, batch), with the batch in the counter word
+// of the sample. Words 0 and 1 of draw 1 give the box's centre, x and y; draws
+// from 2 on give lambda. With per_sample, row r adds kMixDraws * r to the draw;
+// rows 2^25 apart draw the same numbers.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_MIX_H_
 #define DATASETD_CUDA_KERNELS_OPS_MIX_H_
@@ -34,10 +34,11 @@ inline constexpr uint32_t kLambdaDraw = 2;
 static_assert(kLambdaDraw + kNumBetaDraws <= kMixDraws);
 
 struct MixDraw {
-  double lambda;  // of CutMix: 1 less the part of the box
+  double lambda;  // for CutMix: 1 - the box's fraction of the image
   float own_weight;
   float partner_weight;
-  // Where the partner is used, up to bottom and right; of MixUp all of it.
+  // Box in which the partner is used, excluding bottom and right. For MixUp the
+  // whole image.
   int32_t top, left, bottom, right;
 };
 
@@ -53,7 +54,7 @@ DATASETD_HOST_DEVICE inline bool HasPartner(const MixDraw& mix) {
 
 namespace mix_internal {
 
-// center -+ half, within 0..size.
+// Computes center -+ half, clipped to 0..size.
 DATASETD_HOST_DEVICE inline void CutAxis(uint32_t word, double half_part,
                                          int32_t size, int32_t* begin,
                                          int32_t* end) {
@@ -67,7 +68,7 @@ DATASETD_HOST_DEVICE inline void CutAxis(uint32_t word, double half_part,
 
 }  // namespace mix_internal
 
-// Of row `row`, whose image is height x width.
+// Draws the mix of row `row`, whose image is height x width.
 DATASETD_HOST_DEVICE inline MixDraw DrawMix(const MixProgram& program,
                                             uint64_t seed,
                                             const BatchTask& batch, int32_t row,

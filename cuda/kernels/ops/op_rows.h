@@ -1,4 +1,4 @@
-// The rows of the pixelwise ops as classes, for templates.
+// The pixelwise ops' rows as classes, for use in templates.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_OP_ROWS_H_
 #define DATASETD_CUDA_KERNELS_OPS_OP_ROWS_H_
@@ -50,7 +50,7 @@ DATASETD_COORDINATE_OPS(DATASETD_ROW)
     static DATASETD_HOST_DEVICE void InitPartial(Statistic* partial) {       \
       Init##Name(partial);                                                   \
     }                                                                        \
-    /* Of a rank that has nothing of its own to add up. */                   \
+    /* For ranks without partial sums of their own. */                       \
     template <typename NoStatistic>                                          \
     static DATASETD_HOST_DEVICE void InitPartial(NoStatistic*) {}            \
     template <typename Atomics>                                              \

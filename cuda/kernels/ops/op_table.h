@@ -1,7 +1,7 @@
-// The ops of a chain: one row each. A row (Name) of a class stands for
-// NameParams, NameDraw, DrawName and ApplyName of its header, and for the
-// StepKind kName; the executor (chain_executor.h), the describer
-// (server/pipeline/explain.h) and the compiler need no more than that.
+// Table of the ops of a chain, one row per op. A row (Name) stands for
+// NameParams, NameDraw, DrawName and ApplyName of its header, and for StepKind
+// kName. The executor (chain_executor.h), explain (server/pipeline/explain.h)
+// and the compiler are generated from it.
 //
 //   point       ApplyName(draw, num_channels, pixel)
 //   coordinate  ApplyName(draw, key, y, x, num_channels, pixel)
@@ -57,7 +57,7 @@
   ROW(Autocontrast)                 \
   ROW(Equalize)
 
-// Each with a place of its own in the executor.
+// Ops that the executor handles individually.
 #define DATASETD_IMAGE_OPS(ROW) \
   ROW(Affine)                   \
   ROW(AdjustSharpness)          \
@@ -73,7 +73,7 @@
 namespace datasetd {
 
 enum class StepKind : uint16_t {
-  // Changes nothing: makes a chain of a field without ops.
+  // No effect; makes a field without ops a chain.
   kIdentity = 0,
   kMove,         // Move; drawn: MoveDraw
   kValue,        // ValueOp; drawn: nothing
@@ -83,7 +83,7 @@ enum class StepKind : uint16_t {
 #undef DATASETD_ROW
 };
 
-// One of the kNumJitterOps turns of a ColorJitter: a step each.
+// One of the kNumJitterOps turns of a ColorJitter; each is a step.
 struct ColorJitterPart {
   ColorJitterParams params;
   int32_t turn;
@@ -122,7 +122,7 @@ DATASETD_HOST_DEVICE const Params& ParamsAs(const Step& step) {
   return *reinterpret_cast<const Params*>(step.params);
 }
 
-// For the compiler.
+// Stores `params` in a step; for the compiler.
 template <typename Params>
 void SetParams(const Params& params, Step* step) {
   static_assert(std::is_trivially_copyable_v<Params>);
@@ -130,7 +130,7 @@ void SetParams(const Params& params, Step* step) {
   memcpy(step->params, &params, sizeof(params));
 }
 
-// Statistics are kept in this many bytes.
+// Largest size of a statistic, in bytes.
 inline constexpr int kMaxStatisticBytes = 3072;
 #define DATASETD_ROW(Name)                                      \
   static_assert(sizeof(Name##Statistic) <= kMaxStatisticBytes); \
@@ -138,7 +138,7 @@ inline constexpr int kMaxStatisticBytes = 3072;
 DATASETD_STATISTIC_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
 
-// "Apply with probability": of an op or a RandomApply.
+// Gate of an op or a RandomApply: true with the given probability.
 DATASETD_HOST_DEVICE inline bool PassesGate(DrawKey key, uint32_t op_index,
                                             float probability) {
   if (probability >= 1.0f) return true;
@@ -146,7 +146,7 @@ DATASETD_HOST_DEVICE inline bool PassesGate(DrawKey key, uint32_t op_index,
   return UniformFloat(DrawWords(key, kGateDraw).word[0]) < probability;
 }
 
-// The op of a ColorJitter's turn; kIdentity if it has fewer.
+// Draws the op of a ColorJitter's turn; kIdentity if there are fewer ops.
 DATASETD_HOST_DEVICE inline void DrawJitterTurn(const ColorJitterPart& part,
                                                 const DrawKey& key, int height,
                                                 int width, StepDraw* drawn) {
@@ -225,7 +225,7 @@ DATASETD_HOST_DEVICE inline bool IsStatistic(StepKind kind) {
   }
 }
 
-// True if an output pixel needs no other than the pixel at its place.
+// True if an output pixel depends only on the input pixel at its position.
 DATASETD_HOST_DEVICE inline bool IsPixelwise(StepKind kind) {
   switch (kind) {
     case StepKind::kIdentity:

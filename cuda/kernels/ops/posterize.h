@@ -1,6 +1,6 @@
 // Posterize and RandomPosterize: keeps the upper `bits` bits of a uint8 image,
-// or makes 2^bits levels k / 2^bits of a floating point one. Exact; a value
-// that is not whole is rounded first.
+// or maps a floating point image to 2^bits levels k / 2^bits. Exact; in uint8
+// images values that are not integers are rounded first.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_POSTERIZE_H_
 #define DATASETD_CUDA_KERNELS_OPS_POSTERIZE_H_
@@ -37,7 +37,7 @@ DATASETD_HOST_DEVICE inline void ApplyPosterize(const PosterizeDraw& draw,
   }
   const float levels = static_cast<float>(1 << draw.bits);
   for (int c = 0; c < num_channels; ++c) {
-    // 1.0 is in the highest level. NaN is 0.
+    // 1.0 belongs to the highest level. NaN becomes 0.
     float level = pixel[c] * levels;
     level = level > 0.0f ? level : 0.0f;
     level = level < levels - 1.0f ? level : levels - 1.0f;

@@ -1,12 +1,11 @@
-// RandomErasing: a box of drawn area and shape is set to a value per channel,
-// or to normal numbers.
+// RandomErasing: sets a box of drawn area and shape to a value per channel, or
+// to normal random numbers.
 //
-// Ten tries, draws 1 to 10: word 0 gives the area as a part of the image's,
-// word 1 the logarithm of height over width, words 2 and 3 the top and the
-// left. The first box that is lower and narrower than the image is taken;
-// without one, nothing is erased. Pixel i of the image has the normal numbers
-// of draw 16 + i: Box and Muller's, words 0 and 1 for channels 0 and 1, words 2
-// and 3 for channels 2 and 3.
+// Ten tries, draws 1 to 10: word 0 gives the area as a fraction of the image,
+// word 1 the logarithm of height / width, words 2 and 3 top and left. The first
+// box that is lower and narrower than the image is used; without one, nothing
+// is erased. Pixel i takes Box-Muller normals from draw 16 + i: words 0 and 1
+// for channels 0 and 1, words 2 and 3 for channels 2 and 3.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_RANDOM_ERASING_H_
 #define DATASETD_CUDA_KERNELS_OPS_RANDOM_ERASING_H_
@@ -33,12 +32,12 @@ struct RandomErasingParams {
 };
 
 struct RandomErasingDraw {
-  EraseDraw box;  // of no height where nothing is erased
+  EraseDraw box;  // height 0 if nothing is erased
   int32_t image_width;
   bool is_normal;
 };
 
-// REQUIRES: an image of less than 2^31 pixels.
+// REQUIRES: the image has less than 2^31 pixels.
 DATASETD_HOST_DEVICE inline RandomErasingDraw DrawRandomErasing(
     const RandomErasingParams& params, const DrawKey& key, int height,
     int width) {
@@ -74,10 +73,10 @@ DATASETD_HOST_DEVICE inline RandomErasingDraw DrawRandomErasing(
 
 namespace random_erasing_internal {
 
-// Two independent standard normal numbers.
+// Computes two independent standard normal numbers.
 DATASETD_HOST_DEVICE inline void NormalPair(uint32_t word0, uint32_t word1,
                                             float* first, float* second) {
-  // In (0, 1]: the farthest is sqrt(2 ln 2^32) = 6.66.
+  // In (0, 1], so the largest magnitude is sqrt(2 ln 2^32) = 6.66.
   const double uniform =
       (static_cast<double>(word0) + 1.0) * (1.0 / 4294967296.0);
   const double radius = Sqrt(-2.0 * Log(uniform));

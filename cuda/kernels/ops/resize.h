@@ -1,5 +1,5 @@
-// Resize, ResizedCrop, RandomResizedCrop: which window of the image becomes the
-// whole output. The sampling is in ../axis_taps.h.
+// Resize, ResizedCrop, RandomResizedCrop: computes the window of the image that
+// becomes the output. For sampling see ../axis_taps.h.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_RESIZE_H_
 #define DATASETD_CUDA_KERNELS_OPS_RESIZE_H_
@@ -17,14 +17,14 @@ namespace datasetd {
 
 struct ResizeParams {
   InterpolationMode interpolation;
-  bool antialias;  // of kBilinear and kBicubic
+  bool antialias;  // for kBilinear and kBicubic
   bool is_random;
-  // Where above 0, values leave within 0..clamp: bicubic of a uint8 image.
+  // If above 0, values are clamped to 0..clamp: for bicubic on uint8 images.
   float clamp;
-  // The window, if it is not random; inside the image.
+  // The window if it is not random. Inside the image.
   int32_t top, left, height, width;
-  // Of the random window: the part of the image's area; the ratio of width to
-  // height and its natural logarithm, which is what is uniform.
+  // For random windows: fraction of the image's area; ratio of width to height
+  // and its natural logarithm, which is drawn uniformly.
   float scale[2];
   double ratio[2];
   double log_ratio[2];
@@ -36,8 +36,8 @@ struct ResizeDraw {
 
 static_assert(std::is_trivially_copyable_v<ResizeParams>);
 
-// The window for an image of height x width. Random ones as torchvision draws
-// them: ten tries, of draws 1..10, then a fixed one in the middle.
+// Returns the window for an image of height x width. Random windows are drawn
+// as in torchvision: ten tries, draws 1..10, then a fixed centred one.
 DATASETD_HOST_DEVICE inline ResizeDraw DrawResize(const ResizeParams& params,
                                                   const DrawKey& key,
                                                   int height, int width) {

@@ -1,4 +1,4 @@
-// Solarize and RandomSolarize: bound - x from `threshold` up.
+// Solarize and RandomSolarize: bound - x for x >= threshold.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_SOLARIZE_H_
 #define DATASETD_CUDA_KERNELS_OPS_SOLARIZE_H_

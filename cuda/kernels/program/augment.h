@@ -1,7 +1,7 @@
-// The augment kernel: gathers a batch's samples, moves, casts and normalises
-// them, and writes them into the batch's slot, in one pass.
+// The augment kernel: gathers, moves, casts and normalises a batch's samples
+// and writes them to the batch's slot, in one pass.
 //
-// params.h says what each field means; this is what both implementations keep:
+// params.h documents the parameters. Contract of both implementations:
 //
 //  | contract      |                                                         |
 //  | ------------- | ------------------------------------------------------- |
@@ -35,9 +35,9 @@
 //  | ragged        | fields are chains; samples lie where field.ragged says, |
 //  |               | each with its own H and W                               |
 //
-// REQUIRES: a program as server/pipeline/pipeline.h compiles it: sizes of the
-// moves that fit each other and the field, windows inside their input, reflect
-// padding below the size of its input and symmetric padding up to it.
+// REQUIRES: a program compiled by server/pipeline/pipeline.h: the sizes of
+// moves match each other and the field, windows are inside their input, reflect
+// padding is smaller than its input, symmetric padding at most as large.
 
 #ifndef DATASETD_CUDA_KERNELS_PROGRAM_AUGMENT_H_
 #define DATASETD_CUDA_KERNELS_PROGRAM_AUGMENT_H_
@@ -46,21 +46,21 @@
 
 namespace datasetd {
 
-// Runs `program` for one batch, or the part of it, on the calling thread;
-// complete on return, also in the order seen by other threads. All pointers are
-// host memory. Thread-safe for batches that do not overlap. A HostRun of the
-// thread (host_checkpoint.h) is let in about once per row of an image; where it
-// says that the work is not to go on, what is written is not complete.
+// Runs `program` for one batch or part on the calling thread. On return all
+// writes are complete and visible to other threads. All pointers are to host
+// memory. Thread-safe for batches that do not overlap. Calls the thread's
+// HostRun (host_checkpoint.h) about once per row of an image; if that stops the
+// work, the output is incomplete.
 void AugmentHost(const AugmentProgram& program, const BatchTask& batch);
 
-// Where a batch goes on: a field of the program, and a row.
+// Position at which a batch continues: a field of the program, and a row.
 struct HostPosition {
   int32_t field = 0;
-  int32_t row = 0;  // 0: the first of the part
+  int32_t row = 0;  // 0: first row of the part
 };
 
-// As AugmentHost, but begins at *position, and returns false with a new one
-// where the thread's run EndsAtSample.
+// Like AugmentHost, but begins at *position. Returns false and updates
+// *position if the thread's run EndsAtSample.
 bool AugmentHostFrom(const AugmentProgram& program, const BatchTask& batch,
                      HostPosition* position);
 

@@ -10,8 +10,8 @@ namespace datasetd {
 namespace {
 
 inline constexpr int kVectorBytes = 16;
-// Small enough that a batch of CIFAR fills a GPU, large enough to pay for what
-// a block prepares.
+// Small enough that a CIFAR batch fills a GPU, large enough to amortise a
+// block's preparation.
 inline constexpr int64_t kBlockPixels = 2048;
 
 FieldPlan PlanImage(const FieldProgram& field, int field_index) {
@@ -80,7 +80,7 @@ bool MakeAugmentPlan(const AugmentProgram* device_program,
   plan->num_batches = num_batches;
   for (int i = 0; i < host_program.num_fields; ++i) {
     const FieldProgram& field = host_program.fields[i];
-    // A chain has a kernel of its own, which writes mixed labels, too.
+    // Chains have their own kernel, which also writes mixed labels.
     if (field.num_steps > 0 || field.num_classes > 0) continue;
     plan->fields[plan->num_fields++] =
         field.is_image ? PlanImage(field, i) : PlanElements(field.in_width, i);

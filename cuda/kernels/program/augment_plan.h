@@ -1,9 +1,9 @@
-// How one launch of the augment kernel is cut into blocks.
+// Division of one launch of the augment kernel into blocks.
 //
-// A field of a batch is a row of positions: pixels for images in NCHW, elements
-// for everything else. A block takes a stretch of them, which may begin and end
-// inside a sample or hold several; a thread takes vectors of 16 output bytes
-// where layout and alignment allow, else single positions.
+// A field of a batch is a sequence of positions: pixels for images in NCHW,
+// elements for everything else. A block handles a range of them, which may
+// begin and end inside a sample or span several. A thread handles vectors of 16
+// output bytes if layout and alignment allow, else single positions.
 
 #ifndef DATASETD_CUDA_KERNELS_PROGRAM_AUGMENT_PLAN_H_
 #define DATASETD_CUDA_KERNELS_PROGRAM_AUGMENT_PLAN_H_
@@ -16,12 +16,12 @@
 namespace datasetd {
 
 inline constexpr int kBlockThreads = 256;
-// What one block may touch; the plan cuts blocks so that they do.
+// Upper limits of what one block touches; the plan respects them.
 inline constexpr int kMaxBlockSamples = 16;
 inline constexpr int kMaxBlockRows = 256;
 inline constexpr int kMaxBlockColumns = 2048;
 
-// n / divisor for n < 2^31, by a multiplication.
+// Computes n / divisor for n < 2^31 by a multiplication.
 struct Divider {
   uint32_t divisor;
   uint32_t multiplier;
@@ -35,16 +35,16 @@ struct Divider {
 // REQUIRES: divisor in 1 .. 2^31 - 1.
 Divider MakeDivider(uint32_t divisor);
 
-// The part of the launch that writes one field, or the indices, of all batches.
+// Part of the launch that writes one field, or the indices, of all batches.
 struct FieldPlan {
   int32_t field_index;  // kIndicesField: the sample indices
-  // Positions that one thread writes at once; 1 where 16 bytes do not fit.
+  // Positions that a thread writes at once; 1 if 16 bytes do not fit.
   int32_t vector_positions;
   int32_t positions_per_sample;  // below 2^30
   int32_t positions_per_block;   // a multiple of vector_positions
   Divider sample_divider;        // by positions_per_sample
   Divider row_divider;           // by the positions of an output row
-  // Whether a block maps its columns once, in shared memory, or each pixel.
+  // True if a block maps its columns once, in shared memory; else per pixel.
   bool has_column_map;
 };
 
@@ -58,8 +58,8 @@ struct AugmentPlan {
   int32_t num_fields;  // of `fields`
   FieldPlan fields[kMaxFieldPlans];
   BatchTask batches[kMaxBatchesPerLaunch];
-  // Batch b's field f has the blocks first_block[b * num_fields + f] up to the
-  // next.
+  // Field f of batch b has the blocks from first_block[b * num_fields + f] up
+  // to the next entry.
   uint32_t first_block[kMaxBatchesPerLaunch * kMaxFieldPlans + 1];
 
   uint32_t num_blocks() const { return first_block[num_batches * num_fields]; }
@@ -68,7 +68,7 @@ struct AugmentPlan {
 // Kernel parameters are at most 4 KiB.
 static_assert(sizeof(AugmentPlan) <= 4096);
 
-// Fills `plan`. False if the launch would need 2^31 blocks or more, or
+// Fills `plan`. Returns false if the launch needs 2^31 blocks or more, or
 // num_batches is not in 0..kMaxBatchesPerLaunch.
 bool MakeAugmentPlan(const AugmentProgram* device_program,
                      const AugmentProgram& host_program,

@@ -1,9 +1,8 @@
-// Where long work on a host thread lets others in.
+// Checkpoints at which long work on a host thread can pause or stop.
 //
 // The loops of the host executors call GoesOn() about once per row of an image.
-// A HostRun that is current on the thread decides what that does: it may block
-// the thread for a while, or say that the rest of the work is to be left out.
-// Without one, work runs through. A call costs two loads.
+// The thread's current HostRun, if any, may then block the thread for a while
+// or stop the work. A call costs two loads.
 
 #ifndef DATASETD_CUDA_KERNELS_PROGRAM_HOST_CHECKPOINT_H_
 #define DATASETD_CUDA_KERNELS_PROGRAM_HOST_CHECKPOINT_H_
@@ -22,21 +21,22 @@ class HostRun {
   };
 
   virtual ~HostRun() = default;
-  // On the thread of the run. False: leave out the rest of the work.
+  // Called on the thread of the run. Returns false to skip the rest of the
+  // work.
   virtual bool Pause() = 0;
 
   Wish wish() const { return wish_.load(std::memory_order_relaxed); }
-  // From any thread.
+  // Thread-safe.
   void SetWish(Wish wish) { wish_.store(wish, std::memory_order_relaxed); }
 
-  // The run of this thread, or null.
+  // Run of this thread, or null.
   static inline constinit thread_local HostRun* current = nullptr;
 
  private:
   std::atomic<Wish> wish_ = kGoOn;
 };
 
-// Makes `run` the current one while this lives.
+// Makes `run` the thread's current run for its lifetime.
 class ScopedHostRun {
  public:
   explicit ScopedHostRun(HostRun* run) : previous_(HostRun::current) {
@@ -50,14 +50,15 @@ class ScopedHostRun {
   HostRun* const previous_;
 };
 
-// A checkpoint within a sample. False: leave out the rest; the result is not
-// used.
+// Checkpoint within a sample. Returns false to skip the rest; the result is
+// then discarded.
 inline bool GoesOn() {
   HostRun* const run = HostRun::current;
   return run == nullptr || run->wish() != HostRun::kPause || run->Pause();
 }
 
-// Between two samples: whether to return here, to be called again later.
+// Checkpoint between two samples. True if the work must return here, to be
+// continued by a later call.
 inline bool EndsAtSample() {
   const HostRun* const run = HostRun::current;
   return run != nullptr && run->wish() != HostRun::kGoOn;

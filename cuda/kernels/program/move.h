@@ -1,10 +1,10 @@
-// Integer moves of pixels: what is drawn for a sample, and where an output
-// coordinate comes from.
+// Integer moves of pixels: draws their parameters for a sample, and maps output
+// coordinates to input coordinates.
 //
 // Moves treat rows and columns alike and independently, so a sample's geometry
-// is one map per axis: output coordinate -> input coordinate, or the move whose
-// fill the pixel gets. Of two fills, in y and x, the move nearest to the output
-// wins: it painted last.
+// is one map per axis, from output coordinate to input coordinate or to the
+// move whose fill the pixel gets. If both axes give a fill, the later move
+// wins, since it painted last.
 
 #ifndef DATASETD_CUDA_KERNELS_PROGRAM_MOVE_H_
 #define DATASETD_CUDA_KERNELS_PROGRAM_MOVE_H_
@@ -19,9 +19,9 @@ namespace datasetd {
 
 enum class Axis : uint8_t { kY = 0, kX = 1 };
 
-// One move along one axis, as drawn for one sample. Walking back from its
-// output: coordinate c comes from `origin` + c, or from `origin` - c if
-// `is_mirrored`; what is then outside [0, size) is padding.
+// One move along one axis, as drawn for one sample. Output coordinate c comes
+// from `origin` + c, or `origin` - c if `is_mirrored`; coordinates outside [0,
+// size) are padding.
 struct AxisMove {
   int32_t origin;
   int32_t size;  // of the move's input
@@ -34,8 +34,8 @@ struct SampleMoves {
   AxisMove axis[2][kMaxMoves];
 };
 
-// A map's entry: an input coordinate, or FillEntry(move index). Of two fills
-// the smaller entry is that of the later move.
+// Returns the map entry for the fill of a move; other entries are input
+// coordinates. A later move has a smaller entry.
 DATASETD_HOST_DEVICE inline int32_t FillEntry(int move_index) {
   return -1 - move_index;
 }
@@ -94,8 +94,8 @@ DATASETD_HOST_DEVICE inline AxisMove DrawAxisMove(const Move& move, Axis axis,
   return drawn;
 }
 
-// The index that row `row` of a batch draws by, instead of a sample index where
-// one may come twice.
+// Returns the index that seeds row `row` of a batch: its sample index, or its
+// position if samples may repeat.
 DATASETD_HOST_DEVICE inline int64_t DrawIndex(const BatchTask& batch,
                                               int64_t row) {
   return batch.draw_step == 0 ? batch.indices[row]
@@ -113,8 +113,8 @@ DATASETD_HOST_DEVICE inline void DrawMoves(const MoveProgram& field,
   }
 }
 
-// Where coordinate `c` of a padded input of `size` comes from, or -1 for fill.
-// Inside the padding it is folded once, then held inside.
+// Returns the source of coordinate `c` of a padded input of `size`, or -1 for
+// fill. Coordinates in the padding are folded once, then clamped.
 DATASETD_HOST_DEVICE inline int32_t Unpad(int32_t c, int32_t size,
                                           PaddingMode mode) {
   if (c >= 0 && c < size) return c;
@@ -133,7 +133,7 @@ DATASETD_HOST_DEVICE inline int32_t Unpad(int32_t c, int32_t size,
   return c < 0 ? 0 : c >= size ? size - 1 : c;
 }
 
-// The entry of one move for coordinate `c` of its output.
+// Returns the entry of one move for coordinate `c` of its output.
 DATASETD_HOST_DEVICE inline int32_t MapBackOne(const AxisMove& drawn,
                                                PaddingMode mode, int move_index,
                                                int32_t c) {
@@ -143,7 +143,7 @@ DATASETD_HOST_DEVICE inline int32_t MapBackOne(const AxisMove& drawn,
   return c < 0 ? FillEntry(move_index) : c;
 }
 
-// The map of one axis at output coordinate `c` of the whole chain.
+// Returns the entry of one axis for output coordinate `c` of all moves.
 DATASETD_HOST_DEVICE inline int32_t MapBack(const MoveProgram& field,
                                             const AxisMove* drawn, int32_t c) {
   for (int i = field.num_moves - 1; i >= 0; --i) {

@@ -1,4 +1,4 @@
-// Values of elements: load, value ops in float32, one rounding, store.
+// Element values: load, value ops in float32, one rounding, store.
 
 #ifndef DATASETD_CUDA_KERNELS_PROGRAM_VALUE_H_
 #define DATASETD_CUDA_KERNELS_PROGRAM_VALUE_H_
@@ -13,7 +13,7 @@
 
 namespace datasetd {
 
-// REQUIRES: memory that nobody writes meanwhile.
+// REQUIRES: the memory is not written concurrently.
 template <typename T>
 DATASETD_HOST_DEVICE inline T LoadAs(const uint8_t* from, int64_t index) {
 #if defined(__CUDA_ARCH__)
@@ -28,12 +28,13 @@ DATASETD_HOST_DEVICE inline void StoreAs(uint8_t* to, int64_t index, T value) {
   reinterpret_cast<T*>(to)[index] = value;
 }
 
-// An image's elements are copied as bits: no value op, no change of dtype.
+// True if an image's elements are copied bitwise: no value op, no change of
+// dtype.
 DATASETD_HOST_DEVICE inline bool IsBitCopy(const MoveProgram& field) {
   return field.num_value_ops == 0 && field.in_dtype == field.out_dtype;
 }
 
-// Value ops on channel `channel`.
+// Applies the value ops to a value of channel `channel`.
 DATASETD_HOST_DEVICE inline float ApplyValueOps(const MoveProgram& field,
                                                 int channel, float x) {
   for (int i = 0; i < field.num_value_ops; ++i) {
@@ -50,7 +51,7 @@ DATASETD_HOST_DEVICE inline float ApplyValueOps(const MoveProgram& field,
   return x;
 }
 
-// An image's element before value ops. REQUIRES: uint8 or float32.
+// Loads an image element before value ops. REQUIRES: dtype is uint8 or float32.
 DATASETD_HOST_DEVICE inline float LoadFloat(const uint8_t* from, Dtype dtype,
                                             int64_t index) {
   if (dtype == Dtype::kUint8) {
@@ -59,8 +60,8 @@ DATASETD_HOST_DEVICE inline float LoadFloat(const uint8_t* from, Dtype dtype,
   return LoadAs<float>(from, index);
 }
 
-// The bits of `x` rounded to `dtype`, in the low bytes. REQUIRES: kUint8,
-// kFloat16, kBfloat16 or kFloat32.
+// Returns the bits of `x` rounded to `dtype`, in the low bytes. REQUIRES:
+// kUint8, kFloat16, kBfloat16 or kFloat32.
 DATASETD_HOST_DEVICE inline uint32_t RoundedBits(float x, Dtype dtype) {
   switch (dtype) {
     case Dtype::kUint8:
@@ -74,7 +75,7 @@ DATASETD_HOST_DEVICE inline uint32_t RoundedBits(float x, Dtype dtype) {
   }
 }
 
-// The low `size_bytes` (1, 2, 4 or 8) of `bits` at element `index`.
+// Stores the low `size_bytes` (1, 2, 4 or 8) of `bits` at element `index`.
 DATASETD_HOST_DEVICE inline void StoreBits(uint8_t* to, int size_bytes,
                                            int64_t index, uint64_t bits) {
   if (size_bytes == 1) {
@@ -88,7 +89,7 @@ DATASETD_HOST_DEVICE inline void StoreBits(uint8_t* to, int size_bytes,
   }
 }
 
-// Output bits of the image element `index` of a sample that starts at `from`.
+// Returns the output bits of image element `index` of the sample at `from`.
 DATASETD_HOST_DEVICE inline uint32_t ImageElementBits(const MoveProgram& field,
                                                       const uint8_t* from,
                                                       int64_t index,
@@ -102,15 +103,15 @@ DATASETD_HOST_DEVICE inline uint32_t ImageElementBits(const MoveProgram& field,
       field.out_dtype);
 }
 
-// Output bits of a pixel that move `move_index` fills.
+// Returns the output bits of a pixel that move `move_index` fills.
 DATASETD_HOST_DEVICE inline uint32_t FillElementBits(const MoveProgram& field,
                                                      int move_index,
                                                      int channel) {
   return RoundedBits(field.moves[move_index].fill[channel], field.out_dtype);
 }
 
-// Output bits of element `index` of a field that is no image: as it is, or by
-// static_cast.
+// Returns the output bits of element `index` of a non-image field: copied, or
+// converted by static_cast.
 DATASETD_HOST_DEVICE inline uint64_t CastElementBits(const uint8_t* from,
                                                      Dtype in, Dtype out,
                                                      int64_t index) {

@@ -11,7 +11,7 @@
 namespace datasetd {
 namespace {
 
-// Of a factor, so that its products are finite.
+// Maximum factor; keeps products finite.
 constexpr double kMaxFactor = 1e6;
 
 absl::Status CheckFactor(const char* name, double factor,
@@ -43,7 +43,7 @@ absl::Status AddSharpness(double factor, double p, ImageCompiler& image) {
   return image.Add(StepKind::kAdjustSharpness, params, p);
 }
 
-// An op that has no parameter but the bound.
+// Adds an op without parameters other than the bound.
 template <typename Params>
 absl::Status AddPlain(StepKind kind, double p, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(image.CheckColour());
@@ -59,7 +59,7 @@ absl::Status CompileOp(const ColorJitterSpec& op, ImageCompiler& image) {
     const std::optional<Interval>& range;
     double low, high;
   };
-  // By JitterOp.
+  // Indexed by JitterOp.
   const Part parts[kNumJitterOps] = {
       {"brightness", op.brightness, 0.0, kMaxFactor},
       {"contrast", op.contrast, 0.0, kMaxFactor},

@@ -1,5 +1,5 @@
-// Compiles the ops on colours and neighbourhoods. Errors lack the place; see
-// server/pipeline/pipeline.h.
+// Compiles the colour and neighbourhood ops. Errors do not include the
+// position; see server/pipeline/pipeline.h.
 
 #ifndef DATASETD_SERVER_PIPELINE_OPS_COLOUR_OPS_H_
 #define DATASETD_SERVER_PIPELINE_OPS_COLOUR_OPS_H_

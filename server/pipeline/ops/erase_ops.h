@@ -1,5 +1,5 @@
-// Compiles the ops that overwrite parts of an image. Errors lack the place; see
-// server/pipeline/pipeline.h.
+// Compiles the ops that erase parts of an image. Errors do not include the
+// position; see server/pipeline/pipeline.h.
 
 #ifndef DATASETD_SERVER_PIPELINE_OPS_ERASE_OPS_H_
 #define DATASETD_SERVER_PIPELINE_OPS_ERASE_OPS_H_

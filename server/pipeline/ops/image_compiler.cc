@@ -10,7 +10,7 @@
 namespace datasetd {
 namespace {
 
-// Rows between the passes of a resize that are worth having in memory.
+// Useful maximum of rows kept between the passes of a resize.
 constexpr int64_t kMaxBandRows = 64;
 
 }  // namespace
@@ -252,7 +252,7 @@ absl::Status ImageCompiler::CheckColour() const {
   return absl::OkStatus();
 }
 
-// The moves and value ops are enough, and there is room for them.
+// True if the steps consist of moves and value ops, and fit in the program.
 bool ImageCompiler::IsMovesOnly() const {
   if (is_mixed() || program_.num_sized_steps > 0) return false;
   if (program_.in_dtype != Dtype::kUint8 &&
@@ -298,7 +298,7 @@ void ImageCompiler::MakeMoves() {
     }
     const ValueOp& op = ParamsAs<ValueOp>(step);
     program_.value_ops[program_.num_value_ops++] = op;
-    // The output gets the fills of the moves before this op.
+    // Apply the value op to the fills of the moves before it.
     for (int i = 0; i < program_.num_moves; ++i) {
       Move& move = program_.moves[i];
       if (move.kind != MoveKind::kPad ||
@@ -335,8 +335,8 @@ ChainScratch ImageCompiler::PlanParts() const {
   if (is_mixed()) {
     scratch.partner_elements = SaturatingProduct(height_, width_, channels_);
   }
-  // Maps and taps of a sweep are for its output, which moves after the step
-  // that begins it may enlarge: the largest from a step on is enough.
+  // A sweep's maps and taps are sized for its output, which later moves may
+  // enlarge, so use the largest size from each step on.
   std::vector<SampleSize> largest(steps_.size());
   SampleSize later = {0, 0};
   for (size_t i = steps_.size(); i-- > 0;) {
@@ -347,8 +347,8 @@ ChainScratch ImageCompiler::PlanParts() const {
   scratch.map_elements =
       SaturatingAdd(std::max(program_.in_height, later.height),
                     std::max(program_.in_width, later.width));
-  // As chain_executor.h goes through the steps, if all that can make it write
-  // an image does.
+  // Follows the steps as chain_executor.h does, assuming that every step which
+  // may write an intermediate image does.
   bool is_moved_only = true;
   bool is_untouched = true;
   int64_t channels = program_.channels;
@@ -409,12 +409,12 @@ ChainScratch ImageCompiler::PlanParts() const {
 }
 
 int64_t ImageCompiler::Operations() const {
-  // What there is to write, at least.
+  // At least every output element is written.
   int64_t operations = SaturatingProduct(height_, width_, channels_);
   for (const StepCost& cost : costs_) {
     operations = SaturatingAdd(operations, cost.operations);
   }
-  // The partner is made, too.
+  // The partner sample is computed, too.
   return is_mixed() ? SaturatingMultiply(operations, 2) : operations;
 }
 

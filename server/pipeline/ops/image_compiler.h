@@ -1,5 +1,6 @@
-// What the compilers of the op families (move_ops.h and its siblings) build:
-// the steps of one image field, and the image as it is between them.
+// The state that the compilers of the op families (move_ops.h and its siblings)
+// share: the steps of one image field, and the image's type and size between
+// steps.
 //
 // Not thread-safe; lives on the stack of CompileField
 // (server/pipeline/pipeline.h).
@@ -31,27 +32,27 @@
 
 namespace datasetd {
 
-// Of elements of one sample, at any stage; kernels count them in 32 bits, and
-// some beyond the last one.
+// Maximum elements of one sample at any step: kernels use 32-bit element counts
+// and go slightly beyond the last element.
 inline constexpr int64_t kMaxElements = (int64_t{1} << 30) - 1;
 
 inline absl::Status Invalid(std::string message) {
   return absl::InvalidArgumentError(std::move(message));
 }
 
-// "32x48".
+// For example "32x48".
 inline std::string SizeText(int64_t height, int64_t width) {
   return absl::StrCat(height, "x", width);
 }
 
-// REQUIRES: values are at least 0.
+// REQUIRES: the values are not negative.
 bool FitsInSample(int64_t height, int64_t width, int64_t channels);
 
-// Of what ops add to a side of a ragged field's samples, or make of it: 32 bits
-// hold the sums.
+// Limit on sizes that ops set or add per side of a ragged sample; sums fit in
+// 32 bits.
 inline constexpr int64_t kMaxRaggedChange = 1 << 28;
 
-// How a step of a ragged field changes sizes; elsewhere it is not looked at.
+// How a step changes the sizes of a ragged field; ignored for other fields.
 struct SizeChange {
   SizeRule rule = SizeRule::kTo;
   int32_t args[kNumSizeArgs] = {};
@@ -59,35 +60,35 @@ struct SizeChange {
 
 class ImageCompiler {
  public:
-  // `program` is of the field without ops; it must outlive this. `sizes`: of a
-  // ragged field, each that a sample has, once; else none.
+  // `program` is the field's program without ops; it must outlive this object.
+  // `sizes` are the distinct sample sizes of a ragged field; empty for others.
   ImageCompiler(FieldProgram* program, bool is_mask,
                 std::vector<SampleSize> sizes, const TransformLimits& limits);
   ImageCompiler(const ImageCompiler&) = delete;
   ImageCompiler& operator=(const ImageCompiler&) = delete;
 
-  // Samples have sizes of their own after the ops so far: these.
+  // True if samples still differ in size after the ops so far.
   bool is_ragged() const { return !sizes_.empty(); }
   absl::Span<const SampleSize> sizes() const { return sizes_; }
 
-  // Of the image after the ops so far; the largest of a ragged one.
+  // Size after the ops so far; the largest size of a ragged image.
   int64_t height() const { return height_; }
   int64_t width() const { return width_; }
   int channels() const { return channels_; }
   Dtype dtype() const { return dtype_; }
   bool is_mask() const { return is_mask_; }
-  // Its largest value: colour ops count from 0 to here.
+  // The largest pixel value: colour ops use the range 0 to this.
   float bound() const { return dtype_ == Dtype::kUint8 ? 255.0f : 1.0f; }
 
-  // Of the op that is compiled now: its place, and Philox counter word.
+  // Sets the position and Philox counter word of the op being compiled.
   void set_op(uint32_t position, uint32_t op_index) {
     position_ = Narrow<uint16_t>(position);
     op_index_ = op_index;
   }
   void set_dtype(Dtype dtype) { dtype_ = dtype; }
 
-  // Steps from here on belong to a RandomApply; EndGroup is an error if they
-  // leave another image than they found, or if groups are nested.
+  // The following steps belong to a RandomApply. EndGroup fails if they change
+  // the image's type or size, or if groups are nested.
   absl::Status BeginGroup(double p);
   absl::Status EndGroup();
 
@@ -96,7 +97,7 @@ class ImageCompiler {
   absl::Status Add(StepKind kind, const Params& params, double p = 1.0) {
     return Add(kind, params, p, height_, width_, channels_, {SizeRule::kKeep});
   }
-  // The out sizes are not used where the change does not fix them.
+  // The output size is ignored where `change` does not fix it.
   template <typename Params>
   absl::Status Add(StepKind kind, const Params& params, double p,
                    int64_t out_height, int64_t out_width, int out_channels,
@@ -110,53 +111,54 @@ class ImageCompiler {
   }
   // Appends a value op.
   absl::Status AddValueOp(ValueOp op);
-  // Appends a move; completes it by the sizes before and after.
+  // Appends a move, completed from the sizes before and after.
   absl::Status AddMove(Move move, int64_t out_height, int64_t out_width,
                        const SizeChange& change);
 
-  // Ends the steps with a mix of the batch; nothing may follow.
+  // Ends the steps with a mix of the batch; must be the last.
   absl::Status SetMix(MixKind kind, double alpha, bool per_sample);
   bool is_mixed() const { return program_.mix.kind != MixKind::kNone; }
 
   // ---- Checks ----
 
-  // Of an image: its sides and elements.
+  // Checks an image's sides and number of elements.
   absl::Status CheckSize(int64_t height, int64_t width) const;
-  // The upper limits alone. REQUIRES: both are at least 0.
+  // Checks the upper limits only. REQUIRES: both are at least 0.
   absl::Status CheckLargest(int64_t height, int64_t width) const;
-  // Of what changes the sizes of a ragged image.
+  // Checks numbers that change the sizes of a ragged image.
   static absl::Status CheckRaggedChange(std::initializer_list<int64_t> numbers);
-  // Of a probability.
+  // Checks a probability.
   static absl::Status CheckP(double p);
-  // `low` <= value <= `high`; names the parameter.
+  // Checks that `low` <= value <= `high`; the error names the parameter.
   static absl::Status CheckRange(const char* name, double value, double low,
                                  double high);
-  // Both ends so, and min <= max.
+  // Checks both ends likewise, and that min <= max.
   static absl::Status CheckInterval(const char* name, const Interval& interval,
                                     double low, double high);
-  // The op is one of colours: for images of 1 or 3 channels that are no mask.
+  // Checks that colour ops apply: an image of 1 or 3 channels that is not a
+  // mask.
   absl::Status CheckColour() const;
-  // `values` has one entry, for all channels, or one per channel.
+  // Expands `values`, which has one entry or one per channel.
   template <typename T>
   absl::Status PerChannel(const char* name, const std::vector<T>& values,
                           float (&channels)[kMaxChannels]) const;
 
-  // Whether a sample's operations and memory are within the limits, as far as
-  // the ops go; checked for each op that is added.
+  // Checks a sample's operations and memory for the ops so far; called after
+  // each op.
   absl::Status CheckLimits() const;
 
-  // Completes the program. REQUIRES: CheckLimits.
+  // Completes the program. REQUIRES: CheckLimits is OK.
   void Finish();
 
  private:
   absl::Status Append(Step step, double p, int64_t out_height,
                       int64_t out_width, int out_channels);
-  // Follows the step's rule from sizes_ on.
+  // Applies the step's size rule to sizes_.
   absl::Status FollowSizes(Step& step, int64_t out_height, int64_t out_width);
   bool IsMovesOnly() const;
   void MakeMoves();
   void MakeChain();
-  // Of the steps so far, if they are a chain.
+  // The scratch memory of the steps so far, if they form a chain.
   ChainScratch PlanParts() const;
   int64_t Operations() const;
 
@@ -169,9 +171,9 @@ class ImageCompiler {
   int64_t width_;
   int channels_;
   Dtype dtype_;
-  std::vector<SampleSize> sizes_;  // none once all have one size
+  std::vector<SampleSize> sizes_;  // empty once all samples have one size
   std::vector<Step> steps_;
-  std::vector<StepCost> costs_;  // of each of them, the most of any sample
+  std::vector<StepCost> costs_;  // cost of each step, maximum over samples
 
   struct Group {
     uint32_t op_index;
@@ -182,7 +184,7 @@ class ImageCompiler {
     int channels;
     Dtype dtype;
   };
-  std::vector<Group> group_;  // none or one
+  std::vector<Group> group_;  // empty or one
 };
 
 template <typename T>
@@ -198,7 +200,7 @@ absl::Status ImageCompiler::PerChannel(const char* name,
   }
   for (size_t c = 0; c < count; ++c) {
     const T value = values[values.size() == 1 ? 0 : c];
-    // Out of float's range is as bad as infinite, and undefined to cast.
+    // Casting a value outside float's range is undefined.
     if (!std::isfinite(value) ||
         std::abs(value) > std::numeric_limits<float>::max()) {
       return Invalid(absl::StrCat(name, " is ", value, " in channel ", c,

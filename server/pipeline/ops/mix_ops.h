@@ -1,5 +1,5 @@
-// Compiles the ops that mix the samples of a batch. Errors lack the place; see
-// server/pipeline/pipeline.h.
+// Compiles the ops that mix the samples of a batch. Errors do not include the
+// position; see server/pipeline/pipeline.h.
 
 #ifndef DATASETD_SERVER_PIPELINE_OPS_MIX_OPS_H_
 #define DATASETD_SERVER_PIPELINE_OPS_MIX_OPS_H_

@@ -58,7 +58,7 @@ absl::Status CheckPaddingMode(const Padding& padding, PaddingMode mode,
       "the padding_mode is unknown: use constant, edge, reflect or symmetric");
 }
 
-// The padding of a RandomCrop, for an image of height x width.
+// The padding of a RandomCrop for an image of height x width.
 Padding PaddingFor(const RandomCropSpec& op, int64_t height, int64_t width) {
   Padding padding = op.padding;
   if (!op.pad_if_needed) return padding;
@@ -73,7 +73,7 @@ Padding PaddingFor(const RandomCropSpec& op, int64_t height, int64_t width) {
   return padding;
 }
 
-// Checks mode and fill, and begins the move.
+// Checks mode and fill, and initialises the move.
 absl::Status BeginPad(const std::vector<float>& fill, PaddingMode mode,
                       const ImageCompiler& image, Move& move) {
   move.kind = MoveKind::kPad;
@@ -96,7 +96,7 @@ absl::Status BeginPad(const std::vector<float>& fill, PaddingMode mode,
   return absl::OkStatus();
 }
 
-// A step that pads each sample as the change says.
+// Adds a step that pads each sample as `change` says.
 absl::Status AddRaggedPad(const std::vector<float>& fill, PaddingMode mode,
                           const SizeChange& change, ImageCompiler& image,
                           const Padding& padding = {}) {
@@ -107,7 +107,7 @@ absl::Status AddRaggedPad(const std::vector<float>& fill, PaddingMode mode,
   return image.AddMove(move, 0, 0, change);
 }
 
-// Adds nothing where nothing is padded, but checks all the same.
+// Checks the arguments; adds no step if nothing is padded.
 absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
                     PaddingMode mode, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(CheckPadding(padding));

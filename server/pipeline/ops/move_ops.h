@@ -1,5 +1,5 @@
-// Compiles the ops that move whole pixels. Errors lack the place; see
-// server/pipeline/pipeline.h.
+// Compiles the ops that move whole pixels. Errors do not include the position;
+// see server/pipeline/pipeline.h.
 
 #ifndef DATASETD_SERVER_PIPELINE_OPS_MOVE_OPS_H_
 #define DATASETD_SERVER_PIPELINE_OPS_MOVE_OPS_H_
@@ -25,8 +25,8 @@ absl::Status CompileOp(const RandomHorizontalFlipSpec& op,
 absl::Status CompileOp(const RandomVerticalFlipSpec& op, ImageCompiler& image);
 absl::Status CompileOp(const AlternatingFlipSpec& op, ImageCompiler& image);
 
-// Makes the window at (top, left), which may reach beyond the image, part of
-// it: pads with zeros, and moves top and left along.
+// Pads the image with zeros so that the window at (top, left) lies inside it,
+// and shifts top and left accordingly.
 absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
                          int64_t width, ImageCompiler& image);
 

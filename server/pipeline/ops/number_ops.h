@@ -1,4 +1,4 @@
-// Compiles the ops on dtype and scale. Errors lack the place; see
+// Compiles the ops on dtype and scale. Errors do not include the position; see
 // server/pipeline/pipeline.h.
 
 #ifndef DATASETD_SERVER_PIPELINE_OPS_NUMBER_OPS_H_
@@ -11,7 +11,7 @@
 
 namespace datasetd {
 
-// True for the floating point types that kernels write.
+// True for the floating-point types that kernels write.
 inline bool IsKernelFloat(Dtype dtype) {
   return dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16 ||
          dtype == Dtype::kFloat32;

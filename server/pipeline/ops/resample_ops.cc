@@ -18,13 +18,13 @@
 namespace datasetd {
 namespace {
 
-// A ratio or a scale beyond these has no pixel.
+// Beyond these ratios or scales an image has no pixels.
 constexpr double kTiny = 1e-6;
 constexpr double kHuge = 1e6;
-// Of angles and shears, in degrees.
+// Limit on angles and shears, in degrees.
 constexpr double kMaxAngle = 1e6;
 
-// What `interpolation` is for this field: a mask is sampled nearest.
+// Sets the interpolation for this field: masks use nearest.
 absl::Status TakeInterpolation(InterpolationMode interpolation,
                                const ImageCompiler& image, ResizeParams* params,
                                bool antialias) {
@@ -43,7 +43,7 @@ absl::Status TakeInterpolation(InterpolationMode interpolation,
   }
   params->interpolation = interpolation;
   params->antialias = antialias;
-  // Bicubic goes beyond the image's values; a uint8 image cannot.
+  // Bicubic overshoots the range of values, so uint8 images are clamped.
   params->clamp = interpolation == InterpolationMode::kBicubic &&
                           image.dtype() == Dtype::kUint8
                       ? 255.0f
@@ -58,7 +58,7 @@ absl::Status AddResize(const ResizeParams& params, int64_t height,
                    image.channels(), change);
 }
 
-// Of a Resize without height and width.
+// Checks a Resize without height and width.
 absl::Status CheckEdges(const ResizeSpec& op) {
   if (op.shorter_edge < 0 || op.shorter_edge > kMaxElements ||
       op.max_size < 0 || op.max_size > kMaxElements) {
@@ -77,7 +77,7 @@ absl::Status CheckEdges(const ResizeSpec& op) {
   return absl::OkStatus();
 }
 
-// Height and width of a Resize.
+// Computes the output size of a Resize.
 absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
                          int64_t* height, int64_t* width) {
   *height = op.height;
@@ -103,7 +103,7 @@ absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
   return absl::OkStatus();
 }
 
-// An affine op without parameters: the identity.
+// The parameters of the identity.
 AffineParams NoAffine() {
   AffineParams params = {};
   params.scale[0] = params.scale[1] = 1.0f;
@@ -123,9 +123,9 @@ struct OutputSize {
   int64_t height, width;
 };
 
-// What holds all of an image that turns clockwise by `angle` degrees about
-// `center`, which is counted from the middle: as torchvision has it, in float32
-// and with coordinates cut to 1e-4 of a pixel.
+// The size that contains the whole image rotated clockwise by `angle` degrees
+// about `center`, relative to the middle. As in torchvision: in float32, with
+// coordinates truncated to 1e-4 pixels.
 OutputSize ExpandedSize(double angle, const float (&center)[2],
                         const ImageCompiler& image) {
   double sine;
@@ -161,7 +161,7 @@ OutputSize ExpandedSize(double angle, const float (&center)[2],
   return {.height = expanded[1], .width = expanded[0]};
 }
 
-// Where the center is, counted from the middle of the image.
+// Computes the center relative to the middle of the image.
 absl::Status TakeCenter(const std::optional<PointXy>& center,
                         const ImageCompiler& image, AffineParams* params) {
   if (!center.has_value()) return absl::OkStatus();
@@ -176,7 +176,8 @@ absl::Status TakeCenter(const std::optional<PointXy>& center,
   return absl::OkStatus();
 }
 
-// What all affine ops have, and adds the step, which makes images of `size`.
+// Sets the parameters common to affine ops, and adds a step with outputs of
+// `size`.
 absl::Status AddAffine(AffineParams params, InterpolationMode interpolation,
                        const std::vector<float>& fill, const OutputSize& size,
                        ImageCompiler& image) {
@@ -286,7 +287,8 @@ absl::Status CompileOp(const RotateSpec& op, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
   OutputSize size = SameSize(image);
   if (op.expand && !op.center.has_value() && std::fmod(op.angle, 90.0) == 0.0) {
-    // Exact, where the corners would be half pixels off the grid.
+    // Exact for multiples of 90 degrees, where corners are half a pixel off the
+    // grid.
     if (std::fmod(op.angle, 180.0) != 0.0) std::swap(size.height, size.width);
   } else if (op.expand) {
     size = ExpandedSize(-op.angle, params.center, image);

@@ -9,7 +9,7 @@
 namespace datasetd {
 namespace {
 
-// A tap's weight is computed twice: for the sum, and divided by it.
+// A tap's weight is computed twice: for the sum, and to be divided by it.
 constexpr int64_t kOperationsPerTap = 16;
 
 StepCost CostOfResize(const Step& step, SampleSize in, SampleSize out,
@@ -20,8 +20,8 @@ StepCost CostOfResize(const Step& step, SampleSize in, SampleSize out,
       NumTaps({in.height, out.height, params.interpolation, params.antialias});
   cost.num_taps_x =
       NumTaps({in.width, out.width, params.interpolation, params.antialias});
-  // As ChainResizer orders the passes, for the whole image. A window may be
-  // lower than the output where the image is not.
+  // Uses the order of passes that ChainResizer chooses for the whole image. A
+  // window may have fewer rows than the output where the image does not.
   const int64_t columns_first =
       SaturatingProduct(out.height, in.width, channels, cost.num_taps_y);
   const int64_t along =
@@ -43,7 +43,7 @@ StepCost CostOfResize(const Step& step, SampleSize in, SampleSize out,
   return cost;
 }
 
-// For each element of the output.
+// Operations per output element.
 int64_t OperationsPerElement(const Step& step) {
   switch (step.kind) {
     case StepKind::kAffine:

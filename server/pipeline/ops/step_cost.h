@@ -1,4 +1,4 @@
-// What a step of a chain costs for one sample. Pure; thread-safe.
+// The cost of a chain's step for one sample. Pure; thread-safe.
 
 #ifndef DATASETD_SERVER_PIPELINE_OPS_STEP_COST_H_
 #define DATASETD_SERVER_PIPELINE_OPS_STEP_COST_H_
@@ -11,19 +11,19 @@
 namespace datasetd {
 
 struct StepCost {
-  // Of each output row and column of a resize.
+  // Filter taps per output row and column of a resize.
   int32_t num_taps_y = 0;
   int32_t num_taps_x = 0;
-  // As FieldProgram::operations.
+  // See FieldProgram::operations.
   int64_t operations = 0;
 
-  // Takes what is larger in `other`.
+  // Sets each member to the maximum of both.
   void RaiseTo(const StepCost& other);
 };
 
-// Of `step`, which makes an image of size `out` and step.out_channels of one of
-// size `in` and `in_channels`. Random ops count as if they were always applied,
-// and windows as the whole image. Numbers are held at the largest.
+// Cost of `step`, from an image of size `in` with `in_channels` to one of size
+// `out` with step.out_channels. Random ops count as always applied, and windows
+// as the whole image. Numbers saturate.
 StepCost CostOf(const Step& step, SampleSize in, SampleSize out,
                 int in_channels);
 

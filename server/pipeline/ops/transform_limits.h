@@ -1,5 +1,5 @@
-// The most that one sample may take of the transforms of a field: of the
-// daemon's configuration, transform_limits.
+// Limits on one field's transforms per sample, from the configuration's
+// transform_limits.
 
 #ifndef DATASETD_SERVER_PIPELINE_OPS_TRANSFORM_LIMITS_H_
 #define DATASETD_SERVER_PIPELINE_OPS_TRANSFORM_LIMITS_H_
@@ -11,11 +11,11 @@
 namespace datasetd {
 
 struct TransformLimits {
-  // Of an image before, between and after ops; at most kMaxExtent.
+  // Image side before, between and after ops; at most kMaxExtent.
   int64_t max_side = kMaxExtent;
-  // Of the memory between ops: TeamScratchBytes.
+  // Memory between ops: TeamScratchBytes.
   int64_t max_scratch_bytes = int64_t{1} << 30;
-  // FieldProgram::operations.
+  // See FieldProgram::operations.
   int64_t max_operations = int64_t{1} << 34;
 };
 

@@ -31,7 +31,7 @@ absl::Status Error(absl::string_view pattern, absl::string_view what) {
                    what, "; expected {000..146} or {a,b}"));
 }
 
-// What one pair of braces stands for.
+// Expands the contents of one pair of braces.
 absl::StatusOr<std::vector<std::string>> Alternatives(
     absl::string_view pattern, absl::string_view inside) {
   const size_t dots = inside.find("..");

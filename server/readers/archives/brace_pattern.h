@@ -1,4 +1,4 @@
-// The files that a pattern such as train-{000..146}.tar names.
+// Expands file patterns such as train-{000..146}.tar.
 
 #ifndef DATASETD_SERVER_READERS_ARCHIVES_BRACE_PATTERN_H_
 #define DATASETD_SERVER_READERS_ARCHIVES_BRACE_PATTERN_H_
@@ -11,11 +11,11 @@
 
 namespace datasetd {
 
-// As bash expands it, in its order: {000..146} counts, with zeros in front if
-// one of the two has them, {a,b} lists. Braces do not nest. Without braces the
-// pattern itself. Looks at no file.
-//   INVALID_ARGUMENT  a brace without its other half, neither a range nor a
-//                     list in it, or more than 65536 files
+// Expands as bash does, in the same order: {000..146} counts, zero-padded if
+// one of the two numbers is; {a,b} lists. Braces do not nest. A pattern without
+// braces is returned unchanged. Accesses no files.
+//   INVALID_ARGUMENT  an unmatched brace, braces without a range or list, or
+//                     more than 65536 files
 absl::StatusOr<std::vector<std::string>> ExpandBraces(
     absl::string_view pattern);
 

@@ -11,7 +11,7 @@ constexpr size_t kSlices = 8;
 
 using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
 
-// tables[k][b]: byte b followed by k bytes of zero.
+// tables[k][b]: CRC of byte b followed by k zero bytes.
 constexpr Tables MakeTables() {
   Tables tables = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kSkipBytes = 16 << 10;
 
-// Another's file.
+// Refers to a file owned elsewhere.
 class BorrowedFile final : public RandomAccessFile {
  public:
   explicit BorrowedFile(const RandomAccessFile* file) : file_(*file) {}
@@ -75,8 +75,9 @@ class InflatedFile final : public RandomAccessFile {
     int64_t position = 0;
   };
 
-  // The free one that is least far behind `offset`, or a new one. As each
-  // thread's reads go forward and there is a cursor for each, one is behind.
+  // Takes the free cursor that is the least behind `offset`, or a new one.
+  // There is a cursor for each thread, and a thread's reads go forward, so one
+  // of them is behind.
   absl::StatusOr<Cursor> Take(int64_t offset) const {
     {
       MutexLock lock(&mutex_);
@@ -102,7 +103,8 @@ class InflatedFile final : public RandomAccessFile {
     MutexLock lock(&mutex_);
     free_.push_back(std::move(cursor));
     if (free_.size() <= max_free_) return;
-    // What is ahead of all is of the least use: a new one comes there too.
+    // The cursor furthest ahead is the least useful: a new one would get there
+    // as well.
     free_.erase(std::max_element(free_.begin(), free_.end(),
                                  [](const Cursor& a, const Cursor& b) {
                                    return a.position < b.position;

@@ -1,9 +1,9 @@
-// A file of gzip or zlib data as if it were not compressed.
+// A random-access view of a gzip or zlib file.
 //
-// Each thread that reads forward has a decompressor of its own, which skips
-// what others read; so all threads together inflate the file once for each of
-// them. A read behind every free one begins at the file's start. Thread-safe.
-// Memory: 64 KiB for each processor, whatever the file says.
+// Each thread that reads forward has its own decompressor, which skips what
+// others read; all threads together inflate the file once per thread. A read
+// before every free decompressor's position restarts at the beginning.
+// Thread-safe. Memory: 64 KiB per processor.
 
 #ifndef DATASETD_SERVER_READERS_ARCHIVES_INFLATED_FILE_H_
 #define DATASETD_SERVER_READERS_ARCHIVES_INFLATED_FILE_H_
@@ -16,15 +16,15 @@
 
 namespace datasetd {
 
-// Inflates all of it, and checks its checksums.
-//   INVALID_ARGUMENT    it is more than `max_bytes`; no more is inflated
+// Inflates the whole file, verifies its checksums and returns the size.
+//   INVALID_ARGUMENT    larger than `max_bytes`; inflation stops there
 //   DATA_LOSS           truncated or damaged; names file and offset
 //   RESOURCE_EXHAUSTED  zlib got no memory
 absl::StatusOr<int64_t> InflatedBytes(const RandomAccessFile& file,
                                       int64_t max_bytes);
 
-// Its info is the file's, but for the size, which InflatedBytes told. Reads
-// fail as InflatedBytes.
+// Its info is that of `file`, but with `size_bytes`, the result of
+// InflatedBytes. Reads fail as InflatedBytes.
 std::shared_ptr<const RandomAccessFile> OpenInflatedFile(
     std::unique_ptr<RandomAccessFile> file, int64_t size_bytes);
 

@@ -15,10 +15,10 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kMaxOpenFiles = 64;
-// As many as are read from at once, but for tiny ones.
+// Number of shards read concurrently, unless they are tiny.
 constexpr size_t kMaxInflatedFiles = 4;
-// Pixels and records give 1 to 10, headers of small members and masks more;
-// deflate can do 1032.
+// Pixels and records expand 1 to 10 times, headers of small members and masks
+// more; deflate's maximum is 1032.
 constexpr int64_t kDefaultInflation = 100;
 constexpr int64_t kMinDefaultLimit = 64 << 20;
 
@@ -69,7 +69,8 @@ absl::StatusOr<std::shared_ptr<const RandomAccessFile>> ShardFiles::OpenOne(
 
 absl::StatusOr<std::shared_ptr<const RandomAccessFile>>
 ShardFiles::OpenInflated(size_t shard) const {
-  // Held while one is inflated for its size: by the look at all, alone.
+  // Held while a shard is inflated to find its size, which only the first scan
+  // does.
   MutexLock lock(&inflated_->mutex);
   auto& open = inflated_->open;
   for (auto it = open.begin(); it != open.end(); ++it) {

@@ -1,10 +1,10 @@
-// The files of a source that is cut into shards. Thread-safe.
+// The files of a sharded source. Thread-safe.
 //
-// Compressed ones look as if they were not (inflated_file.h). Each may inflate
-// to what option max_inflated_bytes says; by default to 100 times its size, or
-// 64 MiB where that is more; and to spec.max_inflated_bytes at most. Keeps open
-// the first 64 plain ones, and of the compressed the four used last; others are
-// opened for every read.
+// Compressed shards are inflated transparently (inflated_file.h). Each may
+// inflate to at most the option max_inflated_bytes (default: the larger of 100
+// times its size and 64 MiB), and never more than spec.max_inflated_bytes.
+// Keeps the first 64 plain shards and the last four used compressed ones open;
+// others are opened for every read.
 
 #ifndef DATASETD_SERVER_READERS_ARCHIVES_SHARD_FILES_H_
 #define DATASETD_SERVER_READERS_ARCHIVES_SHARD_FILES_H_
@@ -30,14 +30,15 @@ namespace datasetd {
 
 class ShardFiles {
  public:
-  // Whether a file that begins so is compressed. Up to kHeadBytes.
+  // Detects compression from the first up to kHeadBytes of a file.
   using IsCompressed = bool (*)(absl::Span<const uint8_t> head);
   static constexpr size_t kHeadBytes = 512;
   // The option that Open reads.
   static constexpr absl::string_view kOptionName = "max_inflated_bytes";
 
-  // The files that spec.path names (brace_pattern.h). `files` outlives this.
-  //   INVALID_ARGUMENT  the pattern or the option; a directory, an empty file
+  // Opens the files that spec.path names (brace_pattern.h). `files` outlives
+  // this object.
+  //   INVALID_ARGUMENT  a bad pattern or option; a directory, an empty file
   static absl::StatusOr<ShardFiles> Open(const FileSystem& files,
                                          const SourceSpec& spec,
                                          absl::string_view expected,
@@ -45,9 +46,9 @@ class ShardFiles {
 
   const std::vector<FileInfo>& infos() const { return infos_; }
 
-  // For a look at all of one. Of a compressed one the first look inflates it
-  // all, to know its size.
-  //   INVALID_ARGUMENT  it inflates to more than it may
+  // Opens one shard; a compressed one is inflated fully on first open, to find
+  // its size.
+  //   INVALID_ARGUMENT  it inflates to more than the limit
   absl::StatusOr<std::shared_ptr<const RandomAccessFile>> OpenOne(
       size_t shard) const;
 
@@ -57,9 +58,9 @@ class ShardFiles {
  private:
   struct Inflated {
     Mutex mutex;
-    // Of each shard; -1: not known.
+    // Inflated size of each shard; -1: unknown.
     std::vector<int64_t> size_bytes ABSL_GUARDED_BY(mutex);
-    // Used last, first.
+    // Most recently used first.
     std::list<std::pair<size_t, std::shared_ptr<const RandomAccessFile>>> open
         ABSL_GUARDED_BY(mutex);
   };
@@ -68,11 +69,11 @@ class ShardFiles {
       size_t shard) const;
 
   const FileSystem* files_ = nullptr;
-  int64_t max_inflated_bytes_ = 0;  // of each; 0: by its size
-  int64_t configured_bytes_ = 0;    // and never more
+  int64_t max_inflated_bytes_ = 0;  // limit for each; 0: derived from its size
+  int64_t configured_bytes_ = 0;    // upper bound of any limit
   std::vector<FileInfo> infos_;
   std::vector<bool> is_compressed_;
-  // Of the first shards; null where they are compressed.
+  // The first shards; null for compressed ones.
   std::vector<std::shared_ptr<const RandomAccessFile>> open_;
   std::unique_ptr<Inflated> inflated_ = std::make_unique<Inflated>();
 };

@@ -17,13 +17,13 @@ constexpr int64_t kBlockBytes = 512;
 constexpr int64_t kMaxExtensionBytes = 64 << 10;
 constexpr int64_t kZerosPerRead = 64 << 10;
 
-// A field of a header, to its first NUL.
+// A header field up to its first NUL.
 absl::string_view Text(const uint8_t* block, size_t offset, size_t size) {
   const char* const begin = reinterpret_cast<const char*>(block) + offset;
   return absl::string_view(begin, strnlen(begin, size));
 }
 
-// Octal with spaces or NULs around, or GNU's big-endian with the top bit set;
+// Octal surrounded by spaces or NULs, or GNU's big-endian with the top bit set;
 // -1 for anything else.
 int64_t Number(const uint8_t* block, size_t offset, size_t size) {
   const uint8_t* const field = block + offset;
@@ -192,7 +192,7 @@ absl::StatusOr<std::string> TarWalker::ReadExtension(int64_t size_bytes) {
   return content;
 }
 
-// Records of "LENGTH KEY=VALUE\n", where LENGTH counts all of it.
+// Parses records "LENGTH KEY=VALUE\n", where LENGTH is the whole record's.
 absl::Status TarWalker::ParsePax(absl::string_view records) {
   while (!records.empty()) {
     const size_t space = records.find(' ');

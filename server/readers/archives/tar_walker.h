@@ -1,9 +1,9 @@
-// The regular files in a tar archive: names and where their bytes lie. Nothing
-// is unpacked.
+// Lists the regular files in a tar archive with the positions of their
+// contents. Extracts nothing.
 //
-// Strict: ustar with GNU's long names and pax headers, checksums right, every
-// member whole, two blocks of zeros at the end and nothing but zeros after
-// them. Directories and links are passed over. Not thread-safe. Holds one name.
+// Strict: ustar with GNU long names and pax headers, correct checksums,
+// complete members, two zero blocks at the end and only zeros after them. Skips
+// directories and links. Not thread-safe. Buffers one name.
 
 #ifndef DATASETD_SERVER_READERS_ARCHIVES_TAR_WALKER_H_
 #define DATASETD_SERVER_READERS_ARCHIVES_TAR_WALKER_H_
@@ -27,9 +27,9 @@ class TarWalker {
   // `file` outlives the walker.
   explicit TarWalker(const RandomAccessFile* file) : file_(file) {}
 
-  // The next file; false at the end. Errors name path and offset:
-  //   INVALID_ARGUMENT  no tar archive; a kind of member that is not read; a
-  //                     name that is absolute or holds ".."
+  // Returns the next file; false at the end. Errors name path and offset:
+  //   INVALID_ARGUMENT  not a tar archive; an unsupported kind of member; a
+  //                     name that is absolute or contains ".."
   //   DATA_LOSS         truncated or damaged
   absl::StatusOr<bool> Next(TarMember* member);
 
@@ -38,13 +38,13 @@ class TarWalker {
   absl::Status Damaged(const Parts&... parts) const;
   absl::Status Invalid(absl::string_view what) const;
   absl::Status ExpectZeros();
-  // Reads the content of a header that says something about the next one.
+  // Reads the content of an extension header, which applies to the next header.
   absl::StatusOr<std::string> ReadExtension(int64_t size_bytes);
   absl::Status ParsePax(absl::string_view records);
 
   const RandomAccessFile* const file_;
   int64_t offset_ = 0;  // of the next header
-  // What extensions said about the next member.
+  // Values from extension headers for the next member.
   std::string long_name_;
   int64_t pax_size_bytes_ = -1;
 };

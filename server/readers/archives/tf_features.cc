@@ -51,7 +51,7 @@ int64_t SizeBytes(const TfExample::Feature& feature) {
              : feature.number_bytes();
 }
 
-// What a name can hold, of a feature's.
+// A valid field name made from a feature's name.
 std::string FieldNameOf(absl::string_view feature) {
   std::string name(feature);
   for (char& c : name) {

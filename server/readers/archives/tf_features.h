@@ -1,5 +1,5 @@
-// The fields of a tf.train.Example. Immutable and thread-safe. Errors leave out
-// the file's name.
+// The fields of a tf.train.Example. Immutable; thread-safe. Errors omit the
+// file name.
 
 #ifndef DATASETD_SERVER_READERS_ARCHIVES_TF_FEATURES_H_
 #define DATASETD_SERVER_READERS_ARCHIVES_TF_FEATURES_H_
@@ -22,9 +22,10 @@ namespace datasetd {
 
 class TfFeatures {
  public:
-  // By option `features`, or, where it is empty, by the first example.
-  //   INVALID_ARGUMENT  the option; or what the first example has, which the
-  //                     error lists
+  // Fields are taken from option `features` or, if it is empty, from the first
+  // example.
+  //   INVALID_ARGUMENT  a bad option, or an unsuitable first example; lists its
+  //                     features
   static absl::StatusOr<TfFeatures> Make(absl::string_view option,
                                          absl::Span<const uint8_t> first,
                                          const ImageOptions& options);

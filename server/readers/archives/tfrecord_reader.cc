@@ -18,8 +18,8 @@
 namespace datasetd {
 namespace {
 
-constexpr int64_t kHeaderBytes = 12;  // length, its CRC
-constexpr int64_t kFooterBytes = 4;   // the CRC of what lies between
+constexpr int64_t kHeaderBytes = 12;  // the length and its CRC
+constexpr int64_t kFooterBytes = 4;   // the CRC of the data
 constexpr int64_t kMaxRecordBytes = 256 << 20;
 
 uint64_t Number(const uint8_t* bytes, int size) {
@@ -33,7 +33,8 @@ bool IsHeader(absl::Span<const uint8_t> bytes) {
          Number(bytes.data() + 8, 4) == MaskedCrc32c(bytes.first(8));
 }
 
-// As TFRecordOptions makes them. A record's length may begin as they do.
+// True for the compressed formats of TFRecordOptions. A record's length may
+// start with the same bytes, so check for a valid record first.
 bool IsGzipOrZlib(absl::Span<const uint8_t> head) {
   if (head.size() < 2 || IsHeader(head)) return false;
   const bool is_gzip = head[0] == 0x1f && head[1] == 0x8b;
@@ -101,7 +102,7 @@ class TfrecordSource : public Reader {
   }
 
  private:
-  // Its data and the CRC behind.
+  // A record's data and the CRC after it.
   struct Record {
     int64_t offset;
     int64_t size_bytes;
@@ -118,7 +119,7 @@ class TfrecordSource : public Reader {
   ListMemory list_memory_;
   SourceInfo info_;
   TfFeatures features_;
-  std::vector<int64_t> first_of_shard_;  // sample
+  std::vector<int64_t> first_of_shard_;  // index of each shard's first sample
   std::vector<Record> records_;
   bool fast_decode_ = false;
   ImageSize at_least_;

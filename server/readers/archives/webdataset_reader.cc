@@ -36,7 +36,7 @@ bool IsOneOf(absl::string_view text, absl::Span<const absl::string_view> all) {
   return std::find(all.begin(), all.end(), text) != all.end();
 }
 
-// By what follows the last dot; false where it is none that is read.
+// Sets the kind from the last part of the ending; false if it is not supported.
 bool KindOfEnding(absl::string_view ending, Kind* kind) {
   const absl::string_view last = ending.substr(ending.rfind('.') + 1);
   if (IsOneOf(last, kImageEndings)) {
@@ -51,25 +51,26 @@ bool KindOfEnding(absl::string_view ending, Kind* kind) {
   return true;
 }
 
-// A member of a sample, where it lies in its shard; size -1: none.
+// The position of a sample's member in its shard; size -1: missing.
 struct Place {
   int64_t offset = 0;
   int64_t size_bytes = -1;
 };
 
 struct Member {
-  std::string ending;  // small letters
+  std::string ending;  // lower case
   Place place;
 };
 
-// A field and the endings it may be made of.
+// A field and its possible endings.
 struct Choice {
   std::string field;
   std::vector<std::string> endings;
   Kind kind = Kind::kImage;
 };
 
-// Cuts at the first dot of the base name; false for what is no sample's.
+// Splits at the first dot of the base name; false if the name is not a
+// sample's.
 bool CutName(absl::string_view name, std::string* key, std::string* ending) {
   const size_t slash = name.rfind('/');
   const size_t base = slash == absl::string_view::npos ? 0 : slash + 1;
@@ -107,7 +108,7 @@ absl::StatusOr<std::vector<Choice>> ParseChoices(const SourceSpec& spec) {
   return choices;
 }
 
-// The fields of the first sample's members.
+// The fields for the first sample's members.
 std::vector<Choice> DefaultChoices(const std::vector<Member>& members) {
   std::vector<Choice> choices;
   for (const Member& member : members) {
@@ -140,7 +141,8 @@ std::vector<Choice> DefaultChoices(const std::vector<Member>& members) {
   return choices;
 }
 
-// Gzip, and not an archive whose first name begins like it.
+// True for gzip, unless it is an archive whose first name starts with the same
+// bytes.
 bool IsGzip(absl::Span<const uint8_t> head) {
   const absl::string_view text(reinterpret_cast<const char*>(head.data()),
                                head.size());
@@ -161,7 +163,7 @@ class WebdatasetSource : public Reader {
     info_.files = shards_.infos();
   }
 
-  // Finds the samples and what the first one's fields are.
+  // Finds the samples, and the fields of the first.
   absl::Status Index();
 
   const SourceInfo& info() const override { return info_; }
@@ -244,8 +246,8 @@ class WebdatasetSource : public Reader {
   const DecodeAccount account_;
   ListMemory list_memory_;
   SourceInfo info_;
-  std::vector<EncodedField> fields_;     // of each choice
-  std::vector<int64_t> first_of_shard_;  // sample
+  std::vector<EncodedField> fields_;     // one per choice
+  std::vector<int64_t> first_of_shard_;  // index of each shard's first sample
   std::vector<Place> places_;            // [sample, field]
   ImageSize at_least_;
 };

@@ -28,7 +28,7 @@ constexpr absl::string_view kSplits[] = {"train", "public_test", "private_test",
 constexpr int64_t kMaxExtent = 1024;
 constexpr size_t kMaxColumns = 64;
 
-// Columns by place; -1: none.
+// Column indices; -1: missing.
 struct Columns {
   int pixels = -1;
   int label = -1;
@@ -60,7 +60,7 @@ class Rows {
       : file_(file), split_(split), lines_(file) {}
 
   absl::Status ReadHeader();
-  // False at the end. Leaves the cells of a row in pixels() and label().
+  // False at the end. Stores the cells of a row in pixels() and label().
   absl::StatusOr<bool> Next();
 
   absl::string_view pixels() const { return pixels_; }
@@ -212,7 +212,7 @@ class CsvPixelsReader : public Reader {
   int64_t position_ = 0;
 };
 
-// [H, W, 1], from the options or the first row's number of pixels.
+// [H, W, 1], from the options or the number of pixels in the first row.
 absl::StatusOr<std::vector<int64_t>> ImageShape(const SourceSpec& spec,
                                                 const Rows& rows) {
   DATASETD_ASSIGN_OR_RETURN(int64_t height,
@@ -254,7 +254,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenCsvPixelsReader(
     DATASETD_ASSIGN_OR_RETURN(const bool has_row, rows.Next());
     if (!has_row) break;
     if (info.num_samples++ > 0) {
-      // What is declared for a row, the row must be able to hold.
+      // The row must have enough text for the declared size.
       const int64_t num_pixels = info.fields[0].num_elements();
       if (static_cast<int64_t>(rows.pixels().size()) >= 2 * num_pixels - 1) {
         continue;

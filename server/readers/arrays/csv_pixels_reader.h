@@ -1,15 +1,15 @@
-// Grey images in a CSV, one a row, as FER-2013 has them.
+// Format csv_pixels: grey images in a CSV file, one per row, as in FER-2013.
 //
-// The path is the file. Its first row names the columns, in any order:
+// The path is the file. Its first row names the columns, in any order and case:
 //
-//   pixels            whole numbers of 0 to 255 with spaces between, row by row
-//   emotion or label  a whole number; may be missing
-//   usage             Training, PublicTest, PrivateTest; may be missing
+//   pixels            integers from 0 to 255, separated by spaces, row by row
+//   emotion or label  an integer; optional
+//   usage             Training, PublicTest, PrivateTest; optional
 //
-// Others are left out; upper and lower case are one. Splits: train (default;
-// Training), public_test, private_test, all; without a usage column every row
-// belongs to every split. Images are square, or of options height and width.
-// Fields: image uint8 [H, W, 1], label int64 []. Holds one row.
+// Other columns are ignored. Splits: train (default; Training), public_test,
+// private_test, all; without a usage column every row belongs to every split.
+// Images are square, or have the size of options height and width. Fields:
+// image uint8 [H, W, 1], label int64 []. Buffers one row.
 
 #ifndef DATASETD_SERVER_READERS_ARRAYS_CSV_PIXELS_READER_H_
 #define DATASETD_SERVER_READERS_ARRAYS_CSV_PIXELS_READER_H_
@@ -22,8 +22,7 @@
 
 namespace datasetd {
 
-// Errors as of OpenReader. Every row is looked at here, and its pixels when it
-// is read.
+// Errors as OpenReader. Scans every row; pixels are parsed when they are read.
 absl::StatusOr<std::unique_ptr<Reader>> OpenCsvPixelsReader(
     const SourceSpec& spec, const FileSystem& files);
 

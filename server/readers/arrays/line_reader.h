@@ -1,5 +1,5 @@
-// The lines of a text file in order. Not thread-safe. Holds the longest line so
-// far, at most kMaxLineBytes, and what it read ahead.
+// Reads the lines of a text file in order. Not thread-safe. Buffers the longest
+// line so far, at most kMaxLineBytes, and some read-ahead.
 
 #ifndef DATASETD_SERVER_READERS_ARRAYS_LINE_READER_H_
 #define DATASETD_SERVER_READERS_ARRAYS_LINE_READER_H_
@@ -20,13 +20,13 @@ class LineReader {
   // `file` outlives the reader.
   explicit LineReader(const RandomAccessFile* file) : file_(file) {}
 
-  // Leaves the next line, without its end (LF or CRLF), in `line` until the
+  // Sets `line` to the next line without its end (LF or CRLF), valid until the
   // next call; false at the end of the file.
-  //   INVALID_ARGUMENT  longer than kMaxLineBytes, or a NUL in it
-  //   DATA_LOSS         of the disk
+  //   INVALID_ARGUMENT  longer than kMaxLineBytes, or contains a NUL
+  //   DATA_LOSS         the disk failed
   absl::StatusOr<bool> Next(absl::string_view* line);
 
-  // Of the last line: counted from 1, and where it begins.
+  // Of the last line: its number, from 1, and its offset.
   int64_t line_number() const { return line_number_; }
   int64_t line_offset() const { return line_offset_; }
 
@@ -34,7 +34,7 @@ class LineReader {
   const RandomAccessFile* const file_;
   std::string buffer_;
   size_t begin_ = 0;         // of the next line in buffer_
-  int64_t file_offset_ = 0;  // after buffer_
+  int64_t file_offset_ = 0;  // after the bytes in buffer_
   int64_t line_number_ = 0;
   int64_t line_offset_ = 0;
 };

@@ -56,7 +56,7 @@ class NpyReader : public Reader {
     return absl::OkStatus();
   }
 
-  // Any sample, on any thread: for joins.
+  // Reads any sample on any thread; used by joins.
   absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
     raw.parts.resize(fields_.size());
     for (size_t i = 0; i < fields_.size(); ++i) {
@@ -108,7 +108,7 @@ class NpyReader : public Reader {
   int64_t position_ = 0;
 };
 
-// Takes what `choices` say of the field out of them.
+// Removes the field's entries from `choices`.
 absl::StatusOr<NpyField> OpenField(const FileInfo& entry, ImageChoices& choices,
                                    const FileSystem& files) {
   const absl::string_view file_name =

@@ -26,7 +26,7 @@ constexpr size_t kMaxFields = 64;
 
 struct NpzField {
   std::string where;                    // path and member
-  std::unique_ptr<InputStream> stream;  // after the header
+  std::unique_ptr<InputStream> stream;  // positioned after the header
   NpyHeader header;
   FieldSpec spec;
 };
@@ -62,7 +62,7 @@ class NpzReader : public Reader {
   int64_t position_ = 0;
 };
 
-// Every member, by name.
+// All members, sorted by name.
 std::vector<FieldName> AllMembers(const std::vector<ZipMember>& members) {
   std::vector<FieldName> names;
   for (const ZipMember& member : members) {

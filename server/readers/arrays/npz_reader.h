@@ -1,10 +1,10 @@
-// Arrays in one .npz file, as numpy.savez and savez_compressed write it.
+// Format npz: the arrays of one .npz file, as written by numpy.savez and
+// savez_compressed.
 //
-// Fields are made of members as those of format npy are of files
-// (npy_reader.h); so are the options images and masks. Option fields chooses
-// and renames members, in its order: "image:x_train,label:y_train"; without it
-// every member is a field, in the order of their names. No splits. Holds 64 KiB
-// for each field.
+// Members become fields by the rules of format npy (npy_reader.h), including
+// the options images and masks. Option fields selects and renames members, in
+// order: "image:x_train,label:y_train"; by default every member is a field,
+// sorted by name. No splits. Holds 64 KiB per field.
 
 #ifndef DATASETD_SERVER_READERS_ARRAYS_NPZ_READER_H_
 #define DATASETD_SERVER_READERS_ARRAYS_NPZ_READER_H_
@@ -17,7 +17,7 @@
 
 namespace datasetd {
 
-// Errors as of OpenReader.
+// Errors as OpenReader.
 absl::StatusOr<std::unique_ptr<Reader>> OpenNpzReader(const SourceSpec& spec,
                                                       const FileSystem& files);
 

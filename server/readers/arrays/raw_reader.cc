@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kReadBytes = 512 << 10;
 constexpr int64_t kMaxImageChannels = 4;
-// A record is held as it lies on the disk.
+// A whole record is buffered.
 constexpr int64_t kMaxRecordBytes = 256 << 20;
 
 struct RawFormat {
@@ -33,7 +33,7 @@ struct RawFormat {
   int64_t record_bytes() const { return label_bytes + data.sample_bytes(); }
 };
 
-// [C, H, W] to [H, W, C].
+// Converts [C, H, W] to [H, W, C].
 void Interleave(const FieldSpec& field, const uint8_t* planes,
                 uint8_t* pixels) {
   const int64_t channels = field.shape[2];
@@ -78,7 +78,7 @@ class RawReader : public Reader {
     return absl::OkStatus();
   }
 
-  // Any sample, on any thread: for joins.
+  // Reads any sample on any thread; used by joins.
   absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
     const SampleLocation location = Locate(index);
     raw.parts.resize(1);
@@ -102,7 +102,7 @@ class RawReader : public Reader {
   }
 
  private:
-  // Record `index` to row `row`.
+  // Splits record `index` into row `row` of the fields.
   absl::Status Split(const uint8_t* record, int64_t index, int64_t row,
                      absl::Span<const absl::Span<uint8_t>> fields) const {
     const int64_t data_bytes = format_.data.sample_bytes();

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxMembers = 4096;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr int64_t kEndRecordBytes = 22;
-// Deflate's best: 258 bytes for two bits, and the block's header beside.
+// Deflate's maximum: 258 bytes for two bits, without the block's header.
 constexpr int64_t kMaxExpansion = 1032;
 constexpr int kEncryptedFlag = 1;
 
@@ -66,7 +66,7 @@ int HasError(voidpf opaque, voidpf) {
   return AsCursor(opaque)->error.ok() ? 0 : 1;
 }
 
-// An opened archive. minizip keeps one member open at a time.
+// An open archive. minizip keeps one member open at a time.
 class Archive {
  public:
   ~Archive() {
@@ -101,7 +101,7 @@ class Archive {
                                           ? ": wrong checksum"
                                           : absl::StrCat(" (", code, ")")));
   }
-  // The disk's error where there was one.
+  // The disk's error if there was one.
   absl::Status Damaged(absl::string_view what) const {
     if (!cursor_.error.ok()) return cursor_.error;
     return absl::DataLossError(
@@ -112,8 +112,8 @@ class Archive {
   unzFile zip() { return zip_; }
 
  private:
-  // minizip looks for the last record anywhere in the last 64 KiB; an archive
-  // with something after it is none of those that are meant here.
+  // minizip searches for the last record in the last 64 KiB; archives with data
+  // after it are not supported.
   absl::Status CheckEnd() const {
     const int64_t size = cursor_.file->info().size_bytes;
     uint8_t begin[4] = {};
@@ -223,7 +223,7 @@ absl::StatusOr<std::vector<ZipMember>> ListZipMembers(
                        " members, a name of more than ", sizeof(name) - 1,
                        " bytes, or an encrypted member"));
     }
-    // Overlapping members would multiply what the file can hold.
+    // Overlapping members would multiply what the file can expand to.
     const auto compressed = static_cast<int64_t>(info.compressed_size);
     const auto size = static_cast<int64_t>(info.uncompressed_size);
     if (compressed < 0 || size < 0 ||

@@ -13,7 +13,8 @@
 namespace datasetd {
 namespace {
 
-// Absolute, or else the library asks the system for the directory it is in.
+// Absolute, because for a relative name the library asks the system for the
+// current directory.
 constexpr char kSourceName[] = "/source";
 constexpr size_t kMaxFields = 64;
 constexpr size_t kMaxNameBytes = 256;
@@ -21,21 +22,21 @@ constexpr size_t kMaxDimensions = 9;
 constexpr size_t kChunkCacheBytes = 64 << 20;
 constexpr uint64_t kMaxRowBytes = 256 << 20;
 
-// The library's view of the file. What a driver is given is copied by it, so
-// the one source stands here.
+// The library's view of the file. The library copies driver arguments, so the
+// only source is stored here.
 struct Source {
   uint64_t size_bytes = 0;
   Hdf5File::ReadBytes read;
-  haddr_t end = 0;  // as the file's own header says
+  haddr_t end = 0;  // as declared by the file's own header
 };
 Source* g_source = nullptr;
 
 struct DriverFile {
-  H5FD_t base;  // first: the library's part
+  H5FD_t base;  // the library's part; must be first
   haddr_t end = 0;
 };
 
-// Every name but the source's is a file that the source refers to.
+// Refuses every other name: a file that the source refers to.
 H5FD_t* DriverOpen(const char* name, unsigned flags, hid_t, haddr_t) {
   if (std::string(name) != kSourceName || (flags & H5F_ACC_RDWR) != 0) {
     return nullptr;
@@ -102,8 +103,8 @@ absl::Status Damaged(absl::string_view what) {
                                           "damaged or cut off"));
 }
 
-// The dtype that a number becomes, and the type to read it as; empty where it
-// is none. Widened where there is no such dtype, without loss.
+// The dtype for a numeric type, and the type to read it as; empty if it is not
+// numeric. Widened without loss if datasetd has no such dtype.
 std::string DtypeOf(hid_t type, hid_t* memory_type) {
   const size_t size = H5Tget_size(type);
   const H5T_class_t kind = H5Tget_class(type);
@@ -143,7 +144,7 @@ std::string DtypeOf(hid_t type, hid_t* memory_type) {
   return "";
 }
 
-// Datasets in the root group, by name. Links elsewhere are no part of it.
+// Collects datasets in the root group, by name. Skips external and soft links.
 herr_t CollectName(hid_t group, const char* name, const H5L_info_t* info,
                    void* names) {
   H5O_info_t object = {};
@@ -157,7 +158,7 @@ herr_t CollectName(hid_t group, const char* name, const H5L_info_t* info,
 
 bool IsNumeric(hid_t file, const std::string& name) {
   const hid_t dataset = H5Dopen2(file, name.c_str(), H5P_DEFAULT);
-  if (dataset < 0) return true;  // told when it is opened as a field
+  if (dataset < 0) return true;  // reported when it is opened as a field
   const hid_t type = H5Dget_type(dataset);
   const hid_t space = H5Dget_space(dataset);
   hid_t memory_type = -1;
@@ -176,14 +177,14 @@ void Hdf5File::InitLibrary() {
   H5open();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);  // no filters from shared libraries
-  // To follow one would ask the system for directories first.
+  // Following such a link would first ask the system for directories.
   H5Lunregister(H5L_TYPE_EXTERNAL);
 }
 
 absl::StatusOr<Hdf5File> Hdf5File::Open(uint64_t size_bytes, ReadBytes read,
                                         const std::string& fields) {
   InitLibrary();
-  // As long as the process.
+  // Lives as long as the process.
   if (g_source == nullptr) g_source = new Source;
   *g_source = {.size_bytes = size_bytes, .read = std::move(read)};
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);

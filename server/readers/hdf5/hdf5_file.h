@@ -1,8 +1,8 @@
-// The datasets of one HDF5 file, for the worker. Not thread-safe. One at a
-// time.
+// The datasets of one HDF5 file, as read by the worker. Not thread-safe; one
+// instance at a time.
 //
-// The library opens nothing: bytes come from `read`. What would read another
-// file (external storage, external links, virtual datasets) is refused.
+// The library opens no files: bytes come from `read`. Features that read other
+// files (external storage, external links, virtual datasets) are refused.
 
 #ifndef DATASETD_SERVER_READERS_HDF5_HDF5_FILE_H_
 #define DATASETD_SERVER_READERS_HDF5_HDF5_FILE_H_
@@ -21,26 +21,26 @@ namespace datasetd {
 
 class Hdf5File {
  public:
-  // Fills `buffer`; false where that cannot be.
+  // Fills `buffer`; false if that is impossible.
   using ReadBytes =
       std::function<bool(uint64_t offset, uint64_t size, void* buffer)>;
 
-  // All that the library wants to have of the system; later it needs memory
-  // alone.
+  // Makes the library acquire everything it needs from the system except
+  // memory.
   static void InitLibrary();
 
-  // Opens the file and the datasets: those of `fields` ("image:x,label:y"), or,
-  // where it is empty, all of numbers in the root group, by name. Errors leave
-  // out the file's name.
+  // Opens the file and the datasets of `fields` ("image:x,label:y") or, if that
+  // is empty, all numeric datasets in the root group, by name. Errors omit the
+  // file name.
   static absl::StatusOr<Hdf5File> Open(uint64_t size_bytes, ReadBytes read,
                                        const std::string& fields);
 
-  // A line for each field: name, dtype, extents.
+  // One line per field: name, dtype, extents.
   std::string Describe() const;
 
-  // Rows of a field, in C order and the machine's byte order. The vector is
-  // kept and used again.
-  //   INVALID_ARGUMENT  there are no such rows
+  // Reads rows of a field, in C order and native byte order. Reuses the
+  // vector's memory.
+  //   INVALID_ARGUMENT  the rows do not exist
   //   DATA_LOSS         the library cannot read them
   absl::Status ReadRows(uint64_t field, uint64_t first, uint64_t count,
                         std::vector<uint8_t>& rows) const;

@@ -35,7 +35,8 @@ std::string WorkerPath() {
   return self.parent_path() / "datasetd-hdf5";
 }
 
-// With its end of the socket as standard input, and nothing else of ours.
+// Starts the worker with its end of the socket as standard input and no other
+// descriptor of the daemon.
 absl::StatusOr<pid_t> Spawn(const std::string& path, int socket) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -126,7 +127,8 @@ absl::StatusOr<uint64_t> Hdf5Process::AwaitAnswer(Kind kind) {
   while (true) {
     const auto frame = hdf5::ReceiveFrame(socket_.get(), kTimeoutMs);
     if (!frame.ok()) return Failed(frame.status());
-    // The library may go on as if what it could not read were not there.
+    // The library may ignore a failed read, so the disk's error takes
+    // precedence.
     if (frame->kind == kind && !disk_error_.ok()) return Failed(disk_error_);
     if (frame->kind == kind) return frame->size_bytes;
     if (frame->kind == Kind::kNeed && frame->size_bytes == 16) {
@@ -170,13 +172,13 @@ absl::Status Hdf5Process::ServeNeed() {
   return hdf5::Send(socket_.get(), Kind::kNoBytes, {});
 }
 
-// The worker is of no more use: says how it ended.
+// Kills the worker and returns the error, with the way it ended.
 absl::Status Hdf5Process::Failed(const absl::Status& why) {
   if (!disk_error_.ok()) return disk_error_;
   int state = 0;
   std::string how(why.message());
   if (pid_ >= 0) {
-    // Its end of the socket closes after its end is decided.
+    // The socket closes only after the cause of the exit is set.
     const bool is_gone = absl::IsUnavailable(why);
     kill(pid_, SIGKILL);
     while (waitpid(pid_, &state, 0) < 0 && errno == EINTR) {

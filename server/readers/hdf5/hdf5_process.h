@@ -1,6 +1,7 @@
-// A datasetd-hdf5 that reads one file, asked by the daemon. See hdf5_wire.h.
+// The daemon's side of a datasetd-hdf5 process that reads one file; see
+// hdf5_wire.h.
 //
-// Ends its process when destroyed. Not thread-safe; for any thread.
+// Kills the process on destruction. Not thread-safe, but not bound to a thread.
 
 #ifndef DATASETD_SERVER_READERS_HDF5_HDF5_PROCESS_H_
 #define DATASETD_SERVER_READERS_HDF5_HDF5_PROCESS_H_
@@ -23,8 +24,9 @@ namespace datasetd {
 
 class Hdf5Process {
  public:
-  // Starts $DATASETD_HDF5_WORKER, or datasetd-hdf5 beside this program.
-  //   FAILED_PRECONDITION  there is no such program
+  // Starts $DATASETD_HDF5_WORKER, or datasetd-hdf5 from the daemon's own
+  // directory.
+  //   FAILED_PRECONDITION  the program does not exist
   static absl::StatusOr<std::unique_ptr<Hdf5Process>> Start(
       std::unique_ptr<RandomAccessFile> file);
   ~Hdf5Process();
@@ -33,9 +35,9 @@ class Hdf5Process {
 
   const FileInfo& info() const { return file_->info(); }
 
-  // The text of kInfo. Errors name the file:
-  //   INVALID_ARGUMENT, DATA_LOSS  what the library says of it; DATA_LOSS also
-  //                                where it died, or was silent for a minute
+  // Returns the text of kInfo. Errors name the file: INVALID_ARGUMENT or
+  // DATA_LOSS from the library; DATA_LOSS also if the process died or was
+  // silent for a minute.
   absl::StatusOr<std::string> Open(const std::string& fields);
 
   // Fills `buffer` with rows of a field.
@@ -47,7 +49,8 @@ class Hdf5Process {
               pid_t pid)
       : file_(std::move(file)), socket_(std::move(socket)), pid_(pid) {}
 
-  // Serves the worker's needs until it answers with `kind`; its size.
+  // Serves the worker's kNeed requests until it answers with `kind`; returns
+  // the answer's size.
   absl::StatusOr<uint64_t> AwaitAnswer(hdf5::Kind kind);
   absl::Status ServeNeed();
   absl::Status Failed(const absl::Status& why);
@@ -55,7 +58,7 @@ class Hdf5Process {
   const std::unique_ptr<RandomAccessFile> file_;
   const FileDescriptor socket_;
   pid_t pid_;
-  // Of the disk, while it was read for the worker.
+  // The error of the disk while it was read for the worker.
   absl::Status disk_error_;
 };
 

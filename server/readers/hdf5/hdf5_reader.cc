@@ -60,7 +60,7 @@ class Hdf5Reader : public Reader {
   int64_t position_ = 0;
 };
 
-// A line of the worker: name, dtype, extents. What it says is not trusted.
+// Parses a line of the worker: name, dtype, extents. The worker is not trusted.
 absl::StatusOr<NpyHeader> ParseLine(const std::string& path,
                                     absl::string_view line, std::string* name) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');

@@ -1,20 +1,25 @@
-// What the daemon and datasetd-hdf5 say to each other, over a stream socket.
+// The protocol between the daemon and datasetd-hdf5, over a stream socket.
 //
-// The HDF5 library runs in a process of its own, datasetd-hdf5: a damaged file
-// may end that process, and not the daemon. It opens no file, but asks the
-// daemon for its bytes, and so reads what the daemon's file system allows.
+// The HDF5 library runs in a separate process, datasetd-hdf5, so that a damaged
+// file can crash that process but not the daemon. The worker opens no files: it
+// asks the daemon for bytes, and so is limited by the daemon's file system
+// rules.
 //
 //   daemon                      worker
-//   kOpen  u64 file size, text  ->  the text is option fields
-//          <- kNeed u64 offset, u64 size   any number of times, in any request
-//   kBytes the bytes            ->         or kNoBytes
-//          <- kInfo text               a line for each field: name, dtype,
-//                                      extents; spaces between
-//   kRows  u64 field, first, count ->
-//          <- kData the rows
-//          <- kError u64 absl::StatusCode, text    in the place of an answer
+//   kOpen  u64 file size, text  ->           the text is option fields
+//                               <- kNeed u64 offset, u64 size
+//                                            any number, in any request
+//   kBytes the bytes            ->           or kNoBytes
+//                               <- kInfo text
+//                                            one line per field: name,
+//                                            dtype, extents; with spaces
+//   kRows  u64 field, first, count
+//                               ->
+//                               <- kData the rows
+//                               <- kError u64 absl::StatusCode, text
+//                                            instead of an answer
 //
-// Numbers are those of the machine. Neither trusts the other's sizes.
+// Numbers are in native byte order. Neither side trusts the other's sizes.
 
 #ifndef DATASETD_SERVER_READERS_HDF5_HDF5_WIRE_H_
 #define DATASETD_SERVER_READERS_HDF5_HDF5_WIRE_H_
@@ -41,15 +46,15 @@ enum class Kind : uint64_t {
 
 struct Frame {
   Kind kind;
-  uint64_t size_bytes;  // of what follows
+  uint64_t size_bytes;  // of the payload that follows
 };
 
 inline constexpr uint64_t kMaxTextBytes = 64 << 10;
-// Of kNeed.
+// For kNeed.
 inline constexpr uint64_t kMaxNeedBytes = 1 << 20;
 
-// Errors are UNAVAILABLE: the other end is gone; or DEADLINE_EXCEEDED where it
-// says nothing for `timeout_ms`, which negative has no end.
+// Returns UNAVAILABLE if the other end is gone, and DEADLINE_EXCEEDED if it
+// sends nothing for `timeout_ms`; negative: no timeout.
 absl::Status Send(int fd, Kind kind, absl::Span<const uint8_t> payload);
 absl::Status Receive(int fd, int timeout_ms, absl::Span<uint8_t> buffer);
 absl::StatusOr<Frame> ReceiveFrame(int fd, int timeout_ms);

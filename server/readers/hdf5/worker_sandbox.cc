@@ -29,8 +29,8 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 
 constexpr uint32_t kNumberOffset = offsetof(seccomp_data, nr);
 constexpr uint32_t kArchitectureOffset = offsetof(seccomp_data, arch);
-// Of an argument's lower half: both architectures are little-endian, and no
-// value that is looked at has more.
+// Offset of an argument's lower half: both architectures are little-endian, and
+// no checked value has more bits.
 constexpr uint32_t ArgumentOffset(int index) {
   return static_cast<uint32_t>(offsetof(seccomp_data, args) +
                                static_cast<size_t>(index) * sizeof(uint64_t));
@@ -43,7 +43,7 @@ sock_filter Return(uint32_t action) {
   return BPF_STMT(BPF_RET | BPF_K, action);
 }
 
-// Builds the program: each part ends the decision or passes on to the next.
+// Builds the program: each part decides, or passes on to the next.
 class Filter {
  public:
   Filter() {
@@ -59,7 +59,7 @@ class Filter {
     program_.push_back(Is(number, 0, 1));
     program_.push_back(Return(SECCOMP_RET_ALLOW));
   }
-  // If the argument is at most `largest`.
+  // Allows the call if the argument is at most `largest`.
   void AllowUpTo(long number, int argument, uint32_t largest) {
     program_.push_back(Is(number, 0, 4));
     program_.push_back(Load(ArgumentOffset(argument)));
@@ -67,7 +67,7 @@ class Filter {
     program_.push_back(Return(SECCOMP_RET_ALLOW));
     program_.push_back(Return(SECCOMP_RET_KILL_PROCESS));
   }
-  // If the argument has none of the bits.
+  // Allows the call if the argument has none of the bits.
   void AllowWithout(long number, int argument, uint32_t bits) {
     program_.push_back(Is(number, 0, 4));
     program_.push_back(Load(ArgumentOffset(argument)));
@@ -97,13 +97,13 @@ class Filter {
   std::vector<sock_filter> program_;
 };
 
-// Of linux/landlock.h, which systems that are older than Landlock lack.
+// From linux/landlock.h, which older systems lack.
 struct LandlockRuleset {
   uint64_t handled_access_fs;
 };
 constexpr uint32_t kLandlockVersion = 1;
 
-// All rights on files that a version of Landlock knows.
+// All file rights known to a version of Landlock.
 uint64_t LandlockRights(long version) {
   const int num_rights = version >= 5   ? 16
                          : version >= 3 ? 15

@@ -1,5 +1,5 @@
-// Confines a process that reads hostile input to memory, time and the
-// descriptors 0, 1 and 2.
+// Confines a process that reads hostile input to memory, time and descriptors 0
+// to 2.
 
 #ifndef DATASETD_SERVER_READERS_HDF5_WORKER_SANDBOX_H_
 #define DATASETD_SERVER_READERS_HDF5_WORKER_SANDBOX_H_
@@ -8,19 +8,19 @@
 
 namespace datasetd {
 
-// From now on this process, which has one thread, has no access to files, and
-// any system call ends it but these: to read descriptor 0 and write to 0, 1 and
-// 2; to take, change and give back memory, none of it executable; to ask for
-// the time; to wait; to return from a signal; to end. Other processes of its
-// user cannot look into it, nor can it look into them. It cannot be undone.
+// Enters the sandbox, irrevocably. The process must have one thread. It loses
+// access to files, and any system call kills it except: reading descriptor 0;
+// writing 0, 1 and 2; allocating, protecting and freeing memory, never
+// executable; getting the time; waiting; returning from a signal; exiting. It
+// cannot inspect other processes of its user, nor can they inspect it.
 //
-// Call it when libraries are loaded and initialised.
-//   UNIMPLEMENTED  the kernel has no such filter; names the call
+// Call it after libraries are loaded and initialised.
+//   UNIMPLEMENTED  the kernel lacks the filter; names the call
 absl::Status EnterSandbox();
 
-// The part of it that is Landlock's: no file and no directory can be opened,
-// made or removed. False where the kernel has none; EnterSandbox does without
-// then, since its filter forbids the calls.
+// The Landlock part: no file or directory can be opened, created or removed.
+// False if the kernel lacks Landlock; EnterSandbox then relies on its filter,
+// which forbids the calls.
 bool DenyAllFiles();
 
 }  // namespace datasetd

@@ -10,7 +10,7 @@
 namespace datasetd {
 namespace {
 
-// The file's header, and the oldest and the usual header of the image.
+// Sizes of the file header, and of the oldest and the usual image header.
 constexpr int64_t kFileHeaderBytes = 14;
 constexpr int64_t kCoreHeaderBytes = 12;
 constexpr int64_t kInfoHeaderBytes = 40;
@@ -26,7 +26,7 @@ uint32_t LittleEndian(absl::Span<const uint8_t> bytes, int64_t offset,
   return value;
 }
 
-// One colour of a pixel of 16 or 32 bits.
+// The bits of one colour in a pixel of 16 or 32 bits.
 struct Mask {
   uint32_t bits = 0;
   int shift = 0;
@@ -40,7 +40,7 @@ struct Mask {
   uint8_t Of(uint32_t pixel) const {
     return static_cast<uint8_t>(uint64_t{pixel >> shift & bits} * 255 / bits);
   }
-  // One run of at most 8 bits.
+  // True for one run of at most 8 bits.
   bool IsSound() const { return (bits & (bits + 1)) == 0 && bits <= 255; }
 };
 
@@ -54,7 +54,7 @@ struct BmpHeader {
   int64_t palette_offset = 0;
   int64_t palette_entry_bytes = 4;
   int64_t num_colors = 0;
-  bool is_grey = false;  // every colour of the palette
+  bool is_grey = false;  // every colour of the palette is grey
   Mask red, green, blue, alpha;
 
   int channels() const { return is_grey ? 1 : alpha.bits != 0 ? 4 : 3; }
@@ -73,7 +73,7 @@ absl::Status ReadMasks(absl::Span<const uint8_t> file, uint32_t compression,
     header.blue = Mask(is_16 ? 0x001F : 0x0000FF);
     return absl::OkStatus();
   }
-  // They follow the usual header, and later headers begin with them.
+  // The masks follow the usual header; later headers start with them.
   const int64_t offset = kFileHeaderBytes + kInfoHeaderBytes;
   const bool has_alpha = header_bytes >= kInfoHeaderBytes + 16;
   if (static_cast<int64_t>(file.size()) < offset + (has_alpha ? 16 : 12)) {
@@ -174,7 +174,7 @@ absl::Status CheckRows(absl::Span<const uint8_t> file,
                               " bytes from offset ", header.pixels_offset));
 }
 
-// To RGB, or RGB + alpha with bit masks for it, or grey.
+// Decodes to RGB, RGB + alpha if there are bit masks for it, or grey.
 absl::Status DecodeRow(absl::Span<const uint8_t> file, const BmpHeader& header,
                        const uint8_t* from, uint8_t* to) {
   const int channels = header.channels();

@@ -1,5 +1,5 @@
-// BMP: palettes of 1, 4 and 8 bits, and 16, 24 and 32 bits a pixel, without
-// compression. See image_codec.h, of which this is a part.
+// Decodes BMP: palettes of 1, 4 and 8 bits, and 16, 24 and 32 bits per pixel,
+// uncompressed. Part of image_codec.h.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_BMP_CODEC_H_
 #define DATASETD_SERVER_READERS_IMAGES_BMP_CODEC_H_
@@ -15,11 +15,11 @@ namespace datasetd {
 
 bool IsBmp(absl::Span<const uint8_t> file);
 
-// Checks that the file holds all of its rows.
+// Also checks that the file has all of its rows.
 absl::StatusOr<CodecHeader> ProbeBmp(absl::Span<const uint8_t> file,
                                      int64_t max_pixels);
 
-// `pixels` is as large as ProbeBmp's size of `channels`.
+// `pixels` has ProbeBmp's size with `channels` channels.
 absl::Status DecodeBmp(absl::Span<const uint8_t> file, int channels,
                        absl::Span<uint8_t> pixels);
 

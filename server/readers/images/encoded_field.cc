@@ -36,7 +36,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("(", absl::StrJoin(shape, ", "), ")");
 }
 
-// [H, W, C] that may be drawn from as an image; [H, W] becomes [H, W, 1].
+// Marks [H, W, C] arrays that can be images; [H, W] becomes [H, W, 1].
 void MarkImage(FieldSpec& spec) {
   if (spec.dtype != Dtype::kUint8) return;
   if (spec.shape.size() == 2) spec.shape.push_back(1);

@@ -1,5 +1,5 @@
-// One field of encoded samples: what its bytes in a file say, and how they are
-// decoded. Immutable and thread-safe. Errors leave out the file's name.
+// Decodes one field of encoded samples from its bytes in a file. Immutable;
+// thread-safe. Errors omit the file name.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_ENCODED_FIELD_H_
 #define DATASETD_SERVER_READERS_IMAGES_ENCODED_FIELD_H_
@@ -20,13 +20,14 @@ class EncodedField {
  public:
   enum class Kind {
     kImage,   // JPEG, PNG or BMP: uint8 [H, W, C], ragged
-    kNumber,  // a whole number in ASCII: int64 []
-    kNpy,     // a .npy of one sample, of the first one's dtype and shape
-    kRaw,     // the elements themselves, little-endian
+    kNumber,  // an integer in ASCII: int64 []
+    kNpy,     // one sample's .npy, with the first one's dtype and shape
+    kRaw,     // the elements, little-endian
   };
 
-  // The field that the first sample's `bytes` tell. Not for kRaw.
-  //   INVALID_ARGUMENT, DATA_LOSS  the bytes are not of this kind, or bad
+  // Determines the field from the first sample's `bytes`. Not for kRaw.
+  //   INVALID_ARGUMENT, DATA_LOSS  the bytes are not of this kind, or are
+  //                                damaged
   static absl::StatusOr<EncodedField> Make(const std::string& name, Kind kind,
                                            absl::Span<const uint8_t> bytes,
                                            const ImageOptions& options);
@@ -35,11 +36,11 @@ class EncodedField {
   const FieldSpec& spec() const { return spec_; }
   Kind kind() const { return kind_; }
 
-  // Adds its size, if it is an image, and what Decode holds.
+  // Adds the size, if it is an image, and Decode's memory to `probe`.
   absl::Status Probe(absl::Span<const uint8_t> bytes, ImageSize at_least,
                      SampleProbe& probe) const;
 
-  // To `result`, of the spec's size, or Probe's.
+  // `result` has the size of the spec or, for a ragged image, of Probe.
   absl::Status Decode(absl::Span<const uint8_t> bytes, ImageSize at_least,
                       absl::Span<uint8_t> result) const;
 

@@ -1,4 +1,4 @@
-// The orientation that a camera wrote into an image's EXIF data.
+// Reads the orientation from an image's EXIF data.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_EXIF_ORIENTATION_H_
 #define DATASETD_SERVER_READERS_IMAGES_EXIF_ORIENTATION_H_
@@ -9,8 +9,8 @@
 
 namespace datasetd {
 
-// `tiff` is EXIF data from its TIFF header on. 1, which changes nothing, where
-// there is no orientation, or one that is none.
+// `tiff` is the EXIF data from its TIFF header on. Returns 1 (no change) if
+// there is no valid orientation.
 int ExifOrientation(absl::Span<const uint8_t> tiff);
 
 }  // namespace datasetd

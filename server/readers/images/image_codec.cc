@@ -14,7 +14,7 @@
 namespace datasetd {
 namespace {
 
-// What is often found among images, for the message.
+// Names other common formats, for the message.
 const char* KindOf(absl::Span<const uint8_t> file) {
   const auto begins = [&](absl::string_view magic, size_t offset = 0) {
     return file.size() >= offset + magic.size() &&
@@ -30,7 +30,7 @@ const char* KindOf(absl::Span<const uint8_t> file) {
   return "of an unknown kind";
 }
 
-// As the codec sees it: not yet turned, so with a wish that is turned back.
+// The header before orientation; `at_least` is rotated to match.
 absl::StatusOr<CodecHeader> ProbeCodec(absl::Span<const uint8_t> file,
                                        const ImageOptions& options,
                                        ImageSize at_least) {

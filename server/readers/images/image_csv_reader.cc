@@ -197,7 +197,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenImageCsvReader(
     image.path = absl::StartsWith(row.path, "/")
                      ? row.path
                      : JoinPath(directory, row.path);
-    // A file that cannot be had is a bad sample, found when it is read.
+    // A file that cannot be opened is a bad sample, found when it is read.
     if (auto info = files.Stat(image.path); info.ok()) {
       image.size_bytes = info->size_bytes;
       image.mtime_nanoseconds = info->mtime_nanoseconds;

@@ -36,21 +36,21 @@ bool IsImageName(absl::string_view name) {
                      });
 }
 
-// A link that leads out of the roots is listed as an empty file; it may stand
-// for a directory, whose samples must not be missing without a word.
+// A link that leaves the roots is listed as an empty file. It may stand for a
+// directory, whose samples must not be missing silently.
 absl::Status CheckLink(const FileInfo& entry, const FileSystem& files) {
   if (entry.size_bytes != 0) return absl::OkStatus();
   const absl::Status status = files.Stat(entry.path).status();
   return absl::IsPermissionDenied(status) ? status : absl::OkStatus();
 }
 
-// Of one directory, the images by name and the directories.
+// The images and subdirectories of one directory, by name.
 struct Directory {
   std::string path;
   std::vector<FileInfo> images;
 };
 
-// Appends `path` and all directories below.
+// Appends `path` and all directories below it.
 absl::Status Walk(const std::string& path, int depth, const FileSystem& files,
                   std::vector<Directory>& directories) {
   if (depth > kMaxDepth) {

@@ -1,17 +1,18 @@
-// A folder for each class, as torchvision.datasets.ImageFolder has it.
+// Format image_folder: one directory per class, as in
+// torchvision.datasets.ImageFolder.
 //
-// Classes are the directories in the path, in order of their names. Of each,
-// the files below it at any depth are samples, ordered by directory and then by
-// name, if they end in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp in any
-// case, so that indices are torchvision's; those that are neither JPEG, PNG nor
-// BMP are bad samples. A class without a file is an error. A split is a
-// directory in the path, such as train and val; without one the path itself
-// holds the classes.
+// Classes are the subdirectories of the path, sorted by name. Samples of a
+// class are the files below its directory at any depth, sorted by directory and
+// then by name, whose names end in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff
+// .webp in any case, so that indices equal torchvision's; files that are not
+// JPEG, PNG or BMP are bad samples. A class without files is an error. A split
+// is a subdirectory of the path, such as train or val; without a split the path
+// itself contains the classes.
 //
-// Links are followed, 32 directories deep, but not out of the data roots.
+// Links are followed, up to 32 directories deep, within the data roots.
 //
 // Fields: image uint8 [H, W, C], ragged, and label int64 []. Options: those of
-// image_options.h. Holds what image_list.h says.
+// image_options.h. Memory: see image_list.h.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_IMAGE_FOLDER_READER_H_
 #define DATASETD_SERVER_READERS_IMAGES_IMAGE_FOLDER_READER_H_
@@ -24,7 +25,7 @@
 
 namespace datasetd {
 
-// Errors as of OpenReader.
+// Errors as OpenReader.
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageFolderReader(
     const SourceSpec& spec, const FileSystem& files);
 

@@ -1,7 +1,8 @@
-// A source of image files: field image, uint8 [H, W, C] and ragged, and label.
+// A source of image files: field image, uint8 [H, W, C] and ragged, and field
+// label.
 //
-// The readers of folders and of lists make one. Holds path, size and time of
-// every file, and no open file. A file of more than 256 MiB is a bad sample.
+// Used by the folder and list readers. Holds path, size and time of every file;
+// keeps no file open. A file of more than 256 MiB is a bad sample.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_IMAGE_LIST_H_
 #define DATASETD_SERVER_READERS_IMAGES_IMAGE_LIST_H_
@@ -19,11 +20,11 @@
 namespace datasetd {
 
 struct ImageList {
-  // Files that are no images, such as the list itself; before the images in
-  // SourceInfo::files.
+  // Files that are not images, such as the list itself; listed before the
+  // images in SourceInfo::files.
   std::vector<FileInfo> other_files;
   std::vector<FileInfo> images;
-  std::vector<int64_t> labels;  // of each image
+  std::vector<int64_t> labels;  // one per image
   std::vector<std::string> class_names;
 };
 
@@ -32,6 +33,8 @@ struct ImageList {
 //   INVALID_ARGUMENT  the list is empty, or the first 1000 images are all bad:
 //                     then it says why the first one is
 // `files` outlives the source. REQUIRES: as many labels as images.
+//   INVALID_ARGUMENT  the list is empty, or the first 1000 images are all bad;
+//                     then the message has the error of the first
 absl::StatusOr<std::unique_ptr<Reader>> OpenImageList(
     ImageList list, const ImageOptions& options, const FileSystem& files,
     const DecodeAccount& account);

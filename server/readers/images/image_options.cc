@@ -17,7 +17,7 @@ absl::Status Wrong(absl::string_view name, const std::string& value,
                    "', expected ", expected));
 }
 
-// Leaves `result` as it is where the option was not given.
+// Does not change `result` if the option is not set.
 absl::Status ParseBool(const SourceSpec& spec, const char* name, bool* result) {
   const auto option = spec.options.find(name);
   if (option == spec.options.end()) return absl::OkStatus();

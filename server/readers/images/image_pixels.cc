@@ -6,7 +6,7 @@
 namespace datasetd {
 namespace {
 
-// ITU-R 601-2 luma in 16 fractional bits, rounded.
+// ITU-R 601-2 luma in 16-bit fixed point, rounded.
 uint8_t Luma(const uint8_t* rgb) {
   return static_cast<uint8_t>(
       (rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
@@ -39,7 +39,7 @@ void OrientPixels(const uint8_t* from, ImageSize size, int channels,
                   int orientation, uint8_t* to) {
   const int64_t pixel = channels;
   const int64_t row = size.width * pixel;
-  // Of the step to the next column and row of the result, and of its corner.
+  // Source offsets of the result's next column and row, and of its corner.
   const bool is_from_right = orientation == 2 || orientation == 3 ||
                              orientation == 7 || orientation == 8;
   const bool is_from_bottom = orientation == 3 || orientation == 4 ||

@@ -1,5 +1,5 @@
-// What the codecs of images share: 8-bit pixels of 1 grey, 2 grey + alpha, 3
-// RGB, 4 RGB + alpha, and the conversions between them, which are PIL's.
+// Common parts of the image codecs: 8-bit pixels of 1 (grey), 2 (grey + alpha),
+// 3 (RGB) or 4 (RGB + alpha) channels, and PIL's conversions between them.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_IMAGE_PIXELS_H_
 #define DATASETD_SERVER_READERS_IMAGES_IMAGE_PIXELS_H_
@@ -11,24 +11,24 @@
 
 namespace datasetd {
 
-// What a file's header says, before conversion and orientation.
+// Facts from a file's header, before conversion and orientation.
 struct CodecHeader {
   ImageSize size;
   int channels = 0;
   int orientation = 1;  // of EXIF, 1..8
-  // Held by the codec while it decodes, the result not included.
+  // Memory of the codec while decoding, without the result.
   int64_t working_bytes = 0;
 };
 
-// True where 5..8 turn height into width.
+// True if the orientation swaps height and width (5..8).
 inline bool SwapsAxes(int orientation) { return orientation >= 5; }
 
-// `count` pixels; 2 channels come from 2 alone.
+// Converts `count` pixels; 2 channels are made from 2 only.
 void ConvertPixels(const uint8_t* from, int from_channels, int64_t count,
                    uint8_t* to, int to_channels);
 
-// Turns an image of `size`, as EXIF's `orientation` asks. `to` is as large as
-// `from` and does not overlap it.
+// Rotates or mirrors an image of `size` by EXIF `orientation`. `to` is as large
+// as `from` and does not overlap it.
 void OrientPixels(const uint8_t* from, ImageSize size, int channels,
                   int orientation, uint8_t* to);
 

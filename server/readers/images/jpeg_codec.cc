@@ -18,14 +18,14 @@
 namespace datasetd {
 namespace {
 
-// A file of ten scans is usual; each decodes the whole image once more.
+// Files usually have about ten scans; each decodes the whole image again.
 constexpr int kMaxScans = 64;
 constexpr char kExifMarker[] = "Exif\0";  // and one more zero
 constexpr size_t kExifMarkerBytes = 6;
 
-// libjpeg's way out of an error is a jump to whoever called it last, so that no
-// frame with a destructor may stand between: every method that calls it sets
-// the target first, and what changes after lives in members.
+// libjpeg reports errors by longjmp, so no frame with a destructor may be
+// between the jump and its target: every method that calls libjpeg sets the
+// target first, and state that changes afterwards is kept in members.
 class JpegDecoder {
  public:
   explicit JpegDecoder(absl::Span<const uint8_t> file) : file_(file) {
@@ -88,7 +88,7 @@ class JpegDecoder {
 
   jpeg_decompress_struct& info() { return info_; }
 
-  // Why a method returned false.
+  // The reason why a method returned false.
   absl::Status status() const {
     return absl::DataLossError(absl::StrCat("damaged JPEG: ", message_));
   }
@@ -109,7 +109,7 @@ class JpegDecoder {
     std::longjmp(decoder.errors_.target, 1);
   }
 
-  // A warning that pixels are lost, or made up, is kept; libjpeg goes on.
+  // Records a warning about lost or invented pixels; libjpeg continues.
   static void Warn(j_common_ptr info, int level) {
     JpegDecoder& decoder = Of(info);
     if (level >= 0 || decoder.is_damaged_) return;
@@ -145,7 +145,7 @@ class JpegDecoder {
   bool is_damaged_ = false;
 };
 
-// 0 for a colour space that is not decoded.
+// Returns 0 for an unsupported colour space.
 int NativeChannels(const jpeg_decompress_struct& info) {
   switch (info.jpeg_color_space) {
     case JCS_GRAYSCALE:
@@ -164,7 +164,7 @@ bool IsCmyk(const jpeg_decompress_struct& info) {
   return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
 }
 
-// Adobe writes CMYK inverted, and so it is read; in place, 4 bytes to 3.
+// Converts in place, 4 bytes to 3. Adobe stores CMYK inverted, as assumed here.
 void CmykToRgb(uint8_t* pixels, int64_t count) {
   const uint8_t* from = pixels;
   uint8_t* to = pixels;
@@ -189,7 +189,7 @@ int OrientationOf(const jpeg_decompress_struct& info) {
   return 1;
 }
 
-// Of a progressive image all coefficients are held, of others some rows.
+// Progressive images keep all coefficients in memory, others a few rows.
 int64_t WorkingBytes(jpeg_decompress_struct& info, int64_t num_markers_bytes) {
   int64_t bytes = (64 << 10) + num_markers_bytes +
                   int64_t{info.image_width} * info.num_components * 64;

@@ -1,4 +1,4 @@
-// JPEG by libjpeg-turbo. See image_codec.h, of which this is a part.
+// Decodes JPEG with libjpeg-turbo. Part of image_codec.h.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_JPEG_CODEC_H_
 #define DATASETD_SERVER_READERS_IMAGES_JPEG_CODEC_H_
@@ -15,13 +15,13 @@ namespace datasetd {
 
 bool IsJpeg(absl::Span<const uint8_t> file);
 
-// `at_least`: the size that a smaller image must have; 0 x 0 is full size. The
-// orientation is not yet applied to either.
+// `at_least`: minimum size of a reduced image; 0 x 0: full size. Sizes are
+// before orientation.
 absl::StatusOr<CodecHeader> ProbeJpeg(absl::Span<const uint8_t> file,
                                       ImageSize at_least, int64_t max_pixels);
 
-// `pixels` is as large as ProbeJpeg's size of `channels` for the same
-// arguments.
+// `pixels` has ProbeJpeg's size for the same arguments, with `channels`
+// channels.
 absl::Status DecodeJpeg(absl::Span<const uint8_t> file, ImageSize at_least,
                         int channels, absl::Span<uint8_t> pixels);
 

@@ -19,7 +19,7 @@ namespace {
 constexpr uint8_t kSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 constexpr size_t kSignatureBytes = sizeof(kSignature);
 constexpr size_t kHeaderDataBytes = 13;
-// Length and kind before a chunk's data, a checksum behind.
+// Length and kind come before a chunk's data, a checksum after it.
 constexpr size_t kChunkHeadBytes = 8;
 constexpr size_t kChunkBytes = 12;
 constexpr int64_t kMaxExtent = 1'000'000;  // libpng's own limit
@@ -38,7 +38,7 @@ struct PngHeader {
   bool has_transparency = false;  // a tRNS chunk
   int orientation = 1;
 
-  // Of a row of the file, as libpng gives it: expanded, 8 bits.
+  // Channels of a row as libpng returns it: expanded, 8 bits.
   int channels() const {
     switch (color_type) {
       case PNG_COLOR_TYPE_GRAY:
@@ -55,7 +55,7 @@ struct PngHeader {
   }
 };
 
-// Walks the chunks; libpng checks them when it decodes.
+// Scans the chunks; libpng verifies them when it decodes.
 absl::StatusOr<PngHeader> ReadHeader(absl::Span<const uint8_t> file) {
   const size_t first_chunk_end =
       kSignatureBytes + kChunkBytes + kHeaderDataBytes;
@@ -95,7 +95,8 @@ absl::StatusOr<PngHeader> ReadHeader(absl::Span<const uint8_t> file) {
   return header;
 }
 
-// The caller's pixels, and where libpng jumps on an error; see jpeg_codec.cc.
+// Holds the caller's pixels and the target of libpng's error jump; see
+// jpeg_codec.cc.
 class PngDecoder {
  public:
   explicit PngDecoder(absl::Span<const uint8_t> file) : rest_(file) {}
@@ -103,14 +104,14 @@ class PngDecoder {
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
 
-  // Rows come as 8 bits a channel; RGB and grey with alpha for tRNS if asked.
+  // Rows have 8 bits per channel; tRNS becomes alpha if requested.
   bool Start(bool with_transparent_color) {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, &Fail, &Ignore);
     if (png_ == nullptr) return false;
     if (setjmp(target_)) return false;
     info_ = png_create_info_struct(png_);
     if (info_ == nullptr) return false;
-    // Of texts and profiles nothing is read, so that they take no memory.
+    // Skips texts and profiles, so that they take no memory.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, kUnread,
                                 sizeof(kUnread) / 5);
     png_set_chunk_cache_max(png_, 8);
@@ -203,7 +204,7 @@ absl::StatusOr<CodecHeader> ProbePng(absl::Span<const uint8_t> file,
   header.size = {png.height, png.width};
   header.channels = png.channels();
   header.orientation = png.orientation;
-  // Rows before and after expansion, zlib's window; all rows if interlaced.
+  // Rows before and after expansion and zlib's window; all rows if interlaced.
   header.working_bytes = (256 << 10) + png.width * 8 * 4;
   if (png.is_interlaced) header.working_bytes += png.height * png.width * 4;
   return header;

@@ -1,4 +1,4 @@
-// PNG by libpng. See image_codec.h, of which this is a part.
+// Decodes PNG with libpng. Part of image_codec.h.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_PNG_CODEC_H_
 #define DATASETD_SERVER_READERS_IMAGES_PNG_CODEC_H_
@@ -17,7 +17,7 @@ bool IsPng(absl::Span<const uint8_t> file);
 absl::StatusOr<CodecHeader> ProbePng(absl::Span<const uint8_t> file,
                                      int64_t max_pixels);
 
-// `pixels` is as large as ProbePng's size of `channels`.
+// `pixels` has ProbePng's size with `channels` channels.
 absl::Status DecodePng(absl::Span<const uint8_t> file, int channels,
                        absl::Span<uint8_t> pixels);
 

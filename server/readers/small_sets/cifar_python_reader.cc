@@ -39,7 +39,7 @@ struct CifarPythonFormat {
   std::vector<const char*> train_files;
   std::vector<const char*> test_files;
   const char* names_file;
-  std::vector<LabelKey> labels;  // in field order; the first one is named
+  std::vector<LabelKey> labels;  // in field order; the first has class names
 };
 
 CifarPythonFormat Cifar10Format() {
@@ -61,7 +61,7 @@ CifarPythonFormat Cifar100Format() {
                  {"coarse_label", "coarse_labels", "coarse_label_names", 20}}};
 }
 
-// One pickle, whose root is a dict.
+// One pickle whose root is a dict.
 class Batch {
  public:
   static absl::StatusOr<Batch> Open(const FileSystem& files,
@@ -74,7 +74,7 @@ class Batch {
     return batch.Error("expected a dict");
   }
 
-  // The value of a key.
+  // Finds the value of a key.
   absl::StatusOr<const PickleValue*> Find(absl::string_view key) const {
     const std::vector<int32_t>& items = pickle_.at(pickle_.root).items;
     for (size_t i = 0; i + 1 < items.size(); i += 2) {
@@ -89,7 +89,7 @@ class Batch {
     return PickleText(*file_, value);
   }
 
-  // Where the rows of the uint8 array `data` of [num_samples, 3072] begin.
+  // The offset of the uint8 array `data`, [num_samples, 3072].
   absl::StatusOr<int64_t> DataOffset(int64_t* num_samples) const;
 
   absl::StatusOr<std::vector<uint8_t>> Labels(const LabelKey& key,
@@ -104,7 +104,7 @@ class Batch {
   const FileInfo& info() const { return file_->info(); }
 
  private:
-  // Whether a value is what numpy has under `name` in a module of this end.
+  // True if a value is numpy's `name` in a module with this suffix.
   absl::StatusOr<bool> IsGlobal(int32_t index, absl::string_view module_end,
                                 absl::string_view name) const {
     const PickleValue& value = pickle_.at(index);
@@ -215,7 +215,7 @@ absl::StatusOr<std::vector<std::string>> Batch::Names(
                             key.num_classes, " names in printable ASCII"));
 }
 
-// One file's samples.
+// The samples of one file.
 struct Part {
   std::unique_ptr<RandomAccessFile> file;
   int64_t num_samples = 0;
@@ -273,7 +273,7 @@ class CifarPythonReader : public Reader {
   std::vector<uint8_t> buffer_;
   int64_t position_ = 0;
   size_t part_index_ = 0;
-  int64_t row_ = 0;  // of the part
+  int64_t row_ = 0;  // index in the current part
 };
 
 absl::StatusOr<std::string> FindDirectory(const SourceSpec& spec,

@@ -30,14 +30,14 @@ struct LabelByte {
   int num_classes;
 };
 
-// What tells the two sets apart. The image follows the labels.
+// The differences between the two sets. The image follows the labels.
 struct CifarFormat {
   const char* subdirectory;
   std::vector<const char*> train_files;
   std::vector<const char*> test_files;
-  const char* python_file;  // tells the Python version
+  const char* python_file;  // identifies the Python version
   const char* class_names_file;
-  std::vector<LabelByte> labels;  // in field order; the first one is named
+  std::vector<LabelByte> labels;  // in field order; the first has class names
 
   int record_bytes() const {
     return static_cast<int>(labels.size()) + kImageBytes;
@@ -99,7 +99,7 @@ class CifarReader : public Reader {
   }
 
  private:
-  // Reads `count` records of one file to row `row` and after.
+  // Reads `count` records of one file to rows starting at `row`.
   absl::Status ReadBlock(const RandomAccessFile& file, int64_t count,
                          int64_t row,
                          absl::Span<const absl::Span<uint8_t>> fields) {
@@ -131,9 +131,9 @@ class CifarReader : public Reader {
   const SourceInfo info_;
   const std::vector<std::unique_ptr<RandomAccessFile>> files_;
   std::vector<uint8_t> buffer_;
-  int64_t position_ = 0;   // of the next sample
-  size_t file_index_ = 0;  // the file it is in
-  int64_t record_ = 0;     // and its record there
+  int64_t position_ = 0;   // index of the next sample
+  size_t file_index_ = 0;  // its file
+  int64_t record_ = 0;     // its record in the file
 };
 
 absl::StatusOr<std::string> FindDirectory(const SourceSpec& spec,

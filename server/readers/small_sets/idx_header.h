@@ -1,4 +1,5 @@
-// The header of an IDX file: magic, then one big-endian count per dimension.
+// Parses the header of an IDX file: magic, then one big-endian count per
+// dimension.
 
 #ifndef DATASETD_SERVER_READERS_SMALL_SETS_IDX_HEADER_H_
 #define DATASETD_SERVER_READERS_SMALL_SETS_IDX_HEADER_H_
@@ -11,13 +12,13 @@
 
 namespace datasetd {
 
-// Reads the header of a file of uint8 in `num_dimensions` dimensions, at the
-// beginning of the stream, and checks that the stream can hold what it
-// declares. Returns the extents: samples, then those of one sample.
-// REQUIRES: 1 <= num_dimensions <= 3.
-//   INVALID_ARGUMENT  another magic, zero samples, an extent of a sample
-//                     outside 1..16384
-//   DATA_LOSS         ends early, or declares what it cannot hold
+// Reads the header of a uint8 file with `num_dimensions` dimensions from the
+// start of the stream, and checks that the stream can hold the declared size.
+// Returns the extents: samples, then those of one sample. REQUIRES: 1 <=
+// num_dimensions <= 3.
+//   INVALID_ARGUMENT  wrong magic, no samples, an extent of a sample outside
+//                     1..16384
+//   DATA_LOSS         truncated, or the declared size is impossible
 absl::StatusOr<std::vector<int64_t>> ReadIdxHeader(InputStream& stream,
                                                    int num_dimensions);
 

@@ -16,7 +16,7 @@ using Kind = PickleValue::Kind;
 constexpr size_t kReadBytes = 64 << 10;
 constexpr int64_t kMaxTextBytes = 4096;
 
-// The machine that the opcodes drive: a stack of values, marks on it, and a
+// Interprets the opcodes with a stack of values, marks on the stack, and a
 // memo.
 class Machine {
  public:
@@ -54,7 +54,7 @@ class Machine {
         file_->info().path, ": offset ", opcode_offset_, ": ", parts...));
   }
 
-  // A little-endian number of `size` bytes.
+  // Reads a little-endian number of `size` bytes.
   absl::StatusOr<uint64_t> Number(int size) {
     uint64_t value = 0;
     for (int i = 0; i < size; ++i) {
@@ -104,7 +104,7 @@ class Machine {
     offset_ += length;
     return Push(std::move(text));
   }
-  // A text that a line break ends.
+  // Pushes a text that ends with a line break.
   absl::Status PushLine() {
     const int64_t begin = offset_;
     while (true) {
@@ -117,7 +117,7 @@ class Machine {
                  .size_bytes = offset_ - begin - 1});
   }
 
-  // The last `count` values become one.
+  // Combines the last `count` values into one.
   absl::Status Collect(Kind kind, size_t count) {
     const size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() < floor + count) return Error("the stack is empty");
@@ -144,7 +144,7 @@ class Machine {
   }
   absl::Status Recall(uint64_t key) {
     const auto found = memo_.find(key);
-    // Each use is a reference, and references are counted as values are.
+    // Each use is a reference; references count towards the limit like values.
     if (found == memo_.end() || stack_.size() >= PickleData::kMaxValues) {
       return Error("memo ", key, " is not there");
     }
@@ -160,12 +160,12 @@ class Machine {
   std::vector<int32_t> stack_;
   std::vector<size_t> marks_;
   std::map<uint64_t, int32_t> memo_;
-  size_t num_items_ = 0;  // of lists and dicts, however they grew
+  size_t num_items_ = 0;  // total over lists and dicts
   PickleData data_;
   bool is_stopped_ = false;
 };
 
-// The values above `begin` join the list or dict below them.
+// Appends the values above `begin` to the list or dict below them.
 absl::Status Machine::Append(bool is_dict, size_t begin) {
   if (begin < 1 || begin > stack_.size()) return Error("the stack is empty");
   const int32_t target = stack_[begin - 1];
@@ -207,7 +207,7 @@ absl::Status Machine::Step(uint8_t opcode) {
       DATASETD_RETURN_IF_ERROR(read(1));
       if (number >= 2 && number <= 4) return absl::OkStatus();
       return Error("protocol ", number, ", expected 2 to 4");
-    case 0x95:  // FRAME: its size is of no use here
+    case 0x95:  // FRAME: the size is ignored
       return read(8);
     case '.':  // STOP
       if (stack_.size() != 1) return Error("the end, with values left");

@@ -1,8 +1,9 @@
-// What a pickle of plain data holds: numbers, texts, lists, tuples, dicts, and
-// objects as the names of what would make them. Nothing is called or imported.
+// Parses a pickle of plain data: numbers, texts, lists, tuples, dicts, and
+// objects as the names of their constructors. Calls and imports nothing.
 //
-// Reads the opcodes with which Python 2 and 3 write such data in protocols 2 to
-// 4; any other is an error. Texts stay in the file. At most kMaxValues values.
+// Supports the opcodes with which Python 2 and 3 write such data in protocols 2
+// to 4; any other opcode is an error. Texts stay in the file. At most
+// kMaxValues values.
 
 #ifndef DATASETD_SERVER_READERS_SMALL_SETS_PICKLE_DATA_H_
 #define DATASETD_SERVER_READERS_SMALL_SETS_PICKLE_DATA_H_
@@ -23,15 +24,15 @@ struct PickleValue {
     kBool,
     kInt,
     kText,    // str or bytes: `number` is its offset in the file
-    kList,    // `items`; a tuple, too
-    kDict,    // `items`: keys and values in turn
-    kGlobal,  // `items`: module and name, texts
-    kObject,  // `items`: callable, arguments and, where it was given, state
+    kList,    // `items`; also for tuples
+    kDict,    // `items`: alternating keys and values
+    kGlobal,  // `items`: module and name, as texts
+    kObject,  // `items`: callable, arguments and the optional state
   };
   Kind kind = Kind::kNone;
   int64_t number = 0;
   int64_t size_bytes = 0;      // of a text
-  std::vector<int32_t> items;  // in PickleData::values
+  std::vector<int32_t> items;  // indices in PickleData::values
 };
 
 struct PickleData {
@@ -45,12 +46,12 @@ struct PickleData {
   }
 };
 
-//   INVALID_ARGUMENT  no pickle, an opcode that plain data does not need, too
-//                     many values; names the offset
-//   DATA_LOSS         ends early, or goes on after its end
+//   INVALID_ARGUMENT  not a pickle, an opcode that plain data does not need,
+//                     too many values; names the offset
+//   DATA_LOSS         truncated, or followed by other data
 absl::StatusOr<PickleData> ReadPickle(const RandomAccessFile& file);
 
-// The bytes of a text of at most 4096; empty for anything else.
+// The bytes of a text of at most 4096 bytes; empty for anything else.
 absl::StatusOr<std::string> PickleText(const RandomAccessFile& file,
                                        const PickleValue& value);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
+#include "server/readers/formats.h"
 
 namespace datasetd::testing {
 namespace {

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "server/readers/formats.h"
 #include "tests/server/readers/allocation_meter.h"
 #include "tests/server/readers/read_all.h"
 

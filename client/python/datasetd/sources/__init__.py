@@ -1,11 +1,11 @@
-"""Sources: what other libraries read, as what Client.push_dataset takes.
+"""Sources: reads files with other libraries, for Client.push_dataset.
 
     digits = datasetd.sources.hdf5("digits.h5", {"image": "x", "label": "y"})
     client.push_dataset("digits", digits)
 
-Each function needs the library that users of its format have, imports it when
-it is called, and names it where it is missing. `fields` says for each field
-what the file calls it; unset, every array of the file is a field of its name.
+Each function imports the usual library of its format when it is called, and
+names it in the error if it is missing. `fields` maps fields to names in the
+file; unset, every array of the file is a field of the same name.
 """
 
 from ._cifar_python import cifar_python

@@ -1,4 +1,4 @@
-"""What the sources share."""
+"""Helpers of the sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Source(Dict[str, Any]):
 
 
 def library(module: str, package: str, purpose: str) -> Any:
-    """The module; FailedPrecondition names the package where it is missing."""
+    """Imports a module; FailedPrecondition names the package if missing."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -34,7 +34,8 @@ def library(module: str, package: str, purpose: str) -> Any:
 
 
 def existing(path: Path) -> str:
-    """The path with ~ expanded; NotFound if nothing is there."""
+    """Returns the path with ~ expanded; raises NotFound if it does not
+    exist."""
     expanded = os.path.expanduser(os.fspath(path))
     if not os.path.exists(expanded):
         raise NotFound(f"{expanded}: no such file or directory")
@@ -42,7 +43,7 @@ def existing(path: Path) -> str:
 
 
 def choose(fields: Fields, names: Iterable[str], where: str) -> Dict[str, str]:
-    """What the file calls each field."""
+    """Returns the file's name of each field."""
     there = list(names)
     if fields is None:
         chosen = {name: name for name in there}
@@ -62,7 +63,7 @@ def choose(fields: Fields, names: Iterable[str], where: str) -> Dict[str, str]:
 
 
 def shards(paths: Union[Path, Sequence[Path]]) -> Tuple[str, ...]:
-    """The files in order: one, or several."""
+    """Returns the files in order: one or several."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     return tuple(existing(path) for path in paths)

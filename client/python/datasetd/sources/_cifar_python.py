@@ -18,7 +18,7 @@ _SAFE = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows what arrays of numbers are made of, and nothing else."""
+    """Only unpickles arrays of numbers."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _SAFE:
@@ -46,7 +46,7 @@ def cifar_python(path: Path, split: str = "train") -> Source:
       path: the directory cifar-10-batches-py or cifar-100-python.
       split: "train" or "test".
 
-    The pickles may hold arrays of numbers, and nothing that runs.
+    Pickles may only contain arrays of numbers; no code is run.
     """
     numpy = library("numpy", "numpy", "cifar_python")
     root = existing(path)

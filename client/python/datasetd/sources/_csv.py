@@ -20,8 +20,9 @@ def csv(
         (K,) of each sample: `{"x": ["width", "height"], "label": "species"}`.
       options: of pandas.read_csv, as sep=";".
 
-    Whole numbers are int64, others float32. One column of text may be chosen:
-    it becomes the index of its class, by alphabet, and its texts the names.
+    Integers become int64, other numbers float32. One text column may be
+    chosen: it becomes class indices, in alphabetical order, and its texts
+    become the class names.
     """
     pandas = library("pandas", "pandas", "csv")
     frame = pandas.read_csv(existing(path), **options)

@@ -56,7 +56,7 @@ def tfrecord(
         datasetd.sources.decode_image}`.
       compression: None or "gzip".
 
-    A feature of one value is a number, else an array (K,).
+    A feature with one value becomes a number, any other an array (K,).
     """
     package = library("tfrecord.reader", "tfrecord", "tfrecord")
     for field, feature in features.items():

@@ -8,11 +8,11 @@ from ._base import Fields, Path, Source, choose, existing, library
 
 
 def torch_file(path: Path, fields: Fields = None) -> Source:
-    """Tensors [N, ...] of what torch.save wrote: a dict of them by name, a
-    tuple or list, or one.
+    """Tensors [N, ...] of a torch.save file: a dict by name, a tuple or list,
+    or a single tensor.
 
-    Those of a tuple are `image`, `label`, `field_2`, ..., or what `fields`
-    names. Loaded with weights_only: nothing in the file is run.
+    Tensors of a tuple are named `image`, `label`, `field_2`, ..., or by
+    `fields`. Loaded with weights_only, so no code in the file is run.
     """
     torch = library("torch", "torch", "torch_file")
     known = inspect.signature(torch.load).parameters

@@ -7,7 +7,7 @@ from ._base import Fields, Path, Source, choose, existing, library
 
 
 def zarr(path: Path, fields: Fields = None) -> Source:
-    """Arrays [N, ...] of a Zarr group, or one array, which is `data`.
+    """Arrays [N, ...] of a Zarr group, or a single array, named `data`.
 
     Read in order, chunk by chunk; they need not fit into memory.
     """
@@ -17,7 +17,7 @@ def zarr(path: Path, fields: Fields = None) -> Source:
 
 
 def n5(path: Path, fields: Fields = None) -> Source:
-    """Arrays [N, ...] of an N5 group, by a zarr before 3."""
+    """Arrays [N, ...] of an N5 group, by zarr before version 3."""
     package = library("zarr", "zarr<3", "n5")
     store = getattr(package, "N5Store", None)
     if store is None:

@@ -1,8 +1,9 @@
 """The ops that the daemon runs for every batch, and for images at load.
 
 Names, parameters, defaults and meaning are those of torchvision.transforms.v2;
-what differs is said at the op, and in docs/transforms.md. The classes only
-describe: the daemon does the work, and draws the random parameters per sample.
+differences are documented at the op and in docs/transforms.md. The classes
+only describe ops: the daemon executes them and draws random parameters per
+sample.
 
     from datasetd import transforms as T
     [T.RandomCrop(32, padding=4, padding_mode="reflect"),
@@ -10,15 +11,15 @@ describe: the daemon does the work, and draws the random parameters per sample.
      T.ToDtype("float16", scale=True),
      T.Normalize(mean, std)]
 
-An op is for the field `image`, or for those that `fields` names, with the same
-random numbers for all of them:
+An op applies to the field `image`, or to those that `fields` names, with the
+same random numbers for all of them:
 
     [T.RandomResizedCrop(224, fields=["image", "mask"]),
      T.RandomRotation(10, fill={"mask": 255}, fields=["image", "mask"]),
      T.ColorJitter(0.4, 0.4, 0.4, 0.1)]
 
-Masks are sampled nearest, filled with what a `fill` dict says of them, else
-with 0, and take no colour op.
+Masks are sampled by nearest neighbour and filled as a `fill` dict says, else
+with 0. Colour ops on masks are errors.
 """
 
 from ._base import Transform

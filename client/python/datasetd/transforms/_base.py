@@ -1,4 +1,4 @@
-"""What all ops have in common."""
+"""Base class of the ops."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from . import _checks
 class Transform:
     """One op. Equal ops compare equal.
 
-    `fields` names the fields that it works on, with the same random numbers
-    for all of them: an image and its mask. None is the field `image`.
+    `fields` names the fields that it applies to, with the same random numbers
+    for all, such as an image and its mask. None: the field `image`.
     """
 
     # The name in transform.proto.
     _name = ""
-    # Masks take no colour op.
+    # Colour ops on masks are errors.
     _takes_masks = True
 
     fields: Optional[Tuple[str, ...]]
@@ -27,7 +27,7 @@ class Transform:
     def to_message(
         self, field: str = "image", is_mask: bool = False, draw_id: int = 0
     ) -> Dict[str, Any]:
-        """The op on one field as a Transform message, in JSON's terms."""
+        """Returns the op on one field as a Transform message in JSON form."""
         parameters = self._parameters()
         if "fill" in parameters:
             parameters["fill"] = _fill_of(parameters["fill"], field, is_mask)
@@ -62,7 +62,7 @@ class Transform:
 def _fill_of(
     fill: Union[List[float], Dict[str, List[float]]], field: str, is_mask: bool
 ) -> List[float]:
-    """A mask is filled with what a dict says of it, else with 0."""
+    """Returns the fill of a field; masks default to 0."""
     if isinstance(fill, dict):
         return fill.get(field, [0.0])
     return [0.0] if is_mask else fill
@@ -93,5 +93,5 @@ def padding_message(value: Tuple[int, int, int, int]) -> Dict[str, int]:
 
 
 def optional(**parts: Any) -> Dict[str, Any]:
-    """Those that are not None."""
+    """Returns the entries that are not None."""
     return {name: part for name, part in parts.items() if part is not None}

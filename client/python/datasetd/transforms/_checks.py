@@ -1,5 +1,5 @@
-"""Checks of the ops' arguments: each returns the value in its normal form, or
-raises InvalidArgument with the op, the argument and what is allowed."""
+"""Checks of the ops' arguments. Each returns the normalised value, or raises
+InvalidArgument with the op, the argument and the allowed values."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ AFFINE_MODES = ("nearest", "bilinear")
 _DTYPES = ("uint8", "float16", "bfloat16", "float32")
 _MAX_INT32 = 2**31 - 1
 _MAX_UINT32 = 2**32 - 1
-# Of Pillow, which torchvision takes, too.
+# Pillow's numbers, which torchvision also accepts.
 _PILLOW_MODES = {0: "nearest", 2: "bilinear", 3: "bicubic"}
 
 
 class InterpolationMode(enum.Enum):
-    """As torchvision's, whose members and their texts are taken, too."""
+    """Like torchvision's, whose members and names are also accepted."""
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"

@@ -1,4 +1,4 @@
-"""torchvision's transforms as the daemon's, without importing torchvision."""
+"""Converts torchvision's transforms without importing torchvision."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _SAME: Dict[str, Any] = {
     "RandomVerticalFlip": (moves.RandomVerticalFlip, ("p",)),
 }
 
-# Before one of these images are Pillow's.
+# Images before one of these are Pillow's.
 _TO_TENSOR = ("ToTensor", "PILToTensor", "ToImage", "ToImageTensor")
-# They change what holds the pixels, and no pixel.
+# These change the container of the pixels, but no pixel.
 _NOTHING = (
     "Identity",
     "PILToTensor",
@@ -81,17 +81,17 @@ _INSTEAD = {
 
 
 def from_torchvision(transform: Any) -> List[Transform]:
-    """The ops of a torchvision pipeline, v1 or v2, as ops of the daemon.
+    """Converts a torchvision pipeline, v1 or v2, to ops of the daemon.
 
-    Takes a Compose, a list, an nn.Sequential or one transform. ToTensor becomes
-    ToDtype("float32", scale=True); what only changes the container
-    (PILToTensor, ToImage, ...) is left out. Resize and RandomResizedCrop
-    antialias where torchvision does: on Pillow's images, which those before a
-    ToTensor, PILToTensor or ToImage are, and on tensors if `antialias` is True.
-    The transforms of a model's weights (`weights.transforms()`) are taken, too.
+    Accepts a Compose, a list, an nn.Sequential or one transform. ToTensor
+    becomes ToDtype("float32", scale=True); ops that only change the container
+    (PILToTensor, ToImage, ...) are left out. Resize and RandomResizedCrop
+    antialias as in torchvision: on Pillow images, that is before a ToTensor,
+    PILToTensor or ToImage, and on tensors if `antialias` is True. Also accepts
+    the transforms of a model's weights (`weights.transforms()`).
 
-    Raises InvalidArgument for an op that the daemon does not have; the message
-    names it, its place, and what to do instead.
+    Raises InvalidArgument for an unsupported op; the message has its name, its
+    position and an alternative.
     """
     return _convert_all("from_torchvision", _flatten(transform), False)
 
@@ -247,7 +247,7 @@ def _random_resized_crop(op: Any, place: _Place) -> List[Transform]:
 def _random_crop(op: Any, place: _Place) -> List[Transform]:
     padding = op.padding
     if place.is_v2 and padding is not None:
-        # There it is kept as left, right, top, bottom.
+        # It is stored there as left, right, top, bottom.
         left, right, top, bottom = padding
         padding = (left, top, right, bottom)
     return [
@@ -321,7 +321,7 @@ def _mix(make: Callable[..., Transform]) -> Any:
 
 
 def _image_classification(op: Any, place: _Place) -> List[Transform]:
-    """What the weights of a model come with; for images of Pillow."""
+    """Converts the transforms of a model's weights; for Pillow images."""
     antialias = getattr(op, "antialias", None) is not False
     return [
         resampling.Resize(op.resize_size, op.interpolation, None, antialias),

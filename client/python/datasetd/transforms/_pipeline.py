@@ -1,4 +1,4 @@
-"""From lists of ops to what the daemon is told for each field."""
+"""Converts lists of ops to messages for each field."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Messages = List[Dict[str, Any]]
 def pipelines_message(
     argument: str, value: Pipelines, masks: Container[str] = ()
 ) -> Dict[str, Messages]:
-    """{field: [Transform messages]}.
+    """Returns {field: [Transform messages]}.
 
-    In a list an op is for its `fields`, else for `image`; in a dict for the
-    field of its list. `argument` is said in errors; `masks` are the fields
-    that hold classes.
+    In a list an op applies to its `fields`, else to `image`; in a dict to the
+    field of its list. Errors name `argument`; `masks` are the fields that hold
+    classes.
     """
     if value is None:
         return {}
@@ -57,7 +57,7 @@ def pipelines_message(
 def _check_fills(
     argument: str, op: Transform, fields: Optional[Tuple[str, ...]]
 ) -> None:
-    """A fill for none of the fields that are named is a slip."""
+    """Rejects fills for fields that the op does not name."""
     if isinstance(op, RandomApply):
         for inner in op.transforms:
             _check_fills(argument, inner, inner.fields or fields)
@@ -73,7 +73,7 @@ def _check_fills(
 
 
 def batch_ops(value: Pipelines) -> Iterator[BatchOp]:
-    """Those that also change a field of labels."""
+    """Returns the ops that also change a field of labels."""
     lists = value.values() if isinstance(value, Mapping) else [value or []]
     for ops in lists:
         for op in [ops] if isinstance(ops, Transform) else ops:
@@ -100,13 +100,13 @@ def _checked_list(name: str, ops: Any) -> Sequence[Transform]:
 
 
 class _Spread:
-    """Ops, added one by one, as messages by field."""
+    """Collects ops as messages by field."""
 
     def __init__(self, argument: str, masks: Container[str]) -> None:
         self.messages: Dict[str, Messages] = {}
         self._argument = argument
         self._masks = masks
-        # Of ops on several fields.
+        # For ops on several fields.
         self._draw_ids = itertools.count(1)
         self._last: Dict[str, BatchOp] = {}
 

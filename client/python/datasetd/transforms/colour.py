@@ -16,7 +16,7 @@ class _ColourOp(Transform):
 
 
 class _FactorOp(_ColourOp):
-    """One factor of 0 or more."""
+    """An op with one factor >= 0."""
 
     _factor = ""
 
@@ -29,7 +29,7 @@ class _FactorOp(_ColourOp):
 
 
 class _GatedOp(_ColourOp):
-    """Nothing but a probability."""
+    """An op with only a probability."""
 
     def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
         self.p = _checks.probability(type(self).__name__, p)
@@ -40,7 +40,7 @@ class _GatedOp(_ColourOp):
 
 
 class ColorJitter(_ColourOp):
-    """Brightness, contrast, saturation and hue, in an order that is drawn."""
+    """Brightness, contrast, saturation and hue, in a random order."""
 
     _name = "color_jitter"
 
@@ -69,7 +69,7 @@ class ColorJitter(_ColourOp):
 
 
 def _factors(name: str, value: Any) -> Optional[Tuple[float, float]]:
-    """None where nothing changes."""
+    """Returns None if nothing changes."""
     if value is None:
         return None
     if _checks.is_sequence(value):
@@ -286,7 +286,7 @@ class RandomEqualize(_GatedOp):
 
 
 class GaussianBlur(_ColourOp):
-    """`kernel_size` is an int, or (width, height) as torchvision has it."""
+    """`kernel_size` is an int, or (width, height) as in torchvision."""
 
     _name = "gaussian_blur"
 

@@ -1,4 +1,4 @@
-"""Ops on the numbers that pixels are."""
+"""Ops on the number format of pixels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ._checks import Fields
 
 
 class ToDtype(Transform):
-    """`dtype` as text or as torch has it; no dict by input type."""
+    """`dtype` is a name or a torch dtype; dicts by input type are
+    unsupported."""
 
     _name = "to_dtype"
 
@@ -27,7 +28,7 @@ class ToDtype(Transform):
 
 
 class Normalize(Transform):
-    """`inplace` is accepted and means nothing: the batch is written once."""
+    """`inplace` is accepted and ignored: the batch is written once."""
 
     _name = "normalize"
 

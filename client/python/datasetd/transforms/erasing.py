@@ -10,7 +10,7 @@ from ._checks import Fields, Fill
 
 
 class Erase(Transform):
-    """The window of h x w at row i and column j becomes v."""
+    """Sets the window of h x w at row i and column j to v."""
 
     _name = "erase"
     _takes_masks = False
@@ -45,7 +45,7 @@ class Erase(Transform):
 
 
 class RandomErasing(Transform):
-    """`inplace` is accepted and means nothing: the batch is written once."""
+    """`inplace` is accepted and ignored: the batch is written once."""
 
     _name = "random_erasing"
     _takes_masks = False
@@ -90,7 +90,7 @@ class RandomErasing(Transform):
 
 
 class Cutout(Transform):
-    """A square within the image, at a place drawn uniformly, becomes `fill`.
+    """Sets a square at a uniformly drawn position inside the image to `fill`.
 
     Not in torchvision; from the CIFAR-10 speed runs.
     """

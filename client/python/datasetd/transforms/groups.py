@@ -11,9 +11,9 @@ from ._checks import Fields, Number
 
 
 class RandomApply(Transform):
-    """All of `transforms` with probability p, or none of them.
+    """Applies all of `transforms` with probability p, else none.
 
-    Their `fields` are those of this op where they name none.
+    Transforms without `fields` use those of this op.
     """
 
     _name = "random_apply"
@@ -49,7 +49,7 @@ class RandomApply(Transform):
     def group_message(
         self, transforms: List[Dict[str, Any]], draw_id: int
     ) -> Dict[str, Any]:
-        """With what of `transforms` is on the field, as messages."""
+        """Returns the op with the `transforms` of one field, as messages."""
         message: Dict[str, Any] = {
             self._name: {"transforms": transforms, "p": self.p}
         }
@@ -59,7 +59,8 @@ class RandomApply(Transform):
 
 
 class BatchOp(Transform):
-    """The last op of its image; makes the labels float32 [B, num_classes]."""
+    """Must be the last op of its image; labels become float32 [B,
+    num_classes]."""
 
     _takes_masks = False
 
@@ -93,20 +94,20 @@ class BatchOp(Transform):
 
 
 class MixUp(BatchOp):
-    """Adds another sample of the batch, weighted by a lambda of Beta(alpha).
+    """Blends in another sample of the batch with weight lambda ~ Beta(alpha).
 
-    One lambda for the batch, or with `per_sample` one for each sample; all
-    images of `fields` have the same.
+    Lambda is drawn per batch, or with `per_sample` per sample; all images of
+    `fields` use the same.
     """
 
     _name = "mix_up"
 
 
 class CutMix(BatchOp):
-    """Pastes a box of another sample of the batch; its area from Beta(alpha).
+    """Pastes a box of another sample of the batch; its area ~ Beta(alpha).
 
-    One box for the batch, or with `per_sample` one for each sample; all
-    images of `fields`, which are of one size, have the same.
+    The box is drawn per batch, or with `per_sample` per sample; all images of
+    `fields`, which must have one size, use the same.
     """
 
     _name = "cut_mix"

@@ -34,7 +34,7 @@ class Pad(Transform):
 
 
 class Crop(Transform):
-    """The window at (top, left); beyond the image are zeros."""
+    """The window at (top, left). Pixels outside the image are 0."""
 
     _name = "crop"
 
@@ -139,8 +139,8 @@ class RandomVerticalFlip(Transform):
 class AlternatingFlip(Transform):
     """Flips every image left-right on every second epoch.
 
-    A random bit of the sample decides on which. Not in torchvision; from the
-    CIFAR-10 speed runs.
+    A random bit of the sample decides whether on even or odd epochs. Not in
+    torchvision; from the CIFAR-10 speed runs.
     """
 
     _name = "alternating_flip"

@@ -19,7 +19,7 @@ Interpolation = Union[str, InterpolationMode, Any]
 
 
 class Resize(Transform):
-    """`antialias=None` is False, as torchvision's is for tensors."""
+    """`antialias=None` means False, as in torchvision for tensors."""
 
     _name = "resize"
 
@@ -33,7 +33,7 @@ class Resize(Transform):
         fields: Fields = None,
     ) -> None:
         op = "Resize"
-        # The shorter edge, or height and width.
+        # Length of the shorter edge, or height and width.
         self.size: Union[None, int, Tuple[int, int]] = None
         if size is not None:
             height, width = _checks.size(op, size)
@@ -81,7 +81,7 @@ class Resize(Transform):
 
 
 class ResizedCrop(Transform):
-    """The window at (top, left), which lies within the image, resized."""
+    """Resizes the window at (top, left), which must be inside the image."""
 
     _name = "resized_crop"
 
@@ -155,7 +155,7 @@ class RandomResizedCrop(Transform):
 
 
 class Rotate(Transform):
-    """Counter-clockwise, by degrees."""
+    """Rotates counter-clockwise by `angle` degrees."""
 
     _name = "rotate"
 
@@ -190,7 +190,7 @@ class Rotate(Transform):
 
 
 class RandomRotation(Transform):
-    """`expand` must be False: the images of a batch have one size."""
+    """`expand` must be False, since all images of a batch have one size."""
 
     _name = "random_rotation"
 
@@ -235,7 +235,8 @@ class RandomRotation(Transform):
 
 
 class Affine(Transform):
-    """Clockwise, by degrees; `translate` in pixels, `shear` in degrees."""
+    """`angle` is clockwise, in degrees; `translate` in pixels, `shear` in
+    degrees."""
 
     _name = "affine"
 
@@ -309,7 +310,7 @@ class RandomAffine(Transform):
             if scale is None
             else _checks.positive_interval(op, "scale", scale)
         )
-        # (min, max) along x, or these and (min, max) along y.
+        # (min, max) along x, optionally followed by (min, max) along y.
         self.shear: Optional[Tuple[float, ...]] = None
         if shear is not None:
             if _checks.is_sequence(shear) and len(shear) == 4:
