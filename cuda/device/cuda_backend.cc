@@ -33,7 +33,7 @@ absl::StatusOr<DeviceInfo> ReadInfo(const CudaContext& context) {
   info.name = absl::StrCat("cuda:", context.ordinal());
   info.description =
       absl::StrCat(name, ", compute capability ", major, ".", minor);
-  // Of the MIG instance, where there is one: the client asks likewise.
+  // Under MIG this is the instance's UUID, which the client reads as well.
   CUuuid uuid;
   DATASETD_CUDA_RETURN_IF_ERROR(api.cuDeviceGetUuid(&uuid, context.device()));
   static_assert(sizeof(uuid.bytes) == sizeof(info.uuid));
@@ -61,8 +61,8 @@ absl::StatusOr<std::vector<ExportKind>> FindExportKinds(
   return kinds;
 }
 
-// Of launches that may be cut: some milliseconds, at a tenth of what the lanes
-// could do.
+// The most that one launch may take where it can be cut: some milliseconds, at
+// a tenth of the lanes' peak rate.
 constexpr int64_t kOperationsPerMultiprocessor = 50'000'000;
 
 class CudaBackend final : public Backend {

@@ -43,7 +43,7 @@ class CudaContext {
   // For destructors: logs an error, as LogCudaError does.
   void MakeCurrentOrLog() const;
 
-  // Of the device.
+  // Returns an attribute of the device.
   absl::StatusOr<int> Attribute(CUdevice_attribute attribute) const;
 
  private:

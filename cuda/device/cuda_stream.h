@@ -70,9 +70,9 @@ class CudaEvent final : public Event {
   UniqueHandle<CudaEventTraits> event_;
 };
 
-// Of the highest priority, that of background work of the lowest; not in step
-// with the default stream. A copy from
-// or to host memory that is not pinned may wait for the device.
+// A stream that does not synchronise with the default stream. Its priority is
+// the highest, for background work the lowest. A copy from or to host memory
+// that is not pinned may wait for the device.
 class CudaStream final : public Stream {
  public:
   static absl::StatusOr<std::unique_ptr<Stream>> Create(

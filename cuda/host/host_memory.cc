@@ -120,7 +120,7 @@ class MemfdMemory final : public ExportedMemory {
   const Mapping mapping_;
 };
 
-// Of files that a control group has in memory, and need not keep there.
+// Returns the bytes of a control group's page cache that can be reclaimed.
 size_t FileBytes(const std::string& stat_path) {
   std::ifstream file(stat_path);
   std::string name;

@@ -13,14 +13,14 @@
 
 namespace datasetd {
 
-// What the kernel estimates can be taken without swapping (MemAvailable), and
-// the control groups of this process allow.
+// Returns how much memory can be taken without swapping (MemAvailable) and
+// within the control groups of this process.
 //   RESOURCE_EXHAUSTED  no descriptor is left to look
 absl::StatusOr<size_t> AvailableHostBytes();
 
-// What the control groups (version 2) of a process still allow, those above its
-// own included; the largest number without a limit. `list_path` is its
-// /proc/PID/cgroup, `mount_path` where the groups are.
+// Returns how many bytes a process's control groups (version 2) and their
+// parents still allow; the largest number if there is no limit. `list_path` is
+// its /proc/PID/cgroup, `mount_path` the directory of the groups.
 size_t RoomInControlGroups(const std::string& list_path,
                            const std::string& mount_path);
 

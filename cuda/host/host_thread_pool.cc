@@ -143,7 +143,7 @@ bool HostThreadPool::AddThread() {
   for (std::thread& thread : ended_threads_) thread.join();
   ended_threads_.clear();
   try {
-    // What the thread is listed in, so that it allocates nothing itself.
+    // The lists grow here, so that the thread itself allocates nothing.
     running_.reserve(static_cast<size_t>(num_live_threads_) + 1);
     threads_.emplace_back();
     const auto self = std::prev(threads_.end());

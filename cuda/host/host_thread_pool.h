@@ -33,10 +33,10 @@
 
 namespace datasetd {
 
-// Who pays for a job's time.
+// The user to whom a job's time is charged.
 struct HostUser {
   uint32_t uid = 0;
-  // Counts four times, so that it comes behind what is not.
+  // Time counts four times, so that background work yields to other work.
   bool is_background = false;
 
   auto operator<=>(const HostUser&) const = default;
@@ -110,14 +110,14 @@ class HostThreadPool {
     const HostUser user;
     int num_jobs = 0;
     uint64_t used_nanoseconds = 0;
-    // What the jobs at work have used, at least; and the last one, if none is.
+    // The least time used by a job at work, or by the last one if none is.
     uint64_t floor_nanoseconds = 0;
     int num_started = 0;
     // Those with runs that are wanted or paused, the next first among equals.
     std::vector<Job*> ready;
   };
 
-  // What may start or go on next.
+  // A run that may start or resume next.
   struct Choice {
     Share* share = nullptr;
     Job* job = nullptr;
