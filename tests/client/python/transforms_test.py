@@ -73,6 +73,13 @@ def test_padding_mode():
 
 def test_fill():
     assert message(T.Pad(1, fill=None))["fill"] == [0.0]
+    for op in (
+        T.Rotate(3, fill=None), T.RandomRotation(3, fill=None),
+        T.Affine(3, (0, 0), 1, 0, fill=None),
+        T.RandomAffine(3, fill=None),
+        T.RandomAffine(3, fill={"image": None}),
+    ):
+        assert message(op)["fill"] == []
     assert message(T.Pad(1, fill=(1, 2, 3)))["fill"] == [1.0, 2.0, 3.0]
     assert message(T.Pad(1, fill={"image": 3}))["fill"] == [3.0]
     for fill in ({"image": "red"}, {3: 1}, "red", [], [float("nan")]):

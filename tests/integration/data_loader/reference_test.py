@@ -12,6 +12,7 @@ import pytest
 import torch
 import torchvision.transforms.functional as F
 from datasetd import transforms as T
+from torchvision.transforms import InterpolationMode
 
 from tests.conformance import loader_harness as harness
 from tests.conformance import loader_reference as reference
@@ -289,6 +290,21 @@ def test_alternating_flip_shows_both_sides_in_two_epochs(daemon, dataset_of):
     np.testing.assert_array_equal(first, third)
     is_mirrored = (first != planes).any(axis=(1, 2, 3))
     assert 0 < is_mirrored.sum() < N
+
+
+@pytest.mark.parametrize("fill", [None, 0, 200.0])
+def test_no_fill_is_none_of_torchvisions(daemon, dataset_of, fill):
+    dataset, sources = dataset_of((33, 31, 3))
+    bilinear = InterpolationMode.BILINEAR
+    ops = [T.ToDtype("float32"), T.Rotate(30, "bilinear", fill=fill)]
+    with daemon.loader(dataset, batch_size=N, transforms=ops) as loader:
+        images = harness.take_epoch(loader)[0].fields[0]
+    assert len(images) == len(sources)
+    for image, source in zip(images, sources):
+        expected = F.rotate(
+            torch.from_numpy(source).permute(2, 0, 1).float(), 30, bilinear,
+            fill=None if fill is None else [fill] * 3)
+        np.testing.assert_allclose(image, expected, atol=1e-2)
 
 
 def test_the_numpy_philox_gives_the_known_answers():

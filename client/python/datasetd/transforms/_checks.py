@@ -229,10 +229,12 @@ def floats(op: str, name: str, value: Any) -> List[float]:
     return result
 
 
-def fill(op: str, value: Any) -> Union[List[float], Dict[str, List[float]]]:
-    """A list, or a dict of lists by field."""
+def fill(
+    op: str, value: Any, none: Sequence[float] = (0.0,)
+) -> Union[List[float], Dict[str, List[float]]]:
+    """A list, or a dict of lists by field; None stands for `none`."""
     if value is None:
-        return [0.0]
+        return list(none)
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
@@ -244,10 +246,18 @@ def fill(op: str, value: Any) -> Union[List[float], Dict[str, List[float]]]:
                     "name of a field, such as {'mask': 255}",
                 )
         return {
-            key: [0.0] if item is None else floats(op, "fill", item)
+            key: list(none) if item is None else floats(op, "fill", item)
             for key, item in value.items()
         }
     return floats(op, "fill", value)
+
+
+def warp_fill(
+    op: str, value: Any
+) -> Union[List[float], Dict[str, List[float]]]:
+    """As fill(). None is an empty list: the image is taken as zeros outside,
+    and no fill is blended in at its edges."""
+    return fill(op, value, none=())
 
 
 def dtype_name(value: Any) -> str:

@@ -176,7 +176,7 @@ class Rotate(Transform):
         )
         self.expand = _checks.boolean(op, "expand", expand)
         self.center = _checks.center(op, center)
-        self.fill = _checks.fill(op, fill)
+        self.fill = _checks.warp_fill(op, fill)
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
@@ -222,7 +222,7 @@ class RandomRotation(Transform):
             )
         self.expand = expand
         self.center = _checks.center(op, center)
-        self.fill = _checks.fill(op, fill)
+        self.fill = _checks.warp_fill(op, fill)
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
@@ -265,7 +265,7 @@ class Affine(Transform):
         self.interpolation = _checks.interpolation(
             op, interpolation, _checks.AFFINE_MODES
         )
-        self.fill = _checks.fill(op, fill)
+        self.fill = _checks.warp_fill(op, fill)
         self.center = _checks.center(op, center)
         super().__init__(fields)
 
@@ -322,7 +322,7 @@ class RandomAffine(Transform):
         self.interpolation = _checks.interpolation(
             op, interpolation, _checks.AFFINE_MODES
         )
-        self.fill = _checks.fill(op, fill)
+        self.fill = _checks.warp_fill(op, fill)
         self.center = _checks.center(op, center)
         super().__init__(fields)
 
