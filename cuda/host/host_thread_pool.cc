@@ -71,14 +71,15 @@ class HostThreadPool::Worker final : public HostRun {
  public:
   // For the calling thread.
   explicit Worker(HostThreadPool* pool) : pool_(pool) {
-    has_cpu_clock_ = pthread_getcpuclockid(pthread_self(), &cpu_clock_) == 0;
+    if (pthread_getcpuclockid(pthread_self(), &cpu_clock_) != 0) std::abort();
+    charged_until = UsedNanoseconds();
   }
 
   // Processor time, so that a run does not pay for what other processes take
   // while it waits for a core.
   uint64_t UsedNanoseconds() const {
     timespec time;
-    if (!has_cpu_clock_ || clock_gettime(cpu_clock_, &time) != 0) return Now();
+    if (clock_gettime(cpu_clock_, &time) != 0) std::abort();
     return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
            static_cast<uint64_t>(time.tv_nsec);
   }
@@ -88,7 +89,9 @@ class HostThreadPool::Worker final : public HostRun {
   // Guarded by the pool's mutex.
   Job* job = nullptr;
   uint64_t slice_start = 0;
-  uint64_t charged_until = 0;  // of UsedNanoseconds
+  // Of UsedNanoseconds. What a thread spends between two runs is charged to the
+  // second.
+  uint64_t charged_until = 0;
   bool is_paused = false;
   Worker* next_paused = nullptr;
   std::condition_variable resumed;
@@ -96,7 +99,6 @@ class HostThreadPool::Worker final : public HostRun {
  private:
   HostThreadPool* const pool_;
   clockid_t cpu_clock_;
-  bool has_cpu_clock_;
 };
 
 HostThreadPool::Job::Job(HostThreadPool* pool, HostUser user)
@@ -312,7 +314,6 @@ void HostThreadPool::StartRun(Worker* worker, const Choice& choice) {
   UpdateReady(job);
   worker->job = job;
   worker->slice_start = Now();
-  worker->charged_until = worker->UsedNanoseconds();
   worker->SetWish(job->is_stopped_ ? HostRun::kPause : HostRun::kGoOn);
   running_.push_back(worker);
   WakeTicker();
@@ -341,7 +342,6 @@ void HostThreadPool::Resume(Worker* worker) {
   --num_paused_;
   worker->is_paused = false;
   worker->slice_start = Now();
-  worker->charged_until = worker->UsedNanoseconds();
   running_.push_back(worker);
   worker->resumed.notify_one();
 }
