@@ -53,8 +53,8 @@ class Client:
         timeout: float = 10.0,
         start_daemon: Optional[Callable[[], None]] = None,
     ) -> None:
-        """See connect(). `start_daemon` is called before a lost daemon is
-        looked for."""
+        """See connect(). With `start_daemon`, which is called before a lost
+        daemon is looked for, it does not wait for one."""
         self._session = Session(
             address or "", checked_seconds("timeout", timeout), start_daemon
         )

@@ -35,14 +35,16 @@ class Session:
         timeout: float,
         start_daemon: Optional[Callable[[], None]] = None,
     ) -> None:
-        """`start_daemon` is called before a lost daemon is looked for."""
+        """Waits for a daemon that is starting, unless there is `start_daemon`,
+        which is called before a lost daemon is looked for."""
         self._library = _library.load()
         self._timeout = timeout
         self.start_daemon = start_daemon
         self._lock = threading.Lock()
         # Holders by dataset; the daemon counts sessions, not holders.
         self._holds: Dict[str, int] = {}
-        self._connection: Optional[Connection] = _connect(address, timeout)
+        connect = _connect if start_daemon is None else Connection
+        self._connection: Optional[Connection] = connect(address, timeout)
         self.address = self._connection.address
         self._local_daemon = local_daemons.get(self.address)
         _sessions.add(self)
