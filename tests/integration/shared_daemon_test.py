@@ -177,6 +177,17 @@ def test_names(place):
         datasetd.load("no such/format", place, device="cpu")
 
 
+def test_a_path_through_an_absolute_link(place):
+    """As in many a home directory; the daemon reads what its user can."""
+    link = os.path.join(os.environ["XDG_RUNTIME_DIR"], "link")
+    os.symlink(place, link)
+    dataset = datasetd.load("cifar10", link, "test", device="cpu")
+    assert len(dataset) == _NUM_SAMPLES
+    with datasetd.start_local(device="cpu") as daemon:
+        local = daemon.connect().load_dataset("x", "cifar10", link, "test")
+        assert len(local) == _NUM_SAMPLES
+
+
 def test_the_daemon_is_killed_under_a_job(place):
     with harness.Worker(_JOB, place) as job:
         said = job.hear()
