@@ -38,6 +38,13 @@ def write_data(directory):
     return directory
 
 
+def check_links(folder, *pages):
+    """The pages below the folder are there and link to what is there."""
+    names = {path.name for path in folder.rglob("*.md")}
+    assert set(pages) <= names, names
+    run(PYTHON, "-I", runfile("tests/docs/links.py"), os.devnull, folder)
+
+
 class Daemon:
     """Runs `program` until the end of the block; `directory` is short."""
 
