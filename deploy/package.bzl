@@ -1,7 +1,6 @@
 """deb and wheel: what package managers install."""
 
 load(":entries.bzl", "ENTRIES_ATTRS", "PYTHON", "VERSION", "bundle_library", "entries")
-load(":static_binaries.bzl", "BUNDLED")
 
 # DATASETD_ABI_VERSION of client/datasetd.h; tests/deploy compares.
 ABI = "1"
@@ -31,7 +30,6 @@ def _deb_impl(ctx):
         ctx,
         ctx.file._make_deb,
         deb,
-        [",".join(BUNDLED)] +
         ["DEBIAN/%s=%s" % (file.basename, file.path) for file in ctx.files.control] +
         ["%s=%s" % (ctx.attr.library_folder, lib.path)] + arguments,
         inputs + ctx.files.control + [lib],

@@ -111,6 +111,9 @@ class ReleaseTest(unittest.TestCase):
     def test_size(self):
         self.assertLessEqual(self.archive.stat().st_size, MAX_BYTES)
 
+    def test_it_names_the_licences_of_what_it_contains(self):
+        package_harness.check_licences(self.root / "LICENCES")
+
     def test_the_links_of_its_pages(self):
         package_harness.check_links(self.root, "README.md", "overview.md",
                                     "formats.md", "transforms.md")

@@ -240,10 +240,11 @@ class WheelTest(unittest.TestCase):
             f"datasetd/bin/program={program}", code=1)
         self.assertIn(f"newer than {tag}", text)
 
-    def test_the_links_of_its_pages(self):
+    def test_its_pages_and_licences(self):
         unpacked = self.directory / "pages"
         with zipfile.ZipFile(self.wheel) as archive:
             archive.extractall(unpacked)
+        harness.check_licences(unpacked / "datasetd/LICENCES")
         harness.check_links(unpacked, "packages.md", "overview.md",
                             "transforms.md")
 
