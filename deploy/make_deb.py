@@ -1,10 +1,8 @@
 """Packs a Debian package: the same files give the same bytes.
 
-    make_deb.py OUT.deb ARCHIVES DEBIAN/NAME=FILE... PATH=FILE_OR_FOLDER...
+    make_deb.py OUT.deb DEBIAN/NAME=FILE... PATH=FILE_OR_FOLDER...
                 LINK->TARGET...
 
-ARCHIVES names, with commas, the static libraries that the programs may hold:
-the licences of their packages come along.
 DEBIAN/changelog and DEBIAN/copyright go where Debian keeps them; the former
 names version and date. In DEBIAN/control @VERSION@, @INSTALLED_SIZE@ and
 @SHLIBS@, what dpkg-shlibdeps finds, are filled in. A PATH that ends with .gz is
@@ -22,11 +20,6 @@ import subprocess
 import sys
 import tempfile
 
-# Packages of headers, and of what the private libraries hold besides.
-HEADERS = ["libcli11-dev", "libdlpack-dev", "libfmt-dev", "libgcc-s1",
-           "librust-blake3-dev", "libspdlog-dev", "libstdc++6",
-           "nlohmann-json3-dev"]
-LIBRARY_FOLDER = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 PRIVATE_LIBRARIES = "usr/lib/x86_64-linux-gnu/datasetd"
 
 
@@ -39,27 +32,6 @@ def read_changelog(text):
     version = re.match(r"\S+ \((\S+)\)", text)[1]
     date = re.search(r"^ -- .*>  (.*)$", text, re.MULTILINE)[1]
     return version, int(email.utils.parsedate_to_datetime(date).timestamp())
-
-
-def packages_of(archives):
-    """Debian's packages with these static libraries."""
-    found = set(HEADERS)
-    for name in archives:
-        archive = LIBRARY_FOLDER / f"lib{name}.a"
-        if archive.exists():  # else it is the compiler's: libstdc++6
-            found.add(run("dpkg-query", "-S", str(archive)).split(":")[0])
-        else:
-            assert name == "stdc++", f"no {archive}"
-    return sorted(found)
-
-
-def licences(own, archives):
-    parts = [own]
-    for package in packages_of(archives):
-        path = pathlib.Path("/usr/share/doc") / package / "copyright"
-        parts.append(f"\n{'=' * 78}\n{package}\n{'=' * 78}\n\n"
-                     + path.read_text(encoding="utf-8"))
-    return "".join(parts)
 
 
 class Tree:
@@ -117,7 +89,7 @@ class Tree:
         return re.search(r"^shlibs:Depends=(.*)$", out, re.MULTILINE)[1]
 
 
-def main(out, archives, *entries):
+def main(out, *entries):
     sources = {}
     links = {}
     for entry in entries:
@@ -136,7 +108,7 @@ def main(out, archives, *entries):
 
     changelog = sources.pop("DEBIAN/changelog").read_bytes()
     version, date = read_changelog(changelog.decode())
-    copyright_text = sources.pop("DEBIAN/copyright").read_text()
+    copyright_text = sources.pop("DEBIAN/copyright").read_bytes()
     control = sources.pop("DEBIAN/control").read_text()
     with tempfile.TemporaryDirectory() as directory:
         tree = Tree(pathlib.Path(directory))
@@ -144,8 +116,7 @@ def main(out, archives, *entries):
             tree.write(path, source.read_bytes())
         doc = "usr/share/doc/datasetd"
         tree.write(f"{doc}/changelog.Debian.gz", changelog)
-        tree.write(f"{doc}/copyright", licences(
-            copyright_text, archives.split(",")).encode())
+        tree.write(f"{doc}/copyright", copyright_text)
         for path, target in links.items():
             tree.place(path).symlink_to(target)
         names = [path.relative_to(tree.root) for path in tree.files()]

@@ -41,7 +41,9 @@ def main(out, name, *entries):
             if source.is_dir():
                 for file in source.rglob("*"):
                     if file.is_file():
-                        files[f"{path}/{file.relative_to(source)}"] = file
+                        name = pathlib.PurePosixPath(
+                            path, file.relative_to(source))
+                        files[str(name)] = file
             else:
                 files[path] = source
     with open(out, "wb") as raw, gzip.GzipFile(

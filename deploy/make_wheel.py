@@ -1,11 +1,17 @@
 """Packs a wheel: the same files give the same bytes.
 
-    make_wheel.py OUT.whl VERSION TAG METADATA PATH=FILE_OR_FOLDER...
+    make_wheel.py OUT.whl VERSION TAG METADATA ENTRY_POINTS PATH=SOURCE...
+
+SOURCE is a file or a folder.
+
+Fails if a file needs a newer glibc than TAG promises. Needs readelf.
 """
 
 import base64
 import hashlib
 import pathlib
+import re
+import subprocess
 import sys
 import zipfile
 
@@ -17,7 +23,33 @@ def record_line(path, data):
     return f"{path},sha256={digest.decode().rstrip('=')},{len(data)}\n"
 
 
-def main(out, version, tag, metadata, *entries):
+def glibc_of(tag):
+    """(major, minor) of a manylinux tag."""
+    return tuple(map(int, re.search(r"manylinux_(\d+)_(\d+)_", tag).groups()))
+
+
+def glibc_needed(path):
+    """The newest version of glibc's symbols that an ELF file needs."""
+    text = subprocess.run(
+        ["readelf", "-W", "-V", str(path)], check=True, text=True,
+        stdout=subprocess.PIPE).stdout
+    return max((tuple(map(int, version.split(".")))
+                for version in re.findall(r"Name: GLIBC_([\d.]+)", text)),
+               default=(0,))
+
+
+def read(source, tag):
+    """The bytes of a file, checked."""
+    data = source.read_bytes()
+    if data[:4] == b"\x7fELF":
+        needed = glibc_needed(source)
+        if needed > glibc_of(tag):
+            sys.exit(f"make_wheel: {source} needs glibc "
+                     f"{'.'.join(map(str, needed))}, newer than {tag}")
+    return data
+
+
+def main(out, version, tag, metadata, entry_points, *entries):
     files = {}
     for entry in entries:
         path, source = entry.split("=", 1)
@@ -25,12 +57,14 @@ def main(out, version, tag, metadata, *entries):
         if source.is_dir():
             for file in source.rglob("*"):
                 if file.is_file():
-                    files[f"{path}/{file.relative_to(source)}"] = (
-                        file.read_bytes())
+                    name = pathlib.PurePosixPath(
+                        path, file.relative_to(source))
+                    files[str(name)] = read(file, tag)
         else:
-            files[path] = source.read_bytes()
+            files[path] = read(source, tag)
     info = f"datasetd-{version}.dist-info"
     files[f"{info}/METADATA"] = pathlib.Path(metadata).read_bytes()
+    files[f"{info}/entry_points.txt"] = pathlib.Path(entry_points).read_bytes()
     files[f"{info}/WHEEL"] = (
         "Wheel-Version: 1.0\nGenerator: datasetd\nRoot-Is-Purelib: false\n"
         f"Tag: {tag}\n").encode()
@@ -50,6 +84,6 @@ def main(out, version, tag, metadata, *entries):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 6:
+    if len(sys.argv) < 7:
         sys.exit(__doc__)
     main(*sys.argv[1:])

@@ -1,7 +1,6 @@
 """deb and wheel: what package managers install."""
 
 load(":entries.bzl", "ENTRIES_ATTRS", "PYTHON", "VERSION", "bundle_library", "entries")
-load(":static_binaries.bzl", "BUNDLED")
 
 # DATASETD_ABI_VERSION of client/datasetd.h; tests/deploy compares.
 ABI = "1"
@@ -31,7 +30,6 @@ def _deb_impl(ctx):
         ctx,
         ctx.file._make_deb,
         deb,
-        [",".join(BUNDLED)] +
         ["DEBIAN/%s=%s" % (file.basename, file.path) for file in ctx.files.control] +
         ["%s=%s" % (ctx.attr.library_folder, lib.path)] + arguments,
         inputs + ctx.files.control + [lib],
@@ -55,7 +53,7 @@ deb = rule(
 )
 
 def _wheel_impl(ctx):
-    # Debian 12's glibc is 2.36.
+    # The glibc that the build's own is compatible with; make_wheel.py checks.
     tag = "py3-none-manylinux_2_36_x86_64"
     wheel = ctx.actions.declare_file("datasetd-%s-%s.whl" % (VERSION, tag))
     lib = bundle_library(ctx)
@@ -64,9 +62,9 @@ def _wheel_impl(ctx):
         ctx,
         ctx.file._make_wheel,
         wheel,
-        [VERSION, tag, ctx.file.description.path] +
+        [VERSION, tag, ctx.file.description.path, ctx.file.entry_points.path] +
         ["datasetd/lib=" + lib.path] + arguments,
-        inputs + [lib, ctx.file.description],
+        inputs + [lib, ctx.file.description, ctx.file.entry_points],
     )
 
 wheel = rule(
@@ -74,12 +72,13 @@ wheel = rule(
     attrs = dict(
         ENTRIES_ATTRS,
         description = attr.label(allow_single_file = True),
+        entry_points = attr.label(allow_single_file = True),
         _make_wheel = attr.label(
             allow_single_file = True,
             default = ":make_wheel.py",
         ),
     ),
-    doc = "datasetd-VERSION-TAG.whl, with the library inside",
+    doc = "datasetd-VERSION-TAG.whl, with programs and libraries inside",
 )
 
 def _filled_impl(ctx):

@@ -48,6 +48,8 @@ constexpr absl::Duration kOpenDevicesTimeout = absl::Minutes(15);
 // After drain_timeout.
 constexpr absl::Duration kStopTimeout = absl::Milliseconds(1500);
 constexpr absl::Duration kMaxPoll = absl::Hours(1);
+// Between two looks for clients, with exit_when_idle.
+constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 
 struct Flags {
   std::string config_path;
@@ -110,6 +112,11 @@ absl::StatusOr<v1::Config> MakeConfig(const Flags& flags) {
   const absl::Status status = ValidateConfig(config);
   if (!status.ok()) return status;
   return config;
+}
+
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) +
+         absl::Nanoseconds(duration.nanos());
 }
 
 // A feed uses six descriptors.
@@ -184,8 +191,7 @@ enum class Wait { kDone, kStop, kFailed };
 // useless. REQUIRES: this process has one thread.
 Wait WaitForDevices(const v1::Config& config, const Events& events,
                     const Flags& flags) {
-  const absl::Duration wait = absl::Seconds(config.device_wait().seconds()) +
-                              absl::Nanoseconds(config.device_wait().nanos());
+  const absl::Duration wait = FromProto(config.device_wait());
   if (wait <= absl::ZeroDuration()) return Wait::kDone;
   const bool is_any_gpu = config.devices().empty();
   if (is_any_gpu && !HasNvidiaGpu()) return Wait::kDone;
@@ -251,9 +257,7 @@ void FeedWatchdog(Watchdog& watchdog, Server& server) {
 
 // Drains for at most drain_timeout.
 void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
-  const absl::Duration timeout =
-      absl::Seconds(config.drain_timeout().seconds()) +
-      absl::Nanoseconds(config.drain_timeout().nanos());
+  const absl::Duration timeout = FromProto(config.drain_timeout());
   SdNotify(absl::StrCat("STOPPING=1\nSTATUS=draining\n",
                         ExtendTimeout(timeout + kProgressTimeout)));
   Log(LogSubsystem::kServer).info("draining");
@@ -270,6 +274,29 @@ void Drain(const v1::Config& config, Watchdog& watchdog, Server& server) {
     }
   }
 }
+
+// Tells when a daemon with exit_when_idle is to end.
+class IdleEnd {
+ public:
+  explicit IdleEnd(absl::Duration limit)
+      : limit_(limit), last_use_(clock_.Monotonic()) {}
+
+  // `is_used` tells whether the daemon is used now. Never due if `limit` is 0.
+  bool IsDue(bool is_used) {
+    const absl::Duration now = clock_.Monotonic();
+    if (is_used) last_use_ = now;
+    return limit_ > absl::ZeroDuration() && now - last_use_ >= limit_;
+  }
+  absl::Duration TimeToNext() const {
+    return limit_ <= absl::ZeroDuration() ? absl::InfiniteDuration()
+                                          : std::min(limit_, kIdlePoll);
+  }
+
+ private:
+  const absl::Duration limit_;
+  const RealClock clock_;
+  absl::Duration last_use_;
+};
 
 int Serve(const Flags& flags, const v1::Config& config, const Events& events,
           std::optional<ActivatedSockets> sockets) {
@@ -291,6 +318,7 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
   }
   const RealClock clock;
   Watchdog watchdog(Watchdog::IntervalFromEnvironment(), &clock);
+  IdleEnd idle_end(FromProto(config.exit_when_idle()));
   bool is_ready = false;
   std::string progress;
   while (true) {
@@ -313,8 +341,16 @@ int Serve(const Flags& flags, const v1::Config& config, const Events& events,
                               ExtendTimeout(kProgressTimeout)));
       }
     }
-    const Event event = AwaitEvent(
-        events, is_ready ? watchdog.TimeToNext() : absl::ZeroDuration());
+    if (idle_end.IsDue(/*is_used=*/!is_ready || (*server)->WasUsed())) {
+      Log(LogSubsystem::kServer)
+          .info("no client for {} (exit_when_idle): ending",
+                absl::FormatDuration(FromProto(config.exit_when_idle())));
+      break;
+    }
+    const absl::Duration wait =
+        std::min(watchdog.TimeToNext(), idle_end.TimeToNext());
+    const Event event =
+        AwaitEvent(events, is_ready ? wait : absl::ZeroDuration());
     if (event == Event::kStop) break;
     if (event == Event::kReload) Reload(flags);
   }

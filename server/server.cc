@@ -142,6 +142,7 @@ class Server::Impl {
   bool AwaitDrained(absl::Duration timeout) {
     return attach_->AwaitNoLeases(timeout);
   }
+  bool WasUsed();
   void Stop(absl::Duration timeout);
   FeedTable& feeds() { return *feeds_; }
 
@@ -178,6 +179,7 @@ class Server::Impl {
   std::unique_ptr<FeedService> feed_service_;
   std::unique_ptr<ServerService> server_service_;
   RequestCounter requests_;
+  uint64_t num_sessions_seen_ = 0;  // by WasUsed
   std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<MetricsEndpoint> metrics_;
 };
@@ -441,6 +443,14 @@ void Server::Impl::BeginDrain() {
                      "the daemon is shutting down");
 }
 
+bool Server::Impl::WasUsed() {
+  const uint64_t num_opened = sessions_.num_opened();
+  const bool is_new = num_opened != num_sessions_seen_;
+  num_sessions_seen_ = num_opened;
+  return is_new || sessions_.num_sessions() > 0 ||
+         !attach_->AwaitNoLeases(absl::ZeroDuration());
+}
+
 // Loads first, so that no request waits for one.
 void Server::Impl::StopParts() {
   if (datasets_ != nullptr) datasets_->CancelLoads();
@@ -498,6 +508,8 @@ bool Server::AwaitDrained(absl::Duration timeout) {
 }
 
 void Server::Stop(absl::Duration timeout) { impl_->Stop(timeout); }
+
+bool Server::WasUsed() { return impl_->WasUsed(); }
 
 void Server::PingProducers() { impl_->feeds().PingProducers(); }
 

@@ -48,6 +48,10 @@ class Server {
   // other function may be called afterwards.
   void Stop(absl::Duration timeout);
 
+  // For exit_when_idle: true if a client is connected, or was since the last
+  // call. For one thread.
+  bool WasUsed();
+
   // For the watchdog: see server/feed/producer.h.
   void PingProducers();
   std::map<std::string, ProducerProgress> ProducersProgress() const;

@@ -3,13 +3,27 @@
 #include <stdlib.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace datasetd::client {
+namespace {
+
+bool IsHostAndPort(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  return colon != std::string::npos && colon + 1 < text.size() &&
+         text.find('/') == std::string::npos &&
+         std::all_of(text.begin() + static_cast<ptrdiff_t>(colon) + 1,
+                     text.end(), absl::ascii_isdigit);
+}
+
+}  // namespace
 
 absl::StatusOr<Address> ResolveAddress(const std::string& text) {
   std::string path = text;
@@ -27,6 +41,11 @@ absl::StatusOr<Address> ResolveAddress(const std::string& text) {
     return absl::InvalidArgumentError(absl::StrCat(
         "address '", path,
         "': datasetd listens on Unix sockets only; say unix:/path or /path"));
+  } else if (IsHostAndPort(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address '", path,
+        "' looks like a host and a port: datasetd is reached by a Unix socket "
+        "of this machine; say unix:/path or /path"));
   }
   std::error_code error;
   const std::filesystem::path absolute =

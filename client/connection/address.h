@@ -21,7 +21,8 @@ struct Address {
 
 // Resolves `text`: a path, or "unix:" and a path. Empty means
 // $DATASETD_ADDRESS, or if that is unset the system's socket.
-//   INVALID_ARGUMENT  another scheme, or a path too long for a Unix socket
+//   INVALID_ARGUMENT  another scheme, a host and a port, or a path too long for
+//                     a Unix socket
 absl::StatusOr<Address> ResolveAddress(const std::string& text);
 
 }  // namespace datasetd::client

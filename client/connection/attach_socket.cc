@@ -99,12 +99,9 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& path,
     case ENOENT:
     case ECONNREFUSED:
     case EAGAIN:
-      return WithDetail(
-          absl::UnavailableError(absl::StrCat(
-              "no daemon listens at ", path, " (", strerror(error),
-              "): start datasetd, or name its socket by the address argument "
-              "or $DATASETD_ADDRESS")),
-          ErrorDetail::kDaemonGone);
+      return WithDetail(absl::UnavailableError(absl::StrCat(
+                            "connect to ", path, ": ", strerror(error))),
+                        ErrorDetail::kDaemonGone);
     case EACCES:
       return absl::PermissionDeniedError(
           absl::StrCat("this user may not connect to ", path,

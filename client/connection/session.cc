@@ -36,13 +36,22 @@ bool MayBeTheDaemonsEnd(absl::StatusCode code) {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
     const Address& address, const CallLimits& limits) {
-  DATASETD_ASSIGN_OR_RETURN(
-      AttachSocket socket,
-      AttachSocket::Connect(address.attach_socket_path, limits));
+  absl::StatusOr<AttachSocket> socket =
+      AttachSocket::Connect(address.attach_socket_path, limits);
+  if (DetailOf(socket.status()) == ErrorDetail::kDaemonGone) {
+    return WithDetail(
+        absl::UnavailableError(absl::StrCat(
+            "no daemon listens at ", address.socket_path, " (",
+            socket.status().message(),
+            "): start datasetd, or name its socket by the address argument or "
+            "$DATASETD_ADDRESS")),
+        ErrorDetail::kDaemonGone);
+  }
+  DATASETD_RETURN_IF_ERROR(socket.status());
   DATASETD_RETURN_IF_ERROR(
-      socket.Send(attach::Hello{MakeHeader(attach::MessageType::kHello)}));
+      socket->Send(attach::Hello{MakeHeader(attach::MessageType::kHello)}));
   DATASETD_ASSIGN_OR_RETURN(const AttachSocket::Packet packet,
-                            socket.Receive(limits));
+                            socket->Receive(limits));
   if (packet.type() != attach::MessageType::kWelcome) {
     return absl::InternalError(absl::StrCat(
         "attach socket ", address.attach_socket_path,
@@ -50,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
   }
   const auto welcome = packet.As<attach::Welcome>();
   return std::unique_ptr<Session>(
-      new Session(address, std::move(socket),
+      new Session(address, *std::move(socket),
                   std::string(reinterpret_cast<const char*>(welcome.token),
                               attach::kTokenBytes)));
 }

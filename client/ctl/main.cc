@@ -1,6 +1,7 @@
 // datasetctl: command line tool that inspects and controls a daemon.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -8,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/ctl/command.h"
 #include "client/ctl/commands/bench_command.h"
 #include "client/ctl/commands/datasets_command.h"
@@ -20,6 +24,7 @@
 #include "client/ctl/commands/unload_command.h"
 #include "client/ctl/doctor/doctor_command.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/nearest_word.h"
 #include "client/ctl/output.h"
 #include "client/ctl/preview/preview_command.h"
 #include "proto/version.h"
@@ -38,6 +43,28 @@ bool AsksForJson(int argc, char** argv) {
     if (std::strcmp(argv[i], "--json") == 0) return true;
   }
   return false;
+}
+
+// Returns the error if the first word of the command line is no command, else
+// an empty text.
+std::string UnknownCommand(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command : app.get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
+    const std::string word = argv[i];
+    if (word == "--address") ++i;  // and its value
+    if (absl::StartsWith(word, "-")) continue;
+    if (std::find(names.begin(), names.end(), word) != names.end()) return "";
+    const std::string nearest = NearestWord(word, names);
+    return absl::StrCat(
+        "there is no command '", word, "'",
+        nearest.empty() ? "" : absl::StrCat(": did you mean '", nearest, "'?"),
+        nearest.empty() ? ". There are " : " There are ",
+        absl::StrJoin(names, ", "));
+  }
+  return "";
 }
 
 int Main(int argc, char** argv) {
@@ -74,9 +101,18 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    const std::string unknown =
+        error.get_exit_code() == 0 ? "" : UnknownCommand(app, argc, argv);
     if (error.get_exit_code() != 0 && AsksForJson(argc, argv)) {
-      std::fputs(ErrorToJson(absl::InvalidArgumentError(error.what())).c_str(),
+      std::fputs(ErrorToJson(absl::InvalidArgumentError(
+                                 unknown.empty() ? error.what() : unknown))
+                     .c_str(),
                  stderr);
+      return kExitUsage;
+    }
+    if (!unknown.empty()) {
+      std::fprintf(stderr, "datasetctl: %s\n",
+                   WithoutControls(unknown).c_str());
       return kExitUsage;
     }
     return app.exit(error) == 0 ? kExitOk : kExitUsage;

@@ -73,4 +73,9 @@ size_t SessionTable::num_sessions() const {
   return sessions_.size();
 }
 
+uint64_t SessionTable::num_opened() const {
+  MutexLock lock(&mutex_);
+  return next_id_ - 1;
+}
+
 }  // namespace datasetd

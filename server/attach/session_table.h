@@ -36,6 +36,8 @@ class SessionTable {
   absl::StatusOr<Caller> Find(absl::string_view token) const;
 
   size_t num_sessions() const;
+  // Sessions opened so far.
+  uint64_t num_opened() const;
 
  private:
   const size_t max_sessions_;

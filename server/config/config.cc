@@ -331,6 +331,9 @@ absl::Status ValidateConfig(const v1::Config& config) {
   }
   DATASETD_RETURN_IF_ERROR(CheckTimeout("drain_timeout", config.drain_timeout(),
                                         /*may_be_zero=*/true));
+  DATASETD_RETURN_IF_ERROR(CheckTimeout("exit_when_idle",
+                                        config.exit_when_idle(),
+                                        /*may_be_zero=*/true));
   DATASETD_RETURN_IF_ERROR(CheckTimeout(
       "attach_timeout", config.attach_timeout(), /*may_be_zero=*/false));
   for (const auto& [key, timeout] :

@@ -89,10 +89,17 @@ absl::Status ErrorStatus(int error, const Location& location) {
   }
 }
 
-int OpenBeneath(int root_fd, const std::string& relative, int flags) {
+// Absolute links do not leave the root "/".
+uint64_t ResolveFlags(const std::string& root) {
+  return (root == "/" ? RESOLVE_IN_ROOT : RESOLVE_BENEATH) |
+         RESOLVE_NO_MAGICLINKS;
+}
+
+int OpenBeneath(int root_fd, const std::string& root,
+                const std::string& relative, int flags) {
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  how.resolve = ResolveFlags(root);
   // EAGAIN: a rename raced with the lookup.
   for (int attempt = 0;; ++attempt) {
     const long fd =
@@ -246,7 +253,8 @@ class RootedFileSystem : public FileSystem {
   static absl::StatusOr<FileDescriptor> OpenAndStat(const Location& location,
                                                     int flags,
                                                     struct stat* status) {
-    FileDescriptor fd(OpenBeneath(location.root_fd, location.relative, flags));
+    FileDescriptor fd(
+        OpenBeneath(location.root_fd, location.root, location.relative, flags));
     if (!fd.has_value() || fstat(fd.get(), status) != 0) {
       return ErrorStatus(errno, location);
     }
@@ -274,7 +282,7 @@ absl::StatusOr<std::unique_ptr<FileSystem>> CreateRootedFileSystem(
           absl::StrCat("data root ", path, ": ", strerror(errno),
                        "; it must be a directory that the daemon can open"));
     }
-    const FileDescriptor probe(OpenBeneath(fd.get(), ".", kStatFlags));
+    const FileDescriptor probe(OpenBeneath(fd.get(), path, ".", kStatFlags));
     if (!probe.has_value()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "data root ", path, ": openat2: ", strerror(errno),

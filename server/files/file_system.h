@@ -38,8 +38,8 @@ class FileSystem {
 
 // Opens files below `roots` only (openat2 with RESOLVE_BENEATH on a descriptor
 // of each root). A path belongs to the longest root that is its prefix; links
-// and .. must not leave that root, and absolute links always do. Without roots
-// every path is PERMISSION_DENIED.
+// and .. must not leave that root, and absolute links do, unless it is "/".
+// Without roots every path is PERMISSION_DENIED.
 //   INVALID_ARGUMENT     a root is not absolute or contains ..
 //   NOT_FOUND, ...       a root is not a directory, or cannot be opened
 //   FAILED_PRECONDITION  the kernel lacks openat2 (Linux 5.6)

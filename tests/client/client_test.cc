@@ -57,6 +57,9 @@ TEST(AddressTest, ArgumentVariableDefault) {
   EXPECT_EQ(address->target(), "unix:/c/d.sock");
   EXPECT_EQ(address->attach_socket_path, "/c/attach.sock");
   unsetenv(kAddressVariable);
+  EXPECT_THAT(ResolveAddress("localhost:50051"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("looks like a host and a port")));
   EXPECT_THAT(ResolveAddress("http://host:80"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("http://host:80")));

@@ -38,6 +38,22 @@ def write_data(directory):
     return directory
 
 
+def check_links(folder, *pages):
+    """The pages below the folder are there and link to what is there."""
+    names = {path.name for path in folder.rglob("*.md")}
+    assert set(pages) <= names, names
+    run(PYTHON, "-I", runfile("tests/docs/links.py"), os.devnull, folder)
+
+
+def check_licences(path):
+    """The file has the licences of what release and wheel contain."""
+    text = path.read_text()
+    for package in ("libabsl-dev", "libaec-dev", "libgrpc-dev", "libhdf5-dev",
+                    "libpng-dev", "libprometheus-cpp-core1.0",
+                    "libprotobuf-dev", "libstdc++6", "zlib1g-dev"):
+        assert f"\n{package}\n====" in text, package
+
+
 class Daemon:
     """Runs `program` until the end of the block; `directory` is short."""
 

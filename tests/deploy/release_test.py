@@ -15,6 +15,8 @@ import tempfile
 import unittest
 import urllib.request
 
+from tests.deploy import package_harness
+
 MAX_BYTES = 40 << 20
 MAX_GLIBC = (2, 36)
 GLIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
@@ -108,6 +110,13 @@ class ReleaseTest(unittest.TestCase):
 
     def test_size(self):
         self.assertLessEqual(self.archive.stat().st_size, MAX_BYTES)
+
+    def test_it_names_the_licences_of_what_it_contains(self):
+        package_harness.check_licences(self.root / "LICENCES")
+
+    def test_the_links_of_its_pages(self):
+        package_harness.check_links(self.root, "README.md", "overview.md",
+                                    "formats.md", "transforms.md")
 
     def test_version(self):
         version = re.match(r"datasetd-(.*)-linux-x86_64$", self.root.name)[1]

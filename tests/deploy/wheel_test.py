@@ -1,37 +1,95 @@
-"""The wheel: as pip wants it, and used from an environment that has nothing
-else."""
+"""The wheel: as pip wants it, and used where there is nothing but Python."""
 
 import base64
 import csv
 import hashlib
 import io
+import json
+import os
 import pathlib
+import re
+import shutil
+import subprocess
 import sys
-import tarfile
 import tempfile
+import time
 import unittest
 import zipfile
 
 from tests.deploy import package_harness as harness
 
+# All that the bare root directory has of Debian: Python with venv and what it
+# needs, and a shell.
+_DEBIAN = [
+    "dash", "libbz2-1.0", "libc6", "libcrypt1", "libexpat1", "libffi8",
+    "liblzma5", "libpython3.11-minimal", "libpython3.11-stdlib", "libssl3",
+    "libuuid1", "python3-pip-whl", "python3-setuptools-whl", "python3.11",
+    "python3.11-minimal", "python3.11-venv", "zlib1g",
+]
+_NOBODY = 65534
+
+# From nothing to the first batch, as a user does it; $1 is the wheel, $2 data.
+_FIRST_BATCH = """
+set -e
+/usr/bin/python3.11 -m venv /home/venv
+/home/venv/bin/pip install --quiet --no-index --disable-pip-version-check "$1"
+exec /home/venv/bin/python -c "$3" "$2"
+"""
 _USE = """
-import sys
+import os, sys
 import datasetd
 from datasetd import transforms as T
-with datasetd.start_local(device="cpu") as daemon:
-    client = daemon.connect()
-    dataset = client.load_dataset("d", format="cifar10", split="test",
-                                  path=sys.argv[1])
-    with datasetd.DataLoader(dataset, batch_size=30, framework="dlpack",
-                             shuffle=True,
-                             transforms=[T.RandomHorizontalFlip()]) as loader:
-        print(sum(batch.num_samples for batch in loader), "samples")
-try:
-    import numpy
-except ImportError:
-    print("no numpy")
-print(datasetd.__file__)
+train = datasetd.load("cifar10", sys.argv[1], split="test")
+loader = datasetd.DataLoader(
+    train, batch_size=30, shuffle=True, framework="dlpack",
+    transforms=[T.RandomHorizontalFlip()])
+batch = next(iter(loader))
+print("first batch of", batch.num_samples, "as uid", os.getuid(), flush=True)
+num_samples = sum(batch.num_samples for batch in loader)
+print(num_samples, "samples on", train.device, "by", datasetd.__file__)
+print("pid", train.client.status()["pid"])
+for name in ("numpy", "torch"):
+    try:
+        __import__(name)
+    except ImportError:
+        print("no", name)
 """
+
+
+def unpack(package, root):
+    """Copies the files of an installed package."""
+    for line in harness.run("dpkg-query", "-L", package).splitlines():
+        source = pathlib.Path(line)
+        if not os.path.lexists(source) or source.is_dir():
+            continue  # also what dpkg was told to leave out
+        folder = root / source.parent.resolve().relative_to("/")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, folder / source.name, follow_symlinks=False)
+
+
+def make_bare_root(root):
+    """A root directory on which nothing of datasetd's dependencies lies."""
+    for path in ("dev", "proc", "tmp", "home", "usr/bin", "usr/lib",
+                 "usr/lib64", "usr/sbin"):
+        (root / path).mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "lib", "lib64", "sbin"):
+        (root / name).symlink_to(f"usr/{name}")
+    for package in _DEBIAN:
+        unpack(package, root)
+    (root / "etc").mkdir(exist_ok=True)
+    (root / "etc/passwd").write_text(
+        "nobody:x:65534:65534:nobody:/home:/bin/sh\n")
+    (root / "etc/group").write_text("nogroup:x:65534:\n")
+    (root / "tmp").chmod(0o1777)
+    (root / "home").chmod(0o700)
+    os.chown(root / "home", _NOBODY, _NOBODY)
+
+
+def glibc_needed(path):
+    """The newest version of glibc's symbols that an ELF file imports."""
+    text = harness.run("objdump", "-T", path)
+    return max(((int(major), int(minor)) for major, minor in re.findall(
+        r"\*UND\*.*GLIBC_(\d+)\.(\d+)", text)), default=(0, 0))
 
 
 class WheelTest(unittest.TestCase):
@@ -73,32 +131,122 @@ class WheelTest(unittest.TestCase):
             harness.PYTHON, "-I", harness.runfile("deploy/make_wheel.py"),
             again, version, tag,
             unpacked / f"datasetd-{version}.dist-info/METADATA",
+            unpacked / f"datasetd-{version}.dist-info/entry_points.txt",
             *[f"{name}={unpacked / name}" for name in reversed(names)])
         self.assertEqual(again.read_bytes(), self.wheel.read_bytes())
 
-    def test_installed_by_pip_and_used(self):
-        venv = self.directory / "venv"
+    def install(self):
+        """An environment of its own with the wheel."""
+        venv = self.directory / self.id().rpartition(".")[2]
         harness.run(harness.PYTHON, "-m", "venv", venv)
         harness.run(venv / "bin/python", "-m", "pip", "install", "--no-index",
                     "--no-deps", "--disable-pip-version-check", self.wheel,
                     environment={"HOME": str(self.directory)})
-        # The daemon is the release's, by $DATASETD_DAEMON and by PATH.
-        release = harness.runfile("deploy/datasetd-*-linux-x86_64.tar.gz")
-        with tarfile.open(release) as archive:
-            archive.extractall(self.directory)
-        name = release.name[:-len(".tar.gz")]
-        daemon = self.directory / name / "bin/datasetd"
-        for environment in ({"DATASETD_DAEMON": str(daemon)},
-                            {"PATH": f"{daemon.parent}:/usr/bin:/bin"}):
-            text = harness.run(venv / "bin/python", "-c", _USE, self.data,
-                               cwd=self.directory, environment=environment)
-            self.assertIn("100 samples\nno numpy\n", text)
-            self.assertIn(str(venv), text)
-        harness.run(venv / "bin/python", "-m", "pip", "check",
-                    environment={"HOME": str(self.directory)})
+        return venv
+
+    @unittest.skipUnless(os.geteuid() == 0, "chroot is root's")
+    def test_nobody_gets_a_first_batch_from_nothing(self):
+        """With Python, glibc and a shell alone; the time is printed."""
+        root = self.directory / "root"
+        root.mkdir()
+        make_bare_root(root)
+        harness.run("cp", "-r", self.data, root / "tmp/data")
+        shutil.copy(self.wheel, root / "tmp")
+        # A mount namespace, for /proc and /dev of the root directory.
+        program = (
+            f"mount -t proc proc {root}/proc && "
+            f"mount --rbind /dev {root}/dev && "
+            f'exec chroot --userspec=nobody:nogroup {root} /bin/sh -c "$@"')
+        start = time.monotonic()
+        process = subprocess.Popen(
+            ["unshare", "--mount", "/bin/sh", "-c", program, "sh",
+             _FIRST_BATCH, "sh", f"/tmp/{self.wheel.name}", "/tmp/data", _USE],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={"PATH": "/usr/bin:/usr/sbin", "HOME": "/home",
+                 "LC_ALL": "C.UTF-8", "DATASETD_IDLE_SECONDS": "1"})
+        self.addCleanup(process.kill)
+        lines = []
+        with process.stdout:
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith("first batch"):
+                    seconds = time.monotonic() - start
+                    print(f"from nothing to the first batch: {seconds:.1f} s")
+        text = "".join(lines)
+        self.assertEqual(process.wait(), 0, text)
+        self.assertIn(f"first batch of 30 as uid {_NOBODY}\n", text)
+        self.assertIn("100 samples on cpu by /home/venv/lib", text)
+        self.assertIn("no numpy\nno torch\n", text)
+        # The daemon that it started ends by itself.
+        pid = re.search(r"^pid (\d+)$", text, re.MULTILINE)[1]
+        end = time.monotonic() + 60
+        while (pathlib.Path("/proc") / pid / "exe").exists():
+            self.assertLess(time.monotonic(), end, "the daemon stays")
+            time.sleep(0.05)
+
+    def test_its_commands(self):
+        venv = self.install()
+        ran = {"HOME": str(self.directory)}
+        version = self.wheel.name.split("-")[1]
+        for name in ("datasetd", "datasetctl"):
+            self.assertEqual(
+                harness.run(venv / "bin" / name, "--version", environment=ran),
+                f"{name} {version}\n")
+        # The daemon is found beside it, on no PATH.
+        status = json.loads(harness.run(
+            venv / "bin/datasetctl", "run", "--device", "cpu", "--",
+            venv / "bin/datasetctl", "--json", "status", environment=ran))
+        self.assertIn("hdf5", status["formats"])
+        self.assertIn("python -m datasetd", harness.run(
+            venv / "bin/python", "-m", "datasetd", "--help", environment=ran))
+        text = harness.run(
+            venv / "bin/python", "-c",
+            "import datasetd\n"
+            "with datasetd.start_local(device='cpu') as daemon:\n"
+            "    path = f'/proc/{daemon.pid}/exe'\n"
+            "    import os\n"
+            "    print(os.readlink(path))\n", environment=ran,
+            cwd=self.directory)
+        self.assertIn(str(venv), text)
+        self.assertTrue(text.endswith("/datasetd/bin/datasetd\n"), text)
+        harness.run(venv / "bin/python", "-m", "pip", "check", environment=ran)
         harness.run(venv / "bin/python", "-m", "pip", "uninstall", "-y",
-                    "datasetd", environment={"HOME": str(self.directory)})
+                    "datasetd", environment=ran)
         self.assertEqual(list(venv.rglob("*datasetd*")), [])
+
+    def test_the_tag_is_what_its_files_need(self):
+        unpacked = self.directory / "elf"
+        with zipfile.ZipFile(self.wheel) as archive:
+            archive.extractall(unpacked)
+        needed = {}
+        for path in unpacked.rglob("*"):
+            if path.is_file() and path.read_bytes()[:4] == b"\x7fELF":
+                needed[path.name] = glibc_needed(path)
+        self.assertLessEqual({"datasetd", "datasetctl", "datasetd-hdf5",
+                              "libdatasetd.so"}, set(needed))
+        major, minor = max(needed.values())
+        self.assertIn(f"-manylinux_{major}_{minor}_x86_64.whl",
+                      self.wheel.name, needed)
+
+    def test_a_tag_that_promises_too_much_is_refused(self):
+        program = self.directory / "program"
+        shutil.copy("/bin/true", program)
+        tag = "py3-none-manylinux_2_5_x86_64"
+        metadata = self.directory / "METADATA"
+        metadata.write_text("Name: datasetd\n")
+        text = harness.run(
+            harness.PYTHON, "-I", harness.runfile("deploy/make_wheel.py"),
+            self.directory / "x.whl", "0", tag, metadata, metadata,
+            f"datasetd/bin/program={program}", code=1)
+        self.assertIn(f"newer than {tag}", text)
+
+    def test_its_pages_and_licences(self):
+        unpacked = self.directory / "pages"
+        with zipfile.ZipFile(self.wheel) as archive:
+            archive.extractall(unpacked)
+        harness.check_licences(unpacked / "datasetd/LICENCES")
+        harness.check_links(unpacked, "packages.md", "overview.md",
+                            "transforms.md")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,27 @@ class ReadmeTest(unittest.TestCase):
     def tearDownClass(cls):
         shutil.rmtree(cls.directory)
 
+    def test_first_example(self):
+        """As a new user runs it, who has a home directory and no daemon."""
+        block, = re.findall(r"^```py\n(.*?)^```$", self.text,
+                            re.MULTILINE | re.DOTALL)
+        home = os.path.join(self.directory, "home")
+        os.makedirs(os.path.join(home, "data"))
+        os.chmod(home, 0o700)
+        os.symlink(self.data, os.path.join(home, "data/cifar-10-batches-bin"))
+        environment = dict(
+            os.environ, HOME=home, XDG_RUNTIME_DIR=home,
+            DATASETD_IDLE_SECONDS="1")
+        environment.pop("DATASETD_ADDRESS", None)
+        done = subprocess.run(
+            [sys.executable, "-c", block], env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(
+            done.stdout.splitlines(),
+            ["torch.Size([128, 3, 32, 32]) torch.Size([128])"] * 7
+            + ["torch.Size([104, 3, 32, 32]) torch.Size([104])"])
+
     def run_example(self, *command):
         done = subprocess.run(
             [runfile("client/ctl/datasetctl"), "run", "--daemon",

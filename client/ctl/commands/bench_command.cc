@@ -66,19 +66,23 @@ std::string Milliseconds(const nlohmann::json& report, const char* key) {
   return absl::StrFormat("%.3f ms", report.value(key, 0.0) * 1e3);
 }
 
+// Below zero the noise of the measurement is larger than the data's share.
+std::string DataShare(const nlohmann::json& report) {
+  const double share = report.value("data_share", 0.0);
+  return share < 0 ? "not measurable" : absl::StrFormat("%.1f%%", share * 100);
+}
+
 std::string Table(const std::vector<nlohmann::json>& reports) {
   std::vector<std::vector<std::string>> rows = {
       {"PID", "DATASET", "BATCH", "STEP", "WITH A CONSTANT BATCH", "WAITED",
        "DATA"}};
   for (const nlohmann::json& report : reports) {
-    rows.push_back(
-        {absl::StrCat(report.value("pid", 0)),
-         report.value("dataset", std::string()),
-         absl::StrCat(report.value("batch_size", 0)),
-         Milliseconds(report, "loader_seconds"),
-         Milliseconds(report, "constant_seconds"),
-         Milliseconds(report, "waited_seconds"),
-         absl::StrFormat("%.1f%%", report.value("data_share", 0.0) * 100)});
+    rows.push_back({absl::StrCat(report.value("pid", 0)),
+                    report.value("dataset", std::string()),
+                    absl::StrCat(report.value("batch_size", 0)),
+                    Milliseconds(report, "loader_seconds"),
+                    Milliseconds(report, "constant_seconds"),
+                    Milliseconds(report, "waited_seconds"), DataShare(report)});
   }
   return FormatTable(rows);
 }

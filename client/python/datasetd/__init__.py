@@ -3,10 +3,8 @@
     import datasetd
     from datasetd import transforms as T
 
-    client = datasetd.connect()
-    dataset = client.load_dataset("cifar10-train", format="cifar10",
-                                  path="cifar-10-batches-bin", split="train")
-    loader = datasetd.DataLoader(dataset, batch_size=512, shuffle=True,
+    train = datasetd.load("cifar10", "cifar-10-batches-bin", split="train")
+    loader = datasetd.DataLoader(train, batch_size=512, shuffle=True,
                                  transforms=[T.RandomCrop(32, padding=4),
                                              T.RandomHorizontalFlip(),
                                              T.ToDtype("float16", scale=True)])
@@ -23,6 +21,7 @@ from ._descriptions import BadSample, DrawnOp, Field, LoadEstimate
 from ._dlpack import Tensor
 from ._loader import DataLoader
 from ._local import LocalDaemon, start_local
+from ._shared import connect_or_start, load
 from .errors import *  # noqa: F401,F403
 
 __version__ = "0.1.0"  # the daemon's, too; a test compares
@@ -41,6 +40,8 @@ __all__ = [
     "Tensor",
     "benchmark",
     "connect",
+    "connect_or_start",
+    "load",
     "sources",
     "start_local",
     "transforms",

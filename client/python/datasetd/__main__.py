@@ -19,6 +19,8 @@ _EXIT_USAGE = 2
 _EXIT_NO_DAEMON = 3
 _EXIT_INTERRUPTED = 130
 
+_CONNECT_SECONDS = 1.0
+
 # Functions of datasetd.sources that the command line supports.
 _SOURCES = tuple(name for name in sources.__all__ if name != "decode_image")
 
@@ -251,7 +253,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     as_json = "--json" in argv
     try:
         arguments = _parser().parse_args(argv)
-        with connect(getattr(arguments, "address", None)) as client:
+        address = getattr(arguments, "address", None)
+        with connect(address, _CONNECT_SECONDS) as client:
             dataset = _load(client, arguments)
             if as_json:
                 text = json.dumps(message_of(dataset), indent=1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import operator
-from typing import Any, Dict, Optional
+import os
+from typing import Any, Dict, Optional, Union
 
 from .errors import InvalidArgument
 
@@ -40,11 +41,46 @@ def optional_seconds(name: str, value: Any) -> Optional[float]:
     return None if value is None else checked_seconds(name, value)
 
 
+def absolute(path: Union[str, "os.PathLike[str]"]) -> str:
+    """Returns the path as the daemon opens it; ~ is a home directory."""
+    return os.path.abspath(os.path.expanduser(os.fspath(path)))
+
+
+def device_name(device: Any) -> str:
+    """Accepts a name or a torch.device; "cuda" is "cuda:0", None is ""."""
+    if device is None:
+        return ""
+    if not isinstance(device, str):
+        if type(device).__module__.partition(".")[0] != "torch":
+            raise InvalidArgument(
+                f"device={device!r}; expected 'cpu', 'cuda:0' or a torch.device"
+            )
+        device = str(device)
+    name: str = device
+    return "cuda:0" if name == "cuda" else name
+
+
 def encode(message: Dict[str, Any]) -> bytes:
     """Returns a message of proto/datasetd/v1 as JSON."""
     try:
         return json.dumps(message, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise InvalidArgument(
-            f"an argument has no JSON form: {error}"
+            _without_json_form("", message) or str(error)
         ) from None
+
+
+def _without_json_form(name: str, value: Any) -> str:
+    """Names the first value of a message that JSON does not have."""
+    if isinstance(value, dict):
+        parts = [(f"{name}.{key}".lstrip("."), value[key]) for key in value]
+    elif isinstance(value, (list, tuple)):
+        parts = [(f"{name}[{i}]", part) for i, part in enumerate(value)]
+    else:
+        try:
+            json.dumps(value, allow_nan=False)
+            return ""
+        except (TypeError, ValueError):
+            kind = type(value).__name__
+            return f"{name}={value!r} is a {kind}; expected text or a number"
+    return next(filter(None, (_without_json_form(*p) for p in parts)), "")

@@ -1,36 +1,63 @@
-"""Closes open objects when the interpreter ends, unless a thread is using
-them; those end with the process."""
+"""Open connections and feeds: closes them when their daemon or the interpreter
+ends."""
 
 from __future__ import annotations
 
 import atexit
 import weakref
-from typing import Protocol
+from typing import Dict, Protocol
+
+CLOSED_WITH_DAEMON = (
+    "its private daemon has ended, by close() of the datasetd.LocalDaemon or "
+    "the end of its `with`"
+)
 
 
 class Closable(Protocol):
     def is_used(self) -> bool:
         """True if a thread is in a call."""
 
-    def close(self) -> None: ...
+    def close(self, why: str = ...) -> None:
+        """Later calls raise Closed with `why`."""
 
 
-_open: "weakref.WeakSet[Closable]" = weakref.WeakSet()
+# The finalizers of open objects, and the addresses of their daemons.
+_open: Dict[weakref.finalize, str] = {}
 _is_registered = False
 
 
-def close_at_exit(thing: Closable) -> None:
-    """Closes the object at exit. REQUIRES: its finalizer does nothing at exit
-    and was created before: later registrations run earlier, and a local daemon
-    must end last."""
+def close_at_exit(finalizer: weakref.finalize, address: str) -> None:
+    """Closes the Closable of `finalizer` at exit, unless a thread is using it;
+    it then ends with the process.
+
+    REQUIRES: the finalizer does nothing at exit and was created before: later
+    registrations run earlier, and a local daemon must end last.
+    """
     global _is_registered
-    _open.add(thing)
+    for other in list(_open):
+        if not other.alive:
+            _open.pop(other, None)
+    _open[finalizer] = address
     if not _is_registered:
         _is_registered = True
         atexit.register(_close_all)
 
 
+def close_with_daemon(address: str) -> None:
+    """Closes this process's objects of a daemon that is about to end, so that
+    it need not wait for them."""
+    for finalizer, its_address in list(_open.items()):
+        if its_address != address:
+            continue
+        found = finalizer.peek()
+        if found is None:
+            finalizer()  # The object is garbage, as this daemon may be.
+        else:
+            found[0].close(CLOSED_WITH_DAEMON)
+
+
 def _close_all() -> None:
-    for thing in list(_open):
-        if not thing.is_used():
-            thing.close()
+    for finalizer in list(_open):
+        found = finalizer.peek()
+        if found is not None and not found[0].is_used():
+            found[0].close()

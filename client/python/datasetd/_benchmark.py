@@ -53,10 +53,12 @@ class BenchmarkResult:
         }
 
     def __str__(self) -> str:
+        share = self.data_share
+        part = "no measurable part" if share < 0 else f"{share:.1%}"
         return (
             f"a step takes {self.loader_seconds * 1e3:.3f} ms on the loader's "
             f"batches and {self.constant_seconds * 1e3:.3f} ms on a constant "
-            f"one: {self.data_share:.1%} of it is data "
+            f"one: {part} of it is data "
             f"({self.waited_seconds * 1e3:.3f} ms waiting); medians of "
             f"{len(self.loader_rounds)} rounds of {self.steps} steps"
         )

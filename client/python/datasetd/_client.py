@@ -7,6 +7,7 @@ import operator
 import os
 from typing import (
     Any,
+    Callable,
     Dict,
     Iterable,
     List,
@@ -20,7 +21,7 @@ from typing import (
 )
 
 from . import _loading, _push
-from ._arguments import checked_seconds, encode
+from ._arguments import checked_seconds, device_name, encode
 from ._batch import Batch
 from ._data import class_names_of
 from ._dataset import Dataset
@@ -47,11 +48,15 @@ class Client:
     """
 
     def __init__(
-        self, address: Optional[str] = None, timeout: float = 10.0
+        self,
+        address: Optional[str] = None,
+        timeout: float = 10.0,
+        start_daemon: Optional[Callable[[], None]] = None,
     ) -> None:
-        """See connect()."""
+        """See connect(). With `start_daemon`, which is called before a lost
+        daemon is looked for, it does not wait for one."""
         self._session = Session(
-            address or "", checked_seconds("timeout", timeout)
+            address or "", checked_seconds("timeout", timeout), start_daemon
         )
         self.address = self._session.address
 
@@ -65,7 +70,7 @@ class Client:
         path: Optional[Path] = ...,
         split: Optional[str] = ...,
         pretransforms: Pipelines = ...,
-        device: Optional[str] = ...,
+        device: Any = ...,
         options: Optional[Mapping[str, Any]] = ...,
         progress: Progress = ...,
         bad_samples: str = ...,
@@ -81,7 +86,7 @@ class Client:
         path: Optional[Path] = ...,
         split: Optional[str] = ...,
         pretransforms: Pipelines = ...,
-        device: Optional[str] = ...,
+        device: Any = ...,
         options: Optional[Mapping[str, Any]] = ...,
         progress: Progress = ...,
         bad_samples: str = ...,
@@ -97,7 +102,7 @@ class Client:
         path: Optional[Path] = None,
         split: Optional[str] = None,
         pretransforms: Pipelines = (),
-        device: Optional[str] = None,
+        device: Any = None,
         options: Optional[Mapping[str, Any]] = None,
         progress: Progress = False,
         bad_samples: str = "fail",
@@ -110,11 +115,13 @@ class Client:
           name: 1 to 128 characters of [A-Za-z0-9._-].
           format: a reader of the daemon. docs/formats.md lists the readers and
             their options; status() lists those of this daemon.
-          path: made absolute; the daemon opens it, below its data roots.
+          path: made absolute, with ~ expanded; the daemon opens it, below its
+            data roots.
           split: None: the reader's default.
           pretransforms: applied once, at load. A list, for `image` or the
             `fields` of each op, or a dict by field.
-          device: "cuda:0", "cpu"; None: the daemon's first device.
+          device: "cuda:0", "cpu", a torch.device; None: the daemon's first
+            device.
           options: reader options.
           progress: True shows a tqdm bar, or a line on stderr without tqdm. A
             function is called with the Dataset message (in a dry run the
@@ -150,7 +157,7 @@ class Client:
         data: Any,
         fields: Fields = None,
         pretransforms: Pipelines = (),
-        device: Optional[str] = None,
+        device: Any = None,
         class_names: Optional[Sequence[str]] = None,
         progress: Progress = False,
         ragged: bool = False,
@@ -199,7 +206,7 @@ class Client:
         """
         header: Dict[str, Any] = {
             "name": name,
-            "device": device or "",
+            "device": device_name(device),
             "pretransforms": {
                 field: {"transforms": ops}
                 for field, ops in pipelines_message(
@@ -364,7 +371,8 @@ def connect(address: Optional[str] = None, timeout: float = 10.0) -> Client:
     """Connects to the daemon at `address`.
 
     `address` is "unix:/path/datasetd.sock" or the path. None:
-    $DATASETD_ADDRESS, or if that is unset /run/datasetd/datasetd.sock. Raises
-    DaemonGone if there is no daemon within `timeout` seconds.
+    $DATASETD_ADDRESS, or if that is unset /run/datasetd/datasetd.sock. Waits
+    for a daemon that is starting; raises DaemonGone if there is none within
+    `timeout` seconds.
     """
     return Client(address, timeout)

@@ -33,28 +33,28 @@ class Connection:
         self._free.atexit = False
         self._lock = threading.Lock()
         self._num_users = 0
-        self._is_closed = False
+        self._closed = ""  # why, once it is
         _connections.add(self)
         _library.call(
             library.client_connect, ctypes.byref(options), ctypes.byref(handle)
         )
         self.address: str = library.client_address(handle).decode()
-        close_at_exit(self)
+        close_at_exit(self._free, self.address)
 
     @contextlib.contextmanager
     def used(self) -> Iterator[ctypes.c_void_p]:
         """Yields the handle and keeps it alive. Raises Closed if it is
         closed."""
         with self._lock:
-            if self._is_closed:
-                raise Closed("the client is closed")
+            if self._closed:
+                raise Closed(self._closed)
             self._num_users += 1
         try:
             yield self._handle
         finally:
             with self._lock:
                 self._num_users -= 1
-                is_last = self._is_closed and self._num_users == 0
+                is_last = bool(self._closed) and self._num_users == 0
             if is_last:
                 self._free()
 
@@ -62,10 +62,11 @@ class Connection:
         """True if a thread is in a call."""
         return self._num_users > 0
 
-    def close(self) -> None:
+    def close(self, why: str = "") -> None:
         """Ends the session, at once or when the last running call returns."""
         with self._lock:
-            self._is_closed = True
+            if not self._closed:
+                self._closed = "the client is closed" + (why and f": {why}")
             is_unused = self._num_users == 0
         if is_unused:
             self._free()

@@ -55,7 +55,7 @@ class Feed:
         self._handle = handle
         # Held while the handle is in use.
         self._lock = threading.Lock()
-        self._is_closing = False
+        self._closed = ""  # why, once close() was called
         # Time that take() has waited.
         self.waited_seconds = 0.0
         # Before the handle exists, since Ctrl-C may come right after.
@@ -94,7 +94,7 @@ class Feed:
             self._free()
             raise
         self._transfer = Transfer(self._framework, self.fields)
-        close_at_exit(self)
+        close_at_exit(self._free, session.address)
 
     # -- Batches ------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Feed:
                     batch = transfer.finish(handle)
             return batch
         finally:
-            if self._is_closing:
+            if self._closed:
                 self.close()
 
     def _wait(
@@ -221,7 +221,7 @@ class Feed:
                     ctypes.byref(self._error),
                 )
         finally:
-            if self._is_closing:
+            if self._closed:
                 self.close()
         if raised:
             raise raised[0]
@@ -237,7 +237,8 @@ class Feed:
 
     def check_free(self) -> None:
         """Raises FailedPrecondition instead of waiting for a lock, which in a
-        signal handler would never end."""
+        signal handler would never end; Closed after close()."""
+        self._check_open()
         if self._lock.locked():
             raise FailedPrecondition(
                 "another thread, or what a signal interrupted, is in this "
@@ -245,16 +246,17 @@ class Feed:
             )
 
     def _check_open(self) -> None:
-        if self._is_closing:
-            raise Closed("the loader is closed")
+        if self._closed:
+            raise Closed(self._closed)
 
     def is_used(self) -> bool:
         """True if a thread is in a call."""
         return self._lock.locked()
 
-    def close(self) -> None:
+    def close(self, why: str = "") -> None:
         """Makes calls raise Closed; running ones within 100 ms."""
-        self._is_closing = True
+        if not self._closed:
+            self._closed = "the loader is closed" + (why and f": {why}")
         # A thread in a call notices, and closes when it returns.
         if not self._lock.locked():
             with self._lock:

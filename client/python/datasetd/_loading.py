@@ -7,10 +7,11 @@ import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Union
 
 from . import _library
-from ._arguments import encode
+from ._arguments import absolute, device_name, encode
+from ._folders import advice as folder_advice
 from ._progress import make_progress
 from ._session import Session
-from .errors import InvalidArgument
+from .errors import InvalidArgument, NotFound
 from .transforms._pipeline import Pipelines, pipelines_message
 
 Progress = Union[bool, Callable[[Dict[str, Any]], None]]
@@ -22,7 +23,7 @@ def dataset_spec(
     path: Union[str, "os.PathLike[str]", None],
     split: Optional[str],
     pretransforms: Pipelines,
-    device: Optional[str],
+    device: Any,
     options: Optional[Mapping[str, str]],
     bad_samples: str,
     max_bad_samples: Optional[int],
@@ -31,9 +32,9 @@ def dataset_spec(
     spec: Dict[str, Any] = {
         "name": name,
         "format": format,
-        "path": "" if path is None else os.path.abspath(os.fspath(path)),
+        "path": "" if path is None else absolute(path),
         "split": split or "",
-        "device": device or "",
+        "device": device_name(device),
         "pretransforms": {
             field: {"transforms": ops}
             for field, ops in pipelines_message(
@@ -72,7 +73,13 @@ def load(
     session: Session, spec: Dict[str, Any], progress: Progress
 ) -> Dict[str, Any]:
     """Loads and returns the Dataset message; the caller holds the dataset."""
-    message = _wait(session, "load_dataset", spec, progress)
+    try:
+        message = _wait(session, "load_dataset", spec, progress)
+    except (NotFound, InvalidArgument) as error:
+        advice = folder_advice(spec["format"], spec["path"])
+        if not advice:
+            raise
+        raise type(error)(f"{error}. {advice}") from None
     session.hold(message["name"])
     return message
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -12,15 +13,32 @@ import time
 import weakref
 from typing import Any, List, NoReturn, Optional, Sequence, Union
 
+from ._arguments import absolute, device_name
+from ._at_exit import close_with_daemon
 from ._client import Client, connect
-from .errors import DeadlineExceeded, FailedPrecondition, NotFound
+from ._session import local_daemons
+from .errors import (
+    Closed,
+    DaemonGone,
+    DeadlineExceeded,
+    FailedPrecondition,
+    NotFound,
+)
 
 PathLike = Union[str, "os.PathLike[str]"]
 _LOG_TAIL_BYTES = 2000
+# Batches that this process still holds keep their memory without the daemon.
+_DRAIN_TIMEOUT = "500ms"
 
 
 class LocalDaemon:
-    """A daemon started by start_local. Ends at close() or with the process."""
+    """A daemon started by start_local.
+
+    Ends at close(), which first closes this process's clients and loaders of
+    it; with the last object that uses it, which are this one, its clients,
+    their datasets and loaders; or with the process, even if that is killed.
+    Batches in host memory that are held stay valid.
+    """
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", directory: str
@@ -30,14 +48,24 @@ class LocalDaemon:
         self.address = os.path.join(directory, "datasetd.sock")
         self.log_path = os.path.join(directory, "datasetd.log")
         self.close = weakref.finalize(
-            self, _stop, process, directory, os.getpid()
+            self, _stop, process, directory, os.getpid(), self.address
         )
+        local_daemons[self.address] = self
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def connect(self, timeout: float = 10.0) -> Client:
+        """Raises Closed after close(), DaemonGone if the daemon has ended."""
+        if not self.close.alive:
+            raise Closed(f"{self!r} is closed: start_local() starts another")
+        code = self._process.poll()
+        if code is not None:
+            raise DaemonGone(
+                f"the daemon at {self.address} has ended with code {code}: "
+                f"{tail(self.log_path)}"
+            )
         return connect(self.address, timeout)
 
     def __enter__(self) -> "LocalDaemon":
@@ -57,10 +85,14 @@ class LocalDaemon:
 
 
 def _stop(
-    process: "subprocess.Popen[bytes]", directory: str, owner: int
+    process: "subprocess.Popen[bytes]",
+    directory: str,
+    owner: int,
+    address: str,
 ) -> None:
     if os.getpid() != owner:
         return  # a forked child's copy
+    close_with_daemon(address)
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
@@ -71,25 +103,33 @@ def _stop(
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _find_daemon(binary: Optional[PathLike]) -> str:
+def find_daemon(binary: Optional[PathLike] = None) -> str:
+    """Returns the path of the daemon's program. Raises NotFound, which names
+    the places searched."""
     if binary is not None:
-        candidates = [os.fspath(binary)]
+        candidates = [os.path.expanduser(os.fspath(binary))]
     elif os.environ.get("DATASETD_DAEMON"):
         candidates = [os.environ["DATASETD_DAEMON"]]
     else:
-        beside = os.path.join(os.path.dirname(__file__), "datasetd")
-        candidates = [beside, shutil.which("datasetd") or ""]
+        here = os.path.dirname(os.path.abspath(__file__))
+        # In a wheel, in a release.
+        candidates = [
+            os.path.join(here, "bin", "datasetd"),
+            os.path.join(here, "datasetd"),
+            shutil.which("datasetd") or "",
+        ]
     for candidate in candidates:
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return os.path.abspath(candidate)
     raise NotFound(
-        f"no datasetd program at {[c for c in candidates if c]}: install it, "
-        "put it on PATH, or name it by binary= or $DATASETD_DAEMON"
+        f"no datasetd program at {', '.join(c for c in candidates if c)}: "
+        "install the wheel, which has it inside, put the program on PATH, or "
+        "name it by binary= or $DATASETD_DAEMON"
     )
 
 
 def start_local(
-    device: Union[str, Sequence[str], None] = None,
+    device: Any = None,
     data_roots: Union[PathLike, Sequence[PathLike], None] = None,
     memory_budget_mib: int = 0,
     binary: Optional[PathLike] = None,
@@ -99,39 +139,37 @@ def start_local(
     """Starts a private daemon for this process and waits until it serves.
 
     Args:
-      device: "cpu", "cuda:0" or several; None: every GPU, or "cpu" if there is
-        none.
+      device: "cpu", "cuda:0", a torch.device, or several; None: every GPU, or
+        "cpu" if there is none.
       data_roots: directories it may read; None: any that this user can read.
       memory_budget_mib: per device; 0: nine tenths of the free memory.
-      binary: the program; None: $DATASETD_DAEMON, the one beside this package,
-        or the one on PATH.
+      binary: the program; None: $DATASETD_DAEMON, the one of this package, or
+        the one on PATH.
       arguments: additional flags.
       timeout: seconds within which it must serve.
     """
-    program = _find_daemon(binary)
-    directory = tempfile.mkdtemp(prefix="datasetd-")
-    command: List[str] = [
-        program,
-        "--socket_path=" + os.path.join(directory, "datasetd.sock"),
-        "--exit_with_parent",
-    ]
+    command: List[str] = [find_daemon(binary), "--exit_with_parent"]
     if device is not None:
-        devices = [device] if isinstance(device, str) else list(device)
-        command += [f"--device={name}" for name in devices]
+        devices = device if isinstance(device, (list, tuple)) else [device]
+        command += [f"--device={device_name(one)}" for one in devices]
     if data_roots is None:
         data_roots = ["/"]
     elif isinstance(data_roots, (str, os.PathLike)):
         data_roots = [data_roots]
-    command += [
-        f"--data_root={os.path.abspath(os.fspath(root))}"
-        for root in data_roots
-    ]
+    command += [f"--data_root={absolute(root)}" for root in data_roots]
     if memory_budget_mib:
         command.append(f"--memory_budget_mib={memory_budget_mib}")
     command += arguments
 
+    directory = tempfile.mkdtemp(prefix="datasetd-")
+    command.append("--socket_path=" + os.path.join(directory, "datasetd.sock"))
     process: Optional["subprocess.Popen[bytes]"] = None
     try:
+        if not any(argument.startswith("--config") for argument in arguments):
+            path = os.path.join(directory, "datasetd.yaml")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"drain_timeout": _DRAIN_TIMEOUT}, file)  # YAML, too
+            command.append(f"--config={path}")
         with socket.socket(
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
         ) as notices:
@@ -153,7 +191,7 @@ def start_local(
         return LocalDaemon(process, directory)
     except BaseException:
         if process is not None:
-            _stop(process, directory, os.getpid())
+            _stop(process, directory, os.getpid(), "")
         else:
             shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -177,15 +215,20 @@ def _await_ready(
         if process.poll() is not None:
             raise FailedPrecondition(
                 f"{program} ended with code "
-                f"{process.returncode} before it served: {_tail(log_path)}"
+                f"{process.returncode} before it served: {tail(log_path)}"
             )
         if time.monotonic() >= deadline:
             raise DeadlineExceeded(
                 f"{program} did not serve within "
-                f"{timeout} s: {_tail(log_path)}"
+                f"{timeout} s: {tail(log_path)}"
             )
 
 
-def _tail(path: str) -> str:
-    with open(path, "rb") as log:
-        return log.read()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
+def tail(path: str) -> str:
+    """Returns the end of a log."""
+    try:
+        with open(path, "rb") as log:
+            text = log.read()[-_LOG_TAIL_BYTES:]
+    except FileNotFoundError:
+        text = b""
+    return text.decode("utf-8", "replace").strip() or "it logged nothing"

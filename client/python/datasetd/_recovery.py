@@ -26,6 +26,8 @@ from .errors import (
 )
 
 _RETRY_SECONDS = 0.2
+# The format of pushed datasets.
+_PUSHED = "push"
 
 # The daemon was lost.
 LOST = (DaemonGone, DaemonDraining)
@@ -105,9 +107,19 @@ class Recovery:
         if self._dataset._spec is not None:
             return _loading.load(self._session, self._dataset._spec, check)
         while True:
-            message: Dict[str, Any] = json.loads(
-                self._session.call_text("get_dataset", name.encode())
-            )
+            try:
+                text = self._session.call_text("get_dataset", name.encode())
+            except NotFound as error:
+                # Nobody else has what this client pushed.
+                if self._dataset.format != _PUSHED:
+                    raise
+                raise FailedPrecondition(
+                    f"dataset '{name}' was pushed, and the daemon that is "
+                    "there now does not have it: push it again. With cache "
+                    "and state_directory in its configuration a daemon keeps "
+                    f"pushed datasets over a restart ({error})"
+                ) from None
+            message: Dict[str, Any] = json.loads(text)
             self._session.hold(name)
             state = message["state"].replace("DATASET_STATE_", "")
             if state not in ("FAILED", "LOADING"):

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
+import time
 import weakref
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from . import _library
 from ._connection import Connection
-from .errors import Closed
+from .errors import Closed, DaemonGone
+
+_RETRY_SECONDS = 0.05
+# A daemon that listens gets at least this time to answer.
+_LEAST_ANSWER_SECONDS = 0.2
+
+# The local daemons of this process, by address.
+local_daemons: "weakref.WeakValueDictionary[str, Any]" = (
+    weakref.WeakValueDictionary()
+)
 
 
 class Session:
     """A connection that can be replaced when its daemon is lost, and the
-    holders of its datasets. Thread-safe."""
+    holders of its datasets. Keeps a local daemon of this process alive.
+    Thread-safe."""
 
-    def __init__(self, address: str, timeout: float) -> None:
+    def __init__(
+        self,
+        address: str,
+        timeout: float,
+        start_daemon: Optional[Callable[[], None]] = None,
+    ) -> None:
+        """Waits for a daemon that is starting, unless there is `start_daemon`,
+        which is called before a lost daemon is looked for."""
         self._library = _library.load()
         self._timeout = timeout
+        self.start_daemon = start_daemon
         self._lock = threading.Lock()
         # Holders by dataset; the daemon counts sessions, not holders.
         self._holds: Dict[str, int] = {}
-        self._connection: Optional[Connection] = Connection(address, timeout)
+        connect = _connect if start_daemon is None else Connection
+        self._connection: Optional[Connection] = connect(address, timeout)
         self.address = self._connection.address
+        self._local_daemon = local_daemons.get(self.address)
         _sessions.add(self)
 
     def connection(self) -> Connection:
@@ -61,9 +83,10 @@ class Session:
         with self._lock:
             self._holds[name] -= 1
             is_last = self._holds[name] == 0
-            is_open = self._connection is not None
-        if is_last and is_open:
-            self.call("release_dataset", name.encode())
+        if is_last:
+            # With the connection the hold has ended.
+            with contextlib.suppress(Closed):
+                self.call("release_dataset", name.encode())
 
     def reconnect(self, lost: Optional[Connection]) -> None:
         """Replaces the connection `lost`, unless another loader has done so.
@@ -73,6 +96,8 @@ class Session:
                 raise Closed("the client is closed")
             if self._connection is not lost:
                 return
+        if self.start_daemon is not None:
+            self.start_daemon()
         connection = Connection(self.address, self._timeout)
         with self._lock:
             if self._connection is lost:
@@ -93,6 +118,41 @@ class Session:
         """Called in the child, where the thread that held the lock is
         missing."""
         self._lock = threading.Lock()
+
+
+def _connect(address: str, timeout: float) -> Connection:
+    """Waits for a daemon. Raises DaemonGone if none is there in time."""
+    deadline = time.monotonic() + timeout
+    if address.startswith("~"):
+        address = os.path.expanduser(address)
+    has_waited = False
+    while True:
+        left = deadline - time.monotonic()
+        connection: Optional[Connection] = None
+        try:
+            connection = Connection(address, max(left, _LEAST_ANSWER_SECONDS))
+            if has_waited:
+                # One that has just started opens one socket after the other.
+                _await_answer(connection)
+            return connection
+        except DaemonGone as error:
+            if connection is not None:
+                connection.close()
+            if left <= 0:
+                raise DaemonGone(
+                    f"{error}. datasetd.start_local() starts a daemon for this "
+                    "process, `datasetctl run -- python ...` one for a command"
+                ) from None
+        has_waited = True
+        time.sleep(min(_RETRY_SECONDS, max(left, 0.0)))
+
+
+def _await_answer(connection: Connection) -> None:
+    library = _library.load()
+    text = ctypes.c_void_p()
+    with connection.used() as handle:
+        _library.call(library.get_status, handle, ctypes.byref(text))
+    library.take_text(text)
 
 
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()

@@ -106,6 +106,20 @@ class DatasetctlTest(unittest.TestCase):
             loader.close()
         poll_until(lambda: not self.json("feeds")["feeds"], "the feed is gone")
 
+    def test_a_mistyped_command(self):
+        _, error = self.ctl("stats", code=2)
+        self.assertIn("datasetctl: there is no command 'stats': did you mean "
+                      "'status'? There are status, datasets, load", error)
+        _, error = self.ctl("--address", "/x", "frobnicate", code=2)
+        self.assertIn("no command 'frobnicate'. There are status", error)
+        _, error = self.ctl("--json", "dataset", code=2)
+        self.assertIn("did you mean 'datasets'?",
+                      json.loads(error)["error"]["message"])
+        _, error = self.ctl(code=2)
+        self.assertIn("A subcommand is required", error)
+        _, error = self.ctl("unload", code=2)
+        self.assertIn("name is required", error)
+
     # -- Measuring -----------------------------------------------------------
 
     def bench(self, program, *options, code=0):
@@ -133,6 +147,18 @@ class DatasetctlTest(unittest.TestCase):
         out, _ = self.bench(program)
         self.assertRegex(out, r"WITH A CONSTANT BATCH")
         self.assertRegex(out, r"benched +5 +[0-9.]+ ms")
+
+    def test_bench_below_zero_is_not_measurable(self):
+        report = {"pid": 7, "dataset": "noisy", "batch_size": 5,
+                  "loader_seconds": 0.147, "constant_seconds": 0.1666,
+                  "waited_seconds": 0.0}
+        for share, shown in ((-0.134, "not measurable"), (0.25, "25.0%")):
+            program = (
+                "import os\n"
+                "path = os.environ['DATASETD_BENCH_DIRECTORY'] + '/1.json'\n"
+                f"open(path, 'w').write({json.dumps({**report, 'data_share': share})!r})")
+            out, _ = self.bench(program)
+            self.assertRegex(out, rf"noisy .* {shown}\n")
 
     def test_bench_says_that_nothing_was_measured(self):
         _, error = self.bench("raise SystemExit(3)", code=1)

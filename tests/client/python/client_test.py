@@ -69,7 +69,7 @@ def test_unload_with_open_feeds(client, data_root):
 
 def test_no_daemon(tmp_path):
     with pytest.raises(datasetd.DaemonGone, match="no daemon listens"):
-        datasetd.connect(str(tmp_path / "datasetd.sock"))
+        datasetd.connect(str(tmp_path / "datasetd.sock"), timeout=0.1)
     with pytest.raises(datasetd.InvalidArgument, match="tcp://"):
         datasetd.connect("tcp://127.0.0.1:80")
 

@@ -77,7 +77,7 @@ def successor(daemon, data_root):
     """Another daemon in the place of one that was killed."""
     process = subprocess.Popen(
         [
-            local._find_daemon(None),
+            local.find_daemon(),
             f"--socket_path={daemon.address}",
             "--device=cpu",
             f"--data_root={data_root}",

@@ -33,7 +33,10 @@ TEST(SessionTableTest, ATokenIsGoodWhileItsSessionLives) {
   EXPECT_EQ(caller->pid, 20);
   EXPECT_EQ(caller->session_id, bob->session_id);
 
+  EXPECT_EQ(sessions.num_opened(), 2u);
   sessions.Close(bob->token);
+  EXPECT_EQ(sessions.num_sessions(), 1u);
+  EXPECT_EQ(sessions.num_opened(), 2u);
   EXPECT_THAT(sessions.Find(Text(bob->token)),
               StatusIs(absl::StatusCode::kUnauthenticated));
   EXPECT_THAT(sessions.Find(Text(alice->token)), IsOk());

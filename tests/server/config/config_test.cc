@@ -99,6 +99,7 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
       {"data_roots: [/a, b]", "data_roots[1] is 'b'", "absolute"},
       {"drain_timeout: -1s", "drain_timeout is '-1s'", "0s"},
       {"drain_timeout: 25h", "drain_timeout", "at most 24h"},
+      {"exit_when_idle: -1s", "exit_when_idle is '-1s'", "0s"},
       {"attach_timeout: 0s", "attach_timeout", "more than 0s"},
       {"log_level: loud", "log_level is 'loud'",
        "trace, debug, info, warn, error, off"},

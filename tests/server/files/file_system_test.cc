@@ -252,6 +252,11 @@ TEST_F(FileSystemTest, TheRootMayBeSlash) {
   ASSERT_TRUE(slash.ok());
   EXPECT_TRUE((*slash)->Open(InRoot("a.bin")).ok());
   EXPECT_TRUE((*slash)->Stat("/")->is_directory);
+  // A link that leaves every other root.
+  Link(InRoot("sub"), "absolute");
+  EXPECT_EQ(OpenStatus(InRoot("absolute/b.bin")).code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE((*slash)->Open(InRoot("absolute/b.bin")).ok());
   auto entries = (*slash)->List("/");
   ASSERT_TRUE(entries.ok());
   ASSERT_FALSE(entries->empty());

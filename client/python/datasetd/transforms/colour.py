@@ -40,7 +40,14 @@ class _GatedOp(_ColourOp):
 
 
 class ColorJitter(_ColourOp):
-    """Brightness, contrast, saturation and hue, in a random order."""
+    """Changes `brightness`, `contrast`, `saturation`, `hue` in a random order.
+
+    Each factor is drawn uniformly from [max(0, 1 - x), 1 + x] for a number x,
+    or from (min, max); the hue is a shift in turns of the colour circle, from
+    [-x, x] with x up to 0.5. None, the default, leaves that one out.
+
+    Example: T.ColorJitter(0.4, 0.4, 0.4, hue=0.1)
+    """
 
     _name = "color_jitter"
 
@@ -101,6 +108,11 @@ def _hue(value: Any) -> Optional[Tuple[float, float]]:
 
 
 class AdjustBrightness(_FactorOp):
+    """Multiplies the pixels by `brightness_factor`: 0 is black, 1 no change.
+
+    Example: T.AdjustBrightness(1.5)
+    """
+
     _name = "adjust_brightness"
     _factor = "brightness_factor"
 
@@ -112,6 +124,13 @@ class AdjustBrightness(_FactorOp):
 
 
 class AdjustContrast(_FactorOp):
+    """Scales the distance of the pixels from the image's mean grey.
+
+    `contrast_factor` 0 gives that grey, 1 no change.
+
+    Example: T.AdjustContrast(1.5)
+    """
+
     _name = "adjust_contrast"
     _factor = "contrast_factor"
 
@@ -123,6 +142,13 @@ class AdjustContrast(_FactorOp):
 
 
 class AdjustSaturation(_FactorOp):
+    """Scales the distance of the pixels from their own grey.
+
+    `saturation_factor` 0 gives a grey image, 1 no change.
+
+    Example: T.AdjustSaturation(0.5)
+    """
+
     _name = "adjust_saturation"
     _factor = "saturation_factor"
 
@@ -134,6 +160,13 @@ class AdjustSaturation(_FactorOp):
 
 
 class AdjustHue(_ColourOp):
+    """Turns the hue by `hue_factor` of the colour circle, -0.5 to 0.5.
+
+    0 is no change; -0.5 and 0.5 give the complementary colours.
+
+    Example: T.AdjustHue(0.1)
+    """
+
     _name = "adjust_hue"
 
     def __init__(self, hue_factor: float, *, fields: Fields = None) -> None:
@@ -147,6 +180,14 @@ class AdjustHue(_ColourOp):
 
 
 class AdjustSharpness(_FactorOp):
+    """Blends the image with a smoothed copy of itself.
+
+    `sharpness_factor` 0 gives the smoothed image, 1 no change, 2 twice the
+    sharpness.
+
+    Example: T.AdjustSharpness(2.0)
+    """
+
     _name = "adjust_sharpness"
     _factor = "sharpness_factor"
 
@@ -158,6 +199,11 @@ class AdjustSharpness(_FactorOp):
 
 
 class RandomAdjustSharpness(_ColourOp):
+    """AdjustSharpness with probability `p`, by default a half.
+
+    Example: T.RandomAdjustSharpness(2.0, p=0.5)
+    """
+
     _name = "random_adjust_sharpness"
 
     def __init__(
@@ -175,6 +221,11 @@ class RandomAdjustSharpness(_ColourOp):
 
 
 class Grayscale(_ColourOp):
+    """Turns colours into grey, in `num_output_channels` 1 (default) or 3.
+
+    Example: T.Grayscale(num_output_channels=3)
+    """
+
     _name = "grayscale"
 
     def __init__(
@@ -197,6 +248,13 @@ class Grayscale(_ColourOp):
 
 
 class RandomGrayscale(_GatedOp):
+    """Turns colours into grey with probability `p`, by default 0.1.
+
+    The channels stay as many.
+
+    Example: T.RandomGrayscale(p=0.2)
+    """
+
     _name = "random_grayscale"
 
     def __init__(self, p: float = 0.1, *, fields: Fields = None) -> None:
@@ -204,14 +262,29 @@ class RandomGrayscale(_GatedOp):
 
 
 class Invert(_ColourOp):
+    """Subtracts the pixels from white: 255 for uint8, 1 for float images.
+
+    Example: T.Invert()
+    """
+
     _name = "invert"
 
 
 class RandomInvert(_GatedOp):
+    """Invert with probability `p`, by default a half.
+
+    Example: T.RandomInvert(p=0.5)
+    """
+
     _name = "random_invert"
 
 
 class Posterize(_ColourOp):
+    """Keeps the upper `bits` bits, 0 to 8, of every value.
+
+    Example: T.Posterize(4)
+    """
+
     _name = "posterize"
 
     def __init__(self, bits: int, *, fields: Fields = None) -> None:
@@ -223,6 +296,11 @@ class Posterize(_ColourOp):
 
 
 class RandomPosterize(_ColourOp):
+    """Posterize with probability `p`, by default a half.
+
+    Example: T.RandomPosterize(4, p=0.5)
+    """
+
     _name = "random_posterize"
 
     def __init__(
@@ -237,7 +315,13 @@ class RandomPosterize(_ColourOp):
 
 
 class Solarize(_ColourOp):
-    """`threshold` is in the units of the image at this op."""
+    """Inverts the pixels from `threshold` on.
+
+    `threshold` is in the units of the image at this op: 0 to 255 for uint8, 0
+    to 1 for float images.
+
+    Example: T.Solarize(128)
+    """
 
     _name = "solarize"
 
@@ -252,7 +336,10 @@ class Solarize(_ColourOp):
 
 
 class RandomSolarize(_ColourOp):
-    """`threshold` is in the units of the image at this op."""
+    """Solarize with probability `p`, by default a half.
+
+    Example: T.RandomSolarize(128, p=0.5)
+    """
 
     _name = "random_solarize"
 
@@ -270,23 +357,51 @@ class RandomSolarize(_ColourOp):
 
 
 class Autocontrast(_ColourOp):
+    """Stretches every channel from its darkest to its brightest value.
+
+    The one becomes black, the other white.
+
+    Example: T.Autocontrast()
+    """
+
     _name = "autocontrast"
 
 
 class RandomAutocontrast(_GatedOp):
+    """Autocontrast with probability `p`, by default a half.
+
+    Example: T.RandomAutocontrast(p=0.5)
+    """
+
     _name = "random_autocontrast"
 
 
 class Equalize(_ColourOp):
+    """Equalizes the histogram of every channel.
+
+    Example: T.Equalize()
+    """
+
     _name = "equalize"
 
 
 class RandomEqualize(_GatedOp):
+    """Equalize with probability `p`, by default a half.
+
+    Example: T.RandomEqualize(p=0.5)
+    """
+
     _name = "random_equalize"
 
 
 class GaussianBlur(_ColourOp):
-    """`kernel_size` is an int, or (width, height) as in torchvision."""
+    """Blurs with a Gaussian of standard deviation `sigma`, in pixels.
+
+    `kernel_size` is an odd int, or (width, height) as in torchvision. `sigma`
+    is a number, or (min, max) to draw from, by default (0.1, 2.0).
+
+    Example: T.GaussianBlur(5, sigma=(0.1, 2.0))
+    """
 
     _name = "gaussian_blur"
 

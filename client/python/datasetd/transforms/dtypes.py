@@ -11,8 +11,14 @@ from ._checks import Fields
 
 
 class ToDtype(Transform):
-    """`dtype` is a name or a torch dtype; dicts by input type are
-    unsupported."""
+    """Converts to `dtype`, a name or a torch dtype.
+
+    With `scale` values are scaled from the range of the one dtype to that of
+    the other, as 0 to 255 of uint8 to 0 to 1 of floats; the default is False.
+    Dicts by input type are unsupported.
+
+    Example: T.ToDtype("float32", scale=True)
+    """
 
     _name = "to_dtype"
 
@@ -28,7 +34,14 @@ class ToDtype(Transform):
 
 
 class Normalize(Transform):
-    """`inplace` is accepted and ignored: the batch is written once."""
+    """Computes (value - mean) / std, with one number per channel.
+
+    They are in the units of the image at this op, which must be a float image:
+    put ToDtype before. `inplace` is accepted and ignored: the batch is written
+    once.
+
+    Example: T.Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26))
+    """
 
     _name = "normalize"
 

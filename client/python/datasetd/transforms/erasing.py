@@ -10,7 +10,13 @@ from ._checks import Fields, Fill
 
 
 class Erase(Transform):
-    """Sets the window of h x w at row i and column j to v."""
+    """Sets the window of h x w pixels at row i and column j to `v`.
+
+    `v` is one number or one per channel, in the units of the image at this op.
+    `inplace` is accepted and ignored.
+
+    Example: T.Erase(4, 4, h=8, w=8, v=0)
+    """
 
     _name = "erase"
     _takes_masks = False
@@ -45,7 +51,16 @@ class Erase(Transform):
 
 
 class RandomErasing(Transform):
-    """`inplace` is accepted and ignored: the batch is written once."""
+    """Sets a rectangle to `value`, with probability `p`, by default a half.
+
+    `scale` is its share of the area, by default (0.02, 0.33), `ratio` its
+    height over its width, by default (0.3, 3.3). `value` is in the units of
+    the image at this op: a number, one per channel, or "random" for normally
+    distributed noise. `inplace` is accepted and ignored: the batch is written
+    once.
+
+    Example: T.RandomErasing(p=0.25, scale=(0.02, 0.2))
+    """
 
     _name = "random_erasing"
     _takes_masks = False
@@ -92,7 +107,10 @@ class RandomErasing(Transform):
 class Cutout(Transform):
     """Sets a square at a uniformly drawn position inside the image to `fill`.
 
-    Not in torchvision; from the CIFAR-10 speed runs.
+    `size` is its side in pixels; `fill`, by default 0, is in the units of the
+    image at this op. Not in torchvision; from the CIFAR-10 speed runs.
+
+    Example: T.Cutout(8)
     """
 
     _name = "cutout"

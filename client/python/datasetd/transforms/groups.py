@@ -11,9 +11,11 @@ from ._checks import Fields, Number
 
 
 class RandomApply(Transform):
-    """Applies all of `transforms` with probability p, else none.
+    """Applies all of `transforms` with probability `p`, by default a half.
 
-    Transforms without `fields` use those of this op.
+    Else it applies none. Transforms without `fields` use those of this op.
+
+    Example: T.RandomApply([T.GaussianBlur(3), T.Grayscale(3)], p=0.2)
     """
 
     _name = "random_apply"
@@ -97,7 +99,11 @@ class MixUp(BatchOp):
     """Blends in another sample of the batch with weight lambda ~ Beta(alpha).
 
     Lambda is drawn per batch, or with `per_sample` per sample; all images of
-    `fields` use the same.
+    `fields` use the same. Must be the last op of its image; the field
+    `labels`, by default "label", of `num_classes` classes, becomes float32 [B,
+    num_classes]. `alpha` is 1 by default.
+
+    Example: T.MixUp(alpha=0.2, num_classes=10)
     """
 
     _name = "mix_up"
@@ -107,7 +113,11 @@ class CutMix(BatchOp):
     """Pastes a box of another sample of the batch; its area ~ Beta(alpha).
 
     The box is drawn per batch, or with `per_sample` per sample; all images of
-    `fields`, which must have one size, use the same.
+    `fields`, which must have one size, use the same. Must be the last op of
+    its image; the field `labels`, by default "label", of `num_classes` classes,
+    becomes float32 [B, num_classes]. `alpha` is 1 by default.
+
+    Example: T.CutMix(num_classes=10)
     """
 
     _name = "cut_mix"

@@ -10,6 +10,15 @@ from ._checks import Fields, Fill, Padding, Size
 
 
 class Pad(Transform):
+    """Adds a border.
+
+    `padding` is in pixels: an int, (left and right, top and bottom) or (left,
+    top, right, bottom). `padding_mode` is "constant", which writes `fill` in
+    the units of the image at this op, "edge", "reflect" or "symmetric".
+
+    Example: T.Pad(4, padding_mode="reflect")
+    """
+
     _name = "pad"
 
     def __init__(
@@ -34,7 +43,12 @@ class Pad(Transform):
 
 
 class Crop(Transform):
-    """The window at (top, left). Pixels outside the image are 0."""
+    """The window of (height, width) pixels at (top, left).
+
+    Pixels outside the image are 0.
+
+    Example: T.Crop(top=2, left=4, height=24, width=24)
+    """
 
     _name = "crop"
 
@@ -63,6 +77,14 @@ class Crop(Transform):
 
 
 class CenterCrop(Transform):
+    """The window in the middle.
+
+    `size` is in pixels: an int for a square, or (height, width). A smaller
+    image is padded with 0.
+
+    Example: T.CenterCrop(24)
+    """
+
     _name = "center_crop"
 
     def __init__(self, size: Size, *, fields: Fields = None) -> None:
@@ -74,6 +96,16 @@ class CenterCrop(Transform):
 
 
 class RandomCrop(Transform):
+    """A window at a uniformly drawn position.
+
+    `size` is in pixels: an int for a square, or (height, width). Before that
+    the image is padded by `padding` and, with `pad_if_needed`, up to `size`;
+    see Pad for `padding`, `fill` and `padding_mode`. An image that is smaller
+    is an error.
+
+    Example: T.RandomCrop(32, padding=4, padding_mode="reflect")
+    """
+
     _name = "random_crop"
 
     def __init__(
@@ -107,14 +139,29 @@ class RandomCrop(Transform):
 
 
 class HorizontalFlip(Transform):
+    """Mirrors every image left-right.
+
+    Example: T.HorizontalFlip()
+    """
+
     _name = "horizontal_flip"
 
 
 class VerticalFlip(Transform):
+    """Mirrors every image upside down.
+
+    Example: T.VerticalFlip()
+    """
+
     _name = "vertical_flip"
 
 
 class RandomHorizontalFlip(Transform):
+    """Mirrors left-right with probability `p`, by default a half.
+
+    Example: T.RandomHorizontalFlip(p=0.5)
+    """
+
     _name = "random_horizontal_flip"
 
     def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
@@ -126,6 +173,11 @@ class RandomHorizontalFlip(Transform):
 
 
 class RandomVerticalFlip(Transform):
+    """Mirrors upside down with probability `p`, by default a half.
+
+    Example: T.RandomVerticalFlip(p=0.5)
+    """
+
     _name = "random_vertical_flip"
 
     def __init__(self, p: float = 0.5, *, fields: Fields = None) -> None:
@@ -141,6 +193,8 @@ class AlternatingFlip(Transform):
 
     A random bit of the sample decides whether on even or odd epochs. Not in
     torchvision; from the CIFAR-10 speed runs.
+
+    Example: T.AlternatingFlip()
     """
 
     _name = "alternating_flip"

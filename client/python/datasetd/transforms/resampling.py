@@ -19,7 +19,15 @@ Interpolation = Union[str, InterpolationMode, Any]
 
 
 class Resize(Transform):
-    """`antialias=None` means False, as in torchvision for tensors."""
+    """Resizes to `size` pixels.
+
+    `size` is (height, width), or an int for the shorter edge, whose ratio
+    stays; the longer edge is then at most `max_size`. `interpolation` is
+    "nearest", "nearest-exact", "bilinear" (default) or "bicubic". `antialias`
+    is True by default; None means False, as in torchvision for tensors.
+
+    Example: T.Resize((24, 24), interpolation="bicubic")
+    """
 
     _name = "resize"
 
@@ -81,7 +89,13 @@ class Resize(Transform):
 
 
 class ResizedCrop(Transform):
-    """Resizes the window at (top, left), which must be inside the image."""
+    """Resizes the window at (top, left), which must be inside the image.
+
+    All in pixels; `size` is an int for a square, or (height, width). See
+    Resize for `interpolation` and `antialias`.
+
+    Example: T.ResizedCrop(2, 4, 16, 20, size=(24, 24))
+    """
 
     _name = "resized_crop"
 
@@ -122,6 +136,16 @@ class ResizedCrop(Transform):
 
 
 class RandomResizedCrop(Transform):
+    """A random window, resized to `size`.
+
+    `size` is in pixels: an int for a square, or (height, width). `scale` is
+    the window's share of the image's area, by default (0.08, 1), `ratio` its
+    width over its height, by default (3/4, 4/3). See Resize for
+    `interpolation` and `antialias`.
+
+    Example: T.RandomResizedCrop(24, scale=(0.2, 1.0))
+    """
+
     _name = "random_resized_crop"
 
     def __init__(
@@ -155,7 +179,15 @@ class RandomResizedCrop(Transform):
 
 
 class Rotate(Transform):
-    """Rotates counter-clockwise by `angle` degrees."""
+    """Rotates counter-clockwise by `angle` degrees.
+
+    With `expand` the image grows to hold all of it. `center` is (x, y) in
+    pixels; None, the default, is the middle. Pixels from outside are `fill`,
+    by default 0, in the units of the image at this op. `interpolation` is
+    "nearest" (default) or "bilinear".
+
+    Example: T.Rotate(30, interpolation="bilinear")
+    """
 
     _name = "rotate"
 
@@ -190,7 +222,13 @@ class Rotate(Transform):
 
 
 class RandomRotation(Transform):
-    """`expand` must be False, since all images of a batch have one size."""
+    """Rotates by an angle drawn from (-degrees, degrees) or (min, max).
+
+    Degrees, counter-clockwise. `expand` must be False, since all images of a
+    batch have one size. See Rotate for the other arguments.
+
+    Example: T.RandomRotation(15, fill=0)
+    """
 
     _name = "random_rotation"
 
@@ -235,8 +273,14 @@ class RandomRotation(Transform):
 
 
 class Affine(Transform):
-    """`angle` is clockwise, in degrees; `translate` in pixels, `shear` in
-    degrees."""
+    """Rotates, moves, scales and shears about `center`.
+
+    `angle` is clockwise, in degrees; `translate` is (x, y) in pixels; `scale`
+    a factor; `shear` in degrees, along x or (x, y). See Rotate for the other
+    arguments.
+
+    Example: T.Affine(10, translate=(2, 1), scale=1.1, shear=5)
+    """
 
     _name = "affine"
 
@@ -282,6 +326,17 @@ class Affine(Transform):
 
 
 class RandomAffine(Transform):
+    """Affine with drawn parameters.
+
+    `degrees` is drawn from (-degrees, degrees) or (min, max); the translation
+    from up to these parts (x, y), 0 to 1, of the image's size; `scale` from
+    (min, max); `shear` in degrees from (-shear, shear), (min, max) along x, or
+    (min, max, min, max) along x and y. None, the default, leaves that one out.
+    See Rotate for the other arguments.
+
+    Example: T.RandomAffine(10, translate=(0.1, 0.1), scale=(0.9, 1.1))
+    """
+
     _name = "random_affine"
 
     def __init__(

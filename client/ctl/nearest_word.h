@@ -1,0 +1,21 @@
+// Finds what a mistyped word may have meant.
+
+#ifndef DATASETD_CLIENT_CTL_NEAREST_WORD_H_
+#define DATASETD_CLIENT_CTL_NEAREST_WORD_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace datasetd::ctl {
+
+// Returns the word of `words` with the fewest letters to insert, delete or
+// replace, the first of several; empty if it takes more than a third of the
+// letters of `typed`, and more than one.
+std::string NearestWord(absl::string_view typed,
+                        const std::vector<std::string>& words);
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_NEAREST_WORD_H_

@@ -1,0 +1,41 @@
+"""pages: the documentation, with links that work in an archive."""
+
+load(":entries.bzl", "PYTHON")
+
+def _pages_impl(ctx):
+    out = ctx.actions.declare_directory(ctx.label.name)
+    paths = {file: ctx.attr.folder + "/" + file.basename for file in ctx.files.srcs}
+    for target, path in ctx.attr.files.items():
+        paths[target.files.to_list()[0]] = path
+    args = ctx.actions.args()
+    args.add_all(PYTHON[1:] + [ctx.file._make_pages, out.path])
+    args.add_all(["%s=%s" % (file.path, path) for file, path in paths.items()])
+    args.add_all(["%s->%s" % item for item in ctx.attr.others.items()])
+    ctx.actions.run(
+        executable = PYTHON[0],
+        arguments = [args],
+        inputs = paths.keys() + [ctx.file._make_pages],
+        outputs = [out],
+        mnemonic = "Pages",
+    )
+    return [DefaultInfo(files = depset([out]))]
+
+pages = rule(
+    implementation = _pages_impl,
+    attrs = {
+        "files": attr.label_keyed_string_dict(
+            allow_files = True,
+            doc = "a page to its path in the archive",
+        ),
+        "folder": attr.string(doc = "of the pages in `srcs`"),
+        "others": attr.string_dict(
+            doc = "files of the tree to their paths in the archive",
+        ),
+        "srcs": attr.label_list(allow_files = True),
+        "_make_pages": attr.label(
+            allow_single_file = True,
+            default = ":make_pages.py",
+        ),
+    },
+    doc = "A folder of pages at their paths in the archive.",
+)
