@@ -23,6 +23,7 @@ from ._descriptions import BadSample, DrawnOp, Field, LoadEstimate
 from ._dlpack import Tensor
 from ._loader import DataLoader
 from ._local import LocalDaemon, start_local
+from ._subset import Subset
 from .errors import *  # noqa: F401,F403
 
 __version__ = "0.1.0"  # the daemon's, too; a test compares
@@ -38,6 +39,7 @@ __all__ = [
     "Field",
     "LoadEstimate",
     "LocalDaemon",
+    "Subset",
     "Tensor",
     "benchmark",
     "connect",
