@@ -20,7 +20,7 @@ from typing import (
 from ._batch import Batch
 from ._descriptions import Field
 from ._sampling import index_array
-from .errors import InvalidArgument, OutOfRange
+from .errors import FailedPrecondition, InvalidArgument, OutOfRange
 
 if TYPE_CHECKING:
     from ._client import Client
@@ -124,11 +124,18 @@ class Samples:
         """Yields the samples at `indices`, about 4 MiB at a time."""
         whole = self._whole()
         chosen = options.get("fields")
-        sample_bytes = sum(
-            _item_bytes(field) * abs(math.prod(field.shape))
-            for field in whole.fields
-            if chosen is None or field.name in chosen
-        )
+        sample_bytes = 0
+        for field in whole.fields:
+            if chosen is not None and field.name not in chosen:
+                continue
+            if -1 in field.shape:
+                raise FailedPrecondition(
+                    f"dataset {whole.name!r}: the samples of {field.name!r} "
+                    "differ in size: fetch(dataset, indices, transforms=...) "
+                    "of the client gives them one, as [T.CenterCrop(224)]; "
+                    "column() has the other fields"
+                )
+            sample_bytes += _item_bytes(field) * math.prod(field.shape)
         rows = max(1, min(_BLOCK_BYTES // sample_bytes, _MAX_BLOCK_ROWS))
         # Once without rows, for the error.
         for begin in range(0, max(1, len(indices)), rows):

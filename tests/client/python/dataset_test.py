@@ -307,6 +307,27 @@ def test_explain_and_fetch_count_the_samples_of_the_subset(client, dataset):
     np.testing.assert_array_equal(batch.image, _PLANES[[5, 90]])
 
 
+def test_samples_that_differ_in_size(client):
+    samples = [(np.full((3 + i, 4, 3), i, np.uint8), i) for i in range(5)]
+    with client.push_dataset("sizes", samples, ragged=True) as dataset:
+        for access in (
+            lambda: dataset[0],
+            lambda: list(dataset),
+            lambda: dataset.column("image"),
+        ):
+            with pytest.raises(
+                datasetd.FailedPrecondition, match="'image' differ in size"
+            ):
+                access()
+        assert dataset.column("label").tolist() == [0, 1, 2, 3, 4]
+        train, _ = dataset.split(3)
+        crop = [T.CenterCrop(2)]
+        batch = client.fetch(train, [2, 0], transforms=crop)
+        np.testing.assert_array_equal(
+            batch.image[:, 0, 0, 0], train.indices[[2, 0]]
+        )
+
+
 def test_closing_after_an_unload(client):
     with client.push_dataset("unloaded", [1, 2, 3]) as dataset:
         assert [int(x) for (x,) in dataset] == [1, 2, 3]
