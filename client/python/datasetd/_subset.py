@@ -84,6 +84,15 @@ class Samples:
             return batches[0]
         return type(batches[0])(map(_joined, zip(*batches)))
 
+    def __getitems__(self, indices: Iterable[int]) -> List[Batch]:
+        """Returns the samples as a list. torch's own DataLoader calls it, from
+        torch 2.0 on."""
+        batch = self[indices]
+        return [
+            type(batch)(values[row] for values in batch)
+            for row in range(len(batch[0]))
+        ]
+
     def __iter__(self) -> Iterator[Batch]:
         """Yields every sample, in order."""
         import numpy

@@ -254,7 +254,10 @@ def test_subsets_of_torch(dataset):
     inner = torch.utils.data.Subset(second, [3, 1])
     with datasetd.DataLoader(inner) as loader:
         assert _indices(loader) == [second.indices[3], second.indices[1]]
-    # And torch's loader takes ours.
+    # And torch's loader takes ours, from torch 2.0 on by whole batches.
+    samples = dataset.__getitems__([4, 2])
+    assert [int(label) for _, label in samples] == _LABELS[[4, 2]].tolist()
+    np.testing.assert_array_equal(samples[1].image, _PLANES[2])
     batches = list(torch.utils.data.DataLoader(inner, batch_size=2))
     np.testing.assert_array_equal(
         batches[0][0], _PLANES[[second.indices[3], second.indices[1]]]
