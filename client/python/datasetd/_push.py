@@ -19,8 +19,8 @@ from typing import (
     Iterator,
     List,
     Mapping,
-    NamedTuple,
     Optional,
+    Tuple,
 )
 
 from . import _library, _resident
@@ -292,32 +292,35 @@ def _budget_of(session: Session, device: str) -> float:
     return math.inf
 
 
-class _Found(NamedTuple):
-    message: Optional[Dict[str, Any]]  # of a READY dataset
-    is_taken: bool  # by one that is READY or is being loaded
-    has_failed: bool  # a load or push of this name, so that it is free
+def _is_taken(session: Session, name: str) -> bool:
+    """Takes no hold, as get_dataset would."""
+    message = json.loads(session.call_text("list_datasets"))
+    return any(
+        dataset["name"] == name and dataset["state"] != "DATASET_STATE_FAILED"
+        for dataset in message["datasets"]
+    )
 
 
-def _find(session: Session, name: str, waits: bool) -> _Found:
-    """Adds a holder of the dataset of this name if it is READY; with `waits`,
-    after the load or push by another that is under way."""
+def _find(
+    session: Session, name: str
+) -> Tuple[Optional[Dict[str, Any]], bool]:
+    """Adds a holder of the dataset of this name and returns it. Waits for
+    loads and pushes by others; returns None if there is none, and True if one
+    has failed, so that the name is free."""
     pause = _POLL_SECONDS
     has_failed = False
     while True:
         try:
             text = session.call_text("get_dataset", name.encode())
         except NotFound:
-            return _Found(None, False, has_failed)
+            return None, has_failed
         message: Dict[str, Any] = json.loads(text)
         if message["state"] == "DATASET_STATE_READY":
             session.hold(name)
-            return _Found(message, True, False)
+            return message, False
         if message["state"] != "DATASET_STATE_LOADING":
-            is_failed = message["state"] == "DATASET_STATE_FAILED"
-            return _Found(None, not is_failed, is_failed)
-        if not waits:
-            return _Found(None, True, False)
-        # It may be gone at the next look, which is a failure, too.
+            return None, message["state"] == "DATASET_STATE_FAILED"
+        # If it is gone at the next look, it has failed, too.
         has_failed = True
         time.sleep(pause)
         pause = min(2 * pause, _MAX_POLL_SECONDS)
@@ -409,11 +412,11 @@ def push(
     stack = contextlib.ExitStack()
     unkept = contextlib.ExitStack()
 
-    def find() -> _Found:
-        found = _find(session, name, waits=if_exists != "error")
-        if found.message is not None:
+    def find() -> Tuple[Optional[Dict[str, Any]], bool]:
+        found, has_failed = _find(session, name)
+        if found is not None:
             unkept.callback(session.release, name)
-        return found
+        return found, has_failed
 
     def most_bytes() -> float:
         # Pretransforms may make samples smaller.
@@ -423,11 +426,10 @@ def push(
 
     with stack, unkept:
         present: Optional[Dict[str, Any]] = None
-        if if_exists != "replace":
-            found = find()
-            present = found.message
-            if found.is_taken and if_exists == "error":
-                raise AlreadyExists(f"dataset {name!r} is there: {_WAYS}")
+        if if_exists == "error" and _is_taken(session, name):
+            raise AlreadyExists(f"dataset {name!r} is there: {_WAYS}")
+        if if_exists in ("same", "keep"):
+            present, _ = find()
         message = present
         if present is None or if_exists == "same":
             columns = columns_of(data, fields)
@@ -456,10 +458,10 @@ def push(
                 # Another push was faster, or it is hidden from this user.
                 if if_exists in ("replace", "error"):
                     raise
-                found = find()
-                message = present = found.message
-                if present is None and not found.has_failed:
+                present, has_failed = find()
+                if present is None and not has_failed:
                     raise
+                message = present
             else:
                 stack.callback(sender.close)
                 source.send(sender, report)
