@@ -22,6 +22,7 @@ from ._dlpack import Tensor
 from ._loader import DataLoader
 from ._local import LocalDaemon, start_local
 from ._shared import connect_or_start, load
+from ._subset import Subset
 from .errors import *  # noqa: F401,F403
 
 __version__ = "0.1.0"  # the daemon's, too; a test compares
@@ -37,6 +38,7 @@ __all__ = [
     "Field",
     "LoadEstimate",
     "LocalDaemon",
+    "Subset",
     "Tensor",
     "benchmark",
     "connect",

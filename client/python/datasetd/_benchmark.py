@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List
 
+from ._subset import whole_of
 from .errors import FailedPrecondition, InvalidArgument
 
 # Set by `datasetctl bench`: a directory for reports, and how long to measure.
@@ -245,7 +246,7 @@ def _report(loader: Any) -> None:
         json.dump(
             {
                 "pid": os.getpid(),
-                "dataset": loader.dataset.name,
+                "dataset": whole_of(loader.dataset)[0].name,
                 "batch_size": loader.batch_size,
                 "rank": loader.rank,
                 **loader._meter.result().to_dict(),

@@ -29,8 +29,9 @@ from ._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
 from ._loader import make_fetcher
 from ._loading import Progress
 from ._progress import make_progress
-from ._samples import Fields
+from ._samples import Fields, mask_names
 from ._session import Session
+from ._subset import Samples, whole_of
 from .errors import InvalidArgument
 from .transforms._pipeline import Pipelines, pipelines_message
 
@@ -210,7 +211,7 @@ class Client:
             "pretransforms": {
                 field: {"transforms": ops}
                 for field, ops in pipelines_message(
-                    "pretransforms", pretransforms
+                    "pretransforms", pretransforms, mask_names(fields)
                 ).items()
             },
             "class_names": list(
@@ -259,7 +260,7 @@ class Client:
 
     def fetch(
         self,
-        dataset: Dataset,
+        dataset: Samples,
         indices: Iterable[int],
         transforms: Pipelines = (),
         layout: Union[str, Mapping[str, str]] = "NCHW",
@@ -271,8 +272,9 @@ class Client:
     ) -> Batch:
         """Returns a Batch of the given samples, in this order.
 
-        They are augmented as by a DataLoader with this seed in `epoch`. Opens
-        and closes a feed: for repeated use prefer DataLoader.fetch.
+        They are augmented as by a DataLoader with this seed in `epoch`. With
+        a Subset as `dataset`, indices are positions in it. Opens and closes a
+        feed: for repeated use prefer DataLoader.fetch.
         """
         fetcher = make_fetcher(
             dataset,
@@ -296,7 +298,7 @@ class Client:
 
     def explain(
         self,
-        dataset: Dataset,
+        dataset: Samples,
         transforms: Pipelines,
         seed: int = 0,
         epoch: int = 0,
@@ -307,22 +309,24 @@ class Client:
         The result has a list for each sample of `indices`: the operations on
         its images in order of execution, field by field.
         """
+        whole, subset = whole_of(dataset)
         fields = {
             field: {"transforms": ops}
             for field, ops in pipelines_message(
                 "transforms",
                 transforms,
-                [field.name for field in dataset.fields if field.is_mask],
+                [field.name for field in whole.fields if field.is_mask],
             ).items()
         }
         try:
-            wanted = [str(operator.index(index)) for index in indices]
+            numbers = map(operator.index, indices)
+            wanted = [str(i if subset is None else subset[i]) for i in numbers]
         except TypeError as error:
             raise InvalidArgument(f"indices: {error}; expected ints") from None
         samples: List[List[DrawnOp]] = []
         for begin in range(0, len(wanted), _EXPLAINED_AT_ONCE):
             request = {
-                "dataset": dataset.name,
+                "dataset": whole.name,
                 "fields": fields,
                 "seed": str(operator.index(seed)),
                 "epoch": str(operator.index(epoch)),

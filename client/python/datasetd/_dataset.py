@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional
 
 from ._descriptions import Field, bad_samples_of, fields_of
 from ._session import Session
+from ._subset import Samples
+from .errors import NotFound
 
 if TYPE_CHECKING:
     from ._client import Client
 
 
-class Dataset:
+class Dataset(Samples):
     """A dataset that the daemon keeps for this client.
 
     Returned by Client.load_dataset, push_dataset and get_dataset. The daemon
     may drop it once every client has closed it or ended.
 
+    `dataset[i]` is a sample and `dataset[[3, 1]]` a Batch, iterating yields
+    every sample, column() returns a field of all; select() and split() return
+    Subsets. See Samples, the base class.
+
     Attributes: name, num_samples, fields (datasetd.Field), device, format,
-    path, split, resident_bytes, spec_id, content_hash, class_names,
-    num_bad_samples and bad_samples (datasetd.BadSample): samples skipped or
-    replaced while loading, of which the first 1000 are listed.
+    path, split_name, resident_bytes, spec_id, content_hash, class_names (also
+    classes and class_to_idx), num_bad_samples and bad_samples
+    (datasetd.BadSample): samples skipped or replaced while loading, of which
+    the first 1000 are listed.
     """
 
     def __init__(
@@ -42,7 +50,7 @@ class Dataset:
         self.device: str = message["device"]
         self.format: str = message["format"]
         self.path: str = message["path"]
-        self.split: str = message["split"]
+        self.split_name: str = message["split"]
         self.resident_bytes = int(message["resident_bytes"])
         self.spec_id: str = message["spec_id"]
         self.content_hash: str = message["content_hash"]
@@ -54,14 +62,22 @@ class Dataset:
     def client(self) -> "Client":
         return self._client
 
+    def _whole(self) -> "Dataset":
+        return self
+
+    def _to_indices(self, positions: Any) -> Any:
+        return positions
+
     def __len__(self) -> int:
         return self.num_samples
 
     def close(self) -> None:
-        """Releases the hold. Open loaders keep theirs."""
+        """Releases the hold, if the dataset was not unloaded meanwhile. Open
+        loaders keep theirs."""
         if self._is_open:
             self._is_open = False
-            self._session.release(self.name)
+            with contextlib.suppress(NotFound):
+                self._session.release(self.name)
 
     def __enter__(self) -> "Dataset":
         return self

@@ -13,6 +13,7 @@ FieldNames = Union[None, str, Sequence[str]]
 Layout = Union[str, Mapping[str, str]]
 
 _LAYOUTS = ("NCHW", "NHWC")
+_MAX_SUBSET_SIZE = 1_000_000  # the daemon's
 
 
 def chosen_fields(dataset: Dataset, fields: FieldNames) -> List[Field]:
@@ -131,6 +132,24 @@ def check_order_arguments(
         )
     if sampler is not None:
         _exclude("sampler", shuffle=shuffle, subset=subset is not None)
+
+
+def check_own_subset(
+    own_subset: Any, sampler: Any, batch_sampler: Any, subset: Any
+) -> None:
+    """Checks the arguments of a loader whose dataset is a Subset."""
+    if subset is not None:
+        raise InvalidArgument(
+            "subset= and a Subset as dataset exclude each other: take "
+            "select(indices) of the Subset"
+        )
+    is_too_large = len(own_subset) > _MAX_SUBSET_SIZE
+    if is_too_large and sampler is None and batch_sampler is None:
+        raise InvalidArgument(
+            f"dataset: a Subset of {len(own_subset)} samples; without a "
+            f"sampler it can have {_MAX_SUBSET_SIZE}: give sampler=, as "
+            "torch.utils.data.RandomSampler(subset)"
+        )
 
 
 def _exclude(argument: str, **others: bool) -> None:

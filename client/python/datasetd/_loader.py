@@ -20,10 +20,16 @@ from ._arguments import checked_int, checked_seconds, optional_seconds
 from ._batch import Batch
 from ._dataset import Dataset
 from ._epochs import EpochIterator, SamplerIterator
-from ._feed_options import check_order_arguments, chosen_fields, fields_message
+from ._feed_options import (
+    check_order_arguments,
+    check_own_subset,
+    chosen_fields,
+    fields_message,
+)
 from ._fetch import Fetcher, Requested
 from ._job_feed import JobFeed
 from ._resume import Position, checked_order_state, checked_position, make_state
+from ._subset import Samples, whole_of
 from .errors import InvalidArgument
 from .transforms._pipeline import Pipelines
 
@@ -35,7 +41,9 @@ class DataLoader:
     samples are resident once for all jobs.
 
     Args:
-      dataset: returned by Client.load_dataset, push_dataset or get_dataset.
+      dataset: returned by Client.load_dataset, push_dataset or get_dataset; or
+        a Subset of it, datasetd's or torch's: indices of a sampler are then
+        the subset's, those of a batch and of fetch() the dataset's.
       batch_size: rows per batch of this rank.
       shuffle: a new order for every epoch, drawn from (seed, epoch).
       seed: seed of order and augmentation.
@@ -98,7 +106,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Samples,
         batch_size: int = 1,
         shuffle: bool = False,
         seed: int = 0,
@@ -117,12 +125,14 @@ class DataLoader:
         subset: Optional[Iterable[int]] = None,
         fields: Union[None, str, Sequence[str]] = None,
     ) -> None:
-        if not isinstance(dataset, Dataset):
+        whole, own_subset = whole_of(dataset)
+        if not isinstance(whole, Dataset):
             raise InvalidArgument(
-                f"dataset={dataset!r}; expected what Client.load_dataset or "
-                "get_dataset returned"
+                f"dataset={dataset!r}; expected what Client.load_dataset, "
+                "push_dataset or get_dataset returned, or a Subset of it"
             )
         self.dataset = dataset
+        self._whole = whole
         self.batch_size = checked_int("batch_size", batch_size, 1, 2**32 - 1)
         self.shuffle = bool(shuffle)
         self.seed = checked_int("seed", seed, 0, 2**64 - 1)
@@ -142,16 +152,16 @@ class DataLoader:
             "timeout": timeout,
             "reconnect": reconnect,
         }
-        chosen = chosen_fields(dataset, fields)
+        chosen = chosen_fields(whole, fields)
         options: Dict[str, Any] = {
-            "dataset": dataset.name,
+            "dataset": whole.name,
             "batch_size": self.batch_size,
             "shuffle": self.shuffle,
             "seed": str(self.seed),
             "drop_last": self.drop_last,
             "rank": self.rank,
             "world_size": self.world_size,
-            "fields": fields_message(dataset, chosen, transforms, layout),
+            "fields": fields_message(whole, chosen, transforms, layout),
             "name": name,
         }
         if prefetch is not None:
@@ -164,15 +174,23 @@ class DataLoader:
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self._subset_hash: Optional[str] = None
-        if subset is not None:
+        if own_subset is not None:
+            check_own_subset(own_subset, sampler, batch_sampler, subset)
+            subset = own_subset
+        has_sampler = sampler is not None or batch_sampler is not None
+        if subset is not None and not has_sampler:
             indices = _sampling.index_array("subset", subset)
             options["subset"] = {"indices": indices.tolist()}
             self._subset_hash = _sampling.digest(indices).hex()
         # None: the daemon chooses the order.
         self._ahead: Optional[SentAhead] = None
-        if sampler is not None or batch_sampler is not None:
+        if has_sampler:
             order = _sampling.SamplerOrder(
-                sampler, batch_sampler, self.batch_size, self.drop_last
+                sampler,
+                batch_sampler,
+                self.batch_size,
+                self.drop_last,
+                own_subset,
             )
             self.batch_size = order.batch_size
             options.update(
@@ -182,7 +200,7 @@ class DataLoader:
             )
             self._ahead = SentAhead(order)
         self._feed = JobFeed(
-            dataset,
+            whole,
             options,
             resolved,
             optional_seconds("timeout", timeout),
@@ -260,7 +278,7 @@ class DataLoader:
         """
         self._feed.check_open()
         if self._fetcher is None:
-            self._fetcher = make_fetcher(self.dataset, **self._arguments)
+            self._fetcher = make_fetcher(self._whole, **self._arguments)
         if epoch is None:
             epoch = max(self._last_epoch, 0)
         return self._fetcher.fetch(indices, epoch)
@@ -379,7 +397,7 @@ class DataLoader:
             else "the order of a sampler"
         )
         return (
-            f"datasetd.DataLoader({self.dataset.name!r}, "
+            f"datasetd.DataLoader({self._whole.name!r}, "
             f"batch_size={self.batch_size}, {batches})"
         )
 
@@ -390,7 +408,7 @@ class _FetchLoader(DataLoader):
     _draws_by_sample = True
 
 
-def make_fetcher(dataset: Dataset, **arguments: Any) -> Fetcher:
+def make_fetcher(dataset: Samples, **arguments: Any) -> Fetcher:
     """Returns a Fetcher for `dataset`; `arguments` are a DataLoader's."""
 
     def open_loader(request: Requested) -> DataLoader:

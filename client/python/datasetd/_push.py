@@ -6,6 +6,8 @@ import contextlib
 import ctypes
 import itertools
 import json
+import math
+import re
 import tempfile
 import time
 import weakref
@@ -18,6 +20,7 @@ from typing import (
     List,
     Mapping,
     Optional,
+    Tuple,
 )
 
 from . import _library, _resident
@@ -27,14 +30,20 @@ from ._data import columns_of
 from ._dataset import Dataset
 from ._samples import Fields, SampleEncoder
 from ._session import Session
-from .errors import AlreadyExists, InvalidArgument, NotFound
+from .errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+)
 
 if TYPE_CHECKING:
     from ._client import Client
 
 _BLOCK_BYTES = 1 << 20
-# Samples that are read twice.
+# Samples at the start that are read twice; then those at powers of two.
 _NUM_CHECKED = 8
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _IF_EXISTS = ("same", "keep", "replace", "error")
 _POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 0.5
@@ -149,9 +158,10 @@ class _SampleData:
         fields: Fields,
         is_ragged: bool,
         stack: contextlib.ExitStack,
+        most_bytes: Callable[[], float],
     ) -> None:
         """Encodes the first sample; or all, to a file, if their number or
-        sizes are unknown."""
+        sizes are unknown: at most most_bytes(), the memory for them."""
         self._name = name
         self._encoder = SampleEncoder(fields, is_ragged)
         self._encoded = self._encode(samples)
@@ -164,8 +174,7 @@ class _SampleData:
         if self.total < 0:
             # The daemon reserves memory before the first sample.
             self._spool = stack.enter_context(tempfile.TemporaryFile())
-            for parts in self._encoded:
-                self._spool.write(b"".join(parts))
+            self._spool_samples(most_bytes())
             self.total = self._encoder.num_samples
             self._spool.seek(0)
             self._encoded = iter(())
@@ -176,6 +185,17 @@ class _SampleData:
             else:
                 self._encoded = itertools.chain([first], self._encoded)
         self.fields = self._encoder.fields_message()
+
+    def _spool_samples(self, most_bytes: float) -> None:
+        size = 0
+        for parts in self._encoded:
+            size += self._spool.write(b"".join(parts))
+            if size > most_bytes:
+                raise ResourceExhausted(
+                    f"dataset {self._name!r}: the first "
+                    f"{self._encoder.num_samples} samples have {size} bytes, "
+                    f"and the device's memory budget is {most_bytes:.0f}"
+                )
 
     def _encode(self, samples: Any) -> Iterator[List[bytes]]:
         # A map-style dataset may have an __iter__ that never ends, or none.
@@ -189,14 +209,14 @@ class _SampleData:
             return
         for i in range(len(samples)):
             parts = self._encoder.encode(samples[i])
-            if i < _NUM_CHECKED and parts != self._encoder.encode_again(
-                samples[i]
-            ):
+            is_checked = i < _NUM_CHECKED or i & (i - 1) == 0
+            if is_checked and parts != self._encoder.encode_again(samples[i]):
                 raise InvalidArgument(
                     f"samples[{i}] is not the same twice: a random transform "
                     "would be frozen at one draw. Push without it and give "
                     "transforms= to DataLoader (T.from_torchvision converts "
-                    "them); to keep one draw, push a generator"
+                    "them); to keep one draw, push a generator: (samples[i] "
+                    "for i in range(len(samples)))"
                 )
             yield parts
 
@@ -255,21 +275,53 @@ def _progress(count: int, total: int, sent: int) -> Dict[str, Any]:
     }
 
 
-def _find(session: Session, name: str) -> Optional[Dict[str, Any]]:
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            f"name={name!r}: a dataset's name has 1 to 128 characters of "
+            "[A-Za-z0-9._-] and begins with a letter or digit"
+        )
+
+
+def _budget_of(session: Session, device: str) -> float:
+    """Returns the device's memory budget; infinite if there is none."""
+    status = json.loads(session.call_text("get_status"))
+    for known in status["devices"]:
+        if device in ("", known["name"]):
+            return float(known["memory_budget_bytes"])
+    return math.inf
+
+
+def _is_taken(session: Session, name: str) -> bool:
+    """Takes no hold, as get_dataset would."""
+    message = json.loads(session.call_text("list_datasets"))
+    return any(
+        dataset["name"] == name and dataset["state"] != "DATASET_STATE_FAILED"
+        for dataset in message["datasets"]
+    )
+
+
+def _find(
+    session: Session, name: str
+) -> Tuple[Optional[Dict[str, Any]], bool]:
     """Adds a holder of the dataset of this name and returns it. Waits for
-    loads and pushes by others; returns None if these leave nothing."""
+    loads and pushes by others; returns None if there is none, and True if one
+    has failed, so that the name is free."""
     pause = _POLL_SECONDS
+    has_failed = False
     while True:
         try:
             text = session.call_text("get_dataset", name.encode())
         except NotFound:
-            return None
+            return None, has_failed
         message: Dict[str, Any] = json.loads(text)
         if message["state"] == "DATASET_STATE_READY":
             session.hold(name)
-            return message
+            return message, False
         if message["state"] != "DATASET_STATE_LOADING":
-            return None
+            return None, message["state"] == "DATASET_STATE_FAILED"
+        # If it is gone at the next look, it has failed, too.
+        has_failed = True
         time.sleep(pause)
         pause = min(2 * pause, _MAX_POLL_SECONDS)
 
@@ -356,26 +408,37 @@ def push(
             f"{', '.join(_IF_EXISTS)}"
         )
     name = header["name"]
+    _check_name(name)
     stack = contextlib.ExitStack()
     unkept = contextlib.ExitStack()
 
-    def find() -> Optional[Dict[str, Any]]:
-        found = _find(session, name)
+    def find() -> Tuple[Optional[Dict[str, Any]], bool]:
+        found, has_failed = _find(session, name)
         if found is not None:
             unkept.callback(session.release, name)
-        return found
+        return found, has_failed
+
+    def most_bytes() -> float:
+        # Pretransforms may make samples smaller.
+        if header["pretransforms"]:
+            return math.inf
+        return _budget_of(session, header["device"])
 
     with stack, unkept:
-        present = find() if if_exists != "replace" else None
-        if present is not None and if_exists == "error":
+        present: Optional[Dict[str, Any]] = None
+        if if_exists == "error" and _is_taken(session, name):
             raise AlreadyExists(f"dataset {name!r} is there: {_WAYS}")
+        if if_exists in ("same", "keep"):
+            present, _ = find()
         message = present
         if present is None or if_exists == "same":
             columns = columns_of(data, fields)
             source: Any = (
                 _ColumnData(columns)
                 if isinstance(columns, Columns)
-                else _SampleData(name, columns, fields, ragged, stack)
+                else _SampleData(
+                    name, columns, fields, ragged, stack, most_bytes
+                )
             )
             if not source.total:
                 raise InvalidArgument(
@@ -387,15 +450,18 @@ def push(
         if if_exists == "replace":
             with contextlib.suppress(NotFound):
                 session.call("unload_dataset", name.encode(), 0)
-        if present is None:
+        while message is None:
             handle = stack.enter_context(session.connection().used())
             try:
                 sender = _Sender(handle, header)
             except AlreadyExists:
                 # Another push was faster, or it is hidden from this user.
-                present = find()
-                if present is None or if_exists in ("replace", "error"):
+                if if_exists in ("replace", "error"):
                     raise
+                present, has_failed = find()
+                if present is None and not has_failed:
+                    raise
+                message = present
             else:
                 stack.callback(sender.close)
                 source.send(sender, report)
@@ -407,7 +473,6 @@ def push(
                 difference = _difference(held, header, source)
                 if difference:
                     raise AlreadyExists(difference)
-            message = present
         unkept.pop_all()
     assert message is not None
     return message

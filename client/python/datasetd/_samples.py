@@ -12,6 +12,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Set,
     Tuple,
     Union,
 )
@@ -35,6 +36,11 @@ _CASTS = {
     "complex64": "view it as float32, with an axis of 2 behind the others",
     "complex128": "view it as float64, with an axis of 2 behind the others",
 }
+# First bytes of JPEG, PNG, GIF, WebP and TIFF files.
+_ENCODED = (
+    b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1", b"\xff\xd8\xff\xdb", b"\x89PNG",
+    b"GIF8", b"RIFF", b"II*\0", b"MM\0*",
+)
 _IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
 _KINDS = ("auto", "image", "image_chw", "mask", "array")
 
@@ -83,11 +89,17 @@ def _pil_to_array(image: Any, where: str, kind: str, name: str) -> Any:
     import numpy
 
     mode = image.mode
-    if mode in ("1", "L", "LA", "RGB", "RGBA", "RGBX", "CMYK", "I", "F"):
-        return numpy.asarray(image)
+    is_image = kind.startswith("image") or (kind, name) == ("auto", "image")
     if mode.startswith("I;16"):
         return numpy.asarray(image).astype(numpy.int32)
-    if mode not in ("P", "PA") or "image" in (kind, name):
+    if mode == "1" and is_image:
+        return numpy.asarray(image.convert("L"))  # 0 and 255
+    if mode in ("1", "L", "LA", "RGB", "RGBA", "I", "F"):
+        return numpy.asarray(image)
+    if mode not in ("P", "PA"):
+        # Transforms know colours as RGB. An array has no transforms.
+        return numpy.asarray(image if kind == "array" else image.convert("RGB"))
+    if is_image:
         return numpy.asarray(image.convert("RGB"))
     if kind in ("mask", "array") or name == "mask":
         return numpy.asarray(image.getchannel(0))
@@ -124,10 +136,14 @@ def _to_array(
             ) from None
     elif isinstance(value, float):
         array, origin = numpy.asarray(value, numpy.float32), "numpy"
-    elif isinstance(value, (str, bytes)) or value is None:
+    elif isinstance(value, (str, bytes, bytearray)) or value is None:
+        if isinstance(value, (bytes, bytearray)) and value[:4] in _ENCODED:
+            way = "decode it first, as datasetd.sources.decode_image(value)"
+        else:
+            way = "leave it out with fields="
         raise InvalidArgument(
             f"{where} is {type(value).__name__}, expected a tensor, an array, "
-            "a PIL image or a number; leave it out with fields="
+            f"a PIL image or a number; {way}"
         )
     else:
         array, origin = numpy.asarray(value), "numpy"
@@ -194,6 +210,13 @@ def field_message(spec: Spec) -> Dict[str, Any]:
         "is_image": spec.is_image,
         "is_mask": spec.is_mask,
     }
+
+
+def mask_names(fields: Fields) -> Set[str]:
+    """Returns the fields that are masks if they are images."""
+    kinds = fields if isinstance(fields, Mapping) else {}
+    names = {name for name, kind in kinds.items() if kind == "mask"}
+    return names | ({"mask"} if kinds.get("mask", "auto") == "auto" else set())
 
 
 class FieldNames:

@@ -7,7 +7,7 @@ import copy
 import hashlib
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional
 
-from .errors import FailedPrecondition, InvalidArgument
+from .errors import FailedPrecondition, InvalidArgument, OutOfRange
 
 MAX_BATCH_SIZE = 1 << 18
 
@@ -22,6 +22,18 @@ def index_array(what: str, indices: Iterable[Any]) -> "array.array[int]":
         raise InvalidArgument(
             f"{what}: expected sample indices, ints: {error}"
         ) from None
+
+
+def _indices_of(
+    subset: Any, positions: "array.array[int]"
+) -> "array.array[int]":
+    for position in positions:
+        if not 0 <= position < len(subset):
+            raise OutOfRange(
+                f"sampler: {position} is out of range of a Subset of "
+                f"{len(subset)} samples"
+            )
+    return index_array("sampler", subset.take(positions))
 
 
 def _has_state(sampler: Any) -> bool:
@@ -55,10 +67,13 @@ class SamplerOrder:
         batch_sampler: Any,
         batch_size: int,
         drop_last: bool,
+        subset: Any = None,
     ) -> None:
+        """`subset`: the samples that the sampler's indices count; None: all."""
         self._sampler = sampler
         self._batch_sampler = batch_sampler
         self._drop_last = drop_last
+        self._subset = subset
         self.batch_size = (
             batch_size
             if batch_sampler is None
@@ -182,6 +197,8 @@ class SamplerOrder:
         if batch is None:
             self._iterator = None
             return None
+        if self._subset is not None:
+            batch = _indices_of(self._subset, batch)
         first_row = self._row
         self._row += len(batch)
         self._digest = digest(batch, self._digest)

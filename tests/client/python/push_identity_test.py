@@ -1,12 +1,15 @@
 """push_dataset under a name that is taken, and of samples that are drawn."""
 
+import io
 import itertools
 import random
 import threading
+import types
 
 import datasetd
 import numpy as np
 import pytest
+from datasetd import _push
 from datasetd import transforms as T
 from PIL import Image
 
@@ -190,6 +193,113 @@ def test_who_comes_second_waits_for_the_first(client, daemon):
     assert len(results) == 2 and results[0] == results[1]
 
 
+def test_who_waited_in_vain_pushes(client, daemon, monkeypatch):
+    """The push that was faster fails while the second waits for it."""
+    is_begun, is_waiting = threading.Event(), threading.Event()
+    errors = []
+
+    class Failing:
+        def __len__(self):
+            return 5000
+
+        def __getitem__(self, i):
+            if i == 4000:
+                is_begun.set()
+                assert is_waiting.wait(60)
+                raise RuntimeError("the disk burns")
+            return np.full(500, i)
+
+    def push_first():
+        with daemon.connect() as other:
+            try:
+                other.push_dataset("vain", Failing())
+            except RuntimeError as error:
+                errors.append(str(error))
+
+    first = threading.Thread(target=push_first)
+
+    class Late:
+        """Another push begins after the look for the name."""
+
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, i):
+            if not errors and not first.ident:
+                first.start()
+                assert is_begun.wait(60)
+            return np.full(3, i)
+
+    def sleep(seconds):
+        is_waiting.set()
+        # A pause between two looks; its length changes no result.
+        is_waiting.wait(seconds)
+
+    monkeypatch.setattr(_push, "time", types.SimpleNamespace(sleep=sleep))
+    with client.push_dataset("vain", Late()) as dataset:
+        assert len(dataset) == 100
+    first.join(60)
+    assert errors == ["the disk burns"]
+
+
+def test_a_wrong_name_is_found_before_a_sample_is_read(client):
+    drawn = []
+
+    def samples():
+        for i in range(3):
+            drawn.append(i)
+            yield i
+
+    for name in ("a/b", "", "x" * 129, "-a", None):
+        with pytest.raises(datasetd.InvalidArgument, match="1 to 128 char"):
+            client.push_dataset(name, samples())
+    assert drawn == []
+
+
+def test_samples_without_a_number_are_read_up_to_the_budget(data_root):
+    with datasetd.start_local(
+        device="cpu", data_roots=data_root, memory_budget_mib=64
+    ) as local, local.connect() as small:
+        drawn = []
+
+        def samples():
+            for i in range(100):
+                drawn.append(i)
+                yield np.zeros(1 << 20, np.uint8)
+
+        with pytest.raises(datasetd.ResourceExhausted) as caught:
+            small.push_dataset("endless", samples())
+        assert "the first 65 samples have 68157440 bytes" in str(caught.value)
+        assert "budget is 67108864" in str(caught.value)
+        assert len(drawn) == 65
+
+
+def test_a_name_that_is_being_pushed_is_taken_at_once(client, daemon):
+    errors = []
+
+    def push_again():
+        try:
+            client.push_dataset("busy", [1], if_exists="error")
+        except datasetd.AlreadyExists as error:
+            errors.append(str(error))
+
+    class Slow:
+        def __len__(self):
+            return 5000
+
+        def __getitem__(self, i):
+            if i == 4000:
+                again = threading.Thread(target=push_again, daemon=True)
+                again.start()
+                again.join(60)
+            return np.full(500, i)
+
+    with daemon.connect() as other:
+        with other.push_dataset("busy", Slow()) as dataset:
+            assert len(dataset) == 5000
+            assert len(errors) == 1 and "'busy' is there" in errors[0]
+
+
 def test_a_random_transform_is_refused(client):
     class Random:
         def __init__(self, noise):
@@ -201,6 +311,13 @@ def test_a_random_transform_is_refused(client):
         def __getitem__(self, i):
             return np.full(3, i, np.float32) + self.noise()
 
+    class Seldom(Random):
+        def __init__(self, first):
+            self.first = first
+
+        def __getitem__(self, i):
+            return np.float32(random.random() if i >= self.first else i)
+
     with pytest.raises(datasetd.InvalidArgument) as caught:
         client.push_dataset("random", Random(random.random))
     assert "samples[0] is not the same twice" in str(caught.value)
@@ -209,7 +326,11 @@ def test_a_random_transform_is_refused(client):
     draws = iter([0.0] * 7 + [1.0] + [0.0] * 1000)
     with pytest.raises(datasetd.InvalidArgument, match=r"samples\[3\]"):
         client.push_dataset("random", Random(lambda: next(draws)))
+    # One that seldom draws: found out later.
+    with pytest.raises(datasetd.InvalidArgument, match=r"samples\[64\]"):
+        client.push_dataset("random", Seldom(64))
     samples = Random(random.random)
+    assert "(samples[i] for i in range(len(samples)))" in str(caught.value)
     with client.push_dataset(
         "random", (samples[i] for i in range(100))
     ) as dataset:
@@ -253,6 +374,42 @@ def test_a_palette_of_an_image_gives_its_colours(client):
         fields, values = _pushed(client, [_palette()] * 2, **arguments)
         assert not fields[0].is_mask
         np.testing.assert_array_equal(values[fields[0].name][0], want)
+
+
+def test_a_palette_of_a_field_called_image(client):
+    for kind in ("mask", "array"):
+        _, values = _pushed(client, [_palette()] * 2, fields={"image": kind})
+        np.testing.assert_array_equal(
+            values["image"][0].squeeze(), [[0, 20], [255, 20]]
+        )
+
+
+def test_images_of_modes_that_no_transform_knows(client):
+    colours = np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
+    for mode in ("CMYK", "RGBX"):
+        image = Image.frombytes(mode, (4, 3), colours.tobytes())
+        want = np.asarray(image.convert("RGB"))
+        fields, values = _pushed(client, [image] * 2)
+        np.testing.assert_array_equal(
+            values["image"][0], want.transpose(2, 0, 1)
+        )
+        _, values = _pushed(client, [image] * 2, fields={"x": "array"})
+        np.testing.assert_array_equal(values["x"][0], colours)
+    # Of the same shape, and of other colours.
+    bits = Image.fromarray(np.eye(3, dtype=bool))
+    grey = Image.fromarray(np.full((3, 3), 7, np.uint8))
+    _, values = _pushed(client, [bits, grey])
+    np.testing.assert_array_equal(values["image"][0, 0], np.eye(3) * 255)
+    _, values = _pushed(client, [bits], fields={"x": "mask"})
+    np.testing.assert_array_equal(values["x"][0, 0], np.eye(3))
+
+
+def test_encoded_images_are_refused_with_the_way_out(client):
+    for ending in ("png", "jpeg", "webp", "gif", "tiff"):
+        file = io.BytesIO()
+        Image.new("RGB", (2, 2)).save(file, ending)
+        with pytest.raises(datasetd.InvalidArgument, match="decode_image"):
+            client.push_dataset("encoded", {"image": [file.getvalue()]})
 
 
 def test_a_palette_of_another_field_is_refused(client):
@@ -305,6 +462,29 @@ def test_masks_of_arrays_and_tensors(client):
             transforms={"target": [T.Resize((9, 11))]},
         )
         assert set(np.unique(batch.target)) <= set(range(24))
+
+
+def test_pretransforms_of_a_mask_are_those_of_masks(client):
+    image = np.full((2, 2, 3), 9, np.uint8)
+    classes = np.array([[1, 2], [3, 4]], np.uint8)
+    for name, kind in (("mask", "auto"), ("target", "mask")):
+        both = ["image", name]
+        _, values = _pushed(
+            client,
+            [{"image": image, name: classes}],
+            fields={"image": "auto", name: kind},
+            pretransforms=[T.Pad(1, fill=7, fields=both)],
+        )
+        assert values["image"][0, :, 0, 0].tolist() == [7, 7, 7]
+        # The padding is the background.
+        np.testing.assert_array_equal(
+            values[name][0, 0], np.pad(classes, 1)
+        )
+        with pytest.raises(datasetd.InvalidArgument, match="that is a mask"):
+            client.push_dataset(
+                "grey", {name: classes[None]}, fields={name: kind},
+                pretransforms={name: [T.AdjustBrightness(2)]},
+            )
 
 
 def test_grey_among_colours_says_what_helps(client):

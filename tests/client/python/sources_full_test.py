@@ -6,9 +6,11 @@ import pathlib
 import subprocess
 import sys
 
+import datasetd
 import pytest
 
 _HERE = pathlib.Path(__file__).resolve().parent
+_PACKAGES = pathlib.Path(datasetd.__file__).absolute().parent.parent
 
 # NumPy below 2 goes with Debian's torch, and below 1.24 with mxnet.
 _ENVIRONMENTS = {
@@ -41,7 +43,8 @@ def test_in_an_environment_with(name, tmp_path):
         env=dict(
             os.environ,
             HOME=str(tmp_path),
-            PYTHONPATH=os.pathsep.join(sys.path),
+            # Nothing of the system's, which would hide the environment's.
+            PYTHONPATH=str(_PACKAGES),
             SOURCES_ENVIRONMENT=name,
         ),
     )

@@ -75,6 +75,11 @@ with datasetd.DataLoader(
 datasetd.DataLoader(dataset, batch_size="8")  # incompatible type "str"
 datasetd.DataLoader(dataset, num_workers=4)  # Unexpected keyword argument
 datasetd.DataLoader(client)  # incompatible type "Client"
+train, test = dataset.split(0.8, seed=1)
+datasetd.DataLoader(train.select([1, 2]))
+image = dataset[0].image
+labels = dataset[[3, 1]].label
+dataset.split("a")  # incompatible type "str"
 drawn = client.explain(dataset, [T.RandomHorizontalFlip()])
 applied: bool = drawn[0][0].is_applied
 with datasetd.start_local(device="cpu") as daemon:

@@ -1,0 +1,359 @@
+"""Dataset and Subset as a torch user handles them: indexing, columns, splits,
+and loaders of subsets."""
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+
+import datasetd
+import numpy as np
+import pytest
+import torch
+from datasetd import transforms as T
+
+# Bazel names it relative to the working directory.
+_PAGE = os.path.abspath(os.environ["LOADING_PAGE"])
+_NUMBERS = itertools.count()
+_N = 97
+_RANDOM = np.random.default_rng(7)
+_IMAGES = _RANDOM.integers(0, 256, (_N, 4, 5, 3), np.uint8)
+_LABELS = np.arange(_N) % 3
+_PLANES = _IMAGES.transpose(0, 3, 1, 2)
+
+
+@pytest.fixture
+def dataset(client):
+    with client.push_dataset(
+        f"dataset-{next(_NUMBERS)}",
+        (_IMAGES, _LABELS),
+        class_names=["ant", "bee", "cat"],
+    ) as pushed:
+        yield pushed
+
+
+def _indices(loader):
+    return [int(i) for batch in loader for i in batch.indices]
+
+
+def test_a_sample_is_a_tuple_of_its_fields(dataset):
+    image, label = dataset[3]
+    assert isinstance(image, torch.Tensor) and image.shape == (3, 4, 5)
+    np.testing.assert_array_equal(image, _PLANES[3])
+    assert label.shape == () and dataset.classes[label] == "ant"
+    for i in (-1, np.int64(96), torch.tensor(96)):
+        np.testing.assert_array_equal(dataset[i].image, _PLANES[96])
+        assert int(dataset[i].label) == _LABELS[96]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        [3, 1, 3],
+        (5, -1),
+        slice(10, 2, -3),
+        slice(None),
+        np.array([7]),
+        np.array([0, 96], np.uint8),
+        torch.tensor([2, 4]),
+        _LABELS == 1,
+        torch.from_numpy(_LABELS == 2),
+        range(4, 9),
+    ],
+)
+def test_several_samples_are_a_batch(dataset, key):
+    if isinstance(key, (range, tuple)):
+        rows = list(key)
+    else:
+        rows = np.asarray(key) if isinstance(key, torch.Tensor) else key
+    batch = dataset[key]
+    np.testing.assert_array_equal(batch.image, _PLANES[rows])
+    np.testing.assert_array_equal(batch[1], _LABELS[rows])
+
+
+def test_samples_are_copies(client, dataset):
+    image, _ = dataset[0]
+    batch = dataset[[0, 1]]
+    client.unload_dataset(dataset.name)
+    image.zero_()
+    np.testing.assert_array_equal(batch.image, _PLANES[:2])
+
+
+@pytest.mark.parametrize(
+    "key, error, words",
+    [
+        (97, IndexError, "index 97, and there are 97 samples"),
+        (-98, datasetd.OutOfRange, "index -98"),
+        ([0, 200], IndexError, "index 200"),
+        ("label", datasetd.InvalidArgument, r"column\('label'\) has"),
+        (1.5, datasetd.InvalidArgument, "1.5: expected indices"),
+        ([1.5], datasetd.InvalidArgument, "float64.*expected indices"),
+        ([[1]], datasetd.InvalidArgument, r"\(1, 1\): expected indices"),
+        ([True], datasetd.InvalidArgument, r"mask \(97,\)"),
+        (True, datasetd.InvalidArgument, "True: expected indices"),
+        (None, datasetd.InvalidArgument, "None: expected indices"),
+        ([], datasetd.InvalidArgument, "there are 0; expected 1"),
+    ],
+)
+def test_what_is_no_index(dataset, key, error, words):
+    with pytest.raises(error, match=words):
+        dataset[key]
+
+
+def test_iterating_yields_every_sample(dataset):
+    samples = list(dataset)
+    assert len(samples) == len(dataset) == _N
+    for i, (image, label) in enumerate(samples):
+        np.testing.assert_array_equal(image, _PLANES[i])
+        assert label == _LABELS[i]
+    subset = dataset.select([5, 2])
+    assert [int(label) for _, label in subset] == [2, 2]
+
+
+def test_more_than_a_block(client):
+    rows = np.arange(3 << 20, dtype=np.int32).reshape(6, -1)
+    with client.push_dataset("large", {"x": rows}) as dataset:
+        np.testing.assert_array_equal(dataset[:].x, rows)
+        np.testing.assert_array_equal(dataset.column("x"), rows)
+        for i, (row,) in enumerate(dataset):
+            assert row[0] == rows[i, 0] and row[-1] == rows[i, -1]
+
+
+def test_columns_are_arrays(client, dataset):
+    labels = dataset.column("label")
+    assert isinstance(labels, np.ndarray) and labels.dtype == np.int64
+    np.testing.assert_array_equal(labels, _LABELS)
+    np.testing.assert_array_equal(np.bincount(labels), [33, 32, 32])
+    np.testing.assert_array_equal(dataset.column("image"), _PLANES)
+    with pytest.raises(datasetd.InvalidArgument, match="no field 'target'"):
+        dataset.column("target")
+    x = torch.arange(8).reshape(4, 2).to(torch.bfloat16)
+    with client.push_dataset("halves", {"x": x, "y": x.float()}) as halves:
+        assert halves.column("x").dtype == np.float32
+        np.testing.assert_array_equal(halves.column("x"), x.float())
+        np.testing.assert_array_equal(halves.column("y"), x.float())
+
+
+def test_classes(dataset):
+    assert dataset.classes == dataset.class_names == ["ant", "bee", "cat"]
+    assert dataset.class_to_idx == {"ant": 0, "bee": 1, "cat": 2}
+    part = dataset.select([1])
+    assert part.classes == dataset.classes
+    assert part.class_to_idx == dataset.class_to_idx
+
+
+def test_select(dataset):
+    even = dataset.select(range(0, _N, 2))
+    assert len(even) == 49 and even.dataset is dataset
+    np.testing.assert_array_equal(even.indices, np.arange(0, _N, 2))
+    np.testing.assert_array_equal(even[1].image, _PLANES[2])
+    np.testing.assert_array_equal(even[[-1, 0]].label, _LABELS[[96, 0]])
+    bees = even.select(even.column("label") == 1)
+    assert bees.dataset is dataset
+    np.testing.assert_array_equal(bees.indices, np.arange(4, _N, 6))
+    assert "16 samples of datasetd.Dataset('dataset-" in repr(bees)
+    with pytest.raises(IndexError, match="index 49, and there are 49"):
+        even[49]
+    with pytest.raises(datasetd.InvalidArgument, match="select: 5 is.*twice"):
+        dataset.select([1, 5, -92])
+    with pytest.raises(datasetd.InvalidArgument, match="no indices"):
+        dataset.select(_LABELS == 9)
+
+
+@pytest.mark.parametrize(
+    "parts, sizes",
+    [
+        (0.8, [78, 19]),
+        (70, [70, 27]),
+        ([0.5, 0.25, 0.25], [48, 25, 24]),
+        ([90, 7], [90, 7]),
+        ([1 / 3] * 3, [32, 33, 32]),
+    ],
+)
+def test_split(dataset, parts, sizes):
+    found = dataset.split(parts, seed=3)
+    assert [len(part) for part in found] == sizes
+    for part in found:
+        assert (np.diff(part.indices) > 0).all()
+    together = np.concatenate([part.indices for part in found])
+    np.testing.assert_array_equal(np.sort(together), np.arange(_N))
+    # A random split, the same for the same seed.
+    assert (np.diff(found[0].indices) > 1).any()
+    for part, same in zip(found, dataset.split(parts, seed=3)):
+        np.testing.assert_array_equal(part.indices, same.indices)
+    other = dataset.split(parts, seed=4)[0]
+    assert other.indices.tolist() != found[0].indices.tolist()
+    inner = found[0].split(0.5)[0]
+    assert set(inner.indices) < set(found[0].indices)
+
+
+def test_a_split_is_the_same_on_every_machine(dataset):
+    assert dataset.split(5, seed=0)[0].indices.tolist() == [2, 26, 55, 68, 84]
+
+
+@pytest.mark.parametrize(
+    "parts", [0, 97, 0.0, 1.0, 1.5, -1, [0.5, 0.4], [97, 0], [50, 48], []]
+)
+def test_no_split(dataset, parts):
+    with pytest.raises(datasetd.InvalidArgument, match="split: .* of 97"):
+        dataset.split(parts)
+    for wrong in ("a", True, [0.5, None]):
+        with pytest.raises(datasetd.InvalidArgument, match="split: "):
+            dataset.split(wrong)
+
+
+def test_a_loader_of_a_subset_knows_nothing_else(dataset):
+    train, test = dataset.split(0.8, seed=1)
+    for part in (train, test):
+        with datasetd.DataLoader(part, batch_size=10) as loader:
+            assert len(loader.dataset) == len(part) == loader.num_samples
+            assert _indices(loader) == part.indices.tolist()
+    with datasetd.DataLoader(
+        train, batch_size=10, shuffle=True, transforms=[T.CenterCrop(2)]
+    ) as loader:
+        order = _indices(loader)
+        assert order != train.indices.tolist()
+        assert sorted(order) == train.indices.tolist()
+        with datasetd.DataLoader(
+            dataset, batch_size=10, shuffle=True, subset=train.indices
+        ) as same:
+            assert _indices(same) == order
+        # Those of a batch are the dataset's, as fetch() takes them.
+        batch = next(iter(loader))
+        again = loader.fetch(batch.indices)
+        assert torch.equal(batch.image, again.image)
+
+
+def test_a_sampler_counts_the_samples_of_the_subset(dataset):
+    part = dataset.select([90, 5, 40, 7])
+    for arguments, want in (
+        ({"sampler": [3, 0, 0, 2]}, [7, 90, 90, 40]),
+        ({"batch_sampler": [[1], [3, 2]], "batch_size": 2}, [5, 7, 40]),
+    ):
+        with datasetd.DataLoader(part, **arguments) as loader:
+            assert _indices(loader) == want
+    weights = (part.column("label") == 1).astype(float)
+    sampler = torch.utils.data.WeightedRandomSampler(weights, 50)
+    with datasetd.DataLoader(part, 10, sampler=sampler) as loader:
+        drawn = _indices(loader)
+    assert len(drawn) == 50 and set(drawn) == {40, 7}
+    for wrong in (4, -1):
+        with datasetd.DataLoader(part, sampler=[wrong]) as loader:
+            with pytest.raises(datasetd.OutOfRange, match="Subset of 4"):
+                list(loader)
+
+
+def test_subsets_of_torch(dataset):
+    first, second = torch.utils.data.random_split(
+        dataset, [60, 37], torch.Generator().manual_seed(1)
+    )
+    with datasetd.DataLoader(first, batch_size=7) as loader:
+        assert len(loader.dataset) == 60
+        assert _indices(loader) == list(first.indices)
+    inner = torch.utils.data.Subset(second, [3, 1])
+    with datasetd.DataLoader(inner) as loader:
+        assert _indices(loader) == [second.indices[3], second.indices[1]]
+    # And torch's loader takes ours, from torch 2.0 on by whole batches.
+    samples = dataset.__getitems__([4, 2])
+    assert [int(label) for _, label in samples] == _LABELS[[4, 2]].tolist()
+    np.testing.assert_array_equal(samples[1].image, _PLANES[2])
+    batches = list(torch.utils.data.DataLoader(inner, batch_size=2))
+    np.testing.assert_array_equal(
+        batches[0][0], _PLANES[[second.indices[3], second.indices[1]]]
+    )
+
+
+def test_what_a_loader_of_a_subset_refuses(dataset):
+    part = dataset.select(range(9))
+    with pytest.raises(datasetd.InvalidArgument, match=r"take select\("):
+        datasetd.DataLoader(part, subset=[1])
+    with pytest.raises(datasetd.InvalidArgument, match="or a Subset of it"):
+        datasetd.DataLoader(torch.utils.data.Subset([1, 2], [0]))
+
+
+def test_a_subset_too_large_for_the_order_of_the_daemon(client):
+    values = np.arange(1_000_002) % 251
+    with client.push_dataset("many", {"x": values.astype(np.uint8)}) as many:
+        part = many.select(np.arange(1, 1_000_002))
+        with pytest.raises(
+            datasetd.InvalidArgument, match="1000001 samples.*sampler="
+        ):
+            datasetd.DataLoader(part)
+        with datasetd.DataLoader(part, sampler=[1_000_000]) as loader:
+            assert _indices(loader) == [1_000_001]
+        np.testing.assert_array_equal(part.column("x"), values[1:])
+
+
+def test_resuming_a_subset(dataset):
+    train, test = dataset.split(0.8)
+    with datasetd.DataLoader(train, 10, shuffle=True) as loader:
+        order = _indices(loader)
+        loader.set_epoch(0)
+        next(iter(loader))
+        state = loader.state_dict()
+    with datasetd.DataLoader(train, 10, shuffle=True) as loader:
+        loader.load_state_dict(state)
+        assert _indices(loader) == order[10:]
+    with datasetd.DataLoader(test, 10, shuffle=True) as loader:
+        with pytest.raises(datasetd.FailedPrecondition, match="subset"):
+            loader.load_state_dict(state)
+
+
+def test_explain_and_fetch_count_the_samples_of_the_subset(client, dataset):
+    part = dataset.select([90, 5])
+    crop = [T.RandomCrop(2)]
+    assert client.explain(part, crop, indices=[1, 0, 1]) == client.explain(
+        dataset, crop, indices=[5, 90, 5]
+    )
+    batch = client.fetch(part, [1, 0])
+    np.testing.assert_array_equal(batch.image, _PLANES[[5, 90]])
+
+
+def test_samples_that_differ_in_size(client):
+    samples = [(np.full((3 + i, 4, 3), i, np.uint8), i) for i in range(5)]
+    with client.push_dataset("sizes", samples, ragged=True) as dataset:
+        for access in (
+            lambda: dataset[0],
+            lambda: list(dataset),
+            lambda: dataset.column("image"),
+        ):
+            with pytest.raises(
+                datasetd.FailedPrecondition, match="'image' differ in size"
+            ):
+                access()
+        assert dataset.column("label").tolist() == [0, 1, 2, 3, 4]
+        train, _ = dataset.split(3)
+        crop = [T.CenterCrop(2)]
+        batch = client.fetch(train, [2, 0], transforms=crop)
+        np.testing.assert_array_equal(
+            batch.image[:, 0, 0, 0], train.indices[[2, 0]]
+        )
+
+
+def test_closing_after_an_unload(client):
+    with client.push_dataset("unloaded", [1, 2, 3]) as dataset:
+        assert [int(x) for (x,) in dataset] == [1, 2, 3]
+        client.unload_dataset("unloaded")
+    dataset.close()
+    with pytest.raises(datasetd.NotFound, match="unloaded"):
+        dataset[0]
+
+
+def test_the_example_of_the_page(daemon):
+    with open(_PAGE, encoding="utf-8") as file:
+        (example,) = re.findall(
+            r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL
+        )
+    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", example],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        env=dict(
+            os.environ, PYTHONPATH=path, DATASETD_ADDRESS=daemon.address
+        ),
+    )
+    assert done.stdout == "333 800 200 8\n"
