@@ -46,7 +46,9 @@ def fields_message(
     """Returns FeedOptions.fields: transforms and layout of each field."""
     images = [f.name for f in fields if f.is_image]
     masks = [f.name for f in fields if f.is_mask]
-    pipelines = pipelines_message("transforms", transforms, masks)
+    pipelines = pipelines_message(
+        "transforms", transforms, masks, image_field(fields)
+    )
     for op in batch_ops(transforms):
         _check_labels(dataset, fields, op, pipelines)
     layouts = (
@@ -71,6 +73,13 @@ def fields_message(
     return message
 
 
+def image_field(fields: List[Field]) -> str:
+    """Returns the field that a list of transforms is for: `image`, or the only
+    image that is no mask."""
+    names = [f.name for f in fields if f.is_image and not f.is_mask]
+    return names[0] if len(names) == 1 else "image"
+
+
 def _check_keys(
     dataset: Dataset,
     fields: List[Field],
@@ -89,6 +98,7 @@ def _check_keys(
         raise InvalidArgument(
             f"{argument}: dataset '{dataset.name}' has no field {key!r}; it "
             f"has {names}"
+            + (": name the field, {field: [...]}" if key == "image" else "")
         )
 
 
@@ -116,11 +126,19 @@ def _check_labels(
 def check_order_arguments(
     sampler: Any,
     batch_sampler: Any,
+    weights: Any,
     subset: Any,
     shuffle: bool,
     drop_last: bool,
 ) -> None:
     """Checks that at most one argument determines the order."""
+    if weights is not None:
+        _exclude(
+            "weights",
+            sampler=sampler is not None,
+            batch_sampler=batch_sampler is not None,
+            shuffle=shuffle,
+        )
     if batch_sampler is not None:
         _exclude(
             "batch_sampler",

@@ -7,7 +7,7 @@ import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Union
 
 from . import _library
-from ._arguments import encode
+from ._arguments import device_name, encode
 from ._progress import make_progress
 from ._session import Session
 from .errors import InvalidArgument
@@ -22,7 +22,7 @@ def dataset_spec(
     path: Union[str, "os.PathLike[str]", None],
     split: Optional[str],
     pretransforms: Pipelines,
-    device: Optional[str],
+    device: Any,
     options: Optional[Mapping[str, str]],
     bad_samples: str,
     max_bad_samples: Optional[int],
@@ -33,7 +33,7 @@ def dataset_spec(
         "format": format,
         "path": "" if path is None else os.path.abspath(os.fspath(path)),
         "split": split or "",
-        "device": device or "",
+        "device": device_name(device),
         "pretransforms": {
             field: {"transforms": ops}
             for field, ops in pipelines_message(

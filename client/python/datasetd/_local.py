@@ -12,7 +12,8 @@ import time
 import weakref
 from typing import Any, List, NoReturn, Optional, Sequence, Union
 
-from ._client import Client, connect
+from ._arguments import device_name
+from ._client import Client, Device, connect
 from .errors import DeadlineExceeded, FailedPrecondition, NotFound
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -89,7 +90,7 @@ def _find_daemon(binary: Optional[PathLike]) -> str:
 
 
 def start_local(
-    device: Union[str, Sequence[str], None] = None,
+    device: Union[Device, Sequence[Device]] = None,
     data_roots: Union[PathLike, Sequence[PathLike], None] = None,
     memory_budget_mib: int = 0,
     binary: Optional[PathLike] = None,
@@ -116,8 +117,11 @@ def start_local(
         "--exit_with_parent",
     ]
     if device is not None:
-        devices = [device] if isinstance(device, str) else list(device)
-        command += [f"--device={name}" for name in devices]
+        several = isinstance(device, (list, tuple))
+        command += [
+            f"--device={device_name(each)}"
+            for each in (device if several else [device])
+        ]
     if data_roots is None:
         data_roots = ["/"]
     elif isinstance(data_roots, (str, os.PathLike)):
