@@ -280,6 +280,9 @@ def _size_bytes(info: FieldInfo) -> int:
 
 def copy_of(array: Any) -> Any:
     """Returns a copy in the framework's own memory, with the same layout."""
+    # JAX's arrays have a clone(), too, which shares the memory.
+    if hasattr(array, "block_until_ready"):
+        return _jax_copy(array)
     if hasattr(array, "clone"):  # torch
         return array.clone()
     if isinstance(array, Tensor):
@@ -287,9 +290,19 @@ def copy_of(array: Any) -> Any:
             "a datasetd.Tensor (framework='dlpack') cannot be copied: take it "
             "with a framework, such as torch.from_dlpack, and copy that"
         )
-    if hasattr(array, "block_until_ready"):  # JAX
-        return array.copy().block_until_ready()
     return array.copy("K") if hasattr(array, "strides") else array
+
+
+def _jax_copy(array: Any) -> Any:
+    import jax
+    import numpy
+
+    # JAX gives memory back late, on a thread of its own, if it was the input
+    # of a computation. NumPy does at once.
+    (device,) = array.devices()
+    if device.platform == "cpu":
+        return jax.device_put(numpy.array(array), device)
+    return array.copy().block_until_ready()
 
 
 def mover(device: Any, non_blocking: bool) -> Callable[[Any], Any]:

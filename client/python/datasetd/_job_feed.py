@@ -44,7 +44,6 @@ class Job:
         )
         self.waited = Waited()
         self.feeds: "weakref.WeakSet[JobFeed]" = weakref.WeakSet()
-        self.num_begun = 0
         self.is_closed = False
 
     def change(self, **options: Any) -> None:
@@ -81,9 +80,8 @@ class JobFeed:
         self._job = job
         self.ahead = ahead
         self.position = position
-        # The iterator that takes the batches, and how many were begun before.
+        # A weak reference to the iterator that takes the batches.
         self.iterator: Any = None
-        self.number = 0
         # Taken by peek() and not yet by take().
         self._peeked: Optional[Batch[Any]] = None
         # Why there is no feed: the daemon was lost and not found again.
@@ -172,8 +170,6 @@ class JobFeed:
         loaded.
         """
         self._peeked = None
-        self.number = self._job.num_begun
-        self._job.num_begun += 1
         if self.ahead is not None:
             self.ahead.begin(position[1], order_state)
         if self._options is not self._job.options:

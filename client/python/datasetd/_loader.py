@@ -577,17 +577,13 @@ class DataLoader(Generic[ArrayT]):
     # -- State ----------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns the job's position: the batch after the last one returned.
+        """Returns the job's position: the batch after the last one returned,
+        by whichever iterator.
 
-        With several iterators, the position of the one that returned it; if
-        that was broken off, of the newest one under way. Contains plain
-        values, the same for all ranks.
+        Contains plain values, the same for all ranks.
         """
         self._follow_ranks()
         feed = self._place.feed
-        if not feed.is_under_way():
-            under_way = [f for f in self._job.feeds if f.is_under_way()]
-            feed = max(under_way, key=lambda f: f.number, default=feed)
         position = self._asked_for()
         state = make_state(self._identity(), position or feed.position)
         if feed.ahead is not None and self._weighted is None:

@@ -135,6 +135,26 @@ def test_all_batches_kept(dataset, framework):
     assert strides[0] == strides[1]
 
 
+def test_all_batches_kept_by_jax(dataset):
+    pytest.importorskip("jax")
+    with batches_of(dataset, framework="jax") as batches:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            labels = [batch.label for batch in batches]
+        with pytest.warns(UserWarning, match="batches .* are kept"):
+            kept = list(batches)
+    assert np.concatenate(labels).tolist() == _LABELS.tolist()
+    for batch in kept:
+        rows = np.asarray(batch.indices)
+        assert (np.asarray(batch.label) == rows).all()
+        assert (np.asarray(batch.image) == rows[:, None, None, None]).all()
+    clone = kept[0].clone()
+    addresses = {
+        batch.image.unsafe_buffer_pointer() for batch in (kept[0], clone)
+    }
+    assert len(addresses) == 2
+
+
 def test_layout_of_copies(dataset):
     with batches_of(dataset, layout="NHWC") as batches:
         with pytest.warns(UserWarning, match="batches .* are kept"):
