@@ -440,9 +440,10 @@ class DataLoader(Generic[ArrayT]):
         self._feed.check_free()
         self._settle_ranks()
         position = self._next_position()
-        feed = self._peeked or self._begun(position)
+        feed, self._peeked = self._peeked, None
+        if feed is None:
+            feed = self._begun(position)
         self._feed = feed
-        self._peeked = None
         self._loaded = self._loaded_order = None
         self._requested_epoch = None
         self._last_epoch = position[0]

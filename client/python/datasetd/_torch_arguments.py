@@ -12,7 +12,7 @@ from .errors import InvalidArgument
 _IGNORED: Dict[str, Tuple[Any, ...]] = {
     "num_workers": (0,),
     "persistent_workers": (False, None),
-    "prefetch_factor": (None,),
+    "prefetch_factor": (None, 2),
     "pin_memory": (False, None),
     "pin_memory_device": ("", None),
     "multiprocessing_context": (None,),

@@ -28,7 +28,7 @@ def test_arguments_that_have_no_use_are_one_warning(dataset):
             dataset,
             num_workers=4,
             persistent_workers=True,
-            prefetch_factor=2,
+            prefetch_factor=4,
             pin_memory=True,
             pin_memory_device="cuda",
             multiprocessing_context="spawn",
@@ -37,7 +37,7 @@ def test_arguments_that_have_no_use_are_one_warning(dataset):
     assert len(warned) == 1 and warned[0].filename.endswith("conftest.py")
     message = str(warned[0].message)
     assert "without worker processes or pinned memory" in message
-    for text in ("num_workers=4", "pin_memory=True", "prefetch_factor=2"):
+    for text in ("num_workers=4", "pin_memory=True", "prefetch_factor=4"):
         assert text in message
 
 
@@ -51,8 +51,6 @@ def test_torchs_defaults_are_silent(dataset):
         if parameter.default is not inspect.Parameter.empty
     }
     assert "num_workers" in given and "collate_fn" in given
-    # torch 1.13's default; later ones have None.
-    given["prefetch_factor"] = None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with datasetd.DataLoader(dataset, **given) as batches:

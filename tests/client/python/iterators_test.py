@@ -232,6 +232,19 @@ def test_peek_of_a_sampler(dataset):
         assert state["epoch"] == 0 and batches.state_dict()["epoch"] == 2
 
 
+def test_peek_of_a_sampler_without_a_length(dataset):
+    class Endless:
+        def __iter__(self):
+            return iter(range(25))
+
+    with loader(dataset, shuffle=False, sampler=Endless()) as batches:
+        first = batches.peek()
+        assert next(iter(batches)) is first
+        del first
+        batches.peek()
+        assert rows(batches) == list(range(25))
+
+
 def test_peek_keeps_the_random_draws(dataset):
     ops = [T.RandomCrop(8, padding=3)]
     with loader(dataset, transforms=ops) as batches:
