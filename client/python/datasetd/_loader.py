@@ -40,7 +40,7 @@ from ._fetch import Fetcher, Requested
 from ._held import Held
 from ._job_feed import Job, JobFeed
 from ._resume import Position, checked_order_state, checked_position, make_state
-from .errors import InvalidArgument, OutOfRange
+from .errors import InvalidArgument, OutOfRange, ResourceExhausted
 from .transforms._pipeline import Pipelines
 
 if TYPE_CHECKING:
@@ -479,11 +479,21 @@ class DataLoader(Generic[ArrayT]):
         that was there, or a new one."""
         feed = self._feed
         if feed.is_under_way() or (keep and feed.position != position):
-            feed = JobFeed(self._job, self._new_ahead(), position)
+            feed = self._new_feed(position)
         if self._weighted is not None:
             self._weighted.set_epoch(position[0])
         feed.begin(position, self._loaded_order)
         return feed
+
+    def _new_feed(self, position: Position) -> JobFeed:
+        try:
+            return JobFeed(self._job, self._new_ahead(), position)
+        except ResourceExhausted as error:
+            raise ResourceExhausted(
+                f"{error} (for one more iterator or peek() of a loader, "
+                "beside an iterator that has not ended: end or drop that, or "
+                "close other loaders)"
+            ) from None
 
     def _next_position(self) -> Position:
         """Returns where the next iter() begins."""

@@ -89,6 +89,7 @@ class Transfer:
     def _made(
         self, arrays: List[Any], handle: Handle, is_copy: bool
     ) -> Batch[Any]:
+        is_copy = is_copy or len(self._small) == len(arrays)
         for i in range(len(arrays)) if is_copy else self._small:
             arrays[i] = copy_of(arrays[i])
         batch = self._batch_class(arrays)

@@ -101,6 +101,17 @@ def test_which_fields_are_copies(client, framework):
         }
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_batches_of_small_fields_are_kept_at_will(dataset, framework, quiet):
+    with batches_of(
+        dataset, fields="label", framework=framework, on_held="error"
+    ) as batches:
+        kept = list(batches)
+    labels = np.concatenate([np.asarray(batch.label) for batch in kept])
+    assert labels.tolist() == _LABELS.tolist()
+    assert [batch.index for batch in kept] == list(range(52))
+
+
 # -- Batches that are copied ---------------------------------------------------
 
 
