@@ -344,6 +344,10 @@ int64_t datasetd_feed_waited_ns(const datasetd_feed* feed) {
   return absl::ToInt64Nanoseconds(feed->feed.waited());
 }
 
+uint32_t datasetd_feed_num_held(const datasetd_feed* feed) {
+  return feed->feed.num_held();
+}
+
 int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
                            int64_t timeout_ns, datasetd_batch* batch,
                            datasetd_error* error) {

@@ -207,6 +207,9 @@ DATASETD_API void datasetd_feed_device(const datasetd_feed* feed,
                                        int32_t* device_id);
 /* Returns the total time that datasetd_feed_next has waited. */
 DATASETD_API int64_t datasetd_feed_waited_ns(const datasetd_feed* feed);
+/* Returns the number of slots, of prefetch + 2, that batches and tensors of
+ * this process hold. */
+DATASETD_API uint32_t datasetd_feed_num_held(const datasetd_feed* feed);
 
 /* A batch that the caller holds. */
 typedef struct datasetd_batch {

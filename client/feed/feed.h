@@ -95,6 +95,8 @@ class Feed {
   DLDevice device() const { return core_->device(); }
   // Total time that Next has waited.
   absl::Duration waited() const { return core_->waited(); }
+  // Number of slots, of prefetch + 2, that this process holds. Thread-safe.
+  uint32_t num_held() const { return core_->num_held(); }
   FeedCore* core() const { return core_; }
 
   // Ends the feed. The daemon gets its memory back once the last batch and

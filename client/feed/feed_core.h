@@ -118,6 +118,10 @@ class FeedCore {
   bool is_this_process() const { return fork_generation_ == ForkGeneration(); }
   // Total time that Next has waited. For the thread that calls Next.
   absl::Duration waited() const { return waited_; }
+  // Number of slots from Next until their release was requested.
+  uint32_t num_held() const {
+    return num_held_.load(std::memory_order_relaxed);
+  }
 
  private:
   struct Slot {

@@ -10,6 +10,7 @@ import os
 import subprocess
 import tempfile
 import time
+import warnings
 
 import datasetd
 
@@ -30,13 +31,14 @@ def python_times(dataset, framework, num_bursts, pause_us):
     """As client_cost.cc, in nanoseconds.
 
     "control" is two torch.from_numpy after every pause: what cold caches cost
-    any caller.
+    any caller. "copied" is as "burst", but so many batches are kept that each
+    is a copy.
     """
     import numpy
     import torch
 
     now = time.perf_counter_ns
-    times = {"paced": [], "burst": [], "control": []}
+    times = {"paced": [], "burst": [], "control": [], "copied": []}
     array = numpy.zeros((64, 3, 32, 32), numpy.uint8)
     vector = numpy.zeros(64, numpy.int64)
     num_waited = 0
@@ -74,6 +76,19 @@ def python_times(dataset, framework, num_bursts, pause_us):
                     num_waited += 1
                     continue
                 times["burst" if is_burst else "paced"].append(elapsed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kept = [next(iterator) for _ in range(PREFETCH)]
+            for _ in range(num_bursts * 4):
+                time.sleep(pause_us / 1e6)
+                waited = loader.waited_seconds
+                start = now()
+                images, labels = next(iterator)
+                del images, labels
+                elapsed = now() - start
+                if loader.waited_seconds == waited:
+                    times["copied"].append(elapsed)
+        del kept
     return times, num_waited
 
 

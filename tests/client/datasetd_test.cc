@@ -131,6 +131,7 @@ TEST_F(DatasetdTest, BatchesAndTensors) {
   EXPECT_EQ(datasetd_feed_next(feed, 0, 1000, &batch, &error_),
             DATASETD_DEADLINE_EXCEEDED);
   EXPECT_GT(datasetd_feed_waited_ns(feed), 0);
+  EXPECT_EQ(datasetd_feed_num_held(feed), 0u);
 
   ASSERT_TRUE(daemon_.feed().PublishRows(3, 1));
   DLManagedTensor* tensors[2] = {};
@@ -138,6 +139,7 @@ TEST_F(DatasetdTest, BatchesAndTensors) {
       datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, &error_),
       DATASETD_OK)
       << error_.message;
+  EXPECT_EQ(datasetd_feed_num_held(feed), 1u);
   EXPECT_EQ(batch.num_samples, 3u);
   EXPECT_EQ(batch.num_padding, 1u);
   EXPECT_EQ(tensors[0]->dl_tensor.shape[0], 3);

@@ -349,6 +349,8 @@ def test_unload_with_open_feeds(daemon):
             raised.value)
         assert next(iterator).index == 1
         client.unload_dataset("d", force=True)
+        # Beside one under way, a new iterator would open a feed of its own.
+        del iterator
         # Epoch after epoch: the goodbye comes when it comes.
         with pytest.raises(datasetd.DatasetUnloaded) as raised:
             while True:

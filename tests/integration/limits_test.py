@@ -248,6 +248,24 @@ def test_one_too_many_is_refused(tmp_path, key, value, refuse):
         assert daemon.is_running()
 
 
+def test_an_iterator_beside_another_is_explained():
+    """It needs a feed of its own, and there is none left."""
+    with harness.Daemon(max_feeds=1) as daemon, daemon.connect() as client:
+        client.push_dataset("d", {"x": np.zeros((9, 1), np.uint8)})
+        with _open(client) as loader:
+            iterator = iter(loader)
+            next(iterator)
+            for more in (loader.__iter__, loader.peek):
+                with pytest.raises(datasetd.ResourceExhausted) as caught:
+                    more()
+                assert "max_feeds" in str(caught.value)
+                assert "beside an iterator that has not ended" in str(
+                    caught.value)
+            # The one under way is as it was.
+            assert len(list(iterator)) == 8
+            assert len(list(loader)) == 9
+
+
 def test_there_is_a_case_for_each_limit_of_a_user():
     with open(harness.runfile("proto/datasetd/v1/server.proto")) as file:
         message = file.read().split("message UserLimits {")[1].split("}")[0]

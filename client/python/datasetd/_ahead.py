@@ -37,12 +37,13 @@ class SentAhead:
             1, min(max(_MIN_BLOCK, prefetch), capacity // 2)
         )
 
-    def begin(self, index: int, is_loaded: bool) -> None:
+    def begin(self, index: int, loaded: Optional[Dict[str, Any]]) -> None:
         """Runs the sampler up to batch `index` of an epoch.
 
-        Starts from self.state if it was loaded. Forgets batches sent before.
+        Starts from the state `loaded`, if there is one. Forgets batches sent
+        before.
         """
-        state = self.state if is_loaded else {}
+        state = loaded or {}
         digest = state.get("order_hash")
         self._pending.clear()
         self._is_drawn_out = False
@@ -53,8 +54,11 @@ class SentAhead:
             None if digest is None else bytes.fromhex(digest),
             state.get("sampler_state"),
         )
-        if not is_loaded:
-            self.state = {"sampler_state": self.order.start_state}
+        self.state = (
+            {"sampler_state": self.order.start_state}
+            if loaded is None
+            else dict(loaded)
+        )
 
     def top_up(self, send: Callable[[List[Drawn]], None]) -> None:
         """Sends a block if there is room for it.

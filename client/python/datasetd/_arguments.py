@@ -36,28 +36,28 @@ def checked_seconds(name: str, value: Any) -> float:
     return seconds
 
 
-def optional_seconds(name: str, value: Any) -> Optional[float]:
-    """Like checked_seconds, but accepts None: no limit."""
-    return None if value is None else checked_seconds(name, value)
+def loader_timeout(value: Any) -> Optional[float]:
+    """Like checked_seconds; None and, as in torch, 0 are no limit: None."""
+    return None if value is None else checked_seconds("timeout", value) or None
+
+
+def device_name(device: Any) -> str:
+    """Returns the daemon's name of a device, given as str or torch.device;
+    "" for None."""
+    if device is None:
+        return ""
+    name = str(device)
+    is_torch = type(device).__module__ == "torch"
+    if not isinstance(device, str) and not is_torch:
+        raise InvalidArgument(
+            f"device={device!r}; expected 'cpu', 'cuda:0' or a torch.device"
+        )
+    return "cuda:0" if name == "cuda" else name
 
 
 def absolute(path: Union[str, "os.PathLike[str]"]) -> str:
     """Returns the path as the daemon opens it; ~ is a home directory."""
     return os.path.abspath(os.path.expanduser(os.fspath(path)))
-
-
-def device_name(device: Any) -> str:
-    """Accepts a name or a torch.device; "cuda" is "cuda:0", None is ""."""
-    if device is None:
-        return ""
-    if not isinstance(device, str):
-        if type(device).__module__.partition(".")[0] != "torch":
-            raise InvalidArgument(
-                f"device={device!r}; expected 'cpu', 'cuda:0' or a torch.device"
-            )
-        device = str(device)
-    name: str = device
-    return "cuda:0" if name == "cuda" else name
 
 
 def encode(message: Dict[str, Any]) -> bytes:

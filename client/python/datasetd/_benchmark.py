@@ -13,7 +13,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List
 
 from ._subset import whole_of
-from .errors import FailedPrecondition, InvalidArgument
+from .errors import InvalidArgument
 
 # Set by `datasetctl bench`: a directory for reports, and how long to measure.
 DIRECTORY_VARIABLE = "DATASETD_BENCH_DIRECTORY"
@@ -65,44 +65,6 @@ class BenchmarkResult:
         )
 
 
-class _ConstantBatch(tuple[Any, ...]):
-    """Copies of a batch's fields, with its attributes."""
-
-    _attributes: Dict[str, Any]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self._attributes[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def record_stream(self, stream: Any) -> None:
-        """Does nothing: the memory stays."""
-
-
-def _copy(value: Any) -> Any:
-    for name in ("clone", "copy"):
-        if hasattr(value, name):
-            return getattr(value, name)()
-    raise FailedPrecondition(
-        f"a benchmark needs batches that can be copied, and {type(value)} "
-        'cannot: use framework="torch", "numpy" or "jax"'
-    )
-
-
-def _constant(loader: Any, batch: Any) -> _ConstantBatch:
-    constant = _ConstantBatch(_copy(value) for value in batch)
-    constant._attributes = {
-        "epoch": batch.epoch,
-        "index": batch.index,
-        "num_samples": batch.num_samples,
-        "num_padding": batch.num_padding,
-        "indices": _copy(batch.indices),
-        **dict(zip(loader._feed.field_names, constant)),
-    }
-    return constant
-
-
 def _synchronize() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -142,7 +104,7 @@ class _Meter:
                     break
                 yield self._constant
             if self._constant is None:
-                self._constant = _constant(self._loader, batch)
+                self._constant = batch.clone()
             yield batch
 
     def restart_round(self) -> None:

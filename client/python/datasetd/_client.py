@@ -6,6 +6,7 @@ import json
 import operator
 import os
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -26,6 +27,7 @@ from ._batch import Batch
 from ._data import class_names_of
 from ._dataset import Dataset
 from ._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
+from ._feed_options import image_field
 from ._loader import make_fetcher
 from ._loading import Progress
 from ._progress import make_progress
@@ -35,10 +37,14 @@ from ._subset import Samples, whole_of
 from .errors import InvalidArgument
 from .transforms._pipeline import Pipelines, pipelines_message
 
+if TYPE_CHECKING:
+    import torch
+
 # Samples per call.
 _EXPLAINED_AT_ONCE = 64
 
 Path = Union[str, "os.PathLike[str]"]
+Device = Union[None, str, "torch.device"]
 
 
 class Client:
@@ -71,7 +77,7 @@ class Client:
         path: Optional[Path] = ...,
         split: Optional[str] = ...,
         pretransforms: Pipelines = ...,
-        device: Any = ...,
+        device: Device = ...,
         options: Optional[Mapping[str, Any]] = ...,
         progress: Progress = ...,
         bad_samples: str = ...,
@@ -87,7 +93,7 @@ class Client:
         path: Optional[Path] = ...,
         split: Optional[str] = ...,
         pretransforms: Pipelines = ...,
-        device: Any = ...,
+        device: Device = ...,
         options: Optional[Mapping[str, Any]] = ...,
         progress: Progress = ...,
         bad_samples: str = ...,
@@ -103,7 +109,7 @@ class Client:
         path: Optional[Path] = None,
         split: Optional[str] = None,
         pretransforms: Pipelines = (),
-        device: Any = None,
+        device: Device = None,
         options: Optional[Mapping[str, Any]] = None,
         progress: Progress = False,
         bad_samples: str = "fail",
@@ -121,8 +127,8 @@ class Client:
           split: None: the reader's default.
           pretransforms: applied once, at load. A list, for `image` or the
             `fields` of each op, or a dict by field.
-          device: "cuda:0", "cpu", a torch.device; None: the daemon's first
-            device.
+          device: "cuda:0", "cpu" or a torch.device; None: the daemon's first
+            device. "cuda" is "cuda:0".
           options: reader options.
           progress: True shows a tqdm bar, or a line on stderr without tqdm. A
             function is called with the Dataset message (in a dry run the
@@ -158,7 +164,7 @@ class Client:
         data: Any,
         fields: Fields = None,
         pretransforms: Pipelines = (),
-        device: Any = None,
+        device: Device = None,
         class_names: Optional[Sequence[str]] = None,
         progress: Progress = False,
         ragged: bool = False,
@@ -269,7 +275,7 @@ class Client:
         framework: Optional[str] = None,
         timeout: Optional[float] = None,
         fields: Union[None, str, Sequence[str]] = None,
-    ) -> Batch:
+    ) -> Batch[Any]:
         """Returns a Batch of the given samples, in this order.
 
         They are augmented as by a DataLoader with this seed in `epoch`. With
@@ -316,6 +322,7 @@ class Client:
                 "transforms",
                 transforms,
                 [field.name for field in whole.fields if field.is_mask],
+                image_field(whole.fields),
             ).items()
         }
         try:

@@ -8,13 +8,14 @@ import json
 import threading
 import time
 import weakref
-from typing import Any, Dict, List, Optional
+from typing import Any, Container, Dict, List, Optional
 
 from . import _dlpack, _frameworks, _library
 from ._arguments import encode
 from ._at_exit import close_at_exit
 from ._batch import Batch
 from ._descriptions import dtype_of
+from ._held import Held
 from ._sampling import Drawn
 from ._session import Session
 from ._transfer import Transfer
@@ -25,6 +26,12 @@ _DEADLINE_EXCEEDED = 4
 _WAIT_STEP_NS = 100_000_000
 
 _addressof = ctypes.addressof
+
+
+class Waited:
+    """Time that a loader has waited for batches."""
+
+    seconds = 0.0
 
 
 class Feed:
@@ -41,14 +48,21 @@ class Feed:
     """
 
     def __init__(
-        self, session: Session, options: Dict[str, Any], framework: str
+        self,
+        session: Session,
+        options: Dict[str, Any],
+        framework: str,
+        images: Container[str],
+        held: Held,
+        waited: Waited,
     ) -> None:
-        """Opens the feed; `options` is a FeedOptions message. Errors as
-        DataLoader."""
+        """Opens the feed; `options` is a FeedOptions message, `images` the
+        names of the fields that are images. Errors as DataLoader."""
         self._library = library = _library.load()
         _dlpack.bind(library)
         # Looked up once, since it is called for every batch.
         self._next = library.quick.feed_next_tensors
+        self._num_held = library.quick.feed_num_held
         self._error = _library.CError()
         self._error_address = _addressof(self._error)
         handle = ctypes.c_void_p()
@@ -56,8 +70,8 @@ class Feed:
         # Held while the handle is in use.
         self._lock = threading.Lock()
         self._closed = ""  # why, once close() was called
-        # Time that take() has waited.
-        self.waited_seconds = 0.0
+        self._held = held
+        self._waited = waited
         # Before the handle exists, since Ctrl-C may come right after.
         self._free = weakref.finalize(self, _free, library, handle)
         self._free.atexit = False
@@ -93,12 +107,13 @@ class Feed:
         except BaseException:
             self._free()
             raise
-        self._transfer = Transfer(self._framework, self.fields)
+        self._transfer = Transfer(self._framework, self.fields, images)
+        self._num_slots = self.prefetch + 2
         close_at_exit(self._free, session.address)
 
     # -- Batches ------------------------------------------------------------
 
-    def take(self, timeout: Optional[float]) -> Batch:
+    def take(self, timeout: Optional[float]) -> Batch[Any]:
         """Returns the next batch, within `timeout` seconds; None: no limit.
 
         Raises DeadlineExceeded; AllSlotsHeld; DaemonGone, DaemonDraining,
@@ -110,8 +125,12 @@ class Feed:
             with self._lock:
                 self._check_open()
                 transfer = self._transfer
+                # Decided first, because a warning may be raised as an error.
+                is_copy = self._framework.can_copy and self._held.is_copied(
+                    self._num_held(self._handle), self._num_slots
+                )
                 if transfer.is_interrupted:
-                    batch = transfer.finish_interrupted()
+                    batch = transfer.finish_interrupted(is_copy)
                 else:
                     handle = transfer.begin()
                     if self._next(
@@ -124,7 +143,7 @@ class Feed:
                         self._error_address,
                     ):
                         self._wait(handle, timeout)
-                    batch = transfer.finish(handle)
+                    batch = transfer.finish(handle, is_copy)
             return batch
         finally:
             if self._closed:
@@ -139,7 +158,7 @@ class Feed:
                 handle, timeout, None if timeout is None else start + timeout
             )
         finally:
-            self.waited_seconds += time.monotonic() - start
+            self._waited.seconds += time.monotonic() - start
 
     def _fill(
         self,

@@ -47,7 +47,9 @@ def fields_message(
     """Returns FeedOptions.fields: transforms and layout of each field."""
     images = [f.name for f in fields if f.is_image]
     masks = [f.name for f in fields if f.is_mask]
-    pipelines = pipelines_message("transforms", transforms, masks)
+    pipelines = pipelines_message(
+        "transforms", transforms, masks, image_field(fields)
+    )
     for op in batch_ops(transforms):
         _check_labels(dataset, fields, op, pipelines)
     layouts = (
@@ -72,6 +74,13 @@ def fields_message(
     return message
 
 
+def image_field(fields: List[Field]) -> str:
+    """Returns the field that a list of transforms is for: `image`, or the only
+    image that is no mask."""
+    names = [f.name for f in fields if f.is_image and not f.is_mask]
+    return names[0] if len(names) == 1 else "image"
+
+
 def _check_keys(
     dataset: Dataset,
     fields: List[Field],
@@ -90,6 +99,7 @@ def _check_keys(
         raise InvalidArgument(
             f"{argument}: dataset '{dataset.name}' has no field {key!r}; it "
             f"has {names}"
+            + (": name the field, {field: [...]}" if key == "image" else "")
         )
 
 
@@ -117,11 +127,19 @@ def _check_labels(
 def check_order_arguments(
     sampler: Any,
     batch_sampler: Any,
+    weights: Any,
     subset: Any,
     shuffle: bool,
     drop_last: bool,
 ) -> None:
     """Checks that at most one argument determines the order."""
+    if weights is not None:
+        _exclude(
+            "weights",
+            sampler=sampler is not None,
+            batch_sampler=batch_sampler is not None,
+            shuffle=shuffle,
+        )
     if batch_sampler is not None:
         _exclude(
             "batch_sampler",
@@ -134,17 +152,15 @@ def check_order_arguments(
         _exclude("sampler", shuffle=shuffle, subset=subset is not None)
 
 
-def check_own_subset(
-    own_subset: Any, sampler: Any, batch_sampler: Any, subset: Any
-) -> None:
-    """Checks the arguments of a loader whose dataset is a Subset."""
+def check_own_subset(own_subset: Any, has_order: bool, subset: Any) -> None:
+    """Checks the arguments of a loader whose dataset is a Subset; `has_order`:
+    it has a sampler or weights."""
     if subset is not None:
         raise InvalidArgument(
             "subset= and a Subset as dataset exclude each other: take "
             "select(indices) of the Subset"
         )
-    is_too_large = len(own_subset) > _MAX_SUBSET_SIZE
-    if is_too_large and sampler is None and batch_sampler is None:
+    if len(own_subset) > _MAX_SUBSET_SIZE and not has_order:
         raise InvalidArgument(
             f"dataset: a Subset of {len(own_subset)} samples; without a "
             f"sampler it can have {_MAX_SUBSET_SIZE}: give sampler=, as "

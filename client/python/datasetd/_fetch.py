@@ -34,7 +34,7 @@ class Loader(Protocol):
 
     def set_epoch(self, epoch: int) -> None: ...
 
-    def __iter__(self) -> Iterator[Batch]: ...
+    def __iter__(self) -> Iterator[Batch[Any]]: ...
 
     def close(self) -> None: ...
 
@@ -51,7 +51,7 @@ class Fetcher:
         self._loader: Optional[Loader] = None
         self._request = Requested(0)
 
-    def fetch(self, indices: Iterable[int], epoch: int) -> Batch:
+    def fetch(self, indices: Iterable[int], epoch: int) -> Batch[Any]:
         """Returns the samples `indices`, in this order."""
         wanted = index_array("indices", indices)
         if not 1 <= len(wanted) <= MAX_BATCH_SIZE:
@@ -66,7 +66,7 @@ class Fetcher:
             self.close()
             return self._fetch(wanted, epoch)
 
-    def _fetch(self, wanted: "array.array[int]", epoch: int) -> Batch:
+    def _fetch(self, wanted: "array.array[int]", epoch: int) -> Batch[Any]:
         loader = self._loader
         if loader is None or loader.batch_size < len(wanted):
             self.close()

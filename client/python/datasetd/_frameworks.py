@@ -1,13 +1,25 @@
 """Converts a batch's tensors to a framework's arrays.
 
-Each array keeps its batch's slot until it is freed.
+Each array keeps its batch's slot until it is freed, but for copies.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type
+import sys
+from typing import (
+    Any,
+    Callable,
+    Container,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Type,
+)
 
 from . import _library
 from ._dlpack import (
@@ -21,7 +33,11 @@ from ._dlpack import (
     new_tensor,
     owning_capsule,
 )
-from .errors import InvalidArgument
+from .errors import FailedPrecondition, InvalidArgument
+
+# Fields that are no images are copied up to this size of a batch, so that a
+# label that is kept keeps no images.
+SMALL_BYTES = 1 << 16
 
 _BYTES = {
     "uint8": 1,
@@ -41,6 +57,8 @@ class Framework:
     # True if arrays are made from tensors delivered with the batch, else from
     # its handle.
     takes_tensors = False
+    # False if it has no memory of its own.
+    can_copy = True
 
     def __init__(
         self, device: Tuple[int, int], fields: List[FieldInfo]
@@ -52,12 +70,15 @@ class Framework:
         """Returns the stream that will use the next batch."""
         return 0
 
-    def stream_number(self, stream: Any) -> int:
-        """Returns the number of a stream, given the object or the number."""
-        for name in ("cuda_stream", "ptr", "handle"):
-            if hasattr(stream, name):
-                return int(getattr(stream, name))
-        return int(stream)
+    def small_fields(self, images: Container[str]) -> List[int]:
+        """Returns the fields that are always copied; `images` never are."""
+        if not self.can_copy:
+            return []
+        return [
+            i
+            for i, info in enumerate(self.fields)
+            if info.name not in images and _size_bytes(info) <= SMALL_BYTES
+        ]
 
     def from_tensors(
         self, addresses: Iterable[int], owners: List[Any], rows: int
@@ -231,6 +252,8 @@ class NumpyFramework(Framework):
 
 
 class DlpackFramework(Framework):
+    can_copy = False
+
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
         return Tensor(handle, field, self.device, info)
 
@@ -246,6 +269,79 @@ class JaxFramework(Framework):
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
         return self._from_dlpack(Tensor(handle, field, self.device, info))
+
+
+def _size_bytes(info: FieldInfo) -> int:
+    size = _BYTES[info.dtype]
+    for extent in info.shape:
+        size *= extent
+    return size
+
+
+def copy_of(array: Any) -> Any:
+    """Returns a copy in the framework's own memory, with the same layout."""
+    # JAX's arrays have a clone(), too, which shares the memory.
+    if hasattr(array, "block_until_ready"):
+        return _jax_copy(array)
+    if hasattr(array, "clone"):  # torch
+        return array.clone()
+    if isinstance(array, Tensor):
+        raise FailedPrecondition(
+            "a datasetd.Tensor (framework='dlpack') cannot be copied: take it "
+            "with a framework, such as torch.from_dlpack, and copy that"
+        )
+    return array.copy("K") if hasattr(array, "strides") else array
+
+
+def _jax_copy(array: Any) -> Any:
+    import jax
+    import numpy
+
+    # JAX gives memory back late, on a thread of its own, if it was the input
+    # of a computation. NumPy does at once.
+    (device,) = array.devices()
+    if device.platform == "cpu":
+        return jax.device_put(numpy.array(array), device)
+    return array.copy().block_until_ready()
+
+
+def mover(device: Any, non_blocking: bool) -> Callable[[Any], Any]:
+    """Returns a function that returns an array on `device`; the same array if
+    it is there."""
+
+    def move(array: Any) -> Any:
+        jax = sys.modules.get("jax")
+        if jax is not None and isinstance(array, jax.Array):
+            return jax.device_put(array, device)
+        if hasattr(array, "is_cuda"):  # torch
+            return array.to(device, non_blocking=non_blocking)
+        if str(device) == "cpu" and not isinstance(array, Tensor):
+            return array
+        raise InvalidArgument(
+            f"to({str(device)!r}): a {type(array).__name__} cannot be moved: "
+            "use framework='torch' or 'jax'"
+        )
+
+    return move
+
+
+def stream_number(stream: Any) -> int:
+    """Returns the number of a stream, given the object or the number."""
+    for name in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    return int(stream)
+
+
+def record_stream(array: Any, stream: Any) -> None:
+    """Keeps an array in torch's own device memory for `stream`; others are
+    ignored."""
+    if not getattr(array, "is_cuda", False):
+        return
+    torch = sys.modules["torch"]
+    if not isinstance(stream, torch.cuda.Stream):
+        stream = torch.cuda.ExternalStream(stream_number(stream))
+    array.record_stream(stream)
 
 
 _FRAMEWORKS: Dict[str, Type[Framework]] = {

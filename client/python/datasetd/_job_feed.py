@@ -2,17 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+import weakref
+from typing import Any, Dict, FrozenSet, List, Optional
 
 from ._ahead import SentAhead
 from ._batch import Batch
 from ._connection import Connection
 from ._dataset import Dataset
-from ._feed import Feed
+from ._feed import Feed, Waited
+from ._held import Held
 from ._recovery import LOST, NOT_OPENED, Recovery
 from ._resume import Position
 from ._sampling import Drawn
 from .errors import Closed, Error
+
+
+class Job:
+    """What the feeds of one loader have in common.
+
+    `options` is a FeedOptions message without start. It is replaced, not
+    changed: a feed keeps those that it was opened with.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        options: Dict[str, Any],
+        framework: str,
+        timeout: Optional[float],
+        reconnect_seconds: float,
+        held: Held,
+    ) -> None:
+        self.dataset = dataset
+        self.options = options
+        self.framework = framework
+        self.timeout = timeout
+        self.reconnect_seconds = reconnect_seconds
+        self.held = held
+        self.images: FrozenSet[str] = frozenset(
+            field.name for field in dataset.fields if field.is_image
+        )
+        self.waited = Waited()
+        self.feeds: "weakref.WeakSet[JobFeed]" = weakref.WeakSet()
+        self.is_closed = False
+
+    def change(self, **options: Any) -> None:
+        """Sets options of feeds that are opened, or begun, from now on."""
+        self.options = {**self.options, **options}
+
+    def check_open(self) -> None:
+        """Raises Closed after close()."""
+        if self.is_closed:
+            raise Closed("the loader is closed")
+
+    def close(self) -> None:
+        """Ends all feeds. Batches that are still held stay valid."""
+        self.is_closed = True
+        for feed in list(self.feeds):
+            feed.close()
 
 
 class JobFeed:
@@ -24,100 +71,135 @@ class JobFeed:
 
     def __init__(
         self,
-        dataset: Dataset,
-        options: Dict[str, Any],
-        framework: str,
-        timeout: Optional[float],
-        reconnect_seconds: float,
+        job: Job,
         ahead: Optional[SentAhead],
+        position: Position = (0, 0),
     ) -> None:
-        """Opens the feed at the first batch. `options` is a FeedOptions
-        message without start. `ahead` provides the order; None: the daemon
-        does."""
-        self._dataset = dataset
-        self._options = options
-        self._framework = framework
-        self._reconnect_seconds = reconnect_seconds
-        self._ahead = ahead
-        self.timeout = timeout
-        self.position: Position = (0, 0)
-        # Token of the iterator that may take batches.
-        self.turn: object = None
-        self._is_closed = False
+        """Opens the feed at `position`. `ahead` provides the order; None: the
+        daemon does."""
+        self._job = job
+        self.ahead = ahead
+        self.position = position
+        # A weak reference to the iterator that takes the batches.
+        self.iterator: Any = None
+        # Taken by peek() and not yet by take().
+        self._peeked: Optional[Batch[Any]] = None
         # Why there is no feed: the daemon was lost and not found again.
         self._lost: Optional[Error] = None
         self._lost_connection: Optional[Connection] = None
-        self._waited_before = 0.0
         self._feed: Optional[Feed] = None
-        connection = dataset._session.connection()
+        self._options = job.options
+        connection = job.dataset._session.connection()
         try:
             self._open()
         except NOT_OPENED as error:
-            if reconnect_seconds <= 0:
+            if job.reconnect_seconds <= 0:
                 raise
-            Recovery(dataset, reconnect_seconds).run(
-                error, connection, dataset.content_hash, self._open
+            Recovery(job.dataset, job.reconnect_seconds).run(
+                error, connection, job.dataset.content_hash, self._open
             )
+        job.feeds.add(self)
 
     def _open(self) -> None:
         """Opens the feed at the position and sends the pending blocks."""
         epoch, index = self.position
+        self._peeked = None
         start = {"epoch": str(epoch), "batch": str(index)}
+        job = self._job
         feed = Feed(
-            self._dataset._session,
+            job.dataset._session,
             dict(self._options, start=start),
-            self._framework,
+            job.framework,
+            job.images,
+            job.held,
+            job.waited,
         )
-        if self._ahead is not None:
-            self._ahead.set_limits(feed.order_capacity, feed.prefetch)
-            for block in self._ahead.blocks():
-                feed.send(block, self.timeout)
+        if self.ahead is not None:
+            self.ahead.set_limits(feed.order_capacity, feed.prefetch)
+            for block in self.ahead.blocks():
+                feed.send(block, job.timeout)
         self.num_batches = feed.num_batches
         self.num_samples = feed.num_samples
         self.content_hash = feed.content_hash
         self.transforms_hash = feed.transforms_hash
         self.prefetch = feed.prefetch
-        self.field_names = [field.name for field in feed.fields]
         self._feed = feed
         self._lost = self._lost_connection = None
 
     def __len__(self) -> int:
         """Batches per epoch; raises TypeError if a sampler does not know."""
-        if self._ahead is not None:
-            return len(self._ahead.order)
+        if self.ahead is not None:
+            return len(self.ahead.order)
         return self.num_batches
 
     # -- Batches --------------------------------------------------------------
 
-    def take(self) -> Batch:
+    def take(self) -> Batch[Any]:
         """Returns the next batch. Errors as Feed.take, and Closed."""
-        while True:
-            feed = self._feed or self._found()
-            try:
-                batch = feed.take(self.timeout)
-                break
-            except LOST as error:
-                self._lose(error)
-        handle = batch._handle
+        batch, self._peeked = self._peeked or self._take(), None
+        handle: Any = batch._handle
         index = handle.index + 1
-        if self._ahead is not None:
-            self.position = self._ahead.pass_on(handle.epoch, handle.index)
+        if self.ahead is not None:
+            self.position = self.ahead.pass_on(handle.epoch, handle.index)
         elif index < self.num_batches:
             self.position = (handle.epoch, index)
         else:
             self.position = (handle.epoch + 1, 0)
         return batch
 
-    def seek(self, position: Position) -> None:
-        """Makes the batch at `position` the next one."""
+    def peek(self) -> Batch[Any]:
+        """Returns the batch that take() will return. Errors as take()."""
+        if self._peeked is None:
+            self._peeked = self._take()
+        return self._peeked
+
+    def _take(self) -> Batch[Any]:
+        while True:
+            feed = self._feed or self._found()
+            try:
+                return feed.take(self._job.timeout)
+            except LOST as error:
+                self._lose(error)
+
+    def begin(
+        self, position: Position, order_state: Optional[Dict[str, Any]] = None
+    ) -> None:
+        """Makes the batch at `position` the next one, under the job's options.
+
+        `order_state` is the state of the job's own order there, if it was
+        loaded.
+        """
+        self._peeked = None
+        if self.ahead is not None:
+            self.ahead.begin(position[1], order_state)
+        if self._options is not self._job.options:
+            self.position = position
+            self.update()
+            return
         feed = self._feed or self._found()
         try:
-            if self.num_batches or self._ahead is not None:
+            if self.num_batches or self.ahead is not None:
                 feed.seek(*position)
             self.position = position
         except LOST as error:
             self.position = position
             self._lose(error)
+
+    def update(self) -> None:
+        """Opens the feed anew at its position if the job's options have
+        changed."""
+        if self._options is self._job.options:
+            return
+        self._options = self._job.options
+        if self._feed is None:
+            return  # _found() opens it
+        connection = self._feed.connection
+        self._end_feed()
+        try:
+            self._open()
+        except Error as error:
+            self._lost, self._lost_connection = error, connection
+            raise
 
     def send(self, block: List[Drawn]) -> None:
         """Sends more of the job's order; see SentAhead."""
@@ -125,35 +207,29 @@ class JobFeed:
         if self._feed is None:
             return
         try:
-            self._feed.send(block, self.timeout)
+            self._feed.send(block, self._job.timeout)
         except LOST as error:
             self._lose(error)
 
-    @property
-    def waited_seconds(self) -> float:
-        """Seconds that take() has waited."""
-        if self._feed is None:
-            return self._waited_before
-        return self._waited_before + self._feed.waited_seconds
-
     # -- Life -----------------------------------------------------------------
 
-    def check_open(self) -> None:
-        """Raises Closed after close()."""
-        if self._is_closed:
-            raise Closed("the loader is closed")
+    def is_under_way(self) -> bool:
+        """True while an iterator exists that is to take more batches."""
+        iterator = self.iterator and self.iterator()
+        return iterator is not None and not iterator.is_done
 
     def check_free(self) -> None:
-        """Also raises FailedPrecondition while another thread is in a call."""
-        self.check_open()
+        """Raises Closed, or FailedPrecondition while another thread is in a
+        call."""
+        self._job.check_open()
         if self._feed is not None:
             self._feed.check_free()
 
     def _found(self) -> Feed:
         """Returns the feed, reopened if it was lost and not found before."""
-        self.check_open()
+        self._job.check_open()
         assert self._lost is not None
-        Recovery(self._dataset, self._reconnect_seconds).run(
+        Recovery(self._job.dataset, self._job.reconnect_seconds).run(
             self._lost, self._lost_connection, self.content_hash, self._open
         )
         assert self._feed is not None
@@ -161,7 +237,7 @@ class JobFeed:
 
     def _lose(self, cause: Error) -> None:
         """Marks the feed as lost; raises `cause` unless `reconnect` is set."""
-        if self._reconnect_seconds <= 0:
+        if self._job.reconnect_seconds <= 0:
             raise cause
         assert self._feed is not None
         self._lost = cause
@@ -170,12 +246,9 @@ class JobFeed:
 
     def _end_feed(self) -> None:
         if self._feed is not None:
-            self._waited_before = self.waited_seconds
             feed, self._feed = self._feed, None
             feed.close()
 
     def close(self) -> None:
-        """Ends the feed. Batches that are still held stay valid."""
-        self._is_closed = True
-        self.turn = None
+        """Ends the feed. REQUIRES: the job is closed."""
         self._end_feed()

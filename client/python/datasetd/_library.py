@@ -132,6 +132,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [_P, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int32)],
     ),
     "datasetd_feed_waited_ns": (ctypes.c_int64, [_P]),
+    "datasetd_feed_num_held": (ctypes.c_uint32, [_P]),
     "datasetd_feed_next": (
         ctypes.c_int32,
         [_P, ctypes.c_uint64, ctypes.c_int64, _BATCH, _ERROR],

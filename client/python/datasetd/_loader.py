@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import (
+    TYPE_CHECKING,
     Any,
     Dict,
+    Generic,
     Iterable,
     Iterator,
+    List,
+    Literal,
     Mapping,
     NoReturn,
     Optional,
     Sequence,
     Union,
+    overload,
 )
 
-from . import _benchmark, _frameworks, _sampling
+from . import (
+    _benchmark,
+    _frameworks,
+    _ranks,
+    _sampling,
+    _seeds,
+    _torch_arguments,
+    _torch_loader,
+    _weights,
+)
 from ._ahead import SentAhead
-from ._arguments import checked_int, checked_seconds, optional_seconds
-from ._batch import Batch
+from ._arguments import checked_int, checked_seconds, loader_timeout
+from ._batch import ArrayT, Batch
 from ._dataset import Dataset
-from ._epochs import EpochIterator, SamplerIterator
+from ._epochs import EpochIterator, Place, SamplerIterator
 from ._feed_options import (
     check_order_arguments,
     check_own_subset,
@@ -27,18 +42,28 @@ from ._feed_options import (
     fields_message,
 )
 from ._fetch import Fetcher, Requested
-from ._job_feed import JobFeed
+from ._held import Held
+from ._job_feed import Job, JobFeed
 from ._resume import Position, checked_order_state, checked_position, make_state
 from ._subset import Samples, whole_of
-from .errors import InvalidArgument
+from .errors import InvalidArgument, OutOfRange
 from .transforms._pipeline import Pipelines
 
+if TYPE_CHECKING:
+    import numpy
+    import torch
 
-class DataLoader:
+Layout = Union[str, Mapping[str, str]]
+FieldNames = Union[None, str, Sequence[str]]
+BatchSampler = Iterable[Iterable[int]]
+
+
+class DataLoader(Generic[ArrayT]):
     """Iterates over the epochs of one job.
 
     Each job has its own order, seed, augmentation, batch size and pace; the
-    samples are resident once for all jobs.
+    samples are resident once for all jobs. docs/from-torch.md compares the
+    arguments with those of torch.utils.data.DataLoader.
 
     Args:
       dataset: returned by Client.load_dataset, push_dataset or get_dataset; or
@@ -46,41 +71,66 @@ class DataLoader:
         the subset's, those of a batch and of fetch() the dataset's.
       batch_size: rows per batch of this rank.
       shuffle: a new order for every epoch, drawn from (seed, epoch).
-      seed: seed of order and augmentation.
-      drop_last: drops an incomplete last batch; else it is short.
-      rank, world_size: this rank's share of one global order.
-      prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
-        within 4 to 32.
-      transforms: a list, for `image` or the `fields` of each op, or a dict by
-        field.
-      layout: "NCHW" or "NHWC", or a dict by field. The shape is [N, C, H, W]
-        either way; NHWC shows in the strides (torch.channels_last).
-      framework: "torch", "numpy", "jax" or "dlpack"; None: torch if it is
-        installed, else NumPy.
       sampler: an iterable of sample indices, such as a
         torch.utils.data.Sampler or a list: the order of each epoch. Excludes
         shuffle.
       batch_sampler: an iterable of lists of indices, one per batch. Excludes
         shuffle, sampler and drop_last. batch_size is then the largest batch,
         unless batch_sampler.batch_size is set.
+      seed: seed of order and augmentation. None: with shuffle or weights drawn
+        from `generator`, else from torch's default generator if torch is
+        imported (so that torch.manual_seed governs it), else at random; equal
+        on all ranks. Without both 0. Attribute `seed` tells it.
+      generator: draws the seed: a torch.Generator or numpy.random.Generator.
+      drop_last: drops an incomplete last batch; else it is short.
+      rank, world_size: this rank's share of one global order. "auto": those of
+        torch.distributed if it is initialised, up to the first iter(); else
+        rank 0 of 1.
+      prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
+        within 4 to 32.
+      transforms: a list, for the only image field (with several for `image`)
+        or the `fields` of each op; a dict of lists by field; or a Compose of
+        torchvision, in the place of a list.
+      layout: "NCHW" or "NHWC", or a dict by field. The shape is [N, C, H, W]
+        either way; NHWC shows in the strides (torch.channels_last).
+      framework: "torch", "numpy", "jax" or "dlpack"; None: torch if it is
+        installed, else NumPy.
+      weights: one number per sample (of `subset`, if given): each draw of an
+        epoch takes a sample in proportion to its weight, with replacement, as
+        torch's WeightedRandomSampler. "balanced": all classes of the label
+        field are equally frequent. Excludes shuffle and samplers.
       subset: distinct sample indices: the loader behaves as if the dataset
         held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
         does not change what random ops draw.
+      on_held: "copy" or "error": what next() does when the job keeps many
+        batches; see below.
       name: shown by `datasetctl feeds`.
       timeout: seconds to wait for a batch, and for the daemon to accept a
-        sampler's indices; None: no limit.
+        sampler's indices; None or 0: no limit.
       reconnect: seconds to wait, after the daemon was lost, until a daemon has
         the dataset again; iteration then continues at the exact next batch. 0
         or False raises DaemonGone at once, True is 60. Also applies to
         fetch().
+      torch_arguments: torch's num_workers, pin_memory and the like are ignored
+        with a warning.
 
     Arguments that wrappers use are attributes, as in torch's DataLoader:
     dataset, batch_size, drop_last, sampler, batch_sampler, timeout.
 
     iter() begins at the loaded position after load_state_dict; else at epoch e
     after set_epoch(e); else at the epoch after the last one begun, finished or
-    not (first 0). A new iterator invalidates the previous one.
+    not (first 0). Iterators of one loader are independent: a second one, made
+    while the first exists and has not ended, opens buffers of its own. peek()
+    looks at a batch without beginning an epoch.
+
+    Batches share the daemon's memory, which has room for prefetch + 2 of them,
+    and stay valid until they are freed, even after close(). Fields that are no
+    images and have at most 64 KiB in a full batch, such as labels, are copies
+    in the framework's own memory. When the job keeps three quarters of the
+    room, further batches are copies altogether, and a warning says so once; or
+    with on_held="error" next() raises AllSlotsHeld when all is kept. With
+    framework="dlpack", which has no memory of its own, nothing is copied.
 
     A sampler runs in this process, ahead of the batches, and is iterated once
     per epoch, by iter(). set_epoch() and load_state_dict() pass it the epoch
@@ -90,10 +140,13 @@ class DataLoader:
     batch, and it is an error if it yields different indices. With a sampler,
     rank and world_size only separate the random draws of the ranks.
 
+    If torch.distributed has several processes and no seed is given, shuffle
+    and weights make this a collective call, in which rank 0's seed is sent to
+    all; so is the first iter() if it was initialised only later.
+
     For one thread at a time, except close(), which ends another thread's wait.
-    Belongs to one process: it cannot be pickled or used after fork(). Batches
-    stay valid until they are freed, even after close(); a process can hold at
-    most prefetch + 2 of them. Ctrl-C ends a wait without losing a batch.
+    Belongs to one process: it cannot be pickled or used after fork(). Ctrl-C
+    ends a wait without losing a batch.
 
     Raises InvalidArgument, which names the argument; ResourceExhausted over
     the memory budget or a limit; DaemonGone; and while iterating
@@ -104,27 +157,120 @@ class DataLoader:
     # Whether a sampler's random draws are seeded by sample.
     _draws_by_sample = False
 
+    @overload
+    def __init__(
+        self: "DataLoader[torch.Tensor]",
+        dataset: Samples,
+        batch_size: int = ...,
+        shuffle: Optional[bool] = ...,
+        sampler: Optional[Iterable[int]] = ...,
+        batch_sampler: Optional[BatchSampler] = ...,
+        *,
+        seed: Optional[int] = ...,
+        generator: Any = ...,
+        drop_last: bool = ...,
+        rank: _ranks.Number = ...,
+        world_size: _ranks.Number = ...,
+        prefetch: Optional[int] = ...,
+        transforms: Pipelines = ...,
+        layout: Layout = ...,
+        framework: Literal[None, "torch"] = ...,
+        weights: Optional[_weights.Weights] = ...,
+        subset: Optional[Iterable[int]] = ...,
+        fields: FieldNames = ...,
+        on_held: str = ...,
+        name: str = ...,
+        timeout: Optional[float] = ...,
+        reconnect: Union[bool, float] = ...,
+        **torch_arguments: Any,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "DataLoader[numpy.ndarray[Any, Any]]",
+        dataset: Samples,
+        batch_size: int = ...,
+        shuffle: Optional[bool] = ...,
+        sampler: Optional[Iterable[int]] = ...,
+        batch_sampler: Optional[BatchSampler] = ...,
+        *,
+        seed: Optional[int] = ...,
+        generator: Any = ...,
+        drop_last: bool = ...,
+        rank: _ranks.Number = ...,
+        world_size: _ranks.Number = ...,
+        prefetch: Optional[int] = ...,
+        transforms: Pipelines = ...,
+        layout: Layout = ...,
+        framework: Literal["numpy"],
+        weights: Optional[_weights.Weights] = ...,
+        subset: Optional[Iterable[int]] = ...,
+        fields: FieldNames = ...,
+        on_held: str = ...,
+        name: str = ...,
+        timeout: Optional[float] = ...,
+        reconnect: Union[bool, float] = ...,
+        **torch_arguments: Any,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "DataLoader[Any]",
+        dataset: Samples,
+        batch_size: int = ...,
+        shuffle: Optional[bool] = ...,
+        sampler: Optional[Iterable[int]] = ...,
+        batch_sampler: Optional[BatchSampler] = ...,
+        *,
+        seed: Optional[int] = ...,
+        generator: Any = ...,
+        drop_last: bool = ...,
+        rank: _ranks.Number = ...,
+        world_size: _ranks.Number = ...,
+        prefetch: Optional[int] = ...,
+        transforms: Pipelines = ...,
+        layout: Layout = ...,
+        framework: str,
+        weights: Optional[_weights.Weights] = ...,
+        subset: Optional[Iterable[int]] = ...,
+        fields: FieldNames = ...,
+        on_held: str = ...,
+        name: str = ...,
+        timeout: Optional[float] = ...,
+        reconnect: Union[bool, float] = ...,
+        **torch_arguments: Any,
+    ) -> None: ...
+
     def __init__(
         self,
         dataset: Samples,
         batch_size: int = 1,
-        shuffle: bool = False,
-        seed: int = 0,
+        shuffle: Optional[bool] = False,
+        sampler: Optional[Iterable[int]] = None,
+        batch_sampler: Optional[BatchSampler] = None,
+        *,
+        seed: Optional[int] = None,
+        generator: Any = None,
         drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: _ranks.Number = "auto",
+        world_size: _ranks.Number = "auto",
         prefetch: Optional[int] = None,
         transforms: Pipelines = (),
-        layout: Union[str, Mapping[str, str]] = "NCHW",
+        layout: Layout = "NCHW",
         framework: Optional[str] = None,
+        weights: Optional[_weights.Weights] = None,
+        subset: Optional[Iterable[int]] = None,
+        fields: FieldNames = None,
+        on_held: str = "copy",
         name: str = "",
         timeout: Optional[float] = None,
         reconnect: Union[bool, float] = False,
-        sampler: Optional[Iterable[int]] = None,
-        batch_sampler: Optional[Iterable[Iterable[int]]] = None,
-        subset: Optional[Iterable[int]] = None,
-        fields: Union[None, str, Sequence[str]] = None,
+        **torch_arguments: Any,
     ) -> None:
+        if torch_arguments:
+            _torch_arguments.check(
+                torch_arguments, inspect.signature(DataLoader).parameters
+            )
         whole, own_subset = whole_of(dataset)
         if not isinstance(whole, Dataset):
             raise InvalidArgument(
@@ -135,84 +281,175 @@ class DataLoader:
         self._whole = whole
         self.batch_size = checked_int("batch_size", batch_size, 1, 2**32 - 1)
         self.shuffle = bool(shuffle)
-        self.seed = checked_int("seed", seed, 0, 2**64 - 1)
         self.drop_last = bool(drop_last)
-        self.world_size = checked_int("world_size", world_size, 1, 2**32 - 1)
-        self.rank = checked_int("rank", rank, 0, self.world_size - 1)
+        self._asked_ranks = rank, world_size
+        self.rank, self.world_size = _ranks.resolve(rank, world_size)
         resolved = _frameworks.resolve(framework)
         if not isinstance(name, str):
             raise InvalidArgument(f"name={name!r}; expected a str")
+        check_order_arguments(
+            sampler,
+            batch_sampler,
+            weights,
+            subset,
+            self.shuffle,
+            self.drop_last,
+        )
+        # What the indices of a sampler count; None: the dataset's samples.
+        self._own_subset: Any = None
+        if own_subset is not None:
+            has_order = any(
+                order is not None for order in (sampler, batch_sampler, weights)
+            )
+            check_own_subset(own_subset, has_order, subset)
+            if sampler is None and batch_sampler is None:
+                subset = own_subset
+            else:
+                self._own_subset = own_subset
+        held = Held(on_held, f"a loader of dataset '{whole.name}'")
+        self._has_seed = seed is not None
+        self._is_seed_drawn = seed is None and (
+            self.shuffle or weights is not None or generator is not None
+        )
+        if seed is not None and generator is not None:
+            raise InvalidArgument("seed= and generator= exclude each other")
+        options: Dict[str, Any] = {
+            "dataset": whole.name,
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "drop_last": self.drop_last,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "name": name,
+        }
+        chosen = chosen_fields(whole, fields)
+        options["fields"] = fields_message(whole, chosen, transforms, layout)
+        if prefetch is not None:
+            options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
+        if fields is not None:
+            options["field_names"] = [field.name for field in chosen]
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self._subset_hash: Optional[str] = None
+        samples: Optional[List[int]] = None
+        if subset is not None:
+            indices = _sampling.index_array("subset", subset)
+            samples = indices.tolist()
+            self._subset_hash = _sampling.digest(indices).hex()
+            if weights is None:
+                options["subset"] = {"indices": samples}
+        self._weighted: Optional[_weights.WeightedSampler] = None
+        if weights is not None:
+            if isinstance(weights, str):
+                weights = self._balanced(weights, resolved, samples)
+            self._weighted = _weights.WeightedSampler(
+                weights,
+                samples,
+                len(whole) if samples is None else len(samples),
+                self.drop_last,
+            )
+        # An order that the daemon does not make.
+        self._own_order = (
+            self._weighted if sampler is None else sampler,
+            batch_sampler,
+        )
+        ahead = self._new_ahead()
+        if ahead is not None:
+            self.batch_size = ahead.order.batch_size
+            options.update(
+                batch_size=self.batch_size,
+                drop_last=False,
+                client_order={"draws_by_sample": self._draws_by_sample},
+            )
+        timeout = loader_timeout(timeout)
+        reconnect_seconds = (
+            60.0
+            if reconnect is True
+            else checked_seconds("reconnect", reconnect or 0)
+        )
+        # After the other checks, so that a mistake draws nothing.
+        self.seed = (
+            checked_int("seed", seed, 0, 2**64 - 1)
+            if seed is not None
+            else _seeds.draw(generator)
+            if self._is_seed_drawn
+            else 0
+        )
+        if self._is_seed_drawn:
+            self.seed = _seeds.agreed(self.seed, self.world_size)
+        # The ranks that have agreed on the seed.
+        self._seed_ranks = self.world_size
+        options["seed"] = str(self.seed)
+        if self._weighted is not None:
+            self._weighted.seed = self.seed
+            self._weighted.ranks = _ranks.Ranks(self.rank, self.world_size)
         # Arguments for opening loaders of single samples.
         self._arguments = {
             "fields": fields,
             "transforms": transforms,
             "layout": layout,
-            "seed": self.seed,
             "framework": resolved,
             "timeout": timeout,
-            "reconnect": reconnect,
+            "reconnect": reconnect_seconds,
         }
-        chosen = chosen_fields(whole, fields)
-        options: Dict[str, Any] = {
-            "dataset": whole.name,
-            "batch_size": self.batch_size,
-            "shuffle": self.shuffle,
-            "seed": str(self.seed),
-            "drop_last": self.drop_last,
-            "rank": self.rank,
-            "world_size": self.world_size,
-            "fields": fields_message(whole, chosen, transforms, layout),
-            "name": name,
-        }
-        if prefetch is not None:
-            options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
-        if fields is not None:
-            options["field_names"] = [field.name for field in chosen]
-        check_order_arguments(
-            sampler, batch_sampler, subset, self.shuffle, self.drop_last
+        self._job = Job(
+            whole,
+            options,
+            resolved,
+            timeout,
+            reconnect_seconds,
+            held,
         )
-        self.sampler = sampler
-        self.batch_sampler = batch_sampler
-        self._subset_hash: Optional[str] = None
-        if own_subset is not None:
-            check_own_subset(own_subset, sampler, batch_sampler, subset)
-            subset = own_subset
-        has_sampler = sampler is not None or batch_sampler is not None
-        if subset is not None and not has_sampler:
-            indices = _sampling.index_array("subset", subset)
-            options["subset"] = {"indices": indices.tolist()}
-            self._subset_hash = _sampling.digest(indices).hex()
-        # None: the daemon chooses the order.
-        self._ahead: Optional[SentAhead] = None
-        if has_sampler:
-            order = _sampling.SamplerOrder(
+        # The feed of the newest iterator.
+        self._feed = JobFeed(self._job, ahead)
+        self._place = Place(self._feed)
+        self._peeked: Optional[JobFeed] = None
+        self._fetcher: Optional[Fetcher] = None
+        self._loaded: Optional[Position] = None
+        self._loaded_order: Optional[Dict[str, Any]] = None
+        self._requested_epoch: Optional[int] = None
+        self._last_epoch = -1
+        self._has_begun = False
+
+    def _balanced(
+        self, weights: str, framework: str, samples: Optional[List[int]]
+    ) -> Any:
+        """Returns the weights that `weights` names."""
+        if weights != "balanced":
+            raise InvalidArgument(
+                f"weights={weights!r}; expected numbers or 'balanced'"
+            )
+        if framework == "dlpack":
+            raise InvalidArgument(
+                "weights='balanced' reads the labels, which "
+                "framework='dlpack' cannot: pass one weight per sample"
+            )
+        loader: DataLoader[Any] = DataLoader(
+            self._whole,
+            batch_size=4096,
+            fields=[_weights.label_field(self._whole)],
+            framework=framework,
+            rank=0,
+            world_size=1,
+            subset=samples,
+        )
+        with loader:
+            return _weights.balanced([batch[0] for batch in loader])
+
+    def _new_ahead(self) -> Optional[SentAhead]:
+        """Returns the order of one more feed; None: the daemon makes it."""
+        sampler, batch_sampler = self._own_order
+        if sampler is None and batch_sampler is None:
+            return None
+        return SentAhead(
+            _sampling.SamplerOrder(
                 sampler,
                 batch_sampler,
                 self.batch_size,
                 self.drop_last,
-                own_subset,
+                self._own_subset,
             )
-            self.batch_size = order.batch_size
-            options.update(
-                batch_size=order.batch_size,
-                drop_last=False,
-                client_order={"draws_by_sample": self._draws_by_sample},
-            )
-            self._ahead = SentAhead(order)
-        self._feed = JobFeed(
-            whole,
-            options,
-            resolved,
-            optional_seconds("timeout", timeout),
-            60.0
-            if reconnect is True
-            else checked_seconds("reconnect", reconnect or 0),
-            self._ahead,
         )
-        self._fetcher: Optional[Fetcher] = None
-        self._loaded: Optional[Position] = None
-        self._requested_epoch: Optional[int] = None
-        self._last_epoch = -1
 
     # -- Iterating ------------------------------------------------------------
 
@@ -221,25 +458,60 @@ class DataLoader:
 
         Raises TypeError if a sampler does not know its length.
         """
+        self._follow_ranks()
         return len(self._feed)
 
-    def __iter__(self) -> Iterator[Batch]:
-        feed = self._feed
-        feed.check_free()
-        feed.turn = None
-        position = self._asked_for() or (self._last_epoch + 1, 0)
-        if self._ahead is not None:
-            self._ahead.begin(position[1], self._loaded is not None)
-        feed.seek(position)
-        self._loaded = None
+    def __iter__(self) -> Iterator[Batch[ArrayT]]:
+        self._feed.check_free()
+        self._settle_ranks()
+        position = self._next_position()
+        feed = self._peeked or self._begun(position)
+        self._feed = feed
+        self._peeked = None
+        self._loaded = self._loaded_order = None
         self._requested_epoch = None
         self._last_epoch = position[0]
-        iterator: Iterator[Batch] = (
-            EpochIterator(feed)
-            if self._ahead is None
-            else SamplerIterator(feed, self._ahead)
+        iterator: Iterator[Batch[Any]] = (
+            EpochIterator(feed, self._place)
+            if feed.ahead is None
+            else SamplerIterator(feed, self._place, feed.ahead)
         )
         return _benchmark.watch(self, iterator)
+
+    def peek(self) -> Batch[ArrayT]:
+        """Returns the first batch that the next iter() will give.
+
+        It is the same Batch object. Nothing else changes: the next iter() gives
+        it again, iterators under way go on, and state_dict() and the epoch stay
+        as they are. set_epoch() and load_state_dict() make a new choice. A
+        sampler is iterated for the epoch now, instead of by iter(). Raises
+        OutOfRange if the next epoch has no batches.
+        """
+        self._feed.check_free()
+        self._settle_ranks()
+        if self._peeked is None:
+            self._peeked = self._begun(self._next_position(), keep=True)
+        feed = self._peeked
+        if feed.ahead is not None:
+            feed.ahead.top_up(feed.send)
+        if not (feed.ahead.has_more() if feed.ahead else feed.num_batches):
+            raise OutOfRange("peek(): the next epoch has no batches")
+        return feed.peek()
+
+    def _begun(self, position: Position, keep: bool = False) -> JobFeed:
+        """Returns a feed at `position` that no iterator uses; with `keep` one
+        that was there, or a new one."""
+        feed = self._feed
+        if feed.is_under_way() or (keep and feed.position != position):
+            feed = JobFeed(self._job, self._new_ahead(), position)
+        if self._weighted is not None:
+            self._weighted.set_epoch(position[0])
+        feed.begin(position, self._loaded_order)
+        return feed
+
+    def _next_position(self) -> Position:
+        """Returns where the next iter() begins."""
+        return self._asked_for() or (self._last_epoch + 1, 0)
 
     def _asked_for(self) -> Optional[Position]:
         """Returns where the next iter() begins after load_state_dict or
@@ -254,20 +526,62 @@ class DataLoader:
         A loaded position within the same epoch is kept.
         """
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
-        if self._ahead is not None:
-            self._ahead.order.set_epoch(number)
+        self._peeked = None
+        if self._feed.ahead is not None:
+            self._feed.ahead.order.set_epoch(number)
         if self._loaded is not None and self._loaded[0] == number:
             return
-        self._loaded = None
+        self._loaded = self._loaded_order = None
         self._requested_epoch = number
-        if self._ahead is not None:
-            self._ahead.state = {}
+
+    # -- Ranks and seed -------------------------------------------------------
+
+    def _follow_ranks(self) -> None:
+        """Takes the ranks of torch.distributed, until the first iter()."""
+        if self._has_begun:
+            return
+        ranks = _ranks.resolve(*self._asked_ranks)
+        if ranks == (self.rank, self.world_size):
+            return
+        self.rank, self.world_size = ranks
+        if self._weighted is not None:
+            self._weighted.ranks = ranks
+        self._job.change(rank=self.rank, world_size=self.world_size)
+        self._feed.update()
+
+    def _settle_ranks(self) -> None:
+        """Fixes the ranks. They agree on a seed if there are more than when it
+        was drawn."""
+        if self._has_begun:
+            if self._asked_ranks[1] == "auto":
+                _ranks.warn_if_changed(
+                    _ranks.Ranks(self.rank, self.world_size)
+                )
+            return
+        self._follow_ranks()
+        if self._is_seed_drawn and self.world_size != self._seed_ranks:
+            self._set_seed(_seeds.agreed(self.seed, self.world_size))
+        if self._asked_ranks[1] == "auto" and self.world_size == 1:
+            _ranks.warn_if_launched()
+        self._has_begun = True
+
+    def _set_seed(self, seed: int) -> None:
+        if seed == self.seed:
+            return
+        self.seed = seed
+        if self._weighted is not None:
+            self._weighted.seed = seed
+        self._job.change(seed=str(seed))
+        self._peeked = None
+        if self._fetcher is not None:
+            self._fetcher.close()
+            self._fetcher = None
 
     # -- Random access --------------------------------------------------------
 
     def fetch(
         self, indices: Iterable[int], epoch: Optional[int] = None
-    ) -> Batch:
+    ) -> Batch[ArrayT]:
         """Returns a batch of the given samples, in this order.
 
         The loader's transforms are applied with the draws of the daemon's
@@ -276,9 +590,11 @@ class DataLoader:
         more rows than before reopens it. Other calls cost one round trip and
         producing the batch.
         """
-        self._feed.check_open()
+        self._job.check_open()
         if self._fetcher is None:
-            self._fetcher = make_fetcher(self._whole, **self._arguments)
+            self._fetcher = make_fetcher(
+                self._whole, seed=self.seed, **self._arguments
+            )
         if epoch is None:
             epoch = max(self._last_epoch, 0)
         return self._fetcher.fetch(indices, epoch)
@@ -286,53 +602,78 @@ class DataLoader:
     # -- State ----------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns the job's position: the batch after the last one returned.
+        """Returns the job's position: the batch after the last one returned,
+        by whichever iterator.
 
         Contains plain values, the same for all ranks.
         """
-        position = self._asked_for() or self._feed.position
-        state = make_state(self._job(), position)
-        if self._ahead is not None:
+        self._follow_ranks()
+        feed = self._place.feed
+        position = self._asked_for()
+        state = make_state(self._identity(), position or feed.position)
+        if feed.ahead is not None and self._weighted is None:
+            order = (
+                feed.ahead.state
+                if position is None
+                else self._loaded_order or {}
+            )
             state.update(
                 (key, value)
-                for key, value in self._ahead.state.items()
+                for key, value in order.items()
                 if value is not None
             )
         return state
 
-    def _job(self) -> Dict[str, Any]:
+    def _identity(self) -> Dict[str, Any]:
         """Returns the values that must be equal to resume from a state."""
         order = "random" if self.shuffle else "sequential"
-        job = {
+        if self._weighted is not None:
+            order = "weighted"
+        elif self._feed.ahead is not None:
+            order = "given"
+        identity = {
             "content_hash": self.content_hash,
             "seed": self.seed,
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
-            "sampler": order if self._ahead is None else "given",
+            "sampler": order,
             "world_size": self.world_size,
             "transforms_hash": self.transforms_hash,
         }
         if self._subset_hash is not None:
-            job["subset"] = self._subset_hash
-        return job
+            identity["subset"] = self._subset_hash
+        if self._weighted is not None:
+            identity["weights"] = self._weighted.hash
+        return identity
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iter() continue where state_dict() was taken.
 
-        Raises FailedPrecondition, naming the field, if the state belongs to
-        another job: within an epoch everything must match; at batch 0,
-        batch_size and world_size may differ. iter() checks that a sampler
-        yields the same indices.
+        The loader takes the state's seed unless it was given one. Raises
+        FailedPrecondition, naming the field, if the state belongs to another
+        job: within an epoch everything must match; at batch 0, batch_size and
+        world_size may differ. iter() checks that a sampler yields the same
+        indices.
         """
+        self._follow_ranks()
+        identity = self._identity()
+        if not self._has_seed and "seed" in state:
+            identity["seed"] = checked_int(
+                "state_dict: seed", state["seed"], 0, 2**64 - 1
+            )
+        ahead = self._feed.ahead
         epoch, index = checked_position(
-            state,
-            self._job(),
-            self._feed.num_batches if self._ahead is None else None,
+            state, identity, self._feed.num_batches if ahead is None else None
         )
-        if self._ahead is not None:
-            self._ahead.state = checked_order_state(state, index)
-            self._ahead.order.set_epoch(epoch)
-        self._loaded = (epoch, index)
+        order = None
+        if ahead is not None and self._weighted is None:
+            order = checked_order_state(state, index)
+        self._set_seed(identity["seed"])
+        self._is_seed_drawn = False
+        if ahead is not None:
+            ahead.order.set_epoch(epoch)
+        self._peeked = None
+        self._loaded, self._loaded_order = (epoch, index), order
         self._requested_epoch = None
 
     # -- What the daemon said -------------------------------------------------
@@ -359,26 +700,39 @@ class DataLoader:
     @property
     def waited_seconds(self) -> float:
         """Seconds that this process has waited for batches."""
-        return self._feed.waited_seconds
+        return self._job.waited.seconds
+
+    # -- For others -----------------------------------------------------------
+
+    def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
+        """Returns a torch.utils.data.DataLoader over this loader's batches.
+
+        For frameworks that insist on one, such as Lightning Fabric and
+        Accelerate. It has an IterableDataset, batch_size None and no workers;
+        its items, length, epochs, set_epoch, state_dict and load_state_dict
+        are this loader's. They are this rank's share already, and prepare() of
+        Accelerate leaves it as it is.
+        """
+        return _torch_loader.make(self)
 
     # -- Life -----------------------------------------------------------------
 
     @property
     def timeout(self) -> Optional[float]:
-        """Timeout in seconds. May be set."""
-        return self._feed.timeout
+        """Timeout in seconds; None: no limit. May be set."""
+        return self._job.timeout
 
     @timeout.setter
     def timeout(self, seconds: Optional[float]) -> None:
-        self._feed.timeout = optional_seconds("timeout", seconds)
+        self._job.timeout = loader_timeout(seconds)
 
     def close(self) -> None:
-        """Ends the feed. Batches that are still held stay valid."""
+        """Ends all iterators. Batches that are still held stay valid."""
         if self._fetcher is not None:
             self._fetcher.close()
-        self._feed.close()
+        self._job.close()
 
-    def __enter__(self) -> "DataLoader":
+    def __enter__(self) -> "DataLoader[ArrayT]":
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -393,16 +747,24 @@ class DataLoader:
     def __repr__(self) -> str:
         batches = (
             f"{self._feed.num_batches} batches"
-            if self._ahead is None
+            if self._feed.ahead is None
+            else "random by weights"
+            if self._weighted is not None
             else "the order of a sampler"
+        )
+        seed = f"seed={self.seed}, " if self.seed or self.shuffle else ""
+        share = (
+            f"rank {self.rank} of {self.world_size}, "
+            if self.world_size > 1
+            else ""
         )
         return (
             f"datasetd.DataLoader({self._whole.name!r}, "
-            f"batch_size={self.batch_size}, {batches})"
+            f"batch_size={self.batch_size}, {seed}{share}{batches})"
         )
 
 
-class _FetchLoader(DataLoader):
+class _FetchLoader(DataLoader[Any]):
     """Loader whose draws are seeded by sample, as in the daemon's order."""
 
     _draws_by_sample = True
@@ -411,12 +773,15 @@ class _FetchLoader(DataLoader):
 def make_fetcher(dataset: Samples, **arguments: Any) -> Fetcher:
     """Returns a Fetcher for `dataset`; `arguments` are a DataLoader's."""
 
-    def open_loader(request: Requested) -> DataLoader:
+    def open_loader(request: Requested) -> DataLoader[Any]:
         return _FetchLoader(
             dataset,
             batch_sampler=request,
             prefetch=1,
             name="fetch",
+            rank=0,
+            world_size=1,
+            on_held="error",
             **arguments,
         )
 

@@ -15,7 +15,7 @@ from typing import Any, List, NoReturn, Optional, Sequence, Union
 
 from ._arguments import absolute, device_name
 from ._at_exit import close_with_daemon
-from ._client import Client, connect
+from ._client import Client, Device, connect
 from ._session import local_daemons
 from .errors import (
     Closed,
@@ -129,7 +129,7 @@ def find_daemon(binary: Optional[PathLike] = None) -> str:
 
 
 def start_local(
-    device: Any = None,
+    device: Union[Device, Sequence[Device]] = None,
     data_roots: Union[PathLike, Sequence[PathLike], None] = None,
     memory_budget_mib: int = 0,
     binary: Optional[PathLike] = None,

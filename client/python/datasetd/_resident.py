@@ -35,6 +35,8 @@ def resident_rows(
     with DataLoader(
         dataset,
         batch_size=rows,
+        rank=0,
+        world_size=1,
         framework="torch" if _needs_torch(dataset) else "numpy",
         layout={name: "NHWC" for name in images},
     ) as loader:

@@ -10,6 +10,8 @@ from .errors import FailedPrecondition, InvalidArgument
 Position = Tuple[int, int]  # epoch, batch within it
 
 _VERSION = 1
+# Hashes of arguments that not every job has.
+_OPTIONAL = ("subset", "weights")
 
 
 def make_state(job: Mapping[str, Any], position: Position) -> Dict[str, Any]:
@@ -29,7 +31,7 @@ def checked_position(
     At the beginning of an epoch batch_size and world_size may differ.
     `num_batches` is per epoch; None if a sampler decides.
     """
-    needed = {"version", "epoch", "batch", *job} - {"subset"}
+    needed = {"version", "epoch", "batch", *job} - set(_OPTIONAL)
     missing = sorted(needed - set(state))
     if missing:
         raise InvalidArgument(f"state_dict: {missing} is missing")
@@ -40,7 +42,7 @@ def checked_position(
         )
     epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
     index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
-    for key in dict.fromkeys((*job, "subset")):
+    for key in dict.fromkeys((*job, *_OPTIONAL)):
         if index == 0 and key in ("batch_size", "world_size"):
             continue
         if state.get(key) != job.get(key):

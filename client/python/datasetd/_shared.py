@@ -17,7 +17,7 @@ import subprocess
 import time
 from typing import Any, Dict, Iterator, Mapping, Optional
 
-from ._arguments import checked_seconds, device_name, optional_seconds
+from ._arguments import checked_seconds, device_name
 from ._client import Client, Path, connect
 from ._dataset import Dataset
 from ._loading import Progress, dataset_spec
@@ -71,7 +71,7 @@ def connect_or_start(
     PermissionDenied if that belongs to somebody else, FailedPrecondition if the
     daemon does not start, with the end of its log.
     """
-    limit = optional_seconds("timeout", timeout)
+    limit = None if timeout is None else checked_seconds("timeout", timeout)
     idle = _idle_seconds(idle_seconds)
     answer_limit = _ANSWER_SECONDS if limit is None else limit
     if os.environ.get("DATASETD_ADDRESS"):

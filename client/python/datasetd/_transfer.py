@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List, Optional
+from typing import Any, Container, List, Optional
 
 from . import _library
-from ._batch import Batch, batch_class
+from ._batch import Batch, Origin, batch_class, detached
 from ._dlpack import FieldInfo, Handle
-from ._frameworks import Framework
+from ._frameworks import Framework, copy_of
 
 
 class Transfer:
@@ -23,10 +23,20 @@ class Transfer:
 
     _handle: Optional[Handle] = None
 
-    def __init__(self, framework: Framework, fields: List[FieldInfo]) -> None:
+    def __init__(
+        self,
+        framework: Framework,
+        fields: List[FieldInfo],
+        images: Container[str],
+    ) -> None:
         self._framework = framework
         self._fields = fields
-        self._batch_class = batch_class(framework, fields)
+        self._small = framework.small_fields(images)
+        self._batch_class = batch_class(field.name for field in fields)
+        self._origin = Origin(
+            framework,
+            FieldInfo("indices", "int64", fields[0].shape[:1], (1,)),
+        )
         self._delete = _library.load().quick.tensor_delete
         # Filled by datasetd_feed_next_tensors, with the handle of begin().
         self.tensors = (ctypes.c_void_p * len(fields))()
@@ -39,15 +49,16 @@ class Transfer:
         handle = self._handle = Handle()
         return handle
 
-    def finish(self, handle: Handle) -> Batch:
-        """Returns the Batch of a handle of begin() that the library filled."""
+    def finish(self, handle: Handle, is_copy: bool) -> Batch[Any]:
+        """Returns the Batch of a handle of begin() that the library filled, as
+        a copy that holds no slot if `is_copy`."""
         if self.num_tensors:
             arrays = self._framework.from_tensors(
                 self.tensors, self._owners, handle.num_samples
             )
         else:
             arrays = self._from_handle(handle)
-        return self._made(arrays, handle)
+        return self._made(arrays, handle, is_copy)
 
     @property
     def is_interrupted(self) -> bool:
@@ -55,12 +66,12 @@ class Transfer:
         returned."""
         return self._handle is not None and bool(self._handle.core)
 
-    def finish_interrupted(self) -> Batch:
+    def finish_interrupted(self, is_copy: bool) -> Batch[Any]:
         """Returns that batch. REQUIRES: is_interrupted."""
         handle = self._handle
         assert handle is not None
         self._drop_tensors()
-        return self._made(self._from_handle(handle), handle)
+        return self._made(self._from_handle(handle), handle, is_copy)
 
     def drop(self) -> None:
         """Releases an interrupted batch, if there is one."""
@@ -75,9 +86,19 @@ class Transfer:
             for i, info in enumerate(self._fields)
         ]
 
-    def _made(self, arrays: List[Any], handle: Handle) -> Batch:
+    def _made(
+        self, arrays: List[Any], handle: Handle, is_copy: bool
+    ) -> Batch[Any]:
+        is_copy = is_copy or len(self._small) == len(arrays)
+        for i in range(len(arrays)) if is_copy else self._small:
+            arrays[i] = copy_of(arrays[i])
         batch = self._batch_class(arrays)
-        batch._handle = handle
+        batch._origin = self._origin
+        batch._handle = (
+            detached(handle, copy_of(self._origin.indices(handle)))
+            if is_copy
+            else handle
+        )
         self._handle = None
         return batch
 

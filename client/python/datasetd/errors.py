@@ -127,7 +127,7 @@ class UsedAfterFork(FailedPrecondition):
 
 
 class Closed(FailedPrecondition):
-    """The object is closed, or a newer iterator has replaced it."""
+    """The object is closed."""
 
 
 class VersionMismatch(FailedPrecondition):

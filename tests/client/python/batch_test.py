@@ -1,7 +1,9 @@
 """What a batch is, and how long."""
 
+import collections.abc
 import gc
 import os
+import pickle
 import subprocess
 import sys
 
@@ -29,13 +31,121 @@ def test_batch_is_a_tuple_with_names(dataset):
         batch.record_stream(0)
 
 
+def test_batch_is_a_mapping_too(dataset):
+    with loader(dataset) as batches:
+        batch = next(iter(batches))
+        assert batch["image"] is batch[0] is batch.image is batch[-2]
+        assert batch[:1] == (batch.image,)
+        assert batch.keys() == ("image", "label")
+        # The tuple's: the arrays, not their names.
+        assert len(batch) == 2 and list(batch)[1] is batch.label
+        for made in (batch.as_dict(), dict(batch), dict(batch.items())):
+            assert list(made) == ["image", "label"]
+            assert made["label"] is batch.label
+        assert (lambda image, label: label)(**batch) is batch.label
+        assert batch.values()[1] is batch.get("label") is batch.label
+        assert batch.get("mask", 3) == 3
+        assert "label" in batch and "mask" not in batch
+        assert batch.label in batch and torch.zeros(10) not in batch
+        with pytest.raises(KeyError, match=r"mask.*\['image', 'label'\]"):
+            batch["mask"]
+        # torch and Lightning rebuild namedtuples and mappings in other ways.
+        assert not isinstance(batch, collections.abc.Mapping)
+        assert not hasattr(batch, "_fields")
+
+
+def test_a_field_with_a_name_of_batch(client):
+    values = np.arange(6, dtype=np.float32).reshape(3, 2)
+    pushed = client.push_dataset(
+        "odd-names", {"keys": values, "count": values + 1, "label": [1, 2, 3]}
+    )
+    with datasetd.DataLoader(
+        pushed, batch_size=3, framework="numpy"
+    ) as batches:
+        batch = next(iter(batches))
+    np.testing.assert_array_equal(batch["keys"], values)
+    np.testing.assert_array_equal(batch.count, values + 1)
+    assert batch.keys() == ("keys", "count", "label")
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_clone(dataset, framework):
+    with loader(dataset, framework=framework, layout="NHWC") as batches:
+        iterator = iter(batches)
+        batch = next(iterator)
+        clone = batch.clone()
+        expected = np.array(batch.image)
+        batch.image[:] = 0
+        np.testing.assert_array_equal(np.asarray(clone.image), expected)
+        for name in ("epoch", "index", "num_samples", "num_padding"):
+            assert getattr(clone, name) == getattr(batch, name)
+        np.testing.assert_array_equal(clone.indices, clone.label)
+        assert type(clone) is type(batch)
+        if framework == "torch":
+            assert clone.image.stride() == batch.image.stride()
+        else:
+            assert clone.image.strides == batch.image.strides
+        clone.record_stream(0)
+        # It is plain data.
+        again = pickle.loads(pickle.dumps(clone))
+        np.testing.assert_array_equal(np.asarray(again.image), expected)
+        assert (again.keys(), again.index) == (clone.keys(), clone.index)
+        np.testing.assert_array_equal(again.indices, clone.indices)
+
+
+def test_to(dataset):
+    with loader(dataset) as batches:
+        batch = next(iter(batches))
+        assert batch.to("cpu") is batch is batch.to(torch.device("cpu"))
+        elsewhere = batch.to("meta")
+        assert {value.device.type for value in elsewhere} == {"meta"}
+        assert elsewhere.image.shape == batch.image.shape
+        assert (elsewhere.epoch, elsewhere.index) == (0, 0)
+    with loader(dataset, framework="numpy") as batches:
+        batch = next(iter(batches))
+        assert batch.to("cpu") is batch
+        with pytest.raises(datasetd.InvalidArgument, match="to\\('cuda'\\)"):
+            batch.to("cuda")
+
+
+def test_batch_is_a_pytree_of_torch(dataset):
+    from torch.utils import _pytree
+
+    with loader(dataset) as batches:
+        batch = next(iter(batches))
+        doubled = _pytree.tree_map(lambda value: value.double(), batch)
+        assert type(doubled) is type(batch)
+        assert doubled.image.dtype == torch.float64
+        assert torch.equal(doubled["label"].long(), batch.label)
+        leaves, spec = _pytree.tree_flatten({"b": batch})
+        assert len(leaves) == 2 and leaves[0] is batch.image
+        again = _pytree.tree_unflatten(leaves, spec)["b"]
+        assert again.label is batch.label
+
+
+def test_batch_is_a_pytree_of_jax(dataset):
+    jax = pytest.importorskip("jax")
+    with loader(dataset, framework="jax") as batches:
+        batch = next(iter(batches))
+        mean = jax.jit(lambda b: b.image.mean() + b["label"].sum())(batch)
+        expected = np.asarray(batch.image).mean() + sum(batch.label.tolist())
+        assert abs(float(mean) - expected) < 1e-3
+        doubled = jax.tree_util.tree_map(lambda value: value * 2, batch)
+        assert type(doubled) is type(batch)
+        assert jax.device_put(batch).label.shape == (10,)
+
+
 def test_torch_tensors_are_the_slot_and_writable(dataset):
     with loader(dataset) as batches:
         batch = next(iter(batches))
-        again = batch.indices
-        again[0] = -7
-        assert batch.indices[0] == -7
-        assert batch.indices.data_ptr() == again.data_ptr()
+        again = torch.from_dlpack(
+            batch._origin.framework.from_handle(
+                batch._handle, 0, batches._feed._feed.fields[0]
+            )
+        )
+        again[0] = 7
+        assert (batch.image[0] == 7).all()
+        assert batch.image.data_ptr() == again.data_ptr()
 
 
 def test_numpy_arrays_are_views(dataset):
@@ -113,11 +223,13 @@ def test_kept_batch_is_never_overwritten(dataset):
 
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_keeping_all_is_an_error_that_names_the_fields(dataset, framework):
-    with loader(dataset, prefetch=2, framework=framework) as batches:
+    with loader(
+        dataset, prefetch=2, framework=framework, on_held="error"
+    ) as batches:
         iterator = iter(batches)
-        kept = [next(iterator).label for _ in range(4)]
+        kept = [next(iterator).image for _ in range(4)]
         gc.collect()
-        with pytest.raises(datasetd.AllSlotsHeld, match="4 of 'label'") as e:
+        with pytest.raises(datasetd.AllSlotsHeld, match="4 of 'image'") as e:
             next(iterator)
         assert ".clone()" in str(e.value)
         kept.pop()

@@ -210,13 +210,15 @@ def test_a_loader_of_a_subset_knows_nothing_else(dataset):
             assert len(loader.dataset) == len(part) == loader.num_samples
             assert _indices(loader) == part.indices.tolist()
     with datasetd.DataLoader(
-        train, batch_size=10, shuffle=True, transforms=[T.CenterCrop(2)]
+        train, batch_size=10, shuffle=True, seed=3,
+        transforms=[T.CenterCrop(2)],
     ) as loader:
         order = _indices(loader)
         assert order != train.indices.tolist()
         assert sorted(order) == train.indices.tolist()
         with datasetd.DataLoader(
-            dataset, batch_size=10, shuffle=True, subset=train.indices
+            dataset, batch_size=10, shuffle=True, seed=3,
+            subset=train.indices,
         ) as same:
             assert _indices(same) == order
         # Those of a batch are the dataset's, as fetch() takes them.

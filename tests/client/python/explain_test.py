@@ -4,7 +4,7 @@ import datasetd
 import numpy as np
 import pytest
 from conftest import NUM_SAMPLES
-from datasetd import _feed
+from datasetd import _feed, _held
 from datasetd import transforms as T
 
 N = 70  # more than one call tells of
@@ -252,4 +252,7 @@ def test_the_daemon_refuses_colour_ops_on_masks(client, paired, op):
             client._session,
             {"dataset": paired.name, "batch_size": 1, "fields": fields},
             "numpy",
+            (),
+            _held.Held("error", "a loader"),
+            _feed.Waited(),
         )

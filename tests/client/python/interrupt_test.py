@@ -63,9 +63,14 @@ FRAMEWORKS = ["torch", "numpy", "dlpack"]
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_interrupted_next_keeps_no_slot(dataset, framework):
     with datasetd.DataLoader(
-        dataset, batch_size=1, framework=framework, prefetch=1
+        dataset,
+        batch_size=1,
+        framework=framework,
+        prefetch=1,
+        on_held="error",
     ) as loader:
         for step in every_step():
+            iterator = None
             iterator = iter(loader)
             next(iterator)
             with interrupted_at(step) as came, contextlib.suppress(

@@ -178,7 +178,7 @@ address, path = sys.argv[1:]
 client = datasetd.connect(address)
 dataset = client.load_dataset("hundred", format="npy", path=path)
 loader = datasetd.DataLoader(
-    dataset, batch_size=10, prefetch=1, framework="numpy", timeout=0)
+    dataset, batch_size=10, prefetch=1, framework="numpy", timeout=1e-3)
 iterator = iter(loader)
 print("ready", flush=True)
 sys.stdin.readline()

@@ -44,7 +44,7 @@ def test_the_package_is_strict(cache):
 
 # A comment says what mypy finds in its line.
 _PROGRAM = '''
-from typing import Any, List
+from typing import Any, Dict, List
 
 import datasetd
 from datasetd import transforms as T
@@ -69,17 +69,36 @@ with datasetd.DataLoader(
         batch.epoch = 3  # Property "epoch" defined in "Batch" is read-only
     state = loader.state_dict()
     loader.load_state_dict(state)
-    first: datasetd.Batch = loader.fetch([1, 2])
+    first: datasetd.Batch[Any] = loader.fetch([1, 2])
     number = len(loader) + loader.prefetch
     loader.set_epoch("1")  # incompatible type "str"; expected "int"
-datasetd.DataLoader(dataset, batch_size="8")  # incompatible type "str"
-datasetd.DataLoader(dataset, num_workers=4)  # Unexpected keyword argument
-datasetd.DataLoader(client)  # incompatible type "Client"
 train, test = dataset.split(0.8, seed=1)
 datasetd.DataLoader(train.select([1, 2]))
 image = dataset[0].image
 labels = dataset[[3, 1]].label
 dataset.split("a")  # incompatible type "str"
+datasetd.DataLoader(dataset, batch_size="8")  # No overload variant
+datasetd.DataLoader(dataset, 8, True, seed="1")  # No overload variant
+datasetd.DataLoader(client)  # No overload variant
+import numpy
+import torch
+
+with datasetd.DataLoader(dataset, 8, True, drop_last=True) as tensors:
+    for tensor_batch in tensors:
+        tensor: torch.Tensor = tensor_batch.image
+        tensor = tensor_batch["image"].float()
+        pair: datasetd.Batch[torch.Tensor] = tensor_batch.clone().to("cpu")
+        named: Dict[str, torch.Tensor] = tensor_batch.as_dict()
+        xs, ys = tensor_batch
+        xs.square().mean()
+    look: datasetd.Batch[torch.Tensor] = tensors.peek()
+arrays = datasetd.DataLoader(dataset, framework="numpy")
+for array_batch in arrays:
+    array: numpy.ndarray[Any, Any] = array_batch["image"]
+    wrong: str = array_batch.label  # expression has type "ndarray
+framework = str(names)
+for any_batch in datasetd.DataLoader(dataset, framework=framework):
+    any_batch.image.whatever()
 drawn = client.explain(dataset, [T.RandomHorizontalFlip()])
 applied: bool = drawn[0][0].is_applied
 with datasetd.start_local(device="cpu") as daemon:

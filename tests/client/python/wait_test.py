@@ -214,7 +214,7 @@ def test_close_ends_another_threads_wait(data_root):
 
         stop(daemon)
         try:
-            batches.timeout = 0
+            batches.timeout = 1e-3
             with pytest.raises(datasetd.DeadlineExceeded):
                 for batch in iterator:
                     del batch

@@ -174,7 +174,12 @@ def test_cifar10_of_full_size(daemon, tmp_path):
     seen = []
     for rank in range(2):
         with daemon.loader(
-            dataset, batch_size=512, shuffle=True, rank=rank, world_size=2
+            dataset,
+            batch_size=512,
+            shuffle=True,
+            seed=1,
+            rank=rank,
+            world_size=2,
         ) as loader:
             assert len(loader) == 49  # ceil(25000 / 512)
             for batch in loader:

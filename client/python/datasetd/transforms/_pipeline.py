@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import (
     Any,
+    Callable,
     Container,
     Dict,
     Iterator,
@@ -18,20 +19,27 @@ from typing import (
 
 from ..errors import InvalidArgument
 from ._base import Transform
+from ._importer import from_torchvision
 from .groups import BatchOp, RandomApply
 
-Pipelines = Union[None, Sequence[Transform], Mapping[str, Sequence[Transform]]]
+# A callable is a Compose or another transform of torchvision.
+_Op = Union[Transform, Callable[..., Any]]
+_Ops = Union[_Op, Sequence[_Op]]
+Pipelines = Union[None, _Ops, Mapping[str, _Ops]]
 Messages = List[Dict[str, Any]]
 
 
 def pipelines_message(
-    argument: str, value: Pipelines, masks: Container[str] = ()
+    argument: str,
+    value: Pipelines,
+    masks: Container[str] = (),
+    image: str = "image",
 ) -> Dict[str, Messages]:
     """Returns {field: [Transform messages]}.
 
-    In a list an op applies to its `fields`, else to `image`; in a dict to the
-    field of its list. Errors name `argument`; `masks` are the fields that hold
-    classes.
+    In a list an op applies to its `fields`, else to the field `image`; in a
+    dict to the field of its list. Errors name `argument`; `masks` are the
+    fields that hold classes.
     """
     if value is None:
         return {}
@@ -50,7 +58,7 @@ def pipelines_message(
         return spread.messages
     for op in _checked_list(argument, value):
         _check_fills(argument, op, op.fields)
-        spread.add(op, op.fields or ("image",))
+        spread.add(op, op.fields or (image,))
     return spread.messages
 
 
@@ -76,7 +84,7 @@ def batch_ops(value: Pipelines) -> Iterator[BatchOp]:
     """Returns the ops that also change a field of labels."""
     lists = value.values() if isinstance(value, Mapping) else [value or []]
     for ops in lists:
-        for op in [ops] if isinstance(ops, Transform) else ops:
+        for op in _checked_list("transforms", ops):
             if isinstance(op, BatchOp):
                 yield op
 
@@ -84,6 +92,8 @@ def batch_ops(value: Pipelines) -> Iterator[BatchOp]:
 def _checked_list(name: str, ops: Any) -> Sequence[Transform]:
     if isinstance(ops, Transform):
         ops = [ops]
+    if _is_torchvision(ops):
+        return from_torchvision(ops)
     if not isinstance(ops, (list, tuple)):
         raise InvalidArgument(
             f"{name}: {ops!r}; expected a list of transforms; for those of "
@@ -97,6 +107,14 @@ def _checked_list(name: str, ops: Any) -> Sequence[Transform]:
                 "datasetd.transforms.from_torchvision"
             )
     return ops
+
+
+def _is_torchvision(ops: Any) -> bool:
+    """True for a transform of torchvision, such as a Compose, or a list or
+    nn.Sequential of nothing else."""
+    if isinstance(ops, (list, tuple)) or type(ops).__name__ == "Sequential":
+        return len(ops) > 0 and all(map(_is_torchvision, ops))
+    return type(ops).__module__.startswith("torchvision.")
 
 
 class _Spread:

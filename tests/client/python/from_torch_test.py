@@ -1,0 +1,196 @@
+"""What users of torch.utils.data.DataLoader are used to."""
+
+import inspect
+import warnings
+
+import datasetd
+import numpy as np
+import pytest
+import torch
+import torch.utils.data as tud
+from conftest import NUM_SAMPLES, copies, indices_of, loader
+from datasetd import transforms as T
+
+
+def test_positional_arguments_are_torchs(dataset):
+    sampler = [5, 3, 8]
+    with datasetd.DataLoader(dataset, 2, False, sampler) as batches:
+        assert indices_of(copies(batches)).tolist() == sampler
+    with datasetd.DataLoader(dataset, 2, None, None, [[1], [2, 3]]) as batches:
+        assert [b.indices.tolist() for b in copies(batches)] == [[1], [2, 3]]
+    with pytest.raises(TypeError, match="positional"):
+        datasetd.DataLoader(dataset, 2, False, None, None, 4)
+
+
+def test_arguments_that_have_no_use_are_one_warning(dataset):
+    with pytest.warns(UserWarning) as warned:
+        batches = loader(
+            dataset,
+            num_workers=4,
+            persistent_workers=True,
+            prefetch_factor=4,
+            pin_memory=True,
+            pin_memory_device="cuda",
+            multiprocessing_context="spawn",
+        )
+    batches.close()
+    assert len(warned) == 1 and warned[0].filename.endswith("conftest.py")
+    message = str(warned[0].message)
+    assert "without worker processes or pinned memory" in message
+    for text in ("num_workers=4", "pin_memory=True", "prefetch_factor=4"):
+        assert text in message
+
+
+def test_torchs_defaults_are_silent(dataset):
+    """All that torch's DataLoader has by default."""
+    given = {
+        name: parameter.default
+        for name, parameter in inspect.signature(
+            tud.DataLoader
+        ).parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    assert "num_workers" in given and "collate_fn" in given
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with datasetd.DataLoader(dataset, **given) as batches:
+            assert len(batches) == NUM_SAMPLES
+            assert batches.timeout is None
+
+
+@pytest.mark.parametrize(
+    "argument, words",
+    [
+        ("collate_fn", "convert a batch in the loop"),
+        ("worker_init_fn", "no worker processes; seed= governs"),
+    ],
+)
+def test_functions_are_refused_with_a_way(dataset, argument, words):
+    with pytest.raises(datasetd.InvalidArgument, match=words):
+        loader(dataset, **{argument: len})
+
+
+@pytest.mark.parametrize(
+    "argument, words",
+    [
+        ("transform", r"'transform': did you mean transforms=\?"),
+        ("num_worker", r"did you mean num_workers=\?"),
+        ("lr", "unexpected keyword argument 'lr'$"),
+    ],
+)
+def test_unknown_arguments_are_type_errors(dataset, argument, words):
+    with pytest.raises(TypeError, match=words):
+        loader(dataset, **{argument: 1})
+
+
+# -- transforms= ---------------------------------------------------------------
+
+
+def _pipelines():
+    v1 = pytest.importorskip("torchvision.transforms")
+    ops = [v1.RandomCrop(8, padding=2), v1.RandomHorizontalFlip()]
+    return {
+        "compose": v1.Compose(ops),
+        "list": ops,
+        "sequential": torch.nn.Sequential(*ops),
+        "dict": {"image": v1.Compose(ops)},
+    }
+
+
+@pytest.mark.parametrize("kind", ["compose", "list", "sequential", "dict"])
+def test_a_compose_of_torchvision(dataset, kind):
+    ours = [T.RandomCrop(8, padding=2), T.RandomHorizontalFlip()]
+    with loader(dataset, transforms=ours) as expected:
+        with loader(dataset, transforms=_pipelines()[kind]) as batches:
+            assert batches.transforms_hash == expected.transforms_hash
+            for one, other in zip(batches, expected):
+                assert torch.equal(one.image, other.image)
+
+
+def test_an_op_that_the_daemon_has_not(dataset):
+    transforms = pytest.importorskip("torchvision.transforms")
+    pipeline = transforms.Compose([transforms.Lambda(lambda image: image)])
+    with pytest.raises(datasetd.InvalidArgument, match="Lambda"):
+        loader(dataset, transforms=pipeline)
+
+
+def test_a_list_is_for_the_only_image(client):
+    images = np.arange(6 * 4 * 4 * 3, dtype=np.uint8).reshape(6, 4, 4, 3)
+    pushed = client.push_dataset(
+        "img", {"img": images, "y": np.arange(6)}
+    )
+    flip = T.RandomHorizontalFlip(p=1.0)
+    with datasetd.DataLoader(
+        pushed, batch_size=6, framework="numpy", transforms=[flip]
+    ) as batches:
+        np.testing.assert_array_equal(
+            next(iter(batches)).img, images[:, :, ::-1].transpose(0, 3, 1, 2)
+        )
+    assert client.explain(pushed, [flip])[0][0].field == "img"
+    two = client.push_dataset("two-img", {"left": images, "right": images})
+    with pytest.raises(
+        datasetd.InvalidArgument, match=r"no field 'image'.*name the field"
+    ):
+        datasetd.DataLoader(two, transforms=[flip])
+
+
+@pytest.mark.parametrize("device", [torch.device("cpu"), "cpu"])
+def test_a_device_of_torch(client, data_root, device):
+    loaded = client.load_dataset(
+        "by-device", format="npy", path=data_root / "three", device=device
+    )
+    assert loaded.device == "cpu"
+    loaded.close()
+
+
+def test_cuda_is_cuda_0(client, data_root):
+    for device in ("cuda", torch.device("cuda")):
+        with pytest.raises(datasetd.Error, match="cuda:0"):
+            client.load_dataset(
+                "no-gpu", format="npy", path=data_root / "three",
+                device=device,
+            )
+    with pytest.raises(datasetd.InvalidArgument, match="device=0; expected"):
+        client.load_dataset(
+            "no-gpu", format="npy", path=data_root / "three", device=0
+        )
+
+
+# -- as_torch ------------------------------------------------------------------
+
+
+def test_as_torch_is_a_dataloader_of_torch(dataset):
+    with loader(dataset, rank=1, world_size=2) as batches:
+        expected = [indices_of(copies(batches)).tolist() for _ in range(3)]
+    with loader(dataset, rank=1, world_size=2) as batches:
+        as_torch = batches.as_torch()
+        assert isinstance(as_torch, tud.DataLoader)
+        assert isinstance(as_torch.dataset, tud.IterableDataset)
+        assert (as_torch.batch_size, as_torch.num_workers) == (None, 0)
+        assert len(as_torch) == len(batches) == 6
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            taken = list(map(next, [iter(as_torch)]))
+            assert isinstance(taken[0], datasetd.Batch)
+            assert taken[0].indices.tolist() == expected[0][:10]
+            for epoch in (1, 2):
+                seen = [b.indices for b in as_torch]
+                assert torch.cat(seen).tolist() == expected[epoch]
+            as_torch.set_epoch(0)
+            seen = [b.indices for b in as_torch]
+            assert torch.cat(seen).tolist() == expected[0]
+
+
+def test_as_torch_has_the_loaders_state(dataset):
+    with loader(dataset) as batches:
+        as_torch = batches.as_torch()
+        iterator = iter(as_torch)
+        for _ in range(4):
+            next(iterator)
+        state = as_torch.state_dict()
+        assert (state["epoch"], state["batch"]) == (0, 4)
+        rest = [b.indices.tolist() for b in iterator]
+    with loader(dataset) as batches:
+        as_torch = batches.as_torch()
+        as_torch.load_state_dict(state)
+        assert [b.indices.tolist() for b in as_torch] == rest

@@ -1,0 +1,267 @@
+"""Several iterators of one loader, and peek()."""
+
+import time
+
+import datasetd
+import numpy as np
+import pytest
+import torch
+from conftest import NUM_SAMPLES, copies, indices_of, loader
+from datasetd import transforms as T
+
+N = 11  # batches of an epoch
+
+
+@pytest.fixture
+def epochs(dataset):
+    """The rows of epochs 0 to 4."""
+    with loader(dataset) as batches:
+        return [indices_of(copies(batches)).tolist() for _ in range(5)]
+
+
+def rows(batches):
+    return indices_of(copies(batches)).tolist()
+
+
+class Counting:
+    """A sampler that tells how often it was run."""
+
+    def __init__(self):
+        self.runs = 0
+
+    def __len__(self):
+        return NUM_SAMPLES
+
+    def __iter__(self):
+        self.runs += 1
+        order = np.random.default_rng(self.runs).permutation(NUM_SAMPLES)
+        return iter(order.tolist())
+
+
+def expected_of_sampler(run):
+    return np.random.default_rng(run).permutation(NUM_SAMPLES).tolist()
+
+
+# -- Several iterators ---------------------------------------------------------
+
+
+def test_a_look_inside_the_loop_does_not_end_it(dataset, epochs):
+    with loader(dataset) as batches:
+        seen = []
+        for batch in batches:
+            seen += batch.indices.tolist()
+            if batch.index % 4 == 0:
+                look = next(iter(batches))
+                assert (look.epoch, look.index) == (1 + batch.index // 4, 0)
+        assert seen == epochs[0]
+        # Epochs 1 to 3 were begun by the looks.
+        assert rows(batches) == epochs[4]
+
+
+def test_all_iterators_complete(dataset, epochs):
+    with loader(dataset) as batches:
+        iterators = [iter(batches) for _ in range(3)]
+        seen = [[], [], []]
+        for together in zip(*iterators):
+            for i, batch in enumerate(together):
+                seen[i] += batch.indices.tolist()
+        assert seen == epochs[:3]
+        # The last ones end, too.
+        assert [len(list(it)) for it in iterators] == [0, 0, 0]
+
+
+def test_a_loop_within_a_loop(dataset, epochs):
+    with loader(dataset) as batches:
+        outer, inner = [], []
+        for batch in batches:
+            outer += batch.indices.tolist()
+            if batch.index == 3:
+                inner = rows(batches)
+        assert (outer, inner) == (epochs[0], epochs[1])
+        assert rows(batches) == epochs[2]
+
+
+def test_iterators_of_a_sampler(dataset):
+    sampler = Counting()
+    with loader(dataset, shuffle=False, sampler=sampler) as batches:
+        first, second = iter(batches), iter(batches)
+        pairs = list(zip(copies(first), copies(second)))
+        assert len(pairs) == N
+        for i, run in ((0, 1), (1, 2)):
+            assert (
+                indices_of([pair[i] for pair in pairs]).tolist()
+                == expected_of_sampler(run)
+            )
+
+
+def test_iterators_one_after_another_share_their_buffers(client, dataset):
+    with loader(dataset, name="one-feed") as batches:
+
+        def count():
+            return sum(f["name"] == "one-feed" for f in client.list_feeds())
+
+        for _ in range(3):
+            for batch in batches:
+                if batch.index == 5:
+                    break
+            next(iter(batches))
+        assert count() == 1
+        older = iter(batches)
+        newer = iter(batches)
+        assert count() == 2
+        next(newer)
+        del older, newer, batch
+        deadline = time.monotonic() + 10
+        while count() > 1:
+            assert time.monotonic() < deadline
+
+
+def test_state_is_that_of_the_batch_returned_last(dataset, epochs):
+    with loader(dataset) as batches:
+
+        def place():
+            state = batches.state_dict()
+            return state["epoch"], state["batch"]
+
+        older = iter(batches)
+        next(older)
+        newer = iter(batches)
+        assert place() == (1, 0)
+        next(older)
+        assert place() == (0, 2)
+        next(newer)
+        assert place() == (1, 1)
+        # One that ends leaves its end, whoever else is under way.
+        assert len(list(newer)) == N - 1
+        assert place() == (2, 0)
+        next(older)
+        assert place() == (0, 3)
+        state = batches.state_dict()
+    with loader(dataset) as resumed:
+        resumed.load_state_dict(state)
+        assert rows(resumed) == epochs[0][30:]
+
+
+def test_close_ends_every_iterator(dataset):
+    batches = loader(dataset)
+    iterators = [iter(batches), iter(batches)]
+    for iterator in iterators:
+        next(iterator)
+    batches.close()
+    for iterator in iterators:
+        with pytest.raises(datasetd.Closed):
+            next(iterator)
+
+
+# -- peek ----------------------------------------------------------------------
+
+
+def test_peek_moves_nothing(dataset, epochs):
+    with loader(dataset) as batches:
+        state = batches.state_dict()
+        first = batches.peek()
+        assert (first.epoch, first.index) == (0, 0)
+        assert batches.peek() is first
+        assert batches.state_dict() == state
+        # It is not made twice.
+        iterator = iter(batches)
+        assert next(iterator) is first
+        assert batches.state_dict()["batch"] == 1
+        del iterator, first
+        assert rows(batches) == epochs[1]
+
+
+def test_peek_inside_the_loop(dataset, epochs):
+    with loader(dataset) as batches:
+        seen = []
+        for batch in batches:
+            seen += batch.indices.tolist()
+            if batch.index in (4, 7):
+                state = batches.state_dict()
+                peeked = batches.peek()
+                assert (peeked.epoch, peeked.index) == (1, 0)
+                assert peeked.indices.tolist() == epochs[1][:10]
+                assert batches.state_dict() == state
+        assert seen == epochs[0]
+        assert batches.state_dict()["epoch"] == 1
+        assert rows(batches) == epochs[1]
+
+
+def test_peek_after_a_broken_loop(dataset, epochs):
+    with loader(dataset) as batches:
+        for batch in batches:
+            if batch.index == 2:
+                break
+        state = batches.state_dict()
+        assert (state["epoch"], state["batch"]) == (0, 3)
+        assert batches.peek().indices.tolist() == epochs[1][:10]
+        assert batches.state_dict() == state
+        assert rows(batches) == epochs[1]
+
+
+@pytest.mark.parametrize("ask", ["set_epoch", "load_state_dict"])
+def test_peek_shows_what_was_asked_for(dataset, epochs, ask):
+    with loader(dataset) as batches:
+        batches.peek()
+        state = dict(batches.state_dict(), epoch=3, batch=2)
+        if ask == "set_epoch":
+            batches.set_epoch(3)
+            expected = epochs[3]
+        else:
+            batches.load_state_dict(state)
+            expected = epochs[3][20:]
+        assert batches.peek().indices.tolist() == expected[:10]
+        assert batches.state_dict()["epoch"] == 3
+        assert rows(batches) == expected
+        # Another choice after the look.
+        batches.peek()
+        batches.set_epoch(0)
+        assert rows(batches) == epochs[0]
+
+
+def test_peek_of_a_sampler(dataset):
+    sampler = Counting()
+    with loader(dataset, shuffle=False, sampler=sampler) as batches:
+        state = batches.state_dict()
+        for run in (1, 2):
+            peeked = batches.peek()
+            assert peeked.indices.tolist() == expected_of_sampler(run)[:10]
+            assert batches.peek() is peeked
+            assert rows(batches) == expected_of_sampler(run)
+            assert sampler.runs == run
+        assert state["epoch"] == 0 and batches.state_dict()["epoch"] == 2
+
+
+def test_peek_of_a_sampler_without_a_length(dataset):
+    class Endless:
+        def __iter__(self):
+            return iter(range(25))
+
+    with loader(dataset, shuffle=False, sampler=Endless()) as batches:
+        first = batches.peek()
+        assert next(iter(batches)) is first
+        del first
+        batches.peek()
+        assert rows(batches) == list(range(25))
+
+
+def test_peek_keeps_the_random_draws(dataset):
+    ops = [T.RandomCrop(8, padding=3)]
+    with loader(dataset, transforms=ops) as batches:
+        expected = [batch.image.clone() for batch in batches]
+    with loader(dataset, transforms=ops) as batches:
+        assert torch.equal(batches.peek().image, expected[0])
+        for batch, image in zip(batches, expected):
+            assert torch.equal(batch.image, image)
+
+
+def test_peek_at_nothing(tiny, dataset):
+    with loader(tiny, batch_size=5, drop_last=True) as batches:
+        with pytest.raises(datasetd.OutOfRange, match="no batches"):
+            batches.peek()
+    with loader(dataset, shuffle=False, sampler=[]) as batches:
+        with pytest.raises(datasetd.OutOfRange, match="no batches"):
+            batches.peek()
+        assert list(batches) == []
+    with pytest.raises(datasetd.Closed):
+        batches.peek()
