@@ -17,9 +17,14 @@ from tests.web.web_harness import Web, job
 TARGET = 0.01
 
 
+def cpu_seconds(process):
+    """To the nanosecond, by the process's clock; /proc counts in 10 ms."""
+    return time.clock_gettime(~process.pid << 3 | 2)
+
+
 def round_of(processes, seconds, web):
     """CPU seconds per second of each process; `web` is read if it is given."""
-    before = [process.cpu_seconds() for process in processes]
+    before = [cpu_seconds(process) for process in processes]
     start = time.monotonic()
     version = ""
     while True:
@@ -31,7 +36,7 @@ def round_of(processes, seconds, web):
             version = state["datasets_version"]
         time.sleep(min(1.0, left))
     passed = time.monotonic() - start
-    return [(process.cpu_seconds() - old) / passed
+    return [(cpu_seconds(process) - old) / passed
             for process, old in zip(processes, before)]
 
 
