@@ -262,6 +262,14 @@ absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {
   return feeds;
 }
 
+absl::StatusOr<v1::GetFeedTransformsResponse> Client::GetFeedTransforms(
+    uint64_t feed_id) {
+  v1::GetFeedTransformsRequest request;
+  request.set_feed_id(feed_id);
+  return Call(session_.get(), session_->feeds(), limits_,
+              &v1::FeedService::Stub::AsyncGetFeedTransforms, request);
+}
+
 absl::StatusOr<v1::ExplainTransformsResponse> Client::ExplainTransforms(
     const v1::ExplainTransformsRequest& request) {
   return Call(session_.get(), session_->feeds(), limits_,

@@ -87,6 +87,8 @@ class Client {
 
   absl::StatusOr<Feed> OpenFeed(const v1::FeedOptions& options);
   absl::StatusOr<std::vector<v1::Feed>> ListFeeds();
+  absl::StatusOr<v1::GetFeedTransformsResponse> GetFeedTransforms(
+      uint64_t feed_id);
   // Takes at most as many samples as the daemon accepts in one call.
   absl::StatusOr<v1::ExplainTransformsResponse> ExplainTransforms(
       const v1::ExplainTransformsRequest& request);

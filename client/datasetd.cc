@@ -298,6 +298,13 @@ int32_t datasetd_list_feeds(datasetd_client* client, char** response_json,
   return DATASETD_OK;
 }
 
+int32_t datasetd_get_feed_transforms(datasetd_client* client, uint64_t feed_id,
+                                     char** response_json,
+                                     datasetd_error* error) {
+  return ReturnJson(client->client.GetFeedTransforms(feed_id), response_json,
+                    error);
+}
+
 int32_t datasetd_explain_transforms(datasetd_client* client,
                                     const char* request_json,
                                     char** response_json,

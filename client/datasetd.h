@@ -177,6 +177,12 @@ DATASETD_API int32_t datasetd_release_dataset(datasetd_client* client,
 DATASETD_API int32_t datasetd_list_feeds(datasetd_client* client,
                                          char** response_json,
                                          datasetd_error* error);
+/* `response_json` receives the transforms of a feed of this user, a
+ * GetFeedTransformsResponse. */
+DATASETD_API int32_t datasetd_get_feed_transforms(datasetd_client* client,
+                                                  uint64_t feed_id,
+                                                  char** response_json,
+                                                  datasetd_error* error);
 /* Explains what ops draw for samples. `request_json` is an
  * ExplainTransformsRequest; `response_json` receives an
  * ExplainTransformsResponse. */

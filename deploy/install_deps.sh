@@ -42,7 +42,7 @@ packages="$packages
 # Tests, examples and the Python package, for /usr/bin/python3. Of prometheus it
 # is promtool; Debian's package starts the server, too.
 packages="$packages
-  cmake lintian man-db mypy pkg-config prometheus python3 python3-h5py
+  chromium cmake lintian man-db mypy pkg-config prometheus python3 python3-h5py
   python3-lmdb python3-numpy python3-pandas python3-pil python3-pytest
   python3-torch python3-torchvision python3-tqdm python3-venv systemd
 "

@@ -22,6 +22,7 @@
 #include "client/ctl/commands/status_command.h"
 #include "client/ctl/commands/top_command.h"
 #include "client/ctl/commands/unload_command.h"
+#include "client/ctl/commands/web_command.h"
 #include "client/ctl/doctor/doctor_command.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/nearest_word.h"
@@ -96,6 +97,7 @@ int Main(int argc, char** argv) {
   add(std::make_unique<BenchCommand>(&flags));
   add(std::make_unique<ExplainCommand>(&flags));
   add(std::make_unique<DoctorCommand>(&flags));
+  add(std::make_unique<WebCommand>(&flags));
   add(std::make_unique<RunCommand>(&flags));
 
   try {

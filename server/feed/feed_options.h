@@ -37,6 +37,11 @@ struct FeedOptions {
   // The client sends the order by SendIndices.
   bool has_client_order = false;
   bool draws_by_sample = false;
+  // Fails instead of evicting unused datasets.
+  bool keeps_datasets = false;
+  // The transforms as requested, for FeedTable::Transforms; nullopt: too long
+  // to keep.
+  std::optional<std::string> transforms_message;
 };
 
 // Checks what does not depend on the dataset. Returns INVALID_ARGUMENT if an

@@ -11,7 +11,8 @@
 namespace datasetd {
 namespace {
 
-// The options that InfoOf needs; the others may be long and are dropped.
+// The options that InfoOf and Transforms need; the others may be long and are
+// dropped.
 FeedOptions KeptOptions(const FeedOptions& options) {
   FeedOptions kept;
   kept.name = options.name;
@@ -20,6 +21,7 @@ FeedOptions KeptOptions(const FeedOptions& options) {
   kept.seed = options.seed;
   kept.rank = options.rank;
   kept.world_size = options.world_size;
+  kept.transforms_message = options.transforms_message;
   return kept;
 }
 
@@ -190,6 +192,7 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
       MemoryKind::kSlab, owner.uid, record->slab_bytes, what, terms));
   if (int64_t wanted;
+      !options.keeps_datasets &&
       !__builtin_add_overflow(plan.slab_bytes, plan.scratch_bytes, &wanted)) {
     datasets_->MakeRoom(device->name(), wanted);
   }
@@ -217,6 +220,22 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
       Feed::Create(std::move(feed_options), std::move(slab), std::move(channel),
                    record->producer->on_done()));
   return record;
+}
+
+absl::StatusOr<std::string> FeedTable::Transforms(uint64_t feed_id,
+                                                  const Caller& caller) const {
+  MutexLock lock(&mutex_);
+  const auto found = records_.find(feed_id);
+  if (found == records_.end() || !found->second->visibility.IsSeenBy(caller) ||
+      (!caller.is_privileged && found->second->owner.uid != caller.uid)) {
+    return absl::NotFoundError(absl::StrCat("this user has no feed ", feed_id));
+  }
+  const FeedOptions& options = found->second->options;
+  if (!options.transforms_message.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the transforms of feed ", feed_id, " were too long to keep"));
+  }
+  return *options.transforms_message;
 }
 
 absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,

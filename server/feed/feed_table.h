@@ -85,6 +85,11 @@ class FeedTable {
                                       absl::Span<const uint64_t> indices,
                                       const Caller& caller);
 
+  // Returns FeedOptions::transforms_message of a feed of the caller's user.
+  // Errors as FeedService.GetFeedTransforms.
+  absl::StatusOr<std::string> Transforms(uint64_t feed_id,
+                                         const Caller& caller) const;
+
   // Moves a feed from pending to attached. The table owns the returned
   // descriptors; they are valid until the lease ends. NOT_FOUND if there is no
   // such feed, it belongs to another session, or it is not pending.

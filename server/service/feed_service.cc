@@ -1,6 +1,7 @@
 #include "server/service/feed_service.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -92,6 +93,22 @@ grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,
     }
     if (infos.size() > page_size) {
       response->set_next_page_token(absl::StrCat(infos[page_size - 1].id));
+    }
+    return absl::OkStatus();
+  };
+  return ToGrpcStatus(run());
+}
+
+grpc::Status FeedService::GetFeedTransforms(
+    grpc::ServerContext* call, const v1::GetFeedTransformsRequest* request,
+    v1::GetFeedTransformsResponse* response) {
+  const auto run = [&]() -> absl::Status {
+    DATASETD_ASSIGN_OR_RETURN(const Caller caller,
+                              context_->Authenticate(*call));
+    DATASETD_ASSIGN_OR_RETURN(const std::string message,
+                              feeds_->Transforms(request->feed_id(), caller));
+    if (!response->ParseFromString(message)) {
+      return absl::InternalError("the kept transforms do not parse");
     }
     return absl::OkStatus();
   };

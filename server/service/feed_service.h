@@ -29,6 +29,9 @@ class FeedService final : public v1::FeedService::Service {
   grpc::Status ListFeeds(grpc::ServerContext* call,
                          const v1::ListFeedsRequest* request,
                          v1::ListFeedsResponse* response) override;
+  grpc::Status GetFeedTransforms(
+      grpc::ServerContext* call, const v1::GetFeedTransformsRequest* request,
+      v1::GetFeedTransformsResponse* response) override;
   grpc::Status ExplainTransforms(
       grpc::ServerContext* call, const v1::ExplainTransformsRequest* request,
       v1::ExplainTransformsResponse* response) override;

@@ -56,6 +56,9 @@ void FieldToProto(const FieldSpec& spec, v1::Field* field) {
   field->set_num_pixels(spec.num_pixels);
 }
 
+// Of one feed, for GetFeedTransforms.
+constexpr size_t kMaxKeptTransformsBytes = 16 * 1024;
+
 using FieldOptionsMap = google::protobuf::Map<std::string, v1::FieldOptions>;
 
 absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
@@ -284,6 +287,12 @@ absl::StatusOr<FeedOptions> FeedOptionsFromProto(
   }
   to.has_client_order = options.has_client_order();
   to.draws_by_sample = options.client_order().draws_by_sample();
+  to.keeps_datasets = options.keeps_datasets();
+  v1::GetFeedTransformsResponse transforms;
+  *transforms.mutable_fields() = options.fields();
+  if (transforms.ByteSizeLong() <= kMaxKeptTransformsBytes) {
+    to.transforms_message = transforms.SerializeAsString();
+  }
   for (const int kind : {v1::EXPORT_KIND_MEMFD, v1::EXPORT_KIND_CUDA_IPC_HANDLE,
                          v1::EXPORT_KIND_CUDA_VMM_FD}) {
     const auto& excluded = request.excluded_exports();

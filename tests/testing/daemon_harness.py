@@ -281,7 +281,7 @@ def expect_footprint(daemon, client, expected, timeout=10.0):
             if value != vars(expected)[key])) from None
 
 
-_PRELUDE = """
+PRELUDE = """
 import json, os, signal, sys, threading, time
 import numpy as np
 import datasetd
@@ -304,7 +304,7 @@ class Worker(ProcessView):
 
     def __init__(self, source, address, user=None, group=None, **arguments):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _PRELUDE + source, address,
+            [sys.executable, "-c", PRELUDE + source, address,
              json.dumps(arguments)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user,
             group=group, extra_groups=None if group is None else [])

@@ -1,5 +1,6 @@
 """python -m datasetd: loads datasets from the command line, including formats
-that Python reads. For everything else use datasetctl."""
+that Python reads, and serves the page of datasetd.web. For everything else use
+datasetctl."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
 from . import __version__, errors, sources
 from ._client import Client, connect
 from ._dataset import Dataset, message_of
+from .web import _command as web
 
 _EXIT_REFUSED = 1
 _EXIT_USAGE = 2
@@ -112,6 +114,14 @@ def _parser() -> _Parser:
         default="same",
         help="of what is read here, when the name is taken",
     )
+    page = commands.add_parser(
+        "web",
+        parents=[shared],
+        epilog=_FOOTER,
+        help="serve a page that shows jobs, samples, memory and health",
+        description=web.DESCRIPTION,
+    )
+    web.add_arguments(page)
     return parser
 
 
@@ -253,6 +263,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     as_json = "--json" in argv
     try:
         arguments = _parser().parse_args(argv)
+        if arguments.command == "web":
+            return web.run(arguments)
         address = getattr(arguments, "address", None)
         with connect(address, _CONNECT_SECONDS) as client:
             dataset = _load(client, arguments)

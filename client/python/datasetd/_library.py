@@ -117,6 +117,10 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [_P, ctypes.c_char_p, _ERROR],
     ),
     "datasetd_list_feeds": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
+    "datasetd_get_feed_transforms": (
+        ctypes.c_int32,
+        [_P, ctypes.c_uint64, _TEXT, _ERROR],
+    ),
     "datasetd_explain_transforms": (
         ctypes.c_int32,
         [_P, ctypes.c_char_p, _TEXT, _ERROR],

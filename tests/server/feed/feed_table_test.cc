@@ -208,6 +208,11 @@ TEST_F(FeedTableTest, OpeningEvictsADatasetThatNobodyUses) {
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(registry_->List(), SizeIs(2));
   registry_->ReleaseSession(kBob.session_id);
+  FeedOptions modest = Options();
+  modest.keeps_datasets = true;
+  EXPECT_THAT(table_->Open(modest, kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(registry_->List(), SizeIs(2));
   EXPECT_THAT(table_->Open(Options(), kAlice), IsOk());
   EXPECT_THAT(registry_->List(), SizeIs(1));
 }

@@ -181,6 +181,25 @@ TEST_F(FeedServiceTest, IndicesForAFeedThatADrainEndedAreUnavailable) {
   EXPECT_THAT(status.error_message(), HasSubstr("shutting down"));
 }
 
+TEST_F(FeedServiceTest, TransformsAreToldToTheFeedsUserAlone) {
+  v1::OpenFeedResponse opened;
+  ASSERT_TRUE(Open(&opened).ok());
+  const auto ask = [&](uint64_t feed_id) {
+    grpc::ClientContext call;
+    ShowToken(&call);
+    v1::GetFeedTransformsRequest request;
+    request.set_feed_id(feed_id);
+    v1::GetFeedTransformsResponse response;
+    return stub_->GetFeedTransforms(&call, request, &response);
+  };
+  EXPECT_TRUE(ask(opened.feed_id()).ok());
+  EXPECT_EQ(ask(opened.feed_id() + 1).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  sessions_.Close(session_.token);
+  session_ = *sessions_.Open(kUid + 1, kPid);
+  EXPECT_EQ(ask(opened.feed_id()).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
 // What a client names comes back in errors, and must not drive its terminal.
 TEST_F(FeedServiceTest, ErrorsHoldNamesEscaped) {
   grpc::ClientContext call;

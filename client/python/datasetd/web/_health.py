@@ -1,0 +1,156 @@
+"""Health: the findings of datasetctl doctor, and the warnings of the daemon's
+log where this user may read them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import threading
+import time
+from typing import Any, Dict, List, Optional
+
+_DOCTOR_SECONDS = 60.0
+_DOCTOR_KEPT_SECONDS = 30.0
+_JOURNAL_SECONDS = 10.0
+_MAX_WARNINGS = 50
+_LOG_TAIL_BYTES = 256 << 10
+
+# "2026-01-02T03:04:05.678Z WARN [load] ..."; see server/log.
+_WARNING = re.compile(r"^\S+Z (WARN\w*|ERROR|CRIT\w*) ", re.IGNORECASE)
+
+Message = Dict[str, Any]
+
+
+def find_datasetctl() -> Optional[str]:
+    """Returns the program beside the package or the daemon, or on PATH."""
+    beside = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+    beside.append(os.path.dirname(os.path.realpath(beside[0] + "/datasetd")))
+    daemon = os.environ.get("DATASETD_DAEMON")
+    if daemon:
+        beside.append(os.path.dirname(os.path.abspath(daemon)))
+    path = os.pathsep.join([*beside, os.environ.get("PATH", os.defpath)])
+    return shutil.which("datasetctl", path=path)
+
+
+class Doctor:
+    """Runs datasetctl doctor, at most every 30 s. Thread-safe."""
+
+    def __init__(self, address: Optional[str]) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._findings: Optional[Message] = None
+        self._time = 0.0
+
+    def findings(self) -> Message:
+        """Returns {"findings": [{severity, check, text, fix}], "error"}."""
+        with self._lock:
+            if (
+                self._findings is None
+                or time.monotonic() - self._time > _DOCTOR_KEPT_SECONDS
+            ):
+                self._findings = self._run()
+                self._time = time.monotonic()
+            return self._findings
+
+    def _run(self) -> Message:
+        program = find_datasetctl()
+        if program is None:
+            return _failed(
+                "datasetctl is not on PATH, so nothing was checked: install "
+                "the Debian package, or add its folder to PATH"
+            )
+        command = [program, "--json", "doctor", "--no_sharing"]
+        if self._address:
+            command.insert(1, f"--address={self._address}")
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_DOCTOR_SECONDS,
+            )
+            answer = json.loads(done.stdout)
+        except subprocess.TimeoutExpired:
+            return _failed(
+                f"{program} did not end within {_DOCTOR_SECONDS:.0f} s"
+            )
+        except (OSError, ValueError) as error:
+            return _failed(f"{program}: {error}")
+        return {"findings": answer["findings"], "error": ""}
+
+
+def _failed(error: str) -> Message:
+    return {"findings": [], "error": error}
+
+
+def warnings(pid: int) -> Message:
+    """Returns {"lines", "source", "error"}: the last warnings and errors of the
+    daemon with this process number."""
+    output = f"/proc/{pid}/fd/2"
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            if not file.read().startswith("datasetd"):
+                return _no_log(
+                    f"process {pid} is not the daemon: it runs in another "
+                    "container"
+                )
+        mode = os.stat(output).st_mode
+        if stat.S_ISREG(mode):
+            return _of_file(output)
+    except PermissionError:
+        pass  # another user's daemon; the journal may be readable
+    except OSError as error:
+        return _no_log(f"{error}")
+    return _of_journal(pid)
+
+
+def _no_log(error: str) -> Message:
+    return {"lines": [], "source": "", "error": error}
+
+
+def _of_file(path: str) -> Message:
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _LOG_TAIL_BYTES))
+        tail = file.read().decode("utf-8", "replace").split("\n")
+    if size > _LOG_TAIL_BYTES:
+        del tail[0]
+    lines = [line for line in tail if _WARNING.match(line)]
+    return {
+        "lines": lines[-_MAX_WARNINGS:],
+        "source": os.path.realpath(path),
+        "error": "",
+    }
+
+
+def _of_journal(pid: int) -> Message:
+    command: List[str] = [
+        "journalctl",
+        f"_PID={pid}",
+        "--priority=warning",
+        f"--lines={_MAX_WARNINGS}",
+        "--output=short-iso",
+        "--no-pager",
+        "--quiet",
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_JOURNAL_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return _no_log(f"the daemon\u2019s log is not readable here: {error}")
+    if done.returncode != 0:
+        text = done.stderr.decode("utf-8", "replace").strip()
+        return _no_log(
+            "this user may not read the daemon\u2019s log (journalctl: "
+            f"{text[:500]}): ask for the group adm or systemd-journal"
+        )
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    return {"lines": lines, "source": " ".join(command[:3]), "error": ""}

@@ -1,0 +1,705 @@
+"""Samples: original and augmented samples of a dataset, as the page shows
+them.
+
+They are drawn through a feed of this process, which is closed at once, takes a
+small slab, and never evicts a dataset.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .. import errors
+from .._arguments import encode
+from .._client import Client
+from .._descriptions import Field
+from .._feed import Feed
+from .._session import Session
+from ._png import data_url, png
+
+MAX_SAMPLES = 64
+# Of a feed's slab: fewer rows where images are large.
+_SLAB_BYTES = 32 << 20
+_MAX_ROW_BYTES = 256 << 20
+_PREFETCH = 1
+_NUM_SLOTS = _PREFETCH + 2
+_TIMEOUT_SECONDS = 60.0
+
+# Larger sides are thinned to this for the page.
+_MAX_SIDE = 512
+_MAX_LINE_POINTS = 256
+
+_ITEM_BYTES = {
+    "uint8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float16": 2,
+    "bfloat16": 4,  # comes as float32
+    "float32": 4,
+    "float64": 8,
+}
+
+# Parameters of ops that are sides of an image.
+_SIDE_KEYS = (
+    "height",
+    "width",
+    "shorter_edge",
+    "shorterEdge",
+    "max_size",
+    "maxSize",
+)
+
+# Prefixes of enum values, which a pasted text may leave out.
+_ENUM_PREFIXES = {
+    "dtype": "DTYPE_",
+    "padding_mode": "PADDING_MODE_",
+    "interpolation": "INTERPOLATION_MODE_",
+}
+
+Message = Dict[str, Any]
+# By field: a list of Transform messages.
+Transforms = Dict[str, List[Message]]
+
+
+class Request(NamedTuple):
+    dataset: str
+    first: int
+    num_samples: int
+    seed: int
+    epoch: int
+    feed_id: Optional[int]  # whose transforms apply
+    pasted: str  # else these
+
+
+def samples(client: Client, request: Request) -> Message:
+    """Returns the grid's samples. Raises the errors of OpenFeed."""
+    if importlib.util.find_spec("numpy") is None:
+        raise errors.FailedPrecondition(
+            "pictures of samples are made with NumPy, which this Python does "
+            "not have: python3 -m pip install numpy"
+        )
+    with client.get_dataset(request.dataset) as dataset:
+        fields = dataset.fields
+        first = min(request.first, max(dataset.num_samples - 1, 0))
+        end = min(first + request.num_samples, dataset.num_samples)
+        indices = list(range(first, end))
+        transforms = _transforms(client, request, fields)
+        session = client._session
+        notes: List[str] = []
+        framework = _framework(dataset.device)
+        views: List[Message] = [
+            {"index": index, "original": {}, "augmented": {}, "ops": []}
+            for index in indices
+        ]
+        if not indices:
+            return {"samples": views, "notes": ["the dataset is empty"]}
+        _originals(
+            session, request, fields, indices, framework, views, notes
+        )
+        if any(transforms.values()):
+            _augmented(
+                session,
+                request,
+                fields,
+                transforms,
+                indices,
+                framework,
+                views,
+                notes,
+            )
+        names = list(dataset.class_names)
+        labels = label_fields(fields) if names else []
+        for view in views:
+            for side in ("original", "augmented"):
+                for name in labels:
+                    _name_class(view[side].get(name), names)
+        return {
+            "samples": views,
+            "notes": notes,
+            "num_samples": dataset.num_samples,
+            "has_transforms": any(transforms.values()),
+            "transforms": _counted_names(transforms),
+        }
+
+
+def label_fields(fields: Sequence[Field]) -> List[str]:
+    """Returns the fields whose numbers are classes: `label`, or the only
+    integer scalar."""
+    scalars = [f.name for f in fields if f.shape == () and "int" in f.dtype]
+    if "label" in scalars:
+        return ["label"]
+    return scalars if len(scalars) == 1 else []
+
+
+def _name_class(value: Optional[Message], names: List[str]) -> None:
+    if value is None or value["kind"] != "number":
+        return
+    number = value["value"]
+    if isinstance(number, int) and 0 <= number < len(names):
+        value["class"] = names[number]
+
+
+def _framework(device: str) -> str:
+    if device == "cpu":
+        return "numpy"
+    try:
+        import torch
+
+        has_gpu = torch.cuda.is_available()
+    except ImportError:
+        has_gpu = False
+    if not has_gpu:
+        raise errors.FailedPrecondition(
+            f"the dataset is on {device}: its samples are copied to the host "
+            "by a torch with CUDA, which this Python does not have"
+        )
+    return "torch"
+
+
+# -- Transforms ---------------------------------------------------------------
+
+
+def _transforms(
+    client: Client, request: Request, fields: List[Field]
+) -> Transforms:
+    if request.feed_id is not None:
+        text = client._session.call_text(
+            "get_feed_transforms", request.feed_id
+        )
+        return {
+            name: list(options["transforms"])
+            for name, options in json.loads(text)["fields"].items()
+        }
+    if not request.pasted.strip():
+        return {}
+    return parse_transforms(
+        request.pasted, [field.name for field in fields if field.is_image]
+    )
+
+
+def parse_transforms(text: str, images: List[str]) -> Transforms:
+    """Reads a list of Transform messages, for the first of `images`, or a dict
+    of such lists by field, or a Pipeline message."""
+    try:
+        value = _expanded(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise errors.InvalidArgument(
+            f"the transforms are not JSON: {error}"
+        ) from None
+    if isinstance(value, dict) and set(value) == {"transforms"}:
+        value = value["transforms"]
+    if isinstance(value, list):
+        value = {(images or ["image"])[0]: value}
+    if not isinstance(value, dict):
+        value = {"": None}
+    found: Transforms = {}
+    for field, ops in value.items():
+        if isinstance(ops, dict) and "transforms" in ops:
+            ops = ops["transforms"]
+        if not isinstance(ops, list) or not all(
+            isinstance(op, dict) for op in ops
+        ):
+            raise errors.InvalidArgument(
+                "the transforms are not a list of ops such as "
+                '[{"random_horizontal_flip": {}}], nor such lists by field'
+            )
+        found[field] = ops
+    return found
+
+
+def _expanded(message: Any) -> Any:
+    """Returns the message with the full names of enum values."""
+    if isinstance(message, list):
+        return [_expanded(item) for item in message]
+    if not isinstance(message, dict):
+        return message
+    expanded = {}
+    for key, value in message.items():
+        prefix = _ENUM_PREFIXES.get(key)
+        if prefix and isinstance(value, str) and value.lower() == value:
+            value = prefix + value.upper().replace("-", "_")
+        expanded[key] = _expanded(value)
+    return expanded
+
+
+def _op_of(message: Message) -> Tuple[str, Message]:
+    for name, parameters in message.items():
+        if name not in ("draw_id", "drawId"):
+            return name, parameters if isinstance(parameters, dict) else {}
+    return "", {}
+
+
+def _counted_names(transforms: Transforms) -> Dict[str, List[str]]:
+    return {
+        field: [_op_of(op)[0] for op in ops]
+        for field, ops in transforms.items()
+        if ops
+    }
+
+
+class Scale(NamedTuple):
+    """How a number becomes a level of 0 to 255: (number - offset) / scale, for
+    each of four channels; None: from the least number to the largest."""
+
+    channels: Optional[List[Tuple[float, float]]]
+
+
+def scale_of(dtype: str, ops: Sequence[Message]) -> Scale:
+    """Follows ToDtype and Normalize, so that they can be undone."""
+    if dtype != "uint8":
+        return Scale(None)
+    channels = [(1.0, 0.0)] * 4
+    is_uint8 = True
+    for op in ops:
+        name, parameters = _op_of(op)
+        if name in ("to_dtype", "toDtype") and is_uint8:
+            if parameters.get("dtype") not in ("DTYPE_UINT8", 1):
+                is_uint8 = False
+                if parameters.get("scale"):
+                    channels = [(s / 255.0, o) for s, o in channels]
+        elif name == "normalize":
+            channels = [
+                (s / std, (o - mean) / std)
+                for (s, o), mean, std in zip(
+                    channels,
+                    _spread(parameters.get("mean")),
+                    _spread(parameters.get("std")),
+                )
+            ]
+    return Scale(channels)
+
+
+def _spread(values: Any) -> List[float]:
+    numbers = [float(value) for value in values or [0.0]]
+    return [numbers[min(c, len(numbers) - 1)] for c in range(4)]
+
+
+def _as_float32(ops: List[Message]) -> List[Message]:
+    """Half floats would add a rounding, and NumPy has no bfloat16."""
+    changed = []
+    for op in ops:
+        name, parameters = _op_of(op)
+        if name in ("to_dtype", "toDtype") and parameters.get("dtype") in (
+            "DTYPE_FLOAT16",
+            "DTYPE_BFLOAT16",
+            5,
+            6,
+        ):
+            op = {**op, name: {**parameters, "dtype": "DTYPE_FLOAT32"}}
+        changed.append(op)
+    return changed
+
+
+# -- Drawing ------------------------------------------------------------------
+
+
+def _is_ragged(field: Field) -> bool:
+    return len(field.shape) == 3 and field.shape[0] < 0
+
+
+def _row_bytes(field: Field) -> int:
+    shape = list(field.shape)
+    if _is_ragged(field) and field.largest is not None:
+        shape[:2] = field.largest
+    return math.prod(shape) * _ITEM_BYTES[field.dtype]
+
+
+def _output_bytes(field: Field, ops: List[Message]) -> int:
+    """Returns an estimate of the size of a transformed sample, as float32,
+    from the sizes that the ops name."""
+    if not _is_image_shape(field):
+        return _row_bytes(field)
+    shape = list(field.shape)
+    if _is_ragged(field) and field.largest is not None:
+        shape[:2] = field.largest
+    side = max([*shape[:2], *_numbers_below(ops, _SIDE_KEYS)])
+    if _numbers_below(ops, ("shorter_edge", "shorterEdge")):
+        side *= math.ceil(max(shape[:2]) / max(min(shape[:2]), 1))
+    padding = sum(_numbers_below(ops, ("left", "top", "right", "bottom")))
+    return 4 * (side + padding) ** 2 * (shape[2] if len(shape) > 2 else 1)
+
+
+def _is_image_shape(field: Field) -> bool:
+    return field.is_image and len(field.shape) in (2, 3)
+
+
+def _numbers_below(value: Any, keys: Sequence[str]) -> List[int]:
+    """Returns the integers at any of `keys`, however deep."""
+    if isinstance(value, list):
+        return [n for item in value for n in _numbers_below(item, keys)]
+    if not isinstance(value, dict):
+        return []
+    found = []
+    for key, item in value.items():
+        if key in keys and isinstance(item, (int, float)):
+            found.append(math.ceil(item))
+        found += _numbers_below(item, keys)
+    return found
+
+
+def _draw(
+    session: Session,
+    options: Message,
+    indices: List[int],
+    rows: int,
+    framework: str,
+) -> List[Dict[str, Any]]:
+    """Returns the samples as arrays by field, in order."""
+    drawn: List[Dict[str, Any]] = []
+    for begin in range(0, len(indices), rows):
+        wanted = indices[begin : begin + rows]
+        feed = Feed(
+            session,
+            {
+                **options,
+                "batch_size": len(wanted),
+                "subset": {"indices": wanted},
+                "prefetch": _PREFETCH,
+                "name": "web",
+                "keeps_datasets": True,
+            },
+            framework,
+        )
+        try:
+            batch = feed.take(_TIMEOUT_SECONDS)
+            arrays = {
+                field.name: _on_host(array)
+                for field, array in zip(feed.fields, batch)
+            }
+            del batch
+        finally:
+            feed.close()
+        drawn.extend(
+            {name: array[i] for name, array in arrays.items()}
+            for i in range(len(wanted))
+        )
+    return drawn
+
+
+def _on_host(array: Any) -> Any:
+    if hasattr(array, "cpu"):
+        array = array.cpu().numpy()
+    return array.copy()
+
+
+def _rows_at_once(row_bytes: int) -> int:
+    if row_bytes > _MAX_ROW_BYTES:
+        raise errors.ResourceExhausted(
+            f"a sample has {row_bytes} bytes; the page shows those of at most "
+            f"{_MAX_ROW_BYTES}"
+        )
+    return max(1, min(MAX_SAMPLES, _SLAB_BYTES // (_NUM_SLOTS * row_bytes + 1)))
+
+
+def _originals(
+    session: Session,
+    request: Request,
+    fields: List[Field],
+    indices: List[int],
+    framework: str,
+    views: List[Message],
+    notes: List[str],
+) -> None:
+    plain = [field for field in fields if not _is_ragged(field)]
+    options: Message = {"dataset": request.dataset}
+    if plain:
+        drawn = _draw(
+            session,
+            {
+                **options,
+                "field_names": [field.name for field in plain],
+                "fields": {
+                    f.name: {"layout": "LAYOUT_NHWC"}
+                    for f in plain
+                    if f.is_image
+                },
+            },
+            indices,
+            _rows_at_once(sum(_row_bytes(field) for field in plain)),
+            framework,
+        )
+        for view, arrays in zip(views, drawn):
+            for field in plain:
+                view["original"][field.name] = _shown(
+                    field, arrays[field.name], Scale(None), notes
+                )
+    for field in fields:
+        if not _is_ragged(field) or field.largest is None:
+            continue
+        # A window of the largest size; explain tells how much of it is padding.
+        height, width = field.largest
+        window = [{"crop": {"height": height, "width": width}}]
+        explained = _explain(
+            session, request, {field.name: window}, indices
+        )
+        drawn = _draw(
+            session,
+            {
+                **options,
+                "field_names": [field.name],
+                "fields": {
+                    field.name: {
+                        "transforms": window,
+                        "layout": "LAYOUT_NHWC",
+                    }
+                },
+            },
+            indices,
+            _rows_at_once(_row_bytes(field)),
+            framework,
+        )
+        for view, arrays, ops in zip(views, drawn, explained):
+            right = bottom = 0
+            for op in ops:
+                if op["name"] == "Pad":
+                    right, bottom = (
+                        int(v) for v in op["parameters"][0]["values"][2:4]
+                    )
+            view["original"][field.name] = _shown(
+                field,
+                arrays[field.name][:, : height - bottom, : width - right],
+                Scale(None),
+                notes,
+            )
+
+
+def _augmented(
+    session: Session,
+    request: Request,
+    fields: List[Field],
+    transforms: Transforms,
+    indices: List[int],
+    framework: str,
+    views: List[Message],
+    notes: List[str],
+) -> None:
+    for name in transforms:
+        if name not in [field.name for field in fields]:
+            raise errors.InvalidArgument(
+                f"the dataset has no field {name!r}; it has "
+                f"{[field.name for field in fields]}"
+            )
+    shown = [
+        field
+        for field in fields
+        if transforms.get(field.name) or not _is_ragged(field)
+    ]
+    options: Message = {
+        "dataset": request.dataset,
+        "seed": str(request.seed),
+        "start": {"epoch": str(request.epoch), "batch": "0"},
+        "field_names": [field.name for field in shown],
+        "fields": {
+            field.name: {
+                "transforms": _as_float32(transforms.get(field.name, [])),
+                **({"layout": "LAYOUT_NHWC"} if field.is_image else {}),
+            }
+            for field in shown
+            if field.is_image or transforms.get(field.name)
+        },
+    }
+    if any(
+        _op_of(op)[0] in ("mix_up", "mixUp", "cut_mix", "cutMix")
+        for ops in transforms.values()
+        for op in ops
+    ):
+        notes.append(
+            "MixUp and CutMix mix the samples of a batch: here those of the "
+            "grid, in the job those of its batch."
+        )
+    ops = _explain(session, request, transforms, indices)
+    for view, drawn_ops in zip(views, ops):
+        view["ops"] = [
+            {
+                "field": op["field"],
+                "position": int(op["position"]),
+                "name": op["name"],
+                "is_applied": bool(op["is_applied"]),
+                "parameters": {
+                    parameter["name"]: parameter["values"]
+                    for parameter in op["parameters"]
+                },
+            }
+            for op in drawn_ops
+        ]
+    row_bytes = sum(
+        _output_bytes(field, transforms.get(field.name, [])) for field in shown
+    )
+    drawn = _draw(
+        session, options, indices, _rows_at_once(row_bytes), framework
+    )
+    for view, arrays in zip(views, drawn):
+        for field in shown:
+            view["augmented"][field.name] = _shown(
+                field,
+                arrays[field.name],
+                scale_of(field.dtype, transforms.get(field.name, [])),
+                notes,
+            )
+
+
+def _explain(
+    session: Session,
+    request: Request,
+    transforms: Transforms,
+    indices: List[int],
+) -> List[List[Message]]:
+    text = session.call_text(
+        "explain_transforms",
+        encode(
+            {
+                "dataset": request.dataset,
+                "fields": {
+                    field: {"transforms": ops}
+                    for field, ops in transforms.items()
+                },
+                "seed": str(request.seed),
+                "epoch": str(request.epoch),
+                "indices": [str(index) for index in indices],
+            }
+        ),
+    )
+    return [sample["ops"] for sample in json.loads(text)["samples"]]
+
+
+# -- Showing ------------------------------------------------------------------
+
+
+def _shown(
+    field: Field, value: Any, scale: Scale, notes: List[str]
+) -> Message:
+    """Returns what the page shows for one field of one sample; images are
+    [C, H, W]."""
+    if field.is_mask:
+        return _mask(value)
+    if field.is_image and value.ndim == 3:
+        return _image(field, value, scale, notes)
+    return _numbers(value)
+
+
+def _thinned(pixels: Any) -> Tuple[Any, int]:
+    step = max(1, -(-max(pixels.shape[:2]) // _MAX_SIDE))
+    return pixels[::step, ::step], step
+
+
+def _image(
+    field: Field, value: Any, scale: Scale, notes: List[str]
+) -> Message:
+    import numpy
+
+    pixels = value.transpose(1, 2, 0)
+    size = list(pixels.shape)
+    if pixels.shape[2] not in (1, 2, 3, 4):
+        return _numbers(value)
+    if pixels.shape[2] == 2:
+        pixels = pixels[:, :, :1]
+        _add(notes, f"Of {field.name}, with two channels, the first is shown.")
+    pixels, step = _thinned(pixels)
+    if pixels.dtype != numpy.uint8:
+        levels = pixels.astype(numpy.float64)
+        if scale.channels is None:
+            low, high = _range(levels)
+            levels = (levels - low) * (255.0 / (high - low or 1.0))
+            _add(
+                notes,
+                f"{field.name} is {field.dtype}: each image is shown from its "
+                "least number, black, to its largest.",
+            )
+        else:
+            for c in range(levels.shape[2]):
+                factor, offset = scale.channels[c]
+                levels[:, :, c] = (levels[:, :, c] - offset) / factor
+        levels = numpy.nan_to_num(levels, nan=0.0, posinf=255.0, neginf=0.0)
+        pixels = numpy.rint(levels.clip(0.0, 255.0)).astype(numpy.uint8)
+    return {
+        "kind": "image",
+        "url": data_url(png(numpy.ascontiguousarray(pixels))),
+        "size": size,
+        "step": step,
+    }
+
+
+def _range(levels: Any) -> Tuple[float, float]:
+    import numpy
+
+    finite = levels[numpy.isfinite(levels)]
+    if not finite.size:
+        return 0.0, 0.0
+    return float(finite.min()), float(finite.max())
+
+
+def _mask(value: Any) -> Message:
+    """Classes as colours, 0 transparent."""
+    import numpy
+
+    classes = value.reshape(value.shape[-2:]) if value.ndim == 3 else value
+    if classes.ndim != 2:
+        return _numbers(value)
+    classes, step = _thinned(classes)
+    numbers = classes.astype(numpy.int64)
+    pixels = numpy.zeros(numbers.shape + (4,), numpy.uint8)
+    present = [int(number) for number in numpy.unique(numbers)[:256]]
+    for number in present:
+        if number != 0:
+            pixels[numbers == number] = class_colour(number) + (160,)
+    return {
+        "kind": "mask",
+        "url": data_url(png(pixels)),
+        "size": list(value.shape),
+        "step": step,
+        "classes": present,
+    }
+
+
+def class_colour(number: int) -> Tuple[int, int, int]:
+    """Distinct for neighbouring numbers: hues by the golden ratio."""
+    import colorsys
+
+    red, green, blue = colorsys.hsv_to_rgb((number * 0.6180339887) % 1, 0.9, 1)
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def _numbers(value: Any) -> Message:
+    """A number, a line, or a summary."""
+    import numpy
+
+    array = numpy.asarray(value)
+    if array.ndim == 0:
+        number = array.item()
+        if isinstance(number, float) and not math.isfinite(number):
+            return {"kind": "number", "value": str(number)}
+        return {"kind": "number", "value": number}
+    flat = array.reshape(-1)
+    numbers = flat.astype(numpy.float64)
+    low, high = _range(numbers)
+    view: Message = {
+        "kind": "line" if array.ndim == 1 else "array",
+        "shape": list(array.shape),
+        "least": low,
+        "largest": high,
+        "first": [
+            str(item) for item in flat[:8].tolist()
+        ],
+    }
+    if array.ndim == 1:
+        # Of each stretch its least and largest number, so that peaks show.
+        stretch = max(1, -(-2 * len(numbers) // _MAX_LINE_POINTS))
+        finite = numpy.nan_to_num(numbers, nan=low, posinf=high, neginf=low)
+        points: List[float] = []
+        for begin in range(0, len(finite), stretch):
+            part = finite[begin : begin + stretch]
+            points.append(float(part.min()))
+            if stretch > 1:
+                points.append(float(part.max()))
+        view["points"] = points
+    return view
+
+
+def _add(notes: List[str], note: str) -> None:
+    if note not in notes:
+        notes.append(note)
+

@@ -1,0 +1,413 @@
+"""Who may ask the page's server, and what it refuses."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+from tests.web.web_harness import Web
+
+harness.use_python_package()
+
+_NOBODY = 65534
+# Prints the status of a GET with a token, over TCP or a Unix socket.
+_GET = """
+import http.client, socket, sys
+host, port, path, token = sys.argv[1:]
+connection = http.client.HTTPConnection(host, int(port or 80), timeout=30)
+if path:
+    connection.sock = socket.socket(socket.AF_UNIX)
+    try:
+        connection.sock.connect(path)
+    except PermissionError:
+        print("EACCES")
+        sys.exit()
+connection.request("GET", "/api/state",
+                   headers={"Authorization": "Bearer " + token})
+answer = connection.getresponse()
+print(answer.status, answer.read().decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    with harness.Daemon() as daemon:
+        path = os.path.join(daemon.data_root, "d")
+        harness.write_cifar10_test(path, 100)
+        with daemon.connect() as client:
+            client.load_dataset("d", format="cifar10", split="test", path=path)
+            yield daemon
+
+
+@pytest.fixture(scope="module")
+def web(daemon):
+    with Web(daemon.socket_path) as web:
+        yield web
+
+
+def _code(answer):
+    status, _, body = answer
+    return status, json.loads(body)["error"]["code"]
+
+
+def test_the_token_opens_the_data(web):
+    status, _, body = web.request("/api/state")
+    assert status == 200
+    assert json.loads(body)["daemon"]["is_there"]
+    assert len(web.token) >= 43  # 256 bits
+
+
+def test_the_page_itself_holds_no_data(web):
+    status, headers, body = web.request("/", token=None)
+    assert status == 200
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert len(body) < 300_000
+    assert web.token.encode() not in body
+    # Nothing is fetched from elsewhere.
+    for part in (b"src=\"", b"http:", b"https:", b"@import", b"url("):
+        assert part not in body.replace(b"http://www.w3.org/2000/svg", b"")
+    for sink in (b"innerHTML", b"outerHTML", b"insertAdjacentHTML",
+                 b"document.write", b"eval(", b"srcdoc"):
+        assert sink not in body
+
+
+@pytest.mark.parametrize("token", [None, "", "x", "x" * 43])
+@pytest.mark.parametrize(
+    "path", ["/api/state", "/api/samples?dataset=d", "/api/nothing", "/x"])
+def test_wrong_token(web, token, path):
+    answer = web.request(path, token=token)
+    assert _code(answer) == (401, "Unauthenticated")
+    assert answer[1]["WWW-Authenticate"] == "Bearer"
+
+
+def test_the_token_is_no_part_of_the_url(web):
+    answer = web.request(f"/api/state?token={web.token}", token=None)
+    assert _code(answer) == (401, "Unauthenticated")
+    answer = web.request("/api/state", token=None, Cookie=f"token={web.token}")
+    assert _code(answer) == (401, "Unauthenticated")
+
+
+@pytest.mark.parametrize("host", [
+    "evil.example", "evil.example:80", "127.0.0.1.evil.example",
+    "localhost.evil.example", "127.0.0.2", "[::2]", "", "127.0.0.1:",
+    "127.0.0.1 ", "127.0.0.1:80:80"])
+@pytest.mark.parametrize("path", ["/", "/api/state"])
+def test_foreign_host(web, host, path):
+    assert _code(web.request(path, Host=host)) == (421, "PermissionDenied")
+
+
+def test_two_hosts_or_none(web):
+    for lines in ("", "Host: 127.0.0.1\r\nHost: evil.example\r\n"):
+        with socket.create_connection((web.host, web.port)) as connection:
+            connection.sendall(
+                f"GET / HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+        assert answer.startswith(b"HTTP/1.1 421 "), answer
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9", "[::1]:80",
+                                  "127.0.0.1:65535"])
+def test_loopback_by_any_port_as_ssh_forwards_it(web, host):
+    assert web.request("/api/state", Host=host)[0] == 200
+    assert web.request("/api/state", Host=host,
+                       Origin=f"http://{host}")[0] == 200
+
+
+@pytest.mark.parametrize("origin", [
+    "http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:1",
+    "http://localhost", "file://"])
+@pytest.mark.parametrize("path", ["/", "/api/state"])
+def test_foreign_origin(web, origin, path):
+    answer = web.request(path, Origin=origin)
+    assert _code(answer) == (403, "PermissionDenied")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_foreign_site(web, site):
+    assert _code(web.request("/api/state", Sec_Fetch_Site=site)) == (
+        403, "PermissionDenied")
+    # A link in a mail leads to the page, which holds no data.
+    assert web.request("/", Sec_Fetch_Site=site)[0] == 200
+
+
+@pytest.mark.parametrize("method", [
+    "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_other_methods(web, method):
+    status, headers, _ = web.request("/api/state", method=method)
+    assert (status, headers["Allow"]) == (405, "GET")
+    assert web.request("/api/state", method="BREW")[0] == 501
+
+
+def test_headers_on_every_answer(web):
+    for path, token in (("/", True), ("/api/state", True),
+                        ("/api/state", None), ("/api/nothing", True)):
+        headers = web.request(path, token=token)[1]
+        policy = dict(part.split(" ", 1) for part in
+                      headers["Content-Security-Policy"].split("; "))
+        assert policy["default-src"] == "'none'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert policy["connect-src"] == "'self'"
+        assert policy["img-src"] == "data:"
+        for kind in ("script-src", "style-src"):
+            assert policy[kind].startswith("'sha256-")
+            assert "unsafe" not in policy[kind]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert headers["Server"] == "datasetd"
+
+
+def test_wrong_arguments(web):
+    for name, query, status in (
+            ("nothing", {}, 404),
+            ("dataset", {"name": "none"}, 404),
+            ("samples", {"dataset": "d", "first": "-1"}, 400),
+            ("samples", {"dataset": "d", "count": "65"}, 400),
+            ("samples", {"dataset": "d", "seed": str(2**64)}, 400),
+            ("samples", {"dataset": "d", "transforms": "["}, 400),
+            ("samples", {"dataset": "d", "transforms": "[1]"}, 400),
+            ("samples", {"dataset": "d", "transforms": "[" * 20000}, 400),
+            ("samples", {"dataset": "d", "transforms":
+                         '[{"normalize": {"mean": [NaN], "std": [0]}}]'}, 400),
+            ("samples", {"dataset": "d", "transforms": '[{"warp": {}}]'}, 400),
+            ("samples", {"dataset": "d", "feed": "999"}, 404),
+            ("state", {"window": "1e9"}, 400),
+            ("estimate", {"format": "cifar10", "path": "relative"}, 400),
+            ("estimate", {"format": "cifar10", "path": "/etc"}, 403),
+            ("bad_picture", {"name": "d", "position": "0"}, 404)):
+        assert web.refusal(name, **query)[0] == status, (name, query)
+
+
+def test_what_is_asked_changes_nothing(daemon, web):
+    with daemon.connect() as client:
+        before = harness.Footprint(daemon, client)
+        datasets = client.list_datasets()
+        for name, query in (
+                ("state", {}), ("dataset", {"name": "d"}), ("health", {}),
+                ("samples", {"dataset": "d", "transforms":
+                             '[{"random_horizontal_flip": {"p": 0.5}}]'}),
+                ("estimate", {"format": "cifar10", "split": "test",
+                              "path": os.path.join(daemon.data_root, "d")})):
+            web.ask(name, **query)
+        harness.expect_footprint(daemon, client, before)
+        assert client.list_datasets() == datasets
+
+
+def _fill_up(client, daemon, num_mib):
+    """Datasets that nobody holds: each makes room if it must."""
+    import numpy as np
+
+    for i in range(num_mib // 8):
+        with client.push_dataset(
+                f"unused{i}", {"x": np.zeros((8, 1 << 20), np.uint8)}):
+            pass
+
+
+def test_samples_evict_no_dataset():
+    with harness.Daemon(memory_budget_mib=64) as daemon:
+        path = os.path.join(daemon.data_root, "d")
+        harness.write_cifar10_test(path, 100)
+        with daemon.connect() as client, Web(daemon.socket_path) as web:
+            client.load_dataset("d", format="cifar10", split="test", path=path)
+            _fill_up(client, daemon, 56)
+            names = [d["name"] for d in client.list_datasets()]
+            status = client.status()["devices"][0]
+            free = int(status["memory_budget_bytes"]) - sum(
+                int(status[f"{kind}_bytes"])
+                for kind in ("dataset", "slab", "scratch"))
+            assert free < 16 << 20
+            # Three slots of 16 such samples do not fit into that.
+            wide = json.dumps([{"resize": {"size": {
+                "height": 1024, "width": 1024}}}])
+            status, code, message = web.refusal(
+                "samples", dataset="d", count=2, transforms=wide)
+            assert (status, code) == (507, "ResourceExhausted"), message
+            assert [d["name"] for d in client.list_datasets()] == names
+            # Small ones do.
+            assert len(web.ask("samples", dataset="d")["samples"]) == 8
+
+
+def test_transforms_that_were_too_long_to_keep(daemon, web):
+    import datasetd
+    import numpy as np
+    from datasetd import transforms as T
+
+    names = [f"image{i}" for i in range(8)]
+    ops = [T.RandomAffine(10, translate=(0.1, 0.1), scale=(0.9, 1.1),
+                          shear=(-5, 5, -5, 5))] * 30
+    with daemon.connect() as client:
+        dataset = client.push_dataset(
+            "many", {name: np.zeros((4, 4, 4, 3), np.uint8) for name in names},
+            fields={name: "image" for name in names})
+        for chosen, status in ((names[:1], 200), (names, 409)):
+            with datasetd.DataLoader(
+                    dataset, framework="numpy",
+                    transforms={name: ops for name in chosen}):
+                feed_id = client.list_feeds()[0]["feed_id"]
+                answer = web.request(
+                    f"/api/samples?dataset=many&feed={feed_id}")
+                assert answer[0] == status, answer
+        assert b"too long to keep" in answer[2]
+        client.unload_dataset("many")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts another user's "
+                    "process")
+def test_another_user(daemon, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("open")
+    for path in (directory, *directory.parents):
+        if os.stat(path).st_uid == 0 and str(path).startswith("/tmp/"):
+            os.chmod(path, 0o755)
+    socket_path = str(directory / "page.sock")
+
+    def get(web, path=""):
+        return subprocess.run(
+            [sys.executable, "-c", _GET, web.host or "localhost",
+             str(web.port or ""), path, web.token], user=_NOBODY,
+            extra_groups=[], stdout=subprocess.PIPE, text=True,
+            cwd="/").stdout.strip()
+
+    with Web(daemon.socket_path) as web:
+        answer = get(web)
+        assert answer.startswith("403 "), answer
+        assert "another user's" in answer
+    with Web(daemon.socket_path, f"--unix_socket={socket_path}") as web:
+        mode = os.stat(socket_path).st_mode
+        assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
+        assert web.request("/api/state")[0] == 200
+        assert get(web, socket_path) == "EACCES"
+        # The kernel's word counts, not the file's mode.
+        os.chmod(socket_path, 0o666)
+        answer = get(web, socket_path)
+        assert answer.startswith("403 "), answer
+    assert not os.path.exists(socket_path)
+
+
+def test_unix_socket_paths(daemon, tmp_path):
+    path = str(tmp_path / "s")
+    with Web(daemon.socket_path, f"--unix_socket={path}") as web:
+        web.process.kill()
+        web.process.wait()
+        assert os.path.exists(path)
+        # What a killed server left is replaced, a living one and a file are
+        # not.
+        with Web(daemon.socket_path, f"--unix_socket={path}") as again:
+            assert again.request("/api/state")[0] == 200
+            failed = _start(daemon, f"--unix_socket={path}")
+            assert failed.returncode == 1
+            assert "in use" in failed.stderr
+            assert again.request("/api/state")[0] == 200
+    with open(path, "w") as file:
+        file.write("mine")
+    failed = _start(daemon, f"--unix_socket={path}")
+    assert failed.returncode == 1 and "in use" in failed.stderr
+    with open(path) as file:
+        assert file.read() == "mine"
+
+
+def _start(daemon, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "datasetd", "web",
+         f"--address={daemon.socket_path}", *arguments],
+        capture_output=True, text=True, timeout=60)
+
+
+def test_addresses_that_are_not_loopback(daemon):
+    for host in ("0.0.0.0", "::", "192.0.2.1", "localhost"):
+        failed = _start(daemon, f"--host={host}")
+        assert failed.returncode == 2, failed
+        assert "127.0.0.1" in failed.stderr
+    failed = _start(daemon, "--port=70000")
+    assert failed.returncode == 1 and "0 to 65535" in failed.stderr
+
+
+def test_a_port_in_use(daemon, web):
+    failed = _start(daemon, f"--port={web.port}")
+    assert failed.returncode == 1
+    assert "Address already in use" in failed.stderr
+
+
+def test_ipv6_loopback(daemon):
+    if not _has_ipv6():
+        pytest.skip("this machine has no ::1")
+    with Web(daemon.socket_path, "--host=::1") as web:
+        assert web.url.startswith("http://[::1]:")
+        assert web.request("/api/state")[0] == 200
+
+
+def _has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+            return True
+    except OSError:
+        return False
+
+
+def test_silent_connections_hurt_nobody(web):
+    with_nothing = [socket.create_connection((web.host, web.port))
+                    for _ in range(40)]
+    try:
+        assert web.request("/api/state")[0] == 200
+    finally:
+        for connection in with_nothing:
+            connection.close()
+
+
+def test_more_connections_than_it_takes(web):
+    with_nothing = [socket.create_connection((web.host, web.port))
+                    for _ in range(64)]
+    try:
+        with socket.create_connection((web.host, web.port)) as one_more:
+            answer = b""
+            while part := one_more.recv(4096):
+                answer += part
+        assert answer.startswith(b"HTTP/1.1 503 "), answer
+    finally:
+        for connection in with_nothing:
+            connection.close()
+    harness.poll_until(lambda: _works(web), "it works again")
+
+
+def _works(web):
+    try:
+        return web.request("/api/state")[0] == 200
+    except OSError:
+        return False
+
+
+def test_ends_by_signals(daemon):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with Web(daemon.socket_path) as web:
+            web.process.send_signal(number)
+            assert web.process.wait(harness.DEADLINE_SECONDS) == 0
+
+
+def test_the_command_of_datasetctl(daemon, tmp_path):
+    datasetctl = harness.runfile("client/ctl/datasetctl")
+    with Web(daemon.socket_path, command=[datasetctl, "web"]) as web:
+        assert web.request("/api/state")[0] == 200
+    # A python3 that has no such package.
+    fake = tmp_path / "python3"
+    fake.write_text(f'#!/bin/sh\nexec {shutil.which("python3")} -I "$@"\n')
+    fake.chmod(0o755)
+    failed = subprocess.run(
+        [datasetctl, "web"], capture_output=True, text=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert failed.returncode == 1
+    assert "finds no package `datasetd`" in failed.stderr
+    assert "install" in failed.stderr
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
