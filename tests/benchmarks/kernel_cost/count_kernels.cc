@@ -1,0 +1,233 @@
+// Runs the kernels' PTX on the workloads of docs/kernel-cost.md and prints what
+// it did as JSON: {workload: {counter: number, ...}, ...}. The same numbers on
+// every run and machine.
+//
+//   count_kernels [WORKLOAD...]
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/dtype.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/program/params.h"
+#include "nlohmann/json.hpp"
+#include "server/pipeline/pipeline.h"
+#include "tests/cuda/kernels/block_runs.h"
+#include "tests/emulated_gpu/kernels/kernel_module.h"
+#include "tests/emulated_gpu/kernels/ptx_launch.h"
+
+namespace datasetd {
+namespace {
+
+using Counters = emulated_gpu::Counters;
+using json = nlohmann::ordered_json;
+
+struct Workload {
+  std::string name;
+  int32_t size;  // of the square images of 3 channels, uint8
+  int num_samples;
+  Layout layout;
+  std::vector<TransformSpec> ops;
+};
+
+std::vector<TransformSpec> Normalized(std::vector<TransformSpec> ops,
+                                      Dtype dtype) {
+  ops.push_back(ToDtypeSpec{.dtype = dtype, .scale = true});
+  ops.push_back(NormalizeSpec{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}});
+  return ops;
+}
+
+ColorJitterSpec Jitter() {
+  return {.brightness = Interval{0.6, 1.4},
+          .contrast = Interval{0.6, 1.4},
+          .saturation = Interval{0.6, 1.4},
+          .hue = Interval{-0.1, 0.1}};
+}
+
+std::vector<Workload> Workloads() {
+  constexpr Dtype kHalf = Dtype::kFloat16;
+  constexpr Dtype kFloat = Dtype::kFloat32;
+  const RandomHorizontalFlipSpec flip;
+  const RandomResizedCropSpec crop224 = {.height = 224, .width = 224};
+  const GaussianBlurSpec blur = {.kernel_height = 23, .kernel_width = 23};
+  const RandomCropSpec padded = {
+      .height = 32, .width = 32, .padding = {4, 4, 4, 4}};
+  return {
+      {"flip-normalize-half-nhwc", 224, 2, Layout::kNhwc,
+       Normalized({flip}, kHalf)},
+      {"flip-normalize-half-nchw", 224, 2, Layout::kNchw,
+       Normalized({flip}, kHalf)},
+      {"crop-flip-float", 256, 2, Layout::kNchw,
+       {RandomCropSpec{.height = 224, .width = 224}, flip,
+        ToDtypeSpec{.dtype = kFloat, .scale = true}}},
+      {"copy-flip-uint8", 224, 2, Layout::kNhwc, {flip}},
+      {"cifar-pad-crop-flip", 32, 32, Layout::kNhwc,
+       Normalized({padded, flip}, kHalf)},
+      {"random-resized-crop", 256, 2, Layout::kNchw,
+       Normalized({crop224, flip}, kFloat)},
+      {"resize-512", 512, 1, Layout::kNchw,
+       Normalized({ResizeSpec{.height = 224, .width = 224}}, kFloat)},
+      {"color-jitter", 224, 2, Layout::kNchw, Normalized({Jitter()}, kFloat)},
+      {"rotation-bilinear", 224, 2, Layout::kNchw,
+       Normalized(
+           {RandomRotationSpec{.degrees = {-15.0, 15.0},
+                               .interpolation = InterpolationMode::kBilinear,
+                               .fill = {0.0f}}},
+           kFloat)},
+      {"gaussian-blur-23", 224, 1, Layout::kNchw, Normalized({blur}, kFloat)},
+      {"simclr", 256, 2, Layout::kNchw,
+       Normalized({crop224, flip, RandomApplySpec{{Jitter()}, 0.8},
+                   RandomGrayscaleSpec{0.2}, RandomApplySpec{{blur}, 0.5}},
+                  kFloat)},
+      {"cifar-crop-flip-jitter", 32, 16, Layout::kNchw,
+       Normalized({RandomResizedCropSpec{.height = 32, .width = 32}, flip,
+                   Jitter()},
+                  kFloat)},
+  };
+}
+
+struct Free {
+  void operator()(uint8_t* memory) const { std::free(memory); }
+};
+using Memory = std::unique_ptr<uint8_t[], Free>;
+
+// As the daemon's memory is.
+Memory Allocate(int64_t size_bytes) {
+  return Memory(static_cast<uint8_t*>(std::aligned_alloc(
+      kScratchAlignment, static_cast<size_t>(AlignScratch(size_bytes + 1)))));
+}
+
+// What one kernel did.
+json ToJson(const Counters& c) {
+  return {{"blocks", c.blocks},
+          {"warp_instructions", c.warp_instructions},
+          {"mean_active_lanes", c.MeanActiveLanes()},
+          {"global_lines", c.global_loads.lines + c.global_stores.lines},
+          {"global_sectors", c.global_loads.sectors + c.global_stores.sectors},
+          {"global_sectors_needed",
+           c.global_loads.sectors_needed + c.global_stores.sectors_needed},
+          {"store_sectors", c.global_stores.sectors},
+          {"store_sectors_needed", c.global_stores.sectors_needed},
+          {"shared_wavefronts",
+           c.shared_loads.wavefronts + c.shared_stores.wavefronts},
+          {"local_words", c.local_loads.words + c.local_stores.words},
+          {"barriers", c.barriers},
+          {"divergent_branches", c.divergent_branches},
+          {"divides", c.by_class[static_cast<int>(
+                          emulated_gpu::OpClass::kDivide)]}};
+}
+
+absl::StatusOr<json> Count(const Workload& workload) {
+  const FieldSpec field = {.name = "image",
+                           .dtype = Dtype::kUint8,
+                           .shape = {workload.size, workload.size, 3},
+                           .is_image = true};
+  auto compiled = CompileField(field, 0, workload.ops, workload.layout);
+  if (!compiled.ok()) return compiled.status();
+  const int64_t num_samples = workload.num_samples;
+  const int64_t source_bytes = field.sample_bytes() * num_samples;
+  const Memory source = Allocate(source_bytes);
+  std::mt19937 engine(1);
+  std::generate_n(source.get(), source_bytes,
+                  [&] { return static_cast<uint8_t>(engine()); });
+
+  const auto program = std::make_unique<AugmentProgram>();
+  program->seed = 7;
+  program->indices_offset_bytes = -1;
+  program->num_fields = 1;
+  program->fields[0] = *compiled;
+  FieldProgram& image = program->fields[0];
+  image.source = source.get();
+  image.sample_stride_bytes = field.sample_bytes();
+  const ScratchPlan plan = PlanScratch(*program, workload.num_samples);
+  const Memory scratch = Allocate(plan.size_bytes);
+  plan.Give(scratch.get(), program.get());
+  ClearTeamFlags(*program);
+  const int channels =
+      image.num_steps > 0 ? image.out_channels : image.channels;
+  const int64_t slot_bytes = num_samples * channels * image.out_height *
+                             image.out_width * DtypeSizeBytes(image.out_dtype);
+  const Memory slot = Allocate(slot_bytes);
+  std::vector<int64_t> samples(static_cast<size_t>(num_samples));
+  std::iota(samples.begin(), samples.end(), 0);
+  const BatchTask batch = {.slot = slot.get(),
+                           .indices = samples.data(),
+                           .num_samples = workload.num_samples};
+  const std::vector<testing::MemoryRange> memory = {
+      {source.get(), source_bytes, false},
+      {samples.data(), static_cast<int64_t>(8 * samples.size()), false},
+      {scratch.get(), plan.size_bytes, true},
+      {slot.get(), slot_bytes, true},
+  };
+  emulated_gpu::LaunchConfig config;
+  config.check_races = false;
+  config.check_uninitialised = false;
+  config.count_accesses = true;
+  json result = {{"samples", num_samples},
+                 {"pixels_per_sample", image.out_height * image.out_width},
+                 {"bytes_in_per_sample", field.sample_bytes()},
+                 {"bytes_out_per_sample", slot_bytes / num_samples},
+                 {"kernels", json::object()}};
+  const auto run = [&](const char* name, auto* launch) -> absl::Status {
+    const auto launched = launch(emulated_gpu::AugmentModule(), config,
+                                 *program, {batch}, memory);
+    if (!launched.ok()) return launched.status();
+    if (!launched->has_value()) return absl::OkStatus();
+    if ((*launched)->fault.has_value()) {
+      return absl::InternalError((*launched)->fault->ToString());
+    }
+    result["kernels"][name] = ToJson((*launched)->counters);
+    return absl::OkStatus();
+  };
+  absl::Status status = run("ChainKernel", &emulated_gpu::LaunchChainKernel);
+  if (status.ok()) {
+    status = run("AugmentKernel", &emulated_gpu::LaunchAugmentKernel);
+  }
+  if (!status.ok()) return status;
+  return result;
+}
+
+int Main(const std::vector<std::string>& names) {
+  const std::vector<Workload> workloads = Workloads();
+  const auto is_named = [&](const std::string& name) {
+    return names.empty() ||
+           std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const std::string& name : names) {
+    if (std::none_of(workloads.begin(), workloads.end(),
+                     [&](const Workload& w) { return w.name == name; })) {
+      std::cerr << "no workload " << name << "\n";
+      return 2;
+    }
+  }
+  json all = json::object();
+  for (const Workload& workload : workloads) {
+    if (!is_named(workload.name)) continue;
+    const auto counted = Count(workload);
+    if (!counted.ok()) {
+      std::cerr << workload.name << ": " << counted.status() << "\n";
+      return 1;
+    }
+    all[workload.name] = *counted;
+  }
+  std::cout << all.dump(1) << "\n";
+  return 0;
+}
+
+}  // namespace
+}  // namespace datasetd
+
+int main(int argc, char** argv) {
+  return datasetd::Main({argv + 1, argv + argc});
+}

@@ -1,0 +1,57 @@
+"""The kernels cost what docs/kernel-cost.md says, within a twentieth."""
+
+import os
+
+import pytest
+
+from tests.benchmarks.kernel_cost import kernel_cost
+
+# Of a small count a step is more than a twentieth.
+_LEAST_STEP = 1.0
+
+
+def _documented():
+    """{workload: {column: number}}"""
+    path = os.path.join(os.environ["TEST_SRCDIR"],
+                        os.environ["TEST_WORKSPACE"], "docs/kernel-cost.md")
+    with open(path, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    start = next(i for i, line in enumerate(lines)
+                 if line.startswith("| workload | warp instr."))
+    titles = [title.strip() for title in lines[start].split("|")[2:-1]]
+    rows = {}
+    for line in lines[start + 2:]:
+        if not line.startswith("|"):
+            break
+        name, *values = [cell.strip() for cell in line.split("|")[1:-1]]
+        rows[name] = dict(zip(titles, map(float, values)))
+    return rows
+
+
+@pytest.fixture(name="costs", scope="module")
+def _costs():
+    return kernel_cost.count()
+
+
+def test_every_workload_has_its_row(costs):
+    assert list(costs) == list(_documented())
+
+
+@pytest.mark.parametrize("title,counter", kernel_cost.COLUMNS)
+def test_counts_are_those_of_the_page(costs, title, counter):
+    documented = _documented()
+    found = {name: kernel_cost.per_32_pixels(cost, counter)
+             for name, cost in costs.items()}
+    wrong = {
+        name: (value, documented[name][title])
+        for name, value in found.items()
+        if abs(value - documented[name][title])
+        > max(_LEAST_STEP, documented[name][title] / 20)
+    }
+    assert not wrong, (
+        f"{title}: counted and documented: {wrong}; if that is meant, print "
+        "the page's table again: bazel run //tests/benchmarks/kernel_cost")
+
+
+if __name__ == "__main__":
+    raise SystemExit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
