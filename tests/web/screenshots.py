@@ -117,7 +117,8 @@ def main():
                        pause=0.0, loaders=[slow]):
             for scheme in ("light", "dark"):
                 browser.call("Emulation.setEmulatedMedia", features=[
-                    {"name": "prefers-color-scheme", "value": scheme}])
+                    {"name": "prefers-color-scheme", "value": scheme},
+                    {"name": "prefers-reduced-motion", "value": "reduce"}])
                 browser.open(web.page(
                     dataset="shapes", source="pasted", seed="1", epoch="3",
                     pasted=json.dumps({"image": [*_GEOMETRY, _COLOUR],
