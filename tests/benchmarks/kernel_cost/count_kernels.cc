@@ -68,7 +68,10 @@ std::vector<Workload> Workloads() {
        Normalized({flip}, kHalf)},
       {"flip-normalize-half-nchw", 224, 2, Layout::kNchw,
        Normalized({flip}, kHalf)},
-      {"crop-flip-float", 256, 2, Layout::kNchw,
+      {"crop-flip-float",
+       256,
+       2,
+       Layout::kNchw,
        {RandomCropSpec{.height = 224, .width = 224}, flip,
         ToDtypeSpec{.dtype = kFloat, .scale = true}}},
       {"copy-flip-uint8", 224, 2, Layout::kNhwc, {flip}},
@@ -91,9 +94,9 @@ std::vector<Workload> Workloads() {
                    RandomGrayscaleSpec{0.2}, RandomApplySpec{{blur}, 0.5}},
                   kFloat)},
       {"cifar-crop-flip-jitter", 32, 16, Layout::kNchw,
-       Normalized({RandomResizedCropSpec{.height = 32, .width = 32}, flip,
-                   Jitter()},
-                  kFloat)},
+       Normalized(
+           {RandomResizedCropSpec{.height = 32, .width = 32}, flip, Jitter()},
+           kFloat)},
   };
 }
 
@@ -124,8 +127,8 @@ json ToJson(const Counters& c) {
           {"local_words", c.local_loads.words + c.local_stores.words},
           {"barriers", c.barriers},
           {"divergent_branches", c.divergent_branches},
-          {"divides", c.by_class[static_cast<int>(
-                          emulated_gpu::OpClass::kDivide)]}};
+          {"divides",
+           c.by_class[static_cast<int>(emulated_gpu::OpClass::kDivide)]}};
 }
 
 absl::StatusOr<json> Count(const Workload& workload) {
