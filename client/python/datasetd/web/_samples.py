@@ -16,7 +16,8 @@ from .. import errors
 from .._arguments import encode
 from .._client import Client
 from .._descriptions import Field
-from .._feed import Feed
+from .._feed import Feed, Waited
+from .._held import Held
 from .._session import Session
 from ._png import data_url, png
 
@@ -363,6 +364,9 @@ def _draw(
                 "keeps_datasets": True,
             },
             framework,
+            images=(),
+            held=Held("error", "the page"),
+            waited=Waited(),
         )
         try:
             batch = feed.take(_TIMEOUT_SECONDS)
