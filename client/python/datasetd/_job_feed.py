@@ -199,7 +199,10 @@ class JobFeed:
             self._open()
         except Error as error:
             self._lost, self._lost_connection = error, connection
-            raise
+            is_lost = isinstance(error, (*LOST, *NOT_OPENED))
+            if not is_lost or self._job.reconnect_seconds <= 0:
+                raise
+            # _found() waits for the daemon.
 
     def send(self, block: List[Drawn]) -> None:
         """Sends more of the job's order; see SentAhead."""
@@ -251,4 +254,5 @@ class JobFeed:
 
     def close(self) -> None:
         """Ends the feed. REQUIRES: the job is closed."""
+        self._peeked = None
         self._end_feed()

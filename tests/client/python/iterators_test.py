@@ -265,3 +265,12 @@ def test_peek_at_nothing(tiny, dataset):
         assert list(batches) == []
     with pytest.raises(datasetd.Closed):
         batches.peek()
+
+
+def test_what_was_peeked_ends_with_the_loader(dataset):
+    batches = loader(dataset)
+    batches.peek()
+    iterator = iter(batches)
+    batches.close()
+    with pytest.raises(datasetd.Closed):
+        next(iterator)

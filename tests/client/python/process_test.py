@@ -72,6 +72,25 @@ def test_reconnect_goes_on_at_the_exact_next_batch(data_root, tmp_path):
         np.testing.assert_array_equal(np.concatenate(rows), expected)
 
 
+def test_a_state_with_another_seed_while_the_daemon_is_gone(data_root):
+    """The feed has to be opened anew for that seed."""
+    with datasetd.start_local(device="cpu", data_roots=data_root) as daemon:
+        dataset = daemon.connect().load_dataset(
+            "hundred", format="npy", path=data_root / "hundred"
+        )
+        with loader(dataset) as batches:
+            expected = indices_of(copies(batches))
+            state = dict(batches.state_dict(), epoch=0, batch=3)
+        with loader(dataset, seed=None, reconnect=30) as batches:
+            assert batches.seed != state["seed"]
+            os.kill(daemon.pid, signal.SIGKILL)
+            daemon._process.wait()
+            with successor(daemon, data_root):
+                batches.load_state_dict(state)
+                rows = indices_of(copies(batches))
+        np.testing.assert_array_equal(rows, expected[30:])
+
+
 @contextlib.contextmanager
 def successor(daemon, data_root):
     """Another daemon in the place of one that was killed."""
