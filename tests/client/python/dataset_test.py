@@ -210,14 +210,13 @@ def test_a_loader_of_a_subset_knows_nothing_else(dataset):
             assert len(loader.dataset) == len(part) == loader.num_samples
             assert _indices(loader) == part.indices.tolist()
     with datasetd.DataLoader(
-        train, batch_size=10, shuffle=True, seed=3,
-        transforms=[T.CenterCrop(2)],
+        train, batch_size=10, shuffle=True, seed=5, transforms=[T.CenterCrop(2)]
     ) as loader:
         order = _indices(loader)
         assert order != train.indices.tolist()
         assert sorted(order) == train.indices.tolist()
         with datasetd.DataLoader(
-            dataset, batch_size=10, shuffle=True, seed=3,
+            dataset, batch_size=10, shuffle=True, seed=5,
             subset=train.indices,
         ) as same:
             assert _indices(same) == order
@@ -289,15 +288,15 @@ def test_a_subset_too_large_for_the_order_of_the_daemon(client):
 
 def test_resuming_a_subset(dataset):
     train, test = dataset.split(0.8)
-    with datasetd.DataLoader(train, 10, shuffle=True) as loader:
+    with datasetd.DataLoader(train, 10, shuffle=True, seed=5) as loader:
         order = _indices(loader)
         loader.set_epoch(0)
         next(iter(loader))
         state = loader.state_dict()
-    with datasetd.DataLoader(train, 10, shuffle=True) as loader:
+    with datasetd.DataLoader(train, 10, shuffle=True, seed=5) as loader:
         loader.load_state_dict(state)
         assert _indices(loader) == order[10:]
-    with datasetd.DataLoader(test, 10, shuffle=True) as loader:
+    with datasetd.DataLoader(test, 10, shuffle=True, seed=5) as loader:
         with pytest.raises(datasetd.FailedPrecondition, match="subset"):
             loader.load_state_dict(state)
 
