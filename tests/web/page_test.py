@@ -412,8 +412,8 @@ def test_a_load_in_progress(browser, daemon):
         browser.wait("document.querySelector('.load') !== null")
         text = browser.wait(
             "(document.querySelector('.load p')?.innerText ?? '').includes("
-            "'of 100 samples') && document.querySelector('.load').innerText")
-        assert "slow" in text and "done in about" in text, text
+            "'done in about') && document.querySelector('.load').innerText")
+        assert "slow" in text and "of 100 samples" in text, text
         assert 0 < browser.run(
             "document.querySelector('.load progress').value") <= 50
         worker.tell()

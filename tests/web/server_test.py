@@ -393,6 +393,50 @@ def test_ends_by_signals(daemon):
             assert web.process.wait(harness.DEADLINE_SECONDS) == 0
 
 
+def test_a_dry_run_ends_with_who_asked_for_it(daemon):
+    with Web(daemon.socket_path) as web:
+        web.ask("state")
+        before = web.num_threads()
+        daemon.stop()
+        try:
+            connection = web.connect()
+            path = os.path.join(daemon.data_root, "d")
+            connection.request(
+                "GET", f"/api/estimate?format=cifar10&split=test&path={path}",
+                headers={"Authorization": f"Bearer {web.token}"})
+            harness.poll_until(lambda: web.num_threads() > before,
+                               "the dry run begins")
+            connection.close()
+            # The daemon still says nothing.
+            harness.poll_until(lambda: web.num_threads() <= before,
+                               "the dry run ends", 10)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+
+
+def test_ends_while_the_daemon_hangs(daemon):
+    with Web(daemon.socket_path) as web:
+        daemon.stop()
+        try:
+            web.ask("state")  # and it asks the daemon
+            web.process.send_signal(signal.SIGTERM)
+            assert web.process.wait(10) == 0
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+
+
+def test_starts_while_the_daemon_hangs(daemon):
+    daemon.stop()
+    try:
+        with Web(daemon.socket_path) as web:
+            assert not web.ask("state")["daemon"]["is_there"]
+            daemon.process.send_signal(signal.SIGCONT)
+            harness.poll_until(
+                lambda: web.ask("state")["daemon"]["is_there"], "it answers")
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
 def test_the_command_of_datasetctl(daemon, tmp_path):
     datasetctl = harness.runfile("client/ctl/datasetctl")
     with Web(daemon.socket_path, command=[datasetctl, "web"]) as web:

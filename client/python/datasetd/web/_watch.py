@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
-from .. import errors
+from .. import _library, errors
 from .._client import Client
 
 # A look per second while somebody reads, else one per _IDLE_SECONDS.
@@ -27,6 +27,7 @@ _DENSE_SECONDS = 15.0
 _SPARSE_SECONDS = 5.0
 
 _CONNECT_SECONDS = 2.0
+_FIRST_LOOK_SECONDS = 3.0
 
 Message = Dict[str, Any]
 
@@ -97,7 +98,7 @@ class Watch:
         self._lock = threading.Lock()
         self._client: Optional[Client] = None
         self._snapshot: Optional[Snapshot] = None
-        self._gone = Gone("not connected yet", time.time())
+        self._gone = Gone("it has not answered yet", time.time())
         self._looks: Deque[Look] = collections.deque()
         self._datasets: List[Message] = []
         self._datasets_text = ""
@@ -108,11 +109,13 @@ class Watch:
         self._last_read = 0.0
         self._wake = threading.Event()
         self._is_closed = False
-        self.look()
+        self._has_looked = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name="datasetd-web-watch", daemon=True
         )
         self._thread.start()
+        # Longer only if the daemon hangs.
+        self._has_looked.wait(_FIRST_LOOK_SECONDS)
 
     # -- Reading --------------------------------------------------------------
 
@@ -147,17 +150,19 @@ class Watch:
     # -- Looking --------------------------------------------------------------
 
     def _run(self) -> None:
+        # close() also ends a wait for a daemon that hangs.
+        is_closed = _library.WaitFunction(lambda _: int(self._is_closed))
+        _library.load().quick.set_thread_wait(is_closed, None)
         while not self._is_closed:
+            self._look()
+            self._has_looked.set()
             pause = self._pause
             if time.monotonic() - self._last_read > _READER_SECONDS:
                 pause = max(pause, _IDLE_SECONDS)
             self._wake.wait(pause)
             self._wake.clear()
-            if not self._is_closed:
-                self.look()
 
-    def look(self) -> None:
-        """Looks once. Called by one thread at a time."""
+    def _look(self) -> None:
         self._pause = _LOOK_SECONDS
         try:
             client = self._client
