@@ -62,6 +62,8 @@ class Batch(tuple[Any, ...]):
 
         Needed for every stream except the one that was current when the batch
         was taken. `stream` is a framework's stream object, or its number.
+        torch's record_stream of a tensor has no effect here; with
+        DATASETD_CHECK_STREAMS=1 in the environment it raises.
         """
         _dlpack.record_stream(
             self._held(), self._framework.stream_number(stream)
