@@ -244,7 +244,7 @@ absl::Status Client::ReleaseDataset(const std::string& name) {
 }
 
 absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options) {
-  return Feed::Open(session_, options, limits_, cuda_library_);
+  return Feed::Open(session_, options, limits_);
 }
 
 absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {

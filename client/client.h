@@ -31,7 +31,6 @@
 #include "absl/time/time.h"
 #include "client/connection/call_limits.h"
 #include "client/connection/session.h"
-#include "client/device/cuda_driver.h"
 #include "client/feed/feed.h"
 #include "client/push.h"
 #include "datasetd/v1/dataset.pb.h"
@@ -50,8 +49,6 @@ struct ClientOptions {
   // Called while connecting and during every call. Feeds with client_order keep
   // a copy.
   WaitFunction on_wait = nullptr;
-  // Name or path of the CUDA driver library.
-  std::string cuda_library = kCudaLibrary;
 };
 
 class Client {
@@ -103,13 +100,11 @@ class Client {
  private:
   Client(std::shared_ptr<Session> session, const ClientOptions& options)
       : session_(std::move(session)),
-        limits_{.timeout = options.call_timeout, .on_wait = options.on_wait},
-        cuda_library_(options.cuda_library) {}
+        limits_{.timeout = options.call_timeout, .on_wait = options.on_wait} {}
 
   // Shared with the feeds that have client_order.
   std::shared_ptr<Session> session_;
   CallLimits limits_;  // of calls
-  std::string cuda_library_;
 };
 
 }  // namespace datasetd::client

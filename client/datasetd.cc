@@ -51,8 +51,8 @@ static_assert(sizeof(datasetd_error) == 4096);
 static_assert(sizeof(datasetd_batch) == 48);
 static_assert(DATASETD_UNAUTHENTICATED ==
               static_cast<int>(absl::StatusCode::kUnauthenticated));
-static_assert(DATASETD_DETAIL_NO_BATCHES ==
-              static_cast<int>(ErrorDetail::kNoBatches));
+static_assert(DATASETD_DETAIL_CONTEXT_FAILED ==
+              static_cast<int>(ErrorDetail::kContextFailed));
 
 int32_t Return(const absl::Status& status, datasetd_error* error) {
   if (status.ok()) return DATASETD_OK;

@@ -26,6 +26,7 @@ enum class ErrorDetail : int32_t {
   kClosed = 8,           // FAILED_PRECONDITION: closed by the caller
   kVersionMismatch = 9,  // FAILED_PRECONDITION: another protocol version
   kNoBatches = 10,       // FAILED_PRECONDITION: epochs hold no batch
+  kContextFailed = 11,   // INTERNAL: this process's CUDA context failed
 };
 
 absl::Status WithDetail(absl::Status status, ErrorDetail detail);

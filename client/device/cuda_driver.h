@@ -1,7 +1,7 @@
-// The client's interface to the CUDA driver: libcuda.so.1, opened at run time,
-// on the primary context of one GPU. It does not use the CUDA runtime and so
-// coexists with any torch. This header needs no toolkit; in a build without
-// one, Open returns UNIMPLEMENTED.
+// The client's interface to the CUDA driver (cuda/device/driver_api.h), on the
+// primary context of one GPU. It does not use the CUDA runtime and so coexists
+// with any torch. This header needs no toolkit; in a build without one, Open
+// returns UNIMPLEMENTED.
 //
 // Streams are CUstream values as integers; 0 is the legacy default stream.
 // Device addresses are void*.
@@ -24,18 +24,15 @@
 
 namespace datasetd::client {
 
-inline constexpr char kCudaLibrary[] = "libcuda.so.1";
-
 class CudaDriver {
  public:
   // Opens the GPU with the UUID (16 bytes). `device` is the daemon's name for
   // it, for messages.
   //   UNIMPLEMENTED        built without the CUDA toolkit's headers
-  //   UNAVAILABLE          no CUDA driver is installed
+  //   UNAVAILABLE          there is no CUDA driver, or it is too old
   //   FAILED_PRECONDITION  the GPU is not visible; lists the GPUs that are
   static absl::StatusOr<std::unique_ptr<CudaDriver>> Open(
-      const std::string& uuid, const std::string& device,
-      const std::string& library = kCudaLibrary);
+      const std::string& uuid, const std::string& device);
   virtual ~CudaDriver() = default;
 
   // Returns the device's number in this process.
@@ -50,7 +47,7 @@ class CudaDriver {
   virtual absl::Status UnmapDescriptor(void* address, size_t size_bytes) = 0;
 
   // Lets streams write to host memory. CanWriteValues is false before this
-  // succeeded, or if the driver has no stream memory operations.
+  // succeeded.
   virtual absl::Status RegisterHostMemory(void* address, size_t size_bytes) = 0;
   virtual absl::Status UnregisterHostMemory(void* address) = 0;
   virtual bool CanWriteValues() const = 0;
@@ -75,9 +72,6 @@ class CudaDriver {
   // Copies device memory to the host; blocks until it is done.
   virtual absl::Status CopyToHost(void* to, const void* from,
                                   size_t size_bytes) = 0;
-
-  // Blocks until all of this process's work on the device has completed.
-  virtual absl::Status Synchronize() = 0;
 };
 
 }  // namespace datasetd::client

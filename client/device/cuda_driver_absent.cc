@@ -5,8 +5,7 @@
 namespace datasetd::client {
 
 absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Open(
-    const std::string& /*uuid*/, const std::string& device,
-    const std::string& /*library*/) {
+    const std::string& /*uuid*/, const std::string& device) {
   return absl::UnimplementedError(
       "this datasetd client was built without the CUDA toolkit and cannot open "
       "memory of " +

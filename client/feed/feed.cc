@@ -7,6 +7,7 @@
 #include "client/connection/error_detail.h"
 #include "client/connection/lease.h"
 #include "client/connection/unary_call.h"
+#include "client/feed/feed_closer.h"
 #include "client/feed/ring_pages.h"
 #include "client/feed/slab.h"
 
@@ -17,6 +18,8 @@ namespace {
 constexpr int kMaxImports = 4;
 // Longest time between the end of a feed and the GOODBYE that explains it.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(1);
+// Longest time that a refused OpenFeed waits for closed feeds.
+constexpr absl::Duration kCloseTimeout = absl::Seconds(1);
 
 absl::Status ClosedError() {
   return WithDetail(absl::FailedPreconditionError("the feed is closed"),
@@ -29,7 +32,6 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
                                        const v1::OpenFeedResponse& response,
                                        const v1::FeedOptions& options,
                                        const CallLimits& limits,
-                                       const std::string& cuda_library,
                                        absl::Status* import) {
   FeedCore::Parts parts;
   parts.cursor.batches_per_epoch = response.batches_per_epoch();
@@ -49,7 +51,7 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
       RingPages::Map(descriptors.daemon_page.get(),
                      descriptors.client_page.get(), parts.layout.num_slots()));
   absl::StatusOr<Slab> slab =
-      Slab::Import(response.slab(), descriptors.slab.get(), cuda_library);
+      Slab::Import(response.slab(), descriptors.slab.get());
   DATASETD_RETURN_IF_ERROR(parts.lease.SendImportResult(slab.status()));
   if (!slab.ok()) {
     // Nothing is mapped, so the daemon may free the slab at once.
@@ -65,17 +67,24 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
 
 absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
                                 const v1::FeedOptions& options,
-                                const CallLimits& limits,
-                                const std::string& cuda_library) {
+                                const CallLimits& limits) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
   v1::OpenFeedRequest request;
   *request.mutable_options() = options;
+  const auto open = [&](v1::OpenFeedResponse* response) {
+    return session->ToStatus(UnaryCall(*session, session->feeds(),
+                                       &v1::FeedService::Stub::AsyncOpenFeed,
+                                       request, limits, response));
+  };
   std::string failures;
   for (int attempt = 0;; ++attempt) {
     v1::OpenFeedResponse response;
-    const absl::Status opened = session->ToStatus(UnaryCall(
-        *session, session->feeds(), &v1::FeedService::Stub::AsyncOpenFeed,
-        request, limits, &response));
+    absl::Status opened = open(&response);
+    // Closed feeds of this process may hold what is missing.
+    if (absl::IsResourceExhausted(opened) && FeedCloser::IsBusy() &&
+        FeedCloser::Await(kCloseTimeout)) {
+      opened = open(&response);
+    }
     if (!opened.ok()) {
       if (failures.empty()) return opened;
       return absl::Status(
@@ -86,7 +95,7 @@ absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
     }
     absl::Status import;
     absl::StatusOr<FeedCore::Parts> parts =
-        Attach(session.get(), response, options, limits, cuda_library, &import);
+        Attach(session.get(), response, options, limits, &import);
     if (parts.ok()) {
       std::unique_ptr<IndexSender> sender;
       if (options.has_client_order()) {

@@ -34,8 +34,7 @@ class Feed {
   // Use Client::OpenFeed.
   static absl::StatusOr<Feed> Open(const std::shared_ptr<Session>& session,
                                    const v1::FeedOptions& options,
-                                   const CallLimits& limits,
-                                   const std::string& cuda_library);
+                                   const CallLimits& limits);
   Feed(Feed&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),
         info_(std::move(other.info_)),

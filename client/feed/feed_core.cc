@@ -14,13 +14,15 @@
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
 #include "client/connection/error_detail.h"
+#include "client/feed/feed_closer.h"
 
 // Note [Slot release] ~~~~~~~~~~~~~~~~~~~ The thread that drops the last holder
 // sets the slot's bit in pending_ and, under mutex_, processes all of pending_:
 // it makes the batch's first stream wait for the others, lets it write
 // release_done, and stores release_requested. A slot whose stream is being
 // captured into a graph stays in pending_, since the write would become part of
-// the graph; the next release or wait retries.
+// the graph; the next release or wait retries, and FeedCloser once the feed is
+// closed.
 //
 // The mutex orders the writes for one slot. Once release_done holds the
 // sequence, the daemon may publish the slot again and another thread may take
@@ -93,6 +95,7 @@ absl::StatusOr<BatchInfo> FeedCore::Next(uint64_t stream,
   }
   std::optional<absl::Time> deadline;
   for (;;) {
+    DATASETD_RETURN_IF_ERROR(CheckDevice());
     const std::optional<uint32_t> slot = ring_.Poll(next_sequence_);
     if (slot.has_value()) {
       bool is_stale = false;
@@ -191,6 +194,7 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
     }
     Unreference(num_released);
   }
+  DATASETD_RETURN_IF_ERROR(CheckDevice());
   if (num_held_.load(std::memory_order_relaxed) == layout_.num_slots() &&
       NoSlotComesBack()) {
     return AllHeldError();
@@ -227,6 +231,14 @@ absl::Status FeedCore::WaitStep(absl::Time deadline, bool* is_done) {
 absl::Status FeedCore::Fail(absl::Status status) {
   failure_ = std::move(status);
   return failure_;
+}
+
+absl::Status FeedCore::CheckDevice() {
+  if (!has_device_failed_.load(std::memory_order_acquire)) {
+    return absl::OkStatus();
+  }
+  std::lock_guard lock(mutex_);
+  return Fail(device_failure_);
 }
 
 // True if every slot has a holder, or waits for the end of a graph capture,
@@ -287,7 +299,9 @@ void FeedCore::Close() {
   int num_released;
   {
     std::lock_guard lock(mutex_);
+    is_closed_ = true;
     num_released = ReleasePending();
+    RetryIfClosed();
   }
   // The caller's own reference keeps this object alive.
   if (references_.load(std::memory_order_acquire) > num_released + 1) {
@@ -346,8 +360,29 @@ void FeedCore::ReleaseSlot(uint32_t slot) {
     std::lock_guard lock(mutex_);
     pending_ |= uint64_t{1} << slot;
     num_released = ReleasePending();
+    RetryIfClosed();
   }
   Unreference(num_released);
+}
+
+void FeedCore::RetryIfClosed() {
+  if (!is_closed_ || pending_ == 0 || is_retrying_) return;
+  is_retrying_ = true;
+  references_.fetch_add(1, std::memory_order_relaxed);
+  FeedCloser::Add([this] { return RetryPending(); });
+}
+
+bool FeedCore::RetryPending() {
+  int num_released;
+  bool is_done;
+  {
+    std::lock_guard lock(mutex_);
+    num_released = ReleasePending();
+    is_done = pending_ == 0;
+    is_retrying_ = !is_done;
+  }
+  Unreference(num_released + (is_done ? 1 : 0));
+  return is_done;
 }
 
 int FeedCore::ReleasePending() {
@@ -379,10 +414,14 @@ bool FeedCore::TryRelease(uint32_t index) {
   }
   num_held_.fetch_sub(1, std::memory_order_relaxed);
   slot.is_held.store(false, std::memory_order_release);
-  if (cuda != nullptr) {
-    TellDevice(index, stream, sequence);
-  } else {
+  if (cuda == nullptr) {
     ring_.CompleteRelease(index, sequence);
+  } else if (absl::Status told = TellDevice(index, stream, sequence);
+             !told.ok()) {
+    // The slot is lost: nothing tells when the device is done with it.
+    device_failure_ = std::move(told);
+    has_device_failed_.store(true, std::memory_order_release);
+    return true;
   }
   if (!ring_.RequestRelease(index, sequence)) {
     // The daemon is awake and checks every slot again before it sleeps.
@@ -409,20 +448,28 @@ void FeedCore::SetWaiting(bool is_waiting) {
   }
 }
 
-// If both methods fail, the context is lost or the driver is shutting down: the
-// slot is not released, and the end of the process frees the feed.
-void FeedCore::TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence) {
+absl::Status FeedCore::TellDevice(uint32_t slot, uint64_t stream,
+                                  uint64_t sequence) {
   CudaDriver* const cuda = slab_.cuda();
   if (cuda->CanWriteValues() &&
       cuda->WriteValue(stream, ring_.release_done_word(slot), sequence).ok()) {
-    return;
+    return absl::OkStatus();
   }
   host_releases_[slot] = {this, slot, sequence};
-  (void)cuda->LaunchHostFunction(stream, &CompleteOnHost,
-                                 &host_releases_[slot]);
+  const absl::Status launched =
+      cuda->LaunchHostFunction(stream, &CompleteOnHost, &host_releases_[slot]);
+  if (launched.ok()) return absl::OkStatus();
+  return WithDetail(
+      absl::InternalError(absl::StrCat(
+          "a batch could not be given back on stream ", absl::Hex(stream),
+          " of cuda:", cuda->ordinal(), " (", std::string(launched.message()),
+          "): the CUDA context of this process has failed, or the stream was "
+          "destroyed before its batch; restart this process, or keep streams "
+          "longer than the batches that use them")),
+      ErrorDetail::kContextFailed);
 }
 
-// Runs on a driver thread; Destroy waits for it.
+// Runs on a driver thread. The object stays until the word is written.
 void FeedCore::CompleteOnHost(void* argument) {
   const auto* const release = static_cast<const HostRelease*>(argument);
   release->core->ring_.CompleteRelease(release->slot, release->sequence);
@@ -443,13 +490,33 @@ void FeedCore::Unreference(int count) {
 }
 
 void FeedCore::Destroy() {
-  if (CudaDriver* const cuda = slab_.cuda(); cuda != nullptr) {
-    // Kernels may still read the slab, and streams write the page. If waiting
-    // for them fails (the driver shuts down, or a graph is being captured), the
-    // mappings and the lease stay until the process ends.
-    if (!cuda->Synchronize().ok()) return;
-    (void)cuda->UnregisterHostMemory(pages_.client());
+  if (slab_.cuda() == nullptr) return Delete();
+  if (has_device_failed_.load(std::memory_order_acquire)) {
+    // The daemon stops producing; the process's end frees the slab. The list is
+    // for leak checkers.
+    static std::atomic<FeedCore*> kept{nullptr};
+    lease_.SendClosing();
+    next_kept_ = kept.exchange(this);
+    return;
   }
+  FeedCloser::Add([this] { return TryDelete(); });
+}
+
+bool FeedCore::TryDelete() {
+  // Each slot's word is written behind the last work that was given the slot. A
+  // larger value is that of a batch that was skipped.
+  for (uint32_t slot = 0; slot < layout_.num_slots(); ++slot) {
+    if (ring_.release_done_word(slot)->load(std::memory_order_acquire) <
+        slots_[slot].sequence) {
+      return false;
+    }
+  }
+  (void)slab_.cuda()->UnregisterHostMemory(pages_.client());
+  Delete();
+  return true;
+}
+
+void FeedCore::Delete() {
   slab_ = Slab();
   pages_ = RingPages();
   lease_.Detach();

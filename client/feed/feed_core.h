@@ -2,8 +2,10 @@
 //
 // Shared by the Feed, every Batch and every DLPack tensor. Reference-counted:
 // the feed has one reference until Close, every held slot has one. When the
-// last is dropped it waits for the device, unmaps, sends DETACHED and deletes
-// itself.
+// last is dropped it unmaps, sends DETACHED and deletes itself: at once on the
+// host; on a GPU on the thread of feed_closer.h, once the GPU has released
+// every batch. If the CUDA context of this process fails, that never happens:
+// slab and lease stay until the process ends.
 //
 // A slot is held from Next until its last holder drops it. Holders are the
 // batch and every tensor made from it. See Note [Slot release].
@@ -157,13 +159,23 @@ class FeedCore {
   void ReleaseSlot(uint32_t slot);
   int ReleasePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryRelease(uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence)
+  absl::Status TellDevice(uint32_t slot, uint64_t stream, uint64_t sequence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns why a batch could not be released, if one could not.
+  absl::Status CheckDevice();
+  // Tries again until nothing is pending, if the feed is closed: no caller
+  // comes any more.
+  void RetryIfClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool RetryPending();
   void Wake();
   // While Next waits, every release wakes the daemon.
   void SetWaiting(bool is_waiting);
   void Unreference(int count);
   void Destroy();
+  // False while the GPU may use the slab or the page. Deletes this object
+  // otherwise.
+  bool TryDelete();
+  void Delete();
 
   static void DeleteTensor(DLManagedTensor* tensor);
   static void CompleteOnHost(void* release);
@@ -195,10 +207,16 @@ class FeedCore {
   // Bit s: slot s has no holder, and the daemon is not notified yet.
   uint64_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> has_pending_{false};
+  bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_retrying_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status device_failure_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> has_device_failed_{false};
   // Number of slots released while the daemon slept, without waking it.
   uint32_t num_untold_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_waiting_ ABSL_GUARDED_BY(mutex_) = false;
   std::array<HostRelease, ring::kMaxSlots> host_releases_;
+  // In the list of those that stay until the process ends.
+  FeedCore* next_kept_ = nullptr;
 };
 
 }  // namespace datasetd::client

@@ -33,8 +33,7 @@ absl::StatusOr<void*> MapMemory(int fd, uint64_t size_bytes) {
 
 }  // namespace
 
-absl::StatusOr<Slab> Slab::Import(const v1::SlabExport& message, int fd,
-                                  const std::string& cuda_library) {
+absl::StatusOr<Slab> Slab::Import(const v1::SlabExport& message, int fd) {
   Slab slab;
   slab.size_bytes_ = message.size_bytes();
   if (message.kind() == v1::EXPORT_KIND_MEMFD) {
@@ -49,8 +48,7 @@ absl::StatusOr<Slab> Slab::Import(const v1::SlabExport& message, int fd,
                      static_cast<int>(message.kind())));
   }
   DATASETD_ASSIGN_OR_RETURN(
-      slab.cuda_,
-      CudaDriver::Open(message.gpu_uuid(), message.device(), cuda_library));
+      slab.cuda_, CudaDriver::Open(message.gpu_uuid(), message.device()));
   if (message.kind() == v1::EXPORT_KIND_CUDA_IPC_HANDLE) {
     DATASETD_ASSIGN_OR_RETURN(
         slab.data_, slab.cuda_->OpenIpcHandle(message.cuda_ipc_handle()));

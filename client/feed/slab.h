@@ -23,8 +23,7 @@ class Slab {
   //   FAILED_PRECONDITION  the GPU is not visible in this process
   //   UNAVAILABLE, UNIMPLEMENTED  no CUDA here
   //   INTERNAL             a driver call failed, or the export is malformed
-  static absl::StatusOr<Slab> Import(const v1::SlabExport& slab, int fd,
-                                     const std::string& cuda_library);
+  static absl::StatusOr<Slab> Import(const v1::SlabExport& slab, int fd);
   Slab(Slab&& other) noexcept;
   Slab& operator=(Slab&& other) noexcept;
   ~Slab();

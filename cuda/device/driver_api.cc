@@ -51,7 +51,8 @@ absl::StatusOr<DriverApi> Load() {
   if (library == nullptr) {
     return absl::UnavailableError(
         absl::StrCat("no CUDA driver (", dlerror(),
-                     "); install the NVIDIA driver, or use device cpu"));
+                     "); install the NVIDIA driver, make it visible in the "
+                     "container, or use device cpu"));
   }
   const auto get_version = reinterpret_cast<decltype(&::cuDriverGetVersion)>(
       dlsym(library, "cuDriverGetVersion"));

@@ -1,5 +1,6 @@
-// The functions of the CUDA driver that the device layer calls. libcuda.so.1 is
-// opened at run time: nothing links it, and there is no CUDA runtime.
+// The functions of the CUDA driver that daemon and client call.
+// libcuda.so.1 is opened at run time: nothing links it, and there is no CUDA
+// runtime.
 //
 // A member has the name that cuda.h gives the function's newest version, so
 // that api.cuMemAlloc is cuMemAlloc_v2 where it is declared and where it is
@@ -15,13 +16,17 @@
 #define DATASETD_CUDA_FUNCTIONS(X)  \
   X(cuCtxGetDevice)                 \
   X(cuCtxGetStreamPriorityRange)    \
+  X(cuCtxPopCurrent)                \
+  X(cuCtxPushCurrent)               \
   X(cuCtxSetCurrent)                \
   X(cuCtxSynchronize)               \
+  X(cuDeviceCanAccessPeer)          \
   X(cuDeviceGet)                    \
   X(cuDeviceGetAttribute)           \
   X(cuDeviceGetCount)               \
   X(cuDeviceGetName)                \
   X(cuDeviceGetUuid)                \
+  X(cuDevicePrimaryCtxRelease)      \
   X(cuDevicePrimaryCtxRetain)       \
   X(cuDriverGetVersion)             \
   X(cuEventCreate)                  \
@@ -30,6 +35,7 @@
   X(cuEventRecord)                  \
   X(cuGetErrorName)                 \
   X(cuGetErrorString)               \
+  X(cuGraphDestroy)                 \
   X(cuInit)                         \
   X(cuIpcCloseMemHandle)            \
   X(cuIpcGetMemHandle)              \
@@ -48,6 +54,7 @@
   X(cuMemHostAlloc)                 \
   X(cuMemHostGetDevicePointer)      \
   X(cuMemHostRegister)              \
+  X(cuMemHostUnregister)            \
   X(cuMemImportFromShareableHandle) \
   X(cuMemMap)                       \
   X(cuMemRelease)                   \
@@ -62,10 +69,15 @@
   X(cuModuleGetFunction)            \
   X(cuModuleLoadData)               \
   X(cuModuleUnload)                 \
+  X(cuStreamBeginCapture)           \
   X(cuStreamCreateWithPriority)     \
   X(cuStreamDestroy)                \
+  X(cuStreamEndCapture)             \
+  X(cuStreamIsCapturing)            \
   X(cuStreamSynchronize)            \
-  X(cuStreamWriteValue64)
+  X(cuStreamWaitEvent)              \
+  X(cuStreamWriteValue64)           \
+  X(cuThreadExchangeStreamCaptureMode)
 
 namespace datasetd {
 

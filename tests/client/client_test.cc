@@ -31,7 +31,6 @@ absl::StatusOr<Client> Connect(const FakeDaemon& daemon) {
   ClientOptions options;
   options.address = daemon.address();
   options.connect_timeout = absl::Seconds(10);
-  options.cuda_library = "libno_such_cuda.so";
   return Client::Connect(options);
 }
 

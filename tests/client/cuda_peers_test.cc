@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -21,15 +20,10 @@ using ::datasetd::testing::IsOk;
 
 constexpr size_t kSlabBytes = size_t{2} << 20;
 
-std::string Library() {
-  const char* const path = getenv("LIBCUDA");
-  return std::string("./") + (path == nullptr ? "" : path);
-}
-
 // An entry point of the emulated driver.
 template <typename Function>
 Function* Find(const char* name, Function*) {
-  static void* const library = dlopen(Library().c_str(), RTLD_NOW);
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 #define DATASETD_CALL(function) Find(DATASETD_NAME(function), &function)
@@ -70,7 +64,7 @@ void CopyFromPeer(CUresult expected) {
   ASSERT_EQ(DATASETD_CALL(cuInit)(0), CUDA_SUCCESS);
   MakeCurrent(0);
   const int fd = ExportSlabOf(0);
-  const auto driver = CudaDriver::Open(UuidOf(0), "cuda:0", Library());
+  const auto driver = CudaDriver::Open(UuidOf(0), "cuda:0");
   ASSERT_THAT(driver, IsOk());
   const auto address = (*driver)->MapDescriptor(fd, kSlabBytes);
   ASSERT_THAT(address, IsOk());

@@ -35,13 +35,12 @@ FakeFeed::Options OnGpu(FakeFeed::Options options) {
 
 }  // namespace
 
-FeedHarness::FeedHarness(const FakeFeed::Options& options,
-                         const std::string& cuda_library)
-    : feed_(cuda_library.empty() ? options : OnGpu(options)),
+FeedHarness::FeedHarness(const FakeFeed::Options& options, Device device)
+    : feed_(device == Device::kHost ? options : OnGpu(options)),
       attach_(directory_.File("attach.sock")) {
   attach_.SetFeed(&feed_);
   v1::OpenFeedResponse response = feed_.Describe();
-  if (!cuda_library.empty()) {
+  if (device == Device::kGpu) {
     response.mutable_slab()->set_kind(v1::EXPORT_KIND_CUDA_VMM_FD);
     response.mutable_slab()->set_device("cuda:0");
     response.mutable_slab()->set_gpu_uuid(kGpuUuid);
@@ -58,8 +57,8 @@ FeedHarness::FeedHarness(const FakeFeed::Options& options,
   parts.pages = Take(client::RingPages::Map(descriptors.daemon_page.get(),
                                             descriptors.client_page.get(),
                                             parts.layout.num_slots()));
-  parts.slab = Take(client::Slab::Import(response.slab(),
-                                         descriptors.slab.get(), cuda_library));
+  parts.slab =
+      Take(client::Slab::Import(response.slab(), descriptors.slab.get()));
   parts.cursor.batches_per_epoch = response.batches_per_epoch();
   core_ = client::FeedCore::Create(std::move(parts));
 }

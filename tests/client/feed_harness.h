@@ -17,10 +17,14 @@ inline constexpr char kGpuUuid[] = "uuuuuuuuuuuuuuuu";
 
 class FeedHarness {
  public:
-  // With a CUDA library, that of the emulated GPU, the slab is imported from a
-  // descriptor as memory of the GPU of kGpuUuid.
-  explicit FeedHarness(const FakeFeed::Options& options = {},
-                       const std::string& cuda_library = "");
+  enum class Device { kHost, kGpu };
+
+  // On kGpu, an emulated one, the slab is imported from a descriptor as memory
+  // of the GPU of kGpuUuid.
+  explicit FeedHarness(Device device = Device::kHost)
+      : FeedHarness(FakeFeed::Options(), device) {}
+  explicit FeedHarness(const FakeFeed::Options& options,
+                       Device device = Device::kHost);
   ~FeedHarness();
 
   FakeFeed& daemon() { return feed_; }

@@ -12,10 +12,16 @@ harness.use_python_package()
 
 import datasetd  # noqa: E402
 
+from tests.conformance import loader_harness as loaders  # noqa: E402
 
-@pytest.fixture(name="daemon")
-def _daemon():
-    with harness.Daemon(attach_timeout="1s") as daemon:
+
+@pytest.fixture(name="daemon", params=loaders.DEVICES)
+def _daemon(request):
+    loaders.require_device(request.param)
+    with harness.Daemon(devices=[request.param],
+                        attach_timeout="1s") as daemon:
+        # Without a framework that has CUDA.
+        daemon.framework = "torch" if request.param == "cpu" else "dlpack"
         daemon.path = os.path.join(daemon.data_root, "d")
         daemon.planes, _ = harness.write_cifar10_test(daemon.path, 1000)
         yield daemon
@@ -40,14 +46,14 @@ def test_tensors_keep_the_slab_charged_after_close(daemon):
         dataset = _load(client, daemon)
         before = harness.Footprint(daemon, client)
         loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
-                                     framework="torch")
+                                     framework=daemon.framework)
         first, second = [b[0] for _, b in zip(range(2), loader)]
         slab_bytes = _slab_bytes(client)
         assert slab_bytes >= 4 * 100 * 3072
         loader.close()
         harness.poll_until(lambda: not client.list_feeds(), "the feed's end")
         del first
-        assert (second.numpy() == daemon.planes[100:200]).all()
+        assert (loaders.array(second) == daemon.planes[100:200]).all()
         assert _slab_bytes(client) == slab_bytes
         del second
         harness.poll_until(lambda: _slab_bytes(client) == 0, "the slab's end")
@@ -59,7 +65,7 @@ def test_closed_loader_leaves_the_list_while_a_tensor_lives(daemon):
     with daemon.connect() as client:
         dataset = _load(client, daemon)
         loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
-                                     framework="torch")
+                                     framework=daemon.framework)
         kept = next(iter(loader))[0]
         slab_bytes = _slab_bytes(client)
         loader.close()
@@ -72,7 +78,7 @@ def test_closed_loader_leaves_the_list_while_a_tensor_lives(daemon):
             lambda: [d["num_feeds"] for d in client.list_datasets()] == [0],
             "the end of the dataset's use", 5.0)
         client.unload_dataset("d")
-        assert (kept.numpy() == daemon.planes[:100]).all()
+        assert (loaders.array(kept) == daemon.planes[:100]).all()
         del kept
         harness.poll_until(lambda: _slab_bytes(client) == 0, "the slab's end")
 
@@ -82,7 +88,7 @@ def test_a_closed_session_gives_up_its_holds(daemon):
         client = daemon.connect()
         dataset = _load(client, daemon)
         loader = datasetd.DataLoader(dataset, batch_size=100, prefetch=2,
-                                     framework="numpy")
+                                     framework=daemon.framework)
         iterator = iter(loader)
         next(iterator)
         assert watcher.list_datasets()[0]["num_holders"] == 1
@@ -91,7 +97,7 @@ def test_a_closed_session_gives_up_its_holds(daemon):
             lambda: watcher.list_datasets()[0]["num_holders"] == 0, "the hold")
         assert int(watcher.status()["num_sessions"]) == 1
         # The loader has a lease of its own and goes on.
-        assert sum(len(b[1]) for b in iterator) == 900
+        assert sum(b.num_samples for b in iterator) == 900
         loader.close()
         with pytest.raises(datasetd.Closed):
             client.status()
@@ -121,9 +127,11 @@ def test_a_feed_that_nobody_attaches_expires(daemon):
         assert not descriptors
 
 
-def test_a_feed_that_nobody_attached_goes_with_its_session():
+@pytest.mark.parametrize("device", loaders.DEVICES)
+def test_a_feed_that_nobody_attached_goes_with_its_session(device):
+    loaders.require_device(device)
     # The time-out is too long to be what frees it.
-    with harness.Daemon(attach_timeout="600s") as daemon:
+    with harness.Daemon(devices=[device], attach_timeout="600s") as daemon:
         daemon.path = os.path.join(daemon.data_root, "d")
         harness.write_cifar10_test(daemon.path, 100)
         with daemon.connect() as client, harness.Rpc(

@@ -9,18 +9,22 @@ from tests.testing import daemon_harness as harness
 
 harness.use_python_package()
 
+from tests.conformance import loader_harness as loaders  # noqa: E402
+
 _NUM_SAMPLES = 1000
 _OPEN = """
+sys.path.insert(0, ARGUMENTS["root"])
+from tests.conformance import loader_harness as loaders
 client = datasetd.connect(ADDRESS)
 ds = client.load_dataset("d", format="cifar10", split="test",
                          path=ARGUMENTS["path"])
 loader = datasetd.DataLoader(ds, batch_size=50, shuffle=True, seed=2,
-                             framework=ARGUMENTS.get("framework", "torch"),
-                             prefetch=2)
+                             framework=ARGUMENTS["framework"], prefetch=2)
 iterator = iter(loader)
 batch = next(iterator)
-def as_numpy(array):
-    return np.array(array)
+as_numpy = loaders.array
+# The driver does not survive fork: a child cannot read a GPU's memory.
+can_child_read = ARGUMENTS["framework"] != "dlpack"
 copy = as_numpy(batch[0])
 rows = as_numpy(batch.indices).tolist()
 """
@@ -29,7 +33,8 @@ for round_number in range(3):
     pid = os.fork()
     if pid == 0:
         # The child sees the memory, frees what it has, and goes.
-        assert (as_numpy(batch[0]) == copy).all()
+        if can_child_read:
+            assert (as_numpy(batch[0]) == copy).all()
         if ARGUMENTS["exit"] == "_exit":
             os._exit(0)
         del batch, iterator, loader, ds, client
@@ -63,7 +68,7 @@ if pid == 0:
         "load_dataset": lambda: client.load_dataset(
             "d", format="cifar10", split="test", path=ARGUMENTS["path"]),
         "open": lambda: datasetd.DataLoader(ds, batch_size=5),
-        "indices": lambda: batch.indices,
+        "indices": lambda: as_numpy(batch.indices),
     }.items():
         try:
             call()
@@ -79,7 +84,7 @@ with os.fdopen(reader) as pipe:
     errors = json.loads(pipe.read())
 os.waitpid(pid, 0)
 say(errors=errors)
-rest = sum(len(b[1]) for b in iterator)
+rest = sum(b.num_samples for b in iterator)
 say(rest=rest)
 """
 # The child outlives the parent and keeps the batch's memory mapped.
@@ -88,8 +93,11 @@ reader, writer = os.pipe()
 pid = os.fork()
 if pid == 0:
     hear()
-    values = as_numpy(batch[0])
-    say(nonzero=int(np.count_nonzero(values)), shape=list(values.shape))
+    if can_child_read:
+        values = as_numpy(batch[0])
+        say(nonzero=int(np.count_nonzero(values)), shape=list(values.shape))
+    else:
+        say(alive=True)
     hear()
     os._exit(0)
 say(child=pid, nonzero=int(np.count_nonzero(copy)), shape=list(copy.shape))
@@ -100,30 +108,42 @@ pid = os.fork()
 if pid == 0:
     own = datasetd.connect(ADDRESS)
     mine = own.get_dataset("d")
-    with datasetd.DataLoader(mine, batch_size=100, framework="numpy") as job:
-        total = sum(len(labels) for _, labels in job)
-    say(child=total)
+    try:
+        with datasetd.DataLoader(mine, batch_size=100,
+                                 framework=ARGUMENTS["framework"]) as job:
+            say(child=sum(b.num_samples for b in job))
+    except datasetd.Error as error:
+        say(error=type(error).__name__, text=str(error))
     sys.exit(0)
 _, status = os.waitpid(pid, 0)
 say(code=os.waitstatus_to_exitcode(status),
-    rest=sum(len(b[1]) for b in iterator))
+    rest=sum(b.num_samples for b in iterator))
 """
 
 
-@pytest.fixture(name="daemon")
-def _daemon():
-    with harness.Daemon() as daemon:
+@pytest.fixture(name="daemon", params=loaders.DEVICES)
+def _daemon(request):
+    loaders.require_device(request.param)
+    with harness.Daemon(devices=[request.param]) as daemon:
+        daemon.is_host = request.param == "cpu"
         daemon.path = os.path.join(daemon.data_root, "d")
         harness.write_cifar10_test(daemon.path, _NUM_SAMPLES)
         yield daemon
 
 
+def _worker(source, daemon, framework="torch", **arguments):
+    """On a GPU without a framework that has CUDA."""
+    return harness.Worker(
+        source, daemon.socket_path, path=daemon.path,
+        root=harness.runfile(""),
+        framework=framework if daemon.is_host else "dlpack", **arguments)
+
+
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 @pytest.mark.parametrize("how", ["_exit", "exit"])
 def test_a_childs_exit_leaves_the_batch(daemon, how, framework):
-    with harness.Worker(_FORK_AND_EXIT, daemon.socket_path, path=daemon.path,
-                        num_samples=_NUM_SAMPLES, exit=how,
-                        framework=framework) as worker:
+    with _worker(_FORK_AND_EXIT, daemon, framework, exit=how,
+                 num_samples=_NUM_SAMPLES) as worker:
         assert worker.hear() == {"names": 1, "same": True}
         worker.hear()
         # All were freed by the parent, which still lives.
@@ -136,8 +156,7 @@ def test_a_childs_exit_leaves_the_batch(daemon, how, framework):
 
 
 def test_use_in_the_child_is_the_stated_error(daemon):
-    with harness.Worker(_USE_IN_CHILD, daemon.socket_path,
-                        path=daemon.path) as worker:
+    with _worker(_USE_IN_CHILD, daemon) as worker:
         errors = worker.hear()["errors"]
         for name, error in errors.items():
             assert error[0] == "UsedAfterFork", (name, error)
@@ -150,8 +169,7 @@ def test_the_lease_ends_with_the_parent_though_a_child_lives(daemon):
         client.load_dataset("d", format="cifar10", split="test",
                             path=daemon.path)
         before = harness.Footprint(daemon, client)
-        with harness.Worker(_ORPHAN, daemon.socket_path,
-                            path=daemon.path) as worker:
+        with _worker(_ORPHAN, daemon) as worker:
             said = worker.hear()
             assert said["nonzero"] > 0
             assert len(client.list_feeds()) == 1
@@ -164,7 +182,9 @@ def test_the_lease_ends_with_the_parent_though_a_child_lives(daemon):
                 == before.memory, "the memory")
             # The child still maps what the daemon took back: zeros, no SIGBUS.
             worker.tell()
-            assert worker.hear() == {"nonzero": 0, "shape": said["shape"]}
+            assert worker.hear() == (
+                {"nonzero": 0, "shape": said["shape"]} if daemon.is_host
+                else {"alive": True})
             os.kill(said["child"], 0)
             assert int(client.status()["num_sessions"]) == 1
             # It holds the parent's gRPC connection, which ends with it.
@@ -173,9 +193,14 @@ def test_the_lease_ends_with_the_parent_though_a_child_lives(daemon):
 
 
 def test_a_child_may_connect_for_itself(daemon):
-    with harness.Worker(_CHILD_CONNECTS, daemon.socket_path,
-                        path=daemon.path) as worker:
-        assert worker.hear() == {"child": _NUM_SAMPLES}
+    with _worker(_CHILD_CONNECTS, daemon) as worker:
+        if daemon.is_host:
+            assert worker.hear() == {"child": _NUM_SAMPLES}
+        else:
+            # The driver refuses a child of a process that has called it.
+            said = worker.hear()
+            assert said["error"] == "Unimplemented", said
+            assert "CUDA_ERROR_NOT_INITIALIZED" in said["text"]
         assert worker.hear() == {"code": 0, "rest": _NUM_SAMPLES - 50}
 
 

@@ -19,7 +19,10 @@ harness.use_python_package()
 
 import datasetd  # noqa: E402
 
-_NUM_SAMPLES = 2000
+from tests.conformance import loader_harness as loaders  # noqa: E402
+
+# An emulated GPU is slow.
+_NUM_SAMPLES = {"cpu": 2000, "cuda:0": 200}
 _ATTACK_SECONDS = 1.0
 # How much longer another job's epochs may take under attack: the attacker
 # takes a core, the daemon's share of another.
@@ -40,16 +43,20 @@ def _fallocate(fd, mode, offset, length):
 
 
 class _World:
-    def __init__(self, daemon):
+    def __init__(self, daemon, device):
         self.daemon = daemon
         self.path = os.path.join(daemon.data_root, "d")
-        self.planes, _ = harness.write_cifar10_test(self.path, _NUM_SAMPLES)
+        self.is_host = device == "cpu"
+        self.num_samples = _NUM_SAMPLES[device]
+        self.planes, _ = harness.write_cifar10_test(
+            self.path, self.num_samples)
         self.client = daemon.connect()
         self.dataset = self.client.load_dataset(
             "d", format="cifar10", split="test", path=self.path)
         self.loader = datasetd.DataLoader(
-            self.dataset, batch_size=100, shuffle=True, seed=1, prefetch=4,
-            framework="numpy", timeout=30, name="good")
+            self.dataset, batch_size=self.num_samples // 20, shuffle=True,
+            seed=1, prefetch=4, timeout=30, name="good",
+            framework="numpy" if device == "cpu" else "dlpack")
         self.session = wire.Session(daemon.attach_path)
         self.rpc = harness.Rpc(daemon.socket_path)
         opened = self.rpc.call(
@@ -83,10 +90,11 @@ class _World:
             began = time.monotonic()
             rows = []
             for batch in self.loader:
-                rows += batch.indices.tolist()
-                assert (batch[0] == self.planes[batch.indices]).all()
+                indices = loaders.array(batch.indices)
+                rows += indices.tolist()
+                assert (loaders.array(batch[0]) == self.planes[indices]).all()
             slowest = max(slowest, time.monotonic() - began)
-            assert sorted(rows) == list(range(_NUM_SAMPLES))
+            assert sorted(rows) == list(range(self.num_samples))
         return slowest
 
     def attack(self, steps):
@@ -109,10 +117,12 @@ class _World:
         harness.poll_until(is_calm, "a calm daemon", 15.0)
 
 
-@pytest.fixture(name="world")
-def _world():
-    with harness.Daemon(log_level="error") as daemon:
-        world = _World(daemon)
+@pytest.fixture(name="world", params=loaders.DEVICES)
+def _world(request):
+    loaders.require_device(request.param)
+    with harness.Daemon(devices=[request.param],
+                        log_level="error") as daemon:
+        world = _World(daemon, request.param)
         yield world
         world.run_good_job(1)
         world.close()
@@ -269,8 +279,11 @@ def test_holes_punched_into_page_and_slab(world):
 
 
 def test_no_descriptor_can_be_resized(world):
-    for fd in (world.feed.daemon_fd, world.feed.client_fd,
-               world.feed.slab_fd):
+    descriptors = [world.feed.daemon_fd, world.feed.client_fd]
+    # A GPU's memory is the driver's.
+    if world.is_host:
+        descriptors.append(world.feed.slab_fd)
+    for fd in descriptors:
         size = os.fstat(fd).st_size
         for wanted in (0, size - 4096, size + 4096):
             with pytest.raises(PermissionError):

@@ -186,6 +186,8 @@ class Batch(Tuple[ArrayT, ...]):
 
         Needed for every stream except the one that was current when the batch
         was taken. `stream` is a framework's stream object, or its number.
+        torch's record_stream of a tensor has no effect here; with
+        DATASETD_CHECK_STREAMS=1 in the environment it raises.
         """
         held = self._held()
         if isinstance(held, Handle):

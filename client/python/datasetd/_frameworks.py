@@ -21,7 +21,7 @@ from typing import (
     Type,
 )
 
-from . import _library
+from . import _library, _stream_check
 from ._dlpack import (
     CPU,
     CUDA,
@@ -110,6 +110,7 @@ class TorchFramework(Framework):
         import torch.utils.dlpack
 
         self._from_dlpack: Any = torch.utils.dlpack.from_dlpack
+        self._stream_check = _stream_check.start(torch)
         self._current_stream: Any = None
         if device[0] == CUDA:
             if not torch.cuda.is_available():
@@ -132,13 +133,19 @@ class TorchFramework(Framework):
         # No destructor, which would be called for every array.
         for address in addresses:
             owners.append(lent_capsule(address))
-        return [self._from_dlpack(capsule) for capsule in owners]
+        arrays = [self._from_dlpack(capsule) for capsule in owners]
+        if self._stream_check is not None:
+            self._stream_check.add(arrays)
+        return arrays
 
     def owns(self, owner: Any) -> bool:
         return is_taken(owner)
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
-        return self._from_dlpack(owning_capsule(new_tensor(handle, field)))
+        array = self._from_dlpack(owning_capsule(new_tensor(handle, field)))
+        if self._stream_check is not None:
+            self._stream_check.add([array])
+        return array
 
 
 class _Memory:
@@ -264,11 +271,20 @@ class JaxFramework(Framework):
     ) -> None:
         super().__init__(device, fields)
         import jax.dlpack
+        import jax.numpy
 
         self._from_dlpack: Any = jax.dlpack.from_dlpack
+        self._new_array: Any = jax.numpy.array
 
     def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
-        return self._from_dlpack(Tensor(handle, field, self.device, info))
+        array = self._from_dlpack(Tensor(handle, field, self.device, info))
+        if self.device[0] != CUDA:
+            return array
+        # XLA frees a buffer when its last use is enqueued on a stream that is
+        # not told here, so the slot would be filled again while it is read.
+        copy = self._new_array(array, copy=True)
+        copy.block_until_ready()
+        return copy
 
 
 def _size_bytes(info: FieldInfo) -> int:
@@ -341,7 +357,7 @@ def record_stream(array: Any, stream: Any) -> None:
     torch = sys.modules["torch"]
     if not isinstance(stream, torch.cuda.Stream):
         stream = torch.cuda.ExternalStream(stream_number(stream))
-    array.record_stream(stream)
+    _stream_check.record_stream(array, stream)
 
 
 _FRAMEWORKS: Dict[str, Type[Framework]] = {

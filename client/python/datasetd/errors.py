@@ -26,6 +26,7 @@ __all__ = [
     "DatasetUnloaded",
     "FeedEvicted",
     "DeviceFailed",
+    "ContextFailed",
     "AllSlotsHeld",
     "UsedAfterFork",
     "Closed",
@@ -118,6 +119,10 @@ class DeviceFailed(Internal):
     """The daemon's device failed."""
 
 
+class ContextFailed(Internal):
+    """The CUDA context of this process failed; restart the process."""
+
+
 class AllSlotsHeld(FailedPrecondition):
     """This process holds every batch buffer; keep clones instead."""
 
@@ -166,6 +171,7 @@ _BY_DETAIL: Dict[int, Type[Error]] = {
     7: UsedAfterFork,
     8: Closed,
     9: VersionMismatch,
+    11: ContextFailed,
 }
 
 

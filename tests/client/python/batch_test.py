@@ -254,6 +254,34 @@ def test_what_a_wrapper_makes_of_a_batch(dataset):
             moved.record_stream(0)
 
 
+def test_torchs_record_stream_of_a_batch_is_an_error_if_asked(
+    dataset, monkeypatch
+):
+    """It would do nothing: that memory is not of torch's allocator."""
+
+    def what(call):
+        with pytest.raises(Exception) as raised:
+            call()
+        return str(raised.value)
+
+    with loader(dataset) as batches:
+        batch = next(iter(batches))
+        assert "no effect" not in what(lambda: batch[0].record_stream(None))
+    monkeypatch.setenv("DATASETD_CHECK_STREAMS", "1")
+    with loader(dataset) as batches:
+        batch = next(iter(batches))
+        for tensor in (batch[0], batch[0][2:]):
+            with pytest.raises(datasetd.FailedPrecondition,
+                               match=r"call batch\.record_stream"):
+                tensor.record_stream(None)
+        batch.record_stream(0)
+        # torch's own memory is torch's matter: copies, as small fields are.
+        for own in (batch[0].clone(), batch[1], batch.indices):
+            with pytest.raises(Exception) as raised:
+                own.record_stream(None)
+            assert "no effect" not in str(raised.value)
+
+
 def test_dlpack_copies_nothing_and_says_so(dataset):
     with loader(dataset, framework="dlpack") as batches:
         image = next(iter(batches)).image
