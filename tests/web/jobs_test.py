@@ -10,7 +10,7 @@ from tests.testing import daemon_harness as harness
 
 harness.use_python_package()
 
-from datasetd.web import _jobs, _png, _samples, _watch  # noqa: E402
+from datasetd.web import _jobs, _png, _samples, _views, _watch  # noqa: E402
 
 
 def feed(feed_id, pid=0, uid=7, name="", rank=0, world_size=1, held=2, slots=6,
@@ -211,13 +211,13 @@ def test_a_picture_is_a_png():
 def test_normalize_is_undone():
     ops = [{"to_dtype": {"dtype": "DTYPE_FLOAT16", "scale": True}},
            {"normalize": {"mean": [0.5, 0.4, 0.3], "std": [0.2, 0.1, 0.3]}}]
-    scale = _samples.scale_of("uint8", ops)
+    scale = _views.scale_of("uint8", ops)
     for level in (0, 17, 255):
         for c, (mean, std) in enumerate(((0.5, 0.2), (0.4, 0.1), (0.3, 0.3))):
             number = (level / 255 - mean) / std
             factor, offset = scale.channels[c]
             assert (number - offset) / factor == pytest.approx(level)
-    assert _samples.scale_of("float32", ops).channels is None
+    assert _views.scale_of("float32", ops).channels is None
 
 
 def test_pasted_transforms():

@@ -1,0 +1,196 @@
+"""What the page shows of one field of a sample: a picture, an overlay, a number
+or a line."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .._descriptions import Field
+from ._png import data_url, png
+
+# Larger sides are thinned to this for the page.
+_MAX_SIDE = 512
+_MAX_LINE_POINTS = 256
+
+Message = Dict[str, Any]
+
+
+def op_of(message: Message) -> Tuple[str, Message]:
+    for name, parameters in message.items():
+        if name not in ("draw_id", "drawId"):
+            return name, parameters if isinstance(parameters, dict) else {}
+    return "", {}
+
+
+class Scale(NamedTuple):
+    """How a number becomes a level of 0 to 255: (number - offset) / scale, for
+    each of four channels; None: from the least number to the largest."""
+
+    channels: Optional[List[Tuple[float, float]]]
+
+
+def scale_of(dtype: str, ops: Sequence[Message]) -> Scale:
+    """Follows ToDtype and Normalize, so that they can be undone."""
+    if dtype != "uint8":
+        return Scale(None)
+    channels = [(1.0, 0.0)] * 4
+    is_uint8 = True
+    for op in ops:
+        name, parameters = op_of(op)
+        if name in ("to_dtype", "toDtype") and is_uint8:
+            if parameters.get("dtype") not in ("DTYPE_UINT8", 1):
+                is_uint8 = False
+                if parameters.get("scale"):
+                    channels = [(s / 255.0, o) for s, o in channels]
+        elif name == "normalize":
+            channels = [
+                (s / std, (o - mean) / std)
+                for (s, o), mean, std in zip(
+                    channels,
+                    _spread(parameters.get("mean")),
+                    _spread(parameters.get("std")),
+                )
+            ]
+    return Scale(channels)
+
+
+def _spread(values: Any) -> List[float]:
+    numbers = [float(value) for value in values or [0.0]]
+    return [numbers[min(c, len(numbers) - 1)] for c in range(4)]
+
+
+def view_of(
+    field: Field, value: Any, scale: Scale, notes: List[str]
+) -> Message:
+    """Returns what the page shows for one field of one sample; images are
+    [C, H, W]."""
+    if field.is_mask:
+        return _mask(value)
+    if field.is_image and value.ndim == 3:
+        return _image(field, value, scale, notes)
+    return _numbers(value)
+
+
+def _thinned(pixels: Any) -> Tuple[Any, int]:
+    step = max(1, -(-max(pixels.shape[:2]) // _MAX_SIDE))
+    return pixels[::step, ::step], step
+
+
+def _image(
+    field: Field, value: Any, scale: Scale, notes: List[str]
+) -> Message:
+    import numpy
+
+    pixels = value.transpose(1, 2, 0)
+    size = list(pixels.shape)
+    if pixels.shape[2] not in (1, 2, 3, 4):
+        return _numbers(value)
+    if pixels.shape[2] == 2:
+        pixels = pixels[:, :, :1]
+        _add(notes, f"Of {field.name}, with two channels, the first is shown.")
+    pixels, step = _thinned(pixels)
+    if pixels.dtype != numpy.uint8:
+        levels = pixels.astype(numpy.float64)
+        if scale.channels is None:
+            low, high = _range(levels)
+            levels = (levels - low) * (255.0 / (high - low or 1.0))
+            _add(
+                notes,
+                f"{field.name} is {field.dtype}: each image is shown from its "
+                "least number, black, to its largest.",
+            )
+        else:
+            for c in range(levels.shape[2]):
+                factor, offset = scale.channels[c]
+                levels[:, :, c] = (levels[:, :, c] - offset) / factor
+        levels = numpy.nan_to_num(levels, nan=0.0, posinf=255.0, neginf=0.0)
+        pixels = numpy.rint(levels.clip(0.0, 255.0)).astype(numpy.uint8)
+    return {
+        "kind": "image",
+        "url": data_url(png(numpy.ascontiguousarray(pixels))),
+        "size": size,
+        "step": step,
+    }
+
+
+def _range(levels: Any) -> Tuple[float, float]:
+    import numpy
+
+    finite = levels[numpy.isfinite(levels)]
+    if not finite.size:
+        return 0.0, 0.0
+    return float(finite.min()), float(finite.max())
+
+
+def _mask(value: Any) -> Message:
+    """Classes as colours, 0 transparent."""
+    import numpy
+
+    classes = value.reshape(value.shape[-2:]) if value.ndim == 3 else value
+    if classes.ndim != 2:
+        return _numbers(value)
+    classes, step = _thinned(classes)
+    numbers = classes.astype(numpy.int64)
+    pixels = numpy.zeros(numbers.shape + (4,), numpy.uint8)
+    present = [int(number) for number in numpy.unique(numbers)[:256]]
+    for number in present:
+        if number != 0:
+            pixels[numbers == number] = class_colour(number) + (160,)
+    return {
+        "kind": "mask",
+        "url": data_url(png(pixels)),
+        "size": list(value.shape),
+        "step": step,
+        "classes": present,
+    }
+
+
+def class_colour(number: int) -> Tuple[int, int, int]:
+    """Distinct for neighbouring numbers: hues by the golden ratio."""
+    import colorsys
+
+    red, green, blue = colorsys.hsv_to_rgb((number * 0.6180339887) % 1, 0.9, 1)
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def _numbers(value: Any) -> Message:
+    """A number, a line, or a summary."""
+    import numpy
+
+    array = numpy.asarray(value)
+    if array.ndim == 0:
+        number = array.item()
+        if isinstance(number, float) and not math.isfinite(number):
+            return {"kind": "number", "value": str(number)}
+        return {"kind": "number", "value": number}
+    flat = array.reshape(-1)
+    numbers = flat.astype(numpy.float64)
+    low, high = _range(numbers)
+    view: Message = {
+        "kind": "line" if array.ndim == 1 else "array",
+        "shape": list(array.shape),
+        "least": low,
+        "largest": high,
+        "first": [
+            str(item) for item in flat[:8].tolist()
+        ],
+    }
+    if array.ndim == 1:
+        # Of each stretch its least and largest number, so that peaks show.
+        stretch = max(1, -(-2 * len(numbers) // _MAX_LINE_POINTS))
+        finite = numpy.nan_to_num(numbers, nan=low, posinf=high, neginf=low)
+        points: List[float] = []
+        for begin in range(0, len(finite), stretch):
+            part = finite[begin : begin + stretch]
+            points.append(float(part.min()))
+            if stretch > 1:
+                points.append(float(part.max()))
+        view["points"] = points
+    return view
+
+
+def _add(notes: List[str], note: str) -> None:
+    if note not in notes:
+        notes.append(note)
+
