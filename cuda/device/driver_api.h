@@ -1,4 +1,4 @@
-// The functions of the CUDA driver that daemon and client call.
+// The functions of the CUDA driver that daemon, client, doctor and probes call.
 // libcuda.so.1 is opened at run time: nothing links it, and there is no CUDA
 // runtime.
 //

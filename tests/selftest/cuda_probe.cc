@@ -1,5 +1,9 @@
 // Questions that only a GPU answers; one JSON object on stdout:
 //
+//   start            time and memory until the kernels are loaded and warm
+//   capture          which calls of another thread invalidate a capture
+//   sizes            the error for each kind of memory of an absurd size
+//   free             how long giving memory back takes while a stream is busy
 //   slab_open        time to open a slab in another process, by size and kind
 //   read_only_import whether an imported VMM mapping can be made read-only
 //   release          a stream memory operation against a host function
@@ -24,6 +28,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,6 +39,7 @@
 #include "cuda/device/backend.h"
 #include "cuda/device/cuda_backend.h"
 #include "cuda/device/cuda_context.h"
+#include "cuda/device/cuda_exported_memory.h"
 #include "cuda/device/driver_api.h"
 #include "cuda/device/status.h"
 #include "cuda/kernels/program/params.h"
@@ -412,6 +418,154 @@ absl::StatusOr<json> ProbeRoofline(Backend& backend) {
   return result;
 }
 
+// --- Start ---------------------------------------------------------------
+
+// REQUIRES: nothing has created a backend in this process.
+absl::StatusOr<json> ProbeStart(std::unique_ptr<Backend>* backend) {
+  DATASETD_ASSIGN_OR_RETURN(const auto context, CudaContext::Retain(0));
+  const DriverApi& api = context->api();
+  size_t before = 0, after = 0, total = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuMemGetInfo(&before, &total));
+  const auto start = Clock::now();
+  DATASETD_ASSIGN_OR_RETURN(*backend, CreateCudaBackend({}));
+  const double seconds = MicrosecondsSince(start) * 1e-6;
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuMemGetInfo(&after, &total));
+  return json{
+      {"seconds", seconds},
+      {"bytes", static_cast<int64_t>(before) - static_cast<int64_t>(after)}};
+}
+
+// --- Capture -------------------------------------------------------------
+
+// Runs `call` on a thread that permits unsafe calls, as the client's does,
+// while this thread captures a stream. Says what it returned and what became of
+// the capture.
+json CallInCapture(const CudaContext& context, CUstream stream,
+                   const std::function<CUresult()>& call) {
+  const DriverApi& api = context.api();
+  if (api.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) !=
+      CUDA_SUCCESS) {
+    return {{"not_measured", "cuStreamBeginCapture failed"}};
+  }
+  CUresult result = CUDA_SUCCESS;
+  std::thread([&] {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    context.MakeCurrentOrLog();
+    api.cuThreadExchangeStreamCaptureMode(&mode);
+    result = call();
+  }).join();
+  CUgraph graph = nullptr;
+  const CUresult ended = api.cuStreamEndCapture(stream, &graph);
+  if (graph != nullptr) api.cuGraphDestroy(graph);
+  return {{"result", CudaStatus(result, "call").ToString()},
+          {"is_capture_valid", ended == CUDA_SUCCESS}};
+}
+
+absl::StatusOr<json> ProbeCapture(Backend& /*backend*/) {
+  DATASETD_ASSIGN_OR_RETURN(const auto context, CudaContext::Retain(0));
+  const DriverApi& api = context->api();
+  CUstream captured = nullptr;
+  CUstream other = nullptr;
+  CUevent event = nullptr;
+  for (CUstream* const stream : {&captured, &other}) {
+    DATASETD_CUDA_RETURN_IF_ERROR(
+        api.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, 0));
+  }
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  ReleasePage page;
+  DATASETD_RETURN_IF_ERROR(page.Init(api));
+  DATASETD_ASSIGN_OR_RETURN(auto slab,
+                            CudaVmmMemory::Create(*context, 2 * kMiB));
+  json result;
+  const auto run = [&](const char* name,
+                       const std::function<CUresult()>& call) {
+    result[name] = CallInCapture(*context, captured, call);
+  };
+  run("cuCtxSynchronize", [&] { return api.cuCtxSynchronize(); });
+  run("cuStreamWriteValue64",
+      [&] { return api.cuStreamWriteValue64(other, page.address(), 1, 0); });
+  run("cuLaunchHostFunc", [&] {
+    return api.cuLaunchHostFunc(
+        other, [](void*) {}, nullptr);
+  });
+  run("cuStreamWaitEvent", [&] {
+    const CUresult recorded = api.cuEventRecord(event, other);
+    return recorded != CUDA_SUCCESS ? recorded
+                                    : api.cuStreamWaitEvent(other, event, 0);
+  });
+  run("cuMemAlloc", [&] {
+    CUdeviceptr memory = 0;
+    const CUresult allocated = api.cuMemAlloc(&memory, 4096);
+    return allocated != CUDA_SUCCESS ? allocated : api.cuMemFree(memory);
+  });
+  run("cuMemUnmap", [&] {
+    slab.reset();
+    return CUDA_SUCCESS;
+  });
+  run("cuMemHostUnregister", [&] {
+    return api.cuMemHostUnregister(const_cast<uint64_t*>(page.word()));
+  });
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuEventDestroy(event));
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamDestroy(other));
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamDestroy(captured));
+  return result;
+}
+
+// --- Sizes ---------------------------------------------------------------
+
+// RESOURCE_EXHAUSTED is due.
+absl::StatusOr<json> ProbeSizes(Backend& backend) {
+  constexpr size_t kAbsurdBytes = size_t{1} << 50;
+  json result = {
+      {"device", backend.Allocate(kAbsurdBytes).status().ToString()},
+      {"host", backend.AllocateHost(kAbsurdBytes).status().ToString()}};
+  for (const ExportKind kind : backend.export_kinds()) {
+    result[ExportKindName(kind)] =
+        backend.AllocateExported(kAbsurdBytes, kind).status().ToString();
+  }
+  return result;
+}
+
+// --- Free ----------------------------------------------------------------
+
+constexpr int kMemsets = 30;
+
+absl::StatusOr<json> ProbeFree(Backend& backend) {
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const driver, GetDriverApi());
+  const DriverApi& api = *driver;
+  DATASETD_ASSIGN_OR_RETURN(const auto busy, backend.Allocate(64 * kMiB));
+  DATASETD_ASSIGN_OR_RETURN(auto memory, backend.Allocate(64 * kMiB));
+  std::vector<std::pair<const char*, std::function<void()>>> frees;
+  frees.emplace_back("device", [&memory] { memory.reset(); });
+  std::vector<std::unique_ptr<ExportedMemory>> slabs;
+  for (const ExportKind kind : backend.export_kinds()) {
+    DATASETD_ASSIGN_OR_RETURN(auto slab,
+                              backend.AllocateExported(64 * kMiB, kind));
+    slabs.push_back(std::move(slab));
+    frees.emplace_back(ExportKindName(kind),
+                       [&slabs, i = slabs.size() - 1] { slabs[i].reset(); });
+  }
+  CUstream stream = nullptr;
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
+  json result;
+  for (const auto& [name, free] : frees) {
+    for (int i = 0; i < kMemsets; ++i) {
+      DATASETD_CUDA_RETURN_IF_ERROR(api.cuMemsetD8Async(
+          reinterpret_cast<CUdeviceptr>(busy->data()), 0, 64 * kMiB, stream));
+    }
+    const auto start = Clock::now();
+    free();
+    const double free_us = MicrosecondsSince(start);
+    DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(stream));
+    result[name] = {{"free_us", free_us},
+                    {"work_left_us", MicrosecondsSince(start) - free_us}};
+  }
+  DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamDestroy(stream));
+  return result;
+}
+
 // --- Machine -------------------------------------------------------------
 
 absl::StatusOr<json> ProbeMachine(Backend& backend) {
@@ -436,25 +590,29 @@ absl::StatusOr<json> ProbeMachine(Backend& backend) {
 }
 
 int Main(const std::vector<std::string>& parts) {
-  auto backend = CreateCudaBackend({});
-  if (!backend.ok()) {
-    std::puts(json{{"not_measured", std::string(backend.status().message())}}
+  std::unique_ptr<Backend> backend;
+  const absl::StatusOr<json> start = ProbeStart(&backend);
+  if (!start.ok()) {
+    std::puts(json{{"not_measured", std::string(start.status().message())}}
                   .dump()
                   .c_str());
     return 1;
   }
-  json result;
+  json result = {{"start", *start}};
   const auto run = [&](const char* name, auto probe) {
     if (!parts.empty() &&
         std::find(parts.begin(), parts.end(), name) == parts.end()) {
       return;
     }
-    const absl::StatusOr<json> answer = probe(**backend);
+    const absl::StatusOr<json> answer = probe(*backend);
     result[name] = answer.ok()
                        ? *answer
                        : json{{"not_measured", answer.status().ToString()}};
   };
   run("machine", ProbeMachine);
+  run("sizes", ProbeSizes);
+  run("capture", ProbeCapture);
+  run("free", ProbeFree);
   run("roofline", ProbeRoofline);
   run("release", ProbeRelease);
   run("read_only_import", ProbeReadOnlyImport);

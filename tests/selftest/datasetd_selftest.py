@@ -44,6 +44,12 @@ LOADER_TESTS = [
 LOADER_PACKAGES = ("pytest", "numpy", "torch", "torchvision")
 # Programs in C++ that need a GPU, and scripts; seconds each may take.
 CUDA_PROBES = [("cuda_probe", 120), ("trainer_probe", 30)]
+# What is left of them with --no_timing.
+UNTIMED_PARTS = {
+    "cuda_probe": ["machine", "sizes", "capture", "free", "release",
+                   "read_only_import"],
+    "kill_probe": [], "sharing_probe": [],
+}
 PROBES = [
     ("kill_probe", ["probes.py", "kill_probe"], 60),
     ("sharing_probe", ["sharing_probe.py"], 60),
@@ -235,23 +241,104 @@ def why_not(step):
     return {"not_measured": f"{step['why']}: {step['output'][-2000:]}"}
 
 
-def run_probes(part, no_gpu):
+def run_probes(part, no_gpu, is_timed=True):
     answers = {}
+    left_out = {"not_measured": "left out by --no_timing"}
     for name, seconds in CUDA_PROBES:
         binary = PARTS / name
-        if no_gpu:
+        if not is_timed and name not in UNTIMED_PARTS:
+            answers[name] = left_out
+        elif no_gpu:
             answers[name] = {"not_measured": no_gpu}
         elif not binary.exists():
             answers[name] = {
                 "not_measured": "this release was built without the toolkit"}
         else:
-            step = part.run(name, [binary], seconds)
+            parts = [] if is_timed else UNTIMED_PARTS[name]
+            step = part.run(name, [binary, *parts], seconds)
             answers[name] = read_json(step) or why_not(step)
     for name, (script, *arguments), seconds in PROBES:
+        if not is_timed and name not in UNTIMED_PARTS:
+            answers[name] = left_out
+            continue
         step = part.run(name, [sys.executable, PARTS / script, *arguments,
                                part.device], seconds)
         answers[name] = read_json(step) or why_not(step)
     return answers
+
+
+# What only a GPU can tell: a name, the question, and where its answer is: the
+# keys of a probe, or the names of steps.
+QUESTIONS = [
+    ("kernels", "Do the kernels give the host's bits?",
+     ["augment_parity_test", "reference_test", "determinism_test"]),
+    ("start", "How long, and how much memory, until they are ready?",
+     ("cuda_probe", "start")),
+    ("kill", "What do a client's kernels see when the daemon is killed?",
+     ("kill_probe",)),
+    ("release", "Can a stream write to the ring's page, and how soon?",
+     ("cuda_probe", "release")),
+    ("streams", "Is a batch kept until a side stream has read it?",
+     ["system_test"]),
+    ("capture", "Which of the client's calls invalidate a graph's capture?",
+     ("cuda_probe", "capture")),
+    ("trainer", "How long does a launch wait for a busy trainer, and what "
+     "does the trainer lose?", ("trainer_probe",)),
+    ("bandwidth", "How much of the memory's bandwidth do the kernels use?",
+     ("cuda_probe", "roofline")),
+    ("free", "Does giving memory back wait for running work?",
+     ("cuda_probe", "free")),
+    ("sharing", "Which users and PID namespaces can open a slab?",
+     ("sharing_probe",)),
+    ("sizes", "Is memory of an absurd size refused as exhausted?",
+     ("cuda_probe", "sizes")),
+    ("open", "How long does opening a slab take?",
+     ("cuda_probe", "slab_open")),
+    ("read_only", "Is a read-only mapping of a slab enforced?",
+     ("cuda_probe", "read_only_import")),
+]
+
+
+def answer_question(report, source):
+    """(answer, ""), or (None, why there is none)."""
+    if isinstance(source, list):
+        results = {step["name"]: step["result"] for step in report["steps"]
+                   if step["name"] in source}
+        if "ok" in results.values():
+            return results, ""
+        return None, "; ".join(
+            f"{step['name']}: {step['result']}: {step['why']}"
+            for step in report["steps"]
+            if step["name"] in source) or "the tests were not asked for"
+    answer = report.get("probes")
+    if answer is None:
+        return None, "the probes were not asked for"
+    for key in source:
+        if "not_measured" in answer:
+            break
+        if key not in answer:
+            return None, f"{source[0]} was not asked for it"
+        answer = answer[key]
+    if "not_measured" in answer:
+        return None, answer["not_measured"]
+    return answer, ""
+
+
+def answer_questions(report):
+    rows = []
+    for name, question, source in QUESTIONS:
+        answer, why = answer_question(report, source)
+        rows.append({"name": name, "question": question, "answer": answer,
+                     "why_not": why})
+    return rows
+
+
+def print_questions(rows):
+    print()
+    for row in rows:
+        told = (f"not answered: {row['why_not'][:90]}"
+                if row["answer"] is None else json.dumps(row["answer"])[:200])
+        print(f"{row['name']}: {row['question']} {told}")
 
 
 def run_compare(part):
@@ -328,6 +415,8 @@ def main():
                         help="one part; each ends within 8 minutes")
     parser.add_argument("--require_gpu", action="store_true",
                         help="fail where there is no GPU")
+    parser.add_argument("--no_timing", action="store_true",
+                        help="leave out the probes that only measure time")
     parser.add_argument("--json", default="datasetd-selftest.json",
                         help="where the results go (%(default)s)")
     arguments = parser.parse_args()
@@ -366,7 +455,8 @@ def main():
         if name == "tests":
             run_tests(part, no_gpu)
         elif name == "probes":
-            report["probes"] = run_probes(part, no_gpu)
+            report["probes"] = run_probes(part, no_gpu,
+                                          not arguments.no_timing)
         else:
             report["bench"] = run_bench(part)
             report["compare"] = run_compare(part)
@@ -377,12 +467,14 @@ def main():
     failed = [step for step in report["steps"]
               if step["result"] in ("FAILED", "not run")]
     report["result"] = "FAILED" if failed else "ok"
+    report["questions"] = answer_questions(report)
     with open(arguments.json, "w") as file:
         json.dump(report, file, indent=1)
     for step in failed:
         print(f"\n--- {step['name']}: {step['why']}\n"
               f"{step.get('output', '')[-6000:]}")
     print_table(report)
+    print_questions(report["questions"])
     print(f"device {device}" + (f" ({no_gpu})" if no_gpu else "") +
           f": {report['result']}; {arguments.json}")
     return 1 if failed else 0

@@ -72,6 +72,31 @@ class SelftestTest(unittest.TestCase):
         self.assertEqual((step["result"], step["why"]),
                          ("not run", "the part's time is up"))
 
+    def test_a_question_has_an_answer_or_the_reason_why_not(self):
+        report = {
+            "steps": [
+                {"name": "a_test", "result": "ok", "why": ""},
+                {"name": "b_test", "result": "FAILED", "why": "ended with 1"}],
+            "probes": {"one": {"x": {"y": 1}},
+                       "other": {"not_measured": "no root"}}}
+
+        def answer(source):
+            return selftest.answer_question(report, source)
+
+        self.assertEqual(answer(["a_test", "b_test"]),
+                         ({"a_test": "ok", "b_test": "FAILED"}, ""))
+        self.assertEqual(answer(["b_test"]),
+                         (None, "b_test: FAILED: ended with 1"))
+        self.assertEqual(answer(["c_test"]),
+                         (None, "the tests were not asked for"))
+        self.assertEqual(answer(("one", "x")), ({"y": 1}, ""))
+        self.assertEqual(answer(("one", "z")),
+                         (None, "one was not asked for it"))
+        self.assertEqual(answer(("other", "x")), (None, "no root"))
+        del report["probes"]
+        self.assertEqual(answer(("one", "x")),
+                         (None, "the probes were not asked for"))
+
     def test_the_last_line_of_json_is_the_answer(self):
         self.assertEqual(
             selftest.read_json({"output": 'x\n{"a": 1}\nwarning: y\n'}),

@@ -14,14 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/ctl/doctor/doctor_driver.h"
 
 namespace datasetd::ctl {
 namespace {
-
-// Declarations from cuda.h and nvml.h that are used here.
-constexpr int kComputeModeAttribute = 20;
-constexpr int kComputeModeProhibited = 2;
-constexpr int kComputeModeExclusiveProcess = 3;
 
 template <typename Function>
 Function* Symbol(void* library, const char* name) {
@@ -38,11 +34,6 @@ std::string FirstLine(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-// Converts 13020 to "13.2".
-std::string VersionText(int version) {
-  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 bool IsWsl() {
@@ -138,7 +129,7 @@ std::string ToolkitVersion(const std::string& root) {
     int version = 0;
     if (absl::ConsumePrefix(&text, kDefinition) &&
         absl::SimpleAtoi(text, &version)) {
-      return VersionText(version);
+      return CudaVersionText(version);
     }
   }
   return "";
@@ -163,56 +154,6 @@ void CheckToolkit(Findings* findings) {
                        "none; only building with CUDA needs it", ""});
 }
 
-struct Driver {
-  int (*init)(unsigned);
-  int (*version)(int*);
-  int (*count)(int*);
-  int (*get)(int*, int);
-  int (*name)(char*, int, int);
-  int (*attribute)(int*, int, int);
-  int (*error_name)(int, const char**);
-};
-
-std::string ErrorName(const Driver& driver, int error) {
-  const char* name = nullptr;
-  driver.error_name(error, &name);
-  return name == nullptr ? absl::StrCat("error ", error) : std::string(name);
-}
-
-void CheckComputeMode(const Driver& driver, int ordinal, Findings* findings) {
-  int device = 0;
-  int mode = 0;
-  char name[256] = "";
-  if (driver.get(&device, ordinal) != 0 ||
-      driver.name(name, sizeof(name), device) != 0 ||
-      driver.attribute(&mode, kComputeModeAttribute, device) != 0) {
-    return;
-  }
-  const std::string what = absl::StrCat("GPU ", ordinal, " (", name, "): ");
-  const std::string fix =
-      absl::StrCat("nvidia-smi -i ", ordinal, " -c DEFAULT");
-  if (mode == kComputeModeProhibited) {
-    findings->push_back({Severity::kFault, "compute mode",
-                         what + "PROHIBITED: nobody may use it", fix});
-  } else if (mode == kComputeModeExclusiveProcess && !HasMps()) {
-    findings->push_back(
-        {Severity::kFault, "compute mode",
-         what + "EXCLUSIVE_PROCESS: daemon and job cannot both use it",
-         fix + ", or run both under MPS"});
-  } else {
-    findings->push_back(
-        {Severity::kOk, "compute mode",
-         what + (mode == 0 ? "DEFAULT" : "EXCLUSIVE_PROCESS, under MPS"), ""});
-  }
-}
-
-void NoDriver(const std::string& text, const std::string& fix,
-              Findings* findings) {
-  findings->push_back({Severity::kWarning, "GPU driver",
-                       text + ": datasets can be served from host memory only",
-                       fix});
-}
-
 }  // namespace
 
 int CheckGpus(Findings* findings) {
@@ -226,58 +167,9 @@ int CheckGpus(Findings* findings) {
     findings->push_back({Severity::kOk, "WSL", "not in use", ""});
   }
   CheckToolkit(findings);
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    NoDriver("there is no libcuda.so.1",
-             Exists("/dev/nvidiactl")
-                 ? "install the driver's libraries; in a container, start it "
-                   "with --gpus all"
-                 : "on a machine with a GPU, install NVIDIA's driver; else set "
-                   "devices: [cpu]",
-             findings);
-    return 0;
-  }
-  const Driver driver = {
-      Symbol<int(unsigned)>(library, "cuInit"),
-      Symbol<int(int*)>(library, "cuDriverGetVersion"),
-      Symbol<int(int*)>(library, "cuDeviceGetCount"),
-      Symbol<int(int*, int)>(library, "cuDeviceGet"),
-      Symbol<int(char*, int, int)>(library, "cuDeviceGetName"),
-      Symbol<int(int*, int, int)>(library, "cuDeviceGetAttribute"),
-      Symbol<int(int, const char**)>(library, "cuGetErrorName")};
-  if (driver.init == nullptr || driver.version == nullptr ||
-      driver.count == nullptr || driver.get == nullptr ||
-      driver.name == nullptr || driver.attribute == nullptr ||
-      driver.error_name == nullptr) {
-    NoDriver("libcuda.so.1 lacks functions of the driver",
-             "reinstall NVIDIA's driver", findings);
-    return 0;
-  }
-  int num_gpus = 0;
-  int error = driver.init(0);
-  if (error == 0) error = driver.count(&num_gpus);
-  if (error != 0 || num_gpus == 0) {
-    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    NoDriver(
-        absl::StrCat("the driver offers no GPU (",
-                     error == 0 ? "none" : ErrorName(driver, error), ")"),
-        visible != nullptr
-            ? absl::StrCat("CUDA_VISIBLE_DEVICES is '", visible, "'; unset it")
-            : "see `nvidia-smi` and `dmesg`; after an update of the "
-              "driver restart the machine",
-        findings);
-    return 0;
-  }
-  int version = 0;
-  driver.version(&version);
-  const std::string kernel = FirstLine("/proc/driver/nvidia/version");
-  findings->push_back(
-      {Severity::kOk, "GPU driver",
-       absl::StrCat("CUDA ", VersionText(version), ", ", num_gpus,
-                    num_gpus == 1 ? " GPU" : " GPUs",
-                    kernel.empty() ? "" : absl::StrCat("; ", kernel)),
-       ""});
-  for (int i = 0; i < num_gpus; ++i) CheckComputeMode(driver, i, findings);
+  const int num_gpus =
+      CheckDriver(HasMps(), FirstLine("/proc/driver/nvidia/version"), findings);
+  if (num_gpus == 0) return 0;
   CheckMig(num_gpus, findings);
   CheckMps(findings);
   return num_gpus;

@@ -1,5 +1,4 @@
 // Doctor checks of the GPUs: driver, toolkit, compute mode, MIG, MPS, WSL.
-// Opens the driver by dlopen and needs no toolkit.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_GPU_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_GPU_H_

@@ -1,5 +1,5 @@
-"""The doctor on a machine with an emulated GPU: it describes it, and tries each
-way to share its memory with a daemon of its own."""
+"""The doctor on machines with emulated GPUs: it describes them, and tries each
+way to share their memory with a daemon of its own."""
 
 import json
 import os
@@ -11,29 +11,122 @@ from tests.testing import daemon_harness as harness
 
 harness.use_python_package()
 
-
-def _findings(check, **environment):
-    """Of that check; each a severity and a text."""
-    with harness.Daemon() as daemon:
-        done = subprocess.run(
-            [harness.runfile("client/ctl/datasetctl"), "--address",
-             daemon.socket_path, "--json", "doctor"],
-            stdout=subprocess.PIPE, check=False,
-            timeout=harness.DEADLINE_SECONDS,
-            env=dict(os.environ, CUDA_MPS_PIPE_DIRECTORY="", **environment))
-    findings = json.loads(done.stdout)["findings"]
-    return [(f["severity"], f["text"]) for f in findings
-            if f["check"] == check]
+_COMPUTE_MODE = "20"  # of CUdevice_attribute
 
 
-def test_it_describes_the_gpu():
-    [(severity, text)] = _findings("GPU driver")
-    assert severity == "ok"
-    assert text.startswith("CUDA 13.0, 1 GPU")
+class _Doctor:
+    """One run: its exit code, and its findings. `machine` has the emulated
+    driver's variables."""
+
+    def __init__(self, *arguments, environment=None, **machine):
+        machine = {f"DATASETD_EMULATED_GPU_{key}": str(value)
+                   for key, value in machine.items()}
+        with harness.Daemon() as daemon:
+            done = subprocess.run(
+                [harness.runfile("client/ctl/datasetctl"), "--address",
+                 daemon.socket_path, "--json", "doctor", *arguments],
+                stdout=subprocess.PIPE, check=False,
+                timeout=harness.DEADLINE_SECONDS,
+                env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "", **machine,
+                     **(environment or {})})
+        self.code = done.returncode
+        self.findings = json.loads(done.stdout)["findings"]
+
+    def all(self, check):
+        return [(f["severity"], f["text"]) for f in self.findings
+                if f["check"] == check]
+
+    def one(self, check):
+        found = [f for f in self.findings if f["check"] == check]
+        assert len(found) == 1, self.findings
+        return found[0]
+
+
+def _doctor(**options):
+    return _Doctor("--no_sharing", **options)
+
+
+def test_gpus_are_described():
+    doctor = _doctor(DEVICES=2, DRIVER_VERSION=12080)
+    driver = doctor.one("GPU driver")
+    assert driver["severity"] == "ok"
+    assert driver["text"].startswith("CUDA 12.8, 2 GPUs")
+    assert doctor.all("compute mode") == [
+        ("ok", "GPU 0 (Emulated GPU): DEFAULT"),
+        ("ok", "GPU 1 (Emulated GPU): DEFAULT")]
+    assert doctor.one("MPS")["text"] == "not in use"
+    assert doctor.code == 0
+
+
+def test_a_driver_that_is_too_old_for_the_daemon():
+    finding = _doctor(DRIVER_VERSION=11040).one("GPU driver")
+    assert finding["severity"] == "warning"
+    assert "the driver is of CUDA 11.4; install" in finding["text"]
+    assert "12.0 or later" in finding["text"]
+
+
+@pytest.mark.parametrize("mode, word", [
+    (2, "PROHIBITED"), (3, "EXCLUSIVE_PROCESS")])
+def test_a_compute_mode_that_keeps_others_out_is_a_fault(mode, word):
+    doctor = _doctor(ATTRIBUTES=f"{_COMPUTE_MODE}={mode}")
+    finding = doctor.one("compute mode")
+    assert finding["severity"] == "fault"
+    assert word in finding["text"]
+    assert "nvidia-smi -i 0 -c DEFAULT" in finding["fix"]
+    assert doctor.code == 1
+
+
+def test_a_server_of_mps_is_a_warning_and_allows_exclusive(tmp_path):
+    control = tmp_path / "control"
+    control.touch()
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    doctor = _doctor(ATTRIBUTES=f"{_COMPUTE_MODE}=3", environment=environment)
+    assert doctor.one("compute mode")["severity"] == "ok"
+    finding = doctor.one("MPS")
+    assert finding["severity"] == "warning"
+    assert str(tmp_path) in finding["text"]
+    assert "one user at a time" in finding["text"]
+    assert doctor.code == 0
+
+    control.unlink()
+    doctor = _doctor(environment=environment)
+    assert doctor.one("MPS")["severity"] == "fault"
+    assert "systemctl start datasetd-mps" in doctor.one("MPS")["fix"]
+    assert doctor.code == 1
+
+
+def test_mig_is_seen_or_said_not_to_be_seen(tmp_path):
+    if not os.path.exists("/dev/nvidiactl"):
+        assert "libnvidia-ml.so.1" in _doctor().one("MIG")["text"]
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(os.path.abspath(
+        harness.runfile("tests/testing/libfake_nvml.so")))
+    library_path = {
+        "LD_LIBRARY_PATH": f"{tmp_path}:{os.environ['LD_LIBRARY_PATH']}"}
+
+    def mig(**machine):
+        return _doctor(DEVICES=2, environment={
+            **library_path, "FAKE_GPUS": "2", **machine}).one("MIG")
+
+    assert mig()["text"] == "not in use"
+    assert "does not answer" in mig(FAKE_NVML="999")["text"]
+    finding = mig(FAKE_MIG="1")
+    assert finding["severity"] == "warning"
+    assert finding["text"].startswith("GPU 1 is divided")
+    assert "CUDA_VISIBLE_DEVICES" in finding["fix"]
+
+
+def test_a_driver_that_fails_is_named():
+    finding = _doctor(FAULTS="cuInit@1=100").one("GPU driver")
+    assert finding["severity"] == "warning"
+    assert "CUDA_ERROR_NO_DEVICE" in finding["text"]
+    finding = _doctor(environment={"CUDA_VISIBLE_DEVICES": "7"}).one(
+        "GPU driver")
+    assert "offers no GPU" in finding["text"]
+    assert "'7'" in finding["fix"]
 
 
 def test_both_ways_to_share_work():
-    assert _findings("sharing")[1:] == [
+    assert _Doctor().all("sharing")[1:] == [
         ("ok", "cuda:0 by cuda_ipc_handle: two processes read the same memory"),
         ("ok", "cuda:0 by cuda_vmm_fd: two processes read the same memory")]
 
@@ -43,8 +136,7 @@ def test_both_ways_to_share_work():
     ("cuMemExportToShareableHandle", "cuda_vmm_fd"),
 ])
 def test_a_way_that_is_refused_is_named(function, refused):
-    ways = _findings(
-        "sharing", DATASETD_EMULATED_GPU_FAULTS=f"{function}@1+=800")[1:]
+    ways = _Doctor(FAULTS=f"{function}@1+=800").all("sharing")[1:]
     assert len(ways) == 2
     for severity, text in ways:
         if f"by {refused}:" in text:

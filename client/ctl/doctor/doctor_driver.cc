@@ -1,0 +1,104 @@
+#include "client/ctl/doctor/doctor_driver.h"
+
+#include <cuda.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "absl/status/statusor.h"
+#include "cuda/device/driver_api.h"
+
+namespace datasetd::ctl {
+namespace {
+
+std::string ErrorName(const DriverApi& driver, CUresult error) {
+  const char* name = nullptr;
+  driver.cuGetErrorName(error, &name);
+  return name == nullptr ? absl::StrCat("error ", static_cast<int>(error))
+                         : std::string(name);
+}
+
+void CheckComputeMode(const DriverApi& driver, int ordinal, bool has_mps,
+                      Findings* findings) {
+  CUdevice device = 0;
+  int mode = 0;
+  char name[256] = "";
+  if (driver.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
+      driver.cuDeviceGetName(name, sizeof(name), device) != CUDA_SUCCESS ||
+      driver.cuDeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE,
+                                  device) != CUDA_SUCCESS) {
+    return;
+  }
+  const std::string what = absl::StrCat("GPU ", ordinal, " (", name, "): ");
+  const std::string fix =
+      absl::StrCat("nvidia-smi -i ", ordinal, " -c DEFAULT");
+  if (mode == CU_COMPUTEMODE_PROHIBITED) {
+    findings->push_back({Severity::kFault, "compute mode",
+                         what + "PROHIBITED: nobody may use it", fix});
+  } else if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS && !has_mps) {
+    findings->push_back(
+        {Severity::kFault, "compute mode",
+         what + "EXCLUSIVE_PROCESS: daemon and job cannot both use it",
+         fix + ", or run both under MPS"});
+  } else {
+    findings->push_back({Severity::kOk, "compute mode",
+                         what + (mode == CU_COMPUTEMODE_DEFAULT
+                                     ? "DEFAULT"
+                                     : "EXCLUSIVE_PROCESS, under MPS"),
+                         ""});
+  }
+}
+
+int NoGpu(const std::string& text, const std::string& fix, Findings* findings) {
+  findings->push_back({Severity::kWarning, "GPU driver",
+                       text + ": datasets can be served from host memory only",
+                       fix});
+  return 0;
+}
+
+}  // namespace
+
+int CheckDriver(bool has_mps, const std::string& kernel_module,
+                Findings* findings) {
+  const absl::StatusOr<const DriverApi*> found = GetDriverApi();
+  if (!found.ok()) {
+    return NoGpu(std::string(found.status().message()),
+                 access("/dev/nvidiactl", F_OK) == 0
+                     ? "install or update the driver's libraries; in a "
+                       "container, start it with --gpus all"
+                     : "on a machine with a GPU, install NVIDIA's driver; else "
+                       "set devices: [cpu]",
+                 findings);
+  }
+  const DriverApi& driver = **found;
+  int num_gpus = 0;
+  CUresult error = driver.cuInit(0);
+  if (error == CUDA_SUCCESS) error = driver.cuDeviceGetCount(&num_gpus);
+  if (error != CUDA_SUCCESS || num_gpus == 0) {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    return NoGpu(
+        absl::StrCat("the driver offers no GPU (",
+                     error == CUDA_SUCCESS ? "none" : ErrorName(driver, error),
+                     ")"),
+        visible != nullptr
+            ? absl::StrCat("CUDA_VISIBLE_DEVICES is '", visible, "'; unset it")
+            : "see `nvidia-smi` and `dmesg`; after an update of the "
+              "driver restart the machine",
+        findings);
+  }
+  int version = 0;
+  driver.cuDriverGetVersion(&version);
+  findings->push_back(
+      {Severity::kOk, "GPU driver",
+       absl::StrCat(
+           "CUDA ", CudaVersionText(version), ", ", num_gpus,
+           num_gpus == 1 ? " GPU" : " GPUs",
+           kernel_module.empty() ? "" : absl::StrCat("; ", kernel_module)),
+       ""});
+  for (int i = 0; i < num_gpus; ++i) {
+    CheckComputeMode(driver, i, has_mps, findings);
+  }
+  return num_gpus;
+}
+
+}  // namespace datasetd::ctl
