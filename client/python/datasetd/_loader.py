@@ -46,7 +46,7 @@ from ._held import Held
 from ._job_feed import Job, JobFeed
 from ._resume import Position, checked_order_state, checked_position, make_state
 from ._subset import Samples, whole_of
-from .errors import InvalidArgument, OutOfRange
+from .errors import InvalidArgument, OutOfRange, ResourceExhausted
 from .transforms._pipeline import Pipelines
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ class DataLoader(Generic[ArrayT]):
 
     Args:
       dataset: returned by Client.load_dataset, push_dataset or get_dataset; or
-        a Subset of it, datasetd's or torch's: indices of a sampler are then
-        the subset's, those of a batch and of fetch() the dataset's.
+        a Subset of it, datasetd's or torch's: indices of a sampler, and
+        weights, are then the subset's, those of a batch and of fetch() the
+        dataset's.
       batch_size: rows per batch of this rank.
       shuffle: a new order for every epoch, drawn from (seed, epoch).
       sampler: an iterable of sample indices, such as a
@@ -295,8 +296,7 @@ class DataLoader(Generic[ArrayT]):
             self.shuffle,
             self.drop_last,
         )
-        # What the indices of a sampler count; None: the dataset's samples.
-        self._own_subset: Any = None
+        self._own_subset = own_subset
         if own_subset is not None:
             has_order = any(
                 order is not None for order in (sampler, batch_sampler, weights)
@@ -304,8 +304,6 @@ class DataLoader(Generic[ArrayT]):
             check_own_subset(own_subset, has_order, subset)
             if sampler is None and batch_sampler is None:
                 subset = own_subset
-            else:
-                self._own_subset = own_subset
         held = Held(on_held, f"a loader of dataset '{whole.name}'")
         self._has_seed = seed is not None
         self._is_seed_drawn = seed is None and (
@@ -447,7 +445,8 @@ class DataLoader(Generic[ArrayT]):
                 batch_sampler,
                 self.batch_size,
                 self.drop_last,
-                self._own_subset,
+                # Weighted orders count the whole dataset's samples.
+                self._own_subset if self._weighted is None else None,
             )
         )
 
@@ -465,9 +464,10 @@ class DataLoader(Generic[ArrayT]):
         self._feed.check_free()
         self._settle_ranks()
         position = self._next_position()
-        feed = self._peeked or self._begun(position)
+        feed, self._peeked = self._peeked, None
+        if feed is None:
+            feed = self._begun(position)
         self._feed = feed
-        self._peeked = None
         self._loaded = self._loaded_order = None
         self._requested_epoch = None
         self._last_epoch = position[0]
@@ -503,11 +503,21 @@ class DataLoader(Generic[ArrayT]):
         that was there, or a new one."""
         feed = self._feed
         if feed.is_under_way() or (keep and feed.position != position):
-            feed = JobFeed(self._job, self._new_ahead(), position)
+            feed = self._new_feed(position)
         if self._weighted is not None:
             self._weighted.set_epoch(position[0])
         feed.begin(position, self._loaded_order)
         return feed
+
+    def _new_feed(self, position: Position) -> JobFeed:
+        try:
+            return JobFeed(self._job, self._new_ahead(), position)
+        except ResourceExhausted as error:
+            raise ResourceExhausted(
+                f"{error} (for one more iterator or peek() of a loader, "
+                "beside an iterator that has not ended: end or drop that, or "
+                "close other loaders)"
+            ) from None
 
     def _next_position(self) -> Position:
         """Returns where the next iter() begins."""
