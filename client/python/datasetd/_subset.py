@@ -64,9 +64,7 @@ class Samples:
         """The label of each class name."""
         return {name: label for label, name in enumerate(self.class_names)}
 
-    def __getitem__(
-        self, key: Union[int, slice, Iterable[int]]
-    ) -> "Batch[Any]":
+    def __getitem__(self, key: Union[int, slice, Iterable[int]]) -> Batch[Any]:
         import numpy
 
         is_sample = _is_integer(key)
@@ -86,7 +84,7 @@ class Samples:
             return batches[0]
         return type(batches[0])(map(_joined, zip(*batches)))
 
-    def __getitems__(self, indices: Iterable[int]) -> List["Batch[Any]"]:
+    def __getitems__(self, indices: Iterable[int]) -> List[Batch[Any]]:
         """Returns the samples as a list. torch's own DataLoader calls it, from
         torch 2.0 on."""
         batch = self[indices]
@@ -95,7 +93,7 @@ class Samples:
             for row in range(len(batch[0]))
         ]
 
-    def __iter__(self) -> Iterator["Batch[Any]"]:
+    def __iter__(self) -> Iterator[Batch[Any]]:
         """Yields every sample, in order."""
         import numpy
 
@@ -131,7 +129,7 @@ class Samples:
             begin += len(values)
         return column
 
-    def _batches(self, indices: Any, **options: Any) -> Iterator["Batch[Any]"]:
+    def _batches(self, indices: Any, **options: Any) -> Iterator[Batch[Any]]:
         """Yields the samples at `indices`, about 4 MiB at a time."""
         whole = self._whole()
         chosen = options.get("fields")
