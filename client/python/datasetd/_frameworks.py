@@ -71,7 +71,8 @@ class Framework:
         return 0
 
     def small_fields(self, images: Container[str]) -> List[int]:
-        """Returns the fields that are always copied; `images` never are."""
+        """Returns the fields that are always copied: the small ones but
+        `images`."""
         if not self.can_copy:
             return []
         return [
@@ -271,20 +272,18 @@ class JaxFramework(Framework):
     ) -> None:
         super().__init__(device, fields)
         import jax.dlpack
-        import jax.numpy
 
         self._from_dlpack: Any = jax.dlpack.from_dlpack
-        self._new_array: Any = jax.numpy.array
 
-    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
-        array = self._from_dlpack(Tensor(handle, field, self.device, info))
-        if self.device[0] != CUDA:
-            return array
+    def small_fields(self, images: Container[str]) -> List[int]:
         # XLA frees a buffer when its last use is enqueued on a stream that is
         # not told here, so the slot would be filled again while it is read.
-        copy = self._new_array(array, copy=True)
-        copy.block_until_ready()
-        return copy
+        if self.device[0] == CUDA:
+            return list(range(len(self.fields)))
+        return super().small_fields(images)
+
+    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        return self._from_dlpack(Tensor(handle, field, self.device, info))
 
 
 def _size_bytes(info: FieldInfo) -> int:
