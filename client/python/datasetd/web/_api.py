@@ -123,7 +123,7 @@ class Api:
                 "device": dataset.device,
                 "format": dataset.format,
                 "path": dataset.path,
-                "split": dataset.split,
+                "split": dataset.split_name,
                 "fields": [field._asdict() for field in dataset.fields],
                 "class_names": dataset.class_names[:_MAX_CLASS_NAMES],
                 "num_classes": len(dataset.class_names),
