@@ -41,9 +41,9 @@ def main(out, name, *entries):
             if source.is_dir():
                 for file in source.rglob("*"):
                     if file.is_file():
-                        name = pathlib.PurePosixPath(
+                        inside = pathlib.PurePosixPath(
                             path, file.relative_to(source))
-                        files[str(name)] = file
+                        files[str(inside)] = file
             else:
                 files[path] = source
     with open(out, "wb") as raw, gzip.GzipFile(

@@ -51,7 +51,7 @@ def measure(num_loaders, num_datasets, seconds, num_rounds):
             for i in range(num_datasets - 1):
                 client.push_dataset(
                     f"set-{i}", {"x": np.zeros((2, 3), np.int32)}).close()
-            loaders = [{"rank": i, "world_size": num_loaders, "prefetch": 1,
+            loaders = [{"rank": i, "world_size": num_loaders, "seed": 1, "prefetch": 1,
                         "batch_size": 8} for i in range(num_loaders)]
             # Mostly idle, so that what is measured is not lost in the work.
             with job(daemon.socket_path, "images", loaders=loaders,

@@ -143,7 +143,7 @@ def _wait_for_level(browser, level):
 def test_64_loaders(browser, daemon):
     with daemon.connect() as client:
         _load_cifar(daemon, client)
-        loaders = [{"rank": i, "world_size": 64, "batch_size": 2,
+        loaders = [{"rank": i, "world_size": 64, "seed": 1, "batch_size": 2,
                     "prefetch": 1} for i in range(64)]
         with Web(daemon.socket_path) as web, \
                 job(daemon.socket_path, "cifar", loaders=loaders) as worker:
