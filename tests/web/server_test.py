@@ -396,7 +396,6 @@ def test_ends_by_signals(daemon):
 def test_a_dry_run_ends_with_who_asked_for_it(daemon):
     with Web(daemon.socket_path) as web:
         web.ask("state")
-        before = web.num_threads()
         daemon.stop()
         try:
             connection = web.connect()
@@ -404,11 +403,12 @@ def test_a_dry_run_ends_with_who_asked_for_it(daemon):
             connection.request(
                 "GET", f"/api/estimate?format=cifar10&split=test&path={path}",
                 headers={"Authorization": f"Bearer {web.token}"})
-            harness.poll_until(lambda: web.num_threads() > before,
+            port = connection.sock.getsockname()[1]
+            harness.poll_until(lambda: web.unread_bytes(port) == 0,
                                "the dry run begins")
             connection.close()
             # The daemon still says nothing.
-            harness.poll_until(lambda: web.num_threads() <= before,
+            harness.poll_until(lambda: web.unread_bytes(port) is None,
                                "the dry run ends", 10)
         finally:
             daemon.process.send_signal(signal.SIGCONT)

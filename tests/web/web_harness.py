@@ -72,6 +72,17 @@ class Web(harness.ProcessView):
         error = json.loads(body)["error"]
         return status, error["code"], error["message"]
 
+    def unread_bytes(self, client_port):
+        """What the server has not read of a client's connection; None: it has
+        closed it."""
+        ends = f":{self.port:04X}", f":{client_port:04X}"
+        with open("/proc/net/tcp", encoding="ascii") as file:
+            for line in file:
+                _, local, remote, _, queues = line.split()[:5]
+                if local.endswith(ends[0]) and remote.endswith(ends[1]):
+                    return int(queues.split(":")[1], 16)
+        return None
+
     def __enter__(self):
         return self
 

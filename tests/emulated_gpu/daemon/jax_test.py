@@ -57,7 +57,7 @@ class _Array:
         return _computed(self.device, [self], lambda data: data)
 
     def devices(self):
-        return {types.SimpleNamespace(platform="gpu")}
+        return [types.SimpleNamespace(platform="gpu")]
 
 
 def _computed(device, inputs, function):
