@@ -13,7 +13,8 @@ from .errors import InvalidArgument
 # An int, or "auto".
 Number = Union[int, str]
 
-# What each launcher tells its processes.
+# Each launcher, and the variables in which it gives a process its rank and the
+# number of ranks.
 _LAUNCHERS = (
     ("torchrun", "RANK", "WORLD_SIZE"),
     ("Slurm", "SLURM_PROCID", "SLURM_NTASKS"),

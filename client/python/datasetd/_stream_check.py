@@ -20,7 +20,8 @@ class StreamCheck:
     """Knows the memory of one loader's batches."""
 
     def __init__(self) -> None:
-        # Of storages: views share them. Slots are reused, so it stays small.
+        # Addresses of storages, which views share. Slots are reused, so there
+        # are few.
         self.addresses: Set[int] = set()
         _checks.add(self)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.kernel_cost import kernel_cost
 
-# Of a small count a step is more than a twentieth.
+# A small count may differ by this, which is more than a twentieth of it.
 _LEAST_STEP = 1.0
 
 

@@ -395,7 +395,7 @@ def test_images_of_modes_that_no_transform_knows(client):
         )
         _, values = _pushed(client, [image] * 2, fields={"x": "array"})
         np.testing.assert_array_equal(values["x"][0], colours)
-    # Of the same shape, and of other colours.
+    # These have the same shape and other colours.
     bits = Image.fromarray(np.eye(3, dtype=bool))
     grey = Image.fromarray(np.full((3, 3), 7, np.uint8))
     _, values = _pushed(client, [bits, grey])

@@ -24,7 +24,7 @@ def test_the_probe_answers():
     for kind in ("device", "host", "cuda_ipc_handle", "cuda_vmm_fd"):
         assert answer["sizes"][kind].startswith("RESOURCE_EXHAUSTED"), kind
         assert kind == "host" or answer["free"][kind]["free_us"] > 0
-    # What the client calls disturbs no capture.
+    # No call that the client makes invalidates a capture.
     for call, outcome in answer["capture"].items():
         assert outcome["is_capture_valid"] == (call != "cuCtxSynchronize")
         assert (outcome["result"] == "OK") == (call != "cuCtxSynchronize")

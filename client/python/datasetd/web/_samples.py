@@ -22,7 +22,7 @@ from .._session import Session
 from ._views import Scale, op_of, scale_of, view_of
 
 MAX_SAMPLES = 64
-# Of a feed's slab: fewer rows where images are large.
+# The largest slab of a feed; where images are large it has fewer rows.
 _SLAB_BYTES = 32 << 20
 _MAX_ROW_BYTES = 256 << 20
 _PREFETCH = 1

@@ -31,7 +31,7 @@ from .. import errors
 from ._api import Api, NoSuchPage
 
 MAX_CONNECTIONS = 64
-# Of a peer that sends nothing, between requests or within one.
+# How long a peer may send nothing, between requests or within one.
 _IDLE_SECONDS = 20.0
 _MAX_REFUSALS = 8
 _REFUSAL_SECONDS = 1.0

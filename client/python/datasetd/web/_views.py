@@ -177,7 +177,8 @@ def _numbers(value: Any) -> Message:
         ],
     }
     if array.ndim == 1:
-        # Of each stretch its least and largest number, so that peaks show.
+        # Each stretch shows its least and its largest number, so that no peak
+        # is lost.
         stretch = max(1, -(-2 * len(numbers) // _MAX_LINE_POINTS))
         finite = numpy.nan_to_num(numbers, nan=low, posinf=high, neginf=low)
         points: List[float] = []
