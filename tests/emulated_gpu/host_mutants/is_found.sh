@@ -1,0 +1,12 @@
+#!/bin/bash
+# Passes if CASE of the test program SUITE fails, or does not end.
+#
+#   is_found.sh SUITE CASE
+suite=$1 case=$2
+timeout --signal=KILL 60 "$suite" --gtest_filter="*$case*" 2>&1
+code=$?
+if [[ $code -eq 0 ]]; then
+  echo "the planted fault was not found by $case"
+  exit 1
+fi
+echo "found: $case ended with $code"
