@@ -2,13 +2,17 @@
 # From a fresh Debian 12 to two jobs that draw their own batches from one
 # resident CIFAR-10.
 #
-#   deploy/quickstart.sh [DIR]
+#   deploy/quickstart.sh [--emulated_gpu] [DIR]
 #
 # Installs what is missing, builds, starts a private daemon (on the GPU if there
 # is one, else on the host backend), loads CIFAR-10 (the binary version) from
 # DIR or a made-up set of the same format and size, runs a C++ and a Python job
 # at once, says how fast they were and what is resident, and leaves
 # augmented.png here.
+#
+# --emulated_gpu: without a GPU, daemon and jobs run on the one of the tests,
+# which executes the kernels' PTX, thousands of times slower than a GPU. The
+# build needs the CUDA toolkit; see docs/emulated-gpu.md.
 set -euo pipefail
 
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
@@ -18,6 +22,11 @@ repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '\n== %s\n' "$*"; }
 
+emulated=
+if [[ ${1:-} == --emulated_gpu ]]; then
+  emulated=yes
+  shift
+fi
 if [[ $# -gt 1 || ${1:-} == -* ]]; then
   sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
   [[ ${1:-} == -h || ${1:-} == --help ]] && exit 0
@@ -36,11 +45,22 @@ fi
 
 "$repository/deploy/install_deps.sh"
 
+targets=(//server:datasetd //client/ctl:datasetctl //client:libdatasetd.so
+  //client/examples:read_batches)
+if [[ -n $emulated ]]; then
+  nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+  if [[ ! -x $nvcc || ${DATASETD_NO_CUDA:-0} == 1 ]]; then
+    echo "quickstart: --emulated_gpu runs the kernels that nvcc compiles:" \
+      "install the CUDA toolkit, or name it in CUDA_HOME" >&2
+    exit 2
+  fi
+  targets+=(//tests/emulated_gpu/driver:libcuda.so.1)
+fi
+
 say "Building"
 (cd "$repository" &&
   bazel build "--disk_cache=$cache/datasetd-bazel" --ui_event_filters=-info \
-    //server:datasetd //client/ctl:datasetctl //client:libdatasetd.so \
-    //client/examples:read_batches)
+    "${targets[@]}")
 
 if [[ -z $data ]]; then
   data=$cache/datasetd-quickstart/cifar10-made-up
@@ -53,12 +73,21 @@ fi
 
 # The output folder by its real name: a second build may move bazel-bin.
 bin=$(cd "$repository/bazel-bin" && pwd -P)
+options=()
+batches=
+if [[ -n $emulated ]]; then
+  export LD_LIBRARY_PATH=$bin/tests/emulated_gpu/driver
+  export DATASETD_EMULATED_GPU_DEVICES=1
+  options=(--device cuda:0)
+  batches=4
+fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
 "$bin/client/ctl/datasetctl" run --daemon "$bin/server/datasetd" \
-  --daemon_log "$log" -- \
-  "$repository/deploy/quickstart_jobs.sh" "$repository" "$bin" "$data" ||
+  --daemon_log "$log" "${options[@]}" -- \
+  "$repository/deploy/quickstart_jobs.sh" "$repository" "$bin" "$data" \
+  $batches ||
   status=$?
 if [[ $status -ne 0 ]]; then
   echo "quickstart: failed with $status; the end of the daemon's log:" >&2

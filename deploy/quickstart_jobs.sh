@@ -1,11 +1,12 @@
 #!/bin/bash
 # The part of quickstart.sh that runs beside its daemon.
 #
-#   quickstart_jobs.sh REPOSITORY BIN DATA
+#   quickstart_jobs.sh REPOSITORY BIN DATA [BATCHES]
 #
 # BIN is bazel-bin, DATA the binary CIFAR-10; $DATASETD_ADDRESS is the daemon.
+# BATCHES is how many each job reads, where the device is slow.
 set -euo pipefail
-repository=$1 bin=$2 data=$3
+repository=$1 bin=$2 data=$3 batches=${4:-}
 ctl=$bin/client/ctl/datasetctl
 name=cifar10-train
 
@@ -49,16 +50,17 @@ trap 'rm -rf "$out"' EXIT
 
 say "Two jobs at once, with their own seed, transforms and batch size"
 "$bin/client/examples/read_batches" "$data" --name "$name" --seed 1 \
-  --batch_size 512 --transforms crop_flip --epochs 20 >"$out/cc" &
+  --batch_size 512 --transforms crop_flip --epochs 20 \
+  ${batches:+--batches "$batches"} >"$out/cc" &
 cc=$!
 if [[ -n $python ]]; then
   "$python" "$repository/client/examples/train_cifar.py" "$data" \
     --name "$name" --seed 2 --batch_size 250 --transforms alternating \
-    --batches 60 >"$out/py" &
+    --batches "${batches:-60}" >"$out/py" &
 else
   echo "(no torch here knows $device: the Python job reads and does not train)"
   /usr/bin/python3 "$repository/deploy/read_batches.py" "$name" --seed 2 \
-    --batch_size 250 --batches 1000 >"$out/py" &
+    --batch_size 250 --batches "${batches:-1000}" >"$out/py" &
 fi
 py=$!
 
