@@ -73,7 +73,8 @@ typedef enum datasetd_detail {
   DATASETD_DETAIL_CLOSED = 8,           /* FAILED_PRECONDITION */
   DATASETD_DETAIL_VERSION_MISMATCH = 9, /* FAILED_PRECONDITION */
   DATASETD_DETAIL_NO_BATCHES = 10,      /* FAILED_PRECONDITION */
-  DATASETD_DETAIL_CONTEXT_FAILED = 11   /* INTERNAL */
+  DATASETD_DETAIL_CONTEXT_FAILED = 11,  /* INTERNAL */
+  DATASETD_DETAIL_FEED_FAILED = 12      /* INTERNAL */
 } datasetd_detail;
 
 /* Written only if a function fails. */
@@ -237,11 +238,13 @@ DATASETD_API int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
                                         int64_t timeout_ns,
                                         datasetd_batch* batch,
                                         datasetd_error* error);
-/* Also returns a tensor of each of the first `num_tensors` fields. */
+/* Also returns a tensor of each of the first `num_tensors` fields, as
+ * datasetd_batch_dlpack. On the host those in the bit mask `copied_fields` own
+ * copies instead, and hold nothing of the batch; on a GPU it must be 0. */
 DATASETD_API int32_t datasetd_feed_next_tensors(
     datasetd_feed* feed, uint64_t stream, int64_t timeout_ns,
     datasetd_batch* batch, struct DLManagedTensor** tensors,
-    uint32_t num_tensors, datasetd_error* error);
+    uint32_t num_tensors, uint64_t copied_fields, datasetd_error* error);
 DATASETD_API int32_t datasetd_feed_seek(datasetd_feed* feed, uint64_t epoch,
                                         uint64_t index, datasetd_error* error);
 

@@ -1,9 +1,9 @@
 // Messages of the attach socket: SOCK_SEQPACKET, one struct per packet, native
 // byte order (both ends are on one machine).
 //
-// Session:  client Hello -> daemon Welcome{token} or Refused. The token names
-//           the session in every RPC while this connection lives. A daemon that
-//           drains says Goodbye on it, too.
+// Session:  client Hello{pid} -> daemon Welcome{token} or Refused. The token
+//           names the session in every RPC while this connection lives. A
+//           daemon that drains says Goodbye on it, too.
 // Lease:    client AttachFeed{token, feed_id} -> daemon Attached with the file
 //           descriptors daemon page, client page, eventfd and, where the slab
 //           is a descriptor, the slab; or Refused. Then the client sends
@@ -48,6 +48,9 @@ struct Header {
 
 struct Hello {
   Header header;
+  // The client's process as the client sees it: another number than the
+  // daemon's kernel tells, if the client has a PID namespace of its own.
+  int32_t pid;
 };
 
 struct Welcome {
@@ -92,10 +95,11 @@ struct Detached {
 };
 
 enum class GoodbyeCode : uint32_t {
-  kDraining = 1,  // the daemon stops
-  kUnloaded = 2,  // the dataset was unloaded by force
-  kEvicted = 3,   // this feed broke the protocol or a limit
-  kFailed = 4,    // the device failed
+  kDraining = 1,    // the daemon stops
+  kUnloaded = 2,    // the dataset was unloaded by force
+  kEvicted = 3,     // this feed broke the protocol or a limit
+  kFailed = 4,      // the device failed
+  kFeedFailed = 5,  // the device refused this feed's work; others go on
 };
 
 struct Goodbye {
@@ -111,7 +115,7 @@ struct Refused {
 };
 
 static_assert(sizeof(Header) == 12);
-static_assert(sizeof(Hello) == 12);
+static_assert(sizeof(Hello) == 16);
 static_assert(sizeof(Welcome) == 28);
 static_assert(sizeof(AttachFeed) == 40);
 static_assert(sizeof(Attached) == 16);

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "cuda/device/device_failure.h"
 #include "proto/version.h"
@@ -88,14 +90,6 @@ TransformLimits TransformLimitsOf(const v1::Config& config) {
   std::_Exit(EXIT_FAILURE);
 }
 
-// Of a producer; any other error is that of one feed.
-void OnProducerFailure(const absl::Status& status) {
-  if (IsDeviceFailure(status)) EndByDeviceFailure(status);
-  Log(LogSubsystem::kProducer)
-      .error("{}: {}", absl::StatusCodeToString(status.code()),
-             std::string(status.message()));
-}
-
 // Whoever meets it: a load, a feed that is opened, what frees memory.
 void OnDeviceFailure(const absl::Status& status) {
   if (!Producer::IsThisThread()) EndByDeviceFailure(status);
@@ -158,6 +152,7 @@ class Server::Impl {
   [[noreturn]] void EndProcess(absl::Duration timeout);
   void OnDataset(const char* event, const DatasetInfo& info,
                  const Caller& caller);
+  void OnProducerFailure(uint64_t feed_id, const absl::Status& status);
 
   const v1::Config config_;
   std::optional<ActivatedSockets> activated_;  // until Start
@@ -175,6 +170,9 @@ class Server::Impl {
   std::unique_ptr<DatasetRegistry> datasets_;
   std::unique_ptr<FeedTable> feeds_;
   std::unique_ptr<AttachServer> attach_;
+  // For the producers: null while it does not serve.
+  Mutex failure_mutex_;
+  AttachServer* failure_attach_ ABSL_GUARDED_BY(failure_mutex_) = nullptr;
   std::unique_ptr<DatasetService> dataset_service_;
   std::unique_ptr<FeedService> feed_service_;
   std::unique_ptr<ServerService> server_service_;
@@ -241,7 +239,10 @@ absl::Status Server::Impl::Start() {
   DATASETD_ASSIGN_OR_RETURN(
       feeds_, FeedTable::Create(std::move(feed_options), devices_.get(),
                                 datasets_.get(), RingChannel::Create, &clock_,
-                                LogFeedEvent, OnProducerFailure));
+                                LogFeedEvent,
+                                [this](uint64_t feed_id, absl::Status status) {
+                                  OnProducerFailure(feed_id, status);
+                                }));
 
   // Before clients can take these names.
   DATASETD_RETURN_IF_ERROR(BeginLoads());
@@ -278,6 +279,20 @@ absl::Status Server::Impl::OpenStores() {
   return absl::OkStatus();
 }
 
+// On a producer's thread. Any other error is that of one feed.
+void Server::Impl::OnProducerFailure(uint64_t feed_id,
+                                     const absl::Status& status) {
+  if (IsDeviceFailure(status)) EndByDeviceFailure(status);
+  const std::string reason(status.message());
+  Log(LogSubsystem::kProducer)
+      .error("{}: feed {} is stopped: {}",
+             absl::StatusCodeToString(status.code()), feed_id, reason);
+  MutexLock lock(&failure_mutex_);
+  if (failure_attach_ == nullptr) return;
+  failure_attach_->EndLeases({feed_id}, attach::GoodbyeCode::kFeedFailed,
+                             reason);
+}
+
 // Called with the registry's lock held.
 void Server::Impl::OnDataset(const char* event, const DatasetInfo& info,
                              const Caller& caller) {
@@ -298,6 +313,10 @@ absl::Status Server::Impl::OpenSockets() {
         attach_,
         AttachServer::Start(std::move(listener), &sessions_, feeds_.get(),
                             datasets_.get(), LogAttachEvent, LogLeftOut));
+    {
+      MutexLock lock(&failure_mutex_);
+      failure_attach_ = attach_.get();
+    }
     return StartRpc();
   }();
   umask(previous_mask);
@@ -456,6 +475,10 @@ void Server::Impl::StopParts() {
   if (datasets_ != nullptr) datasets_->CancelLoads();
   metrics_.reset();
   rpc_.reset();
+  {
+    MutexLock lock(&failure_mutex_);
+    failure_attach_ = nullptr;
+  }
   attach_.reset();
   feeds_.reset();
   datasets_.reset();

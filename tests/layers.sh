@@ -89,6 +89,8 @@ rule "the arithmetic that kernels share knows no library" \
   //base:checked_math '^//third_party'
 rule "cuda knows neither gRPC nor protobuf" \
   //cuda/... '^//third_party/(grpc|protobuf|spdlog)'
+rule "the client knows of cuda the table of the driver's functions only" \
+  //client/... '^//cuda(:|/(host|kernels)|/device:(backend|device|cuda_|augment))'
 rule "what is below the services knows neither gRPC nor spdlog" \
   '//server/files/... + //server/dataset/... + //server/pipeline/... +
    //server/cache/... + //server/load/... + //server/registry/... +

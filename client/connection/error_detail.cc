@@ -76,6 +76,11 @@ absl::Status GoodbyeError(const attach::Goodbye& goodbye,
           absl::InternalError(absl::StrCat("the device of the daemon at ", who,
                                            " failed: ", reason)),
           ErrorDetail::kDeviceFailed);
+    case attach::GoodbyeCode::kFeedFailed:
+      return WithDetail(
+          absl::InternalError(absl::StrCat("the daemon at ", who,
+                                           " stopped this feed: ", reason)),
+          ErrorDetail::kFeedFailed);
   }
   return DaemonGoneError(who);
 }

@@ -1,6 +1,7 @@
 #include "client/connection/session.h"
 
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <mutex>
@@ -49,7 +50,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
   }
   DATASETD_RETURN_IF_ERROR(socket.status());
   DATASETD_RETURN_IF_ERROR(
-      socket->Send(attach::Hello{MakeHeader(attach::MessageType::kHello)}));
+      socket->Send(attach::Hello{MakeHeader(attach::MessageType::kHello),
+                                 static_cast<int32_t>(getpid())}));
   DATASETD_ASSIGN_OR_RETURN(const AttachSocket::Packet packet,
                             socket->Receive(limits));
   if (packet.type() != attach::MessageType::kWelcome) {

@@ -230,8 +230,8 @@ void AttachServer::Receive(int fd) {
   } else if (const auto* violation =
                  std::get_if<AttachConnection::Violation>(&message)) {
     is_open = Violate(connection, violation->what);
-  } else if (std::holds_alternative<attach::Hello>(message)) {
-    is_open = OnHello(connection);
+  } else if (const auto* hello = std::get_if<attach::Hello>(&message)) {
+    is_open = OnHello(connection, *hello);
   } else if (const auto* request = std::get_if<attach::AttachFeed>(&message)) {
     is_open = OnAttachFeed(connection, *request);
   } else if (std::holds_alternative<attach::Closing>(message)) {
@@ -248,12 +248,14 @@ void AttachServer::Receive(int fd) {
   if (!is_open) Close(fd, is_slab_unused);
 }
 
-bool AttachServer::OnHello(AttachConnection& connection) {
+bool AttachServer::OnHello(AttachConnection& connection,
+                           const attach::Hello& message) {
   if (is_draining_.load()) {
     return Refuse(connection,
                   absl::UnavailableError("the daemon is shutting down"));
   }
-  const auto opened = sessions_->Open(connection.uid(), connection.pid());
+  const auto opened =
+      sessions_->Open(connection.uid(), connection.pid(), message.pid);
   if (!opened.ok()) return Refuse(connection, opened.status());
   --num_new_;
   return connection.BecomeSession(*opened);

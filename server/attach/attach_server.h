@@ -104,7 +104,7 @@ class AttachServer {
   void Listen(bool listen);
   void Receive(int fd);
   // Each returns false if the connection must be closed.
-  bool OnHello(AttachConnection& connection);
+  bool OnHello(AttachConnection& connection, const attach::Hello& message);
   bool OnAttachFeed(AttachConnection& connection,
                     const attach::AttachFeed& message);
   bool Violate(const AttachConnection& connection, const char* what);

@@ -17,7 +17,8 @@ SessionTable::SessionTable(size_t max_sessions,
       daemon_uid_(getuid()) {}
 
 absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
-                                                        int32_t pid) {
+                                                        int32_t pid,
+                                                        int32_t own_pid) {
   Opened opened;
   if (getrandom(opened.token.data(), opened.token.size(), 0) !=
       static_cast<ssize_t>(opened.token.size())) {
@@ -45,6 +46,7 @@ absl::StatusOr<SessionTable::Opened> SessionTable::Open(uint32_t uid,
   sessions_[opened.token] = Caller{.session_id = opened.session_id,
                                    .uid = uid,
                                    .pid = pid,
+                                   .own_pid = own_pid,
                                    .is_privileged = is_privileged};
   return opened;
 }

@@ -28,8 +28,9 @@ class SessionTable {
     SessionToken token;
     uint64_t session_id;
   };
+  // `own_pid` is Caller::own_pid.
   //   RESOURCE_EXHAUSTED  max_sessions are open, in total or for this user
-  absl::StatusOr<Opened> Open(uint32_t uid, int32_t pid);
+  absl::StatusOr<Opened> Open(uint32_t uid, int32_t pid, int32_t own_pid = 0);
   void Close(const SessionToken& token);
 
   //   UNAUTHENTICATED  no live session has this token

@@ -14,6 +14,8 @@ struct Caller {
   uint64_t session_id = 0;  // 0: the daemon itself, whose holds never end
   uint32_t uid = 0;
   int32_t pid = 0;
+  // Number of the process in its own PID namespace, as it says; 0: not told.
+  int32_t own_pid = 0;
   // Root or the daemon's own user.
   bool is_privileged = false;
 };

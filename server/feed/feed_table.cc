@@ -1,5 +1,7 @@
 #include "server/feed/feed_table.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -65,14 +67,14 @@ struct FeedTable::Record {
 absl::StatusOr<std::unique_ptr<FeedTable>> FeedTable::Create(
     Options options, DeviceTable* devices, DatasetRegistry* datasets,
     FeedChannelFactory make_channel, const Clock* clock, Observer observer,
-    std::function<void(absl::Status)> on_device_failure) {
+    Producer::FailureFunction on_failure) {
   std::unique_ptr<FeedTable> table(
       new FeedTable(std::move(options), devices, datasets,
                     std::move(make_channel), clock, std::move(observer)));
   for (const ServedDevice& device : devices->devices()) {
     DATASETD_ASSIGN_OR_RETURN(
         table->producers_[device.name()],
-        Producer::Start(device.backend.get(), on_device_failure));
+        Producer::Start(device.backend.get(), on_failure));
   }
   return table;
 }
@@ -206,7 +208,8 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   DATASETD_ASSIGN_OR_RETURN(
       std::unique_ptr<ExportedMemory> slab,
       AllocateSlab(backend, record->slab_bytes, options_.allowed_exports,
-                   options.excluded_exports));
+                   options.excluded_exports,
+                   /*has_daemons_pid=*/owner.own_pid == getpid()));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<FeedChannel> channel,
                             make_channel_(record->num_slots));
   record->producer = producers_.at(device->name()).get();
@@ -214,7 +217,6 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   feed_options.id = id;
   feed_options.uid = owner.uid;
   feed_options.order = record->order;
-  feed_options.hand_over = record->producer->hand_over();
   DATASETD_ASSIGN_OR_RETURN(
       record->feed,
       Feed::Create(std::move(feed_options), std::move(slab), std::move(channel),
@@ -457,6 +459,7 @@ FeedInfo FeedTable::InfoOf(const Record& record) const {
       absl::ToDoubleSeconds(clock_->Monotonic() - record.opened));
   info.daemon_wait_seconds =
       1e-9 * static_cast<double>(stats.daemon_wait_nanoseconds.load(kRelaxed));
+  info.hand_over = stats.hand_over.Read();
   return info;
 }
 
@@ -488,7 +491,6 @@ std::map<std::string, FeedTotals> FeedTable::Totals() const {
   }
   for (const auto& [name, producer] : producers_) {
     totals[name].num_throttled_wakes = producer->num_throttled_wakes();
-    totals[name].hand_over = producer->hand_over()->Read();
   }
   return totals;
 }

@@ -63,12 +63,11 @@ class FeedTable {
   };
   using Observer = std::function<void(const char* event, const FeedInfo& info)>;
 
-  // All pointers outlive the table. See Producer::Start for
-  // `on_device_failure`.
+  // All pointers outlive the table.
   static absl::StatusOr<std::unique_ptr<FeedTable>> Create(
       Options options, DeviceTable* devices, DatasetRegistry* datasets,
       FeedChannelFactory make_channel, const Clock* clock, Observer observer,
-      std::function<void(absl::Status)> on_device_failure);
+      Producer::FailureFunction on_failure);
   // Ends all feeds and frees their memory at the end of the process. Slabs in
   // use by clients stay valid for them where the kind of export allows it; a
   // slab exported by CUDA IPC handle is left to the end of the process.

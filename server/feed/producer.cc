@@ -34,8 +34,7 @@ thread_local bool is_producer_thread = false;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
-    Backend* backend, std::function<void(absl::Status)> on_failure,
-    ClockFunction clock) {
+    Backend* backend, FailureFunction on_failure, ClockFunction clock) {
   FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll.has_value() || !wake.has_value()) {
@@ -55,8 +54,7 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
   return producer;
 }
 
-Producer::Producer(Backend* backend,
-                   std::function<void(absl::Status)> on_failure,
+Producer::Producer(Backend* backend, FailureFunction on_failure,
                    ClockFunction clock, FileDescriptor epoll,
                    FileDescriptor wake)
     : backend_(backend),
@@ -311,10 +309,9 @@ absl::StatusOr<bool> Producer::LaunchAll() {
     if (!has_started.ok()) {
       const absl::Status& error = has_started.status();
       if (IsDeviceFailure(error)) return error;
+      // First the reason, then the end that the client sees.
+      on_failure_(feed.id(), error);
       feed.Stop();
-      on_failure_(absl::Status(
-          error.code(),
-          absl::StrCat("feed ", feed.id(), " is stopped: ", error.message())));
       continue;
     }
     if (!*has_started) {
@@ -387,10 +384,11 @@ void Producer::Fail(const absl::Status& status) {
     if (member->num_launches == 0) continue;
     absl::StrAppend(&feeds, feeds.empty() ? "" : ", ", member->feed->id());
   }
-  on_failure_(DeviceFailure(absl::Status(
-      status.code(),
-      absl::StrCat(status.message(), "; feeds with launches in flight: ",
-                   feeds.empty() ? "none" : feeds))));
+  on_failure_(
+      0, DeviceFailure(absl::Status(
+             status.code(),
+             absl::StrCat(status.message(), "; feeds with launches in flight: ",
+                          feeds.empty() ? "none" : feeds))));
 }
 
 void Producer::Run() {

@@ -40,7 +40,6 @@
 #include "base/mutex.h"
 #include "cuda/device/backend.h"
 #include "server/feed/feed.h"
-#include "server/feed/latency_histogram.h"
 
 namespace datasetd {
 
@@ -58,20 +57,22 @@ class Producer {
   // device between users.
   using ClockFunction = uint64_t (*)();
 
-  // `on_failure` is called from the producer's thread. With a device failure
-  // (cuda/device/device_failure.h), once: from then on nothing is published.
-  // With any other error, which names the feed: its launch was refused, and it
-  // is stopped.
+  // Called on the producer's thread: with a device failure
+  // (cuda/device/device_failure.h) and feed 0 once, and nothing is published
+  // from then on; with any other error when a launch of the feed was refused,
+  // which is stopped then.
+  using FailureFunction = std::function<void(uint64_t feed_id, absl::Status)>;
+
   static absl::StatusOr<std::unique_ptr<Producer>> Start(
-      Backend* backend, std::function<void(absl::Status)> on_failure,
+      Backend* backend, FailureFunction on_failure,
       ClockFunction clock = MonotonicNanoseconds);
 
   // Ends the thread. REQUIRES: every feed was removed, and destroyed if it was
   // created with on_done().
   ~Producer();
 
-  // Whether the calling thread is a producer's, whose `on_failure` says more of
-  // a device failure than the error alone.
+  // Whether the calling thread is a producer's, whose FailureFunction says more
+  // of a device failure than the error alone.
   static bool IsThisThread();
 
   // What Feed::Create takes as on_done; callable from any thread while the
@@ -90,9 +91,6 @@ class Producer {
   // reports its progress if the backend supports it.
   void Ping();
   ProducerProgress progress() const;
-
-  // The histogram for Feed::Options.
-  LatencyHistogram* hand_over() { return &hand_over_; }
 
   // Number of rounds; increases while there is work.
   uint64_t num_rounds() const {
@@ -128,8 +126,8 @@ class Producer {
     std::function<void()> on_removed;
   };
 
-  Producer(Backend* backend, std::function<void(absl::Status)> on_failure,
-           ClockFunction clock, FileDescriptor epoll, FileDescriptor wake);
+  Producer(Backend* backend, FailureFunction on_failure, ClockFunction clock,
+           FileDescriptor epoll, FileDescriptor wake);
   void Run();
   void TakeCommands();
   bool ScanAll();
@@ -155,7 +153,7 @@ class Producer {
   void Fail(const absl::Status& status);
 
   Backend* const backend_;
-  const std::function<void(absl::Status)> on_failure_;
+  const FailureFunction on_failure_;
   const ClockFunction clock_;
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
@@ -183,7 +181,6 @@ class Producer {
   std::atomic<uint64_t> num_pings_answered_ = 0;
   std::atomic<uint64_t> num_launches_ended_ = 0;
   std::atomic<bool> has_running_launch_ = false;
-  LatencyHistogram hand_over_;
   std::thread thread_;
 };
 

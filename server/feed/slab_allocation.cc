@@ -20,7 +20,7 @@ bool IsOfThisExport(const absl::Status& error) {
 
 absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
     Backend& backend, size_t size_bytes, absl::Span<const ExportKind> allowed,
-    absl::Span<const ExportKind> excluded) {
+    absl::Span<const ExportKind> excluded, bool has_daemons_pid) {
   std::string tried;
   for (const ExportKind kind : backend.export_kinds()) {
     const bool is_allowed =
@@ -28,11 +28,14 @@ absl::StatusOr<std::unique_ptr<ExportedMemory>> AllocateSlab(
         std::find(allowed.begin(), allowed.end(), kind) != allowed.end();
     const bool is_excluded =
         std::find(excluded.begin(), excluded.end(), kind) != excluded.end();
+    const bool is_own = has_daemons_pid && kind == ExportKind::kCudaIpcHandle;
     absl::StrAppend(&tried, tried.empty() ? "" : ", ", ExportKindName(kind),
                     !is_allowed   ? " (not allowed by 'slab_export')"
                     : is_excluded ? " (failed in the client)"
+                    : is_own      ? " (daemon and client have the same process "
+                                    "number, in different PID namespaces)"
                                   : "");
-    if (!is_allowed || is_excluded) continue;
+    if (!is_allowed || is_excluded || is_own) continue;
     auto slab = backend.AllocateExported(size_bytes, kind);
     if (slab.ok() || !IsOfThisExport(slab.status())) return slab;
     absl::StrAppend(&tried, " (", slab.status().message(), ")");

@@ -79,8 +79,9 @@ _BAD_MESSAGES = {
     "empty type": wire.header(0),
     "one byte": b"\0",
     "short": wire.header(wire.HELLO)[:-1],
-    "long hello": wire.header(wire.HELLO) + b"\0",
-    "very long": wire.header(wire.HELLO) + bytes(100000),
+    "long hello": wire.hello() + b"\0",
+    "hello without a process": wire.header(wire.HELLO),
+    "very long": wire.hello() + bytes(100000),
     "garbage": bytes(range(256)),
     "wrong magic": wire.header(wire.HELLO, magic=wire.MAGIC + 1),
     "unknown type": wire.header(77),
@@ -103,7 +104,7 @@ def test_bad_first_message_ends_the_connection(daemon, name):
 
 
 def test_messages_out_of_order_end_a_session(daemon):
-    for message in (wire.header(wire.HELLO), wire.header(wire.DETACHED),
+    for message in (wire.hello(), wire.header(wire.DETACHED),
                     wire.header(wire.ATTACH_FEED) + bytes(28), b"x" * 300):
         with wire.Session(daemon.attach_path) as session, harness.Rpc(
                 daemon.socket_path) as rpc:
@@ -121,7 +122,7 @@ def test_descriptors_sent_along_are_refused_and_closed(daemon):
         read_end, write_end = os.pipe()
         with wire.connect(daemon.attach_path) as connection:
             connection.sendmsg(
-                [wire.header(wire.HELLO)],
+                [wire.hello()],
                 [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
                   array.array("i", [write_end] * count))])
             os.close(write_end)
@@ -164,7 +165,7 @@ def test_connections_that_come_and_go(daemon):
     for _ in range(300):
         wire.connect(daemon.attach_path).close()
         with wire.connect(daemon.attach_path) as connection:
-            connection.send(wire.header(wire.HELLO))
+            connection.send(wire.hello())
     _serves(daemon)
     harness.poll_until(lambda: daemon.descriptors() == before, "descriptors")
 
@@ -173,7 +174,7 @@ def test_lease_messages_out_of_order_end_the_lease(daemon):
     with daemon.connect() as client, harness.Rpc(daemon.socket_path) as rpc:
         client.load_dataset("d", format="cifar10", split="test",
                             path=daemon.path)
-        for message in (wire.header(wire.HELLO), wire.header(wire.GOODBYE),
+        for message in (wire.hello(), wire.header(wire.GOODBYE),
                         wire.header(wire.DETACHED) + b"x",
                         wire.header(wire.ATTACH_FEED) + bytes(28), b"x"):
             with wire.Session(daemon.attach_path) as session:
@@ -233,7 +234,7 @@ def test_no_descriptor_left_neither_spins_nor_crashes(daemon):
             # One whose process the daemon has no descriptor to watch is
             # closed at once.
             with contextlib.suppress(BrokenPipeError):
-                connection.send(wire.header(wire.HELLO))
+                connection.send(wire.hello())
         _expect_idle(daemon)
     finally:
         for connection in held:

@@ -34,6 +34,11 @@ def header(kind, magic=MAGIC, version=VERSION):
     return struct.pack("<III", magic, version, kind)
 
 
+def hello(pid=None):
+    return header(HELLO) + struct.pack(
+        "<i", os.getpid() if pid is None else pid)
+
+
 def connect(path, timeout=30.0):
     connection = socket.socket(
         socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -53,10 +58,10 @@ def parse_refused(packet):
 class Session:
     """A session: its connection and its token."""
 
-    def __init__(self, path):
+    def __init__(self, path, pid=None):
         self.path = path
         self.connection = connect(path)
-        self.connection.send(header(HELLO))
+        self.connection.send(hello(pid))
         packet = self.connection.recv(512)
         assert packet[:12] == header(WELCOME), packet
         self.token = packet[12:12 + TOKEN_BYTES]

@@ -300,11 +300,13 @@ ARGUMENTS = json.loads(sys.argv[2])
 
 
 class Worker(ProcessView):
-    """A client process: `source` runs with say(**message), hear(), ADDRESS."""
+    """A client process: `source` runs with say(**message), hear(), ADDRESS.
+    `prefix` is a command that starts it."""
 
-    def __init__(self, source, address, user=None, group=None, **arguments):
+    def __init__(self, source, address, user=None, group=None, prefix=(),
+                 **arguments):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PRELUDE + source, address,
+            [*prefix, sys.executable, "-c", PRELUDE + source, address,
              json.dumps(arguments)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user,
             group=group, extra_groups=None if group is None else [])

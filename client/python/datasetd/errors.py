@@ -26,6 +26,7 @@ __all__ = [
     "DatasetUnloaded",
     "FeedEvicted",
     "DeviceFailed",
+    "FeedFailed",
     "ContextFailed",
     "AllSlotsHeld",
     "UsedAfterFork",
@@ -119,6 +120,10 @@ class DeviceFailed(Internal):
     """The daemon's device failed."""
 
 
+class FeedFailed(Internal):
+    """The daemon's device refused the work of this feed; others go on."""
+
+
 class ContextFailed(Internal):
     """The CUDA context of this process failed; restart the process."""
 
@@ -172,6 +177,7 @@ _BY_DETAIL: Dict[int, Type[Error]] = {
     8: Closed,
     9: VersionMismatch,
     11: ContextFailed,
+    12: FeedFailed,
 }
 
 

@@ -51,10 +51,14 @@ def test_a_launch_that_is_refused_ends_its_feed_only(error):
         with daemon.connect() as client:
             dataset = _load(client, daemon)
             with _open(dataset, name="refused") as loader:
-                with pytest.raises(datasetd.Error):
+                with pytest.raises(
+                        datasetd.FeedFailed,
+                        match="stopped this feed: cuLaunchKernel: CUDA_ERROR"):
                     next(iter(loader))
             assert daemon.is_running()
             assert "is stopped: cuLaunchKernel: CUDA_ERROR" in daemon.log()
+            harness.poll_until(lambda: not client.list_feeds(),
+                               "the feed's end")
             with _open(dataset, name="next") as loader:
                 batches = loaders.take_epoch(loader)
             assert sum(len(b.indices) for b in batches) == _NUM_SAMPLES

@@ -104,7 +104,7 @@ class World {
     auto feeds = FeedTable::Create(
         {}, devices_.get(), datasets_.get(), &RingChannel::Create, &clock_,
         [](const char*, const FeedInfo&) {},
-        [](absl::Status) { Check(false, "the device failed"); });
+        [](uint64_t, absl::Status) { Check(false, "the device failed"); });
     Check(feeds.ok(), "feeds");
     feeds_ = *std::move(feeds);
     path_ = directory_.File("attach.sock");

@@ -111,7 +111,7 @@ class World {
           return std::make_unique<testing::MemoryChannel>(num_slots);
         },
         &clock_, [](const char*, const FeedInfo&) {},
-        [](absl::Status) { Check(false, "the device failed"); });
+        [](uint64_t, absl::Status) { Check(false, "the device failed"); });
     Check(feeds.ok(), "feeds", feeds.status());
     feeds_ = *std::move(feeds);
     const MemoryBudget& budget = *devices_->devices()[0].budget;

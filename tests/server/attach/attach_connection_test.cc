@@ -171,8 +171,11 @@ TEST_F(AttachConnectionTest, ALeaseMaySayHowItEnds) {
 
 TEST_F(AttachConnectionTest, WhatIsNoMessageIsNamed) {
   auto hello = Make<attach::Hello>(MessageType::kHello);
-  EXPECT_EQ(WhatIsWrong(Say(&hello, sizeof(hello) - 1)), "a message too short");
-  EXPECT_EQ(WhatIsWrong(Say(Make<attach::Attached>(MessageType::kHello))),
+  EXPECT_EQ(WhatIsWrong(Say(&hello, sizeof(hello.header) - 1)),
+            "a message too short");
+  EXPECT_EQ(WhatIsWrong(Say(&hello, sizeof(hello) - 1)),
+            "a message out of order");
+  EXPECT_EQ(WhatIsWrong(Say(Make<attach::Welcome>(MessageType::kHello))),
             "a message out of order");
   const std::vector<char> large(sizeof(attach::ImportResult) + 9);
   EXPECT_EQ(WhatIsWrong(Say(large.data(), large.size())),

@@ -23,7 +23,7 @@ std::string Text(const SessionToken& token) {
 TEST(SessionTableTest, ATokenIsGoodWhileItsSessionLives) {
   SessionTable sessions(10, 0);
   const auto alice = sessions.Open(1000, 10);
-  const auto bob = sessions.Open(1001, 20);
+  const auto bob = sessions.Open(1001, 20, 7);
   ASSERT_THAT(alice, IsOk());
   ASSERT_THAT(bob, IsOk());
   EXPECT_NE(alice->token, bob->token);
@@ -31,6 +31,7 @@ TEST(SessionTableTest, ATokenIsGoodWhileItsSessionLives) {
   ASSERT_THAT(caller, IsOk());
   EXPECT_EQ(caller->uid, 1001);
   EXPECT_EQ(caller->pid, 20);
+  EXPECT_EQ(caller->own_pid, 7);
   EXPECT_EQ(caller->session_id, bob->session_id);
 
   EXPECT_EQ(sessions.num_opened(), 2u);

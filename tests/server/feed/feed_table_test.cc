@@ -65,7 +65,9 @@ class FeedTableTest : public ::testing::Test {
           return std::make_unique<MemoryChannel>(num_slots);
         },
         &clock_, [](const char*, const FeedInfo&) {},
-        [](absl::Status status) { ADD_FAILURE() << status.ToString(); });
+        [](uint64_t, absl::Status status) {
+          ADD_FAILURE() << status.ToString();
+        });
     EXPECT_THAT(table, IsOk());
     table_ = *std::move(table);
   }

@@ -52,7 +52,7 @@ class Signal {
   bool is_notified_ = false;
 };
 
-void NoFailure(absl::Status status) {
+void NoFailure(uint64_t, absl::Status status) {
   ADD_FAILURE() << "the device failed: " << status.ToString();
 }
 
@@ -310,11 +310,13 @@ TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
   Signal failed;
   int num_failures = 0;
   absl::Status failure;
-  auto producer = Producer::Start(&backend, [&](absl::Status status) {
-    ++num_failures;
-    failure = std::move(status);
-    failed.Notify();
-  });
+  auto producer =
+      Producer::Start(&backend, [&](uint64_t feed_id, absl::Status status) {
+        EXPECT_EQ(feed_id, 0u);
+        ++num_failures;
+        failure = std::move(status);
+        failed.Notify();
+      });
   ASSERT_THAT(producer, IsOk());
   const TestFeed made =
       MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
@@ -339,10 +341,13 @@ TEST_P(ProducerTest, ARefusedLaunchEndsItsFeedOnly) {
   FakeBackend backend({.needs_polling = GetParam()});
   Signal failed;
   absl::Status failure;
-  auto producer = Producer::Start(&backend, [&](absl::Status status) {
-    failure = std::move(status);
-    failed.Notify();
-  });
+  uint64_t failed_feed = 0;
+  auto producer =
+      Producer::Start(&backend, [&](uint64_t feed_id, absl::Status status) {
+        failed_feed = feed_id;
+        failure = std::move(status);
+        failed.Notify();
+      });
   ASSERT_THAT(producer, IsOk());
   const TestFeed made =
       MakeTestFeed(&backend, {.on_done = (*producer)->on_done()});
@@ -350,7 +355,7 @@ TEST_P(ProducerTest, ARefusedLaunchEndsItsFeedOnly) {
   (*producer)->Add(made.feed.get());
   ASSERT_TRUE(failed.Await());
   EXPECT_FALSE(IsDeviceFailure(failure));
-  EXPECT_EQ(failure.message().substr(0, 5), "feed ");
+  EXPECT_EQ(failed_feed, made.feed->id());
   ASSERT_TRUE(made.channel->AwaitClosed());
   backend.CompleteAll();
   RemoveAndWait(backend, **producer, made.feed.get());
@@ -421,7 +426,7 @@ TEST_P(ProducerTest, AThreadThatIsStuckAnswersNoPing) {
   FakeBackend backend({.needs_polling = GetParam()});
   Signal entered;
   Signal leave;
-  auto producer = Producer::Start(&backend, [&](absl::Status) {
+  auto producer = Producer::Start(&backend, [&](uint64_t, absl::Status) {
     entered.Notify();
     leave.Await();
   });
@@ -441,9 +446,8 @@ TEST_P(ProducerTest, AThreadThatIsStuckAnswersNoPing) {
 TEST_P(ProducerTest, TheHandOverOfEveryBatchIsMeasured) {
   FakeBackend backend({.needs_polling = GetParam()});
   const std::unique_ptr<Producer> producer = Start(backend);
-  const TestFeed made = MakeTestFeed(
-      &backend,
-      {.on_done = producer->on_done(), .hand_over = producer->hand_over()});
+  const TestFeed made =
+      MakeTestFeed(&backend, {.on_done = producer->on_done()});
   producer->Add(made.feed.get());
   for (size_t released = 0; released < 20; ++released) {
     CompleteUntil(backend, made, released + 1);
@@ -451,7 +455,8 @@ TEST_P(ProducerTest, TheHandOverOfEveryBatchIsMeasured) {
   }
   backend.CompleteAll();
   RemoveAndWait(backend, *producer, made.feed.get());
-  const LatencyHistogram::Snapshot snapshot = producer->hand_over()->Read();
+  const LatencyHistogram::Snapshot snapshot =
+      made.feed->stats().hand_over.Read();
   EXPECT_EQ(std::accumulate(snapshot.counts.begin(), snapshot.counts.end(),
                             uint64_t{0}),
             made.channel->published().size());

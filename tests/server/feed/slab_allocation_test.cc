@@ -128,9 +128,25 @@ TEST_F(SlabAllocationTest, WhenNoneIsLeftEachIsNamedWithItsReason) {
   EXPECT_THAT(backend_.asked, IsEmpty());
 }
 
+// The driver takes such a client for the daemon, and refuses its handle.
+TEST_F(SlabAllocationTest, AClientOfTheDaemonsNumberGetsADescriptor) {
+  EXPECT_THAT(AllocateSlab(backend_, kSize, {}, {}, /*has_daemons_pid=*/true),
+              IsOk());
+  EXPECT_THAT(backend_.asked, ElementsAre(kVmm));
+  backend_.asked.clear();
+  EXPECT_THAT(
+      AllocateSlab(backend_, kSize, {kIpc}, {}, /*has_daemons_pid=*/true),
+      StatusIs(absl::StatusCode::kUnimplemented,
+               AllOf(HasSubstr("cuda_ipc_handle (daemon and client have the "
+                               "same process number"),
+                     HasSubstr("cuda_vmm_fd (not allowed"))));
+  EXPECT_THAT(backend_.asked, IsEmpty());
+}
+
 TEST_F(SlabAllocationTest, WhatIsAllowedBindsDevicesOnly) {
   const auto host = CreateHostBackend({.num_threads = 1});
-  EXPECT_THAT(AllocateSlab(*host, kSize, {kVmm}, {}), IsOk());
+  EXPECT_THAT(AllocateSlab(*host, kSize, {kVmm}, {}, /*has_daemons_pid=*/true),
+              IsOk());
 }
 
 }  // namespace

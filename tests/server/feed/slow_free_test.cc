@@ -131,7 +131,9 @@ class SlowFreeTest : public ::testing::Test {
           return channel;
         },
         &clock_, [](const char*, const FeedInfo&) {},
-        [](absl::Status status) { ADD_FAILURE() << status.ToString(); });
+        [](uint64_t, absl::Status status) {
+          ADD_FAILURE() << status.ToString();
+        });
     EXPECT_THAT(table, IsOk());
     table_ = *std::move(table);
   }

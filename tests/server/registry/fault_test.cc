@@ -134,7 +134,7 @@ class Life {
                       return channel;
                     },
                     &clock_, [](const char*, const FeedInfo&) {},
-                    [this](const absl::Status& status) {
+                    [this](uint64_t, const absl::Status& status) {
                       failure_ = status;
                       has_failed_.Notify();
                     }));
