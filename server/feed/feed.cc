@@ -175,8 +175,8 @@ absl::StatusOr<int> Feed::Collect() {
                                    std::memory_order_relaxed);
       channel_->Publish(pending.slot, pending.batch);
     }
-    if (options_.hand_over != nullptr && num_published > 0) {
-      options_.hand_over->Record(
+    if (num_published > 0) {
+      stats_.hand_over.Record(
           MonotonicNanoseconds() - launch.started_nanoseconds, num_published);
     }
     first_launch_ = (first_launch_ + 1) % static_cast<int>(launches_.size());

@@ -47,6 +47,8 @@ struct FeedStats {
   std::atomic<uint64_t> client_wait_nanoseconds = 0;
   // Time during which the client held every slot.
   std::atomic<uint64_t> daemon_wait_nanoseconds = 0;
+  // Of each batch, the time from the start of its launch to its publication.
+  LatencyHistogram hand_over;
 };
 
 class Feed {
@@ -69,9 +71,6 @@ class Feed {
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;
     FeedPosition start;
-    // Records the time from the start of each batch's launch to its
-    // publication. Outlives the feed; may be null.
-    LatencyHistogram* hand_over = nullptr;
   };
 
   // `slab` holds num_slots slots. See Backend::CreateStream for `on_done`.

@@ -40,6 +40,7 @@ struct FeedInfo {
   uint64_t num_launches = 0;
   double client_wait_seconds = 0;  // as the client reports, at most the age
   double daemon_wait_seconds = 0;
+  LatencyHistogram::Snapshot hand_over;
 };
 
 // Totals over the feeds of one device, including those that have ended.
@@ -62,6 +63,7 @@ struct FeedTotals {
     num_ignored_seeks += info.num_ignored_seeks;
     client_wait_seconds += info.client_wait_seconds;
     daemon_wait_seconds += info.daemon_wait_seconds;
+    hand_over.Add(info.hand_over);
   }
 };
 

@@ -22,10 +22,11 @@ absl::Status CheckFeedOptions(const FeedOptions& options) {
         absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
   }
   if (!options.has_client_order) return absl::OkStatus();
-  if (options.shuffle || options.drop_last || options.subset.has_value()) {
+  if (options.shuffle || options.drop_last || options.subset.has_value() ||
+      options.first_position != 0) {
     return absl::InvalidArgumentError(
-        "client_order: the client makes the order, so that shuffle, drop_last "
-        "and subset must not be set");
+        "client_order: the client makes the order, so that shuffle, drop_last, "
+        "subset and first_position must not be set");
   }
   if (options.batch_size < 1 ||
       options.batch_size > ClientOrder::kMaxBatchSize) {

@@ -28,6 +28,7 @@ struct FeedOptions {
   int64_t world_size = 1;
   int64_t prefetch = 0;  // 0: chosen by the daemon
   FeedPosition start;
+  uint64_t first_position = 0;  // of the global order, where each epoch begins
   // Fields of a batch, in order; empty: all fields of the dataset.
   std::vector<std::string> field_names;
   std::map<std::string, FeedFieldOptions> fields;

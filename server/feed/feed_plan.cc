@@ -44,6 +44,7 @@ absl::StatusOr<SamplerOptions> PlanSampler(const FeedOptions& options,
   sampler.seed = options.seed;
   sampler.rank = options.rank;
   sampler.world_size = options.world_size;
+  sampler.first_position = options.first_position;
   return sampler;
 }
 

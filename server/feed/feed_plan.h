@@ -20,7 +20,7 @@
 namespace datasetd {
 
 struct FeedPlan {
-  // All options except id, order and hand_over.
+  // All options except id and order.
   Feed::Options feed;
   SlotLayout layout;
   int64_t prefetch = 0;

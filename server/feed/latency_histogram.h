@@ -27,6 +27,11 @@ class LatencyHistogram {
     // Per bucket, not cumulative.
     std::array<uint64_t, kBoundsNanoseconds.size() + 1> counts = {};
     uint64_t sum_nanoseconds = 0;
+
+    void Add(const Snapshot& other) {
+      for (size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
+      sum_nanoseconds += other.sum_nanoseconds;
+    }
   };
 
   void Record(uint64_t nanoseconds, uint64_t count) {

@@ -37,6 +37,12 @@ absl::Status Validate(const SamplerOptions& options) {
         "rank is ", options.rank, "; with world_size ", options.world_size,
         " it must be within 0..", options.world_size - 1));
   }
+  if (options.first_position >= static_cast<uint64_t>(options.num_samples)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("first_position is ", options.first_position, "; with ",
+                     options.num_samples, " samples it must be within 0..",
+                     options.num_samples - 1));
+  }
   if (options.subset != nullptr &&
       static_cast<int64_t>(options.subset->size()) != options.num_samples) {
     return absl::InvalidArgumentError(
@@ -122,13 +128,15 @@ class Sampler::Impl {
         batch_size_(options.batch_size),
         rank_(options.rank),
         world_size_(options.world_size),
+        first_position_(options.first_position),
         shuffle_(options.shuffle) {
-    const uint64_t whole_rounds = num_samples_ / world_size_;
-    const bool has_rest = num_samples_ % world_size_ != 0;
+    const uint64_t num_positions = num_samples_ - first_position_;
+    const uint64_t whole_rounds = num_positions / world_size_;
+    const bool has_rest = num_positions % world_size_ != 0;
     num_rows_ = whole_rounds + (has_rest && !options.drop_last ? 1 : 0);
     num_batches_ = num_rows_ / batch_size_;
     if (num_rows_ % batch_size_ != 0 && !options.drop_last) ++num_batches_;
-    // Cannot overflow: (num_rows_ - 1) * world_size_ < num_samples_.
+    // Cannot overflow: (num_rows_ - 1) * world_size_ < num_positions.
     last_is_padding_ = num_rows_ > 0 && Position(num_rows_ - 1) >= num_samples_;
     if (shuffle_ && options.num_samples <= kMaxTableSize) {
       tables_ = std::make_unique<ShuffleTables>(seed_, options.num_samples);
@@ -181,7 +189,9 @@ class Sampler::Impl {
  private:
   // Position of this rank's row in the padded order. Below num_samples +
   // world_size, so below 2^64.
-  uint64_t Position(uint64_t row) const { return rank_ + row * world_size_; }
+  uint64_t Position(uint64_t row) const {
+    return first_position_ + rank_ + row * world_size_;
+  }
 
   template <typename Order>
   void Gather(uint64_t first_row, const BatchShape& shape, Order order,
@@ -204,6 +214,7 @@ class Sampler::Impl {
   const uint64_t batch_size_;
   const uint64_t rank_;
   const uint64_t world_size_;
+  const uint64_t first_position_;
   const bool shuffle_;
   uint64_t num_rows_;  // per epoch, equal for all ranks
   uint64_t num_batches_;

@@ -22,6 +22,10 @@
 //
 // With a subset, positions are positions in the subset.
 //
+// With first_position f, an epoch is the rest of its global order: rank r takes
+// positions f + r, f + r + w, ..., and N above is N - f. Padding wraps around
+// to position 0 all the same.
+//
 // Not thread-safe. Allocates only in Create: two tables, for this epoch and the
 // next.
 
@@ -43,8 +47,9 @@ struct SamplerOptions {
   bool shuffle = false;
   bool drop_last = false;
   uint64_t seed = 0;
-  int64_t rank = 0;        // 0..world_size - 1
-  int64_t world_size = 1;  // at least 1
+  int64_t rank = 0;             // 0..world_size - 1
+  int64_t world_size = 1;       // at least 1
+  uint64_t first_position = 0;  // below num_samples
   // Distinct sample indices, num_samples of them. Null: 0, 1, 2, ...
   Subset subset;
 };

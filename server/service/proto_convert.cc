@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "server/dataset/dataset_limits.h"
+#include "server/feed/latency_histogram.h"
 #include "server/pipeline/transforms_hash.h"
 #include "server/service/transform_convert.h"
 
@@ -54,6 +55,18 @@ void FieldToProto(const FieldSpec& spec, v1::Field* field) {
   SetExtent(spec.smallest, field->mutable_smallest());
   SetExtent(spec.largest, field->mutable_largest());
   field->set_num_pixels(spec.num_pixels);
+}
+
+void HistogramToProto(
+    const LatencyHistogram::Snapshot& snapshot,
+    google::protobuf::RepeatedPtrField<v1::DurationBucket>* buckets) {
+  constexpr auto& kBounds = LatencyHistogram::kBoundsNanoseconds;
+  for (size_t i = 0; i < snapshot.counts.size(); ++i) {
+    if (snapshot.counts[i] == 0) continue;
+    v1::DurationBucket* const bucket = buckets->Add();
+    bucket->set_max_nanoseconds(i < kBounds.size() ? kBounds[i] : 0);
+    bucket->set_count(snapshot.counts[i]);
+  }
 }
 
 // Of one feed, for GetFeedTransforms.
@@ -278,6 +291,7 @@ absl::StatusOr<FeedOptions> FeedOptionsFromProto(
     to.prefetch = options.prefetch();
   }
   to.start = {options.start().epoch(), options.start().batch()};
+  to.first_position = options.first_position();
   DATASETD_ASSIGN_OR_RETURN(to.fields, FieldsFromProto(options.fields()));
   to.field_names.assign(options.field_names().begin(),
                         options.field_names().end());
@@ -385,6 +399,7 @@ void FeedInfoToProto(const FeedInfo& info, v1::Feed* feed) {
   feed->set_num_ignored_releases(info.num_ignored_releases);
   feed->set_num_ignored_seeks(info.num_ignored_seeks);
   feed->set_num_launches(info.num_launches);
+  HistogramToProto(info.hand_over, feed->mutable_hand_over());
   feed->set_is_attached(info.phase == FeedPhase::kAttached);
 }
 

@@ -2,28 +2,12 @@
 
 #include <unistd.h>
 
-#include <cstddef>
-#include <map>
 #include <string>
 
 #include "proto/attach_protocol.h"
 #include "server/service/grpc_status.h"
 
 namespace datasetd {
-namespace {
-
-void HandOverToProto(const LatencyHistogram::Snapshot& snapshot,
-                     v1::Device* device) {
-  constexpr auto& kBounds = LatencyHistogram::kBoundsNanoseconds;
-  for (size_t i = 0; i < snapshot.counts.size(); ++i) {
-    if (snapshot.counts[i] == 0) continue;
-    v1::DurationBucket* const bucket = device->add_hand_over();
-    bucket->set_max_nanoseconds(i < kBounds.size() ? kBounds[i] : 0);
-    bucket->set_count(snapshot.counts[i]);
-  }
-}
-
-}  // namespace
 
 grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
                                       const v1::GetStatusRequest*,
@@ -37,7 +21,6 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
       absl::ToTimespec(parts_.clock->Monotonic() - started_);
   response->mutable_uptime()->set_seconds(uptime.tv_sec);
   response->mutable_uptime()->set_nanos(static_cast<int32_t>(uptime.tv_nsec));
-  const std::map<std::string, FeedTotals> totals = parts_.feeds->Totals();
   for (const ServedDevice& served : parts_.devices->devices()) {
     const DeviceInfo& info = served.backend->info();
     v1::Device* const device = response->add_devices();
@@ -53,9 +36,6 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
         served.budget->used_bytes_of_kind(MemoryKind::kSlab));
     device->set_scratch_bytes(
         served.budget->used_bytes_of_kind(MemoryKind::kScratch));
-    if (const auto found = totals.find(info.name); found != totals.end()) {
-      HandOverToProto(found->second.hand_over, device);
-    }
   }
   response->set_num_sessions(
       static_cast<uint32_t>(parts_.sessions->num_sessions()));

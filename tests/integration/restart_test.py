@@ -81,6 +81,33 @@ def _sequences(world):
     return sequences
 
 
+def test_the_rest_of_an_epoch_begins_at_its_place_after_sigkill():
+    """A state of 2 ranks, resumed by 1; the daemon dies in that epoch."""
+    def make(ds, rank, world_size, batch_size):
+        return datasetd.DataLoader(
+            ds, batch_size=batch_size, shuffle=True, seed=3, rank=rank,
+            world_size=world_size, framework="numpy", reconnect=50)
+
+    with World(has_cache=True, has_state=True) as world:
+        with world.daemon.connect() as client:
+            ds = world.load(client)
+            indices = []
+            for rank in range(2):
+                with make(ds, rank, 2, 100) as loader:
+                    iterator = iter(loader)
+                    for _ in range(7):
+                        indices.extend(next(iterator).indices.tolist())
+                    state = loader.state_dict()
+            with make(ds, 0, 1, 150) as loader:
+                loader.load_state_dict(state)
+                for number, batch in enumerate(loader):
+                    assert (batch.epoch, batch.index) == (0, number)
+                    indices.extend(batch.indices.tolist())
+                    if number % 20 == 1:
+                        world.restart()
+        assert sorted(indices) == list(range(len(ds)))
+
+
 @pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
 def test_sigkill_during_epochs_changes_no_batch(is_warm):
     print(f"seed {_SEED}, {_NUM_KILLS} kills")

@@ -76,7 +76,6 @@ std::unique_ptr<Feed> MakeTestFeed(Backend* backend,
   feed.num_slots = options.num_slots;
   feed.slot_stride_bytes = kTestSlotStrideBytes;
   feed.start = options.start;
-  feed.hand_over = options.hand_over;
   feed.order = options.order;
   auto slab = ValueOrDie(
       backend->AllocateExported(options.num_slots * kTestSlotStrideBytes,

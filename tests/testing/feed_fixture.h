@@ -13,7 +13,6 @@
 #include "server/feed/client_order.h"
 #include "server/feed/feed.h"
 #include "server/feed/feed_channel.h"
-#include "server/feed/latency_histogram.h"
 #include "tests/testing/memory_channel.h"
 
 namespace datasetd::testing {
@@ -32,7 +31,6 @@ struct TestFeedOptions {
   bool drop_last = false;
   FeedPosition start;
   std::function<void()> on_done;
-  LatencyHistogram* hand_over = nullptr;
   std::shared_ptr<ClientOrder> order = nullptr;
 };
 

@@ -80,6 +80,8 @@ class JobFeed:
         self._job = job
         self.ahead = ahead
         self.position = position
+        # The epoch that begins at the options' first_position.
+        self._first_epoch = position[0]
         # A weak reference to the iterator that takes the batches.
         self.iterator: Any = None
         # Taken by peek() and not yet by take().
@@ -132,6 +134,13 @@ class JobFeed:
             return len(self.ahead.order)
         return self.num_batches
 
+    @property
+    def first_position(self) -> int:
+        """Place of the global order at which the position's epoch begins."""
+        if self.position[0] != self._first_epoch:
+            return 0
+        return int(self._options.get("first_position", 0))
+
     # -- Batches --------------------------------------------------------------
 
     def take(self) -> Batch[Any]:
@@ -170,6 +179,7 @@ class JobFeed:
         loaded.
         """
         self._peeked = None
+        self._first_epoch = position[0]
         if self.ahead is not None:
             self.ahead.begin(position[1], order_state)
         if self._options is not self._job.options:

@@ -44,9 +44,20 @@ from ._feed_options import (
 from ._fetch import Fetcher, Requested
 from ._held import Held
 from ._job_feed import Job, JobFeed
-from ._resume import Position, checked_order_state, checked_position, make_state
+from ._resume import (
+    Position,
+    batches_per_epoch,
+    checked_order_state,
+    checked_position,
+    make_state,
+)
 from ._subset import Samples, whole_of
-from .errors import InvalidArgument, OutOfRange, ResourceExhausted
+from .errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    OutOfRange,
+    ResourceExhausted,
+)
 from .transforms._pipeline import Pipelines
 
 if TYPE_CHECKING:
@@ -404,6 +415,8 @@ class DataLoader(Generic[ArrayT]):
         self._peeked: Optional[JobFeed] = None
         self._fetcher: Optional[Fetcher] = None
         self._loaded: Optional[Position] = None
+        # Where the loaded epoch begins in the global order.
+        self._loaded_first = 0
         self._loaded_order: Optional[Dict[str, Any]] = None
         self._requested_epoch: Optional[int] = None
         self._last_epoch = -1
@@ -458,6 +471,13 @@ class DataLoader(Generic[ArrayT]):
         Raises TypeError if a sampler does not know its length.
         """
         self._follow_ranks()
+        if self._feed.ahead is None:
+            return batches_per_epoch(
+                self.num_samples,
+                self.batch_size,
+                self.world_size,
+                self.drop_last,
+            )
         return len(self._feed)
 
     def __iter__(self) -> Iterator[Batch[ArrayT]]:
@@ -501,6 +521,9 @@ class DataLoader(Generic[ArrayT]):
     def _begun(self, position: Position, keep: bool = False) -> JobFeed:
         """Returns a feed at `position` that no iterator uses; with `keep` one
         that was there, or a new one."""
+        first = 0 if self._loaded is None else self._loaded_first
+        if first != int(self._job.options.get("first_position", 0)):
+            self._job.change(first_position=str(first))
         feed = self._feed
         if feed.is_under_way() or (keep and feed.position != position):
             feed = self._new_feed(position)
@@ -553,11 +576,27 @@ class DataLoader(Generic[ArrayT]):
         ranks = _ranks.resolve(*self._asked_ranks)
         if ranks == (self.rank, self.world_size):
             return
+        self._share_loaded(ranks[1])
         self.rank, self.world_size = ranks
         if self._weighted is not None:
             self._weighted.ranks = ranks
         self._job.change(rank=self.rank, world_size=self.world_size)
         self._feed.update()
+
+    def _share_loaded(self, world_size: int) -> None:
+        """Keeps the loaded place when the number of ranks changes."""
+        if self._loaded is None or world_size == self.world_size:
+            return
+        epoch, index = self._loaded
+        if self._feed.ahead is None:
+            self._loaded = epoch, 0
+            self._loaded_first += index * self.batch_size * self.world_size
+        elif index:
+            raise FailedPrecondition(
+                f"load_state_dict: a state of {self.world_size} ranks was "
+                f"loaded, and there are {world_size} now: load it after the "
+                "ranks are known"
+            )
 
     def _settle_ranks(self) -> None:
         """Fixes the ranks. They agree on a seed if there are more than when it
@@ -620,7 +659,10 @@ class DataLoader(Generic[ArrayT]):
         self._follow_ranks()
         feed = self._place.feed
         position = self._asked_for()
-        state = make_state(self._identity(), position or feed.position)
+        first = feed.first_position
+        if position is not None:
+            first = 0 if self._loaded is None else self._loaded_first
+        state = make_state(self._identity(), position or feed.position, first)
         if feed.ahead is not None and self._weighted is None:
             order = (
                 feed.ahead.state
@@ -661,9 +703,10 @@ class DataLoader(Generic[ArrayT]):
 
         The loader takes the state's seed unless it was given one. Raises
         FailedPrecondition, naming the field, if the state belongs to another
-        job: within an epoch everything must match; at batch 0, batch_size and
-        world_size may differ. iter() checks that a sampler yields the same
-        indices.
+        job. batch_size and world_size may differ: then the next epoch is the
+        rest of the one that was interrupted, cut anew, so that all ranks
+        together get each sample once. With a sampler or weights they may differ
+        at batch 0 only. iter() checks that a sampler yields the same indices.
         """
         self._follow_ranks()
         identity = self._identity()
@@ -672,8 +715,8 @@ class DataLoader(Generic[ArrayT]):
                 "state_dict: seed", state["seed"], 0, 2**64 - 1
             )
         ahead = self._feed.ahead
-        epoch, index = checked_position(
-            state, identity, self._feed.num_batches if ahead is None else None
+        (epoch, index), first = checked_position(
+            state, identity, self.num_samples if ahead is None else None
         )
         order = None
         if ahead is not None and self._weighted is None:
@@ -684,6 +727,7 @@ class DataLoader(Generic[ArrayT]):
             ahead.order.set_epoch(epoch)
         self._peeked = None
         self._loaded, self._loaded_order = (epoch, index), order
+        self._loaded_first = first
         self._requested_epoch = None
 
     # -- What the daemon said -------------------------------------------------

@@ -12,24 +12,34 @@ Position = Tuple[int, int]  # epoch, batch within it
 _VERSION = 1
 # Hashes of arguments that not every job has.
 _OPTIONAL = ("subset", "weights")
+# What makes a rank's batches of the global order.
+_SHARE = ("batch_size", "world_size")
 
 
-def make_state(job: Mapping[str, Any], position: Position) -> Dict[str, Any]:
-    """Returns plain values. `job` has the values that must match to resume."""
+def make_state(
+    job: Mapping[str, Any], position: Position, first: int
+) -> Dict[str, Any]:
+    """Returns plain values. `job` has the values that must match to resume;
+    the epoch began at place `first` of the global order."""
     epoch, index = position
-    return {"version": _VERSION, **job, "epoch": epoch, "batch": index}
+    state = {"version": _VERSION, **job, "epoch": epoch, "batch": index}
+    if first:
+        state["first_position"] = first
+    return state
 
 
 def checked_position(
     state: Mapping[str, Any],
     job: Mapping[str, Any],
-    num_batches: Optional[int],
-) -> Position:
-    """Returns the position of `state`; FailedPrecondition unless it fits
-    `job`.
+    num_samples: Optional[int],
+) -> Tuple[Position, int]:
+    """Returns where a job goes on, and the place of the global order at which
+    its epoch begins; FailedPrecondition unless `state` fits `job`.
 
-    At the beginning of an epoch batch_size and world_size may differ.
-    `num_batches` is per epoch; None if a sampler decides.
+    batch_size and world_size may differ: all ranks together have taken the
+    order up to one place, and the rest of the epoch begins there. With a
+    sampler they may differ at the beginning of an epoch only. `num_samples` is
+    of all ranks; None if a sampler decides.
     """
     needed = {"version", "epoch", "batch", *job} - set(_OPTIONAL)
     missing = sorted(needed - set(state))
@@ -43,7 +53,7 @@ def checked_position(
     epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
     index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
     for key in dict.fromkeys((*job, *_OPTIONAL)):
-        if index == 0 and key in ("batch_size", "world_size"):
+        if key in _SHARE and (index == 0 or num_samples is not None):
             continue
         if state.get(key) != job.get(key):
             if _is_of_another_hash(state.get(key), job.get(key)):
@@ -58,11 +68,38 @@ def checked_position(
                 f"{job.get(key)!r}"
                 + (f" (at batch {index} of epoch {epoch})" if index else "")
             )
-    if num_batches is not None and 0 < index >= num_batches:
+    if num_samples is None:
+        return (epoch, index), 0
+    first = checked_int(
+        "state_dict: first_position",
+        state.get("first_position", 0),
+        0,
+        num_samples - 1,
+    )
+    batch_size, world_size = (
+        checked_int(f"state_dict: {key}", state[key], 1, 2**32 - 1)
+        for key in _SHARE
+    )
+    num_batches = batches_per_epoch(
+        num_samples - first, batch_size, world_size, job["drop_last"]
+    )
+    if 0 < index >= num_batches:
         raise InvalidArgument(
             f"state_dict: batch is {index}, an epoch has {num_batches}"
         )
-    return epoch, index
+    if all(state[key] == job[key] for key in _SHARE):
+        return (epoch, index), first
+    return (epoch, 0), first + index * batch_size * world_size
+
+
+def batches_per_epoch(
+    num_samples: int, batch_size: int, world_size: int, drop_last: bool
+) -> int:
+    """Returns the batches of each rank for `num_samples` of the order."""
+    if drop_last:
+        return num_samples // world_size // batch_size
+    num_rows = -(-num_samples // world_size)
+    return -(-num_rows // batch_size)
 
 
 def _is_of_another_hash(old: Any, new: Any) -> bool:

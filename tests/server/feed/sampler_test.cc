@@ -266,6 +266,51 @@ TEST(SamplerTest, EveryBatchSizeCutsTheSameOrder) {
   }
 }
 
+TEST(SamplerTest, AnEpochGoesOnWithOtherRanksAndBatches) {
+  constexpr int64_t kNum = 103;
+  constexpr uint64_t kEpoch = 2;
+  const std::vector<int64_t> order =
+      GlobalOrder(kNum, /*shuffle=*/true, /*seed=*/9, kEpoch);
+  // 2 ranks took 3 batches of 5 each.
+  constexpr uint64_t kFirst = 30;
+  for (const int64_t world_size : {1, 3, 4, 80}) {
+    std::vector<int> num_seen(kNum, 0);
+    for (int64_t rank = 0; rank < world_size; ++rank) {
+      auto sampler = Make({.num_samples = kNum,
+                           .batch_size = 4,
+                           .shuffle = true,
+                           .seed = 9,
+                           .rank = rank,
+                           .world_size = world_size,
+                           .first_position = kFirst});
+      const RankEpoch rest = Collect(*sampler, 4, kEpoch);
+      for (size_t row = 0; row < rest.indices.size(); ++row) {
+        const uint64_t position = kFirst + rank + row * world_size;
+        ASSERT_EQ(rest.indices[row], order[position % kNum]);
+        const bool is_padding =
+            std::find(rest.padding_rows.begin(), rest.padding_rows.end(),
+                      row) != rest.padding_rows.end();
+        ASSERT_EQ(is_padding, position >= kNum);
+        if (!is_padding) ++num_seen[rest.indices[row]];
+      }
+    }
+    for (int64_t place = 0; place < kNum; ++place) {
+      ASSERT_EQ(num_seen[order[place]], place >= 30 ? 1 : 0);
+    }
+  }
+}
+
+TEST(SamplerTest, TheRestOfAnEpochDropsWhatIsNoWholeBatch) {
+  auto sampler = Make({.num_samples = 20,
+                       .batch_size = 4,
+                       .drop_last = true,
+                       .rank = 1,
+                       .world_size = 2,
+                       .first_position = 9});
+  EXPECT_EQ(sampler->batches_per_epoch(), 1);
+  EXPECT_THAT(Collect(*sampler, 4, 0).indices, ElementsAre(10, 12, 14, 16));
+}
+
 TEST(SamplerTest, NamesTheOptionThatIsOutOfRange) {
   const SamplerOptions good = {
       .num_samples = 10, .batch_size = 2, .rank = 1, .world_size = 2};
@@ -292,6 +337,19 @@ TEST(SamplerTest, NamesTheOptionThatIsOutOfRange) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(absl::StrCat(c.name, " is ", c.value)));
+  }
+}
+
+TEST(SamplerTest, AnEpochCannotBeginAtItsEnd) {
+  for (const uint64_t first : {uint64_t{20}, uint64_t{1} << 63, ~uint64_t{0}}) {
+    const absl::Status status =
+        Sampler::Create(
+            {.num_samples = 20, .batch_size = 4, .first_position = first})
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              absl::StrCat("first_position is ", first,
+                           "; with 20 samples it must be within 0..19"));
   }
 }
 

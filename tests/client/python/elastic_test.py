@@ -1,0 +1,241 @@
+"""Resuming within an epoch with other ranks and batch sizes."""
+
+import datasetd
+import numpy as np
+import pytest
+from datasetd import transforms as T
+
+NUM_SAMPLES = 103
+CROP = [T.RandomCrop(8, padding=2), T.ColorJitter(brightness=0.5),
+        T.ToDtype("float32")]
+
+
+@pytest.fixture(scope="module")
+def images(daemon):
+    """A dataset whose samples look different in every crop."""
+    rng = np.random.default_rng(0)
+    with daemon.connect() as client:
+        yield client.push_dataset(
+            "elastic",
+            {
+                "image": rng.integers(
+                    0, 256, (NUM_SAMPLES, 8, 8, 3), dtype=np.uint8
+                ),
+                "label": np.arange(NUM_SAMPLES),
+            },
+        )
+
+
+def make(images, ranks, batch_size, **arguments):
+    """One loader for each rank."""
+    return [
+        datasetd.DataLoader(
+            images, batch_size=batch_size, shuffle=True, seed=7,
+            transforms=CROP, framework="numpy", prefetch=1,
+            rank=rank, world_size=ranks, **arguments)
+        for rank in range(ranks)
+    ]
+
+
+class Seen:
+    """What all ranks have got of an epoch: pixels by sample."""
+
+    def __init__(self):
+        self.pixels = {}
+        self.num_padding = 0
+
+    def add(self, batch):
+        count = len(batch.indices) - batch.num_padding
+        for index, image in zip(batch.indices[:count], batch["image"]):
+            assert int(index) not in self.pixels
+            self.pixels[int(index)] = np.array(image)
+        self.num_padding += batch.num_padding
+
+    def take(self, loaders, count=None):
+        """Takes `count` batches of each loader, or all of the epoch; returns
+        their state."""
+        for loader in loaders:
+            for number, batch in enumerate(loader, 1):
+                self.add(batch)
+                if number == count:
+                    break
+        states = [loader.state_dict() for loader in loaders]
+        assert all(state == states[0] for state in states)
+        return states[0]
+
+    def __eq__(self, other):
+        return self.pixels.keys() == other.pixels.keys() and all(
+            np.array_equal(image, other.pixels[index])
+            for index, image in self.pixels.items())
+
+
+@pytest.fixture(scope="module")
+def whole(images):
+    """Two epochs of one rank that nothing interrupts."""
+    (loader,) = make(images, 1, 10)
+    epochs = [Seen(), Seen()]
+    with loader:
+        for seen in epochs:
+            seen.take([loader])
+    assert len(epochs[0].pixels) == NUM_SAMPLES
+    assert any(
+        not np.array_equal(image, epochs[1].pixels[index])
+        for index, image in epochs[0].pixels.items())
+    return epochs
+
+
+def test_an_epoch_goes_on_with_other_ranks_and_batches(images, whole):
+    """2 ranks of 5, then 3 of 4, then 1 of 9: each sample once, with the
+    pixels of the job that was not interrupted."""
+    seen, later = Seen(), Seen()
+    state = seen.take(make(images, 2, 5), 3)
+    assert "first_position" not in state
+    for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
+        loaders = make(images, ranks, batch_size)
+        for loader in loaders:
+            loader.load_state_dict(state)
+            assert loader.state_dict()["epoch"] == 0
+        state = seen.take(loaders, count)
+        if count is not None:
+            assert state["first_position"] == 2 * 5 * 3
+            assert state["batch"] == count
+    assert seen == whole[0]
+    # The next epoch is a whole one.
+    assert (state["epoch"], state["batch"]) == (1, 0)
+    assert "first_position" not in state
+    later.take(loaders)
+    assert later == whole[1]
+
+
+def test_the_rest_of_an_epoch_resumes_as_it_is(images, whole):
+    seen = Seen()
+    state = seen.take(make(images, 1, 10), 2)
+    middle = make(images, 2, 3)
+    for loader in middle:
+        loader.load_state_dict(state)
+    state = seen.take(middle, 4)
+    again = make(images, 2, 3)
+    for loader in again:
+        loader.load_state_dict(state)
+        assert loader.state_dict() == state
+        iterator = iter(loader)
+        first = next(iterator)
+        assert (first.epoch, first.index) == (0, 4)
+        seen.add(first)
+        assert len(iterator) == 14 - 5  # 42 rows by 3
+        # Of a whole epoch.
+        assert len(loader) == 18  # 52 rows by 3
+        for batch in iterator:
+            seen.add(batch)
+    assert seen == whole[0]
+
+
+def test_padding_is_of_the_rest(images, whole):
+    seen = Seen()
+    state = seen.take(make(images, 1, 10), 2)
+    loaders = make(images, 4, 5)
+    for loader in loaders:
+        loader.load_state_dict(state)
+    seen.take(loaders)
+    assert seen == whole[0]
+    assert seen.num_padding == 1  # 83 samples
+
+
+def test_drop_last_drops_the_end_of_the_rest(images, whole):
+    seen = Seen()
+    state = seen.take(make(images, 2, 5, drop_last=True), 3)
+    loaders = make(images, 3, 4, drop_last=True)
+    for loader in loaders:
+        loader.load_state_dict(state)
+    seen.take(loaders)
+    # 73 are left, 24 for each rank, in 6 batches.
+    assert len(seen.pixels) == 30 + 72
+    for index, image in seen.pixels.items():
+        np.testing.assert_array_equal(image, whole[0].pixels[index])
+
+
+def test_a_rest_without_a_whole_batch_is_an_empty_epoch(images, whole):
+    seen = Seen()
+    state = seen.take(make(images, 1, 10, drop_last=True), 9)
+    (loader,) = make(images, 1, 50, drop_last=True)
+    loader.load_state_dict(state)
+    assert list(loader) == []
+    later = Seen()
+    later.take([loader])
+    assert len(later.pixels) == 100
+
+
+def test_peek_and_set_epoch(images, whole):
+    seen = Seen()
+    state = seen.take(make(images, 2, 5), 3)
+    (loader,) = make(images, 1, 7)
+    loader.load_state_dict(state)
+    loader.set_epoch(0)  # the loaded one: kept
+    first = loader.peek()
+    assert (first.epoch, first.index) == (0, 0)
+    seen.take([loader])
+    assert seen == whole[0]
+    # The same epoch on request is a whole one.
+    loader.set_epoch(0)
+    assert "first_position" not in loader.state_dict()
+    again = Seen()
+    again.take([loader])
+    assert again == whole[0]
+
+
+def test_an_iterator_of_the_rest_beside_one_of_the_next_epoch(images, whole):
+    seen, later = Seen(), Seen()
+    state = seen.take(make(images, 2, 5), 3)
+    (loader,) = make(images, 1, 7)
+    loader.load_state_dict(state)
+    rest = iter(loader)
+    seen.add(next(rest))
+    for batch in iter(loader):
+        later.add(batch)
+    for batch in rest:
+        seen.add(batch)
+    assert seen == whole[0]
+    assert later == whole[1]
+
+
+def test_a_subset(images, whole):
+    subset = list(range(0, 100, 3))
+    seen = Seen()
+    state = seen.take(make(images, 2, 5, subset=subset), 2)
+    loaders = make(images, 3, 2, subset=subset)
+    for loader in loaders:
+        loader.load_state_dict(state)
+    seen.take(loaders)
+    assert sorted(seen.pixels) == subset
+    for index, image in seen.pixels.items():
+        np.testing.assert_array_equal(image, whole[0].pixels[index])
+
+
+def test_a_sampler_and_weights_need_the_same_ranks(images):
+    for order in ({"sampler": list(range(40))}, {"weights": [1] * 103}):
+        loader = datasetd.DataLoader(
+            images, batch_size=10, seed=1, framework="numpy", rank=0,
+            world_size=1, **order)
+        next(iter(loader))
+        state = loader.state_dict()
+        other = datasetd.DataLoader(
+            images, batch_size=5, seed=1, framework="numpy", rank=0,
+            world_size=1, **order)
+        with pytest.raises(datasetd.FailedPrecondition, match="batch_size"):
+            other.load_state_dict(state)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"batch": 13}, "batch is 13, an epoch has 11"),
+    ({"first_position": 103}, "first_position"),
+    ({"first_position": -1}, "first_position"),
+    ({"world_size": 0}, "world_size"),
+    ({"batch_size": "10"}, "batch_size"),
+    ({"first_position": 100, "batch": 1}, "batch is 1, an epoch has 1"),
+])
+def test_states_that_are_wrong(images, change, message):
+    (loader,) = make(images, 1, 7)
+    (other,) = make(images, 1, 10)
+    state = dict(other.state_dict(), **change)
+    with pytest.raises(datasetd.InvalidArgument, match=message):
+        loader.load_state_dict(state)
