@@ -31,8 +31,7 @@ def looks_of(steps, seconds=1.0):
         looks.append(_watch.Look(
             i * seconds,
             {1: _watch.Counters(16 * totals[0], totals[0], totals[1],
-                                totals[2])},
-            {}))
+                                totals[2], {})}))
     return looks
 
 
@@ -113,8 +112,8 @@ def test_ranks_slowest_first_and_the_slowest_decides():
     waits = [0.01, 0.5, 0.02, 0.3]
     looks = [
         _watch.Look(float(t), {
-            i: _watch.Counters(160 * t, 10 * t, waits[i] * t, 0.0)
-            for i in range(4)}, {})
+            i: _watch.Counters(160 * t, 10 * t, waits[i] * t, 0.0, {})
+            for i in range(4)})
         for t in range(6)]
     jobs = _jobs.jobs_of(snapshot_of(*feeds), looks, 60, own_pid=-1)
     assert len(jobs) == 1
@@ -129,8 +128,8 @@ def test_the_neediest_job_comes_first():
     waits = [0.0, 0.9, 0.1]
     looks = [
         _watch.Look(float(t), {
-            i: _watch.Counters(160 * t, 10 * t, waits[i] * t, 0.0)
-            for i in range(3)}, {})
+            i: _watch.Counters(160 * t, 10 * t, waits[i] * t, 0.0, {})
+            for i in range(3)})
         for t in range(6)]
     jobs = _jobs.jobs_of(snapshot_of(*feeds), looks, 60, own_pid=-1)
     assert [job["level"] for job in jobs] == ["red", "amber", "green"]
@@ -166,16 +165,18 @@ def test_processes():
 
 def test_hand_over():
     def look(t, counts):
-        return _watch.Look(t, {}, {"cpu": counts})
+        return _watch.Look(
+            t, {1: _watch.Counters(0, 0, 0.0, 0.0, counts)})
+
+    def found(looks):
+        return _jobs.quantiles(_jobs.rate_of(looks, 1, 60).hand_over)
 
     looks = [look(0.0, {1_000_000: 50}),
              look(1.0, {1_000_000: 100, 5_000_000: 49, 0: 1})]
-    found = _jobs.hand_over(looks, "cpu", 60)
-    assert found == {"p50": 0.001, "p99": 0.005, "count": 100}
+    assert found(looks) == {"p50": 0.001, "p99": 0.005}
     worse = [looks[0], look(1.0, {1_000_000: 51, 0: 99})]
-    assert _jobs.hand_over(worse, "cpu", 60)["p99"] is None
-    assert _jobs.hand_over(looks, "cuda:0", 60) is None
-    assert _jobs.hand_over([looks[0], looks[0]], "cpu", 60) is None
+    assert found(worse)["p99"] is None
+    assert found([looks[0], looks[0]]) is None
 
 
 def test_looks_are_thinned():
@@ -184,7 +185,7 @@ def test_looks_are_thinned():
 
     watch._looks = collections.deque()
     for t in range(1000):
-        watch._looks.append(_watch.Look(float(t), {}, {}))
+        watch._looks.append(_watch.Look(float(t), {}))
         watch._thin(float(t))
     times = [look.time for look in watch._looks]
     assert len(times) < 100

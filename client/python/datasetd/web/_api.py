@@ -5,27 +5,17 @@ from __future__ import annotations
 import math
 import os
 import re
-import stat
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping
 
 from .. import errors
 from . import _health, _jobs, _samples
-from ._png import data_url
+from ._pictures import picture
 from ._watch import Snapshot, Watch
 
 _MAX_WINDOW_SECONDS = 300
-_MAX_PICTURE_BYTES = 8 << 20
 _MAX_CLASS_NAMES = 2000
-
-# First bytes of what a browser shows.
-_PICTURES = {
-    b"\xff\xd8\xff": "image/jpeg",
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"BM": "image/bmp",
-    b"GIF8": "image/gif",
-}
 
 Message = Dict[str, Any]
 # From the query; the last one of equal names.
@@ -99,7 +89,7 @@ class Api:
             "jobs": _jobs.jobs_of(snapshot, looks, window, os.getpid()),
             "ended": _ended(snapshot),
             "devices": [
-                _device(device, looks, window) for device in status["devices"]
+                _device(device) for device in status["devices"]
             ],
             "loads": [
                 _load(dataset)
@@ -137,15 +127,10 @@ class Api:
         client = self._watch.client()
         with client.get_dataset(query.get("name", "")) as dataset:
             bad = dataset.bad_samples[position : position + 1]
-            root = dataset.path
+            root, format = dataset.path, dataset.format
         if not bad:
             raise errors.NotFound("there is no such bad sample")
-        if bad[0].offset != 0:
-            raise errors.Unimplemented(
-                "the sample lies inside a larger file, of which there is no "
-                "picture"
-            )
-        return {"url": _picture(os.path.join(root, bad[0].path))}
+        return {"url": picture(root, format, bad[0])}
 
     def _get_samples(
         self, query: Query, is_cancelled: Callable[[], bool]
@@ -242,7 +227,7 @@ def _seconds(duration: str) -> float:
     return float(duration[:-1])
 
 
-def _device(device: Message, looks: List[Any], window: float) -> Message:
+def _device(device: Message) -> Message:
     budget = int(device["memory_budget_bytes"])
     parts = {
         kind: int(device[f"{kind}_bytes"])
@@ -254,7 +239,6 @@ def _device(device: Message, looks: List[Any], window: float) -> Message:
         "budget_bytes": budget,
         **{f"{kind}_bytes": count for kind, count in parts.items()},
         "free_bytes": max(0, budget - sum(parts.values())),
-        "hand_over": _jobs.hand_over(looks, device["name"], window),
     }
 
 
@@ -318,36 +302,3 @@ def _ended(snapshot: Snapshot) -> List[Message]:
         for feed in snapshot.ended
         if int(feed["pid"]) != os.getpid()
     ]
-
-
-def _picture(path: str) -> str:
-    """Returns an image file as a data URL, with this user's rights."""
-    try:
-        # A path may name a pipe, which an open would wait for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise errors.NotFound(f"{path}: {error.strerror}") from None
-    with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise errors.NotFound(f"{path} is not a file")
-        content = file.read(_MAX_PICTURE_BYTES + 1)
-    if len(content) > _MAX_PICTURE_BYTES:
-        raise errors.ResourceExhausted(
-            f"{path} has more than {_MAX_PICTURE_BYTES >> 20} MiB"
-        )
-    kind = _kind_of(content)
-    if kind is None:
-        raise errors.InvalidArgument(
-            f"{path} does not begin as a JPEG, PNG, BMP or GIF does"
-        )
-    return data_url(content, kind)
-
-
-def _kind_of(content: bytes) -> Optional[str]:
-    for magic, kind in _PICTURES.items():
-        if content.startswith(magic):
-            return kind
-    return None
-
-

@@ -34,6 +34,8 @@ class Rate(NamedTuple):
     job_wait: float
     daemon_wait: float
     num_batches: int
+    # Of batches, by the time from launch to publication, as in Counters.
+    hand_over: Dict[int, int]
 
 
 def rate_of(looks: List[Look], feed_id: int, seconds: float) -> Optional[Rate]:
@@ -65,6 +67,10 @@ def rate_of(looks: List[Look], feed_id: int, seconds: float) -> Optional[Rate]:
         share(b.job_wait - a.job_wait),
         share(b.daemon_wait - a.daemon_wait),
         b.num_batches - a.num_batches,
+        {
+            bound: count - a.hand_over.get(bound, 0)
+            for bound, count in b.hand_over.items()
+        },
     )
 
 
@@ -375,27 +381,23 @@ def _loader_message(loader: Loader, devices: Dict[str, str]) -> Message:
         "held": int(feed["num_slots_held"]),
         "slots": int(feed["num_slots"]),
         "slab_bytes": int(feed["slab_bytes"]),
-        "rate": None if rate is None else rate._asdict(),
+        "rate": None if rate is None else _rate_message(rate),
     }
+
+
+def _rate_message(rate: Rate) -> Message:
+    message = rate._asdict()
+    message["hand_over"] = quantiles(rate.hand_over)
+    return message
 
 
 # -- Hand-over ----------------------------------------------------------------
 
 
-def hand_over(
-    looks: List[Look], device: str, seconds: float
-) -> Optional[Message]:
-    """Returns upper bounds of the median and the 99th percentile, in seconds,
-    over the last `seconds`; None if no batch was handed over. A bound is None
-    if the histogram has none."""
-    then = before(looks, seconds)
-    if then is None:
-        return None
-    old = then.hand_over.get(device, {})
-    counts = {
-        bound: count - old.get(bound, 0)
-        for bound, count in looks[-1].hand_over.get(device, {}).items()
-    }
+def quantiles(counts: Dict[int, int]) -> Optional[Message]:
+    """Returns upper bounds of the median and the 99th percentile, in seconds;
+    None if no batch was handed over. A bound is None if the histogram has
+    none."""
     total = sum(counts.values())
     if total <= 0:
         return None
@@ -409,4 +411,4 @@ def hand_over(
                 return bound / 1e9 if bound else None
         return None
 
-    return {"p50": quantile(0.5), "p99": quantile(0.99), "count": total}
+    return {"p50": quantile(0.5), "p99": quantile(0.99)}

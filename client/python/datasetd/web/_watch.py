@@ -39,6 +39,9 @@ class Counters(NamedTuple):
     num_batches: int
     job_wait: float
     daemon_wait: float
+    # Of batches, by the time from launch to publication: {upper bound in ns,
+    # 0: none: count}.
+    hand_over: Dict[int, int]
 
 
 class Look(NamedTuple):
@@ -46,8 +49,6 @@ class Look(NamedTuple):
 
     time: float
     feeds: Dict[int, Counters]
-    # By device: {upper bound in ns, 0: none: count}.
-    hand_over: Dict[str, Dict[int, int]]
 
 
 class Snapshot(NamedTuple):
@@ -74,17 +75,11 @@ def _counters(feed: Message) -> Counters:
         int(feed["num_batches"]),
         float(feed["client_wait_seconds"]),
         float(feed["daemon_wait_seconds"]),
-    )
-
-
-def _hand_over(status: Message) -> Dict[str, Dict[int, int]]:
-    return {
-        device["name"]: {
+        {
             int(bucket["max_nanoseconds"]): int(bucket["count"])
-            for bucket in device["hand_over"]
-        }
-        for device in status["devices"]
-    }
+            for bucket in feed["hand_over"]
+        },
+    )
 
 
 class Watch:
@@ -210,7 +205,6 @@ class Watch:
         look = Look(
             now,
             {int(feed["feed_id"]): _counters(feed) for feed in feeds},
-            _hand_over(status),
         )
         with self._lock:
             before = self._snapshot
