@@ -359,13 +359,13 @@ int32_t datasetd_feed_next(datasetd_feed* feed, uint64_t stream,
                            int64_t timeout_ns, datasetd_batch* batch,
                            datasetd_error* error) {
   return datasetd_feed_next_tensors(feed, stream, timeout_ns, batch, nullptr, 0,
-                                    error);
+                                    0, error);
 }
 
 int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
                                    int64_t timeout_ns, datasetd_batch* batch,
                                    DLManagedTensor** tensors,
-                                   uint32_t num_tensors,
+                                   uint32_t num_tensors, uint64_t copied_fields,
                                    datasetd_error* error) {
   FeedCore* const core = feed->feed.core();
   if (batch->struct_size < sizeof(datasetd_batch) ||
@@ -373,6 +373,12 @@ int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
     return Return(absl::InvalidArgumentError(
                       "datasetd_feed_next: struct_size is not set, or more "
                       "tensors than fields"),
+                  error);
+  }
+  if (copied_fields != 0 && core->device().device_type != kDLCPU) {
+    return Return(absl::InvalidArgumentError(
+                      "datasetd_feed_next_tensors: copied_fields is not 0, and "
+                      "the batches are on a GPU"),
                   error);
   }
   const absl::StatusOr<BatchInfo> info =
@@ -386,7 +392,9 @@ int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
   batch->sequence = info->sequence;
   batch->core = core;
   for (uint32_t field = 0; field < num_tensors; ++field) {
-    tensors[field] = core->MakeTensor(*info, field);
+    const bool is_copied = field < 64 && (copied_fields >> field & 1) != 0;
+    tensors[field] = is_copied ? core->CopyTensor(*info, field)
+                               : core->MakeTensor(*info, field);
   }
   return DATASETD_OK;
 }

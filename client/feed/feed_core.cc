@@ -14,6 +14,7 @@
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
 #include "client/connection/error_detail.h"
+#include "client/feed/copied_tensor.h"
 #include "client/feed/feed_closer.h"
 
 // Note [Slot release] ~~~~~~~~~~~~~~~~~~~ The thread that drops the last holder
@@ -547,6 +548,13 @@ DLManagedTensor* FeedCore::MakeTensor(const BatchInfo& info, uint32_t field) {
   item->tensor.deleter = &DeleteTensor;
   Hold(info.slot, field);
   return &item->tensor;
+}
+
+DLManagedTensor* FeedCore::CopyTensor(const BatchInfo& info,
+                                      uint32_t field) const {
+  const FieldLayout& layout = layout_.fields()[field];
+  return MakeCopiedTensor(layout, info.num_samples,
+                          FieldData(info.slot, layout));
 }
 
 void FeedCore::DeleteTensor(DLManagedTensor* tensor) {

@@ -109,6 +109,9 @@ class FeedCore {
   // Returns a tensor of `field` that holds the slot until its deleter is
   // called. REQUIRES: the slot of `info` is held.
   DLManagedTensor* MakeTensor(const BatchInfo& info, uint32_t field);
+  // Returns a tensor that owns a copy of `field`. REQUIRES: the slot of `info`
+  // is held, and the device is the host.
+  DLManagedTensor* CopyTensor(const BatchInfo& info, uint32_t field) const;
 
   char* FieldData(uint32_t slot, const FieldLayout& field) const {
     return slab_.data() + slot * layout_.slot_stride_bytes() +

@@ -136,7 +136,7 @@ TEST_F(DatasetdTest, BatchesAndTensors) {
   ASSERT_TRUE(daemon_.feed().PublishRows(3, 1));
   DLManagedTensor* tensors[2] = {};
   ASSERT_EQ(
-      datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, &error_),
+      datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, 0, &error_),
       DATASETD_OK)
       << error_.message;
   EXPECT_EQ(datasetd_feed_num_held(feed), 1u);
@@ -165,6 +165,48 @@ TEST_F(DatasetdTest, BatchesAndTensors) {
   }
   EXPECT_EQ(daemon_.feed().num_held(), 0u);
   EXPECT_TRUE(daemon_.attach().AwaitDetached(1));
+}
+
+TEST_F(DatasetdTest, CopiesFieldsThatHoldNothing) {
+  datasetd_feed* feed = nullptr;
+  ASSERT_EQ(
+      datasetd_feed_open(client_, R"({"dataset": "fake", "batch_size": 4})",
+                         &feed, nullptr, &error_),
+      DATASETD_OK);
+  ASSERT_TRUE(daemon_.feed().PublishRows(3, 1));
+  datasetd_batch batch = {};
+  batch.struct_size = sizeof(batch);
+  DLManagedTensor* tensors[2] = {};
+  ASSERT_EQ(
+      datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, 3, &error_),
+      DATASETD_OK)
+      << error_.message;
+  DLManagedTensor* shared[2] = {};
+  for (uint32_t field = 0; field < 2; ++field) {
+    ASSERT_EQ(datasetd_batch_dlpack(&batch, field, &shared[field], &error_),
+              DATASETD_OK);
+    const DLTensor& copy = tensors[field]->dl_tensor;
+    const DLTensor& original = shared[field]->dl_tensor;
+    EXPECT_NE(copy.data, original.data);
+    ASSERT_EQ(copy.ndim, original.ndim);
+    size_t size_bytes = original.dtype.bits / 8;
+    for (int i = 0; i < copy.ndim; ++i) {
+      EXPECT_EQ(copy.shape[i], original.shape[i]);
+      EXPECT_EQ(copy.strides[i], original.strides[i]);
+      size_bytes *= original.shape[i];
+    }
+    EXPECT_EQ(copy.dtype.code, original.dtype.code);
+    EXPECT_EQ(memcmp(copy.data, original.data, size_bytes), 0);
+    datasetd_tensor_delete(shared[field]);
+  }
+  datasetd_batch_release(&batch);
+  EXPECT_EQ(datasetd_feed_num_held(feed), 0u);
+  datasetd_feed_close(feed);
+  EXPECT_TRUE(daemon_.attach().AwaitDetached(1));
+  for (DLManagedTensor* tensor : tensors) {
+    EXPECT_EQ(static_cast<char*>(tensor->dl_tensor.data)[0], 0);
+    datasetd_tensor_delete(tensor);
+  }
 }
 
 TEST_F(DatasetdTest, SendsIndices) {

@@ -256,7 +256,9 @@ INSTANTIATE_TEST_SUITE_P(
         GoodbyeCase{attach::GoodbyeCode::kEvicted, absl::StatusCode::kAborted,
                     ErrorDetail::kFeedEvicted},
         GoodbyeCase{attach::GoodbyeCode::kFailed, absl::StatusCode::kInternal,
-                    ErrorDetail::kDeviceFailed}),
+                    ErrorDetail::kDeviceFailed},
+        GoodbyeCase{attach::GoodbyeCode::kFeedFailed,
+                    absl::StatusCode::kInternal, ErrorDetail::kFeedFailed}),
     [](const auto& info) {
       return absl::StrCat("Code", static_cast<uint32_t>(info.param.code));
     });
@@ -457,7 +459,9 @@ TEST(FeedCoreTest, LeaseEndsWithTheParentAlthoughAChildLives) {
     auto socket = AttachSocket::Connect(directory.File("attach.sock"),
                                         {.timeout = absl::Seconds(10)});
     if (!socket.ok()) _exit(1);
-    if (!socket->Send(attach::Hello{MakeHeader(attach::MessageType::kHello)})
+    if (!socket
+             ->Send(attach::Hello{MakeHeader(attach::MessageType::kHello),
+                                  getpid()})
              .ok() ||
         !socket->Receive({.timeout = absl::Seconds(10)}).ok()) {
       _exit(2);

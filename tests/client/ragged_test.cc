@@ -317,8 +317,9 @@ TEST_F(RaggedTest, CTellsTheSizesAndServesTheField) {
   datasetd_batch batch = {};
   batch.struct_size = sizeof(batch);
   DLManagedTensor* tensors[2] = {};
-  ASSERT_EQ(datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, &error),
-            DATASETD_OK)
+  ASSERT_EQ(
+      datasetd_feed_next_tensors(feed, 0, -1, &batch, tensors, 2, 0, &error),
+      DATASETD_OK)
       << error.message;
   EXPECT_EQ(static_cast<int64_t*>(tensors[0]->dl_tensor.data)[1], 51);
   // The middle of 4x5: (5 - 2) / 2 is rounded as torchvision does, to 2.

@@ -140,6 +140,7 @@ class Feed:
                         _addressof(handle),
                         transfer.tensors,
                         transfer.num_tensors,
+                        transfer.copied,
                         self._error_address,
                     ):
                         self._wait(handle, timeout)
@@ -189,6 +190,7 @@ class Feed:
                 _addressof(handle),
                 transfer.tensors,
                 transfer.num_tensors,
+                transfer.copied,
                 self._error_address,
             ):
                 return

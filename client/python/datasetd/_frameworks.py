@@ -59,6 +59,9 @@ class Framework:
     takes_tensors = False
     # False if it has no memory of its own.
     can_copy = True
+    # Bits of the fields whose tensors are copies that the library made; set by
+    # the user of from_tensors().
+    copied = 0
 
     def __init__(
         self, device: Tuple[int, int], fields: List[FieldInfo]
@@ -136,7 +139,11 @@ class TorchFramework(Framework):
             owners.append(lent_capsule(address))
         arrays = [self._from_dlpack(capsule) for capsule in owners]
         if self._stream_check is not None:
-            self._stream_check.add(arrays)
+            self._stream_check.add(
+                array
+                for i, array in enumerate(arrays)
+                if not self.copied >> i & 1
+            )
         return arrays
 
     def owns(self, owner: Any) -> bool:

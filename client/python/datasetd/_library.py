@@ -144,7 +144,16 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     # Untyped pointers, since this is called for every batch.
     "datasetd_feed_next_tensors": (
         ctypes.c_int32,
-        [_P, ctypes.c_uint64, ctypes.c_int64, _P, _P, ctypes.c_uint32, _P],
+        [
+            _P,
+            ctypes.c_uint64,
+            ctypes.c_int64,
+            _P,
+            _P,
+            ctypes.c_uint32,
+            ctypes.c_uint64,
+            _P,
+        ],
     ),
     "datasetd_feed_seek": (
         ctypes.c_int32,

@@ -1,0 +1,53 @@
+#include "client/feed/copied_tensor.h"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "base/dtype.h"
+#include "client/feed/field_tensor.h"
+
+namespace datasetd::client {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+// The data follows.
+struct alignas(64) CopiedTensor {
+  DLManagedTensor tensor = {};
+  std::array<int64_t, kMaxDimensions> shape = {};
+  std::array<int64_t, kMaxDimensions> strides = {};
+};
+
+void Delete(DLManagedTensor* tensor) {
+  operator delete(tensor->manager_ctx, kAlignment);
+}
+
+}  // namespace
+
+DLManagedTensor* MakeCopiedTensor(const FieldLayout& layout,
+                                  int64_t num_samples, const void* data) {
+  int64_t size_bytes = num_samples * DtypeSizeBytes(layout.dtype);
+  for (int i = 1; i < layout.num_dimensions; ++i) size_bytes *= layout.shape[i];
+  const auto size = static_cast<size_t>(size_bytes);
+  auto* const item =
+      new (operator new(sizeof(CopiedTensor) + size, kAlignment)) CopiedTensor;
+  void* const copy = item + 1;
+  std::memcpy(copy, data, size);
+  item->shape = layout.shape;
+  item->shape[0] = num_samples;
+  item->strides = layout.strides;
+  item->tensor.dl_tensor = {.data = copy,
+                            .device = {kDLCPU, 0},
+                            .ndim = layout.num_dimensions,
+                            .dtype = ToDlpack(layout.dtype),
+                            .shape = item->shape.data(),
+                            .strides = item->strides.data(),
+                            .byte_offset = 0};
+  item->tensor.manager_ctx = item;
+  item->tensor.deleter = &Delete;
+  return &item->tensor;
+}
+
+}  // namespace datasetd::client
