@@ -101,9 +101,11 @@ struct TransformSpec {
 // The second counter word of an op's draws; see docs/randomness.md. Fields, and
 // positions in a field's list including RandomApply's ops, are below 256.
 inline constexpr uint32_t kSharedOpIndex = 0x10000;
+inline constexpr int kViewShift = 17;
 inline uint32_t OpIndex(uint32_t field_index, uint32_t position,
-                        uint32_t draw_id) {
-  return draw_id != 0 ? kSharedOpIndex | draw_id : field_index << 8 | position;
+                        uint32_t draw_id, uint32_t view) {
+  return view << kViewShift | (draw_id != 0 ? kSharedOpIndex | draw_id
+                                            : field_index << 8 | position);
 }
 
 // Returns "RandomCrop", for example.

@@ -1,7 +1,6 @@
 #include "server/feed/feed_fields.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,27 +29,71 @@ size_t Find(absl::Span<const FieldSpec> fields, const std::string& name) {
       fields.begin());
 }
 
-// Returns indices of the dataset's fields.
-absl::StatusOr<std::vector<size_t>> Choose(
-    const Dataset& dataset, absl::Span<const std::string> names) {
+constexpr size_t kMaxNameBytes = 128;
+
+using Options = std::map<std::string, FeedFieldOptions>;
+
+// A field of the batch.
+struct Chosen {
+  std::string name;
+  size_t source;  // index of the dataset's field
+};
+
+absl::StatusOr<size_t> SourceOf(const Dataset& dataset, const std::string& name,
+                                const Options& options) {
   const std::vector<FieldSpec>& fields = dataset.fields();
-  std::vector<size_t> chosen;
-  for (const std::string& name : names) {
-    const size_t f = Find(fields, name);
-    if (f == fields.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field_names: dataset '", dataset.name(), "' has no field '", name,
-          "'; it has: ", NamesOf(fields)));
+  const auto found = options.find(name);
+  const size_t own = Find(fields, name);
+  if (found == options.end() || found->second.source.empty() ||
+      found->second.source == name) {
+    if (own < fields.size()) return own;
+    return absl::InvalidArgumentError(
+        absl::StrCat("field_names: dataset '", dataset.name(),
+                     "' has no field '", name, "'; it has: ", NamesOf(fields)));
+  }
+  if (name.empty() || name.size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "fields: a name of ", name.size(), " bytes with source '",
+        found->second.source, "': it must have 1 to ", kMaxNameBytes));
+  }
+  const size_t source = Find(fields, found->second.source);
+  if (source == fields.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fields: source of '", name, "': dataset '",
+                     dataset.name(), "' has no field '", found->second.source,
+                     "'; it has: ", NamesOf(fields)));
+  }
+  if (own < fields.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fields: '", name, "' with source '", found->second.source,
+                     "' has the name of a field of dataset '", dataset.name(),
+                     "': take another name"));
+  }
+  return source;
+}
+
+absl::StatusOr<std::vector<Chosen>> Choose(const Dataset& dataset,
+                                           absl::Span<const std::string> names,
+                                           const Options& options) {
+  const std::vector<FieldSpec>& fields = dataset.fields();
+  std::vector<std::string> all(names.begin(), names.end());
+  if (names.empty()) {
+    for (const FieldSpec& field : fields) all.push_back(field.name);
+    for (const auto& [name, field_options] : options) {
+      const std::string& source = field_options.source;
+      if (!source.empty() && source != name) all.push_back(name);
     }
-    if (std::find(chosen.begin(), chosen.end(), f) != chosen.end()) {
+  }
+  std::vector<Chosen> chosen;
+  for (const std::string& name : all) {
+    DATASETD_ASSIGN_OR_RETURN(const size_t source,
+                              SourceOf(dataset, name, options));
+    if (std::any_of(chosen.begin(), chosen.end(),
+                    [&](const Chosen& other) { return other.name == name; })) {
       return absl::InvalidArgumentError(
           absl::StrCat("field_names: '", name, "' is named twice"));
     }
-    chosen.push_back(f);
-  }
-  if (names.empty()) {
-    chosen.resize(fields.size());
-    std::iota(chosen.begin(), chosen.end(), size_t{0});
+    chosen.push_back({name, source});
   }
   if (chosen.size() <= static_cast<size_t>(kMaxFields)) return chosen;
   return absl::InvalidArgumentError(absl::StrCat(
@@ -60,12 +103,20 @@ absl::StatusOr<std::vector<size_t>> Choose(
       ": choose them with field_names, in Python with fields="));
 }
 
-absl::Status CheckOptions(
-    const Dataset& dataset, absl::Span<const FieldSpec> specs,
-    const std::map<std::string, FeedFieldOptions>& options) {
+// Of a field, for the transforms hash; `source` is the dataset's.
+std::string PipelineName(const std::string& name, const std::string& source,
+                         int view) {
+  if (name == source && view == 0) return name;
+  return absl::StrCat(name, " is view ", view, " of ", source);
+}
+
+absl::Status CheckOptions(const Dataset& dataset,
+                          absl::Span<const FieldSpec> specs,
+                          const Options& options) {
   for (const auto& [name, field_options] : options) {
     if (Find(specs, name) < specs.size()) continue;
-    if (Find(dataset.fields(), name) < dataset.fields().size()) {
+    if (!field_options.source.empty() ||
+        Find(dataset.fields(), name) < dataset.fields().size()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "transforms: field '", name,
           "' is not among the fields of the feed, ", NamesOf(specs),
@@ -82,12 +133,14 @@ absl::Status CheckOptions(
 
 absl::StatusOr<FeedFields> CompileFeedFields(
     const Dataset& dataset, absl::Span<const std::string> names,
-    const std::map<std::string, FeedFieldOptions>& options, bool skips_packed,
-    const TransformLimits& limits) {
+    const Options& options, bool skips_packed, const TransformLimits& limits) {
   FeedFields fields;
-  DATASETD_ASSIGN_OR_RETURN(fields.sources, Choose(dataset, names));
-  for (const size_t source : fields.sources) {
-    fields.specs.push_back(dataset.fields()[source]);
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<Chosen> chosen,
+                            Choose(dataset, names, options));
+  for (const Chosen& field : chosen) {
+    fields.sources.push_back(field.source);
+    fields.specs.push_back(dataset.fields()[field.source]);
+    fields.specs.back().name = field.name;
   }
   DATASETD_RETURN_IF_ERROR(CheckOptions(dataset, fields.specs, options));
   std::vector<std::vector<TransformSpec>> transforms;
@@ -100,17 +153,20 @@ absl::StatusOr<FeedFields> CompileFeedFields(
     FieldProgram program = {};
     if (!skips_packed || found != options.end() || !spec.is_packed()) {
       DATASETD_ASSIGN_OR_RETURN(
-          program, CompileField(spec, Narrow<int>(source),
-                                field_options.transforms, field_options.layout,
-                                dataset.field_sizes(source), limits));
+          program,
+          CompileField(spec, Narrow<int>(source), field_options.transforms,
+                       field_options.layout, dataset.field_sizes(source),
+                       limits, field_options.view));
       program.source = dataset.field_data(source);
       program.ragged = dataset.field_index_data(source);
       program.sample_stride_bytes = spec.is_packed() ? 0 : spec.sample_bytes();
     }
     fields.programs.push_back(program);
-    fields.pipelines.push_back({.field = spec.name,
-                                .transforms = field_options.transforms,
-                                .layout = field_options.layout});
+    const std::string& name = dataset.fields()[source].name;
+    fields.pipelines.push_back(
+        {.field = PipelineName(spec.name, name, field_options.view),
+         .transforms = field_options.transforms,
+         .layout = field_options.layout});
     transforms.push_back(field_options.transforms);
   }
   DATASETD_RETURN_IF_ERROR(LinkMixedLabels(fields.specs, transforms,

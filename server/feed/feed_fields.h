@@ -20,6 +20,8 @@
 namespace datasetd {
 
 struct FeedFieldOptions {
+  std::string source;  // a field of the dataset; empty: the one of this name
+  int view = 0;        // as CompileField
   std::vector<TransformSpec> transforms;
   Layout layout = Layout::kNchw;
 };
@@ -34,8 +36,9 @@ struct FeedFields {
   std::vector<FieldPipeline> pipelines;  // for the transforms hash
 };
 
-// Compiles the fields `names` of the dataset, or all fields if `names` is
-// empty. A field's random draws do not depend on the choice of other fields.
+// Compiles the fields `names` of the batch. If `names` is empty: all of the
+// dataset, then those of `options` with a source. A field's random draws do not
+// depend on the choice of other fields.
 // With `skips_packed`, packed fields without options get empty programs.
 //   INVALID_ARGUMENT  unknown or repeated field; more than kMaxFields; options
 //                     for a field that is not selected; and as CompileField,

@@ -72,9 +72,11 @@ std::string RangeText(absl::Span<const SampleSize> sizes) {
 class PipelineCompiler {
  public:
   PipelineCompiler(FieldProgram* program, bool is_mask, int field_index,
-                   std::vector<SampleSize> sizes, const TransformLimits& limits)
+                   int view, std::vector<SampleSize> sizes,
+                   const TransformLimits& limits)
       : image_(program, is_mask, std::move(sizes), limits),
-        field_index_(Narrow<uint32_t>(field_index)) {}
+        field_index_(Narrow<uint32_t>(field_index)),
+        view_(Narrow<uint32_t>(view)) {}
 
   // Errors do not include the position.
   absl::Status Add(const TransformSpec& transform) {
@@ -91,8 +93,8 @@ class PipelineCompiler {
           "it comes after MixUp or CutMix, which must be the last op of its "
           "image: put it before");
     }
-    image_.set_op(next_position_,
-                  OpIndex(field_index_, next_position_, transform.draw_id));
+    image_.set_op(next_position_, OpIndex(field_index_, next_position_,
+                                          transform.draw_id, view_));
     ++next_position_;
     return std::visit([this](const auto& op) { return Compile(op); },
                       transform.op);
@@ -142,6 +144,7 @@ class PipelineCompiler {
 
   ImageCompiler image_;
   const uint32_t field_index_;
+  const uint32_t view_;
   // Depth-first: a nested op has the next number.
   uint32_t next_position_ = 0;
 };
@@ -248,10 +251,12 @@ absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
                                           absl::Span<const TransformSpec> ops,
                                           Layout layout,
                                           absl::Span<const ImageSize> sizes,
-                                          const TransformLimits& limits) {
+                                          const TransformLimits& limits,
+                                          int view) {
   Require(field.is_packed() != sizes.empty(), "a packed field has sizes");
   Require(field_index >= 0 && field_index < kMaxDatasetFields,
           "the index of a field is below kMaxDatasetFields");
+  Require(view >= 0 && view <= kMaxView, "a view is within 0..kMaxView");
   if (ops.size() > kMaxTransforms) {
     return At(field,
               Invalid(absl::StrCat(ops.size(), " transforms; there can be ",
@@ -298,7 +303,7 @@ absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
   DATASETD_RETURN_IF_ERROR(
       At(field, StartImage(field, largest, limits, program)));
   program.layout = layout;
-  PipelineCompiler compiler(&program, field.is_mask, field_index,
+  PipelineCompiler compiler(&program, field.is_mask, field_index, view,
                             std::move(sample_sizes), limits);
   for (size_t i = 0; i < ops.size(); ++i) {
     const absl::StatusOr<TransformSpec> op =

@@ -18,6 +18,8 @@ namespace datasetd {
 
 // Maximum number of ops per field.
 inline constexpr int kMaxTransforms = 256;
+// Largest number of a view.
+inline constexpr int kMaxView = 255;
 
 // Compiles the program of field `field_index` of a dataset; `source`, `ragged`,
 // `sample_stride_bytes` and `offset_bytes` stay 0.
@@ -45,14 +47,16 @@ inline constexpr int kMaxTransforms = 256;
 // unchanged; `layout` is ignored.
 //
 // Errors start with the position: "field 'image', transforms[2] RandomCrop: ".
-// REQUIRES: 0 <= field_index < kMaxDatasetFields; packed fields, and only
-// these, have sizes.
+// Views of one field with different numbers draw independently.
+// REQUIRES: 0 <= field_index < kMaxDatasetFields; 0 <= view <= kMaxView; packed
+// fields, and only these, have sizes.
 //   INVALID_ARGUMENT  an op, a parameter or the order is invalid, or an op
 //                     takes a sample beyond the limits
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
     absl::Span<const TransformSpec> ops, Layout layout,
-    absl::Span<const ImageSize> sizes = {}, const TransformLimits& limits = {});
+    absl::Span<const ImageSize> sizes = {}, const TransformLimits& limits = {},
+    int view = 0);
 
 // True if all samples have one size after the op, whatever their size before.
 bool GivesOneSize(const TransformSpec& transform);

@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/feed/latency_histogram.h"
+#include "server/pipeline/pipeline.h"
 #include "server/pipeline/transforms_hash.h"
 #include "server/service/transform_convert.h"
 
@@ -79,6 +80,13 @@ absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
   std::map<std::string, FeedFieldOptions> to;
   for (const auto& [field, field_options] : fields) {
     FeedFieldOptions& to_field = to[field];
+    to_field.source = field_options.source();
+    if (field_options.view() > static_cast<uint32_t>(kMaxView)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("fields: view of '", field, "' is ",
+                       field_options.view(), ": at most ", kMaxView));
+    }
+    to_field.view = static_cast<int>(field_options.view());
     DATASETD_ASSIGN_OR_RETURN(
         to_field.transforms,
         TransformsFromProto(field_options.transforms(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence, Union
+import itertools
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._dataset import Dataset
 from ._descriptions import Field
@@ -10,15 +11,26 @@ from .errors import InvalidArgument
 from .transforms._pipeline import Pipelines, batch_ops, pipelines_message
 
 FieldNames = Union[None, str, Sequence[str]]
+Views = Optional[Mapping[str, Any]]
 Layout = Union[str, Mapping[str, str]]
 
 _LAYOUTS = ("NCHW", "NHWC")
 _MAX_SUBSET_SIZE = 1_000_000  # the daemon's
 
 
-def chosen_fields(dataset: Dataset, fields: FieldNames) -> List[Field]:
-    """Returns the fields that `fields` names, in its order; None: all."""
-    there = {field.name: field for field in dataset.fields}
+def chosen_fields(
+    dataset: Dataset, fields: FieldNames, views: Views = None
+) -> List[Field]:
+    """Returns the fields of a batch that `fields` names, in its order; None:
+    all. `views` stand in the place of the image."""
+    there: Dict[str, Field] = {}
+    image = None if views is None else _viewed(dataset, views)
+    for field in dataset.fields:
+        if field.name != image:
+            there[field.name] = field
+            continue
+        for view in views or ():
+            there[view] = field._replace(name=view)
     if fields is None:
         return list(there.values())
     names = [fields] if isinstance(fields, str) else list(fields)
@@ -38,11 +50,35 @@ def chosen_fields(dataset: Dataset, fields: FieldNames) -> List[Field]:
     return [there[name] for name in names]
 
 
+def _viewed(dataset: Dataset, views: Any) -> str:
+    """Returns the name of the image that `views` are of; checks them."""
+    images = [f.name for f in dataset.fields if f.is_image and not f.is_mask]
+    image = image_field(dataset.fields)
+    if image not in images:
+        raise InvalidArgument(
+            f"views: dataset '{dataset.name}' has the images {images}; "
+            "expected one, or one that is called 'image'"
+        )
+    if not isinstance(views, Mapping) or not views:
+        raise InvalidArgument(
+            f"views={views!r}; expected a dict of lists of transforms by the "
+            "name of the view"
+        )
+    for view in views:
+        others = [f.name for f in dataset.fields if f.name != image]
+        if not isinstance(view, str) or not view or view in others:
+            raise InvalidArgument(
+                f"views: {view!r}; expected a name that is none of {others}"
+            )
+    return image
+
+
 def fields_message(
     dataset: Dataset,
     fields: List[Field],
     transforms: Pipelines,
     layout: Layout,
+    views: Views = None,
 ) -> Dict[str, Any]:
     """Returns FeedOptions.fields: transforms and layout of each field."""
     images = [f.name for f in fields if f.is_image]
@@ -50,7 +86,13 @@ def fields_message(
     pipelines = pipelines_message(
         "transforms", transforms, masks, image_field(fields)
     )
-    for op in batch_ops(transforms):
+    image = None if views is None else image_field(dataset.fields)
+    if image in pipelines:
+        raise InvalidArgument(
+            f"transforms: {image!r} has views: give each its transforms there"
+        )
+    pipelines.update(pipelines_message("views", views))
+    for op in itertools.chain(batch_ops(transforms), batch_ops(views)):
         _check_labels(dataset, fields, op, pipelines)
     layouts = (
         dict(layout)
@@ -71,6 +113,9 @@ def fields_message(
                 f"{_LAYOUTS}, for an image field ({images})"
             )
         message.setdefault(field, {})["layout"] = "LAYOUT_" + value
+    for number, view in enumerate(views or ()):
+        if view in message:
+            message[view].update(source=image, view=number)
     return message
 
 

@@ -32,16 +32,16 @@ class Job:
         timeout: Optional[float],
         reconnect_seconds: float,
         held: Held,
+        images: FrozenSet[str],
     ) -> None:
+        """`images` are the names of a batch's images."""
         self.dataset = dataset
         self.options = options
         self.framework = framework
         self.timeout = timeout
         self.reconnect_seconds = reconnect_seconds
         self.held = held
-        self.images: FrozenSet[str] = frozenset(
-            field.name for field in dataset.fields if field.is_image
-        )
+        self.images = images
         self.waited = Waited()
         self.feeds: "weakref.WeakSet[JobFeed]" = weakref.WeakSet()
         self.is_closed = False

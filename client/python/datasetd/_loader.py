@@ -115,6 +115,10 @@ class DataLoader(Generic[ArrayT]):
         held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
         does not change what random ops draw.
+      views: a dict of lists of transforms: several augmentations of each image,
+        such as {"a": [...], "b": [...]}. Each is a field of the batch, in the
+        place of the image (the only one, or `image`), and draws by itself;
+        the first draws what `transforms` would.
       on_held: "copy" or "error": what next() does when the job keeps many
         batches; see below.
       name: shown by `datasetctl feeds`.
@@ -190,6 +194,7 @@ class DataLoader(Generic[ArrayT]):
         weights: Optional[_weights.Weights] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
+        views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
@@ -218,6 +223,7 @@ class DataLoader(Generic[ArrayT]):
         weights: Optional[_weights.Weights] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
+        views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
@@ -246,6 +252,7 @@ class DataLoader(Generic[ArrayT]):
         weights: Optional[_weights.Weights] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
+        views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
@@ -273,6 +280,7 @@ class DataLoader(Generic[ArrayT]):
         weights: Optional[_weights.Weights] = None,
         subset: Optional[Iterable[int]] = None,
         fields: FieldNames = None,
+        views: Optional[Mapping[str, Pipelines]] = None,
         on_held: str = "copy",
         name: str = "",
         timeout: Optional[float] = None,
@@ -331,11 +339,13 @@ class DataLoader(Generic[ArrayT]):
             "world_size": self.world_size,
             "name": name,
         }
-        chosen = chosen_fields(whole, fields)
-        options["fields"] = fields_message(whole, chosen, transforms, layout)
+        chosen = chosen_fields(whole, fields, views)
+        options["fields"] = fields_message(
+            whole, chosen, transforms, layout, views
+        )
         if prefetch is not None:
             options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
-        if fields is not None:
+        if fields is not None or views is not None:
             options["field_names"] = [field.name for field in chosen]
         self.sampler = sampler
         self.batch_sampler = batch_sampler
@@ -395,6 +405,7 @@ class DataLoader(Generic[ArrayT]):
         # Arguments for opening loaders of single samples.
         self._arguments = {
             "fields": fields,
+            "views": views,
             "transforms": transforms,
             "layout": layout,
             "framework": resolved,
@@ -408,6 +419,7 @@ class DataLoader(Generic[ArrayT]):
             timeout,
             reconnect_seconds,
             held,
+            frozenset(field.name for field in chosen if field.is_image),
         )
         # The feed of the newest iterator.
         self._feed = JobFeed(self._job, ahead)

@@ -160,6 +160,55 @@ TEST_F(FeedFieldsTest, MixedLabelsMustBeAmongThem) {
                        HasSubstr("'label' is no field of the feed")));
 }
 
+TEST_F(FeedFieldsTest, ViewsOfAFieldDrawByThemselves) {
+  MakeDataset({kLeft, kRight, kLabel});
+  const auto view = [](const char* source, int number) {
+    return FeedFieldOptions{.source = source,
+                            .view = number,
+                            .transforms = {RandomHorizontalFlipSpec{}}};
+  };
+  const Options options = {
+      {"a", view("right", 0)}, {"b", view("right", 1)}, {"left", view("", 1)}};
+  const auto all = Compile({}, options);
+  ASSERT_THAT(all, IsOk());
+  EXPECT_THAT(NamesOf(*all), ElementsAre("left", "right", "label", "a", "b"));
+  EXPECT_THAT(all->sources, ElementsAre(0, 1, 2, 1, 1));
+  EXPECT_EQ(all->programs[4].source, dataset_->field_data(1));
+  const auto op_index = [](const FieldProgram& program) {
+    return program.moves[0].op_index;
+  };
+  EXPECT_EQ(op_index(all->programs[3]), 1u << 8);
+  EXPECT_EQ(op_index(all->programs[4]), 1u << 17 | 1u << 8);
+  EXPECT_EQ(op_index(all->programs[0]), 1u << 17);
+  const auto some = Compile({"b", "label"}, {{"b", view("right", 1)}});
+  ASSERT_THAT(some, IsOk());
+  EXPECT_THAT(NamesOf(*some), ElementsAre("b", "label"));
+  EXPECT_EQ(op_index(some->programs[0]), op_index(all->programs[4]));
+  // The number counts for the hash, and the source.
+  const auto other = Compile({"b", "label"}, {{"b", view("right", 2)}});
+  const auto left = Compile({"b", "label"}, {{"b", view("left", 1)}});
+  EXPECT_NE(TransformsHash(some->pipelines), TransformsHash(other->pipelines));
+  EXPECT_NE(TransformsHash(some->pipelines), TransformsHash(left->pipelines));
+}
+
+TEST_F(FeedFieldsTest, WrongViewsAreNamed) {
+  MakeDataset({kLeft, kRight, kLabel});
+  EXPECT_THAT(Compile({}, {{"a", {.source = "mask"}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("fields: source of 'a': dataset 'a' has no "
+                                 "field 'mask'; it has: left, right, label")));
+  EXPECT_THAT(Compile({}, {{"left", {.source = "right"}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("'left' with source 'right' has the name of a "
+                                 "field")));
+  EXPECT_THAT(Compile({}, {{std::string(129, 'a'), {.source = "right"}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a name of 129 bytes")));
+  EXPECT_THAT(Compile({"left"}, {{"a", {.source = "right"}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("field 'a' is not among the fields")));
+}
+
 TEST_F(FeedFieldsTest, WrongNamesAreNamed) {
   MakeDataset({kLeft, kRight, kLabel});
   EXPECT_THAT(Compile({"left", "mask"}, {}),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import errors
 from .._arguments import encode
@@ -60,6 +60,8 @@ _ENUM_PREFIXES = {
 Message = Dict[str, Any]
 # By field: a list of Transform messages.
 Transforms = Dict[str, List[Message]]
+# By field that is a view of another one: source and view of FieldOptions.
+Sources = Dict[str, Message]
 
 
 class Request(NamedTuple):
@@ -84,7 +86,7 @@ def samples(client: Client, request: Request) -> Message:
         first = min(request.first, max(dataset.num_samples - 1, 0))
         end = min(first + request.num_samples, dataset.num_samples)
         indices = list(range(first, end))
-        transforms = _transforms(client, request, fields)
+        transforms, sources = _transforms(client, request, fields)
         session = client._session
         notes: List[str] = []
         framework = _framework(dataset.device)
@@ -101,8 +103,9 @@ def samples(client: Client, request: Request) -> Message:
             _augmented(
                 session,
                 request,
-                fields,
+                _with_views(fields, sources),
                 transforms,
+                sources,
                 indices,
                 framework,
                 views,
@@ -162,20 +165,37 @@ def _framework(device: str) -> str:
 
 def _transforms(
     client: Client, request: Request, fields: List[Field]
-) -> Transforms:
+) -> Tuple[Transforms, Sources]:
     if request.feed_id is not None:
         text = client._session.call_text(
             "get_feed_transforms", request.feed_id
         )
-        return {
-            name: list(options["transforms"])
-            for name, options in json.loads(text)["fields"].items()
-        }
+        of_feed = json.loads(text)["fields"]
+        return (
+            {name: list(one["transforms"]) for name, one in of_feed.items()},
+            {
+                name: {"source": one["source"], "view": one["view"]}
+                for name, one in of_feed.items()
+                if one["source"]
+            },
+        )
     if not request.pasted.strip():
-        return {}
-    return parse_transforms(
-        request.pasted, [field.name for field in fields if field.is_image]
-    )
+        return {}, {}
+    images = [field.name for field in fields if field.is_image]
+    return parse_transforms(request.pasted, images), {}
+
+
+def _with_views(fields: List[Field], sources: Sources) -> List[Field]:
+    """Returns the fields, with the views in the places of their sources."""
+    result = []
+    for field in fields:
+        views = [
+            field._replace(name=name)
+            for name, options in sources.items()
+            if options["source"] == field.name
+        ]
+        result += views or [field]
+    return result
 
 
 def parse_transforms(text: str, images: List[str]) -> Transforms:
@@ -390,7 +410,7 @@ def _originals(
         height, width = field.largest
         window = [{"crop": {"height": height, "width": width}}]
         explained = _explain(
-            session, request, {field.name: window}, indices
+            session, request, {field.name: window}, {}, indices
         )
         drawn = _draw(
             session,
@@ -428,6 +448,7 @@ def _augmented(
     request: Request,
     fields: List[Field],
     transforms: Transforms,
+    sources: Sources,
     indices: List[int],
     framework: str,
     views: List[Message],
@@ -453,6 +474,7 @@ def _augmented(
             field.name: {
                 "transforms": _as_float32(transforms.get(field.name, [])),
                 **({"layout": "LAYOUT_NHWC"} if field.is_image else {}),
+                **sources.get(field.name, {}),
             }
             for field in shown
             if field.is_image or transforms.get(field.name)
@@ -467,7 +489,7 @@ def _augmented(
             "MixUp and CutMix mix the samples of a batch: here those of the "
             "grid, in the job those of its batch."
         )
-    ops = _explain(session, request, transforms, indices)
+    ops = _explain(session, request, transforms, sources, indices)
     for view, drawn_ops in zip(views, ops):
         view["ops"] = [
             {
@@ -502,6 +524,7 @@ def _explain(
     session: Session,
     request: Request,
     transforms: Transforms,
+    sources: Sources,
     indices: List[int],
 ) -> List[List[Message]]:
     text = session.call_text(
@@ -510,7 +533,7 @@ def _explain(
             {
                 "dataset": request.dataset,
                 "fields": {
-                    field: {"transforms": ops}
+                    field: {"transforms": ops, **sources.get(field, {})}
                     for field, ops in transforms.items()
                 },
                 "seed": str(request.seed),
