@@ -90,7 +90,7 @@ absl::StatusOr<FeedFields> CompileFeedFields(
     fields.specs.push_back(dataset.fields()[source]);
   }
   DATASETD_RETURN_IF_ERROR(CheckOptions(dataset, fields.specs, options));
-  std::vector<std::vector<TransformSpec>> transforms;
+  std::vector<Transforms> transforms;
   for (size_t f = 0; f < fields.specs.size(); ++f) {
     const FieldSpec& spec = fields.specs[f];
     const size_t source = fields.sources[f];

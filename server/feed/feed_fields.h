@@ -13,14 +13,14 @@
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/field_spec.h"
-#include "server/dataset/transform_spec.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/pipeline/transforms_hash.h"
 
 namespace datasetd {
 
 struct FeedFieldOptions {
-  std::vector<TransformSpec> transforms;
+  Transforms transforms;  // with their defaults filled in
   Layout layout = Layout::kNchw;
 };
 

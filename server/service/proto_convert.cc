@@ -12,8 +12,8 @@
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "server/dataset/dataset_limits.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/transforms_hash.h"
-#include "server/service/transform_convert.h"
 
 namespace datasetd {
 namespace {
@@ -68,8 +68,8 @@ absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
     FeedFieldOptions& to_field = to[field];
     DATASETD_ASSIGN_OR_RETURN(
         to_field.transforms,
-        TransformsFromProto(field_options.transforms(),
-                            absl::StrCat("field '", field, "', transforms")));
+        CompleteTransforms(field_options.transforms(),
+                           absl::StrCat("field '", field, "', transforms")));
     switch (field_options.layout()) {
       case v1::LAYOUT_UNSPECIFIED:
       case v1::LAYOUT_NCHW:
@@ -150,9 +150,8 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(
         to.pretransforms[field],
-        TransformsFromProto(
-            pipeline.transforms(),
-            absl::StrCat("field '", field, "', pretransforms")));
+        CompleteTransforms(pipeline.transforms(),
+                           absl::StrCat("field '", field, "', pretransforms")));
   }
   for (const auto& [field, ops] : to.pretransforms) {
     pipelines.push_back({.field = field, .transforms = ops});
