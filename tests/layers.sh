@@ -94,7 +94,7 @@ rule "the client knows of cuda the table of the driver's functions only" \
 rule "what is below the services knows neither gRPC nor spdlog" \
   '//server/files/... + //server/dataset/... + //server/pipeline/... +
    //server/cache/... + //server/load/... + //server/registry/... +
-   //server/feed/...' '^//third_party/(grpc|protobuf|spdlog)'
+   //server/feed/...' '^//third_party/(grpc|spdlog)'
 rule "readers know no gRPC" \
   //server/readers/... '^//third_party/grpc'
 rule "HDF5 is in a process of its own" \

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "datasetd/v1/transform.pb.h"
 #include "server/dataset/bad_samples.h"
-#include "server/dataset/transform_spec.h"
 
 namespace datasetd {
 
@@ -22,7 +22,8 @@ struct DatasetSpec {
   std::string path;
   std::string split;
   std::string device;  // empty: the first device
-  std::map<std::string, std::vector<TransformSpec>> pretransforms;
+  // By field, with their defaults filled in.
+  std::map<std::string, std::vector<v1::Transform>> pretransforms;
   std::map<std::string, std::string> options;
   // Equal if and only if the pretransforms are equal.
   std::string pretransforms_key;

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "server/dataset/transform_spec.h"
 #include "server/feed/feed_fields.h"
 
 namespace datasetd {
@@ -15,12 +13,11 @@ namespace {
 // Limit per explanation, which must fit in one message.
 constexpr size_t kMaxExplainedOps = 20'000;
 
-size_t CountOps(const std::vector<TransformSpec>& transforms) {
-  size_t count = transforms.size();
-  for (const TransformSpec& transform : transforms) {
-    if (const auto* group = std::get_if<RandomApplySpec>(&transform.op)) {
-      count += CountOps(group->transforms);
-    }
+template <typename List>
+size_t CountOps(const List& transforms) {
+  size_t count = 0;
+  for (const v1::Transform& transform : transforms) {
+    count += 1 + CountOps(transform.random_apply().transforms());
   }
   return count;
 }

@@ -143,7 +143,7 @@ absl::StatusOr<FeedFields> CompileFeedFields(
     fields.specs.back().name = field.name;
   }
   DATASETD_RETURN_IF_ERROR(CheckOptions(dataset, fields.specs, options));
-  std::vector<std::vector<TransformSpec>> transforms;
+  std::vector<Transforms> transforms;
   for (size_t f = 0; f < fields.specs.size(); ++f) {
     const FieldSpec& spec = fields.specs[f];
     const size_t source = fields.sources[f];

@@ -13,16 +13,16 @@
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/field_spec.h"
-#include "server/dataset/transform_spec.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/pipeline/transforms_hash.h"
 
 namespace datasetd {
 
 struct FeedFieldOptions {
-  std::string source;  // a field of the dataset; empty: the one of this name
-  int view = 0;        // as CompileField
-  std::vector<TransformSpec> transforms;
+  std::string source;     // a field of the dataset; empty: the one of this name
+  int view = 0;           // as CompileField
+  Transforms transforms;  // with their defaults filled in
   Layout layout = Layout::kNchw;
 };
 

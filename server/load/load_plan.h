@@ -14,8 +14,8 @@
 #include "server/dataset/bad_samples.h"
 #include "server/dataset/field_spec.h"
 #include "server/dataset/sample_source.h"
-#include "server/dataset/transform_spec.h"
 #include "server/load/decode_budget.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {
@@ -48,7 +48,7 @@ struct LoadPlan {
     bool has_program = false;
     FieldProgram program = {};
     // Encoded sources: the ops that `program` was compiled from.
-    std::vector<TransformSpec> ops;
+    Transforms ops;
     // Packed fields of encoded sources: the resident size of each sample.
     SampleSizes sizes;
     // True while it is unknown whether the field is packed, and the sizes.

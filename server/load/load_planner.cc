@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <optional>
 #include <thread>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -57,16 +56,15 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
 
 // The size that suffices for an image whose first op is a Resize and whose
 // resident size is independent of its own; 0 x 0 if the full size is needed.
-ImageSize EnoughFor(const std::vector<TransformSpec>& ops) {
-  const ResizeSpec* const resize =
-      ops.empty() ? nullptr : std::get_if<ResizeSpec>(&ops[0].op);
-  if (resize == nullptr) return {};
-  if (resize->height > 0 && resize->width > 0) {
-    return {resize->height, resize->width};
+ImageSize EnoughFor(const Transforms& ops) {
+  if (ops.empty() || !ops[0].has_resize()) return {};
+  const v1::Resize& resize = ops[0].resize();
+  if (resize.size().height() > 0 && resize.size().width() > 0) {
+    return {resize.size().height(), resize.size().width()};
   }
-  if (resize->shorter_edge > 0 && resize->max_size == 0 && ops.size() > 1 &&
-      std::holds_alternative<CenterCropSpec>(ops[1].op)) {
-    return {resize->shorter_edge, resize->shorter_edge};
+  if (resize.shorter_edge() > 0 && resize.max_size() == 0 && ops.size() > 1 &&
+      ops[1].has_center_crop()) {
+    return {resize.shorter_edge(), resize.shorter_edge()};
   }
   return {};
 }

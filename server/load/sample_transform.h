@@ -21,8 +21,8 @@
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/field_spec.h"
 #include "server/dataset/sample_source.h"
-#include "server/dataset/transform_spec.h"
 #include "server/files/aligned_buffer.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {
@@ -32,9 +32,8 @@ class SampleTransform {
   // `resident` is the result of the ops for a sample of `source`'s shape, or
   // packed if the result's size differs between samples. Without ops, samples
   // are not changed.
-  SampleTransform(FieldSpec source, int field_index,
-                  std::vector<TransformSpec> ops, FieldSpec resident,
-                  const TransformLimits& limits = {})
+  SampleTransform(FieldSpec source, int field_index, Transforms ops,
+                  FieldSpec resident, const TransformLimits& limits = {})
       : source_(std::move(source)),
         field_index_(field_index),
         ops_(std::move(ops)),
@@ -91,7 +90,7 @@ class SampleTransform {
 
   const FieldSpec source_;
   const int field_index_;
-  const std::vector<TransformSpec> ops_;
+  const Transforms ops_;
   const FieldSpec resident_;
   const TransformLimits limits_;
 

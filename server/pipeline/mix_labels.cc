@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
@@ -23,12 +22,11 @@ struct MixOptions {
   int64_t num_classes = 0;
 };
 
-MixOptions OptionsOf(const TransformSpec& transform) {
-  if (const auto* mix = std::get_if<MixUpSpec>(&transform.op)) {
-    return {mix->labels, mix->num_classes};
+MixOptions MixOptionsOf(const v1::Transform& transform) {
+  if (transform.has_mix_up()) {
+    return {transform.mix_up().labels(), transform.mix_up().num_classes()};
   }
-  const auto& mix = std::get<CutMixSpec>(transform.op);
-  return {mix.labels, mix.num_classes};
+  return {transform.cut_mix().labels(), transform.cut_mix().num_classes()};
 }
 
 bool IsClass(const FieldSpec& field) {
@@ -54,18 +52,17 @@ std::string NamesOfClasses(absl::Span<const FieldSpec> fields) {
 
 }  // namespace
 
-absl::Status LinkMixedLabels(
-    absl::Span<const FieldSpec> fields,
-    absl::Span<const std::vector<TransformSpec>> transforms,
-    absl::Span<FieldProgram> programs) {
+absl::Status LinkMixedLabels(absl::Span<const FieldSpec> fields,
+                             absl::Span<const Transforms> transforms,
+                             absl::Span<FieldProgram> programs) {
   Require(
       fields.size() == programs.size() && fields.size() == transforms.size(),
       "a program and transforms for each field");
   for (size_t f = 0; f < fields.size(); ++f) {
     MixProgram& mix = programs[f].mix;
     if (mix.kind == MixKind::kNone) continue;
-    const TransformSpec& op = transforms[f].back();
-    const MixOptions options = OptionsOf(op);
+    const v1::Transform& op = transforms[f].back();
+    const MixOptions options = MixOptionsOf(op);
     const auto error = [&](const std::string& what) {
       return absl::InvalidArgumentError(absl::StrCat(
           "field '", fields[f].name, "', transforms[", transforms[f].size() - 1,

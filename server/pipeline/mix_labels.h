@@ -14,7 +14,7 @@
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/dataset.h"
 #include "server/dataset/field_spec.h"
-#include "server/dataset/transform_spec.h"
+#include "server/pipeline/ops/transform.h"
 
 namespace datasetd {
 
@@ -25,10 +25,9 @@ namespace datasetd {
 //   INVALID_ARGUMENT  the label field does not exist, is not an integer scalar,
 //                     has transforms of its own, or is mixed by two images with
 //                     different draws or box sizes
-absl::Status LinkMixedLabels(
-    absl::Span<const FieldSpec> fields,
-    absl::Span<const std::vector<TransformSpec>> transforms,
-    absl::Span<FieldProgram> programs);
+absl::Status LinkMixedLabels(absl::Span<const FieldSpec> fields,
+                             absl::Span<const Transforms> transforms,
+                             absl::Span<FieldProgram> programs);
 
 // Reads all mixed labels, if any, back from the device and checks them. Blocks.
 // REQUIRES: `programs` are those of the dataset's fields `sources`, linked.

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/ops/op_table.h"
-#include "server/dataset/transform_spec.h"
+#include "server/pipeline/ops/transform.h"
 
 namespace datasetd {
 namespace {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,14 +11,8 @@
 #include "base/checked_math.h"
 #include "base/require.h"
 #include "base/status_macros.h"
-#include "server/pipeline/mask_transform.h"
-#include "server/pipeline/ops/colour_ops.h"
-#include "server/pipeline/ops/erase_ops.h"
 #include "server/pipeline/ops/image_compiler.h"
-#include "server/pipeline/ops/mix_ops.h"
-#include "server/pipeline/ops/move_ops.h"
-#include "server/pipeline/ops/number_ops.h"
-#include "server/pipeline/ops/resample_ops.h"
+#include "server/pipeline/ops/op_compilers.h"
 
 namespace datasetd {
 namespace {
@@ -34,25 +26,6 @@ bool IsInteger(Dtype dtype) {
 constexpr char kSizeGivers[] =
     "RandomResizedCrop, Resize with height and width, CenterCrop, RandomCrop, "
     "Crop or ResizedCrop";
-
-template <typename Op>
-constexpr bool kGivesOneSize =
-    std::is_same_v<Op, CropSpec> || std::is_same_v<Op, CenterCropSpec> ||
-    std::is_same_v<Op, RandomCropSpec> || std::is_same_v<Op, ResizedCropSpec> ||
-    std::is_same_v<Op, RandomResizedCropSpec>;
-
-// True if samples may still differ in size before the op.
-template <typename Op>
-constexpr bool kTakesAnySize =
-    kGivesOneSize<Op> || Op::kFamily == OpFamily::kNumber ||
-    (Op::kFamily == OpFamily::kColour &&
-     !std::is_same_v<Op, GaussianBlurSpec>) ||
-    std::is_same_v<Op, PadSpec> || std::is_same_v<Op, ResizeSpec> ||
-    std::is_same_v<Op, HorizontalFlipSpec> ||
-    std::is_same_v<Op, VerticalFlipSpec> ||
-    std::is_same_v<Op, RandomHorizontalFlipSpec> ||
-    std::is_same_v<Op, RandomVerticalFlipSpec> ||
-    std::is_same_v<Op, AlternatingFlipSpec>;
 
 // For example "10x20 to 30x40 (height x width)": the range of each axis.
 std::string RangeText(absl::Span<const SampleSize> sizes) {
@@ -79,11 +52,8 @@ class PipelineCompiler {
         view_(Narrow<uint32_t>(view)) {}
 
   // Errors do not include the position.
-  absl::Status Add(const TransformSpec& transform) {
-    if (transform.draw_id > kMaxDrawId) {
-      return Invalid(absl::StrCat("draw_id is ", transform.draw_id,
-                                  ": it must be within 0..", kMaxDrawId));
-    }
+  absl::Status Add(const v1::Transform& transform) {
+    DATASETD_RETURN_IF_ERROR(CheckTransform(transform));
     if (next_position_ == kMaxTransforms) {
       return Invalid(absl::StrCat("there can be ", kMaxTransforms,
                                   " transforms, those inside others counted"));
@@ -94,10 +64,9 @@ class PipelineCompiler {
           "image: put it before");
     }
     image_.set_op(next_position_, OpIndex(field_index_, next_position_,
-                                          transform.draw_id, view_));
+                                          transform.draw_id(), view_));
     ++next_position_;
-    return std::visit([this](const auto& op) { return Compile(op); },
-                      transform.op);
+    return Compile(transform);
   }
 
   absl::Status Finish() {
@@ -115,9 +84,17 @@ class PipelineCompiler {
   }
 
  private:
-  template <typename Op>
-  absl::Status Compile(const Op& op) {
-    if (image_.is_ragged() && !kTakesAnySize<Op>) {
+  absl::Status Compile(const v1::Transform& transform) {
+    const v1::OpOptions& options = OptionsOf(transform);
+    const bool is_for_masks = options.family() == v1::OP_FAMILY_GEOMETRY ||
+                              options.family() == v1::OP_FAMILY_NUMBER ||
+                              options.family() == v1::OP_FAMILY_GROUP;
+    if (image_.is_mask() && !is_for_masks) {
+      return Invalid(
+          "it is for images, and the field is a mask, whose values are "
+          "classes: a mask must have geometry, ToDtype and Normalize only");
+    }
+    if (image_.is_ragged() && options.sizes() == v1::SAMPLE_SIZES_EQUAL) {
       return Invalid(absl::StrCat(
           "it needs images of one size, and those of the samples are from ",
           RangeText(image_.sizes()),
@@ -125,18 +102,34 @@ class PipelineCompiler {
           "such as ",
           kSizeGivers));
     }
-    return CompileOp(op, image_);
+    switch (options.family()) {
+      case v1::OP_FAMILY_GEOMETRY:
+        return CompileGeometryOp(transform, image_);
+      case v1::OP_FAMILY_COLOUR:
+        return CompileColourOp(transform, image_);
+      case v1::OP_FAMILY_ERASE:
+        return CompileEraseOp(transform, image_);
+      case v1::OP_FAMILY_NUMBER:
+        return CompileNumberOp(transform, image_);
+      case v1::OP_FAMILY_BATCH:
+        return CompileBatchOp(transform, image_);
+      case v1::OP_FAMILY_GROUP:
+        return AddGroup(transform.random_apply());
+      default:
+        return NoCompiler(transform);
+    }
   }
 
-  absl::Status Compile(const RandomApplySpec& op) {
-    DATASETD_RETURN_IF_ERROR(image_.BeginGroup(op.p));
-    for (size_t i = 0; i < op.transforms.size(); ++i) {
-      const absl::Status status = Add(op.transforms[i]);
+  absl::Status AddGroup(const v1::RandomApply& group) {
+    DATASETD_RETURN_IF_ERROR(image_.BeginGroup(group.p()));
+    for (int i = 0; i < group.transforms_size(); ++i) {
+      const v1::Transform& inner = group.transforms(i);
+      const absl::Status status = Add(inner);
       if (!status.ok()) {
-        return absl::Status(status.code(),
-                            absl::StrCat("transforms[", i, "] ",
-                                         TransformName(op.transforms[i]), ": ",
-                                         status.message()));
+        return absl::Status(
+            status.code(),
+            absl::StrCat("transforms[", i, "] ", TransformName(inner), ": ",
+                         status.message()));
       }
     }
     return image_.EndGroup();
@@ -208,14 +201,13 @@ absl::Status StartOther(const FieldSpec& field, FieldProgram& program) {
 }
 
 // The dtype of a non-image field after its ToDtype.
-absl::StatusOr<Dtype> OtherDtype(Dtype from, const TransformSpec& op) {
-  const auto* to_dtype = std::get_if<ToDtypeSpec>(&op.op);
-  if (to_dtype == nullptr) {
+absl::StatusOr<Dtype> OtherDtype(Dtype from, const v1::Transform& op) {
+  DATASETD_RETURN_IF_ERROR(CheckTransform(op));
+  if (!op.has_to_dtype()) {
     return Invalid("the field is not an image: it can only have a ToDtype");
   }
-  const Dtype to = to_dtype->dtype;
-  if (!IsKnown(to)) return Invalid("the dtype is not set");
-  if (to_dtype->scale) {
+  const Dtype to = ToDtypeOf(op.to_dtype());
+  if (op.to_dtype().scale()) {
     return Invalid(
         "scale is for images, and the field is not one: set it to False");
   }
@@ -236,7 +228,7 @@ absl::Status At(const FieldSpec& field, const absl::Status& status) {
 }
 
 absl::Status At(const FieldSpec& field, size_t position,
-                const TransformSpec& op, const absl::Status& status) {
+                const v1::Transform& op, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(
       status.code(),
@@ -248,7 +240,7 @@ absl::Status At(const FieldSpec& field, size_t position,
 
 absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
                                           int field_index,
-                                          absl::Span<const TransformSpec> ops,
+                                          absl::Span<const v1::Transform> ops,
                                           Layout layout,
                                           absl::Span<const ImageSize> sizes,
                                           const TransformLimits& limits,
@@ -306,28 +298,23 @@ absl::StatusOr<FieldProgram> CompileField(const FieldSpec& field,
   PipelineCompiler compiler(&program, field.is_mask, field_index, view,
                             std::move(sample_sizes), limits);
   for (size_t i = 0; i < ops.size(); ++i) {
-    const absl::StatusOr<TransformSpec> op =
-        field.is_mask ? ForMask(ops[i]) : ops[i];
-    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], op.status()));
-    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], compiler.Add(*op)));
+    DATASETD_RETURN_IF_ERROR(At(field, i, ops[i], compiler.Add(ops[i])));
   }
   DATASETD_RETURN_IF_ERROR(At(field, compiler.Finish()));
   return program;
 }
 
-bool GivesOneSize(const TransformSpec& transform) {
-  if (const auto* resize = std::get_if<ResizeSpec>(&transform.op)) {
-    return resize->height > 0 && resize->width > 0;
+bool GivesOneSize(const v1::Transform& op) {
+  if (op.has_resize()) {
+    return op.resize().size().height() > 0 && op.resize().size().width() > 0;
   }
-  return std::visit(
-      [](const auto& op) {
-        return kGivesOneSize<std::remove_cvref_t<decltype(op)>>;
-      },
-      transform.op);
+  return OptionsOf(op).sizes() == v1::SAMPLE_SIZES_ONE;
 }
 
-bool IsDeterministic(absl::Span<const TransformSpec> ops) {
-  return std::none_of(ops.begin(), ops.end(), IsRandom);
+bool IsDeterministic(absl::Span<const v1::Transform> ops) {
+  return std::none_of(ops.begin(), ops.end(), [](const v1::Transform& op) {
+    return OptionsOf(op).is_random();
+  });
 }
 
 }  // namespace datasetd

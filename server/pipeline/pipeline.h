@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/field_spec.h"
-#include "server/dataset/transform_spec.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {
@@ -40,29 +40,32 @@ inline constexpr int kMaxView = 255;
 // For a packed field, `sizes` are the distinct sample sizes, at most
 // kMaxRaggedExtent. Its ops must produce one size, and before that may only
 // keep the size, pad, or resize to a shorter edge; ops that depend on a size
-// are checked against each. Masks accept the ops of ForMask
-// (server/pipeline/mask_transform.h). Other fields accept one ToDtype without
-// scale: to their own dtype, from an integer to int64, or to float16, bfloat16
-// or float32. Without ops, integer scalars become int64 and others are
-// unchanged; `layout` is ignored.
+// are checked against each. Masks accept geometry, ToDtype, Normalize and
+// RandomApply of these; they are sampled nearest, or nearest-exact if the op
+// says so, without antialias. Other fields accept one ToDtype without scale: to
+// their own dtype, from an integer to int64, or to float16, bfloat16 or
+// float32. Without ops, integer scalars become int64 and others are unchanged;
+// `layout` is ignored.
 //
 // Errors start with the position: "field 'image', transforms[2] RandomCrop: ".
 // Views of one field with different numbers draw independently.
-// REQUIRES: 0 <= field_index < kMaxDatasetFields; 0 <= view <= kMaxView; packed
-// fields, and only these, have sizes.
+// REQUIRES: the defaults of `ops` are filled in (FillDefaults); 0 <=
+// field_index < kMaxDatasetFields; 0 <= view <= kMaxView; packed fields, and
+// only these, have sizes.
 //   INVALID_ARGUMENT  an op, a parameter or the order is invalid, or an op
 //                     takes a sample beyond the limits
 absl::StatusOr<FieldProgram> CompileField(
     const FieldSpec& field, int field_index,
-    absl::Span<const TransformSpec> ops, Layout layout,
+    absl::Span<const v1::Transform> ops, Layout layout,
     absl::Span<const ImageSize> sizes = {}, const TransformLimits& limits = {},
     int view = 0);
 
 // True if all samples have one size after the op, whatever their size before.
-bool GivesOneSize(const TransformSpec& transform);
+// REQUIRES for this and the next: each transform has an op.
+bool GivesOneSize(const v1::Transform& op);
 
 // True if no op is random; the ops may then be pretransforms.
-bool IsDeterministic(absl::Span<const TransformSpec> ops);
+bool IsDeterministic(absl::Span<const v1::Transform> ops);
 
 }  // namespace datasetd
 

@@ -1,44 +1,36 @@
 #include "server/pipeline/transforms_hash.h"
 
+#include <google/protobuf/message.h>
+#include <google/protobuf/reflection.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/digest.h"
+#include "base/require.h"
 
 namespace datasetd {
 namespace {
 
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
 // Part of the hash: change it when the text below changes.
 constexpr const char* kVersion = "datasetd transforms 2";
 
+// As the float32 that the kernel gets.
 std::string Number(double value) {
   float number = static_cast<float>(value);
   if (number == 0.0f) number = 0.0f;  // maps -0 to 0
   uint32_t bits = 0;
   std::memcpy(&bits, &number, sizeof(bits));
   return absl::StrCat(absl::Hex(bits, absl::kZeroPad8));
-}
-
-template <typename T>
-std::string Numbers(const std::vector<T>& values) {
-  std::vector<std::string> numbers;
-  for (T value : values) numbers.push_back(Number(value));
-  if (std::all_of(numbers.begin(), numbers.end(),
-                  [&](const std::string& n) { return n == numbers[0]; }) &&
-      !numbers.empty()) {
-    numbers.resize(1);
-  }
-  std::string text;
-  for (const std::string& number : numbers) {
-    absl::StrAppend(&text, text.empty() ? "" : ",", number);
-  }
-  return text;
 }
 
 // All bits of parameters that the host computes with count.
@@ -49,208 +41,148 @@ std::string Exact(double value) {
   return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
 }
 
-std::string Exact(const Interval& interval) {
-  return absl::StrCat(Exact(interval.min), "..", Exact(interval.max));
+// Equal values of all channels are one value, and none is 0.
+std::string Numbers(const Message& op, const FieldDescriptor& field) {
+  const Reflection& values = *op.GetReflection();
+  const bool is_float = field.cpp_type() == FieldDescriptor::CPPTYPE_FLOAT;
+  std::vector<std::string> numbers;
+  for (int i = 0; i < values.FieldSize(op, &field); ++i) {
+    numbers.push_back(Number(is_float
+                                 ? values.GetRepeatedFloat(op, &field, i)
+                                 : values.GetRepeatedDouble(op, &field, i)));
+  }
+  if (numbers.empty()) return Number(0);
+  if (std::count(numbers.begin(), numbers.end(), numbers[0]) ==
+      static_cast<std::ptrdiff_t>(numbers.size())) {
+    return numbers[0];
+  }
+  std::string text;
+  for (const std::string& number : numbers) {
+    absl::StrAppend(&text, text.empty() ? "" : ",", number);
+  }
+  return text;
 }
 
-std::string Exact(const PointXy& point) {
-  return absl::StrCat(Exact(point.x), ",", Exact(point.y));
+const FieldDescriptor& FindField(const Message& message,
+                                 absl::string_view name) {
+  const FieldDescriptor* const field =
+      message.GetDescriptor()->FindFieldByName(std::string(name));
+  Require(field != nullptr, "hash_text and used_with name parameters");
+  return *field;
 }
 
-template <typename T>
-std::string Exact(const std::optional<T>& value) {
-  return value.has_value() ? Exact(*value) : "none";
+// True if the parameter has no effect beside the others.
+bool IsUnused(const Message& op, const FieldDescriptor& field) {
+  const v1::ParameterOptions& options =
+      field.options().GetExtension(v1::parameter);
+  if (options.used_with().empty()) return false;
+  const auto& used = options.used_values();
+  return std::find(used.begin(), used.end(),
+                   op.GetReflection()->GetEnumValue(
+                       op, &FindField(op, options.used_with()))) == used.end();
 }
 
-std::string FillText(const std::vector<float>& fill) {
-  return fill.empty() ? Number(0) : Numbers(fill);
+std::string TransformText(const v1::Transform& transform);
+std::string Expand(const Message& message, absl::string_view text);
+
+// The parameters of an op, or the members of one.
+std::string MessageText(const Message& message) {
+  const auto& type = *message.GetDescriptor();
+  const std::string& text = type.options().GetExtension(v1::op).hash_text();
+  if (!text.empty()) return Expand(message, text);
+  std::string names;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string& name = type.field(i)->name();
+    absl::StrAppend(&names, i == 0 ? "" : " ", name, " {", name, "}");
+  }
+  return Expand(message, names);
 }
 
-std::string SamplingText(InterpolationMode interpolation, bool antialias) {
-  // Antialiasing affects these two modes only.
-  const bool matters = interpolation == InterpolationMode::kBilinear ||
-                       interpolation == InterpolationMode::kBicubic;
-  return absl::StrCat("mode ", static_cast<int>(interpolation),
-                      antialias && matters ? " antialias" : "");
-}
-
-std::string PaddingText(const Padding& padding, const std::vector<float>& fill,
-                        PaddingMode mode) {
-  const std::string fill_text =
-      mode == PaddingMode::kConstant ? FillText(fill) : Number(0);
-  return absl::StrCat(padding.left, ",", padding.top, ",", padding.right, ",",
-                      padding.bottom, " mode ", static_cast<int>(mode),
-                      " fill ", fill_text);
-}
-
-std::string TransformText(const TransformSpec& transform);
-
-struct Parameters {
-  std::string operator()(const PadSpec& op) const {
-    return PaddingText(op.padding, op.fill, op.padding_mode);
-  }
-  std::string operator()(const CropSpec& op) const {
-    return absl::StrCat(op.top, ",", op.left, " ", op.height, "x", op.width);
-  }
-  std::string operator()(const CenterCropSpec& op) const {
-    return absl::StrCat(op.height, "x", op.width);
-  }
-  std::string operator()(const RandomCropSpec& op) const {
-    return absl::StrCat(op.height, "x", op.width, " ",
-                        PaddingText(op.padding, op.fill, op.padding_mode),
-                        op.pad_if_needed ? " if needed" : "");
-  }
-  std::string operator()(const HorizontalFlipSpec&) const { return ""; }
-  std::string operator()(const VerticalFlipSpec&) const { return ""; }
-  std::string operator()(const RandomHorizontalFlipSpec& op) const {
-    return Number(op.p);
-  }
-  std::string operator()(const RandomVerticalFlipSpec& op) const {
-    return Number(op.p);
-  }
-  std::string operator()(const AlternatingFlipSpec&) const { return ""; }
-  std::string operator()(const ResizeSpec& op) const {
-    return absl::StrCat(op.height, "x", op.width, " shorter ", op.shorter_edge,
-                        " max ", op.max_size, " ",
-                        SamplingText(op.interpolation, op.antialias));
-  }
-  std::string operator()(const ResizedCropSpec& op) const {
-    return absl::StrCat(op.top, ",", op.left, " ", op.height, "x", op.width,
-                        " to ", op.out_height, "x", op.out_width, " ",
-                        SamplingText(op.interpolation, op.antialias));
-  }
-  std::string operator()(const RandomResizedCropSpec& op) const {
-    return absl::StrCat(op.height, "x", op.width, " ", Exact(op.scale), " ",
-                        Exact(op.ratio), " ",
-                        SamplingText(op.interpolation, op.antialias));
-  }
-  std::string operator()(const RotateSpec& op) const {
-    return absl::StrCat(Exact(op.angle), " ",
-                        SamplingText(op.interpolation, false),
-                        op.expand ? " expand" : "", " center ",
-                        Exact(op.center), " fill ", FillText(op.fill));
-  }
-  std::string operator()(const RandomRotationSpec& op) const {
-    return absl::StrCat(Exact(op.degrees), " ",
-                        SamplingText(op.interpolation, false),
-                        op.expand ? " expand" : "", " center ",
-                        Exact(op.center), " fill ", FillText(op.fill));
-  }
-  std::string operator()(const AffineSpec& op) const {
-    return absl::StrCat(Exact(op.angle), " translate ", Exact(op.translate),
-                        " scale ", Exact(op.scale), " shear ", Exact(op.shear),
-                        " ", SamplingText(op.interpolation, false), " center ",
-                        Exact(op.center), " fill ", FillText(op.fill));
-  }
-  std::string operator()(const RandomAffineSpec& op) const {
-    return absl::StrCat(Exact(op.degrees), " translate ", Exact(op.translate),
-                        " scale ", Exact(op.scale), " shear ",
-                        Exact(op.shear_x), " ", Exact(op.shear_y), " ",
-                        SamplingText(op.interpolation, false), " center ",
-                        Exact(op.center), " fill ", FillText(op.fill));
-  }
-  std::string operator()(const ColorJitterSpec& op) const {
-    return absl::StrCat(Exact(op.brightness), " ", Exact(op.contrast), " ",
-                        Exact(op.saturation), " ", Exact(op.hue));
-  }
-  std::string operator()(const AdjustBrightnessSpec& op) const {
-    return Exact(op.brightness_factor);
-  }
-  std::string operator()(const AdjustContrastSpec& op) const {
-    return Exact(op.contrast_factor);
-  }
-  std::string operator()(const AdjustSaturationSpec& op) const {
-    return Exact(op.saturation_factor);
-  }
-  std::string operator()(const AdjustHueSpec& op) const {
-    return Exact(op.hue_factor);
-  }
-  std::string operator()(const GrayscaleSpec& op) const {
-    return absl::StrCat(op.num_output_channels);
-  }
-  std::string operator()(const RandomGrayscaleSpec& op) const {
-    return Number(op.p);
-  }
-  std::string operator()(const InvertSpec&) const { return ""; }
-  std::string operator()(const RandomInvertSpec& op) const {
-    return Number(op.p);
-  }
-  std::string operator()(const PosterizeSpec& op) const {
-    return absl::StrCat(op.bits);
-  }
-  std::string operator()(const RandomPosterizeSpec& op) const {
-    return absl::StrCat(op.bits, " ", Number(op.p));
-  }
-  std::string operator()(const SolarizeSpec& op) const {
-    return Exact(op.threshold);
-  }
-  std::string operator()(const RandomSolarizeSpec& op) const {
-    return absl::StrCat(Exact(op.threshold), " ", Number(op.p));
-  }
-  std::string operator()(const AdjustSharpnessSpec& op) const {
-    return Exact(op.sharpness_factor);
-  }
-  std::string operator()(const RandomAdjustSharpnessSpec& op) const {
-    return absl::StrCat(Exact(op.sharpness_factor), " ", Number(op.p));
-  }
-  std::string operator()(const AutocontrastSpec&) const { return ""; }
-  std::string operator()(const RandomAutocontrastSpec& op) const {
-    return Number(op.p);
-  }
-  std::string operator()(const EqualizeSpec&) const { return ""; }
-  std::string operator()(const RandomEqualizeSpec& op) const {
-    return Number(op.p);
-  }
-  std::string operator()(const GaussianBlurSpec& op) const {
-    return absl::StrCat(op.kernel_height, "x", op.kernel_width, " ",
-                        Exact(op.sigma));
-  }
-  std::string operator()(const EraseSpec& op) const {
-    return absl::StrCat(op.top, ",", op.left, " ", op.height, "x", op.width,
-                        " value ", FillText(op.value));
-  }
-  std::string operator()(const RandomErasingSpec& op) const {
-    return absl::StrCat(Number(op.p), " ", Exact(op.scale), " ",
-                        Exact(op.ratio), " value ",
-                        op.is_value_random ? "random" : FillText(op.value));
-  }
-  std::string operator()(const CutoutSpec& op) const {
-    return absl::StrCat(op.size, " fill ", FillText(op.fill));
-  }
-  std::string operator()(const RandomApplySpec& op) const {
-    std::string text = absl::StrCat(Number(op.p), " {\n");
-    for (const TransformSpec& transform : op.transforms) {
-      absl::StrAppend(&text, TransformText(transform));
+std::string ValueText(const Message& message, const FieldDescriptor& field,
+                      absl::string_view format) {
+  const Reflection& values = *message.GetReflection();
+  if (IsUnused(message, field)) return Number(0);
+  if (field.message_type() == v1::Transform::descriptor()) {
+    std::string text = "{\n";
+    for (const v1::Transform& inner :
+         values.GetRepeatedFieldRef<v1::Transform>(message, &field)) {
+      absl::StrAppend(&text, TransformText(inner));
     }
     return absl::StrCat(text, "}");
   }
-  std::string operator()(const MixUpSpec& op) const {
-    return BatchText(op.alpha, op.num_classes, op.per_sample, op.labels);
+  if (field.is_repeated()) return Numbers(message, field);
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      const double value = values.GetDouble(message, &field);
+      return format == "float" ? Number(value) : Exact(value);
+    }
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(values.GetInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(values.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return values.GetBool(message, &field) ? "1" : "0";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return format == "name"
+                 ? ShortName(*values.GetEnum(message, &field))
+                 : absl::StrCat(values.GetEnumValue(message, &field));
+    case FieldDescriptor::CPPTYPE_STRING: {
+      // The length keeps it apart from the text that follows.
+      const std::string text = values.GetString(message, &field);
+      return absl::StrCat(text.size(), " ", text);
+    }
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return values.HasField(message, &field)
+                 ? MessageText(values.GetMessage(message, &field))
+                 : "none";
+    default:
+      Require(false, "parameters have types that hashes know");
+      return "";
   }
-  std::string operator()(const CutMixSpec& op) const {
-    return BatchText(op.alpha, op.num_classes, op.per_sample, op.labels);
-  }
-  std::string operator()(const ToDtypeSpec& op) const {
-    return absl::StrCat(DtypeName(op.dtype), op.scale ? " scale" : "");
-  }
-  std::string operator()(const NormalizeSpec& op) const {
-    return absl::StrCat(Numbers(op.mean), " ", Numbers(op.std));
-  }
+}
 
- private:
-  static std::string BatchText(double alpha, int64_t num_classes,
-                               bool per_sample, const std::string& labels) {
-    return absl::StrCat(Exact(alpha), " ", num_classes,
-                        per_sample ? " per sample " : " ", labels.size(), " ",
-                        labels);
+// Expands what is between two braces of a text; see OpOptions.hash_text.
+std::string ExpandOne(const Message& message, absl::string_view text) {
+  const size_t end = std::min(text.find_first_of(".:?"), text.size());
+  const FieldDescriptor& field = FindField(message, text.substr(0, end));
+  if (end == text.size()) return ValueText(message, field, "");
+  const absl::string_view rest = text.substr(end + 1);
+  const Reflection& values = *message.GetReflection();
+  if (text[end] == '.') {
+    return ExpandOne(values.GetMessage(message, &field), rest);
   }
-};
+  if (text[end] == ':') return ValueText(message, field, rest);
+  const size_t bar = std::min(rest.find('|'), rest.size());
+  if (values.GetBool(message, &field) && !IsUnused(message, field)) {
+    return Expand(message, rest.substr(0, bar));
+  }
+  return bar == rest.size() ? "" : Expand(message, rest.substr(bar + 1));
+}
 
-std::string TransformText(const TransformSpec& transform) {
+std::string Expand(const Message& message, absl::string_view text) {
+  std::string expanded;
+  while (!text.empty()) {
+    const size_t begin = std::min(text.find('{'), text.size());
+    absl::StrAppend(&expanded, text.substr(0, begin));
+    if (begin == text.size()) break;
+    size_t end = begin + 1;
+    for (int depth = 1; depth > 0; ++end) {
+      Require(end < text.size(), "the braces of a hash_text are closed");
+      if (text[end] == '{') ++depth;
+      if (text[end] == '}') --depth;
+    }
+    absl::StrAppend(
+        &expanded, ExpandOne(message, text.substr(begin + 1, end - begin - 2)));
+    text.remove_prefix(end);
+  }
+  return expanded;
+}
+
+std::string TransformText(const v1::Transform& transform) {
   std::string text = absl::StrCat(TransformName(transform), " ",
-                                  std::visit(Parameters(), transform.op));
-  if (transform.draw_id != 0) {
-    absl::StrAppend(&text, " draw ", transform.draw_id);
+                                  MessageText(*OpOf(transform)));
+  if (transform.draw_id() != 0) {
+    absl::StrAppend(&text, " draw ", transform.draw_id());
   }
   return absl::StrCat(text, "\n");
 }
@@ -263,8 +195,8 @@ std::string TransformsHash(absl::Span<const FieldPipeline> pipelines) {
     // The length separates names with line breaks from the text that follows.
     absl::StrAppend(&text, "field ", pipeline.field.size(), " ", pipeline.field,
                     pipeline.layout == Layout::kNhwc ? " NHWC\n" : " NCHW\n");
-    for (const TransformSpec& op : pipeline.transforms) {
-      absl::StrAppend(&text, TransformText(op));
+    for (const v1::Transform& transform : pipeline.transforms) {
+      absl::StrAppend(&text, TransformText(transform));
     }
   }
   return HexDigest(text);

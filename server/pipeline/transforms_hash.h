@@ -5,17 +5,16 @@
 #define DATASETD_SERVER_PIPELINE_TRANSFORMS_HASH_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "cuda/kernels/program/params.h"
-#include "server/dataset/transform_spec.h"
+#include "server/pipeline/ops/transform.h"
 
 namespace datasetd {
 
 struct FieldPipeline {
   std::string field;  // of the field
-  std::vector<TransformSpec> transforms;
+  Transforms transforms;
   Layout layout = Layout::kNchw;
 };
 
@@ -23,7 +22,8 @@ struct FieldPipeline {
 // float32 that the kernel gets; equal values for all channels as one value; no
 // fill as 0; a fill that the padding mode ignores is left out. The fields and
 // their order count, since they define the batch, and so do draw_ids. Stable
-// across versions and machines. REQUIRES: the pipelines compile.
+// across versions and machines. REQUIRES: the pipelines are of
+// CompleteTransforms.
 std::string TransformsHash(absl::Span<const FieldPipeline> pipelines);
 
 }  // namespace datasetd

@@ -13,9 +13,9 @@
 #include "base/utf8.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/feed/latency_histogram.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/pipeline.h"
 #include "server/pipeline/transforms_hash.h"
-#include "server/service/transform_convert.h"
 
 namespace datasetd {
 namespace {
@@ -89,8 +89,8 @@ absl::StatusOr<std::map<std::string, FeedFieldOptions>> FieldsFromProto(
     to_field.view = static_cast<int>(field_options.view());
     DATASETD_ASSIGN_OR_RETURN(
         to_field.transforms,
-        TransformsFromProto(field_options.transforms(),
-                            absl::StrCat("field '", field, "', transforms")));
+        CompleteTransforms(field_options.transforms(),
+                           absl::StrCat("field '", field, "', transforms")));
     switch (field_options.layout()) {
       case v1::LAYOUT_UNSPECIFIED:
       case v1::LAYOUT_NCHW:
@@ -171,9 +171,8 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(
         to.pretransforms[field],
-        TransformsFromProto(
-            pipeline.transforms(),
-            absl::StrCat("field '", field, "', pretransforms")));
+        CompleteTransforms(pipeline.transforms(),
+                           absl::StrCat("field '", field, "', pretransforms")));
   }
   for (const auto& [field, ops] : to.pretransforms) {
     pipelines.push_back({.field = field, .transforms = ops});

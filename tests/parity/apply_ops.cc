@@ -42,7 +42,6 @@
 #include "server/pipeline/explain.h"
 #include "server/pipeline/mix_labels.h"
 #include "server/pipeline/pipeline.h"
-#include "server/service/transform_convert.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/parity/run_program.h"
 
@@ -98,10 +97,10 @@ absl::StatusOr<std::vector<FieldProgram>> Compile(const json& request) {
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(std::string(parsed.message()));
   }
-  auto ops = TransformsFromProto(pipeline.transforms(), "pipeline");
+  auto ops = CompleteTransforms(pipeline.transforms(), "pipeline");
   if (!ops.ok()) return ops.status();
   std::vector<FieldSpec> specs = {ImageSpec(request)};
-  std::vector<std::vector<TransformSpec>> transforms = {*std::move(ops)};
+  std::vector<Transforms> transforms = {*std::move(ops)};
   if (request.contains("labels")) {
     specs.push_back({.name = "label", .dtype = Dtype::kInt64});
     transforms.emplace_back();

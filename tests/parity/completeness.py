@@ -9,7 +9,7 @@ import re
 import numpy as np
 
 _FIELD = re.compile(
-    r"^\s*(repeated |optional )?([A-Za-z0-9]+) ([a-z0-9_]+) = \d+;", re.M
+    r"^\s*(repeated |optional )?([A-Za-z0-9]+) ([a-z0-9_]+) = \d+\s*[;[]", re.M
 )
 
 

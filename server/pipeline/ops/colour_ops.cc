@@ -1,80 +1,32 @@
-#include "server/pipeline/ops/colour_ops.h"
-
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "server/pipeline/ops/op_compilers.h"
 
 namespace datasetd {
 namespace {
 
-// Maximum factor; keeps products finite.
-constexpr double kMaxFactor = 1e6;
+float ToFloat(double value) { return static_cast<float>(value); }
 
-absl::Status CheckFactor(const char* name, double factor,
-                         const ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckColour());
-  return ImageCompiler::CheckRange(name, factor, 0.0, kMaxFactor);
-}
-
-absl::Status AddPosterize(int64_t bits, double p, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckColour());
-  DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckRange("bits", static_cast<double>(bits), 0.0, 8.0));
-  const PosterizeParams params = {Narrow<int32_t>(bits), image.bound()};
-  return image.Add(StepKind::kPosterize, params, p);
-}
-
-absl::Status AddSolarize(double threshold, double p, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckColour());
-  DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
-      "threshold", threshold, 0.0, static_cast<double>(image.bound())));
-  const SolarizeParams params = {static_cast<float>(threshold), image.bound()};
-  return image.Add(StepKind::kSolarize, params, p);
-}
-
-absl::Status AddSharpness(double factor, double p, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(CheckFactor("sharpness_factor", factor, image));
-  const AdjustSharpnessParams params = {static_cast<float>(factor),
-                                        image.bound()};
-  return image.Add(StepKind::kAdjustSharpness, params, p);
-}
-
-// Adds an op without parameters other than the bound.
-template <typename Params>
-absl::Status AddPlain(StepKind kind, double p, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckColour());
-  return image.Add(kind, Params{image.bound()}, p);
-}
-
-}  // namespace
-
-absl::Status CompileOp(const ColorJitterSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckColour());
-  struct Part {
-    const char* name;
-    const std::optional<Interval>& range;
-    double low, high;
-  };
+absl::Status AddJitter(const v1::ColorJitter& op, ImageCompiler& image) {
   // Indexed by JitterOp.
-  const Part parts[kNumJitterOps] = {
-      {"brightness", op.brightness, 0.0, kMaxFactor},
-      {"contrast", op.contrast, 0.0, kMaxFactor},
-      {"saturation", op.saturation, 0.0, kMaxFactor},
-      {"hue", op.hue, -0.5, 0.5}};
+  const std::pair<bool, const v1::Range&> parts[kNumJitterOps] = {
+      {op.has_brightness(), op.brightness()},
+      {op.has_contrast(), op.contrast()},
+      {op.has_saturation(), op.saturation()},
+      {op.has_hue(), op.hue()}};
   ColorJitterPart part = {};
   part.params.bound = image.bound();
   int num_parts = 0;
   for (int i = 0; i < kNumJitterOps; ++i) {
-    if (!parts[i].range.has_value()) continue;
-    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckInterval(
-        parts[i].name, *parts[i].range, parts[i].low, parts[i].high));
+    const auto& [is_present, range] = parts[i];
+    if (!is_present) continue;
     part.params.is_present[i] = true;
-    part.params.low[i] = static_cast<float>(parts[i].range->min);
-    part.params.high[i] = static_cast<float>(parts[i].range->max);
+    part.params.low[i] = ToFloat(range.min());
+    part.params.high[i] = ToFloat(range.max());
     ++num_parts;
   }
   for (part.turn = 0; part.turn < num_parts; ++part.turn) {
@@ -83,46 +35,8 @@ absl::Status CompileOp(const ColorJitterSpec& op, ImageCompiler& image) {
   return absl::OkStatus();
 }
 
-absl::Status CompileOp(const AdjustBrightnessSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(
-      CheckFactor("brightness_factor", op.brightness_factor, image));
-  const AdjustBrightnessParams params = {
-      static_cast<float>(op.brightness_factor), image.bound()};
-  return image.Add(StepKind::kAdjustBrightness, params);
-}
-
-absl::Status CompileOp(const AdjustContrastSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(
-      CheckFactor("contrast_factor", op.contrast_factor, image));
-  const AdjustContrastParams params = {static_cast<float>(op.contrast_factor),
-                                       image.bound()};
-  return image.Add(StepKind::kAdjustContrast, params);
-}
-
-absl::Status CompileOp(const AdjustSaturationSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(
-      CheckFactor("saturation_factor", op.saturation_factor, image));
-  const AdjustSaturationParams params = {
-      static_cast<float>(op.saturation_factor), image.bound()};
-  return image.Add(StepKind::kAdjustSaturation, params);
-}
-
-absl::Status CompileOp(const AdjustHueSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckColour());
-  DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckRange("hue_factor", op.hue_factor, -0.5, 0.5));
-  const AdjustHueParams params = {static_cast<float>(op.hue_factor),
-                                  image.bound()};
-  return image.Add(StepKind::kAdjustHue, params);
-}
-
-absl::Status CompileOp(const GrayscaleSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckColour());
-  if (op.num_output_channels != 1 && op.num_output_channels != 3) {
-    return Invalid(absl::StrCat("num_output_channels is ",
-                                op.num_output_channels, ": it must be 1 or 3"));
-  }
-  const int channels = Narrow<int>(op.num_output_channels);
+absl::Status AddGrayscale(const v1::Grayscale& op, ImageCompiler& image) {
+  const int channels = Narrow<int>(op.num_output_channels());
   if (!FitsInSample(image.height(), image.width(), channels)) {
     return Invalid("the image is too large for three channels");
   }
@@ -131,90 +45,118 @@ absl::Status CompileOp(const GrayscaleSpec& op, ImageCompiler& image) {
                    image.height(), image.width(), channels, {SizeRule::kKeep});
 }
 
-absl::Status CompileOp(const RandomGrayscaleSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckColour());
-  return image.Add(StepKind::kGrayscale,
-                   GrayscaleParams{image.channels(), image.bound()}, op.p);
+absl::Status AddPosterize(uint32_t bits, double p, ImageCompiler& image) {
+  const PosterizeParams params = {Narrow<int32_t>(bits), image.bound()};
+  return image.Add(StepKind::kPosterize, params, p);
 }
 
-absl::Status CompileOp(const InvertSpec&, ImageCompiler& image) {
-  return AddPlain<InvertParams>(StepKind::kInvert, 1.0, image);
+absl::Status AddSolarize(double threshold, double p, ImageCompiler& image) {
+  // The range depends on the image's dtype here.
+  if (threshold < 0.0 || threshold > image.bound()) {
+    return Invalid(absl::StrCat("threshold is ", threshold,
+                                ": it must be within 0..", image.bound()));
+  }
+  const SolarizeParams params = {ToFloat(threshold), image.bound()};
+  return image.Add(StepKind::kSolarize, params, p);
 }
 
-absl::Status CompileOp(const RandomInvertSpec& op, ImageCompiler& image) {
-  return AddPlain<InvertParams>(StepKind::kInvert, op.p, image);
+absl::Status AddSharpness(double factor, double p, ImageCompiler& image) {
+  const AdjustSharpnessParams params = {ToFloat(factor), image.bound()};
+  return image.Add(StepKind::kAdjustSharpness, params, p);
 }
 
-absl::Status CompileOp(const PosterizeSpec& op, ImageCompiler& image) {
-  return AddPosterize(op.bits, 1.0, image);
-}
-
-absl::Status CompileOp(const RandomPosterizeSpec& op, ImageCompiler& image) {
-  return AddPosterize(op.bits, op.p, image);
-}
-
-absl::Status CompileOp(const SolarizeSpec& op, ImageCompiler& image) {
-  return AddSolarize(op.threshold, 1.0, image);
-}
-
-absl::Status CompileOp(const RandomSolarizeSpec& op, ImageCompiler& image) {
-  return AddSolarize(op.threshold, op.p, image);
-}
-
-absl::Status CompileOp(const AdjustSharpnessSpec& op, ImageCompiler& image) {
-  return AddSharpness(op.sharpness_factor, 1.0, image);
-}
-
-absl::Status CompileOp(const RandomAdjustSharpnessSpec& op,
-                       ImageCompiler& image) {
-  return AddSharpness(op.sharpness_factor, op.p, image);
-}
-
-absl::Status CompileOp(const AutocontrastSpec&, ImageCompiler& image) {
-  return AddPlain<AutocontrastParams>(StepKind::kAutocontrast, 1.0, image);
-}
-
-absl::Status CompileOp(const RandomAutocontrastSpec& op, ImageCompiler& image) {
-  return AddPlain<AutocontrastParams>(StepKind::kAutocontrast, op.p, image);
-}
-
-absl::Status CompileOp(const EqualizeSpec&, ImageCompiler& image) {
-  return AddPlain<EqualizeParams>(StepKind::kEqualize, 1.0, image);
-}
-
-absl::Status CompileOp(const RandomEqualizeSpec& op, ImageCompiler& image) {
-  return AddPlain<EqualizeParams>(StepKind::kEqualize, op.p, image);
-}
-
-absl::Status CompileOp(const GaussianBlurSpec& op, ImageCompiler& image) {
-  if (image.is_mask()) return image.CheckColour();
-  const std::pair<int64_t, int64_t> axes[] = {
-      {op.kernel_height, image.height()}, {op.kernel_width, image.width()}};
+absl::Status AddBlur(const v1::GaussianBlur& op, ImageCompiler& image) {
+  const int64_t height = op.kernel_size().height();
+  const int64_t width = op.kernel_size().width();
+  const std::pair<int64_t, int64_t> axes[] = {{height, image.height()},
+                                              {width, image.width()}};
   for (const auto& [size, extent] : axes) {
     if (size < 1 || size % 2 == 0 || size > 2 * kMaxBlurRadius + 1) {
-      return Invalid(absl::StrCat(
-          "kernel_size is ", op.kernel_height, "x", op.kernel_width,
-          ": both must be odd and within 1..", 2 * kMaxBlurRadius + 1));
+      return Invalid(absl::StrCat("kernel_size is ", SizeText(height, width),
+                                  ": both must be odd and within 1..",
+                                  2 * kMaxBlurRadius + 1));
     }
     if (size / 2 >= extent) {
       return Invalid(absl::StrCat(
-          "kernel_size is ", op.kernel_height, "x", op.kernel_width,
-          " on an image of ", SizeText(image.height(), image.width()),
+          "kernel_size is ", SizeText(height, width), " on an image of ",
+          SizeText(image.height(), image.width()),
           ": half of it must be below the image's size, which is mirrored at "
           "its edge"));
     }
   }
-  if (!(op.sigma.min > 0.0)) {
-    return Invalid(
-        absl::StrCat("sigma is ", op.sigma.min, ": it must be positive"));
-  }
-  DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckInterval("sigma", op.sigma, 1e-6, kMaxFactor));
-  const GaussianBlurParams params = {Narrow<int32_t>(op.kernel_width / 2),
-                                     Narrow<int32_t>(op.kernel_height / 2),
-                                     static_cast<float>(op.sigma.min),
-                                     static_cast<float>(op.sigma.max)};
+  const GaussianBlurParams params = {
+      Narrow<int32_t>(width / 2), Narrow<int32_t>(height / 2),
+      ToFloat(op.sigma().min()), ToFloat(op.sigma().max())};
   return image.Add(StepKind::kGaussianBlur, params);
+}
+
+}  // namespace
+
+absl::Status CompileColourOp(const v1::Transform& op, ImageCompiler& image) {
+  if (op.has_gaussian_blur()) return AddBlur(op.gaussian_blur(), image);
+  DATASETD_RETURN_IF_ERROR(image.CheckColour());
+  const float bound = image.bound();
+  switch (op.op_case()) {
+    case v1::Transform::kColorJitter:
+      return AddJitter(op.color_jitter(), image);
+    case v1::Transform::kAdjustBrightness:
+      return image.Add(
+          StepKind::kAdjustBrightness,
+          AdjustBrightnessParams{
+              ToFloat(op.adjust_brightness().brightness_factor()), bound});
+    case v1::Transform::kAdjustContrast:
+      return image.Add(
+          StepKind::kAdjustContrast,
+          AdjustContrastParams{ToFloat(op.adjust_contrast().contrast_factor()),
+                               bound});
+    case v1::Transform::kAdjustSaturation:
+      return image.Add(
+          StepKind::kAdjustSaturation,
+          AdjustSaturationParams{
+              ToFloat(op.adjust_saturation().saturation_factor()), bound});
+    case v1::Transform::kAdjustHue:
+      return image.Add(
+          StepKind::kAdjustHue,
+          AdjustHueParams{ToFloat(op.adjust_hue().hue_factor()), bound});
+    case v1::Transform::kGrayscale:
+      return AddGrayscale(op.grayscale(), image);
+    case v1::Transform::kRandomGrayscale:
+      return image.Add(StepKind::kGrayscale,
+                       GrayscaleParams{image.channels(), bound},
+                       op.random_grayscale().p());
+    case v1::Transform::kInvert:
+      return image.Add(StepKind::kInvert, InvertParams{bound});
+    case v1::Transform::kRandomInvert:
+      return image.Add(StepKind::kInvert, InvertParams{bound},
+                       op.random_invert().p());
+    case v1::Transform::kPosterize:
+      return AddPosterize(op.posterize().bits(), 1.0, image);
+    case v1::Transform::kRandomPosterize:
+      return AddPosterize(op.random_posterize().bits(),
+                          op.random_posterize().p(), image);
+    case v1::Transform::kSolarize:
+      return AddSolarize(op.solarize().threshold(), 1.0, image);
+    case v1::Transform::kRandomSolarize:
+      return AddSolarize(op.random_solarize().threshold(),
+                         op.random_solarize().p(), image);
+    case v1::Transform::kAdjustSharpness:
+      return AddSharpness(op.adjust_sharpness().sharpness_factor(), 1.0, image);
+    case v1::Transform::kRandomAdjustSharpness:
+      return AddSharpness(op.random_adjust_sharpness().sharpness_factor(),
+                          op.random_adjust_sharpness().p(), image);
+    case v1::Transform::kAutocontrast:
+      return image.Add(StepKind::kAutocontrast, AutocontrastParams{bound});
+    case v1::Transform::kRandomAutocontrast:
+      return image.Add(StepKind::kAutocontrast, AutocontrastParams{bound},
+                       op.random_autocontrast().p());
+    case v1::Transform::kEqualize:
+      return image.Add(StepKind::kEqualize, EqualizeParams{bound});
+    case v1::Transform::kRandomEqualize:
+      return image.Add(StepKind::kEqualize, EqualizeParams{bound},
+                       op.random_equalize().p());
+    default:
+      return NoCompiler(op);
+  }
 }
 
 }  // namespace datasetd

@@ -13,7 +13,45 @@ namespace {
 // Useful maximum of rows kept between the passes of a resize.
 constexpr int64_t kMaxBandRows = 64;
 
+template <typename Enum>
+constexpr int AsInt(Enum value) {
+  return static_cast<int>(value);
+}
+
+static_assert(AsInt(Dtype::kUint8) == v1::DTYPE_UINT8);
+static_assert(AsInt(Dtype::kInt16) == v1::DTYPE_INT16);
+static_assert(AsInt(Dtype::kInt32) == v1::DTYPE_INT32);
+static_assert(AsInt(Dtype::kInt64) == v1::DTYPE_INT64);
+static_assert(AsInt(Dtype::kFloat16) == v1::DTYPE_FLOAT16);
+static_assert(AsInt(Dtype::kBfloat16) == v1::DTYPE_BFLOAT16);
+static_assert(AsInt(Dtype::kFloat32) == v1::DTYPE_FLOAT32);
+static_assert(AsInt(Dtype::kFloat64) == v1::DTYPE_FLOAT64);
+static_assert(AsInt(PaddingMode::kConstant) == v1::PADDING_MODE_CONSTANT);
+static_assert(AsInt(PaddingMode::kEdge) == v1::PADDING_MODE_EDGE);
+static_assert(AsInt(PaddingMode::kReflect) == v1::PADDING_MODE_REFLECT);
+static_assert(AsInt(PaddingMode::kSymmetric) == v1::PADDING_MODE_SYMMETRIC);
+static_assert(AsInt(InterpolationMode::kNearest) ==
+              v1::INTERPOLATION_MODE_NEAREST);
+static_assert(AsInt(InterpolationMode::kNearestExact) ==
+              v1::INTERPOLATION_MODE_NEAREST_EXACT);
+static_assert(AsInt(InterpolationMode::kBilinear) ==
+              v1::INTERPOLATION_MODE_BILINEAR);
+static_assert(AsInt(InterpolationMode::kBicubic) ==
+              v1::INTERPOLATION_MODE_BICUBIC);
+
 }  // namespace
+
+Dtype ToDtypeOf(const v1::ToDtype& op) {
+  return static_cast<Dtype>(op.dtype());
+}
+
+PaddingMode ToPaddingMode(v1::PaddingMode mode) {
+  return static_cast<PaddingMode>(mode);
+}
+
+InterpolationMode ToInterpolation(v1::InterpolationMode mode) {
+  return static_cast<InterpolationMode>(mode);
+}
 
 bool FitsInSample(int64_t height, int64_t width, int64_t channels) {
   return height <= kMaxElements && width <= kMaxElements &&
@@ -38,7 +76,6 @@ absl::Status ImageCompiler::BeginGroup(double p) {
         "a RandomApply inside a RandomApply is not supported: take the inner "
         "one out of it");
   }
-  DATASETD_RETURN_IF_ERROR(CheckP(p));
   group_.push_back({op_index_, p, steps_.size(), sizes_, height_, width_,
                     channels_, dtype_});
   return absl::OkStatus();
@@ -76,7 +113,6 @@ absl::Status ImageCompiler::EndGroup() {
 
 absl::Status ImageCompiler::Append(Step step, double p, int64_t out_height,
                                    int64_t out_width, int out_channels) {
-  DATASETD_RETURN_IF_ERROR(CheckP(p));
   if (p == 0.0) return absl::OkStatus();
   if (steps_.size() == static_cast<size_t>(kMaxSteps)) {
     return Invalid(absl::StrCat(
@@ -213,38 +249,7 @@ absl::Status ImageCompiler::CheckLargest(int64_t height, int64_t width) const {
   return absl::OkStatus();
 }
 
-absl::Status ImageCompiler::CheckP(double p) {
-  if (p >= 0.0 && p <= 1.0) return absl::OkStatus();
-  return Invalid(absl::StrCat("p is ", p, ": it must be within 0..1"));
-}
-
-absl::Status ImageCompiler::CheckRange(const char* name, double value,
-                                       double low, double high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  if (high >= std::numeric_limits<float>::max()) {
-    return Invalid(absl::StrCat(name, " is ", value, ": it must be at least ",
-                                low, " and a finite float32"));
-  }
-  return Invalid(absl::StrCat(name, " is ", value, ": it must be within ", low,
-                              "..", high));
-}
-
-absl::Status ImageCompiler::CheckInterval(const char* name,
-                                          const Interval& interval, double low,
-                                          double high) {
-  DATASETD_RETURN_IF_ERROR(CheckRange(name, interval.min, low, high));
-  DATASETD_RETURN_IF_ERROR(CheckRange(name, interval.max, low, high));
-  if (interval.min <= interval.max) return absl::OkStatus();
-  return Invalid(absl::StrCat(name, " goes from ", interval.min, " to ",
-                              interval.max, ": the first must not be larger"));
-}
-
 absl::Status ImageCompiler::CheckColour() const {
-  if (is_mask_) {
-    return Invalid(
-        "the field is a mask, whose values are no colours: give the op to the "
-        "image only");
-  }
   if (channels_ != 1 && channels_ != 3) {
     return Invalid(absl::StrCat("the image has ", channels_,
                                 " channels: the op is for 1 or 3"));

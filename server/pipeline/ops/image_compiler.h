@@ -1,4 +1,4 @@
-// The state that the compilers of the op families (move_ops.h and its siblings)
+// The state that the compilers of the op families (op_compilers.h)
 // share: the steps of one image field, and the image's type and size between
 // steps.
 //
@@ -9,11 +9,9 @@
 #define DATASETD_SERVER_PIPELINE_OPS_IMAGE_COMPILER_H_
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,9 +22,10 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "cuda/kernels/chain/sized_step.h"
+#include "cuda/kernels/math/interpolation.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/params.h"
-#include "server/dataset/op_family.h"
+#include "datasetd/v1/transform.pb.h"
 #include "server/pipeline/ops/step_cost.h"
 #include "server/pipeline/ops/transform_limits.h"
 
@@ -43,6 +42,18 @@ inline absl::Status Invalid(std::string message) {
 // For example "32x48".
 inline std::string SizeText(int64_t height, int64_t width) {
   return absl::StrCat(height, "x", width);
+}
+
+// The kernels' enums have the numbers of the wire. REQUIRES: the value is known
+// and set.
+Dtype ToDtypeOf(const v1::ToDtype& op);
+PaddingMode ToPaddingMode(v1::PaddingMode mode);
+InterpolationMode ToInterpolation(v1::InterpolationMode mode);
+
+// True for the floating-point types that kernels write.
+inline bool IsKernelFloat(Dtype dtype) {
+  return dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16 ||
+         dtype == Dtype::kFloat32;
 }
 
 // REQUIRES: the values are not negative.
@@ -127,20 +138,13 @@ class ImageCompiler {
   absl::Status CheckLargest(int64_t height, int64_t width) const;
   // Checks numbers that change the sizes of a ragged image.
   static absl::Status CheckRaggedChange(std::initializer_list<int64_t> numbers);
-  // Checks a probability.
-  static absl::Status CheckP(double p);
-  // Checks that `low` <= value <= `high`; the error names the parameter.
-  static absl::Status CheckRange(const char* name, double value, double low,
-                                 double high);
-  // Checks both ends likewise, and that min <= max.
-  static absl::Status CheckInterval(const char* name, const Interval& interval,
-                                    double low, double high);
-  // Checks that colour ops apply: an image of 1 or 3 channels that is not a
-  // mask.
+  // Checks that colour ops apply: an image of 1 or 3 channels.
   absl::Status CheckColour() const;
-  // Expands `values`, which has one entry or one per channel.
+  // Expands `values`, which has one entry or one per channel. REQUIRES: they
+  // are finite as float32.
   template <typename T>
-  absl::Status PerChannel(const char* name, const std::vector<T>& values,
+  absl::Status PerChannel(const char* name,
+                          const google::protobuf::RepeatedField<T>& values,
                           float (&channels)[kMaxChannels]) const;
 
   // Checks a sample's operations and memory for the ops so far; called after
@@ -188,25 +192,17 @@ class ImageCompiler {
 };
 
 template <typename T>
-absl::Status ImageCompiler::PerChannel(const char* name,
-                                       const std::vector<T>& values,
-                                       float (&channels)[kMaxChannels]) const {
-  const size_t count = static_cast<size_t>(channels_);
-  if (values.size() != 1 && values.size() != count) {
+absl::Status ImageCompiler::PerChannel(
+    const char* name, const google::protobuf::RepeatedField<T>& values,
+    float (&channels)[kMaxChannels]) const {
+  if (values.size() != 1 && values.size() != channels_) {
     return Invalid(absl::StrCat(name, " has ", values.size(),
-                                " values, and the image has ", count,
-                                count == 1 ? " channel" : " channels",
+                                " values, and the image has ", channels_,
+                                channels_ == 1 ? " channel" : " channels",
                                 ": give one value, or one per channel"));
   }
-  for (size_t c = 0; c < count; ++c) {
-    const T value = values[values.size() == 1 ? 0 : c];
-    // Casting a value outside float's range is undefined.
-    if (!std::isfinite(value) ||
-        std::abs(value) > std::numeric_limits<float>::max()) {
-      return Invalid(absl::StrCat(name, " is ", value, " in channel ", c,
-                                  ": it must be a finite float32"));
-    }
-    channels[c] = static_cast<float>(value);
+  for (int c = 0; c < channels_; ++c) {
+    channels[c] = static_cast<float>(values[values.size() == 1 ? 0 : c]);
   }
   return absl::OkStatus();
 }

@@ -1,39 +1,24 @@
-#include "server/pipeline/ops/mix_ops.h"
-
-#include <cmath>
-#include <cstdint>
-
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
+#include "server/pipeline/ops/op_compilers.h"
 
 namespace datasetd {
-namespace {
 
-// A sample has fewer than 2^30 elements.
-constexpr int64_t kMaxClasses = (int64_t{1} << 30) - 1;
-
-absl::Status CheckMix(double alpha, int64_t num_classes) {
-  if (!(alpha > 0.0) || !std::isfinite(alpha)) {
-    return Invalid(
-        absl::StrCat("alpha is ", alpha, ": it must be above 0, and finite"));
-  }
-  if (num_classes < 2 || num_classes > kMaxClasses) {
-    return Invalid(absl::StrCat("num_classes is ", num_classes,
-                                ": it must be within 2..", kMaxClasses));
-  }
-  return absl::OkStatus();
+absl::Status NoCompiler(const v1::Transform& op) {
+  return absl::InternalError(
+      absl::StrCat(TransformName(op), " has no compiler in its family"));
 }
 
-}  // namespace
-
-absl::Status CompileOp(const MixUpSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(CheckMix(op.alpha, op.num_classes));
-  return image.SetMix(MixKind::kMixUp, op.alpha, op.per_sample);
-}
-
-absl::Status CompileOp(const CutMixSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(CheckMix(op.alpha, op.num_classes));
-  return image.SetMix(MixKind::kCutMix, op.alpha, op.per_sample);
+absl::Status CompileBatchOp(const v1::Transform& op, ImageCompiler& image) {
+  switch (op.op_case()) {
+    case v1::Transform::kMixUp:
+      return image.SetMix(MixKind::kMixUp, op.mix_up().alpha(),
+                          op.mix_up().per_sample());
+    case v1::Transform::kCutMix:
+      return image.SetMix(MixKind::kCutMix, op.cut_mix().alpha(),
+                          op.cut_mix().per_sample());
+    default:
+      return NoCompiler(op);
+  }
 }
 
 }  // namespace datasetd

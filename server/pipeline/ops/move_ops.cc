@@ -1,5 +1,3 @@
-#include "server/pipeline/ops/move_ops.h"
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -9,23 +7,27 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/sized_step.h"
+#include "server/pipeline/ops/op_compilers.h"
 
 namespace datasetd {
 namespace {
 
-absl::Status CheckPadding(const Padding& padding) {
-  const std::pair<const char*, int64_t> sides[] = {{"left", padding.left},
-                                                   {"top", padding.top},
-                                                   {"right", padding.right},
-                                                   {"bottom", padding.bottom}};
-  for (const auto& [name, extent] : sides) {
-    if (extent < 0 || extent > kMaxElements) {
-      return Invalid(absl::StrCat("the padding is ", extent, " on the ", name,
-                                  ": it must be within 0..", kMaxElements));
-    }
-  }
-  return absl::OkStatus();
+// Pixels added on each side; sums of them do not overflow.
+struct Padding {
+  int64_t left = 0;
+  int64_t top = 0;
+  int64_t right = 0;
+  int64_t bottom = 0;
+};
+
+Padding ToPadding(const v1::Padding& padding) {
+  return {.left = padding.left(),
+          .top = padding.top(),
+          .right = padding.right(),
+          .bottom = padding.bottom()};
 }
+
+using Fill = google::protobuf::RepeatedField<float>;
 
 absl::Status CheckReach(const char* mode, int64_t largest, const char* axis,
                         int64_t before, int64_t after, int64_t size) {
@@ -54,18 +56,18 @@ absl::Status CheckPaddingMode(const Padding& padding, PaddingMode mode,
       return CheckReach("symmetric", width, "width", padding.left,
                         padding.right, width);
   }
-  return Invalid(
-      "the padding_mode is unknown: use constant, edge, reflect or symmetric");
+  return absl::InternalError(
+      "CheckTransform lets no other padding_mode through");
 }
 
 // The padding of a RandomCrop for an image of height x width.
-Padding PaddingFor(const RandomCropSpec& op, int64_t height, int64_t width) {
-  Padding padding = op.padding;
-  if (!op.pad_if_needed) return padding;
+Padding PaddingFor(const v1::RandomCrop& op, int64_t height, int64_t width) {
+  Padding padding = ToPadding(op.padding());
+  if (!op.pad_if_needed()) return padding;
   const int64_t lack_y =
-      std::max<int64_t>(op.height - height - padding.top - padding.bottom, 0);
+      std::max<int64_t>(op.height() - height - padding.top - padding.bottom, 0);
   const int64_t lack_x =
-      std::max<int64_t>(op.width - width - padding.left - padding.right, 0);
+      std::max<int64_t>(op.width() - width - padding.left - padding.right, 0);
   padding.top += lack_y;
   padding.bottom += lack_y;
   padding.left += lack_x;
@@ -74,7 +76,7 @@ Padding PaddingFor(const RandomCropSpec& op, int64_t height, int64_t width) {
 }
 
 // Checks mode and fill, and initialises the move.
-absl::Status BeginPad(const std::vector<float>& fill, PaddingMode mode,
+absl::Status BeginPad(const Fill& fill, PaddingMode mode,
                       const ImageCompiler& image, Move& move) {
   move.kind = MoveKind::kPad;
   move.padding_mode = mode;
@@ -97,7 +99,7 @@ absl::Status BeginPad(const std::vector<float>& fill, PaddingMode mode,
 }
 
 // Adds a step that pads each sample as `change` says.
-absl::Status AddRaggedPad(const std::vector<float>& fill, PaddingMode mode,
+absl::Status AddRaggedPad(const Fill& fill, PaddingMode mode,
                           const SizeChange& change, ImageCompiler& image,
                           const Padding& padding = {}) {
   Move move = {};
@@ -108,9 +110,8 @@ absl::Status AddRaggedPad(const std::vector<float>& fill, PaddingMode mode,
 }
 
 // Checks the arguments; adds no step if nothing is padded.
-absl::Status AddPad(const Padding& padding, const std::vector<float>& fill,
-                    PaddingMode mode, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(CheckPadding(padding));
+absl::Status AddPad(const Padding& padding, const Fill& fill, PaddingMode mode,
+                    ImageCompiler& image) {
   if (image.is_ragged()) {
     DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRaggedChange(
         {padding.left, padding.top, padding.right, padding.bottom}));
@@ -158,7 +159,6 @@ absl::Status AddCrop(int64_t top, int64_t left, int64_t height, int64_t width,
 }
 
 absl::Status AddFlip(MoveKind kind, double p, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckP(p));
   if (p == 0.0) return absl::OkStatus();
   Move move = {};
   move.kind = kind;
@@ -166,23 +166,96 @@ absl::Status AddFlip(MoveKind kind, double p, ImageCompiler& image) {
   return image.AddMove(move, image.height(), image.width(), {SizeRule::kKeep});
 }
 
-}  // namespace
-
-absl::Status CompileOp(const PadSpec& op, ImageCompiler& image) {
-  return AddPad(op.padding, op.fill, op.padding_mode, image);
+absl::Status AddWindow(const v1::Crop& op, ImageCompiler& image) {
+  int64_t top = op.top();
+  int64_t left = op.left();
+  DATASETD_RETURN_IF_ERROR(
+      PadToWindow(&top, &left, op.height(), op.width(), image));
+  return AddCrop(top, left, op.height(), op.width(), image);
 }
+
+absl::Status AddCenterCrop(int64_t height, int64_t width,
+                           ImageCompiler& image) {
+  DATASETD_RETURN_IF_ERROR(image.CheckSize(height, width));
+  if (image.is_ragged()) {
+    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRaggedChange({height, width}));
+    DATASETD_RETURN_IF_ERROR(
+        AddRaggedPad({}, PaddingMode::kConstant,
+                     {SizeRule::kPadForCenter,
+                      {Narrow<int32_t>(height), Narrow<int32_t>(width)}},
+                     image));
+    Move move = {};
+    move.kind = MoveKind::kCrop;
+    return image.AddMove(move, height, width, {SizeRule::kCenter});
+  }
+  const int64_t lack_y = std::max<int64_t>(height - image.height(), 0);
+  const int64_t lack_x = std::max<int64_t>(width - image.width(), 0);
+  DATASETD_RETURN_IF_ERROR(AddPad({.left = lack_x / 2,
+                                   .top = lack_y / 2,
+                                   .right = (lack_x + 1) / 2,
+                                   .bottom = (lack_y + 1) / 2},
+                                  {}, PaddingMode::kConstant, image));
+  return AddCrop(RoundedHalf(Narrow<int32_t>(image.height() - height)),
+                 RoundedHalf(Narrow<int32_t>(image.width() - width)), height,
+                 width, image);
+}
+
+absl::Status AddRandomCrop(const v1::RandomCrop& op, ImageCompiler& image) {
+  const int64_t crop_height = op.height();
+  const int64_t crop_width = op.width();
+  const Padding given = ToPadding(op.padding());
+  const PaddingMode mode = ToPaddingMode(op.padding_mode());
+  DATASETD_RETURN_IF_ERROR(image.CheckSize(crop_height, crop_width));
+  const auto check = [&](int64_t height, int64_t width,
+                         const char* of) -> absl::Status {
+    const Padding padding = PaddingFor(op, height, width);
+    const int64_t padded_height = height + padding.top + padding.bottom;
+    const int64_t padded_width = width + padding.left + padding.right;
+    if (padded_height >= crop_height && padded_width >= crop_width) {
+      return absl::OkStatus();
+    }
+    const bool is_padded = padded_height != height || padded_width != width;
+    return Invalid(absl::StrCat(
+        "the size ", SizeText(crop_height, crop_width),
+        " (height x width) is larger than ", of, is_padded ? "padded " : "",
+        "image of ", SizeText(padded_height, padded_width),
+        ": it can be at most that, or set padding or pad_if_needed"));
+  };
+  Move move = {};
+  move.kind = MoveKind::kRandomCrop;
+  if (image.is_ragged()) {
+    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRaggedChange(
+        {crop_height, crop_width, given.left, given.top, given.right,
+         given.bottom}));
+    for (const SampleSize& size : image.sizes()) {
+      DATASETD_RETURN_IF_ERROR(check(size.height, size.width, "a sample's "));
+      DATASETD_RETURN_IF_ERROR(
+          CheckPaddingMode(PaddingFor(op, size.height, size.width), mode,
+                           size.height, size.width));
+    }
+    SizeChange change = {
+        SizeRule::kPad,
+        {Narrow<int32_t>(given.right), Narrow<int32_t>(given.bottom),
+         Narrow<int32_t>(crop_height), Narrow<int32_t>(crop_width)}};
+    if (op.pad_if_needed()) change.rule = SizeRule::kPadIfNeeded;
+    DATASETD_RETURN_IF_ERROR(
+        AddRaggedPad(op.fill(), mode, change, image, given));
+    return image.AddMove(move, crop_height, crop_width, {SizeRule::kTo});
+  }
+  DATASETD_RETURN_IF_ERROR(check(image.height(), image.width(), "the "));
+  DATASETD_RETURN_IF_ERROR(AddPad(PaddingFor(op, image.height(), image.width()),
+                                  op.fill(), mode, image));
+  if (crop_height == image.height() && crop_width == image.width()) {
+    return absl::OkStatus();
+  }
+  return image.AddMove(move, crop_height, crop_width, {SizeRule::kTo});
+}
+
+}  // namespace
 
 absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
                          int64_t width, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(image.CheckSize(height, width));
-  const std::pair<const char*, int64_t> corner[] = {{"top", *top},
-                                                    {"left", *left}};
-  for (const auto& [name, at] : corner) {
-    if (at < -kMaxElements || at > kMaxElements) {
-      return Invalid(absl::StrCat(name, " is ", at, ": it must be within ",
-                                  -kMaxElements, "..", kMaxElements));
-    }
-  }
   if (image.is_ragged()) {
     DATASETD_RETURN_IF_ERROR(
         ImageCompiler::CheckRaggedChange({*top, *left, height, width}));
@@ -213,109 +286,37 @@ absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
   return absl::OkStatus();
 }
 
-absl::Status CompileOp(const CropSpec& op, ImageCompiler& image) {
-  int64_t top = op.top;
-  int64_t left = op.left;
-  DATASETD_RETURN_IF_ERROR(
-      PadToWindow(&top, &left, op.height, op.width, image));
-  return AddCrop(top, left, op.height, op.width, image);
-}
-
-absl::Status CompileOp(const CenterCropSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
-  if (image.is_ragged()) {
-    DATASETD_RETURN_IF_ERROR(
-        ImageCompiler::CheckRaggedChange({op.height, op.width}));
-    DATASETD_RETURN_IF_ERROR(
-        AddRaggedPad({}, PaddingMode::kConstant,
-                     {SizeRule::kPadForCenter,
-                      {Narrow<int32_t>(op.height), Narrow<int32_t>(op.width)}},
-                     image));
-    Move move = {};
-    move.kind = MoveKind::kCrop;
-    return image.AddMove(move, op.height, op.width, {SizeRule::kCenter});
-  }
-  const int64_t lack_y = std::max<int64_t>(op.height - image.height(), 0);
-  const int64_t lack_x = std::max<int64_t>(op.width - image.width(), 0);
-  DATASETD_RETURN_IF_ERROR(AddPad({.left = lack_x / 2,
-                                   .top = lack_y / 2,
-                                   .right = (lack_x + 1) / 2,
-                                   .bottom = (lack_y + 1) / 2},
-                                  {}, PaddingMode::kConstant, image));
-  return AddCrop(RoundedHalf(Narrow<int32_t>(image.height() - op.height)),
-                 RoundedHalf(Narrow<int32_t>(image.width() - op.width)),
-                 op.height, op.width, image);
-}
-
-absl::Status CompileOp(const RandomCropSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
-  DATASETD_RETURN_IF_ERROR(CheckPadding(op.padding));
-  const auto check = [&](int64_t height, int64_t width,
-                         const char* of) -> absl::Status {
-    const Padding padding = PaddingFor(op, height, width);
-    const int64_t padded_height = height + padding.top + padding.bottom;
-    const int64_t padded_width = width + padding.left + padding.right;
-    if (padded_height >= op.height && padded_width >= op.width) {
-      return absl::OkStatus();
+absl::Status CompileMoveOp(const v1::Transform& op, ImageCompiler& image) {
+  switch (op.op_case()) {
+    case v1::Transform::kPad:
+      return AddPad(ToPadding(op.pad().padding()), op.pad().fill(),
+                    ToPaddingMode(op.pad().padding_mode()), image);
+    case v1::Transform::kCrop:
+      return AddWindow(op.crop(), image);
+    case v1::Transform::kCenterCrop:
+      return AddCenterCrop(op.center_crop().height(), op.center_crop().width(),
+                           image);
+    case v1::Transform::kRandomCrop:
+      return AddRandomCrop(op.random_crop(), image);
+    case v1::Transform::kHorizontalFlip:
+      return AddFlip(MoveKind::kHorizontalFlip, 1.0, image);
+    case v1::Transform::kVerticalFlip:
+      return AddFlip(MoveKind::kVerticalFlip, 1.0, image);
+    case v1::Transform::kRandomHorizontalFlip:
+      return AddFlip(MoveKind::kHorizontalFlip, op.random_horizontal_flip().p(),
+                     image);
+    case v1::Transform::kRandomVerticalFlip:
+      return AddFlip(MoveKind::kVerticalFlip, op.random_vertical_flip().p(),
+                     image);
+    case v1::Transform::kAlternatingFlip: {
+      Move move = {};
+      move.kind = MoveKind::kAlternatingFlip;
+      return image.AddMove(move, image.height(), image.width(),
+                           {SizeRule::kKeep});
     }
-    const bool is_padded = padded_height != height || padded_width != width;
-    return Invalid(absl::StrCat(
-        "the size ", SizeText(op.height, op.width),
-        " (height x width) is larger than ", of, is_padded ? "padded " : "",
-        "image of ", SizeText(padded_height, padded_width),
-        ": it can be at most that, or set padding or pad_if_needed"));
-  };
-  Move move = {};
-  move.kind = MoveKind::kRandomCrop;
-  if (image.is_ragged()) {
-    DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRaggedChange(
-        {op.height, op.width, op.padding.left, op.padding.top, op.padding.right,
-         op.padding.bottom}));
-    for (const SampleSize& size : image.sizes()) {
-      DATASETD_RETURN_IF_ERROR(check(size.height, size.width, "a sample's "));
-      DATASETD_RETURN_IF_ERROR(
-          CheckPaddingMode(PaddingFor(op, size.height, size.width),
-                           op.padding_mode, size.height, size.width));
-    }
-    SizeChange change = {
-        SizeRule::kPad,
-        {Narrow<int32_t>(op.padding.right), Narrow<int32_t>(op.padding.bottom),
-         Narrow<int32_t>(op.height), Narrow<int32_t>(op.width)}};
-    if (op.pad_if_needed) change.rule = SizeRule::kPadIfNeeded;
-    DATASETD_RETURN_IF_ERROR(
-        AddRaggedPad(op.fill, op.padding_mode, change, image, op.padding));
-    return image.AddMove(move, op.height, op.width, {SizeRule::kTo});
+    default:
+      return NoCompiler(op);
   }
-  DATASETD_RETURN_IF_ERROR(check(image.height(), image.width(), "the "));
-  DATASETD_RETURN_IF_ERROR(AddPad(PaddingFor(op, image.height(), image.width()),
-                                  op.fill, op.padding_mode, image));
-  if (op.height == image.height() && op.width == image.width()) {
-    return absl::OkStatus();
-  }
-  return image.AddMove(move, op.height, op.width, {SizeRule::kTo});
-}
-
-absl::Status CompileOp(const HorizontalFlipSpec&, ImageCompiler& image) {
-  return AddFlip(MoveKind::kHorizontalFlip, 1.0, image);
-}
-
-absl::Status CompileOp(const VerticalFlipSpec&, ImageCompiler& image) {
-  return AddFlip(MoveKind::kVerticalFlip, 1.0, image);
-}
-
-absl::Status CompileOp(const RandomHorizontalFlipSpec& op,
-                       ImageCompiler& image) {
-  return AddFlip(MoveKind::kHorizontalFlip, op.p, image);
-}
-
-absl::Status CompileOp(const RandomVerticalFlipSpec& op, ImageCompiler& image) {
-  return AddFlip(MoveKind::kVerticalFlip, op.p, image);
-}
-
-absl::Status CompileOp(const AlternatingFlipSpec&, ImageCompiler& image) {
-  Move move = {};
-  move.kind = MoveKind::kAlternatingFlip;
-  return image.AddMove(move, image.height(), image.width(), {SizeRule::kKeep});
 }
 
 }  // namespace datasetd

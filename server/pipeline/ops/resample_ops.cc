@@ -1,54 +1,35 @@
-#include "server/pipeline/ops/resample_ops.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/sized_step.h"
 #include "cuda/kernels/math/elementary.h"
-#include "server/pipeline/ops/move_ops.h"
+#include "server/pipeline/ops/op_compilers.h"
 
 namespace datasetd {
 namespace {
 
-// Beyond these ratios or scales an image has no pixels.
-constexpr double kTiny = 1e-6;
-constexpr double kHuge = 1e6;
-// Limit on angles and shears, in degrees.
-constexpr double kMaxAngle = 1e6;
-
-// Sets the interpolation for this field: masks use nearest.
-absl::Status TakeInterpolation(InterpolationMode interpolation,
-                               const ImageCompiler& image, ResizeParams* params,
-                               bool antialias) {
-  switch (interpolation) {
-    case InterpolationMode::kNearest:
-    case InterpolationMode::kNearestExact:
-      break;
-    case InterpolationMode::kBilinear:
-    case InterpolationMode::kBicubic:
-      if (image.is_mask()) interpolation = InterpolationMode::kNearest;
-      break;
-    default:
-      return Invalid(
-          "the interpolation is unknown: use nearest, nearest-exact, bilinear "
-          "or bicubic");
+// A mask, whose values are classes, is sampled nearest and not antialiased.
+ResizeParams BeginResize(v1::InterpolationMode mode, bool antialias,
+                         const ImageCompiler& image) {
+  ResizeParams params = {};
+  params.interpolation = ToInterpolation(mode);
+  if (image.is_mask() &&
+      params.interpolation != InterpolationMode::kNearestExact) {
+    params.interpolation = InterpolationMode::kNearest;
   }
-  params->interpolation = interpolation;
-  params->antialias = antialias;
+  params.antialias = antialias && !image.is_mask();
   // Bicubic overshoots the range of values, so uint8 images are clamped.
-  params->clamp = interpolation == InterpolationMode::kBicubic &&
-                          image.dtype() == Dtype::kUint8
-                      ? 255.0f
-                      : 0.0f;
-  return absl::OkStatus();
+  params.clamp = params.interpolation == InterpolationMode::kBicubic &&
+                         image.dtype() == Dtype::kUint8
+                     ? 255.0f
+                     : 0.0f;
+  return params;
 }
 
 absl::Status AddResize(const ResizeParams& params, int64_t height,
@@ -59,42 +40,43 @@ absl::Status AddResize(const ResizeParams& params, int64_t height,
 }
 
 // Checks a Resize without height and width.
-absl::Status CheckEdges(const ResizeSpec& op) {
-  if (op.shorter_edge < 0 || op.shorter_edge > kMaxElements ||
-      op.max_size < 0 || op.max_size > kMaxElements) {
-    return Invalid(absl::StrCat("size is ", op.shorter_edge, " and max_size ",
-                                op.max_size, ": they must be within 1..",
+absl::Status CheckEdges(const v1::Resize& op) {
+  if (op.shorter_edge() > kMaxElements || op.max_size() > kMaxElements) {
+    return Invalid(absl::StrCat("size is ", op.shorter_edge(), " and max_size ",
+                                op.max_size(), ": they must be within 1..",
                                 kMaxElements));
   }
-  if (op.shorter_edge == 0 && op.max_size == 0) {
+  if (op.shorter_edge() == 0 && op.max_size() == 0) {
     return Invalid("it has no size: give size or max_size");
   }
-  if (op.shorter_edge != 0 && op.max_size != 0 &&
-      op.max_size <= op.shorter_edge) {
-    return Invalid(absl::StrCat("max_size is ", op.max_size,
-                                ": it must be above size, ", op.shorter_edge));
+  if (op.shorter_edge() != 0 && op.max_size() != 0 &&
+      op.max_size() <= op.shorter_edge()) {
+    return Invalid(absl::StrCat("max_size is ", op.max_size(),
+                                ": it must be above size, ",
+                                op.shorter_edge()));
   }
   return absl::OkStatus();
 }
 
 // Computes the output size of a Resize.
-absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
+absl::Status ResizedSize(const v1::Resize& op, const ImageCompiler& image,
                          int64_t* height, int64_t* width) {
-  *height = op.height;
-  *width = op.width;
-  if (op.height != 0 || op.width != 0) return absl::OkStatus();
+  *height = op.size().height();
+  *width = op.size().width();
+  if (*height != 0 || *width != 0) return absl::OkStatus();
   DATASETD_RETURN_IF_ERROR(CheckEdges(op));
   const int64_t old_short = std::min(image.height(), image.width());
   const int64_t old_long = std::max(image.height(), image.width());
-  int64_t new_short = op.shorter_edge;
-  int64_t new_long = op.max_size;
-  if (op.shorter_edge == 0) {
-    new_short = op.max_size * old_short / old_long;
+  const int64_t max_size = op.max_size();
+  int64_t new_short = op.shorter_edge();
+  int64_t new_long = max_size;
+  if (op.shorter_edge() == 0) {
+    new_short = max_size * old_short / old_long;
   } else {
-    new_long = op.shorter_edge * old_long / old_short;
-    if (op.max_size != 0 && new_long > op.max_size) {
-      new_short = op.max_size * new_short / new_long;
-      new_long = op.max_size;
+    new_long = new_short * old_long / old_short;
+    if (max_size != 0 && new_long > max_size) {
+      new_short = max_size * new_short / new_long;
+      new_long = max_size;
     }
   }
   const bool is_portrait = image.height() >= image.width();
@@ -103,20 +85,13 @@ absl::Status ResizedSize(const ResizeSpec& op, const ImageCompiler& image,
   return absl::OkStatus();
 }
 
-// The parameters of the identity.
-AffineParams NoAffine() {
-  AffineParams params = {};
-  params.scale[0] = params.scale[1] = 1.0f;
-  return params;
-}
-
 void SetBoth(float (&range)[2], double value) {
   range[0] = range[1] = static_cast<float>(value);
 }
 
-void SetRange(float (&range)[2], const Interval& interval) {
-  range[0] = static_cast<float>(interval.min);
-  range[1] = static_cast<float>(interval.max);
+void SetRange(float (&range)[2], const v1::Range& values) {
+  range[0] = static_cast<float>(values.min());
+  range[1] = static_cast<float>(values.max());
 }
 
 struct OutputSize {
@@ -161,35 +136,30 @@ OutputSize ExpandedSize(double angle, const float (&center)[2],
   return {.height = expanded[1], .width = expanded[0]};
 }
 
-// Computes the center relative to the middle of the image.
-absl::Status TakeCenter(const std::optional<PointXy>& center,
-                        const ImageCompiler& image, AffineParams* params) {
-  if (!center.has_value()) return absl::OkStatus();
-  DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
-      "center", center->x, -kMaxElements, kMaxElements));
-  DATASETD_RETURN_IF_ERROR(ImageCompiler::CheckRange(
-      "center", center->y, -kMaxElements, kMaxElements));
-  params->center[0] =
-      static_cast<float>(center->x - 0.5 * static_cast<double>(image.width()));
-  params->center[1] =
-      static_cast<float>(center->y - 0.5 * static_cast<double>(image.height()));
-  return absl::OkStatus();
+// Begins an Affine whose center is relative to the middle of the image. `op`
+// is one of the messages with a center.
+template <typename Op>
+AffineParams BeginAffine(const Op& op, const ImageCompiler& image) {
+  AffineParams params = {};
+  params.scale[0] = params.scale[1] = 1.0f;
+  if (!op.has_center()) return params;
+  params.center[0] = static_cast<float>(
+      op.center().x() - 0.5 * static_cast<double>(image.width()));
+  params.center[1] = static_cast<float>(
+      op.center().y() - 0.5 * static_cast<double>(image.height()));
+  return params;
 }
 
 // Sets the parameters common to affine ops, and adds a step with outputs of
 // `size`.
-absl::Status AddAffine(AffineParams params, InterpolationMode interpolation,
-                       const std::vector<float>& fill, const OutputSize& size,
-                       ImageCompiler& image) {
-  if (interpolation != InterpolationMode::kNearest &&
-      interpolation != InterpolationMode::kBilinear) {
-    return Invalid("the interpolation must be nearest or bilinear");
-  }
+template <typename Op>
+absl::Status AddAffine(AffineParams params, const Op& op,
+                       const OutputSize& size, ImageCompiler& image) {
   params.is_bilinear =
-      interpolation == InterpolationMode::kBilinear && !image.is_mask();
-  if (!fill.empty()) {
+      op.interpolation() == v1::INTERPOLATION_MODE_BILINEAR && !image.is_mask();
+  if (!op.fill().empty()) {
     params.has_fill = true;
-    DATASETD_RETURN_IF_ERROR(image.PerChannel("fill", fill, params.fill));
+    DATASETD_RETURN_IF_ERROR(image.PerChannel("fill", op.fill(), params.fill));
   }
   params.out_middle[0] = 0.5f * static_cast<float>(size.width) - 0.5f;
   params.out_middle[1] = 0.5f * static_cast<float>(size.height) - 0.5f;
@@ -201,42 +171,38 @@ OutputSize SameSize(const ImageCompiler& image) {
   return {.height = image.height(), .width = image.width()};
 }
 
-absl::Status CheckAngles(const char* name, const Interval& interval) {
-  return ImageCompiler::CheckInterval(name, interval, -kMaxAngle, kMaxAngle);
-}
-
-absl::Status CompileRaggedResize(const ResizeSpec& op, ImageCompiler& image) {
-  ResizeParams params = {};
-  DATASETD_RETURN_IF_ERROR(
-      TakeInterpolation(op.interpolation, image, &params, op.antialias));
-  if (op.height != 0 || op.width != 0) {
-    DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
-    return AddResize(params, op.height, op.width, image, {SizeRule::kWhole});
+absl::Status AddRaggedResize(const v1::Resize& op, const ResizeParams& params,
+                             ImageCompiler& image) {
+  const int64_t height = op.size().height();
+  const int64_t width = op.size().width();
+  if (height != 0 || width != 0) {
+    DATASETD_RETURN_IF_ERROR(image.CheckSize(height, width));
+    return AddResize(params, height, width, image, {SizeRule::kWhole});
   }
   DATASETD_RETURN_IF_ERROR(CheckEdges(op));
   DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckRaggedChange({op.shorter_edge, op.max_size}));
-  if (op.shorter_edge == 0) {
+      ImageCompiler::CheckRaggedChange({op.shorter_edge(), op.max_size()}));
+  if (op.shorter_edge() == 0) {
     return Invalid(
         "max_size without size, where samples differ in size: give size");
   }
   return AddResize(
       params, 0, 0, image,
       {SizeRule::kShorterEdge,
-       {Narrow<int32_t>(op.shorter_edge), Narrow<int32_t>(op.max_size)}});
+       {Narrow<int32_t>(op.shorter_edge()), Narrow<int32_t>(op.max_size())}});
 }
 
-}  // namespace
-
-absl::Status CompileOp(const ResizeSpec& op, ImageCompiler& image) {
-  if (image.is_ragged()) return CompileRaggedResize(op, image);
+absl::Status AddWholeResize(const v1::Resize& op, ImageCompiler& image) {
+  if (op.has_size() && op.shorter_edge() != 0) {
+    return Invalid(
+        "size and shorter_edge are both set: it must be one of them");
+  }
+  ResizeParams params = BeginResize(op.interpolation(), op.antialias(), image);
+  if (image.is_ragged()) return AddRaggedResize(op, params, image);
   int64_t height;
   int64_t width;
   DATASETD_RETURN_IF_ERROR(ResizedSize(op, image, &height, &width));
   DATASETD_RETURN_IF_ERROR(image.CheckSize(height, width));
-  ResizeParams params = {};
-  DATASETD_RETURN_IF_ERROR(
-      TakeInterpolation(op.interpolation, image, &params, op.antialias));
   if (height == image.height() && width == image.width()) {
     return absl::OkStatus();
   }
@@ -245,61 +211,53 @@ absl::Status CompileOp(const ResizeSpec& op, ImageCompiler& image) {
   return AddResize(params, height, width, image);
 }
 
-absl::Status CompileOp(const ResizedCropSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckSize(op.out_height, op.out_width));
-  ResizeParams params = {};
+absl::Status AddResizedCrop(const v1::ResizedCrop& op, ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(
-      TakeInterpolation(op.interpolation, image, &params, op.antialias));
-  int64_t top = op.top;
-  int64_t left = op.left;
+      image.CheckSize(op.size().height(), op.size().width()));
+  ResizeParams params = BeginResize(op.interpolation(), op.antialias(), image);
+  int64_t top = op.top();
+  int64_t left = op.left();
   DATASETD_RETURN_IF_ERROR(
-      PadToWindow(&top, &left, op.height, op.width, image));
+      PadToWindow(&top, &left, op.height(), op.width(), image));
   params.top = Narrow<int32_t>(top);
   params.left = Narrow<int32_t>(left);
-  params.height = Narrow<int32_t>(op.height);
-  params.width = Narrow<int32_t>(op.width);
-  return AddResize(params, op.out_height, op.out_width, image);
+  params.height = Narrow<int32_t>(op.height());
+  params.width = Narrow<int32_t>(op.width());
+  return AddResize(params, op.size().height(), op.size().width(), image);
 }
 
-absl::Status CompileOp(const RandomResizedCropSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(image.CheckSize(op.height, op.width));
+absl::Status AddRandomResizedCrop(const v1::RandomResizedCrop& op,
+                                  ImageCompiler& image) {
   DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckInterval("scale", op.scale, 0.0, kHuge));
-  DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckInterval("ratio", op.ratio, kTiny, kHuge));
-  ResizeParams params = {};
-  DATASETD_RETURN_IF_ERROR(
-      TakeInterpolation(op.interpolation, image, &params, op.antialias));
+      image.CheckSize(op.size().height(), op.size().width()));
+  ResizeParams params = BeginResize(op.interpolation(), op.antialias(), image);
   params.is_random = true;
-  SetRange(params.scale, op.scale);
-  params.ratio[0] = op.ratio.min;
-  params.ratio[1] = op.ratio.max;
-  params.log_ratio[0] = Log(op.ratio.min);
-  params.log_ratio[1] = Log(op.ratio.max);
-  return AddResize(params, op.height, op.width, image);
+  SetRange(params.scale, op.scale());
+  params.ratio[0] = op.ratio().min();
+  params.ratio[1] = op.ratio().max();
+  params.log_ratio[0] = Log(op.ratio().min());
+  params.log_ratio[1] = Log(op.ratio().max());
+  return AddResize(params, op.size().height(), op.size().width(), image);
 }
 
-absl::Status CompileOp(const RotateSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckRange("angle", op.angle, -kMaxAngle, kMaxAngle));
-  AffineParams params = NoAffine();
-  SetBoth(params.angle, -op.angle);
-  DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
+absl::Status AddRotate(const v1::Rotate& op, ImageCompiler& image) {
+  AffineParams params = BeginAffine(op, image);
+  SetBoth(params.angle, -op.angle());
   OutputSize size = SameSize(image);
-  if (op.expand && !op.center.has_value() && std::fmod(op.angle, 90.0) == 0.0) {
+  if (op.expand() && !op.has_center() && std::fmod(op.angle(), 90.0) == 0.0) {
     // Exact for multiples of 90 degrees, where corners are half a pixel off the
     // grid.
-    if (std::fmod(op.angle, 180.0) != 0.0) std::swap(size.height, size.width);
-  } else if (op.expand) {
-    size = ExpandedSize(-op.angle, params.center, image);
+    if (std::fmod(op.angle(), 180.0) != 0.0) std::swap(size.height, size.width);
+  } else if (op.expand()) {
+    size = ExpandedSize(-op.angle(), params.center, image);
     DATASETD_RETURN_IF_ERROR(image.CheckSize(size.height, size.width));
   }
-  return AddAffine(params, op.interpolation, op.fill, size, image);
+  return AddAffine(params, op, size, image);
 }
 
-absl::Status CompileOp(const RandomRotationSpec& op, ImageCompiler& image) {
-  DATASETD_RETURN_IF_ERROR(CheckAngles("degrees", op.degrees));
-  if (op.expand) {
+absl::Status AddRandomRotation(const v1::RandomRotation& op,
+                               ImageCompiler& image) {
+  if (op.expand()) {
     return Invalid(
         "expand would give each sample a size of its own, by its angle, and a "
         "batch has one; a later op that gives one, such as Resize or "
@@ -307,67 +265,61 @@ absl::Status CompileOp(const RandomRotationSpec& op, ImageCompiler& image) {
         "where no corner may be lost; a Rotate, whose angle is fixed, can "
         "expand");
   }
-  AffineParams params = NoAffine();
-  SetRange(params.angle, {-op.degrees.max, -op.degrees.min});
-  DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
-  return AddAffine(params, op.interpolation, op.fill, SameSize(image), image);
+  AffineParams params = BeginAffine(op, image);
+  // Counter-clockwise.
+  params.angle[0] = static_cast<float>(-op.degrees().max());
+  params.angle[1] = static_cast<float>(-op.degrees().min());
+  return AddAffine(params, op, SameSize(image), image);
 }
 
-absl::Status CompileOp(const AffineSpec& op, ImageCompiler& image) {
-  AffineParams params = NoAffine();
-  DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckRange("angle", op.angle, -kMaxAngle, kMaxAngle));
-  DATASETD_RETURN_IF_ERROR(
-      ImageCompiler::CheckRange("scale", op.scale, kTiny, kHuge));
-  const std::pair<const char*, double> others[] = {
-      {"translate", op.translate.x},
-      {"translate", op.translate.y},
-      {"shear", op.shear.x},
-      {"shear", op.shear.y}};
-  for (const auto& [name, value] : others) {
-    DATASETD_RETURN_IF_ERROR(
-        ImageCompiler::CheckRange(name, value, -kMaxAngle, kMaxAngle));
-  }
-  SetBoth(params.angle, op.angle);
-  params.translate[0] = static_cast<float>(op.translate.x);
-  params.translate[1] = static_cast<float>(op.translate.y);
-  SetBoth(params.scale, op.scale);
-  SetBoth(params.shear_x, op.shear.x);
-  SetBoth(params.shear_y, op.shear.y);
-  DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
-  return AddAffine(params, op.interpolation, op.fill, SameSize(image), image);
+absl::Status AddFixedAffine(const v1::Affine& op, ImageCompiler& image) {
+  AffineParams params = BeginAffine(op, image);
+  SetBoth(params.angle, op.angle());
+  params.translate[0] = static_cast<float>(op.translate().x());
+  params.translate[1] = static_cast<float>(op.translate().y());
+  SetBoth(params.scale, op.scale());
+  SetBoth(params.shear_x, op.shear().x());
+  SetBoth(params.shear_y, op.shear().y());
+  return AddAffine(params, op, SameSize(image), image);
 }
 
-absl::Status CompileOp(const RandomAffineSpec& op, ImageCompiler& image) {
-  AffineParams params = NoAffine();
-  DATASETD_RETURN_IF_ERROR(CheckAngles("degrees", op.degrees));
-  SetRange(params.angle, op.degrees);
-  if (op.translate.has_value()) {
-    DATASETD_RETURN_IF_ERROR(
-        ImageCompiler::CheckRange("translate", op.translate->x, 0.0, 1.0));
-    DATASETD_RETURN_IF_ERROR(
-        ImageCompiler::CheckRange("translate", op.translate->y, 0.0, 1.0));
+absl::Status AddRandomAffine(const v1::RandomAffine& op, ImageCompiler& image) {
+  AffineParams params = BeginAffine(op, image);
+  SetRange(params.angle, op.degrees());
+  if (op.has_translate()) {
     params.is_translate_random = true;
     params.translate[0] = static_cast<float>(
-        op.translate->x * static_cast<double>(image.width()));
+        op.translate().x() * static_cast<double>(image.width()));
     params.translate[1] = static_cast<float>(
-        op.translate->y * static_cast<double>(image.height()));
+        op.translate().y() * static_cast<double>(image.height()));
   }
-  if (op.scale.has_value()) {
-    DATASETD_RETURN_IF_ERROR(
-        ImageCompiler::CheckInterval("scale", *op.scale, kTiny, kHuge));
-    SetRange(params.scale, *op.scale);
+  if (op.has_scale()) SetRange(params.scale, op.scale());
+  if (op.has_shear_x()) SetRange(params.shear_x, op.shear_x());
+  if (op.has_shear_y()) SetRange(params.shear_y, op.shear_y());
+  return AddAffine(params, op, SameSize(image), image);
+}
+
+}  // namespace
+
+absl::Status CompileGeometryOp(const v1::Transform& op, ImageCompiler& image) {
+  switch (op.op_case()) {
+    case v1::Transform::kResize:
+      return AddWholeResize(op.resize(), image);
+    case v1::Transform::kResizedCrop:
+      return AddResizedCrop(op.resized_crop(), image);
+    case v1::Transform::kRandomResizedCrop:
+      return AddRandomResizedCrop(op.random_resized_crop(), image);
+    case v1::Transform::kRotate:
+      return AddRotate(op.rotate(), image);
+    case v1::Transform::kRandomRotation:
+      return AddRandomRotation(op.random_rotation(), image);
+    case v1::Transform::kAffine:
+      return AddFixedAffine(op.affine(), image);
+    case v1::Transform::kRandomAffine:
+      return AddRandomAffine(op.random_affine(), image);
+    default:
+      return CompileMoveOp(op, image);
   }
-  if (op.shear_x.has_value()) {
-    DATASETD_RETURN_IF_ERROR(CheckAngles("shear", *op.shear_x));
-    SetRange(params.shear_x, *op.shear_x);
-  }
-  if (op.shear_y.has_value()) {
-    DATASETD_RETURN_IF_ERROR(CheckAngles("shear", *op.shear_y));
-    SetRange(params.shear_y, *op.shear_y);
-  }
-  DATASETD_RETURN_IF_ERROR(TakeCenter(op.center, image, &params));
-  return AddAffine(params, op.interpolation, op.fill, SameSize(image), image);
 }
 
 }  // namespace datasetd

@@ -26,9 +26,12 @@
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/emulated_gpu/kernels/kernel_module.h"
 #include "tests/emulated_gpu/kernels/ptx_launch.h"
+#include "tests/testing/ops.h"
 
 namespace datasetd {
 namespace {
+
+using ::datasetd::testing::Op;
 
 using Counters = emulated_gpu::Counters;
 using json = nlohmann::ordered_json;
@@ -38,31 +41,34 @@ struct Workload {
   int32_t size;  // of the square images of 3 channels, uint8
   int num_samples;
   Layout layout;
-  std::vector<TransformSpec> ops;
+  Transforms ops;
 };
 
-std::vector<TransformSpec> Normalized(std::vector<TransformSpec> ops,
-                                      Dtype dtype) {
-  ops.push_back(ToDtypeSpec{.dtype = dtype, .scale = true});
-  ops.push_back(NormalizeSpec{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}});
+Transforms Normalized(Transforms ops, Dtype dtype) {
+  ops.push_back(Op("to_dtype { dtype: $0 scale: true }", dtype));
+  ops.push_back(Op(
+      "normalize { mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225] }"));
   return ops;
 }
 
-ColorJitterSpec Jitter() {
-  return {.brightness = Interval{0.6, 1.4},
-          .contrast = Interval{0.6, 1.4},
-          .saturation = Interval{0.6, 1.4},
-          .hue = Interval{-0.1, 0.1}};
-}
+// Inside other ops, too.
+constexpr char kJitter[] =
+    "color_jitter { brightness { min: 0.6 max: 1.4 } "
+    "contrast { min: 0.6 max: 1.4 } saturation { min: 0.6 max: 1.4 } "
+    "hue { min: -0.1 max: 0.1 } }";
+constexpr char kBlur[] =
+    "gaussian_blur { kernel_size { height: 23 width: 23 } }";
 
 std::vector<Workload> Workloads() {
   constexpr Dtype kHalf = Dtype::kFloat16;
   constexpr Dtype kFloat = Dtype::kFloat32;
-  const RandomHorizontalFlipSpec flip;
-  const RandomResizedCropSpec crop224 = {.height = 224, .width = 224};
-  const GaussianBlurSpec blur = {.kernel_height = 23, .kernel_width = 23};
-  const RandomCropSpec padded = {
-      .height = 32, .width = 32, .padding = {4, 4, 4, 4}};
+  const v1::Transform flip = Op("random_horizontal_flip {}");
+  const v1::Transform crop224 =
+      Op("random_resized_crop { size { height: 224 width: 224 } }");
+  const v1::Transform blur = Op(kBlur);
+  const v1::Transform padded =
+      Op("random_crop { height: 32 width: 32 "
+         "padding { left: 4 top: 4 right: 4 bottom: 4 } }");
   return {
       {"flip-normalize-half-nhwc", 224, 2, Layout::kNhwc,
        Normalized({flip}, kHalf)},
@@ -72,31 +78,33 @@ std::vector<Workload> Workloads() {
        256,
        2,
        Layout::kNchw,
-       {RandomCropSpec{.height = 224, .width = 224}, flip,
-        ToDtypeSpec{.dtype = kFloat, .scale = true}}},
+       {Op("random_crop { height: 224 width: 224 }"), flip,
+        Op("to_dtype { dtype: $0 scale: true }", kFloat)}},
       {"copy-flip-uint8", 224, 2, Layout::kNhwc, {flip}},
       {"cifar-pad-crop-flip", 32, 32, Layout::kNhwc,
        Normalized({padded, flip}, kHalf)},
       {"random-resized-crop", 256, 2, Layout::kNchw,
        Normalized({crop224, flip}, kFloat)},
       {"resize-512", 512, 1, Layout::kNchw,
-       Normalized({ResizeSpec{.height = 224, .width = 224}}, kFloat)},
-      {"color-jitter", 224, 2, Layout::kNchw, Normalized({Jitter()}, kFloat)},
+       Normalized({Op("resize { size { height: 224 width: 224 } }")}, kFloat)},
+      {"color-jitter", 224, 2, Layout::kNchw,
+       Normalized({Op(kJitter)}, kFloat)},
       {"rotation-bilinear", 224, 2, Layout::kNchw,
        Normalized(
-           {RandomRotationSpec{.degrees = {-15.0, 15.0},
-                               .interpolation = InterpolationMode::kBilinear,
-                               .fill = {0.0f}}},
+           {Op("random_rotation { degrees { min: -15.0 max: 15.0 } "
+               "interpolation: INTERPOLATION_MODE_BILINEAR fill: 0.0 }")},
            kFloat)},
       {"gaussian-blur-23", 224, 1, Layout::kNchw, Normalized({blur}, kFloat)},
       {"simclr", 256, 2, Layout::kNchw,
-       Normalized({crop224, flip, RandomApplySpec{{Jitter()}, 0.8},
-                   RandomGrayscaleSpec{0.2}, RandomApplySpec{{blur}, 0.5}},
+       Normalized({crop224, flip,
+                   Op("random_apply { transforms { $0 } p: 0.8 }", kJitter),
+                   Op("random_grayscale { p: 0.2 }"),
+                   Op("random_apply { transforms { $0 } p: 0.5 }", kBlur)},
                   kFloat)},
       {"cifar-crop-flip-jitter", 32, 16, Layout::kNchw,
-       Normalized(
-           {RandomResizedCropSpec{.height = 32, .width = 32}, flip, Jitter()},
-           kFloat)},
+       Normalized({Op("random_resized_crop { size { height: 32 width: 32 } }"),
+                   flip, Op(kJitter)},
+                  kFloat)},
   };
 }
 

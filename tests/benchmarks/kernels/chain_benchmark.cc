@@ -11,16 +11,18 @@
 #include "cuda/kernels/program/augment.h"
 #include "cuda/kernels/program/params.h"
 #include "server/pipeline/pipeline.h"
+#include "tests/testing/ops.h"
 
 namespace datasetd {
 namespace {
+
+using ::datasetd::testing::Op;
 
 constexpr int kNumResident = 64;
 constexpr int kBatchSize = 16;
 constexpr int kNumSlots = 4;
 
-void Run(benchmark::State& state, int height, int width,
-         std::vector<TransformSpec> ops) {
+void Run(benchmark::State& state, int height, int width, Transforms ops) {
   const FieldSpec field = {.name = "image",
                            .dtype = Dtype::kUint8,
                            .shape = {height, width, 3},
@@ -65,72 +67,77 @@ void Run(benchmark::State& state, int height, int width,
                              benchmark::Counter::kInvert);
 }
 
-void Run(benchmark::State& state, int size, std::vector<TransformSpec> ops) {
+void Run(benchmark::State& state, int size, Transforms ops) {
   Run(state, size, size, std::move(ops));
 }
 
-std::vector<TransformSpec> WithNormalize(std::vector<TransformSpec> ops) {
-  ops.push_back(ToDtypeSpec{.dtype = Dtype::kFloat32, .scale = true});
-  ops.push_back(NormalizeSpec{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}});
+Transforms WithNormalize(Transforms ops) {
+  ops.push_back(Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"));
+  ops.push_back(Op(
+      "normalize { mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225] }"));
   return ops;
 }
 
 void BM_Resize32To224Normalize(benchmark::State& state) {
-  Run(state, 32, WithNormalize({ResizeSpec{.height = 224, .width = 224}}));
+  Run(state, 32,
+      WithNormalize({Op("resize { size { height: 224 width: 224 } }")}));
 }
 BENCHMARK(BM_Resize32To224Normalize);
 
 void BM_RandomResizedCrop224FlipNormalize(benchmark::State& state) {
   Run(state, 256,
-      WithNormalize({RandomResizedCropSpec{.height = 224, .width = 224},
-                     RandomHorizontalFlipSpec{}}));
+      WithNormalize(
+          {Op("random_resized_crop { size { height: 224 width: 224 } }"),
+           Op("random_horizontal_flip {}")}));
 }
 BENCHMARK(BM_RandomResizedCrop224FlipNormalize);
 
 void BM_Resize320To160Normalize(benchmark::State& state) {
-  Run(state, 320, WithNormalize({ResizeSpec{.height = 160, .width = 160}}));
+  Run(state, 320,
+      WithNormalize({Op("resize { size { height: 160 width: 160 } }")}));
 }
 BENCHMARK(BM_Resize320To160Normalize);
 
 void BM_Rotation160Normalize(benchmark::State& state) {
   Run(state, 160,
-      WithNormalize({RandomRotationSpec{.degrees = {-10.0, 10.0}}}));
+      WithNormalize(
+          {Op("random_rotation { degrees { min: -10.0 max: 10.0 } }")}));
 }
 BENCHMARK(BM_Rotation160Normalize);
 
 void BM_ColorJitter160Normalize(benchmark::State& state) {
-  const Interval around = {0.95, 1.05};
+  constexpr char around[] = "min: 0.95 max: 1.05";
   Run(state, 160,
-      WithNormalize({ColorJitterSpec{.brightness = around,
-                                     .contrast = around,
-                                     .saturation = around,
-                                     .hue = Interval{-0.05, 0.05}}}));
+      WithNormalize({Op("color_jitter { brightness { $0 } contrast { $0 } "
+                        "saturation { $0 } hue { min: -0.05 max: 0.05 } }",
+                        around)}));
 }
 BENCHMARK(BM_ColorJitter160Normalize);
 
 void BM_Resize160FlipsRotationColorJitter(benchmark::State& state) {
-  const Interval around = {0.95, 1.05};
+  constexpr char around[] = "min: 0.95 max: 1.05";
   Run(state, 240, 320,
-      WithNormalize({ResizeSpec{.height = 160, .width = 160},
-                     RandomHorizontalFlipSpec{}, RandomVerticalFlipSpec{},
-                     RandomRotationSpec{.degrees = {-10.0, 10.0}},
-                     ColorJitterSpec{.brightness = around,
-                                     .contrast = around,
-                                     .saturation = around,
-                                     .hue = Interval{-0.05, 0.05}}}));
+      WithNormalize({Op("resize { size { height: 160 width: 160 } }"),
+                     Op("random_horizontal_flip {}"),
+                     Op("random_vertical_flip {}"),
+                     Op("random_rotation { degrees { min: -10.0 max: 10.0 } }"),
+                     Op("color_jitter { brightness { $0 } contrast { $0 } "
+                        "saturation { $0 } hue { min: -0.05 max: 0.05 } }",
+                        around)}));
 }
 BENCHMARK(BM_Resize160FlipsRotationColorJitter);
 
 void BM_Flip224Brightness(benchmark::State& state) {
   Run(state, 224,
-      WithNormalize({RandomHorizontalFlipSpec{}, AdjustBrightnessSpec{1.1}}));
+      WithNormalize({Op("random_horizontal_flip {}"),
+                     Op("adjust_brightness { brightness_factor: 1.1 }")}));
 }
 BENCHMARK(BM_Flip224Brightness);
 
 void BM_BlurSharpness224(benchmark::State& state) {
   Run(state, 224,
-      WithNormalize({GaussianBlurSpec{.kernel_height = 5, .kernel_width = 5},
-                     AdjustSharpnessSpec{1.5}}));
+      WithNormalize({Op("gaussian_blur { kernel_size { height: 5 width: 5 } }"),
+                     Op("adjust_sharpness { sharpness_factor: 1.5 }")}));
 }
 BENCHMARK(BM_BlurSharpness224);
 

@@ -1,5 +1,5 @@
 // For every line of standard input, a Pipeline as JSON, one line: the hash of
-// the specs that the daemon makes of it, or "error: " and why there are none.
+// its transforms as the daemon has them, or "error: " and why there are none.
 
 #include <google/protobuf/util/json_util.h>
 
@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "datasetd/v1/transform.pb.h"
+#include "server/pipeline/ops/transform.h"
 #include "server/pipeline/transforms_hash.h"
-#include "server/service/transform_convert.h"
 
 namespace datasetd {
 namespace {
@@ -19,10 +18,12 @@ std::string HashOrError(const std::string& json) {
   const auto parsed =
       google::protobuf::util::JsonStringToMessage(json, &pipeline);
   if (!parsed.ok()) return "error: " + std::string(parsed.message());
-  auto specs = TransformsFromProto(pipeline.transforms(), "transforms");
-  if (!specs.ok()) return "error: " + std::string(specs.status().message());
+  auto transforms = CompleteTransforms(pipeline.transforms(), "transforms");
+  if (!transforms.ok()) {
+    return "error: " + std::string(transforms.status().message());
+  }
   const std::vector<FieldPipeline> fields = {
-      {.field = "image", .transforms = *std::move(specs)}};
+      {.field = "image", .transforms = *std::move(transforms)}};
   return TransformsHash(fields);
 }
 

@@ -25,10 +25,13 @@
 #include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/reference/mix_reference.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
+
+using ::datasetd::testing::Op;
 
 using testing::ChainBlockSizes;
 using testing::IsOk;
@@ -45,8 +48,8 @@ struct Shape {
 // A dataset of random images and labels, and batches of it.
 class MixCase {
  public:
-  MixCase(Shape shape, std::vector<TransformSpec> ops,
-          Layout layout = Layout::kNchw, uint64_t seed = 11)
+  MixCase(Shape shape, Transforms ops, Layout layout = Layout::kNchw,
+          uint64_t seed = 11)
       : fields_{{.name = "image",
                  .dtype = Dtype::kUint8,
                  .shape = {shape.height, shape.width, shape.channels},
@@ -58,7 +61,7 @@ class MixCase {
     for (uint8_t& label : labels_) {
       label = static_cast<uint8_t>(engine() % kNumClasses);
     }
-    const std::vector<std::vector<TransformSpec>> transforms = {ops, {}};
+    const std::vector<Transforms> transforms = {ops, {}};
     for (size_t f = 0; f < 2; ++f) {
       auto program =
           CompileField(fields_[f], static_cast<int>(f), transforms[f], layout);
@@ -194,31 +197,32 @@ double Worst(const std::vector<double>& actual,
   return worst;
 }
 
-const NormalizeSpec kNormalize = {.mean = {0.4}, .std = {0.25}};
-
 // Rows of chains with a resize, an affine map, statistics, windows; none.
-std::vector<std::vector<TransformSpec>> Pipelines() {
-  const ToDtypeSpec to_float = {.dtype = Dtype::kFloat32, .scale = true};
+std::vector<Transforms> Pipelines() {
+  const v1::Transform to_float =
+      Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }");
+  const v1::Transform normalize = Op("normalize { mean: 0.4 std: 0.25 }");
   return {
       {to_float},
-      {RandomHorizontalFlipSpec{}, to_float, kNormalize},
-      {RandomResizedCropSpec{.height = 12, .width = 70}, to_float},
-      {ColorJitterSpec{.brightness = {{0.5, 1.5}}, .contrast = {{0.5, 1.5}}},
-       RandomRotationSpec{.degrees = {-30.0, 30.0}}, to_float, kNormalize},
-      {RandomAdjustSharpnessSpec{.sharpness_factor = 2.0}, RandomEqualizeSpec{},
-       to_float},
+      {Op("random_horizontal_flip {}"), to_float, normalize},
+      {Op("random_resized_crop { size { height: 12 width: 70 } }"), to_float},
+      {Op("color_jitter { brightness { min: 0.5 max: 1.5 } contrast { min: 0.5 "
+          "max: 1.5 } }"),
+       Op("random_rotation { degrees { min: -30.0 max: 30.0 } }"), to_float,
+       normalize},
+      {Op("random_adjust_sharpness { sharpness_factor: 2.0 }"),
+       Op("random_equalize {}"), to_float},
   };
 }
 
-template <typename Spec>
-void CheckAgainstReference(bool per_sample) {
+void CheckAgainstReference(const std::string& name, bool per_sample) {
   for (const Shape shape :
        {Shape{1, 1, 1}, Shape{2, 3, 3}, Shape{20, 67, 3}, Shape{33, 31, 1}}) {
-    for (const std::vector<TransformSpec>& ops : Pipelines()) {
+    for (const Transforms& ops : Pipelines()) {
       MixCase plain(shape, ops);
-      std::vector<TransformSpec> mixed_ops = ops;
-      mixed_ops.push_back(Spec{
-          .alpha = 1.0, .num_classes = kNumClasses, .per_sample = per_sample});
+      Transforms mixed_ops = ops;
+      mixed_ops.push_back(Op("$0 { num_classes: $1 per_sample: $2 }", name,
+                             kNumClasses, per_sample));
       MixCase mixed(shape, mixed_ops);
       for (const int num_rows : {1, 2, 7}) {
         SCOPED_TRACE(absl::StrCat(shape.height, "x", shape.width, "x",
@@ -261,16 +265,16 @@ void CheckAgainstReference(bool per_sample) {
 }
 
 TEST(ChainMixTest, MixUpIsTheReferences) {
-  CheckAgainstReference<MixUpSpec>(false);
+  CheckAgainstReference("mix_up", false);
 }
 TEST(ChainMixTest, MixUpPerSampleIsTheReferences) {
-  CheckAgainstReference<MixUpSpec>(true);
+  CheckAgainstReference("mix_up", true);
 }
 TEST(ChainMixTest, CutMixIsTheReferences) {
-  CheckAgainstReference<CutMixSpec>(false);
+  CheckAgainstReference("cut_mix", false);
 }
 TEST(ChainMixTest, CutMixPerSampleIsTheReferences) {
-  CheckAgainstReference<CutMixSpec>(true);
+  CheckAgainstReference("cut_mix", true);
 }
 
 TEST(ChainMixTest, EveryLayoutAndDtypeHasTheSameBitsEverywhere) {
@@ -278,15 +282,15 @@ TEST(ChainMixTest, EveryLayoutAndDtypeHasTheSameBitsEverywhere) {
        {Dtype::kUint8, Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32}) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
       for (const int channels : {1, 2, 3, 4}) {
-        std::vector<TransformSpec> ops = {RandomHorizontalFlipSpec{}};
+        Transforms ops = {Op("random_horizontal_flip {}")};
         if (dtype != Dtype::kUint8) {
-          ops.push_back(ToDtypeSpec{.dtype = dtype, .scale = true});
+          ops.push_back(Op("to_dtype { dtype: $0 scale: true }", dtype));
         }
-        for (const TransformSpec& mix :
-             {TransformSpec(MixUpSpec{.num_classes = kNumClasses}),
-              TransformSpec(CutMixSpec{.num_classes = kNumClasses,
-              .per_sample = true})}) {
-          std::vector<TransformSpec> all = ops;
+        for (const v1::Transform& mix :
+             {Op("mix_up { num_classes: $0 }", kNumClasses),
+              Op("cut_mix { num_classes: $0 per_sample: true }",
+                 kNumClasses)}) {
+          Transforms all = ops;
           all.push_back(mix);
           MixCase({19, 70, channels}, all, layout).All({3, 1, 4, 1, 5}, 8, 1);
         }
@@ -297,7 +301,7 @@ TEST(ChainMixTest, EveryLayoutAndDtypeHasTheSameBitsEverywhere) {
 
 TEST(ChainMixTest, UnmixedRowsAreUntouchedByTheMix) {
   // Bytes of rows beyond the batch stay as they were.
-  MixCase mix({8, 8, 3}, {MixUpSpec{.num_classes = kNumClasses}});
+  MixCase mix({8, 8, 3}, {Op("mix_up { num_classes: $0 }", kNumClasses)});
   const auto slot = mix.Fill(
       {1, 2, 3, 4}, 0, 0, [](const AugmentProgram& program, BatchTask batch) {
         batch.num_samples = 2;
@@ -321,11 +325,11 @@ class ImpatientRun final : public HostRun {
 };
 
 TEST(ChainMixTest, ABatchInPartsIsTheSame) {
-  for (const TransformSpec& op :
-       {TransformSpec(MixUpSpec{.num_classes = kNumClasses}),
-        TransformSpec(
-            CutMixSpec{.num_classes = kNumClasses, .per_sample = true})}) {
-    MixCase mix({19, 40, 3}, {RandomHorizontalFlipSpec{}, op});
+  for (const v1::Transform& op :
+       {Op("mix_up { num_classes: $0 }", kNumClasses),
+        v1::Transform(
+            Op("cut_mix { num_classes: $0 per_sample: true }", kNumClasses))}) {
+    MixCase mix({19, 40, 3}, {Op("random_horizontal_flip {}"), op});
     const std::vector<int64_t> indices = {3, 1, 4, 1, 5};
     const auto whole = mix.Fill(
         indices, 0, 0, [](const AugmentProgram& program, BatchTask batch) {
@@ -355,7 +359,7 @@ TEST(ChainMixTest, ABatchInPartsIsTheSame) {
 }
 
 TEST(ChainMixTest, TheOtherKernelLeavesMixedLabelsAlone) {
-  MixCase mix({8, 8, 3}, {MixUpSpec{.num_classes = kNumClasses}});
+  MixCase mix({8, 8, 3}, {Op("mix_up { num_classes: $0 }", kNumClasses)});
   mix.Lay(4);
   BatchTask batch = {};
   batch.num_samples = 4;

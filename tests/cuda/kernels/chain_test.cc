@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
+#include "cuda/kernels/math/interpolation.h"
 #include "cuda/kernels/math/rounding.h"
 #include "gtest/gtest.h"
 #include "server/pipeline/explain.h"
@@ -21,10 +22,13 @@
 #include "tests/cuda/kernels/chain_runner.h"
 #include "tests/reference/colour_reference.h"
 #include "tests/reference/geometry_reference.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
+
+using ::datasetd::testing::Op;
 
 using reference::AffineMap;
 using reference::Filter;
@@ -92,7 +96,7 @@ struct TestImage {
   }
 };
 
-FieldProgram Compile(const FieldSpec& field, std::vector<TransformSpec> ops,
+FieldProgram Compile(const FieldSpec& field, Transforms ops,
                      Layout layout = Layout::kNchw) {
   auto program = CompileField(field, 0, ops, layout);
   EXPECT_THAT(program.status(), IsOk());
@@ -100,16 +104,15 @@ FieldProgram Compile(const FieldSpec& field, std::vector<TransformSpec> ops,
 }
 
 // Without rounding to uint8 at the end.
-FieldProgram CompileToFloat(const TestImage& image,
-                            std::vector<TransformSpec> ops) {
+FieldProgram CompileToFloat(const TestImage& image, Transforms ops) {
   if (image.dtype != Dtype::kFloat32) {
-    ops.push_back(ToDtypeSpec{.dtype = Dtype::kFloat32, .scale = false});
+    ops.push_back(Op("to_dtype { dtype: DTYPE_FLOAT32 scale: false }"));
   }
   return Compile(image.field(), std::move(ops));
 }
 
 // Runs and compares; `tolerance` is a part of the image's bound.
-void ExpectNear(const TestImage& image, const std::vector<TransformSpec>& ops,
+void ExpectNear(const TestImage& image, const Transforms& ops,
                 const PlanarImage& expected, double tolerance) {
   const FieldProgram field = CompileToFloat(image, ops);
   ASSERT_EQ(field.out_height, expected.height);
@@ -146,12 +149,12 @@ void ForImages(const Check& check) {
   }
 }
 
-ResizeSpec ResizeTo(int height, int width, InterpolationMode interpolation,
-                    bool antialias) {
-  return {.height = height,
-          .width = width,
-          .interpolation = interpolation,
-          .antialias = antialias};
+v1::Transform ResizeTo(int height, int width, InterpolationMode interpolation,
+                       bool antialias) {
+  return Op(
+      "resize { size { height: $0 width: $1 } interpolation: $2 "
+      "antialias: $3 }",
+      height, width, interpolation, antialias);
 }
 
 PlanarImage Clamped(PlanarImage image, double bound) {
@@ -222,7 +225,7 @@ TEST(ChainTest, NearestResizeTakesAPixel) {
 
 // An affine op and the reference's map, for an image.
 struct AffineCase {
-  AffineSpec op;
+  v1::Transform op;
   AffineMap map;
 };
 
@@ -230,14 +233,21 @@ std::vector<AffineCase> AffineCases(const PlanarImage& image) {
   std::vector<AffineCase> cases;
   const double center_x = 0.5 * image.width;
   const double center_y = 0.5 * image.height;
-  const auto add = [&](double angle, PointXy translate, double scale,
-                       PointXy shear, std::optional<PointXy> center) {
+  struct Point {
+    double x = 0.0;
+    double y = 0.0;
+  };
+  const auto add = [&](double angle, Point translate, double scale, Point shear,
+                       std::optional<Point> center) {
     AffineCase c;
-    c.op = {.angle = angle,
-            .translate = translate,
-            .scale = scale,
-            .shear = shear,
-            .center = center};
+    c.op =
+        Op("affine { angle: $0 translate { x: $1 y: $2 } scale: $3 "
+           "shear { x: $4 y: $5 } }",
+           angle, translate.x, translate.y, scale, shear.x, shear.y);
+    if (center.has_value()) {
+      c.op.mutable_affine()->mutable_center()->set_x(center->x);
+      c.op.mutable_affine()->mutable_center()->set_y(center->y);
+    }
     c.map = {angle,
              translate.x,
              translate.y,
@@ -251,23 +261,23 @@ std::vector<AffineCase> AffineCases(const PlanarImage& image) {
   add(0.0, {}, 1.0, {}, std::nullopt);
   add(10.0, {}, 1.0, {}, std::nullopt);
   add(-90.0, {}, 1.0, {}, std::nullopt);
-  add(180.0, {}, 1.0, {}, PointXy{0.0, 0.0});
+  add(180.0, {}, 1.0, {}, Point{0.0, 0.0});
   add(33.0, {3.0, -2.0}, 0.7, {12.0, -7.0}, std::nullopt);
-  add(-200.5, {-1.0, 4.0}, 1.9, {-25.0, 0.0}, PointXy{3.0, 1.5});
+  add(-200.5, {-1.0, 4.0}, 1.9, {-25.0, 0.0}, Point{3.0, 1.5});
   return cases;
 }
 
 TEST(ChainTest, BilinearAffineIsTheReference) {
   ForImages([](const TestImage& image) {
     for (AffineCase& c : AffineCases(image.planar)) {
-      SCOPED_TRACE(absl::StrCat("angle ", c.op.angle));
-      c.op.interpolation = InterpolationMode::kBilinear;
+      SCOPED_TRACE(absl::StrCat("angle ", c.map.angle));
+      c.op.mutable_affine()->set_interpolation(v1::INTERPOLATION_MODE_BILINEAR);
       ExpectNear(image, {c.op},
                  reference::AffineBilinear(image.planar, c.map, std::nullopt),
                  1e-4);
       std::vector<double> fill;
       for (int i = 0; i < image.planar.channels; ++i) {
-        c.op.fill.push_back(static_cast<float>(0.25 * (i + 1)));
+        c.op.mutable_affine()->add_fill(static_cast<float>(0.25 * (i + 1)));
         fill.push_back(0.25 * (i + 1));
       }
       ExpectNear(image, {c.op},
@@ -279,8 +289,8 @@ TEST(ChainTest, BilinearAffineIsTheReference) {
 TEST(ChainTest, NearestAffineTakesAPixel) {
   ForImages([](const TestImage& image) {
     for (AffineCase& c : AffineCases(image.planar)) {
-      SCOPED_TRACE(absl::StrCat("angle ", c.op.angle));
-      c.op.fill = {0.125f};
+      SCOPED_TRACE(absl::StrCat("angle ", c.map.angle));
+      c.op.mutable_affine()->add_fill(0.125f);
       const FieldProgram field = CompileToFloat(image, {c.op});
       const std::vector<float> actual =
           ChainRunner(field, image.bytes).All().Floats(field);
@@ -319,10 +329,10 @@ TEST(ChainTest, RotateIsCounterClockwise) {
   map.angle = -20.0;
   map.center_x = 16.5;
   map.center_y = 15.5;
-  ExpectNear(image,
-             {RotateSpec{.angle = 20.0,
-                         .interpolation = InterpolationMode::kBilinear}},
-             reference::AffineBilinear(image.planar, map, std::nullopt), 1e-4);
+  ExpectNear(
+      image,
+      {Op("rotate { angle: 20.0 interpolation: INTERPOLATION_MODE_BILINEAR }")},
+      reference::AffineBilinear(image.planar, map, std::nullopt), 1e-4);
 }
 
 TEST(ChainTest, MovesFoldIntoAResize) {
@@ -337,11 +347,10 @@ TEST(ChainTest, MovesFoldIntoAResize) {
     ExpectNear(
         image,
         {ResizeTo(40, 37, InterpolationMode::kBilinear, true),
-         HorizontalFlipSpec{},
-         PadSpec{.padding = {.left = 5, .top = 1, .right = 2, .bottom = 3},
-                 .fill = {1.0f}},
-         VerticalFlipSpec{},
-         CropSpec{.top = 2, .left = 3, .height = 40, .width = 33}},
+         Op("horizontal_flip {}"),
+         Op("pad { padding { left: 5 top: 1 right: 2 bottom: 3 } fill: 1.0 }"),
+         Op("vertical_flip {}"),
+         Op("crop { top: 2 left: 3 height: 40 width: 33 }")},
         expected, 1e-5);
   });
 }
@@ -396,13 +405,16 @@ TEST(ChainTest, LongChainIsTheReferencesInTurn) {
       colour = reference::AdjustSaturation(ToColour(expected, false), 0.5);
       ExpectNear(
           image,
-          {VerticalFlipSpec{}, AdjustBrightnessSpec{1.2},
-           AdjustContrastSpec{0.6}, AdjustContrastSpec{1.5},
+          {Op("vertical_flip {}"),
+           Op("adjust_brightness { brightness_factor: 1.2 }"),
+           Op("adjust_contrast { contrast_factor: 0.6 }"),
+           Op("adjust_contrast { contrast_factor: 1.5 }"),
            ResizeTo(33, 45, InterpolationMode::kBilinear, true),
-           AdjustSharpnessSpec{1.7},
-           GaussianBlurSpec{
-               .kernel_height = 3, .kernel_width = 5, .sigma = {0.8, 0.8}},
-           AdjustHueSpec{0.2}, HorizontalFlipSpec{}, AdjustSaturationSpec{0.5}},
+           Op("adjust_sharpness { sharpness_factor: 1.7 }"),
+           Op("gaussian_blur { kernel_size { height: 3 width: 5 } sigma { min: "
+              "0.8 max: 0.8 } }"),
+           Op("adjust_hue { hue_factor: 0.2 }"), Op("horizontal_flip {}"),
+           Op("adjust_saturation { saturation_factor: 0.5 }")},
           FromColour(colour), 1e-4);
     }
   }
@@ -418,8 +430,9 @@ TEST(ChainTest, WholeNumberOpsAreExact) {
     colour = reference::Autocontrast(colour);
     colour = reference::Invert(colour);
     ExpectNear(image,
-               {PosterizeSpec{3}, EqualizeSpec{}, SolarizeSpec{99.0},
-                AutocontrastSpec{}, InvertSpec{}},
+               {Op("posterize { bits: 3 }"), Op("equalize {}"),
+                Op("solarize { threshold: 99.0 }"), Op("autocontrast {}"),
+                Op("invert {}")},
                FromColour(colour), 0.0);
   }
 }
@@ -455,22 +468,22 @@ TEST(ChainTest, MovesAreThoseOfTheFastPath) {
                               Dtype::kFloat32}) {
         if (out == Dtype::kUint8 && dtype != Dtype::kUint8) continue;
         const TestImage image({31, 33}, 3, dtype);
-        std::vector<TransformSpec> ops = {
-            RandomCropSpec{.height = 32,
-                           .width = 32,
-                           .padding = {4, 4, 4, 4},
-                           .padding_mode = PaddingMode::kReflect},
-            RandomHorizontalFlipSpec{},
-            PadSpec{.padding = {1, 2, 3, 4}, .fill = {1.0f, 0.0f, 1.0f}},
-            RandomVerticalFlipSpec{}};
+        Transforms ops = {
+            Op("random_crop { height: 32 width: 32 padding { left: 4 top: 4 "
+               "right: 4 bottom: 4 } padding_mode: PADDING_MODE_REFLECT }"),
+            Op("random_horizontal_flip {}"),
+            Op("pad { padding { left: 1 top: 2 right: 3 bottom: 4 } fill: "
+               "[1.0, 0.0, 1.0] }"),
+            Op("random_vertical_flip {}")};
         if (out != Dtype::kUint8) {
-          ops.push_back(ToDtypeSpec{.dtype = out, .scale = true});
-          ops.push_back(NormalizeSpec{{0.4, 0.5, 0.6}, {0.2, 0.3, 0.4}});
+          ops.push_back(Op("to_dtype { dtype: $0 scale: true }", out));
+          ops.push_back(
+              Op("normalize { mean: [0.4, 0.5, 0.6] std: [0.2, 0.3, 0.4] }"));
         }
         const FieldProgram fast = Compile(image.field(), ops, layout);
         ASSERT_EQ(fast.num_steps, 0);
         // Draws nothing that the others see, and is never applied here.
-        ops.push_back(RandomErasingSpec{.p = 1e-30});
+        ops.push_back(Op("random_erasing { p: 1e-30 }"));
         const FieldProgram chain = Compile(image.field(), ops, layout);
         ASSERT_GT(chain.num_steps, 0);
         const ChainRunner fast_runner(fast, image.bytes);
@@ -489,33 +502,27 @@ TEST(ChainTest, MovesAreThoseOfTheFastPath) {
 TEST(ChainTest, RandomChainHasTheSameBitsEverywhere) {
   for (const Dtype out : {Dtype::kFloat32, Dtype::kFloat16}) {
     const TestImage image({40, 33}, 3, Dtype::kUint8);
-    const std::vector<TransformSpec> ops = {
-        RandomResizedCropSpec{.height = 36, .width = 35},
-        RandomHorizontalFlipSpec{},
-        RandomAffineSpec{.degrees = {-30.0, 30.0},
-                         .translate = PointXy{0.1, 0.2},
-                         .scale = Interval{0.8, 1.2},
-                         .shear_x = Interval{-5.0, 5.0},
-                         .interpolation = InterpolationMode::kBilinear,
-                         .fill = {3.0f}},
-        ColorJitterSpec{.brightness = Interval{0.5, 1.5},
-                        .contrast = Interval{0.5, 1.5},
-                        .saturation = Interval{0.5, 1.5},
-                        .hue = Interval{-0.2, 0.2}},
-        RandomGrayscaleSpec{0.3},
-        RandomPosterizeSpec{4, 0.4},
-        RandomSolarizeSpec{128.0, 0.4},
-        RandomAdjustSharpnessSpec{2.0, 0.5},
-        RandomAutocontrastSpec{0.5},
-        RandomEqualizeSpec{0.5},
-        RandomApplySpec{
-            {GaussianBlurSpec{.kernel_height = 5, .kernel_width = 3},
-             RandomInvertSpec{0.5}},
-            0.5},
-        ToDtypeSpec{.dtype = out, .scale = true},
-        RandomErasingSpec{.p = 0.5, .is_value_random = true},
-        NormalizeSpec{{0.5}, {0.25}},
-        CutoutSpec{.size = 8}};
+    const Transforms ops = {
+        Op("random_resized_crop { size { height: 36 width: 35 } }"),
+        Op("random_horizontal_flip {}"),
+        Op("random_affine { degrees { min: -30.0 max: 30.0 } translate { x: "
+           "0.1 y: 0.2 } scale { min: 0.8 max: 1.2 } shear_x { min: -5.0 max: "
+           "5.0 } interpolation: INTERPOLATION_MODE_BILINEAR fill: 3.0 }"),
+        Op("color_jitter { brightness { min: 0.5 max: 1.5 } contrast { min: "
+           "0.5 max: 1.5 } saturation { min: 0.5 max: 1.5 } hue { min: -0.2 "
+           "max: 0.2 } }"),
+        Op("random_grayscale { p: 0.3 }"),
+        Op("random_posterize { bits: 4 p: 0.4 }"),
+        Op("random_solarize { threshold: 128.0 p: 0.4 }"),
+        Op("random_adjust_sharpness { sharpness_factor: 2.0 p: 0.5 }"),
+        Op("random_autocontrast { p: 0.5 }"),
+        Op("random_equalize { p: 0.5 }"),
+        Op("random_apply { transforms { gaussian_blur { kernel_size { height: "
+           "5 width: 3 } } } transforms { random_invert { p: 0.5 } } p: 0.5 }"),
+        Op("to_dtype { dtype: $0 scale: true }", out),
+        Op("random_erasing { p: 0.5 is_value_random: true }"),
+        Op("normalize { mean: 0.5 std: 0.25 }"),
+        Op("cutout { size: 8 }")};
     const FieldProgram field = Compile(image.field(), ops, Layout::kNhwc);
     const ChainRunner runner(field, image.bytes);
     std::vector<uint8_t> previous;
@@ -531,23 +538,26 @@ TEST(ChainTest, RandomChainHasTheSameBitsEverywhere) {
 // A row keeps of the one before what is the same.
 TEST(ChainTest, RowsOfABatchAreThoseOfBatchesOfOne) {
   const TestImage image({40, 33}, 3, Dtype::kUint8);
-  const ResizeSpec down = ResizeTo(30, 41, InterpolationMode::kBilinear, true);
-  const ResizeSpec up = ResizeTo(50, 41, InterpolationMode::kBilinear, true);
-  const TransformSpec flips[] = {RandomHorizontalFlipSpec{},
-                                 RandomVerticalFlipSpec{}};
-  const AdjustBrightnessSpec brighter = {1.3};
-  const std::vector<TransformSpec> chains[] = {
+  const v1::Transform down =
+      ResizeTo(30, 41, InterpolationMode::kBilinear, true);
+  const v1::Transform up = ResizeTo(50, 41, InterpolationMode::kBilinear, true);
+  const v1::Transform flips[] = {Op("random_horizontal_flip {}"),
+                                 Op("random_vertical_flip {}")};
+  const v1::Transform brighter =
+      Op("adjust_brightness { brightness_factor: 1.3 }");
+  const Transforms chains[] = {
       {down, flips[0], flips[1]},
-      {RandomResizedCropSpec{.height = 30, .width = 41}, flips[0], flips[1]},
+      {Op("random_resized_crop { size { height: 30 width: 41 } }"), flips[0],
+       flips[1]},
       // Another resize between.
       {down, flips[0], flips[1], brighter, up, flips[0], flips[1]},
       // Moves alone between, which use the maps.
       {down, flips[0], flips[1], brighter, flips[0], flips[1]},
-      {down, flips[1], brighter, RandomCropSpec{.height = 30, .width = 30}},
+      {down, flips[1], brighter, Op("random_crop { height: 30 width: 30 }")},
   };
   std::vector<int64_t> samples(40);
   std::iota(samples.begin(), samples.end(), 0);
-  for (const std::vector<TransformSpec>& ops : chains) {
+  for (const Transforms& ops : chains) {
     SCOPED_TRACE(&ops - chains);
     const ChainRunner runner(CompileToFloat(image, ops), image.bytes);
     std::vector<uint8_t> expected;
@@ -562,8 +572,8 @@ TEST(ChainTest, RowsOfABatchAreThoseOfBatchesOfOne) {
 // What explain tells, done by the reference.
 TEST(ChainTest, RandomResizedCropShowsTheExplainedWindow) {
   const TestImage image({123, 66}, 3, Dtype::kUint8);
-  const FieldProgram field =
-      CompileToFloat(image, {RandomResizedCropSpec{.height = 48, .width = 50}});
+  const FieldProgram field = CompileToFloat(
+      image, {Op("random_resized_crop { size { height: 48 width: 50 } }")});
   const ChainRunner runner(field, image.bytes);
   for (int64_t sample = 0; sample < 20; ++sample) {
     const auto draws = ExplainSample(runner.program(), 2, sample);
@@ -589,10 +599,10 @@ TEST(ChainTest, RandomResizedCropShowsTheExplainedWindow) {
 // As RandomResizedCrop falls back: the widest window of a ratio in the middle.
 TEST(ChainTest, RandomResizedCropFallsBackToTheMiddle) {
   const TestImage image({10, 100}, 1, Dtype::kUint8);
-  const FieldProgram field = Compile(
-      image.field(),
-      {RandomResizedCropSpec{
-          .height = 5, .width = 5, .scale = {1.0, 1.0}, .ratio = {1.0, 2.0}}});
+  const FieldProgram field =
+      Compile(image.field(),
+              {Op("random_resized_crop { size { height: 5 width: 5 } scale { "
+                  "min: 1.0 max: 1.0 } ratio { min: 1.0 max: 2.0 } }")});
   const ChainRunner runner(field, image.bytes);
   const auto draws = ExplainSample(runner.program(), 0, 0);
   ASSERT_THAT(draws.status(), IsOk());
@@ -607,9 +617,9 @@ TEST(ChainTest, RandomResizedCropFallsBackToTheMiddle) {
 
 TEST(ChainTest, GroupIsAppliedWhollyOrNot) {
   const TestImage image({8, 8}, 3, Dtype::kUint8);
-  const FieldProgram field =
-      Compile(image.field(),
-              {RandomApplySpec{{InvertSpec{}, HorizontalFlipSpec{}}, 0.5}});
+  const FieldProgram field = Compile(
+      image.field(), {Op("random_apply { transforms { invert {} } transforms { "
+                         "horizontal_flip {} } p: 0.5 }")});
   const ChainRunner runner(field, image.bytes);
   PlanarImage changed = reference::FlipLeftRight(image.planar);
   for (double& value : changed.values) value = 255.0 - value;
@@ -629,8 +639,11 @@ TEST(ChainTest, GrayscaleChangesTheChannels) {
     const TestImage image({31, 33}, from, Dtype::kUint8);
     const auto gray = reference::Grayscale(ToColour(image.planar, true), to);
     // Through scratch memory, and straight to the slot.
-    ExpectNear(image, {GrayscaleSpec{to}}, FromColour(gray), 0.0);
-    ExpectNear(image, {GrayscaleSpec{to}, HorizontalFlipSpec{}},
+    ExpectNear(image, {Op("grayscale { num_output_channels: $0 }", to)},
+               FromColour(gray), 0.0);
+    ExpectNear(image,
+               {Op("grayscale { num_output_channels: $0 }", to),
+                Op("horizontal_flip {}")},
                reference::FlipLeftRight(FromColour(gray)), 0.0);
   }
 }
@@ -640,8 +653,9 @@ TEST(ChainTest, NormalizeAfterAResizeTakesAnyStd) {
   const TestImage image({31, 33}, 3, Dtype::kUint8);
   const FieldProgram field = Compile(
       image.field(),
-      {ResizeTo(16, 16, InterpolationMode::kBilinear, true), ToDtypeSpec{},
-       NormalizeSpec{{0.0, 0.0, 0.0}, {1e-40, 1e-40, 1e-40}}});
+      {ResizeTo(16, 16, InterpolationMode::kBilinear, true),
+       Op("to_dtype { dtype: DTYPE_FLOAT32 }"),
+       Op("normalize { mean: [0.0, 0.0, 0.0] std: [1e-40, 1e-40, 1e-40] }")});
   const ChainRunner runner(field, std::vector<uint8_t>(image.bytes.size(), 0));
   EXPECT_EQ(runner.All().Floats(field),
             std::vector<float>(size_t{16} * 16 * 3, 0.0f));

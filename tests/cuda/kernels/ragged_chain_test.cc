@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
+#include "cuda/kernels/math/interpolation.h"
 #include "cuda/kernels/math/rounding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,10 +23,13 @@
 #include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/chain_runner.h"
 #include "tests/reference/geometry_reference.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
+
+using ::datasetd::testing::Op;
 
 using reference::PlanarImage;
 using ::testing::AllOf;
@@ -35,7 +39,7 @@ using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::StatusIs;
 
-using Ops = std::vector<TransformSpec>;
+using Ops = Transforms;
 
 const std::vector<ImageSize> kSizes = {{20, 31}, {64, 48}, {33, 33}, {48, 64},
                                        {21, 90}, {90, 17}, {40, 40}};
@@ -128,72 +132,65 @@ TEST(RaggedChainTest, ResizeGivesEachSampleTheSize) {
         InterpolationMode::kBicubic}) {
     for (const bool antialias : {false, true}) {
       SCOPED_TRACE(absl::StrCat(static_cast<int>(interpolation), antialias));
-      ExpectAsDense({ResizeSpec{.height = 40,
-                                .width = 40,
-                                .interpolation = interpolation,
-                                .antialias = antialias}});
+      ExpectAsDense(
+          {Op("resize { size { height: 40 width: 40 } interpolation: $0 "
+              "antialias: $1 }",
+              interpolation, antialias)});
     }
   }
 }
 
 TEST(RaggedChainTest, RandomResizedCropDrawsWithTheSamplesSize) {
-  ExpectAsDense({RandomResizedCropSpec{.height = 24, .width = 28}});
-  ExpectAsDense({RandomResizedCropSpec{.height = 24, .width = 28}},
+  ExpectAsDense({Op("random_resized_crop { size { height: 24 width: 28 } }")});
+  ExpectAsDense({Op("random_resized_crop { size { height: 24 width: 28 } }")},
                 Dtype::kFloat16, Layout::kNchw);
   // Windows that never fit: the fixed one, by the sample's ratio.
   ExpectAsDense(
-      {RandomResizedCropSpec{.height = 9, .width = 9, .scale = {4.0, 5.0}}});
+      {Op("random_resized_crop { size { height: 9 width: 9 } scale { min: 4.0 "
+          "max: 5.0 } }")});
 }
 
 TEST(RaggedChainTest, CenterCropPadsWhatIsTooSmall) {
-  ExpectAsDense({CenterCropSpec{.height = 40, .width = 41}});
-  ExpectAsDense({CenterCropSpec{.height = 101, .width = 95}}, Dtype::kUint8,
+  ExpectAsDense({Op("center_crop { height: 40 width: 41 }")});
+  ExpectAsDense({Op("center_crop { height: 101 width: 95 }")}, Dtype::kUint8,
                 Layout::kNchw, 1);
-  ExpectAsDense({CenterCropSpec{.height = 7, .width = 8}});
+  ExpectAsDense({Op("center_crop { height: 7 width: 8 }")});
 }
 
 TEST(RaggedChainTest, RandomCropPadsIfNeeded) {
   for (const auto mode : {PaddingMode::kConstant, PaddingMode::kEdge}) {
-    ExpectAsDense({RandomCropSpec{.height = 40,
-                                  .width = 44,
-                                  .pad_if_needed = true,
-                                  .fill = {3.0f, 100.0f, 255.0f},
-                                  .padding_mode = mode}});
+    ExpectAsDense(
+        {Op("random_crop { height: 40 width: 44 pad_if_needed: true fill: "
+            "[3.0, 100.0, 255.0] padding_mode: $0 }",
+            mode)});
   }
-  ExpectAsDense({RandomCropSpec{.height = 19, .width = 16}});
+  ExpectAsDense({Op("random_crop { height: 19 width: 16 }")});
   ExpectAsDense(
-      {RandomCropSpec{.height = 22,
-                      .width = 20,
-                      .padding = {.left = 2, .top = 1, .right = 3, .bottom = 4},
-                      .padding_mode = PaddingMode::kReflect}});
+      {Op("random_crop { height: 22 width: 20 padding { left: 2 top: 1 right: "
+          "3 bottom: 4 } padding_mode: PADDING_MODE_REFLECT }")});
   ExpectAsDense(
-      {RandomCropSpec{.height = 30,
-                      .width = 30,
-                      .padding = {.left = 1, .top = 2, .right = 3, .bottom = 0},
-                      .pad_if_needed = true,
-                      .padding_mode = PaddingMode::kSymmetric}});
+      {Op("random_crop { height: 30 width: 30 padding { left: 1 top: 2 right: "
+          "3 bottom: 0 } pad_if_needed: true padding_mode: "
+          "PADDING_MODE_SYMMETRIC }")});
 }
 
 TEST(RaggedChainTest, CropAndResizedCropMayReachBeyondTheSample) {
-  ExpectAsDense({CropSpec{.top = -3, .left = 5, .height = 50, .width = 50}});
-  ExpectAsDense({CropSpec{.top = 2, .left = 3, .height = 15, .width = 11}});
-  ExpectAsDense({ResizedCropSpec{.top = -1,
-                                 .left = 4,
-                                 .height = 30,
-                                 .width = 35,
-                                 .out_height = 16,
-                                 .out_width = 20}});
+  ExpectAsDense({Op("crop { top: -3 left: 5 height: 50 width: 50 }")});
+  ExpectAsDense({Op("crop { top: 2 left: 3 height: 15 width: 11 }")});
+  ExpectAsDense(
+      {Op("resized_crop { top: -1 left: 4 height: 30 width: 35 size { height: "
+          "16 width: 20 } }")});
 }
 
 TEST(RaggedChainTest, ShorterEdgeThenCenterCropIsTheUsualEvaluation) {
   const Ops number = {
-      ToDtypeSpec{.scale = true},
-      NormalizeSpec{.mean = {0.4, 0.5, 0.6}, .std = {0.2, 0.3, 0.4}}};
+      Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
+      Op("normalize { mean: [0.4, 0.5, 0.6] std: [0.2, 0.3, 0.4] }")};
   for (const int64_t edge : {12, 33, 70}) {
     for (const int64_t max_size : {int64_t{0}, edge * 3 / 2}) {
       SCOPED_TRACE(absl::StrCat(edge, " ", max_size));
-      Ops ops = {ResizeSpec{.shorter_edge = edge, .max_size = max_size},
-                 CenterCropSpec{.height = edge, .width = edge}};
+      Ops ops = {Op("resize { shorter_edge: $0 max_size: $1 }", edge, max_size),
+                 Op("center_crop { height: $0 width: $1 }", edge, edge)};
       ops.insert(ops.end(), number.begin(), number.end());
       ExpectAsDense(ops, Dtype::kUint8, Layout::kNchw);
     }
@@ -201,35 +198,36 @@ TEST(RaggedChainTest, ShorterEdgeThenCenterCropIsTheUsualEvaluation) {
 }
 
 TEST(RaggedChainTest, OpsThatKeepSizesMayComeFirst) {
-  ExpectAsDense(
-      {RandomHorizontalFlipSpec{}, VerticalFlipSpec{}, AlternatingFlipSpec{},
-       PadSpec{.padding = {.left = 1, .top = 2, .right = 3}, .fill = {9.0f}},
-       RandomVerticalFlipSpec{.p = 0.4},
-       CenterCropSpec{.height = 30, .width = 30}});
-  ExpectAsDense({ColorJitterSpec{.brightness = Interval{0.5, 1.5},
-                                 .contrast = Interval{0.5, 1.5},
-                                 .saturation = Interval{0.5, 1.5},
-                                 .hue = Interval{-0.1, 0.1}},
-                 EqualizeSpec{}, AdjustSharpnessSpec{.sharpness_factor = 1.7},
-                 RandomApplySpec{.transforms = {InvertSpec{}}, .p = 0.5},
-                 RandomResizedCropSpec{.height = 18, .width = 18}});
+  ExpectAsDense({Op("random_horizontal_flip {}"), Op("vertical_flip {}"),
+                 Op("alternating_flip {}"),
+                 Op("pad { padding { left: 1 top: 2 right: 3 } fill: 9.0 }"),
+                 Op("random_vertical_flip { p: 0.4 }"),
+                 Op("center_crop { height: 30 width: 30 }")});
+  ExpectAsDense({Op("color_jitter { brightness { min: 0.5 max: 1.5 } contrast "
+                    "{ min: 0.5 max: 1.5 } saturation { min: 0.5 max: 1.5 } "
+                    "hue { min: -0.1 max: 0.1 } }"),
+                 Op("equalize {}"),
+                 Op("adjust_sharpness { sharpness_factor: 1.7 }"),
+                 Op("random_apply { transforms { invert {} } p: 0.5 }"),
+                 Op("random_resized_crop { size { height: 18 width: 18 } }")});
 }
 
 TEST(RaggedChainTest, OpsThatFollowAreAsEver) {
-  ExpectAsDense({RandomResizedCropSpec{.height = 24, .width = 24},
-                 RandomHorizontalFlipSpec{},
-                 RandomRotationSpec{.degrees = {-30, 30}},
-                 RandomCropSpec{.height = 20, .width = 20},
-                 GaussianBlurSpec{.kernel_height = 3, .kernel_width = 5},
-                 ColorJitterSpec{.contrast = Interval{0.5, 1.5}},
-                 ToDtypeSpec{.scale = true}, RandomErasingSpec{.p = 1.0}});
+  ExpectAsDense({Op("random_resized_crop { size { height: 24 width: 24 } }"),
+                 Op("random_horizontal_flip {}"),
+                 Op("random_rotation { degrees { min: -30 max: 30 } }"),
+                 Op("random_crop { height: 20 width: 20 }"),
+                 Op("gaussian_blur { kernel_size { height: 3 width: 5 } }"),
+                 Op("color_jitter { contrast { min: 0.5 max: 1.5 } }"),
+                 Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
+                 Op("random_erasing { p: 1.0 }")});
 }
 
 // Against formulas that share nothing with the kernels.
 TEST(RaggedChainTest, PixelsAreTheReferences) {
   const Samples samples(Dtype::kUint8);
-  const Ops ops = {RandomResizedCropSpec{.height = 23, .width = 19},
-                   ToDtypeSpec{.scale = false}};
+  const Ops ops = {Op("random_resized_crop { size { height: 23 width: 19 } }"),
+                   Op("to_dtype { dtype: DTYPE_FLOAT32 scale: false }")};
   const FieldProgram field = Compile(samples.field, ops, Layout::kNchw, kSizes);
   const ChainRunner runner(field, samples.packed, samples.index.samples());
   auto sized = std::make_unique<AugmentProgram>(runner.program());
@@ -258,10 +256,11 @@ TEST(RaggedChainTest, PixelsAreTheReferences) {
 
 TEST(RaggedChainTest, CenterCropIsTheReferences) {
   const Samples samples(Dtype::kUint8);
-  const FieldProgram field = Compile(
-      samples.field,
-      {CenterCropSpec{.height = 40, .width = 40}, ToDtypeSpec{.scale = false}},
-      Layout::kNchw, kSizes);
+  const FieldProgram field =
+      Compile(samples.field,
+              {Op("center_crop { height: 40 width: 40 }"),
+               Op("to_dtype { dtype: DTYPE_FLOAT32 scale: false }")},
+              Layout::kNchw, kSizes);
   const ChainRunner runner(field, samples.packed, samples.index.samples());
   for (size_t i = 0; i < kSizes.size(); ++i) {
     const int height = static_cast<int>(kSizes[i].height);
@@ -289,9 +288,9 @@ absl::Status StatusOf(const Ops& ops, std::vector<ImageSize> sizes = kSizes) {
 }
 
 TEST(RaggedChainTest, ABatchNeedsOneSize) {
-  for (const Ops& ops :
-       {Ops{}, Ops{RandomHorizontalFlipSpec{}},
-        Ops{ResizeSpec{.shorter_edge = 32}}, Ops{ToDtypeSpec{}}}) {
+  for (const Ops& ops : {Ops{}, Ops{Op("random_horizontal_flip {}")},
+                         Ops{Op("resize { shorter_edge: 32 }")},
+                         Ops{Op("to_dtype { dtype: DTYPE_FLOAT32 }")}}) {
     EXPECT_THAT(StatusOf(ops),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("field 'image'"),
@@ -304,11 +303,11 @@ TEST(RaggedChainTest, ABatchNeedsOneSize) {
 
 TEST(RaggedChainTest, OpsThatNeedOneSizeAreRefusedBeforeIt) {
   for (const Ops& ops :
-       {Ops{RandomRotationSpec{.degrees = {-5, 5}}},
-        Ops{GaussianBlurSpec{.kernel_height = 3, .kernel_width = 3}},
-        Ops{RandomErasingSpec{}}, Ops{CutoutSpec{.size = 4}}}) {
+       {Ops{Op("random_rotation { degrees { min: -5 max: 5 } }")},
+        Ops{Op("gaussian_blur { kernel_size { height: 3 width: 3 } }")},
+        Ops{Op("random_erasing {}")}, Ops{Op("cutout { size: 4 }")}}) {
     Ops all = ops;
-    all.push_back(CenterCropSpec{.height = 8, .width = 8});
+    all.push_back(Op("center_crop { height: 8 width: 8 }"));
     EXPECT_THAT(StatusOf(all),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr(absl::StrCat("transforms[0] ",
@@ -319,48 +318,47 @@ TEST(RaggedChainTest, OpsThatNeedOneSizeAreRefusedBeforeIt) {
 }
 
 TEST(RaggedChainTest, CropsAndPadsAreCheckedAgainstEverySize) {
-  EXPECT_THAT(StatusOf({RandomCropSpec{.height = 21, .width = 5}}),
+  EXPECT_THAT(StatusOf({Op("random_crop { height: 21 width: 5 }")}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("larger than a sample's image of 20x31"),
                              HasSubstr("pad_if_needed"))));
   EXPECT_THAT(
-      StatusOf({PadSpec{.padding = {.left = 17},
-                        .padding_mode = PaddingMode::kReflect},
-                CenterCropSpec{.height = 8, .width = 8}}),
+      StatusOf({Op("pad { padding { left: 17 } padding_mode: "
+                   "PADDING_MODE_REFLECT }"),
+                Op("center_crop { height: 8 width: 8 }")}),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("reflect padding of 17 on an image of width 17")));
   // One of 20 rows would be mirrored by more than it has.
-  EXPECT_THAT(StatusOf({RandomCropSpec{.height = 80,
-                                       .width = 80,
-                                       .pad_if_needed = true,
-                                       .padding_mode = PaddingMode::kReflect}}),
+  EXPECT_THAT(StatusOf({Op("random_crop { height: 80 width: 80 pad_if_needed: "
+                           "true padding_mode: PADDING_MODE_REFLECT }")}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("reflect padding of 60")));
   EXPECT_THAT(
-      StatusOf({CropSpec{.left = int64_t{1} << 30, .height = 8, .width = 8}}),
+      StatusOf({Op("crop { left: $0 height: 8 width: 8 }", (1 << 30) - 1)}),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("must be within")));
   EXPECT_THAT(
-      StatusOf({ResizeSpec{.shorter_edge = 100'000},
-                CenterCropSpec{.height = 8, .width = 8}}),
+      StatusOf({Op("resize { shorter_edge: 100000 }"),
+                Op("center_crop { height: 8 width: 8 }")}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("would become")));
-  EXPECT_THAT(StatusOf({ResizeSpec{.shorter_edge = 4, .max_size = 5},
-                        CenterCropSpec{.height = 8, .width = 8}},
+  EXPECT_THAT(StatusOf({Op("resize { shorter_edge: 4 max_size: 5 }"),
+                        Op("center_crop { height: 8 width: 8 }")},
                        {{1, 100}, {3, 3}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("a sample of 1x100 would become 0x5")));
 }
 
 TEST(RaggedChainTest, AGroupKeepsSizes) {
-  EXPECT_THAT(StatusOf({RandomApplySpec{
-                  .transforms = {CenterCropSpec{.height = 8, .width = 8}}}}),
+  EXPECT_THAT(StatusOf({Op("random_apply { transforms { center_crop { height: "
+                           "8 width: 8 } } }")}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("change the sizes of the samples")));
-  EXPECT_THAT(StatusOf({RandomApplySpec{
-                            .transforms = {PadSpec{.padding = {.left = 1}}}},
-                        CenterCropSpec{.height = 8, .width = 8}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("change the sizes of the samples")));
+  EXPECT_THAT(
+      StatusOf(
+          {Op("random_apply { transforms { pad { padding { left: 1 } } } }"),
+           Op("center_crop { height: 8 width: 8 }")}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("change the sizes of the samples")));
 }
 
 }  // namespace

@@ -32,10 +32,13 @@
 #include "tests/emulated_gpu/kernels/kernel_module.h"
 #include "tests/emulated_gpu/kernels/ptx_launch.h"
 #include "tests/emulated_gpu/ptx/execute.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
+
+using ::datasetd::testing::Op;
 
 using emulated_gpu::Fault;
 using emulated_gpu::FaultKind;
@@ -277,15 +280,14 @@ class ChainMutantsTest : public MutantsTest {
                              .is_image = true};
     const auto program = CompileField(
         field, 0,
-        {RandomResizedCropSpec{.height = 16, .width = 16},
-         ColorJitterSpec{.brightness = Interval{0.6, 1.4},
-                         .contrast = Interval{0.6, 1.4},
-                         .saturation = Interval{0.6, 1.4},
-                         .hue = Interval{-0.1, 0.1}},
-         RandomEqualizeSpec{.p = 1.0},
-         GaussianBlurSpec{
-             .kernel_height = 5, .kernel_width = 5, .sigma = {0.5, 1.5}},
-         ToDtypeSpec{.dtype = Dtype::kFloat32, .scale = true}},
+        {Op("random_resized_crop { size { height: 16 width: 16 } }"),
+         Op("color_jitter { brightness { min: 0.6 max: 1.4 } contrast { min: "
+            "0.6 max: 1.4 } saturation { min: 0.6 max: 1.4 } hue { min: -0.1 "
+            "max: 0.1 } }"),
+         Op("random_equalize { p: 1.0 }"),
+         Op("gaussian_blur { kernel_size { height: 5 width: 5 } sigma { min: "
+            "0.5 max: 1.5 } }"),
+         Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }")},
         Layout::kNchw);
     ASSERT_THAT(program.status(), IsOk());
     runner_ = std::make_unique<ChainRunner>(*program, image);

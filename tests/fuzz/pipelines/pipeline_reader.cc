@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/dtype.h"
-#include "cuda/kernels/math/interpolation.h"
 
 namespace datasetd {
 namespace {
@@ -126,56 +125,58 @@ class Reader {
     if (byte < 224) return kExtremeReals[byte % std::size(kExtremeReals)];
     return static_cast<double>(Number()) / (1 + Byte());
   }
-  Interval Range() {
-    const double low = Real();
-    return {low, (Byte() & 3) == 0 ? Real() : low + Byte() / 64.0};
+  uint32_t Unsigned() { return static_cast<uint32_t>(Number()); }
+  int32_t Signed() { return static_cast<int32_t>(Number()); }
+
+  void Range(v1::Range* range) {
+    range->set_min(Real());
+    range->set_max((Byte() & 3) == 0 ? Real() : range->min() + Byte() / 64.0);
+  }
+  void Point(v1::Point* point) {
+    point->set_x(Real());
+    point->set_y(Real());
+  }
+  void Size(v1::Size* size) {
+    size->set_height(Unsigned());
+    size->set_width(Unsigned());
+  }
+  void Sides(v1::Padding* padding) {
+    padding->set_left(Unsigned());
+    padding->set_top(Unsigned());
+    padding->set_right(Unsigned());
+    padding->set_bottom(Unsigned());
   }
 
   template <typename T>
-  std::vector<T> Values() {
-    std::vector<T> values(Byte() % 6);
-    for (T& value : values) {
+  void Values(google::protobuf::RepeatedField<T>* values) {
+    const int count = Byte() % 6;
+    for (int i = 0; i < count; ++i) {
       const double real = Real();
       // What a float cannot hold is not sent as one.
-      value = static_cast<T>(std::abs(real) <= std::numeric_limits<T>::max() ||
-                                     !std::isfinite(real)
-                                 ? real
-                                 : 1.0);
+      values->Add(
+          static_cast<T>(std::abs(real) <= std::numeric_limits<T>::max() ||
+                                 !std::isfinite(real)
+                             ? real
+                             : 1.0));
     }
-    return values;
   }
 
-  InterpolationMode Interpolation() {
-    return static_cast<InterpolationMode>(1 + Byte() % 5);
+  v1::InterpolationMode Interpolation() {
+    return static_cast<v1::InterpolationMode>(1 + Byte() % 5);
   }
-  PaddingMode Mode() { return static_cast<PaddingMode>(1 + Byte() % 5); }
-  Padding Sides() {
-    Padding padding;
-    for (int64_t* side :
-         {&padding.left, &padding.top, &padding.right, &padding.bottom}) {
-      *side = Number();
-    }
-    return padding;
+  v1::PaddingMode Mode() {
+    return static_cast<v1::PaddingMode>(1 + Byte() % 5);
   }
-  Dtype AnyDtype() { return static_cast<Dtype>(Byte() % 16); }
-  std::optional<PointXy> Point() {
-    if (!Bit()) return std::nullopt;
-    const double x = Real();
-    return PointXy{x, Real()};
-  }
-  std::optional<Interval> MaybeRange() {
-    if (!Bit()) return std::nullopt;
-    return Range();
-  }
+  v1::Dtype AnyDtype() { return static_cast<v1::Dtype>(Byte() % 16); }
 
  private:
   absl::Span<const uint8_t> bytes_;
 };
 
-TransformSpec ReadOp(Reader& in, int depth);
+v1::Transform ReadOp(Reader& in, int depth);
 
-std::vector<TransformSpec> ReadOps(Reader& in, int most, int depth) {
-  std::vector<TransformSpec> ops;
+Transforms ReadOps(Reader& in, int most, int depth) {
+  Transforms ops;
   while (!in.is_empty() && static_cast<int>(ops.size()) < most) {
     ops.push_back(ReadOp(in, depth));
   }
@@ -183,234 +184,262 @@ std::vector<TransformSpec> ReadOps(Reader& in, int most, int depth) {
 }
 
 // The order of evaluation is that of the statements.
-TransformSpec ReadOp(Reader& in, int depth) {
+void ReadInto(Reader& in, int depth, v1::Transform& to) {
   switch (in.Byte() % 42) {
     case 0: {
-      PadSpec op;
-      op.padding = in.Sides();
-      op.padding_mode = in.Mode();
-      if (in.Bit()) op.fill = in.Values<float>();
-      return op;
+      auto& op = *to.mutable_pad();
+      in.Sides(op.mutable_padding());
+      op.set_padding_mode(in.Mode());
+      if (in.Bit()) in.Values(op.mutable_fill());
+      return;
     }
     case 1: {
-      CropSpec op;
-      op.top = in.Number();
-      op.left = in.Number();
-      op.height = in.Number();
-      op.width = in.Number();
-      return op;
+      auto& op = *to.mutable_crop();
+      op.set_top(in.Signed());
+      op.set_left(in.Signed());
+      op.set_height(in.Unsigned());
+      op.set_width(in.Unsigned());
+      return;
     }
     case 2: {
-      CenterCropSpec op;
-      op.height = in.Number();
-      op.width = in.Number();
-      return op;
+      auto& op = *to.mutable_center_crop();
+      op.set_height(in.Unsigned());
+      op.set_width(in.Unsigned());
+      return;
     }
     case 3: {
-      RandomCropSpec op;
-      op.height = in.Number();
-      op.width = in.Number();
-      if (in.Bit()) op.padding = in.Sides();
-      op.pad_if_needed = in.Bit();
-      op.padding_mode = in.Mode();
-      return op;
+      auto& op = *to.mutable_random_crop();
+      op.set_height(in.Unsigned());
+      op.set_width(in.Unsigned());
+      if (in.Bit()) in.Sides(op.mutable_padding());
+      op.set_pad_if_needed(in.Bit());
+      op.set_padding_mode(in.Mode());
+      return;
     }
     case 4:
-      return HorizontalFlipSpec{};
+      to.mutable_horizontal_flip();
+      return;
     case 5:
-      return VerticalFlipSpec{};
+      to.mutable_vertical_flip();
+      return;
     case 6:
-      return RandomHorizontalFlipSpec{.p = in.Real()};
+      to.mutable_random_horizontal_flip()->set_p(in.Real());
+      return;
     case 7:
-      return RandomVerticalFlipSpec{.p = in.Real()};
+      to.mutable_random_vertical_flip()->set_p(in.Real());
+      return;
     case 8:
-      return AlternatingFlipSpec{};
+      to.mutable_alternating_flip();
+      return;
     case 9:
     case 10: {
-      ResizeSpec op;
+      auto& op = *to.mutable_resize();
       if (in.Bit()) {
-        op.height = in.Number();
-        op.width = in.Number();
+        op.mutable_size()->set_height(in.Unsigned());
+        op.mutable_size()->set_width(in.Unsigned());
       } else {
-        op.shorter_edge = in.Number();
-        op.max_size = in.Number();
+        op.set_shorter_edge(in.Unsigned());
+        op.set_max_size(in.Unsigned());
       }
-      op.interpolation = in.Interpolation();
-      op.antialias = in.Bit();
-      return op;
+      op.set_interpolation(in.Interpolation());
+      op.set_antialias(in.Bit());
+      return;
     }
     case 11: {
-      ResizedCropSpec op;
-      op.top = in.Number();
-      op.left = in.Number();
-      op.height = in.Number();
-      op.width = in.Number();
-      op.out_height = in.Number();
-      op.out_width = in.Number();
-      op.interpolation = in.Interpolation();
-      op.antialias = in.Bit();
-      return op;
+      auto& op = *to.mutable_resized_crop();
+      op.set_top(in.Signed());
+      op.set_left(in.Signed());
+      op.set_height(in.Unsigned());
+      op.set_width(in.Unsigned());
+      op.mutable_size()->set_height(in.Unsigned());
+      op.mutable_size()->set_width(in.Unsigned());
+      op.set_interpolation(in.Interpolation());
+      op.set_antialias(in.Bit());
+      return;
     }
     case 12: {
-      RandomResizedCropSpec op;
-      op.height = in.Number();
-      op.width = in.Number();
-      if (in.Bit()) op.scale = in.Range();
-      if (in.Bit()) op.ratio = in.Range();
-      op.interpolation = in.Interpolation();
-      op.antialias = in.Bit();
-      return op;
+      auto& op = *to.mutable_random_resized_crop();
+      op.mutable_size()->set_height(in.Unsigned());
+      op.mutable_size()->set_width(in.Unsigned());
+      if (in.Bit()) in.Range(op.mutable_scale());
+      if (in.Bit()) in.Range(op.mutable_ratio());
+      op.set_interpolation(in.Interpolation());
+      op.set_antialias(in.Bit());
+      return;
     }
     case 13: {
-      RotateSpec op;
-      op.angle = in.Real();
-      op.interpolation = in.Interpolation();
-      op.expand = in.Bit();
-      op.center = in.Point();
-      if (in.Bit()) op.fill = in.Values<float>();
-      return op;
+      auto& op = *to.mutable_rotate();
+      op.set_angle(in.Real());
+      op.set_interpolation(in.Interpolation());
+      op.set_expand(in.Bit());
+      if (in.Bit()) in.Point(op.mutable_center());
+      if (in.Bit()) in.Values(op.mutable_fill());
+      return;
     }
     case 14: {
-      RandomRotationSpec op;
-      op.degrees = in.Range();
-      op.interpolation = in.Interpolation();
-      op.center = in.Point();
-      return op;
+      auto& op = *to.mutable_random_rotation();
+      in.Range(op.mutable_degrees());
+      op.set_interpolation(in.Interpolation());
+      if (in.Bit()) in.Point(op.mutable_center());
+      return;
     }
     case 15: {
-      AffineSpec op;
-      op.angle = in.Real();
-      op.translate.x = in.Real();
-      op.translate.y = in.Real();
-      op.scale = in.Real();
-      op.shear.x = in.Real();
-      op.shear.y = in.Real();
-      op.interpolation = in.Interpolation();
-      if (in.Bit()) op.fill = in.Values<float>();
-      op.center = in.Point();
-      return op;
+      auto& op = *to.mutable_affine();
+      op.set_angle(in.Real());
+      op.mutable_translate()->set_x(in.Real());
+      op.mutable_translate()->set_y(in.Real());
+      op.set_scale(in.Real());
+      op.mutable_shear()->set_x(in.Real());
+      op.mutable_shear()->set_y(in.Real());
+      op.set_interpolation(in.Interpolation());
+      if (in.Bit()) in.Values(op.mutable_fill());
+      if (in.Bit()) in.Point(op.mutable_center());
+      return;
     }
     case 16: {
-      RandomAffineSpec op;
-      op.degrees = in.Range();
-      op.translate = in.Point();
-      op.scale = in.MaybeRange();
-      op.shear_x = in.MaybeRange();
-      op.shear_y = in.MaybeRange();
-      op.interpolation = in.Interpolation();
-      op.center = in.Point();
-      return op;
+      auto& op = *to.mutable_random_affine();
+      in.Range(op.mutable_degrees());
+      if (in.Bit()) in.Point(op.mutable_translate());
+      if (in.Bit()) in.Range(op.mutable_scale());
+      if (in.Bit()) in.Range(op.mutable_shear_x());
+      if (in.Bit()) in.Range(op.mutable_shear_y());
+      op.set_interpolation(in.Interpolation());
+      if (in.Bit()) in.Point(op.mutable_center());
+      return;
     }
     case 17: {
-      ColorJitterSpec op;
-      op.brightness = in.MaybeRange();
-      op.contrast = in.MaybeRange();
-      op.saturation = in.MaybeRange();
-      op.hue = in.MaybeRange();
-      return op;
+      auto& op = *to.mutable_color_jitter();
+      if (in.Bit()) in.Range(op.mutable_brightness());
+      if (in.Bit()) in.Range(op.mutable_contrast());
+      if (in.Bit()) in.Range(op.mutable_saturation());
+      if (in.Bit()) in.Range(op.mutable_hue());
+      return;
     }
     case 18:
-      return AdjustBrightnessSpec{.brightness_factor = in.Real()};
+      to.mutable_adjust_brightness()->set_brightness_factor(in.Real());
+      return;
     case 19:
-      return AdjustContrastSpec{.contrast_factor = in.Real()};
+      to.mutable_adjust_contrast()->set_contrast_factor(in.Real());
+      return;
     case 20:
-      return AdjustSaturationSpec{.saturation_factor = in.Real()};
+      to.mutable_adjust_saturation()->set_saturation_factor(in.Real());
+      return;
     case 21:
-      return AdjustHueSpec{.hue_factor = in.Real()};
+      to.mutable_adjust_hue()->set_hue_factor(in.Real());
+      return;
     case 22:
-      return GrayscaleSpec{.num_output_channels = in.Number()};
+      to.mutable_grayscale()->set_num_output_channels(in.Unsigned());
+      return;
     case 23:
-      return RandomGrayscaleSpec{.p = in.Real()};
+      to.mutable_random_grayscale()->set_p(in.Real());
+      return;
     case 24:
-      return InvertSpec{};
+      to.mutable_invert();
+      return;
     case 25:
-      return RandomInvertSpec{.p = in.Real()};
+      to.mutable_random_invert()->set_p(in.Real());
+      return;
     case 26:
-      return PosterizeSpec{.bits = in.Number()};
+      to.mutable_posterize()->set_bits(in.Unsigned());
+      return;
     case 27: {
-      RandomPosterizeSpec op;
-      op.bits = in.Number();
-      op.p = in.Real();
-      return op;
+      auto& op = *to.mutable_random_posterize();
+      op.set_bits(in.Unsigned());
+      op.set_p(in.Real());
+      return;
     }
     case 28:
-      return SolarizeSpec{.threshold = in.Real()};
+      to.mutable_solarize()->set_threshold(in.Real());
+      return;
     case 29: {
-      RandomSolarizeSpec op;
-      op.threshold = in.Real();
-      op.p = in.Real();
-      return op;
+      auto& op = *to.mutable_random_solarize();
+      op.set_threshold(in.Real());
+      op.set_p(in.Real());
+      return;
     }
     case 30:
-      return AdjustSharpnessSpec{.sharpness_factor = in.Real()};
+      to.mutable_adjust_sharpness()->set_sharpness_factor(in.Real());
+      return;
     case 31:
-      return AutocontrastSpec{};
+      to.mutable_autocontrast();
+      return;
     case 32:
-      return RandomEqualizeSpec{.p = in.Real()};
+      to.mutable_random_equalize()->set_p(in.Real());
+      return;
     case 33: {
-      GaussianBlurSpec op;
-      op.kernel_height = in.Number();
-      op.kernel_width = in.Number();
-      op.sigma = in.Range();
-      return op;
+      auto& op = *to.mutable_gaussian_blur();
+      op.mutable_kernel_size()->set_height(in.Unsigned());
+      op.mutable_kernel_size()->set_width(in.Unsigned());
+      in.Range(op.mutable_sigma());
+      return;
     }
     case 34: {
-      EraseSpec op;
-      op.top = in.Number();
-      op.left = in.Number();
-      op.height = in.Number();
-      op.width = in.Number();
-      op.value = in.Values<float>();
-      return op;
+      auto& op = *to.mutable_erase();
+      op.set_top(in.Unsigned());
+      op.set_left(in.Unsigned());
+      op.set_height(in.Unsigned());
+      op.set_width(in.Unsigned());
+      in.Values(op.mutable_value());
+      return;
     }
     case 35: {
-      RandomErasingSpec op;
-      op.p = in.Real();
-      op.scale = in.Range();
-      op.ratio = in.Range();
-      op.is_value_random = in.Bit();
-      return op;
+      auto& op = *to.mutable_random_erasing();
+      op.set_p(in.Real());
+      in.Range(op.mutable_scale());
+      in.Range(op.mutable_ratio());
+      op.set_is_value_random(in.Bit());
+      return;
     }
     case 36: {
-      CutoutSpec op;
-      op.size = in.Number();
-      op.fill = in.Values<float>();
-      return op;
+      auto& op = *to.mutable_cutout();
+      op.set_size(in.Unsigned());
+      in.Values(op.mutable_fill());
+      return;
     }
     case 37: {
-      RandomApplySpec op;
-      op.p = in.Real();
+      auto& op = *to.mutable_random_apply();
+      op.set_p(in.Real());
       const int most = in.Byte() % 4;
-      if (depth < 2) op.transforms = ReadOps(in, most, depth + 1);
-      return op;
+      if (depth >= 2) return;
+      for (const v1::Transform& inner : ReadOps(in, most, depth + 1)) {
+        *op.add_transforms() = inner;
+      }
+      return;
     }
     case 38: {
-      MixUpSpec op;
-      op.alpha = in.Real();
-      op.num_classes = in.Number();
-      op.per_sample = in.Bit();
-      return op;
+      auto& op = *to.mutable_mix_up();
+      op.set_alpha(in.Real());
+      op.set_num_classes(in.Unsigned());
+      op.set_per_sample(in.Bit());
+      return;
     }
     case 39: {
-      CutMixSpec op;
-      op.alpha = in.Real();
-      op.num_classes = in.Number();
-      op.per_sample = in.Bit();
-      return op;
+      auto& op = *to.mutable_cut_mix();
+      op.set_alpha(in.Real());
+      op.set_num_classes(in.Unsigned());
+      op.set_per_sample(in.Bit());
+      return;
     }
     case 40: {
-      ToDtypeSpec op;
-      op.dtype = in.AnyDtype();
-      op.scale = in.Bit();
-      return op;
+      auto& op = *to.mutable_to_dtype();
+      op.set_dtype(in.AnyDtype());
+      op.set_scale(in.Bit());
+      return;
     }
     default: {
-      NormalizeSpec op;
-      op.mean = in.Values<double>();
-      op.std = in.Values<double>();
-      return op;
+      auto& op = *to.mutable_normalize();
+      in.Values(op.mutable_mean());
+      in.Values(op.mutable_std());
+      return;
     }
   }
+}
+
+v1::Transform ReadOp(Reader& in, int depth) {
+  v1::Transform op;
+  ReadInto(in, depth, op);
+  FillDefaults(&op);
+  return op;
 }
 
 }  // namespace

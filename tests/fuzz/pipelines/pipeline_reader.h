@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "cuda/kernels/program/params.h"
 #include "server/dataset/field_spec.h"
-#include "server/dataset/transform_spec.h"
+#include "server/pipeline/ops/transform.h"
 
 namespace datasetd {
 
@@ -21,7 +21,7 @@ struct Pipeline {
   std::vector<ImageSize> sizes;  // of a packed field
   Layout layout = Layout::kNchw;
   int64_t batch_size = 0;  // any number
-  std::vector<TransformSpec> ops;
+  Transforms ops;
 };
 
 // In this order:

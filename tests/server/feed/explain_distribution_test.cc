@@ -15,9 +15,12 @@
 #include "gtest/gtest.h"
 #include "tests/server/feed/explained_feed.h"
 #include "tests/testing/distribution.h"
+#include "tests/testing/ops.h"
 
 namespace datasetd {
 namespace {
+
+using ::datasetd::testing::Op;
 
 void ExpectUniform(const std::vector<double>& values, double low, double high) {
   EXPECT_GE(*std::min_element(values.begin(), values.end()), low - 1e-6);
@@ -26,15 +29,18 @@ void ExpectUniform(const std::vector<double>& values, double low, double high) {
 }
 
 // The ops that are applied with probability p and draw nothing else.
-std::map<std::string, TransformSpec> Gates(double p) {
-  std::map<std::string, TransformSpec> gates;
-  for (const TransformSpec& op : std::vector<TransformSpec>{
-           RandomHorizontalFlipSpec{.p = p}, RandomVerticalFlipSpec{.p = p},
-           RandomGrayscaleSpec{.p = p}, RandomInvertSpec{.p = p},
-           RandomPosterizeSpec{.bits = 3, .p = p},
-           RandomSolarizeSpec{.threshold = 9, .p = p},
-           RandomAdjustSharpnessSpec{.sharpness_factor = 2, .p = p},
-           RandomAutocontrastSpec{.p = p}, RandomEqualizeSpec{.p = p}}) {
+std::map<std::string, v1::Transform> Gates(double p) {
+  std::map<std::string, v1::Transform> gates;
+  for (const v1::Transform& op : Transforms{
+           Op("random_horizontal_flip { p: $0 }", p),
+           Op("random_vertical_flip { p: $0 }", p),
+           Op("random_grayscale { p: $0 }", p),
+           Op("random_invert { p: $0 }", p),
+           Op("random_posterize { bits: 3 p: $0 }", p),
+           Op("random_solarize { threshold: 9 p: $0 }", p),
+           Op("random_adjust_sharpness { sharpness_factor: 2 p: $0 }", p),
+           Op("random_autocontrast { p: $0 }", p),
+           Op("random_equalize { p: $0 }", p)}) {
     gates.emplace(TransformName(op), op);
   }
   return gates;
@@ -49,10 +55,10 @@ void CheckGate(const std::string& name) {
 
 // All or nothing.
 void CheckRandomApply() {
-  RandomApplySpec group;
-  group.transforms = {InvertSpec{}, RandomGrayscaleSpec{.p = 0.5}};
-  group.p = 0.6;
-  const ExplainedFeed feed(16, 16, {group});
+  const ExplainedFeed feed(
+      16, 16,
+      {Op("random_apply { transforms { invert {} } "
+          "transforms { random_grayscale { p: 0.5 } } p: 0.6 }")});
   const std::map<int, std::vector<bool>> applied = feed.Applied();
   const std::vector<bool>& invert = applied.at(1);
   const std::vector<bool>& grayscale = applied.at(2);
@@ -65,7 +71,7 @@ void CheckRandomApply() {
 
 // Every second epoch, from the first or the second.
 void CheckAlternatingFlip() {
-  const ExplainedFeed feed(16, 16, {AlternatingFlipSpec{}});
+  const ExplainedFeed feed(16, 16, {Op("alternating_flip {}")});
   const std::vector<bool> first = feed.Applied(1).at(0);
   EXPECT_LT(std::fabs(AppliedZ(first, 0.5)), kMaxZ);
   std::vector<bool> second = feed.Applied(2).at(0);
@@ -76,9 +82,9 @@ void CheckAlternatingFlip() {
 
 // Every place equally often.
 void CheckRandomCrop() {
-  const ExplainedFeed feed(
-      16, 20,
-      {RandomCropSpec{.height = 12, .width = 14, .padding = {1, 2, 1, 2}}});
+  const ExplainedFeed feed(16, 20,
+                           {Op("random_crop { height: 12 width: 14 padding { "
+                               "left: 1 top: 2 right: 1 bottom: 2 } }")});
   // (16 + 4 - 12 + 1) x (20 + 2 - 14 + 1) places.
   std::vector<int64_t> counts(9 * 9);
   for (int64_t sample = 0; sample < kNumSamples; ++sample) {
@@ -95,11 +101,11 @@ void CheckRandomCrop() {
 
 // Area, logarithm of the ratio, and place.
 void CheckRandomResizedCrop() {
-  const ExplainedFeed feed(kSide, kSide,
-                           {RandomResizedCropSpec{.height = 32,
-                                                  .width = 32,
-                                                  .scale = {0.08, 0.4},
-                                                  .ratio = {0.75, 4.0 / 3.0}}});
+  const ExplainedFeed feed(
+      kSide, kSide,
+      {Op("random_resized_crop { size { height: 32 width: 32 } scale { min: "
+          "0.08 max: 0.4 } ratio { min: 0.75 max: $0 } }",
+          4.0 / 3.0)});
   const std::vector<double> heights = feed.Collect(0, "height");
   const std::vector<double> widths = feed.Collect(0, "width");
   std::vector<double> areas;
@@ -127,17 +133,16 @@ void CheckRandomResizedCrop() {
 
 void CheckRandomRotation() {
   // Explain's angle is clockwise, the op's the other way.
-  const ExplainedFeed feed(16, 16, {RandomRotationSpec{.degrees = {-30, 20}}});
+  const ExplainedFeed feed(
+      16, 16, {Op("random_rotation { degrees { min: -30 max: 20 } }")});
   ExpectUniform(feed.Collect(0, "angle"), -20, 30);
 }
 
 void CheckRandomAffine() {
-  RandomAffineSpec affine;
-  affine.degrees = {-10, 50};
-  affine.translate = {.x = 0.2, .y = 0.4};
-  affine.scale = {.min = 0.5, .max = 1.75};
-  affine.shear_x = {.min = -5, .max = 10};
-  affine.shear_y = {.min = 0, .max = 3};
+  const v1::Transform affine =
+      Op("random_affine { degrees { min: -10 max: 50 } "
+         "translate { x: 0.2 y: 0.4 } scale { min: 0.5 max: 1.75 } "
+         "shear_x { min: -5 max: 10 } shear_y { min: 0 max: 3 } }");
   const ExplainedFeed feed(kSide, kSide, {affine});
   const std::vector<std::vector<double>> drawn = {
       feed.Collect(0, "angle"),        feed.Collect(0, "translate", 0),
@@ -158,11 +163,10 @@ void CheckRandomAffine() {
 
 // The factors, and the 24 orders.
 void CheckColorJitter() {
-  ColorJitterSpec jitter;
-  jitter.brightness = {.min = 0.6, .max = 1.4};
-  jitter.contrast = {.min = 0.2, .max = 1.8};
-  jitter.saturation = {.min = 0, .max = 3};
-  jitter.hue = {.min = -0.1, .max = 0.3};
+  const v1::Transform jitter =
+      Op("color_jitter { brightness { min: 0.6 max: 1.4 } "
+         "contrast { min: 0.2 max: 1.8 } saturation { min: 0 max: 3 } "
+         "hue { min: -0.1 max: 0.3 } }");
   const ExplainedFeed feed(16, 16, {jitter});
   std::map<std::string, std::vector<double>> factors;
   std::map<std::vector<std::string>, int64_t> orders;
@@ -190,19 +194,16 @@ void CheckColorJitter() {
 }
 
 void CheckGaussianBlur() {
-  GaussianBlurSpec blur;
-  blur.kernel_height = 3;
-  blur.kernel_width = 5;
-  blur.sigma = {0.1, 2.0};
+  const v1::Transform blur =
+      Op("gaussian_blur { kernel_size { height: 3 width: 5 } }");
   const ExplainedFeed feed(16, 16, {blur});
   ExpectUniform(feed.Collect(0, "sigma"), 0.1, 2.0);
 }
 
 // Gate, area, logarithm of the ratio, and place.
 void CheckRandomErasing() {
-  RandomErasingSpec erasing;
-  erasing.p = 1.0;
-  erasing.scale = {0.02, 0.2};
+  v1::Transform erasing =
+      Op("random_erasing { p: 1 scale { min: 0.02 max: 0.2 } }");
   const ExplainedFeed feed(kSide, kSide, {erasing});
   const std::vector<double> heights = feed.Collect(0, "height");
   const std::vector<double> widths = feed.Collect(0, "width");
@@ -224,7 +225,7 @@ void CheckRandomErasing() {
   EXPECT_LT(IndependenceZ(areas, log_ratios), kMaxZ);
   EXPECT_LT(IndependenceZ(areas, tops), kMaxZ);
   EXPECT_LT(IndependenceZ(tops, lefts), kMaxZ);
-  erasing.p = 0.3;
+  erasing.mutable_random_erasing()->set_p(0.3);
   EXPECT_LT(std::fabs(AppliedZ(ExplainedFeed(16, 16, {erasing}).Applied().at(0),
                                0.3)),
             kMaxZ);
@@ -232,7 +233,7 @@ void CheckRandomErasing() {
 
 // Every place equally often.
 void CheckCutout() {
-  const ExplainedFeed feed(8, 11, {CutoutSpec{.size = 3}});
+  const ExplainedFeed feed(8, 11, {Op("cutout { size: 3 }")});
   const std::vector<double> tops = feed.Collect(0, "top");
   const std::vector<double> lefts = feed.Collect(0, "left");
   std::vector<int64_t> counts(6 * 9);
@@ -244,7 +245,7 @@ void CheckCutout() {
 }
 
 // Explain knows no batches: what the executor draws for kNumSamples of them.
-std::vector<MixDraw> Mixes(const TransformSpec& op, int height, int width) {
+std::vector<MixDraw> Mixes(const v1::Transform& op, int height, int width) {
   const ExplainedFeed feed(height, width, {op});
   std::vector<MixDraw> mixes;
   for (uint32_t i = 0; i < kNumSamples; ++i) {
@@ -264,7 +265,7 @@ void CheckMixUp() {
   for (const auto& [alpha, cumulative] : cumulatives) {
     std::vector<double> lambdas;
     for (const MixDraw& mix :
-         Mixes(MixUpSpec{.alpha = alpha, .num_classes = 2}, 8, 8)) {
+         Mixes(Op("mix_up { alpha: $0 num_classes: 2 }", alpha), 8, 8)) {
       lambdas.push_back(mix.lambda);
     }
     EXPECT_LT(KolmogorovSmirnov(lambdas, cumulative), kMaxKolmogorovSmirnov)
@@ -283,7 +284,7 @@ void CheckCutMix() {
     return begin > 0 ? begin + half : end - half;
   };
   for (const MixDraw& mix :
-       Mixes(CutMixSpec{.alpha = 1e12, .num_classes = 2}, kHeight, kWidth)) {
+       Mixes(Op("cut_mix { alpha: 1e12 num_classes: 2 }"), kHeight, kWidth)) {
     const int y = middle(mix.top, mix.bottom, 14);
     const int x = middle(mix.left, mix.right, 8);
     ASSERT_TRUE(y >= 0 && y < kHeight && x >= 0 && x < kWidth);
@@ -294,7 +295,7 @@ void CheckCutMix() {
   std::vector<double> lambdas;
   constexpr int kQuarter = kSide / 4;
   for (const MixDraw& mix :
-       Mixes(CutMixSpec{.alpha = 1, .num_classes = 2}, kSide, kSide)) {
+       Mixes(Op("cut_mix { alpha: 1 num_classes: 2 }"), kSide, kSide)) {
     const int y = (mix.top + mix.bottom) / 2;
     const int x = (mix.left + mix.right) / 2;
     const bool is_inner = std::abs(y - 2 * kQuarter) < kQuarter &&
@@ -339,10 +340,11 @@ INSTANTIATE_TEST_SUITE_P(EveryRandomOp, DistributionOf,
                          [](const auto& info) { return info.param; });
 
 TEST(ExplainDistributionTest, OpsOfOneDrawIdDrawAlike) {
-  TransformSpec first = RandomRotationSpec{.degrees = {-30, 20}};
-  TransformSpec second = first;
-  first.draw_id = second.draw_id = 7;
-  const ExplainedFeed feed(16, 16, {first, InvertSpec{}, second});
+  v1::Transform first = Op("random_rotation { degrees { min: -30 max: 20 } }");
+  v1::Transform second = first;
+  first.set_draw_id(7);
+  second.set_draw_id(7);
+  const ExplainedFeed feed(16, 16, {first, Op("invert {}"), second});
   EXPECT_EQ(feed.Collect(0, "angle"), feed.Collect(2, "angle"));
 }
 

@@ -12,39 +12,35 @@
 #include "gtest/gtest.h"
 #include "tests/server/feed/explained_feed.h"
 #include "tests/testing/distribution.h"
+#include "tests/testing/ops.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::Op;
+
 // An op, and a number that it draws: continuous, or nearly.
 struct Continuous {
-  TransformSpec op;
+  v1::Transform op;
   std::string parameter;
 };
 
 std::map<std::string, Continuous> ContinuousOps() {
-  RandomAffineSpec affine;
-  affine.degrees = {-10, 50};
-  ColorJitterSpec jitter;
-  jitter.brightness = {.min = 0.6, .max = 1.4};
-  GaussianBlurSpec blur;
-  blur.kernel_height = blur.kernel_width = 3;
-  RandomErasingSpec erasing;
-  erasing.p = 1.0;
-  RandomResizedCropSpec resized;
-  resized.height = resized.width = kSide;
   std::map<std::string, Continuous> ops;
   for (const Continuous& op : std::vector<Continuous>{
-           {affine, "angle"},
-           {jitter, "brightness_factor"},
-           {blur, "sigma"},
-           {erasing, "height"},
-           {resized, "height"},
-           {RandomRotationSpec{.degrees = {-30, 20}}, "angle"},
-           {CutoutSpec{.size = 9}, "top"},
-           {RandomCropSpec{.height = kSide,
-           .width = kSide,
-           .padding = {.top = kSide, .bottom = kSide}},
+           {Op("random_affine { degrees { min: -10 max: 50 } }"), "angle"},
+           {Op("color_jitter { brightness { min: 0.6 max: 1.4 } }"),
+            "brightness_factor"},
+           {Op("gaussian_blur { kernel_size { height: 3 width: 3 } }"),
+            "sigma"},
+           {Op("random_erasing { p: 1 }"), "height"},
+           {Op("random_resized_crop { size { height: $0 width: $0 } }", kSide),
+            "height"},
+           {Op("random_rotation { degrees { min: -30 max: 20 } }"), "angle"},
+           {Op("cutout { size: 9 }"), "top"},
+           {Op("random_crop { height: $0 width: $0 padding { top: $0 bottom: "
+               "$0 } }",
+               kSide),
             "top"}}) {
     ops.emplace(TransformName(op.op), op);
   }
@@ -52,15 +48,15 @@ std::map<std::string, Continuous> ContinuousOps() {
 }
 
 // What is applied or not, half of the time.
-std::map<std::string, TransformSpec> Gates() {
-  std::map<std::string, TransformSpec> gates;
-  for (const TransformSpec& op : std::vector<TransformSpec>{
-           RandomHorizontalFlipSpec{}, RandomVerticalFlipSpec{},
-           AlternatingFlipSpec{}, RandomGrayscaleSpec{.p = 0.5},
-           RandomInvertSpec{}, RandomPosterizeSpec{.bits = 3},
-           RandomSolarizeSpec{.threshold = 9},
-           RandomAdjustSharpnessSpec{.sharpness_factor = 2},
-           RandomAutocontrastSpec{}, RandomEqualizeSpec{}}) {
+std::map<std::string, v1::Transform> Gates() {
+  std::map<std::string, v1::Transform> gates;
+  for (const v1::Transform& op : Transforms{
+           Op("random_horizontal_flip {}"), Op("random_vertical_flip {}"),
+           Op("alternating_flip {}"), Op("random_grayscale { p: 0.5 }"),
+           Op("random_invert {}"), Op("random_posterize { bits: 3 }"),
+           Op("random_solarize { threshold: 9 }"),
+           Op("random_adjust_sharpness { sharpness_factor: 2 }"),
+           Op("random_autocontrast {}"), Op("random_equalize {}")}) {
     gates.emplace(TransformName(op), op);
   }
   return gates;
@@ -84,7 +80,7 @@ void CheckContinuous(const Continuous& op) {
   EXPECT_LT(IndependenceZ(values, Shifted(values)), kMaxZ) << "of samples";
 }
 
-void CheckGate(const TransformSpec& op) {
+void CheckGate(const v1::Transform& op) {
   const ExplainedFeed feed(16, 16, {op, op});
   const std::map<int, std::vector<bool>> applied = feed.Applied();
   const std::vector<bool>& values = applied.at(0);
@@ -101,8 +97,7 @@ void CheckGate(const TransformSpec& op) {
 
 // A RandomApply's gate, told by an Invert.
 void CheckGroup() {
-  RandomApplySpec group;
-  group.transforms = {InvertSpec{}};
+  const v1::Transform group = Op("random_apply { transforms { invert {} } }");
   const ExplainedFeed feed(16, 16, {group, group});
   // Positions 0 and 2 are the groups themselves.
   const std::map<int, std::vector<bool>> applied = feed.Applied();
@@ -129,9 +124,9 @@ Values MixesOf(const MixProgram& mix, uint64_t epoch, int32_t row) {
   return values;
 }
 
-void CheckMix(const TransformSpec& op) {
+void CheckMix(const v1::Transform& op) {
   const ExplainedFeed feed(16, 16, {op});
-  const ExplainedFeed later(16, 16, {RandomInvertSpec{}, op});
+  const ExplainedFeed later(16, 16, {Op("random_invert {}"), op});
   const MixProgram& mix = feed.program().fields[0].mix;
   ASSERT_TRUE(mix.per_sample);
   const Values values = MixesOf(mix, 1, 0);
@@ -156,9 +151,9 @@ TEST_P(IndependenceOf, PlacesEpochsAndSamples) {
   } else if (name == "RandomApply") {
     CheckGroup();
   } else if (name == "MixUp") {
-    CheckMix(MixUpSpec{.num_classes = 2, .per_sample = true});
+    CheckMix(Op("mix_up { num_classes: 2 per_sample: true }"));
   } else if (name == "CutMix") {
-    CheckMix(CutMixSpec{.num_classes = 2, .per_sample = true});
+    CheckMix(Op("cut_mix { num_classes: 2 per_sample: true }"));
   } else {
     FAIL() << name << " draws, and nothing checks of what it is independent";
   }
@@ -169,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(EveryRandomOp, IndependenceOf,
                          [](const auto& info) { return info.param; });
 
 TEST(IndependenceTest, DifferentOpsOfOnePipeline) {
-  std::vector<TransformSpec> ops;
+  Transforms ops;
   std::vector<std::string> parameters;
   for (const auto& [name, op] : ContinuousOps()) {
     ops.push_back(op.op);
@@ -187,7 +182,7 @@ TEST(IndependenceTest, DifferentOpsOfOnePipeline) {
 }
 
 TEST(IndependenceTest, DifferentGatesOfOnePipeline) {
-  std::vector<TransformSpec> ops;
+  Transforms ops;
   for (const auto& [name, op] : Gates()) ops.push_back(op);
   const ExplainedFeed feed(16, 16, ops);
   const std::map<int, std::vector<bool>> applied = feed.Applied();

@@ -11,7 +11,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -28,7 +27,7 @@ inline constexpr int64_t kSide = 10000;
 // A feed of one image field.
 class ExplainedFeed {
  public:
-  ExplainedFeed(int64_t height, int64_t width, std::vector<TransformSpec> ops)
+  ExplainedFeed(int64_t height, int64_t width, Transforms ops)
       : program_(std::make_unique<AugmentProgram>()) {
     const FieldSpec field = {.name = "image",
                              .dtype = Dtype::kUint8,
@@ -109,15 +108,13 @@ inline double BothZ(const std::vector<bool>& a, const std::vector<bool>& b,
 // The names of all ops that draw.
 inline std::vector<std::string> RandomOps() {
   std::vector<std::string> names;
-  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
-    const auto add = [&](const char* name, bool is_random) {
-      if (is_random) names.push_back(name);
-    };
-    (add(std::variant_alternative_t<kIndex, OpSpec>::kName,
-         std::variant_alternative_t<kIndex, OpSpec>::kIsRandom),
-     ...);
+  const auto& ops = *v1::Transform::descriptor()->FindOneofByName("op");
+  for (int i = 0; i < ops.field_count(); ++i) {
+    const auto& op = *ops.field(i)->message_type();
+    if (op.options().GetExtension(v1::op).is_random()) {
+      names.push_back(op.name());
+    }
   }
-  (std::make_index_sequence<std::variant_size_v<OpSpec>>());
   return names;
 }
 

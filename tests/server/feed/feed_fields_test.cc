@@ -10,12 +10,14 @@
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -101,7 +103,7 @@ TEST_F(FeedFieldsTest, AllOfThemUnlessSomeAreNamed) {
 TEST_F(FeedFieldsTest, WhatIsDrawnDoesNotDependOnTheOthers) {
   MakeDataset({kLeft, kRight, kLabel});
   const Options flips = {
-      {"right", {.transforms = {RandomHorizontalFlipSpec{}}}}};
+      {"right", {.transforms = {Op("random_horizontal_flip {}")}}}};
   const auto all = Compile({}, flips);
   const auto alone = Compile({"right"}, flips);
   ASSERT_THAT(all, IsOk());
@@ -123,7 +125,7 @@ TEST_F(FeedFieldsTest, ARaggedFieldThatIsLeftOutNeedsNoSize) {
   // In another place than the dataset has it.
   const auto both = Compile(
       {"label", "photo"},
-      {{"photo", {.transforms = {CenterCropSpec{.height = 4, .width = 4}}}}});
+      {{"photo", {.transforms = {Op("center_crop { height: 4 width: 4 }")}}}});
   ASSERT_THAT(both, IsOk());
   EXPECT_EQ(both->programs[1].ragged, dataset_->field_index_data(0));
   EXPECT_EQ(both->programs[1].sample_stride_bytes, 0);
@@ -138,8 +140,8 @@ TEST_F(FeedFieldsTest, PairsAreLookedUpInTheDataset) {
   FieldSpec mask = kPhoto;
   mask.name = "mask";
   MakeDataset({kLabel, kPhoto, mask});
-  TransformSpec crop = RandomCropSpec{.height = 4, .width = 4};
-  crop.draw_id = 1;
+  v1::Transform crop = Op("random_crop { height: 4 width: 4 }");
+  crop.set_draw_id(1);
   const FeedFieldOptions cropped = {.transforms = {crop}};
   EXPECT_THAT(
       Compile({"mask", "photo"}, {{"mask", cropped}, {"photo", cropped}}),
@@ -150,7 +152,7 @@ TEST_F(FeedFieldsTest, MixedLabelsMustBeAmongThem) {
   MakeDataset({kRight, kLeft, kLabel});
   const Options mix = {
       {"left",
-       {.transforms = {MixUpSpec{.num_classes = 10, .labels = "label"}}}}};
+       {.transforms = {Op("mix_up { num_classes: 10 labels: 'label' }")}}}};
   const auto linked = Compile({"label", "left"}, mix);
   ASSERT_THAT(linked, IsOk());
   EXPECT_EQ(linked->programs[1].mix.labels_field, 0);
@@ -165,7 +167,7 @@ TEST_F(FeedFieldsTest, ViewsOfAFieldDrawByThemselves) {
   const auto view = [](const char* source, int number) {
     return FeedFieldOptions{.source = source,
                             .view = number,
-                            .transforms = {RandomHorizontalFlipSpec{}}};
+                            .transforms = {Op("random_horizontal_flip {}")}};
   };
   const Options options = {
       {"a", view("right", 0)}, {"b", view("right", 1)}, {"left", view("", 1)}};
@@ -240,8 +242,8 @@ TEST_F(FeedFieldsTest, OfManyFieldsSomeAreChosen) {
                        HasSubstr("dataset 'a' has 256 fields; a feed carries "
                                  "at most 8: choose them with field_names")));
   Names names = {"f255", "f1", "f2", "f3", "f4", "f5", "f6", "f7"};
-  const auto eight =
-      Compile(names, {{"f255", {.transforms = {RandomHorizontalFlipSpec{}}}}});
+  const auto eight = Compile(
+      names, {{"f255", {.transforms = {Op("random_horizontal_flip {}")}}}});
   ASSERT_THAT(eight, IsOk());
   EXPECT_EQ(eight->programs[0].moves[0].op_index, 255u << 8);
   names.push_back("f8");

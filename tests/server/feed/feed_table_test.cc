@@ -14,6 +14,7 @@
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
 #include "tests/testing/memory_channel.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -22,6 +23,7 @@ namespace {
 using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::IsOk;
 using ::datasetd::testing::MemoryChannel;
+using ::datasetd::testing::Op;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
@@ -438,7 +440,7 @@ TEST_F(FeedTableTest, DropPendingFreesAndListsByDataset) {
 
 TEST_F(FeedTableTest, ATransformsHashFollowsThePipelines) {
   FeedOptions flip = Options();
-  flip.fields["image"].transforms = {RandomHorizontalFlipSpec{}};
+  flip.fields["image"].transforms = {Op("random_horizontal_flip {}")};
   const auto plain = table_->Open(Options(), kAlice);
   const auto same = table_->Open(Options(), kBob);
   const auto other = table_->Open(flip, kAlice);
@@ -453,8 +455,9 @@ TEST_F(FeedTableTest, ExplainTellsOfEverySampleAndTakesNoMemory) {
   FeedOptions options;
   options.dataset = "a";
   options.seed = 5;
-  options.fields["image"].transforms = {PadSpec{.padding = {1, 2, 3, 4}},
-                                        RandomHorizontalFlipSpec{.p = 1.0}};
+  options.fields["image"].transforms = {
+      Op("pad { padding { left: 1 top: 2 right: 3 bottom: 4 } }"),
+      Op("random_horizontal_flip { p: 1.0 }")};
   const std::vector<uint64_t> indices = {9, 0, 9};
   const auto told = table_->Explain(options, 3, indices, kAlice);
   ASSERT_THAT(told, IsOk());
@@ -484,14 +487,20 @@ TEST_F(FeedTableTest, ExplainRefusesWhatItCannotTell) {
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr("indices: 10"), HasSubstr("10 samples"))));
   // Ops inside others count.
-  options.fields["image"].transforms = {
-      RandomApplySpec{std::vector<TransformSpec>(98, HorizontalFlipSpec{})}};
+  options.fields["image"].transforms = {Op("random_apply {}")};
+  for (int i = 0; i < 98; ++i) {
+    options.fields["image"]
+        .transforms[0]
+        .mutable_random_apply()
+        ->add_transforms()
+        ->mutable_horizontal_flip();
+  }
   const std::vector<uint64_t> many(201);
   EXPECT_THAT(table_->Explain(options, 0, many, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("201 samples of 100 ops"),
                              HasSubstr("at most 200"))));
-  options.fields["image"].transforms = {NormalizeSpec{{0}, {1}}};
+  options.fields["image"].transforms = {Op("normalize { mean: 0 std: 1 }")};
   EXPECT_THAT(table_->Explain(options, 0, {}, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("transforms[0] Normalize")));

@@ -9,11 +9,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/pipeline/pipeline.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
+using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -80,9 +82,11 @@ TEST(SlotLayoutTest, NhwcShowsInTheStrides) {
 
 TEST(SlotLayoutTest, SizesAreThoseOfTheOutput) {
   const std::vector<FieldSpec> fields = {kImage};
-  std::vector<FieldProgram> programs = {*CompileField(
-      kImage, 0, {CenterCropSpec{16, 8}, ToDtypeSpec{Dtype::kFloat16}},
-      Layout::kNchw)};
+  std::vector<FieldProgram> programs = {
+      *CompileField(kImage, 0,
+                    {Op("center_crop { height: 16 width: 8 }"),
+                     Op("to_dtype { dtype: DTYPE_FLOAT16 }")},
+                    Layout::kNchw)};
   const SlotLayout layout =
       *ComputeSlotLayout(fields, absl::MakeSpan(programs), 10);
   EXPECT_EQ(layout.fields[0].dtype, Dtype::kFloat16);

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "server/pipeline/pipeline.h"
 #include "tests/testing/fake_encoded_source.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -22,6 +23,7 @@ namespace {
 
 using ::datasetd::testing::FakeEncodedSource;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -40,8 +42,8 @@ ImageSize OneSize(int64_t) { return {kExtent, kExtent}; }
 
 class DatasetLoaderTest : public ::testing::Test {
  protected:
-  absl::StatusOr<std::shared_ptr<const Dataset>> Load(
-      FakeEncodedSource& source, std::vector<TransformSpec> ops) {
+  absl::StatusOr<std::shared_ptr<const Dataset>> Load(FakeEncodedSource& source,
+                                                      Transforms ops) {
     std::vector<std::optional<FieldProgram>> programs(2);
     if (!ops.empty()) {
       auto program =
@@ -83,8 +85,8 @@ class DatasetLoaderTest : public ::testing::Test {
     EXPECT_EQ(num_wrong, 0) << "row " << row;
   }
 
-  const std::vector<TransformSpec> crop_ = {
-      CenterCropSpec{.height = kExtent, .width = kExtent}};
+  const Transforms crop_ = {
+      Op("center_crop { height: $0 width: $1 }", kExtent, kExtent)};
   BadSamplePolicy policy_ = BadSamplePolicy::kFail;
   int num_threads_ = 3;
   LoadCounters counters_;
@@ -112,9 +114,9 @@ TEST_F(DatasetLoaderTest, SamplesOfAnySizeBecomeOne) {
 
 TEST_F(DatasetLoaderTest, ASampleThatTakesTooMuchMemoryIsABadOne) {
   // Its scratch memory is about thrice as large as itself.
-  const std::vector<TransformSpec> ops = {
-      ToDtypeSpec{.dtype = Dtype::kFloat16}, RotateSpec{.angle = 30.0},
-      CenterCropSpec{.height = kExtent, .width = kExtent}};
+  const Transforms ops = {
+      Op("to_dtype { dtype: DTYPE_FLOAT16 }"), Op("rotate { angle: 30.0 }"),
+      Op("center_crop { height: $0 width: $1 }", kExtent, kExtent)};
   constexpr int64_t kLarge = 3000;
   const auto size_of = [](int64_t index) {
     return index == 2 ? ImageSize{kLarge, kLarge} : OneSize(index);
@@ -185,7 +187,7 @@ TEST_F(DatasetLoaderTest, WithoutPretransformsAllMustBeOfOneSize) {
 
 TEST_F(DatasetLoaderTest, PretransformsMustGiveOneSize) {
   FakeEncodedSource source(100, ManySizes);
-  EXPECT_THAT(Load(source, {PadSpec{.padding = {.left = 1}}}),
+  EXPECT_THAT(Load(source, {Op("pad { padding { left: 1 } }")}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(StartsWith("/fake/1: "), HasSubstr("71x77"),
                              HasSubstr("make 71x78"), HasSubstr("200x301"))));

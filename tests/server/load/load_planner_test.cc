@@ -3,12 +3,14 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -29,8 +31,8 @@ TEST(LoadPlannerTest, EveryFieldMayHavePretransforms) {
   const DatasetSpec spec = {
       .name = "a",
       .pretransforms = {
-          {absl::StrCat("f", last), {CenterCropSpec{.height = 2, .width = 2}}},
-          {"f8", {CenterCropSpec{.height = 2, .width = 3}}}}};
+          {absl::StrCat("f", last), {Op("center_crop { height: 2 width: 2 }")}},
+          {"f8", {Op("center_crop { height: 2 width: 3 }")}}}};
   const auto plan = PlanSource(spec, SourceOf(kMaxDatasetFields), 1);
   ASSERT_THAT(plan, IsOk());
   EXPECT_EQ(plan->fields[8].resident.shape, (std::vector<int64_t>{2, 3, 1}));
@@ -75,7 +77,7 @@ TEST(LoadPlannerTest, AChunkMustFitIntoTheMemoryOfASample) {
   limits.max_sample_bytes = int64_t{300} << 20;
   const DatasetSpec spec = {
       .name = "a",
-      .pretransforms = {{"image", {CropSpec{.height = 3, .width = 3}}}}};
+      .pretransforms = {{"image", {Op("crop { height: 3 width: 3 }")}}}};
   const auto few =
       PlanSource(spec, OneField(1, {20, 1 << 20, 1}), 1, {}, limits);
   ASSERT_THAT(few, IsOk());

@@ -27,6 +27,7 @@
 #include "tests/testing/fake_encoded_source.h"
 #include "tests/testing/fault_plan.h"
 #include "tests/testing/faulty_backend.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -37,6 +38,7 @@ using ::datasetd::testing::FakeEncodedSource;
 using ::datasetd::testing::FaultPlan;
 using ::datasetd::testing::FaultyBackend;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
 using ::datasetd::testing::TempDir;
 using ::testing::AllOf;
@@ -165,7 +167,7 @@ TEST_F(RaggedLoadTest, SamplesThatAreAlikeAreStoredAsEver) {
 
 TEST_F(RaggedLoadTest, APretransformMayLeaveSizes) {
   spec_.pretransforms["image"] = {
-      PadSpec{.padding = {.left = 1, .top = 2, .right = 3, .bottom = 4}}};
+      Op("pad { padding { left: 1 top: 2 right: 3 bottom: 4 } }")};
   FakeEncodedSource source(300, SizeOf);
   const auto dataset = Load(source);
   ASSERT_THAT(dataset, IsOk());
@@ -179,7 +181,7 @@ TEST_F(RaggedLoadTest, APretransformMayLeaveSizes) {
     EXPECT_EQ(pixels[0], 0);
     EXPECT_EQ(pixels[2 * place.width + 1], FakeEncodedSource::Pixel(i, 0, 0));
   }
-  spec_.pretransforms["image"] = {ResizeSpec{.height = 8, .width = 8}};
+  spec_.pretransforms["image"] = {Op("resize { size { height: 8 width: 8 } }")};
   const auto plan = PlanSource(spec_, source.info(), 1);
   ASSERT_THAT(plan, IsOk());
   EXPECT_FALSE(plan->needs_sizes());

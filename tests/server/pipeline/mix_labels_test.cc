@@ -16,12 +16,14 @@
 #include "gtest/gtest.h"
 #include "server/feed/slot_layout.h"
 #include "server/pipeline/pipeline.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -36,10 +38,10 @@ const FieldSpec kLabel = {.name = "label", .dtype = Dtype::kInt16};
 const FieldSpec kScore = {.name = "score", .dtype = Dtype::kFloat32};
 const FieldSpec kPair = {.name = "pair", .dtype = Dtype::kInt64, .shape = {2}};
 
-using Transforms = std::vector<std::vector<TransformSpec>>;
+using FieldTransforms = std::vector<Transforms>;
 
 absl::StatusOr<std::vector<FieldProgram>> Link(
-    const std::vector<FieldSpec>& fields, const Transforms& transforms) {
+    const std::vector<FieldSpec>& fields, const FieldTransforms& transforms) {
   std::vector<FieldProgram> programs;
   for (size_t f = 0; f < fields.size(); ++f) {
     auto program = CompileField(fields[f], static_cast<int>(f), transforms[f],
@@ -53,15 +55,15 @@ absl::StatusOr<std::vector<FieldProgram>> Link(
   return programs;
 }
 
-absl::Status Compile(std::vector<TransformSpec> ops) {
+absl::Status Compile(Transforms ops) {
   return Link({kImage, kLabel}, {std::move(ops), {}}).status();
 }
 
 TEST(MixLabelsTest, LabelsBecomeOneNumberPerClass) {
   const std::vector<FieldSpec> fields = {kImage, kScore, kLabel};
   auto programs = Link(
-      fields, {{VerticalFlipSpec{},
-                CutMixSpec{.alpha = 0.5, .num_classes = 7, .per_sample = true}},
+      fields, {{Op("vertical_flip {}"),
+                Op("cut_mix { alpha: 0.5 num_classes: 7 per_sample: true }")},
                {},
                {}});
   ASSERT_THAT(programs, IsOk());
@@ -85,7 +87,7 @@ TEST(MixLabelsTest, LabelsBecomeOneNumberPerClass) {
 }
 
 TEST(MixLabelsTest, WithoutAMixNothingChanges) {
-  auto programs = Link({kImage, kLabel}, {{VerticalFlipSpec{}}, {}});
+  auto programs = Link({kImage, kLabel}, {{Op("vertical_flip {}")}, {}});
   ASSERT_THAT(programs, IsOk());
   EXPECT_EQ((*programs)[0].num_steps, 0);
   EXPECT_EQ((*programs)[1].num_classes, 0);
@@ -96,14 +98,13 @@ TEST(MixLabelsTest, ParametersAreChecked) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double alpha : {0.0, -1.0, kInfinity, -kInfinity, std::nan("")}) {
     EXPECT_THAT(
-        Compile({MixUpSpec{.alpha = alpha, .num_classes = 3}}),
+        Compile({Op("mix_up { alpha: $0 num_classes: 3 }", alpha)}),
         StatusIs(absl::StatusCode::kInvalidArgument,
                  AllOf(StartsWith("field 'image', transforms[0] MixUp: alpha"),
                        HasSubstr("above 0"))));
   }
-  for (const int64_t num_classes : {int64_t{-1}, int64_t{0}, int64_t{1},
-                                    int64_t{1} << 30, int64_t{1} << 32}) {
-    EXPECT_THAT(Compile({CutMixSpec{.num_classes = num_classes}}),
+  for (const uint32_t num_classes : {0u, 1u, 1u << 30, 0xFFFFFFFFu}) {
+    EXPECT_THAT(Compile({Op("cut_mix { num_classes: $0 }", num_classes)}),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("CutMix: num_classes is"),
                                HasSubstr("2..1073741823"))));
@@ -111,15 +112,15 @@ TEST(MixLabelsTest, ParametersAreChecked) {
 }
 
 TEST(MixLabelsTest, AMixIsLastAndAlone) {
-  const MixUpSpec mix = {.num_classes = 3};
-  EXPECT_THAT(Compile({mix, InvertSpec{}}),
+  const v1::Transform mix = Op("mix_up { num_classes: 3 }");
+  EXPECT_THAT(Compile({mix, Op("invert {}")}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("transforms[1] Invert"),
                              HasSubstr("must be the last"))));
   EXPECT_THAT(Compile({mix, mix}), StatusIs(absl::StatusCode::kInvalidArgument,
                                             HasSubstr("must be the last")));
-  RandomApplySpec group;
-  group.transforms = {mix};
+  const v1::Transform group =
+      Op("random_apply { transforms { mix_up { num_classes: 3 } } }");
   EXPECT_THAT(Compile({group}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("transforms[0] MixUp"),
@@ -134,9 +135,11 @@ TEST(MixLabelsTest, AMixIsLastAndAlone) {
 TEST(MixLabelsTest, LabelsAreAFieldOfIntegers) {
   const std::vector<FieldSpec> fields = {kImage, kOther, kLabel, kScore, kPair};
   const auto link = [&](const std::string& labels) {
-    return Link(
-        fields,
-        {{MixUpSpec{.num_classes = 3, .labels = labels}}, {}, {}, {}, {}});
+    return Link(fields, {{Op("mix_up { num_classes: 3 labels: '$0' }", labels)},
+                         {},
+                         {},
+                         {},
+                         {}});
   };
   EXPECT_THAT(link("label"), IsOk());
   EXPECT_THAT(link("class"),
@@ -149,26 +152,28 @@ TEST(MixLabelsTest, LabelsAreAFieldOfIntegers) {
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("is not one integer per sample")));
   }
-  EXPECT_THAT(Link({kImage, kLabel}, {{MixUpSpec{.num_classes = 3}},
-                                      {ToDtypeSpec{.dtype = Dtype::kInt64}}}),
+  EXPECT_THAT(Link({kImage, kLabel}, {{Op("mix_up { num_classes: 3 }")},
+                                      {Op("to_dtype { dtype: DTYPE_INT64 }")}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("has transforms of its own")));
   EXPECT_THAT(
-      Link({kImage, kOther, kLabel},
-           {{MixUpSpec{.num_classes = 3}}, {CutMixSpec{.num_classes = 3}}, {}}),
+      Link({kImage, kOther, kLabel}, {{Op("mix_up { num_classes: 3 }")},
+                                      {Op("cut_mix { num_classes: 3 }")},
+                                      {}}),
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(StartsWith("field 'other'"),
                      HasSubstr("mixed by field 'image' already"))));
 }
 
 TEST(MixLabelsTest, ImagesShareLabelsIfTheyShareTheDraw) {
-  const auto link = [](TransformSpec one, TransformSpec other) {
-    one.draw_id = other.draw_id = 5;
+  const auto link = [](v1::Transform one, v1::Transform other) {
+    one.set_draw_id(5);
+    other.set_draw_id(5);
     return Link({kImage, kLabel, kOther},
-                {{one}, {}, {VerticalFlipSpec{}, other}});
+                {{one}, {}, {Op("vertical_flip {}"), other}});
   };
   const auto programs =
-      link(MixUpSpec{.num_classes = 3}, MixUpSpec{.num_classes = 3});
+      link(Op("mix_up { num_classes: 3 }"), Op("mix_up { num_classes: 3 }"));
   ASSERT_THAT(programs, IsOk());
   const MixProgram& writer = (*programs)[0].mix;
   const MixProgram& other = (*programs)[2].mix;
@@ -177,12 +182,12 @@ TEST(MixLabelsTest, ImagesShareLabelsIfTheyShareTheDraw) {
   EXPECT_EQ(other.kind, MixKind::kMixUp);
   EXPECT_EQ(writer.op_index, other.op_index);
 
-  const MixUpSpec mix_up = {.num_classes = 3};
-  for (const TransformSpec& another :
-       {TransformSpec(CutMixSpec{.num_classes = 3}),
-        TransformSpec(MixUpSpec{.alpha = 2.0, .num_classes = 3}),
-        TransformSpec(MixUpSpec{.num_classes = 4}),
-        TransformSpec(MixUpSpec{.num_classes = 3, .per_sample = true})}) {
+  const v1::Transform mix_up = Op("mix_up { num_classes: 3 }");
+  for (const v1::Transform& another :
+       {Op("cut_mix { num_classes: 3 }"),
+        Op("mix_up { alpha: 2.0 num_classes: 3 }"),
+        Op("mix_up { num_classes: 4 }"),
+        Op("mix_up { num_classes: 3 per_sample: true }")}) {
     EXPECT_THAT(link(mix_up, another),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("give both images one op")));
@@ -194,15 +199,16 @@ TEST(MixLabelsTest, ImagesShareLabelsIfTheyShareTheDraw) {
 }
 
 TEST(MixLabelsTest, ImagesThatShareABoxHaveOneSize) {
-  TransformSpec cut = CutMixSpec{.num_classes = 3};
-  cut.draw_id = 5;
+  v1::Transform cut = Op("cut_mix { num_classes: 3 }");
+  cut.set_draw_id(5);
   const std::vector<FieldSpec> fields = {kImage, kOther, kLabel};
   EXPECT_THAT(Link(fields, {{cut}, {cut}, {}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(StartsWith("field 'other'"), HasSubstr("8x6"),
                              HasSubstr("4x4"))));
   EXPECT_THAT(
-      Link(fields, {{CenterCropSpec{.height = 4, .width = 4}, cut}, {cut}, {}}),
+      Link(fields,
+           {{Op("center_crop { height: 4 width: 4 }"), cut}, {cut}, {}}),
       IsOk());
 }
 
@@ -224,8 +230,8 @@ class CheckMixedLabelsTest : public ::testing::Test {
     std::memcpy(contents.memory[1]->data(), labels.data(),
                 labels.size() * sizeof(int16_t));
     const Dataset dataset(std::move(contents));
-    auto programs =
-        Link(dataset.fields(), {{MixUpSpec{.num_classes = num_classes}}, {}});
+    auto programs = Link(dataset.fields(),
+                         {{Op("mix_up { num_classes: $0 }", num_classes)}, {}});
     EXPECT_THAT(programs, IsOk());
     for (size_t f = 0; f < 2; ++f) {
       (*programs)[f].source = dataset.field_data(f);

@@ -8,14 +8,18 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cuda/kernels/ops/op_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
 namespace {
 
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -36,22 +40,21 @@ FieldSpec Other(Dtype dtype, std::vector<int64_t> shape) {
   return {.name = "label", .dtype = dtype, .shape = std::move(shape)};
 }
 
-absl::StatusOr<FieldProgram> Compile(const FieldSpec& field,
-                                     std::vector<TransformSpec> ops) {
+absl::StatusOr<FieldProgram> Compile(const FieldSpec& field, Transforms ops) {
   return CompileField(field, 0, ops, Layout::kNchw);
 }
 
-FieldProgram MustCompile(const FieldSpec& field,
-                         std::vector<TransformSpec> ops) {
+FieldProgram MustCompile(const FieldSpec& field, Transforms ops) {
   auto program = Compile(field, std::move(ops));
   EXPECT_THAT(program.status(), IsOk());
   return program.ok() ? *program : FieldProgram{};
 }
 
-Padding Sides(int64_t left, int64_t top, int64_t right, int64_t bottom) {
-  return {.left = left, .top = top, .right = right, .bottom = bottom};
+std::string Sides(int64_t left, int64_t top, int64_t right, int64_t bottom) {
+  return absl::StrCat("left: ", left, " top: ", top, " right: ", right,
+                      " bottom: ", bottom);
 }
-Padding Sides(int64_t all) { return Sides(all, all, all, all); }
+std::string Sides(int64_t all) { return Sides(all, all, all, all); }
 
 // "HxW>HxW@top,left".
 std::string Geometry(const Move& move) {
@@ -59,13 +62,13 @@ std::string Geometry(const Move& move) {
                       "x", move.out_width, "@", move.top, ",", move.left);
 }
 
-ToDtypeSpec ToFloat(Dtype dtype = Dtype::kFloat32) {
-  return {.dtype = dtype, .scale = true};
+v1::Transform ToFloat(Dtype dtype = Dtype::kFloat32) {
+  return Op("to_dtype { dtype: $0 scale: true }", dtype);
 }
 
 // Expects INVALID_ARGUMENT at `ops[position]`, with all of `parts`.
-void ExpectInvalid(const FieldSpec& field, std::vector<TransformSpec> ops,
-                   int position, std::vector<std::string> parts) {
+void ExpectInvalid(const FieldSpec& field, Transforms ops, int position,
+                   std::vector<std::string> parts) {
   const std::string place =
       absl::StrCat("field '", field.name, "', transforms[", position, "] ",
                    TransformName(ops[position]), ": ");
@@ -78,10 +81,10 @@ void ExpectInvalid(const FieldSpec& field, std::vector<TransformSpec> ops,
 }
 
 TEST(PipelineTest, SharedDrawsHaveOneOpIndexInEveryFieldAndPlace) {
-  TransformSpec flip = RandomHorizontalFlipSpec{};
-  flip.draw_id = 3;
-  const std::vector<TransformSpec> alone = {flip};
-  const std::vector<TransformSpec> second = {RandomVerticalFlipSpec{}, flip};
+  v1::Transform flip = Op("random_horizontal_flip {}");
+  flip.set_draw_id(3);
+  const Transforms alone = {flip};
+  const Transforms second = {Op("random_vertical_flip {}"), flip};
   const FieldSpec image = Image(4, 4, 3);
   const auto a = CompileField(image, 0, alone, Layout::kNchw);
   const auto b = CompileField(image, 1, second, Layout::kNchw);
@@ -92,15 +95,52 @@ TEST(PipelineTest, SharedDrawsHaveOneOpIndexInEveryFieldAndPlace) {
   EXPECT_EQ(b->moves[0].op_index, 1u << 8);
 }
 
-TEST(PipelineTest, MaskTakesNoColourOp) {
+FieldSpec Mask() {
   FieldSpec mask = Image(4, 4, 1);
   mask.is_mask = true;
-  ExpectInvalid(mask, {RandomHorizontalFlipSpec{}, ColorJitterSpec{}}, 1,
-                {"mask", "geometry"});
-  const FieldProgram program =
-      MustCompile(mask, {RandomHorizontalFlipSpec{}, ToFloat()});
+  return mask;
+}
+
+TEST(PipelineTest, MaskTakesNoColourErasingOrBatchOp) {
+  const v1::Transform flip = Op("random_horizontal_flip {}");
+  for (const v1::Transform& op :
+       {Op("color_jitter {}"), Op("adjust_hue {}"), Op("equalize {}"),
+        Op("gaussian_blur { kernel_size { height: 3 width: 3 } }"),
+        Op("random_erasing {}"), Op("cutout { size: 1 }"), Op("erase {}"),
+        Op("mix_up { num_classes: 2 }"), Op("cut_mix { num_classes: 2 }")}) {
+    ExpectInvalid(Mask(), {flip, op}, 1, {"mask", "geometry"});
+  }
+  ExpectInvalid(Mask(),
+                {Op("random_apply { transforms { vertical_flip {} } "
+                    "transforms { invert {} } }")},
+                0, {"transforms[1] Invert", "mask"});
+  const FieldProgram program = MustCompile(Mask(), {flip, ToFloat()});
   EXPECT_EQ(program.num_moves, 1);
   EXPECT_EQ(program.num_value_ops, 1);
+}
+
+TEST(PipelineTest, MaskIsSampledNearest) {
+  const auto resize = [](const FieldSpec& field, const std::string& mode) {
+    const FieldProgram program = MustCompile(
+        field, {Op("resize { size { height: 2 width: 3 } $0 }", mode)});
+    return ParamsAs<ResizeParams>(program.steps[0]);
+  };
+  for (const char* mode : {"", "interpolation: INTERPOLATION_MODE_BICUBIC",
+                           "interpolation: INTERPOLATION_MODE_NEAREST"}) {
+    const ResizeParams params = resize(Mask(), mode);
+    EXPECT_EQ(params.interpolation, InterpolationMode::kNearest);
+    EXPECT_FALSE(params.antialias);
+    EXPECT_EQ(params.clamp, 0.0f);
+  }
+  EXPECT_EQ(resize(Mask(), "interpolation: INTERPOLATION_MODE_NEAREST_EXACT")
+                .interpolation,
+            InterpolationMode::kNearestExact);
+  EXPECT_EQ(resize(Image(4, 4, 1), "").interpolation,
+            InterpolationMode::kBilinear);
+  const FieldProgram turned = MustCompile(
+      Mask(), {Op("random_apply { transforms { rotate { angle: 3 "
+                  "interpolation: INTERPOLATION_MODE_BILINEAR } } }")});
+  EXPECT_FALSE(ParamsAs<AffineParams>(turned.steps[0]).is_bilinear);
 }
 
 TEST(PipelineTest, ImageWithoutOpsIsACopy) {
@@ -168,12 +208,11 @@ TEST(PipelineTest, RefusesImagesThatKernelsCannotHold) {
 TEST(PipelineTest, UsualTrainingPipeline) {
   const FieldProgram program =
       *CompileField(Image(32, 32, 3), 2,
-                    {RandomCropSpec{.height = 32,
-                                    .width = 32,
-                                    .padding = Sides(4),
-                                    .padding_mode = PaddingMode::kReflect},
-                     RandomHorizontalFlipSpec{}, ToFloat(Dtype::kFloat16),
-                     NormalizeSpec{.mean = {0.5, 0.25, 0.75}, .std = {2.0}}},
+                    {Op("random_crop { height: 32 width: 32 padding { $0 } "
+                        "padding_mode: PADDING_MODE_REFLECT }",
+                        Sides(4)),
+                     Op("random_horizontal_flip {}"), ToFloat(Dtype::kFloat16),
+                     Op("normalize { mean: [0.5, 0.25, 0.75] std: 2.0 }")},
                     Layout::kNhwc);
   ASSERT_EQ(program.num_moves, 3);
   EXPECT_EQ(program.moves[0].kind, MoveKind::kPad);
@@ -203,10 +242,11 @@ TEST(PipelineTest, UsualTrainingPipeline) {
 }
 
 TEST(PipelineTest, PadSidesAndModes) {
-  const FieldProgram program = MustCompile(
-      Image(10, 20, 1), {PadSpec{.padding = Sides(1, 2, 3, 4)},
-                         PadSpec{.padding = Sides(0, 0, 0, 5),
-                                 .padding_mode = PaddingMode::kEdge}});
+  const FieldProgram program =
+      MustCompile(Image(10, 20, 1),
+                  {Op("pad { padding { $0 } }", Sides(1, 2, 3, 4)),
+                   Op("pad { padding { $0 } padding_mode: PADDING_MODE_EDGE }",
+                      Sides(0, 0, 0, 5))});
   ASSERT_EQ(program.num_moves, 2);
   EXPECT_EQ(Geometry(program.moves[0]), "10x20>16x24@2,1");
   EXPECT_EQ(program.moves[0].padding_mode, PaddingMode::kConstant);
@@ -217,11 +257,12 @@ TEST(PipelineTest, PadSidesAndModes) {
 }
 
 TEST(PipelineTest, OpsThatChangeNothingAreLeftOut) {
-  const FieldProgram program =
-      MustCompile(Image(8, 9, 3),
-                  {PadSpec{}, CenterCropSpec{8, 9}, RandomCropSpec{8, 9},
-                   RandomHorizontalFlipSpec{.p = 0}, ToDtypeSpec{Dtype::kUint8},
-                   RandomVerticalFlipSpec{.p = 1}});
+  const FieldProgram program = MustCompile(
+      Image(8, 9, 3), {Op("pad {}"), Op("center_crop { height: 8 width: 9 }"),
+                       Op("random_crop { height: 8 width: 9 }"),
+                       Op("random_horizontal_flip { p: 0 }"),
+                       Op("to_dtype { dtype: DTYPE_UINT8 }"),
+                       Op("random_vertical_flip { p: 1 }")});
   ASSERT_EQ(program.num_moves, 1);
   EXPECT_EQ(program.moves[0].kind, MoveKind::kVerticalFlip);
   EXPECT_EQ(program.moves[0].probability, 1.0f);
@@ -231,32 +272,28 @@ TEST(PipelineTest, OpsThatChangeNothingAreLeftOut) {
 
 TEST(PipelineTest, AlternatingFlip) {
   const FieldProgram program =
-      MustCompile(Image(8, 8, 3), {AlternatingFlipSpec{}});
+      MustCompile(Image(8, 8, 3), {Op("alternating_flip {}")});
   ASSERT_EQ(program.num_moves, 1);
   EXPECT_EQ(program.moves[0].kind, MoveKind::kAlternatingFlip);
 }
 
 TEST(PipelineTest, PaddingOutOfRange) {
-  ExpectInvalid(Image(8, 8, 3), {PadSpec{.padding = Sides(0, -1, 0, 0)}}, 0,
-                {"-1 on the top"});
+  ExpectInvalid(Image(8, 8, 3), {Op("pad { padding { right: $0 } }", 1u << 30)},
+                0, {"padding.right is 1073741824", "0..1073741823"});
+  ExpectInvalid(Image(8, 8, 3), {Op("pad { padding { $0 } }", Sides(1 << 20))},
+                0, {"2097160x2097160", "elements"});
+  ExpectInvalid(Image(8, 8, 3), {Op("pad { padding_mode: 9 }")}, 0,
+                {"padding_mode is 9", "constant, edge, reflect or symmetric"});
   ExpectInvalid(Image(8, 8, 3),
-                {PadSpec{.padding = Sides(0, 0, int64_t{1} << 40, 0)}}, 0,
-                {"on the right"});
-  ExpectInvalid(Image(8, 8, 3), {PadSpec{.padding = Sides(1 << 20)}}, 0,
-                {"2097160x2097160", "elements"});
-  ExpectInvalid(Image(8, 8, 3),
-                {PadSpec{.padding = Sides(1), .padding_mode = PaddingMode{}}},
-                0, {"padding_mode"});
-  ExpectInvalid(
-      Image(8, 8, 3),
-      {RandomCropSpec{.height = 4, .width = 4, .padding = Sides(-4, 0, 0, 0)}},
-      0, {"-4 on the left"});
+                {Op("random_crop { height: 4 width: 4 padding { left: $0 } }",
+                    0xFFFFFFFFu)},
+                0, {"padding.left is 4294967295"});
 }
 
 TEST(PipelineTest, ReflectReachesBelowTheSizeSymmetricUpToIt) {
   const FieldSpec image = Image(4, 6, 1);
-  const auto pad = [](Padding padding, PaddingMode mode) {
-    return PadSpec{.padding = padding, .padding_mode = mode};
+  const auto pad = [](const std::string& padding, PaddingMode mode) {
+    return Op("pad { padding { $0 } padding_mode: $1 }", padding, mode);
   };
   const PaddingMode reflect = PaddingMode::kReflect;
   const PaddingMode symmetric = PaddingMode::kSymmetric;
@@ -272,17 +309,16 @@ TEST(PipelineTest, ReflectReachesBelowTheSizeSymmetricUpToIt) {
                 {"symmetric padding of 7", "width 6", "at most 6"});
   EXPECT_THAT(Compile(image, {pad(Sides(100), PaddingMode::kEdge)}), IsOk());
   // The size is that at the op, not of the source.
-  EXPECT_THAT(Compile(image, {PadSpec{.padding = Sides(2)},
+  EXPECT_THAT(Compile(image, {Op("pad { padding { $0 } }", Sides(2)),
                               pad(Sides(0, 7, 0, 0), reflect)}),
               IsOk());
 }
 
 TEST(PipelineTest, RandomCropPadsTheWholeLackOnBothSides) {
-  const FieldProgram program = MustCompile(
-      Image(10, 40, 3), {RandomCropSpec{.height = 16,
-                                        .width = 32,
-                                        .padding = Sides(1, 2, 3, 1),
-                                        .pad_if_needed = true}});
+  const FieldProgram program =
+      MustCompile(Image(10, 40, 3), {Op("random_crop { height: 16 width: 32 "
+                                        "padding { $0 } pad_if_needed: true }",
+                                        Sides(1, 2, 3, 1))});
   // Height 10 + 3 lacks 3, so 3 more above and below.
   ASSERT_EQ(program.num_moves, 2);
   EXPECT_EQ(Geometry(program.moves[0]), "10x40>19x44@5,1");
@@ -290,35 +326,35 @@ TEST(PipelineTest, RandomCropPadsTheWholeLackOnBothSides) {
 }
 
 TEST(PipelineTest, RandomCropPadsOnceSoReflectSeesTheSum) {
-  RandomCropSpec crop = {.height = 9,
-                         .width = 5,
-                         .padding = Sides(0, 1, 0, 1),
-                         .pad_if_needed = true,
-                         .padding_mode = PaddingMode::kReflect};
+  v1::Transform crop =
+      Op("random_crop { height: 9 width: 5 padding { top: 1 bottom: 1 } "
+         "pad_if_needed: true padding_mode: PADDING_MODE_REFLECT }");
   // 5 + 2 lacks 2: 3 above and below, of at most 4.
   EXPECT_EQ(Geometry(MustCompile(Image(5, 5, 1), {crop}).moves[0]),
             "5x5>11x5@3,0");
-  crop.height = 11;  // lacks 4: 5
+  crop.mutable_random_crop()->set_height(11);  // lacks 4: 5
   ExpectInvalid(Image(5, 5, 1), {crop}, 0, {"reflect padding of 5"});
 }
 
 TEST(PipelineTest, RandomCropLargerThanTheImageNamesBothSizes) {
   ExpectInvalid(Image(32, 32, 3),
-                {ToFloat(), RandomCropSpec{.height = 40, .width = 30}}, 1,
+                {ToFloat(), Op("random_crop { height: 40 width: 30 }")}, 1,
                 {"40x30", "the image of 32x32", "pad_if_needed"});
   ExpectInvalid(
       Image(32, 32, 3),
-      {RandomCropSpec{.height = 32, .width = 40, .padding = Sides(2)}}, 0,
+      {Op("random_crop { height: 32 width: 40 padding { $0 } }", Sides(2))}, 0,
       {"32x40", "the padded image of 36x36"});
 }
 
 TEST(PipelineTest, CropSizeOutOfRange) {
   for (auto [height, width] : std::vector<std::pair<int64_t, int64_t>>{
-           {0, 4}, {4, 0}, {-1, 4}, {4, int64_t{1} << 40}}) {
-    ExpectInvalid(Image(8, 8, 3), {RandomCropSpec{height, width}}, 0,
-                  {absl::StrCat(height, "x", width)});
-    ExpectInvalid(Image(8, 8, 3), {CenterCropSpec{height, width}}, 0,
-                  {absl::StrCat(height, "x", width)});
+           {0, 4}, {4, 0}, {4, 0xFFFFFFFF}}) {
+    ExpectInvalid(Image(8, 8, 3),
+                  {Op("random_crop { height: $0 width: $1 }", height, width)},
+                  0, {absl::StrCat(height, "x", width)});
+    ExpectInvalid(Image(8, 8, 3),
+                  {Op("center_crop { height: $0 width: $1 }", height, width)},
+                  0, {absl::StrCat(height, "x", width)});
   }
 }
 
@@ -326,13 +362,14 @@ TEST(PipelineTest, CenterCropRoundsHalvesToEvenAsPythonDoes) {
   // int(round(d / 2.0)) for d = 0, 1, ...
   const std::vector<int> rounded = {0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6};
   for (int d = 1; d < static_cast<int>(rounded.size()); ++d) {
-    const FieldProgram program =
-        MustCompile(Image(20 + d, 30, 1), {CenterCropSpec{20, 30}});
+    const FieldProgram program = MustCompile(
+        Image(20 + d, 30, 1), {Op("center_crop { height: 20 width: 30 }")});
     ASSERT_EQ(program.num_moves, 1);
     EXPECT_EQ(program.moves[0].kind, MoveKind::kCrop);
     EXPECT_EQ(program.moves[0].top, rounded[d]) << "difference " << d;
     EXPECT_EQ(program.moves[0].left, 0);
-    EXPECT_EQ(MustCompile(Image(20, 30 + d, 1), {CenterCropSpec{20, 30}})
+    EXPECT_EQ(MustCompile(Image(20, 30 + d, 1),
+                          {Op("center_crop { height: 20 width: 30 }")})
                   .moves[0]
                   .left,
               rounded[d]);
@@ -341,8 +378,8 @@ TEST(PipelineTest, CenterCropRoundsHalvesToEvenAsPythonDoes) {
 
 TEST(PipelineTest, CenterCropPadsASmallImageWithZeros) {
   // 5 lacking in height: 2 above, 3 below. Width 31 - 28: round(1.5) is 2.
-  const FieldProgram program =
-      MustCompile(Image(27, 31, 3), {CenterCropSpec{32, 28}});
+  const FieldProgram program = MustCompile(
+      Image(27, 31, 3), {Op("center_crop { height: 32 width: 28 }")});
   ASSERT_EQ(program.num_moves, 2);
   EXPECT_EQ(program.moves[0].kind, MoveKind::kPad);
   EXPECT_EQ(program.moves[0].padding_mode, PaddingMode::kConstant);
@@ -351,25 +388,27 @@ TEST(PipelineTest, CenterCropPadsASmallImageWithZeros) {
   EXPECT_EQ(Geometry(program.moves[1]), "32x31>32x28@0,2");
   // Smaller on both axes: the pad is all.
   const FieldProgram padded =
-      MustCompile(Image(3, 4, 3), {CenterCropSpec{8, 5}});
+      MustCompile(Image(3, 4, 3), {Op("center_crop { height: 8 width: 5 }")});
   ASSERT_EQ(padded.num_moves, 1);
   EXPECT_EQ(Geometry(padded.moves[0]), "3x4>8x5@2,0");
 }
 
 TEST(PipelineTest, FillGoesThroughTheValueOpsAfterIt) {
-  const NormalizeSpec normalize = {.mean = {0.4914, 0.4822, 0.4465},
-                                   .std = {0.2470, 0.2435, 0.2616}};
-  const FieldProgram program = MustCompile(
-      Image(8, 8, 3),
-      {PadSpec{.padding = Sides(1), .fill = {10, 128, 255}}, ToFloat(),
-       PadSpec{.padding = Sides(1), .fill = {0.5}}, normalize,
-       PadSpec{.padding = Sides(1), .fill = {-1.5}}, CenterCropSpec{30, 30}});
+  const v1::Transform normalize =
+      Op("normalize { mean: [0.4914, 0.4822, 0.4465] "
+         "std: [0.2470, 0.2435, 0.2616] }");
+  const FieldProgram program =
+      MustCompile(Image(8, 8, 3),
+                  {Op("pad { padding { $0 } fill: [10, 128, 255] }", Sides(1)),
+                   ToFloat(), Op("pad { padding { $0 } fill: 0.5 }", Sides(1)),
+                   normalize, Op("pad { padding { $0 } fill: -1.5 }", Sides(1)),
+                   Op("center_crop { height: 30 width: 30 }")});
   ASSERT_EQ(program.num_moves, 4);
   const float fill[3] = {10, 128, 255};
   for (int c = 0; c < 3; ++c) {
     // In float32, step by step.
-    const float mean = static_cast<float>(normalize.mean[c]);
-    const float std = static_cast<float>(normalize.std[c]);
+    const float mean = static_cast<float>(normalize.normalize().mean(c));
+    const float std = static_cast<float>(normalize.normalize().std(c));
     volatile float scaled = fill[c] / 255.0f;
     volatile float centred = scaled - mean;
     EXPECT_EQ(program.moves[0].fill[c], centred / std);
@@ -383,14 +422,15 @@ TEST(PipelineTest, FillGoesThroughTheValueOpsAfterIt) {
 TEST(PipelineTest, ZeroPaddingBeforeNormalizeIsNotZeroAfterIt) {
   const FieldProgram program = MustCompile(
       Image(32, 32, 1),
-      {RandomCropSpec{.height = 32, .width = 32, .padding = Sides(4)},
-       ToFloat(), NormalizeSpec{.mean = {0.5}, .std = {0.25}}});
+      {Op("random_crop { height: 32 width: 32 padding { $0 } }", Sides(4)),
+       ToFloat(), Op("normalize { mean: 0.5 std: 0.25 }")});
   EXPECT_EQ(program.moves[0].fill[0], -2.0f);
 }
 
 TEST(PipelineTest, FillOutOfRange) {
   const auto pad = [](std::vector<float> fill) {
-    return PadSpec{.padding = Sides(1), .fill = std::move(fill)};
+    return Op("pad { padding { $0 } fill: [$1] }", Sides(1),
+              absl::StrJoin(fill, ","));
   };
   const FieldSpec image = Image(8, 8, 3);
   EXPECT_THAT(Compile(image, {pad({0})}), IsOk());
@@ -399,14 +439,14 @@ TEST(PipelineTest, FillOutOfRange) {
   ExpectInvalid(image, {pad({0.5})}, 0, {"fill is 0.5", "integer", "0..255"});
   ExpectInvalid(image, {pad({1, 2, 256})}, 0, {"fill is 256"});
   ExpectInvalid(image, {pad({-1})}, 0, {"fill is -1"});
-  ExpectInvalid(image, {pad({NAN})}, 0, {"fill is nan", "channel 0"});
+  ExpectInvalid(image, {pad({NAN})}, 0, {"fill is nan in channel 0"});
   ExpectInvalid(image, {ToFloat(), pad({0, 0, INFINITY})}, 1,
-                {"fill is inf", "channel 2"});
+                {"fill is inf in channel 2"});
   EXPECT_THAT(Compile(image, {ToFloat(), pad({-0.5})}), IsOk());
   ExpectInvalid(
       image,
-      {RandomCropSpec{
-          .height = 8, .width = 8, .padding = Sides(1), .fill = {300}}},
+      {Op("random_crop { height: 8 width: 8 padding { $0 } fill: 300 }",
+          Sides(1))},
       0, {"fill is 300"});
 }
 
@@ -416,7 +456,8 @@ TEST(PipelineTest, ToDtypeOfUint8) {
     EXPECT_EQ(program.out_dtype, dtype);
     ASSERT_EQ(program.num_value_ops, 1);
     EXPECT_EQ(program.value_ops[0].divisor, 255.0f);
-    program = MustCompile(Image(8, 8, 3), {ToDtypeSpec{dtype, false}});
+    program = MustCompile(Image(8, 8, 3),
+                          {Op("to_dtype { dtype: $0 scale: false }", dtype)});
     EXPECT_EQ(program.out_dtype, dtype);
     EXPECT_EQ(program.num_value_ops, 0);
   }
@@ -434,28 +475,30 @@ TEST(PipelineTest, ToDtypeOfFloatDoesNotScale) {
 }
 
 TEST(PipelineTest, ToDtypeRefused) {
-  ExpectInvalid(Image(8, 8, 3), {ToFloat(), ToDtypeSpec{Dtype::kUint8, true}},
+  ExpectInvalid(Image(8, 8, 3),
+                {ToFloat(), Op("to_dtype { dtype: DTYPE_UINT8 scale: true }")},
                 1, {"from float32 back to uint8 is not supported"});
-  ExpectInvalid(Image(8, 8, 3, Dtype::kFloat32), {ToDtypeSpec{Dtype::kUint8}},
-                0, {"from float32 back to uint8"});
+  ExpectInvalid(Image(8, 8, 3, Dtype::kFloat32),
+                {Op("to_dtype { dtype: DTYPE_UINT8 }")}, 0,
+                {"from float32 back to uint8"});
   for (Dtype dtype :
        {Dtype::kInt16, Dtype::kInt32, Dtype::kInt64, Dtype::kFloat64}) {
-    ExpectInvalid(Image(8, 8, 3), {ToDtypeSpec{dtype}}, 0,
+    ExpectInvalid(Image(8, 8, 3), {Op("to_dtype { dtype: $0 }", dtype)}, 0,
                   {absl::StrCat("cannot become ", DtypeName(dtype))});
   }
-  ExpectInvalid(Image(8, 8, 3), {ToDtypeSpec{Dtype{}}}, 0,
-                {"the dtype is not set"});
+  ExpectInvalid(Image(8, 8, 3), {Op("to_dtype { dtype: $0 }", Dtype{})}, 0,
+                {"dtype is not set"});
 }
 
 TEST(PipelineTest, NormalizeNeedsAFloatingPointImage) {
-  ExpectInvalid(Image(8, 8, 3), {NormalizeSpec{.mean = {0.5}, .std = {0.5}}}, 0,
+  ExpectInvalid(Image(8, 8, 3), {Op("normalize { mean: 0.5 std: 0.5 }")}, 0,
                 {"Normalize needs a floating point image: put "
                  "ToDtype(float32, scale=True) before it"});
   EXPECT_THAT(Compile(Image(8, 8, 3, Dtype::kFloat32),
-                      {NormalizeSpec{.mean = {0.5}, .std = {0.5}}}),
+                      {Op("normalize { mean: 0.5 std: 0.5 }")}),
               IsOk());
-  EXPECT_THAT(Compile(Image(8, 8, 3), {ToDtypeSpec{Dtype::kFloat16},
-                                       NormalizeSpec{{0.5}, {0.5}}}),
+  EXPECT_THAT(Compile(Image(8, 8, 3), {Op("to_dtype { dtype: DTYPE_FLOAT16 }"),
+                                       Op("normalize { mean: 0.5 std: 0.5 }")}),
               IsOk());
 }
 
@@ -463,8 +506,10 @@ TEST(PipelineTest, NormalizeParametersOutOfRange) {
   const FieldSpec image = Image(8, 8, 3, Dtype::kFloat32);
   const auto expect = [&](std::vector<double> mean, std::vector<double> std,
                           std::vector<std::string> parts) {
-    ExpectInvalid(image, {NormalizeSpec{std::move(mean), std::move(std)}}, 0,
-                  std::move(parts));
+    ExpectInvalid(image,
+                  {Op("normalize { mean: [$0] std: [$1] }",
+                      absl::StrJoin(mean, ","), absl::StrJoin(std, ","))},
+                  0, std::move(parts));
   };
   expect({}, {1}, {"mean has 0 values", "3 channels"});
   expect({0, 0}, {1}, {"mean has 2 values"});
@@ -479,37 +524,34 @@ TEST(PipelineTest, NormalizeParametersOutOfRange) {
 
 TEST(PipelineTest, ProbabilityOutOfRange) {
   for (double p : {-0.1, 1.1, kNan, kInfinity}) {
-    ExpectInvalid(Image(8, 8, 3), {RandomHorizontalFlipSpec{p}}, 0,
-                  {absl::StrCat("p is ", p)});
-    ExpectInvalid(Image(8, 8, 3), {RandomVerticalFlipSpec{p}}, 0,
+    ExpectInvalid(Image(8, 8, 3), {Op("random_horizontal_flip { p: $0 }", p)},
+                  0, {absl::StrCat("p is ", p)});
+    ExpectInvalid(Image(8, 8, 3), {Op("random_vertical_flip { p: $0 }", p)}, 0,
                   {absl::StrCat("p is ", p)});
   }
 }
 
 TEST(PipelineTest, TooManyOps) {
-  std::vector<TransformSpec> flips(kMaxMoves, AlternatingFlipSpec{});
+  Transforms flips(kMaxMoves, Op("alternating_flip {}"));
   EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_moves, kMaxMoves);
   // More are a chain.
-  flips.resize(kMaxSteps, AlternatingFlipSpec{});
+  flips.resize(kMaxSteps, Op("alternating_flip {}"));
   EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_steps, kMaxSteps);
-  flips.push_back(RandomVerticalFlipSpec{});
+  flips.push_back(Op("random_vertical_flip {}"));
   ExpectInvalid(Image(8, 8, 3), flips, kMaxSteps, {"too many", "32"});
 
-  std::vector<TransformSpec> normalizes(kMaxValueOps,
-                                        NormalizeSpec{{0.5}, {0.5}});
+  Transforms normalizes(kMaxValueOps, Op("normalize { mean: 0.5 std: 0.5 }"));
   const FieldSpec image = Image(8, 8, 3, Dtype::kFloat32);
   EXPECT_EQ(MustCompile(image, normalizes).num_value_ops, kMaxValueOps);
-  normalizes.push_back(NormalizeSpec{{0.5}, {0.5}});
+  normalizes.push_back(Op("normalize { mean: 0.5 std: 0.5 }"));
   EXPECT_EQ(MustCompile(image, normalizes).num_steps, kMaxValueOps + 1);
 
-  const std::vector<TransformSpec> many(kMaxTransforms + 1, PadSpec{});
+  const Transforms many(kMaxTransforms + 1, Op("pad {}"));
   EXPECT_THAT(Compile(image, many),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(StartsWith("field 'image': "),
                              HasSubstr("257 transforms"))));
-  EXPECT_THAT(
-      Compile(image, std::vector<TransformSpec>(kMaxTransforms, PadSpec{})),
-      IsOk());
+  EXPECT_THAT(Compile(image, Transforms(kMaxTransforms, Op("pad {}"))), IsOk());
 }
 
 TEST(PipelineTest, OtherFieldsKeepTheirDtypeButScalarIntegers) {
@@ -534,7 +576,8 @@ TEST(PipelineTest, OtherFieldsKeepTheirDtypeButScalarIntegers) {
 
 TEST(PipelineTest, OtherFieldsTakeOneToDtype) {
   const auto out = [](Dtype from, Dtype to) {
-    return MustCompile(Other(from, {}), {ToDtypeSpec{to}}).out_dtype;
+    return MustCompile(Other(from, {}), {Op("to_dtype { dtype: $0 }", to)})
+        .out_dtype;
   };
   EXPECT_EQ(out(Dtype::kUint8, Dtype::kFloat16), Dtype::kFloat16);
   EXPECT_EQ(out(Dtype::kInt32, Dtype::kInt32), Dtype::kInt32);
@@ -542,16 +585,23 @@ TEST(PipelineTest, OtherFieldsTakeOneToDtype) {
   EXPECT_EQ(out(Dtype::kFloat64, Dtype::kFloat32), Dtype::kFloat32);
 
   const FieldSpec label = Other(Dtype::kUint8, {});
-  ExpectInvalid(label, {RandomHorizontalFlipSpec{}}, 0, {"not an image"});
-  ExpectInvalid(label, {NormalizeSpec{{0.5}, {0.5}}}, 0, {"not an image"});
+  ExpectInvalid(label, {Op("random_horizontal_flip {}")}, 0, {"not an image"});
+  ExpectInvalid(label, {Op("normalize { mean: 0.5 std: 0.5 }")}, 0,
+                {"not an image"});
   ExpectInvalid(label, {ToFloat()}, 0, {"scale"});
-  ExpectInvalid(label, {ToDtypeSpec{Dtype::kInt16}}, 0,
+  ExpectInvalid(label, {Op("to_dtype { dtype: DTYPE_INT16 }")}, 0,
                 {"a field of uint8 cannot become int16"});
-  ExpectInvalid(label, {ToDtypeSpec{Dtype::kFloat64}}, 0, {"float64"});
-  ExpectInvalid(Other(Dtype::kFloat32, {}), {ToDtypeSpec{Dtype::kInt64}}, 0,
+  ExpectInvalid(label, {Op("to_dtype { dtype: DTYPE_FLOAT64 }")}, 0,
+                {"float64"});
+  ExpectInvalid(Other(Dtype::kFloat32, {}),
+                {Op("to_dtype { dtype: DTYPE_INT64 }")}, 0,
                 {"a field of float32 cannot become int64"});
-  ExpectInvalid(label, {ToDtypeSpec{}, ToDtypeSpec{}}, 1, {"one ToDtype"});
-  ExpectInvalid(label, {ToDtypeSpec{Dtype{}}}, 0, {"not set"});
+  ExpectInvalid(label,
+                {Op("to_dtype { dtype: DTYPE_FLOAT32 }"),
+                 Op("to_dtype { dtype: DTYPE_FLOAT32 }")},
+                1, {"one ToDtype"});
+  ExpectInvalid(label, {Op("to_dtype { dtype: $0 }", Dtype{})}, 0,
+                {"dtype is not set"});
 }
 
 TEST(PipelineTest, OtherFieldsOutOfRange) {
@@ -567,31 +617,32 @@ TEST(PipelineTest, OtherFieldsOutOfRange) {
 }
 
 TEST(PipelineTest, RotateExpandsToWhatItsAngleNeeds) {
-  const auto size = [](int64_t height, int64_t width, const RotateSpec& op) {
-    const FieldProgram program = MustCompile(Image(height, width, 3), {op});
+  const auto size = [](int64_t height, int64_t width, double angle, bool expand,
+                       const std::string& center = "") {
+    const FieldProgram program = MustCompile(
+        Image(height, width, 3),
+        {Op("rotate { angle: $0 expand: $1 $2 }", angle, expand, center)});
     return absl::StrCat(program.out_height, "x", program.out_width);
   };
-  EXPECT_EQ(size(4, 7, {.angle = 45.0}), "4x7");
+  EXPECT_EQ(size(4, 7, 45.0, false), "4x7");
   for (const double angle : {0.0, 180.0, -360.0}) {
-    EXPECT_EQ(size(4, 7, {.angle = angle, .expand = true}), "4x7") << angle;
+    EXPECT_EQ(size(4, 7, angle, true), "4x7") << angle;
   }
   for (const double angle : {90.0, -90.0, 270.0, 450.0}) {
-    EXPECT_EQ(size(4, 7, {.angle = angle, .expand = true}), "7x4") << angle;
+    EXPECT_EQ(size(4, 7, angle, true), "7x4") << angle;
   }
   // Corners 7.07 from the middle, which is at 5: from -2.07 to 12.07.
-  EXPECT_EQ(size(10, 10, {.angle = 45.0, .expand = true}), "16x16");
+  EXPECT_EQ(size(10, 10, 45.0, true), "16x16");
   // About another center they are elsewhere: from -3.54 to 10.61, and from 1.46
   // to 15.61.
-  EXPECT_EQ(size(10, 10,
-                 {.angle = 45.0, .expand = true, .center = PointXy{0.0, 5.0}}),
-            "15x15");
+  EXPECT_EQ(size(10, 10, 45.0, true, "center { x: 0 y: 5 }"), "15x15");
   ExpectInvalid(Image(30000, 30000, 1),
-                {RotateSpec{.angle = 45.0, .expand = true}}, 0, {"elements"});
-  ExpectInvalid(Image(32, 32, 3), {RandomRotationSpec{.expand = true}}, 0,
+                {Op("rotate { angle: 45.0 expand: true }")}, 0, {"elements"});
+  ExpectInvalid(Image(32, 32, 3), {Op("random_rotation { expand: true }")}, 0,
                 {"expand", "a size of its own, by its angle", "CenterCrop",
                  "Pad", "Rotate"});
-  RandomApplySpec group;
-  group.transforms = {RotateSpec{.angle = 45.0, .expand = true}};
+  const v1::Transform group =
+      Op("random_apply { transforms { rotate { angle: 45 expand: true } } }");
   ExpectInvalid(Image(10, 10, 3), {group}, 0, {"16x16", "must be the same"});
 }
 
@@ -600,12 +651,12 @@ TEST(PipelineTest, ASideIsNotLongerThanTheLimit) {
   for (const int64_t size : {(int64_t{1} << 24) - 31, (int64_t{1} << 29) - 32,
                              int64_t{1} << 29, (int64_t{1} << 30) - 33}) {
     ExpectInvalid(Image(32, 1, 1),
-                  {PadSpec{.padding = {.bottom = size}},
-                   ResizeSpec{.height = 1, .width = 1}},
+                  {Op("pad { padding { bottom: $0 } }", size),
+                   Op("resize { size { height: 1 width: 1 } }")},
                   0, {absl::StrCat(size + 32), "max_side", "16777216"});
     ExpectInvalid(Image(1, 32, 1),
-                  {ResizeSpec{.height = 1, .width = 1},
-                   ResizeSpec{.height = 1, .width = size + 32}},
+                  {Op("resize { size { height: 1 width: 1 } }"),
+                   Op("resize { size { height: 1 width: $0 } }", size + 32)},
                   1, {absl::StrCat(size + 32), "max_side", "16777216"});
   }
   const TransformLimits limits = {.max_side = 100};
@@ -617,10 +668,10 @@ TEST(PipelineTest, ASideIsNotLongerThanTheLimit) {
                        AllOf(StartsWith("field 'image': "), HasSubstr("101x1"),
                              HasSubstr("max_side is 100"))));
   EXPECT_THAT(
-      CompileField(
-          Image(100, 100, 3), 0,
-          {ToFloat(Dtype::kFloat32), ResizeSpec{.height = 8, .width = 101}},
-          Layout::kNchw, {}, limits),
+      CompileField(Image(100, 100, 3), 0,
+                   {ToFloat(Dtype::kFloat32),
+                    Op("resize { size { height: 8 width: 101 } }")},
+                   Layout::kNchw, {}, limits),
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(StartsWith("field 'image', transforms[1] Resize: "),
                      HasSubstr("8x101"), HasSubstr("max_side"))));
@@ -630,12 +681,13 @@ TEST(PipelineTest, MemoryBetweenOpsHasALimit) {
   // Half of 2^28 float32, and another one to write to.
   const FieldSpec image = Image(1 << 14, 1 << 13, 1);
   ExpectInvalid(
-      image, {InvertSpec{}, ResizeSpec{.height = 32, .width = 32}}, 1,
-      {"1107953664 bytes of memory between ops", "max_scratch_mib is 1024"});
-  EXPECT_THAT(Compile(image, {ResizeSpec{.height = 32, .width = 32}}), IsOk());
+      image, {Op("invert {}"), Op("resize { size { height: 32 width: 32 } }")},
+      1, {"1107953664 bytes of memory between ops", "max_scratch_mib is 1024"});
+  EXPECT_THAT(Compile(image, {Op("resize { size { height: 32 width: 32 } }")}),
+              IsOk());
   const TransformLimits small = {.max_scratch_bytes = 8 << 20};
   const auto compile = [&](int64_t size) {
-    return CompileField(Image(size, size, 3), 0, {RotateSpec{.angle = 30.0}},
+    return CompileField(Image(size, size, 3), 0, {Op("rotate { angle: 30.0 }")},
                         Layout::kNchw, {}, small)
         .status();
   };
@@ -646,14 +698,14 @@ TEST(PipelineTest, MemoryBetweenOpsHasALimit) {
 
 TEST(PipelineTest, OperationsHaveALimit) {
   const FieldSpec image = Image(64, 64, 3);
-  std::vector<TransformSpec> ops;
+  Transforms ops;
   // Each makes 16 MiB elements of 12 Ki.
   for (int i = 0; i < 8; ++i) {
-    ops.push_back(ResizeSpec{.height = 2000,
-                             .width = 2000,
-                             .interpolation = InterpolationMode::kBicubic});
-    ops.push_back(GaussianBlurSpec{.kernel_height = 43, .kernel_width = 43});
-    ops.push_back(ResizeSpec{.height = 64, .width = 64});
+    ops.push_back(
+        Op("resize { size { height: 2000 width: 2000 } interpolation: "
+           "INTERPOLATION_MODE_BICUBIC }"));
+    ops.push_back(Op("gaussian_blur { kernel_size { height: 43 width: 43 } }"));
+    ops.push_back(Op("resize { size { height: 64 width: 64 } }"));
   }
   constexpr TransformLimits kLimits = {.max_operations = int64_t{1} << 32};
   const absl::Status refusal =
@@ -662,10 +714,11 @@ TEST(PipelineTest, OperationsHaveALimit) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("GaussianBlur: with it a sample takes"),
                              HasSubstr("max_operations is 4294967296"))));
-  const FieldProgram usual = *Compile(
-      Image(400, 500, 3), {RandomResizedCropSpec{.height = 224, .width = 224},
-                           RandomHorizontalFlipSpec{}, ToFloat(Dtype::kFloat32),
-                           NormalizeSpec{.mean = {0.5}, .std = {0.5}}});
+  const FieldProgram usual =
+      *Compile(Image(400, 500, 3),
+               {Op("random_resized_crop { size { height: 224 width: 224 } }"),
+                Op("random_horizontal_flip {}"), ToFloat(Dtype::kFloat32),
+                Op("normalize { mean: 0.5 std: 0.5 }")});
   EXPECT_GT(usual.operations, 224 * 224 * 3);
   EXPECT_LT(usual.operations, 20'000'000);
   AugmentProgram program = {};
@@ -678,12 +731,13 @@ TEST(PipelineTest, OperationsHaveALimit) {
 
 TEST(PipelineTest, DeterministicOps) {
   EXPECT_TRUE(IsDeterministic({}));
-  EXPECT_TRUE(IsDeterministic(
-      {PadSpec{}, CenterCropSpec{}, ToDtypeSpec{}, NormalizeSpec{}}));
-  EXPECT_FALSE(IsDeterministic({PadSpec{}, RandomCropSpec{}}));
-  EXPECT_FALSE(IsDeterministic({RandomHorizontalFlipSpec{}}));
-  EXPECT_FALSE(IsDeterministic({RandomVerticalFlipSpec{.p = 1}}));
-  EXPECT_FALSE(IsDeterministic({AlternatingFlipSpec{}}));
+  EXPECT_TRUE(IsDeterministic({Op("pad {}"), Op("center_crop {}"),
+                               Op("to_dtype { dtype: DTYPE_FLOAT32 }"),
+                               Op("normalize {}")}));
+  EXPECT_FALSE(IsDeterministic({Op("pad {}"), Op("random_crop {}")}));
+  EXPECT_FALSE(IsDeterministic({Op("random_horizontal_flip {}")}));
+  EXPECT_FALSE(IsDeterministic({Op("random_vertical_flip { p: 1 }")}));
+  EXPECT_FALSE(IsDeterministic({Op("alternating_flip {}")}));
 }
 
 }  // namespace

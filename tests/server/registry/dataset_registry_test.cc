@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_source.h"
+#include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
 
 namespace datasetd {
@@ -20,6 +21,7 @@ namespace {
 
 using ::datasetd::testing::FakeSource;
 using ::datasetd::testing::IsOk;
+using ::datasetd::testing::Op;
 using ::datasetd::testing::SourceGate;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
@@ -157,12 +159,12 @@ TEST_F(DatasetRegistryTest, BadRequestsNameTheThing) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("cuda:7"), HasSubstr("cpu"))));
   DatasetSpec random = Spec("a");
-  random.pretransforms["image"] = {RandomHorizontalFlipSpec{}};
+  random.pretransforms["image"] = {Op("random_horizontal_flip {}")};
   EXPECT_THAT(registry_->Load(random, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("random op cannot run at load")));
   DatasetSpec unknown = Spec("a");
-  unknown.pretransforms["mask"] = {ToDtypeSpec{}};
+  unknown.pretransforms["mask"] = {Op("to_dtype { dtype: DTYPE_FLOAT32 }")};
   EXPECT_THAT(registry_->Load(unknown, kAlice),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("no field 'mask'")));
@@ -426,8 +428,8 @@ TEST_F(DatasetRegistryTest, OneUserHasOnlySoManyDatasets) {
 TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
   DatasetSpec spec = Spec("a");
   spec.pretransforms["image"] = {
-      ToDtypeSpec{.dtype = Dtype::kFloat32, .scale = true},
-      NormalizeSpec{.mean = {0.5}, .std = {0.25}}};
+      Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
+      Op("normalize { mean: 0.5 std: 0.25 }")};
   spec.pretransforms_key = "float";
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());
   const DatasetInfo info = AwaitSettled("a");

@@ -1,0 +1,37 @@
+// The compilers of the op families: each adds the steps of one op to its image.
+//
+// Errors are INVALID_ARGUMENT without the position; see
+// server/pipeline/pipeline.h. REQUIRES: CheckTransform is OK, and the op is of
+// the family.
+
+#ifndef DATASETD_SERVER_PIPELINE_OPS_OP_COMPILERS_H_
+#define DATASETD_SERVER_PIPELINE_OPS_OP_COMPILERS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "server/pipeline/ops/image_compiler.h"
+#include "server/pipeline/ops/transform.h"
+
+namespace datasetd {
+
+// Ops that resample or move pixels.
+absl::Status CompileGeometryOp(const v1::Transform& op, ImageCompiler& image);
+// Those of them that move whole pixels.
+absl::Status CompileMoveOp(const v1::Transform& op, ImageCompiler& image);
+absl::Status CompileColourOp(const v1::Transform& op, ImageCompiler& image);
+absl::Status CompileEraseOp(const v1::Transform& op, ImageCompiler& image);
+absl::Status CompileNumberOp(const v1::Transform& op, ImageCompiler& image);
+absl::Status CompileBatchOp(const v1::Transform& op, ImageCompiler& image);
+
+// The error of a family's compiler for an op that it does not know.
+absl::Status NoCompiler(const v1::Transform& op);
+
+// Pads the image with zeros so that the window at (top, left) lies inside it,
+// and shifts top and left accordingly.
+absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
+                         int64_t width, ImageCompiler& image);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_PIPELINE_OPS_OP_COMPILERS_H_
