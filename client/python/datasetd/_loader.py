@@ -22,6 +22,7 @@ from typing import (
 )
 
 from . import (
+    _accelerate,
     _benchmark,
     _frameworks,
     _ranks,
@@ -498,7 +499,7 @@ class DataLoader(Generic[ArrayT]):
         self._loaded = self._loaded_order = None
         self._requested_epoch = None
         self._last_epoch = position[0]
-        return _benchmark.watch(self, iterator)
+        return _accelerate.watch(self, _benchmark.watch(self, iterator))
 
     def _forget_unused(self) -> None:
         """Undoes the last iter() if its iterator was dropped unused."""
@@ -752,14 +753,36 @@ class DataLoader(Generic[ArrayT]):
 
     # -- For others -----------------------------------------------------------
 
+    def _iter_after(self, count: int) -> Iterator[Batch[ArrayT]]:
+        """iter() without the first `count` batches, which are not made."""
+        if not count:
+            return iter(self)
+        self._settle_ranks()
+        self._forget_unused()
+        epoch, index = self._next_position()
+        self._peeked = None
+        self._before = self._loaded_order = self._requested_epoch = None
+        self._loaded = (epoch, index + count)
+        if self._feed.ahead is None and index + count >= self._feed.num_batches:
+            self._loaded, self._last_epoch = None, epoch
+            return iter(())
+        return iter(self)
+
+    def _num_padding(self) -> int:
+        """Returns how many samples an epoch repeats, over all ranks."""
+        if self._feed.ahead is not None or self.drop_last:
+            return 0
+        return -self._feed.num_samples % self.world_size
+
     def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
         """Returns a torch.utils.data.DataLoader over this loader's batches.
 
-        For frameworks that insist on one, such as Lightning Fabric and
-        Accelerate. It has an IterableDataset, batch_size None and no workers;
-        its items, length, epochs, set_epoch, state_dict and load_state_dict
-        are this loader's. They are this rank's share already, and prepare() of
-        Accelerate leaves it as it is.
+        For frameworks that insist on one, such as Lightning Fabric, Accelerate
+        and the Trainer of transformers. It has a batch_sampler, no batch_size
+        and no workers; its items, length, epochs, set_epoch, state_dict and
+        load_state_dict are this loader's. They are this rank's share already,
+        and no framework divides them again. skip_first_batches of Accelerate
+        is a seek.
         """
         return _torch_loader.make(self)
 
