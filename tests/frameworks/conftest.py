@@ -34,3 +34,9 @@ def page(daemon, tmp_path):
     from examples import Page
 
     return Page(daemon.address, tmp_path)
+
+
+@pytest.fixture
+def dataset(daemon):
+    with daemon.connect() as client:
+        yield client.get_dataset("cifar10")

@@ -1,4 +1,4 @@
-"""docs/frameworks.md: DistributedDataParallel, with Debian's torch, too."""
+"""docs/frameworks.md: DistributedDataParallel; with Debian's torch, too."""
 
 
 def test_two_ranks_and_a_resume(page):

@@ -1,6 +1,7 @@
 """Runs the examples of docs/frameworks.md as they stand there."""
 
 import collections
+import contextlib
 import json
 import os
 import re
@@ -37,6 +38,13 @@ class Batches(list):
             if b["rank"] == rank
         ]
 
+    def by_loader(self):
+        """Returns Batches of each loader."""
+        loaders = collections.defaultdict(Batches)
+        for batch in self:
+            loaders[batch["loader"]].append(batch)
+        return list(loaders.values())
+
     def expect_each_sample_once(self, num_epochs, world_size):
         """Over all ranks, in each epoch; apart from what is padding."""
         assert {b["world_size"] for b in self} == {world_size}
@@ -62,19 +70,29 @@ class Page:
         self._directory = directory
         self._num_runs = 0
 
-    def run(self, heading, ranks=1, folder="run", kill=None):
+    def run(
+        self,
+        heading,
+        ranks=1,
+        folder="run",
+        kill=None,
+        change=("", ""),
+        around=None,
+    ):
         """Runs the example below `heading` in `folder`, in as many processes
-        as there are ranks.
+        as there are ranks, with a `change` to its text.
 
         With `kill`, (epoch, index) of a batch, every rank dies in place of
-        that batch. Returns what was printed, and Batches.
+        that batch. `around` makes a context of the environment, which gives
+        that of the processes. Returns what was printed, and Batches.
         """
         blocks = _blocks()
         (common,), (example,) = blocks["The common part"], blocks[heading]
         cwd = self._directory / folder
         cwd.mkdir(exist_ok=True)
         (cwd / "common.py").write_text(common)
-        (cwd / "train.py").write_text(example)
+        assert change[0] in example
+        (cwd / "train.py").write_text(example.replace(*change))
         self._num_runs += 1
         records = self._directory / f"records-{self._num_runs}"
         records.mkdir()
@@ -90,8 +108,13 @@ class Page:
         )
         if kill is not None:
             environment["RECORD_KILL"] = "%d,%d" % kill
-        printed = _run_ranks(ranks, cwd, environment, kill is not None)
-        return printed, read(records)
+        with (around or contextlib.nullcontext)(environment) as changed:
+            # The workers of a cluster die, and not the program.
+            is_killed = kill is not None and around is None
+            printed = _run_ranks(ranks, cwd, changed, is_killed)
+        if kill is not None:
+            assert (records / "killed-0").exists(), printed
+        return printed, _read(records)
 
     def expect_exact_resume(self, heading, checkpoint, kill, **arguments):
         """Runs an example that saves its state, undisturbed; and again with
@@ -161,9 +184,11 @@ def losses(printed):
     return re.findall(r"^loss .*$", printed, re.MULTILINE)
 
 
-def read(records):
+def _read(records):
+    """Each process has a file, and one after another wrote in a rank."""
+    paths = sorted(records.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     return Batches(
         json.loads(line)
-        for path in sorted(records.iterdir())
+        for path in paths
         for line in path.read_text().splitlines()
     )

@@ -6,6 +6,7 @@ process ends by SIGKILL in place of that batch, once for each rank.
 """
 
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -32,7 +33,7 @@ def _record(loader, batch):
     for value in batch:
         digest.update(numpy.asarray(value).tobytes())
     line = {
-        "loader": id(loader),
+        "loader": f"{os.getpid()}.{loader.recorded}",
         "rank": loader.rank,
         "world_size": loader.world_size,
         "epoch": batch.epoch,
@@ -64,4 +65,13 @@ class _Recorded:
 
 
 _iter = datasetd.DataLoader.__iter__
-datasetd.DataLoader.__iter__ = lambda self: _Recorded(self, _iter(self))
+_numbers = itertools.count()
+
+
+def _recorded(loader):
+    if not hasattr(loader, "recorded"):
+        loader.recorded = next(_numbers)
+    return _Recorded(loader, _iter(loader))
+
+
+datasetd.DataLoader.__iter__ = _recorded
