@@ -194,7 +194,8 @@ class Client:
             send. A dict gives kinds, too: "image" (H, W) or (H, W, C),
             "image_chw" (C, H, W), "mask" (an image of classes, which geometry
             samples by nearest), "array", "auto". Unset, the first image is
-            `image`, the first integer `label`. With "auto", PIL images, uint8
+            `image`, the integer right after it, or the only one, `label`, and
+            others are `field_1` and so on. With "auto", PIL images, uint8
             or float32 arrays (H, W, C) and torch tensors (C, H, W) of up to 4
             channels, and uint8 arrays (H, W), are images; an image named
             `mask` is a mask. PIL images of 16 or 32 bits are int32, of mode F

@@ -17,6 +17,19 @@ class Place:
         self.feed = feed
 
 
+class Use:
+    """Whether an iterator was used."""
+
+    def __init__(self, iterator: "EpochIterator") -> None:
+        self._iterator = weakref.ref(iterator)
+        # True once it has given a batch or has ended.
+        self.has_begun = False
+
+    def is_held(self) -> bool:
+        """True while the iterator exists."""
+        return self._iterator() is not None
+
+
 class EpochIterator(Iterator[Batch[Any]]):
     """The rest of one epoch of the daemon's order.
 
@@ -29,6 +42,7 @@ class EpochIterator(Iterator[Batch[Any]]):
         self._feed = feed
         self._place = place
         self.epoch = feed.position[0]
+        self.use = Use(self)
         # A sampler's epoch has its own length.
         self.is_done = not feed.num_batches
         feed.iterator = weakref.ref(self)
@@ -40,9 +54,10 @@ class EpochIterator(Iterator[Batch[Any]]):
     def __next__(self) -> Batch[Any]:
         feed = self._feed
         if self.is_done or feed.position[0] != self.epoch:
-            self.is_done = True
+            self.is_done = self.use.has_begun = True
             raise StopIteration
         batch = feed.take()
+        self.use.has_begun = True
         self._place.feed = feed
         self.is_done = feed.position[0] != self.epoch
         return batch
@@ -75,6 +90,8 @@ class SamplerIterator(EpochIterator):
             raise StopIteration
         feed = self._feed
         self._ahead.top_up(feed.send)
+        # What the sampler raises is of this epoch, too.
+        self.use.has_begun = True
         if not self._ahead.has_more():
             self.is_done = True
             raise StopIteration

@@ -13,6 +13,7 @@ from typing import (
     List,
     Literal,
     Mapping,
+    NamedTuple,
     NoReturn,
     Optional,
     Sequence,
@@ -21,6 +22,7 @@ from typing import (
 )
 
 from . import (
+    _accelerate,
     _benchmark,
     _frameworks,
     _ranks,
@@ -34,7 +36,7 @@ from ._ahead import SentAhead
 from ._arguments import checked_int, checked_seconds, loader_timeout
 from ._batch import ArrayT, Batch
 from ._dataset import Dataset
-from ._epochs import EpochIterator, Place, SamplerIterator
+from ._epochs import EpochIterator, Place, SamplerIterator, Use
 from ._feed_options import (
     check_order_arguments,
     check_own_subset,
@@ -67,6 +69,16 @@ if TYPE_CHECKING:
 Layout = Union[str, Mapping[str, str]]
 FieldNames = Union[None, str, Sequence[str]]
 BatchSampler = Iterable[Iterable[int]]
+
+
+class _Before(NamedTuple):
+    """Where a loader was before iter(), and what became of the iterator."""
+
+    use: Use
+    loaded: Optional[Position]
+    loaded_order: Optional[Dict[str, Any]]
+    requested_epoch: Optional[int]
+    last_epoch: int
 
 
 class DataLoader(Generic[ArrayT]):
@@ -136,7 +148,8 @@ class DataLoader(Generic[ArrayT]):
 
     iter() begins at the loaded position after load_state_dict; else at epoch e
     after set_epoch(e); else at the epoch after the last one begun, finished or
-    not (first 0). Iterators of one loader are independent: a second one, made
+    not (first 0). An iterator that is dropped before its first batch has begun
+    nothing. Iterators of one loader are independent: a second one, made
     while the first exists and has not ended, opens buffers of its own. peek()
     looks at a batch without beginning an epoch.
 
@@ -432,6 +445,8 @@ class DataLoader(Generic[ArrayT]):
         self._loaded_order: Optional[Dict[str, Any]] = None
         self._requested_epoch: Optional[int] = None
         self._last_epoch = -1
+        # What the last iter() replaced.
+        self._before: Optional[_Before] = None
         self._has_begun = False
 
     def _balanced(
@@ -495,20 +510,40 @@ class DataLoader(Generic[ArrayT]):
     def __iter__(self) -> Iterator[Batch[ArrayT]]:
         self._feed.check_free()
         self._settle_ranks()
+        self._forget_unused()
         position = self._next_position()
         feed, self._peeked = self._peeked, None
         if feed is None:
             feed = self._begun(position)
         self._feed = feed
-        self._loaded = self._loaded_order = None
-        self._requested_epoch = None
-        self._last_epoch = position[0]
-        iterator: Iterator[Batch[Any]] = (
+        iterator = (
             EpochIterator(feed, self._place)
             if feed.ahead is None
             else SamplerIterator(feed, self._place, feed.ahead)
         )
-        return _benchmark.watch(self, iterator)
+        self._before = _Before(
+            iterator.use,
+            self._loaded,
+            self._loaded_order,
+            self._requested_epoch,
+            self._last_epoch,
+        )
+        self._loaded = self._loaded_order = None
+        self._requested_epoch = None
+        self._last_epoch = position[0]
+        return _accelerate.watch(self, _benchmark.watch(self, iterator))
+
+    def _forget_unused(self) -> None:
+        """Undoes the last iter() if its iterator was dropped unused."""
+        before, self._before = self._before, None
+        if before is None or before.use.has_begun:
+            return
+        if before.use.is_held():
+            self._before = before
+            return
+        self._loaded, self._loaded_order = before.loaded, before.loaded_order
+        self._requested_epoch = before.requested_epoch
+        self._last_epoch = before.last_epoch
 
     def peek(self) -> Batch[ArrayT]:
         """Returns the first batch that the next iter() will give.
@@ -521,6 +556,7 @@ class DataLoader(Generic[ArrayT]):
         """
         self._feed.check_free()
         self._settle_ranks()
+        self._forget_unused()
         if self._peeked is None:
             self._peeked = self._begun(self._next_position(), keep=True)
         feed = self._peeked
@@ -571,6 +607,7 @@ class DataLoader(Generic[ArrayT]):
         A loaded position within the same epoch is kept.
         """
         number = checked_int("epoch", epoch, 0, 2**63 - 1)
+        self._forget_unused()
         self._peeked = None
         if self._feed.ahead is not None:
             self._feed.ahead.order.set_epoch(number)
@@ -669,6 +706,7 @@ class DataLoader(Generic[ArrayT]):
         Contains plain values, the same for all ranks.
         """
         self._follow_ranks()
+        self._forget_unused()
         feed = self._place.feed
         position = self._asked_for()
         first = feed.first_position
@@ -733,6 +771,7 @@ class DataLoader(Generic[ArrayT]):
         order = None
         if ahead is not None and self._weighted is None:
             order = checked_order_state(state, index)
+        self._before = None
         self._set_seed(identity["seed"])
         self._is_seed_drawn = False
         if ahead is not None:
@@ -770,14 +809,45 @@ class DataLoader(Generic[ArrayT]):
 
     # -- For others -----------------------------------------------------------
 
+    def _iter_after(self, count: int) -> Iterator[Batch[ArrayT]]:
+        """iter() without the first `count` batches, which are not made."""
+        if not count:
+            return iter(self)
+        self._settle_ranks()
+        self._forget_unused()
+        epoch, index = self._next_position()
+        if self._loaded is None:
+            self._loaded_first = 0
+        num_batches = batches_per_epoch(
+            self.num_samples - self._loaded_first,
+            self.batch_size,
+            self.world_size,
+            self.drop_last,
+        )
+        self._peeked = None
+        self._before = self._loaded_order = self._requested_epoch = None
+        self._loaded = (epoch, index + count)
+        if self._feed.ahead is None and index + count >= num_batches:
+            self._loaded, self._last_epoch = None, epoch
+            return iter(())
+        return iter(self)
+
+    def _num_padding(self) -> int:
+        """Returns how many samples the epoch repeats, over all ranks."""
+        if self._feed.ahead is not None or self.drop_last:
+            return 0
+        first = self._place.feed.first_position
+        return -(self.num_samples - first) % self.world_size
+
     def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
         """Returns a torch.utils.data.DataLoader over this loader's batches.
 
-        For frameworks that insist on one, such as Lightning Fabric and
-        Accelerate. It has an IterableDataset, batch_size None and no workers;
-        its items, length, epochs, set_epoch, state_dict and load_state_dict
-        are this loader's. They are this rank's share already, and prepare() of
-        Accelerate leaves it as it is.
+        For frameworks that insist on one, such as Lightning Fabric, Accelerate
+        and the Trainer of transformers. It has a batch_sampler, no batch_size
+        and no workers; its items, length, epochs, set_epoch, state_dict and
+        load_state_dict are this loader's. They are this rank's share already,
+        and no framework divides them again. skip_first_batches of Accelerate
+        is a seek.
         """
         return _torch_loader.make(self)
 

@@ -266,19 +266,28 @@ class FieldNames:
 
 
 def _guess_names(values: Sequence[Any]) -> List[str]:
-    names: List[str] = []
+    """Returns `image` for the first image, and `label` for the integer right
+    after it, or for the only integer if there is no image."""
+    images: List[int] = []
+    integers: List[int] = []
     for i, value in enumerate(values):
         where = f"value {i} of the first sample"
         array, dtype, origin = _to_array(value, where)
         # Two axes of float32 may be anything, but not in a PIL image.
         is_known = array.ndim != 2 or dtype == "uint8" or origin == "pil"
         if is_known and make_spec("image", "auto", value).is_image:
-            name = "image"
+            images.append(i)
         elif array.ndim == 0 and dtype.startswith(("int", "uint")):
-            name = "label"
-        else:
-            name = f"field_{i}" if len(values) > 1 else "data"
-        names.append(f"field_{i}" if name in names else name)
+            integers.append(i)
+    names = [f"field_{i}" for i in range(len(values))]
+    if len(values) == 1:
+        names = ["data"]
+    if images:
+        names[images[0]] = "image"
+    if len(integers) == 1:
+        names[integers[0]] = "label"
+    elif images and images[0] + 1 in integers:
+        names[images[0] + 1] = "label"
     return names
 
 

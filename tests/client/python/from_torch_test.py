@@ -1,6 +1,7 @@
 """What users of torch.utils.data.DataLoader are used to."""
 
 import inspect
+import itertools
 import warnings
 
 import datasetd
@@ -165,7 +166,9 @@ def test_as_torch_is_a_dataloader_of_torch(dataset):
     with loader(dataset, rank=1, world_size=2) as batches:
         as_torch = batches.as_torch()
         assert isinstance(as_torch, tud.DataLoader)
-        assert isinstance(as_torch.dataset, tud.IterableDataset)
+        # What Lightning and Ray do not divide again.
+        assert isinstance(as_torch.sampler, tud.DistributedSampler)
+        assert len(as_torch.dataset) == NUM_SAMPLES
         assert (as_torch.batch_size, as_torch.num_workers) == (None, 0)
         assert len(as_torch) == len(batches) == 6
         with warnings.catch_warnings():
@@ -194,3 +197,44 @@ def test_as_torch_has_the_loaders_state(dataset):
         as_torch = batches.as_torch()
         as_torch.load_state_dict(state)
         assert [b.indices.tolist() for b in as_torch] == rest
+
+
+def test_what_is_skipped_is_not_made(dataset):
+    """As Accelerate's skip_first_batches does it."""
+
+    def skipped(loader, count):
+        sampler = list(itertools.islice(loader.batch_sampler, count, None))
+        return tud.DataLoader(
+            loader.dataset,
+            batch_sampler=sampler,
+            collate_fn=loader.collate_fn,
+        )
+
+    with loader(dataset) as batches:
+        expected = [copies(batches) for _ in range(3)]
+    with loader(dataset) as batches:
+        as_torch = batches.as_torch()
+        for epoch, count in ((0, 4), (1, 10), (2, 0)):
+            rest = copies(skipped(as_torch, count))
+            assert [b.indices.tolist() for b in rest] == [
+                b.indices.tolist() for b in expected[epoch][count:]
+            ]
+        state = batches.state_dict()
+        assert list(skipped(as_torch, 11)) == []
+        # More than is left of an epoch.
+        batches.load_state_dict({**state, "epoch": 0, "batch": 5})
+        assert list(skipped(as_torch, 6)) == []
+        assert next(iter(as_torch)).epoch == 1
+    with loader(dataset, shuffle=False, sampler=range(50)) as batches:
+        rest = skipped(batches.as_torch(), 3)
+        assert indices_of(copies(rest)).tolist() == list(range(30, 50))
+
+
+def test_iterators_of_as_torch_are_independent(dataset):
+    with loader(dataset) as batches:
+        expected = [copies(batches) for _ in range(2)]
+    with loader(dataset) as batches:
+        as_torch = batches.as_torch()
+        for pair, *both in zip(zip(as_torch, as_torch), *expected):
+            for batch, other in zip(pair, both):
+                assert batch.indices.tolist() == other.indices.tolist()

@@ -70,6 +70,47 @@ def test_all_iterators_complete(dataset, epochs):
         assert [len(list(it)) for it in iterators] == [0, 0, 0]
 
 
+def test_an_iterator_that_was_never_used_begins_nothing(dataset, epochs):
+    """As wrappers call iter() to see whether an object is iterable."""
+    with loader(dataset) as batches:
+        iter(batches)
+        assert rows(batches) == epochs[0]
+        batches.set_epoch(3)
+        iter(batches)
+        assert batches.state_dict()["epoch"] == 3
+        assert rows(batches) == epochs[3]
+        iter(batches)
+        assert rows(batches) == epochs[4]
+        iterator = iter(batches)
+        # An iterator that waits to be used keeps its epoch.
+        assert batches.state_dict()["epoch"] == 5
+        assert next(iter(batches)).epoch == 6
+        assert next(iterator).epoch == 5
+
+
+@pytest.mark.parametrize("has_sampler", [False, True])
+def test_an_unused_iterator_keeps_a_loaded_position(dataset, has_sampler):
+    order = np.random.default_rng(2).permutation(NUM_SAMPLES).tolist()
+    arguments = {"shuffle": False, "sampler": order} if has_sampler else {}
+
+    def make():
+        return loader(dataset, **arguments)
+
+    with make() as batches:
+        iterator = iter(batches)
+        for _ in range(4):
+            next(iterator)
+        state = batches.state_dict()
+        rest = rows(iterator)
+    with make() as batches:
+        batches.load_state_dict(state)
+        for _ in range(2):
+            iter(batches)
+        batches.set_epoch(0)
+        assert batches.state_dict() == state
+        assert rows(batches) == rest
+
+
 def test_a_loop_within_a_loop(dataset, epochs):
     with loader(dataset) as batches:
         outer, inner = [], []

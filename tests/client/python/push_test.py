@@ -104,6 +104,28 @@ def test_pil_images_and_numbers(client):
         np.testing.assert_array_equal(got["field_2"], np.arange(5) / 2)
 
 
+_IMAGE = np.zeros((4, 6, 3), np.uint8)
+_WAVE = np.zeros((1, 16), np.float32)
+
+
+@pytest.mark.parametrize(
+    "sample, names",
+    [
+        ((_IMAGE, 3), ["image", "label"]),
+        ((_IMAGE, 3, 7), ["image", "label", "field_2"]),
+        ((7, _IMAGE, 3), ["field_0", "image", "label"]),
+        ((_WAVE, 3), ["field_0", "label"]),
+        # torchaudio's order: neither is taken for the class.
+        ((_WAVE, 16000, 3), ["field_0", "field_1", "field_2"]),
+        ((_IMAGE, _IMAGE, 3), ["image", "field_1", "label"]),
+        ((_WAVE,), ["data"]),
+    ],
+)
+def test_names_of_the_values_of_a_tuple(client, sample, names):
+    with client.push_dataset("-".join(names), [sample] * 3) as dataset:
+        assert [field.name for field in dataset.fields] == names
+
+
 def test_pretransforms_run_once_at_load(client):
     images = np.random.default_rng(1).integers(0, 256, (6, 4, 4, 3), np.uint8)
     with client.push_dataset(

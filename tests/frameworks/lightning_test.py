@@ -1,0 +1,40 @@
+"""docs/frameworks.md: Lightning."""
+
+import datasetd
+import lightning
+
+
+def test_one_process_and_a_resume(page):
+    _, batches = page.expect_exact_resume(
+        "Lightning", checkpoint=(1, 2), kill=(1, 4)
+    )
+    batches.expect_each_sample_once(num_epochs=2, world_size=1)
+
+
+def test_two_processes_and_a_resume(page):
+    _, batches = page.expect_exact_resume(
+        "Lightning",
+        checkpoint=(1, 2),
+        kill=(1, 4),
+        ranks=2,
+        change=("devices=1", "devices=2"),
+    )
+    batches.expect_each_sample_once(num_epochs=2, world_size=2)
+
+
+def test_fabric_takes_the_loader_as_torch(dataset):
+    fabric = lightning.Fabric(accelerator="cpu", devices=1)
+    with datasetd.DataLoader(dataset, 32, True, seed=1) as loader:
+        expected = [b.indices.tolist() for _ in range(3) for b in loader]
+    with datasetd.DataLoader(dataset, 32, True, seed=1) as loader:
+        batches = fabric.setup_dataloaders(loader.as_torch())
+        seen = [b.indices.tolist() for b in batches]
+        iterator = iter(batches)
+        seen += [next(iterator).indices.tolist() for _ in range(4)]
+        state = loader.state_dict()
+    with datasetd.DataLoader(dataset, 32, True, seed=1) as loader:
+        batches = fabric.setup_dataloaders(loader.as_torch())
+        loader.load_state_dict(state)
+        for _ in range(2):
+            seen += [b.indices.tolist() for b in batches]
+    assert seen == expected
