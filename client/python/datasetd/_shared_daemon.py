@@ -200,27 +200,30 @@ class SharedDaemon:
         path = self._path("start.lock")
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._directory, 0o700)
-        with contextlib.ExitStack() as stack:
+        try:
+            lock = open_lock(path)
+        except FileNotFoundError:
+            return None
+        try:
+            self._await_lock(lock, deadline)
+            if os.path.samestat(os.fstat(lock), os.stat(path)):
+                return lock
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+        return None
+
+    def _await_lock(self, lock: int, deadline: float) -> None:
+        while True:
             try:
-                lock = open_lock(path)
-            except FileNotFoundError:
-                return None
-            stack.callback(os.close, lock)
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    self._check_time(deadline)
-                    time.sleep(_POLL_SECONDS)
-            try:
-                is_there = os.path.samestat(os.fstat(lock), os.stat(path))
-            except FileNotFoundError:
-                is_there = False
-            if not is_there:
-                return None
-            stack.pop_all()
-            return lock
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                self._check_time(deadline)
+                time.sleep(_POLL_SECONDS)
 
     def _launch(self) -> int:
         """Starts the daemon; returns a pidfd."""
