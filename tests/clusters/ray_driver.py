@@ -14,9 +14,8 @@ examples, data, *directories = sys.argv[1:]
 sys.path.insert(0, examples)
 
 import ray  # noqa: E402
-from ray.cluster_utils import Cluster  # noqa: E402
-
 import ray_job  # noqa: E402
+from ray.cluster_utils import Cluster  # noqa: E402
 
 cluster = Cluster()
 for directory in directories:

@@ -33,6 +33,12 @@ lines() {
 daemons() {
   pgrep -af -- "$1" | grep -c datasetd.yaml || :
 }
+no_daemons() {
+  [[ $(daemons --config=/tmp/datasetd-) == 0 ]]
+}
+no_directories() {
+  [[ -z $(ls /run/datasetd-jobs) ]]
+}
 
 until_true 60 idle
 
@@ -61,7 +67,7 @@ job=$(sbatch --parsable --nodes=1 --output="$here/requeued/out" \
   "$data" "$here/requeued/checkpoint" 3)
 until_true 120 ended "$job"
 scontrol show job "$job" | grep -o 'JobState=[A-Z]*' >requeued/last_state
-until_true 60 eval '[[ $(daemons --config=/tmp/datasetd-) == 0 ]]'
+until_true 60 no_daemons
 
 # The daemon of prolog and epilog.
 srun --nodes=2 --ntasks-per-node=2 /usr/bin/python3 -c "
@@ -70,7 +76,7 @@ with datasetd.connect() as client:
     print(os.environ['SLURMD_NODENAME'], client.status()['pid'], client.address)
 " >prolog
 until_true 60 idle
-until_true 60 eval '[[ -z $(ls /run/datasetd-jobs) ]]'
+until_true 60 no_directories
 pgrep -af -- --socket_path=/run/datasetd-jobs >epilog || :
 
 # mpirun: two processes of one job.

@@ -3,8 +3,9 @@
     python ray_job.py DATA
 
 DATA is a directory of CIFAR-10's binary version with test_batch.bin, on every
-node. The first task on a node starts its daemon, which is no child of the worker:
-it outlives it, and ends when no task has used it for $DATASETD_IDLE_SECONDS.
+node. The first task on a node starts its daemon, which is no child of the
+worker: it outlives it, and ends when no task has used it for
+$DATASETD_IDLE_SECONDS.
 """
 
 import os
@@ -15,8 +16,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
 # Ray shows a task only the GPUs that it asked for, and processes that see other
-# GPUs get another daemon. With RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1 all
-# see all of them: choose one by ray.get_runtime_context().get_accelerator_ids().
+# GPUs get another daemon. With RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1
+# all see all of them; ray.get_runtime_context().get_accelerator_ids() names
+# the task's.
 @ray.remote(num_cpus=1)
 def draw(data, rank, world_size):
     import datasetd

@@ -8,7 +8,7 @@
 #   Epilog=/etc/slurm/slurm_epilog.sh
 set -eu
 directory=/run/datasetd-jobs/$SLURM_JOB_ID-$SLURMD_NODENAME
-mkdir -p -m 755 /run/datasetd-jobs
+mkdir -p /run/datasetd-jobs
 install -d -m 700 -o "$SLURM_JOB_UID" "$directory"
 # Prolog has a bare environment. In a session of its own, so that it outlives this
 # script; clients wait until it serves.

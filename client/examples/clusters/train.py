@@ -2,10 +2,10 @@
 
     python train.py DATA CHECKPOINT [EPOCHS]
 
-DATA is a directory of CIFAR-10's binary version with test_batch.bin. Each node's
-ranks share the daemon at $DATASETD_ADDRESS. A job that is started again, by
-torchrun, Slurm or by hand, continues at the batch after its last checkpoint; with
-another number of ranks, at an epoch's beginning only.
+DATA is a directory of CIFAR-10's binary version with test_batch.bin. Each
+node's ranks share the daemon at $DATASETD_ADDRESS. A job that is started again,
+by torchrun, Slurm or by hand, continues at the batch after its last checkpoint;
+with another number of ranks, at an epoch's beginning only.
 """
 
 import os
