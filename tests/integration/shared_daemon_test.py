@@ -17,7 +17,7 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 import datasetd  # noqa: E402
-from datasetd import _shared  # noqa: E402
+from datasetd import _shared, _shared_daemon  # noqa: E402
 
 _NUM_SAMPLES = 300
 # A job without a system's daemon.
@@ -228,14 +228,14 @@ def test_stale_sockets(place):
 
 def test_it_ends_while_a_job_comes(place, monkeypatch):
     """It listened a moment ago, and is gone now: another one is started."""
-    listens, asked = _shared._listens, []
+    listens, asked = _shared_daemon.listens, []
 
     def listened(address):
         asked.append(address)
         return len(asked) <= 2 or listens(address)
 
-    monkeypatch.setattr(_shared, "_listens", listened)
-    shared = _shared._SharedDaemon(True, 1.0)
+    monkeypatch.setattr(_shared_daemon, "listens", listened)
+    shared = _shared._daemon_of_user(True, 1.0)
     start = time.monotonic()
     with shared.connect(60) as client:
         assert client.status()["pid"] > 0
@@ -311,18 +311,18 @@ def test_directories_of_somebody_else_are_refused(place, monkeypatch):
     with pytest.raises(datasetd.PermissionDenied, match="no directory"):
         datasetd.connect_or_start("cpu")
     os.unlink(shared)
-    assert _shared._base_directory() == shared
+    assert _shared_daemon.base_directory() == shared
     # A session's directory that is not this user's is not used at all.
     os.chmod(os.environ["XDG_RUNTIME_DIR"], 0o755)
     fallback = f"/tmp/datasetd-{os.geteuid()}"
     existed = os.path.exists(fallback)
-    assert _shared._base_directory() == fallback
+    assert _shared_daemon.base_directory() == fallback
     long = os.path.join(place, "x" * 50)
     os.mkdir(long, 0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", long)
-    assert _shared._base_directory() == fallback
+    assert _shared_daemon.base_directory() == fallback
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert _shared._base_directory() == fallback
+    assert _shared_daemon.base_directory() == fallback
     assert stat.S_IMODE(os.stat(fallback).st_mode) == 0o700
     if not existed:
         os.rmdir(fallback)
@@ -330,7 +330,7 @@ def test_directories_of_somebody_else_are_refused(place, monkeypatch):
 
 
 def test_a_daemon_of_another_version(place):
-    shared = _shared._SharedDaemon(True, 1.0)
+    shared = _shared._daemon_of_user(True, 1.0)
     path = os.path.join(os.path.dirname(shared.address), "attach.sock")
     listener = attach_wire.socket.socket(
         attach_wire.socket.AF_UNIX, attach_wire.socket.SOCK_SEQPACKET)
@@ -359,10 +359,10 @@ def test_a_daemon_of_another_version(place):
 
 
 def test_other_devices_are_served_by_another_daemon(place, monkeypatch):
-    addresses = {_shared._SharedDaemon(False, 1.0).address,
-                 _shared._SharedDaemon(True, 1.0).address}
+    addresses = {_shared._daemon_of_user(False, 1.0).address,
+                 _shared._daemon_of_user(True, 1.0).address}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    addresses.add(_shared._SharedDaemon(False, 1.0).address)
+    addresses.add(_shared._daemon_of_user(False, 1.0).address)
     assert len(addresses) == 3
 
 

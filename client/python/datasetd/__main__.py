@@ -1,6 +1,6 @@
 """python -m datasetd: loads datasets from the command line, including formats
-that Python reads, and serves the page of datasetd.web. For everything else use
-datasetctl."""
+that Python reads, serves the page of datasetd.web, and runs commands with one
+daemon per node. For everything else use datasetctl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
 
-from . import __version__, errors, sources
+from . import __version__, _per_node, errors, sources
 from ._client import Client, connect
 from ._dataset import Dataset, message_of
 from .web import _command as web
@@ -122,6 +122,13 @@ def _parser() -> _Parser:
         description=web.DESCRIPTION,
     )
     web.add_arguments(page)
+    run = commands.add_parser(
+        "run",
+        help="run a command with a daemon that a job's processes on this node "
+        "share",
+        description=_per_node.DESCRIPTION,
+    )
+    _per_node.add_arguments(run)
     return parser
 
 
@@ -260,9 +267,17 @@ def _fail(code: str, message: str, as_json: bool) -> None:
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs the command and returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    as_json = "--json" in argv
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    as_json = "--json" in own
+    refused = _EXIT_REFUSED
     try:
         arguments = _parser().parse_args(argv)
+        if arguments.command == "run":
+            problem = _per_node.problem_of(arguments)
+            if problem:
+                raise _UsageError(problem)
+            refused = _EXIT_NO_DAEMON
+            return _per_node.run(arguments)
         if arguments.command == "web":
             return web.run(arguments)
         address = getattr(arguments, "address", None)
@@ -281,10 +296,10 @@ def main(argv: Optional[List[str]] = None) -> int:
         return _EXIT_NO_DAEMON
     except errors.Error as error:
         _fail(_code_of(error), str(error), as_json)
-        return _EXIT_REFUSED
+        return refused
     except OSError as error:
         _fail("UNKNOWN", str(error), as_json)
-        return _EXIT_REFUSED
+        return refused
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
     return 0

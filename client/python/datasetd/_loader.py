@@ -32,6 +32,7 @@ from . import (
     _torch_loader,
     _weights,
 )
+from ._agreement import Agreement
 from ._ahead import SentAhead
 from ._arguments import checked_int, checked_seconds, loader_timeout
 from ._batch import ArrayT, Batch
@@ -172,6 +173,12 @@ class DataLoader(Generic[ArrayT]):
     If torch.distributed has several processes and no seed is given, shuffle
     and weights make this a collective call, in which rank 0's seed is sent to
     all; so is the first iter() if it was initialised only later.
+
+    Ranks of torch.distributed or jax.distributed compare content hash,
+    transforms, seed, subset and weights at the first iter(): without waiting
+    for each other, with the rank that came first. FailedPrecondition names the
+    ranks and what differs; ranks that came before raise it at their second
+    iter().
 
     For one thread at a time, except close(), which ends another thread's wait.
     Belongs to one process: it cannot be pickled or used after fork(). Ctrl-C
@@ -448,6 +455,7 @@ class DataLoader(Generic[ArrayT]):
         # What the last iter() replaced.
         self._before: Optional[_Before] = None
         self._has_begun = False
+        self._agreement = Agreement(whole.name, name)
 
     def _balanced(
         self, weights: str, framework: str, samples: Optional[List[int]]
@@ -511,6 +519,9 @@ class DataLoader(Generic[ArrayT]):
         self._feed.check_free()
         self._settle_ranks()
         self._forget_unused()
+        self._agreement.check(
+            _ranks.Ranks(self.rank, self.world_size), self._identity()
+        )
         position = self._next_position()
         feed, self._peeked = self._peeked, None
         if feed is None:

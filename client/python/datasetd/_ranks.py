@@ -77,8 +77,8 @@ def resolve(rank: Number, world_size: Number) -> Ranks:
     return Ranks(checked_int("rank", rank, 0, size - 1), size)
 
 
-def _of_jax() -> Optional[Ranks]:
-    """Returns the ranks of jax.distributed, if it is initialised."""
+def of_jax() -> Optional[Ranks]:
+    """Returns the ranks of jax.distributed; None unless it is initialised."""
     state = getattr(
         sys.modules.get("jax._src.distributed"), "global_state", None
     )
@@ -103,7 +103,7 @@ def warn_if_launched() -> None:
     For a loader that has world_size 1 because torch.distributed is not
     initialised.
     """
-    found: Any = _of_jax()
+    found: Any = of_jax()
     launcher, names = "jax.distributed", ""
     for name, *variables in _LAUNCHERS:
         if found is None:

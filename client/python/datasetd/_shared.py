@@ -3,46 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import math
 import os
 import re
-import select
-import socket
-import stat
-import subprocess
-import time
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from ._arguments import checked_seconds, device_name
 from ._client import Client, Path, connect
 from ._dataset import Dataset
 from ._loading import Progress, dataset_spec
-from ._local import find_daemon, tail
 from ._recovery import LOST
-from .errors import (
-    DeadlineExceeded,
-    FailedPrecondition,
-    InvalidArgument,
-    PermissionDenied,
-    VersionMismatch,
+from ._shared_daemon import (
+    START_SECONDS,
+    SharedDaemon,
+    base_directory,
+    listens,
 )
+from .errors import InvalidArgument, PermissionDenied
 from .transforms._pipeline import Pipelines
 
 IDLE_VARIABLE = "DATASETD_IDLE_SECONDS"
 _IDLE_SECONDS = 300.0
 _SYSTEM_ADDRESS = "/run/datasetd/datasetd.sock"
 _ANSWER_SECONDS = 10.0
-_LEAST_ANSWER_SECONDS = 0.2
-_START_SECONDS = 60.0
-_POLL_SECONDS = 0.02
-# The path of a Unix socket has at most 107 bytes.
-_MAX_RUNTIME_BYTES = 50
-# Starts the daemon so that it is no child of the job: $1 is its log.
-_LAUNCH = 'umask 077; log=$1; shift; "$@" >>"$log" 2>&1 </dev/null & echo $!'
 
 
 def connect_or_start(
@@ -76,15 +61,15 @@ def connect_or_start(
     answer_limit = _ANSWER_SECONDS if limit is None else limit
     if os.environ.get("DATASETD_ADDRESS"):
         return connect(None, answer_limit)
-    if _listens(_SYSTEM_ADDRESS):
+    if listens(_SYSTEM_ADDRESS):
         try:
             return connect(_SYSTEM_ADDRESS, answer_limit)
         except PermissionDenied as error:
             raise PermissionDenied(
                 f"{error}, or use a daemon of your own: datasetd.start_local()"
             ) from None
-    return _SharedDaemon(device_name(device) == "cpu", idle).connect(
-        _START_SECONDS if limit is None else limit
+    return _daemon_of_user(device_name(device) == "cpu", idle).connect(
+        START_SECONDS if limit is None else limit
     )
 
 
@@ -152,214 +137,22 @@ def _idle_seconds(value: Optional[float]) -> float:
         ) from None
 
 
-def _listens(address: str) -> bool:
-    """True if a daemon listens there, whether or not this user may connect."""
-    path = os.path.join(os.path.dirname(address), "attach.sock")
-    with socket.socket(
-        socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
-    ) as probe:
-        probe.setblocking(False)
-        error = probe.connect_ex(path)
-    return error not in (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED)
+def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> SharedDaemon:
+    """Returns the daemon that all jobs of this user share."""
+    from . import __version__
 
-
-def _base_directory() -> str:
-    """Returns a directory that only this user can enter."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    is_short = len(os.fsencode(runtime)) <= _MAX_RUNTIME_BYTES
-    if runtime and is_short and not _problem_of(runtime):
-        path = os.path.join(runtime, "datasetd-shared")
-    else:
-        path = f"/tmp/datasetd-{os.geteuid()}"
+    key = [os.environ.get("CUDA_VISIBLE_DEVICES"), is_host_only]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]
+    directory = os.path.join(base_directory(), f"{__version__}-{digest}")
     with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    problem = _problem_of(path)
-    if problem:
-        raise PermissionDenied(
-            f"{path} is for the sockets of a private daemon, but {problem}: "
-            "remove it, or set XDG_RUNTIME_DIR to a directory of yours with "
-            "mode 0700"
-        )
-    return path
-
-
-def _problem_of(path: str) -> str:
-    """Returns why the directory is not this user's alone; empty if it is."""
-    try:
-        info = os.lstat(path)
-    except OSError as error:
-        return str(error)
-    if not stat.S_ISDIR(info.st_mode):
-        return "it is no directory"
-    if info.st_uid != os.geteuid():
-        return f"it belongs to uid {info.st_uid}, not to {os.geteuid()}"
-    if info.st_mode & 0o077:
-        return f"others may enter it (mode {stat.S_IMODE(info.st_mode):04o})"
-    return ""
-
-
-class _SharedDaemon:
-    """The place of a shared daemon, whether it runs or not."""
-
-    def __init__(self, is_host_only: bool, idle_seconds: float) -> None:
-        from . import __version__
-
-        self._is_host_only = is_host_only
-        self._idle_seconds = idle_seconds
-        key = [os.environ.get("CUDA_VISIBLE_DEVICES"), is_host_only]
-        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]
-        self._directory = os.path.join(
-            _base_directory(), f"{__version__}-{digest}"
-        )
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self._directory, 0o700)
-        self.address = self._path("datasetd.sock")
-
-    def _path(self, name: str) -> str:
-        return os.path.join(self._directory, name)
-
-    def connect(self, timeout: float) -> Client:
-        deadline = time.monotonic() + timeout
-        while True:
-            self._start(deadline)
-            left = deadline - time.monotonic()
-            try:
-                client = Client(
-                    self.address,
-                    max(left, _LEAST_ANSWER_SECONDS),
-                    start_daemon=self._restart,
-                )
-                client.status()
-                return client
-            except VersionMismatch as error:
-                raise VersionMismatch(
-                    f"{error}. It is a daemon that jobs of this user share; it "
-                    "ends by itself when it has been idle"
-                ) from None
-            except LOST:
-                # It was about to end, being idle.
-                if time.monotonic() >= deadline:
-                    raise
-            time.sleep(_POLL_SECONDS)
-
-    def _restart(self) -> None:
-        self._start(time.monotonic() + _START_SECONDS)
-
-    def _start(self, deadline: float) -> None:
-        """Returns once a daemon listens. One of several jobs starts it."""
-        if _listens(self.address):
-            return
-        with self._locked(deadline):
-            started: Optional[int] = None
-            try:
-                while not _listens(self.address):
-                    if started is not None and _has_ended(started):
-                        os.close(started)
-                        started = None
-                        self._check_served()
-                    elif started is None and not self._is_served():
-                        started = self._launch()
-                    self._check_time(deadline)
-                    time.sleep(_POLL_SECONDS)
-            finally:
-                if started is not None:
-                    os.close(started)
-
-    def _check_time(self, deadline: float) -> None:
-        if time.monotonic() >= deadline:
-            raise DeadlineExceeded(
-                f"no daemon listens at {self.address} in time; the log: "
-                f"{tail(self._path('datasetd.log'))}"
-            )
-
-    def _check_served(self) -> None:
-        """Raises FailedPrecondition after a daemon's end, unless it ended
-        because another one is starting."""
-        if not self._is_served() and not _listens(self.address):
-            raise FailedPrecondition(
-                "the daemon ended before it served: "
-                f"{tail(self._path('datasetd.log'))}"
-            )
-
-    def _is_served(self) -> bool:
-        """True while a daemon that starts, serves or ends holds its lock."""
-        with _opened(self.address + ".lock") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            return False
-
-    @contextlib.contextmanager
-    def _locked(self, deadline: float) -> Iterator[None]:
-        """Keeps other jobs from starting a daemon. The lock ends with the
-        process."""
-        with _opened(self._path("start.lock")) as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    self._check_time(deadline)
-                    time.sleep(_POLL_SECONDS)
-            try:
-                yield
-            finally:
-                # Also if a fork() has copied the descriptor.
-                fcntl.flock(lock, fcntl.LOCK_UN)
-
-    def _launch(self) -> int:
-        """Starts the daemon; returns a pidfd."""
-        program = find_daemon()
-        config: Dict[str, Any] = {
-            "socket_path": self.address,
-            "socket_mode": "0600",
-            "data_roots": ["/"],
-            "exit_when_idle": f"{math.ceil(self._idle_seconds * 1000)}ms",
-        }
-        if self._is_host_only:
-            config["devices"] = ["cpu"]
-        with open(self._path("datasetd.yaml"), "w", encoding="utf-8") as file:
-            json.dump(config, file)  # YAML, too
-        log = self._path("datasetd.log")
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(log, log + ".1")
-        environment = dict(os.environ)
-        for name in ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID"):
-            environment.pop(name, None)
-        launched = subprocess.run(
-            ["/bin/sh", "-c", _LAUNCH, "sh", log, program]
-            + [f"--config={self._path('datasetd.yaml')}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            check=True,
-            cwd="/",
-            env=environment,
-            start_new_session=True,
-        )
-        try:
-            return os.pidfd_open(int(launched.stdout))
-        except ProcessLookupError:
-            raise FailedPrecondition(
-                f"{program} ended at once: {tail(log)}"
-            ) from None
-
-
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[int]:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _has_ended(pidfd: int) -> bool:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))
+        os.mkdir(directory, 0o700)
+    config: Dict[str, Any] = {
+        "data_roots": ["/"],
+        "exit_when_idle": f"{math.ceil(idle_seconds * 1000)}ms",
+    }
+    if is_host_only:
+        config["devices"] = ["cpu"]
+    return SharedDaemon(directory, config)
 
 
 __all__ = ["connect_or_start", "load"]

@@ -235,3 +235,232 @@ def test_jax_processes_are_warned(dataset, monkeypatch):
 def test_what_ranks_need(dataset, arguments, text):
     with pytest.raises(datasetd.InvalidArgument, match=text):
         loader(dataset, **arguments)
+
+
+# What a rank says: the error of each of its iter()s, or the number of rows.
+_EPOCHS = """
+def said(loader, count=2):
+    answers = []
+    for _ in range(count):
+        try:
+            answers.append(len(rows(loader)))
+        except datasetd.FailedPrecondition as error:
+            answers.append(str(error))
+    return answers
+begin()
+rank = torch.distributed.get_rank()
+"""
+_SAY = """
+print(json.dumps(said(loader)))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (
+            "shuffle=True, seed=7 + rank",
+            ("seed is {0} on rank {0} and {1} on rank {1}", "the same seed"),
+        ),
+        (
+            "seed=1, transforms=[T.RandomCrop(4 + rank)]",
+            ("transforms_hash is ", "the same transforms"),
+        ),
+        ("seed=1, shuffle=bool(rank)", ("sampler is ", "the same sampler")),
+        ("subset=[1, 2, 3, rank + 4]", ("subset is ", "the same subset")),
+        ("seed=1, weights=[1] * 102 + [rank]", ("weights is ", "weights")),
+        ("drop_last=bool(rank)", ("drop_last is ", "the same drop_last")),
+    ],
+    ids=["seed", "transforms", "shuffle", "subset", "weights", "drop_last"],
+)
+def test_ranks_that_differ(daemon, dataset, tmp_path, arguments, words):
+    said = run_ranks(
+        daemon,
+        tmp_path,
+        "from datasetd import transforms as T\n"
+        + _EPOCHS
+        + f"loader = datasetd.DataLoader(dataset, {arguments})"
+        # Rank 1 comes second; rank 0 begins its second epoch after it.
+        + """
+store = torch.distributed.distributed_c10d._get_default_store()
+if rank == 1:
+    store.get("rank 0 has iterated")
+answers = said(loader, 1)
+store.set(f"rank {rank} has iterated", "")
+if rank == 0:
+    store.get("rank 1 has iterated")
+print(json.dumps(answers + said(loader, 1) + said(loader, 1)))
+""",
+    )
+    (rank0, _), (rank1, _) = said
+    error = rank1[0]
+    assert error.startswith("ranks 0 and 1 of 2 do not agree on dataset")
+    for text in words:
+        if "{0}" in text:
+            text = "seed is 7 on rank 0 and 8 on rank 1"
+        assert text in error
+    assert isinstance(rank0[0], int)
+    assert rank0[1:] == rank1[1:] == [error, error]
+
+
+def test_samples_that_differ(daemon, dataset, tmp_path):
+    """Each node has a daemon, and one has loaded something else."""
+    ((rank0, _), (rank1, _)) = run_ranks(
+        daemon,
+        tmp_path,
+        _EPOCHS
+        + """
+if rank == 1:
+    client = datasetd.start_local(device="cpu").connect()
+    dataset = client.push_dataset("hundred", {"x": torch.arange(103)})
+loader = datasetd.DataLoader(dataset, batch_size=8, seed=1)
+answers = said(loader, 1)
+torch.distributed.barrier()
+print(json.dumps(answers + said(loader, 1)))
+""",
+    )
+    # Whoever came second; both know it at the second epoch.
+    assert {type(rank0[0]), type(rank1[0])} == {int, str}
+    assert rank0[1] == rank1[1]
+    assert "content_hash is '" in rank0[1]
+    assert "load the same samples on every node" in rank0[1]
+
+
+def test_ranks_that_agree_and_ranks_that_need_not(daemon, dataset, tmp_path):
+    for answer, errors in run_ranks(
+        daemon,
+        tmp_path,
+        _EPOCHS
+        + """
+answers = [
+    said(datasetd.DataLoader(dataset, **arguments))
+    for arguments in (
+        dict(shuffle=True),
+        dict(shuffle=True, seed=5),
+        dict(shuffle=True, seed=rank, world_size=1),
+        dict(shuffle=True, seed=rank, rank=rank, world_size=3),
+        dict(shuffle=True, seed=rank, name=f"of rank {rank}"),
+        dict(sampler=[rank, 2], seed=rank),
+        dict(batch_size=4 + 4 * rank, seed=1),
+    )
+]
+print(json.dumps(answers))
+""",
+    ):
+        assert errors == ""
+        assert answer == [
+            [52, 52], [52, 52], [103, 103], [35, 35], [52, 52], [2, 2],
+            [52, 52],
+        ]  # fmt: skip
+
+
+def test_a_rank_that_never_iterates_keeps_nobody_waiting(
+    daemon, dataset, tmp_path
+):
+    (rank0, _), (rank1, _) = run_ranks(
+        daemon,
+        tmp_path,
+        _EPOCHS
+        + """
+loader = datasetd.DataLoader(dataset, batch_size=8, seed=1)
+print(json.dumps(said(loader, 3) if rank else None))
+""",
+    )
+    assert rank0 is None and rank1 == [52, 52, 52]
+
+
+def test_comparing_costs_nothing_per_batch(daemon, dataset, tmp_path):
+    for (answer, _) in run_ranks(
+        daemon,
+        tmp_path,
+        _EPOCHS
+        + """
+c10d = torch.distributed.distributed_c10d
+class Counting:
+    calls = 0
+    def compare_set(self, *arguments):
+        Counting.calls += 1
+        return store.compare_set(*arguments)
+store = c10d._get_default_store()
+c10d._get_default_store = Counting
+loader = datasetd.DataLoader(dataset, seed=1)
+counts = [Counting.calls]
+for _ in range(4):
+    iterator = iter(loader)
+    counts.append(Counting.calls)
+    for batch in iterator:
+        pass
+    counts.append(Counting.calls)
+print(json.dumps(counts))
+""",
+    ):
+        assert answer == [0, 1, 1, 2, 2, 2, 2, 2, 2]
+
+
+def test_a_store_that_is_gone(daemon, dataset, tmp_path):
+    """The ranks are not compared, and this is said."""
+    for answer, errors in run_ranks(
+        daemon,
+        tmp_path,
+        _EPOCHS
+        + """
+class Gone:
+    def compare_set(self, *_):
+        raise RuntimeError("Connection reset by peer")
+stores = [None, Gone()]
+torch.distributed.distributed_c10d._get_default_store = lambda: stores[rank]
+print(json.dumps(said(datasetd.DataLoader(dataset, batch_size=8, seed=rank))))
+""",
+    ):
+        assert answer == [52, 52]
+        assert errors.count("the ranks are not compared: ") == 1
+        assert (
+            "Connection reset by peer" in errors
+            or "no store with backend 'gloo'" in errors
+        )
+
+
+class _JaxClient:
+    """The key-value service of jax.distributed, as jaxlib has it."""
+
+    def __init__(self):
+        self.values = {}
+
+    def key_value_set(self, key, value):
+        if key in self.values:
+            raise RuntimeError(f"ALREADY_EXISTS: key {key} already exists.")
+        self.values[key] = value
+
+    def key_value_dir_get(self, prefix):
+        return [
+            (key, value)
+            for key, value in self.values.items()
+            if key.startswith(prefix)
+        ]
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_processes_of_jax(dataset, monkeypatch, seed):
+    """Two processes, played by one."""
+    state = types.SimpleNamespace(
+        client=_JaxClient(), process_id=0, num_processes=2
+    )
+    monkeypatch.setitem(
+        sys.modules,
+        "jax._src.distributed",
+        types.SimpleNamespace(global_state=state),
+    )
+    with loader(dataset, rank=0, world_size=2, seed=5) as first, loader(
+        dataset, rank=1, world_size=2, seed=seed
+    ) as second:
+        for rank, batches in enumerate((first, second, first)):
+            state.process_id = rank % 2
+            monkeypatch.setattr("datasetd._agreement._numbers", {})
+            if seed == 5 or rank == 0:
+                assert sum(batch.num_samples for batch in batches) == 52
+                continue
+            with pytest.raises(
+                datasetd.FailedPrecondition,
+                match="seed is 5 on rank 0 and 6 on rank 1",
+            ):
+                iter(batches)

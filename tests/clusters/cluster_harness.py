@@ -1,0 +1,95 @@
+"""What the tests of clusters share: the training job, and its record."""
+
+import ast
+import os
+import shutil
+import signal
+import socket
+import tempfile
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+NUM_SAMPLES = 192
+
+
+def example(name):
+    return harness.runfile("client/examples/clusters/" + name)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Job:
+    """A directory with data, a checkpoint, what ranks trained, and one
+    directory per node for its sockets."""
+
+    def __init__(self, nodes=2):
+        self.directory = tempfile.mkdtemp(prefix="dd", dir="/tmp")
+        self.data = os.path.join(self.directory, "data")
+        harness.write_cifar10_test(self.data, NUM_SAMPLES)
+        self.checkpoint = os.path.join(self.directory, "checkpoint")
+        self.trained = os.path.join(self.directory, "trained")
+        self.nodes = []
+        for i in range(nodes):
+            self.nodes.append(os.path.join(self.directory, f"n{i}"))
+            os.mkdir(self.nodes[-1], 0o700)
+
+    def lines(self, rank):
+        """(epoch, batch, samples) in the order in which the rank trained."""
+        try:
+            with open(f"{self.trained}.{rank}") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        return [
+            (int(epoch), int(batch), ast.literal_eval(rows))
+            for epoch, batch, rows in (line.split(" ", 2) for line in lines)
+        ]
+
+    def check(self, ranks, epochs, repeats=False):
+        """Every sample once an epoch over all ranks. Batches that were trained
+        again after a restart had the same samples."""
+        for epoch in range(epochs):
+            rows = []
+            for rank in range(ranks):
+                batches = {}
+                for of, batch, samples in self.lines(rank):
+                    if of != epoch:
+                        continue
+                    assert batches.setdefault(batch, samples) == samples
+                assert sorted(batches) == list(range(len(batches)))
+                rows += sum(batches.values(), [])
+            assert sorted(rows) == list(range(NUM_SAMPLES)), epoch
+        numbers = [line[:2] for line in self.lines(0)]
+        assert (len(numbers) > len(set(numbers))) == repeats
+
+    def daemons(self, node):
+        """Pids of the daemons whose sockets are the node's."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    line = file.read()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if b"--config=" + self.nodes[node].encode() + b"/" in line:
+                found.append(int(name))
+        return found
+
+    def await_no_daemons(self):
+        for node in range(len(self.nodes)):
+            harness.poll_until(
+                lambda node=node: not self.daemons(node),
+                f"the end of node {node}'s daemon")
+
+    def close(self):
+        for node in range(len(self.nodes)):
+            for pid in self.daemons(node):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.directory)

@@ -1,0 +1,132 @@
+"""torchrun on two nodes, which are directories for sockets here: one daemon per
+node, elastic restart after a rank, a daemon or both are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.clusters import cluster_harness
+from tests.testing import daemon_harness as harness
+
+
+class Torchrun:
+    """An agent on each node, with two ranks each."""
+
+    def __init__(self, job, epochs):
+        port = cluster_harness.free_port()
+        self.agents = []
+        for i, node in enumerate(job.nodes):
+            environment = dict(
+                os.environ,
+                # Debian's torch cannot read its own default of these under
+                # Python 3.11.
+                TORCHRUN=f"{sys.executable} -m torch.distributed.run "
+                f"--redirects=1 --tee=1 --log_dir={node}",
+                NODES=str(len(job.nodes)), RANKS="2", RESTARTS="2",
+                HEAD=f"127.0.0.1:{port}", XDG_RUNTIME_DIR=node,
+                TRAINED=job.trained, OMP_NUM_THREADS="1",
+                PATH=os.path.dirname(sys.executable) + ":/usr/bin:/bin")
+            environment.pop("DATASETD_ADDRESS", None)
+            with open(os.path.join(node, "out"), "w") as out:
+                self.agents.append(subprocess.Popen(
+                    [cluster_harness.example("torchrun.sh"), sys.executable,
+                     cluster_harness.example("train.py"), job.data,
+                     job.checkpoint, str(epochs)],
+                    env=environment, stdout=out, stderr=out,
+                    stdin=subprocess.DEVNULL))
+        self._job = job
+
+    def wait(self):
+        for agent, node in zip(self.agents, self._job.nodes):
+            code = agent.wait(240)
+            with open(os.path.join(node, "out")) as out:
+                assert code == 0, out.read()[-4000:]
+
+    def close(self):
+        for agent in self.agents:
+            if agent.poll() is None:
+                agent.kill()
+            agent.wait()
+
+
+@pytest.fixture
+def job():
+    made = cluster_harness.Job()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def launch(job):
+    launched = []
+
+    def start(epochs):
+        launched.append(Torchrun(job, epochs))
+        return launched[0]
+
+    yield start
+    for torchrun in launched:
+        torchrun.close()
+
+
+def rank_of(job, rank):
+    """The pid of the process that trains as this rank."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                line = file.read().split(b"\0")
+            with open(f"/proc/{name}/environ", "rb") as file:
+                environment = file.read().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if (job.checkpoint.encode() in line and b"datasetd" not in line
+                and b"torch.distributed.run" not in line
+                and f"RANK={rank}".encode() in environment):
+            return int(name)
+    raise AssertionError(f"no process is rank {rank}")
+
+
+def test_two_nodes(job, launch):
+    torchrun = launch(1)
+    harness.poll_until(lambda: job.lines(0), "the first batch", 120)
+    for node in range(2):
+        assert len(job.daemons(node)) == 1
+    torchrun.wait()
+    job.check(ranks=4, epochs=1)
+    for node in range(2):
+        assert job.daemons(node) == []
+
+
+def test_elastic_restart_after_a_rank_was_killed(job, launch):
+    torchrun = launch(3)
+    harness.poll_until(lambda: len(job.lines(3)) >= 2, "two batches", 120)
+    daemons = [job.daemons(node) for node in range(2)]
+    os.kill(rank_of(job, 3), signal.SIGKILL)
+    again = len(job.lines(0))
+    harness.poll_until(
+        lambda: len(job.lines(0)) > again + 4, "the restart", 120)
+    # The restarted ranks found the daemons that were there.
+    assert [job.daemons(node) for node in range(2)] == daemons
+    torchrun.wait()
+    job.check(ranks=4, epochs=3, repeats=True)
+    assert not job.daemons(0) and not job.daemons(1)
+
+
+def test_a_nodes_daemon_is_killed(job, launch):
+    torchrun = launch(3)
+    harness.poll_until(lambda: len(job.lines(2)) >= 2, "two batches", 120)
+    (pid,) = job.daemons(1)
+    os.kill(pid, signal.SIGKILL)
+    torchrun.wait()
+    # No rank was restarted: each waited for the next daemon.
+    job.check(ranks=4, epochs=3)
+    with open(os.path.join(job.nodes[1], "out")) as out:
+        assert "the daemon has ended" in out.read()
+    assert not job.daemons(0) and not job.daemons(1)
+
+
+if __name__ == "__main__":
+    harness.main(__file__)

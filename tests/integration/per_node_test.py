@@ -1,0 +1,511 @@
+"""python -m datasetd run --per-node: processes of a job that share a daemon."""
+
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from tests.testing import daemon_harness as harness
+
+harness.use_python_package()
+
+_NUM_SAMPLES = 300
+_RUN = [sys.executable, "-m", "datasetd", "run", "--per-node"]
+
+# Commands. $SAID is a file to which they append lines of JSON.
+_PRELUDE = """
+import json, os, signal, sys, time
+def say(**message):
+    with open(os.environ["SAID"], "a") as file:
+        file.write(json.dumps(message) + "\\n")
+def wait_for(name):
+    while not os.path.exists(os.environ["SAID"] + "." + name):
+        time.sleep(0.005)
+def connect():
+    import datasetd
+    return datasetd.connect()
+me = {"me": os.getpid(), "address": os.environ["DATASETD_ADDRESS"]}
+"""
+# Connects, and ends when the file `end` is there.
+_USER = _PRELUDE + """
+with connect() as client:
+    say(daemon=client.status()["pid"], **me)
+    wait_for(sys.argv[1])
+    client.status()
+"""
+
+
+class Place:
+    """A directory of this user's, with the processes started in it."""
+
+    def __init__(self):
+        self.directory = tempfile.mkdtemp(prefix="dd", dir="/tmp")
+        self.said = os.path.join(self.directory, "said")
+        self.data = os.path.join(self.directory, "data")
+        self.processes = []
+
+    def start(self, source, *arguments, options=(), **variables):
+        environment = dict(
+            os.environ,
+            XDG_RUNTIME_DIR=self.directory,
+            SAID=self.said,
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+        environment.update(variables)
+        errors = os.path.join(self.directory, f"err{len(self.processes)}")
+        with open(errors, "w") as file:
+            process = subprocess.Popen(
+                [*_RUN, "--device=cpu", "--linger=1", *options, "--",
+                 sys.executable, "-c", source, *arguments],
+                env=environment, stdin=subprocess.DEVNULL, stderr=file)
+        self.processes.append(process)
+        return process
+
+    def errors(self, process):
+        """What it wrote to its standard error."""
+        index = self.processes.index(process)
+        with open(os.path.join(self.directory, f"err{index}")) as file:
+            return file.read()
+
+    def hear(self, count):
+        """The first `count` messages."""
+        def lines():
+            try:
+                with open(self.said) as file:
+                    read = file.read().splitlines()
+            except FileNotFoundError:
+                return None
+            return read if len(read) >= count else None
+
+        return [json.loads(line) for line in harness.poll_until(
+            lines, f"{count} messages")]
+
+    def tell(self, name):
+        open(f"{self.said}.{name}", "w").close()
+
+    def jobs(self):
+        """Directories of jobs."""
+        shared = os.path.join(self.directory, "datasetd-shared")
+        if not os.path.isdir(shared):
+            return []
+        return sorted(os.path.join(shared, name)
+                      for name in os.listdir(shared))
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for pid in daemons_of(self.directory):
+            os.kill(pid, signal.SIGKILL)
+            await_end(pid)
+        shutil.rmtree(self.directory)
+
+
+@pytest.fixture
+def place(monkeypatch):
+    for name in ("DATASETD_ADDRESS", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID",
+                 "PMIX_NAMESPACE", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    made = Place()
+    yield made
+    made.close()
+
+
+def is_running(pid):
+    """False for a zombie, too: init may take its time."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def await_end(pid):
+    harness.poll_until(lambda: not is_running(pid), f"the end of {pid}")
+
+
+def daemons_of(directory):
+    """Pids of the daemons with a configuration below the directory."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                line = file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if b"--config=" + directory.encode() in line and is_running(name):
+            found.append(int(name))
+    return found
+
+
+def test_processes_started_at_once_share_a_daemon_until_the_last(place):
+    runs = [place.start(_USER, "end" if i else "first") for i in range(4)]
+    said = place.hear(4)
+    (pid,) = {message["daemon"] for message in said}
+    (address,) = {message["address"] for message in said}
+    (job,) = place.jobs()
+    assert os.path.dirname(address) == job
+    assert daemons_of(place.directory) == [pid]
+    assert os.stat(job).st_mode & 0o777 == 0o700
+    place.tell("first")
+    assert runs[0].wait(60) == 0
+    assert is_running(pid)
+    place.tell("end")
+    # The others do not wait for each other, and the last one for the daemon.
+    assert [run.wait(60) for run in runs] == [0] * 4
+    assert not is_running(pid)
+    assert place.jobs() == []
+    assert [place.errors(run) for run in runs] == [""] * 4
+
+
+def test_the_daemon_outlives_the_one_that_started_it(place):
+    first = place.start(_USER, "end")
+    (message,) = place.hear(1)
+    second = place.start(_USER, "end")
+    pid = message["daemon"]
+    assert [m["daemon"] for m in place.hear(2)] == [pid, pid]
+    first.kill()
+    # The command does not outlive what its launcher knows.
+    await_end(message["me"])
+    first.wait()
+    place.tell("end")
+    assert second.wait(60) == 0
+    assert not is_running(pid)
+
+
+def test_killed_processes_leave_nothing_behind(place):
+    runs = [place.start(_USER, "never") for _ in range(2)]
+    said = place.hear(2)
+    for run in runs:
+        run.kill()
+        run.wait()
+    for message in said:
+        await_end(message["me"])
+    await_end(said[0]["daemon"])
+    # Another job takes what is left away.
+    other = place.start(_USER, "end", options=["--job=other"])
+    place.hear(3)
+    assert len(place.jobs()) == 1
+    place.tell("end")
+    assert other.wait(60) == 0
+    assert place.jobs() == []
+
+
+def test_a_daemon_killed_with_its_job_blocks_nobody(place):
+    run = place.start(_USER, "never")
+    (message,) = place.hear(1)
+    os.kill(message["daemon"], signal.SIGSTOP)  # so that nobody revives it
+    run.kill()
+    run.wait()
+    os.kill(message["daemon"], signal.SIGKILL)
+    await_end(message["daemon"])
+    assert os.path.exists(message["address"])
+    again = place.start(_USER, "end")
+    assert place.hear(2)[1]["daemon"] != message["daemon"]
+    place.tell("end")
+    assert again.wait(60) == 0
+    assert place.jobs() == []
+
+
+def test_a_restarted_job_finds_its_daemon(place):
+    """As torchrun restarts all workers when one has failed."""
+    fails = _PRELUDE + """
+with connect() as client:
+    say(daemon=client.status()["pid"], **me)
+sys.exit(5)
+"""
+    options = ["--linger=60"]
+    assert place.start(fails, options=options).wait(60) == 5
+    (pid,) = daemons_of(place.directory)
+    assert place.start(fails, options=options).wait(60) == 5
+    assert [message["daemon"] for message in place.hear(2)] == [pid] * 2
+    place.tell("end")
+    assert place.start(_USER, "end", options=options).wait(60) == 0
+    assert place.hear(3)[2]["daemon"] == pid
+    assert not is_running(pid)
+
+
+def test_after_a_failure_the_daemon_ends_by_itself(place):
+    run = place.start(_PRELUDE + "sys.exit(1)")
+    assert run.wait(60) == 1
+    (pid,) = daemons_of(place.directory)
+    await_end(pid)
+    (job,) = place.jobs()
+    assert not os.path.exists(os.path.join(job, "datasetd.sock"))
+    with open(os.path.join(job, "datasetd.log")) as log:
+        assert "no client for 1s (exit_when_idle)" in log.read()
+
+
+@pytest.mark.parametrize("variables, options", [
+    ({"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "{}"}, []),
+    ({"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "node{}"}, []),
+    ({"TORCHELASTIC_RUN_ID": "run{}"}, []),
+    ({"PMIX_NAMESPACE": "{}@1"}, []),
+    ({"CUDA_VISIBLE_DEVICES": "{}"}, []),
+    ({}, ["--job=job{}"]),
+    ({}, ["--memory_budget_mib={}00"]),
+], ids=["step", "node", "torchrun", "mpi", "gpus", "job", "options"])
+def test_what_makes_another_daemon(place, variables, options):
+    for i in (1, 1, 2):
+        place.start(
+            _USER, "end", options=[text.format(i) for text in options],
+            **{name: text.format(i) for name, text in variables.items()})
+    said = place.hear(3)
+    assert len({message["daemon"] for message in said}) == 2
+    assert len({message["address"] for message in said}) == 2
+    place.tell("end")
+    assert [run.wait(60) for run in place.processes] == [0] * 3
+    assert place.jobs() == []
+
+
+@pytest.mark.parametrize("number", [
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
+    signal.SIGUSR1, signal.SIGUSR2])
+def test_signals_are_passed_on(place, number):
+    run = place.start(_PRELUDE + """
+number = int(sys.argv[1])
+came = []
+signal.signal(number, lambda *_: came.append(1))
+say(ready=1)
+while not came:
+    time.sleep(0.005)
+say(came=1)
+wait_for("end")
+sys.exit(40 + len(came))
+""", str(int(number)))
+    place.hear(1)
+    run.send_signal(number)
+    place.hear(2)
+    place.tell("end")
+    assert run.wait(60) == 41
+
+
+def test_a_command_killed_by_a_signal(place):
+    for number in (signal.SIGKILL, signal.SIGSEGV):
+        run = place.start(
+            _PRELUDE + f"os.kill(os.getpid(), {int(number)})")
+        assert run.wait(60) == 128 + number
+
+
+def test_ctrl_c_reaches_the_command_once(place):
+    source = _PRELUDE + """
+came = []
+signal.signal(signal.SIGINT, lambda *_: came.append(1))
+say(ready=1)
+wait_for("end")
+sys.exit(40 + len(came))
+"""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(XDG_RUNTIME_DIR=place.directory, SAID=place.said)
+        os.execv(_RUN[0], [*_RUN, "--device=cpu", "--linger=1", "--",
+                           sys.executable, "-c", source])
+    with open(terminal, "r+b", buffering=0) as file:
+        place.hear(1)
+        file.write(b"\x03")
+        # The terminal echoes it when it has sent the signal.
+        assert select.select([file], [], [], 60)[0]
+        assert b"^C" in os.read(terminal, 100)
+        # One more signal in the same way, to know that the first was handled.
+        place.tell("end")
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 41
+
+
+def test_the_command_sees_ordinary_signals(place):
+    """Nothing is blocked or ignored for it that was not for this process."""
+    here = subprocess.run(
+        [sys.executable, "-c", _masks()], capture_output=True, text=True,
+        check=True).stdout
+    run = place.start(
+        "import sys\nsys.stdout = open(sys.argv[1], 'w')\n" + _masks(),
+        os.path.join(place.directory, "masks"))
+    assert run.wait(60) == 0
+    with open(os.path.join(place.directory, "masks")) as file:
+        assert file.read() == here
+
+
+def _masks():
+    return ("print([line for line in open('/proc/self/status')"
+            " if line.startswith(('SigBlk', 'SigIgn'))])")
+
+
+def gated_daemon(place, monkeypatch):
+    """A daemon that starts when `place.directory`/gate is written to."""
+    gate = os.path.join(place.directory, "gate")
+    os.mkfifo(gate)
+    program = os.path.join(place.directory, "program")
+    with open(program, "w") as file:
+        file.write(f"#!/bin/sh\necho started >>{program}.started\n"
+                   f"read line <{gate}\nexec {harness.daemon_program()} "
+                   '"$@"\n')
+    os.chmod(program, 0o755)
+    monkeypatch.setenv("DATASETD_DAEMON", program)
+    return gate, program + ".started"
+
+
+def test_a_signal_while_the_daemon_starts(place, monkeypatch):
+    gate, started = gated_daemon(place, monkeypatch)
+    run = place.start(_PRELUDE + "say(**me)")
+    harness.poll_until(lambda: os.path.exists(started), "the start")
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(60) == 128 + signal.SIGTERM
+    assert not os.path.exists(place.said)
+    with open(gate, "w") as file:
+        file.write("go\n")
+
+
+def test_the_one_that_starts_it_is_killed(place, monkeypatch):
+    gate, started = gated_daemon(place, monkeypatch)
+    first = place.start(_USER, "end")
+    harness.poll_until(lambda: os.path.exists(started), "the start")
+    second = place.start(_USER, "end")
+    first.kill()
+    first.wait()
+    harness.poll_until(
+        lambda: open(started).read().count("started") == 2, "another start")
+    # A writer lets all readers go on, at once.
+    with open(gate, "w") as file:
+        file.write("go\ngo\n")
+    (message,) = place.hear(1)
+    harness.poll_until(
+        lambda: daemons_of(place.directory) == [message["daemon"]],
+        "one daemon")
+    place.tell("end")
+    assert second.wait(60) == 0
+    assert not is_running(message["daemon"])
+
+
+_EPOCHS = _PRELUDE + """
+import datasetd
+with connect() as client:
+    dataset = client.load_dataset("test", "cifar10", sys.argv[1], "test")
+    loader = datasetd.DataLoader(dataset, batch_size=10, shuffle=True, seed=3,
+                                 framework="numpy", prefetch=2, reconnect=True)
+    rows = []
+    for batch in loader:
+        rows += batch.indices.tolist()
+        if len(rows) == 100:
+            say(daemon=client.status()["pid"], **me)
+            wait_for("go")
+    say(rows=rows, daemon=client.status()["pid"])
+"""
+
+
+def test_a_daemon_that_is_killed_is_started_again(place):
+    harness.write_cifar10_test(place.data, _NUM_SAMPLES)
+    runs = [place.start(_EPOCHS, place.data) for _ in range(2)]
+    said = place.hear(2)
+    first = said[0]["daemon"]
+    os.kill(first, signal.SIGKILL)
+    await_end(first)
+    place.tell("go")
+    said = place.hear(4)[2:]
+    assert [run.wait(60) for run in runs] == [0, 0]
+    assert len({message["daemon"] for message in said}) == 1
+    assert said[0]["daemon"] != first
+    for message in said:
+        assert sorted(message["rows"]) == list(range(_NUM_SAMPLES))
+    for run in runs:
+        assert "the daemon has ended" in place.errors(run)
+    assert place.jobs() == []
+
+
+def test_a_daemon_that_ends_again_and_again(place):
+    run = place.start(_PRELUDE + """
+import datasetd
+last = None
+while not os.path.exists(os.environ["SAID"] + ".end"):
+    try:
+        with datasetd.connect(timeout=0) as client:
+            pid = client.status()["pid"]
+    except datasetd.Error:
+        continue
+    if pid != last:
+        say(daemon=pid)
+        last = pid
+""")
+    for count in range(1, 5):
+        os.kill(place.hear(count)[-1]["daemon"], signal.SIGKILL)
+    harness.poll_until(
+        lambda: "no other is started" in place.errors(run), "the last word")
+    assert place.errors(run).count("another one is started") == 3
+    place.tell("end")
+    assert run.wait(60) == 0
+    assert place.jobs() == []
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["--", "no-such-command"], 127,
+     "cannot start no-such-command: No such file"),
+    (["--", "/etc"], 126, "cannot start /etc: Permission denied"),
+    (["--daemon=/bin/false", "--", "true"], 3,
+     "the daemon ended before it served: it logged nothing"),
+    (["--daemon=/nonexistent", "--", "true"], 3,
+     "no datasetd program at /nonexistent"),
+    (["true"], 2, "expected -- COMMAND"),
+    (["--"], 2, "expected -- COMMAND"),
+    (["--linger=0", "--", "true"], 2, "--linger 0: expected seconds"),
+    (["--host_threads=0", "--", "true"], 2, "--host_threads 0: expected"),
+])
+def test_exit_codes(place, arguments, code, words):
+    run = subprocess.run(
+        [*_RUN, "--device=cpu", *arguments], stderr=subprocess.PIPE,
+        text=True, env=dict(os.environ, XDG_RUNTIME_DIR=place.directory))
+    assert (run.returncode, words in run.stderr) == (code, True), run.stderr
+    assert place.jobs() == []
+
+
+def test_without_per_node(place):
+    run = subprocess.run(
+        [*_RUN[:-1], "--", "true"], stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 2 and "--per-node" in run.stderr
+
+
+def test_errors_as_json(place):
+    run = subprocess.run(
+        [*_RUN[:3], "--json", *_RUN[3:], "--device=cpu", "--daemon=/nowhere",
+         "--", "true"],
+        stderr=subprocess.PIPE, text=True,
+        env=dict(os.environ, XDG_RUNTIME_DIR=place.directory))
+    assert run.returncode == 3
+    assert json.loads(run.stderr)["error"]["code"] == "NOT_FOUND"
+
+
+def test_the_daemons_log(place):
+    log = os.path.join(place.directory, "log")
+    for _ in range(2):
+        run = place.start(_PRELUDE, options=[f"--daemon_log={log}"])
+        assert run.wait(60) == 0
+    with open(log) as file:
+        assert file.read().count("ready") == 2
+
+
+def test_many_come_and_go(place):
+    """Starts and ends of a daemon cross each other."""
+    source = _PRELUDE + """
+with connect() as client:
+    say(daemon=client.status()["pid"], **me)
+"""
+    runs = []
+    for _ in range(24):
+        runs.append(place.start(source))
+        if len(runs) % 4 == 0:
+            runs[-4].wait(60)
+    assert [run.wait(60) for run in runs] == [0] * 24, [
+        run.stderr.read() for run in runs]
+    assert len(place.hear(24)) == 24
+    assert daemons_of(place.directory) == []
+    assert place.jobs() == []
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
