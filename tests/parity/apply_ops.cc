@@ -17,6 +17,8 @@
 //              ...]}
 // where drawn is of the first image, and mixed of each row of a mixed batch;
 // or {"error": text} alone.
+//
+// The request {"describe": true} alone has the reply of DescribeOps.
 
 #include <google/protobuf/util/json_util.h>
 
@@ -43,6 +45,7 @@
 #include "server/pipeline/mix_labels.h"
 #include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/block_runs.h"
+#include "tests/parity/describe_ops.h"
 #include "tests/parity/run_program.h"
 
 namespace datasetd {
@@ -213,6 +216,10 @@ void Serve(std::istream& in, std::ostream& out) {
   std::string line;
   while (std::getline(in, line)) {
     const json request = json::parse(line);
+    if (request.contains("describe")) {
+      out << DescribeOps().dump() << "\n" << std::flush;
+      continue;
+    }
     const int64_t element_bytes = request.at("dtype") == "uint8" ? 1 : 4;
     std::string images(request.at("num_images").get<int64_t>() *
                            request.at("channels").get<int64_t>() *

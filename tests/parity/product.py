@@ -33,6 +33,12 @@ class Product:
         if self._process.wait() != 0:
             raise RuntimeError("apply_ops failed")
 
+    def describe(self):
+        """What transform.proto says of every op: {op: {...}}."""
+        self._process.stdin.write(b'{"describe": true}\n')
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
     def run(self, case, image, seed, epoch, sample):
         """An image [C, H, W] after a case's ops, and what explain says."""
         images, _, reply = self._run(
