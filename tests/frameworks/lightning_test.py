@@ -2,6 +2,7 @@
 
 import datasetd
 import lightning
+import pytest
 
 
 def test_one_process_and_a_resume(page):
@@ -11,13 +12,17 @@ def test_one_process_and_a_resume(page):
     batches.expect_each_sample_once(num_epochs=2, world_size=1)
 
 
-def test_two_processes_and_a_resume(page):
+@pytest.mark.parametrize("loader", ["make_loader()", "make_loader().as_torch()"])
+def test_two_processes_and_a_resume(page, loader):
     _, batches = page.expect_exact_resume(
         "Lightning",
         checkpoint=(1, 2),
         kill=(1, 4),
         ranks=2,
-        change=("devices=1", "devices=2"),
+        changes=[
+            ("devices=1", "devices=2"),
+            ("return make_loader()", f"return {loader}"),
+        ],
     )
     batches.expect_each_sample_once(num_epochs=2, world_size=2)
 
