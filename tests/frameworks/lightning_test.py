@@ -3,6 +3,7 @@
 import datasetd
 import lightning
 import pytest
+import torch
 
 
 def test_one_process_and_a_resume(page):
@@ -43,3 +44,32 @@ def test_fabric_takes_the_loader_as_torch(dataset):
         for _ in range(2):
             seen += [b.indices.tolist() for b in batches]
     assert seen == expected
+
+
+class _Kept(lightning.LightningModule):
+    """Keeps what it sees, as metrics do."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def validation_step(self, batch, batch_idx):
+        self.seen.append(batch.label)
+
+    def predict_step(self, batch, batch_idx):
+        return batch.image
+
+
+def test_validate_and_predict(dataset):
+    whole = dataset[:]
+    trainer = lightning.Trainer(
+        accelerator="cpu", logger=False, enable_progress_bar=False
+    )
+    with datasetd.DataLoader(dataset, batch_size=8, prefetch=4) as loader:
+        model = _Kept()
+        trainer.validate(model, loader)
+        assert torch.equal(torch.cat(model.seen), whole.label)
+        # All images are kept, which is more than the daemon has room for.
+        with pytest.warns(UserWarning, match="5 batches .* are kept"):
+            images = trainer.predict(model, loader)
+        assert torch.equal(torch.cat(images), whole.image)

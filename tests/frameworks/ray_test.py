@@ -54,7 +54,7 @@ def test_prepare_data_loader_leaves_shares_as_they_are(page):
             (
                 "for batch in loader:",
                 "for batch in ray.train.torch.prepare_data_loader("
-                "loader.as_torch()):",
+                "loader.as_torch(), move_to_device=False):",
             )
         ],
     )
