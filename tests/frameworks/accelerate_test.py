@@ -18,7 +18,7 @@ def test_two_processes_and_a_resume(page):
 
 def test_a_loader_that_is_no_dataloader_of_torch(page):
     printed, _ = page.run(
-        "Accelerate", ranks=2, change=("loader.as_torch()", "loader")
+        "Accelerate", ranks=2, changes=[("loader.as_torch()", "loader")]
     )
     assert printed.count(f"{NUM_SAMPLES} labels\n") == 2
 
@@ -83,3 +83,12 @@ def test_skip_first_batches_is_a_seek(dataset, accelerator):
         loader.set_epoch(0)
         assert [b.indices.tolist() for b in rest] == expected[5:]
         assert len(rest) == 8
+        # Of the loader's dataset they would make batches without transforms.
+        for wrap in (
+            lambda: accelerator.skip_first_batches(loader, 5),
+            lambda: accelerator.prepare_data_loader(loader),
+        ):
+            with pytest.raises(
+                datasetd.InvalidArgument, match=r"give loader\.as_torch\(\)"
+            ):
+                wrap()

@@ -76,11 +76,11 @@ class Page:
         ranks=1,
         folder="run",
         kill=None,
-        change=("", ""),
+        changes=(),
         around=None,
     ):
         """Runs the example below `heading` in `folder`, in as many processes
-        as there are ranks, with a `change` to its text.
+        as there are ranks, with `changes` (old, new) to its text.
 
         With `kill`, (epoch, index) of a batch, every rank dies in place of
         that batch. `around` makes a context of the environment, which gives
@@ -91,8 +91,10 @@ class Page:
         cwd = self._directory / folder
         cwd.mkdir(exist_ok=True)
         (cwd / "common.py").write_text(common)
-        assert change[0] in example
-        (cwd / "train.py").write_text(example.replace(*change))
+        for old, new in changes:
+            assert old in example
+            example = example.replace(old, new)
+        (cwd / "train.py").write_text(example)
         self._num_runs += 1
         records = self._directory / f"records-{self._num_runs}"
         records.mkdir()

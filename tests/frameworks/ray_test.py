@@ -46,6 +46,21 @@ def test_train_goes_on_after_its_workers_died(page):
     assert set(printed) == set(losses(ddp))
 
 
+def test_prepare_data_loader_leaves_shares_as_they_are(page):
+    _, batches = page.run(
+        "Ray Train",
+        around=_cluster,
+        changes=[
+            (
+                "for batch in loader:",
+                "for batch in ray.train.torch.prepare_data_loader("
+                "loader.as_torch(), move_to_device=False):",
+            )
+        ],
+    )
+    batches.expect_each_sample_once(num_epochs=2, world_size=2)
+
+
 def test_trials_of_tune_share_a_dataset(page, daemon):
     printed, batches = page.run("Ray Tune", around=_cluster)
     assert "best {'lr':" in printed

@@ -850,6 +850,19 @@ class DataLoader(Generic[ArrayT]):
         first = self._place.feed.first_position
         return -(self.num_samples - first) % self.world_size
 
+    @property
+    def collate_fn(self) -> NoReturn:
+        """Raises InvalidArgument: read by what makes a torch DataLoader of a
+        loader's dataset and samplers, such as Accelerate's skip_first_batches.
+        Its batches would be samples without transforms."""
+        raise InvalidArgument(
+            "collate_fn: a datasetd.DataLoader has none, and a DataLoader of "
+            "torch that is made of its parts has no transforms and no ranks: "
+            "give loader.as_torch() to what makes one (Trainer of "
+            "transformers, accelerate.skip_first_batches, "
+            "Accelerator.prepare_data_loader)"
+        )
+
     def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
         """Returns a torch.utils.data.DataLoader over this loader's batches.
 

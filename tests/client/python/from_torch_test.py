@@ -2,6 +2,8 @@
 
 import inspect
 import itertools
+import sys
+import types
 import warnings
 
 import datasetd
@@ -238,3 +240,83 @@ def test_iterators_of_as_torch_are_independent(dataset):
         for pair, *both in zip(zip(as_torch, as_torch), *expected):
             for batch, other in zip(pair, both):
                 assert batch.indices.tolist() == other.indices.tolist()
+
+
+# -- Accelerate; tests/frameworks has the real one ------------------------------
+
+
+class GradientState:
+    def __init__(self):
+        self.loaders = []
+
+    def _add_dataloader(self, loader):
+        self.loaders.append(loader)
+
+    def _remove_dataloader(self, loader):
+        self.loaders.remove(loader)
+
+
+@pytest.fixture
+def accelerate(monkeypatch):
+    state = GradientState()
+    module = types.SimpleNamespace(GradientState=lambda: state)
+    monkeypatch.setitem(sys.modules, "accelerate.state", module)
+    return state
+
+
+def told(state, batches):
+    """What Accelerate is told at each batch."""
+    return [
+        (batch.index, *(loader.end_of_dataloader for loader in state.loaders))
+        for batch in batches
+    ]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_accelerate_is_told_of_the_end(
+    dataset, accelerate, drop_last, world_size
+):
+    with loader(
+        dataset, rank=0, world_size=world_size, drop_last=drop_last
+    ) as batches:
+        expected = [(i, i == len(batches) - 1) for i in range(len(batches))]
+        for _ in range(2):
+            assert told(accelerate, batches) == expected
+        assert accelerate.loaders == []
+        for batch in batches:
+            if batch.index == len(batches) - 1:
+                # 103 samples: the last row of rank 1 repeats one.
+                rows = world_size * batch.num_samples
+                is_padded = world_size == 2 and not drop_last
+                assert accelerate.loaders[0].remainder == (
+                    rows - 1 if is_padded else 0
+                )
+        # An iterator that is not used up.
+        iterator = iter(batches)
+        next(iterator)
+        assert len(accelerate.loaders) == 1
+        del iterator
+        assert accelerate.loaders == []
+
+
+def test_padding_that_accelerate_cannot_drop(
+    dataset, accelerate, monkeypatch
+):
+    monkeypatch.setattr("datasetd._warnings._said", set())
+    with loader(dataset, rank=0, world_size=5) as batches:
+        for _ in batches:
+            pass
+        iterator = iter(batches)
+        for _ in range(len(batches)):
+            next(iterator)
+        with pytest.warns(UserWarning, match=r"counts 2 samples twice"):
+            assert accelerate.loaders[0].remainder == -1
+
+
+def test_accelerate_and_a_sampler(dataset, accelerate):
+    with loader(dataset, shuffle=False, sampler=range(20)) as batches:
+        assert told(accelerate, batches) == [(0, False), (1, True)]
+    unsized = iter(range(20))
+    with loader(dataset, shuffle=False, sampler=unsized) as batches:
+        assert told(accelerate, batches) == [(0, False), (1, False)]

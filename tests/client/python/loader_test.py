@@ -208,6 +208,15 @@ def test_what_wrappers_look_for(dataset):
     ) as batches:
         assert batches.batch_sampler is by_batch and batches.sampler is None
         assert batches.batch_size == 7
+        # What makes a DataLoader of the parts would lose the transforms.
+        with pytest.raises(
+            datasetd.InvalidArgument, match=r"give loader\.as_torch\(\) to"
+        ):
+            torch.utils.data.DataLoader(
+                batches.dataset,
+                batch_sampler=batches.batch_sampler,
+                collate_fn=getattr(batches, "collate_fn", None),
+            )
 
 
 def test_each_process_makes_its_own(daemon, client, dataset):
