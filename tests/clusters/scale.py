@@ -24,7 +24,8 @@ def counts_of_all(order):
     seen = np.zeros(order.num_samples, np.uint8)
     for begin in range(0, order.num_samples, _CHUNK):
         end = min(begin + _CHUNK, order.num_samples)
-        # A bijection hits no sample twice in a chunk, which the sum would show.
+        # A sample that comes twice in a chunk counts once, and another is
+        # missing then.
         seen[order(np.arange(begin, end))] += 1
     return seen
 
