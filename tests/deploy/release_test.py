@@ -123,6 +123,41 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual(run(self.root / "bin/datasetd", "--version"),
                          f"datasetd {version}\n")
 
+    def test_the_containers_dockerfile(self):
+        """What its first stage does to the archive leaves a daemon that runs,
+        and the programs that probes call."""
+        text = package_harness.runfile(
+            "deploy/container/Dockerfile").read_text()
+        stage = re.sub(r"\\\n", " ", text).split("\nFROM ")[1]
+        version = re.search(r"^ARG VERSION=(.*)$", stage, re.M)[1]
+        place = tempfile.TemporaryDirectory(prefix="dd", dir="/tmp")
+        self.addCleanup(place.cleanup)
+        added, folder = re.search(r"^ADD (\S+) (\S+)$", stage, re.M).groups()
+        self.assertEqual(added.replace("${VERSION}", version),
+                         self.archive.name)
+        with tarfile.open(self.archive) as archive:
+            archive.extractall(place.name + folder)
+        script = re.search(r"^RUN (.*)$", stage, re.M)[1]
+        for path in (folder, "/opt"):
+            script = script.replace(f" {path}", f" {place.name}{path}")
+        run("/bin/sh", "-ec", script,
+            env={**ENVIRONMENT, "VERSION": version})
+        (copied,) = re.findall(r"^COPY --from=release (\S+) (\S+)$", text,
+                               re.M)
+        self.assertEqual(copied[0], copied[1])
+        image = pathlib.Path(place.name + copied[0])
+        self.assertEqual(sorted(path.name for path in image.iterdir()),
+                         ["COMMIT", "LICENCES", "README.md", "bin", "lib",
+                          "python"])
+        for program in ("datasetd", "datasetctl"):
+            self.assertIn(version, run(image / "bin" / program, "--version"))
+        self.root, whole = image, self.root
+        try:
+            _, address = self.start_daemon()
+        finally:
+            self.root = whole
+        run(image / "bin/datasetctl", f"--address={address}", "status")
+
     def test_needs_nothing_but_glibc(self):
         private = {path.name for path in
                    (self.root / "lib/datasetd").iterdir()}

@@ -1,0 +1,79 @@
+#!/usr/bin/python3
+"""Simulates order and partition at 1,024 ranks and 10^9 samples, and prints the
+table of docs/clusters.md. Takes some minutes and 1 GB.
+
+    scale.py [SAMPLES] [RANKS]
+"""
+
+import os
+import sys
+import time
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", ".."))
+
+from tests.clusters.order import Order, share  # noqa: E402
+
+_CHUNK = 1 << 22
+_BLOCKS = 1000
+
+
+def counts_of_all(order):
+    """How often each sample comes in an epoch over all ranks, padding aside."""
+    seen = np.zeros(order.num_samples, np.uint8)
+    for begin in range(0, order.num_samples, _CHUNK):
+        end = min(begin + _CHUNK, order.num_samples)
+        # A sample that comes twice in a chunk counts once, and another is
+        # missing then.
+        seen[order(np.arange(begin, end))] += 1
+    return seen
+
+
+def chi_squared(samples, num_samples):
+    """Of a rank's samples over contiguous blocks of the dataset, such as its
+    files, in standard deviations from what a random choice has."""
+    blocks = samples * _BLOCKS // num_samples
+    counts = np.bincount(blocks, minlength=_BLOCKS)
+    expected = len(samples) / _BLOCKS
+    # A choice without replacement varies a little less.
+    part = 1 - len(samples) / num_samples
+    value = ((counts - expected) ** 2 / expected).sum() / part
+    freedom = _BLOCKS - 1
+    return (value - freedom) / np.sqrt(2 * freedom), counts
+
+
+def main(num_samples=10**9, world_size=1024):
+    order = Order(seed=1, epoch=0, num_samples=num_samples)
+    begin = time.perf_counter()
+    seen = counts_of_all(order)
+    seconds = time.perf_counter() - begin
+    print(f"samples that come exactly once: {int((seen == 1).sum()):,} of "
+          f"{num_samples:,} ({seconds:.0f} s)")
+    assert (seen == 1).all()
+    del seen
+    rows, paddings = zip(*(
+        (-(-num_samples // world_size),
+         int(rank + (-(-num_samples // world_size) - 1) * world_size
+             >= num_samples))
+        for rank in range(world_size)))
+    print(f"rows of a rank: {min(rows):,} to {max(rows):,}; ranks with a row of "
+          f"padding: {sum(paddings)}")
+    worst = 0.0
+    for rank in range(0, world_size, max(1, world_size // 16)):
+        positions, _ = share(rank, world_size, num_samples)
+        deviation, counts = chi_squared(order(positions), num_samples)
+        worst = max(worst, abs(deviation))
+    print(f"a rank's rows from each of {_BLOCKS} parts of the dataset, the last "
+          f"rank seen: {counts.min()} to {counts.max()}; chi-squared within "
+          f"{worst:.1f} standard deviations for 16 ranks")
+    following = Order(seed=1, epoch=1, num_samples=num_samples)
+    positions, _ = share(0, world_size, num_samples)
+    common = len(np.intersect1d(order(positions), following(positions)))
+    expected = num_samples / world_size**2
+    print(f"rows that rank 0 has again in the next epoch: {common}; by chance "
+          f"{expected:.0f} +- {np.sqrt(expected):.0f}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
