@@ -55,8 +55,8 @@ inline constexpr uint32_t kSharedOpIndex = 0x10000;
 inline constexpr int kViewShift = 17;
 inline uint32_t OpIndex(uint32_t field_index, uint32_t position,
                         uint32_t draw_id, uint32_t view) {
-  return view << kViewShift |
-         (draw_id != 0 ? kSharedOpIndex | draw_id : field_index << 8 | position);
+  return view << kViewShift | (draw_id != 0 ? kSharedOpIndex | draw_id
+                                            : field_index << 8 | position);
 }
 
 }  // namespace datasetd
