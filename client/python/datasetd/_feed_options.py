@@ -83,11 +83,9 @@ def fields_message(
     """Returns FeedOptions.fields: transforms and layout of each field."""
     images = [f.name for f in fields if f.is_image]
     masks = [f.name for f in fields if f.is_mask]
-    pipelines = pipelines_message(
-        "transforms", transforms, masks, image_field(fields)
-    )
-    image = None if views is None else image_field(dataset.fields)
-    if image in pipelines:
+    image = image_field(fields if views is None else dataset.fields)
+    pipelines = pipelines_message("transforms", transforms, masks, image)
+    if views is not None and image in pipelines:
         raise InvalidArgument(
             f"transforms: {image!r} has views: give each its transforms there"
         )
