@@ -13,19 +13,25 @@ from tests.testing import daemon_harness as harness
 
 
 class Torchrun:
-    """An agent on each node, with two ranks each."""
+    """An agent on each of `nodes`, with two ranks each. `held` jobs wait in the
+    middle of the second epoch; see held_train.py."""
 
-    def __init__(self, job, epochs):
+    def __init__(self, job, epochs, nodes=None, held=False):
         port = cluster_harness.free_port()
         self.agents = []
-        for i, node in enumerate(job.nodes):
+        self._nodes = nodes or job.nodes
+        script = [cluster_harness.example("train.py")]
+        if held:
+            script = [harness.runfile("tests/clusters/held_train.py"),
+                      os.path.dirname(script[0])]
+        for i, node in enumerate(self._nodes):
             environment = dict(
                 os.environ,
                 # Debian's torch cannot read its own default of these under
                 # Python 3.11.
                 TORCHRUN=f"{sys.executable} -m torch.distributed.run "
                 f"--redirects=1 --tee=1 --log_dir={node}",
-                NODES=str(len(job.nodes)), RANKS="2", RESTARTS="2",
+                NODES=str(len(self._nodes)), RANKS="2", RESTARTS="2",
                 HEAD=f"127.0.0.1:{port}", XDG_RUNTIME_DIR=node,
                 TRAINED=job.trained, OMP_NUM_THREADS="1",
                 PATH=os.path.dirname(sys.executable) + ":/usr/bin:/bin")
@@ -33,17 +39,22 @@ class Torchrun:
             with open(os.path.join(node, "out"), "w") as out:
                 self.agents.append(subprocess.Popen(
                     [cluster_harness.example("torchrun.sh"), sys.executable,
-                     cluster_harness.example("train.py"), job.data,
-                     job.checkpoint, str(epochs)],
+                     *script, job.data, job.checkpoint, str(epochs)],
                     env=environment, stdout=out, stderr=out,
                     stdin=subprocess.DEVNULL))
-        self._job = job
 
     def wait(self):
-        for agent, node in zip(self.agents, self._job.nodes):
+        for agent, node in zip(self.agents, self._nodes):
             code = agent.wait(240)
             with open(os.path.join(node, "out")) as out:
                 assert code == 0, out.read()[-4000:]
+
+    def cancel(self):
+        """Ends all ranks, as an engine that takes the nodes away."""
+        for agent in self.agents:
+            agent.terminate()
+        for agent in self.agents:
+            assert agent.wait(60) != 0
 
     def close(self):
         for agent in self.agents:
@@ -63,9 +74,9 @@ def job():
 def launch(job):
     launched = []
 
-    def start(epochs):
-        launched.append(Torchrun(job, epochs))
-        return launched[0]
+    def start(epochs, **options):
+        launched.append(Torchrun(job, epochs, **options))
+        return launched[-1]
 
     yield start
     for torchrun in launched:
@@ -113,6 +124,28 @@ def test_elastic_restart_after_a_rank_was_killed(job, launch):
     torchrun.wait()
     job.check(ranks=4, epochs=3, repeats=True)
     assert not job.daemons(0) and not job.daemons(1)
+
+
+def test_a_job_goes_on_within_an_epoch_with_fewer_ranks(job, launch):
+    """4 ranks on two nodes, then 2 on one: each sample of the epoch once."""
+    held = launch(2, held=True)
+    for rank in range(4):
+        harness.poll_until(
+            lambda rank=rank: (1, 4) in [of[:2] for of in job.lines(rank)],
+            f"rank {rank} waits", 120)
+    held.cancel()
+    # The checkpoint is of after batch 3.
+    before = [row for rank in range(4) for epoch, batch, rows in job.lines(rank)
+              if epoch == 1 and batch < 4 for row in rows]
+    assert len(before) == 4 * 4 * 8
+    job.trained += "-again"
+    launch(3, nodes=job.nodes[:1]).wait()
+    after = [row for rank in range(2) for epoch, _, rows in job.lines(rank)
+             if epoch == 1 for row in rows]
+    assert sorted(before + after) == list(range(cluster_harness.NUM_SAMPLES))
+    whole = [row for rank in range(2) for epoch, _, rows in job.lines(rank)
+             if epoch == 2 for row in rows]
+    assert sorted(whole) == list(range(cluster_harness.NUM_SAMPLES))
 
 
 def test_a_nodes_daemon_is_killed(job, launch):

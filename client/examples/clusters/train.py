@@ -4,8 +4,8 @@
 
 DATA is a directory of CIFAR-10's binary version with test_batch.bin. Each
 node's ranks share the daemon at $DATASETD_ADDRESS. A job that is started again,
-by torchrun, Slurm or by hand, continues at the batch after its last checkpoint;
-with another number of ranks, at an epoch's beginning only.
+by torchrun, Slurm or by hand, continues after its last checkpoint, also with
+another number of ranks.
 """
 
 import os
