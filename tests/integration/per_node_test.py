@@ -146,6 +146,34 @@ def daemons_of(directory):
     return found
 
 
+def test_datasetctl_runs_it(place):
+    """`datasetctl run --per-node` is the same command, with its options."""
+    datasetctl = harness.runfile("client/ctl/datasetctl")
+    source = _PRELUDE + """
+with connect() as client:
+    say(daemon=client.status()["pid"], arguments=sys.argv[1:],
+        budget=client.status()["devices"][0]["memory_budget_bytes"], **me)
+sys.exit(7)
+"""
+    options = ["--job=one", "--device=cpu", "--memory_budget_mib=64",
+               "--data_root=/tmp", "--host_threads=1", "--linger=0.5",
+               "--timeout=50"]
+    done = subprocess.run(
+        [datasetctl, "run", "--per-node", *options, "--", sys.executable, "-c",
+         source, "--json", "a b"],
+        env=dict(os.environ, XDG_RUNTIME_DIR=place.directory, SAID=place.said),
+        timeout=60)
+    assert done.returncode == 7
+    (said,) = place.hear(1)
+    assert said["arguments"] == ["--json", "a b"]
+    assert int(said["budget"]) == 64 << 20
+    assert said["address"].startswith(place.directory)
+    wrong = subprocess.run([datasetctl, "run", "--job=x", "--", "true"],
+                           capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert "--per-node" in wrong.stderr
+
+
 def test_processes_started_at_once_share_a_daemon_until_the_last(place):
     runs = [place.start(_USER, "end" if i else "first") for i in range(4)]
     said = place.hear(4)

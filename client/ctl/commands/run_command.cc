@@ -12,6 +12,7 @@
 #include "client/connection/guarded_fd.h"
 #include "client/ctl/child_process.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/python_package.h"
 
 namespace datasetd::ctl {
 namespace {
@@ -56,12 +57,57 @@ CLI::App* RunCommand::AddTo(CLI::App& app) {
                    "Seconds until the daemon must serve")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  CLI::Option* const per_node = command->add_flag(
+      "--per-node", is_per_node_,
+      "One daemon for all processes of a job on this node, each started by a "
+      "command like this one. It runs `python3 -m datasetd run`");
+  command
+      ->add_option("--job", job_,
+                   "With --per-node: processes that name the same job share a "
+                   "daemon; default: the job of Slurm, torchrun or PMIx, else "
+                   "all of this user")
+      ->needs(per_node);
+  command
+      ->add_option("--linger", linger_seconds_,
+                   "With --per-node: seconds that the daemon outlives the last "
+                   "process if that failed or was killed")
+      ->needs(per_node)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("command", command_, "Behind --, with its arguments")
       ->required();
   return command;
 }
 
+int RunCommand::RunPerNode() {
+  std::vector<std::string> arguments = {"run", "--per-node"};
+  if (!job_.empty()) arguments.push_back("--job=" + job_);
+  for (const std::string& device : devices_) {
+    arguments.push_back("--device=" + device);
+  }
+  for (const std::string& root : data_roots_) {
+    arguments.push_back("--data_root=" + root);
+  }
+  if (memory_budget_mib_ != 0) {
+    arguments.push_back(
+        absl::StrCat("--memory_budget_mib=", memory_budget_mib_));
+  }
+  if (host_threads_ != 0) {
+    arguments.push_back(absl::StrCat("--host_threads=", host_threads_));
+  }
+  const auto program = FindDaemon(daemon_);
+  if (program.ok()) arguments.push_back("--daemon=" + *program);
+  if (!daemon_log_.empty()) arguments.push_back("--daemon_log=" + daemon_log_);
+  arguments.push_back(absl::StrCat("--linger=", linger_seconds_));
+  arguments.push_back(absl::StrCat("--timeout=", timeout_seconds_));
+  arguments.push_back("--");
+  arguments.insert(arguments.end(), command_.begin(), command_.end());
+  Fail(ExecPythonPackage("runs commands per node", arguments));
+  return kExitNoDaemon;
+}
+
 int RunCommand::Run() {
+  if (is_per_node_) return RunPerNode();
   auto program = FindDaemon(daemon_);
   if (!program.ok()) {
     Fail(program.status());

@@ -19,6 +19,7 @@ class RunCommand final : public Command {
   int Run() override;
 
  private:
+  int RunPerNode();
   int RunIn(PrivateDaemon* daemon, int signals);
 
   std::vector<std::string> command_;
@@ -27,6 +28,9 @@ class RunCommand final : public Command {
   uint32_t host_threads_ = 0;
   std::string daemon_, daemon_log_;
   double timeout_seconds_ = 60;
+  bool is_per_node_ = false;
+  std::string job_;
+  double linger_seconds_ = 10;
 };
 
 }  // namespace datasetd::ctl
