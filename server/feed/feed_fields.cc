@@ -84,6 +84,13 @@ absl::StatusOr<std::vector<Chosen>> Choose(const Dataset& dataset,
       if (!source.empty() && source != name) all.push_back(name);
     }
   }
+  if (all.size() > static_cast<size_t>(kMaxFields)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        names.empty() ? absl::StrCat("dataset '", dataset.name(), "' has ")
+                      : "field_names: ",
+        all.size(), " fields; a feed carries at most ", kMaxFields,
+        ": choose them with field_names, in Python with fields="));
+  }
   std::vector<Chosen> chosen;
   for (const std::string& name : all) {
     DATASETD_ASSIGN_OR_RETURN(const size_t source,
@@ -95,12 +102,7 @@ absl::StatusOr<std::vector<Chosen>> Choose(const Dataset& dataset,
     }
     chosen.push_back({name, source});
   }
-  if (chosen.size() <= static_cast<size_t>(kMaxFields)) return chosen;
-  return absl::InvalidArgumentError(absl::StrCat(
-      names.empty() ? absl::StrCat("dataset '", dataset.name(), "' has ")
-                    : "field_names: ",
-      chosen.size(), " fields; a feed carries at most ", kMaxFields,
-      ": choose them with field_names, in Python with fields="));
+  return chosen;
 }
 
 // Of a field, for the transforms hash; `source` is the dataset's.
