@@ -71,7 +71,7 @@ TEST(MixLabelsTest, LabelsBecomeOneNumberPerClass) {
   EXPECT_EQ(mix.kind, MixKind::kCutMix);
   EXPECT_TRUE(mix.per_sample);
   EXPECT_EQ(mix.alpha, 0.5);
-  EXPECT_EQ(mix.op_index, OpIndex(0, 1, 0));
+  EXPECT_EQ(mix.op_index, OpIndex(0, 1, 0, 0));
   EXPECT_EQ(mix.position, 1);
   EXPECT_EQ(mix.labels_field, 2);
   EXPECT_EQ((*programs)[0].num_steps, 1);
