@@ -255,7 +255,7 @@ class SharedDaemon:
             return os.pidfd_open(int(launched.stdout))
         except ProcessLookupError:
             raise FailedPrecondition(
-                f"{program} ended at once: {tail(self._log)}"
+                f"the daemon ended before it served: {tail(self._log)}"
             ) from None
 
 
