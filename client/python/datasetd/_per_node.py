@@ -380,7 +380,7 @@ class _JobDaemon(SharedDaemon):
             if not self._use():
                 self._note_end()
         except Error as error:
-            _say(str(error))
+            _say(f"{error}; no other is started")
             self._is_given_up = True
 
     def _note_end(self) -> None:
