@@ -27,11 +27,14 @@ exec systemd-cat sh -c 'export JOURNAL_STREAM=$(stat -Lc %d:%i /proc/$$/fd/2)
 exec {} "$@"' sh "$@"
 """
 _JOURNALD = "/lib/systemd/systemd-journald"
+_MACHINE_ID = "/etc/machine-id"
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0 or not os.path.exists(_JOURNALD),
-    reason=f"makes a mount namespace (root) and needs {_JOURNALD}")
+    os.geteuid() != 0 or not all(
+        os.path.exists(path) and os.path.getsize(path)
+        for path in (_JOURNALD, _MACHINE_ID)),
+    reason=f"makes a mount namespace (root); needs {_JOURNALD}, {_MACHINE_ID}")
 def test_warnings_in_the_journal():
     done = subprocess.run(
         ["unshare", "--mount", sys.executable, os.path.abspath(__file__),
@@ -41,7 +44,7 @@ def test_warnings_in_the_journal():
 
 def _in_namespace():
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
-    with open("/etc/machine-id") as file:
+    with open(_MACHINE_ID) as file:
         os.makedirs("/run/log/journal/" + file.read().strip())
     os.makedirs("/run/systemd/journal")
     journald = subprocess.Popen([_JOURNALD])
