@@ -172,6 +172,11 @@ sys.exit(7)
                            capture_output=True, text=True)
     assert wrong.returncode == 2
     assert "--per-node" in wrong.stderr
+    missing = subprocess.run(
+        [datasetctl, "run", "--per-node", "--daemon=/nonexistent", "--",
+         "true"], capture_output=True, text=True)
+    assert missing.returncode == 3
+    assert "/nonexistent" in missing.stderr
 
 
 def test_processes_started_at_once_share_a_daemon_until_the_last(place):

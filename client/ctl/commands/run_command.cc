@@ -96,7 +96,12 @@ int RunCommand::RunPerNode() {
     arguments.push_back(absl::StrCat("--host_threads=", host_threads_));
   }
   const auto program = FindDaemon(daemon_);
-  if (program.ok()) arguments.push_back("--daemon=" + *program);
+  if (program.ok()) {
+    arguments.push_back("--daemon=" + *program);
+  } else if (!daemon_.empty()) {
+    Fail(program.status());
+    return kExitNoDaemon;
+  }
   if (!daemon_log_.empty()) arguments.push_back("--daemon_log=" + daemon_log_);
   arguments.push_back(absl::StrCat("--linger=", linger_seconds_));
   arguments.push_back(absl::StrCat("--timeout=", timeout_seconds_));

@@ -12,7 +12,7 @@ from . import _ranks
 from ._warnings import warn_once
 from .errors import FailedPrecondition
 
-# What to do about a difference.
+# Advice in the error, by the value that differs.
 _ADVICE = {
     "content_hash": "load the same samples on every node",
     "transforms_hash": "give all ranks the same transforms",

@@ -90,7 +90,7 @@ class SamplerIterator(EpochIterator):
             raise StopIteration
         feed = self._feed
         self._ahead.top_up(feed.send)
-        # What the sampler raises is of this epoch, too.
+        # An error that the sampler raises belongs to this epoch, too.
         self.use.has_begun = True
         if not self._ahead.has_more():
             self.is_done = True

@@ -452,7 +452,7 @@ class DataLoader(Generic[ArrayT]):
         self._loaded_order: Optional[Dict[str, Any]] = None
         self._requested_epoch: Optional[int] = None
         self._last_epoch = -1
-        # What the last iter() replaced.
+        # The state before the last iter().
         self._before: Optional[_Before] = None
         self._has_begun = False
         self._agreement = Agreement(whole.name, name)

@@ -45,7 +45,8 @@ DESCRIPTION = (
 _EXIT_CANNOT_RUN = 126
 _EXIT_NO_COMMAND = 127
 
-# What names a job, and one of its nodes: the first that is set.
+# The variables that identify a job, and one of its nodes. The first group whose
+# first variable is set counts.
 _JOB_VARIABLES = (
     ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURMD_NODENAME"),
     ("TORCHELASTIC_RUN_ID",),

@@ -34,7 +34,7 @@ class Rate(NamedTuple):
     job_wait: float
     daemon_wait: float
     num_batches: int
-    # Of batches, by the time from launch to publication, as in Counters.
+    # The batches of these `seconds`, counted as in Counters.hand_over.
     hand_over: Dict[int, int]
 
 

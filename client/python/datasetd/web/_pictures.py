@@ -7,6 +7,7 @@ import os
 import stat
 import struct
 import tarfile
+import zlib
 from typing import BinaryIO, Optional, cast
 
 from .. import errors
@@ -14,7 +15,8 @@ from .._descriptions import BadSample
 from ._png import data_url
 
 _MAX_BYTES = 8 << 20
-# Of a compressed archive, what has to be inflated for one sample.
+# A sample of a compressed archive is shown if it begins before this offset,
+# up to which the archive has to be inflated.
 _MAX_INFLATED_BYTES = 256 << 20
 
 # First bytes of what a browser shows.
@@ -72,6 +74,8 @@ def _check_size(size: int, where: str) -> None:
         raise errors.ResourceExhausted(
             f"{where} has more than {_MAX_BYTES >> 20} MiB"
         )
+    if size < 0:
+        raise errors.DataLoss(f"{where}: the size is {size}")
 
 
 def _tar_member(file: BinaryIO, offset: int, where: str) -> bytes:
@@ -91,7 +95,7 @@ def _tar_member(file: BinaryIO, offset: int, where: str) -> bytes:
         )
         _check_size(header.size, where)
         return file.read(header.size)
-    except (tarfile.HeaderError, EOFError, OSError) as error:
+    except (tarfile.HeaderError, EOFError, OSError, zlib.error) as error:
         raise errors.DataLoss(f"{where}: {error}") from None
 
 

@@ -39,8 +39,8 @@ class Counters(NamedTuple):
     num_batches: int
     job_wait: float
     daemon_wait: float
-    # Of batches, by the time from launch to publication: {upper bound in ns,
-    # 0: none: count}.
+    # Number of batches by the upper bound, in nanoseconds, of the time from
+    # their launch to their publication; a bound of 0 means that there is none.
     hand_over: Dict[int, int]
 
 
