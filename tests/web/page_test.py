@@ -418,6 +418,16 @@ def test_bad_samples_within_archives(daemon):
             assert base64.b64decode(content).startswith(damaged)
             if format == "webdataset":
                 assert base64.b64decode(content) == damaged
+        # A size below 0, as a hostile archive may have.
+        with client.get_dataset("tar") as dataset:
+            offset = dataset.bad_samples[0].offset
+        header = tarfile.TarInfo("a")
+        header.size = -1
+        with open(os.path.join(daemon.data_root, "tar/0.tar"), "r+b") as file:
+            file.seek(offset - tarfile.BLOCKSIZE)
+            file.write(header.tobuf(tarfile.GNU_FORMAT))
+        assert "the size is -1" in web.refusal(
+            "bad_picture", name="tar", position=0)[2]
         # Changed since they were loaded.
         for path in ("tar/0.tar", "tar.gz/0.tar.gz", "records/a.tfrecord"):
             os.truncate(os.path.join(daemon.data_root, path), 100)
