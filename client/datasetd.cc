@@ -48,7 +48,7 @@ struct datasetd_push {
 namespace {
 
 static_assert(sizeof(datasetd_error) == 4096);
-static_assert(sizeof(datasetd_batch) == 48);
+static_assert(sizeof(datasetd_batch) == 56);
 static_assert(DATASETD_UNAUTHENTICATED ==
               static_cast<int>(absl::StatusCode::kUnauthenticated));
 static_assert(DATASETD_DETAIL_CONTEXT_FAILED ==
@@ -391,6 +391,7 @@ int32_t datasetd_feed_next_tensors(datasetd_feed* feed, uint64_t stream,
   batch->index = info->batch;
   batch->sequence = info->sequence;
   batch->core = core;
+  batch->num_held = core->num_held();
   for (uint32_t field = 0; field < num_tensors; ++field) {
     const bool is_copied = field < 64 && (copied_fields >> field & 1) != 0;
     tensors[field] = is_copied ? core->CopyTensor(*info, field)

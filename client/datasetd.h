@@ -229,6 +229,8 @@ typedef struct datasetd_batch {
   uint64_t index;    /* within the epoch */
   uint64_t sequence; /* the library's */
   void* core;        /* the library's; NULL when released */
+  uint32_t num_held; /* datasetd_feed_num_held when it was returned */
+  uint32_t reserved;
 } datasetd_batch;
 
 /* Returns the next batch, for use on `stream`, a CUstream as an integer; 0 is

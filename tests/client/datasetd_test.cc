@@ -140,6 +140,7 @@ TEST_F(DatasetdTest, BatchesAndTensors) {
       DATASETD_OK)
       << error_.message;
   EXPECT_EQ(datasetd_feed_num_held(feed), 1u);
+  EXPECT_EQ(batch.num_held, 1u);
   EXPECT_EQ(batch.num_samples, 3u);
   EXPECT_EQ(batch.num_padding, 1u);
   EXPECT_EQ(tensors[0]->dl_tensor.shape[0], 3);

@@ -40,17 +40,14 @@ class Handle(_library.CBatch):
     """A hold on a batch, dropped with the object. No hold while `core` is
     None."""
 
-    def __init__(self) -> None:
-        # A constant, because sizeof per batch would be measurable.
-        super().__init__(_CBATCH_BYTES)
-
     def __del__(self) -> None:
         # None at the interpreter's end, when the process ends soon.
         if self.core and _release is not None:
             _release(_addressof(self))
 
 
-_CBATCH_BYTES = ctypes.sizeof(_library.CBatch)
+# The first member of a Handle, without an __init__ for every batch.
+HANDLE_BYTES = ctypes.sizeof(_library.CBatch)
 _addressof = ctypes.addressof
 # Set by bind: looked up once, not per batch.
 _release: Any = None

@@ -62,7 +62,6 @@ class Feed:
         _dlpack.bind(library)
         # Looked up once, since it is called for every batch.
         self._next = library.quick.feed_next_tensors
-        self._num_held = library.quick.feed_num_held
         self._error = _library.CError()
         self._error_address = _addressof(self._error)
         handle = ctypes.c_void_p()
@@ -70,7 +69,6 @@ class Feed:
         # Held while the handle is in use.
         self._lock = threading.Lock()
         self._closed = ""  # why, once close() was called
-        self._held = held
         self._waited = waited
         # Before the handle exists, since Ctrl-C may come right after.
         self._free = weakref.finalize(self, _free, library, handle)
@@ -107,8 +105,9 @@ class Feed:
         except BaseException:
             self._free()
             raise
-        self._transfer = Transfer(self._framework, self.fields, images)
-        self._num_slots = self.prefetch + 2
+        self._transfer = Transfer(
+            self._framework, self.fields, images, held, self.prefetch + 2
+        )
         close_at_exit(self._free, session.address)
 
     # -- Batches ------------------------------------------------------------
@@ -120,19 +119,17 @@ class Feed:
         DatasetUnloaded, FeedEvicted or DeviceFailed if the feed has ended;
         UsedAfterFork; Closed; FailedPrecondition while another thread waits.
         """
-        self.check_free()
+        if self._closed or self._lock.locked():
+            self.check_free()
         try:
             with self._lock:
-                self._check_open()
+                if self._closed:
+                    self._check_open()
                 transfer = self._transfer
-                # Decided first, because a warning may be raised as an error.
-                is_copy = self._framework.can_copy and self._held.is_copied(
-                    self._num_held(self._handle), self._num_slots
-                )
-                if transfer.is_interrupted:
-                    batch = transfer.finish_interrupted(is_copy)
+                handle = transfer.begin()
+                if handle is None:
+                    batch = transfer.finish_interrupted()
                 else:
-                    handle = transfer.begin()
                     if self._next(
                         self._handle,
                         self._framework.stream(),
@@ -144,7 +141,7 @@ class Feed:
                         self._error_address,
                     ):
                         self._wait(handle, timeout)
-                    batch = transfer.finish(handle, is_copy)
+                    batch = transfer.finish(handle)
             return batch
         finally:
             if self._closed:

@@ -12,7 +12,7 @@ class Held:
     """Decides which batches of a loader are handed out as copies.
 
     A batch is a copy if less than a quarter of the slots (at least one) would
-    be left for the daemon otherwise.
+    be left for the daemon otherwise. All feeds of a loader share one.
     """
 
     def __init__(self, on_held: str, loader: str) -> None:
@@ -25,12 +25,16 @@ class Held:
         self._loader = loader
         self._has_warned = False
 
-    def is_copied(self, num_held: int, num_slots: int) -> bool:
-        """Returns whether the next batch is to be a copy, where `num_held` of
-        `num_slots` are held. Warns the first time."""
-        most = num_slots - max(1, num_slots // 4)
-        if num_held < most or not self._copies:
-            return False
+    def most(self, num_slots: int) -> int:
+        """Returns how many of a feed's slots may be held before its batches
+        are copies."""
+        if not self._copies:
+            return num_slots
+        return num_slots - max(1, num_slots // 4)
+
+    def warn(self, num_held: int, num_slots: int) -> None:
+        """Says the first time that batches are copies, where `num_held` of
+        `num_slots` are held."""
         if not self._has_warned:
             self._has_warned = True
             warn(
@@ -41,4 +45,3 @@ class Held:
                 "output.detach().clone(), or drop batches; on_held='error' "
                 "raises AllSlotsHeld instead"
             )
-        return True

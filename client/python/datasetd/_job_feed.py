@@ -145,7 +145,11 @@ class JobFeed:
 
     def take(self) -> Batch[Any]:
         """Returns the next batch. Errors as Feed.take, and Closed."""
-        batch, self._peeked = self._peeked or self._take(), None
+        batch = self._peeked
+        if batch is None:
+            batch = self._take()
+        else:
+            self._peeked = None
         handle: Any = batch._handle
         index = handle.index + 1
         if self.ahead is not None:

@@ -56,6 +56,7 @@ class CBatch(ctypes.Structure):
     epoch: int
     index: int
     core: Optional[int]
+    num_held: int
 
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
@@ -66,6 +67,8 @@ class CBatch(ctypes.Structure):
         ("index", ctypes.c_uint64),
         ("sequence", ctypes.c_uint64),
         ("core", ctypes.c_void_p),
+        ("num_held", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 
@@ -136,7 +139,6 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [_P, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int32)],
     ),
     "datasetd_feed_waited_ns": (ctypes.c_int64, [_P]),
-    "datasetd_feed_num_held": (ctypes.c_uint32, [_P]),
     "datasetd_feed_next": (
         ctypes.c_int32,
         [_P, ctypes.c_uint64, ctypes.c_int64, _BATCH, _ERROR],

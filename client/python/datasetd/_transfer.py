@@ -7,8 +7,9 @@ from typing import Any, Container, List, Optional
 
 from . import _library
 from ._batch import Batch, Origin, batch_class, detached
-from ._dlpack import CPU, FieldInfo, Handle
+from ._dlpack import CPU, HANDLE_BYTES, FieldInfo, Handle
 from ._frameworks import Framework, copy_of
+from ._held import Held
 
 
 class Transfer:
@@ -28,10 +29,22 @@ class Transfer:
         framework: Framework,
         fields: List[FieldInfo],
         images: Container[str],
+        held: Held,
+        num_slots: int,
     ) -> None:
         self._framework = framework
         self._fields = fields
+        self._held = held
+        self._num_slots = num_slots
         self._small = framework.small_fields(images)
+        self._all_small = sum(1 << i for i in self._small)
+        # Batches are copies while more slots are held.
+        if len(self._small) == len(fields):
+            self._most_held = 0
+        elif framework.can_copy:
+            self._most_held = held.most(num_slots)
+        else:
+            self._most_held = num_slots
         self._batch_class = batch_class(field.name for field in fields)
         self._origin = Origin(
             framework,
@@ -50,38 +63,37 @@ class Transfer:
         )
         self._owners: List[Any] = []
 
-    def begin(self) -> Handle:
-        """Returns a handle for the library to fill."""
+    def begin(self) -> Optional[Handle]:
+        """Returns a handle for the library to fill; None if it has filled one
+        that finish() has not returned: finish_interrupted() does."""
+        handle = self._handle
+        if handle is not None and handle.core:
+            return None
         self._owners = []
-        handle = self._handle = Handle()
+        handle = self._handle = Handle(HANDLE_BYTES)
         return handle
 
-    def finish(self, handle: Handle, is_copy: bool) -> Batch[Any]:
-        """Returns the Batch of a handle of begin() that the library filled, as
-        a copy that holds no slot if `is_copy`."""
+    def finish(self, handle: Handle) -> Batch[Any]:
+        """Returns the Batch of a handle of begin() that the library filled; as
+        a copy that holds no slot while the job holds many."""
         if not self.num_tensors:
-            return self._made(self._from_handle(handle), handle, is_copy, 0)
+            return self._made(self._from_handle(handle), handle, 0)
         arrays = self._framework.from_tensors(
             self.tensors, self._owners, handle.num_samples
         )
-        return self._made(arrays, handle, is_copy, self.copied)
+        return self._made(arrays, handle, self.copied)
 
-    @property
-    def is_interrupted(self) -> bool:
-        """True if the library filled a batch that finish() has not
-        returned."""
-        return self._handle is not None and bool(self._handle.core)
-
-    def finish_interrupted(self, is_copy: bool) -> Batch[Any]:
-        """Returns that batch. REQUIRES: is_interrupted."""
+    def finish_interrupted(self) -> Batch[Any]:
+        """Returns the batch that an interrupt kept from the job. REQUIRES:
+        begin() returned None."""
         handle = self._handle
         assert handle is not None
         self._drop_tensors()
-        return self._made(self._from_handle(handle), handle, is_copy, 0)
+        return self._made(self._from_handle(handle), handle, 0)
 
     def drop(self) -> None:
         """Releases an interrupted batch, if there is one."""
-        if self.is_interrupted:
+        if self._handle is not None and self._handle.core:
             self._drop_tensors()
         self._handle = None
         self._owners = []
@@ -93,13 +105,17 @@ class Transfer:
         ]
 
     def _made(
-        self, arrays: List[Any], handle: Handle, is_copy: bool, copied: int
+        self, arrays: List[Any], handle: Handle, copied: int
     ) -> Batch[Any]:
         """`copied` has the bits of the arrays that are copies."""
-        is_copy = is_copy or len(self._small) == len(arrays)
-        for i in range(len(arrays)) if is_copy else self._small:
-            if not copied >> i & 1:
-                arrays[i] = copy_of(arrays[i])
+        is_copy = handle.num_held > self._most_held
+        if is_copy and self._most_held:
+            # May raise; the batch is returned by the next call then.
+            self._held.warn(handle.num_held - 1, self._num_slots)
+        if is_copy or copied != self._all_small:
+            for i in range(len(arrays)) if is_copy else self._small:
+                if not copied >> i & 1:
+                    arrays[i] = copy_of(arrays[i])
         batch = self._batch_class(arrays)
         batch._origin = self._origin
         batch._handle = (
