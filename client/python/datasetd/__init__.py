@@ -16,6 +16,7 @@ from . import errors, sources, transforms
 from ._batch import Batch
 from ._benchmark import BenchmarkResult, benchmark
 from ._client import Client, connect
+from ._concat import concat
 from ._dataset import Dataset
 from ._descriptions import BadSample, DrawnOp, Field, LoadEstimate
 from ._dlpack import Tensor
@@ -41,6 +42,7 @@ __all__ = [
     "Subset",
     "Tensor",
     "benchmark",
+    "concat",
     "connect",
     "connect_or_start",
     "load",

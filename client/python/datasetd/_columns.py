@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Dict, Iterator, List, Mapping, Union
 
 from ._samples import FieldNames, Spec, field_message, make_spec, numpy_dtype
 from .errors import InvalidArgument
@@ -14,8 +14,11 @@ _MAX_FIELDS = 64
 class Columns:
     """Fields as whole arrays, which a push sends in blocks of rows."""
 
-    def __init__(self, rows: Mapping[str, Any], names: FieldNames) -> None:
-        """`rows`: Rows or ArrowRows, by field."""
+    def __init__(
+        self, rows: Mapping[str, Any], names: Union[FieldNames, List[Spec]]
+    ) -> None:
+        """`rows`: Rows, or what has their read() and length, by field; `names`
+        says what the fields are, or how to find out."""
         lengths = {name: column.length for name, column in rows.items()}
         if len(set(lengths.values())) > 1:
             raise InvalidArgument(
@@ -32,7 +35,9 @@ class Columns:
         self.num_samples = next(iter(lengths.values()), 0)
         self._rows = list(rows.values())
         self._specs: List[Spec] = []
-        if self.num_samples:
+        if isinstance(names, list):
+            self._specs = names
+        elif self.num_samples:
             self._specs = [
                 make_spec(name, names.kind(name), column.first())
                 for name, column in rows.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from . import _concat
 from ._columns import Columns
 from ._rows import ArrowRows, Rows, is_arrow_numeric, is_named, module_of
 from ._samples import FieldNames, Fields
@@ -179,6 +180,9 @@ def columns_of(data: Any, fields: Fields) -> Any:
     """Returns the columns of `data`, or its samples if it has none."""
     _refuse(data)
     names = FieldNames(fields)
+    resident = _concat.as_concat(data)
+    if resident is not None:
+        return _concat.columns(resident, names)
     if is_named(data, "datasets", "Dataset"):
         found = _of_hugging_face(data, names)
         return data if found is None else found

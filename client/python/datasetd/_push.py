@@ -23,7 +23,7 @@ from typing import (
     Tuple,
 )
 
-from . import _library, _resident
+from . import _concat, _library, _resident
 from ._arguments import encode
 from ._columns import Columns, contiguous, copy_rows
 from ._data import columns_of
@@ -409,6 +409,11 @@ def push(
         )
     name = header["name"]
     _check_name(name)
+    if if_exists == "replace" and _concat.is_part(data, name):
+        raise InvalidArgument(
+            f"dataset {name!r} cannot replace itself: choose another name, and "
+            "unload it afterwards"
+        )
     stack = contextlib.ExitStack()
     unkept = contextlib.ExitStack()
 

@@ -7,6 +7,7 @@ from typing import Any, Generator, List
 
 from ._dataset import Dataset
 from ._loader import DataLoader
+from ._rows import to_numpy
 
 MAX_ROWS = 4096
 
@@ -44,23 +45,12 @@ def resident_rows(
             arrays = []
             for field in dataset.fields:
                 values = getattr(batch, field.name)
-                if _needs_torch(dataset):
-                    values = _torch_to_numpy(values)
-                values = numpy.asarray(values)
+                values = numpy.asarray(to_numpy(values))
                 # (H, W, C) in memory, but shaped (C, H, W).
                 arrays.append(
                     values.transpose(0, 2, 3, 1) if field.is_image else values
                 )
             yield arrays
-
-
-def _torch_to_numpy(tensor: Any) -> Any:
-    import torch
-
-    tensor = tensor.cpu()
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.view(torch.int16)
-    return tensor.numpy()
 
 
 def are_equal(ours: Any, theirs: Any) -> bool:

@@ -53,7 +53,7 @@ class Rows:
         import numpy
 
         if self.is_torch:
-            return _torch_to_numpy(self._array[begin:end], self._where)
+            return plain(to_numpy(self._array[begin:end]), self._where)
         if not self._piece_rows:
             return plain(numpy.asarray(self._array[begin:end]), self._where)
         parts = []
@@ -95,13 +95,16 @@ def _piece_rows(array: Any, row_bytes: int) -> int:
     return rows
 
 
-def _torch_to_numpy(tensor: Any, where: str) -> Any:
-    tensor = tensor.detach().cpu()
-    if str(tensor.dtype) == "torch.bfloat16":
+def to_numpy(values: Any) -> Any:
+    """Returns a tensor, or an array, as NumPy's; bfloat16 as int16."""
+    if not is_named(values, "torch", "Tensor"):
+        return values
+    values = values.detach().cpu()
+    if str(values.dtype) == "torch.bfloat16":
         import torch
 
-        return tensor.view(torch.int16).numpy()
-    return plain(tensor.numpy(), where)
+        values = values.view(torch.int16)
+    return values.numpy()
 
 
 class ArrowRows:
