@@ -116,7 +116,8 @@ class ReleaseTest(unittest.TestCase):
 
     def test_the_links_of_its_pages(self):
         package_harness.check_links(self.root, "README.md", "overview.md",
-                                    "formats.md", "transforms.md")
+                                    "formats.md", "readers.md",
+                                    "transforms.md")
 
     def test_version(self):
         version = re.match(r"datasetd-(.*)-linux-x86_64$", self.root.name)[1]

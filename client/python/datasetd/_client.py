@@ -120,7 +120,7 @@ class Client:
 
         Args:
           name: 1 to 128 characters of [A-Za-z0-9._-].
-          format: a reader of the daemon. docs/formats.md lists the readers and
+          format: a reader of the daemon. docs/readers.md describes them and
             their options; status() lists those of this daemon.
           path: made absolute, with ~ expanded; the daemon opens it, below its
             data roots.

@@ -1,12 +1,4 @@
-// The options shared by all readers of encoded images.
-//
-//   channels     3 (default), 1, 4, or as_is: those of the first image
-//   apply_exif   true rotates images by their EXIF orientation; false (as
-//                torchvision's loaders) does not
-//   fast_decode  true decodes a JPEG at 1/2, 1/4 or 1/8 if a pretransform
-//                shrinks it anyway: faster, but with other pixels
-//   max_pixels   images that declare more are refused; 89478485, PIL's warning
-//                limit
+// The options shared by all readers of encoded images; see docs/readers.md.
 
 #ifndef DATASETD_SERVER_READERS_IMAGES_IMAGE_OPTIONS_H_
 #define DATASETD_SERVER_READERS_IMAGES_IMAGE_OPTIONS_H_

@@ -1,12 +1,6 @@
-// Format mnist: MNIST, Fashion-MNIST and KMNIST as IDX files, plain or gzip.
-//
-// The path is the directory of train-images-idx3-ubyte, train-labels-idx1-ubyte
-// and the same with t10k; names with ".gz" appended, and with ".idx" for
-// "-idx", are found too. Splits: train (default), test.
-//
-// Fields: image uint8 [H, W, 1], label uint8 []; H and W are taken from the
-// file. Gzip is decompressed while reading, in 64 KiB; its checksum is verified
-// with the last sample.
+// Format mnist: MNIST, Fashion-MNIST and KMNIST as IDX files; see
+// docs/readers.md. Gzip is decompressed while reading, in 64 KiB; its checksum
+// is verified with the last sample.
 
 #ifndef DATASETD_SERVER_READERS_SMALL_SETS_MNIST_READER_H_
 #define DATASETD_SERVER_READERS_SMALL_SETS_MNIST_READER_H_
