@@ -114,11 +114,6 @@ absl::StatusOr<v1::Config> MakeConfig(const Flags& flags) {
   return config;
 }
 
-absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) +
-         absl::Nanoseconds(duration.nanos());
-}
-
 // A feed uses six descriptors.
 void RaiseDescriptorLimit() {
   rlimit limit;

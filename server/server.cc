@@ -22,6 +22,7 @@
 #include "server/attach/ring_channel.h"
 #include "server/attach/session_table.h"
 #include "server/cache/dataset_cache.h"
+#include "server/config/config.h"
 #include "server/config/user_limit.h"
 #include "server/dataset/device_table.h"
 #include "server/dataset/memory_budget.h"
@@ -64,11 +65,6 @@ constexpr absl::Duration kMaxLastSaveTime = absl::Milliseconds(300);
 // Time that a request which would be refused waits for earlier closes to be
 // processed.
 constexpr absl::Duration kMaxEndTime = absl::Seconds(1);
-
-absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) +
-         absl::Nanoseconds(duration.nanos());
-}
 
 int64_t BytesOf(uint64_t mib) { return static_cast<int64_t>(mib) << 20; }
 

@@ -372,4 +372,9 @@ absl::Status ValidateConfig(const v1::Config& config) {
   return CheckDatasets(config);
 }
 
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) +
+         absl::Nanoseconds(duration.nanos());
+}
+
 }  // namespace datasetd

@@ -17,7 +17,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "datasetd/v1/server.pb.h"
+#include "google/protobuf/duration.pb.h"
 
 namespace datasetd {
 
@@ -38,6 +40,8 @@ void ApplyDefaults(v1::Config* config);
 // REQUIRES: ApplyDefaults was called.
 //   INVALID_ARGUMENT  names the key, its value and the allowed values
 absl::Status ValidateConfig(const v1::Config& config);
+
+absl::Duration FromProto(const google::protobuf::Duration& duration);
 
 }  // namespace datasetd
 
