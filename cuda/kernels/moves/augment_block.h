@@ -37,6 +37,13 @@ struct BlockRow {
   int32_t sample;  // in the block
 };
 
+// Output columns [begin, end) of a sample come from input column `origin` +
+// `step` * x; all others are padding.
+struct ColumnRun {
+  int32_t origin, step;
+  int32_t begin, end;
+};
+
 // The shared memory of a block.
 struct BlockState {
   BlockWork work;
@@ -44,6 +51,7 @@ struct BlockState {
   int64_t draw_indices[kMaxBlockSamples];
   const uint8_t* sources[kMaxBlockSamples];
   SampleMoves moves[kMaxBlockSamples];
+  ColumnRun runs[kMaxBlockSamples];  // if the plan has runs
   BlockRow rows[kMaxBlockRows];
   // Element offset in an input row, or fill: [sample][out_width].
   int32_t columns[kMaxBlockColumns];
@@ -118,6 +126,18 @@ DATASETD_HOST_DEVICE inline bool IsImageBlock(const AugmentPlan& plan,
          plan.program->fields[field_index].is_image;
 }
 
+// Copies word `i`, of 8 bytes, of a struct.
+template <typename T>
+DATASETD_HOST_DEVICE inline void CopyWord(const T* from, T* to, int i) {
+#if defined(__CUDA_ARCH__)
+  reinterpret_cast<uint64_t*>(to)[i] =
+      reinterpret_cast<const uint64_t*>(from)[i];
+#else
+  memcpy(reinterpret_cast<uint8_t*>(to) + 8 * i,
+         reinterpret_cast<const uint8_t*>(from) + 8 * i, 8);
+#endif
+}
+
 DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
                                            BlockState& state) {
   if (!IsImageBlock(plan, state)) return;
@@ -127,8 +147,7 @@ DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
   static_assert(sizeof(MoveProgram) % 8 == 0 && alignof(MoveProgram) == 8);
   constexpr int kWords = sizeof(MoveProgram) / 8;
   for (int i = thread; i < kWords; i += kBlockThreads) {
-    memcpy(reinterpret_cast<uint8_t*>(&state.field) + 8 * i,
-           reinterpret_cast<const uint8_t*>(&field) + 8 * i, 8);
+    CopyWord(&field, &state.field, i);
   }
   if (thread < work.num_samples) {
     const BatchTask& batch = plan.batches[work.batch_index];
@@ -158,6 +177,8 @@ DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
     state.fill_bits[move][channel] = FillElementBits(field, move, channel);
   }
   if (field.in_dtype != Dtype::kUint8) return;
+  // Runs of copied bytes need no table.
+  if (plan.fields[state.work.plan_index].has_runs && IsBitCopy(field)) return;
   for (int i = thread; i < field.channels * 256; i += kBlockThreads) {
     const int channel = i / 256;
     const float byte = static_cast<float>(i % 256);
@@ -171,6 +192,27 @@ DATASETD_HOST_DEVICE inline int32_t MapColumn(const BlockState& state,
                                               int sample, int32_t x) {
   const int32_t entry = MapBack(state.field, state.moves[sample].axis[1], x);
   return IsFill(entry) ? entry : entry * state.field.channels;
+}
+
+// REQUIRES: the plan has runs.
+DATASETD_HOST_DEVICE inline ColumnRun FindRun(const MoveProgram& field,
+                                              const AxisMove* drawn) {
+  ColumnRun run = {0, 1, 0, field.out_width};
+  for (int i = field.num_moves - 1; i >= 0; --i) {
+    const AxisMove& move = drawn[i];
+    run.origin =
+        move.is_mirrored ? move.origin - run.origin : move.origin + run.origin;
+    if (move.is_mirrored) run.step = -run.step;
+    if (!move.is_padded) continue;
+    // Where 0 <= origin + step * x < size.
+    const int32_t begin =
+        run.step > 0 ? -run.origin : run.origin - move.size + 1;
+    run.begin = begin > run.begin ? begin : run.begin;
+    run.end = begin + move.size < run.end ? begin + move.size : run.end;
+  }
+  // Padding only: any input column may be read in its place.
+  if (run.begin >= run.end) return {0, 0, -1, 0};
+  return run;
 }
 
 DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
@@ -187,7 +229,11 @@ DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
         IsFill(entry) ? entry : entry * field.in_width * field.channels;
     state.rows[i].sample = sample;
   }
-  if (!plan.fields[work.plan_index].has_column_map) return;
+  const FieldPlan& field_plan = plan.fields[work.plan_index];
+  if (field_plan.has_runs && thread < work.num_samples) {
+    state.runs[thread] = FindRun(field, state.moves[thread].axis[1]);
+  }
+  if (!field_plan.has_column_map) return;
   for (int i = thread; i < work.num_samples * field.out_width;
        i += kBlockThreads) {
     const int32_t sample = i / field.out_width;
@@ -357,10 +403,142 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
   }
 }
 
+// Writes vectors of all channels of as many consecutive pixels of a row.
+// REQUIRES: the plan has runs; it pads only if kIsPadded, and bits are copied
+// if kIsCopy.
+template <bool kIsPadded, bool kIsCopy, bool kIsNhwc, int kChannels,
+          int kSizeBytes, typename Sink>
+DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
+                                           const BlockState& state,
+                                           const Sink& sink) {
+  constexpr int kVector = VectorPositions(kSizeBytes);
+  constexpr int kUnit = kIsNhwc ? kVector * kChannels : kVector;
+  const BlockWork& work = state.work;
+  const FieldPlan& field_plan = plan.fields[work.plan_index];
+  const MoveProgram& field = state.field;
+  uint8_t* slot = plan.batches[work.batch_index].slot + field.offset_bytes;
+  const int32_t row_positions =
+      kIsNhwc ? field.out_width * kChannels : field.out_width;
+  const int32_t sample_positions = field_plan.positions_per_sample;
+  uint32_t fill[kChannels] = {};
+  if constexpr (kIsPadded) {
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      fill[c] = state.fill_bits[field_plan.padding_move][c];
+    }
+  }
+  for (int32_t i = thread * kUnit; i < work.num_positions;
+       i += kBlockThreads * kUnit) {
+    const int32_t position = work.first_position + i;
+    const int32_t row = static_cast<int32_t>(
+        field_plan.row_divider.Divide(static_cast<uint32_t>(position)));
+    const int32_t in_row = position - row * row_positions;
+    const int32_t x = kIsNhwc ? in_row / kChannels : in_row;
+    const BlockRow block_row = state.rows[row - work.first_row];
+    const ColumnRun run = state.runs[block_row.sample];
+    const bool is_row = !IsFill(block_row.entry);
+    const uint8_t* const source =
+        state.sources[block_row.sample] + (is_row ? block_row.entry : 0);
+    uint32_t words[kChannels][4] = {};
+    DATASETD_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      int32_t column = x + k;
+      bool is_inside = true;
+      if constexpr (kIsPadded) {
+        column = column < run.begin ? run.begin : column;
+        column = column < run.end ? column : run.end - 1;
+        is_inside = is_row && column == x + k;
+      }
+      const uint8_t* const pixel =
+          source + (run.origin + run.step * column) * kChannels;
+      DATASETD_UNROLL
+      for (int c = 0; c < kChannels; ++c) {
+        uint32_t bits = LoadAs<uint8_t>(pixel, c);
+        if constexpr (!kIsCopy) bits = state.table[c][bits];
+        if constexpr (kIsPadded) bits = is_inside ? bits : fill[c];
+        if constexpr (kIsNhwc) {
+          const int element = k * kChannels + c;
+          PackElement<kSizeBytes>(words[element / kVector], element % kVector,
+                                  bits);
+        } else {
+          PackElement<kSizeBytes>(words[c], k, bits);
+        }
+      }
+    }
+    if constexpr (kIsNhwc) {
+      uint8_t* const to =
+          slot + (int64_t{work.first_sample} * sample_positions + position) *
+                     kSizeBytes;
+      DATASETD_UNROLL
+      for (int v = 0; v < kChannels; ++v) {
+        sink.StoreVector(to + 16 * v, words[v]);
+      }
+    } else {
+      const int32_t sample = block_row.sample;
+      uint8_t* to = slot + ((int64_t{work.first_sample} + sample) * kChannels *
+                                sample_positions +
+                            (position - sample * sample_positions)) *
+                               kSizeBytes;
+      DATASETD_UNROLL
+      for (int c = 0; c < kChannels; ++c) {
+        sink.StoreVector(to, words[c]);
+        to += int64_t{sample_positions} * kSizeBytes;
+      }
+    }
+  }
+}
+
+template <bool kIsPadded, bool kIsCopy, int kSizeBytes, typename Sink>
+DATASETD_HOST_DEVICE inline void WriteRunsOf(const AugmentPlan& plan,
+                                             int thread,
+                                             const BlockState& state,
+                                             const Sink& sink) {
+  // With one channel the layouts are the same.
+  if (state.field.channels == 1) {
+    WriteRuns<kIsPadded, kIsCopy, false, 1, kSizeBytes>(plan, thread, state,
+                                                        sink);
+  } else if (state.field.layout == Layout::kNhwc) {
+    WriteRuns<kIsPadded, kIsCopy, true, 3, kSizeBytes>(plan, thread, state,
+                                                       sink);
+  } else {
+    WriteRuns<kIsPadded, kIsCopy, false, 3, kSizeBytes>(plan, thread, state,
+                                                        sink);
+  }
+}
+
+template <int kSizeBytes, typename Sink>
+DATASETD_HOST_DEVICE inline void WriteRunImage(const AugmentPlan& plan,
+                                               int thread,
+                                               const BlockState& state,
+                                               const Sink& sink) {
+  const bool is_padded = plan.fields[state.work.plan_index].padding_move >= 0;
+  if constexpr (kSizeBytes == 1) {
+    if (IsBitCopy(state.field)) {
+      if (is_padded) {
+        WriteRunsOf<true, true, kSizeBytes>(plan, thread, state, sink);
+      } else {
+        WriteRunsOf<false, true, kSizeBytes>(plan, thread, state, sink);
+      }
+      return;
+    }
+  }
+  if (is_padded) {
+    WriteRunsOf<true, false, kSizeBytes>(plan, thread, state, sink);
+  } else {
+    WriteRunsOf<false, false, kSizeBytes>(plan, thread, state, sink);
+  }
+}
+
 template <bool kFromBytes, int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WriteImage(const AugmentPlan& plan, int thread,
                                             const BlockState& state,
                                             const Sink& sink) {
+  if constexpr (kSizeBytes > 0) {
+    if (plan.fields[state.work.plan_index].has_runs) {
+      WriteRunImage<kSizeBytes>(plan, thread, state, sink);
+      return;
+    }
+  }
   if (state.field.layout == Layout::kNhwc) {
     WritePixels<kFromBytes, kSizeBytes>(plan, thread, state, sink);
   } else {

@@ -14,6 +14,21 @@ inline constexpr int kVectorBytes = 16;
 // block's preparation.
 inline constexpr int64_t kBlockPixels = 2048;
 
+// True if the pixels of an output row are, but for one padding with a constant,
+// consecutive in an input row.
+bool HasRuns(const FieldProgram& field, int vector, int* padding_move) {
+  *padding_move = -1;
+  if (vector == 1 || field.out_width % vector != 0) return false;
+  if (field.channels != 1 && field.channels != 3) return false;
+  for (int i = 0; i < field.num_moves; ++i) {
+    if (field.moves[i].kind != MoveKind::kPad) continue;
+    if (*padding_move >= 0) return false;
+    if (field.moves[i].padding_mode != PaddingMode::kConstant) return false;
+    *padding_move = i;
+  }
+  return true;
+}
+
 FieldPlan PlanImage(const FieldProgram& field, int field_index) {
   FieldPlan plan = {};
   plan.field_index = field_index;
@@ -32,6 +47,7 @@ FieldPlan PlanImage(const FieldProgram& field, int field_index) {
       field.offset_bytes % kVectorBytes == 0) {
     plan.vector_positions = vector;
   }
+  plan.has_runs = HasRuns(field, plan.vector_positions, &plan.padding_move);
 
   const int64_t pixels =
       std::max(kBlockPixels, int64_t{kBlockThreads} * plan.vector_positions);
@@ -40,12 +56,16 @@ FieldPlan PlanImage(const FieldProgram& field, int field_index) {
   // A block touches at most (positions - 1) / n + 2 stretches of n positions.
   positions = std::min(positions, (kMaxBlockRows - 2) * row_positions);
   positions = std::min(positions, (kMaxBlockSamples - 2) * sample_positions);
-  positions -= positions % plan.vector_positions;
+  const int unit = plan.has_runs && field.layout == Layout::kNhwc
+                       ? vector * field.channels
+                       : plan.vector_positions;
+  positions -= positions % unit;
   plan.positions_per_block = static_cast<int32_t>(positions);
 
   const int64_t samples = (positions - 1) / sample_positions + 2;
   const int64_t columns = samples * field.out_width;
-  plan.has_column_map = columns <= kMaxBlockColumns && columns * 2 <= positions;
+  plan.has_column_map =
+      !plan.has_runs && columns <= kMaxBlockColumns && columns * 2 <= positions;
   return plan;
 }
 

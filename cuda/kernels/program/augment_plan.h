@@ -42,8 +42,13 @@ struct FieldPlan {
   int32_t vector_positions;
   int32_t positions_per_sample;  // below 2^30
   int32_t positions_per_block;   // a multiple of vector_positions
-  Divider sample_divider;        // by positions_per_sample
-  Divider row_divider;           // by the positions of an output row
+  // True if a thread writes vectors of all channels of as many pixels, which
+  // are consecutive in an output row and, but for padding, in an input row.
+  bool has_runs;
+  // The move that pads an image with runs; negative: none.
+  int32_t padding_move;
+  Divider sample_divider;  // by positions_per_sample
+  Divider row_divider;     // by the positions of an output row
   // True if a block maps its columns once, in shared memory; else per pixel.
   bool has_column_map;
 };

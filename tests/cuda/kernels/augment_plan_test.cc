@@ -61,6 +61,28 @@ TEST(AugmentPlanTest, VectorsWhereLayoutAllows) {
             1);
 }
 
+TEST(AugmentPlanTest, RunsWherePixelsOfAVectorAreConsecutive) {
+  const auto field = [](int width, int channels = 3) {
+    return FieldBuilder(32, width, channels)
+        .Out(Dtype::kFloat16, Layout::kNhwc);
+  };
+  EXPECT_TRUE(PlanOf(field(32)).has_runs);
+  EXPECT_EQ(PlanOf(field(32)).padding_move, -1);
+  EXPECT_TRUE(PlanOf(field(32, 1)).has_runs);
+  EXPECT_FALSE(PlanOf(field(32, 4)).has_runs);
+  EXPECT_FALSE(PlanOf(field(36)).has_runs);
+  const FieldPlan padded = PlanOf(
+      field(32).HorizontalFlip(0.5f).Pad(8, 8, 8, 8, PaddingMode::kConstant));
+  EXPECT_TRUE(padded.has_runs);
+  EXPECT_EQ(padded.padding_move, 1);
+  EXPECT_FALSE(
+      PlanOf(field(32).Pad(8, 8, 8, 8, PaddingMode::kReflect)).has_runs);
+  EXPECT_FALSE(PlanOf(field(32)
+                          .Pad(4, 4, 4, 4, PaddingMode::kConstant)
+                          .Pad(4, 4, 4, 4, PaddingMode::kConstant))
+                   .has_runs);
+}
+
 TEST(AugmentPlanTest, CifarFillsAGpu) {
   AugmentProgram program = {};
   program.indices_offset_bytes = -1;
@@ -72,7 +94,7 @@ TEST(AugmentPlanTest, CifarFillsAGpu) {
   AugmentPlan plan;
   ASSERT_TRUE(MakeAugmentPlan(&program, program, &batch, 1, &plan));
   EXPECT_EQ(plan.num_blocks(), 256u);
-  EXPECT_TRUE(plan.fields[0].has_column_map);
+  EXPECT_TRUE(plan.fields[0].has_runs);
 }
 
 TEST(AugmentPlanTest, RefusesWhatDoesNotFitOneLaunch) {

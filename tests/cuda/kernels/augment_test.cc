@@ -111,6 +111,46 @@ TEST(AugmentTest, EverySizeChannelDtypeAndLayout) {
   }
 }
 
+// Rows of which a vector's pixels are consecutive, mirrored, partly padding or
+// nothing else.
+TEST(AugmentTest, RunsOfPixels) {
+  for (const int width : {16, 48}) {
+    for (const int channels : {1, 3}) {
+      for (const Dtype out : kOutDtypes) {
+        for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+          SCOPED_TRACE(::testing::Message()
+                       << width << " x " << channels << " to " << DtypeName(out)
+                       << " layout " << static_cast<int>(layout));
+          FieldBuilder plain(20, width + 5, channels);
+          plain.Out(out, layout)
+              .HorizontalFlip(0.5f)
+              .VerticalFlip(0.5f)
+              .RandomCrop(20, width)
+              .HorizontalFlip(0.5f);
+          FieldBuilder padded(20, width, channels);
+          padded.Out(out, layout)
+              .HorizontalFlip(0.5f)
+              .Pad(width, 20, width, 20, PaddingMode::kConstant)
+              .HorizontalFlip(0.5f)
+              .RandomCrop(20, width)
+              .VerticalFlip(0.5f);
+          FieldBuilder outside(20, width, channels);
+          outside.Out(out, layout)
+              .Pad(width, 0, width, 0, PaddingMode::kConstant)
+              .HorizontalFlip(0.5f)
+              .Crop(0, 0, 20, width);
+          if (out != Dtype::kUint8) {
+            for (FieldBuilder* field : {&plain, &padded, &outside}) {
+              field->Divide(255.0f).Normalize();
+            }
+          }
+          CheckCase({plain.Build(), padded.Build(), outside.Build()}, 9);
+        }
+      }
+    }
+  }
+}
+
 TEST(AugmentTest, CopiesBitsWithoutValueOps) {
   for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat32}) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
