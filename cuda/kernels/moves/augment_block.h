@@ -403,6 +403,70 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
   }
 }
 
+// Returns {high, low} >> shift, for a shift of 0 to 24.
+DATASETD_HOST_DEVICE inline uint32_t FunnelShift(uint32_t low, uint32_t high,
+                                                 int shift) {
+#if defined(__CUDA_ARCH__)
+  return __funnelshift_r(low, high, static_cast<uint32_t>(shift));
+#else
+  return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> shift);
+#endif
+}
+
+// Loads 4 * kWords bytes from `from`, by aligned words: up to 3 bytes before
+// and behind are read, too.
+template <int kWords>
+DATASETD_HOST_DEVICE inline void LoadBytes(const uint8_t* from,
+                                           uint32_t (&bytes)[kWords]) {
+  const int offset = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
+  const uint8_t* const aligned = from - offset;
+  uint32_t word = LoadAs<uint32_t>(aligned, 0);
+  DATASETD_UNROLL
+  for (int i = 0; i < kWords; ++i) {
+    uint32_t next = 0;
+    if (i + 1 < kWords || offset > 0) {
+      next = LoadAs<uint32_t>(aligned, i + 1);
+    }
+    bytes[i] = FunnelShift(word, next, 8 * offset);
+    word = next;
+  }
+}
+
+// The same, but bytes outside of [begin, end) are undefined, and not read but
+// for the 3 before and behind.
+template <int kWords>
+DATASETD_HOST_DEVICE inline void LoadBytes(const uint8_t* from,
+                                           const uint8_t* begin,
+                                           const uint8_t* end,
+                                           uint32_t (&bytes)[kWords]) {
+  const int offset = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
+  const uint8_t* const aligned = from - offset;
+  // Of words that overlap the range.
+  const int64_t first = begin - aligned;
+  const int64_t last = end - aligned;
+  uint32_t word = 0;
+  DATASETD_UNROLL
+  for (int i = 0; i <= kWords; ++i) {
+    uint32_t next = 0;
+    if (4 * i + 3 >= first && 4 * i < last && (i < kWords || offset > 0)) {
+      next = LoadAs<uint32_t>(aligned, i);
+    }
+    if (i > 0) bytes[i - 1] = FunnelShift(word, next, 8 * offset);
+    word = next;
+  }
+}
+
+// Returns a pixel's channels as the low bytes of a word; what is above is
+// undefined.
+template <int kChannels, int kWords>
+DATASETD_HOST_DEVICE inline uint32_t PixelBytes(const uint32_t (&bytes)[kWords],
+                                                int pixel) {
+  const int word = pixel * kChannels / 4;
+  const int shift = pixel * kChannels % 4 * 8;
+  if (shift + 8 * kChannels <= 32) return bytes[word] >> shift;
+  return FunnelShift(bytes[word], bytes[word + 1], shift);
+}
+
 // Writes vectors of all channels of as many consecutive pixels of a row.
 // REQUIRES: the plan has runs; it pads only if kIsPadded, and bits are copied
 // if kIsCopy.
@@ -439,21 +503,30 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
     const bool is_row = !IsFill(block_row.entry);
     const uint8_t* const source =
         state.sources[block_row.sample] + (is_row ? block_row.entry : 0);
+    // Of the leftmost pixel, which is the last one of a mirrored run.
+    const int32_t first = run.step < 0 ? run.origin - (x + kVector - 1)
+                                       : run.origin + run.step * x;
+    uint32_t bytes[kVector * kChannels / 4];
+    if constexpr (kIsPadded) {
+      LoadBytes(source + first * kChannels, source,
+                source + field.in_width * kChannels, bytes);
+    } else {
+      LoadBytes(source + first * kChannels, bytes);
+    }
+    // Padding if not below `num_inside`, as unsigned numbers.
+    const uint32_t from_begin = static_cast<uint32_t>(x - run.begin);
+    const uint32_t num_inside =
+        is_row ? static_cast<uint32_t>(run.end - run.begin) : 0;
     uint32_t words[kChannels][4] = {};
     DATASETD_UNROLL
     for (int k = 0; k < kVector; ++k) {
-      int32_t column = x + k;
-      bool is_inside = true;
-      if constexpr (kIsPadded) {
-        column = column < run.begin ? run.begin : column;
-        column = column < run.end ? column : run.end - 1;
-        is_inside = is_row && column == x + k;
-      }
-      const uint8_t* const pixel =
-          source + (run.origin + run.step * column) * kChannels;
+      const uint32_t ahead = PixelBytes<kChannels>(bytes, k);
+      const uint32_t back = PixelBytes<kChannels>(bytes, kVector - 1 - k);
+      const uint32_t pixel = run.step < 0 ? back : ahead;
+      const bool is_inside = from_begin + static_cast<uint32_t>(k) < num_inside;
       DATASETD_UNROLL
       for (int c = 0; c < kChannels; ++c) {
-        uint32_t bits = LoadAs<uint8_t>(pixel, c);
+        uint32_t bits = pixel >> (8 * c) & 0xFF;
         if constexpr (!kIsCopy) bits = state.table[c][bits];
         if constexpr (kIsPadded) bits = is_inside ? bits : fill[c];
         if constexpr (kIsNhwc) {

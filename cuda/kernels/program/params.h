@@ -101,7 +101,7 @@ struct ValueOp {
 // moves. out_dtype is in_dtype (bits are copied), kInt64 from an integer type,
 // or a float type by static_cast.
 struct MoveProgram {
-  const uint8_t* source;  // device memory, of sample 0
+  const uint8_t* source;  // device memory, of sample 0; read by aligned words
   int64_t sample_stride_bytes;
   Dtype in_dtype;
   Dtype out_dtype;
