@@ -184,6 +184,32 @@ def test_what_is_wrong_with_a_call(client, tmp_path):
           tmp_path / "b.npz")
 
 
+def test_the_daemon_names_the_way(client, data_root):
+    """Of formats that it has read before, also within a join."""
+    from datasetd import _loading
+
+    def load(format, options):
+        spec = _loading.dataset_spec(
+            "x", format, data_root, None, (), None, options, "fail", None
+        )
+        _loading.load(client._session, spec, False)
+
+    assert not set(client.status()["formats"]) & {c[0] for c in _CASES}
+    for format, function in (
+        ("npz", "npz"), ("hdf5", "hdf5"), ("csv_pixels", "csv_pixels"),
+        ("cifar10_python", "cifar_python"),
+        ("cifar100_python", "cifar_python"),
+    ):
+        text = (
+            f'format "{format}" is read by the job: python -m datasetd load '
+            f"NAME {format} PATH, or datasetd.sources.{function}"
+        )
+        for arguments in ((format, {}), ("join", {"parts": format + ":a"})):
+            with pytest.raises(datasetd.InvalidArgument) as raised:
+                load(*arguments)
+            assert text in str(raised.value)
+
+
 def test_a_loader_reads_the_file_again_after_a_restart(tmp_path):
     path = tmp_path / "a.npz"
     _write_npz(path)
