@@ -538,9 +538,10 @@ def test_the_examples_of_the_page(daemon, tmp_path):
         )
         for example in examples
     ]
-    assert len(printed) == 2
+    assert len(printed) == 3
     assert printed[0] == "1000 ['image', 'label']\n"
     assert "100 samples" in printed[1] and "['image', 'label']" in printed[1]
+    assert printed[2] == "50 push\n"
 
 
 def _run(*arguments):
