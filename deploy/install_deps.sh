@@ -27,9 +27,7 @@ packages="$packages
   libdlpack-dev
   libgtest-dev libgmock-dev
   libgrpc++-dev protobuf-compiler-grpc
-  libhdf5-dev
   libjpeg62-turbo-dev
-  libminizip-dev
   nlohmann-json3-dev
   libpng-dev
   libprotobuf-dev protobuf-compiler

@@ -11,11 +11,10 @@ import pathlib
 import subprocess
 import sys
 
-# Packages of headers, of what the private libraries hold besides, and of the
-# archives that hdf5 names itself.
-ALWAYS = ["libaec-dev", "libcli11-dev", "libdlpack-dev", "libfmt-dev",
-          "libgcc-s1", "libhdf5-dev", "librust-blake3-dev", "libspdlog-dev",
-          "libstdc++6", "nlohmann-json3-dev"]
+# Packages of headers, and of what the private libraries hold besides.
+ALWAYS = ["libcli11-dev", "libdlpack-dev", "libfmt-dev", "libgcc-s1",
+          "librust-blake3-dev", "libspdlog-dev", "libstdc++6",
+          "nlohmann-json3-dev"]
 LIBRARY_FOLDER = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 
 

@@ -18,10 +18,6 @@ _ARCHIVES = {
     "-lgrpc++": ["grpc++_unsecure"],
     "-lgtest": ["gtest"],
     "-ljpeg": ["jpeg"],
-    "-lminizip": [
-        "minizip",
-        "z",
-    ],
     "-lpng": [
         "png16",
         "z",

@@ -97,8 +97,5 @@ rule "what is below the services knows neither gRPC nor spdlog" \
    //server/feed/...' '^//third_party/(grpc|spdlog)'
 rule "readers know no gRPC" \
   //server/readers/... '^//third_party/grpc'
-rule "HDF5 is in a process of its own" \
-  '//client/... + //server/readers:formats + //server:server' \
-  '^//third_party/hdf5'
 rule "server/attach knows no gRPC" \
   //server/attach/... '^//third_party/grpc'

@@ -5,15 +5,11 @@
 #include "absl/strings/str_join.h"
 #include "server/readers/archives/tfrecord_reader.h"
 #include "server/readers/archives/webdataset_reader.h"
-#include "server/readers/arrays/csv_pixels_reader.h"
 #include "server/readers/arrays/npy_reader.h"
-#include "server/readers/arrays/npz_reader.h"
 #include "server/readers/arrays/raw_reader.h"
-#include "server/readers/hdf5/hdf5_reader.h"
 #include "server/readers/images/image_csv_reader.h"
 #include "server/readers/images/image_folder_reader.h"
 #include "server/readers/join_reader.h"
-#include "server/readers/small_sets/cifar_python_reader.h"
 #include "server/readers/small_sets/cifar_reader.h"
 #include "server/readers/small_sets/mnist_reader.h"
 
@@ -27,24 +23,26 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenJoin(const SourceSpec& spec,
 
 struct Format {
   const char* name;
+  // Null if the Python package reads the format, and pushes what it read.
   absl::StatusOr<std::unique_ptr<Reader>> (*open)(const SourceSpec&,
                                                   const FileSystem&);
+  const char* python_function = nullptr;  // of datasetd.sources
 };
 
 // Sorted by name.
 constexpr Format kFormats[] = {
     {"cifar10", OpenCifar10Reader},
     {"cifar100", OpenCifar100Reader},
-    {"cifar100_python", OpenCifar100PythonReader},
-    {"cifar10_python", OpenCifar10PythonReader},
-    {"csv_pixels", OpenCsvPixelsReader},
-    {"hdf5", OpenHdf5Reader},
+    {"cifar100_python", nullptr, "cifar_python"},
+    {"cifar10_python", nullptr, "cifar_python"},
+    {"csv_pixels", nullptr, "csv_pixels"},
+    {"hdf5", nullptr, "hdf5"},
     {"image_csv", OpenImageCsvReader},
     {"image_folder", OpenImageFolderReader},
     {"join", OpenJoin},
     {"mnist", OpenMnistReader},
     {"npy", OpenNpyReader},
-    {"npz", OpenNpzReader},
+    {"npz", nullptr, "npz"},
     {"raw", OpenRawReader},
     {"tfrecord", OpenTfrecordReader},
     {"webdataset", OpenWebdatasetReader},
@@ -55,7 +53,12 @@ constexpr Format kFormats[] = {
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
                                                    const FileSystem& files) {
   for (const Format& format : kFormats) {
-    if (spec.format == format.name) return format.open(spec, files);
+    if (spec.format != format.name) continue;
+    if (format.open != nullptr) return format.open(spec, files);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "format \"", format.name, "\" is read by the job: python -m datasetd ",
+        "load NAME ", format.name, " PATH, or datasetd.sources.",
+        format.python_function));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown format '", absl::Utf8SafeCHexEscape(spec.format),
@@ -64,7 +67,9 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
 
 std::vector<std::string> ReaderFormats() {
   std::vector<std::string> names;
-  for (const Format& format : kFormats) names.push_back(format.name);
+  for (const Format& format : kFormats) {
+    if (format.open != nullptr) names.push_back(format.name);
+  }
   return names;
 }
 

@@ -15,13 +15,14 @@ namespace datasetd {
 
 // Opens the source with the reader of spec.format. `files` must outlive the
 // reader.
-//   INVALID_ARGUMENT  unknown format (names the valid ones), split or option;
-//                     no samples; wrong magic; not this format
+//   INVALID_ARGUMENT  unknown format (names the valid ones), or one that the
+//                     Python package reads (names its function); unknown split
+//                     or option; no samples; wrong magic; not this format
 // Also errors of FileSystem and RandomAccessFile.
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
                                                    const FileSystem& files);
 
-// The names of all formats, sorted.
+// The names of the formats that the daemon reads, sorted.
 std::vector<std::string> ReaderFormats();
 
 }  // namespace datasetd

@@ -5,7 +5,7 @@
 #
 #   tests/deploy/debootstrap.sh DEB [LOG]
 #
-# As root. Needs debootstrap, systemd-container, python3-h5py, python3-pil and a
+# As root. Needs debootstrap, systemd-container, python3-numpy, python3-pil and a
 # mirror of Debian's; so it is run by hand. Ends with 0 if every step did what it should; LOG gets what
 # the steps said.
 set -euo pipefail
@@ -45,21 +45,19 @@ dpkg-deb --root-owner-group -Zgzip --build "$work/next" \
   "$root/srv/check/next.deb" >/dev/null
 cp "$deb" "$root/srv/check/first.deb"
 cp "$here/installed.sh" "$here/installed_job.py" "$root/srv/check/"
-# What Python's own library does not write, for the readers that stand on others.
+# What Python's own library does not write.
 mkdir -p "$root/srv/data/images/one" "$root/srv/data/images/two"
 /usr/bin/python3 - "$root/srv/data" <<'PYTHON'
 import sys
 
-import h5py
 import numpy
 import PIL.Image
 
 root = sys.argv[1]
 pixels = numpy.arange(20 * 8 * 8 * 3, dtype=numpy.uint32).astype(numpy.uint8)
 pixels = pixels.reshape(20, 8, 8, 3)
-with h5py.File(f"{root}/images.h5", "w") as file:
-    file["image"] = pixels
-    file["label"] = numpy.arange(20, dtype=numpy.int64)
+numpy.savez(f"{root}/images.npz", image=pixels,
+            label=numpy.arange(20, dtype=numpy.int64))
 for i, image in enumerate(pixels):
     folder = "one" if i % 2 else "two"
     suffix = "png" if i % 4 < 2 else "jpg"

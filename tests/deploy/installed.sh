@@ -111,8 +111,7 @@ expect 0 as alice datasetctl load cifar --format cifar10 --split test \
   --path /srv/data
 expect 0 as alice datasetctl load pictures --format image_folder \
   --path /srv/data/images
-expect 0 as alice datasetctl load volumes --format hdf5 \
-  --path /srv/data/images.h5
+expect 0 as alice python3 -m datasetd load volumes npz /srv/data/images.npz
 expect 0 as alice datasetctl unload pictures
 expect 0 as alice datasetctl unload volumes
 expect 0 as alice python3 /srv/check/installed_job.py /home/alice/three 3

@@ -14,9 +14,8 @@ seconds=${1:-${DATASETD_FUZZ_SECONDS:-60}}
 shift || true
 harnesses=("$@")
 if [[ ${#harnesses[@]} -eq 0 ]]; then
-  harnesses=(cifar_reader cifar_python_reader csv_pixels_reader hdf5_file
-    hdf5_reader image_codec image_csv_reader image_folder_reader join_reader
-    mnist_reader npy_reader npy_header npz_reader raw_reader tfrecord_reader
+  harnesses=(cifar_reader image_codec image_csv_reader image_folder_reader
+    join_reader mnist_reader npy_reader npy_header raw_reader tfrecord_reader
     webdataset_reader config cache_entry manifest ring attach
     requests pipelines)
 fi
@@ -29,13 +28,12 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen" -I/usr/share/cargo/registry/blake3-1.3.1/c)
 # shellcheck disable=SC2054
-libraries=(-Wl,--as-needed -ljpeg -lpng -lminizip -lz -lyaml-cpp -lprotobuf
+libraries=(-Wl,--as-needed -ljpeg -lpng -lz -lyaml-cpp -lprotobuf
   -lspdlog -lfmt -lxxhash
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
   -labsl_strings -labsl_synchronization -labsl_time -labsl_time_zone
   -labsl_base -labsl_bad_optional_access -labsl_throw_delegate
   -labsl_raw_logging_internal -lpthread)
-hdf5_libraries=(-l:libhdf5_serial.a -l:libsz.a -l:libaec.a -lm -ldl)
 
 # As third_party/blake3 builds it.
 (
@@ -100,36 +98,17 @@ for harness in "${harnesses[@]}"; do
   source=tests/fuzz/$folder/${name}_fuzz.cc
   corpus=tests/fuzz/$folder/$corpus
   target=//tests/fuzz/$folder:${name}_fuzz_test
-  extra_libraries=()
-  environment=()
-  case $harness in
-    hdf5_file)
-      # Run here alone: elsewhere its library has a process to itself.
-      target="//server/readers/hdf5:hdf5_file + //tests/fuzz/readers:hdf5_reader_fuzz_test"
-      extra_libraries=("${hdf5_libraries[@]}")
-      # Of damaged files the library leaks, and asks for sizes that there are not;
-      # its process has a limit and reads one file.
-      environment=(ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1)
-      ;;
-    hdf5_reader)
-      # Without the process that it starts.
-      target="labels(deps, $target)"
-      bazel build //server:datasetd-hdf5 2>"$out/$harness.log"
-      environment=("DATASETD_HDF5_WORKER=$(bazel info bazel-bin \
-        2>/dev/null)/server/datasetd-hdf5")
-      ;;
-  esac
   mapfile -t sources < <(sources_of "$target" | grep -v '_fuzz\.cc$')
   objects=()
   for file in "$source" "${sources[@]}"; do
     objects+=("$(compile "$file")")
   done
   clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" \
-    "${libraries[@]}" "${extra_libraries[@]}" -o "$out/$harness"
+    "${libraries[@]}" -o "$out/$harness"
   mkdir -p "$out/corpus/$harness" "$out/findings"
   echo "== $harness, $seconds s"
   # The time limit is also for a fuzzer that hangs in reporting.
-  if ! env "${environment[@]}" timeout -s KILL "$((seconds + 60))" \
+  if ! timeout -s KILL "$((seconds + 60))" \
     "$out/$harness" -max_total_time="$seconds" -max_len=16384 \
     -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 \
     "-artifact_prefix=$out/findings/$harness-" \

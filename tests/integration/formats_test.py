@@ -274,7 +274,7 @@ def test_bad_sources_are_named_and_the_daemon_goes_on(daemon):
         info = tarfile.TarInfo("../../etc/passwd.cls")
         info.size = 1
         archive.addfile(info, io.BytesIO(b"1"))
-    outside = os.path.join(root, "outside.npz")
+    outside = os.path.join(root, "outside.csv")
     os.symlink("/etc/hostname", outside)
     bomb = os.path.join(root, "bomb.tgz")
     with gzip.open(bomb, "w") as file:
@@ -288,7 +288,8 @@ def test_bad_sources_are_named_and_the_daemon_goes_on(daemon):
             ("webdataset", path, datasetd.InvalidArgument, "leads out"),
             ("webdataset", bomb, datasetd.InvalidArgument,
              "max_inflated_bytes"),
-            ("npz", outside, datasetd.PermissionDenied, "seen by the daemon"),
+            ("image_csv", outside, datasetd.PermissionDenied,
+             "seen by the daemon"),
             ("csv_pixels", cut, datasetd.InvalidArgument, "line 3"),
             ("tfrecord", cut, datasetd.DataLoss, "TFRecords"),
         ):

@@ -6,10 +6,12 @@ $DATASETD_KILL_SEED.
 """
 
 import contextlib
+import ctypes
 import glob
 import json
 import os
 import random
+import struct
 import subprocess
 
 import datasetd
@@ -200,6 +202,47 @@ def test_what_cannot_come_back_is_failed_until_it_is_unloaded():
         world.restart()
         with world.daemon.connect() as client:
             assert world.datasets(client) == {}
+
+
+def _replace_in_list(state, old, new):
+    """Replaces bytes of the list of datasets by as many others."""
+    (path,) = glob.glob(os.path.join(state, "*.manifest"))
+    with open(path, "rb") as file:
+        prefix, message = file.read(16), file.read()[8:]
+    assert message.count(old) == 1
+    message = message.replace(old, new)
+    checksum = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
+    checksum.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    checksum.restype = ctypes.c_uint64
+    with open(path, "wb") as file:
+        file.write(
+            prefix + struct.pack("<Q", checksum(message, len(message))) + message
+        )
+
+
+def test_a_format_that_an_older_daemon_read_comes_back_failed():
+    with World() as world:
+        arrays = os.path.join(world.daemon.data_root, "arrays")
+        os.mkdir(arrays)
+        np.save(os.path.join(arrays, "x"), np.arange(20))
+        with world.daemon.connect() as client:
+            world.load(client)
+            client.load_dataset("old", format="npy", path=arrays)
+        world.await_stored(2)
+        world.daemon.kill()
+        _replace_in_list(world.state, b"\x03npy", b"\x03npz")
+        world.daemon.start()
+        with world.daemon.connect() as client:
+            world.await_state(client, "READY")
+            world.await_state(client, "FAILED", "old")
+            error = world.datasets(client)["old"]["error"]
+            assert 'format "npz" is read by the job: python -m' in error
+            client.unload_dataset("old")
+            with client.push_dataset("old", {"x": np.arange(20)}) as dataset:
+                assert len(dataset) == 20
+        world.restart()
+        with world.daemon.connect() as client:
+            world.await_state(client, "READY")
 
 
 def test_a_loader_waits_for_a_dataset_that_is_loading():

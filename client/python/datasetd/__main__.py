@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
 
-from . import __version__, _per_node, errors, sources
+from . import __version__, _formats, _per_node, errors, sources
 from ._client import Client, connect
 from ._dataset import Dataset, message_of
 from .web import _command as web
@@ -22,9 +22,6 @@ _EXIT_NO_DAEMON = 3
 _EXIT_INTERRUPTED = 130
 
 _CONNECT_SECONDS = 1.0
-
-# Functions of datasetd.sources that the command line supports.
-_SOURCES = tuple(name for name in sources.__all__ if name != "decode_image")
 
 _FOOTER = (
     "Exit codes: 0 ok; 1 the daemon refused, or the work failed; 2 the command "
@@ -72,7 +69,7 @@ def _parser() -> _Parser:
         description="Makes a dataset resident, or attaches to the one that the "
         "same arguments made. The daemon reads the formats that it has a "
         "reader for (datasetctl status names them); the others are read here, "
-        "by datasetd.sources, and sent: " + ", ".join(_SOURCES) + ".",
+        "by datasetd.sources, and sent: " + ", ".join(_formats.FUNCTIONS) + ".",
     )
     load.add_argument("name", help="1 to 128 of [A-Za-z0-9._-]")
     load.add_argument("format")
@@ -161,8 +158,6 @@ def _read(arguments: argparse.Namespace) -> Any:
     """Calls a function of datasetd.sources and returns its result."""
     options: Dict[str, Any] = dict(_pairs("--option", arguments.option))
     fields: Dict[str, Any] = dict(_pairs("--field", arguments.field))
-    if arguments.split is not None:
-        options["split"] = arguments.split
     if "decode" in options:
         options["decode"] = _function(options["decode"])
     if "extensions" in options:
@@ -181,15 +176,16 @@ def _read(arguments: argparse.Namespace) -> Any:
                 decode[field] = sources.decode_image
         options.update(features=features, decode=decode)
     elif fields:
+        if "fields" in options:
+            raise _UsageError("--field and --option fields are the same")
         options["fields"] = fields
-    function = getattr(sources, arguments.format)
     try:
-        return function(arguments.path, **options)
-    except TypeError as error:
-        # Raised by the call itself, not inside the library.
-        if error.__traceback__ and error.__traceback__.tb_next is None:
-            raise _UsageError(f"{arguments.format}: {error}") from None
-        raise
+        options = _formats.arguments_of(
+            arguments.format, arguments.split, options
+        )
+    except errors.InvalidArgument as error:
+        raise _UsageError(str(error)) from None
+    return _formats.read(arguments.format, arguments.path, options)
 
 
 def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
@@ -211,11 +207,11 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
             options=options,
             progress=progress,
         )
-    if arguments.format not in _SOURCES:
+    if arguments.format not in _formats.FUNCTIONS:
         raise _UsageError(
             f"format {arguments.format!r} is neither the daemon's "
             f"({', '.join(formats)}) nor one of datasetd.sources "
-            f"({', '.join(_SOURCES)})"
+            f"({', '.join(_formats.FUNCTIONS)})"
         )
     kinds = _pairs("--kind", arguments.kind)
     data = _read(arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
 import os
@@ -21,10 +22,10 @@ from typing import (
     overload,
 )
 
-from . import _loading, _push
+from . import _formats, _loading, _push
 from ._arguments import checked_seconds, device_name, encode
 from ._batch import Batch
-from ._data import class_names_of
+from ._data import class_names_of, with_kinds
 from ._dataset import Dataset
 from ._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
 from ._feed_options import image_field
@@ -120,16 +121,18 @@ class Client:
 
         Args:
           name: 1 to 128 characters of [A-Za-z0-9._-].
-          format: a reader of the daemon. docs/readers.md describes them and
-            their options; status() lists those of this daemon.
+          format: a format that the daemon reads, which status() lists, or a
+            function of datasetd.sources, as "hdf5": then this process reads the
+            file and pushes it. docs/formats.md lists both, and docs/readers.md
+            has the options of the daemon's.
           path: made absolute, with ~ expanded; the daemon opens it, below its
-            data roots.
+            data roots, unless this process reads the format.
           split: None: the reader's default.
           pretransforms: applied once, at load. A list, for `image` or the
             `fields` of each op, or a dict by field.
           device: "cuda:0", "cpu" or a torch.device; None: the daemon's first
             device. "cuda" is "cuda:0".
-          options: reader options.
+          options: reader options, or arguments of the function.
           progress: True shows a tqdm bar, or a line on stderr without tqdm. A
             function is called with the Dataset message (in a dry run the
             EstimateLoadResponse) as a dict; an exception ends the load.
@@ -137,8 +140,10 @@ class Client:
             "fail" ends the load; "skip" leaves them out; "replace" uses the
             preceding good sample instead. See Dataset.bad_samples.
           max_bad_samples: the load fails if it skips or replaces more; None:
-            100.
-          dry_run: loads nothing and returns a LoadEstimate.
+            100. What this process reads has no bad samples: damage raises
+            DataLoss.
+          dry_run: loads nothing and returns a LoadEstimate. Not for what this
+            process reads.
         """
         spec = _loading.dataset_spec(
             name,
@@ -151,12 +156,29 @@ class Client:
             bad_samples,
             max_bad_samples,
         )
+        if _formats.is_read_here(format):
+            if dry_run:
+                raise InvalidArgument(
+                    f"dry_run is for formats that the daemon reads, and "
+                    f"{format!r} is read by this process"
+                )
+            return _formats.load(
+                self,
+                name,
+                format,
+                path,
+                split,
+                options or {},
+                progress,
+                pretransforms=pretransforms,
+                device=device,
+            )
         if dry_run:
             return estimate_of(
                 _loading.estimate(self._session, spec, progress)
             )
-        message = _loading.load(self._session, spec, progress)
-        return Dataset(self, self._session, message, spec)
+        load = functools.partial(_loading.load, self._session, spec)
+        return Dataset(self, self._session, load(progress), load)
 
     def push_dataset(
         self,
@@ -212,6 +234,7 @@ class Client:
             AlreadyExists. Waits for a push of the same name by another
             process.
         """
+        fields = with_kinds(data, fields)
         header: Dict[str, Any] = {
             "name": name,
             "device": device_name(device),
@@ -242,7 +265,7 @@ class Client:
         finally:
             if progress is True:
                 report.close()
-        return Dataset(self, self._session, message, None)
+        return Dataset(self, self._session, message)
 
     def get_dataset(self, name: str) -> Dataset:
         """Holds and describes a dataset that was loaded before."""
@@ -251,7 +274,7 @@ class Client:
 
     def _held(self, message: Dict[str, Any]) -> Dataset:
         self._session.hold(message["name"])
-        return Dataset(self, self._session, message, None)
+        return Dataset(self, self._session, message)
 
     def list_datasets(self) -> List[Dict[str, Any]]:
         """Every dataset of the daemon, as Dataset messages in dicts."""

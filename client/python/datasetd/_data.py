@@ -9,6 +9,7 @@ from ._columns import Columns
 from ._rows import ArrowRows, Rows, is_arrow_numeric, is_named, module_of
 from ._samples import FieldNames, Fields
 from .errors import InvalidArgument
+from .sources._base import Source
 
 
 class _Zipped:
@@ -160,8 +161,8 @@ def _of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
 def _refuse(data: Any) -> None:
     if isinstance(data, (str, bytes)) or hasattr(data, "__fspath__"):
         raise InvalidArgument(
-            f"{data!r} is a path: load_dataset reads formats of the daemon, "
-            "and datasetd.sources has functions for others, as "
+            f"{data!r} is a path: load_dataset reads files, and "
+            "push_dataset takes what a function of datasetd.sources read, as "
             "push_dataset(name, datasetd.sources.hdf5(path))"
         )
     if is_named(data, "datasets", "DatasetDict", "IterableDatasetDict"):
@@ -213,6 +214,24 @@ def _objects_text(frame: Any) -> str:
         "objects, not numbers: leave them out with fields=, or make numbers "
         "of them, as frame[name].astype('category').cat.codes.to_numpy('int64')"
     )
+
+
+def with_kinds(data: Any, fields: Fields) -> Fields:
+    """Returns `fields` with the kinds that a result of datasetd.sources has,
+    where none are given."""
+    if not isinstance(data, Source) or not data.kinds:
+        return fields
+    kinds = data.kinds
+    if isinstance(fields, str):
+        fields = [fields]
+    names = list(data) if fields is None else list(fields)
+    given = fields if isinstance(fields, Mapping) else {}
+    return {
+        name: kinds.get(name, "auto")
+        if given.get(name, "auto") == "auto"
+        else given[name]
+        for name in names
+    }
 
 
 def class_names_of(data: Any) -> List[str]:

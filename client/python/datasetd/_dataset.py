@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    NoReturn,
+    Optional,
+)
 
 from ._descriptions import Field, bad_samples_of, fields_of
 from ._session import Session
@@ -36,12 +44,14 @@ class Dataset(Samples):
         client: "Client",
         session: Session,
         message: Dict[str, Any],
-        spec: Optional[Dict[str, Any]],
+        load_again: Optional[Callable[[Any], Dict[str, Any]]] = None,
     ) -> None:
-        """REQUIRES: the session holds it. `spec` can load it again."""
+        """REQUIRES: the session holds it. `load_again`, given a function to
+        report progress to, loads it into another daemon, holds it and returns
+        its message."""
         self._client = client
         self._session = session
-        self._spec = spec
+        self._load_again = load_again
         self._is_open = True
         self._message = message
         self.name: str = message["name"]

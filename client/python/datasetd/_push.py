@@ -474,7 +474,7 @@ def push(
                 session.hold(name)
         if present is not None:
             if if_exists == "same":
-                held = Dataset(client, session, present, None)
+                held = Dataset(client, session, present)
                 difference = _difference(held, header, source)
                 if difference:
                     raise AlreadyExists(difference)

@@ -7,7 +7,6 @@ import json
 import time
 from typing import Any, Callable, Dict, Optional
 
-from . import _loading
 from ._connection import Connection
 from ._dataset import Dataset
 from .errors import (
@@ -104,8 +103,8 @@ class Recovery:
                     "after the daemon was lost (reconnect=)"
                 )
 
-        if self._dataset._spec is not None:
-            return _loading.load(self._session, self._dataset._spec, check)
+        if self._dataset._load_again is not None:
+            return self._dataset._load_again(check)
         while True:
             try:
                 text = self._session.call_text("get_dataset", name.encode())

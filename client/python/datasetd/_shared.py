@@ -10,6 +10,7 @@ import os
 import re
 from typing import Any, Dict, Mapping, Optional
 
+from . import _formats
 from ._arguments import checked_seconds, device_name
 from ._client import Client, Path, connect
 from ._dataset import Dataset
@@ -88,7 +89,8 @@ def load(
     """Loads a dataset into the daemon that connect_or_start() finds.
 
     A job that asks for the same gets the dataset that is there. Arguments as in
-    Client.load_dataset; `name` defaults to one made of the others. The dataset
+    Client.load_dataset; `name` defaults to one made of the others, and for a
+    format that this process reads, of its files' sizes and times. The dataset
     stays while a job has it, and after that until its memory is needed or the
     daemon ends.
     """
@@ -102,9 +104,13 @@ def load(
         "max_bad_samples": max_bad_samples,
     }
     spec = dataset_spec("", format, **arguments)
+    is_named_by_files = name is None and _formats.is_read_here(format)
     if name is None:
+        key: Any = spec
+        if is_named_by_files:
+            key = [spec, _formats.file_state(spec["path"])]
         digest = hashlib.sha256(
-            json.dumps(spec, sort_keys=True, default=repr).encode()
+            json.dumps(key, sort_keys=True, default=repr).encode()
         ).hexdigest()[:12]
         words = "-".join(filter(None, (format, split)))
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{words}-{digest}")
@@ -112,6 +118,19 @@ def load(
     while True:
         client = connect_or_start(device)
         try:
+            if is_named_by_files:
+                return _formats.load(
+                    client,
+                    name,
+                    format,
+                    path,
+                    split,
+                    options or {},
+                    progress,
+                    is_named_by_files=True,
+                    pretransforms=pretransforms,
+                    device=device,
+                )
             dataset: Dataset = client.load_dataset(
                 name, format, progress=progress, **arguments
             )

@@ -156,7 +156,7 @@ def test_the_folder_that_was_meant(client, data_root):
         ("cifar10", root, "cifar-10-batches-py' with format='cifar10_python'"),
         ("cifar10", root / "cifar-10-batches-py",
          "cifar-10-batches-py' with format='cifar10_python'"),
-        ("cifar10_python", root, "cifar-10-batches-py' with format"),
+        ("cifar10_python", data_root, "cifar-10-batches-py' with format"),
         ("mnist", root, "MNIST/raw' with format='mnist'"),
         ("mnist", root / "MNIST", "MNIST/raw' with format='mnist'"),
     ):

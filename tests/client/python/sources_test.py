@@ -65,7 +65,7 @@ def test_hdf5(client, h5):
         sources.hdf5(h5, {"image": "x", "label": "y", "z": "deep/rows"}),
         {"image": _IMAGES, "label": _LABELS, "z": _ROWS},
     )
-    with pytest.raises(datasetd.InvalidArgument, match="no 'q'; it has x, y"):
+    with pytest.raises(datasetd.InvalidArgument, match="no 'q'; it has deep/rows, x, y"):
         sources.hdf5(h5, ["q"])
 
 
@@ -76,8 +76,177 @@ def test_npz(client, tmp_path):
     _expect(client, sources.npz(path), want)
     _expect(client, sources.npz(path, "label"), {"label": _LABELS})
     np.savez(path, x=np.array([{}], object))
-    with pytest.raises(ValueError, match="allow_pickle"):
+    with pytest.raises(
+        datasetd.InvalidArgument, match="a.npz: .*allow_pickle"
+    ):
         sources.npz(path)
+    path.write_bytes(b"PK, cut off")
+    with pytest.raises(datasetd.DataLoss, match="a.npz is no .npz file"):
+        sources.npz(path)
+    np.savez(path, image=_IMAGES)
+    content = bytearray(path.read_bytes())
+    content[content.index(_IMAGES.tobytes()[:16])] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(datasetd.DataLoss, match="a.npz: Bad CRC-32"):
+        sources.npz(path)
+
+
+def test_npz_fields_are_sorted_and_chosen(client, tmp_path):
+    path = tmp_path / "a.npz"
+    flags = _LABELS[:, None] > [2, 5]
+    np.savez(path, label=_LABELS, image=_IMAGES, flags=flags)
+    _expect(
+        client,
+        sources.npz(path),
+        {"flags": flags.astype(np.uint8), "image": _IMAGES, "label": _LABELS},
+    )
+    _expect(
+        client,
+        sources.npz(path, {"y": "label", "x": "image"}),
+        {"y": _LABELS, "x": _IMAGES},
+    )
+
+
+@pytest.mark.parametrize("read", [sources.npz, sources.hdf5])
+def test_which_arrays_are_images_and_masks(client, tmp_path, read):
+    """As of format npy."""
+    grey = _IMAGES[:, :, :, 0]
+    arrays = {
+        "codes": np.concatenate([_IMAGES] * 2, 3),
+        "depth": grey[..., None].astype(np.float16),
+        "grey": grey,
+        "image": grey.astype(np.float32),
+        "labels": grey.astype(np.int64)[..., None],
+        "mask": grey > 9,
+        "spectrum": grey.astype(np.float32),
+        "vector": _IMAGES[:, 0, :, 0],
+    }
+    path = tmp_path / "a"
+    if read is sources.npz:
+        path = tmp_path / "a.npz"
+        np.savez(path, **arrays)
+    else:
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+
+    def kinds(**choices):
+        data = read(path, **choices)
+        with client.push_dataset(f"source-{next(_NUMBERS)}", data) as dataset:
+            return {
+                field.name: "mask" if field.is_mask else "image"
+                for field in dataset.fields
+                if field.is_image
+            }
+
+    assert kinds() == {
+        "depth": "image", "grey": "image", "image": "image", "mask": "mask",
+    }
+    assert kinds(images="spectrum, -grey", masks=["-mask", "depth"]) == {
+        "depth": "mask", "image": "image", "mask": "image",
+        "spectrum": "image",
+    }
+    assert kinds(fields=["grey", "codes"], images=["-grey"]) == {}
+    for choices, words in (
+        ({"images": "q"}, "the fields are codes, depth"),
+        ({"images": "grey,-grey"}, "each once"),
+        ({"images": "-grey", "masks": "grey"}, "contradict each other"),
+    ):
+        with pytest.raises(datasetd.InvalidArgument, match=words):
+            read(path, **choices)
+    with pytest.raises(datasetd.InvalidArgument, match="expected an image"):
+        client.push_dataset("vector", read(path, images="vector"))
+
+
+def test_hdf5_dtypes_that_the_daemon_lacks_become_wider(client, tmp_path):
+    path = tmp_path / "a.h5"
+    values = _RANDOM.integers(-128, 128, (300, 4))
+    bits = {name: values.astype(name) for name in ("i1", "u2", "u4")}
+    big = {name: values.astype(name) for name in (">i4", ">f8")}
+    with h5py.File(path, "w") as file:
+        for name, array in {**bits, **big}.items():
+            file[name[-2:]] = array
+        file["flags"] = values > 0
+        file["text"] = ["no", "field"]
+        file["one"] = 7
+        file["u8"] = values.astype("u8")
+        space = h5py.h5s.create_simple((300,))
+        h5py.h5d.create(file.id, b"time", h5py.h5t.UNIX_D32LE, space)
+        file["set/deep"] = values
+        file["lost"] = h5py.SoftLink("/nowhere")
+        file["same"] = h5py.SoftLink("/set/deep")
+        file["far"] = h5py.ExternalLink("other.h5", "x")
+    _expect(
+        client,
+        sources.hdf5(path),
+        {
+            "f8": values.astype("f8"),
+            "flags": (values > 0).astype("u1"),
+            "i1": values.astype("i2"),
+            "i4": values.astype("i4"),
+            "u2": bits["u2"].astype("i4"),
+            "u4": bits["u4"].astype("i8"),
+        },
+    )
+    _expect(client, sources.hdf5(path, "same"), {"same": values})
+    _expect(client, sources.hdf5(path, {"x": "/set/deep"}), {"x": values})
+    for name, words in (
+        ("text", "'text' is no array"),
+        ("one", "'one' is no array"),
+        ("u8", "'u8' is no array"),
+        ("time", "'time' is no array"),
+        ("lost", "no 'lost'; it has"),
+        ("far", "no 'far'; it has"),
+        ("set", "no 'set'; it has"),
+    ):
+        with pytest.raises(datasetd.InvalidArgument, match=words):
+            sources.hdf5(path, [name])
+
+
+def test_an_hdf5_file_names_no_other_file(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = _LABELS
+    layout = h5py.VirtualLayout((300,), "i8")
+    layout[:] = h5py.VirtualSource("other.h5", "x", (300,))
+    with h5py.File(path, "w") as file:
+        file["linked"] = h5py.ExternalLink("other.h5", "/x")
+        file["group"] = h5py.ExternalLink("other.h5", "/")
+        file["good"] = _LABELS
+        file.create_dataset(
+            "set/stored", (4,), "u1", external=[("/etc/hostname", 0, 4)]
+        )
+        file.create_virtual_dataset("set/virtual", layout)
+    assert list(sources.hdf5(path)) == ["good"]
+    for name in ("linked", "group/x", "set/stored", "set/virtual"):
+        with pytest.raises(
+            datasetd.InvalidArgument, match=f"'{name}' keeps its data in other"
+        ):
+            sources.hdf5(path, {"x": name})
+    with h5py.File(path, "a") as file:
+        file.create_virtual_dataset("virtual", layout)
+    with pytest.raises(datasetd.InvalidArgument, match="'virtual' keeps"):
+        sources.hdf5(path)
+
+
+def test_a_damaged_hdf5_file_is_named(client, h5):
+    content = h5.read_bytes()
+    h5.write_bytes(content[: len(content) // 2])
+    with pytest.raises(datasetd.DataLoss, match="a.h5: .*truncated"):
+        sources.hdf5(h5)
+    # A byte of a compressed chunk.
+    with h5py.File(h5.with_name("b.h5"), "w") as file:
+        rows = file.create_dataset(
+            "x", data=_ROWS, chunks=(300, 4), fletcher32=True
+        )
+        offset = rows.id.get_chunk_info(0).byte_offset
+    with open(h5.with_name("b.h5"), "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+    with pytest.raises(datasetd.DataLoss, match="b.h5: 'x': "):
+        client.push_dataset("damaged", sources.hdf5(h5.with_name("b.h5")))
 
 
 def test_torch_file(client, tmp_path):
@@ -146,51 +315,140 @@ def test_csv(client, tmp_path):
         sources.csv(path)
 
 
-def _cifar(directory, batches, **meta):
-    directory.mkdir()
-    rows = np.tile(np.arange(3072) % 251, (20, 1)).astype(np.uint8)
-    rows += np.arange(20, dtype=np.uint8)[:, None]
-    for name, keys in batches.items():
-        content = {key: list(range(20)) for key in keys}
+def _fer2013(path):
+    """Of six rows, as of FER-2013."""
+    usages = ["Training", "PublicTest", "training", "PrivateTest", "Training",
+              "PublicTest"]
+    images, labels = _IMAGES[:6, :8, :8, :1], _LABELS[:6]
+    frame = pandas.DataFrame({
+        "emotion": labels,
+        "pixels": [" ".join(map(str, image.ravel())) for image in images],
+        "Usage": usages,
+    })
+    frame.to_csv(path, index=False)
+    return images, labels, np.array([usage.lower() for usage in usages])
+
+
+def test_csv_pixels(client, tmp_path):
+    path = tmp_path / "fer2013.csv"
+    images, labels, usages = _fer2013(path)
+    for split, usage in (("train", "training"), ("public_test", "publictest"),
+                         ("private_test", "privatetest")):
+        kept = usages == usage
+        _expect(client, sources.csv_pixels(path, split),
+                {"image": images[kept], "label": labels[kept]})
+    _expect(client, sources.csv_pixels(path, "all"),
+            {"image": images, "label": labels})
+    # Other columns, quotes, CRLF, blank lines, no end of the last line.
+    wide = _IMAGES[:3, :2, :5, :1]
+    rows = [f'{i},"{" ".join(map(str, image.ravel()))}"'
+            for i, image in enumerate(wide)]
+    path.write_bytes(
+        "\r\n".join(['\ufeffid, "Pixels"', "", *rows]).encode())
+    _expect(client, sources.csv_pixels(path, width=5), {"image": wide})
+    _expect(client, sources.csv_pixels(path, height="2"), {"image": wide})
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("a,b\n1,2\n", "no column is called pixels"),
+        ("pixels,Pixels\n1,2\n", "two columns of pixels"),
+        ("pixels\n1 2 3\n", "line 2: 3 pixels are not 2 x 2"),
+        ("pixels\n1 2 3 4\n1 2 3\n", "line 3: 3 pixels, expected 2 x 2"),
+        ("pixels\n1 2 256 4\n", "'256', expected an integer from 0 to 255"),
+        ("pixels\n1 2 -3 4\n", "'-3'"),
+        ("pixels\n1 2 3.5 4\n", "'3.5'"),
+        ("pixels\n1 2 3 99999999999999999999\n", "'99999999999999999999'"),
+        ("pixels\n1 2 3 \u0663\n", "'\u0663'"),
+        ("pixels\n\"\"\n", "0 pixels"),
+        ("pixels,label\n1,x\n", "the label is 'x'"),
+        ("label,pixels,usage\n1,1,Training\n1,1\n", "line 3: 2 columns, expected 3"),
+        ("label,pixels\n1,1\n1,1,1,1\n", "line 3: 4 columns, expected 2"),
+        ("pixels,label\n1,\n", "the label is ''"),
+        ("pixels,usage\n1,PublicTest\n", "no row of split 'train'"),
+        ("", "no column is called pixels"),
+    ],
+)
+def test_a_csv_of_pixels_that_is_wrong(tmp_path, text, words):
+    path = tmp_path / "p.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(datasetd.InvalidArgument, match=f"p.csv: .*{words}"):
+        sources.csv_pixels(path)
+
+
+def _cifar(directory, batches, protocol=2, **meta):
+    """Writes batches of 10 images: [10, 32, 32, 3]."""
+    directory.mkdir(parents=True)
+    rows = np.tile(np.arange(3072) % 251, (10, 1)).astype(np.uint8)
+    rows += np.arange(10, dtype=np.uint8)[:, None]
+    for name, labels in batches.items():
         with open(directory / name, "wb") as file:
-            pickle.dump(dict(content, data=rows), file, protocol=2)
+            pickle.dump(dict(labels, data=rows), file, protocol)
     for name, content in meta.items():
         with open(directory / name.replace("_", "."), "wb") as file:
-            pickle.dump(content, file, protocol=2)
+            pickle.dump(content, file, protocol)
     return rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
 
 
-def test_cifar_python(client, tmp_path):
-    ten = tmp_path / "ten"
-    names = [f"c{i}" for i in range(20)]
+def test_cifar10_python(client, tmp_path):
+    names = [f"c{i}" for i in range(10)]
+    labels = [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+    folder = tmp_path / "cifar-10-batches-py"
+    batches = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
     images = _cifar(
-        ten,
-        dict.fromkeys(
-            [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"],
-            ["labels"],
-        ),
+        folder,
+        {name: {"labels": labels} for name in batches},
         batches_meta={"label_names": names},
     )
+    want = {
+        "image": np.tile(images, (5, 1, 1, 1)),
+        "label": np.tile(np.array(labels, np.uint8), 5),
+    }
+    _expect(client, sources.cifar_python(folder), want, names)
+    # The folder that it is in.
+    _expect(client, sources.cifar_python(tmp_path), want, names)
+    with pytest.raises(datasetd.InvalidArgument, match="train or test"):
+        sources.cifar_python(folder, "valid")
+    _cifar(tmp_path / "unnamed", {"test_batch": {"labels": labels}}, 4)
     _expect(
         client,
-        sources.cifar_python(ten),
-        {"image": np.tile(images, (5, 1, 1, 1)),
-         "label": np.tile(np.arange(20), 5)},
-        names,
+        sources.cifar_python(tmp_path / "unnamed", "test"),
+        {"image": images, "label": np.array(labels, np.uint8)},
+        [],
     )
-    hundred = tmp_path / "hundred"
-    _cifar(
-        hundred,
-        dict.fromkeys(["train", "test"], ["fine_labels", "coarse_labels"]),
+    for name, content, words in (
+        ("short", {"labels": labels[:9]}, "10 images"),
+        ("high", {"labels": [10] * 10}, "not 0 to 9"),
+        ("none", {}, "labels"),
+    ):
+        _cifar(tmp_path / name, {"test_batch": content})
+        with pytest.raises(datasetd.DataLoss, match=f"test_batch.*{words}"):
+            sources.cifar_python(tmp_path / name, "test")
+
+
+def test_cifar100_python(client, tmp_path):
+    names = [f"c{i}" for i in range(100)]
+    labels = {
+        "fine_labels": list(range(90, 100)),
+        "coarse_labels": list(range(10, 20)),
+    }
+    images = _cifar(
+        tmp_path / "cifar-100-python",
+        {"train": labels, "test": labels},
         meta={"fine_label_names": names},
     )
-    _expect(
-        client,
-        sources.cifar_python(hundred, "test"),
-        {"image": images, "label": np.arange(20),
-         "coarse_label": np.arange(20)},
-        names,
-    )
+    want = {
+        "image": images,
+        "label": np.arange(90, 100, dtype=np.uint8),
+        "coarse_label": np.arange(10, 20, dtype=np.uint8),
+    }
+    for path in (tmp_path, tmp_path / "cifar-100-python"):
+        for split in ("train", "test"):
+            _expect(client, sources.cifar_python(path, split), want, names)
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(datasetd.InvalidArgument, match="name one of them"):
+        sources.cifar_python(tmp_path)
 
 
 class _Attack:
@@ -200,8 +458,8 @@ class _Attack:
 
 def test_a_pickle_runs_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with open("batches.meta", "wb") as file:
-        pickle.dump({"label_names": _Attack()}, file)
+    with open("data_batch_1", "wb") as file:
+        pickle.dump({"data": _Attack()}, file)
     with pytest.raises(datasetd.DataLoss, match="it asks for .*system"):
         sources.cifar_python(".")
     assert not os.path.exists("attacked")
@@ -256,6 +514,12 @@ def test_a_missing_library_is_named(call, package, tmp_path, monkeypatch):
         call(tmp_path)
 
 
+def test_a_file_that_may_not_be_read(h5, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(datasetd.PermissionDenied, match="a.h5: this process"):
+        sources.hdf5(h5)
+
+
 def test_a_path_that_is_not_there():
     with pytest.raises(datasetd.NotFound, match="/nowhere/x.h5"):
         sources.hdf5("/nowhere/x.h5")
@@ -274,9 +538,10 @@ def test_the_examples_of_the_page(daemon, tmp_path):
         )
         for example in examples
     ]
-    assert len(printed) == 2
+    assert len(printed) == 3
     assert printed[0] == "1000 ['image', 'label']\n"
     assert "100 samples" in printed[1] and "['image', 'label']" in printed[1]
+    assert printed[2] == "50 push\n"
 
 
 def _run(*arguments):
@@ -291,7 +556,7 @@ def _run(*arguments):
 
 def test_the_command_pushes_what_python_reads(client, daemon, h5):
     done = _run(
-        "load", "cli", "hdf5", h5, "--in_python", "--address", daemon.address,
+        "load", "cli", "hdf5", h5, "--address", daemon.address,
         "--field", "image=x", "--field", "label=y", "--kind", "label=array",
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -302,7 +567,7 @@ def test_the_command_pushes_what_python_reads(client, daemon, h5):
             client, dataset, {"image": _IMAGES, "label": _LABELS}
         )
     done = _run(
-        "--json", "load", "cli", "hdf5", h5, "--in_python",
+        "--json", "load", "cli", "hdf5", h5,
         f"--address={daemon.address}", "--if_exists", "keep",
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -332,14 +597,14 @@ def test_the_command_ends_with_the_codes_of_datasetctl(daemon, h5, tmp_path):
     fails(2, "INVALID_ARGUMENT", "neither the daemon's", *load, "x", h5, *at)
     fails(2, "INVALID_ARGUMENT", "expected KEY=VALUE",
           *load, "csv", h5, "--option", "sep", *at)
-    fails(2, "INVALID_ARGUMENT", "unexpected keyword",
+    fails(2, "INVALID_ARGUMENT", "has no option 'a'",
           *load, "safetensors", h5, "--option", "a=b", *at)
     fails(2, "INVALID_ARGUMENT", "MODULE:FUNCTION",
           *load, "lmdb", h5, "--option", "decode=x", *at)
     fails(1, "NOT_FOUND", "no such file",
           *load, "csv", tmp_path / "none.csv", *at)
     fails(1, "INVALID_ARGUMENT", "no 'q'",
-          *load, "hdf5", h5, "--in_python", "--field", "a=q", *at)
+          *load, "hdf5", h5, "--field", "a=q", *at)
     fails(3, "UNAVAILABLE", "no daemon",
           *load, "csv", h5, "--address", tmp_path / "none.sock")
     done = _run(*load, "csv", "/none.csv", *at)

@@ -3,12 +3,10 @@
 import gzip
 import io
 import os
-import pickle
 import struct
 import sys
 import tarfile
 
-import h5py
 import numpy as np
 from PIL import Image
 
@@ -68,30 +66,6 @@ def example(**features):
 
 
 def archives(out):
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, image=np.zeros((3, 2, 2, 3), np.uint8),
-                        label=np.arange(3))
-    write(out, "npz_reader", "deflated", part(b"") + buffer.getvalue())
-    buffer = io.BytesIO()
-    np.savez(buffer, x=np.ones((3, 2), bool))
-    write(out, "npz_reader", "stored", part(b"flags:x") + buffer.getvalue())
-
-    write(out, "csv_pixels_reader", "fer",
-          b"\0emotion,pixels,Usage\n3,1 2 3 4,Training\n4,5 6 7 8,PublicTest\n")
-    write(out, "csv_pixels_reader", "quoted",
-          b"\1label,\"pixels\"\r\n-1,\"10 200 3 4 5 6 7 8 9\"\r\n")
-
-    row = np.zeros((1, 3072), np.uint8)
-    for protocol in (2, 4):
-        batch = pickle.dumps({"labels": [7], "data": row}, protocol)
-        write(out, "cifar_python_reader", "protocol%d" % protocol,
-              b"\0" + part(b"") + batch)
-    names = pickle.dumps({"fine_label_names": ["c%d" % i for i in range(100)]},
-                         4)
-    batch = pickle.dumps({"fine_labels": [99], "coarse_labels": [19],
-                          "data": row}, 4)
-    write(out, "cifar_python_reader", "cifar100", b"\1" + part(names) + batch)
-
     two = [("a/1.png", encoded("PNG")), ("a/1.cls", b"7"),
            ("a/2.png", encoded("PNG")), ("a/2.cls", b"-8")]
     write(out, "webdataset_reader", "png", part(b"") + tar(two))
@@ -108,14 +82,6 @@ def archives(out):
           part(b"y=label:int64,raw:uint8[2x3]") +
           part(example(label=(3, b"\x05"), raw=(1, b"abcdef"))) +
           example(label=(3, b"\x06"), raw=(1, b"ghijkl")))
-
-
-def hdf5(**arrays):
-    buffer = io.BytesIO()
-    with h5py.File(buffer, "w", libver="earliest") as file:
-        for name, (array, how) in arrays.items():
-            file.create_dataset(name, data=array, track_times=False, **how)
-    return buffer.getvalue()
 
 
 def folders(out):
@@ -139,17 +105,6 @@ def folders(out):
     write(out, "image_folder_reader", "split", b"\5" + part(b"train") + b"".join(
         part(name) + part(content) for name, content in (
             (b"train/a/1.png", encoded("PNG")), (b"test/a/1.png", b"x"))))
-
-    image = np.arange(120, dtype=np.uint8).reshape(5, 2, 4, 3)
-    label = np.arange(5, dtype=np.int16)
-    contiguous = hdf5(image=(image, {}), label=(label, {}))
-    chunked = hdf5(
-        image=(image, {"chunks": (2, 2, 4, 3), "compression": "gzip",
-                       "shuffle": True, "fletcher32": True}),
-        label=(label.astype(np.float64), {"chunks": (3,)}))
-    for harness in ("hdf5_file", "hdf5_reader"):
-        write(out, harness, "contiguous", part(b"") + contiguous)
-        write(out, harness, "chunked", part(b"x:image,label") + chunked)
 
 
 def main(out):

@@ -23,7 +23,6 @@ std::string ErrorOf(
   const GeneratedCase generated = LoadGeneratedCase("join");
   MemoryFileSystem files = CopyToMemory(generated);
   files.Write(generated.directory + "/few.bin", "123");
-  files.Write(generated.directory + "/p.csv", "pixels\n1\n");
   SourceSpec spec = generated.spec;
   for (const auto& [key, value] : changes) spec.options[key] = value;
   const absl::Status status = ReadAll(spec, files, 2).status();
@@ -55,19 +54,25 @@ TEST(JoinReaderTest, PartsMustAgreeInLength) {
 }
 
 TEST(JoinReaderTest, WhatReadsInOrderOnlyIsRefusedWithTheWayOut) {
-  EXPECT_THAT(ErrorOf({{"parts", "csv_pixels:p.csv,npy:audio,raw:codes.bin"},
-                       {"0.max_pixels", "1"}}),
-              HasSubstr("no option 'max_pixels'"));
-  const GeneratedCase generated = LoadGeneratedCase("join");
-  MemoryFileSystem files = CopyToMemory(generated);
-  files.Write(generated.directory + "/p.csv", "pixels\n1\n");
+  const GeneratedCase generated = LoadGeneratedCase("mnist_test");
+  const MemoryFileSystem files = CopyToMemory(generated);
   SourceSpec spec = generated.spec;
-  spec.options = {{"parts", "csv_pixels:p.csv"}};
+  spec.format = "join";
+  spec.split = "";
+  spec.options = {{"parts", "mnist:."}, {"0.split", "test"}};
   const absl::Status status = OpenReader(spec, files).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("csv_pixels cannot be a part"),
-                    HasSubstr("in order only")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("mnist cannot be a part"), HasSubstr("in order only")));
+}
+
+TEST(JoinReaderTest, APartOfAFormatOfThePythonPackageIsRefused) {
+  EXPECT_THAT(
+      ErrorOf(
+          {{"parts", "webdataset:faces-{0..1}.tar,npz:a.npz,raw:codes.bin"}}),
+      HasSubstr("format \"npz\" is read by the job: python -m datasetd load "
+                "NAME npz PATH, or datasetd.sources.npz"));
 }
 
 }  // namespace

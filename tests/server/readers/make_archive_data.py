@@ -1,19 +1,17 @@
 """Cases of the formats that hold many samples in a file.
 
-As make_reader_data.py, which runs this: written with numpy, PIL, h5py,
-tarfile, zipfile and struct, from the formats' descriptions.
+As make_reader_data.py, which runs this: written with numpy, PIL, tarfile
+and struct, from the formats' descriptions.
 """
 
 import gzip
 import io
-import pickle
 import struct
 import tarfile
 import zlib
 
-import h5py
 import numpy as np
-from make_reader_data import CIFAR10_NAMES, RNG, Case, images
+from make_reader_data import RNG, Case, images
 from PIL import Image
 
 
@@ -62,153 +60,6 @@ def raw(out):
     case = single_file(out, "raw_blocks", "raw", "data.bin", grey.tobytes(),
                        options={"shape": "40x30"})
     case.field("image", grey, "uint8", [40, 30, 1], True)
-    case.close()
-
-
-def csv_pixels(out):
-    usages = ["Training", "PublicTest", "Training", "PrivateTest", "Training",
-              "PublicTest"]
-    pixels = images(6, 4, 4)
-    labels = RNG.integers(0, 7, 6, dtype=np.int64)
-    rows = [(label, " ".join(str(v) for v in image.ravel()), usage)
-            for label, image, usage in zip(labels, pixels, usages)]
-    text = "emotion,pixels,Usage\n" + "".join(
-        "%d,%s,%s\n" % row for row in rows)
-    for split, usage in (("", "Training"), ("public_test", "PublicTest"),
-                         ("private_test", "PrivateTest"), ("all", None)):
-        keep = [usage in (None, row[2]) for row in rows]
-        case = single_file(out, "csv_pixels_" + (split or "train"),
-                           "csv_pixels", "fer2013.csv", text.encode(), split)
-        case.field("image", pixels[keep], "uint8", [4, 4, 1], True)
-        case.field("label", labels[keep], "int64", [], False)
-        case.close()
-    # Columns in another order, quotes, CRLF, no end of the last line.
-    wide = images(3, 2, 5)
-    text = "\ufeffid, \"Pixels\"\r\n" + "\r\n".join(
-        "%d,\"%s\"" % (i, " ".join(str(v) for v in image.ravel()))
-        for i, image in enumerate(wide))
-    case = single_file(out, "csv_pixels_wide", "csv_pixels", "pixels.csv",
-                       text.encode(), options={"width": "5"})
-    case.field("image", wide, "uint8", [2, 5, 1], True)
-    case.close()
-
-
-def npz(out):
-    count = 13
-    image = images(count, 6, 5, 3)
-    label = RNG.integers(-2**62, 2**62, count, dtype=np.int64)
-    flags = RNG.integers(0, 2, (count, 4)).astype(np.bool_)
-
-    def archive(save, **arrays):
-        buffer = io.BytesIO()
-        save(buffer, **arrays)
-        return buffer.getvalue()
-
-    for name, save in (("npz_stored", np.savez),
-                       ("npz_deflated", np.savez_compressed)):
-        data = archive(save, label=label, image=image, flags=flags)
-        case = single_file(out, name, "npz", "data.npz", data)
-        case.field("flags", flags, "uint8", [4], False)
-        case.field("image", image, "uint8", [6, 5, 3], True)
-        case.field("label", label, "int64", [], False)
-        case.close()
-    data = archive(np.savez_compressed, x_train=image[:, :, :, 0],
-                   y_train=label, x_test=image[:3], y_test=label[:3])
-    case = single_file(
-        out, "npz_chosen", "npz", "mnist.npz", data,
-        options={"fields": "label:y_test, picture:x_test", "images": "picture"})
-    case.field("label", label[:3], "int64", [], False)
-    case.field("picture", image[:3], "uint8", [6, 5, 3], True)
-    case.close()
-    # Compresses to a thousandth, and takes many reads.
-    zeros = np.zeros((700, 28, 28), np.float32)
-    case = single_file(out, "npz_zeros", "npz", "zeros.npz",
-                       archive(np.savez_compressed, data=zeros))
-    case.field("data", zeros, "float32", [28, 28], False)
-    case.close()
-
-
-def text2(data):
-    """A str of Python 2."""
-    data = data if isinstance(data, bytes) else data.encode()
-    return (b"U" + bytes([len(data)]) if len(data) < 256
-            else b"T" + struct.pack("<I", len(data))) + data
-
-
-def pickle2(**values):
-    """As cPickle of Python 2 writes a dict in protocol 2."""
-    numpy_part = (b"cnumpy.core.multiarray\n_reconstruct\nq\x07"
-                  b"cnumpy\nndarray\nq\x08K\x00\x85q\x09U\x01bq\x0a\x87q\x0b"
-                  b"Rq\x0c(K\x01%b\x86q\x0dcnumpy\ndtype\nq\x0eU\x02u1q\x0f"
-                  b"K\x00K\x01\x87q\x10Rq\x11(K\x03U\x01|q\x12NNN"
-                  b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tq\x13b\x89%btq\x14b")
-
-    def integer(value):
-        return (b"K" + bytes([value]) if value < 256
-                else b"M" + struct.pack("<H", value))
-
-    data = b"\x80\x02}q\x01("
-    for key, value in values.items():
-        data += text2(key) + b"q\x02"
-        if isinstance(value, np.ndarray):
-            shape = b"".join(integer(n) for n in value.shape)
-            data += numpy_part % (shape, text2(value.tobytes()))
-        elif isinstance(value, list):
-            items = b"".join(integer(v) if isinstance(v, int) else text2(v)
-                             for v in value)
-            data += b"]q\x03(" + items + b"e"
-        else:
-            data += text2(value)
-    data += b"u."
-    # Python's own unpickler reads the same.
-    loaded = pickle.loads(data, encoding="latin1")
-    for key, value in values.items():
-        assert np.array_equal(loaded[key], value), key
-    return data
-
-
-def cifar_python(out):
-    for name, split, sizes, below, write in (
-            ("cifar10_python_train", "", [3, 5, 1, 7, 1], "", pickle2),
-            ("cifar10_python_test", "test", [5], "cifar-10-batches-py", pickle2),
-            ("cifar10_python_protocol4", "test", [4], "",
-             lambda **values: pickle.dumps(values, 4))):
-        case = Case(out, name, "cifar10_python", split, subdirectory=below)
-        pixels = images(sum(sizes), 32, 32, 3)
-        labels = RNG.integers(0, 10, sum(sizes), dtype=np.uint8)
-        begin = 0
-        for i, size in enumerate(sizes):
-            end = begin + size
-            rows = pixels[begin:end].transpose(0, 3, 1, 2).reshape(size, -1)
-            case.source(
-                "test_batch" if split else "data_batch_%d" % (i + 1),
-                write(batch_label="batch", labels=labels[begin:end].tolist(),
-                      data=np.ascontiguousarray(rows),
-                      filenames=["f%d.png" % j for j in range(size)]))
-            begin = end
-        if not split:
-            case.source("batches.meta", write(
-                num_cases_per_batch="10000", label_names=CIFAR10_NAMES))
-            case.expected["class_names"] = CIFAR10_NAMES
-        case.field("image", pixels, "uint8", [32, 32, 3], True)
-        case.field("label", labels, "uint8", [], False)
-        case.close()
-    case = Case(out, "cifar100_python", "cifar100_python", "train")
-    pixels = images(7, 32, 32, 3)
-    fine = RNG.integers(0, 100, 7, dtype=np.uint8)
-    coarse = RNG.integers(0, 20, 7, dtype=np.uint8)
-    rows = pixels.transpose(0, 3, 1, 2).reshape(7, -1)
-    case.source("train", pickle2(
-        filenames=["a.png"], batch_label="training batch 1 of 1",
-        fine_labels=fine.tolist(), coarse_labels=coarse.tolist(),
-        data=np.ascontiguousarray(rows)))
-    names = ["class_%d" % i for i in range(100)]
-    case.source("meta", pickle2(
-        fine_label_names=names, coarse_label_names=["x"] * 20))
-    case.expected["class_names"] = names
-    case.field("image", pixels, "uint8", [32, 32, 3], True)
-    case.field("label", fine, "uint8", [], False)
-    case.field("coarse_label", coarse, "uint8", [], False)
     case.close()
 
 
@@ -451,88 +302,8 @@ def join(out):
     case.close()
 
 
-def hdf5_bytes(write):
-    buffer = io.BytesIO()
-    with h5py.File(buffer, "w") as file:
-        write(file)
-    return buffer.getvalue()
-
-
-def hdf5(out):
-    count = 9
-    pixels = images(count, 6, 5, 3)
-    label = RNG.integers(-2**62, 2**62, count, dtype=np.int64)
-
-    def write(file):
-        file.create_dataset("image", data=pixels, chunks=(4, 6, 5, 3),
-                            compression="gzip", shuffle=True)
-        file["label"] = label
-        file.attrs["note"] = "text"
-
-    case = single_file(out, "hdf5_chunked", "hdf5", "data.h5",
-                       hdf5_bytes(write))
-    case.field("image", pixels, "uint8", [6, 5, 3], True)
-    case.field("label", label, "int64", [], False)
-    case.close()
-
-    arrays = {
-        "a": images(count), "b": RNG.integers(0, 2, (count, 3)).astype(np.bool_),
-        "c": RNG.integers(-2**15, 2**15, (count, 2), dtype=np.int16),
-        "d": RNG.integers(-2**31, 2**31, (count, 1), dtype=np.int32),
-        "e": RNG.integers(-2**62, 2**62, (count, 2, 2), dtype=np.int64),
-        "f": RNG.standard_normal((count, 7)).astype(np.float16),
-        "g": RNG.standard_normal((count, 7)).astype(np.float32),
-        "h": RNG.standard_normal((count, 2, 3, 1, 2)),
-        "i": RNG.integers(0, 2**16, (count, 4), dtype=np.uint16),
-        "j": RNG.integers(0, 2**32, (count, 4), dtype=np.uint32),
-        "k": RNG.integers(-128, 128, (count, 4), dtype=np.int8),
-        "l": RNG.integers(-9, 9, (count, 4)).astype(">i4"),
-        "m": RNG.standard_normal((count, 4)).astype(">f8"),
-    }
-    becomes = {"b": "uint8", "i": "int32", "j": "int64", "k": "int16",
-               "l": "int32", "m": "float64"}
-
-    def write_all(file):
-        for name, array in arrays.items():
-            file["set/" + name] = array
-        file["text"] = ["left", "out"]
-
-    case = single_file(
-        out, "hdf5_every_dtype", "hdf5", "data.h5", hdf5_bytes(write_all),
-        options={"fields": ",".join("%s:set/%s" % (n, n) for n in arrays)})
-    for name, array in arrays.items():
-        dtype = becomes.get(name, str(array.dtype))
-        case.field(name, array.astype(dtype), dtype, list(array.shape[1:]),
-                   False)
-    case.close()
-
-    # What would read other files, and what is declared and not there.
-    def write_evil(file):
-        file["good"] = label
-        file["linked"] = h5py.ExternalLink("other.h5", "/x")
-        file["lost"] = h5py.SoftLink("/nowhere")
-        file["text"] = ["a", "b"]
-        file["scalar"] = 5
-        file["short"] = label[:3]
-        file.create_dataset("external", (4,), "u1",
-                            external=[("/etc/hostname", 0, 4)])
-        file.create_dataset("huge", (2**40, 1000), "f4", chunks=(1, 1000))
-        layout = h5py.VirtualLayout((count,), "i8")
-        layout[:] = h5py.VirtualSource("other.h5", "x", (count,))
-        file.create_virtual_dataset("virtual", layout)
-
-    case = single_file(out, "hdf5_evil", "hdf5", "data.h5",
-                       hdf5_bytes(write_evil), options={"fields": "good"})
-    case.field("good", label, "int64", [], False)
-    case.close()
-
-
 def main(out):
-    hdf5(out)
     join(out)
     webdataset(out)
     tfrecord(out)
-    cifar_python(out)
     raw(out)
-    csv_pixels(out)
-    npz(out)

@@ -1,5 +1,7 @@
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/readers/formats.h"
@@ -14,9 +16,8 @@ using ::testing::HasSubstr;
 TEST(ReaderTest, FormatsAreSorted) {
   EXPECT_THAT(
       ReaderFormats(),
-      ElementsAre("cifar10", "cifar100", "cifar100_python", "cifar10_python",
-                  "csv_pixels", "hdf5", "image_csv", "image_folder", "join",
-                  "mnist", "npy", "npz", "raw", "tfrecord", "webdataset"));
+      ElementsAre("cifar10", "cifar100", "image_csv", "image_folder", "join",
+                  "mnist", "npy", "raw", "tfrecord", "webdataset"));
 }
 
 TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
@@ -26,7 +27,26 @@ TEST(ReaderTest, AnUnknownFormatIsAnErrorThatNamesThoseThereAre) {
         OpenReader({format, "/x", "", {}}, files).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("join, mnist, npy, npz, raw, tfrecord, webdataset"));
+                HasSubstr("join, mnist, npy, raw, tfrecord, webdataset"));
+  }
+}
+
+TEST(ReaderTest, AFormatOfThePythonPackageIsRefusedWithTheWayToReadIt) {
+  const testing::MemoryFileSystem files;
+  for (const auto& [format, function] :
+       {std::pair{"cifar10_python", "cifar_python"},
+        {"cifar100_python", "cifar_python"},
+        {"csv_pixels", "csv_pixels"},
+        {"hdf5", "hdf5"},
+        {"npz", "npz"}}) {
+    const absl::Status status =
+        OpenReader({format, "/x", "", {}}, files).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()),
+              absl::StrCat("format \"", format,
+                           "\" is read by the job: python -m datasetd load "
+                           "NAME ",
+                           format, " PATH, or datasetd.sources.", function));
   }
 }
 

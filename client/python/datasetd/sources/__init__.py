@@ -10,6 +10,7 @@ file; unset, every array of the file is a field of the same name.
 
 from ._cifar_python import cifar_python
 from ._csv import csv
+from ._csv_pixels import csv_pixels
 from ._hdf5 import hdf5
 from ._images import decode_image, image_folder
 from ._lmdb import lmdb
@@ -25,6 +26,7 @@ __all__ = [
     "arrow",
     "cifar_python",
     "csv",
+    "csv_pixels",
     "decode_image",
     "hdf5",
     "image_folder",

@@ -4,22 +4,51 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
-from ..errors import FailedPrecondition, InvalidArgument, NotFound
+from ..errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+)
 
 Path = Union[str, "os.PathLike[str]"]
 Fields = Union[None, str, Sequence[str], Mapping[str, str]]
+# Fields that are something and, after a minus, fields that are not, as
+# ["photo", "-codes"] or "photo,-codes".
+Choices = Union[None, str, Sequence[str]]
+
+_IMAGE_DTYPES = ("uint8", "bool", "float16", "float32")
+_MAX_CHANNELS = 4
 
 
 class Source(Dict[str, Any]):
-    """Columns by field: arrays [N, ...] of N samples."""
+    """Columns by field: arrays [N, ...] of N samples.
+
+    Attributes: classes, the class names; kinds, the kinds of fields that
+    push_dataset would else guess.
+    """
 
     def __init__(
-        self, columns: Mapping[str, Any], classes: Sequence[str] = ()
+        self,
+        columns: Mapping[str, Any],
+        classes: Sequence[str] = (),
+        kinds: Optional[Mapping[str, str]] = None,
     ) -> None:
         super().__init__(columns)
         self.classes: List[str] = list(classes)
+        self.kinds: Dict[str, str] = dict(kinds or {})
 
 
 def library(module: str, package: str, purpose: str) -> Any:
@@ -35,10 +64,14 @@ def library(module: str, package: str, purpose: str) -> Any:
 
 def existing(path: Path) -> str:
     """Returns the path with ~ expanded; raises NotFound if it does not
-    exist."""
+    exist, PermissionDenied if this process may not read it."""
     expanded = os.path.expanduser(os.fspath(path))
     if not os.path.exists(expanded):
         raise NotFound(f"{expanded}: no such file or directory")
+    if not os.access(expanded, os.R_OK):
+        raise PermissionDenied(
+            f"{expanded}: this process reads the file, and may not"
+        )
     return expanded
 
 
@@ -67,3 +100,56 @@ def shards(paths: Union[Path, Sequence[Path]]) -> Tuple[str, ...]:
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     return tuple(existing(path) for path in paths)
+
+
+def array_kinds(
+    arrays: Mapping[str, Any], images: Choices, masks: Choices
+) -> Dict[str, str]:
+    """Returns the kinds of arrays [N, ...], by the rules of format npy.
+
+    Images are arrays (N, H, W, C) of 1 to 4 channels, and arrays (N, H, W) of
+    uint8 or bool or of a field called image or mask. An image called mask is a
+    mask. `images` and `masks` choose otherwise.
+    """
+    is_image = _choices("images", images, arrays)
+    is_mask = _choices("masks", masks, arrays)
+    kinds = {}
+    for name, array in arrays.items():
+        if is_mask.get(name) and is_image.get(name) is False:
+            raise InvalidArgument(
+                f"images and masks contradict each other about {name!r}: a "
+                "mask is an image"
+            )
+        kind = "array"
+        by_default = _is_image(name, array)
+        if is_mask.get(name) or is_image.get(name, by_default):
+            kind = "mask" if is_mask.get(name, name == "mask") else "image"
+        kinds[name] = kind
+    return kinds
+
+
+def _choices(
+    option: str, choices: Choices, names: Iterable[str]
+) -> Dict[str, bool]:
+    items = choices.split(",") if isinstance(choices, str) else choices or ()
+    chosen: Dict[str, bool] = {}
+    for item in items:
+        text = item.strip()
+        name = text[1:] if text.startswith("-") else text
+        if name not in names or name in chosen:
+            raise InvalidArgument(
+                f"{option} is {choices!r}, expected fields, each once, with a "
+                f"minus before those that are not {option}; the fields are "
+                f"{', '.join(names)}"
+            )
+        chosen[name] = name == text
+    return chosen
+
+
+def _is_image(name: str, array: Any) -> bool:
+    if array.dtype.name not in _IMAGE_DTYPES:
+        return False
+    if len(array.shape) == 3:
+        is_bytes = array.dtype.name in ("uint8", "bool")
+        return is_bytes or name in ("image", "mask")
+    return len(array.shape) == 4 and 1 <= array.shape[3] <= _MAX_CHANNELS

@@ -1,22 +1,132 @@
 from __future__ import annotations
 
-from ._base import Fields, Path, Source, choose, existing, library
+from typing import Any, List, Mapping, Tuple
+
+from ..errors import DataLoss, InvalidArgument
+from ._base import (
+    Choices,
+    Fields,
+    Path,
+    Source,
+    array_kinds,
+    choose,
+    existing,
+    library,
+)
+
+# Dtypes that the daemon does not have, and those that keep their values.
+_WIDER = {"int8": "int16", "uint16": "int32", "uint32": "int64"}
+_DTYPES = (
+    "bool", "uint8", "int16", "int32", "int64", "float16", "float32", "float64",
+)
 
 
-def hdf5(path: Path, fields: Fields = None) -> Source:
+class _Rows:
+    """An HDF5 dataset in a dtype of the daemon, read by slices."""
+
+    def __init__(self, dataset: Any, where: str) -> None:
+        import numpy
+
+        dtype = dataset.dtype
+        self._dataset = dataset
+        self._where = where
+        self.shape: Tuple[int, ...] = dataset.shape
+        self.chunks = dataset.chunks
+        wider = _WIDER.get(dtype.name)
+        self.dtype = dtype if wider is None else numpy.dtype(wider)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return self._dataset[key].astype(self.dtype, copy=False)
+        except OSError as error:
+            raise DataLoss(f"{self._where}: {error}") from error
+
+
+def hdf5(
+    path: Path,
+    fields: Fields = None,
+    images: Choices = None,
+    masks: Choices = None,
+) -> Source:
     """Datasets [N, ...] of an HDF5 file, by h5py.
 
-    They are read in order, and need not fit into memory. Unset, `fields` takes
-    the datasets of the root; else "group/name" names one of a group.
+    They are read in order, and need not fit into memory. int8, uint16 and
+    uint32 become int16, int32 and int64. Data in other files, by external
+    links or storage or virtual datasets, is refused.
+
+    Args:
+      fields: "group/name" names a dataset of a group. None: the datasets of
+        numbers in the root, sorted by name, without those that are links.
+      images, masks: as of npz().
     """
     h5py = library("h5py", "h5py", "hdf5")
-    file = h5py.File(existing(path), "r")
-    names = [n for n, item in file.items() if isinstance(item, h5py.Dataset)]
-    if fields is not None:
-        file.visititems(
-            lambda name, item: names.append(name)
-            if isinstance(item, h5py.Dataset) and "/" in name
-            else None
-        )
-    chosen = choose(fields, names, str(path))
-    return Source({field: file[name] for field, name in chosen.items()})
+    found = existing(path)
+    try:
+        file = h5py.File(found, "r")
+    except OSError as error:
+        raise DataLoss(f"{found}: {error}") from error
+
+    if fields is None:
+        names = sorted(name for name in file if _is_field(file, name, h5py))
+    else:
+        names = _datasets(file, fields, h5py)
+    columns = {}
+    for field, name in choose(fields, names, found).items():
+        dataset = file[name]
+        if _is_elsewhere(dataset, file):
+            raise InvalidArgument(
+                f"{found}: {name!r} keeps its data in other files, which are "
+                "not read: open it with h5py, and push the dataset if it may "
+                "be trusted"
+            )
+        if not _is_array(dataset):
+            raise InvalidArgument(
+                f"{found}: {name!r} is no array [N, ...] of numbers that "
+                f"datasetd holds: {', '.join(_DTYPES)}, or {', '.join(_WIDER)}"
+            )
+        columns[field] = _Rows(dataset, f"{found}: {name!r}")
+    return Source(columns, kinds=array_kinds(columns, images, masks))
+
+
+def _is_array(dataset: Any) -> bool:
+    try:
+        name = dataset.dtype.name
+    except TypeError:  # a type that NumPy does not have, such as bit fields
+        return False
+    return _WIDER.get(name, name) in _DTYPES and bool(dataset.shape)
+
+
+def _is_elsewhere(dataset: Any, file: Any) -> bool:
+    """True for external links and storage, and virtual datasets: by them a
+    file could name any other file of its reader's."""
+    return bool(
+        dataset.file.filename != file.filename
+        or dataset.external
+        or dataset.is_virtual
+    )
+
+
+def _is_field(file: Any, name: str, h5py: Any) -> bool:
+    """True for a dataset of numbers that is no link."""
+    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+        return False
+    item = file[name]
+    return isinstance(item, h5py.Dataset) and _is_array(item)
+
+
+def _datasets(file: Any, fields: Fields, h5py: Any) -> List[str]:
+    """Returns the datasets of all groups, and links to them in `fields`."""
+    names: List[str] = []
+    file.visititems(
+        lambda name, item: names.append(name)
+        if isinstance(item, h5py.Dataset)
+        else None
+    )
+    wanted = fields.values() if isinstance(fields, Mapping) else fields
+    for name in [wanted] if isinstance(wanted, str) else wanted or ():
+        if name not in names and isinstance(file.get(name), h5py.Dataset):
+            names.append(name)
+    return names

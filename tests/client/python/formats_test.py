@@ -1,0 +1,246 @@
+"""load_dataset, load and the command with formats that this process reads."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import datasetd
+import h5py
+import numpy as np
+import pandas
+import pytest
+from datasetd import transforms as T
+from datasetd._local import find_daemon
+
+_RANDOM = np.random.default_rng(14)
+_IMAGES = _RANDOM.integers(0, 256, (60, 32, 32, 3), np.uint8)
+_LABELS = np.arange(60) % 10
+_CHOSEN = {"fields": "image:x,label:y"}
+
+
+def _write_npz(path):
+    np.savez(path, x=_IMAGES, y=_LABELS)
+
+
+def _write_hdf5(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=_IMAGES, chunks=(7, 32, 32, 3),
+                            compression="gzip", shuffle=True)
+        file["y"] = _LABELS
+
+
+def _write_csv_pixels(path):
+    pixels = [" ".join(map(str, image[..., 0].ravel())) for image in _IMAGES]
+    pandas.DataFrame(
+        {"emotion": _LABELS, "pixels": pixels, "Usage": "PublicTest"}
+    ).to_csv(path, index=False)
+
+
+def _write_cifar(path, name, **labels):
+    path.mkdir()
+    rows = _IMAGES.transpose(0, 3, 1, 2).reshape(60, 3072)
+    with open(path / name, "wb") as file:
+        pickle.dump(dict(labels, data=rows), file, protocol=2)
+
+
+def _write_cifar10(path):
+    _write_cifar(path, "test_batch", labels=_LABELS.tolist())
+
+
+def _write_cifar100(path):
+    _write_cifar(path, "test", fine_labels=_LABELS.tolist(),
+                 coarse_labels=_LABELS.tolist())
+
+
+# Format, writer, split, options, images, dtype of the labels.
+_CASES = [
+    ("npz", _write_npz, None, _CHOSEN, _IMAGES, "int64"),
+    ("hdf5", _write_hdf5, None, _CHOSEN, _IMAGES, "int64"),
+    ("csv_pixels", _write_csv_pixels, "public_test", {"width": 32},
+     _IMAGES[..., :1], "int64"),
+    ("cifar10_python", _write_cifar10, "test", {}, _IMAGES, "uint8"),
+    ("cifar100_python", _write_cifar100, "test", {}, _IMAGES, "uint8"),
+]
+
+
+def _path(tmp_path, format, write):
+    path = tmp_path / (format + (".npz" if format == "npz" else ""))
+    write(path)
+    return path
+
+
+def _expect(dataset, images, dtype):
+    assert [field.dtype for field in dataset.fields[:2]] == ["uint8", dtype]
+    with datasetd.DataLoader(
+        dataset, batch_size=len(dataset), framework="numpy"
+    ) as loader:
+        (batch,) = loader
+        np.testing.assert_array_equal(
+            batch.image, images.transpose(0, 3, 1, 2)
+        )
+        np.testing.assert_array_equal(batch.label, _LABELS)
+
+
+@pytest.mark.parametrize(
+    "format, write, split, options, images, dtype", _CASES,
+    ids=[case[0] for case in _CASES],
+)
+def test_a_format_that_python_reads(
+    client, daemon, tmp_path, monkeypatch, format, write, split, options,
+    images, dtype,
+):
+    path = _path(tmp_path, format, write)
+    with client.load_dataset(
+        "here-" + format, format, path, split, options=options
+    ) as dataset:
+        assert dataset.format == "push"
+        _expect(dataset, images, dtype)
+        # Attaches: the samples are the same.
+        with client.load_dataset(
+            "here-" + format, format, path, split, options=options
+        ) as again:
+            assert again.spec_id == dataset.spec_id
+    monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+    with datasetd.load(format, path, split, options=options) as dataset:
+        _expect(dataset, images, dtype)
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "datasetd", *map(str, arguments)],
+            capture_output=True, text=True, timeout=120,
+            env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        )
+
+    arguments = [f"--option={key}={value}" for key, value in options.items()]
+    if split:
+        arguments.append(f"--split={split}")
+    done = run("load", "cli-" + format, format, path, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    with client.get_dataset("cli-" + format) as dataset:
+        _expect(dataset, images, dtype)
+
+
+def test_load_attaches_by_the_files(client, daemon, tmp_path, monkeypatch):
+    """Without a comparison, which pretransforms would not allow."""
+    monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+    path = tmp_path / "a.npz"
+    _write_npz(path)
+
+    def load():
+        return datasetd.load(
+            "npz", path, options=_CHOSEN, pretransforms=[T.CenterCrop(16)]
+        )
+
+    with load() as dataset, load() as again:
+        assert again.name == dataset.name
+        assert again.fields[0].shape == (16, 16, 3)
+        np.savez(path, x=_IMAGES[:9], y=_LABELS[:9])
+        with load() as other:
+            assert other.name != dataset.name
+            assert len(other) == 9
+    with client.load_dataset("named", "npz", path, options=_CHOSEN):
+        _write_npz(path)
+        with pytest.raises(
+            datasetd.AlreadyExists, match="9 samples; these are 60"
+        ):
+            client.load_dataset("named", "npz", path, options=_CHOSEN)
+
+
+def test_another_users_dataset_of_that_name_is_compared(
+    client, daemon, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+    path = tmp_path / "a.npz"
+    _write_npz(path)
+    with datasetd.load("npz", path, options=_CHOSEN) as dataset:
+        name = dataset.name
+        client.unload_dataset(name, force=True)
+    with client.push_dataset(name, {"image": _IMAGES[:5]}):
+        monkeypatch.setattr("os.getuid", lambda: 12345)
+        with pytest.raises(datasetd.AlreadyExists, match="other content"):
+            datasetd.load("npz", path, options=_CHOSEN)
+
+
+def test_what_is_wrong_with_a_call(client, tmp_path):
+    path = tmp_path / "a.npz"
+    _write_npz(path)
+
+    def fails(kind, words, *arguments, **keywords):
+        with pytest.raises(kind, match=words):
+            client.load_dataset("x", *arguments, **keywords)
+
+    invalid = datasetd.InvalidArgument
+    fails(invalid, "'npz' needs a path", "npz")
+    fails(invalid, "no option 'split'; it has fields, images, masks",
+          "npz", path, "train")
+    fails(invalid, "no option 'shape'", "npz", path, options={"shape": "3"})
+    fails(invalid, "FIELD:SOURCE", "npz", path, options={"fields": "a:x,a:y"})
+    fails(invalid, "dry_run is for", "npz", path, dry_run=True)
+    fails(invalid, "bad_samples", "npz", path, bad_samples="no")
+    fails(invalid, "width is 'x'", "csv_pixels", path,
+          options={"width": "x"})
+    fails(datasetd.NotFound, "b.npz: no such file", "npz",
+          tmp_path / "b.npz")
+
+
+def test_the_daemon_names_the_way(client, data_root):
+    """Of formats that it has read before, also within a join."""
+    from datasetd import _loading
+
+    def load(format, options):
+        spec = _loading.dataset_spec(
+            "x", format, data_root, None, (), None, options, "fail", None
+        )
+        _loading.load(client._session, spec, False)
+
+    assert not set(client.status()["formats"]) & {c[0] for c in _CASES}
+    for format, function in (
+        ("npz", "npz"), ("hdf5", "hdf5"), ("csv_pixels", "csv_pixels"),
+        ("cifar10_python", "cifar_python"),
+        ("cifar100_python", "cifar_python"),
+    ):
+        text = (
+            f'format "{format}" is read by the job: python -m datasetd load '
+            f"NAME {format} PATH, or datasetd.sources.{function}"
+        )
+        for arguments in ((format, {}), ("join", {"parts": format + ":a"})):
+            with pytest.raises(datasetd.InvalidArgument) as raised:
+                load(*arguments)
+            assert text in str(raised.value)
+
+
+def test_a_loader_reads_the_file_again_after_a_restart(tmp_path):
+    path = tmp_path / "a.npz"
+    _write_npz(path)
+    address = tmp_path / "d.sock"
+
+    def start():
+        return subprocess.Popen(
+            [find_daemon(), f"--socket_path={address}", "--device=cpu",
+             "--exit_with_parent"],
+            stderr=subprocess.DEVNULL,
+        )
+
+    daemon = start()
+    try:
+        client = datasetd.connect(str(address))
+        dataset = client.load_dataset("d", "npz", path, options=_CHOSEN)
+        seen = []
+        with datasetd.DataLoader(
+            dataset, batch_size=6, shuffle=True, seed=1, prefetch=2,
+            reconnect=60, framework="numpy",
+        ) as loader:
+            for batch in loader:
+                np.testing.assert_array_equal(
+                    batch.image, _IMAGES[batch.indices].transpose(0, 3, 1, 2)
+                )
+                seen += batch.indices.tolist()
+                if len(seen) == 12:
+                    daemon.kill()
+                    daemon.wait()
+                    daemon = start()
+        assert sorted(seen) == list(range(60))
+    finally:
+        daemon.kill()
+        daemon.wait()
