@@ -99,7 +99,7 @@ absl::Status AugmentKernels::Init() {
   return absl::OkStatus();
 }
 
-absl::Status AugmentKernels::Launch(const AugmentProgram* device_program,
+absl::Status AugmentKernels::Launch(const DeviceProgram* device_program,
                                     const AugmentProgram& host_program,
                                     absl::Span<const BatchTask> batches,
                                     CUstream stream) const {
@@ -118,7 +118,7 @@ absl::Status AugmentKernels::Launch(const AugmentProgram* device_program,
   return LaunchOne(augment_, plan.num_blocks(), kBlockThreads, &plan, stream);
 }
 
-absl::Status AugmentKernels::LaunchChains(const AugmentProgram* device_program,
+absl::Status AugmentKernels::LaunchChains(const DeviceProgram* device_program,
                                           const AugmentProgram& host_program,
                                           absl::Span<const BatchTask> batches,
                                           CUstream stream) const {

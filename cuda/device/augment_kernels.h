@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "base/unique_handle.h"
 #include "cuda/device/cuda_context.h"
+#include "cuda/kernels/program/augment_plan.h"
 #include "cuda/kernels/program/params.h"
 
 namespace datasetd {
@@ -41,22 +42,22 @@ class AugmentKernels {
   ~AugmentKernels() { context_.MakeCurrentOrLog(); }
 
   // Enqueues one kernel on `stream`, and one more for all chains of the program
-  // if it has any. `device_program` is a copy of `host_program` in device
-  // memory; it, the sources, the indices and the slots must stay valid until
-  // the kernels have completed. `batches` and `host_program` are read before
-  // the call returns. Neither allocates nor synchronises. With no sample to
-  // write nothing is launched.
+  // if it has any. `device_program`, in device memory, is made of
+  // `host_program`; it, the sources, the indices and the slots must stay valid
+  // until the kernels have completed. `batches` and `host_program` are read
+  // before the call returns. Neither allocates nor synchronises. With no sample
+  // to write nothing is launched.
   //
   //   INVALID_ARGUMENT  more batches than kMaxBatchesPerLaunch, or more blocks
   //                     than a launch may have
-  absl::Status Launch(const AugmentProgram* device_program,
+  absl::Status Launch(const DeviceProgram* device_program,
                       const AugmentProgram& host_program,
                       absl::Span<const BatchTask> batches,
                       CUstream stream) const;
 
  private:
   absl::Status Init();
-  absl::Status LaunchChains(const AugmentProgram* device_program,
+  absl::Status LaunchChains(const DeviceProgram* device_program,
                             const AugmentProgram& host_program,
                             absl::Span<const BatchTask> batches,
                             CUstream stream) const;

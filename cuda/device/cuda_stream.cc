@@ -21,9 +21,10 @@ absl::StatusOr<std::unique_ptr<LoadedProgram>> CudaProgram::Create(
     const CudaContext& context, const AugmentProgram& program) {
   const DriverApi& api = context.api();
   DATASETD_ASSIGN_OR_RETURN(CudaMalloc memory,
-                            MallocOnDevice(context, sizeof(program)));
+                            MallocOnDevice(context, sizeof(DeviceProgram)));
   DATASETD_CUDA_RETURN_IF_ERROR(api.cuMemcpyHtoD(
-      reinterpret_cast<CUdeviceptr>(memory.get()), &program, sizeof(program)));
+      reinterpret_cast<CUdeviceptr>(memory.get()),
+      MakeDeviceProgram(program).get(), sizeof(DeviceProgram)));
   // The copy may return earlier, and our streams do not wait for the default.
   DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(nullptr));
   return std::make_unique<CudaProgram>(context, program, std::move(memory));

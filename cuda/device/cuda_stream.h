@@ -17,6 +17,7 @@
 #include "cuda/device/backend.h"
 #include "cuda/device/cuda_context.h"
 #include "cuda/device/cuda_memory.h"
+#include "cuda/kernels/program/augment_plan.h"
 #include "cuda/kernels/program/params.h"
 
 namespace datasetd {
@@ -43,8 +44,8 @@ class CudaProgram final : public LoadedProgram {
   ~CudaProgram() override;
 
   const AugmentProgram& host_program() const { return host_program_; }
-  const AugmentProgram* device_program() const {
-    return reinterpret_cast<const AugmentProgram*>(memory_.get());
+  const DeviceProgram* device_program() const {
+    return reinterpret_cast<const DeviceProgram*>(memory_.get());
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/program/augment_plan.h"
 #include "server/feed/feed_fields.h"
 #include "server/feed/subset.h"
 #include "server/pipeline/mix_labels.h"
@@ -110,7 +111,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
 
   plan.scratch_bytes = SaturatingSum(
       SaturatingProduct(plan.num_slots, options.batch_size, sizeof(int64_t)),
-      sizeof(AugmentProgram),
+      sizeof(DeviceProgram),
       PlanScratch(program, backend.max_teams()).size_bytes);
   if (options.subset.has_value()) {
     plan.scratch_bytes = SaturatingAdd(

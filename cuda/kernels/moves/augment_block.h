@@ -57,7 +57,7 @@ struct BlockState {
   int32_t columns[kMaxBlockColumns];
   uint32_t fill_bits[kMaxMoves][kMaxChannels];
   // For uint8 images: output bits of each byte value.
-  uint32_t table[kMaxChannels][256];
+  alignas(8) uint32_t table[kMaxChannels][256];
 };
 
 // Stores elements, and vectors of 16 aligned bytes.
@@ -126,7 +126,7 @@ DATASETD_HOST_DEVICE inline bool IsImageBlock(const AugmentPlan& plan,
          plan.program->fields[field_index].is_image;
 }
 
-// Copies word `i`, of 8 bytes, of a struct.
+// Copies word `i`, of 8 bytes, of an object.
 template <typename T>
 DATASETD_HOST_DEVICE inline void CopyWord(const T* from, T* to, int i) {
 #if defined(__CUDA_ARCH__)
@@ -148,6 +148,15 @@ DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
   constexpr int kWords = sizeof(MoveProgram) / 8;
   for (int i = thread; i < kWords; i += kBlockThreads) {
     CopyWord(&field, &state.field, i);
+  }
+  const FieldPlan& field_plan = plan.fields[work.plan_index];
+  // Runs of copied bytes need no table.
+  if (field.in_dtype == Dtype::kUint8 &&
+      !(field_plan.has_runs && IsBitCopy(field))) {
+    const auto& table = plan.program->byte_bits[field_plan.field_index];
+    for (int i = thread; i < field.channels * 128; i += kBlockThreads) {
+      CopyWord(&table, &state.table, i);
+    }
   }
   if (thread < work.num_samples) {
     const BatchTask& batch = plan.batches[work.batch_index];
@@ -175,15 +184,6 @@ DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
     const int move = i / field.channels;
     const int channel = i % field.channels;
     state.fill_bits[move][channel] = FillElementBits(field, move, channel);
-  }
-  if (field.in_dtype != Dtype::kUint8) return;
-  // Runs of copied bytes need no table.
-  if (plan.fields[state.work.plan_index].has_runs && IsBitCopy(field)) return;
-  for (int i = thread; i < field.channels * 256; i += kBlockThreads) {
-    const int channel = i / 256;
-    const float byte = static_cast<float>(i % 256);
-    state.table[channel][i % 256] =
-        RoundedBits(ApplyValueOps(field, channel, byte), field.out_dtype);
   }
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "base/dtype.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
 
 namespace datasetd {
 namespace {
@@ -90,7 +92,28 @@ Divider MakeDivider(uint32_t divisor) {
           31 + log2};
 }
 
-bool MakeAugmentPlan(const AugmentProgram* device_program,
+std::unique_ptr<DeviceProgram> MakeDeviceProgram(
+    const AugmentProgram& program) {
+  auto result = std::make_unique<DeviceProgram>();
+  static_cast<AugmentProgram&>(*result) = program;
+  for (int f = 0; f < program.num_fields; ++f) {
+    const FieldProgram& field = program.fields[f];
+    if (!field.is_image || field.num_steps > 0 ||
+        field.in_dtype != Dtype::kUint8) {
+      continue;
+    }
+    for (int channel = 0; channel < field.channels; ++channel) {
+      for (int byte = 0; byte < 256; ++byte) {
+        result->byte_bits[f][channel][byte] =
+            RoundedBits(ApplyValueOps(field, channel, static_cast<float>(byte)),
+                        field.out_dtype);
+      }
+    }
+  }
+  return result;
+}
+
+bool MakeAugmentPlan(const DeviceProgram* device_program,
                      const AugmentProgram& host_program,
                      const BatchTask* batches, int num_batches,
                      AugmentPlan* plan) {

@@ -9,6 +9,7 @@
 #define DATASETD_CUDA_KERNELS_PROGRAM_AUGMENT_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/program/params.h"
@@ -35,6 +36,14 @@ struct Divider {
 // REQUIRES: divisor in 1 .. 2^31 - 1.
 Divider MakeDivider(uint32_t divisor);
 
+// A program as the kernels read it.
+struct DeviceProgram : AugmentProgram {
+  // Of uint8 images without steps: the output bits of each byte value.
+  alignas(8) uint32_t byte_bits[kMaxFields][kMaxChannels][256];
+};
+
+std::unique_ptr<DeviceProgram> MakeDeviceProgram(const AugmentProgram& program);
+
 // Part of the launch that writes one field, or the indices, of all batches.
 struct FieldPlan {
   int32_t field_index;  // kIndicesField: the sample indices
@@ -58,7 +67,7 @@ inline constexpr int kMaxFieldPlans = kMaxFields + 1;
 
 // The kernel's parameter, passed by value.
 struct AugmentPlan {
-  const AugmentProgram* program;  // readable by the kernel
+  const DeviceProgram* program;  // readable by the kernel
   int32_t num_batches;
   int32_t num_fields;  // of `fields`
   FieldPlan fields[kMaxFieldPlans];
@@ -75,7 +84,7 @@ static_assert(sizeof(AugmentPlan) <= 4096);
 
 // Fills `plan`. Returns false if the launch needs 2^31 blocks or more, or
 // num_batches is not in 0..kMaxBatchesPerLaunch.
-bool MakeAugmentPlan(const AugmentProgram* device_program,
+bool MakeAugmentPlan(const DeviceProgram* device_program,
                      const AugmentProgram& host_program,
                      const BatchTask* batches, int num_batches,
                      AugmentPlan* plan);

@@ -44,7 +44,7 @@ FieldPlan PlanOf(FieldBuilder builder) {
   program.num_fields = 1;
   program.fields[0] = builder.Build();
   AugmentPlan plan;
-  EXPECT_TRUE(MakeAugmentPlan(&program, program, nullptr, 0, &plan));
+  EXPECT_TRUE(MakeAugmentPlan(nullptr, program, nullptr, 0, &plan));
   return plan.fields[0];
 }
 
@@ -92,7 +92,7 @@ TEST(AugmentPlanTest, CifarFillsAGpu) {
   BatchTask batch = {};
   batch.num_samples = 512;
   AugmentPlan plan;
-  ASSERT_TRUE(MakeAugmentPlan(&program, program, &batch, 1, &plan));
+  ASSERT_TRUE(MakeAugmentPlan(nullptr, program, &batch, 1, &plan));
   EXPECT_EQ(plan.num_blocks(), 256u);
   EXPECT_TRUE(plan.fields[0].has_runs);
 }
@@ -104,11 +104,11 @@ TEST(AugmentPlanTest, RefusesWhatDoesNotFitOneLaunch) {
   program.fields[0] = FieldBuilder(4096, 4096, 4).Build();
   std::vector<BatchTask> batches(kMaxBatchesPerLaunch + 1);
   AugmentPlan plan;
-  EXPECT_FALSE(MakeAugmentPlan(&program, program, batches.data(),
+  EXPECT_FALSE(MakeAugmentPlan(nullptr, program, batches.data(),
                                kMaxBatchesPerLaunch + 1, &plan));
-  EXPECT_FALSE(MakeAugmentPlan(&program, program, batches.data(), -1, &plan));
+  EXPECT_FALSE(MakeAugmentPlan(nullptr, program, batches.data(), -1, &plan));
   for (BatchTask& batch : batches) batch.num_samples = 1 << 20;
-  EXPECT_FALSE(MakeAugmentPlan(&program, program, batches.data(),
+  EXPECT_FALSE(MakeAugmentPlan(nullptr, program, batches.data(),
                                kMaxBatchesPerLaunch, &plan));
 }
 

@@ -53,7 +53,8 @@ void RunEachBlock(const AugmentProgram& program,
                   const std::vector<BatchTask>& batches,
                   const CountingSink& sink) {
   AugmentPlan plan;
-  ASSERT_TRUE(MakeAugmentPlan(&program, program, batches.data(),
+  const auto device_program = MakeDeviceProgram(program);
+  ASSERT_TRUE(MakeAugmentPlan(device_program.get(), program, batches.data(),
                               static_cast<int>(batches.size()), &plan));
   auto state = std::make_unique<BlockState>();
   for (uint32_t block = 0; block < plan.num_blocks(); ++block) {

@@ -22,7 +22,8 @@ namespace {
 
 using testing::MemoryRange;
 
-HostRanges Ranges(const AugmentProgram& program,
+template <typename Program>
+HostRanges Ranges(const Program& program,
                   const std::vector<MemoryRange>& memory) {
   HostRanges ranges;
   ranges.AddReadable(&program, sizeof(program));
@@ -37,11 +38,11 @@ HostRanges Ranges(const AugmentProgram& program,
   return ranges;
 }
 
-template <typename Parameters>
+template <typename Parameters, typename Program>
 absl::StatusOr<std::optional<LaunchResult>> Launch(
     const Module& module, LaunchConfig config, absl::string_view name,
     const Parameters& parameters, int64_t num_blocks, int num_threads,
-    const AugmentProgram& program, const std::vector<MemoryRange>& memory) {
+    const Program& program, const std::vector<MemoryRange>& memory) {
   if (num_blocks == 0) return std::optional<LaunchResult>();
   config.grid.x = static_cast<uint32_t>(num_blocks);
   config.block.x = static_cast<uint32_t>(num_threads);
@@ -61,13 +62,14 @@ absl::StatusOr<std::optional<LaunchResult>> LaunchAugmentKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
     const std::vector<MemoryRange>& memory) {
+  const auto device_program = MakeDeviceProgram(program);
   AugmentPlan plan;
-  if (!MakeAugmentPlan(&program, program, batches.data(),
+  if (!MakeAugmentPlan(device_program.get(), program, batches.data(),
                        static_cast<int>(batches.size()), &plan)) {
     return absl::InvalidArgumentError("no plan for such a program and batches");
   }
   return Launch(module, config, "AugmentKernel", plan, plan.num_blocks(),
-                kBlockThreads, program, memory);
+                kBlockThreads, *device_program, memory);
 }
 
 absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/host/host_backend.h"
+#include "cuda/kernels/program/augment_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -80,7 +81,7 @@ TEST_F(FeedPlanTest, ScratchCountsSlotsSubsetAndOrder) {
   options.prefetch = 2;
   const int64_t scratch_bytes = Plan(options).scratch_bytes;
   EXPECT_EQ(scratch_bytes,
-            4 * 4 * 8 + static_cast<int64_t>(sizeof(AugmentProgram)));
+            4 * 4 * 8 + static_cast<int64_t>(sizeof(DeviceProgram)));
   options.subset = {9, 0, 4};
   EXPECT_EQ(Plan(options).scratch_bytes, scratch_bytes + 3 * 4);
   options.subset.reset();
