@@ -45,8 +45,10 @@ class _Store(NamedTuple):
     put: Callable[[str, str], str]
     # Returns the value; empty if it is not set.
     get: Callable[[str], str]
-    # Waits until a key is set, and returns its value; RuntimeError after the
-    # time limit of the store.
+    # Sets a key that somebody may wait for.
+    tell: Callable[[str, str], Any]
+    # Waits until tell() has set a key, and returns its value; RuntimeError after
+    # the time limit of the store.
     wait: Callable[[str], str]
 
 
@@ -138,10 +140,10 @@ class Agreement:
     ) -> Dict[str, Any]:
         self._compare(ranks, {"partition": "node", "sampler": ""})
         self._identity_key = self._key + "-order"
-        store.put(f"{self._key}-{ranks.rank}", json.dumps(record))
+        store.tell(f"{self._key}-{ranks.rank}", json.dumps(record))
         if ranks.rank == 0:
             text = json.dumps(answer(self._records(store, ranks)))
-            text = store.put(self._key + "-answer", text)
+            store.tell(self._key + "-answer", text)
         else:
             text = self._answered(store)
         result: Dict[str, Any] = json.loads(text)
@@ -166,7 +168,7 @@ class Agreement:
                     raise
                 message = self._late(late, error)
                 text = json.dumps({"error": message})
-                store.put(self._key + "-answer", text)
+                store.tell(self._key + "-answer", text)
                 raise DeadlineExceeded(message) from None
             records.append(json.loads(text))
         return records
@@ -226,8 +228,8 @@ class Agreement:
             if different == ["partition"]:
                 # For ranks that wait in gather().
                 error = json.dumps({"error": message})
-                store.put(f"{self._key}-{ranks.rank}", error)
-                store.put(self._key + "-answer", error)
+                store.tell(f"{self._key}-{ranks.rank}", error)
+                store.tell(self._key + "-answer", error)
             raise FailedPrecondition(message)
 
 
@@ -292,6 +294,8 @@ def _store_of_torch() -> Optional[_Store]:
     return _Store(
         put,
         lambda key: put(key, ""),
+        # compare_set of TCPStore wakes nobody in all versions.
+        store.set,
         lambda key: bytes(store.get(key)).decode(),
     )
 
@@ -317,4 +321,4 @@ def _store_of_jax() -> _Store:
     def wait(key: str) -> str:
         return str(client.blocking_key_value_get(key, _JAX_WAIT_MS))
 
-    return _Store(put, get, wait)
+    return _Store(put, get, put, wait)

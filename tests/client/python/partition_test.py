@@ -76,7 +76,7 @@ class Job:
         self.num_nodes = len(sizes)
         self.store = Store(len(self.nodes), limit)
         kept = _agreement._Store(
-            self.store.put, self.store.get, self.store.wait
+            self.store.put, self.store.get, self.store.put, self.store.wait
         )
         monkeypatch.setattr(
             _agreement,
@@ -499,7 +499,7 @@ def test_a_rank_without_partition(monkeypatch, parts, plain, comes_first):
         _agreement,
         "_store_of",
         lambda ranks: _agreement._Store(
-            put_and_tell, job.store.get, job.store.wait
+            put_and_tell, job.store.get, put_and_tell, job.store.wait
         ),
     )
 
@@ -783,7 +783,7 @@ def test_a_store_that_fails(monkeypatch, parts):
     monkeypatch.setattr(
         _agreement,
         "_store_of",
-        lambda ranks: _agreement._Store(put, put, put),
+        lambda ranks: _agreement._Store(put, put, put, put),
     )
 
     def work(rank, node, arguments):
