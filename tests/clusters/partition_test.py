@@ -4,6 +4,7 @@ torch.distributed that are processes of their own."""
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,15 @@ def job():
     made.close()
 
 
+@pytest.fixture(scope="module")
+def daemons():
+    """The daemons of four nodes."""
+    started = [harness.Daemon() for _ in range(4)]
+    yield started
+    for daemon in started:
+        daemon.__exit__(None, None, None)
+
+
 def nodes_of(job, epoch):
     """The samples that the ranks of each of two nodes trained in an epoch."""
     return [
@@ -79,7 +89,7 @@ def test_a_rank_and_a_daemon_are_killed(job):
         torchrun.wait()
     finally:
         torchrun.close()
-    job.check(ranks=4, epochs=3, repeats=True)
+    job.check(ranks=4, epochs=3, repeats=None)
     divisions = []
     for epoch in range(3):
         first, second = nodes_of(job, epoch)
@@ -92,6 +102,31 @@ def test_a_rank_and_a_daemon_are_killed(job):
     assert divisions[0] != divisions[1] != divisions[2]
     with open(os.path.join(job.nodes[1], "out")) as out:
         assert "the daemon has ended" in out.read()
+
+
+def test_the_example_of_the_page(daemons, tmp_path):
+    """On two nodes of two ranks."""
+    with open(harness.runfile("docs/clusters.md"), encoding="utf-8") as file:
+        (example,) = re.findall(
+            r"^## Parts.*?^```python\n(.*?)^```$", file.read(),
+            re.MULTILINE | re.DOTALL)
+    np.save(tmp_path / "images.npy", np.zeros((101, 8, 8, 3), np.uint8))
+    np.save(tmp_path / "labels.npy", np.arange(101) % 10)
+    port = cluster_harness.free_port()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", example], cwd=tmp_path,
+            stdout=subprocess.PIPE, text=True,
+            env=dict(
+                os.environ, RANK=str(rank), WORLD_SIZE="4",
+                LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port), OMP_NUM_THREADS="1",
+                DATASETD_ADDRESS=daemons[rank // 2].socket_path))
+        for rank in range(4)]
+    said = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * 4
+    assert said == ["train.0of2 50 101 4\n"] * 2 + [
+        "train.1of2 51 101 4\n"] * 2
 
 
 # Says one line of JSON: what main() returns, or the error.
@@ -126,15 +161,6 @@ print(json.dumps(said), flush=True)
 # The store is rank 0's: it stays until all have said something.
 sys.stdin.read()
 """
-
-
-@pytest.fixture(scope="module")
-def daemons():
-    """The daemons of four nodes."""
-    started = [harness.Daemon() for _ in range(4)]
-    yield started
-    for daemon in started:
-        daemon.__exit__(None, None, None)
 
 
 def run_ranks(daemons, nodes, per_node, samples, source, seconds=120,

@@ -23,7 +23,8 @@ from .errors import DeadlineExceeded, Error, FailedPrecondition
 
 # Advice in the error, by the value that differs.
 _ADVICE = {
-    "content_hash": "load the same samples on every node",
+    "content_hash": "load the same samples on every node, or give "
+    "partition='node' if each node holds a part",
     "transforms_hash": "give all ranks the same transforms",
     "seed": "give all ranks the same seed",
     "partition": "give all ranks the same partition=",
@@ -47,8 +48,8 @@ class _Store(NamedTuple):
     get: Callable[[str], str]
     # Sets a key that somebody may wait for.
     tell: Callable[[str, str], Any]
-    # Waits until tell() has set a key, and returns its value; RuntimeError after
-    # the time limit of the store.
+    # Waits until tell() has set a key, and returns its value. RuntimeError
+    # after the time limit of the store.
     wait: Callable[[str], str]
 
 
@@ -102,10 +103,11 @@ class Agreement:
     ) -> Dict[str, Any]:
         """Returns what rank 0's `answer` makes of the records of all ranks.
 
-        Waits for all of them; four operations of the store for each rank.
-        Raises FailedPrecondition if there is no store, if a rank's loader has
-        no partition, or if the answer has an "error"; DeadlineExceeded if a
-        rank does not come within the store's time limit.
+        Waits for all of them: three operations of the store for each rank,
+        and one more for each on rank 0. Raises FailedPrecondition if there is
+        no store, if a rank's loader has no partition, or if the answer has an
+        "error"; DeadlineExceeded if a rank does not come within the store's
+        time limit.
         """
         if self._failed is not None and self._failed[0] == ranks:
             raise self._failed[1]
@@ -140,10 +142,10 @@ class Agreement:
     ) -> Dict[str, Any]:
         self._compare(ranks, {"partition": "node", "sampler": ""})
         self._identity_key = self._key + "-order"
-        store.tell(f"{self._key}-{ranks.rank}", json.dumps(record))
+        store.tell(self._record_key(ranks.rank), json.dumps(record))
         if ranks.rank == 0:
             text = json.dumps(answer(self._records(store, ranks)))
-            store.tell(self._key + "-answer", text)
+            store.tell(self._answer_key(), text)
         else:
             text = self._answered(store)
         result: Dict[str, Any] = json.loads(text)
@@ -157,32 +159,40 @@ class Agreement:
         records: List[Dict[str, Any]] = []
         for rank in range(ranks.world_size):
             try:
-                text = store.wait(f"{self._key}-{rank}")
+                text = store.wait(self._record_key(rank))
             except RuntimeError as error:
                 late = [
                     other
                     for other in range(rank, ranks.world_size)
-                    if not store.get(f"{self._key}-{other}")
+                    if not store.get(self._record_key(other))
                 ]
                 if not late:
                     raise
                 message = self._late(late, error)
                 text = json.dumps({"error": message})
-                store.tell(self._key + "-answer", text)
+                store.tell(self._answer_key(), text)
                 raise DeadlineExceeded(message) from None
             records.append(json.loads(text))
         return records
 
     def _answered(self, store: _Store) -> str:
         """Returns rank 0's answer."""
-        key = self._key + "-answer"
+        key = self._answer_key()
         try:
             return store.wait(key)
         except RuntimeError as error:
-            if not store.get(self._key + "-0"):
+            if not store.get(self._record_key(0)):
                 raise DeadlineExceeded(self._late([0], error)) from None
         # Rank 0 is there, and says within the limit whom it waits for.
         return store.wait(key)
+
+    # In a directory of their own, for stores that read whole directories.
+
+    def _record_key(self, rank: int) -> str:
+        return f"{self._answer_key()}-{rank}"
+
+    def _answer_key(self) -> str:
+        return self._key.replace("datasetd/", "datasetd-parts/", 1) + "/answer"
 
     def _late(self, ranks: List[int], error: RuntimeError) -> str:
         names = ", ".join(map(str, ranks[:_MAX_NAMED]))
@@ -228,8 +238,8 @@ class Agreement:
             if different == ["partition"]:
                 # For ranks that wait in gather().
                 error = json.dumps({"error": message})
-                store.tell(f"{self._key}-{ranks.rank}", error)
-                store.tell(self._key + "-answer", error)
+                store.tell(self._record_key(ranks.rank), error)
+                store.tell(self._answer_key(), error)
             raise FailedPrecondition(message)
 
 
@@ -295,7 +305,7 @@ def _store_of_torch() -> Optional[_Store]:
         put,
         lambda key: put(key, ""),
         # compare_set of TCPStore wakes nobody in all versions.
-        store.set,
+        lambda key, value: store.set(key, value),
         lambda key: bytes(store.get(key)).decode(),
     )
 

@@ -191,12 +191,12 @@ class DataLoader(Generic[ArrayT]):
     many rows as the rank with the fewest samples, and the rest of the order,
     which shuffle changes each epoch, is left out; else as many as the rank
     with the most, and ranks with fewer repeat the beginning of their node's
-    order (Batch.num_padding). The first of iter, len, peek, state_dict and
-    load_state_dict waits for all ranks. Node 0 has `seed`, other nodes seeds
-    made of it. Excludes samplers; weights are of the node's samples. To
-    resume within an epoch, nodes, parts and ranks must be the same. At the
-    first batch of an epoch they may be others, with as many samples
-    altogether. `batch.indices` are of the node's part.
+    order (Batch.num_padding). The first of iter, len, num_samples, peek,
+    state_dict and load_state_dict waits for all ranks. Node 0 has `seed`,
+    other nodes seeds made of it. Excludes samplers; weights are of the node's
+    samples. To resume within an epoch, nodes, parts and ranks must be the
+    same. At the first batch of an epoch they may be others, with as many
+    samples altogether. Indices of a batch are the part's.
 
     For one thread at a time, except close(), which ends another thread's wait.
     Belongs to one process: it cannot be pickled or used after fork(). Ctrl-C
@@ -897,6 +897,7 @@ class DataLoader(Generic[ArrayT]):
     def num_samples(self) -> int:
         """Samples in the dataset or subset, over all ranks and nodes."""
         if self._partition is not None:
+            self._follow_ranks()
             return self._partition.total
         return self._feed.num_samples
 

@@ -12,6 +12,7 @@ from ._agreement import Agreement
 from ._order import Order
 from ._ranks import ALONE, Ranks
 from ._sampling import MAX_BATCH_SIZE
+from ._warnings import warn_once
 from .errors import FailedPrecondition, InvalidArgument
 
 # Positions are looked up in the order at once, in about this number.
@@ -113,6 +114,14 @@ class Partition:
             answer = _answer([record])
         else:
             answer = agreement.gather(ranks, record, _answer)
+        if ranks.rank == 0 and answer["are_equal"]:
+            warn_once(
+                "parts",
+                f"partition: all {self.node.num_nodes} nodes hold the same "
+                "samples, so that each sample comes once an epoch on every "
+                "node: load or push them with part='node', or leave "
+                "partition= out",
+            )
         nodes = answer["nodes"]
         ours = nodes[self.node.number]["ranks"]
         self.ranks = Ranks(ours.index(ranks.rank), len(ours))
@@ -215,7 +224,12 @@ def _answer(records: List[Dict[str, Any]]) -> Dict[str, Any]:
         if any(value is not None for value in values):
             text = json.dumps(values).encode()
             hashes[key] = hashlib.sha256(text).hexdigest()
+    held = {
+        (node["record"]["content_hash"], node["record"].get("subset"))
+        for node in nodes
+    }
     return {
+        "are_equal": len(held) == 1 < len(nodes),
         "nodes": [
             {
                 "ranks": node["ranks"],

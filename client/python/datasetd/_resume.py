@@ -55,7 +55,7 @@ def checked_position(
     epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
     index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
     has_other_parts = _has_other_parts(state, job, (epoch, index))
-    for key in dict.fromkeys((*job, *_OPTIONAL)):
+    for key in dict.fromkeys(("partition", *job, *_OPTIONAL)):
         if has_other_parts and key in _OF_PARTS:
             continue
         if key in _SHARE and (index == 0 or num_samples is not None):

@@ -390,7 +390,7 @@ def test_len_peek_and_state_before_iter(monkeypatch, parts):
 
 
 def test_operations_of_the_store(monkeypatch, parts):
-    """Four for each rank, and one more for each record on rank 0; none per
+    """Three for each rank, and one more for each record on rank 0; none per
     batch; one at the first iter() and one at the second."""
     datasets = parts([20, 20])
     job = Job(monkeypatch, [2, 2])
@@ -711,6 +711,15 @@ def test_states_that_do_not_fit(monkeypatch, parts):
         given = {"datasets": datasets, "ranks": [1, 1], **change}
         with pytest.raises(datasetd.FailedPrecondition, match=words):
             run_job(monkeypatch, state=state, **given)
+    with datasetd.DataLoader(
+        datasets[0], batch_size=3, shuffle=True, seed=SEED, rank=0,
+        world_size=1,
+    ) as loader:  # fmt: skip
+        with pytest.raises(
+            datasetd.FailedPrecondition,
+            match="partition is {'num_samples': 51, .*this loader has None",
+        ):
+            loader.load_state_dict(dict(state, batch=0))
     plain = {key: state[key] for key in state if key != "partition"}
     with pytest.raises(
         datasetd.FailedPrecondition, match="partition is None, this loader has"
@@ -752,6 +761,48 @@ def test_the_node_of_a_launcher(monkeypatch, variables, expected):
         return
     with pytest.raises(datasetd.InvalidArgument, match=expected):
         datasetd._nodes.resolve("part", "node")
+
+
+def test_nodes_that_all_hold_everything(monkeypatch, parts):
+    """A warning, since two parts may be equal; with subsets they are not."""
+    (dataset,) = parts([8])
+    monkeypatch.setattr("datasetd._warnings._said", set())
+
+    def work(rank, node, arguments):
+        with datasetd.DataLoader(
+            dataset, subset=subsets[node], **arguments
+        ) as loader:
+            return len(loader)
+
+    subsets = [range(0, 8, 2), range(1, 8, 2)]
+    assert Job(monkeypatch, [1, 1]).run(work) == [4, 4]
+    subsets = [None, None]
+    with pytest.warns(UserWarning, match="all 2 nodes hold the same samples"):
+        assert Job(monkeypatch, [1, 1]).run(work) == [8, 8]
+
+
+def test_ops_that_mix_a_batch(client):
+    """They draw as without partition, where there is one node."""
+    dataset = client.push_dataset(
+        "mixed",
+        {
+            "image": np.random.default_rng(1).integers(
+                0, 256, (40, 8, 8, 3), dtype=np.uint8
+            ),
+            "label": np.arange(40) % 10,
+        },
+    )
+    options = dict(
+        batch_size=7, shuffle=True, seed=5, framework="numpy", rank=0,
+        world_size=1,
+        transforms=[T.ToDtype("float32", scale=True), T.MixUp(num_classes=10)],
+    )  # fmt: skip
+    with datasetd.DataLoader(dataset, **options) as plain, datasetd.DataLoader(
+        dataset, partition=(0, 1), **options
+    ) as divided:
+        for ours, theirs in itertools.zip_longest(divided, plain):
+            np.testing.assert_array_equal(ours.image, theirs.image)
+            np.testing.assert_array_equal(ours.label, theirs.label)
 
 
 def test_accelerate_keeps_all_rows(monkeypatch, parts):
