@@ -49,7 +49,7 @@ from ._fetch import Fetcher, Requested
 from ._held import Held
 from ._job_feed import Job, JobFeed
 from ._partition import Partition, seed_of
-from ._parts import whole_name
+from ._parts import check_node, whole_name
 from ._resume import (
     Position,
     batches_per_epoch,
@@ -414,8 +414,10 @@ class DataLoader(Generic[ArrayT]):
             )
         self._partition: Optional[Partition] = None
         if partition is not None:
+            node = _nodes.resolve("partition", partition)
+            check_node(whole.name, node)
             self._partition = Partition(
-                _nodes.resolve("partition", partition),
+                node,
                 len(whole) if samples is None else len(samples),
                 samples,
                 self.batch_size,

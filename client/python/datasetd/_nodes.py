@@ -34,7 +34,7 @@ def resolve(name: str, given: Given) -> Node:
     $RANK, $WORLD_SIZE and $LOCAL_WORLD_SIZE. Raises InvalidArgument if there
     is none.
     """
-    if given == "node":
+    if isinstance(given, str) and given == "node":
         found = _of_environment(name)
         if found is None:
             raise InvalidArgument(
@@ -43,14 +43,10 @@ def resolve(name: str, given: Given) -> Node:
                 f"{name}=(index, count), which is (0, 1) for a single node"
             )
         return found
-    if isinstance(given, str) or not hasattr(given, "__len__"):
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise InvalidArgument(
-            f"{name}={given!r}; expected 'node', or the index and the number "
-            "of nodes, as (0, 4)"
-        )
-    if len(given) != 2:
-        raise InvalidArgument(
-            f"{name}={given!r}; expected (index, count), as (0, 4)"
+            f"{name}={given!r}; expected 'node', or the node's index and the "
+            "number of nodes, as (0, 4)"
         )
     count = checked_int(f"{name}[1]", given[1], 1, 2**32 - 1)
     return Node(checked_int(f"{name}[0]", given[0], 0, count - 1), count)

@@ -16,7 +16,7 @@ from .errors import InvalidArgument
 SHARDED = ("tfrecord", "webdataset")
 # Pieces of each part, where another part each epoch is made of rows.
 _PIECES = 64
-_SUFFIX = re.compile(r"\.\d+of\d+(\.e\d+(s\d+)?)?")
+_SUFFIX = re.compile(r"\.(\d+)of(\d+)(\.e\d+(s\d+)?)?$")
 
 
 class Part(NamedTuple):
@@ -107,10 +107,21 @@ def resolve(
 
 def whole_name(name: str) -> str:
     """Returns the name of what `name` is a part of; else `name`."""
+    return _SUFFIX.sub("", name)
+
+
+def check_node(name: str, node: _nodes.Node) -> None:
+    """Raises InvalidArgument if `name` is that of another node's part."""
     match = _SUFFIX.search(name)
-    if match is None or match.end() < len(name):
-        return name
-    return name[: match.start()]
+    if match is None:
+        return
+    part = _nodes.Node(int(match[1]), int(match[2]))
+    if part != node:
+        raise InvalidArgument(
+            f"partition: dataset {name!r} is the part of node {part.number} of "
+            f"{part.num_nodes}, and this is node {node.number} of "
+            f"{node.num_nodes}: load the part of this node"
+        )
 
 
 def chosen(data: Any, part: Part) -> Any:

@@ -122,8 +122,8 @@ class Job:
 
 @pytest.fixture
 def parts(daemon):
-    """parts(sizes, ...) pushes a part of each size, as a node has it: sample
-    `id` is unique over all nodes. All parts are in one daemon."""
+    """parts(sizes, ...) pushes a part of each size, as a node has it, or a
+    whole: sample `id` is unique over all nodes. All are in one daemon."""
     with daemon.connect() as client:
 
         def push(sizes, name="parts", image=False):
@@ -136,13 +136,9 @@ def parts(daemon):
                     data["image"] = np.arange(192, dtype=np.uint8).reshape(
                         1, 8, 8, 3
                     ).repeat(size, 0)
-                found.append(
-                    client.push_dataset(
-                        f"{name}{'-'.join(map(str, sizes))}"
-                        f".{node}of{len(sizes)}",
-                        data,
-                    )
-                )
+                whole = name + "-".join(map(str, sizes))
+                part = f".{node}of{len(sizes)}" if len(sizes) > 1 else ""
+                found.append(client.push_dataset(whole + part, data))
             return found
 
         yield push
@@ -421,11 +417,11 @@ def errors_of(results, kind):
 
 
 def test_ranks_that_count_nodes_differently(monkeypatch, parts):
-    datasets = parts([8, 8])
+    (dataset,) = parts([8])
 
     def work(rank, node, arguments):
         arguments["partition"] = (node, 2 + rank)
-        with datasetd.DataLoader(datasets[node], **arguments) as loader:
+        with datasetd.DataLoader(dataset, **arguments) as loader:
             return len(loader)
 
     for error in errors_of(
@@ -436,11 +432,11 @@ def test_ranks_that_count_nodes_differently(monkeypatch, parts):
 
 
 def test_a_node_without_ranks(monkeypatch, parts):
-    datasets = parts([8, 8])
+    (dataset,) = parts([8])
 
     def work(rank, node, arguments):
         arguments["partition"] = (node, 3)
-        with datasetd.DataLoader(datasets[node], **arguments) as loader:
+        with datasetd.DataLoader(dataset, **arguments) as loader:
             return len(loader)
 
     for error in errors_of(
@@ -458,14 +454,16 @@ def test_a_node_without_ranks(monkeypatch, parts):
     ],
 )
 def test_ranks_of_a_node_that_hold_something_else(
-    monkeypatch, parts, what, words
+    monkeypatch, client, parts, what, words
 ):
     datasets = parts([8, 8])
+    # Of the same name on another daemon; here of one of the same whole.
+    other = client.push_dataset("parts8-8", {"id": np.arange(8) + 1})
 
     def work(rank, node, arguments):
         dataset = datasets[node]
         if what == "content" and rank == 1:
-            dataset = datasets[1]
+            dataset = other
         if what == "subset":
             arguments["subset"] = [1, 2, 3 + (rank == 1)]
         if what == "weights":
@@ -607,8 +605,9 @@ def test_ranks_without_a_store(client, dataset):
         ({"partition": "nodes"}, "partition='nodes'; expected 'node', or"),
         ({"partition": (2, 2)}, r"partition\[0\]=2; expected 0 to 1"),
         ({"partition": (0, 0)}, r"partition\[1\]=0"),
-        ({"partition": (0,)}, "expected .index, count."),
+        ({"partition": (0,)}, "expected 'node', or the node's index and the"),
         ({"partition": 3}, "partition=3; expected 'node', or"),
+        ({"partition": {0, 2}}, "partition={0, 2}; expected 'node', or"),
         ({"partition": "node"}, "no launcher says which node this is"),
         ({"partition": (0, 2), "sampler": [1]}, "exclude each other"),
         ({"partition": (0, 2), "batch_sampler": [[1]]}, "exclude each other"),
@@ -623,6 +622,17 @@ def test_arguments_that_are_wrong(dataset, arguments, words, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(datasetd.InvalidArgument, match=words):
         datasetd.DataLoader(dataset, seed=1, **arguments)
+
+
+@pytest.mark.parametrize("given", [(1, 2), (0, 3), (2, 3)])
+def test_the_part_of_another_node(parts, given):
+    dataset, _ = parts([8, 8])
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="dataset 'parts8-8.0of2' is the part of node 0 of 2, and this "
+        f"is node {given[0]} of {given[1]}: load the part of this node",
+    ):
+        datasetd.DataLoader(dataset, seed=1, partition=given)
 
 
 # -- States ---------------------------------------------------------------------

@@ -275,7 +275,7 @@ def test_wrong_patterns(client, data_root, pattern, words):
     [
         ({"part": (0, 12)}, "names 11 shards, which cannot be divided over 12"),
         ({"part": (2, 2)}, r"part\[0\]=2; expected 0 to 1"),
-        ({"part": "rank"}, "part='rank'; expected 'node', or the index"),
+        ({"part": "rank"}, "part='rank'; expected 'node', or the node's index"),
         ({"part_epoch": 1}, "part_epoch and part_seed need part="),
         ({"part": (0, 2), "part_epoch": -1}, "part_epoch=-1; expected 0 to"),
         ({"part": (0, 2), "part_seed": 1}, "part_seed needs part_epoch="),
