@@ -36,7 +36,7 @@ def remainder_of(loader: Any, num_rows: int) -> int:
     num_padding: int = loader._num_padding()
     if num_padding == 0:
         return 0
-    if num_padding > 1 or loader.has_partition:
+    if num_padding > 1 or loader._has_partition():
         # One on each of the last ranks, or of some node's: not at the end of
         # all rows.
         warn_once(

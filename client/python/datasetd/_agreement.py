@@ -125,13 +125,17 @@ class Agreement:
             )
         try:
             return self._gathered(store, ranks, record, answer)
-        except Error as error:
-            self._failed = ranks, error
-            raise
         except RuntimeError as error:
-            raise FailedPrecondition(
-                f"partition: the ranks' store has failed: {error}"
-            ) from None
+            failed = (
+                error
+                if isinstance(error, Error)
+                else FailedPrecondition(
+                    f"partition: the ranks' store has failed: {error}"
+                )
+            )
+        # Kept, since the other ranks do not come again.
+        self._failed = ranks, failed
+        raise failed
 
     def _gathered(
         self,

@@ -195,6 +195,7 @@ class Client:
         progress: Progress = False,
         ragged: bool = False,
         if_exists: str = "same",
+        *,
         part: Optional[_nodes.Given] = None,
         part_epoch: Optional[int] = None,
         part_seed: int = 0,

@@ -938,9 +938,7 @@ class DataLoader(Generic[ArrayT]):
             return iter(())
         return iter(self)
 
-    @property
-    def has_partition(self) -> bool:
-        """True if each node holds a part of the samples."""
+    def _has_partition(self) -> bool:
         return self._partition is not None
 
     def _num_padding(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array
 import hashlib
+import importlib.util
+import itertools
 import json
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -57,6 +59,8 @@ class Partition:
         drop_last: bool,
     ) -> None:
         """`samples` are this node's, `num_samples` of them; None: all."""
+        if importlib.util.find_spec("numpy") is None:
+            raise InvalidArgument("partition= needs NumPy, which is missing")
         if batch_size > MAX_BATCH_SIZE:
             raise InvalidArgument(
                 f"batch_size={batch_size}; expected 1 to {MAX_BATCH_SIZE} "
@@ -272,12 +276,13 @@ def _error_of(records: List[Dict[str, Any]]) -> str:
                     f"rank {other} and {record.get(key)!r} on rank {rank}: "
                     f"{advice}"
                 )
-    missing = sorted(set(range(records[0]["node"][1])) - set(first))
-    if missing:
+    num_nodes = records[0]["node"][1]
+    if len(first) < num_nodes:
+        missing = (node for node in range(num_nodes) if node not in first)
+        names = ", ".join(map(str, itertools.islice(missing, 8)))
         return (
-            f"partition: none of the {size} ranks is of node "
-            f"{', '.join(map(str, missing[:8]))} of {records[0]['node'][1]}, "
-            "so that the samples of its part would be left out: start ranks "
-            "on all nodes, or load the parts for fewer nodes"
+            f"partition: none of the {size} ranks is of node {names} of "
+            f"{num_nodes}, so that the samples of its part would be left "
+            "out: start ranks on all nodes, or load parts for fewer nodes"
         )
     return ""
