@@ -88,8 +88,8 @@ class Job:
         monkeypatch.setattr(_agreement, "_numbers", Numbers())
 
     def run(self, work):
-        """Returns what work(rank, node, arguments of its loaders) returns or
-        raises, of each rank."""
+        """Returns what work(rank, node, arguments of its loaders) returns, or
+        the datasetd.Error that it raises, of each rank."""
         results = [None] * len(self.nodes)
 
         def run(rank, node):
@@ -103,7 +103,7 @@ class Job:
             }
             try:
                 results[rank] = work(rank, node, arguments)
-            except datasetd.Error as error:
+            except Exception as error:
                 results[rank] = error
 
         threads = [
@@ -115,7 +115,9 @@ class Job:
         for thread in threads:
             thread.join()
         for result in results:
-            if isinstance(result, AssertionError):
+            if isinstance(result, Exception) and not isinstance(
+                result, datasetd.Error
+            ):
                 raise result
         return results
 

@@ -1,6 +1,8 @@
 """Loading and pushing a node's part of a dataset."""
 
 import io
+import struct
+import subprocess
 import tarfile
 
 import datasetd
@@ -20,16 +22,57 @@ def write_tar(path, first, count):
             file.addfile(info, io.BytesIO(data))
 
 
+def crc32c(data):
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    value ^= 0xFFFFFFFF
+    masked = (value >> 15 | value << 17) + 0xA282EAD8
+    return struct.pack("<I", masked & 0xFFFFFFFF)
+
+
+def message(number, data):
+    """A field of protobuf; all are shorter than 128 bytes."""
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def write_tfrecord(path, first, count):
+    with open(path, "wb") as file:
+        for i in range(first, first + count):
+            feature = message(3, message(1, bytes([i])))
+            entry = message(1, b"label") + message(2, feature)
+            record = message(1, message(1, entry))
+            length = struct.pack("<Q", len(record))
+            for part in (length, record):
+                file.write(part + crc32c(part))
+
+
+WRITERS = {"webdataset": write_tar, "tfrecord": write_tfrecord}
+
+
 @pytest.fixture(scope="module")
-def shards(data_root):
-    """Shard s has s + 1 samples; the label counts over all."""
-    directory = data_root / "shards"
-    directory.mkdir()
-    first = 0
-    for number in range(NUM_SHARDS):
-        write_tar(directory / f"s-{number:03d}.tar", first, number + 1)
-        first += number + 1
-    return str(directory / f"s-{{000..{NUM_SHARDS - 1:03d}}}.tar")
+def shards_of(data_root):
+    """Patterns by format. Shard s has s + 1 samples; the label counts over
+    all."""
+    patterns = {}
+    for format, write in WRITERS.items():
+        directory = data_root / f"shards-{format}"
+        directory.mkdir()
+        first = 0
+        for number in range(NUM_SHARDS):
+            write(directory / f"s-{number:03d}.x", first, number + 1)
+            first += number + 1
+        patterns[format] = str(
+            directory / f"s-{{000..{NUM_SHARDS - 1:03d}}}.x"
+        )
+    return patterns
+
+
+@pytest.fixture
+def shards(shards_of):
+    return shards_of["webdataset"]
 
 
 OPTIONS = {"fields": "label:cls"}
@@ -41,18 +84,18 @@ def labels(dataset):
 
 @pytest.mark.parametrize("count", [1, 2, 4, NUM_SHARDS])
 @pytest.mark.parametrize("epoch", [None, 0, 1])
-def test_shards_are_dealt(client, shards, count, epoch):
-    whole = client.load_dataset(
-        "all", "webdataset", shards, options=OPTIONS
-    )
+@pytest.mark.parametrize("format", WRITERS)
+def test_shards_are_dealt(client, shards_of, format, count, epoch):
+    options = OPTIONS if format == "webdataset" else {}
+    given = ("all-" + format, format, shards_of[format])
+    whole = client.load_dataset(*given, options=options)
     seen = []
     for number in range(count):
         part = client.load_dataset(
-            "all", "webdataset", shards, options=OPTIONS,
-            part=(number, count), part_epoch=epoch,
-        )  # fmt: skip
+            *given, options=options, part=(number, count), part_epoch=epoch
+        )
         ending = "" if epoch is None else f".e{epoch}"
-        assert part.name == f"all.{number}of{count}{ending}"
+        assert part.name == f"all-{format}.{number}of{count}{ending}"
         of_shards = {int((2 * i + 0.25) ** 0.5 - 0.5) for i in labels(part)}
         if epoch is None:
             assert of_shards == set(range(number, NUM_SHARDS, count))
@@ -225,8 +268,6 @@ def test_load_with_a_part(daemon, shards, monkeypatch):
     ],
 )
 def test_patterns_are_those_of_bash(pattern):
-    import subprocess
-
     expanded = subprocess.run(
         ["bash", "-c", f"printf '%s\\n' {pattern}"],
         capture_output=True, text=True, check=True,
