@@ -255,6 +255,23 @@ def test_load_with_a_part(daemon, shards, monkeypatch):
     assert whole == list(range(NUM_SHARDS * (NUM_SHARDS + 1) // 2))
 
 
+def test_load_with_a_part_of_what_python_reads(
+    daemon, client, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DATASETD_ADDRESS", daemon.address)
+    np.savez(tmp_path / "rows.npz", x=np.arange(10), y=np.arange(10) % 3)
+    path = tmp_path / "rows.npz"
+    parts = [datasetd.load("npz", path, part=(i, 2)) for i in range(2)]
+    for i, part in enumerate(parts):
+        assert part.name.endswith(f".{i}of2")
+        assert part.column("x").tolist() == list(range(5 * i, 5 * i + 5))
+    # Another job attaches by the name, which is of the file's size and time.
+    again = datasetd.load("npz", path, part=(1, 2))
+    assert again.spec_id == parts[1].spec_id
+    named = client.load_dataset("rows", "npz", path, part=(0, 2))
+    assert named.name == "rows.0of2" and named.num_samples == 5
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
