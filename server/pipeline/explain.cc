@@ -22,35 +22,20 @@ Parameters Window(int top, int left, int height, int width) {
           {"width", {1.0 * width}}};
 }
 
-// ---- One function per row of the op table ----
+// ---- What the rows of the op table drew ----
 
-Parameters Describe(const AdjustBrightnessDraw& draw, const Context&) {
-  return {{"brightness_factor", {draw.factor}}};
+// What the op's header says; nothing if it says nothing.
+template <typename Draw>
+Parameters Describe(const Draw& draw, const Context&) {
+  Parameters parameters;
+  const auto visit = [&](const char* name, auto value) {
+    parameters.emplace_back(name,
+                            std::vector<double>{static_cast<double>(value)});
+  };
+  if constexpr (requires { VisitDrawn(draw, visit); }) VisitDrawn(draw, visit);
+  return parameters;
 }
-Parameters Describe(const AdjustContrastDraw& draw, const Context&) {
-  return {{"contrast_factor", {draw.factor}}};
-}
-Parameters Describe(const AdjustSaturationDraw& draw, const Context&) {
-  return {{"saturation_factor", {draw.factor}}};
-}
-Parameters Describe(const AdjustHueDraw& draw, const Context&) {
-  return {{"hue_factor", {draw.factor}}};
-}
-Parameters Describe(const AdjustSharpnessDraw& draw, const Context&) {
-  return {{"sharpness_factor", {draw.factor}}};
-}
-Parameters Describe(const GrayscaleDraw& draw, const Context&) {
-  return {{"num_output_channels", {1.0 * draw.num_output_channels}}};
-}
-Parameters Describe(const InvertDraw&, const Context&) { return {}; }
-Parameters Describe(const AutocontrastDraw&, const Context&) { return {}; }
-Parameters Describe(const EqualizeDraw&, const Context&) { return {}; }
-Parameters Describe(const PosterizeDraw& draw, const Context&) {
-  return {{"bits", {1.0 * draw.bits}}};
-}
-Parameters Describe(const SolarizeDraw& draw, const Context&) {
-  return {{"threshold", {draw.threshold}}};
-}
+// For ops whose parameters are also those of the step.
 Parameters Describe(const GaussianBlurDraw& draw, const Context& context) {
   const auto& params = ParamsAs<GaussianBlurParams>(context.step);
   return {

@@ -3,6 +3,10 @@
 // kName. The executor (chain_executor.h), explain (server/pipeline/explain.h)
 // and the compiler are generated from it.
 //
+// VisitDrawn tells explain what an op drew, by the names of torchvision's
+// functional form; NameParams::kOperationsPerElement is what the op costs,
+// unless that is little.
+//
 //   point       ApplyName(draw, num_channels, pixel)
 //   coordinate  ApplyName(draw, key, y, x, num_channels, pixel)
 //   statistic   ApplyName(draw, statistic, num_channels, pixel), after all

@@ -25,6 +25,8 @@ inline constexpr uint32_t kNumErasingTries = 10;
 inline constexpr uint32_t kFirstNormalDraw = 16;
 
 struct RandomErasingParams {
+  static constexpr int kOperationsPerElement = 64;
+
   float scale_low, scale_high;  // in [0, 1]
   float ratio_low, ratio_high;  // positive
   bool is_normal;
