@@ -8,6 +8,29 @@ from . import _checks
 from ._base import Transform, optional, range_message, size_message
 from ._checks import Fields, Number, Size
 
+__all__ = [
+    "AdjustBrightness",
+    "AdjustContrast",
+    "AdjustHue",
+    "AdjustSaturation",
+    "AdjustSharpness",
+    "Autocontrast",
+    "ColorJitter",
+    "Equalize",
+    "GaussianBlur",
+    "Grayscale",
+    "Invert",
+    "Posterize",
+    "RandomAdjustSharpness",
+    "RandomAutocontrast",
+    "RandomEqualize",
+    "RandomGrayscale",
+    "RandomInvert",
+    "RandomPosterize",
+    "RandomSolarize",
+    "Solarize",
+]
+
 Jitter = Union[None, Number, Sequence[float]]
 
 

@@ -15,6 +15,16 @@ from ._base import (
 )
 from ._checks import Fields, Fill, InterpolationMode, Number, Size
 
+__all__ = [
+    "Affine",
+    "RandomAffine",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "Resize",
+    "ResizedCrop",
+    "Rotate",
+]
+
 Interpolation = Union[str, InterpolationMode, Any]
 
 
