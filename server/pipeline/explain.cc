@@ -1,5 +1,8 @@
 #include "server/pipeline/explain.h"
 
+#include <cmath>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/kernels/chain/sized_step.h"
@@ -62,6 +65,19 @@ Parameters Describe(const ResizeDraw& draw, const Context& context) {
                                               1.0 * context.step.out_width});
   return parameters;
 }
+// Sets the shear of a policy's op, which is about the image's corner.
+void DescribeShear(const Context& context, Parameters* parameters) {
+  const Step& step = context.step;
+  const auto& params = ParamsAs<PolicyParams>(step);
+  const PolicyDraw draw = DrawPolicy(params, context.key);
+  if (draw.op != PolicyOp::kShearX && draw.op != PolicyOp::kShearY) return;
+  const double degrees = std::atan(double{SignedMagnitude(
+                             params, draw, step.in_height, step.in_width)}) *
+                         (180.0 / M_PI);
+  const bool is_x = draw.op == PolicyOp::kShearX;
+  parameters->back() = {"shear", {is_x ? degrees : 0.0, is_x ? 0.0 : degrees}};
+  parameters->emplace_back("center", std::vector<double>{0.0, 0.0});
+}
 // Includes the size if a Rotate expands.
 Parameters Describe(const AffineDraw& draw, const Context& context) {
   Parameters parameters = {
@@ -70,9 +86,24 @@ Parameters Describe(const AffineDraw& draw, const Context& context) {
       {"scale", {draw.scale}},
       {"shear", {draw.shear[0], draw.shear[1]}}};
   const Step& step = context.step;
+  if (step.kind == StepKind::kPolicy) DescribeShear(context, &parameters);
   if (step.out_height != step.in_height || step.out_width != step.in_width) {
     parameters.emplace_back("size", std::vector<double>{1.0 * step.out_height,
                                                         1.0 * step.out_width});
+  }
+  return parameters;
+}
+
+Parameters Describe(const PerspectiveDraw& draw, const Context& context) {
+  const double right = context.step.in_width - 1.0;
+  const double bottom = context.step.in_height - 1.0;
+  Parameters parameters = {
+      {"startpoints", {0.0, 0.0, right, 0.0, right, bottom, 0.0, bottom}},
+      {"endpoints", {}}};
+  for (const auto& point : draw.end) {
+    for (const int32_t coordinate : point) {
+      parameters.back().second.push_back(coordinate);
+    }
   }
   return parameters;
 }
@@ -121,6 +152,18 @@ void DescribeValueOp(const ValueOp& op, int num_channels, OpDraw* to) {
       {"std", std::vector<double>(op.std, op.std + num_channels)}};
 }
 
+// Of a policy in a RandomApply that is not applied.
+const char* PolicyName(PolicyKind kind) {
+  switch (kind) {
+    case PolicyKind::kRandAugment:
+      return "RandAugment";
+    case PolicyKind::kTrivialAugmentWide:
+      return "TrivialAugmentWide";
+    default:
+      return "AutoAugment";
+  }
+}
+
 void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
                   OpDraw* to) {
   const Context context = {step, key};
@@ -139,6 +182,9 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
       break;
     case StepKind::kColorJitter:
       to->name = "ColorJitter";
+      break;
+    case StepKind::kPolicy:
+      to->name = PolicyName(ParamsAs<PolicyParams>(step).kind);
       break;
 #define DATASETD_ROW(Name)                                        \
   case StepKind::k##Name:                                         \

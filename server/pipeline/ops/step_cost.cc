@@ -59,7 +59,11 @@ constexpr int64_t OperationsOf() {
 int64_t OperationsPerElement(const Step& step) {
   switch (step.kind) {
     case StepKind::kAffine:
-      return ParamsAs<AffineParams>(step).is_bilinear ? 24 : 8;
+      return ParamsAs<WarpParams>(step).is_bilinear ? 24 : 8;
+    case StepKind::kPerspective:
+      return ParamsAs<WarpParams>(step).is_bilinear ? 32 : 16;
+    case StepKind::kPolicy:
+      return ParamsAs<WarpParams>(step).is_bilinear ? 24 : 16;
     case StepKind::kColorJitter:
       return OperationsOf<AdjustHueParams>();
     case StepKind::kGaussianBlur: {

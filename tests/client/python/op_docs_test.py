@@ -40,7 +40,7 @@ def pictures(daemon, tmp_path_factory):
 
 
 def test_there_are_as_many_as_the_daemon_has():
-    assert len(OPS) == 44
+    assert len(OPS) == 48
 
 
 @pytest.mark.parametrize("name", OPS)

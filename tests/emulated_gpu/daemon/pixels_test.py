@@ -35,6 +35,12 @@ _TRANSFORMS = {
         T.RandomHorizontalFlip(),
         T.ToDtype("float32", scale=True),
     ],
+    "policies": [
+        T.RandAugment(),
+        T.AutoAugment("cifar10"),
+        T.RandomPerspective(),
+        T.ToDtype("float32", scale=True),
+    ],
 }
 
 _COUNTER = """

@@ -23,18 +23,20 @@ with 0. Colour ops on masks are errors.
 """
 
 # ruff: noqa: F403
-from . import colour, dtypes, erasing, groups, moves, resampling
+from . import colour, dtypes, erasing, groups, moves, policies, resampling
 from ._base import Transform
-from ._checks import InterpolationMode
+from ._checks import AutoAugmentPolicy, InterpolationMode
 from ._importer import from_torchvision
 from .colour import *
 from .dtypes import *
 from .erasing import *
 from .groups import *
 from .moves import *
+from .policies import *
 from .resampling import *
 
 __all__ = [
+    "AutoAugmentPolicy",
     "InterpolationMode",
     "Transform",
     "from_torchvision",
@@ -44,4 +46,5 @@ __all__ += dtypes.__all__
 __all__ += erasing.__all__
 __all__ += groups.__all__
 __all__ += moves.__all__
+__all__ += policies.__all__
 __all__ += resampling.__all__

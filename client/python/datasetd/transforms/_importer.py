@@ -6,7 +6,7 @@ import inspect
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
 
 from ..errors import InvalidArgument
-from . import colour, dtypes, erasing, moves, resampling
+from . import colour, dtypes, erasing, moves, policies, resampling
 from ._base import Transform
 from .groups import CutMix, MixUp, RandomApply
 
@@ -14,7 +14,7 @@ from .groups import CutMix, MixUp, RandomApply
 # unless _SPECIAL has it.
 _OPS: Dict[str, Type[Transform]] = {
     name: op
-    for module in (colour, dtypes, moves, resampling)
+    for module in (colour, dtypes, moves, policies, resampling)
     for name, op in vars(module).items()
     if isinstance(op, type)
     and issubclass(op, Transform)
@@ -33,21 +33,16 @@ _NOTHING = (
 )
 
 _IN_THE_LOOP = "apply it to the batches in the training loop"
-_POLICY = "list the ops that it draws from, each in a RandomApply"
 _INSTEAD = {
-    "AugMix": _POLICY,
-    "AutoAugment": _POLICY,
+    "AugMix": "RandAugment is the nearest op here",
     "ElasticTransform": "RandomAffine is the nearest op here",
     "FiveCrop": "it makes five images of one: use CenterCrop or RandomCrop",
     "Lambda": "a function of this process cannot run in the daemon: "
     + _IN_THE_LOOP,
     "LinearTransformation": _IN_THE_LOOP,
-    "RandAugment": _POLICY,
     "RandomChoice": "use a RandomApply for each of its transforms",
     "RandomOrder": "put its transforms in one order; ColorJitter draws its own",
-    "RandomPerspective": "RandomAffine is the nearest op here",
     "TenCrop": "it makes ten images of one: use CenterCrop or RandomCrop",
-    "TrivialAugmentWide": _POLICY,
 }
 
 
