@@ -135,7 +135,7 @@ OPS = {
 # what they refuse.
 OTHERS = {
     "AlternatingFlip", "AutoAugmentPolicy", "Autocontrast", "CutMix", "Cutout", "Equalize",
-    "HorizontalFlip", "InterpolationMode", "Invert", "MixUp", "ToDtype",
+    "GaussianNoise", "HorizontalFlip", "InterpolationMode", "Invert", "MixUp", "ToDtype",
     "Transform", "VerticalFlip", "from_torchvision",
 }
 VALUES = (
@@ -322,6 +322,7 @@ MESSAGES = {
                      "interpolation": _NEAREST, "fill": [1.0]},
     "random_perspective": {"distortion_scale": 0.5, "p": 0.5,
                            "interpolation": _NEAREST, "fill": [1.0]},
+    "gaussian_noise": {"mean": 0, "sigma": 1, "clip": True},
     "cutout": {"size": 2, "fill": [1.0]},
     "random_apply": {"transforms": [{"invert": {}}], "p": 0.5},
     "mix_up": {"alpha": 1, "num_classes": 3, "per_sample": False},
@@ -358,7 +359,8 @@ def replaced(message, path, value):
 
 
 def run_message(op, message, product):
-    image = IMAGE.numpy().astype(np.float32 if op == "normalize" else np.uint8)
+    is_float = op in ("normalize", "gaussian_noise")
+    image = IMAGE.numpy().astype(np.float32 if is_float else np.uint8)
     if op in ("mix_up", "cut_mix"):
         case = Case([{op: message}], None)
         product.run_batch(case, image[None], [0], 1, 1, 1)

@@ -33,6 +33,7 @@
 #include "cuda/kernels/ops/equalize.h"
 #include "cuda/kernels/ops/erase.h"
 #include "cuda/kernels/ops/gaussian_blur.h"
+#include "cuda/kernels/ops/gaussian_noise.h"
 #include "cuda/kernels/ops/grayscale.h"
 #include "cuda/kernels/ops/invert.h"
 #include "cuda/kernels/ops/perspective.h"
@@ -56,6 +57,7 @@
 #define DATASETD_COORDINATE_OPS(ROW) \
   ROW(Cutout)                        \
   ROW(Erase)                         \
+  ROW(GaussianNoise)                 \
   ROW(RandomErasing)
 
 #define DATASETD_STATISTIC_OPS(ROW) \

@@ -191,6 +191,7 @@ EVERY_OP = [
     T.Equalize(),
     T.Erase(1, 2, 3, 4, 5),
     T.GaussianBlur(3),
+    T.GaussianNoise(),
     T.Grayscale(3),
     T.HorizontalFlip(),
     T.Invert(),
@@ -236,7 +237,7 @@ def test_every_op_runs(client, paired):
     assert names | mix | others == set(T.__all__)
     for op in EVERY_OP:
         transforms = [op]
-        if isinstance(op, T.Normalize):
+        if isinstance(op, (T.Normalize, T.GaussianNoise)):
             transforms.insert(0, T.ToDtype("float32"))
         told = client.explain(paired, transforms, indices=range(4))
         # A policy may draw an op without effect, which is left out.

@@ -310,6 +310,10 @@ V2 = [
         T.AutoAugment("cifar10", "bilinear", {"image": 7, "mask": None}),
     ),
     (
+        v2("GaussianNoise", mean=0.25, sigma=0.5, clip=False),
+        T.GaussianNoise(0.25, 0.5, False),
+    ),
+    (
         v2("ToDtype", dtype=torch.float16, scale=True),
         T.ToDtype("float16", scale=True),
     ),

@@ -249,6 +249,10 @@ MESSAGES = [
             }
         },
     ),
+    (
+        T.GaussianNoise(0.25, 0.5, False),
+        {"gaussian_noise": {"mean": 0.25, "sigma": 0.5, "clip": False}},
+    ),
     (T.Cutout(8, 1), {"cutout": {"size": 8, "fill": [1.0]}}),
     (
         T.RandomApply([T.Invert(), T.VerticalFlip()], 0.25),
@@ -374,6 +378,7 @@ DEFAULTS = [
     (T.TrivialAugmentWide(), {"trivial_augment_wide": {}}),
     (T.AutoAugment(), {"auto_augment": {}}),
     (T.RandomPerspective(), {"random_perspective": {}}),
+    (T.GaussianNoise(), {"gaussian_noise": {}}),
     (T.Cutout(8), {"cutout": {"size": 8}}),
     (
         T.RandomApply([T.Invert()]),
@@ -560,6 +565,15 @@ REFUSED = [
         "RandomPerspective: distortion_scale=1.5",
     ),
     (lambda: T.RandomPerspective(p=2), "RandomPerspective: p=2"),
+    (
+        lambda: T.GaussianNoise(sigma=-1),
+        "GaussianNoise: sigma=-1; .* 0 or more",
+    ),
+    (lambda: T.GaussianNoise(mean="x"), "GaussianNoise: mean='x'"),
+    (
+        lambda: T.GaussianNoise(clip=1),
+        "GaussianNoise: clip=1; expected True or False",
+    ),
     (lambda: T.Cutout(0), "Cutout: size=0"),
     (lambda: T.RandomApply([]), "RandomApply: transforms="),
     (lambda: T.RandomApply([lambda x: x]), "RandomApply: transforms:"),

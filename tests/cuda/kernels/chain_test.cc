@@ -526,6 +526,7 @@ TEST(ChainTest, RandomChainHasTheSameBitsEverywhere) {
            "5 width: 3 } } } transforms { random_invert { p: 0.5 } } p: 0.5 }"),
         Op("to_dtype { dtype: $0 scale: true }", out),
         Op("random_erasing { p: 0.5 is_value_random: true }"),
+        Op("gaussian_noise {}"),
         Op("normalize { mean: 0.5 std: 0.25 }"),
         Op("cutout { size: 8 }")};
     const FieldProgram field = Compile(image.field(), ops, Layout::kNhwc);

@@ -210,6 +210,9 @@ TEST(RaggedChainTest, OpsThatKeepSizesMayComeFirst) {
                  Op("adjust_sharpness { sharpness_factor: 1.7 }"),
                  Op("random_apply { transforms { invert {} } p: 0.5 }"),
                  Op("random_resized_crop { size { height: 18 width: 18 } }")});
+  ExpectAsDense({Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
+                 Op("gaussian_noise {}"),
+                 Op("random_resized_crop { size { height: 18 width: 18 } }")});
 }
 
 TEST(RaggedChainTest, OpsThatFollowAreAsEver) {

@@ -40,6 +40,7 @@ _TRANSFORMS = {
         T.AutoAugment("cifar10"),
         T.RandomPerspective(),
         T.ToDtype("float32", scale=True),
+        T.GaussianNoise(),
     ],
 }
 

@@ -62,6 +62,7 @@ OPS = {
     "trivial_augment": bytes([43, 111, 0, 0, 43, 82, 2, 1, 1, 64]),
     "auto_augment": bytes([44, 0, 0, 0, 44, 1, 2, 0, 44, 2, 2, 1, 1, 9]),
     "perspective": bytes([45, 32, 64, 2, 0, 45, 64, 64, 0, 1, 1, 9]),
+    "gaussian_noise": TO_FLOAT + bytes([46, 0, 8, 1, 46, 16, 64, 0]),
 }
 
 

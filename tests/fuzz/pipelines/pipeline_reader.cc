@@ -185,7 +185,7 @@ Transforms ReadOps(Reader& in, int most, int depth) {
 
 // The order of evaluation is that of the statements.
 void ReadInto(Reader& in, int depth, v1::Transform& to) {
-  switch (in.Byte() % 46) {
+  switch (in.Byte() % 47) {
     case 0: {
       auto& op = *to.mutable_pad();
       in.Sides(op.mutable_padding());
@@ -455,12 +455,19 @@ void ReadInto(Reader& in, int depth, v1::Transform& to) {
       if (in.Bit()) in.Values(op.mutable_fill());
       return;
     }
-    default: {
+    case 45: {
       auto& op = *to.mutable_random_perspective();
       op.set_distortion_scale(in.Real());
       op.set_p(in.Real());
       op.set_interpolation(in.Interpolation());
       if (in.Bit()) in.Values(op.mutable_fill());
+      return;
+    }
+    default: {
+      auto& op = *to.mutable_gaussian_noise();
+      op.set_mean(in.Real());
+      op.set_sigma(in.Real());
+      op.set_clip(in.Bit());
       return;
     }
   }

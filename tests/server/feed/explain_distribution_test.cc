@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/ops/normal.h"
 #include "cuda/kernels/ops/policy.h"
 #include "gtest/gtest.h"
 #include "tests/server/feed/explained_feed.h"
@@ -393,6 +394,25 @@ void CheckRandomPerspective() {
   EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
 }
 
+// Explain knows no pixels: pixel 5 of every sample.
+void CheckGaussianNoise() {
+  std::vector<std::vector<double>> drawn(4);
+  for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+    float normal[kMaxChannels];
+    DrawNormalPixel({20, 1, sample, 0}, 1, 2, 3, normal);
+    for (int c = 0; c < kMaxChannels; ++c) drawn[c].push_back(normal[c]);
+  }
+  for (int c = 0; c < kMaxChannels; ++c) {
+    EXPECT_LT(KolmogorovSmirnov(
+                  drawn[c],
+                  [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }),
+              kMaxKolmogorovSmirnov);
+    for (int other = 0; other < c; ++other) {
+      EXPECT_LT(IndependenceZ(drawn[c], drawn[other]), kMaxZ);
+    }
+  }
+}
+
 // Every place equally often.
 void CheckCutout() {
   const ExplainedFeed feed(8, 11, {Op("cutout { size: 3 }")});
@@ -481,6 +501,7 @@ TEST_P(DistributionOf, IsAsStated) {
       {"CutMix", CheckCutMix},
       {"Cutout", CheckCutout},
       {"GaussianBlur", CheckGaussianBlur},
+      {"GaussianNoise", CheckGaussianNoise},
       {"MixUp", CheckMixUp},
       {"RandAugment", CheckRandAugment},
       {"RandomAffine", CheckRandomAffine},

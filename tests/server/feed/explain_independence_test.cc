@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/ops/normal.h"
 #include "gtest/gtest.h"
 #include "tests/server/feed/explained_feed.h"
 #include "tests/testing/distribution.h"
@@ -186,6 +187,24 @@ void CheckPolicy(const v1::Transform& op) {
   EXPECT_LT(TableZ(values, Shifted(values)), kMaxZ) << "of samples";
 }
 
+// The noise of one pixel, channel by channel, and of its neighbour.
+void CheckNoise() {
+  const auto values = [](uint64_t epoch, uint32_t op_index, int x) {
+    Values drawn;
+    for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+      float normal[kMaxChannels];
+      DrawNormalPixel({20, epoch, sample, op_index}, 3, x, 16, normal);
+      drawn.push_back(normal[0]);
+    }
+    return drawn;
+  };
+  const Values first = values(1, 0, 4);
+  EXPECT_LT(IndependenceZ(first, values(1, 1, 4)), kMaxZ) << "of two places";
+  EXPECT_LT(IndependenceZ(first, values(2, 0, 4)), kMaxZ) << "of epochs";
+  EXPECT_LT(IndependenceZ(first, values(1, 0, 5)), kMaxZ) << "of pixels";
+  EXPECT_LT(IndependenceZ(first, Shifted(first)), kMaxZ) << "of samples";
+}
+
 class IndependenceOf : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(IndependenceOf, PlacesEpochsAndSamples) {
@@ -204,6 +223,8 @@ TEST_P(IndependenceOf, PlacesEpochsAndSamples) {
     CheckPolicy(Op("trivial_augment_wide {}"));
   } else if (name == "AutoAugment") {
     CheckPolicy(Op("auto_augment {}"));
+  } else if (name == "GaussianNoise") {
+    CheckNoise();
   } else if (name == "MixUp") {
     CheckMix(Op("mix_up { num_classes: 2 per_sample: true }"));
   } else if (name == "CutMix") {

@@ -565,6 +565,15 @@ TEST(PipelineTest, PoliciesThatCannotBe) {
                 {"4 channels", "1 or 3"});
 }
 
+TEST(PipelineTest, GaussianNoiseNeedsFloatingPoint) {
+  ExpectInvalid(Image(8, 8, 3), {Op("gaussian_noise {}")}, 0,
+                {"uint8", "ToDtype"});
+  EXPECT_THAT(Compile(Image(8, 8, 3), {ToFloat(), Op("gaussian_noise {}")}),
+              IsOk());
+  ExpectInvalid(Image(8, 8, 3), {ToFloat(), Op("gaussian_noise { sigma: -1 }")},
+                1, {"sigma is -1"});
+}
+
 TEST(PipelineTest, PerspectiveReachesHalfOfTheImageAtMost) {
   const FieldProgram program = MustCompile(
       Image(9, 16, 3), {Op("random_perspective { distortion_scale: 0.7 }")});

@@ -183,9 +183,9 @@ TEST(TransformTest, RandomOpsAreThoseThatTorchvisionCallsSo) {
     const bool is_random =
         OptionsOf(Op(absl::StrCat(op.name(), " {}"))).is_random();
     const std::set<std::string> others = {
-        "AlternatingFlip", "AutoAugment", "ColorJitter",
-        "CutMix",          "Cutout",      "GaussianBlur",
-        "MixUp",           "RandAugment", "TrivialAugmentWide"};
+        "AlternatingFlip", "AutoAugment",       "ColorJitter",   "CutMix",
+        "Cutout",          "GaussianBlur",      "GaussianNoise", "MixUp",
+        "RandAugment",     "TrivialAugmentWide"};
     EXPECT_EQ(is_random, name.rfind("Random", 0) == 0 || others.contains(name));
   });
 }
