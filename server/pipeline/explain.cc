@@ -1,5 +1,8 @@
 #include "server/pipeline/explain.h"
 
+#include <cmath>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/kernels/chain/sized_step.h"
@@ -22,35 +25,20 @@ Parameters Window(int top, int left, int height, int width) {
           {"width", {1.0 * width}}};
 }
 
-// ---- One function per row of the op table ----
+// ---- What the rows of the op table drew ----
 
-Parameters Describe(const AdjustBrightnessDraw& draw, const Context&) {
-  return {{"brightness_factor", {draw.factor}}};
+// What the op's header says; nothing if it says nothing.
+template <typename Draw>
+Parameters Describe(const Draw& draw, const Context&) {
+  Parameters parameters;
+  const auto visit = [&](const char* name, auto value) {
+    parameters.emplace_back(name,
+                            std::vector<double>{static_cast<double>(value)});
+  };
+  if constexpr (requires { VisitDrawn(draw, visit); }) VisitDrawn(draw, visit);
+  return parameters;
 }
-Parameters Describe(const AdjustContrastDraw& draw, const Context&) {
-  return {{"contrast_factor", {draw.factor}}};
-}
-Parameters Describe(const AdjustSaturationDraw& draw, const Context&) {
-  return {{"saturation_factor", {draw.factor}}};
-}
-Parameters Describe(const AdjustHueDraw& draw, const Context&) {
-  return {{"hue_factor", {draw.factor}}};
-}
-Parameters Describe(const AdjustSharpnessDraw& draw, const Context&) {
-  return {{"sharpness_factor", {draw.factor}}};
-}
-Parameters Describe(const GrayscaleDraw& draw, const Context&) {
-  return {{"num_output_channels", {1.0 * draw.num_output_channels}}};
-}
-Parameters Describe(const InvertDraw&, const Context&) { return {}; }
-Parameters Describe(const AutocontrastDraw&, const Context&) { return {}; }
-Parameters Describe(const EqualizeDraw&, const Context&) { return {}; }
-Parameters Describe(const PosterizeDraw& draw, const Context&) {
-  return {{"bits", {1.0 * draw.bits}}};
-}
-Parameters Describe(const SolarizeDraw& draw, const Context&) {
-  return {{"threshold", {draw.threshold}}};
-}
+// For ops whose parameters are also those of the step.
 Parameters Describe(const GaussianBlurDraw& draw, const Context& context) {
   const auto& params = ParamsAs<GaussianBlurParams>(context.step);
   return {
@@ -77,6 +65,19 @@ Parameters Describe(const ResizeDraw& draw, const Context& context) {
                                               1.0 * context.step.out_width});
   return parameters;
 }
+// Sets the shear of a policy's op, which is about the image's corner.
+void DescribeShear(const Context& context, Parameters* parameters) {
+  const Step& step = context.step;
+  const auto& params = ParamsAs<PolicyParams>(step);
+  const PolicyDraw draw = DrawPolicy(params, context.key);
+  if (draw.op != PolicyOp::kShearX && draw.op != PolicyOp::kShearY) return;
+  const double degrees = std::atan(double{SignedMagnitude(
+                             params, draw, step.in_height, step.in_width)}) *
+                         (180.0 / M_PI);
+  const bool is_x = draw.op == PolicyOp::kShearX;
+  parameters->back() = {"shear", {is_x ? degrees : 0.0, is_x ? 0.0 : degrees}};
+  parameters->emplace_back("center", std::vector<double>{0.0, 0.0});
+}
 // Includes the size if a Rotate expands.
 Parameters Describe(const AffineDraw& draw, const Context& context) {
   Parameters parameters = {
@@ -85,9 +86,24 @@ Parameters Describe(const AffineDraw& draw, const Context& context) {
       {"scale", {draw.scale}},
       {"shear", {draw.shear[0], draw.shear[1]}}};
   const Step& step = context.step;
+  if (step.kind == StepKind::kPolicy) DescribeShear(context, &parameters);
   if (step.out_height != step.in_height || step.out_width != step.in_width) {
     parameters.emplace_back("size", std::vector<double>{1.0 * step.out_height,
                                                         1.0 * step.out_width});
+  }
+  return parameters;
+}
+
+Parameters Describe(const PerspectiveDraw& draw, const Context& context) {
+  const double right = context.step.in_width - 1.0;
+  const double bottom = context.step.in_height - 1.0;
+  Parameters parameters = {
+      {"startpoints", {0.0, 0.0, right, 0.0, right, bottom, 0.0, bottom}},
+      {"endpoints", {}}};
+  for (const auto& point : draw.end) {
+    for (const int32_t coordinate : point) {
+      parameters.back().second.push_back(coordinate);
+    }
   }
   return parameters;
 }
@@ -136,6 +152,18 @@ void DescribeValueOp(const ValueOp& op, int num_channels, OpDraw* to) {
       {"std", std::vector<double>(op.std, op.std + num_channels)}};
 }
 
+// Of a policy in a RandomApply that is not applied.
+const char* PolicyName(PolicyKind kind) {
+  switch (kind) {
+    case PolicyKind::kRandAugment:
+      return "RandAugment";
+    case PolicyKind::kTrivialAugmentWide:
+      return "TrivialAugmentWide";
+    default:
+      return "AutoAugment";
+  }
+}
+
 void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
                   OpDraw* to) {
   const Context context = {step, key};
@@ -154,6 +182,9 @@ void DescribeStep(const Step& step, const StepDraw& drawn, const DrawKey& key,
       break;
     case StepKind::kColorJitter:
       to->name = "ColorJitter";
+      break;
+    case StepKind::kPolicy:
+      to->name = PolicyName(ParamsAs<PolicyParams>(step).kind);
       break;
 #define DATASETD_ROW(Name)                                        \
   case StepKind::k##Name:                                         \

@@ -25,6 +25,7 @@ struct OpDraw {
   // op has the next number.
   int position = 0;
   // Name of torchvision's functional form: "Crop", "Resize", "AdjustHue", ...
+  // For a policy, that of the op that it drew.
   std::string name;
   bool is_applied = true;
   // Parameters as in torchvision; empty if is_applied is false. Angles are

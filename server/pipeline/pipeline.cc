@@ -113,6 +113,8 @@ class PipelineCompiler {
         return CompileNumberOp(transform, image_);
       case v1::OP_FAMILY_BATCH:
         return CompileBatchOp(transform, image_);
+      case v1::OP_FAMILY_POLICY:
+        return CompilePolicyOp(transform, image_);
       case v1::OP_FAMILY_GROUP:
         return AddGroup(transform.random_apply());
       default:

@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 
 from tests.testing import daemon_harness as harness
@@ -54,7 +56,8 @@ class Job:
 
     def check(self, ranks, epochs, repeats=False):
         """Every sample once an epoch over all ranks. Batches that were trained
-        again after a restart had the same samples."""
+        again after a restart had the same samples; `repeats` says whether there
+        are any, None: either."""
         for epoch in range(epochs):
             rows = []
             for rank in range(ranks):
@@ -67,7 +70,8 @@ class Job:
                 rows += sum(batches.values(), [])
             assert sorted(rows) == list(range(NUM_SAMPLES)), epoch
         numbers = [line[:2] for line in self.lines(0)]
-        assert (len(numbers) > len(set(numbers))) == repeats
+        if repeats is not None:
+            assert (len(numbers) > len(set(numbers))) == repeats
 
     def daemons(self, node):
         """Pids of the daemons whose sockets are the node's."""
@@ -93,3 +97,72 @@ class Job:
             for pid in self.daemons(node):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.directory)
+
+
+class Torchrun:
+    """torchrun's agent on each of `nodes`, with two ranks each. `held` jobs
+    wait in the middle of the second epoch; see held_train.py."""
+
+    def __init__(self, job, epochs, nodes=None, held=False,
+                 script="train.py"):
+        port = free_port()
+        self.agents = []
+        self._nodes = nodes or job.nodes
+        script = [example(script)]
+        if held:
+            script = [harness.runfile("tests/clusters/held_train.py"),
+                      os.path.dirname(script[0])]
+        for i, node in enumerate(self._nodes):
+            environment = dict(
+                os.environ,
+                # Debian's torch cannot read its own default of these under
+                # Python 3.11.
+                TORCHRUN=f"{sys.executable} -m torch.distributed.run "
+                f"--redirects=1 --tee=1 --log_dir={node}",
+                NODES=str(len(self._nodes)), RANKS="2", RESTARTS="2",
+                HEAD=f"127.0.0.1:{port}", XDG_RUNTIME_DIR=node,
+                TRAINED=job.trained, OMP_NUM_THREADS="1",
+                PATH=os.path.dirname(sys.executable) + ":/usr/bin:/bin")
+            environment.pop("DATASETD_ADDRESS", None)
+            with open(os.path.join(node, "out"), "w") as out:
+                self.agents.append(subprocess.Popen(
+                    [example("torchrun.sh"), sys.executable,
+                     *script, job.data, job.checkpoint, str(epochs)],
+                    env=environment, stdout=out, stderr=out,
+                    stdin=subprocess.DEVNULL))
+
+    def wait(self):
+        for agent, node in zip(self.agents, self._nodes):
+            code = agent.wait(240)
+            with open(os.path.join(node, "out")) as out:
+                assert code == 0, out.read()[-4000:]
+
+    def cancel(self):
+        """Ends all ranks, as an engine that takes the nodes away."""
+        for agent in self.agents:
+            agent.terminate()
+        for agent in self.agents:
+            assert agent.wait(60) != 0
+
+    def close(self):
+        for agent in self.agents:
+            if agent.poll() is None:
+                agent.kill()
+            agent.wait()
+
+
+def rank_of(job, rank):
+    """The pid of the process that trains as this rank."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                line = file.read().split(b"\0")
+            with open(f"/proc/{name}/environ", "rb") as file:
+                environment = file.read().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if (job.checkpoint.encode() in line and b"datasetd" not in line
+                and b"torch.distributed.run" not in line
+                and f"RANK={rank}".encode() in environment):
+            return int(name)
+    raise AssertionError(f"no process is rank {rank}")

@@ -1,5 +1,7 @@
 """The simulated order is the daemon's, also at 1,024 ranks."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 import datasetd  # noqa: E402
+from datasetd import _nodes, _partition, _ranks  # noqa: E402
 
 _WORLD = 1024
 
@@ -50,6 +53,84 @@ def test_every_sample_once_over_all_ranks(num_samples):
         rows = simulated(positions)
         np.add.at(seen, rows[: len(rows) - padding], 1)
     assert (seen == 1).all()
+
+
+class Gathering:
+    """Collects the records of all ranks first, and has the answer then."""
+
+    class Collected(Exception):
+        pass
+
+    def __init__(self):
+        self.records = []
+        self.answer = None
+
+    def gather(self, ranks, record, answer):
+        if self.answer is not None:
+            return self.answer
+        self.records.append(record)
+        raise Gathering.Collected
+
+
+def partitions(sizes, per_node, drop_last):
+    """The Partition of each rank in the epoch 4 of seed 3."""
+    gathering = Gathering()
+    made = []
+    for rank in range(len(sizes) * per_node):
+        node = rank // per_node
+        made.append(_partition.Partition(
+            _nodes.Node(node, len(sizes)), int(sizes[node]), None, 64, True,
+            drop_last))
+    for _ in range(2):
+        for rank, partition in enumerate(made):
+            hashes = {"content_hash": f"of node {partition.node.number}"}
+            with contextlib.suppress(Gathering.Collected):
+                partition.agree(
+                    gathering, _ranks.Ranks(rank, len(made)), hashes)
+        gathering.answer = _partition._answer(gathering.records)
+    for partition in made:
+        partition.seed = _partition.seed_of(3, partition.node.number)
+        partition.set_epoch(4)
+    return made
+
+
+@pytest.mark.parametrize("num_shards", [128, 1000, 1_300_003])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_128_nodes_of_8_ranks(num_shards, drop_last):
+    """All 1,024 ranks have the same rows, as many as the simulation says, and
+    every sample comes once, but for what is left out."""
+    num_samples = 1_300_003
+    sizes = (np.ones(num_shards, np.int8) if num_shards == num_samples
+             else scale.shard_sizes(num_samples, num_shards))
+    parts = scale.Parts(sizes, 128, 8)
+    made = partitions(parts.nodes, 8, drop_last)
+    rows = parts.fewest // 64 * 64 if drop_last else parts.most
+    repeated = 0
+    for node, size in enumerate(parts.nodes):
+        seen = np.zeros(size, np.int64)
+        for partition in made[8 * node:8 * node + 8]:
+            batches = list(partition)
+            assert len(batches) == len(partition) == -(-rows // 64)
+            for index, batch in enumerate(batches):
+                assert len(batch) == min(64, rows - 64 * index)
+                padding = partition.num_padding(index)
+                seen[np.array(batch)[: len(batch) - padding]] += 1
+                repeated += padding
+        assert seen.max() == 1
+        assert (seen == 0).sum() == (size - 8 * rows if drop_last else 0)
+    assert repeated == (0 if drop_last else parts.padding)
+    assert made[0].num_padding_of_all() == repeated
+
+
+def test_a_nodes_order_of_a_keyed_bijection():
+    """Above 65,536 samples on a node."""
+    sizes = np.array([70_001, 300_017])
+    for partition in partitions(sizes, 2, False):
+        size = int(sizes[partition.node.number])
+        simulated = order.Order(partition.seed, 4, size)
+        positions = partition.ranks.rank + 2 * np.arange(partition.num_rows)
+        np.testing.assert_array_equal(
+            np.concatenate(list(partition)), simulated(positions % size))
 
 
 def test_the_measure_of_balance_can_fail():

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Simulates order and partition at 1,024 ranks and 10^9 samples, and prints the
-table of docs/clusters.md. Takes some minutes and 1 GB.
+figures of docs/clusters.md. Takes some minutes and 1 GB.
 
-    scale.py [SAMPLES] [RANKS]
+    scale.py [SAMPLES] [RANKS] [RANKS_PER_NODE]
 """
 
 import os
@@ -43,7 +43,45 @@ def chi_squared(samples, num_samples):
     return (value - freedom) / np.sqrt(2 * freedom), counts
 
 
-def main(num_samples=10**9, world_size=1024):
+def shard_sizes(num_samples, num_shards, deviation=0.01):
+    """Sizes that sum up to num_samples and vary by a normal `deviation`."""
+    random = np.random.default_rng(1)
+    parts = random.normal(1, deviation, num_shards)
+    ends = np.round(np.cumsum(parts) / parts.sum() * num_samples)
+    return np.diff(ends.astype(np.int64), prepend=0)
+
+
+class Parts:
+    """Shards dealt out to nodes, with equally many ranks on each."""
+
+    def __init__(self, sizes, num_nodes, per_node):
+        self.nodes = np.array(
+            [sizes[node::num_nodes].sum() for node in range(num_nodes)])
+        num_ranks = num_nodes * per_node
+        total = int(sizes.sum())
+        # Rows of each rank, with drop_last and without.
+        self.fewest = int((self.nodes // per_node).min())
+        self.most = int((-(-self.nodes // per_node)).max())
+        self.left_out = total - self.fewest * num_ranks
+        self.padding = self.most * num_ranks - total
+
+
+def print_parts(num_samples, num_nodes, per_node):
+    for num_shards in (8 * num_nodes, 80 * num_nodes - 240, 80 * num_nodes,
+                       num_samples):
+        sizes = (np.ones(num_samples, np.int8) if num_shards == num_samples
+                 else shard_sizes(num_samples, num_shards))
+        parts = Parts(sizes, num_nodes, per_node)
+        print(f"{num_shards:,} shards on {num_nodes} nodes: a node has "
+              f"{parts.nodes.min():,} to {parts.nodes.max():,} samples; rows "
+              f"of a rank {parts.fewest:,} with drop_last "
+              f"({parts.left_out / num_samples:.4%} are left out), "
+              f"{parts.most:,} without ({parts.padding / num_samples:.4%} "
+              "are repeated)")
+
+
+def main(num_samples=10**9, world_size=1024, per_node=8):
+    print_parts(num_samples, world_size // per_node, per_node)
     order = Order(seed=1, epoch=0, num_samples=num_samples)
     begin = time.perf_counter()
     seen = counts_of_all(order)

@@ -3,64 +3,11 @@ node, elastic restart after a rank, a daemon or both are killed."""
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from tests.clusters import cluster_harness
 from tests.testing import daemon_harness as harness
-
-
-class Torchrun:
-    """An agent on each of `nodes`, with two ranks each. `held` jobs wait in the
-    middle of the second epoch; see held_train.py."""
-
-    def __init__(self, job, epochs, nodes=None, held=False):
-        port = cluster_harness.free_port()
-        self.agents = []
-        self._nodes = nodes or job.nodes
-        script = [cluster_harness.example("train.py")]
-        if held:
-            script = [harness.runfile("tests/clusters/held_train.py"),
-                      os.path.dirname(script[0])]
-        for i, node in enumerate(self._nodes):
-            environment = dict(
-                os.environ,
-                # Debian's torch cannot read its own default of these under
-                # Python 3.11.
-                TORCHRUN=f"{sys.executable} -m torch.distributed.run "
-                f"--redirects=1 --tee=1 --log_dir={node}",
-                NODES=str(len(self._nodes)), RANKS="2", RESTARTS="2",
-                HEAD=f"127.0.0.1:{port}", XDG_RUNTIME_DIR=node,
-                TRAINED=job.trained, OMP_NUM_THREADS="1",
-                PATH=os.path.dirname(sys.executable) + ":/usr/bin:/bin")
-            environment.pop("DATASETD_ADDRESS", None)
-            with open(os.path.join(node, "out"), "w") as out:
-                self.agents.append(subprocess.Popen(
-                    [cluster_harness.example("torchrun.sh"), sys.executable,
-                     *script, job.data, job.checkpoint, str(epochs)],
-                    env=environment, stdout=out, stderr=out,
-                    stdin=subprocess.DEVNULL))
-
-    def wait(self):
-        for agent, node in zip(self.agents, self._nodes):
-            code = agent.wait(240)
-            with open(os.path.join(node, "out")) as out:
-                assert code == 0, out.read()[-4000:]
-
-    def cancel(self):
-        """Ends all ranks, as an engine that takes the nodes away."""
-        for agent in self.agents:
-            agent.terminate()
-        for agent in self.agents:
-            assert agent.wait(60) != 0
-
-    def close(self):
-        for agent in self.agents:
-            if agent.poll() is None:
-                agent.kill()
-            agent.wait()
 
 
 @pytest.fixture
@@ -75,29 +22,12 @@ def launch(job):
     launched = []
 
     def start(epochs, **options):
-        launched.append(Torchrun(job, epochs, **options))
+        launched.append(cluster_harness.Torchrun(job, epochs, **options))
         return launched[-1]
 
     yield start
     for torchrun in launched:
         torchrun.close()
-
-
-def rank_of(job, rank):
-    """The pid of the process that trains as this rank."""
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                line = file.read().split(b"\0")
-            with open(f"/proc/{name}/environ", "rb") as file:
-                environment = file.read().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if (job.checkpoint.encode() in line and b"datasetd" not in line
-                and b"torch.distributed.run" not in line
-                and f"RANK={rank}".encode() in environment):
-            return int(name)
-    raise AssertionError(f"no process is rank {rank}")
 
 
 def test_two_nodes(job, launch):
@@ -115,7 +45,7 @@ def test_elastic_restart_after_a_rank_was_killed(job, launch):
     torchrun = launch(3)
     harness.poll_until(lambda: len(job.lines(3)) >= 2, "two batches", 120)
     daemons = [job.daemons(node) for node in range(2)]
-    os.kill(rank_of(job, 3), signal.SIGKILL)
+    os.kill(cluster_harness.rank_of(job, 3), signal.SIGKILL)
     again = len(job.lines(0))
     harness.poll_until(
         lambda: len(job.lines(0)) > again + 4, "the restart", 120)

@@ -85,6 +85,14 @@ _PIPELINES = {
         transforms {random_erasing {is_value_random: true}}
         transforms {normalize {mean: 0.4 mean: 0.5 mean: 0.6
                                std: 0.2 std: 0.3 std: 0.4}}""",
+    "policies": """
+        transforms {rand_augment {num_ops: 3 magnitude: 12 fill: 7
+                                  interpolation: INTERPOLATION_MODE_BILINEAR}}
+        transforms {trivial_augment_wide {num_magnitude_bins: 9}}
+        transforms {auto_augment {policy: AUTO_AUGMENT_POLICY_CIFAR10}}
+        transforms {random_perspective {distortion_scale: 0.8 p: 0.7 fill: 7}}
+        transforms {to_dtype {dtype: DTYPE_FLOAT32 scale: true}}
+        transforms {gaussian_noise {mean: 0.1 sigma: 0.2 clip: false}}""",
     "mix": """
         transforms {to_dtype {dtype: DTYPE_BFLOAT16 scale: true}}
         transforms {mix_up {alpha: 0.2 num_classes: 3 labels: "label"}}""",

@@ -135,6 +135,13 @@ _OWN = {
     "posterize": {"bits": _all(*range(9))},
     "solarize": {"threshold": _ends(0, 255)},
     "random_solarize": {"threshold": _ends(0, 255)},
+    "rand_augment": {
+        "num_ops": _all(0, 1, 2),
+        "magnitude": _all(0, 9, 30),
+        "num_magnitude_bins": _all(2, 31),
+    },
+    "trivial_augment_wide": {"num_magnitude_bins": _all(2, 31)},
+    "gaussian_noise": {"sigma": _from(0), "mean": _SIGNS},
     "gaussian_blur": {"sigma.min": _from(0.1), "sigma.max": _SOME},
     "erase": {"height": _from(1), "width": _from(1), "value": _ANY},
     "random_erasing": {"ratio.min": _from(0.1), "ratio.max": _from(1)},

@@ -3,6 +3,7 @@
 import affine_rows
 import explained
 import geometry_rows
+import numpy as np
 import numpy_judge
 from row import REFERENCE, Case, Row
 
@@ -226,6 +227,33 @@ def _normal_cases(shape):
             yield Case([{"random_erasing": op}], _erase_normal)
 
 
+def _noise(mean, sigma, clip):
+    def expect(image, drawn):
+        # A ToDtype has op index 0.
+        index = drawn[-1]["position"]
+        if image.dtype == np.uint8:
+            image = image / np.float32(255)
+        noise = numpy_judge.normal_image(
+            *image.shape, drawn.seed, index, drawn.epoch, drawn.sample
+        )
+        noisy = image + mean + sigma * noise
+        return (np.clip(noisy, 0, 1) if clip else noisy).astype(np.float32)
+
+    return expect
+
+
+def _noise_cases(shape):
+    before = []
+    if shape.dtype == "uint8":
+        before = [{"to_dtype": {"dtype": "DTYPE_FLOAT32", "scale": True}}]
+    for mean in (-0.25, 0, 0.5):
+        for sigma in (0, 0.1, 2):
+            for clip in (True, False):
+                op = {"mean": mean, "sigma": sigma, "clip": clip}
+                yield Case(before + [{"gaussian_noise": op}],
+                           _noise(mean, sigma, clip))
+
+
 def _cutout(shape):
     most = min(shape.height, shape.width)
     for size in sorted({1, min(8, most), most}):
@@ -395,6 +423,11 @@ ROWS = [
                _equalize_float, 1e-6),
     drawn_row("GaussianBlur", "kernel 1x1 to 3x7, sigma 0.1 to 10", _blur,
               most=(1, 1e-5)),
+    Row("GaussianNoise", "mean -0.25, 0, 0.5; sigma 0, 0.1, 2; clip or not; "
+        "as drawn", _noise_cases, 1e-5 * 255, 1e-5, bound_text="1e-05", judge=REFERENCE,
+        is_drawn=True,
+        remark="Philox and Box and Muller in double precision; uint8 after "
+        "ToDtype"),
     drawn_row("RandomErasing",
               "p 0, 0.5, 1; scale 0 to 1, ratio 0.1 to 10; no value, one, one "
               "per channel", _erasing),

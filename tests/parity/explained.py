@@ -1,5 +1,6 @@
 """What explain says of a sample, run with torchvision's functions."""
 
+import numpy_judge
 import torch
 from torchvision.transforms import functional
 from torchvision.transforms.functional import InterpolationMode
@@ -14,7 +15,7 @@ NEAREST_EXACT = "INTERPOLATION_MODE_NEAREST_EXACT"
 # it, too.
 FLOAT = {None: 0.0, "float": 1e-5, "drops": 1e-5, "rounds": 1e-4}
 # What torchvision does with the fraction of a uint8 image, in levels.
-LEVELS = {None: 0.0, "drops": 1.0, "rounds": 0.5}
+LEVELS = {None: 0.0, "float": 0.0, "drops": 1.0, "rounds": 0.5}
 
 
 def by_position(transforms):
@@ -75,6 +76,7 @@ def _resize(image, parameters, op):
 
 def _affine(image, parameters, op):
     center = op.get("center")
+    center = center and [center["x"], center["y"]]
     return functional.affine(
         image,
         parameters["angle"][0],
@@ -83,8 +85,24 @@ def _affine(image, parameters, op):
         parameters["shear"],
         interpolation=MODES[op["interpolation"]],
         fill=op.get("fill"),
-        center=center and [center["x"], center["y"]],
+        # A policy's is drawn with its op.
+        center=parameters.get("center", center),
     )
+
+
+def _posterize(image, parameters, _):
+    """torchvision 0.14 has it for uint8 only."""
+    bits = int(parameters["bits"][0])
+    if image.dtype == torch.uint8:
+        return functional.posterize(image, bits)
+    return torch.from_numpy(numpy_judge.posterize(image.numpy(), bits))
+
+
+def _equalize(image, parameters, _):
+    """torchvision 0.14 has it for uint8 only."""
+    if image.dtype == torch.uint8:
+        return functional.equalize(image)
+    return torch.from_numpy(numpy_judge.equalize(image.numpy()))
 
 
 def _blur(image, parameters, _):
@@ -144,15 +162,12 @@ _FUNCTIONS = {
     "GaussianBlur": (_blur, _keeps, "rounds"),
     "Invert": (
         lambda image, p, _: functional.invert(image), _keeps, None),
-    "Posterize": (
-        lambda image, p, _: functional.posterize(image, int(p["bits"][0])),
-        None, None),
+    "Posterize": (_posterize, None, None),
     "Solarize": (
         _with_factor(functional.solarize, "threshold"), None, None),
     "Autocontrast": (
-        lambda image, p, _: functional.autocontrast(image), None, None),
-    "Equalize": (
-        lambda image, p, _: functional.equalize(image), None, None),
+        lambda image, p, _: functional.autocontrast(image), None, "float"),
+    "Equalize": (_equalize, None, "float"),
     "Erase": (_erase, _keeps, None),
     "RandomErasing": (_erase, _keeps, None),
     "Cutout": (_erase, _keeps, None),
@@ -183,12 +198,13 @@ def expect(transforms):
     return run
 
 
-def allow(shape):
+def allow(shape, takes_pixels=False, torn=None):
     """The difference that torchvision's roundings between ops explain.
 
     Each op takes a difference d to gain * d, and then torchvision rounds a
     uint8 image or drops its fraction, and float32 has its error. Ops
-    that can tear a difference apart (Posterize, ...) come first or not at all.
+    that can tear a difference apart (Posterize, ...) come first or not at all,
+    or else the difference is `torn`. With `takes_pixels` affine ops are nearest.
     """
 
     def difference(drawn):
@@ -200,9 +216,14 @@ def allow(shape):
             _, gain, rounding = _FUNCTIONS[draw["name"]]
             if draw["name"] == "ToDtype":
                 is_uint8 = False
-            if gain is None:
-                assert total == 0.0, "such an op cannot come later"
+            if draw["name"] == "Affine" and takes_pixels:
                 continue
+            if gain is None and total > 0.0:
+                assert torn is not None, "such an op cannot come later"
+                return torn
+            if gain is None and is_uint8:
+                continue
+            gain = gain or _keeps
             step = FLOAT[rounding]
             if is_uint8:
                 step += LEVELS[rounding] / 255

@@ -80,7 +80,7 @@ def test_a_row_has_the_parameters_and_defaults_of_the_class(rows):
 
 
 def _text(default):
-    if isinstance(default, T.InterpolationMode):
+    if isinstance(default, (T.AutoAugmentPolicy, T.InterpolationMode)):
         default = default.value
     if isinstance(default, str):
         return f'"{default}"'

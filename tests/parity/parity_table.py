@@ -7,6 +7,8 @@ import colour_rows
 import drawn_rows
 import geometry_rows
 import number_rows
+import perspective_rows
+import policy_rows
 from row import TORCHVISION
 
 ROWS = (
@@ -15,6 +17,8 @@ ROWS = (
     + colour_rows.ROWS
     + number_rows.ROWS
     + drawn_rows.ROWS
+    + perspective_rows.ROWS
+    + policy_rows.ROWS
     + chain_rows.ROWS
     + batch_rows.ROWS
 )

@@ -11,7 +11,6 @@ from product import Product
 from row import BatchCase, Shape
 
 SIZES = ((9, 11), (31, 33))
-NUM_DRAWS = 2  # samples of each case that draws
 
 
 @pytest.fixture(scope="module", name="host")
@@ -65,7 +64,7 @@ def results(product, shape, case, sample):
 def test_ptx_has_the_bits_of_the_host(row, host, ptx):
     num_cases = 0
     for shape, case in cases(row):
-        for sample in range(NUM_DRAWS if row.is_drawn else 1):
+        for sample in range(row.num_draws if row.is_drawn else 1):
             expected = results(host, shape, case, sample)
             assert results(ptx, shape, case, sample) == expected, (
                 f"{shape}, sample {sample}, {case.transforms}"

@@ -66,6 +66,26 @@ OPS = {
     "RandomAutocontrast": (V.RandomAutocontrast, dict(p=0.5)),
     "RandomEqualize": (V.RandomEqualize, dict(p=0.5)),
     "GaussianBlur": (V.GaussianBlur, dict(kernel_size=3, sigma=(0.1, 2))),
+    "RandAugment": (
+        V.RandAugment,
+        dict(num_ops=1, magnitude=1, num_magnitude_bins=2,
+             interpolation=InterpolationMode.NEAREST, fill=0),
+    ),
+    "TrivialAugmentWide": (
+        V.TrivialAugmentWide,
+        dict(num_magnitude_bins=2, interpolation=InterpolationMode.NEAREST,
+             fill=0),
+    ),
+    "AutoAugment": (
+        V.AutoAugment,
+        dict(policy=V.AutoAugmentPolicy.SVHN,
+             interpolation=InterpolationMode.NEAREST, fill=0),
+    ),
+    "RandomPerspective": (
+        V.RandomPerspective,
+        dict(distortion_scale=0.5, p=1,
+             interpolation=InterpolationMode.BILINEAR, fill=0),
+    ),
     "RandomErasing": (
         V.RandomErasing,
         dict(p=1, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=0),
@@ -114,8 +134,8 @@ OPS = {
 # Without parameters, or not in torchvision 0.14: transforms_ops_test.py has
 # what they refuse.
 OTHERS = {
-    "AlternatingFlip", "Autocontrast", "CutMix", "Cutout", "Equalize",
-    "HorizontalFlip", "InterpolationMode", "Invert", "MixUp", "ToDtype",
+    "AlternatingFlip", "AutoAugmentPolicy", "Autocontrast", "CutMix", "Cutout", "Equalize",
+    "GaussianNoise", "HorizontalFlip", "InterpolationMode", "Invert", "MixUp", "ToDtype",
     "Transform", "VerticalFlip", "from_torchvision",
 }
 VALUES = (
@@ -294,6 +314,15 @@ MESSAGES = {
     "erase": {"top": 0, "left": 0, "height": 1, "width": 1, "value": [0.0]},
     "random_erasing": {"p": 0.5, "scale": _range(0.1, 0.2),
                        "ratio": _range(1, 1), "value": [0.0]},
+    "rand_augment": {"num_ops": 1, "magnitude": 1, "num_magnitude_bins": 3,
+                     "interpolation": _NEAREST, "fill": [1.0]},
+    "trivial_augment_wide": {"num_magnitude_bins": 3,
+                             "interpolation": _NEAREST, "fill": [1.0]},
+    "auto_augment": {"policy": "AUTO_AUGMENT_POLICY_SVHN",
+                     "interpolation": _NEAREST, "fill": [1.0]},
+    "random_perspective": {"distortion_scale": 0.5, "p": 0.5,
+                           "interpolation": _NEAREST, "fill": [1.0]},
+    "gaussian_noise": {"mean": 0, "sigma": 1, "clip": True},
     "cutout": {"size": 2, "fill": [1.0]},
     "random_apply": {"transforms": [{"invert": {}}], "p": 0.5},
     "mix_up": {"alpha": 1, "num_classes": 3, "per_sample": False},
@@ -315,6 +344,7 @@ WORST = {
     "PaddingMode": (77,),
     "InterpolationMode": (77,),
     "Dtype": (0, 77),
+    "AutoAugmentPolicy": (77,),
 }
 
 
@@ -329,7 +359,8 @@ def replaced(message, path, value):
 
 
 def run_message(op, message, product):
-    image = IMAGE.numpy().astype(np.float32 if op == "normalize" else np.uint8)
+    is_float = op in ("normalize", "gaussian_noise")
+    image = IMAGE.numpy().astype(np.float32 if is_float else np.uint8)
     if op in ("mix_up", "cut_mix"):
         case = Case([{op: message}], None)
         product.run_batch(case, image[None], [0], 1, 1, 1)

@@ -95,6 +95,7 @@ class Row:
     dtypes: Tuple[str, ...] = ("uint8", "float32")
     channels: Tuple[int, ...] = (1, 3)
     is_drawn: bool = False  # its ops draw: several samples are run
+    num_draws: int = 3  # how many
 
     def bound(self, shape):
         """In units of the shape's bound."""

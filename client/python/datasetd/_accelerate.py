@@ -28,23 +28,28 @@ class _Epoch:
     def remainder(self) -> int:
         """How many rows of the last batch, gathered rank by rank, to keep; 0:
         all. -1: not known, so that all are kept."""
-        loader = self._loader
-        num_padding: int = loader._num_padding()
-        if num_padding > 1:
-            # One on each of the last ranks, and not at the end of all rows.
-            warn_once(
-                "gather_for_metrics",
-                f"gather_for_metrics() counts {num_padding} samples twice, "
-                f"since {loader.num_samples} samples are padded for "
-                f"{loader.world_size} ranks: gather indices, too, and keep "
-                "the first row of each; or evaluate a subset whose size the "
-                "ranks divide",
-            )
-            return -1
-        if num_padding == 0:
-            return 0
-        num_ranks: int = loader.world_size
-        return self._num_rows * num_ranks - 1
+        return remainder_of(self._loader, self._num_rows)
+
+
+def remainder_of(loader: Any, num_rows: int) -> int:
+    """Returns _Epoch.remainder; a rank's last batch has `num_rows`."""
+    num_padding: int = loader._num_padding()
+    if num_padding == 0:
+        return 0
+    if num_padding > 1 or loader._has_partition():
+        # One on each of the last ranks, or of some node's: not at the end of
+        # all rows.
+        warn_once(
+            "gather_for_metrics",
+            f"gather_for_metrics() counts {num_padding} samples twice, "
+            f"since {loader.num_samples} samples are padded for "
+            f"{loader.world_size} ranks: gather indices, too, and keep "
+            "the first row of each; or evaluate a subset whose size the "
+            "ranks divide",
+        )
+        return -1
+    num_ranks: int = loader.world_size
+    return num_rows * num_ranks - 1
 
 
 class _Told:

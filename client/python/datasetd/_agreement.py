@@ -6,31 +6,51 @@ import hashlib
 import itertools
 import json
 import sys
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 
 from . import _ranks
 from ._warnings import warn_once
-from .errors import FailedPrecondition
+from .errors import DeadlineExceeded, Error, FailedPrecondition
 
 # Advice in the error, by the value that differs.
 _ADVICE = {
-    "content_hash": "load the same samples on every node",
+    "content_hash": "load the same samples on every node, or give "
+    "partition='node' if each node holds a part",
     "transforms_hash": "give all ranks the same transforms",
     "seed": "give all ranks the same seed",
+    "partition": "give all ranks the same partition=",
 }
 # Ranks may differ in these: each cuts its own share into batches, and a
 # sampler's order does not depend on the seed.
 _OWN = ("batch_size",)
 _OWN_WITH_SAMPLER = (*_OWN, "seed", "subset")
+# jax.distributed's own time limit for processes to come.
+_JAX_WAIT_MS = 300_000
+# Ranks that are named where many have not come.
+_MAX_NAMED = 8
 
 
 class _Store(NamedTuple):
-    """Texts that all ranks see. Nothing waits for another rank."""
+    """Texts that all ranks see. Only wait() waits for another rank."""
 
     # Sets a key that is not set, and returns its value.
     put: Callable[[str, str], str]
     # Returns the value; empty if it is not set.
     get: Callable[[str], str]
+    # Sets a key that somebody may wait for.
+    tell: Callable[[str, str], Any]
+    # Waits until tell() has set a key, and returns its value. RuntimeError
+    # after the time limit of the store.
+    wait: Callable[[str], str]
 
 
 class Agreement:
@@ -43,9 +63,14 @@ class Agreement:
     """
 
     def __init__(self, dataset: str, name: str) -> None:
+        """`dataset`: of a part, the name of the whole."""
         self._loader = dataset, name
         self._store: Optional[_Store] = None
         self._key = ""
+        # Of the identities; another one where the ranks have gathered.
+        self._identity_key = ""
+        # What gather() raised, for these ranks.
+        self._failed: Optional[Tuple[_ranks.Ranks, Error]] = None
         self._is_compared = self._is_done = False
 
     def check(self, ranks: _ranks.Ranks, identity: Mapping[str, Any]) -> None:
@@ -56,11 +81,12 @@ class Agreement:
             return
         try:
             if not self._is_compared:
-                self._compare(ranks, identity)
+                if self._found_store(ranks) is not None:
+                    self._compare(ranks, identity)
                 self._is_compared = True
                 return
             if self._store is not None:
-                message = self._store.get(self._key + "-differs")
+                message = self._store.get(self._identity_key + "-differs")
                 if message:
                     raise FailedPrecondition(message)
         except FailedPrecondition:
@@ -69,31 +95,155 @@ class Agreement:
             warn_once("store", f"the ranks are not compared: {error}")
         self._is_done = True
 
+    def gather(
+        self,
+        ranks: _ranks.Ranks,
+        record: Dict[str, Any],
+        answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
+    ) -> Dict[str, Any]:
+        """Returns what rank 0's `answer` makes of the records of all ranks.
+
+        Waits for all of them: three operations of the store for each rank,
+        and one more for each on rank 0. Raises FailedPrecondition if there is
+        no store, if a rank's loader has no partition, or if the answer has an
+        "error"; DeadlineExceeded if a rank does not come within the store's
+        time limit.
+        """
+        if self._failed is not None and self._failed[0] == ranks:
+            raise self._failed[1]
+        self._store = None
+        store = self._found_store(ranks)
+        if store is None:
+            raise FailedPrecondition(
+                f"partition: the nodes' sizes are compared through the store "
+                f"of torch.distributed or jax.distributed, and neither has "
+                f"this loader's ranks ({ranks.rank} of {ranks.world_size}): "
+                "call init_process_group() first, or leave partition= out and "
+                "give each loader its rank= and world_size= within the node; "
+                "ranks of different nodes are then not compared and may have "
+                "different numbers of batches"
+            )
+        try:
+            return self._gathered(store, ranks, record, answer)
+        except RuntimeError as error:
+            failed = (
+                error
+                if isinstance(error, Error)
+                else FailedPrecondition(
+                    f"partition: the ranks' store has failed: {error}"
+                )
+            )
+        # Kept, since the other ranks do not come again.
+        self._failed = ranks, failed
+        raise failed
+
+    def _gathered(
+        self,
+        store: _Store,
+        ranks: _ranks.Ranks,
+        record: Dict[str, Any],
+        answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
+    ) -> Dict[str, Any]:
+        self._compare(ranks, {"partition": "node", "sampler": ""})
+        self._identity_key = self._key + "-order"
+        store.tell(self._record_key(ranks.rank), json.dumps(record))
+        if ranks.rank == 0:
+            text = json.dumps(answer(self._records(store, ranks)))
+            store.tell(self._answer_key(), text)
+        else:
+            text = self._answered(store)
+        result: Dict[str, Any] = json.loads(text)
+        if "error" in result:
+            raise FailedPrecondition(result["error"])
+        return result
+
+    def _records(
+        self, store: _Store, ranks: _ranks.Ranks
+    ) -> List[Dict[str, Any]]:
+        records: List[Dict[str, Any]] = []
+        for rank in range(ranks.world_size):
+            try:
+                text = store.wait(self._record_key(rank))
+            except RuntimeError as error:
+                late = [
+                    other
+                    for other in range(rank, ranks.world_size)
+                    if not store.get(self._record_key(other))
+                ]
+                if not late:
+                    raise
+                message = self._late(late, error)
+                text = json.dumps({"error": message})
+                store.tell(self._answer_key(), text)
+                raise DeadlineExceeded(message) from None
+            records.append(json.loads(text))
+        return records
+
+    def _answered(self, store: _Store) -> str:
+        """Returns rank 0's answer."""
+        key = self._answer_key()
+        try:
+            return store.wait(key)
+        except RuntimeError as error:
+            if not store.get(self._record_key(0)):
+                raise DeadlineExceeded(self._late([0], error)) from None
+        # Rank 0 is there, and says within the limit whom it waits for.
+        return store.wait(key)
+
+    # In a directory of their own, for stores that read whole directories.
+
+    def _record_key(self, rank: int) -> str:
+        return f"{self._answer_key()}-{rank}"
+
+    def _answer_key(self) -> str:
+        return self._key.replace("datasetd/", "datasetd-parts/", 1) + "/answer"
+
+    def _late(self, ranks: List[int], error: RuntimeError) -> str:
+        names = ", ".join(map(str, ranks[:_MAX_NAMED]))
+        return (
+            f"partition: {len(ranks)} rank(s) have not come ({names}): every "
+            "rank must make this loader, of a dataset of the same name "
+            f"('{self._loader[0]}') or of parts of it, and use it. {error}"
+        )
+
+    def _found_store(self, ranks: _ranks.Ranks) -> Optional[_Store]:
+        if self._store is None:
+            self._store = _store_of(ranks)
+            if self._store is not None:
+                count = _numbers.setdefault(self._loader, itertools.count())
+                name = json.dumps([*self._loader, next(count)]).encode()
+                self._key = f"datasetd/{hashlib.sha256(name).hexdigest()}"
+                self._identity_key = self._key
+        return self._store
+
     def _compare(
         self, ranks: _ranks.Ranks, identity: Mapping[str, Any]
     ) -> None:
-        if self._store is None:
-            self._store = _store_of(ranks)
-            if self._store is None:
-                return
-            number = next(_numbers.setdefault(self._loader, itertools.count()))
-            name = json.dumps([*self._loader, number]).encode()
-            self._key = f"datasetd/{hashlib.sha256(name).hexdigest()}"
+        store = self._store
+        assert store is not None
         own = _OWN_WITH_SAMPLER if identity["sampler"] == "given" else _OWN
         ours = {key: identity[key] for key in identity if key not in own}
         text = json.dumps({"rank": ranks.rank, "identity": ours})
-        first = json.loads(self._store.put(self._key, text))
+        first = json.loads(store.put(self._identity_key, text))
         theirs = first["identity"]
         different = [
             key
             for key in dict.fromkeys((*ours, *theirs))
             if ours.get(key) != theirs.get(key)
         ]
+        is_gathered = [rank.get("partition") for rank in (ours, theirs)]
+        if is_gathered.count(None) == 1:
+            different = ["partition"]
         if different:
             message = _message(
                 self._loader[0], ranks, ours, first["rank"], theirs, different
             )
-            self._store.put(self._key + "-differs", message)
+            store.put(self._identity_key + "-differs", message)
+            if different == ["partition"]:
+                # For ranks that wait in gather().
+                error = json.dumps({"error": message})
+                store.tell(self._record_key(ranks.rank), error)
+                store.tell(self._answer_key(), error)
             raise FailedPrecondition(message)
 
 
@@ -155,7 +305,13 @@ def _store_of_torch() -> Optional[_Store]:
     def put(key: str, value: str) -> str:
         return bytes(store.compare_set(key, "", value)).decode()
 
-    return _Store(put, lambda key: put(key, ""))
+    return _Store(
+        put,
+        lambda key: put(key, ""),
+        # compare_set of TCPStore wakes nobody in all versions.
+        lambda key, value: store.set(key, value),
+        lambda key: bytes(store.get(key)).decode(),
+    )
 
 
 def _store_of_jax() -> _Store:
@@ -176,4 +332,7 @@ def _store_of_jax() -> _Store:
             return standing
         return value
 
-    return _Store(put, get)
+    def wait(key: str) -> str:
+        return str(client.blocking_key_value_get(key, _JAX_WAIT_MS))
+
+    return _Store(put, get, put, wait)

@@ -22,8 +22,8 @@ from typing import (
     overload,
 )
 
-from . import _formats, _loading, _push
-from ._arguments import checked_seconds, device_name, encode
+from . import _formats, _loading, _nodes, _parts, _push
+from ._arguments import absolute, checked_seconds, device_name, encode
 from ._batch import Batch
 from ._data import class_names_of, with_kinds
 from ._dataset import Dataset
@@ -84,6 +84,10 @@ class Client:
         bad_samples: str = ...,
         max_bad_samples: Optional[int] = ...,
         dry_run: Literal[False] = ...,
+        *,
+        part: Optional[_nodes.Given] = ...,
+        part_epoch: Optional[int] = ...,
+        part_seed: int = ...,
     ) -> Dataset: ...
 
     @overload
@@ -101,6 +105,9 @@ class Client:
         max_bad_samples: Optional[int] = ...,
         *,
         dry_run: Literal[True],
+        part: Optional[_nodes.Given] = ...,
+        part_epoch: Optional[int] = ...,
+        part_seed: int = ...,
     ) -> LoadEstimate: ...
 
     def load_dataset(
@@ -116,6 +123,10 @@ class Client:
         bad_samples: str = "fail",
         max_bad_samples: Optional[int] = None,
         dry_run: bool = False,
+        *,
+        part: Optional[_nodes.Given] = None,
+        part_epoch: Optional[int] = None,
+        part_seed: int = 0,
     ) -> Union[Dataset, LoadEstimate]:
         """Loads a dataset, or attaches to one loaded with the same arguments.
 
@@ -144,7 +155,23 @@ class Client:
             DataLoss.
           dry_run: loads nothing and returns a LoadEstimate. Not for what this
             process reads.
+          part: "node", or (index, count): loads only this node's part of the
+            shards of a webdataset or tfrecord pattern, every count-th, or of
+            the rows that this process reads, for DataLoader(partition=). The
+            dataset is called "NAME.INDEXofCOUNT". "node" is the node that
+            torchrun, Slurm or $RANK, $WORLD_SIZE and $LOCAL_WORLD_SIZE tell.
+          part_epoch: deals the shards in an order drawn from (part_seed,
+            part_epoch); in each epoch every shard is in one part. The name
+            ends in ".eEPOCH".
+          part_seed: equal on all nodes.
         """
+        divided = _parts.resolve(part, part_epoch, part_seed)
+        is_read_here = _formats.is_read_here(format)
+        if divided is not None and not is_read_here:
+            path = divided.shards(
+                format, None if path is None else absolute(path)
+            )
+            name = divided.name(name)
         spec = _loading.dataset_spec(
             name,
             format,
@@ -156,7 +183,7 @@ class Client:
             bad_samples,
             max_bad_samples,
         )
-        if _formats.is_read_here(format):
+        if is_read_here:
             if dry_run:
                 raise InvalidArgument(
                     f"dry_run is for formats that the daemon reads, and "
@@ -172,6 +199,9 @@ class Client:
                 progress,
                 pretransforms=pretransforms,
                 device=device,
+                part=part,
+                part_epoch=part_epoch,
+                part_seed=part_seed,
             )
         if dry_run:
             return estimate_of(
@@ -191,6 +221,10 @@ class Client:
         progress: Progress = False,
         ragged: bool = False,
         if_exists: str = "same",
+        *,
+        part: Optional[_nodes.Given] = None,
+        part_epoch: Optional[int] = None,
+        part_seed: int = 0,
     ) -> Dataset:
         """Creates a dataset from Python data, which is sent once.
 
@@ -233,8 +267,15 @@ class Client:
             comparison; "replace" unloads the old dataset first; "error" raises
             AlreadyExists. Waits for a push of the same name by another
             process.
+          part, part_epoch, part_seed: as in load_dataset, of the rows instead
+            of shards: pushes a contiguous range, or with part_epoch up to 64
+            of them. `data` is that of all nodes; only the part is read. Samples
+            need len() and [i].
         """
         fields = with_kinds(data, fields)
+        divided = _parts.resolve(part, part_epoch, part_seed)
+        if divided is not None:
+            name = divided.name(name)
         header: Dict[str, Any] = {
             "name": name,
             "device": device_name(device),
@@ -261,6 +302,7 @@ class Client:
                 report,
                 ragged,
                 if_exists,
+                divided,
             )
         finally:
             if progress is True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Union
+from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
 
 from ._samples import FieldNames, Spec, field_message, make_spec, numpy_dtype
 from .errors import InvalidArgument
@@ -33,6 +33,8 @@ class Columns:
                 "K), as {'x': frame[names].to_numpy('float32'), 'y': ...}"
             )
         self.num_samples = next(iter(lengths.values()), 0)
+        # What is sent of them.
+        self._ranges = [(0, self.num_samples)]
         self._rows = list(rows.values())
         self._specs: List[Spec] = []
         if isinstance(names, list):
@@ -42,6 +44,11 @@ class Columns:
                 make_spec(name, names.kind(name), column.first())
                 for name, column in rows.items()
             ]
+
+    def restrict(self, ranges: List[Tuple[int, int]]) -> None:
+        """Sends only these ranges of rows, (begin, end)."""
+        self._ranges = ranges
+        self.num_samples = sum(end - begin for begin, end in ranges)
 
     def fields_message(self) -> List[Dict[str, Any]]:
         return [field_message(spec) for spec in self._specs]
@@ -62,12 +69,36 @@ class Columns:
         """Yields the fields' rows, about 1 MiB at a time."""
         rows = max(1, _BLOCK_BYTES // max(1, self.row_dtype().itemsize))
         rows = min(rows, max_rows)
-        for begin in range(0, self.num_samples, rows):
-            end = min(self.num_samples, begin + rows)
+        for pieces in self._pieces(rows):
+            count = sum(end - begin for begin, end in pieces)
             yield [
-                _block(spec, column.read(begin, end), end - begin)
+                _block(spec, _read(column, pieces), count)
                 for spec, column in zip(self._specs, self._rows)
             ]
+
+    def _pieces(self, num_rows: int) -> Iterator[List[Tuple[int, int]]]:
+        """Yields the ranges, cut and joined to `num_rows` rows at a time."""
+        pieces: List[Tuple[int, int]] = []
+        missing = num_rows
+        for begin, last in self._ranges:
+            while begin < last:
+                end = min(last, begin + missing)
+                pieces.append((begin, end))
+                missing -= end - begin
+                begin = end
+                if not missing:
+                    yield pieces
+                    pieces, missing = [], num_rows
+        if pieces:
+            yield pieces
+
+
+def _read(rows: Any, pieces: List[Tuple[int, int]]) -> Any:
+    if len(pieces) == 1:
+        return rows.read(*pieces[0])
+    import numpy
+
+    return numpy.concatenate([rows.read(*piece) for piece in pieces])
 
 
 def _block(spec: Spec, array: Any, count: int) -> Any:

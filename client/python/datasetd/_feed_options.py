@@ -174,8 +174,14 @@ def check_order_arguments(
     subset: Any,
     shuffle: bool,
     drop_last: bool,
+    has_partition: bool,
 ) -> None:
     """Checks that at most one argument determines the order."""
+    if has_partition and (sampler is not None or batch_sampler is not None):
+        raise InvalidArgument(
+            "partition= and a sampler exclude each other: a sampler's indices "
+            "are this rank's already, and give each rank as many"
+        )
     if weights is not None:
         _exclude(
             "weights",

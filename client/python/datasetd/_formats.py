@@ -6,7 +6,7 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
-from . import sources
+from . import _nodes, _parts, sources
 from ._arguments import absolute
 from ._dataset import Dataset, message_of
 from ._folders import advice
@@ -106,6 +106,9 @@ def load(
     options: Mapping[str, Any],
     progress: Any,
     is_named_by_files: bool = False,
+    part: Optional[_nodes.Given] = None,
+    part_epoch: Optional[int] = None,
+    part_seed: int = 0,
     **push_arguments: Any,
 ) -> Dataset:
     """Reads and pushes a dataset, or attaches to the one of this name.
@@ -124,6 +127,9 @@ def load(
             read(format, path, arguments),
             progress=report,
             if_exists=if_exists,
+            part=part,
+            part_epoch=part_epoch,
+            part_seed=part_seed,
             **push_arguments,
         )
 
@@ -132,7 +138,9 @@ def load(
 
     dataset: Optional[Dataset] = None
     if is_named_by_files:
-        dataset = _attach(client, name) or push("keep", progress)
+        divided = _parts.resolve(part, part_epoch, part_seed)
+        own = name if divided is None else divided.name(name)
+        dataset = _attach(client, own) or push("keep", progress)
         if not _is_own(dataset):
             dataset.close()
             dataset = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, FrozenSet, List, Optional
+from typing import Any, Callable, Dict, FrozenSet, List, Optional
 
 from ._ahead import SentAhead
-from ._batch import Batch
+from ._batch import Batch, set_padding
 from ._connection import Connection
 from ._dataset import Dataset
 from ._feed import Feed, Waited
@@ -42,6 +42,9 @@ class Job:
         self.reconnect_seconds = reconnect_seconds
         self.held = held
         self.images = images
+        # Returns how many rows of the batch at an index are padding, of a
+        # client's order; None: none are.
+        self.num_padding: Optional[Callable[[int], int]] = None
         self.waited = Waited()
         self.feeds: "weakref.WeakSet[JobFeed]" = weakref.WeakSet()
         self.is_closed = False
@@ -170,9 +173,13 @@ class JobFeed:
         while True:
             feed = self._feed or self._found()
             try:
-                return feed.take(self._job.timeout)
+                batch = feed.take(self._job.timeout)
             except LOST as error:
                 self._lose(error)
+                continue
+            if self._job.num_padding is not None:
+                set_padding(batch, self._job.num_padding(batch.index))
+            return batch
 
     def begin(
         self, position: Position, order_state: Optional[Dict[str, Any]] = None

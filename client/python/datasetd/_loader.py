@@ -25,6 +25,7 @@ from . import (
     _accelerate,
     _benchmark,
     _frameworks,
+    _nodes,
     _ranks,
     _sampling,
     _seeds,
@@ -47,6 +48,8 @@ from ._feed_options import (
 from ._fetch import Fetcher, Requested
 from ._held import Held
 from ._job_feed import Job, JobFeed
+from ._partition import Partition, seed_of
+from ._parts import check_node, whole_name
 from ._resume import (
     Position,
     batches_per_epoch,
@@ -111,6 +114,8 @@ class DataLoader(Generic[ArrayT]):
       rank, world_size: this rank's share of one global order. "auto": those of
         torch.distributed if it is initialised, up to the first iter(); else
         rank 0 of 1.
+      partition: "node" or (index, count): each node holds a part of the
+        samples, and its ranks divide that alone. See below.
       prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
         within 4 to 32.
       transforms: a list, for the only image field (with several for `image`)
@@ -180,12 +185,26 @@ class DataLoader(Generic[ArrayT]):
     ranks and what differs; ranks that came before raise it at their second
     iter().
 
+    With partition= the dataset is this node's part, as load and push_dataset
+    with part= make it. "node" is the node of the launcher (torchrun, Slurm).
+    All ranks have equally many batches of the same sizes: with drop_last as
+    many rows as the rank with the fewest samples, and the rest of the order,
+    which shuffle changes each epoch, is left out; else as many as the rank
+    with the most, and ranks with fewer repeat the beginning of their node's
+    order (Batch.num_padding). The first of iter, len, num_samples, peek,
+    state_dict and load_state_dict waits for all ranks. Node 0 has `seed`,
+    other nodes seeds made of it. Excludes samplers; weights are of the node's
+    samples. To resume within an epoch, nodes, parts and ranks must be the
+    same. At the first batch of an epoch they may be others, with as many
+    samples altogether. Indices of a batch are the part's.
+
     For one thread at a time, except close(), which ends another thread's wait.
     Belongs to one process: it cannot be pickled or used after fork(). Ctrl-C
     ends a wait without losing a batch.
 
     Raises InvalidArgument, which names the argument; ResourceExhausted over
-    the memory budget or a limit; DaemonGone; and while iterating
+    the memory budget or a limit; DaemonGone; with partition FailedPrecondition
+    on all ranks if these do not fit together; and while iterating
     DeadlineExceeded, AllSlotsHeld, DaemonGone, DaemonDraining,
     DatasetUnloaded, Closed, UsedAfterFork.
     """
@@ -207,6 +226,7 @@ class DataLoader(Generic[ArrayT]):
         drop_last: bool = ...,
         rank: _ranks.Number = ...,
         world_size: _ranks.Number = ...,
+        partition: Optional[_nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
@@ -236,6 +256,7 @@ class DataLoader(Generic[ArrayT]):
         drop_last: bool = ...,
         rank: _ranks.Number = ...,
         world_size: _ranks.Number = ...,
+        partition: Optional[_nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
@@ -265,6 +286,7 @@ class DataLoader(Generic[ArrayT]):
         drop_last: bool = ...,
         rank: _ranks.Number = ...,
         world_size: _ranks.Number = ...,
+        partition: Optional[_nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
@@ -293,6 +315,7 @@ class DataLoader(Generic[ArrayT]):
         drop_last: bool = False,
         rank: _ranks.Number = "auto",
         world_size: _ranks.Number = "auto",
+        partition: Optional[_nodes.Given] = None,
         prefetch: Optional[int] = None,
         transforms: Pipelines = (),
         layout: Layout = "NCHW",
@@ -334,11 +357,13 @@ class DataLoader(Generic[ArrayT]):
             subset,
             self.shuffle,
             self.drop_last,
+            partition is not None,
         )
         self._own_subset = own_subset
         if own_subset is not None:
             has_order = any(
-                order is not None for order in (sampler, batch_sampler, weights)
+                order is not None
+                for order in (sampler, batch_sampler, weights, partition)
             )
             check_own_subset(own_subset, has_order, subset)
             if sampler is None and batch_sampler is None:
@@ -375,7 +400,7 @@ class DataLoader(Generic[ArrayT]):
             indices = _sampling.index_array("subset", subset)
             samples = indices.tolist()
             self._subset_hash = _sampling.digest(indices).hex()
-            if weights is None:
+            if weights is None and partition is None:
                 options["subset"] = {"indices": samples}
         self._weighted: Optional[_weights.WeightedSampler] = None
         if weights is not None:
@@ -387,10 +412,24 @@ class DataLoader(Generic[ArrayT]):
                 len(whole) if samples is None else len(samples),
                 self.drop_last,
             )
+        self._partition: Optional[Partition] = None
+        if partition is not None:
+            node = _nodes.resolve("partition", partition)
+            check_node(whole.name, node)
+            self._partition = Partition(
+                node,
+                len(whole) if samples is None else len(samples),
+                samples,
+                self.batch_size,
+                self.shuffle,
+                self.drop_last,
+            )
         # An order that the daemon does not make.
         self._own_order = (
             self._weighted if sampler is None else sampler,
-            batch_sampler,
+            batch_sampler
+            if self._partition is None or self._weighted is not None
+            else self._partition,
         )
         ahead = self._new_ahead()
         if ahead is not None:
@@ -399,6 +438,11 @@ class DataLoader(Generic[ArrayT]):
                 batch_size=self.batch_size,
                 drop_last=False,
                 client_order={"draws_by_sample": self._draws_by_sample},
+            )
+        if self._partition is not None and weights is None:
+            # As the daemon's order draws.
+            options.update(
+                shuffle=False, client_order={"draws_by_sample": True}
             )
         timeout = loader_timeout(timeout)
         reconnect_seconds = (
@@ -418,9 +462,9 @@ class DataLoader(Generic[ArrayT]):
             self.seed = _seeds.agreed(self.seed, self.world_size)
         # The ranks that have agreed on the seed.
         self._seed_ranks = self.world_size
-        options["seed"] = str(self.seed)
+        options["seed"] = str(self._node_seed())
         if self._weighted is not None:
-            self._weighted.seed = self.seed
+            self._weighted.seed = self._node_seed()
             self._weighted.ranks = _ranks.Ranks(self.rank, self.world_size)
         # Arguments for opening loaders of single samples.
         self._arguments = {
@@ -441,6 +485,10 @@ class DataLoader(Generic[ArrayT]):
             held,
             frozenset(field.name for field in chosen if field.is_image),
         )
+        if self._partition is not None:
+            self._partition.seed = self._node_seed()
+            if self._weighted is None:
+                self._job.num_padding = self._partition.num_padding
         # The feed of the newest iterator.
         self._feed = JobFeed(self._job, ahead)
         self._place = Place(self._feed)
@@ -455,7 +503,7 @@ class DataLoader(Generic[ArrayT]):
         # The state before the last iter().
         self._before: Optional[_Before] = None
         self._has_begun = False
-        self._agreement = Agreement(whole.name, name)
+        self._agreement = Agreement(whole_name(whole.name), name)
 
     def _balanced(
         self, weights: str, framework: str, samples: Optional[List[int]]
@@ -493,8 +541,8 @@ class DataLoader(Generic[ArrayT]):
                 batch_sampler,
                 self.batch_size,
                 self.drop_last,
-                # Weighted orders count the whole dataset's samples.
-                self._own_subset if self._weighted is None else None,
+                # The loader's own orders count the whole dataset's samples.
+                self._own_subset if self._is_order_given() else None,
             )
         )
 
@@ -586,8 +634,9 @@ class DataLoader(Generic[ArrayT]):
         feed = self._feed
         if feed.is_under_way() or (keep and feed.position != position):
             feed = self._new_feed(position)
-        if self._weighted is not None:
-            self._weighted.set_epoch(position[0])
+        for order in (self._weighted, self._partition):
+            if order is not None:
+                order.set_epoch(position[0])
         feed.begin(position, self._loaded_order)
         return feed
 
@@ -634,14 +683,39 @@ class DataLoader(Generic[ArrayT]):
         if self._has_begun:
             return
         ranks = _ranks.resolve(*self._asked_ranks)
-        if ranks == (self.rank, self.world_size):
-            return
-        self._share_loaded(ranks[1])
-        self.rank, self.world_size = ranks
+        if ranks != (self.rank, self.world_size):
+            self._share_loaded(ranks[1])
+            self.rank, self.world_size = ranks
+            self._divide_by(ranks)
+        if self._partition is not None:
+            self._agree_on_parts(self._partition, ranks)
+
+    def _divide_by(self, ranks: _ranks.Ranks) -> None:
+        """Divides the order by these ranks."""
         if self._weighted is not None:
             self._weighted.ranks = ranks
-        self._job.change(rank=self.rank, world_size=self.world_size)
+        self._job.change(rank=ranks.rank, world_size=ranks.world_size)
         self._feed.update()
+
+    def _agree_on_parts(
+        self, partition: Partition, ranks: _ranks.Ranks
+    ) -> None:
+        """Divides the order by the ranks of this node. Waits for all ranks the
+        first time."""
+        if partition.has_agreed(ranks):
+            return
+        partition.agree(
+            self._agreement,
+            ranks,
+            {
+                "content_hash": self.content_hash,
+                "subset": self._subset_hash,
+                "weights": self._weighted and self._weighted.hash,
+            },
+        )
+        if self._weighted is not None:
+            self._weighted.num_rows = partition.num_rows
+        self._divide_by(partition.ranks)
 
     def _share_loaded(self, world_size: int) -> None:
         """Keeps the loaded place when the number of ranks changes."""
@@ -678,13 +752,20 @@ class DataLoader(Generic[ArrayT]):
         if seed == self.seed:
             return
         self.seed = seed
-        if self._weighted is not None:
-            self._weighted.seed = seed
-        self._job.change(seed=str(seed))
+        for order in (self._weighted, self._partition):
+            if order is not None:
+                order.seed = self._node_seed()
+        self._job.change(seed=str(self._node_seed()))
         self._peeked = None
         if self._fetcher is not None:
             self._fetcher.close()
             self._fetcher = None
+
+    def _node_seed(self) -> int:
+        """Returns the seed of the order and the draws."""
+        if self._partition is None:
+            return self.seed
+        return seed_of(self.seed, self._partition.node.number)
 
     # -- Random access --------------------------------------------------------
 
@@ -702,7 +783,7 @@ class DataLoader(Generic[ArrayT]):
         self._job.check_open()
         if self._fetcher is None:
             self._fetcher = make_fetcher(
-                self._whole, seed=self.seed, **self._arguments
+                self._whole, seed=self._node_seed(), **self._arguments
             )
         if epoch is None:
             epoch = max(self._last_epoch, 0)
@@ -724,7 +805,7 @@ class DataLoader(Generic[ArrayT]):
         if position is not None:
             first = 0 if self._loaded is None else self._loaded_first
         state = make_state(self._identity(), position or feed.position, first)
-        if feed.ahead is not None and self._weighted is None:
+        if feed.ahead is not None and self._is_order_given():
             order = (
                 feed.ahead.state
                 if position is None
@@ -742,7 +823,7 @@ class DataLoader(Generic[ArrayT]):
         order = "random" if self.shuffle else "sequential"
         if self._weighted is not None:
             order = "weighted"
-        elif self._feed.ahead is not None:
+        elif self._is_order_given():
             order = "given"
         identity = {
             "content_hash": self.content_hash,
@@ -757,7 +838,13 @@ class DataLoader(Generic[ArrayT]):
             identity["subset"] = self._subset_hash
         if self._weighted is not None:
             identity["weights"] = self._weighted.hash
+        if self._partition is not None:
+            identity.update(self._partition.identity())
         return identity
+
+    def _is_order_given(self) -> bool:
+        """True if a sampler decides, which the loader cannot run anew."""
+        return self.sampler is not None or self.batch_sampler is not None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iter() continue where state_dict() was taken.
@@ -780,7 +867,7 @@ class DataLoader(Generic[ArrayT]):
             state, identity, self.num_samples if ahead is None else None
         )
         order = None
-        if ahead is not None and self._weighted is None:
+        if ahead is not None and self._is_order_given():
             order = checked_order_state(state, index)
         self._before = None
         self._set_seed(identity["seed"])
@@ -810,7 +897,10 @@ class DataLoader(Generic[ArrayT]):
 
     @property
     def num_samples(self) -> int:
-        """Samples in the dataset or subset, over all ranks."""
+        """Samples in the dataset or subset, over all ranks and nodes."""
+        if self._partition is not None:
+            self._follow_ranks()
+            return self._partition.total
         return self._feed.num_samples
 
     @property
@@ -829,22 +919,32 @@ class DataLoader(Generic[ArrayT]):
         epoch, index = self._next_position()
         if self._loaded is None:
             self._loaded_first = 0
-        num_batches = batches_per_epoch(
-            self.num_samples - self._loaded_first,
-            self.batch_size,
-            self.world_size,
-            self.drop_last,
+        num_batches = (
+            batches_per_epoch(
+                self.num_samples - self._loaded_first,
+                self.batch_size,
+                self.world_size,
+                self.drop_last,
+            )
+            if self._partition is None
+            else len(self._partition)
         )
         self._peeked = None
         self._before = self._loaded_order = self._requested_epoch = None
         self._loaded = (epoch, index + count)
-        if self._feed.ahead is None and index + count >= num_batches:
+        is_known = self._feed.ahead is None or self._partition is not None
+        if is_known and index + count >= num_batches:
             self._loaded, self._last_epoch = None, epoch
             return iter(())
         return iter(self)
 
+    def _has_partition(self) -> bool:
+        return self._partition is not None
+
     def _num_padding(self) -> int:
         """Returns how many samples the epoch repeats, over all ranks."""
+        if self._partition is not None and self._weighted is None:
+            return self._partition.num_padding_of_all()
         if self._feed.ahead is not None or self.drop_last:
             return 0
         first = self._place.feed.first_position
@@ -911,6 +1011,8 @@ class DataLoader(Generic[ArrayT]):
             else "random by weights"
             if self._weighted is not None
             else "the order of a sampler"
+            if self._is_order_given()
+            else repr(self._partition)
         )
         seed = f"seed={self.seed}, " if self.seed or self.shuffle else ""
         share = (

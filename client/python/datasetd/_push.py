@@ -28,6 +28,7 @@ from ._arguments import encode
 from ._columns import Columns, contiguous, copy_rows
 from ._data import columns_of
 from ._dataset import Dataset
+from ._parts import Part, chosen
 from ._samples import Fields, SampleEncoder
 from ._session import Session
 from .errors import (
@@ -399,9 +400,10 @@ def push(
     report: Report,
     ragged: bool,
     if_exists: str,
+    part: Optional[Part],
 ) -> Dict[str, Any]:
-    """Sends the samples unless the dataset exists. Returns the Dataset
-    message; the session has one more holder."""
+    """Sends the samples, or a part of them, unless the dataset exists. Returns
+    the Dataset message; the session has one more holder."""
     if if_exists not in _IF_EXISTS:
         raise InvalidArgument(
             f"if_exists is {if_exists!r}, expected one of "
@@ -438,6 +440,8 @@ def push(
         message = present
         if present is None or if_exists == "same":
             columns = columns_of(data, fields)
+            if part is not None:
+                columns = chosen(columns, part)
             source: Any = (
                 _ColumnData(columns)
                 if isinstance(columns, Columns)

@@ -11,7 +11,9 @@ Position = Tuple[int, int]  # epoch, batch within it
 
 _VERSION = 1
 # Hashes of arguments that not every job has.
-_OPTIONAL = ("subset", "weights")
+_OPTIONAL = ("subset", "weights", "partition")
+# What depends on who holds what.
+_OF_PARTS = ("content_hash", "subset", "weights", "partition")
 # The arguments by which ranks divide the global order into batches.
 _SHARE = ("batch_size", "world_size")
 
@@ -52,7 +54,10 @@ def checked_position(
         )
     epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
     index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
-    for key in dict.fromkeys((*job, *_OPTIONAL)):
+    has_other_parts = _has_other_parts(state, job, (epoch, index))
+    for key in dict.fromkeys(("partition", *job, *_OPTIONAL)):
+        if has_other_parts and key in _OF_PARTS:
+            continue
         if key in _SHARE and (index == 0 or num_samples is not None):
             continue
         if state.get(key) != job.get(key):
@@ -90,6 +95,40 @@ def checked_position(
     if all(state[key] == job[key] for key in _SHARE):
         return (epoch, index), first
     return (epoch, 0), first + index * batch_size * world_size
+
+
+def _has_other_parts(
+    state: Mapping[str, Any], job: Mapping[str, Any], position: Position
+) -> bool:
+    """True if the samples are divided over nodes anew, at the first batch of
+    an epoch; FailedPrecondition at another batch."""
+    theirs, ours = state.get("partition"), job.get("partition")
+    if not isinstance(theirs, Mapping) or not isinstance(ours, Mapping):
+        return False
+    if all(state.get(key) == job.get(key) for key in _OF_PARTS):
+        return False
+    epoch, index = position
+    if theirs.get("num_samples") != ours["num_samples"]:
+        raise FailedPrecondition(
+            f"state_dict: the nodes held {theirs.get('num_samples')} samples "
+            f"altogether, and hold {ours['num_samples']} now: load the parts "
+            "of the same dataset"
+        )
+    if index == 0:
+        return True
+    raise FailedPrecondition(
+        f"state_dict: taken at batch {index} of epoch {epoch} with "
+        f"{_nodes_text(theirs)}, and there are {_nodes_text(ours)} now, or "
+        "nodes hold other samples: it is not known which samples of the epoch "
+        "are left on which node. Go on with the same nodes and parts, or with "
+        f"the next epoch: load_state_dict(dict(state, epoch={epoch + 1}, "
+        "batch=0))"
+    )
+
+
+def _nodes_text(partition: Mapping[str, Any]) -> str:
+    ranks = partition.get("ranks_of_nodes") or []
+    return f"{len(ranks)} node(s) of {', '.join(map(str, ranks[:8]))} rank(s)"
 
 
 def batches_per_epoch(

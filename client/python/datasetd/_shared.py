@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any, Dict, Mapping, Optional
 
-from . import _formats
+from . import _formats, _nodes
 from ._arguments import checked_seconds, device_name
 from ._client import Client, Path, connect
 from ._dataset import Dataset
@@ -85,6 +85,10 @@ def load(
     bad_samples: str = "fail",
     max_bad_samples: Optional[int] = None,
     name: Optional[str] = None,
+    *,
+    part: Optional[_nodes.Given] = None,
+    part_epoch: Optional[int] = None,
+    part_seed: int = 0,
 ) -> Dataset:
     """Loads a dataset into the daemon that connect_or_start() finds.
 
@@ -130,9 +134,18 @@ def load(
                     is_named_by_files=True,
                     pretransforms=pretransforms,
                     device=device,
+                    part=part,
+                    part_epoch=part_epoch,
+                    part_seed=part_seed,
                 )
             dataset: Dataset = client.load_dataset(
-                name, format, progress=progress, **arguments
+                name,
+                format,
+                progress=progress,
+                part=part,
+                part_epoch=part_epoch,
+                part_seed=part_seed,
+                **arguments,
             )
             return dataset
         except LOST:

@@ -68,12 +68,16 @@ class WeightedSampler:
         # Set by the loader.
         self.seed = 0
         self.ranks = Ranks(0, 1)
+        # Draws of each rank; None: as many as the samples make.
+        self.num_rows: Optional[int] = None
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __len__(self) -> int:
+        if self.num_rows is not None:
+            return self.num_rows
         size = self.ranks.world_size
         if self._drop_last:
             return self._num_samples // size

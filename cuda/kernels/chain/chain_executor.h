@@ -115,6 +115,7 @@ class ChainExecutor {
     kMoves,
     kResize,
     kAffine,
+    kPerspective,
     kSharpness,
     kBlurX,
     kBlurY,
@@ -215,9 +216,12 @@ class ChainExecutor {
         is_blended_ = is_blended_ || IsInterpolated(step, state_.drawn[s]);
         break;
       case StepKind::kAffine:
+      case StepKind::kPerspective:
         NeedScratch();
-        Begin(Source::kAffine, s);
-        is_blended_ = is_blended_ || ParamsAs<AffineParams>(step).is_bilinear;
+        Begin(
+            kind == StepKind::kAffine ? Source::kAffine : Source::kPerspective,
+            s);
+        is_blended_ = is_blended_ || ParamsAs<WarpParams>(step).is_bilinear;
         break;
       case StepKind::kAdjustSharpness:
         NeedScratch();
@@ -591,16 +595,16 @@ class ChainExecutor {
       case Source::kResize:
         if (!IsFill(map_y()[lanes->y])) resizer_.MakeLanes(lanes);
         break;
-      case Source::kAffine: {
-        const auto& params = ParamsAs<AffineParams>(field_.steps[source_step_]);
-        const auto& draw = drawn.template As<AffineDraw>();
-        if (params.is_bilinear) {
-          AffineBilinear<Team>(image_, params, draw, lanes);
-        } else {
-          AffineNearest<Team>(image_, params, draw, lanes);
-        }
+      case Source::kAffine:
+        WarpLanes<AffineMap<Team>>(
+            image_, ParamsAs<WarpParams>(field_.steps[source_step_]),
+            drawn.template As<AffineDraw>(), lanes);
         break;
-      }
+      case Source::kPerspective:
+        WarpLanes<PerspectiveMap<Team>>(
+            image_, ParamsAs<WarpParams>(field_.steps[source_step_]),
+            drawn.template As<PerspectiveDraw>(), lanes);
+        break;
       case Source::kSharpness:
         WindowLanes<SharpnessWindow, Team>(
             image_, {drawn.template As<AdjustSharpnessDraw>()}, lanes);

@@ -1,5 +1,5 @@
-// Sources of a sweep's pixels: loads lanes from an image by integer moves, an
-// affine map or a neighbourhood op. For resizes see chain_resizer.h.
+// Sources of a sweep's pixels: loads lanes from an image by integer moves, a
+// warp or a neighbourhood op. For resizes see chain_resizer.h.
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
@@ -148,18 +148,50 @@ DATASETD_HOST_DEVICE inline float NearImage(float x, int32_t size) {
   return x < high ? x : high;
 }
 
-// Samples `image`, planar float32.
+// Sources of the pixels of output row y, which are columns x; both are relative
+// to the output's centre.
 template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
-    const ChainImage& image, const AffineParams& params, const AffineDraw& draw,
+struct AffineMap {
+  float x0, y0;
+  float step_x, step_y;
+
+  DATASETD_HOST_DEVICE AffineMap(const AffineDraw& draw, float y)
+      : x0(draw.matrix[0][1] * y + draw.matrix[0][2]),
+        y0(draw.matrix[1][1] * y + draw.matrix[1][2]),
+        step_x(draw.matrix[0][0]),
+        step_y(draw.matrix[1][0]) {}
+
+  DATASETD_HOST_DEVICE float X(float x) const { return step_x * x + x0; }
+  DATASETD_HOST_DEVICE float Y(float x) const { return step_y * x + y0; }
+};
+
+template <typename Team>
+struct PerspectiveMap {
+  float start[3];
+  float step[3];
+
+  DATASETD_HOST_DEVICE PerspectiveMap(const PerspectiveDraw& draw, float y) {
+    DATASETD_UNROLL
+    for (int i = 0; i < 3; ++i) {
+      start[i] = draw.matrix[i][1] * y + draw.matrix[i][2];
+      step[i] = draw.matrix[i][0];
+    }
+  }
+
+  DATASETD_HOST_DEVICE float X(float x) const {
+    return (step[0] * x + start[0]) / (step[2] * x + start[2]);
+  }
+  DATASETD_HOST_DEVICE float Y(float x) const {
+    return (step[1] * x + start[1]) / (step[2] * x + start[2]);
+  }
+};
+
+// Samples `image`, planar float32, where `map` has the lanes' sources.
+template <typename Map, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WarpNearest(
+    const ChainImage& image, const WarpParams& params, const Map& map,
     Lanes<Team>* lanes) {
-  const float center_y = params.out_middle[1];
   const float center_x = params.out_middle[0];
-  const float y = static_cast<float>(lanes->y) - center_y;
-  const float x0 = draw.matrix[0][1] * y + draw.matrix[0][2];
-  const float y0 = draw.matrix[1][1] * y + draw.matrix[1][2];
-  const float step_x = draw.matrix[0][0];
-  const float step_y = draw.matrix[1][0];
   const int32_t height = image.height;
   const int32_t width = image.width;
   VisitGroups<Team>(lanes->count, [&](int first) {
@@ -167,10 +199,10 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
     int32_t outside[Team::kGroup];
     for (int k = 0; k < Team::kGroup; ++k) {
       const float x = static_cast<float>(lanes->first_x + first + k) - center_x;
-      const int32_t column = static_cast<int32_t>(
-          RoundHalfEven(NearImage<Team>(step_x * x + x0, width)));
+      const int32_t column =
+          static_cast<int32_t>(RoundHalfEven(NearImage<Team>(map.X(x), width)));
       const int32_t row = static_cast<int32_t>(
-          RoundHalfEven(NearImage<Team>(step_y * x + y0, height)));
+          RoundHalfEven(NearImage<Team>(map.Y(x), height)));
       const bool is_inside =
           (row >= 0) & (row < height) & (column >= 0) & (column < width);
       index[k] = is_inside ? row * width + column : 0;
@@ -192,17 +224,11 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineNearest(
   });
 }
 
-template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineBilinear(
-    const ChainImage& image, const AffineParams& params, const AffineDraw& draw,
+template <typename Map, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WarpBilinear(
+    const ChainImage& image, const WarpParams& params, const Map& map,
     Lanes<Team>* lanes) {
-  const float center_y = params.out_middle[1];
   const float center_x = params.out_middle[0];
-  const float y = static_cast<float>(lanes->y) - center_y;
-  const float x0 = draw.matrix[0][1] * y + draw.matrix[0][2];
-  const float y0 = draw.matrix[1][1] * y + draw.matrix[1][2];
-  const float step_x = draw.matrix[0][0];
-  const float step_y = draw.matrix[1][0];
   const int32_t height = image.height;
   const int32_t width = image.width;
   VisitGroups<Team>(lanes->count, [&](int first) {
@@ -211,8 +237,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineBilinear(
     float weight[4][Team::kGroup];
     for (int k = 0; k < Team::kGroup; ++k) {
       const float x = static_cast<float>(lanes->first_x + first + k) - center_x;
-      const float at_x = NearImage<Team>(step_x * x + x0, width);
-      const float at_y = NearImage<Team>(step_y * x + y0, height);
+      const float at_x = NearImage<Team>(map.X(x), width);
+      const float at_y = NearImage<Team>(map.Y(x), height);
       const float floor_x = Floor(at_x);
       const float floor_y = Floor(at_y);
       const float part_x = at_x - floor_x;
@@ -249,6 +275,19 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AffineBilinear(
       }
     }
   });
+}
+
+template <typename Map, typename Team, typename Draw>
+DATASETD_HOST_DEVICE inline void WarpLanes(const ChainImage& image,
+                                           const WarpParams& params,
+                                           const Draw& draw,
+                                           Lanes<Team>* lanes) {
+  const Map map(draw, static_cast<float>(lanes->y) - params.out_middle[1]);
+  if (params.is_bilinear) {
+    WarpBilinear<Map, Team>(image, params, map, lanes);
+  } else {
+    WarpNearest<Map, Team>(image, params, map, lanes);
+  }
 }
 
 // Applies Op::Apply to each lane of a planar float32 image.

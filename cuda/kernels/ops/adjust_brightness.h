@@ -18,6 +18,11 @@ struct AdjustBrightnessParams {
 };
 using AdjustBrightnessDraw = AdjustBrightnessParams;
 
+template <typename Visit>
+void VisitDrawn(const AdjustBrightnessDraw& draw, const Visit& visit) {
+  visit("brightness_factor", draw.factor);
+}
+
 DATASETD_HOST_DEVICE inline AdjustBrightnessDraw DrawAdjustBrightness(
     const AdjustBrightnessParams& params, const DrawKey&, int /*height*/,
     int /*width*/) {

@@ -16,6 +16,8 @@
 namespace datasetd {
 
 struct AdjustContrastParams {
+  static constexpr int kOperationsPerElement = 8;
+
   float factor;  // not negative
   float bound;   // 255 or 1
 };
@@ -52,6 +54,11 @@ struct AdjustContrastPartial {
 namespace adjust_contrast_internal {
 inline constexpr float kOne = 4194304.0f;
 }  // namespace adjust_contrast_internal
+
+template <typename Visit>
+void VisitDrawn(const AdjustContrastDraw& draw, const Visit& visit) {
+  visit("contrast_factor", draw.factor);
+}
 
 DATASETD_HOST_DEVICE inline AdjustContrastDraw DrawAdjustContrast(
     const AdjustContrastParams& params, const DrawKey&, int /*height*/,

@@ -16,10 +16,17 @@
 namespace datasetd {
 
 struct AdjustHueParams {
+  static constexpr int kOperationsPerElement = 16;
+
   float factor;  // in [-0.5, 0.5]
   float bound;   // 255 or 1
 };
 using AdjustHueDraw = AdjustHueParams;
+
+template <typename Visit>
+void VisitDrawn(const AdjustHueDraw& draw, const Visit& visit) {
+  visit("hue_factor", draw.factor);
+}
 
 DATASETD_HOST_DEVICE inline AdjustHueDraw DrawAdjustHue(
     const AdjustHueParams& params, const DrawKey&, int /*height*/,

@@ -19,6 +19,11 @@ struct AdjustSaturationParams {
 };
 using AdjustSaturationDraw = AdjustSaturationParams;
 
+template <typename Visit>
+void VisitDrawn(const AdjustSaturationDraw& draw, const Visit& visit) {
+  visit("saturation_factor", draw.factor);
+}
+
 DATASETD_HOST_DEVICE inline AdjustSaturationDraw DrawAdjustSaturation(
     const AdjustSaturationParams& params, const DrawKey&, int /*height*/,
     int /*width*/) {

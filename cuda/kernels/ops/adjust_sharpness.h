@@ -19,10 +19,17 @@
 namespace datasetd {
 
 struct AdjustSharpnessParams {
+  static constexpr int kOperationsPerElement = 16;
+
   float factor;  // not negative
   float bound;   // 255 or 1
 };
 using AdjustSharpnessDraw = AdjustSharpnessParams;
+
+template <typename Visit>
+void VisitDrawn(const AdjustSharpnessDraw& draw, const Visit& visit) {
+  visit("sharpness_factor", draw.factor);
+}
 
 DATASETD_HOST_DEVICE inline AdjustSharpnessDraw DrawAdjustSharpness(
     const AdjustSharpnessParams& params, const DrawKey&, int /*height*/,

@@ -2,8 +2,7 @@
 // the image.
 //
 // As torchvision on tensors: angles are in degrees, the inverse matrix acts on
-// pixel centres relative to the image's centre, and outside pixels are zero. A
-// fill is blended in by a mask of ones that is sampled like the image.
+// pixel centres relative to the image's centre.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_AFFINE_H_
 #define DATASETD_CUDA_KERNELS_OPS_AFFINE_H_
@@ -15,13 +14,12 @@
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
+#include "cuda/kernels/ops/warp.h"
 
 namespace datasetd {
 
 // Ranges are [low, high]; equal ends are fixed values.
-struct AffineParams {
-  bool is_bilinear;  // else nearest
-  bool has_fill;
+struct AffineParams : WarpParams {
   // True for RandomAffine: the translation is a whole number of pixels, at most
   // `translate` in either direction. Else it is `translate`.
   bool is_translate_random;
@@ -30,9 +28,6 @@ struct AffineParams {
   float scale[2];
   float shear_x[2], shear_y[2];
   float center[2];  // x, y; relative to the image's centre
-  // x, y of the output's centre; integers are pixel centres.
-  float out_middle[2];
-  float fill[4];
 };
 
 struct AffineDraw {
@@ -44,6 +39,26 @@ struct AffineDraw {
 };
 
 static_assert(std::is_trivially_copyable_v<AffineParams>);
+
+// Sets the matrix to `inverse` about `center`, both relative to the image's
+// centre, for draw->translate.
+DATASETD_HOST_DEVICE inline void SetAffineMatrix(const double (&inverse)[2][2],
+                                                 const float (&center)[2],
+                                                 int height, int width,
+                                                 AffineDraw* draw) {
+  const double middle[2] = {0.5 * width - 0.5, 0.5 * height - 0.5};
+  const double from_x =
+      static_cast<double>(center[0]) + static_cast<double>(draw->translate[0]);
+  const double from_y =
+      static_cast<double>(center[1]) + static_cast<double>(draw->translate[1]);
+  for (int i = 0; i < 2; ++i) {
+    draw->matrix[i][0] = static_cast<float>(inverse[i][0]);
+    draw->matrix[i][1] = static_cast<float>(inverse[i][1]);
+    draw->matrix[i][2] = static_cast<float>(static_cast<double>(center[i]) -
+                                            inverse[i][0] * from_x -
+                                            inverse[i][1] * from_y + middle[i]);
+  }
+}
 
 // Draw 1: angle, translate x, translate y, scale; draw 2: shear x, shear y.
 DATASETD_HOST_DEVICE inline AffineDraw DrawAffine(const AffineParams& params,
@@ -80,18 +95,7 @@ DATASETD_HOST_DEVICE inline AffineDraw DrawAffine(const AffineParams& params,
   const double d = cos_rot - c * tan_x;
   const double inverse[2][2] = {{d / draw.scale, -b / draw.scale},
                                 {-c / draw.scale, a / draw.scale}};
-  const double middle[2] = {0.5 * width - 0.5, 0.5 * height - 0.5};
-  const double from_x = static_cast<double>(params.center[0]) +
-                        static_cast<double>(draw.translate[0]);
-  const double from_y = static_cast<double>(params.center[1]) +
-                        static_cast<double>(draw.translate[1]);
-  for (int i = 0; i < 2; ++i) {
-    draw.matrix[i][0] = static_cast<float>(inverse[i][0]);
-    draw.matrix[i][1] = static_cast<float>(inverse[i][1]);
-    draw.matrix[i][2] = static_cast<float>(
-        static_cast<double>(params.center[i]) - inverse[i][0] * from_x -
-        inverse[i][1] * from_y + middle[i]);
-  }
+  SetAffineMatrix(inverse, params.center, height, width, &draw);
   return draw;
 }
 

@@ -17,6 +17,8 @@
 namespace datasetd {
 
 struct EqualizeParams {
+  static constexpr int kOperationsPerElement = 8;
+
   float bound;  // 255 or 1
 };
 using EqualizeDraw = EqualizeParams;

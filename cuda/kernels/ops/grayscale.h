@@ -20,6 +20,11 @@ struct GrayscaleParams {
 };
 using GrayscaleDraw = GrayscaleParams;
 
+template <typename Visit>
+void VisitDrawn(const GrayscaleDraw& draw, const Visit& visit) {
+  visit("num_output_channels", draw.num_output_channels);
+}
+
 DATASETD_HOST_DEVICE inline GrayscaleDraw DrawGrayscale(
     const GrayscaleParams& params, const DrawKey&, int /*height*/,
     int /*width*/) {

@@ -3,6 +3,10 @@
 // kName. The executor (chain_executor.h), explain (server/pipeline/explain.h)
 // and the compiler are generated from it.
 //
+// VisitDrawn tells explain what an op drew, by the names of torchvision's
+// functional form; NameParams::kOperationsPerElement is what the op costs,
+// unless that is little.
+//
 //   point       ApplyName(draw, num_channels, pixel)
 //   coordinate  ApplyName(draw, key, y, x, num_channels, pixel)
 //   statistic   ApplyName(draw, statistic, num_channels, pixel), after all
@@ -29,8 +33,11 @@
 #include "cuda/kernels/ops/equalize.h"
 #include "cuda/kernels/ops/erase.h"
 #include "cuda/kernels/ops/gaussian_blur.h"
+#include "cuda/kernels/ops/gaussian_noise.h"
 #include "cuda/kernels/ops/grayscale.h"
 #include "cuda/kernels/ops/invert.h"
+#include "cuda/kernels/ops/perspective.h"
+#include "cuda/kernels/ops/policy.h"
 #include "cuda/kernels/ops/posterize.h"
 #include "cuda/kernels/ops/random_erasing.h"
 #include "cuda/kernels/ops/resize.h"
@@ -50,6 +57,7 @@
 #define DATASETD_COORDINATE_OPS(ROW) \
   ROW(Cutout)                        \
   ROW(Erase)                         \
+  ROW(GaussianNoise)                 \
   ROW(RandomErasing)
 
 #define DATASETD_STATISTIC_OPS(ROW) \
@@ -62,6 +70,7 @@
   ROW(Affine)                   \
   ROW(AdjustSharpness)          \
   ROW(GaussianBlur)             \
+  ROW(Perspective)              \
   ROW(Resize)
 
 #define DATASETD_OPS(ROW)      \
@@ -78,6 +87,7 @@ enum class StepKind : uint16_t {
   kMove,         // Move; drawn: MoveDraw
   kValue,        // ValueOp; drawn: nothing
   kColorJitter,  // ColorJitterPart; drawn: the op of its turn
+  kPolicy,       // PolicyParams; drawn: the op of its turn
 #define DATASETD_ROW(Name) k##Name,
   DATASETD_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
@@ -177,6 +187,107 @@ DATASETD_HOST_DEVICE inline void DrawJitterTurn(const ColorJitterPart& part,
   }
 }
 
+// Draws the affine op of a policy's turn. Its shear stays 0: the matrix needs
+// no more than the tangent.
+DATASETD_HOST_DEVICE inline AffineDraw DrawPolicyWarp(
+    const PolicyParams& params, const PolicyDraw& policy, int height,
+    int width) {
+  const float magnitude = SignedMagnitude(params, policy, height, width);
+  const double value = static_cast<double>(magnitude);
+  AffineDraw draw = {};
+  draw.scale = 1.0f;
+  double inverse[2][2] = {{1.0, 0.0}, {0.0, 1.0}};
+  float center[2] = {0.0f, 0.0f};
+  switch (policy.op) {
+    case PolicyOp::kShearX:
+    case PolicyOp::kShearY: {
+      const int axis = policy.op == PolicyOp::kShearX ? 0 : 1;
+      inverse[axis][1 - axis] = value;
+      // The image's corner.
+      center[0] = -0.5f * static_cast<float>(width);
+      center[1] = -0.5f * static_cast<float>(height);
+      break;
+    }
+    case PolicyOp::kTranslateX:
+    case PolicyOp::kTranslateY:
+      draw.translate[policy.op == PolicyOp::kTranslateX ? 0 : 1] =
+          static_cast<float>(static_cast<int32_t>(magnitude));
+      break;
+    default:
+      // Counter-clockwise.
+      draw.angle = -magnitude;
+      SinCosPi(value / 180.0, &inverse[1][0], &inverse[0][0]);
+      inverse[0][1] = -inverse[1][0];
+      inverse[1][1] = inverse[0][0];
+      break;
+  }
+  SetAffineMatrix(inverse, center, height, width, &draw);
+  return draw;
+}
+
+// Draws the op of a policy's turn.
+DATASETD_HOST_DEVICE inline void DrawPolicyTurn(const PolicyParams& params,
+                                                const DrawKey& key, int height,
+                                                int width, StepDraw* drawn) {
+  const PolicyDraw policy = DrawPolicy(params, key);
+  drawn->kind = StepKind::kIdentity;
+  drawn->is_applied = policy.is_applied;
+  const float bound = params.bound;
+  const auto factor = [&] {
+    return static_cast<float>(1.0 + static_cast<double>(SignedMagnitude(
+                                        params, policy, height, width)));
+  };
+  switch (policy.op) {
+    case PolicyOp::kIdentity:
+      drawn->is_applied = false;
+      break;
+    case PolicyOp::kShearX:
+    case PolicyOp::kShearY:
+    case PolicyOp::kTranslateX:
+    case PolicyOp::kTranslateY:
+    case PolicyOp::kRotate:
+      drawn->kind = StepKind::kAffine;
+      drawn->As<AffineDraw>() = DrawPolicyWarp(params, policy, height, width);
+      break;
+    case PolicyOp::kBrightness:
+      drawn->kind = StepKind::kAdjustBrightness;
+      drawn->As<AdjustBrightnessDraw>() = {factor(), bound};
+      break;
+    case PolicyOp::kColor:
+      drawn->kind = StepKind::kAdjustSaturation;
+      drawn->As<AdjustSaturationDraw>() = {factor(), bound};
+      break;
+    case PolicyOp::kContrast:
+      drawn->kind = StepKind::kAdjustContrast;
+      drawn->As<AdjustContrastDraw>() = {factor(), bound, 0.0f};
+      break;
+    case PolicyOp::kSharpness:
+      drawn->kind = StepKind::kAdjustSharpness;
+      drawn->As<AdjustSharpnessDraw>() = {factor(), bound};
+      break;
+    case PolicyOp::kPosterize:
+      drawn->kind = StepKind::kPosterize;
+      drawn->As<PosterizeDraw>() = {PolicyBits(params, policy), bound};
+      break;
+    case PolicyOp::kSolarize:
+      drawn->kind = StepKind::kSolarize;
+      drawn->As<SolarizeDraw>() = {PolicyThreshold(params, policy), bound};
+      break;
+    case PolicyOp::kAutoContrast:
+      drawn->kind = StepKind::kAutocontrast;
+      drawn->As<AutocontrastDraw>() = {bound};
+      break;
+    case PolicyOp::kEqualize:
+      drawn->kind = StepKind::kEqualize;
+      drawn->As<EqualizeDraw>() = {bound};
+      break;
+    case PolicyOp::kInvert:
+      drawn->kind = StepKind::kInvert;
+      drawn->As<InvertDraw>() = {bound};
+      break;
+  }
+}
+
 DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
                                           uint64_t epoch, int64_t sample,
                                           StepDraw* drawn) {
@@ -201,6 +312,10 @@ DATASETD_HOST_DEVICE inline void DrawStep(const Step& step, uint64_t seed,
       break;
     case StepKind::kColorJitter:
       DrawJitterTurn(ParamsAs<ColorJitterPart>(step), key, step.in_height,
+                     step.in_width, drawn);
+      break;
+    case StepKind::kPolicy:
+      DrawPolicyTurn(ParamsAs<PolicyParams>(step), key, step.in_height,
                      step.in_width, drawn);
       break;
 #define DATASETD_ROW(Name)                                                  \

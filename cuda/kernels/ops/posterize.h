@@ -19,6 +19,11 @@ struct PosterizeParams {
 };
 using PosterizeDraw = PosterizeParams;
 
+template <typename Visit>
+void VisitDrawn(const PosterizeDraw& draw, const Visit& visit) {
+  visit("bits", draw.bits);
+}
+
 DATASETD_HOST_DEVICE inline PosterizeDraw DrawPosterize(
     const PosterizeParams& params, const DrawKey&, int /*height*/,
     int /*width*/) {

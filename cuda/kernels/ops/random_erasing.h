@@ -4,8 +4,7 @@
 // Ten tries, draws 1 to 10: word 0 gives the area as a fraction of the image,
 // word 1 the logarithm of height / width, words 2 and 3 top and left. The first
 // box that is lower and narrower than the image is used; without one, nothing
-// is erased. Pixel i takes Box-Muller normals from draw 16 + i: words 0 and 1
-// for channels 0 and 1, words 2 and 3 for channels 2 and 3.
+// is erased. Pixel i takes its normal numbers from draw 16 + i (normal.h).
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_RANDOM_ERASING_H_
 #define DATASETD_CUDA_KERNELS_OPS_RANDOM_ERASING_H_
@@ -17,14 +16,16 @@
 #include "cuda/kernels/math/random.h"
 #include "cuda/kernels/ops/draw_key.h"
 #include "cuda/kernels/ops/erase.h"
+#include "cuda/kernels/ops/normal.h"
 #include "cuda/kernels/program/params.h"
 
 namespace datasetd {
 
 inline constexpr uint32_t kNumErasingTries = 10;
-inline constexpr uint32_t kFirstNormalDraw = 16;
 
 struct RandomErasingParams {
+  static constexpr int kOperationsPerElement = 64;
+
   float scale_low, scale_high;  // in [0, 1]
   float ratio_low, ratio_high;  // positive
   bool is_normal;
@@ -71,24 +72,6 @@ DATASETD_HOST_DEVICE inline RandomErasingDraw DrawRandomErasing(
   return draw;
 }
 
-namespace random_erasing_internal {
-
-// Computes two independent standard normal numbers.
-DATASETD_HOST_DEVICE inline void NormalPair(uint32_t word0, uint32_t word1,
-                                            float* first, float* second) {
-  // In (0, 1], so the largest magnitude is sqrt(2 ln 2^32) = 6.66.
-  const double uniform =
-      (static_cast<double>(word0) + 1.0) * (1.0 / 4294967296.0);
-  const double radius = Sqrt(-2.0 * Log(uniform));
-  double sine;
-  double cosine;
-  SinCosPi(static_cast<double>(word1) * (1.0 / 2147483648.0), &sine, &cosine);
-  *first = static_cast<float>(radius * cosine);
-  *second = static_cast<float>(radius * sine);
-}
-
-}  // namespace random_erasing_internal
-
 DATASETD_HOST_DEVICE inline void ApplyRandomErasing(
     const RandomErasingDraw& draw, const DrawKey& key, int y, int x,
     int num_channels, float* pixel) {
@@ -96,15 +79,8 @@ DATASETD_HOST_DEVICE inline void ApplyRandomErasing(
     ApplyErase(draw.box, key, y, x, num_channels, pixel);
     return;
   }
-  const uint32_t index =
-      static_cast<uint32_t>(y) * static_cast<uint32_t>(draw.image_width) +
-      static_cast<uint32_t>(x);
-  const Words4 words = DrawWords(key, kFirstNormalDraw + index);
   float normal[kMaxChannels];
-  random_erasing_internal::NormalPair(words.word[0], words.word[1], &normal[0],
-                                      &normal[1]);
-  random_erasing_internal::NormalPair(words.word[2], words.word[3], &normal[2],
-                                      &normal[3]);
+  DrawNormalPixel(key, y, x, draw.image_width, normal);
   for (int c = 0; c < num_channels; ++c) pixel[c] = normal[c];
 }
 

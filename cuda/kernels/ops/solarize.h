@@ -14,6 +14,11 @@ struct SolarizeParams {
 };
 using SolarizeDraw = SolarizeParams;
 
+template <typename Visit>
+void VisitDrawn(const SolarizeDraw& draw, const Visit& visit) {
+  visit("threshold", draw.threshold);
+}
+
 DATASETD_HOST_DEVICE inline SolarizeDraw DrawSolarize(
     const SolarizeParams& params, const DrawKey&, int /*height*/,
     int /*width*/) {

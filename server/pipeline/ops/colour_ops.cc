@@ -90,10 +90,22 @@ absl::Status AddBlur(const v1::GaussianBlur& op, ImageCompiler& image) {
   return image.Add(StepKind::kGaussianBlur, params);
 }
 
+absl::Status AddNoise(const v1::GaussianNoise& op, ImageCompiler& image) {
+  if (image.dtype() == Dtype::kUint8) {
+    return Invalid(
+        "it is for floating-point images, and this one is uint8: put a ToDtype "
+        "with scale before it");
+  }
+  const GaussianNoiseParams params = {ToFloat(op.mean()), ToFloat(op.sigma()),
+                                      op.clip()};
+  return image.Add(StepKind::kGaussianNoise, params);
+}
+
 }  // namespace
 
 absl::Status CompileColourOp(const v1::Transform& op, ImageCompiler& image) {
   if (op.has_gaussian_blur()) return AddBlur(op.gaussian_blur(), image);
+  if (op.has_gaussian_noise()) return AddNoise(op.gaussian_noise(), image);
   DATASETD_RETURN_IF_ERROR(image.CheckColour());
   const float bound = image.bound();
   switch (op.op_case()) {

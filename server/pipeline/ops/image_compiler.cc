@@ -115,9 +115,10 @@ absl::Status ImageCompiler::Append(Step step, double p, int64_t out_height,
                                    int64_t out_width, int out_channels) {
   if (p == 0.0) return absl::OkStatus();
   if (steps_.size() == static_cast<size_t>(kMaxSteps)) {
-    return Invalid(absl::StrCat(
-        "too many steps: a field can have ", kMaxSteps,
-        "; a crop with padding is two, and a ColorJitter one per part"));
+    return Invalid(absl::StrCat("too many steps: a field can have ", kMaxSteps,
+                                "; a crop with padding is two, a ColorJitter "
+                                "one per part, and a policy "
+                                "one per drawn op"));
   }
   step.op_index = op_index_;
   step.position = position_;
@@ -388,6 +389,8 @@ ChainScratch ImageCompiler::PlanParts() const {
       case StepKind::kAffine:
       case StepKind::kAdjustSharpness:
       case StepKind::kGaussianBlur:
+      case StepKind::kPerspective:
+      case StepKind::kPolicy:
         needs_image = true;
         is_moved_only = false;
         break;

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "cuda/kernels/ops/warp.h"
 #include "server/pipeline/ops/image_compiler.h"
 #include "server/pipeline/ops/transform.h"
 
@@ -23,6 +24,7 @@ absl::Status CompileColourOp(const v1::Transform& op, ImageCompiler& image);
 absl::Status CompileEraseOp(const v1::Transform& op, ImageCompiler& image);
 absl::Status CompileNumberOp(const v1::Transform& op, ImageCompiler& image);
 absl::Status CompileBatchOp(const v1::Transform& op, ImageCompiler& image);
+absl::Status CompilePolicyOp(const v1::Transform& op, ImageCompiler& image);
 
 // The error of a family's compiler for an op that it does not know.
 absl::Status NoCompiler(const v1::Transform& op);
@@ -31,6 +33,20 @@ absl::Status NoCompiler(const v1::Transform& op);
 // and shifts top and left accordingly.
 absl::Status PadToWindow(int64_t* top, int64_t* left, int64_t height,
                          int64_t width, ImageCompiler& image);
+
+// Sets how an op with an interpolation and a fill samples, for an output of
+// this size. Masks are sampled nearest.
+template <typename Op>
+absl::Status SetWarp(const Op& op, int64_t height, int64_t width,
+                     const ImageCompiler& image, WarpParams* params) {
+  params->is_bilinear =
+      op.interpolation() == v1::INTERPOLATION_MODE_BILINEAR && !image.is_mask();
+  params->has_fill = !op.fill().empty();
+  params->out_middle[0] = 0.5f * static_cast<float>(width) - 0.5f;
+  params->out_middle[1] = 0.5f * static_cast<float>(height) - 0.5f;
+  if (!params->has_fill) return absl::OkStatus();
+  return image.PerChannel("fill", op.fill(), params->fill);
+}
 
 }  // namespace datasetd
 

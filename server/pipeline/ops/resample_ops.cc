@@ -155,14 +155,8 @@ AffineParams BeginAffine(const Op& op, const ImageCompiler& image) {
 template <typename Op>
 absl::Status AddAffine(AffineParams params, const Op& op,
                        const OutputSize& size, ImageCompiler& image) {
-  params.is_bilinear =
-      op.interpolation() == v1::INTERPOLATION_MODE_BILINEAR && !image.is_mask();
-  if (!op.fill().empty()) {
-    params.has_fill = true;
-    DATASETD_RETURN_IF_ERROR(image.PerChannel("fill", op.fill(), params.fill));
-  }
-  params.out_middle[0] = 0.5f * static_cast<float>(size.width) - 0.5f;
-  params.out_middle[1] = 0.5f * static_cast<float>(size.height) - 0.5f;
+  DATASETD_RETURN_IF_ERROR(
+      SetWarp(op, size.height, size.width, image, &params));
   return image.Add(StepKind::kAffine, params, 1.0, size.height, size.width,
                    image.channels(), {});
 }
@@ -299,6 +293,20 @@ absl::Status AddRandomAffine(const v1::RandomAffine& op, ImageCompiler& image) {
   return AddAffine(params, op, SameSize(image), image);
 }
 
+absl::Status AddRandomPerspective(const v1::RandomPerspective& op,
+                                  ImageCompiler& image) {
+  PerspectiveParams params = {};
+  DATASETD_RETURN_IF_ERROR(
+      SetWarp(op, image.height(), image.width(), image, &params));
+  const auto reach = [&](int64_t size) {
+    return static_cast<int32_t>(op.distortion_scale() *
+                                static_cast<double>(size / 2));
+  };
+  params.reach[0] = reach(image.width());
+  params.reach[1] = reach(image.height());
+  return image.Add(StepKind::kPerspective, params, op.p());
+}
+
 }  // namespace
 
 absl::Status CompileGeometryOp(const v1::Transform& op, ImageCompiler& image) {
@@ -317,6 +325,8 @@ absl::Status CompileGeometryOp(const v1::Transform& op, ImageCompiler& image) {
       return AddFixedAffine(op.affine(), image);
     case v1::Transform::kRandomAffine:
       return AddRandomAffine(op.random_affine(), image);
+    case v1::Transform::kRandomPerspective:
+      return AddRandomPerspective(op.random_perspective(), image);
     default:
       return CompileMoveOp(op, image);
   }

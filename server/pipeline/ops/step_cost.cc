@@ -43,28 +43,44 @@ StepCost CostOfResize(const Step& step, SampleSize in, SampleSize out,
   return cost;
 }
 
-// Operations per output element.
+// Of ops whose header says none.
+constexpr int64_t kDefaultOperations = 4;
+
+template <typename Params>
+constexpr int64_t OperationsOf() {
+  if constexpr (requires { Params::kOperationsPerElement; }) {
+    return Params::kOperationsPerElement;
+  } else {
+    return kDefaultOperations;
+  }
+}
+
+// Operations per output element. Of ops that are drawn, those of the largest.
 int64_t OperationsPerElement(const Step& step) {
   switch (step.kind) {
     case StepKind::kAffine:
-      return ParamsAs<AffineParams>(step).is_bilinear ? 24 : 8;
-    case StepKind::kAdjustSharpness:
-      return 16;
+      return ParamsAs<WarpParams>(step).is_bilinear ? 24 : 8;
+    case StepKind::kPerspective:
+      return ParamsAs<WarpParams>(step).is_bilinear ? 32 : 16;
+    case StepKind::kPolicy:
+      return ParamsAs<WarpParams>(step).is_bilinear ? 24 : 16;
+    case StepKind::kColorJitter:
+      return OperationsOf<AdjustHueParams>();
     case StepKind::kGaussianBlur: {
       const auto& params = ParamsAs<GaussianBlurParams>(step);
       return 8 + 4 * (int64_t{params.radius_x} + params.radius_y);
     }
-    case StepKind::kRandomErasing:
-      return 64;
-    case StepKind::kAdjustHue:
-    case StepKind::kColorJitter:
-      return 16;
-    case StepKind::kAdjustContrast:
-    case StepKind::kAutocontrast:
-    case StepKind::kEqualize:
-      return 8;
+#define DATASETD_ROW(Name) \
+  case StepKind::k##Name:  \
+    return OperationsOf<Name##Params>();
+      DATASETD_POINT_OPS(DATASETD_ROW)
+      DATASETD_COORDINATE_OPS(DATASETD_ROW)
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+    case StepKind::kAdjustSharpness:
+      return OperationsOf<AdjustSharpnessParams>();
     default:
-      return 4;
+      return kDefaultOperations;
   }
 }
 

@@ -182,6 +182,7 @@ EVERY_OP = [
     T.AdjustSharpness(2),
     T.Affine(10, (1, 2), 1.5, 5, "bilinear"),
     T.AlternatingFlip(),
+    T.AutoAugment("svhn"),
     T.Autocontrast(),
     T.CenterCrop(4),
     T.ColorJitter(0.4, 0.4, 0.4, 0.1),
@@ -190,11 +191,13 @@ EVERY_OP = [
     T.Equalize(),
     T.Erase(1, 2, 3, 4, 5),
     T.GaussianBlur(3),
+    T.GaussianNoise(),
     T.Grayscale(3),
     T.HorizontalFlip(),
     T.Invert(),
     T.Pad(1),
     T.Posterize(3),
+    T.RandAugment(),
     T.RandomAdjustSharpness(2),
     T.RandomAffine(10, (0.1, 0.1), (0.9, 1.1), 5),
     T.RandomApply([T.ColorJitter(0.4), T.RandomRotation(10)]),
@@ -205,6 +208,7 @@ EVERY_OP = [
     T.RandomGrayscale(),
     T.RandomHorizontalFlip(),
     T.RandomInvert(),
+    T.RandomPerspective(),
     T.RandomPosterize(3),
     T.RandomResizedCrop(8),
     T.RandomRotation(10, "bilinear"),
@@ -214,6 +218,7 @@ EVERY_OP = [
     T.ResizedCrop(1, 2, 3, 4, 8),
     T.Rotate(10),
     T.Solarize(100),
+    T.TrivialAugmentWide(),
     T.VerticalFlip(),
     T.ToDtype("float32", scale=True),
     T.Normalize((0.5,), (0.25,)),
@@ -222,15 +227,22 @@ EVERY_OP = [
 
 def test_every_op_runs(client, paired):
     mix = {"MixUp", "CutMix"}
-    others = {"InterpolationMode", "Transform", "from_torchvision"}
+    others = {
+        "AutoAugmentPolicy",
+        "InterpolationMode",
+        "Transform",
+        "from_torchvision",
+    }
     names = {type(op).__name__ for op in EVERY_OP}
     assert names | mix | others == set(T.__all__)
     for op in EVERY_OP:
         transforms = [op]
-        if isinstance(op, T.Normalize):
+        if isinstance(op, (T.Normalize, T.GaussianNoise)):
             transforms.insert(0, T.ToDtype("float32"))
         told = client.explain(paired, transforms, indices=range(4))
-        assert [bool(ops) for ops in told] == [True] * 4, op
+        # A policy may draw an op without effect, which is left out.
+        if not isinstance(op, (T.RandAugment, T.TrivialAugmentWide)):
+            assert [bool(ops) for ops in told] == [True] * 4, op
         with datasetd.DataLoader(
             paired, batch_size=4, transforms=transforms, framework="numpy"
         ) as loader:

@@ -24,6 +24,26 @@ SAME = [
     (V.Normalize((0.5, 0.4), (0.1, 0.2)), T.Normalize((0.5, 0.4), (0.1, 0.2))),
     (V.Pad((1, 2), 3, "constant"), T.Pad((1, 2), 3, "constant")),
     (V.Pad((1, 2, 3, 4), padding_mode="edge"), T.Pad((1, 2, 3, 4), 0, "edge")),
+    (
+        V.AutoAugment(V.AutoAugmentPolicy.SVHN, BILINEAR, 5),
+        T.AutoAugment("svhn", "bilinear", 5),
+    ),
+    (V.AutoAugment(), T.AutoAugment()),
+    (
+        V.RandAugment(3, 8, 11, BILINEAR, (1, 2, 3)),
+        T.RandAugment(3, 8, 11, "bilinear", (1, 2, 3)),
+    ),
+    (V.RandAugment(), T.RandAugment()),
+    (
+        V.TrivialAugmentWide(11, BILINEAR, 5),
+        T.TrivialAugmentWide(11, "bilinear", 5),
+    ),
+    (V.TrivialAugmentWide(), T.TrivialAugmentWide()),
+    (
+        V.RandomPerspective(0.25, 0.125, V.InterpolationMode.NEAREST, 5),
+        T.RandomPerspective(0.25, 0.125, "nearest", 5),
+    ),
+    (V.RandomPerspective(), T.RandomPerspective()),
     (V.RandomAdjustSharpness(2, 0.25), T.RandomAdjustSharpness(2, 0.25)),
     (
         V.RandomAffine(
@@ -281,6 +301,19 @@ V2 = [
         T.ColorJitter((0.6, 1.4), hue=(-0.1, 0.1)),
     ),
     (
+        v2(
+            "AutoAugment",
+            policy=V.AutoAugmentPolicy.CIFAR10,
+            interpolation=BILINEAR,
+            fill={Image: 7, "others": None},
+        ),
+        T.AutoAugment("cifar10", "bilinear", {"image": 7, "mask": None}),
+    ),
+    (
+        v2("GaussianNoise", mean=0.25, sigma=0.5, clip=False),
+        T.GaussianNoise(0.25, 0.5, False),
+    ),
+    (
         v2("ToDtype", dtype=torch.float16, scale=True),
         T.ToDtype("float16", scale=True),
     ),
@@ -322,12 +355,8 @@ UNMAPPED = [
     (V.Lambda(lambda x: x), "Lambda: .*training loop"),
     (V.FiveCrop(3), "FiveCrop: .*five images.*CenterCrop"),
     (V.TenCrop(3), "TenCrop: .*ten images"),
-    (V.RandomPerspective(), "RandomPerspective: .*RandomAffine"),
     (V.ElasticTransform(), "ElasticTransform: .*RandomAffine"),
-    (V.RandAugment(), "RandAugment: .*RandomApply"),
-    (V.AutoAugment(), "AutoAugment: .*RandomApply"),
-    (V.TrivialAugmentWide(), "TrivialAugmentWide: .*RandomApply"),
-    (V.AugMix(), "AugMix: .*RandomApply"),
+    (V.AugMix(), "AugMix: .*RandAugment"),
     (V.RandomChoice([V.Grayscale()]), "RandomChoice: .*RandomApply"),
     (V.RandomOrder([V.Grayscale()]), "RandomOrder: .*one order"),
     (

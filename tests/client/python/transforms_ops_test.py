@@ -206,6 +206,53 @@ MESSAGES = [
             }
         },
     ),
+    (
+        T.RandAugment(3, 8, 11, "bilinear", (1, 2, 3)),
+        {
+            "rand_augment": {
+                "num_ops": 3,
+                "magnitude": 8,
+                "num_magnitude_bins": 11,
+                "interpolation": MODE + "BILINEAR",
+                "fill": [1.0, 2.0, 3.0],
+            }
+        },
+    ),
+    (
+        T.TrivialAugmentWide(11, "bilinear", 5),
+        {
+            "trivial_augment_wide": {
+                "num_magnitude_bins": 11,
+                "interpolation": MODE + "BILINEAR",
+                "fill": [5.0],
+            }
+        },
+    ),
+    (
+        T.AutoAugment("svhn", "bilinear", 5),
+        {
+            "auto_augment": {
+                "policy": "AUTO_AUGMENT_POLICY_SVHN",
+                "interpolation": MODE + "BILINEAR",
+                "fill": [5.0],
+            }
+        },
+    ),
+    (
+        T.RandomPerspective(0.25, 0.125, "nearest", 5),
+        {
+            "random_perspective": {
+                "distortion_scale": 0.25,
+                "p": 0.125,
+                "interpolation": MODE + "NEAREST",
+                "fill": [5.0],
+            }
+        },
+    ),
+    (
+        T.GaussianNoise(0.25, 0.5, False),
+        {"gaussian_noise": {"mean": 0.25, "sigma": 0.5, "clip": False}},
+    ),
     (T.Cutout(8, 1), {"cutout": {"size": 8, "fill": [1.0]}}),
     (
         T.RandomApply([T.Invert(), T.VerticalFlip()], 0.25),
@@ -256,7 +303,12 @@ def test_every_parameter_is_said(op, expected):
 
 def test_every_class_is_tested():
     tested = {type(op).__name__ for op, _ in MESSAGES}
-    others = {"InterpolationMode", "Transform", "from_torchvision"}
+    others = {
+        "AutoAugmentPolicy",
+        "InterpolationMode",
+        "Transform",
+        "from_torchvision",
+    }
     assert tested | others == set(T.__all__)
 
 
@@ -322,6 +374,11 @@ DEFAULTS = [
     ),
     (T.Erase(0, 0, 1, 1, 0), {"erase": {"height": 1, "width": 1}}),
     (T.RandomErasing(), {"random_erasing": {}}),
+    (T.RandAugment(), {"rand_augment": {}}),
+    (T.TrivialAugmentWide(), {"trivial_augment_wide": {}}),
+    (T.AutoAugment(), {"auto_augment": {}}),
+    (T.RandomPerspective(), {"random_perspective": {}}),
+    (T.GaussianNoise(), {"gaussian_noise": {}}),
     (T.Cutout(8), {"cutout": {"size": 8}}),
     (
         T.RandomApply([T.Invert()]),
@@ -351,7 +408,8 @@ V2_DEFAULTS = {
 SHARED = [
     name
     for name in T.__all__
-    if hasattr(V, name) and name != "InterpolationMode"
+    if hasattr(V, name)
+    and name not in ("InterpolationMode", "AutoAugmentPolicy")
 ]
 
 
@@ -367,7 +425,7 @@ def test_signatures_are_torchvisions(name):
     for parameter in theirs.values():
         default = V2_DEFAULTS.get((name, parameter.name), parameter.default)
         mine = ours[parameter.name].default
-        if isinstance(default, V.InterpolationMode):
+        if isinstance(default, (V.AutoAugmentPolicy, V.InterpolationMode)):
             assert mine.value == default.value
         else:
             assert mine == default, parameter.name
@@ -409,6 +467,7 @@ REFUSED_BY_BOTH = [
     ("GaussianBlur", dict(kernel_size=3, sigma=0), "sigma="),
     ("GaussianBlur", dict(kernel_size=3, sigma=(2, 1)), "sigma="),
     ("GaussianBlur", dict(kernel_size=3, sigma=(1, 2, 3)), "sigma="),
+    ("AutoAugment", dict(policy="mnist"), "policy='mnist'; .*'cifar10'"),
     ("RandomErasing", dict(p=1.5), "p=1.5; expected a number from 0 to 1"),
     ("RandomErasing", dict(scale=(-0.1, 0.5)), "scale=.* from 0 to 1"),
     ("RandomErasing", dict(scale=(0.1, 1.5)), "scale=.* from 0 to 1"),
@@ -478,6 +537,43 @@ REFUSED = [
     (lambda: T.Erase(-1, 0, 1, 1, 0), "Erase: i=-1"),
     (lambda: T.Erase(0, 0, 1, 1, "x"), "Erase: v='x'"),
     (lambda: T.RandomErasing(ratio=(0, 1)), "RandomErasing: ratio="),
+    (
+        lambda: T.RandAugment(num_ops=-1),
+        "RandAugment: num_ops=-1; expected an int from 0",
+    ),
+    (lambda: T.RandAugment(num_ops=33), "RandAugment: num_ops=33; .* to 32"),
+    (
+        lambda: T.RandAugment(magnitude=31),
+        "RandAugment: magnitude=31; .* from 0 to 30",
+    ),
+    (lambda: T.RandAugment(magnitude=-1), "RandAugment: magnitude=-1"),
+    (
+        lambda: T.RandAugment(num_magnitude_bins=1),
+        "RandAugment: num_magnitude_bins=1; .* 2",
+    ),
+    (
+        lambda: T.RandAugment(interpolation="bicubic"),
+        "RandAugment: interpolation='bicubic'",
+    ),
+    (
+        lambda: T.TrivialAugmentWide(num_magnitude_bins=0),
+        "TrivialAugmentWide: num_magnitude_bins=0",
+    ),
+    (lambda: T.AutoAugment(fill="red"), "AutoAugment: fill="),
+    (
+        lambda: T.RandomPerspective(distortion_scale=1.5),
+        "RandomPerspective: distortion_scale=1.5",
+    ),
+    (lambda: T.RandomPerspective(p=2), "RandomPerspective: p=2"),
+    (
+        lambda: T.GaussianNoise(sigma=-1),
+        "GaussianNoise: sigma=-1; .* 0 or more",
+    ),
+    (lambda: T.GaussianNoise(mean="x"), "GaussianNoise: mean='x'"),
+    (
+        lambda: T.GaussianNoise(clip=1),
+        "GaussianNoise: clip=1; expected True or False",
+    ),
     (lambda: T.Cutout(0), "Cutout: size=0"),
     (lambda: T.RandomApply([]), "RandomApply: transforms="),
     (lambda: T.RandomApply([lambda x: x]), "RandomApply: transforms:"),

@@ -508,9 +508,14 @@ TEST(ChainTest, RandomChainHasTheSameBitsEverywhere) {
         Op("random_affine { degrees { min: -30.0 max: 30.0 } translate { x: "
            "0.1 y: 0.2 } scale { min: 0.8 max: 1.2 } shear_x { min: -5.0 max: "
            "5.0 } interpolation: INTERPOLATION_MODE_BILINEAR fill: 3.0 }"),
+        Op("random_perspective { distortion_scale: 0.4 fill: 3.0 }"),
         Op("color_jitter { brightness { min: 0.5 max: 1.5 } contrast { min: "
            "0.5 max: 1.5 } saturation { min: 0.5 max: 1.5 } hue { min: -0.2 "
            "max: 0.2 } }"),
+        Op("rand_augment {}"),
+        Op("trivial_augment_wide { interpolation: INTERPOLATION_MODE_BILINEAR "
+           "fill: 3.0 }"),
+        Op("auto_augment { policy: AUTO_AUGMENT_POLICY_CIFAR10 }"),
         Op("random_grayscale { p: 0.3 }"),
         Op("random_posterize { bits: 4 p: 0.4 }"),
         Op("random_solarize { threshold: 128.0 p: 0.4 }"),
@@ -521,6 +526,7 @@ TEST(ChainTest, RandomChainHasTheSameBitsEverywhere) {
            "5 width: 3 } } } transforms { random_invert { p: 0.5 } } p: 0.5 }"),
         Op("to_dtype { dtype: $0 scale: true }", out),
         Op("random_erasing { p: 0.5 is_value_random: true }"),
+        Op("gaussian_noise {}"),
         Op("normalize { mean: 0.5 std: 0.25 }"),
         Op("cutout { size: 8 }")};
     const FieldProgram field = Compile(image.field(), ops, Layout::kNhwc);

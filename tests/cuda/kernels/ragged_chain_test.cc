@@ -210,12 +210,16 @@ TEST(RaggedChainTest, OpsThatKeepSizesMayComeFirst) {
                  Op("adjust_sharpness { sharpness_factor: 1.7 }"),
                  Op("random_apply { transforms { invert {} } p: 0.5 }"),
                  Op("random_resized_crop { size { height: 18 width: 18 } }")});
+  ExpectAsDense({Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
+                 Op("gaussian_noise {}"),
+                 Op("random_resized_crop { size { height: 18 width: 18 } }")});
 }
 
 TEST(RaggedChainTest, OpsThatFollowAreAsEver) {
   ExpectAsDense({Op("random_resized_crop { size { height: 24 width: 24 } }"),
                  Op("random_horizontal_flip {}"),
                  Op("random_rotation { degrees { min: -30 max: 30 } }"),
+                 Op("random_perspective {}"), Op("rand_augment {}"),
                  Op("random_crop { height: 20 width: 20 }"),
                  Op("gaussian_blur { kernel_size { height: 3 width: 5 } }"),
                  Op("color_jitter { contrast { min: 0.5 max: 1.5 } }"),

@@ -35,6 +35,13 @@ _TRANSFORMS = {
         T.RandomHorizontalFlip(),
         T.ToDtype("float32", scale=True),
     ],
+    "policies": [
+        T.RandAugment(),
+        T.AutoAugment("cifar10"),
+        T.RandomPerspective(),
+        T.ToDtype("float32", scale=True),
+        T.GaussianNoise(),
+    ],
 }
 
 _COUNTER = """

@@ -57,6 +57,12 @@ OPS = {
     "mixup": bytes([38, 64, 90, 1]),
     "cutmix": bytes([39, 64, 90, 0]),
     "numbers": TO_FLOAT + NORMALIZE,
+    # 3 ops of magnitude 9 of 31; 1 of 3 of 4, with a fill.
+    "rand_augment": bytes([42, 83, 89, 111, 0, 0, 42, 81, 83, 84, 2, 1, 1, 9]),
+    "trivial_augment": bytes([43, 111, 0, 0, 43, 82, 2, 1, 1, 64]),
+    "auto_augment": bytes([44, 0, 0, 0, 44, 1, 2, 0, 44, 2, 2, 1, 1, 9]),
+    "perspective": bytes([45, 32, 64, 2, 0, 45, 64, 64, 0, 1, 1, 9]),
+    "gaussian_noise": TO_FLOAT + bytes([46, 0, 8, 1, 46, 16, 64, 0]),
 }
 
 

@@ -185,7 +185,7 @@ Transforms ReadOps(Reader& in, int most, int depth) {
 
 // The order of evaluation is that of the statements.
 void ReadInto(Reader& in, int depth, v1::Transform& to) {
-  switch (in.Byte() % 42) {
+  switch (in.Byte() % 47) {
     case 0: {
       auto& op = *to.mutable_pad();
       in.Sides(op.mutable_padding());
@@ -426,10 +426,48 @@ void ReadInto(Reader& in, int depth, v1::Transform& to) {
       op.set_scale(in.Bit());
       return;
     }
-    default: {
+    case 41: {
       auto& op = *to.mutable_normalize();
       in.Values(op.mutable_mean());
       in.Values(op.mutable_std());
+      return;
+    }
+    case 42: {
+      auto& op = *to.mutable_rand_augment();
+      op.set_num_ops(in.Unsigned());
+      op.set_magnitude(in.Unsigned());
+      op.set_num_magnitude_bins(in.Unsigned());
+      op.set_interpolation(in.Interpolation());
+      if (in.Bit()) in.Values(op.mutable_fill());
+      return;
+    }
+    case 43: {
+      auto& op = *to.mutable_trivial_augment_wide();
+      op.set_num_magnitude_bins(in.Unsigned());
+      op.set_interpolation(in.Interpolation());
+      if (in.Bit()) in.Values(op.mutable_fill());
+      return;
+    }
+    case 44: {
+      auto& op = *to.mutable_auto_augment();
+      op.set_policy(static_cast<v1::AutoAugmentPolicy>(1 + in.Byte() % 4));
+      op.set_interpolation(in.Interpolation());
+      if (in.Bit()) in.Values(op.mutable_fill());
+      return;
+    }
+    case 45: {
+      auto& op = *to.mutable_random_perspective();
+      op.set_distortion_scale(in.Real());
+      op.set_p(in.Real());
+      op.set_interpolation(in.Interpolation());
+      if (in.Bit()) in.Values(op.mutable_fill());
+      return;
+    }
+    default: {
+      auto& op = *to.mutable_gaussian_noise();
+      op.set_mean(in.Real());
+      op.set_sigma(in.Real());
+      op.set_clip(in.Bit());
       return;
     }
   }

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/ops/normal.h"
+#include "cuda/kernels/ops/policy.h"
 #include "gtest/gtest.h"
 #include "tests/server/feed/explained_feed.h"
 #include "tests/testing/distribution.h"
@@ -231,6 +233,186 @@ void CheckRandomErasing() {
             kMaxZ);
 }
 
+// Each of 14 ops, and each sign, equally often.
+void CheckRandAugment() {
+  const ExplainedFeed feed(kPolicySide, kPolicySide,
+                           {Op("rand_augment { num_ops: 1 magnitude: 9 }")});
+  std::map<double, int64_t> counts;
+  for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+    ++counts[PolicyNumber(feed.At(1, sample))];
+  }
+  std::map<int, int64_t> ops;
+  std::map<int, std::vector<int64_t>> signs;
+  for (const auto& [number, count] : counts) {
+    ops[std::abs(static_cast<int>(number))] += count;
+    signs[std::abs(static_cast<int>(number))].push_back(count);
+  }
+  std::vector<int64_t> cells;
+  for (const auto& [op, count] : ops) {
+    cells.push_back(count);
+    // Ops 1 to 5 move pixels, 7 to 10 have a factor.
+    ASSERT_EQ(signs[op].size(), op >= 1 && op <= 10 ? 2u : 1u) << op;
+    if (signs[op].size() == 2) {
+      EXPECT_LT(EquallyLikelyZ(signs[op]), kMaxZ) << op;
+    }
+  }
+  EXPECT_EQ(cells.size(), 14u);
+  EXPECT_LT(EquallyLikelyZ(cells), kMaxZ);
+}
+
+// The magnitudes of a rotation: 31, each as often, and both signs.
+void CheckTrivialAugmentWide() {
+  const ExplainedFeed feed(kPolicySide, kPolicySide,
+                           {Op("trivial_augment_wide {}")});
+  std::map<int, int64_t> degrees;
+  std::map<int, int64_t> ops;
+  for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+    const std::vector<OpDraw> draws = feed.At(1, sample);
+    const double number = PolicyNumber(draws);
+    ++ops[std::abs(static_cast<int>(number))];
+    if (std::abs(static_cast<int>(number)) == 1) {
+      // In steps of 135 / 30 degrees.
+      const double step = draws[0].parameters[0].second[0] / 4.5;
+      EXPECT_NEAR(step, std::round(step), 1e-5);
+      ++degrees[static_cast<int>(std::round(step))];
+    }
+  }
+  std::vector<int64_t> cells;
+  for (const auto& [step, count] : degrees) cells.push_back(count);
+  ASSERT_EQ(cells.size(), 60u);  // without 0
+  EXPECT_LT(EquallyLikelyZ(cells), kMaxZ);
+  // Affine ops of magnitude 0 are all number 6: 5 of 14 ops, 1 of 31 bins, and
+  // translations of 32 / 30 pixels from the first bin on.
+  EXPECT_LT(std::fabs(BinomialZ(ops[6], kNumSamples, 5.0 / 14 / 31)), kMaxZ);
+  for (int op = 0; op <= 14; ++op) {
+    if (op == 6) continue;
+    const double p = op >= 1 && op <= 5 ? 30.0 / 31 / 14 : 1.0 / 14;
+    EXPECT_LT(std::fabs(BinomialZ(ops[op], kNumSamples, p)), kMaxZ) << op;
+  }
+}
+
+// Each row equally often, its ops with their probabilities.
+void CheckAutoAugment() {
+  for (const auto policy :
+       {PolicyKind::kImagenet, PolicyKind::kCifar10, PolicyKind::kSvhn}) {
+    const ExplainedFeed feed(
+        16, 16,
+        {Op("auto_augment { policy: $0 }", static_cast<int>(policy) + 1)});
+    // Of both turns together: the ops that torchvision names alike.
+    std::map<std::string, double> expected;
+    const auto name = [](PolicyOp op) -> std::string {
+      switch (op) {
+        case PolicyOp::kBrightness:
+          return "AdjustBrightness";
+        case PolicyOp::kColor:
+          return "AdjustSaturation";
+        case PolicyOp::kContrast:
+          return "AdjustContrast";
+        case PolicyOp::kSharpness:
+          return "AdjustSharpness";
+        case PolicyOp::kPosterize:
+          return "Posterize";
+        case PolicyOp::kSolarize:
+          return "Solarize";
+        case PolicyOp::kAutoContrast:
+          return "Autocontrast";
+        case PolicyOp::kEqualize:
+          return "Equalize";
+        case PolicyOp::kInvert:
+          return "Invert";
+        default:
+          return "Affine";
+      }
+    };
+    for (uint32_t row = 0; row < kNumPolicyRows; ++row) {
+      const PolicyChoice first = AutoAugmentChoice(policy, row, 0);
+      const PolicyChoice second = AutoAugmentChoice(policy, row, 1);
+      for (const bool is_first : {false, true}) {
+        for (const bool is_second : {false, true}) {
+          const double p = 0.1 * first.tenths;
+          const double q = 0.1 * second.tenths;
+          expected[(is_first ? name(first.op) : "") + "," +
+                   (is_second ? name(second.op) : "")] +=
+              (is_first ? p : 1 - p) * (is_second ? q : 1 - q) / kNumPolicyRows;
+        }
+      }
+    }
+    std::map<std::string, int64_t> counts;
+    for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+      const std::vector<OpDraw> draws = feed.At(1, sample);
+      ASSERT_EQ(draws.size(), 2u);
+      ++counts[(draws[0].is_applied ? draws[0].name : "") + "," +
+               (draws[1].is_applied ? draws[1].name : "")];
+    }
+    double total = 0;
+    for (const auto& [pair, p] : expected) {
+      total += p;
+      if (p < 1e-9) {
+        EXPECT_EQ(counts[pair], 0) << pair;
+        continue;
+      }
+      EXPECT_LT(std::fabs(BinomialZ(counts[pair], kNumSamples, p)), kMaxZ)
+          << pair;
+    }
+    EXPECT_NEAR(total, 1.0, 1e-9);
+    for (const auto& [pair, count] : counts) {
+      EXPECT_TRUE(expected.contains(pair)) << pair;
+    }
+  }
+}
+
+// The gate, and every place of every corner.
+void CheckRandomPerspective() {
+  for (const double p : {0.02, 0.5, 0.97}) {
+    const ExplainedFeed feed(16, 16, {Op("random_perspective { p: $0 }", p)});
+    EXPECT_LT(std::fabs(AppliedZ(feed.Applied().at(0), p)), kMaxZ) << p;
+  }
+  const ExplainedFeed feed(
+      kSide, kSide, {Op("random_perspective { distortion_scale: 0.4 p: 1 }")});
+  constexpr double kReach = 0.2 * kSide;
+  std::vector<std::vector<double>> drawn;
+  for (int i = 0; i < 8; ++i) {
+    drawn.push_back(feed.Collect(0, "endpoints", i));
+    // x of the right corners, y of the lower ones.
+    const bool is_far = i == 2 || i == 4 || i == 5 || i == 7;
+    const double low = is_far ? kSide - 1 - kReach : 0;
+    ExpectUniform(drawn.back(), low, low + kReach);
+    for (int j = 0; j < i; ++j) {
+      EXPECT_LT(IndependenceZ(drawn[i], drawn[j]), kMaxZ) << i << ", " << j;
+    }
+  }
+  // Every place, both ends included.
+  const ExplainedFeed small(
+      6, 10, {Op("random_perspective { distortion_scale: 1 p: 1 }")});
+  std::vector<int64_t> counts(6 * 4);
+  const std::vector<double> x = small.Collect(0, "endpoints", 4);
+  const std::vector<double> y = small.Collect(0, "endpoints", 5);
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_TRUE(x[i] >= 4 && x[i] <= 9 && y[i] >= 2 && y[i] <= 5);
+    ++counts[static_cast<size_t>((x[i] - 4) * 4 + y[i] - 2)];
+  }
+  EXPECT_LT(EquallyLikelyZ(counts), kMaxZ);
+}
+
+// Explain knows no pixels: pixel 5 of every sample.
+void CheckGaussianNoise() {
+  std::vector<std::vector<double>> drawn(4);
+  for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+    float normal[kMaxChannels];
+    DrawNormalPixel({20, 1, sample, 0}, 1, 2, 3, normal);
+    for (int c = 0; c < kMaxChannels; ++c) drawn[c].push_back(normal[c]);
+  }
+  for (int c = 0; c < kMaxChannels; ++c) {
+    EXPECT_LT(KolmogorovSmirnov(
+                  drawn[c],
+                  [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }),
+              kMaxKolmogorovSmirnov);
+    for (int other = 0; other < c; ++other) {
+      EXPECT_LT(IndependenceZ(drawn[c], drawn[other]), kMaxZ);
+    }
+  }
+}
+
 // Every place equally often.
 void CheckCutout() {
   const ExplainedFeed feed(8, 11, {Op("cutout { size: 3 }")});
@@ -314,17 +496,22 @@ class DistributionOf : public ::testing::TestWithParam<std::string> {};
 TEST_P(DistributionOf, IsAsStated) {
   static const std::map<std::string, void (*)()> kChecks = {
       {"AlternatingFlip", CheckAlternatingFlip},
+      {"AutoAugment", CheckAutoAugment},
       {"ColorJitter", CheckColorJitter},
       {"CutMix", CheckCutMix},
       {"Cutout", CheckCutout},
       {"GaussianBlur", CheckGaussianBlur},
+      {"GaussianNoise", CheckGaussianNoise},
       {"MixUp", CheckMixUp},
+      {"RandAugment", CheckRandAugment},
       {"RandomAffine", CheckRandomAffine},
       {"RandomApply", CheckRandomApply},
       {"RandomCrop", CheckRandomCrop},
       {"RandomErasing", CheckRandomErasing},
+      {"RandomPerspective", CheckRandomPerspective},
       {"RandomResizedCrop", CheckRandomResizedCrop},
-      {"RandomRotation", CheckRandomRotation}};
+      {"RandomRotation", CheckRandomRotation},
+      {"TrivialAugmentWide", CheckTrivialAugmentWide}};
   const auto check = kChecks.find(GetParam());
   if (check != kChecks.end()) {
     check->second();

@@ -6,9 +6,11 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/kernels/ops/mix.h"
+#include "cuda/kernels/ops/normal.h"
 #include "gtest/gtest.h"
 #include "tests/server/feed/explained_feed.h"
 #include "tests/testing/distribution.h"
@@ -37,6 +39,7 @@ std::map<std::string, Continuous> ContinuousOps() {
            {Op("random_resized_crop { size { height: $0 width: $0 } }", kSide),
             "height"},
            {Op("random_rotation { degrees { min: -30 max: 20 } }"), "angle"},
+           {Op("random_perspective { p: 1 }"), "endpoints"},
            {Op("cutout { size: 9 }"), "top"},
            {Op("random_crop { height: $0 width: $0 padding { top: $0 bottom: "
                "$0 } }",
@@ -138,6 +141,70 @@ void CheckMix(const v1::Transform& op) {
   EXPECT_LT(IndependenceZ(values, Shifted(values)), kMaxZ) << "of batches";
 }
 
+// The op and sign that a policy draws first, as numbers.
+Values PolicyValues(const v1::Transform& op, int place, uint64_t epoch) {
+  Transforms ops(static_cast<size_t>(place), Op("invert {}"));
+  ops.push_back(op);
+  const ExplainedFeed feed(kPolicySide, kPolicySide, ops);
+  Values values;
+  for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+    std::vector<OpDraw> draws = feed.At(epoch, sample);
+    draws.erase(draws.begin(), draws.begin() + place);
+    values.push_back(PolicyNumber(draws));
+  }
+  return values;
+}
+
+// Pearson's chi-square of the table of two discrete draws, as IndependenceZ.
+double TableZ(const Values& a, const Values& b) {
+  const auto cell = [](double value) { return std::lround(value); };
+  std::map<int64_t, double> rows;
+  std::map<int64_t, double> columns;
+  std::map<std::pair<int64_t, int64_t>, double> table;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ++rows[cell(a[i])];
+    ++columns[cell(b[i])];
+    ++table[{cell(a[i]), cell(b[i])}];
+  }
+  double square = 0;
+  for (const auto& [row, in_row] : rows) {
+    for (const auto& [column, in_column] : columns) {
+      const double expected =
+          in_row * in_column / static_cast<double>(a.size());
+      const double found = table[{row, column}];
+      square += (found - expected) * (found - expected) / expected;
+    }
+  }
+  const auto freedom =
+      static_cast<double>((rows.size() - 1) * (columns.size() - 1));
+  return (square - freedom) / std::sqrt(2 * freedom);
+}
+
+void CheckPolicy(const v1::Transform& op) {
+  const Values values = PolicyValues(op, 0, 1);
+  EXPECT_LT(TableZ(values, PolicyValues(op, 1, 1)), kMaxZ) << "of two places";
+  EXPECT_LT(TableZ(values, PolicyValues(op, 0, 2)), kMaxZ) << "of epochs";
+  EXPECT_LT(TableZ(values, Shifted(values)), kMaxZ) << "of samples";
+}
+
+// The noise of one pixel, channel by channel, and of its neighbour.
+void CheckNoise() {
+  const auto values = [](uint64_t epoch, uint32_t op_index, int x) {
+    Values drawn;
+    for (int64_t sample = 0; sample < kNumSamples; ++sample) {
+      float normal[kMaxChannels];
+      DrawNormalPixel({20, epoch, sample, op_index}, 3, x, 16, normal);
+      drawn.push_back(normal[0]);
+    }
+    return drawn;
+  };
+  const Values first = values(1, 0, 4);
+  EXPECT_LT(IndependenceZ(first, values(1, 1, 4)), kMaxZ) << "of two places";
+  EXPECT_LT(IndependenceZ(first, values(2, 0, 4)), kMaxZ) << "of epochs";
+  EXPECT_LT(IndependenceZ(first, values(1, 0, 5)), kMaxZ) << "of pixels";
+  EXPECT_LT(IndependenceZ(first, Shifted(first)), kMaxZ) << "of samples";
+}
+
 class IndependenceOf : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(IndependenceOf, PlacesEpochsAndSamples) {
@@ -150,6 +217,14 @@ TEST_P(IndependenceOf, PlacesEpochsAndSamples) {
     CheckGate(gates.at(name));
   } else if (name == "RandomApply") {
     CheckGroup();
+  } else if (name == "RandAugment") {
+    CheckPolicy(Op("rand_augment { num_ops: 1 }"));
+  } else if (name == "TrivialAugmentWide") {
+    CheckPolicy(Op("trivial_augment_wide {}"));
+  } else if (name == "AutoAugment") {
+    CheckPolicy(Op("auto_augment {}"));
+  } else if (name == "GaussianNoise") {
+    CheckNoise();
   } else if (name == "MixUp") {
     CheckMix(Op("mix_up { num_classes: 2 per_sample: true }"));
   } else if (name == "CutMix") {

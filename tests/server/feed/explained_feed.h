@@ -105,6 +105,47 @@ inline double BothZ(const std::vector<bool>& a, const std::vector<bool>& b,
   return BinomialZ(both, static_cast<double>(a.size()), p * p);
 }
 
+// So that magnitudes are below 500.
+inline constexpr int64_t kPolicySide = 331;
+
+// What a policy drew first: a number for each op and sign, 0 for no op; the
+// thousandth part of the magnitude is added. REQUIRES: the image's sides are
+// kPolicySide.
+inline double PolicyNumber(const std::vector<OpDraw>& draws) {
+  if (draws.empty() || !draws.front().is_applied) return 0;
+  const OpDraw& draw = draws.front();
+  const auto& parameters = draw.parameters;
+  const auto value = [&](size_t i, size_t k = 0) {
+    return parameters[i].second[k];
+  };
+  const auto signed_number = [](int number, double magnitude) {
+    return (magnitude < 0 ? -1 : 1) * (number + std::abs(magnitude) / 1000);
+  };
+  if (draw.name == "Affine") {
+    // Parameters are angle, translate, scale, shear.
+    if (value(0) != 0) return signed_number(1, value(0));
+    for (int axis = 0; axis < 2; ++axis) {
+      if (value(1, axis) != 0) return signed_number(2 + axis, value(1, axis));
+      if (value(3, axis) != 0) return signed_number(4 + axis, value(3, axis));
+    }
+    return 6;
+  }
+  const std::map<std::string, int> factors = {{"AdjustBrightness", 7},
+                                              {"AdjustSaturation", 8},
+                                              {"AdjustContrast", 9},
+                                              {"AdjustSharpness", 10}};
+  if (factors.contains(draw.name)) {
+    return signed_number(factors.at(draw.name), value(0) - 1);
+  }
+  const std::map<std::string, int> others = {{"Posterize", 11},
+                                             {"Solarize", 12},
+                                             {"Autocontrast", 13},
+                                             {"Equalize", 14},
+                                             {"Invert", 15}};
+  EXPECT_TRUE(others.contains(draw.name)) << draw.name;
+  return others.at(draw.name) + (parameters.empty() ? 0 : value(0) / 1000);
+}
+
 // The names of all ops that draw.
 inline std::vector<std::string> RandomOps() {
   std::vector<std::string> names;

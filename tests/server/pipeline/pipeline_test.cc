@@ -531,6 +531,61 @@ TEST(PipelineTest, ProbabilityOutOfRange) {
   }
 }
 
+TEST(PipelineTest, PoliciesAreAStepForEachDrawnOp) {
+  const FieldSpec image = Image(8, 8, 3);
+  EXPECT_EQ(MustCompile(image, {Op("rand_augment {}")}).num_steps, 2);
+  EXPECT_EQ(MustCompile(image, {Op("rand_augment { num_ops: $0 }", kMaxSteps)})
+                .num_steps,
+            kMaxSteps);
+  EXPECT_EQ(MustCompile(image, {Op("trivial_augment_wide {}")}).num_steps, 1);
+  EXPECT_EQ(MustCompile(image, {Op("auto_augment {}")}).num_steps, 2);
+  // None is no op: a chain of nothing is a copy.
+  EXPECT_EQ(MustCompile(image, {Op("rand_augment { num_ops: 0 }")}).num_steps,
+            0);
+  // Any of them may write the image between ops.
+  for (const char* op :
+       {"rand_augment {}", "trivial_augment_wide {}", "auto_augment {}"}) {
+    EXPECT_EQ(MustCompile(image, {Op(op)}).scratch.image_elements, 8 * 8 * 3);
+  }
+}
+
+TEST(PipelineTest, PoliciesThatCannotBe) {
+  const FieldSpec image = Image(8, 8, 3);
+  ExpectInvalid(image, {Op("rand_augment { magnitude: 31 }")}, 0,
+                {"magnitude is 31", "below num_magnitude_bins, 31"});
+  ExpectInvalid(image, {Op("rand_augment { num_magnitude_bins: 1 }")}, 0,
+                {"num_magnitude_bins is 1", "within 2..65536"});
+  ExpectInvalid(image, {Op("rand_augment { num_ops: 33 }")}, 0,
+                {"num_ops is 33", "within 0..32"});
+  ExpectInvalid(image, {Op("auto_augment { policy: $0 }", 4)}, 0,
+                {"policy is 4", "imagenet, cifar10 or svhn"});
+  ExpectInvalid(image, {Op("trivial_augment_wide { fill: [1, 2] }")}, 0,
+                {"fill has 2 values"});
+  ExpectInvalid(Image(8, 8, 4), {Op("auto_augment {}")}, 0,
+                {"4 channels", "1 or 3"});
+}
+
+TEST(PipelineTest, GaussianNoiseNeedsFloatingPoint) {
+  ExpectInvalid(Image(8, 8, 3), {Op("gaussian_noise {}")}, 0,
+                {"uint8", "ToDtype"});
+  EXPECT_THAT(Compile(Image(8, 8, 3), {ToFloat(), Op("gaussian_noise {}")}),
+              IsOk());
+  ExpectInvalid(Image(8, 8, 3), {ToFloat(), Op("gaussian_noise { sigma: -1 }")},
+                1, {"sigma is -1"});
+}
+
+TEST(PipelineTest, PerspectiveReachesHalfOfTheImageAtMost) {
+  const FieldProgram program = MustCompile(
+      Image(9, 16, 3), {Op("random_perspective { distortion_scale: 0.7 }")});
+  const auto& params = ParamsAs<PerspectiveParams>(program.steps[0]);
+  EXPECT_EQ(params.reach[0], 5);  // of 0.7 * 8
+  EXPECT_EQ(params.reach[1], 2);  // of 0.7 * 4
+  EXPECT_TRUE(params.is_bilinear);
+  ExpectInvalid(Image(8, 8, 3),
+                {Op("random_perspective { distortion_scale: 1.5 }")}, 0,
+                {"distortion_scale is 1.5"});
+}
+
 TEST(PipelineTest, TooManyOps) {
   Transforms flips(kMaxMoves, Op("alternating_flip {}"));
   EXPECT_EQ(MustCompile(Image(8, 8, 3), flips).num_moves, kMaxMoves);

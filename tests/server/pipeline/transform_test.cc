@@ -182,9 +182,10 @@ TEST(TransformTest, RandomOpsAreThoseThatTorchvisionCallsSo) {
     const std::string& name = op.message_type()->name();
     const bool is_random =
         OptionsOf(Op(absl::StrCat(op.name(), " {}"))).is_random();
-    const std::set<std::string> others = {"AlternatingFlip", "ColorJitter",
-                                          "CutMix",          "Cutout",
-                                          "GaussianBlur",    "MixUp"};
+    const std::set<std::string> others = {
+        "AlternatingFlip", "AutoAugment",       "ColorJitter",   "CutMix",
+        "Cutout",          "GaussianBlur",      "GaussianNoise", "MixUp",
+        "RandAugment",     "TrivialAugmentWide"};
     EXPECT_EQ(is_random, name.rfind("Random", 0) == 0 || others.contains(name));
   });
 }

@@ -22,101 +22,29 @@ Masks are sampled by nearest neighbour and filled as a `fill` dict says, else
 with 0. Colour ops on masks are errors.
 """
 
+# ruff: noqa: F403
+from . import colour, dtypes, erasing, groups, moves, policies, resampling
 from ._base import Transform
-from ._checks import InterpolationMode
+from ._checks import AutoAugmentPolicy, InterpolationMode
 from ._importer import from_torchvision
-from .colour import (
-    AdjustBrightness,
-    AdjustContrast,
-    AdjustHue,
-    AdjustSaturation,
-    AdjustSharpness,
-    Autocontrast,
-    ColorJitter,
-    Equalize,
-    GaussianBlur,
-    Grayscale,
-    Invert,
-    Posterize,
-    RandomAdjustSharpness,
-    RandomAutocontrast,
-    RandomEqualize,
-    RandomGrayscale,
-    RandomInvert,
-    RandomPosterize,
-    RandomSolarize,
-    Solarize,
-)
-from .dtypes import Normalize, ToDtype
-from .erasing import Cutout, Erase, RandomErasing
-from .groups import CutMix, MixUp, RandomApply
-from .moves import (
-    AlternatingFlip,
-    CenterCrop,
-    Crop,
-    HorizontalFlip,
-    Pad,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomVerticalFlip,
-    VerticalFlip,
-)
-from .resampling import (
-    Affine,
-    RandomAffine,
-    RandomResizedCrop,
-    RandomRotation,
-    Resize,
-    ResizedCrop,
-    Rotate,
-)
+from .colour import *
+from .dtypes import *
+from .erasing import *
+from .groups import *
+from .moves import *
+from .policies import *
+from .resampling import *
 
 __all__ = [
-    "AdjustBrightness",
-    "AdjustContrast",
-    "AdjustHue",
-    "AdjustSaturation",
-    "AdjustSharpness",
-    "Affine",
-    "AlternatingFlip",
-    "Autocontrast",
-    "CenterCrop",
-    "ColorJitter",
-    "Crop",
-    "CutMix",
-    "Cutout",
-    "Equalize",
-    "Erase",
-    "GaussianBlur",
-    "Grayscale",
-    "HorizontalFlip",
+    "AutoAugmentPolicy",
     "InterpolationMode",
-    "Invert",
-    "MixUp",
-    "Normalize",
-    "Pad",
-    "Posterize",
-    "RandomAdjustSharpness",
-    "RandomAffine",
-    "RandomApply",
-    "RandomAutocontrast",
-    "RandomCrop",
-    "RandomEqualize",
-    "RandomErasing",
-    "RandomGrayscale",
-    "RandomHorizontalFlip",
-    "RandomInvert",
-    "RandomPosterize",
-    "RandomResizedCrop",
-    "RandomRotation",
-    "RandomSolarize",
-    "RandomVerticalFlip",
-    "Resize",
-    "ResizedCrop",
-    "Rotate",
-    "Solarize",
-    "ToDtype",
     "Transform",
-    "VerticalFlip",
     "from_torchvision",
 ]
+__all__ += colour.__all__
+__all__ += dtypes.__all__
+__all__ += erasing.__all__
+__all__ += groups.__all__
+__all__ += moves.__all__
+__all__ += policies.__all__
+__all__ += resampling.__all__

@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+import inspect
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
 
 from ..errors import InvalidArgument
-from . import colour, dtypes, erasing, moves, resampling
+from . import colour, dtypes, erasing, moves, policies, resampling
 from ._base import Transform
 from .groups import CutMix, MixUp, RandomApply
 
-# Ops whose arguments are attributes of the same name.
-_SAME: Dict[str, Any] = {
-    "CenterCrop": (moves.CenterCrop, ("size",)),
-    "ColorJitter": (
-        colour.ColorJitter,
-        ("brightness", "contrast", "saturation", "hue"),
-    ),
-    "GaussianBlur": (colour.GaussianBlur, ("kernel_size", "sigma")),
-    "Grayscale": (colour.Grayscale, ("num_output_channels",)),
-    "Normalize": (dtypes.Normalize, ("mean", "std")),
-    "Pad": (moves.Pad, ("padding", "fill", "padding_mode")),
-    "RandomAdjustSharpness": (
-        colour.RandomAdjustSharpness,
-        ("sharpness_factor", "p"),
-    ),
-    "RandomAffine": (
-        resampling.RandomAffine,
-        (
-            "degrees",
-            "translate",
-            "scale",
-            "shear",
-            "interpolation",
-            "fill",
-            "center",
-        ),
-    ),
-    "RandomAutocontrast": (colour.RandomAutocontrast, ("p",)),
-    "RandomEqualize": (colour.RandomEqualize, ("p",)),
-    "RandomGrayscale": (colour.RandomGrayscale, ("p",)),
-    "RandomHorizontalFlip": (moves.RandomHorizontalFlip, ("p",)),
-    "RandomInvert": (colour.RandomInvert, ("p",)),
-    "RandomPosterize": (colour.RandomPosterize, ("bits", "p")),
-    "RandomRotation": (
-        resampling.RandomRotation,
-        ("degrees", "interpolation", "expand", "center", "fill"),
-    ),
-    "RandomSolarize": (colour.RandomSolarize, ("threshold", "p")),
-    "RandomVerticalFlip": (moves.RandomVerticalFlip, ("p",)),
+# By name. A torchvision op of the same name has the arguments as attributes,
+# unless _SPECIAL has it.
+_OPS: Dict[str, Type[Transform]] = {
+    name: op
+    for module in (colour, dtypes, moves, policies, resampling)
+    for name, op in vars(module).items()
+    if isinstance(op, type)
+    and issubclass(op, Transform)
+    and op.__module__ == module.__name__
 }
 
 # Images before one of these are Pillow's.
@@ -62,21 +33,16 @@ _NOTHING = (
 )
 
 _IN_THE_LOOP = "apply it to the batches in the training loop"
-_POLICY = "list the ops that it draws from, each in a RandomApply"
 _INSTEAD = {
-    "AugMix": _POLICY,
-    "AutoAugment": _POLICY,
+    "AugMix": "RandAugment is the nearest op here",
     "ElasticTransform": "RandomAffine is the nearest op here",
     "FiveCrop": "it makes five images of one: use CenterCrop or RandomCrop",
     "Lambda": "a function of this process cannot run in the daemon: "
     + _IN_THE_LOOP,
     "LinearTransformation": _IN_THE_LOOP,
-    "RandAugment": _POLICY,
     "RandomChoice": "use a RandomApply for each of its transforms",
     "RandomOrder": "put its transforms in one order; ColorJitter draws its own",
-    "RandomPerspective": "RandomAffine is the nearest op here",
     "TenCrop": "it makes ten images of one: use CenterCrop or RandomCrop",
-    "TrivialAugmentWide": _POLICY,
 }
 
 
@@ -183,20 +149,25 @@ def _convert(op: Any, place: _Place) -> List[Transform]:
         )
     if name in _NOTHING:
         return []
-    if name in _SAME:
-        make, attributes = _SAME[name]
-        return [make(**{key: _attribute(op, key) for key in attributes})]
     if name in _SPECIAL:
         return _SPECIAL[name](op, place)
+    if name in _OPS:
+        return [_of_same_name(_OPS[name], op)]
     raise InvalidArgument(
         "the daemon has no such op: "
         + _INSTEAD.get(name, f"leave it out, or {_IN_THE_LOOP}")
     )
 
 
-def _attribute(op: Any, key: str) -> Any:
-    value = getattr(op, key)
-    return _fill(value) if key == "fill" else value
+def _of_same_name(make: Type[Transform], op: Any) -> Transform:
+    arguments = {
+        name: getattr(op, name)
+        for name in inspect.signature(make).parameters
+        if name not in ("fields", "inplace")
+    }
+    if "fill" in arguments:
+        arguments["fill"] = _fill(arguments["fill"])
+    return make(**arguments)
 
 
 def _fill(value: Any) -> Any:

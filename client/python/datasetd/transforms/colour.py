@@ -8,6 +8,30 @@ from . import _checks
 from ._base import Transform, optional, range_message, size_message
 from ._checks import Fields, Number, Size
 
+__all__ = [
+    "AdjustBrightness",
+    "AdjustContrast",
+    "AdjustHue",
+    "AdjustSaturation",
+    "AdjustSharpness",
+    "Autocontrast",
+    "ColorJitter",
+    "Equalize",
+    "GaussianBlur",
+    "GaussianNoise",
+    "Grayscale",
+    "Invert",
+    "Posterize",
+    "RandomAdjustSharpness",
+    "RandomAutocontrast",
+    "RandomEqualize",
+    "RandomGrayscale",
+    "RandomInvert",
+    "RandomPosterize",
+    "RandomSolarize",
+    "Solarize",
+]
+
 Jitter = Union[None, Number, Sequence[float]]
 
 
@@ -392,6 +416,36 @@ class RandomEqualize(_GatedOp):
     """
 
     _name = "random_equalize"
+
+
+class GaussianNoise(_ColourOp):
+    """Adds normal noise of `mean` and standard deviation `sigma`.
+
+    Drawn for each pixel and channel, by default of 0 and 0.1. With `clip`, the
+    default, the result is limited to 0..1. The image must be floating point
+    here: a ToDtype with scale comes before it.
+
+    Example: T.GaussianNoise(sigma=0.05)
+    """
+
+    _name = "gaussian_noise"
+
+    def __init__(
+        self,
+        mean: float = 0.0,
+        sigma: float = 0.1,
+        clip: bool = True,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "GaussianNoise"
+        self.mean = _checks.number(op, "mean", mean)
+        self.sigma = _checks.number(op, "sigma", sigma, 0)
+        self.clip = _checks.boolean(op, "clip", clip)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {"mean": self.mean, "sigma": self.sigma, "clip": self.clip}
 
 
 class GaussianBlur(_ColourOp):

@@ -9,6 +9,11 @@ from . import _checks
 from ._base import Transform
 from ._checks import Fields
 
+__all__ = [
+    "Normalize",
+    "ToDtype",
+]
+
 
 class ToDtype(Transform):
     """Converts to `dtype`, a name or a torch dtype.

@@ -8,6 +8,12 @@ from . import _checks
 from ._base import Transform, range_message
 from ._checks import Fields, Fill
 
+__all__ = [
+    "Cutout",
+    "Erase",
+    "RandomErasing",
+]
+
 
 class Erase(Transform):
     """Sets the window of h x w pixels at row i and column j to `v`.

@@ -9,6 +9,12 @@ from . import _checks
 from ._base import Transform
 from ._checks import Fields, Number
 
+__all__ = [
+    "CutMix",
+    "MixUp",
+    "RandomApply",
+]
+
 
 class RandomApply(Transform):
     """Applies all of `transforms` with probability `p`, by default a half.

@@ -8,6 +8,18 @@ from . import _checks
 from ._base import Transform, padding_message, size_message
 from ._checks import Fields, Fill, Padding, Size
 
+__all__ = [
+    "AlternatingFlip",
+    "CenterCrop",
+    "Crop",
+    "HorizontalFlip",
+    "Pad",
+    "RandomCrop",
+    "RandomHorizontalFlip",
+    "RandomVerticalFlip",
+    "VerticalFlip",
+]
+
 
 class Pad(Transform):
     """Adds a border.

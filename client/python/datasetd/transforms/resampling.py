@@ -15,6 +15,17 @@ from ._base import (
 )
 from ._checks import Fields, Fill, InterpolationMode, Number, Size
 
+__all__ = [
+    "Affine",
+    "RandomAffine",
+    "RandomPerspective",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "Resize",
+    "ResizedCrop",
+    "Rotate",
+]
+
 Interpolation = Union[str, InterpolationMode, Any]
 
 
@@ -399,6 +410,47 @@ class RandomAffine(Transform):
             fill=self.fill,
             center=point_message(self.center),
         )
+
+
+class RandomPerspective(Transform):
+    """Tilts the image with probability `p`, by default a half.
+
+    Each corner moves towards the middle by up to `distortion_scale`, 0 to 1,
+    of half the image's width and height. `interpolation` is "bilinear"
+    (default) or "nearest". See Rotate for `fill`.
+
+    Example: T.RandomPerspective(distortion_scale=0.3)
+    """
+
+    _name = "random_perspective"
+
+    def __init__(
+        self,
+        distortion_scale: float = 0.5,
+        p: float = 0.5,
+        interpolation: Interpolation = InterpolationMode.BILINEAR,
+        fill: Fill = 0,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "RandomPerspective"
+        self.distortion_scale = _checks.number(
+            op, "distortion_scale", distortion_scale, 0, 1
+        )
+        self.p = _checks.probability(op, p)
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.AFFINE_MODES
+        )
+        self.fill = _checks.warp_fill(op, fill)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "distortion_scale": self.distortion_scale,
+            "p": self.p,
+            "interpolation": mode_message(self.interpolation),
+            "fill": self.fill,
+        }
 
 
 def _antialias(op: str, value: Any) -> bool:

@@ -1,0 +1,144 @@
+"""Policies, which draw ops and their magnitudes; images of 1 or 3 channels."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from . import _checks
+from ._base import Transform, mode_message
+from ._checks import AutoAugmentPolicy, Fields, Fill, InterpolationMode
+from .resampling import Interpolation
+
+__all__ = [
+    "AutoAugment",
+    "RandAugment",
+    "TrivialAugmentWide",
+]
+
+
+class _Policy(Transform):
+    """An op with an interpolation and a fill for the ops that move pixels."""
+
+    _takes_masks = False
+
+    def __init__(
+        self, interpolation: Interpolation, fill: Fill, fields: Fields
+    ) -> None:
+        op = type(self).__name__
+        self.interpolation = _checks.interpolation(
+            op, interpolation, _checks.AFFINE_MODES
+        )
+        self.fill = _checks.warp_fill(op, fill)
+        super().__init__(fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "interpolation": mode_message(self.interpolation),
+            "fill": self.fill,
+        }
+
+
+class RandAugment(_Policy):
+    """Applies `num_ops` ops, drawn for each sample, one after the other.
+
+    Each is one of 14, which may be none at all, with number `magnitude` of
+    `num_magnitude_bins` evenly spaced magnitudes, from none to the largest,
+    and a drawn sign. See Rotate for `interpolation` and `fill`; None, the
+    default, is zeros outside the image.
+
+    Example: T.RandAugment(num_ops=2, magnitude=9)
+    """
+
+    _name = "rand_augment"
+
+    def __init__(
+        self,
+        num_ops: int = 2,
+        magnitude: int = 9,
+        num_magnitude_bins: int = 31,
+        interpolation: Interpolation = InterpolationMode.NEAREST,
+        fill: Fill = None,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        op = "RandAugment"
+        self.num_ops = _checks.integer(op, "num_ops", num_ops, 0, 32)
+        self.num_magnitude_bins = _num_bins(op, num_magnitude_bins)
+        self.magnitude = _checks.integer(
+            op, "magnitude", magnitude, 0, self.num_magnitude_bins - 1
+        )
+        super().__init__(interpolation, fill, fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "num_ops": self.num_ops,
+            "magnitude": self.magnitude,
+            "num_magnitude_bins": self.num_magnitude_bins,
+            **super()._parameters(),
+        }
+
+
+class TrivialAugmentWide(_Policy):
+    """Applies one op, drawn for each sample with its magnitude and sign.
+
+    The ops are those of RandAugment, with a wider range of
+    `num_magnitude_bins` magnitudes. See there for the other arguments.
+
+    Example: T.TrivialAugmentWide()
+    """
+
+    _name = "trivial_augment_wide"
+
+    def __init__(
+        self,
+        num_magnitude_bins: int = 31,
+        interpolation: Interpolation = InterpolationMode.NEAREST,
+        fill: Fill = None,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        self.num_magnitude_bins = _num_bins(
+            "TrivialAugmentWide", num_magnitude_bins
+        )
+        super().__init__(interpolation, fill, fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "num_magnitude_bins": self.num_magnitude_bins,
+            **super()._parameters(),
+        }
+
+
+class AutoAugment(_Policy):
+    """Applies a pair of ops, drawn for each sample from 25 learned ones.
+
+    `policy` is the dataset that they were learned on: "imagenet" (default),
+    "cifar10" or "svhn"; torchvision's enum is accepted, too. Each op of a pair
+    has a probability and a magnitude of its own, and a drawn sign. See
+    RandAugment for the other arguments.
+
+    Example: T.AutoAugment("cifar10")
+    """
+
+    _name = "auto_augment"
+
+    def __init__(
+        self,
+        policy: Any = AutoAugmentPolicy.IMAGENET,
+        interpolation: Interpolation = InterpolationMode.NEAREST,
+        fill: Fill = None,
+        *,
+        fields: Fields = None,
+    ) -> None:
+        self.policy = _checks.auto_augment_policy("AutoAugment", policy)
+        super().__init__(interpolation, fill, fields)
+
+    def _parameters(self) -> Dict[str, Any]:
+        return {
+            "policy": "AUTO_AUGMENT_POLICY_" + self.policy.upper(),
+            **super()._parameters(),
+        }
+
+
+def _num_bins(op: str, value: Any) -> int:
+    return _checks.integer(op, "num_magnitude_bins", value, 2, 65536)
