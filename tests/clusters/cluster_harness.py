@@ -110,8 +110,7 @@ class Torchrun:
         self._nodes = nodes or job.nodes
         script = [example(script)]
         if held:
-            script = [harness.runfile("tests/clusters/held_train.py"),
-                      os.path.dirname(script[0])]
+            script = [harness.runfile("tests/clusters/held_train.py"), *script]
         for i, node in enumerate(self._nodes):
             environment = dict(
                 os.environ,

@@ -1,18 +1,19 @@
-"""The example train.py, whose ranks wait after batch 4 of the second epoch until
-the file CHECKPOINT.go is there.
+"""An example, train.py or train_shards.py, whose ranks wait after batch 4 of the
+second epoch until the file CHECKPOINT.go is there.
 
-    held_train.py EXAMPLES DATA CHECKPOINT EPOCHS
+    held_train.py EXAMPLE DATA CHECKPOINT EPOCHS
 """
 
+import importlib
 import os
 import sys
 import time
 
-sys.path.insert(0, sys.argv[1])
+_folder, _name = os.path.split(sys.argv[1])
+sys.path.insert(0, _folder)
+example = importlib.import_module(_name[: -len(".py")])
 
-import train  # noqa: E402
-
-_noted = train.trained
+_noted = example.trained
 
 
 def trained(batch):
@@ -22,5 +23,5 @@ def trained(batch):
         time.sleep(0.01)
 
 
-train.trained = trained
-train.main(*sys.argv[2:4], int(sys.argv[4]))
+example.trained = trained
+example.main(*sys.argv[2:4], int(sys.argv[4]))

@@ -46,7 +46,8 @@ until_true 60 idle
 mkdir requeued
 export TRAINED=$here/requeued/trained
 job=$(sbatch --parsable --output="$here/requeued/out" \
-  "$examples/job.sbatch" /usr/bin/python3 "$here/held_train.py" "$examples" \
+  "$examples/job.sbatch" /usr/bin/python3 "$here/held_train.py" \
+  "$examples/train.py" \
   "$data" "$here/requeued/checkpoint" 2)
 for rank in 0 1 2 3; do
   until_true 120 lines "$TRAINED.$rank" 11

@@ -16,7 +16,7 @@ from typing import (
 from ._descriptions import Field, bad_samples_of, fields_of
 from ._session import Session
 from ._subset import Samples
-from .errors import NotFound
+from .errors import DaemonGone, NotFound
 
 if TYPE_CHECKING:
     from ._client import Client
@@ -82,11 +82,11 @@ class Dataset(Samples):
         return self.num_samples
 
     def close(self) -> None:
-        """Releases the hold, if the dataset was not unloaded meanwhile. Open
-        loaders keep theirs."""
+        """Releases the hold, if the dataset was not unloaded and the daemon
+        not lost meanwhile. Open loaders keep theirs."""
         if self._is_open:
             self._is_open = False
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(NotFound, DaemonGone):
                 self._session.release(self.name)
 
     def __enter__(self) -> "Dataset":

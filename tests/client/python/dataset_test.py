@@ -4,6 +4,7 @@ and loaders of subsets."""
 import itertools
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -339,6 +340,16 @@ def test_closing_after_an_unload(client):
     dataset.close()
     with pytest.raises(datasetd.NotFound, match="unloaded"):
         dataset[0]
+
+
+def test_closing_after_the_daemon_was_killed():
+    """As at the end of a job whose last batches were there already."""
+    with datasetd.start_local(device="cpu") as local, local.connect() as client:
+        dataset = client.push_dataset("held", [1, 2, 3])
+        os.kill(client.status()["pid"], signal.SIGKILL)
+        dataset.close()
+        with pytest.raises(datasetd.DaemonGone):
+            client.get_dataset("held")
 
 
 def test_the_example_of_the_page(daemon):
