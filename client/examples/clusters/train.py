@@ -79,6 +79,7 @@ def trained(batch):
 
 def save(path, model, loader):
     """Replaces the checkpoint, which is of all ranks."""
+    dist.barrier()  # every rank has trained what the state says
     if dist.get_rank() == 0:
         state = {"model": model.state_dict(), "loader": loader.state_dict()}
         torch.save(state, path + ".new")
