@@ -167,6 +167,30 @@ class MutantsTest : public ::testing::Test {
   std::map<int, uint64_t> barriers_;
 };
 
+// Value ops are computed in the kernel for what is no byte.
+AugmentCase FloatCase() {
+  return AugmentCase({FieldBuilder(8, 8, 3)
+                          .In(Dtype::kFloat32)
+                          .Out(Dtype::kFloat32, Layout::kNchw)
+                          .Divide(255.0f)
+                          .Normalize()
+                          .Build()},
+                     5);
+}
+
+// Runs of pixels, with padding.
+AugmentCase RunsCase() {
+  return AugmentCase({FieldBuilder(32, 32, 3)
+                          .Out(Dtype::kFloat16, Layout::kNhwc)
+                          .Pad(4, 4, 4, 4, PaddingMode::kConstant)
+                          .RandomCrop(32, 32)
+                          .HorizontalFlip(0.5f)
+                          .Divide(255.0f)
+                          .Normalize()
+                          .Build()},
+                     5);
+}
+
 AugmentCase CifarCase() {
   return AugmentCase({FieldBuilder(32, 32, 3)
                           .Out(Dtype::kFloat32, Layout::kNchw)
@@ -179,18 +203,73 @@ AugmentCase CifarCase() {
                      5);
 }
 
-// AugmentKernel on a batch of CifarCase.
+// AugmentKernel on a batch of a case.
 class AugmentMutantsTest : public MutantsTest {
  protected:
-  bool IsRight() {
-    const BatchTask batch = test_.NewBatch(1);
+  static bool IsRight(AugmentCase& test) {
+    const BatchTask batch = test.NewBatch(1);
     StoreCounts counts;
-    RunAugmentBlocks(test_.program(), {batch}, test_.Memory(), &counts);
-    return test_.Slot(batch) == test_.ExpectedSlot(batch);
+    RunAugmentBlocks(test.program(), {batch}, test.Memory(), &counts);
+    return test.Slot(batch) == test.ExpectedSlot(batch);
   }
+  bool IsRight() { return IsRight(test_); }
 
   AugmentCase test_ = CifarCase();
 };
+
+TEST_F(AugmentMutantsTest, EachBarrierOfRunsIsNeeded) {
+  AugmentCase test = RunsCase();
+  DropBarriers([&] { return IsRight(test); }, 4, 0);
+}
+
+TEST_F(AugmentMutantsTest, EachFaultOfRunsIsFound) {
+  AugmentCase test = RunsCase();
+  PlantEach([&] { return IsRight(test); },
+            {
+                {"a vector is stored over the next one",
+                 R"((\tst\.(?:global\.)?v4\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
+                 "$1+64$3",
+                 0,
+                 {"race", "invalid address", kOtherBits}},
+                {"a word of the source is read a word late",
+                 R"((\tld\.global\.nc\.u32 \t%r\d+, \[%rd\d+)(\+\d+)?(\];))",
+                 "$1+64$3",
+                 -1,
+                 {"invalid address", kOtherBits}},
+                {"bytes are shifted by the word's own",
+                 R"(\tshf\.r\.wrap\.b32 (\t%r\d+, )(%r\d+), (%r\d+)(, %r\d+;))",
+                 "\tshf.r.wrap.b32 $1$2, $2$4",
+                 -1,
+                 {kOtherBits}},
+                {"padding is a pixel, and a pixel padding",
+                 R"(\tselp\.b32 (\t%r\d+, )(%r\d+), (%r\d+)(, %p\d+;))",
+                 "\tselp.b32 $1$3, $2$4",
+                 -1,
+                 {"invalid address", "uninitialised read", "misaligned address",
+                  kOtherBits}},
+            });
+}
+
+TEST_F(AugmentMutantsTest, EachFaultOfValuesIsFound) {
+  AugmentCase test = FloatCase();
+  PlantEach([&] { return IsRight(test); }, {
+                                               {"a difference is truncated",
+                                                R"(\tsub\.rn\.f32 (.*))",
+                                                "\tsub.rz.f32 $1",
+                                                0,
+                                                {kOtherBits}},
+                                               {"a quotient is approximate",
+                                                R"(\tdiv\.rn\.f32 (.*))",
+                                                "\tdiv.approx.f32 $1",
+                                                0,
+                                                {kRefused}},
+                                               {"a quotient flushes subnormals",
+                                                R"(\tdiv\.rn\.f32 (.*))",
+                                                "\tdiv.rn.ftz.f32 $1",
+                                                0,
+                                                {kRefused}},
+                                           });
+}
 
 TEST_F(AugmentMutantsTest, EachBarrierIsNeeded) {
   DropBarriers([this] { return IsRight(); }, 4, 0);
@@ -242,21 +321,6 @@ TEST_F(AugmentMutantsTest, EachFaultIsFound) {
                  {"invalid address", "uninitialised read", "misaligned address",
                   "race", "divergent barrier", "instruction budget", kOtherBits,
                   "division by zero"}},
-                {"a difference is truncated",
-                 R"(\tsub\.rn\.f32 (.*))",
-                 "\tsub.rz.f32 $1",
-                 0,
-                 {kOtherBits}},
-                {"a quotient is approximate",
-                 R"(\tdiv\.rn\.f32 (.*))",
-                 "\tdiv.approx.f32 $1",
-                 0,
-                 {kRefused}},
-                {"a quotient flushes subnormals",
-                 R"(\tdiv\.rn\.f32 (.*))",
-                 "\tdiv.rn.ftz.f32 $1",
-                 0,
-                 {kRefused}},
                 {"a kernel never ends",
                  R"(\tbar\.sync \t0;)",
                  "\t.reg .pred q; .reg .b32 t; mov.u32 t, %tid.x; "

@@ -63,8 +63,18 @@ def _arena():
             yield a
 
 
-def _is_reading_alone(a, name):
-    return [n for n in _reading(a) if n] == [name]
+def _end_while_it_is_restored(a, name):
+    """Starts the daemon, and ends it by a crash in the load of `name`, which it
+    reads alone. Before that it looks at what is there to load."""
+    line = f"dataset={name} loading again"
+    num_loads = a.daemon.log().count(line)
+    a.daemon.start()
+    harness.poll_until(
+        lambda: a.daemon.log().count(line) > num_loads
+        and [n for n in _reading(a) if n] == [name],
+        "the restore is under way")
+    a.daemon.terminate(signal.SIGSEGV)
+    a.daemon.wait()
 
 
 def test_a_dataset_that_ends_the_daemon_is_failed_and_can_be_tried_again():
@@ -76,11 +86,7 @@ def test_a_dataset_that_ends_the_daemon_is_failed_and_can_be_tried_again():
         a.pause_victims()
         for _ in range(_NUM_ENDS):
             a.daemon.kill()
-            a.daemon.start()
-            harness.poll_until(lambda: _is_reading_alone(a, "slow"),
-                               "the restore is under way")
-            a.daemon.terminate(signal.SIGSEGV)
-            a.daemon.wait()
+            _end_while_it_is_restored(a, "slow")
         a.daemon.kill()
         a.daemon.start()
         with a.attacker(_STATES) as worker:
