@@ -27,7 +27,7 @@ Parameters Window(int top, int left, int height, int width) {
 
 // ---- What the rows of the op table drew ----
 
-// What the op's header says; nothing if it says nothing.
+// Returns what the op's VisitDrawn names; nothing without one.
 template <typename Draw>
 Parameters Describe(const Draw& draw, const Context&) {
   Parameters parameters;
@@ -152,7 +152,7 @@ void DescribeValueOp(const ValueOp& op, int num_channels, OpDraw* to) {
       {"std", std::vector<double>(op.std, op.std + num_channels)}};
 }
 
-// Of a policy in a RandomApply that is not applied.
+// Returns the name of a policy whose RandomApply was not applied.
 const char* PolicyName(PolicyKind kind) {
   switch (kind) {
     case PolicyKind::kRandAugment:

@@ -67,9 +67,9 @@ class Agreement:
         self._loader = dataset, name
         self._store: Optional[_Store] = None
         self._key = ""
-        # Of the identities; another one where the ranks have gathered.
+        # The key of the identities; gather() chooses another one.
         self._identity_key = ""
-        # What gather() raised, for these ranks.
+        # The ranks for which gather() failed, and its error.
         self._failed: Optional[Tuple[_ranks.Ranks, Error]] = None
         self._is_compared = self._is_done = False
 

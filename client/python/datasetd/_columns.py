@@ -33,7 +33,7 @@ class Columns:
                 "K), as {'x': frame[names].to_numpy('float32'), 'y': ...}"
             )
         self.num_samples = next(iter(lengths.values()), 0)
-        # What is sent of them.
+        # The ranges of rows that are sent.
         self._ranges = [(0, self.num_samples)]
         self._rows = list(rows.values())
         self._specs: List[Spec] = []

@@ -23,7 +23,7 @@ _LAUNCHERS = (
     ("torchrun", "GROUP_RANK", ("GROUP_WORLD_SIZE",)),
     ("Slurm", "SLURM_NODEID", ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")),
 )
-# Of launchers that place ranks node by node, equally many on each.
+# These suffice if ranks are numbered node by node, as many on each.
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 
 

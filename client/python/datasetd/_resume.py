@@ -12,7 +12,7 @@ Position = Tuple[int, int]  # epoch, batch within it
 _VERSION = 1
 # Hashes of arguments that not every job has.
 _OPTIONAL = ("subset", "weights", "partition")
-# What depends on who holds what.
+# These depend on which node holds which samples.
 _OF_PARTS = ("content_hash", "subset", "weights", "partition")
 # The arguments by which ranks divide the global order into batches.
 _SHARE = ("batch_size", "world_size")

@@ -441,7 +441,7 @@ DATASETD_HOST_DEVICE inline void LoadBytes(const uint8_t* from,
                                            uint32_t (&bytes)[kWords]) {
   const int offset = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
   const uint8_t* const aligned = from - offset;
-  // Of words that overlap the range.
+  // Only words from `first` to `last` overlap the range.
   const int64_t first = begin - aligned;
   const int64_t last = end - aligned;
   uint32_t word = 0;
@@ -503,7 +503,7 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
     const bool is_row = !IsFill(block_row.entry);
     const uint8_t* const source =
         state.sources[block_row.sample] + (is_row ? block_row.entry : 0);
-    // Of the leftmost pixel, which is the last one of a mirrored run.
+    // The leftmost column, which a mirrored run has at its end.
     const int32_t first = run.step < 0 ? run.origin - (x + kVector - 1)
                                        : run.origin + run.step * x;
     uint32_t bytes[kVector * kChannels / 4];

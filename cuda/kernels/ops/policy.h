@@ -207,7 +207,7 @@ DATASETD_HOST_DEVICE inline float SignedMagnitude(const PolicyParams& params,
                                                   const PolicyDraw& draw,
                                                   int height, int width) {
   const bool is_wide = params.kind == PolicyKind::kTrivialAugmentWide;
-  // Of the image's size.
+  // A translation's largest magnitude, as a part of the image's size.
   constexpr double kTranslation = 150.0 / 331.0;
   float last = 0.0f;
   switch (draw.op) {

@@ -1,4 +1,4 @@
-// What the ops that warp an image have in common: how they sample it.
+// How the ops that warp an image sample it.
 
 #ifndef DATASETD_CUDA_KERNELS_OPS_WARP_H_
 #define DATASETD_CUDA_KERNELS_OPS_WARP_H_

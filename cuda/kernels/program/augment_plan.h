@@ -38,7 +38,7 @@ Divider MakeDivider(uint32_t divisor);
 
 // A program as the kernels read it.
 struct DeviceProgram : AugmentProgram {
-  // Of uint8 images without steps: the output bits of each byte value.
+  // The output bits of each byte value, for uint8 images without steps.
   alignas(8) uint32_t byte_bits[kMaxFields][kMaxChannels][256];
 };
 
