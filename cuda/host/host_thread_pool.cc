@@ -319,9 +319,9 @@ void HostThreadPool::StartRun(Worker* worker, const Choice& choice) {
   WakeTicker();
 }
 
-void HostThreadPool::EndRun(Worker* worker) {
+void HostThreadPool::EndRun(Worker* worker, uint64_t used_nanoseconds) {
   num_pieces_.fetch_add(1, std::memory_order_relaxed);
-  Charge(worker);
+  Charge(worker, used_nanoseconds);
   std::erase(running_, worker);
   Job* const job = worker->job;
   Share* const share = job->share_;
@@ -376,15 +376,18 @@ void HostThreadPool::Work(Worker* worker) {
     StartRun(worker, choice);
     lock.unlock();
     worker->job->Run();
+    // A system call, which others need not wait for.
+    const uint64_t used = worker->UsedNanoseconds();
     lock.lock();
-    EndRun(worker);
+    EndRun(worker, used);
   }
 }
 
-void HostThreadPool::Charge(Worker* worker) {
-  const uint64_t now = worker->UsedNanoseconds();
-  const uint64_t elapsed = now - worker->charged_until;
-  worker->charged_until = now;
+void HostThreadPool::Charge(Worker* worker, uint64_t used_nanoseconds) {
+  // Another thread may have charged it for more meanwhile.
+  if (used_nanoseconds <= worker->charged_until) return;
+  const uint64_t elapsed = used_nanoseconds - worker->charged_until;
+  worker->charged_until = used_nanoseconds;
   Job* const job = worker->job;
   job->used_nanoseconds_ += elapsed;
   job->share_->used_nanoseconds +=
@@ -392,7 +395,9 @@ void HostThreadPool::Charge(Worker* worker) {
 }
 
 void HostThreadPool::ChargeAll() {
-  for (Worker* const worker : running_) Charge(worker);
+  for (Worker* const worker : running_) {
+    Charge(worker, worker->UsedNanoseconds());
+  }
 }
 
 bool HostThreadPool::IsBetter(const Choice& choice, const Worker& worker,

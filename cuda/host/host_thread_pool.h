@@ -136,9 +136,10 @@ class HostThreadPool {
   void MakeReady(Job* job);
   void UpdateReady(Job* job);
   void StartRun(Worker* worker, const Choice& choice);
-  void EndRun(Worker* worker);
+  void EndRun(Worker* worker, uint64_t used_nanoseconds);
   void Resume(Worker* worker);
-  void Charge(Worker* worker);
+  // Charges the worker's run for the thread's time up to `used_nanoseconds`.
+  void Charge(Worker* worker, uint64_t used_nanoseconds);
   void ChargeAll();
   bool IsBetter(const Choice& choice, const Worker& worker,
                 uint64_t granularity) const;

@@ -85,8 +85,8 @@ class Prefetcher {
   Prefetcher(const uint8_t* sample, int64_t size_bytes)
       : next_(sample), end_(sample + std::min<int64_t>(size_bytes, 4096)) {}
 
-  void FetchSome() {
-    for (int i = 0; i < 12 && next_ < end_; ++i, next_ += 64) {
+  void FetchSome(int num_lines = 12) {
+    for (int i = 0; i < num_lines && next_ < end_; ++i, next_ += 64) {
       __builtin_prefetch(next_);
     }
   }
@@ -195,6 +195,9 @@ void AugmentTile(const Task& task, const Tile& tile, const TileMaps& maps,
 // Elements between checkpoints in data without rows: a multiple of pixels of 1
 // to 4 channels and of cache lines.
 constexpr int64_t kPieceElements = 48 * 1024;
+// Prefetched of the next sample before each piece: all of a small sample, and
+// enough of a large one that the processor fetches the rest by itself.
+constexpr int kLinesPerPiece = 20;
 
 // For images without moves whose output has the samples' layout. This and the
 // functions below return the next row, like RunChainHost.
@@ -210,8 +213,14 @@ int32_t ConvertImages(const BatchTask& batch, const Task& task) {
         field.source + batch.indices[i] * field.sample_stride_bytes);
     uint8_t* const to =
         batch.slot + field.offset_bytes + i * elements * task.out_size_bytes;
+    const int64_t next_sample =
+        batch.indices[std::min(i + 1, batch.num_samples - 1)];
+    Prefetcher prefetcher(
+        field.source + next_sample * field.sample_stride_bytes,
+        field.sample_stride_bytes);
     for (int64_t first = 0; first < elements; first += kPieceElements) {
       if (!GoesOn()) return end;
+      prefetcher.FetchSome(kLinesPerPiece);
       task.converter.ConvertPixels(from + first,
                                    std::min(kPieceElements, elements - first),
                                    to + first * task.out_size_bytes);
