@@ -10,7 +10,7 @@ import threading
 import time
 
 import datasetd
-import datasetd._local as local
+import datasetd._daemon.local as local
 import numpy as np
 import pytest
 import torch

@@ -20,8 +20,9 @@ from typing import (
     overload,
 )
 
-from . import _dlpack, _frameworks, _library
-from ._dlpack import FieldInfo, Handle
+from .._connection import library
+from . import dlpack, frameworks
+from .dlpack import FieldInfo, Handle
 
 ArrayT = TypeVar("ArrayT", covariant=True)
 
@@ -29,17 +30,17 @@ ArrayT = TypeVar("ArrayT", covariant=True)
 class Origin(NamedTuple):
     """What the batches of a feed have in common."""
 
-    framework: _frameworks.Framework
+    framework: frameworks.Framework
     indices_info: FieldInfo
 
     def indices(self, handle: Handle) -> Any:
         """Returns the sample indices, as a copy under the rule of fields."""
         array = self.framework.from_handle(
-            handle, _library.INDICES, self.indices_info
+            handle, library.INDICES, self.indices_info
         )
-        is_small = 8 * handle.num_samples <= _frameworks.SMALL_BYTES
+        is_small = 8 * handle.num_samples <= frameworks.SMALL_BYTES
         if is_small and self.framework.can_copy:
-            return _frameworks.copy_of(array)
+            return frameworks.copy_of(array)
         return array
 
 
@@ -165,11 +166,11 @@ class Batch(Tuple[ArrayT, ...]):
 
         Raises FailedPrecondition with framework="dlpack".
         """
-        return self._changed(_frameworks.copy_of)
+        return self._changed(frameworks.copy_of)
 
     def to(self, device: Any, non_blocking: bool = False) -> "Batch[ArrayT]":
         """Returns the batch on another device; itself if it is there."""
-        return self._changed(_frameworks.mover(device, non_blocking))
+        return self._changed(frameworks.mover(device, non_blocking))
 
     def _changed(self, change: Callable[[Any], Any]) -> "Batch[ArrayT]":
         values = [change(value) for value in self]
@@ -191,11 +192,11 @@ class Batch(Tuple[ArrayT, ...]):
         """
         held = self._held()
         if isinstance(held, Handle):
-            _dlpack.record_stream(held, _frameworks.stream_number(stream))
+            dlpack.record_stream(held, frameworks.stream_number(stream))
         else:
-            _frameworks.record_stream(held.indices, stream)
+            frameworks.record_stream(held.indices, stream)
         for value in self:
-            _frameworks.record_stream(value, stream)
+            frameworks.record_stream(value, stream)
 
     def _held(self) -> Union[Handle, Detached]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple, NoReturn, Optional, Tuple
 
-from . import _library
+from .._connection import library as _library
 
 CPU = 1
 CUDA = 2

@@ -21,8 +21,10 @@ from typing import (
     Type,
 )
 
-from . import _library, _stream_check
-from ._dlpack import (
+from .._connection import library
+from ..errors import FailedPrecondition, InvalidArgument
+from . import stream_check
+from .dlpack import (
     CPU,
     CUDA,
     FieldInfo,
@@ -33,7 +35,6 @@ from ._dlpack import (
     new_tensor,
     owning_capsule,
 )
-from .errors import FailedPrecondition, InvalidArgument
 
 # Fields that are no images are copied up to this size of a batch, so that a
 # label that is kept keeps no images.
@@ -114,7 +115,7 @@ class TorchFramework(Framework):
         import torch.utils.dlpack
 
         self._from_dlpack: Any = torch.utils.dlpack.from_dlpack
-        self._stream_check = _stream_check.start(torch)
+        self._stream_check = stream_check.start(torch)
         self._current_stream: Any = None
         if device[0] == CUDA:
             if not torch.cuda.is_available():
@@ -196,7 +197,7 @@ class NumpyFramework(Framework):
                 "is on a GPU: use 'torch', 'jax' or 'dlpack'"
             )
         self._asarray: Any = numpy.asarray
-        self._delete = _library.load().quick.tensor_delete
+        self._delete = library.load().quick.tensor_delete
         self._view_types: Dict[str, Any] = {}
         for info in fields:
             if info.dtype == "bfloat16":
@@ -363,7 +364,7 @@ def record_stream(array: Any, stream: Any) -> None:
     torch = sys.modules["torch"]
     if not isinstance(stream, torch.cuda.Stream):
         stream = torch.cuda.ExternalStream(stream_number(stream))
-    _stream_check.record_stream(array, stream)
+    stream_check.record_stream(array, stream)
 
 
 _FRAMEWORKS: Dict[str, Type[Framework]] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ._warnings import warn
-from .errors import InvalidArgument
+from .._warnings import warn
+from ..errors import InvalidArgument
 
 _CHOICES = ("copy", "error")
 

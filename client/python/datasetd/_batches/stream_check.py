@@ -11,7 +11,7 @@ import os
 import weakref
 from typing import Any, Iterable, Optional, Set
 
-from .errors import FailedPrecondition
+from ..errors import FailedPrecondition
 
 _VARIABLE = "DATASETD_CHECK_STREAMS"
 

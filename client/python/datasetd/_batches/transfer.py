@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Container, List, Optional
 
-from . import _library
-from ._batch import Batch, Origin, batch_class, detached
-from ._dlpack import CPU, HANDLE_BYTES, FieldInfo, Handle
-from ._frameworks import Framework, copy_of
-from ._held import Held
+from .._connection import library
+from .batch import Batch, Origin, batch_class, detached
+from .dlpack import CPU, HANDLE_BYTES, FieldInfo, Handle
+from .frameworks import Framework, copy_of
+from .held import Held
 
 
 class Transfer:
@@ -50,7 +50,7 @@ class Transfer:
             framework,
             FieldInfo("indices", "int64", fields[0].shape[:1], (1,)),
         )
-        self._delete = _library.load().quick.tensor_delete
+        self._delete = library.load().quick.tensor_delete
         # Filled by datasetd_feed_next_tensors, with the handle of begin().
         self.tensors = (ctypes.c_void_p * len(fields))()
         self.num_tensors = len(fields) if framework.takes_tensors else 0

@@ -22,21 +22,24 @@ from typing import (
     overload,
 )
 
-from . import _formats, _loading, _nodes, _parts, _push
-from ._arguments import absolute, checked_seconds, device_name, encode
-from ._batch import Batch
-from ._data import class_names_of, with_kinds
-from ._dataset import Dataset
-from ._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
-from ._feed_options import image_field
-from ._loader import make_fetcher
-from ._loading import Progress
-from ._progress import make_progress
-from ._samples import Fields, mask_names
-from ._session import Session
-from ._subset import Samples, whole_of
-from .errors import InvalidArgument
-from .transforms._pipeline import Pipelines, pipelines_message
+from .._arguments import absolute, checked_seconds, device_name, encode
+from .._batches.batch import Batch
+from .._connection.session import Session
+from .._datasets import parts
+from .._datasets.dataset import Dataset
+from .._datasets.subset import Samples, whole_of
+from .._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
+from .._feed.options import image_field
+from .._loader.loader import make_fetcher
+from .._push import push
+from .._push.data import class_names_of, with_kinds
+from .._push.samples import Fields, mask_names
+from .._ranks import nodes
+from ..errors import InvalidArgument
+from ..transforms._pipeline import Pipelines, pipelines_message
+from . import formats, loading
+from .loading import Progress
+from .progress import make_progress
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +88,7 @@ class Client:
         max_bad_samples: Optional[int] = ...,
         dry_run: Literal[False] = ...,
         *,
-        part: Optional[_nodes.Given] = ...,
+        part: Optional[nodes.Given] = ...,
         part_epoch: Optional[int] = ...,
         part_seed: int = ...,
     ) -> Dataset: ...
@@ -105,7 +108,7 @@ class Client:
         max_bad_samples: Optional[int] = ...,
         *,
         dry_run: Literal[True],
-        part: Optional[_nodes.Given] = ...,
+        part: Optional[nodes.Given] = ...,
         part_epoch: Optional[int] = ...,
         part_seed: int = ...,
     ) -> LoadEstimate: ...
@@ -124,7 +127,7 @@ class Client:
         max_bad_samples: Optional[int] = None,
         dry_run: bool = False,
         *,
-        part: Optional[_nodes.Given] = None,
+        part: Optional[nodes.Given] = None,
         part_epoch: Optional[int] = None,
         part_seed: int = 0,
     ) -> Union[Dataset, LoadEstimate]:
@@ -165,14 +168,14 @@ class Client:
             ends in ".eEPOCH".
           part_seed: equal on all nodes.
         """
-        divided = _parts.resolve(part, part_epoch, part_seed)
-        is_read_here = _formats.is_read_here(format)
+        divided = parts.resolve(part, part_epoch, part_seed)
+        is_read_here = formats.is_read_here(format)
         if divided is not None and not is_read_here:
             path = divided.shards(
                 format, None if path is None else absolute(path)
             )
             name = divided.name(name)
-        spec = _loading.dataset_spec(
+        spec = loading.dataset_spec(
             name,
             format,
             path,
@@ -189,8 +192,9 @@ class Client:
                     f"dry_run is for formats that the daemon reads, and "
                     f"{format!r} is read by this process"
                 )
-            return _formats.load(
-                self,
+            return formats.load(
+                self.push_dataset,
+                self.get_dataset,
                 name,
                 format,
                 path,
@@ -205,9 +209,9 @@ class Client:
             )
         if dry_run:
             return estimate_of(
-                _loading.estimate(self._session, spec, progress)
+                loading.estimate(self._session, spec, progress)
             )
-        load = functools.partial(_loading.load, self._session, spec)
+        load = functools.partial(loading.load, self._session, spec)
         return Dataset(self, self._session, load(progress), load)
 
     def push_dataset(
@@ -222,7 +226,7 @@ class Client:
         ragged: bool = False,
         if_exists: str = "same",
         *,
-        part: Optional[_nodes.Given] = None,
+        part: Optional[nodes.Given] = None,
         part_epoch: Optional[int] = None,
         part_seed: int = 0,
     ) -> Dataset:
@@ -273,7 +277,7 @@ class Client:
             need len() and [i].
         """
         fields = with_kinds(data, fields)
-        divided = _parts.resolve(part, part_epoch, part_seed)
+        divided = parts.resolve(part, part_epoch, part_seed)
         if divided is not None:
             name = divided.name(name)
         header: Dict[str, Any] = {
@@ -293,8 +297,8 @@ class Client:
             make_progress(name) if progress is True else progress or None
         )
         try:
-            message = _push.push(
-                self,
+            message = push.push(
+                functools.partial(Dataset, self, self._session),
                 self._session,
                 header,
                 data,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from . import _nodes, _parts, sources
-from ._arguments import absolute
-from ._dataset import Dataset, message_of
-from ._folders import advice
-from .errors import InvalidArgument, NotFound
-from .sources._cifar_python import cifar10_python, cifar100_python
-
-if TYPE_CHECKING:
-    from ._client import Client
+from .. import sources
+from .._arguments import absolute
+from .._datasets import parts
+from .._datasets.dataset import Dataset, message_of
+from .._ranks import nodes
+from ..errors import InvalidArgument, NotFound
+from ..sources._cifar_python import cifar10_python, cifar100_python
+from .folders import advice
 
 # All that datasetd.sources can read, by format.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -98,7 +97,8 @@ def file_state(path: str) -> List[Any]:
 
 
 def load(
-    client: "Client",
+    push_dataset: Callable[..., Dataset],
+    get_dataset: Callable[[str], Dataset],
     name: str,
     format: str,
     path: Any,
@@ -106,12 +106,13 @@ def load(
     options: Mapping[str, Any],
     progress: Any,
     is_named_by_files: bool = False,
-    part: Optional[_nodes.Given] = None,
+    part: Optional[nodes.Given] = None,
     part_epoch: Optional[int] = None,
     part_seed: int = 0,
     **push_arguments: Any,
 ) -> Dataset:
-    """Reads and pushes a dataset, or attaches to the one of this name.
+    """Reads and pushes a dataset, or attaches to the one of this name, by two
+    methods of a Client.
 
     With `is_named_by_files` a dataset that this user pushed under the name has
     these samples. Else the samples are compared.
@@ -122,7 +123,7 @@ def load(
     arguments = arguments_of(format, split, options)
 
     def push(if_exists: str, report: Any) -> Dataset:
-        return client.push_dataset(
+        return push_dataset(
             name,
             read(format, path, arguments),
             progress=report,
@@ -138,9 +139,9 @@ def load(
 
     dataset: Optional[Dataset] = None
     if is_named_by_files:
-        divided = _parts.resolve(part, part_epoch, part_seed)
+        divided = parts.resolve(part, part_epoch, part_seed)
         own = name if divided is None else divided.name(name)
-        dataset = _attach(client, own) or push("keep", progress)
+        dataset = _attach(get_dataset, own) or push("keep", progress)
         if not _is_own(dataset):
             dataset.close()
             dataset = None
@@ -150,10 +151,12 @@ def load(
     return dataset
 
 
-def _attach(client: "Client", name: str) -> Optional[Dataset]:
+def _attach(
+    get_dataset: Callable[[str], Dataset], name: str
+) -> Optional[Dataset]:
     """Returns the dataset of this name if it is ready."""
     try:
-        dataset = client.get_dataset(name)
+        dataset = get_dataset(name)
     except NotFound:
         return None
     if message_of(dataset)["state"] == "DATASET_STATE_READY":

@@ -6,13 +6,13 @@ import json
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Union
 
-from . import _library
-from ._arguments import absolute, device_name, encode
-from ._folders import advice as folder_advice
-from ._progress import make_progress
-from ._session import Session
-from .errors import InvalidArgument, NotFound
-from .transforms._pipeline import Pipelines, pipelines_message
+from .._arguments import absolute, device_name, encode
+from .._connection import library
+from .._connection.session import Session
+from ..errors import InvalidArgument, NotFound
+from ..transforms._pipeline import Pipelines, pipelines_message
+from .folders import advice as folder_advice
+from .progress import make_progress
 
 Progress = Union[bool, Callable[[Dict[str, Any]], None]]
 
@@ -103,8 +103,8 @@ def _wait(
         if callable(report):
             report(json.loads(text))
 
-    callback = _library.ProgressFunction(
-        _library.catching(on_progress, raised)
+    callback = library.ProgressFunction(
+        library.catching(on_progress, raised)
     )
     try:
         text = session.call_text(function, encode(spec), callback, None)

@@ -20,17 +20,18 @@ import sys
 import time
 from typing import Any, Dict, Iterator, List, NoReturn, Optional, Sequence
 
-from ._arguments import absolute
-from ._client import Client
-from ._local import tail
-from ._shared_daemon import (
+from .._arguments import absolute
+from .._client.client import Client
+from .._daemon.local import tail
+from .._daemon.shared_daemon import (
     START_SECONDS,
     SharedDaemon,
     base_directory,
     has_ended,
     open_lock,
 )
-from .errors import DeadlineExceeded, Error
+from .._version import __version__
+from ..errors import DeadlineExceeded, Error
 
 DESCRIPTION = (
     "Runs COMMAND with a daemon that all processes of the job on this node "
@@ -438,8 +439,6 @@ class _JobDaemon(SharedDaemon):
 
 def _digest(arguments: argparse.Namespace, config: Dict[str, Any]) -> str:
     """Returns what processes that share a daemon have in common."""
-    from . import __version__
-
     job: List[Optional[str]] = [arguments.job]
     if arguments.job is None:
         for names in _JOB_VARIABLES:

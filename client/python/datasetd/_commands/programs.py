@@ -16,5 +16,5 @@ def datasetctl() -> NoReturn:
 
 
 def _become(name: str) -> NoReturn:
-    here = os.path.dirname(os.path.abspath(__file__))
-    os.execv(os.path.join(here, "bin", name), [name, *sys.argv[1:]])
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    os.execv(os.path.join(package, "bin", name), [name, *sys.argv[1:]])

@@ -9,9 +9,9 @@ import threading
 import weakref
 from typing import Iterator
 
-from . import _library
-from ._at_exit import close_at_exit
-from .errors import Closed
+from ..errors import Closed
+from . import library as _library
+from .at_exit import close_at_exit
 
 
 class Connection:

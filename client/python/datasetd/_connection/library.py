@@ -8,7 +8,7 @@ import pathlib
 import threading
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
-from . import errors
+from .. import errors
 
 ABI_VERSION = 1
 INDICES = 0xFFFFFFFF
@@ -263,7 +263,7 @@ def call(function: Callable[..., int], *arguments: Any) -> None:
 
 
 def _find_library() -> str:
-    here = pathlib.Path(__file__).resolve().parent
+    here = pathlib.Path(__file__).resolve().parent.parent  # datasetd
     # Beside it in a release and a Debian package; below it in a wheel.
     for library in (here / "libdatasetd.so", here / "lib" / "libdatasetd.so"):
         if library.exists():

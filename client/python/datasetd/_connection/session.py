@@ -10,9 +10,9 @@ import time
 import weakref
 from typing import Any, Callable, Dict, Optional
 
-from . import _library
-from ._connection import Connection
-from .errors import Closed, DaemonGone
+from ..errors import Closed, DaemonGone
+from . import library as _library
+from .connection import Connection
 
 _RETRY_SECONDS = 0.05
 # A daemon that listens gets at least this time to answer.

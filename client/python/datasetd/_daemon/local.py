@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -13,11 +14,11 @@ import time
 import weakref
 from typing import Any, List, NoReturn, Optional, Sequence, Union
 
-from ._arguments import absolute, device_name
-from ._at_exit import close_with_daemon
-from ._client import Client, Device, connect
-from ._session import local_daemons
-from .errors import (
+from .._arguments import absolute, device_name
+from .._client.client import Client, Device, connect
+from .._connection.at_exit import close_with_daemon
+from .._connection.session import local_daemons
+from ..errors import (
     Closed,
     DaemonGone,
     DeadlineExceeded,
@@ -111,11 +112,11 @@ def find_daemon(binary: Optional[PathLike] = None) -> str:
     elif os.environ.get("DATASETD_DAEMON"):
         candidates = [os.environ["DATASETD_DAEMON"]]
     else:
-        here = os.path.dirname(os.path.abspath(__file__))
+        package = pathlib.Path(__file__).absolute().parent.parent
         # In a wheel, in a release.
         candidates = [
-            os.path.join(here, "bin", "datasetd"),
-            os.path.join(here, "datasetd"),
+            str(package / "bin" / "datasetd"),
+            str(package / "datasetd"),
             shutil.which("datasetd") or "",
         ]
     for candidate in candidates:

@@ -10,20 +10,22 @@ import os
 import re
 from typing import Any, Dict, Mapping, Optional
 
-from . import _formats, _nodes
-from ._arguments import checked_seconds, device_name
-from ._client import Client, Path, connect
-from ._dataset import Dataset
-from ._loading import Progress, dataset_spec
-from ._recovery import LOST
-from ._shared_daemon import (
+from .._arguments import checked_seconds, device_name
+from .._client import formats
+from .._client.client import Client, Path, connect
+from .._client.loading import Progress, dataset_spec
+from .._datasets.dataset import Dataset
+from .._feed.recovery import LOST
+from .._ranks import nodes
+from .._version import __version__
+from ..errors import InvalidArgument, PermissionDenied
+from ..transforms._pipeline import Pipelines
+from .shared_daemon import (
     START_SECONDS,
     SharedDaemon,
     base_directory,
     listens,
 )
-from .errors import InvalidArgument, PermissionDenied
-from .transforms._pipeline import Pipelines
 
 IDLE_VARIABLE = "DATASETD_IDLE_SECONDS"
 _IDLE_SECONDS = 300.0
@@ -86,7 +88,7 @@ def load(
     max_bad_samples: Optional[int] = None,
     name: Optional[str] = None,
     *,
-    part: Optional[_nodes.Given] = None,
+    part: Optional[nodes.Given] = None,
     part_epoch: Optional[int] = None,
     part_seed: int = 0,
 ) -> Dataset:
@@ -108,11 +110,11 @@ def load(
         "max_bad_samples": max_bad_samples,
     }
     spec = dataset_spec("", format, **arguments)
-    is_named_by_files = name is None and _formats.is_read_here(format)
+    is_named_by_files = name is None and formats.is_read_here(format)
     if name is None:
         key: Any = spec
         if is_named_by_files:
-            key = [spec, _formats.file_state(spec["path"])]
+            key = [spec, formats.file_state(spec["path"])]
         digest = hashlib.sha256(
             json.dumps(key, sort_keys=True, default=repr).encode()
         ).hexdigest()[:12]
@@ -123,8 +125,9 @@ def load(
         client = connect_or_start(device)
         try:
             if is_named_by_files:
-                return _formats.load(
-                    client,
+                return formats.load(
+                    client.push_dataset,
+                    client.get_dataset,
                     name,
                     format,
                     path,
@@ -171,8 +174,6 @@ def _idle_seconds(value: Optional[float]) -> float:
 
 def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> SharedDaemon:
     """Returns the daemon that all jobs of this user share."""
-    from . import __version__
-
     key = [os.environ.get("CUDA_VISIBLE_DEVICES"), is_host_only]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]
     directory = os.path.join(base_directory(), f"{__version__}-{digest}")

@@ -14,15 +14,15 @@ import subprocess
 import time
 from typing import Any, Iterator, Mapping, Optional
 
-from ._client import Client
-from ._local import PathLike, find_daemon, tail
-from ._recovery import LOST
-from .errors import (
+from .._client.client import Client
+from .._feed.recovery import LOST
+from ..errors import (
     DeadlineExceeded,
     FailedPrecondition,
     PermissionDenied,
     VersionMismatch,
 )
+from .local import PathLike, find_daemon, tail
 
 START_SECONDS = 60.0
 _LEAST_ANSWER_SECONDS = 0.2

@@ -13,13 +13,13 @@ from typing import (
     Optional,
 )
 
-from ._descriptions import Field, bad_samples_of, fields_of
-from ._session import Session
-from ._subset import Samples
-from .errors import DaemonGone, NotFound
+from .._connection.session import Session
+from .._descriptions import Field, bad_samples_of, fields_of
+from ..errors import DaemonGone, NotFound
+from .subset import Samples
 
 if TYPE_CHECKING:
-    from ._client import Client
+    from .._client.client import Client
 
 
 class Dataset(Samples):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
-from . import _nodes, _shards
-from ._arguments import checked_int
-from ._columns import Columns
-from ._rows import is_named
-from .errors import InvalidArgument
+from .._arguments import checked_int
+from .._ranks import nodes
+from ..errors import InvalidArgument
+from . import shards as _shards
 
 # The formats whose path may be a pattern of shards.
 SHARDED = ("tfrecord", "webdataset")
@@ -84,7 +83,7 @@ class Part(NamedTuple):
 
 
 def resolve(
-    part: Optional[_nodes.Given], epoch: Optional[int], seed: int
+    part: Optional[nodes.Given], epoch: Optional[int], seed: int
 ) -> Optional[Part]:
     """Returns the part that the arguments part, part_epoch and part_seed
     mean; None: the whole."""
@@ -101,7 +100,7 @@ def resolve(
             "part_seed needs part_epoch=: without it the division is the same "
             "for all epochs and seeds"
         )
-    node = _nodes.resolve("part", part)
+    node = nodes.resolve("part", part)
     return Part(*node, epoch, checked_int("part_seed", seed, 0, 2**64 - 1))
 
 
@@ -110,50 +109,15 @@ def whole_name(name: str) -> str:
     return _SUFFIX.sub("", name)
 
 
-def check_node(name: str, node: _nodes.Node) -> None:
+def check_node(name: str, node: nodes.Node) -> None:
     """Raises InvalidArgument if `name` is that of another node's part."""
     match = _SUFFIX.search(name)
     if match is None:
         return
-    part = _nodes.Node(int(match[1]), int(match[2]))
+    part = nodes.Node(int(match[1]), int(match[2]))
     if part != node:
         raise InvalidArgument(
             f"partition: dataset {name!r} is the part of node {part.number} of "
             f"{part.num_nodes}, and this is node {node.number} of "
             f"{node.num_nodes}: load the part of this node"
         )
-
-
-def chosen(data: Any, part: Part) -> Any:
-    """Returns a part of what columns_of() returned."""
-    if isinstance(data, Columns):
-        data.restrict(part.ranges(data.num_samples))
-        return data
-    return _Chosen(data, part)
-
-
-class _Chosen:
-    """The samples of a part, in their order."""
-
-    def __init__(self, samples: Any, part: Part) -> None:
-        is_iterable = is_named(samples, "torch", "IterableDataset") or not (
-            hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
-        )
-        if is_iterable:
-            raise InvalidArgument(
-                "part: these samples have no len() or no [i], so that a part "
-                "of them cannot be read alone: pass what has both, or push "
-                "this node's samples without part="
-            )
-        self._samples = samples
-        self._indices = [
-            i
-            for begin, end in part.ranges(len(samples))
-            for i in range(begin, end)
-        ]
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, i: int) -> Any:
-        return self._samples[self._indices[i]]

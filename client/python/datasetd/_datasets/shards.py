@@ -6,7 +6,7 @@ import os
 import re
 from typing import List, Sequence
 
-from .errors import InvalidArgument
+from ..errors import InvalidArgument
 
 _MAX_FILES = 1 << 16  # the daemon's
 _MAX_PATH_BYTES = 4096  # the daemon's

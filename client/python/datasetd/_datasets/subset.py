@@ -17,14 +17,14 @@ from typing import (
     Union,
 )
 
-from ._batch import Batch
-from ._descriptions import Field
-from ._sampling import index_array
-from .errors import FailedPrecondition, InvalidArgument, OutOfRange
+from .._batches.batch import Batch
+from .._descriptions import Field
+from .._order.sampling import index_array
+from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
 
 if TYPE_CHECKING:
-    from ._client import Client
-    from ._dataset import Dataset
+    from .._client.client import Client
+    from .dataset import Dataset
 
 _BLOCK_BYTES = 4 << 20
 _MAX_BLOCK_ROWS = 1 << 17

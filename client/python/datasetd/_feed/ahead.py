@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from ._sampling import Drawn, SamplerOrder
-from .errors import FailedPrecondition
+from .._order.sampling import Drawn, SamplerOrder
+from ..errors import FailedPrecondition
 
 # Least number of batches that are sent together.
 _MIN_BLOCK = 8

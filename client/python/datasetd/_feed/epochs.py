@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import Any, Iterator, NoReturn
 
-from ._ahead import SentAhead
-from ._batch import Batch
-from ._job_feed import JobFeed
+from .._batches.batch import Batch
+from .ahead import SentAhead
+from .job_feed import JobFeed
 
 
 class Place:

@@ -10,16 +10,17 @@ import time
 import weakref
 from typing import Any, Container, Dict, List, Optional
 
-from . import _dlpack, _frameworks, _library
-from ._arguments import encode
-from ._at_exit import close_at_exit
-from ._batch import Batch
-from ._descriptions import dtype_of
-from ._held import Held
-from ._sampling import Drawn
-from ._session import Session
-from ._transfer import Transfer
-from .errors import Closed, DeadlineExceeded, FailedPrecondition
+from .._arguments import encode
+from .._batches import dlpack, frameworks
+from .._batches.batch import Batch
+from .._batches.held import Held
+from .._batches.transfer import Transfer
+from .._connection import library as _library
+from .._connection.at_exit import close_at_exit
+from .._connection.session import Session
+from .._descriptions import dtype_of
+from .._order.sampling import Drawn
+from ..errors import Closed, DeadlineExceeded, FailedPrecondition
 
 _DEADLINE_EXCEEDED = 4
 # Python runs signal handlers between waits.
@@ -59,7 +60,7 @@ class Feed:
         """Opens the feed; `options` is a FeedOptions message, `images` the
         names of the fields that are images. Errors as DataLoader."""
         self._library = library = _library.load()
-        _dlpack.bind(library)
+        dlpack.bind(library)
         # Looked up once, since it is called for every batch.
         self._next = library.quick.feed_next_tensors
         self._error = _library.CError()
@@ -86,7 +87,7 @@ class Feed:
         self.prefetch = int(info["prefetch"])
         self.order_capacity = int(info["order_capacity"])
         self.fields = [
-            _dlpack.FieldInfo(
+            dlpack.FieldInfo(
                 field["name"],
                 dtype_of(field),
                 tuple(int(extent) for extent in field["shape"]),
@@ -99,7 +100,7 @@ class Feed:
             handle, ctypes.byref(kind), ctypes.byref(number)
         )
         try:
-            self._framework = _frameworks.make(
+            self._framework = frameworks.make(
                 framework, (kind.value, number.value), self.fields
             )
         except BaseException:
@@ -148,7 +149,7 @@ class Feed:
                 self.close()
 
     def _wait(
-        self, handle: _dlpack.Handle, timeout: Optional[float]
+        self, handle: dlpack.Handle, timeout: Optional[float]
     ) -> None:
         start = time.monotonic()
         try:
@@ -160,7 +161,7 @@ class Feed:
 
     def _fill(
         self,
-        handle: _dlpack.Handle,
+        handle: dlpack.Handle,
         timeout: Optional[float],
         deadline: Optional[float],
     ) -> None:

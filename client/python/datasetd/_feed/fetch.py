@@ -5,9 +5,9 @@ from __future__ import annotations
 import array
 from typing import Any, Callable, Iterable, Iterator, Optional, Protocol
 
-from ._batch import Batch
-from ._sampling import MAX_BATCH_SIZE, index_array
-from .errors import AllSlotsHeld, InvalidArgument
+from .._batches.batch import Batch
+from .._order.sampling import MAX_BATCH_SIZE, index_array
+from ..errors import AllSlotsHeld, InvalidArgument
 
 # Least number of rows of a fetcher's feed.
 _MIN_ROWS = 16

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, FrozenSet, List, Optional
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
-from ._ahead import SentAhead
-from ._batch import Batch, set_padding
-from ._connection import Connection
-from ._dataset import Dataset
-from ._feed import Feed, Waited
-from ._held import Held
-from ._recovery import LOST, NOT_OPENED, Recovery
-from ._resume import Position
-from ._sampling import Drawn
-from .errors import Closed, Error
+from .._batches.batch import Batch, set_padding
+from .._batches.held import Held
+from .._connection.connection import Connection
+from .._datasets.dataset import Dataset
+from .._order.sampling import Drawn
+from ..errors import Closed, Error
+from .ahead import SentAhead
+from .feed import Feed, Waited
+from .recovery import LOST, NOT_OPENED, Recovery
+
+Position = Tuple[int, int]  # epoch, batch within it
 
 
 class Job:

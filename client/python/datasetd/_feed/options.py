@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
-from ._dataset import Dataset
-from ._descriptions import Field
-from .errors import InvalidArgument
-from .transforms._pipeline import Pipelines, batch_ops, pipelines_message
+from .._datasets.dataset import Dataset
+from .._descriptions import Field
+from ..errors import InvalidArgument
+from ..transforms._pipeline import Pipelines, batch_ops, pipelines_message
 
 FieldNames = Union[None, str, Sequence[str]]
 Views = Optional[Mapping[str, Any]]

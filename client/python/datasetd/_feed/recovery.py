@@ -7,9 +7,9 @@ import json
 import time
 from typing import Any, Callable, Dict, Optional
 
-from ._connection import Connection
-from ._dataset import Dataset
-from .errors import (
+from .._connection.connection import Connection
+from .._datasets.dataset import Dataset
+from ..errors import (
     Aborted,
     Cancelled,
     DaemonDraining,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Iterator
 
-from ._warnings import warn_once
+from .._warnings import warn_once
 
 
 class _Epoch:

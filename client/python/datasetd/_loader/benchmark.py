@@ -12,8 +12,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List
 
-from ._subset import whole_of
-from .errors import InvalidArgument
+from .._datasets.subset import whole_of
+from ..errors import InvalidArgument
 
 # Set by `datasetctl bench`: a directory for reports, and how long to measure.
 DIRECTORY_VARIABLE = "DATASETD_BENCH_DIRECTORY"

@@ -21,50 +21,44 @@ from typing import (
     overload,
 )
 
-from . import (
-    _accelerate,
-    _benchmark,
-    _frameworks,
-    _nodes,
-    _ranks,
-    _sampling,
-    _seeds,
-    _torch_arguments,
-    _torch_loader,
-    _weights,
-)
-from ._agreement import Agreement
-from ._ahead import SentAhead
-from ._arguments import checked_int, checked_seconds, loader_timeout
-from ._batch import ArrayT, Batch
-from ._dataset import Dataset
-from ._epochs import EpochIterator, Place, SamplerIterator, Use
-from ._feed_options import (
+from .._arguments import checked_int, checked_seconds, loader_timeout
+from .._batches import frameworks
+from .._batches.batch import ArrayT, Batch
+from .._batches.held import Held
+from .._datasets.dataset import Dataset
+from .._datasets.parts import check_node, whole_name
+from .._datasets.subset import Samples, whole_of
+from .._feed.ahead import SentAhead
+from .._feed.epochs import EpochIterator, Place, SamplerIterator, Use
+from .._feed.fetch import Fetcher, Requested
+from .._feed.job_feed import Job, JobFeed, Position
+from .._feed.options import (
     check_order_arguments,
     check_own_subset,
     chosen_fields,
     fields_message,
 )
-from ._fetch import Fetcher, Requested
-from ._held import Held
-from ._job_feed import Job, JobFeed
-from ._partition import Partition, seed_of
-from ._parts import check_node, whole_name
-from ._resume import (
-    Position,
-    batches_per_epoch,
-    checked_order_state,
-    checked_position,
-    make_state,
-)
-from ._subset import Samples, whole_of
-from .errors import (
+from .._order import sampling
+from .._order import weights as _weights
+from .._order.partition import Partition, seed_of
+from .._ranks import nodes, seeds
+from .._ranks import ranks as _ranks
+from .._ranks.agreement import Agreement
+from ..errors import (
     FailedPrecondition,
     InvalidArgument,
     OutOfRange,
     ResourceExhausted,
 )
-from .transforms._pipeline import Pipelines
+from ..transforms._pipeline import Pipelines
+from . import accelerate, benchmark, torch_loader
+from . import torch_arguments as _torch_arguments
+from .resume import (
+    batches_per_epoch,
+    checked_order_state,
+    checked_position,
+    make_state,
+)
 
 if TYPE_CHECKING:
     import numpy
@@ -226,7 +220,7 @@ class DataLoader(Generic[ArrayT]):
         drop_last: bool = ...,
         rank: _ranks.Number = ...,
         world_size: _ranks.Number = ...,
-        partition: Optional[_nodes.Given] = ...,
+        partition: Optional[nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
@@ -256,7 +250,7 @@ class DataLoader(Generic[ArrayT]):
         drop_last: bool = ...,
         rank: _ranks.Number = ...,
         world_size: _ranks.Number = ...,
-        partition: Optional[_nodes.Given] = ...,
+        partition: Optional[nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
@@ -286,7 +280,7 @@ class DataLoader(Generic[ArrayT]):
         drop_last: bool = ...,
         rank: _ranks.Number = ...,
         world_size: _ranks.Number = ...,
-        partition: Optional[_nodes.Given] = ...,
+        partition: Optional[nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
@@ -315,7 +309,7 @@ class DataLoader(Generic[ArrayT]):
         drop_last: bool = False,
         rank: _ranks.Number = "auto",
         world_size: _ranks.Number = "auto",
-        partition: Optional[_nodes.Given] = None,
+        partition: Optional[nodes.Given] = None,
         prefetch: Optional[int] = None,
         transforms: Pipelines = (),
         layout: Layout = "NCHW",
@@ -347,7 +341,7 @@ class DataLoader(Generic[ArrayT]):
         self.drop_last = bool(drop_last)
         self._asked_ranks = rank, world_size
         self.rank, self.world_size = _ranks.resolve(rank, world_size)
-        resolved = _frameworks.resolve(framework)
+        resolved = frameworks.resolve(framework)
         if not isinstance(name, str):
             raise InvalidArgument(f"name={name!r}; expected a str")
         check_order_arguments(
@@ -397,9 +391,9 @@ class DataLoader(Generic[ArrayT]):
         self._subset_hash: Optional[str] = None
         samples: Optional[List[int]] = None
         if subset is not None:
-            indices = _sampling.index_array("subset", subset)
+            indices = sampling.index_array("subset", subset)
             samples = indices.tolist()
-            self._subset_hash = _sampling.digest(indices).hex()
+            self._subset_hash = sampling.digest(indices).hex()
             if weights is None and partition is None:
                 options["subset"] = {"indices": samples}
         self._weighted: Optional[_weights.WeightedSampler] = None
@@ -414,7 +408,7 @@ class DataLoader(Generic[ArrayT]):
             )
         self._partition: Optional[Partition] = None
         if partition is not None:
-            node = _nodes.resolve("partition", partition)
+            node = nodes.resolve("partition", partition)
             check_node(whole.name, node)
             self._partition = Partition(
                 node,
@@ -454,12 +448,12 @@ class DataLoader(Generic[ArrayT]):
         self.seed = (
             checked_int("seed", seed, 0, 2**64 - 1)
             if seed is not None
-            else _seeds.draw(generator)
+            else seeds.draw(generator)
             if self._is_seed_drawn
             else 0
         )
         if self._is_seed_drawn:
-            self.seed = _seeds.agreed(self.seed, self.world_size)
+            self.seed = seeds.agreed(self.seed, self.world_size)
         # The ranks that have agreed on the seed.
         self._seed_ranks = self.world_size
         options["seed"] = str(self._node_seed())
@@ -521,7 +515,7 @@ class DataLoader(Generic[ArrayT]):
         loader: DataLoader[Any] = DataLoader(
             self._whole,
             batch_size=4096,
-            fields=[_weights.label_field(self._whole)],
+            fields=[_label_field(self._whole)],
             framework=framework,
             rank=0,
             world_size=1,
@@ -536,7 +530,7 @@ class DataLoader(Generic[ArrayT]):
         if sampler is None and batch_sampler is None:
             return None
         return SentAhead(
-            _sampling.SamplerOrder(
+            sampling.SamplerOrder(
                 sampler,
                 batch_sampler,
                 self.batch_size,
@@ -590,7 +584,7 @@ class DataLoader(Generic[ArrayT]):
         self._loaded = self._loaded_order = None
         self._requested_epoch = None
         self._last_epoch = position[0]
-        return _accelerate.watch(self, _benchmark.watch(self, iterator))
+        return accelerate.watch(self, benchmark.watch(self, iterator))
 
     def _forget_unused(self) -> None:
         """Undoes the last iter() if its iterator was dropped unused."""
@@ -743,7 +737,7 @@ class DataLoader(Generic[ArrayT]):
             return
         self._follow_ranks()
         if self._is_seed_drawn and self.world_size != self._seed_ranks:
-            self._set_seed(_seeds.agreed(self.seed, self.world_size))
+            self._set_seed(seeds.agreed(self.seed, self.world_size))
         if self._asked_ranks[1] == "auto" and self.world_size == 1:
             _ranks.warn_if_launched()
         self._has_begun = True
@@ -973,7 +967,7 @@ class DataLoader(Generic[ArrayT]):
         and no framework divides them again. skip_first_batches of Accelerate
         is a seek.
         """
-        return _torch_loader.make(self)
+        return torch_loader.make(self)
 
     # -- Life -----------------------------------------------------------------
 
@@ -1024,6 +1018,25 @@ class DataLoader(Generic[ArrayT]):
             f"datasetd.DataLoader({self._whole.name!r}, "
             f"batch_size={self.batch_size}, {seed}{share}{batches})"
         )
+
+
+def _label_field(dataset: Dataset) -> str:
+    """Returns the name of the field of classes: `label`, or the only field of
+    single integers."""
+    names = [
+        field.name
+        for field in dataset.fields
+        if field.shape == () and "int" in field.dtype
+    ]
+    if "label" in names:
+        return "label"
+    if len(names) != 1:
+        raise InvalidArgument(
+            f"weights='balanced': dataset '{dataset.name}' has no field "
+            f"'label' of integers, and its other ones are {names}; pass one "
+            "weight per sample"
+        )
+    return names[0]
 
 
 class _FetchLoader(DataLoader[Any]):

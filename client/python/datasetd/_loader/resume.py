@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from ._arguments import checked_int
-from .errors import FailedPrecondition, InvalidArgument
-
-Position = Tuple[int, int]  # epoch, batch within it
+from .._arguments import checked_int
+from .._feed.job_feed import Position
+from ..errors import FailedPrecondition, InvalidArgument
 
 _VERSION = 1
 # Hashes of arguments that not every job has.

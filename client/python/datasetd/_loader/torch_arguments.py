@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Any, Dict, Iterable, Tuple
 
-from ._warnings import warn
-from .errors import InvalidArgument
+from .._warnings import warn
+from ..errors import InvalidArgument
 
 # The values that ask for nothing.
 _IGNORED: Dict[str, Tuple[Any, ...]] = {

@@ -9,13 +9,13 @@ import itertools
 import json
 from typing import Any, Dict, Iterator, List, Optional
 
-from . import _nodes
-from ._agreement import Agreement
-from ._order import Order
-from ._ranks import ALONE, Ranks
-from ._sampling import MAX_BATCH_SIZE
-from ._warnings import warn_once
-from .errors import FailedPrecondition, InvalidArgument
+from .._ranks import nodes as _nodes
+from .._ranks.agreement import Agreement
+from .._ranks.ranks import ALONE, Ranks
+from .._warnings import warn_once
+from ..errors import FailedPrecondition, InvalidArgument
+from .daemon_order import Order
+from .sampling import MAX_BATCH_SIZE
 
 # Positions are looked up in the order at once, in about this number.
 _LOOKUP_ROWS = 1 << 15

@@ -7,7 +7,7 @@ import copy
 import hashlib
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional
 
-from .errors import FailedPrecondition, InvalidArgument, OutOfRange
+from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
 
 MAX_BATCH_SIZE = 1 << 18
 

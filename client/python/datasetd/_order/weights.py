@@ -6,9 +6,8 @@ import hashlib
 import importlib.util
 from typing import Any, Iterable, Iterator, List, Optional, Union
 
-from ._dataset import Dataset
-from ._ranks import Ranks
-from .errors import InvalidArgument
+from .._ranks.ranks import Ranks
+from ..errors import InvalidArgument
 
 # Numbers, one per sample, or "balanced".
 Weights = Union[str, Iterable[float]]
@@ -99,25 +98,6 @@ class WeightedSampler:
         if self._samples is not None:
             drawn = self._samples[drawn]
         return iter(drawn.tolist())
-
-
-def label_field(dataset: Dataset) -> str:
-    """Returns the name of the field of classes: `label`, or the only field of
-    single integers."""
-    names = [
-        field.name
-        for field in dataset.fields
-        if field.shape == () and "int" in field.dtype
-    ]
-    if "label" in names:
-        return "label"
-    if len(names) != 1:
-        raise InvalidArgument(
-            f"weights='balanced': dataset '{dataset.name}' has no field "
-            f"'label' of integers, and its other ones are {names}; pass one "
-            "weight per sample"
-        )
-    return names[0]
 
 
 def balanced(labels: List[Any]) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
 
-from ._samples import FieldNames, Spec, field_message, make_spec, numpy_dtype
-from .errors import InvalidArgument
+from ..errors import InvalidArgument
+from .samples import FieldNames, Spec, field_message, make_spec, numpy_dtype
 
 _BLOCK_BYTES = 1 << 20
 _MAX_FIELDS = 64

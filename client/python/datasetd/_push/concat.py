@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 from typing import Any, Iterable, List, Mapping, Optional
 
-from ._columns import Columns
-from ._dataset import Dataset
-from ._descriptions import Field
-from ._rows import is_named, to_numpy
-from ._samples import FieldNames, Spec
-from ._subset import Samples
-from .errors import FailedPrecondition, InvalidArgument
+from .._datasets.dataset import Dataset
+from .._datasets.subset import Samples
+from .._descriptions import Field
+from ..errors import FailedPrecondition, InvalidArgument
+from .columns import Columns
+from .rows import is_named, to_numpy
+from .samples import FieldNames, Spec
 
 _READ_BYTES = 4 << 20
 _MAX_READ_ROWS = 1 << 17

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from . import _concat
-from ._columns import Columns
-from ._rows import ArrowRows, Rows, is_arrow_numeric, is_named, module_of
-from ._samples import FieldNames, Fields
-from .errors import InvalidArgument
-from .sources._base import Source
+from .._datasets.parts import Part
+from ..errors import InvalidArgument
+from ..sources._base import Source
+from . import concat
+from .columns import Columns
+from .rows import ArrowRows, Rows, is_arrow_numeric, is_named, module_of
+from .samples import FieldNames, Fields
 
 
 class _Zipped:
@@ -181,9 +182,9 @@ def columns_of(data: Any, fields: Fields) -> Any:
     """Returns the columns of `data`, or its samples if it has none."""
     _refuse(data)
     names = FieldNames(fields)
-    resident = _concat.as_concat(data)
+    resident = concat.as_concat(data)
     if resident is not None:
-        return _concat.columns(resident, names)
+        return concat.columns(resident, names)
     if is_named(data, "datasets", "Dataset"):
         found = _of_hugging_face(data, names)
         return data if found is None else found
@@ -258,3 +259,38 @@ def class_names_of(data: Any) -> List[str]:
 
 def _is_class_label(feature: Any) -> bool:
     return type(feature).__name__ == "ClassLabel" and bool(feature.names)
+
+
+def part_of(data: Any, part: Part) -> Any:
+    """Returns a part of what columns_of() returned."""
+    if isinstance(data, Columns):
+        data.restrict(part.ranges(data.num_samples))
+        return data
+    return _PartOfSamples(data, part)
+
+
+class _PartOfSamples:
+    """The samples of a part, in their order."""
+
+    def __init__(self, samples: Any, part: Part) -> None:
+        is_iterable = is_named(samples, "torch", "IterableDataset") or not (
+            hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
+        )
+        if is_iterable:
+            raise InvalidArgument(
+                "part: these samples have no len() or no [i], so that a part "
+                "of them cannot be read alone: pass what has both, or push "
+                "this node's samples without part="
+            )
+        self._samples = samples
+        self._indices = [
+            i
+            for begin, end in part.ranges(len(samples))
+            for i in range(begin, end)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._samples[self._indices[i]]

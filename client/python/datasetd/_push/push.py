@@ -12,7 +12,6 @@ import tempfile
 import time
 import weakref
 from typing import (
-    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -23,23 +22,22 @@ from typing import (
     Tuple,
 )
 
-from . import _concat, _library, _resident
-from ._arguments import encode
-from ._columns import Columns, contiguous, copy_rows
-from ._data import columns_of
-from ._dataset import Dataset
-from ._parts import Part, chosen
-from ._samples import Fields, SampleEncoder
-from ._session import Session
-from .errors import (
+from .._arguments import encode
+from .._connection import library as _library
+from .._connection.session import Session
+from .._datasets.dataset import Dataset
+from .._datasets.parts import Part
+from ..errors import (
     AlreadyExists,
     InvalidArgument,
     NotFound,
     ResourceExhausted,
 )
-
-if TYPE_CHECKING:
-    from ._client import Client
+from . import concat
+from . import resident as _resident
+from .columns import Columns, contiguous, copy_rows
+from .data import columns_of, part_of
+from .samples import Fields, SampleEncoder
 
 _BLOCK_BYTES = 1 << 20
 # Samples at the start that are read twice; then those at powers of two.
@@ -392,7 +390,7 @@ def _is_equal(present: Dataset, data: Any) -> bool:
 
 
 def push(
-    client: "Client",
+    hold: Callable[[Dict[str, Any]], Dataset],
     session: Session,
     header: Dict[str, Any],
     data: Any,
@@ -403,7 +401,8 @@ def push(
     part: Optional[Part],
 ) -> Dict[str, Any]:
     """Sends the samples, or a part of them, unless the dataset exists. Returns
-    the Dataset message; the session has one more holder."""
+    the Dataset message; the session has one more holder. `hold`
+    makes a Dataset of such a message."""
     if if_exists not in _IF_EXISTS:
         raise InvalidArgument(
             f"if_exists is {if_exists!r}, expected one of "
@@ -411,7 +410,7 @@ def push(
         )
     name = header["name"]
     _check_name(name)
-    if if_exists == "replace" and _concat.is_part(data, name):
+    if if_exists == "replace" and concat.is_part(data, name):
         raise InvalidArgument(
             f"dataset {name!r} cannot replace itself: choose another name, and "
             "unload it afterwards"
@@ -441,7 +440,7 @@ def push(
         if present is None or if_exists == "same":
             columns = columns_of(data, fields)
             if part is not None:
-                columns = chosen(columns, part)
+                columns = part_of(columns, part)
             source: Any = (
                 _ColumnData(columns)
                 if isinstance(columns, Columns)
@@ -478,7 +477,7 @@ def push(
                 session.hold(name)
         if present is not None:
             if if_exists == "same":
-                held = Dataset(client, session, present)
+                held = hold(present)
                 difference = _difference(held, header, source)
                 if difference:
                     raise AlreadyExists(difference)

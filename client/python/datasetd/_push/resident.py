@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 from typing import Any, Generator, List
 
-from ._dataset import Dataset
-from ._loader import DataLoader
-from ._rows import to_numpy
+from .._datasets.dataset import Dataset
+from .._loader.loader import DataLoader
+from .rows import to_numpy
 
 MAX_ROWS = 4096
 

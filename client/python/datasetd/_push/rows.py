@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ._samples import plain
-from .errors import InvalidArgument
+from ..errors import InvalidArgument
+from .samples import plain
 
 _READ_BYTES = 4 << 20
 _MAX_READ_BYTES = 256 << 20

@@ -17,7 +17,7 @@ from typing import (
     Union,
 )
 
-from .errors import InvalidArgument
+from ..errors import InvalidArgument
 
 Fields = Union[None, str, Sequence[str], Mapping[str, str]]
 

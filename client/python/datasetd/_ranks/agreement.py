@@ -17,9 +17,9 @@ from typing import (
     Tuple,
 )
 
-from . import _ranks
-from ._warnings import warn_once
-from .errors import DeadlineExceeded, Error, FailedPrecondition
+from .._warnings import warn_once
+from ..errors import DeadlineExceeded, Error, FailedPrecondition
+from . import ranks as _ranks
 
 # Advice in the error, by the value that differs.
 _ADVICE = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Optional, Tuple, Union
 
-from ._arguments import checked_int
-from .errors import InvalidArgument
+from .._arguments import checked_int
+from ..errors import InvalidArgument
 
 
 class Node(NamedTuple):

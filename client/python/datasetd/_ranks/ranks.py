@@ -6,9 +6,9 @@ import os
 import sys
 from typing import Any, NamedTuple, Optional, Union
 
-from ._arguments import checked_int
-from ._warnings import warn_once
-from .errors import InvalidArgument
+from .._arguments import checked_int
+from .._warnings import warn_once
+from ..errors import InvalidArgument
 
 # An int, or "auto".
 Number = Union[int, str]

@@ -6,8 +6,8 @@ import secrets
 import sys
 from typing import Any
 
-from . import _ranks
-from .errors import InvalidArgument
+from ..errors import InvalidArgument
+from . import ranks
 
 
 def draw(generator: Any = None) -> int:
@@ -38,7 +38,7 @@ def agreed(seed: int, world_size: int) -> int:
     """Returns rank 0's seed, on all ranks. Every rank must call it."""
     if world_size == 1:
         return seed
-    found = _ranks.of_torch()
+    found = ranks.of_torch()
     if found is None or found.world_size != world_size:
         raise InvalidArgument(
             f"seed: {world_size} ranks share one order and need one seed, "
