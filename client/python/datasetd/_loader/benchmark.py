@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import statistics
 import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List
@@ -19,6 +18,12 @@ from ..errors import InvalidArgument
 DIRECTORY_VARIABLE = "DATASETD_BENCH_DIRECTORY"
 STEPS_VARIABLE = "DATASETD_BENCH_STEPS"
 ROUNDS_VARIABLE = "DATASETD_BENCH_ROUNDS"
+
+
+def _median(seconds: List[float]) -> float:
+    import statistics  # slow to import, and seldom needed
+
+    return statistics.median(seconds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +38,11 @@ class BenchmarkResult:
 
     @property
     def loader_seconds(self) -> float:
-        return statistics.median(self.loader_rounds)
+        return _median(self.loader_rounds)
 
     @property
     def constant_seconds(self) -> float:
-        return statistics.median(self.constant_rounds)
+        return _median(self.constant_rounds)
 
     @property
     def data_share(self) -> float:
@@ -144,7 +149,7 @@ class _Meter:
             self._steps,
             self._times[False],
             self._times[True],
-            statistics.median(self._waited),
+            _median(self._waited),
         )
 
 

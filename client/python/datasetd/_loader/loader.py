@@ -6,80 +6,34 @@ import inspect
 from typing import (
     TYPE_CHECKING,
     Any,
-    Dict,
-    Generic,
     Iterable,
-    Iterator,
-    List,
     Literal,
     Mapping,
-    NamedTuple,
-    NoReturn,
     Optional,
-    Sequence,
     Union,
     overload,
 )
 
-from .._arguments import checked_int, checked_seconds, loader_timeout
-from .._batches import frameworks
-from .._batches.batch import ArrayT, Batch
-from .._batches.held import Held
-from .._datasets.dataset import Dataset
-from .._datasets.parts import check_node, whole_name
-from .._datasets.subset import Samples, whole_of
-from .._feed.ahead import SentAhead
-from .._feed.epochs import EpochIterator, Place, SamplerIterator, Use
+from .._batches.batch import ArrayT
+from .._datasets.subset import Samples
 from .._feed.fetch import Fetcher, Requested
-from .._feed.job_feed import Job, JobFeed, Position
-from .._feed.options import (
-    check_order_arguments,
-    check_own_subset,
-    chosen_fields,
-    fields_message,
-)
-from .._order import sampling
-from .._order import weights as _weights
-from .._order.partition import Partition, seed_of
-from .._ranks import nodes, seeds
-from .._ranks import ranks as _ranks
-from .._ranks.agreement import Agreement
-from ..errors import (
-    FailedPrecondition,
-    InvalidArgument,
-    OutOfRange,
-    ResourceExhausted,
-)
+from .._feed.options import FieldNames, Layout
+from .._order.weights import Weights
+from .._ranks import nodes
+from .._ranks.ranks import Number
 from ..transforms._pipeline import Pipelines
-from . import accelerate, benchmark, torch_loader
 from . import torch_arguments as _torch_arguments
-from .resume import (
-    batches_per_epoch,
-    checked_order_state,
-    checked_position,
-    make_state,
-)
+from .job_loader import JobLoader
+from .opening import open_job
 
 if TYPE_CHECKING:
     import numpy
     import torch
 
-Layout = Union[str, Mapping[str, str]]
-FieldNames = Union[None, str, Sequence[str]]
 BatchSampler = Iterable[Iterable[int]]
 
 
-class _Before(NamedTuple):
-    """Where a loader was before iter(), and what became of the iterator."""
-
-    use: Use
-    loaded: Optional[Position]
-    loaded_order: Optional[Dict[str, Any]]
-    requested_epoch: Optional[int]
-    last_epoch: int
-
-
-class DataLoader(Generic[ArrayT]):
+class DataLoader(JobLoader[ArrayT]):
     """Iterates over the epochs of one job.
 
     Each job has its own order, seed, augmentation, batch size and pace; the
@@ -218,14 +172,14 @@ class DataLoader(Generic[ArrayT]):
         seed: Optional[int] = ...,
         generator: Any = ...,
         drop_last: bool = ...,
-        rank: _ranks.Number = ...,
-        world_size: _ranks.Number = ...,
+        rank: Number = ...,
+        world_size: Number = ...,
         partition: Optional[nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
         framework: Literal[None, "torch"] = ...,
-        weights: Optional[_weights.Weights] = ...,
+        weights: Optional[Weights] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -248,14 +202,14 @@ class DataLoader(Generic[ArrayT]):
         seed: Optional[int] = ...,
         generator: Any = ...,
         drop_last: bool = ...,
-        rank: _ranks.Number = ...,
-        world_size: _ranks.Number = ...,
+        rank: Number = ...,
+        world_size: Number = ...,
         partition: Optional[nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
         framework: Literal["numpy"],
-        weights: Optional[_weights.Weights] = ...,
+        weights: Optional[Weights] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -278,14 +232,14 @@ class DataLoader(Generic[ArrayT]):
         seed: Optional[int] = ...,
         generator: Any = ...,
         drop_last: bool = ...,
-        rank: _ranks.Number = ...,
-        world_size: _ranks.Number = ...,
+        rank: Number = ...,
+        world_size: Number = ...,
         partition: Optional[nodes.Given] = ...,
         prefetch: Optional[int] = ...,
         transforms: Pipelines = ...,
         layout: Layout = ...,
         framework: str,
-        weights: Optional[_weights.Weights] = ...,
+        weights: Optional[Weights] = ...,
         subset: Optional[Iterable[int]] = ...,
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
@@ -307,14 +261,14 @@ class DataLoader(Generic[ArrayT]):
         seed: Optional[int] = None,
         generator: Any = None,
         drop_last: bool = False,
-        rank: _ranks.Number = "auto",
-        world_size: _ranks.Number = "auto",
+        rank: Number = "auto",
+        world_size: Number = "auto",
         partition: Optional[nodes.Given] = None,
         prefetch: Optional[int] = None,
         transforms: Pipelines = (),
         layout: Layout = "NCHW",
         framework: Optional[str] = None,
-        weights: Optional[_weights.Weights] = None,
+        weights: Optional[Weights] = None,
         subset: Optional[Iterable[int]] = None,
         fields: FieldNames = None,
         views: Optional[Mapping[str, Pipelines]] = None,
@@ -328,715 +282,38 @@ class DataLoader(Generic[ArrayT]):
             _torch_arguments.check(
                 torch_arguments, inspect.signature(DataLoader).parameters
             )
-        whole, own_subset = whole_of(dataset)
-        if not isinstance(whole, Dataset):
-            raise InvalidArgument(
-                f"dataset={dataset!r}; expected what Client.load_dataset, "
-                "push_dataset or get_dataset returned, or a Subset of it"
-            )
         self.dataset = dataset
-        self._whole = whole
-        self.batch_size = checked_int("batch_size", batch_size, 1, 2**32 - 1)
-        self.shuffle = bool(shuffle)
-        self.drop_last = bool(drop_last)
-        self._asked_ranks = rank, world_size
-        self.rank, self.world_size = _ranks.resolve(rank, world_size)
-        resolved = frameworks.resolve(framework)
-        if not isinstance(name, str):
-            raise InvalidArgument(f"name={name!r}; expected a str")
-        check_order_arguments(
-            sampler,
-            batch_sampler,
-            weights,
-            subset,
-            self.shuffle,
-            self.drop_last,
-            partition is not None,
-        )
-        self._own_subset = own_subset
-        if own_subset is not None:
-            has_order = any(
-                order is not None
-                for order in (sampler, batch_sampler, weights, partition)
-            )
-            check_own_subset(own_subset, has_order, subset)
-            if sampler is None and batch_sampler is None:
-                subset = own_subset
-        held = Held(on_held, f"a loader of dataset '{whole.name}'")
-        self._has_seed = seed is not None
-        self._is_seed_drawn = seed is None and (
-            self.shuffle or weights is not None or generator is not None
-        )
-        if seed is not None and generator is not None:
-            raise InvalidArgument("seed= and generator= exclude each other")
-        options: Dict[str, Any] = {
-            "dataset": whole.name,
-            "batch_size": self.batch_size,
-            "shuffle": self.shuffle,
-            "drop_last": self.drop_last,
-            "rank": self.rank,
-            "world_size": self.world_size,
-            "name": name,
-        }
-        chosen = chosen_fields(whole, fields, views)
-        options["fields"] = fields_message(
-            whole, chosen, transforms, layout, views
-        )
-        if prefetch is not None:
-            options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
-        if fields is not None or views is not None:
-            options["field_names"] = [field.name for field in chosen]
         self.sampler = sampler
         self.batch_sampler = batch_sampler
-        self._subset_hash: Optional[str] = None
-        samples: Optional[List[int]] = None
-        if subset is not None:
-            indices = sampling.index_array("subset", subset)
-            samples = indices.tolist()
-            self._subset_hash = sampling.digest(indices).hex()
-            if weights is None and partition is None:
-                options["subset"] = {"indices": samples}
-        self._weighted: Optional[_weights.WeightedSampler] = None
-        if weights is not None:
-            if isinstance(weights, str):
-                weights = self._balanced(weights, resolved, samples)
-            self._weighted = _weights.WeightedSampler(
-                weights,
-                samples,
-                len(whole) if samples is None else len(samples),
-                self.drop_last,
-            )
-        self._partition: Optional[Partition] = None
-        if partition is not None:
-            node = nodes.resolve("partition", partition)
-            check_node(whole.name, node)
-            self._partition = Partition(
-                node,
-                len(whole) if samples is None else len(samples),
-                samples,
-                self.batch_size,
-                self.shuffle,
-                self.drop_last,
-            )
-        # An order that the daemon does not make.
-        self._own_order = (
-            self._weighted if sampler is None else sampler,
-            batch_sampler
-            if self._partition is None or self._weighted is not None
-            else self._partition,
-        )
-        ahead = self._new_ahead()
-        if ahead is not None:
-            self.batch_size = ahead.order.batch_size
-            options.update(
-                batch_size=self.batch_size,
-                drop_last=False,
-                client_order={"draws_by_sample": self._draws_by_sample},
-            )
-        if self._partition is not None and weights is None:
-            # As the daemon's order draws.
-            options.update(
-                shuffle=False, client_order={"draws_by_sample": True}
-            )
-        timeout = loader_timeout(timeout)
-        reconnect_seconds = (
-            60.0
-            if reconnect is True
-            else checked_seconds("reconnect", reconnect or 0)
-        )
-        # After the other checks, so that a mistake draws nothing.
-        self.seed = (
-            checked_int("seed", seed, 0, 2**64 - 1)
-            if seed is not None
-            else seeds.draw(generator)
-            if self._is_seed_drawn
-            else 0
-        )
-        if self._is_seed_drawn:
-            self.seed = seeds.agreed(self.seed, self.world_size)
-        # The ranks that have agreed on the seed.
-        self._seed_ranks = self.world_size
-        options["seed"] = str(self._node_seed())
-        if self._weighted is not None:
-            self._weighted.seed = self._node_seed()
-            self._weighted.ranks = _ranks.Ranks(self.rank, self.world_size)
-        # Arguments for opening loaders of single samples.
-        self._arguments = {
-            "fields": fields,
-            "views": views,
-            "transforms": transforms,
-            "layout": layout,
-            "framework": resolved,
-            "timeout": timeout,
-            "reconnect": reconnect_seconds,
-        }
-        self._job = Job(
-            whole,
-            options,
-            resolved,
-            timeout,
-            reconnect_seconds,
-            held,
-            frozenset(field.name for field in chosen if field.is_image),
-        )
-        if self._partition is not None:
-            self._partition.seed = self._node_seed()
-            if self._weighted is None:
-                self._job.num_padding = self._partition.num_padding
-        # The feed of the newest iterator.
-        self._feed = JobFeed(self._job, ahead)
-        self._place = Place(self._feed)
-        self._peeked: Optional[JobFeed] = None
-        self._fetcher: Optional[Fetcher] = None
-        self._loaded: Optional[Position] = None
-        # Where the loaded epoch begins in the global order.
-        self._loaded_first = 0
-        self._loaded_order: Optional[Dict[str, Any]] = None
-        self._requested_epoch: Optional[int] = None
-        self._last_epoch = -1
-        # The state before the last iter().
-        self._before: Optional[_Before] = None
-        self._has_begun = False
-        self._agreement = Agreement(whole_name(whole.name), name)
-
-    def _balanced(
-        self, weights: str, framework: str, samples: Optional[List[int]]
-    ) -> Any:
-        """Returns the weights that `weights` names."""
-        if weights != "balanced":
-            raise InvalidArgument(
-                f"weights={weights!r}; expected numbers or 'balanced'"
-            )
-        if framework == "dlpack":
-            raise InvalidArgument(
-                "weights='balanced' reads the labels, which "
-                "framework='dlpack' cannot: pass one weight per sample"
-            )
-        loader: DataLoader[Any] = DataLoader(
-            self._whole,
-            batch_size=4096,
-            fields=[_label_field(self._whole)],
+        opened = open_job(
+            dataset,
+            batch_size=batch_size,
+            shuffle=bool(shuffle),
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            seed=seed,
+            generator=generator,
+            drop_last=bool(drop_last),
+            rank=rank,
+            world_size=world_size,
+            partition=partition,
+            prefetch=prefetch,
+            transforms=transforms,
+            layout=layout,
             framework=framework,
-            rank=0,
-            world_size=1,
-            subset=samples,
+            weights=weights,
+            subset=subset,
+            fields=fields,
+            views=views,
+            on_held=on_held,
+            name=name,
+            timeout=timeout,
+            reconnect=reconnect,
+            draws_by_sample=self._draws_by_sample,
+            open_loader=DataLoader,
+            open_fetcher=make_fetcher,
         )
-        with loader:
-            return _weights.balanced([batch[0] for batch in loader])
-
-    def _new_ahead(self) -> Optional[SentAhead]:
-        """Returns the order of one more feed; None: the daemon makes it."""
-        sampler, batch_sampler = self._own_order
-        if sampler is None and batch_sampler is None:
-            return None
-        return SentAhead(
-            sampling.SamplerOrder(
-                sampler,
-                batch_sampler,
-                self.batch_size,
-                self.drop_last,
-                # The loader's own orders count the whole dataset's samples.
-                self._own_subset if self._is_order_given() else None,
-            )
-        )
-
-    # -- Iterating ------------------------------------------------------------
-
-    def __len__(self) -> int:
-        """Returns the batches per epoch of this rank.
-
-        Raises TypeError if a sampler does not know its length.
-        """
-        self._follow_ranks()
-        if self._feed.ahead is None:
-            return batches_per_epoch(
-                self.num_samples,
-                self.batch_size,
-                self.world_size,
-                self.drop_last,
-            )
-        return len(self._feed)
-
-    def __iter__(self) -> Iterator[Batch[ArrayT]]:
-        self._feed.check_free()
-        self._settle_ranks()
-        self._forget_unused()
-        self._agreement.check(
-            _ranks.Ranks(self.rank, self.world_size), self._identity()
-        )
-        position = self._next_position()
-        feed, self._peeked = self._peeked, None
-        if feed is None:
-            feed = self._begun(position)
-        self._feed = feed
-        iterator = (
-            EpochIterator(feed, self._place)
-            if feed.ahead is None
-            else SamplerIterator(feed, self._place, feed.ahead)
-        )
-        self._before = _Before(
-            iterator.use,
-            self._loaded,
-            self._loaded_order,
-            self._requested_epoch,
-            self._last_epoch,
-        )
-        self._loaded = self._loaded_order = None
-        self._requested_epoch = None
-        self._last_epoch = position[0]
-        return accelerate.watch(self, benchmark.watch(self, iterator))
-
-    def _forget_unused(self) -> None:
-        """Undoes the last iter() if its iterator was dropped unused."""
-        before, self._before = self._before, None
-        if before is None or before.use.has_begun:
-            return
-        if before.use.is_held():
-            self._before = before
-            return
-        self._loaded, self._loaded_order = before.loaded, before.loaded_order
-        self._requested_epoch = before.requested_epoch
-        self._last_epoch = before.last_epoch
-
-    def peek(self) -> Batch[ArrayT]:
-        """Returns the first batch that the next iter() will give.
-
-        It is the same Batch object. Nothing else changes: the next iter() gives
-        it again, iterators under way go on, and state_dict() and the epoch stay
-        as they are. set_epoch() and load_state_dict() make a new choice. A
-        sampler is iterated for the epoch now, instead of by iter(). Raises
-        OutOfRange if the next epoch has no batches.
-        """
-        self._feed.check_free()
-        self._settle_ranks()
-        self._forget_unused()
-        if self._peeked is None:
-            self._peeked = self._begun(self._next_position(), keep=True)
-        feed = self._peeked
-        if feed.ahead is not None:
-            feed.ahead.top_up(feed.send)
-        if not (feed.ahead.has_more() if feed.ahead else feed.num_batches):
-            raise OutOfRange("peek(): the next epoch has no batches")
-        return feed.peek()
-
-    def _begun(self, position: Position, keep: bool = False) -> JobFeed:
-        """Returns a feed at `position` that no iterator uses; with `keep` one
-        that was there, or a new one."""
-        first = 0 if self._loaded is None else self._loaded_first
-        if first != int(self._job.options.get("first_position", 0)):
-            self._job.change(first_position=str(first))
-        feed = self._feed
-        if feed.is_under_way() or (keep and feed.position != position):
-            feed = self._new_feed(position)
-        for order in (self._weighted, self._partition):
-            if order is not None:
-                order.set_epoch(position[0])
-        feed.begin(position, self._loaded_order)
-        return feed
-
-    def _new_feed(self, position: Position) -> JobFeed:
-        try:
-            return JobFeed(self._job, self._new_ahead(), position)
-        except ResourceExhausted as error:
-            raise ResourceExhausted(
-                f"{error} (for one more iterator or peek() of a loader, "
-                "beside an iterator that has not ended: end or drop that, or "
-                "close other loaders)"
-            ) from None
-
-    def _next_position(self) -> Position:
-        """Returns where the next iter() begins."""
-        return self._asked_for() or (self._last_epoch + 1, 0)
-
-    def _asked_for(self) -> Optional[Position]:
-        """Returns where the next iter() begins after load_state_dict or
-        set_epoch."""
-        if self._loaded is None and self._requested_epoch is not None:
-            return self._requested_epoch, 0
-        return self._loaded
-
-    def set_epoch(self, epoch: int) -> None:
-        """Makes the next iter() begin at `epoch`.
-
-        A loaded position within the same epoch is kept.
-        """
-        number = checked_int("epoch", epoch, 0, 2**63 - 1)
-        self._forget_unused()
-        self._peeked = None
-        if self._feed.ahead is not None:
-            self._feed.ahead.order.set_epoch(number)
-        if self._loaded is not None and self._loaded[0] == number:
-            return
-        self._loaded = self._loaded_order = None
-        self._requested_epoch = number
-
-    # -- Ranks and seed -------------------------------------------------------
-
-    def _follow_ranks(self) -> None:
-        """Takes the ranks of torch.distributed, until the first iter()."""
-        if self._has_begun:
-            return
-        ranks = _ranks.resolve(*self._asked_ranks)
-        if ranks != (self.rank, self.world_size):
-            self._share_loaded(ranks[1])
-            self.rank, self.world_size = ranks
-            self._divide_by(ranks)
-        if self._partition is not None:
-            self._agree_on_parts(self._partition, ranks)
-
-    def _divide_by(self, ranks: _ranks.Ranks) -> None:
-        """Divides the order by these ranks."""
-        if self._weighted is not None:
-            self._weighted.ranks = ranks
-        self._job.change(rank=ranks.rank, world_size=ranks.world_size)
-        self._feed.update()
-
-    def _agree_on_parts(
-        self, partition: Partition, ranks: _ranks.Ranks
-    ) -> None:
-        """Divides the order by the ranks of this node. Waits for all ranks the
-        first time."""
-        if partition.has_agreed(ranks):
-            return
-        partition.agree(
-            self._agreement,
-            ranks,
-            {
-                "content_hash": self.content_hash,
-                "subset": self._subset_hash,
-                "weights": self._weighted and self._weighted.hash,
-            },
-        )
-        if self._weighted is not None:
-            self._weighted.num_rows = partition.num_rows
-        self._divide_by(partition.ranks)
-
-    def _share_loaded(self, world_size: int) -> None:
-        """Keeps the loaded place when the number of ranks changes."""
-        if self._loaded is None or world_size == self.world_size:
-            return
-        epoch, index = self._loaded
-        if self._feed.ahead is None:
-            self._loaded = epoch, 0
-            self._loaded_first += index * self.batch_size * self.world_size
-        elif index:
-            raise FailedPrecondition(
-                f"load_state_dict: a state of {self.world_size} ranks was "
-                f"loaded, and there are {world_size} now: load it after the "
-                "ranks are known"
-            )
-
-    def _settle_ranks(self) -> None:
-        """Fixes the ranks. They agree on a seed if there are more than when it
-        was drawn."""
-        if self._has_begun:
-            if self._asked_ranks[1] == "auto":
-                _ranks.warn_if_changed(
-                    _ranks.Ranks(self.rank, self.world_size)
-                )
-            return
-        self._follow_ranks()
-        if self._is_seed_drawn and self.world_size != self._seed_ranks:
-            self._set_seed(seeds.agreed(self.seed, self.world_size))
-        if self._asked_ranks[1] == "auto" and self.world_size == 1:
-            _ranks.warn_if_launched()
-        self._has_begun = True
-
-    def _set_seed(self, seed: int) -> None:
-        if seed == self.seed:
-            return
-        self.seed = seed
-        for order in (self._weighted, self._partition):
-            if order is not None:
-                order.seed = self._node_seed()
-        self._job.change(seed=str(self._node_seed()))
-        self._peeked = None
-        if self._fetcher is not None:
-            self._fetcher.close()
-            self._fetcher = None
-
-    def _node_seed(self) -> int:
-        """Returns the seed of the order and the draws."""
-        if self._partition is None:
-            return self.seed
-        return seed_of(self.seed, self._partition.node.number)
-
-    # -- Random access --------------------------------------------------------
-
-    def fetch(
-        self, indices: Iterable[int], epoch: Optional[int] = None
-    ) -> Batch[ArrayT]:
-        """Returns a batch of the given samples, in this order.
-
-        The loader's transforms are applied with the draws of the daemon's
-        order in `epoch` (None: the last one begun). The loader's position does
-        not change: the first call opens a small separate feed, and a call with
-        more rows than before reopens it. Other calls cost one round trip and
-        producing the batch.
-        """
-        self._job.check_open()
-        if self._fetcher is None:
-            self._fetcher = make_fetcher(
-                self._whole, seed=self._node_seed(), **self._arguments
-            )
-        if epoch is None:
-            epoch = max(self._last_epoch, 0)
-        return self._fetcher.fetch(indices, epoch)
-
-    # -- State ----------------------------------------------------------------
-
-    def state_dict(self) -> Dict[str, Any]:
-        """Returns the job's position: the batch after the last one returned,
-        by whichever iterator.
-
-        Contains plain values, the same for all ranks.
-        """
-        self._follow_ranks()
-        self._forget_unused()
-        feed = self._place.feed
-        position = self._asked_for()
-        first = feed.first_position
-        if position is not None:
-            first = 0 if self._loaded is None else self._loaded_first
-        state = make_state(self._identity(), position or feed.position, first)
-        if feed.ahead is not None and self._is_order_given():
-            order = (
-                feed.ahead.state
-                if position is None
-                else self._loaded_order or {}
-            )
-            state.update(
-                (key, value)
-                for key, value in order.items()
-                if value is not None
-            )
-        return state
-
-    def _identity(self) -> Dict[str, Any]:
-        """Returns the values that must be equal to resume from a state."""
-        order = "random" if self.shuffle else "sequential"
-        if self._weighted is not None:
-            order = "weighted"
-        elif self._is_order_given():
-            order = "given"
-        identity = {
-            "content_hash": self.content_hash,
-            "seed": self.seed,
-            "batch_size": self.batch_size,
-            "drop_last": self.drop_last,
-            "sampler": order,
-            "world_size": self.world_size,
-            "transforms_hash": self.transforms_hash,
-        }
-        if self._subset_hash is not None:
-            identity["subset"] = self._subset_hash
-        if self._weighted is not None:
-            identity["weights"] = self._weighted.hash
-        if self._partition is not None:
-            identity.update(self._partition.identity())
-        return identity
-
-    def _is_order_given(self) -> bool:
-        """True if a sampler decides, which the loader cannot run anew."""
-        return self.sampler is not None or self.batch_sampler is not None
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iter() continue where state_dict() was taken.
-
-        The loader takes the state's seed unless it was given one. Raises
-        FailedPrecondition, naming the field, if the state belongs to another
-        job. batch_size and world_size may differ: then the next epoch is the
-        rest of the one that was interrupted, cut anew, so that all ranks
-        together get each sample once. With a sampler or weights they may differ
-        at batch 0 only. iter() checks that a sampler yields the same indices.
-        """
-        self._follow_ranks()
-        identity = self._identity()
-        if not self._has_seed and "seed" in state:
-            identity["seed"] = checked_int(
-                "state_dict: seed", state["seed"], 0, 2**64 - 1
-            )
-        ahead = self._feed.ahead
-        (epoch, index), first = checked_position(
-            state, identity, self.num_samples if ahead is None else None
-        )
-        order = None
-        if ahead is not None and self._is_order_given():
-            order = checked_order_state(state, index)
-        self._before = None
-        self._set_seed(identity["seed"])
-        self._is_seed_drawn = False
-        if ahead is not None:
-            ahead.order.set_epoch(epoch)
-        self._peeked = None
-        self._loaded, self._loaded_order = (epoch, index), order
-        self._loaded_first = first
-        self._requested_epoch = None
-
-    # -- What the daemon said -------------------------------------------------
-
-    @property
-    def content_hash(self) -> str:
-        """Hash of the dataset's samples, independent of paths and device."""
-        return self._feed.content_hash
-
-    @property
-    def transforms_hash(self) -> str:
-        return self._feed.transforms_hash
-
-    @property
-    def prefetch(self) -> int:
-        """Batches produced ahead."""
-        return self._feed.prefetch
-
-    @property
-    def num_samples(self) -> int:
-        """Samples in the dataset or subset, over all ranks and nodes."""
-        if self._partition is not None:
-            self._follow_ranks()
-            return self._partition.total
-        return self._feed.num_samples
-
-    @property
-    def waited_seconds(self) -> float:
-        """Seconds that this process has waited for batches."""
-        return self._job.waited.seconds
-
-    # -- For others -----------------------------------------------------------
-
-    def _iter_after(self, count: int) -> Iterator[Batch[ArrayT]]:
-        """iter() without the first `count` batches, which are not made."""
-        if not count:
-            return iter(self)
-        self._settle_ranks()
-        self._forget_unused()
-        epoch, index = self._next_position()
-        if self._loaded is None:
-            self._loaded_first = 0
-        num_batches = (
-            batches_per_epoch(
-                self.num_samples - self._loaded_first,
-                self.batch_size,
-                self.world_size,
-                self.drop_last,
-            )
-            if self._partition is None
-            else len(self._partition)
-        )
-        self._peeked = None
-        self._before = self._loaded_order = self._requested_epoch = None
-        self._loaded = (epoch, index + count)
-        is_known = self._feed.ahead is None or self._partition is not None
-        if is_known and index + count >= num_batches:
-            self._loaded, self._last_epoch = None, epoch
-            return iter(())
-        return iter(self)
-
-    def _has_partition(self) -> bool:
-        return self._partition is not None
-
-    def _num_padding(self) -> int:
-        """Returns how many samples the epoch repeats, over all ranks."""
-        if self._partition is not None and self._weighted is None:
-            return self._partition.num_padding_of_all()
-        if self._feed.ahead is not None or self.drop_last:
-            return 0
-        first = self._place.feed.first_position
-        return -(self.num_samples - first) % self.world_size
-
-    @property
-    def collate_fn(self) -> NoReturn:
-        """Raises InvalidArgument: read by what makes a torch DataLoader of a
-        loader's dataset and samplers, such as Accelerate's skip_first_batches.
-        Its batches would be samples without transforms."""
-        raise InvalidArgument(
-            "collate_fn: a datasetd.DataLoader has none, and a DataLoader of "
-            "torch that is made of its parts has no transforms and no ranks: "
-            "give loader.as_torch() to what makes one (Trainer of "
-            "transformers, accelerate.skip_first_batches, "
-            "Accelerator.prepare_data_loader)"
-        )
-
-    def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
-        """Returns a torch.utils.data.DataLoader over this loader's batches.
-
-        For frameworks that insist on one, such as Lightning Fabric, Accelerate
-        and the Trainer of transformers. It has a batch_sampler, no batch_size
-        and no workers; its items, length, epochs, set_epoch, state_dict and
-        load_state_dict are this loader's. They are this rank's share already,
-        and no framework divides them again. skip_first_batches of Accelerate
-        is a seek.
-        """
-        return torch_loader.make(self)
-
-    # -- Life -----------------------------------------------------------------
-
-    @property
-    def timeout(self) -> Optional[float]:
-        """Timeout in seconds; None: no limit. May be set."""
-        return self._job.timeout
-
-    @timeout.setter
-    def timeout(self, seconds: Optional[float]) -> None:
-        self._job.timeout = loader_timeout(seconds)
-
-    def close(self) -> None:
-        """Ends all iterators. Batches that are still held stay valid."""
-        if self._fetcher is not None:
-            self._fetcher.close()
-        self._job.close()
-
-    def __enter__(self) -> "DataLoader[ArrayT]":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a datasetd.DataLoader belongs to its process: make one in the "
-            "other, and hand over state_dict()"
-        )
-
-    def __repr__(self) -> str:
-        batches = (
-            f"{self._feed.num_batches} batches"
-            if self._feed.ahead is None
-            else "random by weights"
-            if self._weighted is not None
-            else "the order of a sampler"
-            if self._is_order_given()
-            else repr(self._partition)
-        )
-        seed = f"seed={self.seed}, " if self.seed or self.shuffle else ""
-        share = (
-            f"rank {self.rank} of {self.world_size}, "
-            if self.world_size > 1
-            else ""
-        )
-        return (
-            f"datasetd.DataLoader({self._whole.name!r}, "
-            f"batch_size={self.batch_size}, {seed}{share}{batches})"
-        )
-
-
-def _label_field(dataset: Dataset) -> str:
-    """Returns the name of the field of classes: `label`, or the only field of
-    single integers."""
-    names = [
-        field.name
-        for field in dataset.fields
-        if field.shape == () and "int" in field.dtype
-    ]
-    if "label" in names:
-        return "label"
-    if len(names) != 1:
-        raise InvalidArgument(
-            f"weights='balanced': dataset '{dataset.name}' has no field "
-            f"'label' of integers, and its other ones are {names}; pass one "
-            "weight per sample"
-        )
-    return names[0]
+        super().__init__(opened)
 
 
 class _FetchLoader(DataLoader[Any]):

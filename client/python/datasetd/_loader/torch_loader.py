@@ -11,8 +11,12 @@ class Source(Protocol):
 
     batch_size: int
     drop_last: bool
-    rank: int
-    world_size: int
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world_size(self) -> int: ...
 
     @property
     def num_samples(self) -> int: ...
