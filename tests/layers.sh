@@ -28,7 +28,6 @@ rule() {
 # The floors of the tree, top down: a room knows none above its own. Rooms of one
 # floor may know each other, without a circle.
 floors=(
-  'client/python:datasetd'
   'client/python:_commands client/python:web'
   'client/python:_daemon'
   'client/python:_client'

@@ -119,3 +119,13 @@ def test_there_is_no_circle_of_files():
         for name in free:
             del left[name]
     assert left == {}
+
+
+@pytest.mark.parametrize("name", ["BadSample", "DrawnOp", "Field"])
+def test_pickles_of_descriptions_stay_readable(name):
+    """They name the module, which must not move."""
+    kind = getattr(datasetd, name)
+    assert (kind.__module__, kind.__qualname__) == (
+        "datasetd._descriptions",
+        name,
+    )
