@@ -81,9 +81,10 @@ TOP = [
     "datasetd/__main__.py",
 ]
 
-def python_folders(folder):
-    """The package's files, for `folders` of an archive that has it in `folder`."""
-    folders = {"//client/python:root_files": folder}
+def python_folders(folder, others):
+    """`folders` of an archive with the package in `folder`, and with `others`."""
+    folders = dict(others)
+    folders["//client/python:root_files"] = folder
     for room in ROOMS:
         folders["//client/python:%s_files" % room] = folder + "/" + room
     return folders
