@@ -28,6 +28,17 @@ rule() {
 # The floors of the tree, top down: a room knows none above its own. Rooms of one
 # floor may know each other, without a circle.
 floors=(
+  'client/python:_commands client/python:web'
+  'client/python:_daemon'
+  'client/python:_client'
+  'client/python:_push'
+  'client/python:_loader'
+  'client/python:_feed'
+  'client/python:_datasets'
+  'client/python:_order'
+  'client/python:_batches client/python:_ranks'
+  'client/python:_connection client/python:sources client/python:transforms'
+  'client/python:ground'
   'client/ctl client/examples'
   'client:client'
   'client/feed'
@@ -71,7 +82,7 @@ for floor in "${floors[@]}"; do
   [[ $floor == server* ]] && forbidden+='|client'
   [[ $floor == client* ]] && forbidden+='|server'
   rule "${floor// /, }: nothing above it" "$expression" \
-    "^//($forbidden)[/:]"
+    "^//($forbidden)([/:]|\$)"
   for name in "${names[@]}"; do
     case $name in
       # Their packages hold the top floors, too.

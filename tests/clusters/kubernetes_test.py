@@ -165,7 +165,7 @@ def test_the_image():
                 if word == "ENTRYPOINT"]
     assert entry == ["/opt/datasetd/bin/datasetd"]
     assert "ENV PATH=/opt/datasetd/bin:" in text
-    with open(harness.runfile("client/python/datasetd/__init__.py")) as file:
+    with open(harness.runfile("client/python/datasetd/_version.py")) as file:
         version = re.search(r'__version__ = "(.*)"', file.read())[1]
     assert f"ARG VERSION={version}" in text
     for folder in ("base", "sidecar"):

@@ -11,7 +11,9 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 import datasetd  # noqa: E402
-from datasetd import _nodes, _partition, _ranks  # noqa: E402
+from datasetd._order import partition as _partition  # noqa: E402
+from datasetd._ranks import nodes  # noqa: E402
+from datasetd._ranks import ranks as _ranks
 
 _WORLD = 1024
 
@@ -79,7 +81,7 @@ def partitions(sizes, per_node, drop_last):
     for rank in range(len(sizes) * per_node):
         node = rank // per_node
         made.append(_partition.Partition(
-            _nodes.Node(node, len(sizes)), int(sizes[node]), None, 64, True,
+            nodes.Node(node, len(sizes)), int(sizes[node]), None, 64, True,
             drop_last))
     for _ in range(2):
         for rank, partition in enumerate(made):

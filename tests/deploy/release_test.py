@@ -304,7 +304,7 @@ class ReleaseTest(unittest.TestCase):
 
     def test_python_client_before_torch(self):
         self.check_client(
-            after="datasetd._library.load()\nimport torch, torchvision")
+            after="datasetd._connection.library.load()\nimport torch, torchvision")
 
     def test_selftest(self):
         report_path = self.directory / "report.json"

@@ -17,12 +17,13 @@ from tests.testing import daemon_harness as harness
 harness.use_python_package()
 
 import datasetd  # noqa: E402
-from datasetd import _shared, _shared_daemon  # noqa: E402
+from datasetd._daemon import shared as _shared
+from datasetd._daemon import shared_daemon  # noqa: E402
 
 _NUM_SAMPLES = 300
 # A job without a system's daemon.
 _PRELUDE = """
-from datasetd import _shared
+from datasetd._daemon import shared as _shared
 _shared._SYSTEM_ADDRESS = "/nonexistent/datasetd.sock"
 """
 _JOB = _PRELUDE + """
@@ -228,13 +229,13 @@ def test_stale_sockets(place):
 
 def test_it_ends_while_a_job_comes(place, monkeypatch):
     """It listened a moment ago, and is gone now: another one is started."""
-    listens, asked = _shared_daemon.listens, []
+    listens, asked = shared_daemon.listens, []
 
     def listened(address):
         asked.append(address)
         return len(asked) <= 2 or listens(address)
 
-    monkeypatch.setattr(_shared_daemon, "listens", listened)
+    monkeypatch.setattr(shared_daemon, "listens", listened)
     shared = _shared._daemon_of_user(True, 1.0)
     start = time.monotonic()
     with shared.connect(60) as client:
@@ -311,18 +312,18 @@ def test_directories_of_somebody_else_are_refused(place, monkeypatch):
     with pytest.raises(datasetd.PermissionDenied, match="no directory"):
         datasetd.connect_or_start("cpu")
     os.unlink(shared)
-    assert _shared_daemon.base_directory() == shared
+    assert shared_daemon.base_directory() == shared
     # A session's directory that is not this user's is not used at all.
     os.chmod(os.environ["XDG_RUNTIME_DIR"], 0o755)
     fallback = f"/tmp/datasetd-{os.geteuid()}"
     existed = os.path.exists(fallback)
-    assert _shared_daemon.base_directory() == fallback
+    assert shared_daemon.base_directory() == fallback
     long = os.path.join(place, "x" * 50)
     os.mkdir(long, 0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", long)
-    assert _shared_daemon.base_directory() == fallback
+    assert shared_daemon.base_directory() == fallback
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert _shared_daemon.base_directory() == fallback
+    assert shared_daemon.base_directory() == fallback
     assert stat.S_IMODE(os.stat(fallback).st_mode) == 0o700
     if not existed:
         os.rmdir(fallback)

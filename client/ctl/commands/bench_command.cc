@@ -20,7 +20,7 @@
 namespace datasetd::ctl {
 namespace {
 
-// Read by client/python/datasetd/_benchmark.py.
+// Read by client/python/datasetd/_loader/benchmark.py.
 constexpr char kDirectoryVariable[] = "DATASETD_BENCH_DIRECTORY";
 constexpr char kStepsVariable[] = "DATASETD_BENCH_STEPS";
 constexpr char kRoundsVariable[] = "DATASETD_BENCH_ROUNDS";

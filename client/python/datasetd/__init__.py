@@ -13,20 +13,19 @@
 """
 
 from . import errors, sources, transforms
-from ._batch import Batch
-from ._benchmark import BenchmarkResult, benchmark
-from ._client import Client, connect
-from ._concat import concat
-from ._dataset import Dataset
+from ._batches.batch import Batch
+from ._batches.dlpack import Tensor
+from ._client.client import Client, connect
+from ._daemon.local import LocalDaemon, start_local
+from ._daemon.shared import connect_or_start, load
+from ._datasets.dataset import Dataset
+from ._datasets.subset import Subset
 from ._descriptions import BadSample, DrawnOp, Field, LoadEstimate
-from ._dlpack import Tensor
-from ._loader import DataLoader
-from ._local import LocalDaemon, start_local
-from ._shared import connect_or_start, load
-from ._subset import Subset
+from ._loader.benchmark import BenchmarkResult, benchmark
+from ._loader.loader import DataLoader
+from ._push.concat import concat
+from ._version import __version__ as __version__
 from .errors import *  # noqa: F401,F403
-
-__version__ = "0.1.0"  # the daemon's, too; a test compares
 
 __all__ = [
     "BadSample",

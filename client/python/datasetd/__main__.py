@@ -11,9 +11,12 @@ import re
 import sys
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
 
-from . import __version__, _formats, _per_node, errors, sources
-from ._client import Client, connect
-from ._dataset import Dataset, message_of
+from . import errors, sources
+from ._client import formats as _formats
+from ._client.client import Client, connect
+from ._commands import per_node
+from ._datasets.dataset import Dataset, message_of
+from ._version import __version__
 from .web import _command as web
 
 _EXIT_REFUSED = 1
@@ -123,9 +126,9 @@ def _parser() -> _Parser:
         "run",
         help="run a command with a daemon that a job's processes on this node "
         "share",
-        description=_per_node.DESCRIPTION,
+        description=per_node.DESCRIPTION,
     )
-    _per_node.add_arguments(run)
+    per_node.add_arguments(run)
     return parser
 
 
@@ -269,11 +272,11 @@ def main(argv: Optional[List[str]] = None) -> int:
     try:
         arguments = _parser().parse_args(argv)
         if arguments.command == "run":
-            problem = _per_node.problem_of(arguments)
+            problem = per_node.problem_of(arguments)
             if problem:
                 raise _UsageError(problem)
             refused = _EXIT_NO_DAEMON
-            return _per_node.run(arguments)
+            return per_node.run(arguments)
         if arguments.command == "web":
             return web.run(arguments)
         address = getattr(arguments, "address", None)

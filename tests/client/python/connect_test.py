@@ -10,8 +10,8 @@ import datasetd
 import numpy as np
 import pytest
 import torch
-from datasetd import _folders
-from datasetd._local import find_daemon
+from datasetd._client import folders
+from datasetd._daemon.local import find_daemon
 
 
 def test_connect_waits_for_its_timeout(tmp_path):
@@ -170,11 +170,11 @@ def test_the_folder_that_was_meant(client, data_root):
         ("cifar100", "cifar-100-binary", "cifar-100-python"),
         ("cifar100_python", "cifar-100-python", "cifar-100-binary"),
     ):
-        text = _folders.advice(format, str(root))
+        text = folders.advice(format, str(root))
         assert first in text and second in text
-    assert _folders.advice("mnist", str(root / "MNIST/raw")) == ""
-    assert _folders.advice("npy", str(root)) == ""
-    assert _folders.advice("mnist", "/nonexistent") == ""
+    assert folders.advice("mnist", str(root / "MNIST/raw")) == ""
+    assert folders.advice("npy", str(root)) == ""
+    assert folders.advice("mnist", "/nonexistent") == ""
 
 
 def test_a_pushed_dataset_that_a_restart_lost(tmp_path):

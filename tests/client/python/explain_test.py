@@ -4,8 +4,9 @@ import datasetd
 import numpy as np
 import pytest
 from conftest import NUM_SAMPLES
-from datasetd import _feed, _held
 from datasetd import transforms as T
+from datasetd._batches import held
+from datasetd._feed import feed
 
 N = 70  # more than one call tells of
 PAIR = ["image", "mask"]
@@ -260,11 +261,11 @@ def test_the_daemon_refuses_colour_ops_on_masks(client, paired, op):
     with pytest.raises(
         datasetd.InvalidArgument, match="field 'mask', transforms.*is a mask"
     ):
-        _feed.Feed(
+        feed.Feed(
             client._session,
             {"dataset": paired.name, "batch_size": 1, "fields": fields},
             "numpy",
             (),
-            _held.Held("error", "a loader"),
-            _feed.Waited(),
+            held.Held("error", "a loader"),
+            feed.Waited(),
         )

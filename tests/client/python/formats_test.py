@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 import pytest
 from datasetd import transforms as T
-from datasetd._local import find_daemon
+from datasetd._daemon.local import find_daemon
 
 _RANDOM = np.random.default_rng(14)
 _IMAGES = _RANDOM.integers(0, 256, (60, 32, 32, 3), np.uint8)
@@ -186,13 +186,13 @@ def test_what_is_wrong_with_a_call(client, tmp_path):
 
 def test_the_daemon_names_the_way(client, data_root):
     """Of formats that it has read before, also within a join."""
-    from datasetd import _loading
+    from datasetd._client import loading
 
     def load(format, options):
-        spec = _loading.dataset_spec(
+        spec = loading.dataset_spec(
             "x", format, data_root, None, (), None, options, "fail", None
         )
-        _loading.load(client._session, spec, False)
+        loading.load(client._session, spec, False)
 
     assert not set(client.status()["formats"]) & {c[0] for c in _CASES}
     for format, function in (

@@ -86,7 +86,7 @@ def test_which_fields_are_copies(client, framework):
             again = first._origin.framework.from_handle(
                 first._handle,
                 list(first.keys()).index(name),
-                batches._feed._feed.fields[list(first.keys()).index(name)],
+                batches._feeds.newest._feed.fields[list(first.keys()).index(name)],
             )
             again[...] = 1
             return not bool((first[name] == 1).all())
@@ -203,13 +203,13 @@ def test_room_that_comes_back_is_used(dataset):
         iterator = iter(batches)
         with pytest.warns(UserWarning):
             kept = [next(iterator) for _ in range(10)]
-        assert isinstance(kept[4]._handle, datasetd._dlpack.Handle)
-        assert not isinstance(kept[5]._handle, datasetd._dlpack.Handle)
+        assert isinstance(kept[4]._handle, datasetd._batches.dlpack.Handle)
+        assert not isinstance(kept[5]._handle, datasetd._batches.dlpack.Handle)
         del kept
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for batch in iterator:
-                assert isinstance(batch._handle, datasetd._dlpack.Handle)
+                assert isinstance(batch._handle, datasetd._batches.dlpack.Handle)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

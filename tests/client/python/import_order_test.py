@@ -66,8 +66,9 @@ except datasetd.LibraryNotFound as error:
 
 
 def test_library_that_is_not_there(monkeypatch, tmp_path):
-    from datasetd import LibraryNotFound, _library
+    from datasetd import LibraryNotFound
+    from datasetd._connection import library
 
     monkeypatch.setenv("DATASETD_LIBRARY", str(tmp_path / "no.so"))
     with pytest.raises(LibraryNotFound, match="no.so"):
-        _library._find_library()
+        library._find_library()

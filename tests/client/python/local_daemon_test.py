@@ -147,7 +147,7 @@ def test_close_ends_another_threads_wait(data_root):
     thread = threading.Thread(target=draw)
     thread.start()
     deadline = time.monotonic() + 30
-    while not batches._feed._feed.is_used():
+    while not batches._feeds.newest._feed.is_used():
         assert time.monotonic() < deadline
         time.sleep(0.001)
     os.kill(daemon.pid, signal.SIGCONT)

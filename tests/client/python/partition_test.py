@@ -12,8 +12,9 @@ import types
 import datasetd
 import numpy as np
 import pytest
-from datasetd import _agreement, _partition
 from datasetd import transforms as T
+from datasetd._order import partition
+from datasetd._ranks import agreement
 
 SEED = 7
 
@@ -54,7 +55,7 @@ class Store:
 
 
 class Numbers(threading.local):
-    """_agreement._numbers of each rank."""
+    """`_numbers` of each rank."""
 
     def __init__(self):
         self._counters = {}
@@ -75,17 +76,17 @@ class Job:
         ]
         self.num_nodes = len(sizes)
         self.store = Store(len(self.nodes), limit)
-        kept = _agreement._Store(
+        kept = agreement._Store(
             self.store.put, self.store.get, self.store.put, self.store.wait
         )
         monkeypatch.setattr(
-            _agreement,
+            agreement,
             "_store_of",
             lambda ranks: kept
             if ranks.world_size == len(self.nodes) > 1
             else None,
         )
-        monkeypatch.setattr(_agreement, "_numbers", Numbers())
+        monkeypatch.setattr(agreement, "_numbers", Numbers())
 
     def run(self, work):
         """Returns what work(rank, node, arguments of its loaders) returns, or
@@ -196,7 +197,7 @@ def test_parts_that_are_equal(monkeypatch, parts, ranks):
         local = rank - sum(ranks[:node])
         with datasetd.DataLoader(
             datasets[node], batch_size=5, shuffle=True, framework="numpy",
-            seed=_partition.seed_of(SEED, node), rank=local,
+            seed=partition.seed_of(SEED, node), rank=local,
             world_size=ranks[node],
         ) as plain:  # fmt: skip
             # The framework's ranks are the job's: these are not compared.
@@ -212,10 +213,10 @@ def test_parts_that_are_equal(monkeypatch, parts, ranks):
 
 def test_seeds_of_nodes():
     """As docs/randomness.md states them."""
-    assert [_partition.seed_of(5, node) for node in range(3)] == [
+    assert [partition.seed_of(5, node) for node in range(3)] == [
         5, 3137727415170620344, 17501246210870913030,
     ]  # fmt: skip
-    assert _partition.seed_of(2**64 - 1, 0) == 2**64 - 1
+    assert partition.seed_of(2**64 - 1, 0) == 2**64 - 1
 
 
 @pytest.mark.parametrize(
@@ -496,9 +497,9 @@ def test_a_rank_without_partition(monkeypatch, parts, plain, comes_first):
         return found
 
     monkeypatch.setattr(
-        _agreement,
+        agreement,
         "_store_of",
-        lambda ranks: _agreement._Store(
+        lambda ranks: agreement._Store(
             put_and_tell, job.store.get, put_and_tell, job.store.wait
         ),
     )
@@ -687,7 +688,7 @@ def test_a_seed_of_the_state(monkeypatch, parts):
     whole, _ = run_job(monkeypatch, datasets, [1, 1], seed=99)
     before, state = run_job(monkeypatch, datasets, [1, 1], take=1, seed=99)
     state = json.loads(json.dumps(state))
-    monkeypatch.setattr("datasetd._seeds.agreed", lambda seed, _: 3)
+    monkeypatch.setattr("datasetd._ranks.seeds.agreed", lambda seed, _: 3)
     after, _ = run_job(monkeypatch, datasets, [1, 1], state, seed=None)
     assert sorted(before + after) == sorted(whole)
 
@@ -769,10 +770,10 @@ def test_the_node_of_a_launcher(monkeypatch, variables, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     if isinstance(expected, tuple):
-        assert datasetd._nodes.resolve("part", "node") == expected
+        assert datasetd._ranks.nodes.resolve("part", "node") == expected
         return
     with pytest.raises(datasetd.InvalidArgument, match=expected):
-        datasetd._nodes.resolve("part", "node")
+        datasetd._ranks.nodes.resolve("part", "node")
 
 
 def test_nodes_that_all_hold_everything(monkeypatch, parts):
@@ -819,7 +820,7 @@ def test_ops_that_mix_a_batch(client):
 
 def test_accelerate_keeps_all_rows(monkeypatch, parts):
     """Padding is not at the end of the gathered rows."""
-    from datasetd import _accelerate
+    from datasetd._loader import accelerate
 
     datasets = parts([8, 7])
 
@@ -828,7 +829,7 @@ def test_accelerate_keeps_all_rows(monkeypatch, parts):
             datasets[node], batch_size=4, **arguments
         ) as loader:
             len(loader)
-            return _accelerate.remainder_of(loader, 4)
+            return accelerate.remainder_of(loader, 4)
 
     monkeypatch.setattr("datasetd._warnings._said", set())
     with pytest.warns(UserWarning, match="counts 1 samples twice"):
@@ -844,9 +845,9 @@ def test_a_store_that_fails(monkeypatch, parts):
 
     job.store.put = put
     monkeypatch.setattr(
-        _agreement,
+        agreement,
         "_store_of",
-        lambda ranks: _agreement._Store(put, put, put, put),
+        lambda ranks: agreement._Store(put, put, put, put),
     )
 
     def work(rank, node, arguments):
@@ -872,4 +873,4 @@ def test_the_store_of_jax(monkeypatch):
             )
         ),
     )
-    assert _agreement._store_of_jax().wait("x") == "of x"
+    assert agreement._store_of_jax().wait("x") == "of x"

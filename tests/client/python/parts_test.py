@@ -8,7 +8,8 @@ import tarfile
 import datasetd
 import numpy as np
 import pytest
-from datasetd import _parts, _shards
+from datasetd._datasets import parts as _parts
+from datasetd._datasets import shards as _shards
 
 NUM_SHARDS = 11
 

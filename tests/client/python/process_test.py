@@ -10,7 +10,7 @@ import threading
 import time
 
 import datasetd
-import datasetd._local as local
+import datasetd._daemon.local as local
 import numpy as np
 import pytest
 import torch
@@ -210,7 +210,7 @@ threads = [threading.Thread(target=call, daemon=True)
            for call in (iterator.__next__, client.status)]
 for thread in threads:
     thread.start()
-feed, connection = loader._feed._feed, client._session.connection()
+feed, connection = loader._feeds.newest._feed, client._session.connection()
 while not (feed.is_used() and connection.is_used()):
     assert all(thread.is_alive() for thread in threads)
 print("ends")

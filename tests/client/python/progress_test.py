@@ -4,7 +4,7 @@ import builtins
 
 import datasetd
 import pytest
-from datasetd import _progress
+from datasetd._client import progress
 
 COUNT = 103
 
@@ -105,7 +105,7 @@ _HALF = {"progress": {
 def test_what_a_bar_shows_of_a_scan_and_then(capsys):
     import tqdm.auto
 
-    bar = _progress.TqdmProgress(tqdm.auto.tqdm, "x")
+    bar = progress.TqdmProgress(tqdm.auto.tqdm, "x")
     bar({})
     bar(_SCANNING)
     bar({})
@@ -118,7 +118,7 @@ def test_what_a_bar_shows_of_a_scan_and_then(capsys):
 
 
 def test_what_a_line_shows_of_a_scan_and_then(capsys):
-    line = _progress.LineProgress("x")
+    line = progress.LineProgress("x")
     line({})
     line(_SCANNING)
     line({"num_samples_scanned": "0", "num_samples": "0",

@@ -239,7 +239,7 @@ def test_class_names_of_other_libraries(client):
     hugging = types.SimpleNamespace(features={"label": label, "x": None})
     torchvision = types.SimpleNamespace(classes=["even", "odd"])
     subset = types.SimpleNamespace(dataset=torchvision, indices=[1])
-    from datasetd._data import class_names_of
+    from datasetd._push.data import class_names_of
 
     assert class_names_of(hugging) == ["cat", "dog"]
     assert class_names_of(subset) == ["even", "odd"]

@@ -9,8 +9,8 @@ import types
 import datasetd
 import numpy as np
 import pytest
-from datasetd import _push
 from datasetd import transforms as T
+from datasetd._push import push
 from PIL import Image
 
 _NUMBERS = itertools.count()
@@ -235,7 +235,7 @@ def test_who_waited_in_vain_pushes(client, daemon, monkeypatch):
         # A pause between two looks; its length changes no result.
         is_waiting.wait(seconds)
 
-    monkeypatch.setattr(_push, "time", types.SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(push, "time", types.SimpleNamespace(sleep=sleep))
     with client.push_dataset("vain", Late()) as dataset:
         assert len(dataset) == 100
     first.join(60)

@@ -9,7 +9,7 @@ import types
 import datasetd
 import pytest
 from conftest import NUM_SAMPLES, loader
-from datasetd import _ranks
+from datasetd._ranks import ranks
 
 # Says one JSON line: what `take` returns.
 _PRELUDE = """
@@ -210,7 +210,7 @@ def test_jax_processes_are_warned(dataset, monkeypatch):
         types.SimpleNamespace(global_state=state),
     )
     monkeypatch.setattr("datasetd._warnings._said", set())
-    _ranks.warn_if_launched()
+    ranks.warn_if_launched()
     state.client = object()
     with loader(dataset) as batches:
         with pytest.warns(UserWarning, match="jax.distributed runs 3") as seen:
@@ -455,7 +455,7 @@ def test_processes_of_jax(dataset, monkeypatch, seed):
     ) as second:
         for rank, batches in enumerate((first, second, first)):
             state.process_id = rank % 2
-            monkeypatch.setattr("datasetd._agreement._numbers", {})
+            monkeypatch.setattr("datasetd._ranks.agreement._numbers", {})
             if seed == 5 or rank == 0:
                 assert sum(batch.num_samples for batch in batches) == 52
                 continue

@@ -10,7 +10,7 @@ client = datasetd.connect(ADDRESS)
 spec = {"name": "secret", "format": "cifar10", "split": "test",
         "path": ARGUMENTS["path"], "private": True}
 client._session.call_text("load_dataset", json.dumps(spec).encode(),
-                          datasetd._library.ProgressFunction(0), None)
+                          datasetd._connection.library.ProgressFunction(0), None)
 dataset = client.get_dataset("secret")
 loader = datasetd.DataLoader(dataset, batch_size=10, framework="numpy",
                              seed=4711, name="plan-of-secret")

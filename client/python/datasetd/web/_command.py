@@ -43,12 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit code. Raises OSError if
     the address cannot be had, LibraryNotFound."""
     # Not needed by the other commands.
-    from .. import _library
+    from .._connection import library
     from ._api import Api
     from ._server import Server
     from ._watch import Watch
 
-    _library.load()
+    library.load()
     token = secrets.token_urlsafe(32)
     path = arguments.unix_socket
     if path is not None:

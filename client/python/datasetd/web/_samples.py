@@ -14,11 +14,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import errors
 from .._arguments import encode
-from .._client import Client
+from .._batches.held import Held
+from .._client.client import Client
+from .._connection.session import Session
 from .._descriptions import Field
-from .._feed import Feed, Waited
-from .._held import Held
-from .._session import Session
+from .._feed.feed import Feed, Waited
 from ._views import Scale, op_of, scale_of, view_of
 
 MAX_SAMPLES = 64

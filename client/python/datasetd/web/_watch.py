@@ -9,8 +9,9 @@ import threading
 import time
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
-from .. import _library, errors
-from .._client import Client
+from .. import errors
+from .._client.client import Client
+from .._connection import library
 
 # A look per second while somebody reads, else one per _IDLE_SECONDS.
 _LOOK_SECONDS = 1.0
@@ -146,8 +147,8 @@ class Watch:
 
     def _run(self) -> None:
         # close() also ends a wait for a daemon that hangs.
-        is_closed = _library.WaitFunction(lambda _: int(self._is_closed))
-        _library.load().quick.set_thread_wait(is_closed, None)
+        is_closed = library.WaitFunction(lambda _: int(self._is_closed))
+        library.load().quick.set_thread_wait(is_closed, None)
         while not self._is_closed:
             self._look()
             self._has_looked.set()

@@ -1,0 +1,1 @@
+"""Batches: a feed's memory as arrays of the job's framework."""

@@ -1,0 +1,286 @@
+"""Batch: the result of a loader."""
+
+from __future__ import annotations
+
+import sys
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    SupportsIndex,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    overload,
+)
+
+from .._connection import library
+from . import dlpack, frameworks
+from .dlpack import FieldInfo, Handle
+
+ArrayT = TypeVar("ArrayT", covariant=True)
+
+
+class Origin(NamedTuple):
+    """What the batches of a feed have in common."""
+
+    framework: frameworks.Framework
+    indices_info: FieldInfo
+
+    def indices(self, handle: Handle) -> Any:
+        """Returns the sample indices, as a copy under the rule of fields."""
+        array = self.framework.from_handle(
+            handle, library.INDICES, self.indices_info
+        )
+        is_small = 8 * handle.num_samples <= frameworks.SMALL_BYTES
+        if is_small and self.framework.can_copy:
+            return frameworks.copy_of(array)
+        return array
+
+
+class Detached(NamedTuple):
+    """What stays of a batch whose memory was given back."""
+
+    epoch: int
+    index: int  # type: ignore[assignment]
+    num_samples: int
+    num_padding: int
+    indices: Any
+
+
+class Batch(Tuple[ArrayT, ...]):
+    """One batch: the fields' arrays, by position, attribute and name.
+
+        images, labels = batch
+        batch.image, batch["image"], batch[0]
+        model(**batch)
+
+    A tuple in field order: len(), iteration and unpacking are those of the
+    arrays, not of the names. keys(), values(), items(), get(), `name in batch`,
+    dict(batch) and **batch are those of a mapping. A field whose name is that
+    of an attribute below is available by batch["name"].
+
+    Arrays share the daemon's memory and keep it alive; they may be freed on
+    any thread. Small fields, such as labels, are copies, and so are all fields
+    where the job keeps many batches: see DataLoader.
+
+    A Batch that a wrapper makes of other values, such as in jax.jit or
+    jax.tree_util.tree_map, has the fields' names but no epoch, index,
+    num_samples, num_padding, indices and record_stream.
+    """
+
+    # Set for the class of each list of fields.
+    _positions: Dict[str, int]
+
+    _origin: Origin
+    _handle: Union[Handle, Detached]
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> ArrayT:
+            """A field."""
+
+    # -- Fields ---------------------------------------------------------------
+
+    @overload
+    def __getitem__(self, key: Union[str, SupportsIndex]) -> ArrayT: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> Tuple[ArrayT, ...]: ...
+
+    def __getitem__(self, key: Union[str, SupportsIndex, slice]) -> Any:
+        if isinstance(key, str):
+            try:
+                key = self._positions[key]
+            except KeyError:
+                raise KeyError(
+                    f"{key!r}: the batch has {list(self._positions)}"
+                ) from None
+        return tuple.__getitem__(self, key)
+
+    def __contains__(self, key: object) -> bool:
+        """True if there is a field of this name, or this very array."""
+        if isinstance(key, str):
+            return key in self._positions
+        return any(value is key for value in self)
+
+    def keys(self) -> Tuple[str, ...]:
+        """The fields' names."""
+        return tuple(self._positions)
+
+    def values(self) -> Tuple[ArrayT, ...]:
+        return tuple(self)
+
+    def items(self) -> Tuple[Tuple[str, ArrayT], ...]:
+        return tuple(zip(self._positions, self))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self._positions else default
+
+    def as_dict(self) -> Dict[str, ArrayT]:
+        """Returns {name: array}."""
+        return dict(self.items())
+
+    # -- What the daemon said -------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self._held().epoch
+
+    @property
+    def index(self) -> int:  # type: ignore[override]
+        """Index within the epoch."""
+        return self._held().index
+
+    @property
+    def num_samples(self) -> int:
+        return self._held().num_samples
+
+    @property
+    def num_padding(self) -> int:
+        """Number of rows at the end that repeat samples, so that ranks get
+        equally many."""
+        return self._held().num_padding
+
+    @property
+    def indices(self) -> ArrayT:
+        """Sample indices: int64 [num_samples], on the device."""
+        held = self._held()
+        result: ArrayT = (
+            held.indices
+            if isinstance(held, Detached)
+            else self._origin.indices(held)
+        )
+        return result
+
+    # -- Memory ---------------------------------------------------------------
+
+    def clone(self) -> "Batch[ArrayT]":
+        """Returns a copy in the framework's own memory, which can be kept.
+
+        Raises FailedPrecondition with framework="dlpack".
+        """
+        return self._changed(frameworks.copy_of)
+
+    def to(self, device: Any, non_blocking: bool = False) -> "Batch[ArrayT]":
+        """Returns the batch on another device; itself if it is there."""
+        return self._changed(frameworks.mover(device, non_blocking))
+
+    def _changed(self, change: Callable[[Any], Any]) -> "Batch[ArrayT]":
+        values = [change(value) for value in self]
+        if all(new is old for new, old in zip(values, self)):
+            return self
+        result = type(self)(values)
+        held = self.__dict__.get("_handle")
+        if held is not None:
+            result._handle = detached(held, change(self.indices))
+        return result
+
+    def record_stream(self, stream: Any) -> None:
+        """Keeps the memory until the work of `stream` has completed, too.
+
+        Needed for every stream except the one that was current when the batch
+        was taken. `stream` is a framework's stream object, or its number.
+        torch's record_stream of a tensor has no effect here; with
+        DATASETD_CHECK_STREAMS=1 in the environment it raises.
+        """
+        held = self._held()
+        if isinstance(held, Handle):
+            dlpack.record_stream(held, frameworks.stream_number(stream))
+        else:
+            frameworks.record_stream(held.indices, stream)
+        for value in self:
+            frameworks.record_stream(value, stream)
+
+    def _held(self) -> Union[Handle, Detached]:
+        try:
+            return self._handle
+        except AttributeError:
+            raise AttributeError(
+                "this Batch was made of other values than a loader's: ask the "
+                "one that the loader gave"
+            ) from None
+
+    def __reduce__(self) -> Any:
+        held = self.__dict__.get("_handle")
+        if isinstance(held, Handle):
+            raise TypeError(
+                "a datasetd.Batch is memory of this process: clone() it"
+            )
+        return _rebuilt, (self.keys(), tuple(self), held)
+
+
+def detached(held: Union[Handle, Detached], indices: Any) -> Detached:
+    return Detached(
+        held.epoch, held.index, held.num_samples, held.num_padding, indices
+    )
+
+
+def set_padding(batch: Batch[Any], count: int) -> None:
+    """Says that the last `count` rows are padding."""
+    held = batch._handle
+    if isinstance(held, Detached):
+        batch._handle = held._replace(num_padding=count)
+    else:
+        held.num_padding = count
+
+
+def _rebuilt(
+    names: Tuple[str, ...], values: Tuple[Any, ...], held: Optional[Detached]
+) -> Batch[Any]:
+    batch = batch_class(names)(values)
+    if held is not None:
+        batch._handle = held
+    return batch
+
+
+# By the fields' names. Frameworks keep a class that was registered forever.
+_classes: Dict[Tuple[str, ...], Type[Batch[Any]]] = {}
+_registered: Dict[str, List[Type[Batch[Any]]]] = {"torch": [], "jax": []}
+
+
+def batch_class(names: Iterable[str]) -> Type[Batch[Any]]:
+    """Returns the Batch class of loaders with these fields, registered as a
+    pytree of torch and JAX if they are imported."""
+    key = tuple(names)
+    result = _classes.get(key)
+    if result is None:
+        attributes: Dict[str, Any] = {
+            "_positions": {name: i for i, name in enumerate(key)}
+        }
+        for position, name in enumerate(key):
+            if not hasattr(Batch, name) or name == "count":
+                attributes[name] = _field(position)
+        result = _classes[key] = type("Batch", (Batch,), attributes)
+    _register(result)
+    return result
+
+
+def _field(position: int) -> property:
+    return property(lambda batch: tuple.__getitem__(batch, position))
+
+
+def _register(kind: Type[Batch[Any]]) -> None:
+    def flatten(batch: Batch[Any]) -> Tuple[List[Any], None]:
+        return list(batch), None
+
+    jax = sys.modules.get("jax")
+    if jax is not None and kind not in _registered["jax"]:
+        _registered["jax"].append(kind)
+        jax.tree_util.register_pytree_node(
+            kind, flatten, lambda _, values: kind(values)
+        )
+    if sys.modules.get("torch") and kind not in _registered["torch"]:
+        from torch.utils import _pytree
+
+        _registered["torch"].append(kind)
+        # Public since torch 2.2.
+        register = getattr(_pytree, "register_pytree_node", None)
+        register = register or _pytree._register_pytree_node
+        register(kind, flatten, lambda values, _: kind(values))

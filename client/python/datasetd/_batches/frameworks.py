@@ -1,0 +1,398 @@
+"""Converts a batch's tensors to a framework's arrays.
+
+Each array keeps its batch's slot until it is freed, but for copies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from typing import (
+    Any,
+    Callable,
+    Container,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Type,
+)
+
+from .._connection import library
+from ..errors import FailedPrecondition, InvalidArgument
+from . import stream_check
+from .dlpack import (
+    CPU,
+    CUDA,
+    FieldInfo,
+    Handle,
+    Tensor,
+    is_taken,
+    lent_capsule,
+    new_tensor,
+    owning_capsule,
+)
+
+# Fields that are no images are copied up to this size of a batch, so that a
+# label that is kept keeps no images.
+SMALL_BYTES = 1 << 16
+
+_BYTES = {
+    "uint8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+}
+
+
+class Framework:
+    """How batches become arrays. One per loader."""
+
+    # True if arrays are made from tensors delivered with the batch, else from
+    # its handle.
+    takes_tensors = False
+    # False if it has no memory of its own.
+    can_copy = True
+    # Bits of the fields whose tensors are copies that the library made; set by
+    # the user of from_tensors().
+    copied = 0
+
+    def __init__(
+        self, device: Tuple[int, int], fields: List[FieldInfo]
+    ) -> None:
+        self.device = device
+        self.fields = fields
+
+    def stream(self) -> int:
+        """Returns the stream that will use the next batch."""
+        return 0
+
+    def small_fields(self, images: Container[str]) -> List[int]:
+        """Returns the fields that are always copied: the small ones but
+        `images`."""
+        if not self.can_copy:
+            return []
+        return [
+            i
+            for i, info in enumerate(self.fields)
+            if info.name not in images and _size_bytes(info) <= SMALL_BYTES
+        ]
+
+    def from_tensors(
+        self, addresses: Iterable[int], owners: List[Any], rows: int
+    ) -> List[Any]:
+        """Returns an array of `rows` rows per tensor, in the fields' order.
+
+        Appends an owner for each tensor. If this is interrupted, an array owns
+        a tensor exactly if the tensor has an owner whose owns() is true.
+        """
+        raise NotImplementedError
+
+    def owns(self, owner: Any) -> bool:
+        raise NotImplementedError
+
+    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        """Returns the array of field `field` (or INDICES), described by
+        `info`."""
+        raise NotImplementedError
+
+
+class TorchFramework(Framework):
+    takes_tensors = True
+
+    def __init__(
+        self, device: Tuple[int, int], fields: List[FieldInfo]
+    ) -> None:
+        super().__init__(device, fields)
+        import torch
+        import torch.utils.dlpack
+
+        self._from_dlpack: Any = torch.utils.dlpack.from_dlpack
+        self._stream_check = stream_check.start(torch)
+        self._current_stream: Any = None
+        if device[0] == CUDA:
+            if not torch.cuda.is_available():
+                raise InvalidArgument(
+                    f"the dataset is on a GPU, and torch {torch.__version__} "
+                    "here has none: install a torch with CUDA, or use another "
+                    "framework"
+                )
+            self._current_stream = torch.cuda.current_stream
+
+    def stream(self) -> int:
+        if self._current_stream is None:
+            return 0
+        number: int = self._current_stream(self.device[1]).cuda_stream
+        return number
+
+    def from_tensors(
+        self, addresses: Iterable[int], owners: List[Any], rows: int
+    ) -> List[Any]:
+        # No destructor, which would be called for every array.
+        for address in addresses:
+            owners.append(lent_capsule(address))
+        arrays = [self._from_dlpack(capsule) for capsule in owners]
+        if self._stream_check is not None:
+            self._stream_check.add(
+                array
+                for i, array in enumerate(arrays)
+                if not self.copied >> i & 1
+            )
+        return arrays
+
+    def owns(self, owner: Any) -> bool:
+        return is_taken(owner)
+
+    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        array = self._from_dlpack(owning_capsule(new_tensor(handle, field)))
+        if self._stream_check is not None:
+            self._stream_check.add([array])
+        return array
+
+
+class _Memory:
+    """Base of a NumPy array; owns `tensor` once it is set."""
+
+    __slots__ = ("__array_interface__", "tensor", "_delete")
+
+    def __init__(self, interface: Dict[str, Any], delete: Any) -> None:
+        self.tensor = 0
+        self._delete = delete
+        self.__array_interface__ = interface
+
+    def __del__(self) -> None:
+        # Unset if __init__ was interrupted before its first line.
+        if getattr(self, "tensor", 0):
+            self._delete(self.tensor)
+
+
+class _Layout(NamedTuple):
+    """A field as NumPy describes it."""
+
+    sample_shape: Tuple[int, ...]
+    strides_bytes: Tuple[int, ...]
+    type_code: str
+    view_type: Any  # None: no view
+
+
+class NumpyFramework(Framework):
+    takes_tensors = True
+
+    def __init__(
+        self, device: Tuple[int, int], fields: List[FieldInfo]
+    ) -> None:
+        super().__init__(device, fields)
+        import numpy
+
+        if device[0] != CPU:
+            raise InvalidArgument(
+                "framework='numpy' needs a dataset on device 'cpu'; this one "
+                "is on a GPU: use 'torch', 'jax' or 'dlpack'"
+            )
+        self._asarray: Any = numpy.asarray
+        self._delete = library.load().quick.tensor_delete
+        self._view_types: Dict[str, Any] = {}
+        for info in fields:
+            if info.dtype == "bfloat16":
+                if importlib.util.find_spec("ml_dtypes") is None:
+                    raise InvalidArgument(
+                        f"field '{info.name}' is bfloat16, which NumPy does "
+                        "not have: use float16 or float32, install ml_dtypes, "
+                        "or use framework='torch'"
+                    )
+                import ml_dtypes
+
+                self._view_types[info.dtype] = numpy.dtype(ml_dtypes.bfloat16)
+        self._type_codes = {
+            name: ("V2" if name == "bfloat16" else numpy.dtype(name).str)
+            for name in _BYTES
+        }
+        # Created once, since they are needed for every batch.
+        self._layouts = [self._layout(info) for info in fields]
+
+    def from_tensors(
+        self, addresses: Iterable[int], owners: List[Any], rows: int
+    ) -> List[Any]:
+        arrays: List[Any] = []
+        for address, layout in zip(addresses, self._layouts):
+            memory = self._memory(address, layout, rows)
+            owners.append(memory)
+            memory.tensor = address
+            arrays.append(self._array(memory, layout))
+        return arrays
+
+    def owns(self, owner: Any) -> bool:
+        return bool(owner.tensor)
+
+    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        layout = self._layout(info)
+        address = new_tensor(handle, field)
+        memory = self._memory(address, layout, handle.num_samples)
+        memory.tensor = address
+        return self._array(memory, layout)
+
+    def _layout(self, info: FieldInfo) -> _Layout:
+        item = _BYTES[info.dtype]
+        return _Layout(
+            info.shape[1:],
+            tuple(stride * item for stride in info.strides),
+            self._type_codes[info.dtype],
+            self._view_types.get(info.dtype),
+        )
+
+    def _memory(self, address: int, layout: _Layout, rows: int) -> _Memory:
+        # DLManagedTensor begins with the data pointer.
+        data = ctypes.c_void_p.from_address(address).value
+        return _Memory(
+            {
+                "version": 3,
+                "shape": (rows,) + layout.sample_shape,
+                "strides": layout.strides_bytes,
+                "typestr": layout.type_code,
+                "data": (data, False),
+            },
+            self._delete,
+        )
+
+    def _array(self, memory: _Memory, layout: _Layout) -> Any:
+        array = self._asarray(memory)
+        view = layout.view_type
+        return array if view is None else array.view(view)
+
+
+class DlpackFramework(Framework):
+    can_copy = False
+
+    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        return Tensor(handle, field, self.device, info)
+
+
+class JaxFramework(Framework):
+    def __init__(
+        self, device: Tuple[int, int], fields: List[FieldInfo]
+    ) -> None:
+        super().__init__(device, fields)
+        import jax.dlpack
+
+        self._from_dlpack: Any = jax.dlpack.from_dlpack
+
+    def small_fields(self, images: Container[str]) -> List[int]:
+        # XLA frees a buffer when its last use is enqueued on a stream that is
+        # not told here, so the slot would be filled again while it is read.
+        if self.device[0] == CUDA:
+            return list(range(len(self.fields)))
+        return super().small_fields(images)
+
+    def from_handle(self, handle: Handle, field: int, info: FieldInfo) -> Any:
+        return self._from_dlpack(Tensor(handle, field, self.device, info))
+
+
+def _size_bytes(info: FieldInfo) -> int:
+    size = _BYTES[info.dtype]
+    for extent in info.shape:
+        size *= extent
+    return size
+
+
+def copy_of(array: Any) -> Any:
+    """Returns a copy in the framework's own memory, with the same layout."""
+    # JAX's arrays have a clone(), too, which shares the memory.
+    if hasattr(array, "block_until_ready"):
+        return _jax_copy(array)
+    if hasattr(array, "clone"):  # torch
+        return array.clone()
+    if isinstance(array, Tensor):
+        raise FailedPrecondition(
+            "a datasetd.Tensor (framework='dlpack') cannot be copied: take it "
+            "with a framework, such as torch.from_dlpack, and copy that"
+        )
+    return array.copy("K") if hasattr(array, "strides") else array
+
+
+def _jax_copy(array: Any) -> Any:
+    import jax
+    import numpy
+
+    # JAX gives memory back late, on a thread of its own, if it was the input
+    # of a computation. NumPy does at once.
+    (device,) = array.devices()
+    if device.platform == "cpu":
+        return jax.device_put(numpy.array(array), device)
+    return array.copy().block_until_ready()
+
+
+def mover(device: Any, non_blocking: bool) -> Callable[[Any], Any]:
+    """Returns a function that returns an array on `device`; the same array if
+    it is there."""
+
+    def move(array: Any) -> Any:
+        jax = sys.modules.get("jax")
+        if jax is not None and isinstance(array, jax.Array):
+            return jax.device_put(array, device)
+        if hasattr(array, "is_cuda"):  # torch
+            return array.to(device, non_blocking=non_blocking)
+        if str(device) == "cpu" and not isinstance(array, Tensor):
+            return array
+        raise InvalidArgument(
+            f"to({str(device)!r}): a {type(array).__name__} cannot be moved: "
+            "use framework='torch' or 'jax'"
+        )
+
+    return move
+
+
+def stream_number(stream: Any) -> int:
+    """Returns the number of a stream, given the object or the number."""
+    for name in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    return int(stream)
+
+
+def record_stream(array: Any, stream: Any) -> None:
+    """Keeps an array in torch's own device memory for `stream`; others are
+    ignored."""
+    if not getattr(array, "is_cuda", False):
+        return
+    torch = sys.modules["torch"]
+    if not isinstance(stream, torch.cuda.Stream):
+        stream = torch.cuda.ExternalStream(stream_number(stream))
+    stream_check.record_stream(array, stream)
+
+
+_FRAMEWORKS: Dict[str, Type[Framework]] = {
+    "torch": TorchFramework,
+    "numpy": NumpyFramework,
+    "jax": JaxFramework,
+    "dlpack": DlpackFramework,
+}
+
+
+def resolve(name: Optional[str]) -> str:
+    """Returns the framework's name; None: torch if installed, else NumPy."""
+    if name is None:
+        return "torch" if importlib.util.find_spec("torch") else "numpy"
+    if name not in _FRAMEWORKS:
+        raise InvalidArgument(
+            f"framework={name!r}; expected one of {tuple(_FRAMEWORKS)}"
+        )
+    if name != "dlpack" and importlib.util.find_spec(name) is None:
+        raise InvalidArgument(
+            f"framework={name!r} is not installed for this Python: install it "
+            "or use another one"
+        )
+    return name
+
+
+def make(
+    name: str, device: Tuple[int, int], fields: List[FieldInfo]
+) -> Framework:
+    """REQUIRES: resolve returned `name`."""
+    return _FRAMEWORKS[name](device, fields)

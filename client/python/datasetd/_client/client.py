@@ -1,0 +1,459 @@
+"""Client: a connection to a daemon."""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+import os
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Literal,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    Union,
+    overload,
+)
+
+from .._arguments import absolute, checked_seconds, device_name, encode
+from .._batches.batch import Batch
+from .._connection.session import Session
+from .._datasets import parts
+from .._datasets.dataset import Dataset
+from .._datasets.subset import Samples, whole_of
+from .._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
+from .._feed.options import image_field
+from .._loader.loader import make_fetcher
+from .._push import push
+from .._push.data import class_names_of, with_kinds
+from .._push.samples import Fields, mask_names
+from .._ranks import nodes
+from ..errors import InvalidArgument
+from ..transforms._pipeline import Pipelines, pipelines_message
+from . import formats, loading
+from .loading import Progress
+from .progress import make_progress
+
+if TYPE_CHECKING:
+    import torch
+
+# Samples per call.
+_EXPLAINED_AT_ONCE = 64
+
+Path = Union[str, "os.PathLike[str]"]
+Device = Union[None, str, "torch.device"]
+
+
+class Client:
+    """A connection to a daemon. Thread-safe.
+
+    Belongs to one process: it cannot be pickled or used after fork(). Every
+    process connects for itself.
+    """
+
+    def __init__(
+        self,
+        address: Optional[str] = None,
+        timeout: float = 10.0,
+        start_daemon: Optional[Callable[[], None]] = None,
+    ) -> None:
+        """See connect(). With `start_daemon`, which is called before a lost
+        daemon is looked for, it does not wait for one."""
+        self._session = Session(
+            address or "", checked_seconds("timeout", timeout), start_daemon
+        )
+        self.address = self._session.address
+
+    # -- Datasets -----------------------------------------------------------
+
+    @overload
+    def load_dataset(
+        self,
+        name: str,
+        format: str,
+        path: Optional[Path] = ...,
+        split: Optional[str] = ...,
+        pretransforms: Pipelines = ...,
+        device: Device = ...,
+        options: Optional[Mapping[str, Any]] = ...,
+        progress: Progress = ...,
+        bad_samples: str = ...,
+        max_bad_samples: Optional[int] = ...,
+        dry_run: Literal[False] = ...,
+        *,
+        part: Optional[nodes.Given] = ...,
+        part_epoch: Optional[int] = ...,
+        part_seed: int = ...,
+    ) -> Dataset: ...
+
+    @overload
+    def load_dataset(
+        self,
+        name: str,
+        format: str,
+        path: Optional[Path] = ...,
+        split: Optional[str] = ...,
+        pretransforms: Pipelines = ...,
+        device: Device = ...,
+        options: Optional[Mapping[str, Any]] = ...,
+        progress: Progress = ...,
+        bad_samples: str = ...,
+        max_bad_samples: Optional[int] = ...,
+        *,
+        dry_run: Literal[True],
+        part: Optional[nodes.Given] = ...,
+        part_epoch: Optional[int] = ...,
+        part_seed: int = ...,
+    ) -> LoadEstimate: ...
+
+    def load_dataset(
+        self,
+        name: str,
+        format: str,
+        path: Optional[Path] = None,
+        split: Optional[str] = None,
+        pretransforms: Pipelines = (),
+        device: Device = None,
+        options: Optional[Mapping[str, Any]] = None,
+        progress: Progress = False,
+        bad_samples: str = "fail",
+        max_bad_samples: Optional[int] = None,
+        dry_run: bool = False,
+        *,
+        part: Optional[nodes.Given] = None,
+        part_epoch: Optional[int] = None,
+        part_seed: int = 0,
+    ) -> Union[Dataset, LoadEstimate]:
+        """Loads a dataset, or attaches to one loaded with the same arguments.
+
+        Args:
+          name: 1 to 128 characters of [A-Za-z0-9._-].
+          format: a format that the daemon reads, which status() lists, or a
+            function of datasetd.sources, as "hdf5": then this process reads the
+            file and pushes it. docs/formats.md lists both, and docs/readers.md
+            has the options of the daemon's.
+          path: made absolute, with ~ expanded; the daemon opens it, below its
+            data roots, unless this process reads the format.
+          split: None: the reader's default.
+          pretransforms: applied once, at load. A list, for `image` or the
+            `fields` of each op, or a dict by field.
+          device: "cuda:0", "cpu" or a torch.device; None: the daemon's first
+            device. "cuda" is "cuda:0".
+          options: reader options, or arguments of the function.
+          progress: True shows a tqdm bar, or a line on stderr without tqdm. A
+            function is called with the Dataset message (in a dry run the
+            EstimateLoadResponse) as a dict; an exception ends the load.
+          bad_samples: treatment of samples that cannot be read or decoded:
+            "fail" ends the load; "skip" leaves them out; "replace" uses the
+            preceding good sample instead. See Dataset.bad_samples.
+          max_bad_samples: the load fails if it skips or replaces more; None:
+            100. What this process reads has no bad samples: damage raises
+            DataLoss.
+          dry_run: loads nothing and returns a LoadEstimate. Not for what this
+            process reads.
+          part: "node", or (index, count): loads only this node's part of the
+            shards of a webdataset or tfrecord pattern, every count-th, or of
+            the rows that this process reads, for DataLoader(partition=). The
+            dataset is called "NAME.INDEXofCOUNT". "node" is the node that
+            torchrun, Slurm or $RANK, $WORLD_SIZE and $LOCAL_WORLD_SIZE tell.
+          part_epoch: deals the shards in an order drawn from (part_seed,
+            part_epoch); in each epoch every shard is in one part. The name
+            ends in ".eEPOCH".
+          part_seed: equal on all nodes.
+        """
+        divided = parts.resolve(part, part_epoch, part_seed)
+        is_read_here = formats.is_read_here(format)
+        if divided is not None and not is_read_here:
+            path = divided.shards(
+                format, None if path is None else absolute(path)
+            )
+            name = divided.name(name)
+        spec = loading.dataset_spec(
+            name,
+            format,
+            path,
+            split,
+            pretransforms,
+            device,
+            options,
+            bad_samples,
+            max_bad_samples,
+        )
+        if is_read_here:
+            if dry_run:
+                raise InvalidArgument(
+                    f"dry_run is for formats that the daemon reads, and "
+                    f"{format!r} is read by this process"
+                )
+            return formats.load(
+                self.push_dataset,
+                self.get_dataset,
+                name,
+                format,
+                path,
+                split,
+                options or {},
+                progress,
+                pretransforms=pretransforms,
+                device=device,
+                part=part,
+                part_epoch=part_epoch,
+                part_seed=part_seed,
+            )
+        if dry_run:
+            return estimate_of(
+                loading.estimate(self._session, spec, progress)
+            )
+        load = functools.partial(loading.load, self._session, spec)
+        return Dataset(self, self._session, load(progress), load)
+
+    def push_dataset(
+        self,
+        name: str,
+        data: Any,
+        fields: Fields = None,
+        pretransforms: Pipelines = (),
+        device: Device = None,
+        class_names: Optional[Sequence[str]] = None,
+        progress: Progress = False,
+        ragged: bool = False,
+        if_exists: str = "same",
+        *,
+        part: Optional[nodes.Given] = None,
+        part_epoch: Optional[int] = None,
+        part_seed: int = 0,
+    ) -> Dataset:
+        """Creates a dataset from Python data, which is sent once.
+
+        Columns are sent at memory speed, without Python code per sample:
+        `push_dataset("d", {"x": X, "y": y})`. Samples are read one by one:
+        `push_dataset("d", samples)`.
+
+        Args:
+          name: as in load_dataset.
+          data: columns or samples. Columns are arrays [N, ...], N the number
+            of samples: a dict by field, a tuple (X, y), a single array, a
+            TensorDataset, a DataFrame, a pyarrow Table, a Hugging Face Dataset
+            of numbers, or the result of a function of datasetd.sources. An
+            array is a NumPy array, a memmap, a torch tensor, a list of
+            numbers, or a sliceable object with shape and dtype, such as h5py's
+            and zarr's; it is read in order and need not fit into memory.
+            Samples are a torch Dataset, a list or any iterable. A sample is a
+            value, or a tuple or dict of values: torch tensors, NumPy arrays,
+            PIL images, numbers. All must have the dtypes and shapes of the
+            first. Samples without len() are kept in a temporary file until
+            their number is known.
+          fields: names of a sample's values; of a dict or a table, the keys to
+            send. A dict gives kinds, too: "image" (H, W) or (H, W, C),
+            "image_chw" (C, H, W), "mask" (an image of classes, which geometry
+            samples by nearest), "array", "auto". Unset, the first image is
+            `image`, the integer right after it, or the only one, `label`, and
+            others are `field_1` and so on. With "auto", PIL images, uint8
+            or float32 arrays (H, W, C) and torch tensors (C, H, W) of up to 4
+            channels, and uint8 arrays (H, W), are images; an image named
+            `mask` is a mask. PIL images of 16 or 32 bits are int32, of mode F
+            float32.
+          pretransforms, device, progress: as in load_dataset.
+          class_names: None: those of the data, `classes` of a torchvision
+            dataset or a ClassLabel of a Hugging Face one.
+          ragged: images may differ in height and width. They keep their sizes,
+            and a loader's transforms give them one size. All samples are first
+            written to a temporary file.
+          if_exists: if the name is taken: "same" attaches if the content is
+            equal and else raises AlreadyExists; "keep" attaches without a
+            comparison; "replace" unloads the old dataset first; "error" raises
+            AlreadyExists. Waits for a push of the same name by another
+            process.
+          part, part_epoch, part_seed: as in load_dataset, of the rows instead
+            of shards: pushes a contiguous range, or with part_epoch up to 64
+            of them. `data` is that of all nodes; only the part is read. Samples
+            need len() and [i].
+        """
+        fields = with_kinds(data, fields)
+        divided = parts.resolve(part, part_epoch, part_seed)
+        if divided is not None:
+            name = divided.name(name)
+        header: Dict[str, Any] = {
+            "name": name,
+            "device": device_name(device),
+            "pretransforms": {
+                field: {"transforms": ops}
+                for field, ops in pipelines_message(
+                    "pretransforms", pretransforms, mask_names(fields)
+                ).items()
+            },
+            "class_names": list(
+                class_names_of(data) if class_names is None else class_names
+            ),
+        }
+        report: Any = (
+            make_progress(name) if progress is True else progress or None
+        )
+        try:
+            message = push.push(
+                functools.partial(Dataset, self, self._session),
+                self._session,
+                header,
+                data,
+                fields,
+                report,
+                ragged,
+                if_exists,
+                divided,
+            )
+        finally:
+            if progress is True:
+                report.close()
+        return Dataset(self, self._session, message)
+
+    def get_dataset(self, name: str) -> Dataset:
+        """Holds and describes a dataset that was loaded before."""
+        text = self._session.call_text("get_dataset", name.encode())
+        return self._held(json.loads(text))
+
+    def _held(self, message: Dict[str, Any]) -> Dataset:
+        self._session.hold(message["name"])
+        return Dataset(self, self._session, message)
+
+    def list_datasets(self) -> List[Dict[str, Any]]:
+        """Every dataset of the daemon, as Dataset messages in dicts."""
+        return list(self._response("list_datasets")["datasets"])
+
+    def unload_dataset(self, name: str, force: bool = False) -> None:
+        """Unloads a dataset.
+
+        Raises FailedPrecondition if it has open feeds. With `force` it is
+        unloaded anyway, and their loaders raise DatasetUnloaded.
+        """
+        self._session.call("unload_dataset", name.encode(), int(force))
+
+    def fetch(
+        self,
+        dataset: Samples,
+        indices: Iterable[int],
+        transforms: Pipelines = (),
+        layout: Union[str, Mapping[str, str]] = "NCHW",
+        seed: int = 0,
+        epoch: int = 0,
+        framework: Optional[str] = None,
+        timeout: Optional[float] = None,
+        fields: Union[None, str, Sequence[str]] = None,
+    ) -> Batch[Any]:
+        """Returns a Batch of the given samples, in this order.
+
+        They are augmented as by a DataLoader with this seed in `epoch`. With
+        a Subset as `dataset`, indices are positions in it. Opens and closes a
+        feed: for repeated use prefer DataLoader.fetch.
+        """
+        fetcher = make_fetcher(
+            dataset,
+            fields=fields,
+            transforms=transforms,
+            layout=layout,
+            seed=seed,
+            framework=framework,
+            timeout=timeout,
+        )
+        try:
+            return fetcher.fetch(indices, epoch)
+        finally:
+            fetcher.close()
+
+    # -- The daemon -----------------------------------------------------------
+
+    def list_feeds(self) -> List[Dict[str, Any]]:
+        """Every feed of the daemon, as Feed messages in dicts."""
+        return list(self._response("list_feeds")["feeds"])
+
+    def explain(
+        self,
+        dataset: Samples,
+        transforms: Pipelines,
+        seed: int = 0,
+        epoch: int = 0,
+        indices: Iterable[int] = (0,),
+    ) -> List[List[DrawnOp]]:
+        """Returns what a loader with `transforms` and `seed` draws in `epoch`.
+
+        The result has a list for each sample of `indices`: the operations on
+        its images in order of execution, field by field.
+        """
+        whole, subset = whole_of(dataset)
+        fields = {
+            field: {"transforms": ops}
+            for field, ops in pipelines_message(
+                "transforms",
+                transforms,
+                [field.name for field in whole.fields if field.is_mask],
+                image_field(whole.fields),
+            ).items()
+        }
+        try:
+            numbers = map(operator.index, indices)
+            wanted = [str(i if subset is None else subset[i]) for i in numbers]
+        except TypeError as error:
+            raise InvalidArgument(f"indices: {error}; expected ints") from None
+        samples: List[List[DrawnOp]] = []
+        for begin in range(0, len(wanted), _EXPLAINED_AT_ONCE):
+            request = {
+                "dataset": whole.name,
+                "fields": fields,
+                "seed": str(operator.index(seed)),
+                "epoch": str(operator.index(epoch)),
+                "indices": wanted[begin : begin + _EXPLAINED_AT_ONCE],
+            }
+            response = self._response("explain_transforms", encode(request))
+            samples.extend(
+                drawn_ops_of(sample["ops"]) for sample in response["samples"]
+            )
+        return samples
+
+    def status(self) -> Dict[str, Any]:
+        """The daemon's version, devices and memory, as a dict."""
+        return self._response("get_status")
+
+    def _response(self, function: str, *arguments: Any) -> Dict[str, Any]:
+        message: Dict[str, Any] = json.loads(
+            self._session.call_text(function, *arguments)
+        )
+        return message
+
+    # -- Life -----------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the session. The daemon drops datasets that only it held. Open
+        loaders and running calls of other threads continue."""
+        self._session.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a datasetd.Client is a connection of its process: in the other "
+            f"one, call datasetd.connect({self.address!r})"
+        )
+
+    def __repr__(self) -> str:
+        return f"datasetd.Client({self.address!r})"
+
+
+def connect(address: Optional[str] = None, timeout: float = 10.0) -> Client:
+    """Connects to the daemon at `address`.
+
+    `address` is "unix:/path/datasetd.sock" or the path. None:
+    $DATASETD_ADDRESS, or if that is unset /run/datasetd/datasetd.sock. Waits
+    for a daemon that is starting; raises DaemonGone if there is none within
+    `timeout` seconds.
+    """
+    return Client(address, timeout)

@@ -1,0 +1,169 @@
+"""Formats that this process reads with datasetd.sources, and then pushes."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from .. import sources
+from .._arguments import absolute
+from .._datasets import parts
+from .._datasets.dataset import Dataset, message_of
+from .._ranks import nodes
+from ..errors import InvalidArgument, NotFound
+from ..sources._cifar_python import cifar10_python, cifar100_python
+from .folders import advice
+
+# All that datasetd.sources can read, by format.
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    name: getattr(sources, name)
+    for name in sources.__all__
+    if name != "decode_image"
+}
+FUNCTIONS.update(
+    cifar10_python=cifar10_python, cifar100_python=cifar100_python
+)
+# Those that the daemon reads, too, and faster.
+_OF_THE_DAEMON = ("image_folder", "tfrecord")
+
+
+def is_read_here(format: str) -> bool:
+    """True if load_dataset reads the format in this process."""
+    return format in FUNCTIONS and format not in _OF_THE_DAEMON
+
+
+def arguments_of(
+    format: str, split: Optional[str], options: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """Returns the keyword arguments of the format's function.
+
+    `fields` may be a string, as "image:x_train,label:y_train". Raises
+    InvalidArgument for a split or an option that the function does not have.
+    """
+    arguments = dict(options)
+    if split is not None:
+        arguments["split"] = split
+    if isinstance(arguments.get("fields"), str):
+        arguments["fields"] = _fields(arguments["fields"])
+    parameters = inspect.signature(FUNCTIONS[format]).parameters
+    names: List[str] = [name for name in parameters if name != "path"]
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return arguments
+    for name in arguments:
+        if name not in names:
+            raise InvalidArgument(
+                f"format {format!r} has no option {name!r}; it has "
+                f"{', '.join(names) or 'none'}"
+            )
+    return arguments
+
+
+def _fields(text: str) -> Dict[str, str]:
+    fields: Dict[str, str] = {}
+    for item in text.split(","):
+        field, _, source = (part.strip() for part in item.partition(":"))
+        if not field or field in fields:
+            raise InvalidArgument(
+                f"option fields is {text!r}, expected FIELD or FIELD:SOURCE "
+                "with commas between, each field once"
+            )
+        fields[field] = source or field
+    return fields
+
+
+def read(format: str, path: Any, arguments: Mapping[str, Any]) -> Any:
+    """Returns what the format's function reads."""
+    try:
+        return FUNCTIONS[format](path, **arguments)
+    except NotFound as error:
+        found = advice(format, os.path.expanduser(os.fspath(path)))
+        if not found:
+            raise
+        raise NotFound(f"{error}. {found}") from None
+
+
+def file_state(path: str) -> List[Any]:
+    """Returns the names, sizes and times of a file or a directory's files."""
+    state = []
+    paths = [path]
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        paths += [os.path.join(folder, name) for name in sorted(files)]
+    for name in filter(os.path.isfile, paths):
+        info = os.stat(name)
+        state.append((name, info.st_size, info.st_mtime_ns))
+    return state
+
+
+def load(
+    push_dataset: Callable[..., Dataset],
+    get_dataset: Callable[[str], Dataset],
+    name: str,
+    format: str,
+    path: Any,
+    split: Optional[str],
+    options: Mapping[str, Any],
+    progress: Any,
+    is_named_by_files: bool = False,
+    part: Optional[nodes.Given] = None,
+    part_epoch: Optional[int] = None,
+    part_seed: int = 0,
+    **push_arguments: Any,
+) -> Dataset:
+    """Reads and pushes a dataset, or attaches to the one of this name, by two
+    methods of a Client.
+
+    With `is_named_by_files` a dataset that this user pushed under the name has
+    these samples. Else the samples are compared.
+    """
+    if path is None:
+        raise InvalidArgument(f"format {format!r} needs a path")
+    path = absolute(path)  # the directory may be another one later
+    arguments = arguments_of(format, split, options)
+
+    def push(if_exists: str, report: Any) -> Dataset:
+        return push_dataset(
+            name,
+            read(format, path, arguments),
+            progress=report,
+            if_exists=if_exists,
+            part=part,
+            part_epoch=part_epoch,
+            part_seed=part_seed,
+            **push_arguments,
+        )
+
+    def load_again(report: Any) -> Dict[str, Any]:
+        return message_of(push("keep", report))
+
+    dataset: Optional[Dataset] = None
+    if is_named_by_files:
+        divided = parts.resolve(part, part_epoch, part_seed)
+        own = name if divided is None else divided.name(name)
+        dataset = _attach(get_dataset, own) or push("keep", progress)
+        if not _is_own(dataset):
+            dataset.close()
+            dataset = None
+    if dataset is None:
+        dataset = push("same", progress)
+    dataset._load_again = load_again
+    return dataset
+
+
+def _attach(
+    get_dataset: Callable[[str], Dataset], name: str
+) -> Optional[Dataset]:
+    """Returns the dataset of this name if it is ready."""
+    try:
+        dataset = get_dataset(name)
+    except NotFound:
+        return None
+    if message_of(dataset)["state"] == "DATASET_STATE_READY":
+        return dataset
+    dataset.close()
+    return None
+
+
+def _is_own(dataset: Dataset) -> bool:
+    return int(message_of(dataset)["owner_uid"]) == os.getuid()

@@ -1,0 +1,117 @@
+"""Loads: builds the spec and waits until the dataset is ready."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Union
+
+from .._arguments import absolute, device_name, encode
+from .._connection import library
+from .._connection.session import Session
+from ..errors import InvalidArgument, NotFound
+from ..transforms._pipeline import Pipelines, pipelines_message
+from .folders import advice as folder_advice
+from .progress import make_progress
+
+Progress = Union[bool, Callable[[Dict[str, Any]], None]]
+
+
+def dataset_spec(
+    name: str,
+    format: str,
+    path: Union[str, "os.PathLike[str]", None],
+    split: Optional[str],
+    pretransforms: Pipelines,
+    device: Any,
+    options: Optional[Mapping[str, str]],
+    bad_samples: str,
+    max_bad_samples: Optional[int],
+) -> Dict[str, Any]:
+    """Returns the DatasetSpec message for Client.load_dataset's arguments."""
+    spec: Dict[str, Any] = {
+        "name": name,
+        "format": format,
+        "path": "" if path is None else absolute(path),
+        "split": split or "",
+        "device": device_name(device),
+        "pretransforms": {
+            field: {"transforms": ops}
+            for field, ops in pipelines_message(
+                "pretransforms", pretransforms, _mask_names(options or {})
+            ).items()
+        },
+        "options": {
+            key: str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in (options or {}).items()
+        },
+    }
+    if bad_samples not in ("fail", "skip", "replace"):
+        raise InvalidArgument(
+            f"bad_samples is {bad_samples!r}: expected 'fail', 'skip' or "
+            "'replace'"
+        )
+    spec["bad_samples"] = f"BAD_SAMPLE_POLICY_{bad_samples.upper()}"
+    if max_bad_samples is not None:
+        spec["max_bad_samples"] = max_bad_samples
+    return spec
+
+
+def _mask_names(options: Mapping[str, Any]) -> Set[str]:
+    """Returns the fields that a reader will make masks, from its options."""
+    names = {"mask"}
+    for item in str(options.get("masks", "")).split(","):
+        name = item.strip()
+        if name.startswith("-"):
+            names.discard(name[1:])
+        else:
+            names.add(name)
+    return names
+
+
+def load(
+    session: Session, spec: Dict[str, Any], progress: Progress
+) -> Dict[str, Any]:
+    """Loads and returns the Dataset message; the caller holds the dataset."""
+    try:
+        message = _wait(session, "load_dataset", spec, progress)
+    except (NotFound, InvalidArgument) as error:
+        advice = folder_advice(spec["format"], spec["path"])
+        if not advice:
+            raise
+        raise type(error)(f"{error}. {advice}") from None
+    session.hold(message["name"])
+    return message
+
+
+def estimate(
+    session: Session, spec: Dict[str, Any], progress: Progress
+) -> Dict[str, Any]:
+    """Returns the LoadEstimate message of a dry run."""
+    return _wait(session, "estimate_load", spec, progress)
+
+
+def _wait(
+    session: Session, function: str, spec: Dict[str, Any], progress: Progress
+) -> Dict[str, Any]:
+    raised: List[BaseException] = []
+    report: Any = (
+        make_progress(spec["name"]) if progress is True else progress or None
+    )
+
+    def on_progress(text: bytes) -> None:
+        if callable(report):
+            report(json.loads(text))
+
+    callback = library.ProgressFunction(
+        library.catching(on_progress, raised)
+    )
+    try:
+        text = session.call_text(function, encode(spec), callback, None)
+    finally:
+        if progress is True:
+            report.close()
+        if raised:
+            raise raised[0]
+    message: Dict[str, Any] = json.loads(text)
+    return message

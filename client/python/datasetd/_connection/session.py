@@ -1,0 +1,166 @@
+"""Session: state shared by a Client, its Datasets and their loaders."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+import time
+import weakref
+from typing import Any, Callable, Dict, Optional
+
+from ..errors import Closed, DaemonGone
+from . import library as _library
+from .connection import Connection
+
+_RETRY_SECONDS = 0.05
+# A daemon that listens gets at least this time to answer.
+_LEAST_ANSWER_SECONDS = 0.2
+
+# The local daemons of this process, by address.
+local_daemons: "weakref.WeakValueDictionary[str, Any]" = (
+    weakref.WeakValueDictionary()
+)
+
+
+class Session:
+    """A connection that can be replaced when its daemon is lost, and the
+    holders of its datasets. Keeps a local daemon of this process alive.
+    Thread-safe."""
+
+    def __init__(
+        self,
+        address: str,
+        timeout: float,
+        start_daemon: Optional[Callable[[], None]] = None,
+    ) -> None:
+        """Waits for a daemon that is starting, unless there is `start_daemon`,
+        which is called before a lost daemon is looked for."""
+        self._library = _library.load()
+        self._timeout = timeout
+        self.start_daemon = start_daemon
+        self._lock = threading.Lock()
+        # Holders by dataset; the daemon counts sessions, not holders.
+        self._holds: Dict[str, int] = {}
+        connect = _connect if start_daemon is None else Connection
+        self._connection: Optional[Connection] = connect(address, timeout)
+        self.address = self._connection.address
+        self._local_daemon = local_daemons.get(self.address)
+        _sessions.add(self)
+
+    def connection(self) -> Connection:
+        """Returns the current connection; raises Closed after close()."""
+        connection = self._connection
+        if connection is None:
+            raise Closed("the client is closed")
+        return connection
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls datasetd_`name` with the client and the arguments, and raises
+        its error."""
+        with self.connection().used() as handle:
+            _library.call(getattr(self._library, name), handle, *arguments)
+
+    def call_text(self, name: str, *arguments: Any) -> str:
+        """The same, for functions that return a text in the last argument."""
+        text = ctypes.c_void_p()
+        try:
+            self.call(name, *arguments, ctypes.byref(text))
+        except BaseException:
+            self._library.quick.free(text)
+            raise
+        return self._library.take_text(text)
+
+    def hold(self, name: str) -> None:
+        """Adds a holder of a dataset that the session holds."""
+        with self._lock:
+            self._holds[name] = self._holds.get(name, 0) + 1
+
+    def release(self, name: str) -> None:
+        """Removes a holder; after the last one the daemon may drop the
+        dataset."""
+        with self._lock:
+            self._holds[name] -= 1
+            is_last = self._holds[name] == 0
+        if is_last:
+            # With the connection the hold has ended.
+            with contextlib.suppress(Closed):
+                self.call("release_dataset", name.encode())
+
+    def reconnect(self, lost: Optional[Connection]) -> None:
+        """Replaces the connection `lost`, unless another loader has done so.
+        Raises DaemonGone if there is no daemon."""
+        with self._lock:
+            if self._connection is None:
+                raise Closed("the client is closed")
+            if self._connection is not lost:
+                return
+        if self.start_daemon is not None:
+            self.start_daemon()
+        connection = Connection(self.address, self._timeout)
+        with self._lock:
+            if self._connection is lost:
+                self._connection = connection
+                return
+            is_closed = self._connection is None
+        connection.close()
+        if is_closed:
+            raise Closed("the client is closed")
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def after_fork(self) -> None:
+        """Called in the child, where the thread that held the lock is
+        missing."""
+        self._lock = threading.Lock()
+
+
+def _connect(address: str, timeout: float) -> Connection:
+    """Waits for a daemon. Raises DaemonGone if none is there in time."""
+    deadline = time.monotonic() + timeout
+    if address.startswith("~"):
+        address = os.path.expanduser(address)
+    has_waited = False
+    while True:
+        left = deadline - time.monotonic()
+        connection: Optional[Connection] = None
+        try:
+            connection = Connection(address, max(left, _LEAST_ANSWER_SECONDS))
+            if has_waited:
+                # One that has just started opens one socket after the other.
+                _await_answer(connection)
+            return connection
+        except DaemonGone as error:
+            if connection is not None:
+                connection.close()
+            if left <= 0:
+                raise DaemonGone(
+                    f"{error}. datasetd.start_local() starts a daemon for this "
+                    "process, `datasetctl run -- python ...` one for a command"
+                ) from None
+        has_waited = True
+        time.sleep(min(_RETRY_SECONDS, max(left, 0.0)))
+
+
+def _await_answer(connection: Connection) -> None:
+    library = _library.load()
+    text = ctypes.c_void_p()
+    with connection.used() as handle:
+        _library.call(library.get_status, handle, ctypes.byref(text))
+    library.take_text(text)
+
+
+_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        session.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,235 @@
+"""start_local: a private daemon of this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import weakref
+from typing import Any, List, NoReturn, Optional, Sequence, Union
+
+from .._arguments import absolute, device_name
+from .._client.client import Client, Device, connect
+from .._connection.at_exit import close_with_daemon
+from .._connection.session import local_daemons
+from ..errors import (
+    Closed,
+    DaemonGone,
+    DeadlineExceeded,
+    FailedPrecondition,
+    NotFound,
+)
+
+PathLike = Union[str, "os.PathLike[str]"]
+_LOG_TAIL_BYTES = 2000
+# Batches that this process still holds keep their memory without the daemon.
+_DRAIN_TIMEOUT = "500ms"
+
+
+class LocalDaemon:
+    """A daemon started by start_local.
+
+    Ends at close(), which first closes this process's clients and loaders of
+    it; with the last object that uses it, which are this one, its clients,
+    their datasets and loaders; or with the process, even if that is killed.
+    Batches in host memory that are held stay valid.
+    """
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", directory: str
+    ) -> None:
+        self._process = process
+        self._directory = directory
+        self.address = os.path.join(directory, "datasetd.sock")
+        self.log_path = os.path.join(directory, "datasetd.log")
+        self.close = weakref.finalize(
+            self, _stop, process, directory, os.getpid(), self.address
+        )
+        local_daemons[self.address] = self
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def connect(self, timeout: float = 10.0) -> Client:
+        """Raises Closed after close(), DaemonGone if the daemon has ended."""
+        if not self.close.alive:
+            raise Closed(f"{self!r} is closed: start_local() starts another")
+        code = self._process.poll()
+        if code is not None:
+            raise DaemonGone(
+                f"the daemon at {self.address} has ended with code {code}: "
+                f"{tail(self.log_path)}"
+            )
+        return connect(self.address, timeout)
+
+    def __enter__(self) -> "LocalDaemon":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a datasetd.LocalDaemon belongs to the process that started it: "
+            f"in the other one, connect to its address, {self.address!r}"
+        )
+
+    def __repr__(self) -> str:
+        return f"datasetd.LocalDaemon({self.address!r}, pid={self.pid})"
+
+
+def _stop(
+    process: "subprocess.Popen[bytes]",
+    directory: str,
+    owner: int,
+    address: str,
+) -> None:
+    if os.getpid() != owner:
+        return  # a forked child's copy
+    close_with_daemon(address)
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def find_daemon(binary: Optional[PathLike] = None) -> str:
+    """Returns the path of the daemon's program. Raises NotFound, which names
+    the places searched."""
+    if binary is not None:
+        candidates = [os.path.expanduser(os.fspath(binary))]
+    elif os.environ.get("DATASETD_DAEMON"):
+        candidates = [os.environ["DATASETD_DAEMON"]]
+    else:
+        package = pathlib.Path(__file__).absolute().parent.parent
+        # In a wheel, in a release.
+        candidates = [
+            str(package / "bin" / "datasetd"),
+            str(package / "datasetd"),
+            shutil.which("datasetd") or "",
+        ]
+    for candidate in candidates:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return os.path.abspath(candidate)
+    raise NotFound(
+        f"no datasetd program at {', '.join(c for c in candidates if c)}: "
+        "install the wheel, which has it inside, put the program on PATH, or "
+        "name it by binary= or $DATASETD_DAEMON"
+    )
+
+
+def start_local(
+    device: Union[Device, Sequence[Device]] = None,
+    data_roots: Union[PathLike, Sequence[PathLike], None] = None,
+    memory_budget_mib: int = 0,
+    binary: Optional[PathLike] = None,
+    arguments: Sequence[str] = (),
+    timeout: float = 60.0,
+) -> LocalDaemon:
+    """Starts a private daemon for this process and waits until it serves.
+
+    Args:
+      device: "cpu", "cuda:0", a torch.device, or several; None: every GPU, or
+        "cpu" if there is none.
+      data_roots: directories it may read; None: any that this user can read.
+      memory_budget_mib: per device; 0: nine tenths of the free memory.
+      binary: the program; None: $DATASETD_DAEMON, the one of this package, or
+        the one on PATH.
+      arguments: additional flags.
+      timeout: seconds within which it must serve.
+    """
+    command: List[str] = [find_daemon(binary), "--exit_with_parent"]
+    if device is not None:
+        devices = device if isinstance(device, (list, tuple)) else [device]
+        command += [f"--device={device_name(one)}" for one in devices]
+    if data_roots is None:
+        data_roots = ["/"]
+    elif isinstance(data_roots, (str, os.PathLike)):
+        data_roots = [data_roots]
+    command += [f"--data_root={absolute(root)}" for root in data_roots]
+    if memory_budget_mib:
+        command.append(f"--memory_budget_mib={memory_budget_mib}")
+    command += arguments
+
+    directory = tempfile.mkdtemp(prefix="datasetd-")
+    command.append("--socket_path=" + os.path.join(directory, "datasetd.sock"))
+    process: Optional["subprocess.Popen[bytes]"] = None
+    try:
+        if not any(argument.startswith("--config") for argument in arguments):
+            path = os.path.join(directory, "datasetd.yaml")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"drain_timeout": _DRAIN_TIMEOUT}, file)  # YAML, too
+            command.append(f"--config={path}")
+        with socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+        ) as notices:
+            notice_path = os.path.join(directory, "notify.sock")
+            notices.bind(notice_path)
+            environment = dict(os.environ, NOTIFY_SOCKET=notice_path)
+            log_path = os.path.join(directory, "datasetd.log")
+            with open(log_path, "wb") as log:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    # Keeps Ctrl-C from the daemon, which ends with us.
+                    start_new_session=True,
+                )
+            _await_ready(process, notices, log_path, timeout)
+        return LocalDaemon(process, directory)
+    except BaseException:
+        if process is not None:
+            _stop(process, directory, os.getpid(), "")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _await_ready(
+    process: "subprocess.Popen[bytes]",
+    notices: socket.socket,
+    log_path: str,
+    timeout: float,
+) -> None:
+    program = str(process.args[0])  # type: ignore[index]
+    deadline = time.monotonic() + timeout
+    notices.settimeout(0.1)
+    while True:
+        try:
+            if b"READY=1" in notices.recv(4096).split(b"\n"):
+                return
+        except socket.timeout:
+            pass
+        if process.poll() is not None:
+            raise FailedPrecondition(
+                f"{program} ended with code "
+                f"{process.returncode} before it served: {tail(log_path)}"
+            )
+        if time.monotonic() >= deadline:
+            raise DeadlineExceeded(
+                f"{program} did not serve within "
+                f"{timeout} s: {tail(log_path)}"
+            )
+
+
+def tail(path: str) -> str:
+    """Returns the end of a log."""
+    try:
+        with open(path, "rb") as log:
+            text = log.read()[-_LOG_TAIL_BYTES:]
+    except FileNotFoundError:
+        text = b""
+    return text.decode("utf-8", "replace").strip() or "it logged nothing"

@@ -1,0 +1,191 @@
+"""A private daemon that the jobs of a user share: found, or started."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+from typing import Any, Dict, Mapping, Optional
+
+from .._arguments import checked_seconds, device_name
+from .._client import formats
+from .._client.client import Client, Path, connect
+from .._client.loading import Progress, dataset_spec
+from .._datasets.dataset import Dataset
+from .._feed.recovery import LOST
+from .._ranks import nodes
+from .._version import __version__
+from ..errors import InvalidArgument, PermissionDenied
+from ..transforms._pipeline import Pipelines
+from .shared_daemon import (
+    START_SECONDS,
+    SharedDaemon,
+    base_directory,
+    listens,
+)
+
+IDLE_VARIABLE = "DATASETD_IDLE_SECONDS"
+_IDLE_SECONDS = 300.0
+_SYSTEM_ADDRESS = "/run/datasetd/datasetd.sock"
+_ANSWER_SECONDS = 10.0
+
+
+def connect_or_start(
+    device: Any = None,
+    idle_seconds: Optional[float] = None,
+    timeout: Optional[float] = None,
+) -> Client:
+    """Connects to a daemon, and starts one if there is none.
+
+    This is the daemon at $DATASETD_ADDRESS; if that is unset the system's, if
+    it runs; else a private one of this user. All jobs of the user share it that
+    use the same version of datasetd and the same $CUDA_VISIBLE_DEVICES; it is
+    no child of the job, and ends when it has had no client for some time.
+
+    Args:
+      device: "cpu" or a CPU torch.device: the private daemon serves host memory
+        only. Else it serves every GPU, or host memory if there is none.
+      idle_seconds: that time, if this call starts the daemon; None:
+        $DATASETD_IDLE_SECONDS, or if that is unset 300; 0: it does not end by
+        itself.
+      timeout: seconds within which a daemon must answer; None: 10, or 60 for
+        one that is started.
+
+    The private daemon's sockets, configuration and log lie in a directory of
+    $XDG_RUNTIME_DIR or, where that is not set, of /tmp/datasetd-UID. Raises
+    PermissionDenied if that belongs to somebody else, FailedPrecondition if the
+    daemon does not start, with the end of its log.
+    """
+    limit = None if timeout is None else checked_seconds("timeout", timeout)
+    idle = _idle_seconds(idle_seconds)
+    answer_limit = _ANSWER_SECONDS if limit is None else limit
+    if os.environ.get("DATASETD_ADDRESS"):
+        return connect(None, answer_limit)
+    if listens(_SYSTEM_ADDRESS):
+        try:
+            return connect(_SYSTEM_ADDRESS, answer_limit)
+        except PermissionDenied as error:
+            raise PermissionDenied(
+                f"{error}, or use a daemon of your own: datasetd.start_local()"
+            ) from None
+    return _daemon_of_user(device_name(device) == "cpu", idle).connect(
+        START_SECONDS if limit is None else limit
+    )
+
+
+def load(
+    format: str,
+    path: Optional[Path] = None,
+    split: Optional[str] = None,
+    pretransforms: Pipelines = (),
+    device: Any = None,
+    options: Optional[Mapping[str, Any]] = None,
+    progress: Progress = False,
+    bad_samples: str = "fail",
+    max_bad_samples: Optional[int] = None,
+    name: Optional[str] = None,
+    *,
+    part: Optional[nodes.Given] = None,
+    part_epoch: Optional[int] = None,
+    part_seed: int = 0,
+) -> Dataset:
+    """Loads a dataset into the daemon that connect_or_start() finds.
+
+    A job that asks for the same gets the dataset that is there. Arguments as in
+    Client.load_dataset; `name` defaults to one made of the others, and for a
+    format that this process reads, of its files' sizes and times. The dataset
+    stays while a job has it, and after that until its memory is needed or the
+    daemon ends.
+    """
+    arguments: Dict[str, Any] = {
+        "path": path,
+        "split": split,
+        "pretransforms": pretransforms,
+        "device": device,
+        "options": options,
+        "bad_samples": bad_samples,
+        "max_bad_samples": max_bad_samples,
+    }
+    spec = dataset_spec("", format, **arguments)
+    is_named_by_files = name is None and formats.is_read_here(format)
+    if name is None:
+        key: Any = spec
+        if is_named_by_files:
+            key = [spec, formats.file_state(spec["path"])]
+        digest = hashlib.sha256(
+            json.dumps(key, sort_keys=True, default=repr).encode()
+        ).hexdigest()[:12]
+        words = "-".join(filter(None, (format, split)))
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{words}-{digest}")
+    was_lost = False
+    while True:
+        client = connect_or_start(device)
+        try:
+            if is_named_by_files:
+                return formats.load(
+                    client.push_dataset,
+                    client.get_dataset,
+                    name,
+                    format,
+                    path,
+                    split,
+                    options or {},
+                    progress,
+                    is_named_by_files=True,
+                    pretransforms=pretransforms,
+                    device=device,
+                    part=part,
+                    part_epoch=part_epoch,
+                    part_seed=part_seed,
+                )
+            dataset: Dataset = client.load_dataset(
+                name,
+                format,
+                progress=progress,
+                part=part,
+                part_epoch=part_epoch,
+                part_seed=part_seed,
+                **arguments,
+            )
+            return dataset
+        except LOST:
+            # A shared daemon that was idle may end while a client comes.
+            if client._session.start_daemon is None or was_lost:
+                raise
+            was_lost = True
+
+
+def _idle_seconds(value: Optional[float]) -> float:
+    if value is not None:
+        return checked_seconds("idle_seconds", value)
+    text = os.environ.get(IDLE_VARIABLE, "")
+    if not text:
+        return _IDLE_SECONDS
+    try:
+        return checked_seconds(IDLE_VARIABLE, float(text))
+    except ValueError:
+        raise InvalidArgument(
+            f"${IDLE_VARIABLE} is {text!r}; expected seconds, a number from 0"
+        ) from None
+
+
+def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> SharedDaemon:
+    """Returns the daemon that all jobs of this user share."""
+    key = [os.environ.get("CUDA_VISIBLE_DEVICES"), is_host_only]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]
+    directory = os.path.join(base_directory(), f"{__version__}-{digest}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory, 0o700)
+    config: Dict[str, Any] = {
+        "data_roots": ["/"],
+        "exit_when_idle": f"{math.ceil(idle_seconds * 1000)}ms",
+    }
+    if is_host_only:
+        config["devices"] = ["cpu"]
+    return SharedDaemon(directory, config)
+
+
+__all__ = ["connect_or_start", "load"]

@@ -1,0 +1,1 @@
+"""Datasets that a daemon holds, and their subsets and parts."""

@@ -1,0 +1,114 @@
+"""Dataset: a client's hold on a dataset."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    NoReturn,
+    Optional,
+)
+
+from .._connection.session import Session
+from .._descriptions import Field, bad_samples_of, fields_of
+from ..errors import DaemonGone, NotFound
+from .subset import Samples
+
+if TYPE_CHECKING:
+    from .._client.client import Client
+
+
+class Dataset(Samples):
+    """A dataset that the daemon keeps for this client.
+
+    Returned by Client.load_dataset, push_dataset and get_dataset. The daemon
+    may drop it once every client has closed it or ended.
+
+    `dataset[i]` is a sample and `dataset[[3, 1]]` a Batch, iterating yields
+    every sample, column() returns a field of all; select() and split() return
+    Subsets. See Samples, the base class.
+
+    Attributes: name, num_samples, fields (datasetd.Field), device, format,
+    path, split_name, resident_bytes, spec_id, content_hash, class_names (also
+    classes and class_to_idx), num_bad_samples and bad_samples
+    (datasetd.BadSample): samples skipped or replaced while loading, of which
+    the first 1000 are listed.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        session: Session,
+        message: Dict[str, Any],
+        load_again: Optional[Callable[[Any], Dict[str, Any]]] = None,
+    ) -> None:
+        """REQUIRES: the session holds it. `load_again`, given a function to
+        report progress to, loads it into another daemon, holds it and returns
+        its message."""
+        self._client = client
+        self._session = session
+        self._load_again = load_again
+        self._is_open = True
+        self._message = message
+        self.name: str = message["name"]
+        self.num_samples = int(message["num_samples"])
+        self.fields: List[Field] = fields_of(message)
+        self.device: str = message["device"]
+        self.format: str = message["format"]
+        self.path: str = message["path"]
+        self.split_name: str = message["split"]
+        self.resident_bytes = int(message["resident_bytes"])
+        self.spec_id: str = message["spec_id"]
+        self.content_hash: str = message["content_hash"]
+        self.class_names: List[str] = list(message["class_names"])
+        self.num_bad_samples = int(message["num_bad_samples"])
+        self.bad_samples = bad_samples_of(message)
+
+    @property
+    def client(self) -> "Client":
+        return self._client
+
+    def _whole(self) -> "Dataset":
+        return self
+
+    def _to_indices(self, positions: Any) -> Any:
+        return positions
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def close(self) -> None:
+        """Releases the hold, if the dataset was not unloaded and the daemon
+        not lost meanwhile. Open loaders keep theirs."""
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(NotFound, DaemonGone):
+                self._session.release(self.name)
+
+    def __enter__(self) -> "Dataset":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a datasetd.Dataset belongs to its process: in the other one, "
+            f"call get_dataset({self.name!r}) of a client of its own"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"datasetd.Dataset({self.name!r}, {self.num_samples} samples, "
+            f"device={self.device!r}, "
+            f"fields={[field.name for field in self.fields]})"
+        )
+
+
+def message_of(dataset: Dataset) -> Dict[str, Any]:
+    """Returns the Dataset message received when the hold began."""
+    return dataset._message

@@ -1,0 +1,345 @@
+"""Samples by position: what Dataset and Subset have in common, and Subset."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
+
+from .._batches.batch import Batch
+from .._descriptions import Field
+from .._order.sampling import index_array
+from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
+
+if TYPE_CHECKING:
+    from .._client.client import Client
+    from .dataset import Dataset
+
+_BLOCK_BYTES = 4 << 20
+_MAX_BLOCK_ROWS = 1 << 17
+
+
+class Samples:
+    """Random access to samples; base class of Dataset and Subset.
+
+    `samples[indices]`, with a list, a slice, an array or a boolean mask, is a
+    Batch; `samples[i]` is one without the batch axis: `image, label =
+    samples[i]`. Both are copies, in torch if it is installed, else NumPy;
+    images are [N, C, H, W] or [C, H, W]. Negative indices count from the end.
+    Each access opens and closes a feed: for training use DataLoader.
+    """
+
+    name: str
+    fields: List[Field]
+    class_names: List[str]
+
+    def _whole(self) -> "Dataset":
+        raise NotImplementedError
+
+    def _to_indices(self, positions: Any) -> Any:
+        """Returns the sample indices at `positions`, an int64 array."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def classes(self) -> List[str]:
+        """The class names, as in torchvision's datasets."""
+        return self.class_names
+
+    @property
+    def class_to_idx(self) -> Dict[str, int]:
+        """The label of each class name."""
+        return {name: label for label, name in enumerate(self.class_names)}
+
+    def __getitem__(self, key: Union[int, slice, Iterable[int]]) -> Batch[Any]:
+        import numpy
+
+        is_sample = _is_integer(key)
+        if isinstance(key, slice):
+            positions = numpy.arange(len(self))[key]
+        else:
+            given = [key] if is_sample else key
+            positions = _checked_positions(given, len(self))
+        # Copied at once, so that no feed's memory is kept.
+        batches = [
+            type(batch)(map(_copy, batch))
+            for batch in self._batches(self._to_indices(positions))
+        ]
+        if is_sample:
+            return type(batches[0])(values[0] for values in batches[0])
+        if len(batches) == 1:
+            return batches[0]
+        return type(batches[0])(map(_joined, zip(*batches)))
+
+    def __getitems__(self, indices: Iterable[int]) -> List[Batch[Any]]:
+        """Returns the samples as a list. torch's own DataLoader calls it, from
+        torch 2.0 on."""
+        batch = self[indices]
+        return [
+            type(batch)(values[row] for values in batch)
+            for row in range(len(batch[0]))
+        ]
+
+    def __iter__(self) -> Iterator[Batch[Any]]:
+        """Yields every sample, in order."""
+        import numpy
+
+        for batch in self._batches(self._to_indices(numpy.arange(len(self)))):
+            for row in range(batch.num_samples):
+                yield type(batch)(_copy(values[row]) for values in batch)
+
+    def column(self, field: str) -> Any:
+        """Returns a field of every sample as one NumPy array [N, ...], in
+        host memory; bfloat16 as float32. Images are [N, C, H, W]."""
+        import numpy
+
+        whole = self._whole()
+        known = {f.name: f for f in whole.fields}
+        if field not in known:
+            raise InvalidArgument(
+                f"dataset {whole.name!r} has no field {field!r}; it has "
+                f"{list(known)}"
+            )
+        is_plain = whole.device == "cpu" and known[field].dtype != "bfloat16"
+        column: Any = None
+        begin = 0
+        for batch in self._batches(
+            self._to_indices(numpy.arange(len(self))),
+            fields=[field],
+            framework="numpy" if is_plain else "torch",
+        ):
+            values = _to_numpy(batch[0])
+            if column is None:
+                shape = (len(self),) + values.shape[1:]
+                column = numpy.empty(shape, values.dtype)
+            column[begin : begin + len(values)] = values
+            begin += len(values)
+        return column
+
+    def _batches(self, indices: Any, **options: Any) -> Iterator[Batch[Any]]:
+        """Yields the samples at `indices`, about 4 MiB at a time."""
+        whole = self._whole()
+        chosen = options.get("fields")
+        sample_bytes = 0
+        for field in whole.fields:
+            if chosen is not None and field.name not in chosen:
+                continue
+            if -1 in field.shape:
+                raise FailedPrecondition(
+                    f"dataset {whole.name!r}: the samples of {field.name!r} "
+                    "differ in size: fetch(dataset, indices, transforms=...) "
+                    "of the client gives them one, as [T.CenterCrop(224)]; "
+                    "column() has the other fields"
+                )
+            sample_bytes += _item_bytes(field) * math.prod(field.shape)
+        rows = max(1, min(_BLOCK_BYTES // sample_bytes, _MAX_BLOCK_ROWS))
+        # Once without rows, for the error.
+        for begin in range(0, max(1, len(indices)), rows):
+            yield whole.client.fetch(
+                whole, indices[begin : begin + rows], **options
+            )
+
+    def select(self, indices: Iterable[int]) -> "Subset":
+        """Returns these samples in this order, for DataLoader.
+
+        `indices` are positions in this object, each at most once, or a boolean
+        mask, as `dataset.select(dataset.column("label") == 3)`.
+        """
+        import numpy
+
+        positions = _checked_positions(indices, len(self))
+        values, counts = numpy.unique(positions, return_counts=True)
+        if len(values) < len(positions):
+            raise InvalidArgument(
+                f"select: {values[counts > 1][0]} is there twice; sampler= of "
+                "DataLoader may repeat samples"
+            )
+        if not len(positions):
+            raise InvalidArgument("select: there are no indices")
+        return Subset(self._whole(), self._to_indices(positions))
+
+    def split(
+        self, parts: Union[float, Sequence[float]], seed: int = 0
+    ) -> Tuple["Subset", ...]:
+        """Divides the samples at random: `train, test = dataset.split(0.8)`.
+
+        Args:
+          parts: the size of the first of two parts, or the sizes of all, as in
+            torch's random_split: fractions, or numbers of samples.
+          seed: equal seeds give equal parts, on every machine.
+
+        Within a part the samples keep their order.
+        """
+        import numpy
+
+        sizes = _part_sizes(parts, len(self))
+        shuffled = numpy.random.RandomState(seed).permutation(len(self))
+        return tuple(
+            self.select(numpy.sort(part))
+            for part in numpy.split(shuffled, numpy.cumsum(sizes)[:-1])
+        )
+
+
+class Subset(Samples):
+    """Some samples of a Dataset, in an order: what select and split return.
+
+    A DataLoader of it behaves as if the dataset held only these; the indices of
+    a batch are the dataset's. Refers to its dataset and copies no sample.
+
+    Attributes: dataset, indices (an int64 array [N] of sample indices), and
+    client, name, fields, class_names, classes, class_to_idx of the dataset.
+    """
+
+    def __init__(self, dataset: "Dataset", indices: Any) -> None:
+        """REQUIRES: `indices` are distinct and in range."""
+        self.dataset = dataset
+        self.indices = indices
+        self.name = dataset.name
+        self.fields = dataset.fields
+        self.class_names = dataset.class_names
+
+    @property
+    def client(self) -> "Client":
+        return self.dataset.client
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def _whole(self) -> "Dataset":
+        return self.dataset
+
+    def _to_indices(self, positions: Any) -> Any:
+        return self.indices[positions]
+
+    def __repr__(self) -> str:
+        return f"datasetd.Subset({len(self)} samples of {self.dataset!r})"
+
+
+def whole_of(samples: Any) -> Tuple[Any, Optional[Any]]:
+    """Returns what `samples` is a subset of, and the indices: an array, or
+    None if it is none. Takes torch's Subset, too, and subsets of subsets."""
+    indices: Optional[Any] = None
+    while hasattr(samples, "dataset") and hasattr(samples, "indices"):
+        import numpy  # which only subsets need
+
+        own = numpy.asarray(index_array("dataset.indices", samples.indices))
+        indices = own if indices is None else own[indices]
+        samples = samples.dataset
+    return samples, indices
+
+
+def _is_integer(key: Any) -> bool:
+    # Arrays have __index__ whatever their size.
+    return (
+        hasattr(key, "__index__")
+        and not isinstance(key, bool)
+        and not getattr(key, "ndim", 0)
+    )
+
+
+def _checked_positions(given: Any, length: int) -> Any:
+    """Returns an int64 array of positions from 0, of indices or a mask."""
+    import numpy
+
+    if isinstance(given, str):
+        raise InvalidArgument(
+            f"{given!r} is no index; column({given!r}) has the field's values"
+        )
+    try:
+        if hasattr(given, "detach"):
+            given = given.detach().cpu()
+        elif not hasattr(given, "__array__"):
+            given = list(given)
+        array = numpy.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f"{given!r}: expected indices, or a boolean mask: {error}"
+        ) from None
+    if array.dtype == bool and array.shape == (length,):
+        return numpy.flatnonzero(array)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidArgument(
+            f"{array.dtype} {array.shape}: expected indices, or a boolean "
+            f"mask ({length},)"
+        )
+    positions = array.astype(numpy.int64)
+    positions[positions < 0] += length
+    is_wrong = (positions < 0) | (positions >= length)
+    if is_wrong.any():
+        raise OutOfRange(
+            f"index {array[is_wrong][0]}, and there are {length} samples"
+        )
+    return positions
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _part_sizes(parts: Any, length: int) -> List[int]:
+    is_list = isinstance(parts, (list, tuple))
+    if not all(map(_is_number, parts if is_list else [parts])):
+        raise InvalidArgument(
+            f"split: {parts!r}; expected fractions or numbers of samples"
+        )
+    if not is_list:
+        parts = [parts, (1 if isinstance(parts, float) else length) - parts]
+    if any(isinstance(part, float) for part in parts):
+        is_whole = math.isclose(sum(parts), 1)
+        ends = [
+            round(length * sum(parts[: i + 1])) for i in range(len(parts))
+        ]
+        sizes = [end - begin for begin, end in zip([0] + ends, ends)]
+    else:
+        is_whole = sum(parts) == length
+        sizes = list(parts)
+    if not is_whole or any(size < 1 for size in sizes):
+        raise InvalidArgument(
+            f"split: {parts} gives {sizes} of {length} samples; expected "
+            "fractions that sum to 1 or numbers that sum to the samples, and "
+            "no part empty"
+        )
+    return sizes
+
+
+def _item_bytes(field: Field) -> int:
+    import numpy
+
+    if field.dtype == "bfloat16":
+        return 2
+    return int(numpy.dtype(field.dtype).itemsize)
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if hasattr(value, "clone") else value.copy()
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    if hasattr(values[0], "clone"):
+        import torch
+
+        return torch.cat(values)
+    import numpy
+
+    return numpy.concatenate(values)
+
+
+def _to_numpy(value: Any) -> Any:
+    if not hasattr(value, "clone"):
+        return value
+    if str(value.dtype) == "torch.bfloat16":
+        value = value.float()
+    return value.cpu().numpy()

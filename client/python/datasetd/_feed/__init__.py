@@ -1,0 +1,1 @@
+"""Feeds: open sequences of batches, at a position."""

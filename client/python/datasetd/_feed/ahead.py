@@ -1,0 +1,144 @@
+"""Sends a sampler's batches to the daemon ahead of their use."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from .._order.sampling import Drawn, SamplerOrder
+from ..errors import FailedPrecondition
+
+# Least number of batches that are sent together.
+_MIN_BLOCK = 8
+
+Position = Tuple[int, int]
+
+
+class SentAhead:
+    """Draws batches and sends them ahead of those returned to the job.
+
+    Makes one call to the daemon per block of batches.
+    """
+
+    def __init__(self, order: SamplerOrder) -> None:
+        self.order = order
+        self._block_size = 1
+        self._capacity = 0
+        self._pending: Deque[Drawn] = collections.deque()
+        self._is_drawn_out = True
+        self._error: Optional[Exception] = None
+        # State at the loader's position: row, order_hash, sampler_state.
+        self.state: Dict[str, Any] = {}
+
+    def set_limits(self, capacity: int, prefetch: int) -> None:
+        """`capacity` is the number of batches that the daemon queues."""
+        self._capacity = capacity
+        self._block_size = max(
+            1, min(max(_MIN_BLOCK, prefetch), capacity // 2)
+        )
+
+    def begin(self, index: int, loaded: Optional[Dict[str, Any]]) -> None:
+        """Runs the sampler up to batch `index` of an epoch.
+
+        Starts from the state `loaded`, if there is one. Forgets batches sent
+        before.
+        """
+        state = loaded or {}
+        digest = state.get("order_hash")
+        self._pending.clear()
+        self._is_drawn_out = False
+        self._error = None
+        self.order.begin(
+            index,
+            state.get("row"),
+            None if digest is None else bytes.fromhex(digest),
+            state.get("sampler_state"),
+        )
+        self.state = (
+            {"sampler_state": self.order.start_state}
+            if loaded is None
+            else dict(loaded)
+        )
+
+    def top_up(self, send: Callable[[List[Drawn]], None]) -> None:
+        """Sends a block if there is room for it.
+
+        `send` raises if it rejects a block, of which nothing is then used. The
+        error is kept until its position in the order.
+        """
+        if (
+            self._is_drawn_out
+            or len(self._pending) + self._block_size > self._capacity
+        ):
+            return
+        block: List[Drawn] = []
+        try:
+            while len(block) < self._block_size and not self._is_drawn_out:
+                drawn = self.order.draw()
+                if drawn is None:
+                    self._is_drawn_out = True
+                else:
+                    block.append(drawn)
+        except Exception as error:
+            self._end(error)
+        except BaseException:
+            self._end_interrupted()
+            raise
+        if not block:
+            return
+        self._pending.extend(block)
+        try:
+            send(block)
+        except Exception as error:
+            self._forget(block)
+            self._end(error)
+        except BaseException:
+            self._forget(block)
+            self._end_interrupted()
+            raise
+
+    def blocks(self) -> List[List[Drawn]]:
+        """Returns all pending blocks, to be sent to another daemon."""
+        pending = list(self._pending)
+        return [
+            pending[i : i + self._block_size]
+            for i in range(0, len(pending), self._block_size)
+        ]
+
+    def has_more(self) -> bool:
+        """False at the end of the epoch; raises what ended it before."""
+        if self._pending:
+            return True
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return False
+
+    def pass_on(self, epoch: int, index: int) -> Position:
+        """Passes a batch that was returned; returns the position after it."""
+        drawn = self._pending.popleft()
+        if self._pending or not self._is_drawn_out or self._error:
+            self.state = {
+                "row": drawn.first_row + len(drawn.indices),
+                "order_hash": drawn.digest.hex(),
+                "sampler_state": drawn.sampler_state,
+            }
+            return epoch, index + 1
+        self.state = {"sampler_state": self.order.end_state()}
+        return epoch + 1, 0
+
+    def _forget(self, block: List[Drawn]) -> None:
+        for _ in block:
+            self._pending.pop()
+
+    def _end_interrupted(self) -> None:
+        self._end(
+            FailedPrecondition(
+                "the sampler was interrupted: begin the epoch anew, or load a "
+                "state_dict()"
+            )
+        )
+
+    def _end(self, error: Exception) -> None:
+        self._is_drawn_out = True
+        self._error = error

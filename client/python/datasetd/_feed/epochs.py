@@ -1,0 +1,108 @@
+"""Iterators over the batches of one epoch."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Iterator, NoReturn
+
+from .._batches.batch import Batch
+from .ahead import SentAhead
+from .job_feed import JobFeed
+
+
+class Place:
+    """Where a loader is: in `feed`, which began or gave a batch last."""
+
+    def __init__(self, feed: JobFeed) -> None:
+        self.feed = feed
+
+
+class Use:
+    """Whether an iterator was used."""
+
+    def __init__(self, iterator: "EpochIterator") -> None:
+        self._iterator = weakref.ref(iterator)
+        # True once it has given a batch or has ended.
+        self.has_begun = False
+
+    def is_held(self) -> bool:
+        """True while the iterator exists."""
+        return self._iterator() is not None
+
+
+class EpochIterator(Iterator[Batch[Any]]):
+    """The rest of one epoch of the daemon's order.
+
+    Iterators of one loader do not disturb each other: each has a feed of its
+    own until its end. For one thread at a time.
+    """
+
+    def __init__(self, feed: JobFeed, place: Place) -> None:
+        """Begins at the feed's position."""
+        self._feed = feed
+        self._place = place
+        self.epoch = feed.position[0]
+        self.use = Use(self)
+        # A sampler's epoch has its own length.
+        self.is_done = not feed.num_batches
+        feed.iterator = weakref.ref(self)
+        place.feed = feed
+
+    def __iter__(self) -> "EpochIterator":
+        return self
+
+    def __next__(self) -> Batch[Any]:
+        feed = self._feed
+        if self.is_done or feed.position[0] != self.epoch:
+            self.is_done = self.use.has_begun = True
+            raise StopIteration
+        batch = feed.take()
+        self.use.has_begun = True
+        self._place.feed = feed
+        self.is_done = feed.position[0] != self.epoch
+        return batch
+
+    def __len__(self) -> int:
+        """Batches left."""
+        if self.is_done:
+            return 0
+        return self._feed.num_batches - self._feed.position[1]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an iterator of a datasetd.DataLoader belongs to its process"
+        )
+
+
+class SamplerIterator(EpochIterator):
+    """The rest of one epoch of a sampler, which decides its end."""
+
+    def __init__(
+        self, feed: JobFeed, place: Place, ahead: SentAhead
+    ) -> None:
+        super().__init__(feed, place)
+        self.is_done = False
+        self._ahead = ahead
+        ahead.top_up(feed.send)
+
+    def __next__(self) -> Batch[Any]:
+        if self.is_done:
+            raise StopIteration
+        feed = self._feed
+        self._ahead.top_up(feed.send)
+        # An error that the sampler raises belongs to this epoch, too.
+        self.use.has_begun = True
+        if not self._ahead.has_more():
+            self.is_done = True
+            raise StopIteration
+        self._place.feed = feed
+        # Not in a local: an error of the sampler may keep this frame.
+        return feed.take()
+
+    def __len__(self) -> int:
+        """Batches left, according to the sampler."""
+        if self.is_done:
+            return 0
+        epoch, index = self._feed.position
+        num_passed = index if epoch == self.epoch else len(self._feed)
+        return max(0, len(self._feed) - num_passed)

@@ -1,0 +1,288 @@
+"""One feed: the daemon's sequence of batches for one loader."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import json
+import threading
+import time
+import weakref
+from typing import Any, Container, Dict, List, Optional
+
+from .._arguments import encode
+from .._batches import dlpack, frameworks
+from .._batches.batch import Batch
+from .._batches.held import Held
+from .._batches.transfer import Transfer
+from .._connection import library as _library
+from .._connection.at_exit import close_at_exit
+from .._connection.session import Session
+from .._descriptions import dtype_of
+from .._order.sampling import Drawn
+from ..errors import Closed, DeadlineExceeded, FailedPrecondition
+
+_DEADLINE_EXCEEDED = 4
+# Python runs signal handlers between waits.
+_WAIT_STEP_NS = 100_000_000
+
+_addressof = ctypes.addressof
+
+
+class Waited:
+    """Time that a loader has waited for batches."""
+
+    seconds = 0.0
+
+
+class Feed:
+    """One datasetd_feed and the arrays of its batches.
+
+    An interrupted call, such as by Ctrl-C, loses no batch and no memory: the
+    next call continues. Closed by close(), or when it is garbage; held batches
+    stay valid. For one thread at a time, except close(), which ends another
+    thread's wait.
+
+    Attributes from the daemon: num_batches (per epoch; 0 with client_order),
+    num_samples, content_hash, transforms_hash, prefetch, order_capacity
+    (batches that it queues), fields; also the connection of the feed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        options: Dict[str, Any],
+        framework: str,
+        images: Container[str],
+        held: Held,
+        waited: Waited,
+    ) -> None:
+        """Opens the feed; `options` is a FeedOptions message, `images` the
+        names of the fields that are images. Errors as DataLoader."""
+        self._library = library = _library.load()
+        dlpack.bind(library)
+        # Looked up once, since it is called for every batch.
+        self._next = library.quick.feed_next_tensors
+        self._error = _library.CError()
+        self._error_address = _addressof(self._error)
+        handle = ctypes.c_void_p()
+        self._handle = handle
+        # Held while the handle is in use.
+        self._lock = threading.Lock()
+        self._closed = ""  # why, once close() was called
+        self._waited = waited
+        # Before the handle exists, since Ctrl-C may come right after.
+        self._free = weakref.finalize(self, _free, library, handle)
+        self._free.atexit = False
+        self.connection = session.connection()
+        info = json.loads(
+            session.call_text(
+                "feed_open", encode(options), ctypes.byref(handle)
+            )
+        )
+        self.num_batches = int(info["batches_per_epoch"])
+        self.num_samples = int(info["num_samples"])
+        self.content_hash: str = info["content_hash"]
+        self.transforms_hash: str = info["transforms_hash"]
+        self.prefetch = int(info["prefetch"])
+        self.order_capacity = int(info["order_capacity"])
+        self.fields = [
+            dlpack.FieldInfo(
+                field["name"],
+                dtype_of(field),
+                tuple(int(extent) for extent in field["shape"]),
+                tuple(int(stride) for stride in field["strides"]),
+            )
+            for field in info["layout"]["fields"]
+        ]
+        kind, number = ctypes.c_int32(), ctypes.c_int32()
+        library.quick.feed_device(
+            handle, ctypes.byref(kind), ctypes.byref(number)
+        )
+        try:
+            self._framework = frameworks.make(
+                framework, (kind.value, number.value), self.fields
+            )
+        except BaseException:
+            self._free()
+            raise
+        self._transfer = Transfer(
+            self._framework, self.fields, images, held, self.prefetch + 2
+        )
+        close_at_exit(self._free, session.address)
+
+    # -- Batches ------------------------------------------------------------
+
+    def take(self, timeout: Optional[float]) -> Batch[Any]:
+        """Returns the next batch, within `timeout` seconds; None: no limit.
+
+        Raises DeadlineExceeded; AllSlotsHeld; DaemonGone, DaemonDraining,
+        DatasetUnloaded, FeedEvicted or DeviceFailed if the feed has ended;
+        UsedAfterFork; Closed; FailedPrecondition while another thread waits.
+        """
+        if self._closed or self._lock.locked():
+            self.check_free()
+        try:
+            with self._lock:
+                if self._closed:
+                    self._check_open()
+                transfer = self._transfer
+                handle = transfer.begin()
+                if handle is None:
+                    batch = transfer.finish_interrupted()
+                else:
+                    if self._next(
+                        self._handle,
+                        self._framework.stream(),
+                        0,
+                        _addressof(handle),
+                        transfer.tensors,
+                        transfer.num_tensors,
+                        transfer.copied,
+                        self._error_address,
+                    ):
+                        self._wait(handle, timeout)
+                    batch = transfer.finish(handle)
+            return batch
+        finally:
+            if self._closed:
+                self.close()
+
+    def _wait(
+        self, handle: dlpack.Handle, timeout: Optional[float]
+    ) -> None:
+        start = time.monotonic()
+        try:
+            self._fill(
+                handle, timeout, None if timeout is None else start + timeout
+            )
+        finally:
+            self._waited.seconds += time.monotonic() - start
+
+    def _fill(
+        self,
+        handle: dlpack.Handle,
+        timeout: Optional[float],
+        deadline: Optional[float],
+    ) -> None:
+        """Handles what the first attempt could not."""
+        transfer = self._transfer
+        code = self._error.code
+        while True:
+            if code != _DEADLINE_EXCEEDED:
+                raise self._error.to_exception()
+            self._check_open()
+            step = _WAIT_STEP_NS
+            if deadline is not None:
+                left = int((deadline - time.monotonic()) * 1e9)
+                if left <= 0:
+                    raise DeadlineExceeded(
+                        f"no batch came within {timeout} s (timeout=)"
+                    )
+                step = min(step, left)
+            # Without the GIL.
+            if not self._library.feed_next_tensors(
+                self._handle,
+                self._framework.stream(),
+                step,
+                _addressof(handle),
+                transfer.tensors,
+                transfer.num_tensors,
+                transfer.copied,
+                self._error_address,
+            ):
+                return
+            code = self._error.code
+
+    # -- Order --------------------------------------------------------------
+
+    def seek(self, epoch: int, index: int) -> None:
+        """Makes batch `index` of `epoch` the next one. Errors as take()."""
+        self.check_free()
+        with self._lock:
+            self._check_open()
+            # An interrupted batch belongs to the previous order.
+            self._transfer.drop()
+            if self._library.quick.feed_seek(
+                self._handle, epoch, index, ctypes.byref(self._error)
+            ):
+                raise self._error.to_exception()
+
+    def send(self, block: List[Drawn], timeout: Optional[float]) -> None:
+        """Appends batches to a client's order.
+
+        Raises InvalidArgument, OutOfRange, DeadlineExceeded if the daemon did
+        not accept it in time, or DaemonGone; the block is then not used.
+        """
+        self.check_free()
+        indices = array.array("q")
+        for drawn in block:
+            indices.extend(drawn.indices)
+        sizes = array.array("I", [len(drawn.indices) for drawn in block])
+        raised: List[BaseException] = []
+        on_wait = _library.WaitFunction(
+            _library.catching(lambda _: self._check_open(), raised)
+        )
+        try:
+            with self._lock:
+                self._check_open()
+                failed = self._library.feed_send_indices_within(
+                    self._handle,
+                    indices.buffer_info()[0],
+                    len(indices),
+                    sizes.buffer_info()[0],
+                    len(sizes),
+                    block[0].first_row,
+                    0,
+                    -1 if timeout is None else int(timeout * 1e9),
+                    on_wait,
+                    None,
+                    ctypes.byref(self._error),
+                )
+        finally:
+            if self._closed:
+                self.close()
+        if raised:
+            raise raised[0]
+        if failed:
+            if self._error.code == _DEADLINE_EXCEEDED:
+                raise DeadlineExceeded(
+                    "the daemon did not take the sampler's indices within "
+                    f"{timeout} s (timeout=)"
+                )
+            raise self._error.to_exception()
+
+    # -- Life -----------------------------------------------------------------
+
+    def check_free(self) -> None:
+        """Raises FailedPrecondition instead of waiting for a lock, which in a
+        signal handler would never end; Closed after close()."""
+        self._check_open()
+        if self._lock.locked():
+            raise FailedPrecondition(
+                "another thread, or what a signal interrupted, is in this "
+                "loader's next(): a loader is for one thread at a time"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(self._closed)
+
+    def is_used(self) -> bool:
+        """True if a thread is in a call."""
+        return self._lock.locked()
+
+    def close(self, why: str = "") -> None:
+        """Makes calls raise Closed; running ones within 100 ms."""
+        if not self._closed:
+            self._closed = "the loader is closed" + (why and f": {why}")
+        # A thread in a call notices, and closes when it returns.
+        if not self._lock.locked():
+            with self._lock:
+                self._transfer.drop()
+                self._free()
+
+
+def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:
+    if handle:
+        library.feed_close(handle)

@@ -1,0 +1,83 @@
+"""Random access to the samples of a dataset."""
+
+from __future__ import annotations
+
+import array
+from typing import Any, Callable, Iterable, Iterator, Optional, Protocol
+
+from .._batches.batch import Batch
+from .._order.sampling import MAX_BATCH_SIZE, index_array
+from ..errors import AllSlotsHeld, InvalidArgument
+
+# Least number of rows of a fetcher's feed.
+_MIN_ROWS = 16
+
+
+class Requested:
+    """A batch_sampler that yields the one requested batch."""
+
+    def __init__(self, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.indices: Any = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.indices])
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Loader(Protocol):
+    """The part of DataLoader that is used here."""
+
+    batch_size: int
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+    def __iter__(self) -> Iterator[Batch[Any]]: ...
+
+    def close(self) -> None: ...
+
+
+class Fetcher:
+    """Batches on demand, through a feed with a client's order.
+
+    `open_loader` creates a loader with a given batch_sampler. For one thread
+    at a time.
+    """
+
+    def __init__(self, open_loader: Callable[[Requested], Loader]) -> None:
+        self._open_loader = open_loader
+        self._loader: Optional[Loader] = None
+        self._request = Requested(0)
+
+    def fetch(self, indices: Iterable[int], epoch: int) -> Batch[Any]:
+        """Returns the samples `indices`, in this order."""
+        wanted = index_array("indices", indices)
+        if not 1 <= len(wanted) <= MAX_BATCH_SIZE:
+            raise InvalidArgument(
+                f"indices: there are {len(wanted)}; expected 1 to "
+                f"{MAX_BATCH_SIZE}"
+            )
+        try:
+            return self._fetch(wanted, epoch)
+        except AllSlotsHeld:
+            # Held batches stay valid without their feed.
+            self.close()
+            return self._fetch(wanted, epoch)
+
+    def _fetch(self, wanted: "array.array[int]", epoch: int) -> Batch[Any]:
+        loader = self._loader
+        if loader is None or loader.batch_size < len(wanted):
+            self.close()
+            rows = max(_MIN_ROWS, 1 << (len(wanted) - 1).bit_length())
+            self._request = Requested(rows)
+            loader = self._loader = self._open_loader(self._request)
+        self._request.indices = wanted
+        loader.set_epoch(epoch)
+        return next(iter(loader))
+
+    def close(self) -> None:
+        if self._loader is not None:
+            self._loader.close()
+            self._loader = None

@@ -1,0 +1,280 @@
+"""JobFeed: a job's sequence of batches across restarts of the daemon."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+
+from .._batches.batch import Batch, set_padding
+from .._batches.held import Held
+from .._connection.connection import Connection
+from .._datasets.dataset import Dataset
+from .._order.sampling import Drawn
+from ..errors import Closed, Error
+from .ahead import SentAhead
+from .feed import Feed, Waited
+from .recovery import LOST, NOT_OPENED, Recovery
+
+Position = Tuple[int, int]  # epoch, batch within it
+
+
+class Job:
+    """What the feeds of one loader have in common.
+
+    `options` is a FeedOptions message without start. It is replaced, not
+    changed: a feed keeps those that it was opened with.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        options: Dict[str, Any],
+        framework: str,
+        timeout: Optional[float],
+        reconnect_seconds: float,
+        held: Held,
+        images: FrozenSet[str],
+    ) -> None:
+        """`images` are the names of a batch's images."""
+        self.dataset = dataset
+        self.options = options
+        self.framework = framework
+        self.timeout = timeout
+        self.reconnect_seconds = reconnect_seconds
+        self.held = held
+        self.images = images
+        # Returns how many rows of the batch at an index are padding, of a
+        # client's order; None: none are.
+        self.num_padding: Optional[Callable[[int], int]] = None
+        self.waited = Waited()
+        self.feeds: "weakref.WeakSet[JobFeed]" = weakref.WeakSet()
+        self.is_closed = False
+
+    def change(self, **options: Any) -> None:
+        """Sets options of feeds that are opened, or begun, from now on."""
+        self.options = {**self.options, **options}
+
+    def check_open(self) -> None:
+        """Raises Closed after close()."""
+        if self.is_closed:
+            raise Closed("the loader is closed")
+
+    def close(self) -> None:
+        """Ends all feeds. Batches that are still held stay valid."""
+        self.is_closed = True
+        for feed in list(self.feeds):
+            feed.close()
+
+
+class JobFeed:
+    """A feed that is reopened at its position after the daemon was lost.
+
+    `position` is that of the batch after the last one taken. For one thread at
+    a time.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        ahead: Optional[SentAhead],
+        position: Position = (0, 0),
+    ) -> None:
+        """Opens the feed at `position`. `ahead` provides the order; None: the
+        daemon does."""
+        self._job = job
+        self.ahead = ahead
+        self.position = position
+        # The epoch that begins at the options' first_position.
+        self._first_epoch = position[0]
+        # A weak reference to the iterator that takes the batches.
+        self.iterator: Any = None
+        # Taken by peek() and not yet by take().
+        self._peeked: Optional[Batch[Any]] = None
+        # Why there is no feed: the daemon was lost and not found again.
+        self._lost: Optional[Error] = None
+        self._lost_connection: Optional[Connection] = None
+        self._feed: Optional[Feed] = None
+        self._options = job.options
+        connection = job.dataset._session.connection()
+        try:
+            self._open()
+        except NOT_OPENED as error:
+            if job.reconnect_seconds <= 0:
+                raise
+            Recovery(job.dataset, job.reconnect_seconds).run(
+                error, connection, job.dataset.content_hash, self._open
+            )
+        job.feeds.add(self)
+
+    def _open(self) -> None:
+        """Opens the feed at the position and sends the pending blocks."""
+        epoch, index = self.position
+        self._peeked = None
+        start = {"epoch": str(epoch), "batch": str(index)}
+        job = self._job
+        feed = Feed(
+            job.dataset._session,
+            dict(self._options, start=start),
+            job.framework,
+            job.images,
+            job.held,
+            job.waited,
+        )
+        if self.ahead is not None:
+            self.ahead.set_limits(feed.order_capacity, feed.prefetch)
+            for block in self.ahead.blocks():
+                feed.send(block, job.timeout)
+        self.num_batches = feed.num_batches
+        self.num_samples = feed.num_samples
+        self.content_hash = feed.content_hash
+        self.transforms_hash = feed.transforms_hash
+        self.prefetch = feed.prefetch
+        self._feed = feed
+        self._lost = self._lost_connection = None
+
+    def __len__(self) -> int:
+        """Batches per epoch; raises TypeError if a sampler does not know."""
+        if self.ahead is not None:
+            return len(self.ahead.order)
+        return self.num_batches
+
+    @property
+    def first_position(self) -> int:
+        """Place of the global order at which the position's epoch begins."""
+        if self.position[0] != self._first_epoch:
+            return 0
+        return int(self._options.get("first_position", 0))
+
+    # -- Batches --------------------------------------------------------------
+
+    def take(self) -> Batch[Any]:
+        """Returns the next batch. Errors as Feed.take, and Closed."""
+        batch = self._peeked
+        if batch is None:
+            batch = self._take()
+        else:
+            self._peeked = None
+        handle: Any = batch._handle
+        index = handle.index + 1
+        if self.ahead is not None:
+            self.position = self.ahead.pass_on(handle.epoch, handle.index)
+        elif index < self.num_batches:
+            self.position = (handle.epoch, index)
+        else:
+            self.position = (handle.epoch + 1, 0)
+        return batch
+
+    def peek(self) -> Batch[Any]:
+        """Returns the batch that take() will return. Errors as take()."""
+        if self._peeked is None:
+            self._peeked = self._take()
+        return self._peeked
+
+    def _take(self) -> Batch[Any]:
+        while True:
+            feed = self._feed or self._found()
+            try:
+                batch = feed.take(self._job.timeout)
+            except LOST as error:
+                self._lose(error)
+                continue
+            if self._job.num_padding is not None:
+                set_padding(batch, self._job.num_padding(batch.index))
+            return batch
+
+    def begin(
+        self, position: Position, order_state: Optional[Dict[str, Any]] = None
+    ) -> None:
+        """Makes the batch at `position` the next one, under the job's options.
+
+        `order_state` is the state of the job's own order there, if it was
+        loaded.
+        """
+        self._peeked = None
+        self._first_epoch = position[0]
+        if self.ahead is not None:
+            self.ahead.begin(position[1], order_state)
+        if self._options is not self._job.options:
+            self.position = position
+            self.update()
+            return
+        feed = self._feed or self._found()
+        try:
+            if self.num_batches or self.ahead is not None:
+                feed.seek(*position)
+            self.position = position
+        except LOST as error:
+            self.position = position
+            self._lose(error)
+
+    def update(self) -> None:
+        """Opens the feed anew at its position if the job's options have
+        changed."""
+        if self._options is self._job.options:
+            return
+        self._options = self._job.options
+        if self._feed is None:
+            return  # _found() opens it
+        connection = self._feed.connection
+        self._end_feed()
+        try:
+            self._open()
+        except Error as error:
+            self._lost, self._lost_connection = error, connection
+            is_lost = isinstance(error, (*LOST, *NOT_OPENED))
+            if not is_lost or self._job.reconnect_seconds <= 0:
+                raise
+            # _found() waits for the daemon.
+
+    def send(self, block: List[Drawn]) -> None:
+        """Sends more of the job's order; see SentAhead."""
+        # If the daemon is lost, take() reconnects and sends all pending.
+        if self._feed is None:
+            return
+        try:
+            self._feed.send(block, self._job.timeout)
+        except LOST as error:
+            self._lose(error)
+
+    # -- Life -----------------------------------------------------------------
+
+    def is_under_way(self) -> bool:
+        """True while an iterator exists that is to take more batches."""
+        iterator = self.iterator and self.iterator()
+        return iterator is not None and not iterator.is_done
+
+    def check_free(self) -> None:
+        """Raises Closed, or FailedPrecondition while another thread is in a
+        call."""
+        self._job.check_open()
+        if self._feed is not None:
+            self._feed.check_free()
+
+    def _found(self) -> Feed:
+        """Returns the feed, reopened if it was lost and not found before."""
+        self._job.check_open()
+        assert self._lost is not None
+        Recovery(self._job.dataset, self._job.reconnect_seconds).run(
+            self._lost, self._lost_connection, self.content_hash, self._open
+        )
+        assert self._feed is not None
+        return self._feed
+
+    def _lose(self, cause: Error) -> None:
+        """Marks the feed as lost; raises `cause` unless `reconnect` is set."""
+        if self._job.reconnect_seconds <= 0:
+            raise cause
+        assert self._feed is not None
+        self._lost = cause
+        self._lost_connection = self._feed.connection
+        self._end_feed()
+
+    def _end_feed(self) -> None:
+        if self._feed is not None:
+            feed, self._feed = self._feed, None
+            feed.close()
+
+    def close(self) -> None:
+        """Ends the feed. REQUIRES: the job is closed."""
+        self._peeked = None
+        self._end_feed()

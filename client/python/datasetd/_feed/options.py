@@ -1,0 +1,225 @@
+"""Feed options of a loader by field, checked against the dataset."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from .._datasets.dataset import Dataset
+from .._descriptions import Field
+from ..errors import InvalidArgument
+from ..transforms._pipeline import Pipelines, batch_ops, pipelines_message
+
+FieldNames = Union[None, str, Sequence[str]]
+Views = Optional[Mapping[str, Any]]
+Layout = Union[str, Mapping[str, str]]
+
+_LAYOUTS = ("NCHW", "NHWC")
+_MAX_SUBSET_SIZE = 1_000_000  # the daemon's
+
+
+def chosen_fields(
+    dataset: Dataset, fields: FieldNames, views: Views = None
+) -> List[Field]:
+    """Returns the fields of a batch that `fields` names, in its order; None:
+    all. `views` stand in the place of the image."""
+    there: Dict[str, Field] = {}
+    image = None if views is None else _viewed(dataset, views)
+    for field in dataset.fields:
+        if field.name != image:
+            there[field.name] = field
+            continue
+        for view in views or ():
+            there[view] = field._replace(name=view)
+    if fields is None:
+        return list(there.values())
+    names = [fields] if isinstance(fields, str) else list(fields)
+    for name in names:
+        if not isinstance(name, str) or name not in there:
+            raise InvalidArgument(
+                f"fields: dataset '{dataset.name}' has no field {name!r}; it "
+                f"has {list(there)}"
+            )
+    if len(set(names)) < len(names):
+        raise InvalidArgument(f"fields: {names} names a field twice")
+    if not names:
+        raise InvalidArgument(
+            f"fields: there are none; expected some of {list(there)}, or "
+            "None for all"
+        )
+    return [there[name] for name in names]
+
+
+def _viewed(dataset: Dataset, views: Any) -> str:
+    """Returns the name of the image that `views` are of; checks them."""
+    images = [f.name for f in dataset.fields if f.is_image and not f.is_mask]
+    image = image_field(dataset.fields)
+    if image not in images:
+        raise InvalidArgument(
+            f"views: dataset '{dataset.name}' has the images {images}; "
+            "expected one, or one that is called 'image'"
+        )
+    if not isinstance(views, Mapping) or not views:
+        raise InvalidArgument(
+            f"views={views!r}; expected a dict of lists of transforms by the "
+            "name of the view"
+        )
+    for view in views:
+        others = [f.name for f in dataset.fields if f.name != image]
+        if not isinstance(view, str) or not view or view in others:
+            raise InvalidArgument(
+                f"views: {view!r}; expected a name that is none of {others}"
+            )
+    return image
+
+
+def fields_message(
+    dataset: Dataset,
+    fields: List[Field],
+    transforms: Pipelines,
+    layout: Layout,
+    views: Views = None,
+) -> Dict[str, Any]:
+    """Returns FeedOptions.fields: transforms and layout of each field."""
+    images = [f.name for f in fields if f.is_image]
+    masks = [f.name for f in fields if f.is_mask]
+    image = image_field(fields if views is None else dataset.fields)
+    pipelines = pipelines_message("transforms", transforms, masks, image)
+    if views is not None and image in pipelines:
+        raise InvalidArgument(
+            f"transforms: {image!r} has views: give each its transforms there"
+        )
+    pipelines.update(pipelines_message("views", views))
+    for op in itertools.chain(batch_ops(transforms), batch_ops(views)):
+        _check_labels(dataset, fields, op, pipelines)
+    layouts = (
+        dict(layout)
+        if isinstance(layout, Mapping)
+        else {field: layout for field in images}
+    )
+    _check_keys(dataset, fields, "transforms", pipelines)
+    _check_keys(dataset, fields, "layout", layouts)
+    if not isinstance(layout, Mapping) and layout not in _LAYOUTS:
+        raise InvalidArgument(f"layout={layout!r}; expected one of {_LAYOUTS}")
+    message: Dict[str, Any] = {}
+    for field, ops in pipelines.items():
+        message.setdefault(field, {})["transforms"] = ops
+    for field, value in layouts.items():
+        if value not in _LAYOUTS or field not in images:
+            raise InvalidArgument(
+                f"layout[{field!r}]={value!r}; expected one of "
+                f"{_LAYOUTS}, for an image field ({images})"
+            )
+        message.setdefault(field, {})["layout"] = "LAYOUT_" + value
+    for number, view in enumerate(views or ()):
+        if view in message:
+            message[view].update(source=image, view=number)
+    return message
+
+
+def image_field(fields: List[Field]) -> str:
+    """Returns the field that a list of transforms is for: `image`, or the only
+    image that is no mask."""
+    names = [f.name for f in fields if f.is_image and not f.is_mask]
+    return names[0] if len(names) == 1 else "image"
+
+
+def _check_keys(
+    dataset: Dataset,
+    fields: List[Field],
+    argument: str,
+    by_field: Mapping[str, Any],
+) -> None:
+    names = [f.name for f in fields]
+    for key in by_field:
+        if key in names:
+            continue
+        if any(key == field.name for field in dataset.fields):
+            raise InvalidArgument(
+                f"{argument}: field {key!r} is not among fields={names}: name "
+                "it there, too, or leave it out here"
+            )
+        raise InvalidArgument(
+            f"{argument}: dataset '{dataset.name}' has no field {key!r}; it "
+            f"has {names}"
+            + (": name the field, {field: [...]}" if key == "image" else "")
+        )
+
+
+def _check_labels(
+    dataset: Dataset,
+    fields: List[Field],
+    op: Any,
+    pipelines: Mapping[str, Any],
+) -> None:
+    """Checks that ops that mix images have labels to mix."""
+    scalars = [f.name for f in fields if f.shape == () and "int" in f.dtype]
+    if op.labels not in scalars:
+        raise InvalidArgument(
+            f"transforms: {op!r}: labels={op.labels!r}; expected a field "
+            f"of integers of dataset '{dataset.name}', and of the "
+            f"loader's fields: {scalars}"
+        )
+    if pipelines.get(op.labels):
+        raise InvalidArgument(
+            f"transforms: {op!r} changes {op.labels!r} itself: give that "
+            "field no transforms"
+        )
+
+
+def check_order_arguments(
+    sampler: Any,
+    batch_sampler: Any,
+    weights: Any,
+    subset: Any,
+    shuffle: bool,
+    drop_last: bool,
+    has_partition: bool,
+) -> None:
+    """Checks that at most one argument determines the order."""
+    if has_partition and (sampler is not None or batch_sampler is not None):
+        raise InvalidArgument(
+            "partition= and a sampler exclude each other: a sampler's indices "
+            "are this rank's already, and give each rank as many"
+        )
+    if weights is not None:
+        _exclude(
+            "weights",
+            sampler=sampler is not None,
+            batch_sampler=batch_sampler is not None,
+            shuffle=shuffle,
+        )
+    if batch_sampler is not None:
+        _exclude(
+            "batch_sampler",
+            sampler=sampler is not None,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            subset=subset is not None,
+        )
+    if sampler is not None:
+        _exclude("sampler", shuffle=shuffle, subset=subset is not None)
+
+
+def check_own_subset(own_subset: Any, has_order: bool, subset: Any) -> None:
+    """Checks the arguments of a loader whose dataset is a Subset; `has_order`:
+    it has a sampler or weights."""
+    if subset is not None:
+        raise InvalidArgument(
+            "subset= and a Subset as dataset exclude each other: take "
+            "select(indices) of the Subset"
+        )
+    if len(own_subset) > _MAX_SUBSET_SIZE and not has_order:
+        raise InvalidArgument(
+            f"dataset: a Subset of {len(own_subset)} samples; without a "
+            f"sampler it can have {_MAX_SUBSET_SIZE}: give sampler=, as "
+            "torch.utils.data.RandomSampler(subset)"
+        )
+
+
+def _exclude(argument: str, **others: bool) -> None:
+    for other, is_given in others.items():
+        if is_given:
+            raise InvalidArgument(
+                f"{argument}= and {other}= exclude each other"
+            )

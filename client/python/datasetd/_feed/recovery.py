@@ -1,0 +1,132 @@
+"""Reconnects to a lost daemon and waits for the dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import Any, Callable, Dict, Optional
+
+from .._connection.connection import Connection
+from .._datasets.dataset import Dataset
+from ..errors import (
+    Aborted,
+    Cancelled,
+    DaemonDraining,
+    DaemonGone,
+    DeadlineExceeded,
+    Error,
+    FailedPrecondition,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+    Unavailable,
+)
+
+_RETRY_SECONDS = 0.2
+# The format of pushed datasets.
+_PUSHED = "push"
+
+# The daemon was lost.
+LOST = (DaemonGone, DaemonDraining)
+# A feed cannot be opened because the daemon is about to end, or has ended.
+NOT_OPENED = (Unavailable, DaemonDraining, Unauthenticated)
+# A daemon is starting or ending: its sockets get their permissions, it does
+# not know the dataset or the session, it cancels calls, or it has no capacity
+# for many clients that return at once.
+_NOT_QUITE_THERE = (
+    Unavailable,
+    Aborted,
+    Cancelled,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+)
+
+
+class Recovery:
+    """Implements `reconnect` of loaders, for at most `seconds`."""
+
+    def __init__(self, dataset: Dataset, seconds: float) -> None:
+        self._dataset = dataset
+        self._session = dataset._session
+        self._seconds = seconds
+
+    def run(
+        self,
+        cause: Error,
+        connection: Optional[Connection],
+        content_hash: str,
+        reopen: Callable[[], None],
+    ) -> None:
+        """Calls `reopen` once a daemon has the dataset.
+
+        Retries until it raises no error of a starting or ending daemon. When
+        the time is over, raises the last such error, from `cause`. Raises
+        FailedPrecondition if the samples do not match `content_hash`.
+        """
+        deadline = time.monotonic() + self._seconds
+        last = cause
+        lost = connection
+        while time.monotonic() < deadline:
+            try:
+                self._session.reconnect(lost)
+                lost = self._session.connection()
+                message = self._await_dataset(deadline)
+                try:
+                    if message["content_hash"] != content_hash:
+                        raise FailedPrecondition(
+                            f"dataset '{self._dataset.name}' came back with "
+                            "other samples: content_hash "
+                            f"{message['content_hash']}, was {content_hash}"
+                        )
+                    reopen()
+                finally:
+                    with contextlib.suppress(Error):
+                        self._session.release(self._dataset.name)
+                return
+            except _NOT_QUITE_THERE as error:
+                last = error
+                time.sleep(_RETRY_SECONDS)
+        raise last from (None if last is cause else cause)
+
+    def _await_dataset(self, deadline: float) -> Dict[str, Any]:
+        """Returns the Dataset message; the caller holds the dataset."""
+        name = self._dataset.name
+
+        def check(*_: Any) -> None:
+            if time.monotonic() >= deadline:
+                raise DeadlineExceeded(
+                    f"dataset '{name}' was still loading {self._seconds:g} s "
+                    "after the daemon was lost (reconnect=)"
+                )
+
+        if self._dataset._load_again is not None:
+            return self._dataset._load_again(check)
+        while True:
+            try:
+                text = self._session.call_text("get_dataset", name.encode())
+            except NotFound as error:
+                # Nobody else has what this client pushed.
+                if self._dataset.format != _PUSHED:
+                    raise
+                raise FailedPrecondition(
+                    f"dataset '{name}' was pushed, and the daemon that is "
+                    "there now does not have it: push it again. With cache "
+                    "and state_directory in its configuration a daemon keeps "
+                    f"pushed datasets over a restart ({error})"
+                ) from None
+            message: Dict[str, Any] = json.loads(text)
+            self._session.hold(name)
+            state = message["state"].replace("DATASET_STATE_", "")
+            if state not in ("FAILED", "LOADING"):
+                return message
+            self._session.release(name)
+            if state == "FAILED":
+                raise FailedPrecondition(
+                    f"dataset '{name}' did not come back: {message['error']}"
+                )
+            check()
+            time.sleep(_RETRY_SECONDS)

@@ -1,0 +1,103 @@
+"""Tells Accelerate of the epochs of a loader, as its own loaders do.
+
+At the end of an epoch it steps on gradients that are not yet accumulated, and
+gather_for_metrics() drops the samples that pad the ranks' shares.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Iterator
+
+from .._warnings import warn_once
+
+
+class _Epoch:
+    """What Accelerate's GradientState asks of the loader that is iterated."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._num_rows = 0  # of this rank's last batch
+        self.end_of_dataloader = False
+
+    def end(self, batch: Any) -> None:
+        self._num_rows = len(batch.indices)
+        self.end_of_dataloader = True
+
+    @property
+    def remainder(self) -> int:
+        """How many rows of the last batch, gathered rank by rank, to keep; 0:
+        all. -1: not known, so that all are kept."""
+        return remainder_of(self._loader, self._num_rows)
+
+
+def remainder_of(loader: Any, num_rows: int) -> int:
+    """Returns _Epoch.remainder; a rank's last batch has `num_rows`."""
+    num_padding: int = loader._num_padding()
+    if num_padding == 0:
+        return 0
+    if num_padding > 1 or loader._has_partition():
+        # One on each of the last ranks, or of some node's: not at the end of
+        # all rows.
+        warn_once(
+            "gather_for_metrics",
+            f"gather_for_metrics() counts {num_padding} samples twice, "
+            f"since {loader.num_samples} samples are padded for "
+            f"{loader.world_size} ranks: gather indices, too, and keep "
+            "the first row of each; or evaluate a subset whose size the "
+            "ranks divide",
+        )
+        return -1
+    num_ranks: int = loader.world_size
+    return num_rows * num_ranks - 1
+
+
+class _Told:
+    """An iterator of a loader, for one thread at a time."""
+
+    def __init__(self, loader: Any, batches: Any, state: Any) -> None:
+        self._batches = batches
+        self._state = state
+        self._epoch = _Epoch(loader)
+        self._is_known = False
+
+    def __iter__(self) -> "_Told":
+        return self
+
+    def __next__(self) -> Any:
+        if not self._is_known and not self._epoch.end_of_dataloader:
+            self._state._add_dataloader(self._epoch)
+            self._is_known = True
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._end()
+            raise
+        if self._is_last():
+            self._epoch.end(batch)
+        return batch
+
+    def _is_last(self) -> bool:
+        try:
+            return len(self._batches) == 0
+        except TypeError:  # a sampler that does not know its length
+            return False
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def _end(self) -> None:
+        if self._is_known:
+            self._state._remove_dataloader(self._epoch)
+            self._is_known = False
+
+    def __del__(self) -> None:
+        self._end()
+
+
+def watch(loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
+    """Returns `batches`, wrapped if accelerate is imported."""
+    state = sys.modules.get("accelerate.state")
+    if state is None:
+        return batches
+    return _Told(loader, batches, state.GradientState())

@@ -1,0 +1,87 @@
+"""DataLoader's arguments, checked, as options of its feeds."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, FrozenSet, Optional, Tuple
+
+from .._arguments import checked_int, checked_seconds
+from .._datasets.dataset import Dataset
+from .._datasets.subset import whole_of
+from .._feed.options import (
+    check_order_arguments,
+    check_own_subset,
+    chosen_fields,
+    fields_message,
+)
+from ..errors import InvalidArgument
+
+
+def dataset_of(given: Any) -> Tuple[Dataset, Optional[Any]]:
+    """Returns the whole dataset, and the indices of a Subset; None: of all."""
+    whole, own_subset = whole_of(given)
+    if not isinstance(whole, Dataset):
+        raise InvalidArgument(
+            f"dataset={given!r}; expected what Client.load_dataset, "
+            "push_dataset or get_dataset returned, or a Subset of it"
+        )
+    return whole, own_subset
+
+
+def chosen_subset(
+    own_subset: Optional[Any],
+    sampler: Any,
+    batch_sampler: Any,
+    weights: Any,
+    subset: Any,
+    shuffle: bool,
+    drop_last: bool,
+    partition: Any,
+) -> Any:
+    """Returns the indices of the samples that the loader is for; None: all, or
+    a sampler's choice. `own_subset` is that of a Subset."""
+    check_order_arguments(
+        sampler,
+        batch_sampler,
+        weights,
+        subset,
+        shuffle,
+        drop_last,
+        partition is not None,
+    )
+    if own_subset is None:
+        return subset
+    orders = (sampler, batch_sampler, weights, partition)
+    has_order = any(order is not None for order in orders)
+    check_own_subset(own_subset, has_order, subset)
+    if sampler is None and batch_sampler is None:
+        return own_subset
+    return subset
+
+
+def feed_options(
+    dataset: Dataset,
+    name: str,
+    fields: Any,
+    views: Any,
+    transforms: Any,
+    layout: Any,
+    prefetch: Optional[int],
+) -> Tuple[Dict[str, Any], FrozenSet[str]]:
+    """Returns FeedOptions without the order, and the names of a batch's
+    images."""
+    options: Dict[str, Any] = {"dataset": dataset.name, "name": name}
+    chosen = chosen_fields(dataset, fields, views)
+    options["fields"] = fields_message(
+        dataset, chosen, transforms, layout, views
+    )
+    if prefetch is not None:
+        options["prefetch"] = checked_int("prefetch", prefetch, 1, 62)
+    if fields is not None or views is not None:
+        options["field_names"] = [field.name for field in chosen]
+    return options, frozenset(field.name for field in chosen if field.is_image)
+
+
+def reconnect_seconds(reconnect: Any) -> float:
+    if reconnect is True:
+        return 60.0
+    return checked_seconds("reconnect", reconnect or 0)

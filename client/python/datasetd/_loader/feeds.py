@@ -1,0 +1,123 @@
+"""The feeds of one loader."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Optional
+
+from .._batches.batch import Batch
+from .._feed.epochs import EpochIterator, Place, SamplerIterator
+from .._feed.fetch import Fetcher
+from .._feed.job_feed import Job, JobFeed, Position
+from ..errors import OutOfRange, ResourceExhausted
+from .job_order import JobOrder
+from .next_epoch import NextEpoch
+
+
+class Feeds:
+    """A feed for each iterator that has not ended, one for peek() if these are
+    under way, and the fetcher's.
+
+    Attributes: newest, the feed of the newest iterator; current, the one that
+    began or gave a batch last.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        order: JobOrder,
+        open_fetcher: Callable[..., Fetcher],
+    ) -> None:
+        """Opens the first feed. `open_fetcher` is called with `seed`."""
+        self._job = job
+        self._order = order
+        self.newest = JobFeed(job, order.new_ahead())
+        self._place = Place(self.newest)
+        # At the beginning of the next epoch, by peek().
+        self._peeked: Optional[JobFeed] = None
+        self._open_fetcher = open_fetcher
+        self._fetcher: Optional[Fetcher] = None
+
+    @property
+    def current(self) -> JobFeed:
+        return self._place.feed
+
+    def iterate(self, start: NextEpoch) -> EpochIterator:
+        """Begins the next epoch."""
+        feed, self._peeked = self._peeked, None
+        if feed is None:
+            feed = self._begun(start)
+        self.newest = feed
+        if feed.ahead is None:
+            return EpochIterator(feed, self._place)
+        return SamplerIterator(feed, self._place, feed.ahead)
+
+    def peek(self, start: NextEpoch) -> Batch[Any]:
+        """Returns the first batch of the next epoch."""
+        if self._peeked is None:
+            self._peeked = self._begun(start, keep=True)
+        feed = self._peeked
+        if feed.ahead is not None:
+            feed.ahead.top_up(feed.send)
+        if not (feed.ahead.has_more() if feed.ahead else feed.num_batches):
+            raise OutOfRange("peek(): the next epoch has no batches")
+        return feed.peek()
+
+    def fetch(self, indices: Iterable[int], epoch: int) -> Batch[Any]:
+        """Returns the samples `indices`, as the job's feeds make them."""
+        self._job.check_open()
+        if self._fetcher is None:
+            seed = int(self._job.options["seed"])
+            self._fetcher = self._open_fetcher(seed=seed)
+        return self._fetcher.fetch(indices, epoch)
+
+    def forget_peeked(self) -> None:
+        """The next epoch is another one than peek() took."""
+        self._peeked = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Passes the epoch to a sampler, and forgets peek()."""
+        self._peeked = None
+        if self.newest.ahead is not None:
+            self.newest.ahead.order.set_epoch(epoch)
+
+    def set_seed(self, seed: int) -> None:
+        """Draws by `seed` in feeds that are opened, or begun, from now on."""
+        self._job.change(seed=str(seed))
+        self._peeked = None
+        if self._fetcher is not None:
+            self._fetcher.close()
+            self._fetcher = None
+
+    def divide(self, rank: int, world_size: int) -> None:
+        """Divides the daemon's order by these ranks."""
+        self._job.change(rank=rank, world_size=world_size)
+        self.newest.update()
+
+    def _begun(self, start: NextEpoch, keep: bool = False) -> JobFeed:
+        """Returns a feed at the next position that no iterator uses; with
+        `keep` one that was there, or a new one."""
+        position, first = start.position(), start.first_position
+        if first != int(self._job.options.get("first_position", 0)):
+            self._job.change(first_position=str(first))
+        feed = self.newest
+        if feed.is_under_way() or (keep and feed.position != position):
+            feed = self._opened(position)
+        self._order.set_epoch(position[0])
+        feed.begin(position, start.order_state)
+        return feed
+
+    def _opened(self, position: Position) -> JobFeed:
+        try:
+            return JobFeed(self._job, self._order.new_ahead(), position)
+        except ResourceExhausted as error:
+            raise ResourceExhausted(
+                f"{error} (for one more iterator or peek() of a loader, "
+                "beside an iterator that has not ended: end or drop that, or "
+                "close other loaders)"
+            ) from None
+
+    def close(self) -> None:
+        """Batches that are still held stay valid."""
+        if self._fetcher is not None:
+            self._fetcher.close()
+        self._job.close()

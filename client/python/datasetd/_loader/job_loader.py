@@ -1,0 +1,252 @@
+"""JobLoader: iterates over the epochs of an open job."""
+
+from __future__ import annotations
+
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Generic,
+    Iterable,
+    Iterator,
+    Mapping,
+    NoReturn,
+    Optional,
+    TypeVar,
+)
+
+from .._arguments import checked_int, loader_timeout
+from .._batches.batch import ArrayT, Batch
+from ..errors import InvalidArgument
+from . import accelerate, benchmark, torch_loader
+from .opening import OpenJob
+from .resume import batches_per_epoch
+
+if TYPE_CHECKING:
+    import torch
+
+_Self = TypeVar("_Self", bound="JobLoader[Any]")
+
+
+class JobLoader(Generic[ArrayT]):
+    """What a DataLoader does, whose documentation says what holds here."""
+
+    def __init__(self, opened: OpenJob) -> None:
+        self.batch_size = opened.order.batch_size
+        self.shuffle = opened.order.shuffle
+        self.drop_last = opened.order.drop_last
+        self._job = opened.job
+        self._share = opened.share
+        self._order = opened.order
+        self._feeds = opened.feeds
+        self._start = opened.start
+        self._collective = opened.collective
+        self._state = opened.state
+
+    # -- Iterating ------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Returns the batches per epoch of this rank.
+
+        Raises TypeError if a sampler does not know its length.
+        """
+        self._collective.follow()
+        feed = self._feeds.newest
+        if feed.ahead is not None:
+            return len(feed)
+        return batches_per_epoch(
+            self.num_samples, self.batch_size, self.world_size, self.drop_last
+        )
+
+    def __iter__(self) -> Iterator[Batch[ArrayT]]:
+        self._settle()
+        self._collective.check(self._state.identity())
+        epoch, _ = self._start.position()
+        iterator = self._feeds.iterate(self._start)
+        self._start.begin(epoch, iterator.use)
+        return accelerate.watch(self, benchmark.watch(self, iterator))
+
+    def _settle(self) -> None:
+        """Fixes what the next epoch is."""
+        self._feeds.newest.check_free()
+        self._collective.settle()
+        self._start.forget_unused()
+
+    def peek(self) -> Batch[ArrayT]:
+        """Returns the first batch that the next iter() will give.
+
+        It is the same Batch object. Nothing else changes: the next iter() gives
+        it again, iterators under way go on, and state_dict() and the epoch stay
+        as they are. set_epoch() and load_state_dict() make a new choice. A
+        sampler is iterated for the epoch now, instead of by iter(). Raises
+        OutOfRange if the next epoch has no batches.
+        """
+        self._settle()
+        return self._feeds.peek(self._start)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iter() begin at `epoch`.
+
+        A loaded position within the same epoch is kept.
+        """
+        number = checked_int("epoch", epoch, 0, 2**63 - 1)
+        self._start.forget_unused()
+        self._feeds.set_epoch(number)
+        self._start.request(number)
+
+    def fetch(
+        self, indices: Iterable[int], epoch: Optional[int] = None
+    ) -> Batch[ArrayT]:
+        """Returns a batch of the given samples, in this order.
+
+        The loader's transforms are applied with the draws of the daemon's
+        order in `epoch` (None: the last one begun). The loader's position does
+        not change: the first call opens a small separate feed, and a call with
+        more rows than before reopens it. Other calls cost one round trip and
+        producing the batch.
+        """
+        if epoch is None:
+            epoch = max(self._start.last_epoch, 0)
+        return self._feeds.fetch(indices, epoch)
+
+    # -- State ----------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Returns the job's position: the batch after the last one returned,
+        by whichever iterator.
+
+        Contains plain values, the same for all ranks.
+        """
+        return self._state.save()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iter() continue where state_dict() was taken.
+
+        The loader takes the state's seed unless it was given one. Raises
+        FailedPrecondition, naming the field, if the state belongs to another
+        job. batch_size and world_size may differ: then the next epoch is the
+        rest of the one that was interrupted, cut anew, so that all ranks
+        together get each sample once. With a sampler or weights they may differ
+        at batch 0 only. iter() checks that a sampler yields the same indices.
+        """
+        self._state.load(state)
+
+    # -- What it is -----------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        return self._share.ranks.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._share.ranks.world_size
+
+    @property
+    def seed(self) -> int:
+        return self._share.seed
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of the dataset's samples, independent of paths and device."""
+        return self._feeds.newest.content_hash
+
+    @property
+    def transforms_hash(self) -> str:
+        return self._feeds.newest.transforms_hash
+
+    @property
+    def prefetch(self) -> int:
+        """Batches produced ahead."""
+        return self._feeds.newest.prefetch
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in the dataset or subset, over all ranks and nodes."""
+        return self._state.num_samples()
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds that this process has waited for batches."""
+        return self._job.waited.seconds
+
+    # -- For others -----------------------------------------------------------
+
+    def _iter_after(self, count: int) -> Iterator[Batch[ArrayT]]:
+        """iter() without the first `count` batches, which are not made."""
+        if not count:
+            return iter(self)
+        self._collective.settle()
+        self._start.forget_unused()
+        self._feeds.forget_peeked()
+        return iter(self) if self._state.skip(count) else iter(())
+
+    def _has_partition(self) -> bool:
+        return self._order.partition is not None
+
+    def _num_padding(self) -> int:
+        return self._state.num_padding()
+
+    @property
+    def collate_fn(self) -> NoReturn:
+        """Raises InvalidArgument: read by what makes a torch DataLoader of a
+        loader's dataset and samplers, such as Accelerate's skip_first_batches.
+        Its batches would be samples without transforms."""
+        raise InvalidArgument(
+            "collate_fn: a datasetd.DataLoader has none, and a DataLoader of "
+            "torch that is made of its parts has no transforms and no ranks: "
+            "give loader.as_torch() to what makes one (Trainer of "
+            "transformers, accelerate.skip_first_batches, "
+            "Accelerator.prepare_data_loader)"
+        )
+
+    def as_torch(self) -> "torch.utils.data.DataLoader[Any]":
+        """Returns a torch.utils.data.DataLoader over this loader's batches.
+
+        For frameworks that insist on one, such as Lightning Fabric, Accelerate
+        and the Trainer of transformers. It has a batch_sampler, no batch_size
+        and no workers; its items, length, epochs, set_epoch, state_dict and
+        load_state_dict are this loader's. They are this rank's share already,
+        and no framework divides them again. skip_first_batches of Accelerate
+        is a seek.
+        """
+        return torch_loader.make(self)
+
+    # -- Life -----------------------------------------------------------------
+
+    @property
+    def timeout(self) -> Optional[float]:
+        """Timeout in seconds; None: no limit. May be set."""
+        return self._job.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: Optional[float]) -> None:
+        self._job.timeout = loader_timeout(seconds)
+
+    def close(self) -> None:
+        """Ends all iterators. Batches that are still held stay valid."""
+        self._feeds.close()
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a datasetd.DataLoader belongs to its process: make one in the "
+            "other, and hand over state_dict()"
+        )
+
+    def __repr__(self) -> str:
+        batches = self._order.description(self._feeds.newest.num_batches)
+        seed = f"seed={self.seed}, " if self.seed or self.shuffle else ""
+        share = (
+            f"rank {self.rank} of {self.world_size}, "
+            if self.world_size > 1
+            else ""
+        )
+        return (
+            f"datasetd.DataLoader({self._job.dataset.name!r}, "
+            f"batch_size={self.batch_size}, {seed}{share}{batches})"
+        )

@@ -1,0 +1,343 @@
+"""DataLoader: a job's batches from a dataset."""
+
+from __future__ import annotations
+
+import inspect
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Iterable,
+    Literal,
+    Mapping,
+    Optional,
+    Union,
+    overload,
+)
+
+from .._batches.batch import ArrayT
+from .._datasets.subset import Samples
+from .._feed.fetch import Fetcher, Requested
+from .._feed.options import FieldNames, Layout
+from .._order.weights import Weights
+from .._ranks import nodes
+from .._ranks.ranks import Number
+from ..transforms._pipeline import Pipelines
+from . import torch_arguments as _torch_arguments
+from .job_loader import JobLoader
+from .opening import open_job
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+BatchSampler = Iterable[Iterable[int]]
+
+
+class DataLoader(JobLoader[ArrayT]):
+    """Iterates over the epochs of one job.
+
+    Each job has its own order, seed, augmentation, batch size and pace; the
+    samples are resident once for all jobs. docs/from-torch.md compares the
+    arguments with those of torch.utils.data.DataLoader.
+
+    Args:
+      dataset: returned by Client.load_dataset, push_dataset or get_dataset; or
+        a Subset of it, datasetd's or torch's: indices of a sampler, and
+        weights, are then the subset's, those of a batch and of fetch() the
+        dataset's.
+      batch_size: rows per batch of this rank.
+      shuffle: a new order for every epoch, drawn from (seed, epoch).
+      sampler: an iterable of sample indices, such as a
+        torch.utils.data.Sampler or a list: the order of each epoch. Excludes
+        shuffle.
+      batch_sampler: an iterable of lists of indices, one per batch. Excludes
+        shuffle, sampler and drop_last. batch_size is then the largest batch,
+        unless batch_sampler.batch_size is set.
+      seed: seed of order and augmentation. None: with shuffle or weights drawn
+        from `generator`, else from torch's default generator if torch is
+        imported (so that torch.manual_seed governs it), else at random; equal
+        on all ranks. Without both 0. Attribute `seed` tells it.
+      generator: draws the seed: a torch.Generator or numpy.random.Generator.
+      drop_last: drops an incomplete last batch; else it is short.
+      rank, world_size: this rank's share of one global order. "auto": those of
+        torch.distributed if it is initialised, up to the first iter(); else
+        rank 0 of 1.
+      partition: "node" or (index, count): each node holds a part of the
+        samples, and its ranks divide that alone. See below.
+      prefetch: batches produced ahead, 1 to 62; None: as many as fit 64 MiB,
+        within 4 to 32.
+      transforms: a list, for the only image field (with several for `image`)
+        or the `fields` of each op; a dict of lists by field; or a Compose of
+        torchvision, in the place of a list.
+      layout: "NCHW" or "NHWC", or a dict by field. The shape is [N, C, H, W]
+        either way; NHWC shows in the strides (torch.channels_last).
+      framework: "torch", "numpy", "jax" or "dlpack"; None: torch if it is
+        installed, else NumPy.
+      weights: one number per sample (of `subset`, if given): each draw of an
+        epoch takes a sample in proportion to its weight, with replacement, as
+        torch's WeightedRandomSampler. "balanced": all classes of the label
+        field are equally frequent. Excludes shuffle and samplers.
+      subset: distinct sample indices: the loader behaves as if the dataset
+        held only these samples, in this order.
+      fields: names of the fields of a batch, in order; None: all. The choice
+        does not change what random ops draw.
+      views: a dict of lists of transforms: several augmentations of each image,
+        such as {"a": [...], "b": [...]}. Each is a field of the batch, in the
+        place of the image (the only one, or `image`), and draws by itself;
+        the first draws what `transforms` would.
+      on_held: "copy" or "error": what next() does when the job keeps many
+        batches; see below.
+      name: shown by `datasetctl feeds`.
+      timeout: seconds to wait for a batch, and for the daemon to accept a
+        sampler's indices; None or 0: no limit.
+      reconnect: seconds to wait, after the daemon was lost, until a daemon has
+        the dataset again; iteration then continues at the exact next batch. 0
+        or False raises DaemonGone at once, True is 60. Also applies to
+        fetch().
+      torch_arguments: torch's num_workers, pin_memory and the like are ignored
+        with a warning.
+
+    Arguments that wrappers use are attributes, as in torch's DataLoader:
+    dataset, batch_size, drop_last, sampler, batch_sampler, timeout.
+
+    iter() begins at the loaded position after load_state_dict; else at epoch e
+    after set_epoch(e); else at the epoch after the last one begun, finished or
+    not (first 0). An iterator that is dropped before its first batch has begun
+    nothing. Iterators of one loader are independent: a second one, made
+    while the first exists and has not ended, opens buffers of its own. peek()
+    looks at a batch without beginning an epoch.
+
+    Batches share the daemon's memory, which has room for prefetch + 2 of them,
+    and stay valid until they are freed, even after close(). Fields that are no
+    images and have at most 64 KiB in a full batch, such as labels, are copies
+    in the framework's own memory. When the job keeps three quarters of the
+    room, further batches are copies altogether, and a warning says so once; or
+    with on_held="error" next() raises AllSlotsHeld when all is kept. With
+    framework="dlpack", which has no memory of its own, nothing is copied.
+
+    A sampler runs in this process, ahead of the batches, and is iterated once
+    per epoch, by iter(). set_epoch() and load_state_dict() pass it the epoch
+    if it has set_epoch. A sampler may repeat an index, so augmentation is
+    seeded by position, not by sample. To resume, a sampler with state_dict and
+    load_state_dict continues from its state; any other is run again up to the
+    batch, and it is an error if it yields different indices. With a sampler,
+    rank and world_size only separate the random draws of the ranks.
+
+    If torch.distributed has several processes and no seed is given, shuffle
+    and weights make this a collective call, in which rank 0's seed is sent to
+    all; so is the first iter() if it was initialised only later.
+
+    Ranks of torch.distributed or jax.distributed compare content hash,
+    transforms, seed, subset and weights at the first iter(): without waiting
+    for each other, with the rank that came first. FailedPrecondition names the
+    ranks and what differs; ranks that came before raise it at their second
+    iter().
+
+    With partition= the dataset is this node's part, as load and push_dataset
+    with part= make it. "node" is the node of the launcher (torchrun, Slurm).
+    All ranks have equally many batches of the same sizes: with drop_last as
+    many rows as the rank with the fewest samples, and the rest of the order,
+    which shuffle changes each epoch, is left out; else as many as the rank
+    with the most, and ranks with fewer repeat the beginning of their node's
+    order (Batch.num_padding). The first of iter, len, num_samples, peek,
+    state_dict and load_state_dict waits for all ranks. Node 0 has `seed`,
+    other nodes seeds made of it. Excludes samplers; weights are of the node's
+    samples. To resume within an epoch, nodes, parts and ranks must be the
+    same. At the first batch of an epoch they may be others, with as many
+    samples altogether. Indices of a batch are the part's.
+
+    For one thread at a time, except close(), which ends another thread's wait.
+    Belongs to one process: it cannot be pickled or used after fork(). Ctrl-C
+    ends a wait without losing a batch.
+
+    Raises InvalidArgument, which names the argument; ResourceExhausted over
+    the memory budget or a limit; DaemonGone; with partition FailedPrecondition
+    on all ranks if these do not fit together; and while iterating
+    DeadlineExceeded, AllSlotsHeld, DaemonGone, DaemonDraining,
+    DatasetUnloaded, Closed, UsedAfterFork.
+    """
+
+    # Whether a sampler's random draws are seeded by sample.
+    _draws_by_sample = False
+
+    @overload
+    def __init__(
+        self: "DataLoader[torch.Tensor]",
+        dataset: Samples,
+        batch_size: int = ...,
+        shuffle: Optional[bool] = ...,
+        sampler: Optional[Iterable[int]] = ...,
+        batch_sampler: Optional[BatchSampler] = ...,
+        *,
+        seed: Optional[int] = ...,
+        generator: Any = ...,
+        drop_last: bool = ...,
+        rank: Number = ...,
+        world_size: Number = ...,
+        partition: Optional[nodes.Given] = ...,
+        prefetch: Optional[int] = ...,
+        transforms: Pipelines = ...,
+        layout: Layout = ...,
+        framework: Literal[None, "torch"] = ...,
+        weights: Optional[Weights] = ...,
+        subset: Optional[Iterable[int]] = ...,
+        fields: FieldNames = ...,
+        views: Optional[Mapping[str, Pipelines]] = ...,
+        on_held: str = ...,
+        name: str = ...,
+        timeout: Optional[float] = ...,
+        reconnect: Union[bool, float] = ...,
+        **torch_arguments: Any,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "DataLoader[numpy.ndarray[Any, Any]]",
+        dataset: Samples,
+        batch_size: int = ...,
+        shuffle: Optional[bool] = ...,
+        sampler: Optional[Iterable[int]] = ...,
+        batch_sampler: Optional[BatchSampler] = ...,
+        *,
+        seed: Optional[int] = ...,
+        generator: Any = ...,
+        drop_last: bool = ...,
+        rank: Number = ...,
+        world_size: Number = ...,
+        partition: Optional[nodes.Given] = ...,
+        prefetch: Optional[int] = ...,
+        transforms: Pipelines = ...,
+        layout: Layout = ...,
+        framework: Literal["numpy"],
+        weights: Optional[Weights] = ...,
+        subset: Optional[Iterable[int]] = ...,
+        fields: FieldNames = ...,
+        views: Optional[Mapping[str, Pipelines]] = ...,
+        on_held: str = ...,
+        name: str = ...,
+        timeout: Optional[float] = ...,
+        reconnect: Union[bool, float] = ...,
+        **torch_arguments: Any,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "DataLoader[Any]",
+        dataset: Samples,
+        batch_size: int = ...,
+        shuffle: Optional[bool] = ...,
+        sampler: Optional[Iterable[int]] = ...,
+        batch_sampler: Optional[BatchSampler] = ...,
+        *,
+        seed: Optional[int] = ...,
+        generator: Any = ...,
+        drop_last: bool = ...,
+        rank: Number = ...,
+        world_size: Number = ...,
+        partition: Optional[nodes.Given] = ...,
+        prefetch: Optional[int] = ...,
+        transforms: Pipelines = ...,
+        layout: Layout = ...,
+        framework: str,
+        weights: Optional[Weights] = ...,
+        subset: Optional[Iterable[int]] = ...,
+        fields: FieldNames = ...,
+        views: Optional[Mapping[str, Pipelines]] = ...,
+        on_held: str = ...,
+        name: str = ...,
+        timeout: Optional[float] = ...,
+        reconnect: Union[bool, float] = ...,
+        **torch_arguments: Any,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        dataset: Samples,
+        batch_size: int = 1,
+        shuffle: Optional[bool] = False,
+        sampler: Optional[Iterable[int]] = None,
+        batch_sampler: Optional[BatchSampler] = None,
+        *,
+        seed: Optional[int] = None,
+        generator: Any = None,
+        drop_last: bool = False,
+        rank: Number = "auto",
+        world_size: Number = "auto",
+        partition: Optional[nodes.Given] = None,
+        prefetch: Optional[int] = None,
+        transforms: Pipelines = (),
+        layout: Layout = "NCHW",
+        framework: Optional[str] = None,
+        weights: Optional[Weights] = None,
+        subset: Optional[Iterable[int]] = None,
+        fields: FieldNames = None,
+        views: Optional[Mapping[str, Pipelines]] = None,
+        on_held: str = "copy",
+        name: str = "",
+        timeout: Optional[float] = None,
+        reconnect: Union[bool, float] = False,
+        **torch_arguments: Any,
+    ) -> None:
+        if torch_arguments:
+            _torch_arguments.check(
+                torch_arguments, inspect.signature(DataLoader).parameters
+            )
+        self.dataset = dataset
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        opened = open_job(
+            dataset,
+            batch_size=batch_size,
+            shuffle=bool(shuffle),
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            seed=seed,
+            generator=generator,
+            drop_last=bool(drop_last),
+            rank=rank,
+            world_size=world_size,
+            partition=partition,
+            prefetch=prefetch,
+            transforms=transforms,
+            layout=layout,
+            framework=framework,
+            weights=weights,
+            subset=subset,
+            fields=fields,
+            views=views,
+            on_held=on_held,
+            name=name,
+            timeout=timeout,
+            reconnect=reconnect,
+            draws_by_sample=self._draws_by_sample,
+            open_loader=DataLoader,
+            open_fetcher=make_fetcher,
+        )
+        super().__init__(opened)
+
+
+class _FetchLoader(DataLoader[Any]):
+    """Loader whose draws are seeded by sample, as in the daemon's order."""
+
+    _draws_by_sample = True
+
+
+def make_fetcher(dataset: Samples, **arguments: Any) -> Fetcher:
+    """Returns a Fetcher for `dataset`; `arguments` are a DataLoader's."""
+
+    def open_loader(request: Requested) -> DataLoader[Any]:
+        return _FetchLoader(
+            dataset,
+            batch_sampler=request,
+            prefetch=1,
+            name="fetch",
+            rank=0,
+            world_size=1,
+            on_held="error",
+            **arguments,
+        )
+
+    return Fetcher(open_loader)
+
+
+__all__ = ["DataLoader", "make_fetcher"]

@@ -1,0 +1,105 @@
+"""Where the next iter() of a loader begins."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional
+
+from .._feed.epochs import Use
+from .._feed.job_feed import Position
+
+OrderState = Optional[Dict[str, Any]]
+
+
+class _Before(NamedTuple):
+    """What iter() found, and what became of the iterator."""
+
+    use: Use
+    loaded: Optional[Position]
+    order_state: OrderState
+    requested_epoch: Optional[int]
+    last_epoch: int
+
+
+class NextEpoch:
+    """Where the next iter() begins: at a loaded position, at a requested epoch,
+    or at the epoch after the last one begun.
+
+    Attributes: loaded, the position of load(); order_state, that of the job's
+    own order there; last_epoch, the last one begun, -1 before the first.
+    """
+
+    def __init__(self) -> None:
+        self.loaded: Optional[Position] = None
+        self.order_state: OrderState = None
+        self.last_epoch = -1
+        # Where the loaded epoch begins in the global order.
+        self._loaded_first = 0
+        self._requested_epoch: Optional[int] = None
+        self._before: Optional[_Before] = None
+
+    def position(self) -> Position:
+        """Returns where the next iter() begins."""
+        return self.asked_for() or (self.last_epoch + 1, 0)
+
+    def asked_for(self) -> Optional[Position]:
+        """Returns where the next iter() begins after load() or request()."""
+        if self.loaded is None and self._requested_epoch is not None:
+            return self._requested_epoch, 0
+        return self.loaded
+
+    @property
+    def first_position(self) -> int:
+        """Place of the global order at which the next epoch begins."""
+        return 0 if self.loaded is None else self._loaded_first
+
+    def load(
+        self, position: Position, first_position: int, order_state: OrderState
+    ) -> None:
+        self.loaded, self.order_state = position, order_state
+        self._loaded_first = first_position
+        self._requested_epoch = None
+        self._before = None
+
+    def request(self, epoch: int) -> None:
+        """A loaded position within the same epoch is kept."""
+        if self.loaded is not None and self.loaded[0] == epoch:
+            return
+        self.loaded = self.order_state = None
+        self._requested_epoch = epoch
+
+    def cut_anew(self, rows_per_batch: int) -> None:
+        """Begins a loaded epoch at the row that was reached, with batches of
+        `rows_per_batch` rows of all ranks."""
+        assert self.loaded is not None
+        epoch, index = self.loaded
+        self.loaded = epoch, 0
+        self._loaded_first += index * rows_per_batch
+
+    def begin(self, epoch: int, use: Use) -> None:
+        """An iterator begins at position(), if it is used."""
+        self._before = _Before(
+            use,
+            self.loaded,
+            self.order_state,
+            self._requested_epoch,
+            self.last_epoch,
+        )
+        self.loaded = self.order_state = None
+        self._requested_epoch = None
+        self.last_epoch = epoch
+
+    def skip(self, epoch: int) -> None:
+        """Nothing is left of `epoch`."""
+        self.loaded, self.last_epoch = None, epoch
+
+    def forget_unused(self) -> None:
+        """Undoes the last begin() if its iterator was dropped unused."""
+        before, self._before = self._before, None
+        if before is None or before.use.has_begun:
+            return
+        if before.use.is_held():
+            self._before = before
+            return
+        self.loaded, self.order_state = before.loaded, before.order_state
+        self._requested_epoch = before.requested_epoch
+        self.last_epoch = before.last_epoch

@@ -1,0 +1,172 @@
+"""Resume states of loaders: creation and checks."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from .._arguments import checked_int
+from .._feed.job_feed import Position
+from ..errors import FailedPrecondition, InvalidArgument
+
+_VERSION = 1
+# Hashes of arguments that not every job has.
+_OPTIONAL = ("subset", "weights", "partition")
+# These depend on which node holds which samples.
+_OF_PARTS = ("content_hash", "subset", "weights", "partition")
+# The arguments by which ranks divide the global order into batches.
+_SHARE = ("batch_size", "world_size")
+
+
+def make_state(
+    job: Mapping[str, Any], position: Position, first: int
+) -> Dict[str, Any]:
+    """Returns plain values. `job` has the values that must match to resume;
+    the epoch began at place `first` of the global order."""
+    epoch, index = position
+    state = {"version": _VERSION, **job, "epoch": epoch, "batch": index}
+    if first:
+        state["first_position"] = first
+    return state
+
+
+def checked_position(
+    state: Mapping[str, Any],
+    job: Mapping[str, Any],
+    num_samples: Optional[int],
+) -> Tuple[Position, int]:
+    """Returns where a job goes on, and the place of the global order at which
+    its epoch begins; FailedPrecondition unless `state` fits `job`.
+
+    batch_size and world_size may differ: all ranks together have taken the
+    order up to one place, and the rest of the epoch begins there. With a
+    sampler they may differ at the beginning of an epoch only. `num_samples` is
+    of all ranks; None if a sampler decides.
+    """
+    needed = {"version", "epoch", "batch", *job} - set(_OPTIONAL)
+    missing = sorted(needed - set(state))
+    if missing:
+        raise InvalidArgument(f"state_dict: {missing} is missing")
+    if state["version"] != _VERSION:
+        raise FailedPrecondition(
+            f"state_dict: version is {state['version']!r}, this package "
+            f"reads {_VERSION}"
+        )
+    epoch = checked_int("state_dict: epoch", state["epoch"], 0, 2**63 - 1)
+    index = checked_int("state_dict: batch", state["batch"], 0, 2**63 - 1)
+    has_other_parts = _has_other_parts(state, job, (epoch, index))
+    for key in dict.fromkeys(("partition", *job, *_OPTIONAL)):
+        if has_other_parts and key in _OF_PARTS:
+            continue
+        if key in _SHARE and (index == 0 or num_samples is not None):
+            continue
+        if state.get(key) != job.get(key):
+            if _is_of_another_hash(state.get(key), job.get(key)):
+                raise FailedPrecondition(
+                    f"state_dict: {key} is {state[key]}, a hash as the "
+                    "version before made it, which does not tell whether this "
+                    f"loader's ({job[key]}) is of the same. If you know that "
+                    f"it is, set state[{key!r}] to this loader's"
+                )
+            raise FailedPrecondition(
+                f"state_dict: {key} is {state.get(key)!r}, this loader has "
+                f"{job.get(key)!r}"
+                + (f" (at batch {index} of epoch {epoch})" if index else "")
+            )
+    if num_samples is None:
+        return (epoch, index), 0
+    first = checked_int(
+        "state_dict: first_position",
+        state.get("first_position", 0),
+        0,
+        num_samples - 1,
+    )
+    batch_size, world_size = (
+        checked_int(f"state_dict: {key}", state[key], 1, 2**32 - 1)
+        for key in _SHARE
+    )
+    num_batches = batches_per_epoch(
+        num_samples - first, batch_size, world_size, job["drop_last"]
+    )
+    if 0 < index >= num_batches:
+        raise InvalidArgument(
+            f"state_dict: batch is {index}, an epoch has {num_batches}"
+        )
+    if all(state[key] == job[key] for key in _SHARE):
+        return (epoch, index), first
+    return (epoch, 0), first + index * batch_size * world_size
+
+
+def _has_other_parts(
+    state: Mapping[str, Any], job: Mapping[str, Any], position: Position
+) -> bool:
+    """True if the samples are divided over nodes anew, at the first batch of
+    an epoch; FailedPrecondition at another batch."""
+    theirs, ours = state.get("partition"), job.get("partition")
+    if not isinstance(theirs, Mapping) or not isinstance(ours, Mapping):
+        return False
+    if all(state.get(key) == job.get(key) for key in _OF_PARTS):
+        return False
+    epoch, index = position
+    if theirs.get("num_samples") != ours["num_samples"]:
+        raise FailedPrecondition(
+            f"state_dict: the nodes held {theirs.get('num_samples')} samples "
+            f"altogether, and hold {ours['num_samples']} now: load the parts "
+            "of the same dataset"
+        )
+    if index == 0:
+        return True
+    raise FailedPrecondition(
+        f"state_dict: taken at batch {index} of epoch {epoch} with "
+        f"{_nodes_text(theirs)}, and there are {_nodes_text(ours)} now, or "
+        "nodes hold other samples: it is not known which samples of the epoch "
+        "are left on which node. Go on with the same nodes and parts, or with "
+        f"the next epoch: load_state_dict(dict(state, epoch={epoch + 1}, "
+        "batch=0))"
+    )
+
+
+def _nodes_text(partition: Mapping[str, Any]) -> str:
+    ranks = partition.get("ranks_of_nodes") or []
+    return f"{len(ranks)} node(s) of {', '.join(map(str, ranks[:8]))} rank(s)"
+
+
+def batches_per_epoch(
+    num_samples: int, batch_size: int, world_size: int, drop_last: bool
+) -> int:
+    """Returns the batches of each rank for `num_samples` of the order."""
+    if drop_last:
+        return num_samples // world_size // batch_size
+    num_rows = -(-num_samples // world_size)
+    return -(-num_rows // batch_size)
+
+
+def _is_of_another_hash(old: Any, new: Any) -> bool:
+    """True if a hash is a 128-bit XXH3 where BLAKE3 is expected."""
+    return (
+        isinstance(old, str)
+        and isinstance(new, str)
+        and (len(old), len(new)) == (32, 64)
+    )
+
+
+def checked_order_state(
+    state: Mapping[str, Any], index: int
+) -> Dict[str, Any]:
+    """Returns the sampler's part of `state`, at batch `index`."""
+    result = {"sampler_state": state.get("sampler_state")}
+    if index == 0:
+        return result
+    for key in ("row", "order_hash"):
+        if key not in state:
+            raise InvalidArgument(f"state_dict: [{key!r}] is missing")
+    result["row"] = checked_int(
+        "state_dict: row", state["row"], index, 2**32 - 1
+    )
+    try:
+        bytes.fromhex(state["order_hash"])
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"state_dict: order_hash={state['order_hash']!r}; expected hex"
+        ) from None
+    result["order_hash"] = state["order_hash"]
+    return result

@@ -1,0 +1,135 @@
+"""The resume state of a loader."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+from .._arguments import checked_int
+from .collective import Collective
+from .feeds import Feeds
+from .job_order import JobOrder
+from .next_epoch import NextEpoch
+from .resume import (
+    batches_per_epoch,
+    checked_order_state,
+    checked_position,
+    make_state,
+)
+from .share import Share
+
+
+class State:
+    """Writes and reads the states of one loader."""
+
+    def __init__(
+        self,
+        share: Share,
+        order: JobOrder,
+        feeds: Feeds,
+        start: NextEpoch,
+        collective: Collective,
+    ) -> None:
+        self._share = share
+        self._order = order
+        self._feeds = feeds
+        self._start = start
+        self._collective = collective
+
+    def num_samples(self) -> int:
+        """Returns the samples of an epoch, over all ranks and nodes."""
+        if self._order.partition is not None:
+            self._collective.follow()
+            return self._order.partition.total
+        return self._feeds.newest.num_samples
+
+    def identity(self) -> Dict[str, Any]:
+        """Returns the values that must be equal to resume from a state."""
+        return {
+            "content_hash": self._feeds.newest.content_hash,
+            "seed": self._share.seed,
+            "batch_size": self._order.batch_size,
+            "drop_last": self._order.drop_last,
+            "sampler": self._order.kind,
+            "world_size": self._share.ranks.world_size,
+            "transforms_hash": self._feeds.newest.transforms_hash,
+            **self._order.identity(),
+        }
+
+    def save(self) -> Dict[str, Any]:
+        """See DataLoader.state_dict."""
+        self._collective.follow()
+        self._start.forget_unused()
+        feed = self._feeds.current
+        position = self._start.asked_for()
+        first = feed.first_position
+        if position is not None:
+            first = self._start.first_position
+        state = make_state(self.identity(), position or feed.position, first)
+        if feed.ahead is not None and self._order.is_given:
+            order = (
+                feed.ahead.state
+                if position is None
+                else self._start.order_state or {}
+            )
+            state.update(
+                (key, value)
+                for key, value in order.items()
+                if value is not None
+            )
+        return state
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """See DataLoader.load_state_dict."""
+        self._collective.follow()
+        identity = self.identity()
+        if not self._share.has_seed and "seed" in state:
+            identity["seed"] = checked_int(
+                "state_dict: seed", state["seed"], 0, 2**64 - 1
+            )
+        ahead = self._feeds.newest.ahead
+        position, first = checked_position(
+            state, identity, self.num_samples() if ahead is None else None
+        )
+        order_state = None
+        if ahead is not None and self._order.is_given:
+            order_state = checked_order_state(state, position[1])
+        self._collective.set_seed(identity["seed"])
+        self._share.keep_seed()
+        self._feeds.set_epoch(position[0])
+        self._start.load(position, first, order_state)
+
+    # -- For others -----------------------------------------------------------
+
+    def skip(self, count: int) -> bool:
+        """Begins the next epoch `count` batches later; False if it is known
+        that none are left."""
+        epoch, index = self._start.position()
+        index += count
+        first = self._start.first_position
+        partition = self._order.partition
+        num_batches = (
+            batches_per_epoch(
+                self.num_samples() - first,
+                self._order.batch_size,
+                self._share.ranks.world_size,
+                self._order.drop_last,
+            )
+            if partition is None
+            else len(partition)
+        )
+        self._start.load((epoch, index), first, None)
+        is_known = self._feeds.newest.ahead is None or partition is not None
+        if is_known and index >= num_batches:
+            self._start.skip(epoch)
+            return False
+        return True
+
+    def num_padding(self) -> int:
+        """Returns how many samples the epoch repeats, over all ranks."""
+        partition = self._order.partition
+        if partition is not None and self._order.is_partition:
+            return partition.num_padding_of_all()
+        if self._feeds.newest.ahead is not None or self._order.drop_last:
+            return 0
+        first = self._feeds.current.first_position
+        return -(self.num_samples() - first) % self._share.ranks.world_size

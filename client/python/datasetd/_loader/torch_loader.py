@@ -1,0 +1,142 @@
+"""A loader as a torch.utils.data.DataLoader."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Protocol
+
+
+class Source(Protocol):
+    """The part of DataLoader that is used here."""
+
+    batch_size: int
+    drop_last: bool
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world_size(self) -> int: ...
+
+    @property
+    def num_samples(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def _iter_after(self, count: int) -> Iterator[Any]: ...
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+    def state_dict(self) -> Dict[str, Any]: ...
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None: ...
+
+
+class _Key:
+    """One batch of an iteration, which begins at the first that is taken."""
+
+    def __init__(self, iteration: "_Iteration", number: int) -> None:
+        self._iteration = iteration
+        self._number = number
+
+    def take(self) -> Any:
+        """Raises StopIteration after the last batch."""
+        return self._iteration.take(self._number)
+
+
+class _Iteration:
+    def __init__(self, loader: Source) -> None:
+        self._loader = loader
+        self._batches: Optional[Iterator[Any]] = None
+
+    def take(self, number: int) -> Any:
+        if self._batches is None:
+            self._batches = self._loader._iter_after(number)
+        return next(self._batches)
+
+
+def _only(batches: List[Any]) -> Any:
+    (batch,) = batches
+    return batch
+
+
+def make(loader: Source) -> Any:
+    """See DataLoader.as_torch."""
+    import torch.utils.data
+
+    class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
+        """The batches, by the keys of Numbers."""
+
+        def __getitem__(self, key: _Key) -> Any:
+            return key.take()
+
+        def __len__(self) -> int:
+            return loader.num_samples
+
+    class Numbers(torch.utils.data.BatchSampler):  # type: ignore[misc]
+        """The keys of the batches of an epoch.
+
+        Accelerate's skip_first_batches, which Trainer of transformers uses to
+        resume, makes a DataLoader of the rest of them: a seek.
+        """
+
+        def __init__(self) -> None:
+            self.batch_size = loader.batch_size
+            self.drop_last = loader.drop_last
+
+        def __iter__(self) -> Iterator[List[_Key]]:
+            iteration = _Iteration(loader)
+            numbers: Iterable[int]
+            try:
+                numbers = range(len(loader))
+            except TypeError:  # the length is not known
+                numbers = itertools.count()
+            for number in numbers:
+                yield [_Key(iteration, number)]
+
+        def __len__(self) -> int:
+            return len(loader)
+
+        def set_epoch(self, epoch: int) -> None:
+            loader.set_epoch(epoch)
+
+    class Divided(torch.utils.data.DistributedSampler):  # type: ignore[misc]
+        """Says that the batches are this rank's share: Lightning, Fabric and
+        Ray would else divide them again."""
+
+        def __init__(self) -> None:
+            self.rank, self.num_replicas = loader.rank, loader.world_size
+
+        def __iter__(self) -> Iterator[int]:
+            raise TypeError("the order of as_torch() is that of its batches")
+
+        def __len__(self) -> int:
+            return loader.num_samples
+
+        def set_epoch(self, epoch: int) -> None:
+            """Fabric counts from the start of the process."""
+
+    class TorchLoader(torch.utils.data.DataLoader):  # type: ignore[misc]
+        """Its items are the loader's batches."""
+
+        # Accelerate would divide the batches among the ranks again.
+        _is_accelerate_prepared = True
+
+        @property
+        def sampler(self) -> Divided:
+            return Divided()
+
+        @sampler.setter
+        def sampler(self, _: Any) -> None:
+            """torch sets one that `batch_sampler` replaces."""
+
+        def set_epoch(self, epoch: int) -> None:
+            loader.set_epoch(epoch)
+
+        def state_dict(self) -> Dict[str, Any]:
+            return loader.state_dict()
+
+        def load_state_dict(self, state: Dict[str, Any]) -> None:
+            loader.load_state_dict(state)
+
+    return TorchLoader(Batches(), batch_sampler=Numbers(), collate_fn=_only)

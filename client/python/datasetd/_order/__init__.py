@@ -1,0 +1,1 @@
+"""Orders of samples that this process computes."""

@@ -1,0 +1,288 @@
+"""Partition: a rank's rows where each node holds a part of the samples."""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import importlib.util
+import itertools
+import json
+from typing import Any, Dict, Iterator, List, Optional
+
+from .._ranks import nodes as _nodes
+from .._ranks.agreement import Agreement
+from .._ranks.ranks import ALONE, Ranks
+from .._warnings import warn_once
+from ..errors import FailedPrecondition, InvalidArgument
+from .daemon_order import Order
+from .sampling import MAX_BATCH_SIZE
+
+# Positions are looked up in the order at once, in about this number.
+_LOOKUP_ROWS = 1 << 15
+
+# Must be equal on all ranks of a node.
+_OF_NODE = {
+    "content_hash": "load the same part on all ranks of a node",
+    "subset": "give all ranks of a node the same subset",
+    "weights": "give all ranks of a node the same weights",
+}
+
+
+def seed_of(seed: int, node: int) -> int:
+    """Returns the seed of a node: its order, and what random ops draw. Node 0
+    has the loader's."""
+    if node == 0:
+        return seed
+    digest = hashlib.sha256(f"{seed}/{node}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+class Partition:
+    """The rows of this rank, in every epoch, as a batch_sampler.
+
+    The ranks of a node divide the order of the node's samples: rank r of w of
+    the node takes positions r, r + w, ... Every rank of the job has as many
+    rows. With `drop_last` these are as many as the rank with the fewest has,
+    and the rest of the order is left out; else as many as the rank with the
+    most has, and positions wrap around.
+
+    Ranks agree on that number before there is a length: agree().
+    """
+
+    def __init__(
+        self,
+        node: _nodes.Node,
+        num_samples: int,
+        samples: Any,
+        batch_size: int,
+        shuffle: bool,
+        drop_last: bool,
+    ) -> None:
+        """`samples` are this node's, `num_samples` of them; None: all."""
+        if importlib.util.find_spec("numpy") is None:
+            raise InvalidArgument("partition= needs NumPy, which is missing")
+        if batch_size > MAX_BATCH_SIZE:
+            raise InvalidArgument(
+                f"batch_size={batch_size}; expected 1 to {MAX_BATCH_SIZE} "
+                "with partition="
+            )
+        self.node = node
+        self.batch_size = batch_size
+        self._num_samples = num_samples
+        self._samples: Any = None
+        if samples is not None:
+            import numpy
+
+            self._samples = numpy.array(samples, numpy.int64)
+        self._shuffle = shuffle
+        self._drop_last = drop_last
+        self._job: Optional[Ranks] = None
+        # Set by agree().
+        self.ranks = ALONE  # within the node
+        self.num_rows = 0
+        self.total = num_samples  # samples of all nodes
+        self._num_ranks: List[int] = []  # by node
+        self._hashes: Dict[str, str] = {}
+        # Set by the loader.
+        self.seed = 0
+        self.epoch = 0
+
+    # -- Agreement ------------------------------------------------------------
+
+    def has_agreed(self, ranks: Ranks) -> bool:
+        return ranks == self._job
+
+    def agree(
+        self, agreement: Agreement, ranks: Ranks, hashes: Dict[str, Any]
+    ) -> None:
+        """Learns what the other nodes hold. Waits for all ranks of the job.
+
+        `hashes` are of this node's samples. Raises FailedPrecondition, on all
+        ranks, if they cannot share one epoch; DeadlineExceeded if a rank does
+        not come.
+        """
+        record = {
+            "node": list(self.node),
+            "num_samples": self._num_samples,
+            "drop_last": self._drop_last,
+            **hashes,
+        }
+        if ranks.world_size == 1:
+            if self.node.num_nodes > 1:
+                raise FailedPrecondition(
+                    f"partition: this is {self!r}, and the loader has "
+                    "world_size=1: call init_process_group() of "
+                    "torch.distributed first, or pass rank= and world_size= "
+                    "of the whole job, as jax.distributed has them"
+                )
+            answer = _answer([record])
+        else:
+            answer = agreement.gather(ranks, record, _answer)
+        if ranks.rank == 0 and answer["are_equal"]:
+            warn_once(
+                "parts",
+                f"partition: all {self.node.num_nodes} nodes hold the same "
+                "samples, so that each sample comes once an epoch on every "
+                "node: load or push them with part='node', or leave "
+                "partition= out",
+            )
+        nodes = answer["nodes"]
+        ours = nodes[self.node.number]["ranks"]
+        self.ranks = Ranks(ours.index(ranks.rank), len(ours))
+        self._num_ranks = [len(node["ranks"]) for node in nodes]
+        sizes = [node["num_samples"] for node in nodes]
+        self.total = sum(sizes)
+        self.num_rows = (
+            min(n // w for n, w in zip(sizes, self._num_ranks))
+            if self._drop_last
+            else max(-(-n // w) for n, w in zip(sizes, self._num_ranks))
+        )
+        self._hashes = answer["hashes"]
+        self._job = ranks
+
+    def identity(self) -> Dict[str, Any]:
+        """Returns what a state has of the partition, equal on all ranks.
+        REQUIRES: agree()."""
+        return {
+            **self._hashes,
+            "partition": {
+                "num_samples": self.total,
+                "ranks_of_nodes": self._num_ranks,
+            },
+        }
+
+    # -- Rows -----------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Batches per epoch, of every rank."""
+        if self._drop_last:
+            return self.num_rows // self.batch_size
+        return -(-self.num_rows // self.batch_size)
+
+    def num_padding(self, index: int) -> int:
+        """Returns how many rows of a batch, its last ones, repeat samples."""
+        rank, size = self.ranks
+        # The first row whose position wraps around.
+        first = max(0, -(-(self._num_samples - rank) // size))
+        end = min((index + 1) * self.batch_size, self.num_rows)
+        return max(0, end - max(first, index * self.batch_size))
+
+    def num_padding_of_all(self) -> int:
+        """Returns how many samples an epoch repeats, over all ranks."""
+        if self._drop_last:
+            return 0
+        return self.num_rows * sum(self._num_ranks) - self.total
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator["array.array[int]"]:
+        order = None
+        if self._shuffle:
+            order = Order(self.seed, self.epoch, self._num_samples)
+        return self._batches(order)
+
+    def _batches(self, order: Optional[Order]) -> Iterator["array.array[int]"]:
+        import numpy
+
+        rank, size = self.ranks
+        num_rows = self.num_rows
+        if self._drop_last:
+            num_rows -= num_rows % self.batch_size
+        step = max(1, _LOOKUP_ROWS // self.batch_size) * self.batch_size
+        for begin in range(0, num_rows, step):
+            rows = numpy.arange(
+                begin, min(begin + step, num_rows), dtype=numpy.uint64
+            )
+            places = rank + rows * numpy.uint64(size)
+            places %= numpy.uint64(self._num_samples)
+            chosen = places if order is None else order(places)
+            if self._samples is not None:
+                chosen = self._samples[chosen]
+            block = array.array("q", chosen.astype("i8").tobytes())
+            for first in range(0, len(block), self.batch_size):
+                yield block[first : first + self.batch_size]
+
+    def __repr__(self) -> str:
+        return f"node {self.node.number} of {self.node.num_nodes}"
+
+
+# -- What rank 0 makes of the ranks' records ---------------------------------
+
+
+def _answer(records: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Returns the nodes, or the "error". `records` are by rank."""
+    error = _error_of(records)
+    if error:
+        return {"error": error}
+    nodes: List[Dict[str, Any]] = [
+        {"ranks": []} for _ in range(records[0]["node"][1])
+    ]
+    for rank, record in enumerate(records):
+        node = nodes[record["node"][0]]
+        node["ranks"].append(rank)
+        node["record"] = record
+    hashes = {}
+    for key in _OF_NODE:
+        values = [node["record"].get(key) for node in nodes]
+        if any(value is not None for value in values):
+            text = json.dumps(values).encode()
+            hashes[key] = hashlib.sha256(text).hexdigest()
+    held = {
+        (node["record"]["content_hash"], node["record"].get("subset"))
+        for node in nodes
+    }
+    return {
+        "are_equal": len(held) == 1 < len(nodes),
+        "nodes": [
+            {
+                "ranks": node["ranks"],
+                "num_samples": node["record"]["num_samples"],
+            }
+            for node in nodes
+        ],
+        "hashes": hashes,
+    }
+
+
+def _error_of(records: List[Dict[str, Any]]) -> str:
+    """Returns why the ranks cannot share an epoch; empty if they can."""
+    first: Dict[int, int] = {}
+    size = len(records)
+    for rank, record in enumerate(records):
+        if "error" in record:
+            return str(record["error"])
+        index, count = record["node"]
+        begin = records[0]
+        if count != begin["node"][1]:
+            return (
+                f"partition: rank 0 of {size} says that there are "
+                f"{begin['node'][1]} nodes, and rank {rank} that there are "
+                f"{count}: start all ranks by one launcher, or pass all the "
+                "same number"
+            )
+        if record["drop_last"] != begin["drop_last"]:
+            return (
+                f"partition: drop_last is {begin['drop_last']} on rank 0 and "
+                f"{record['drop_last']} on rank {rank}: give all ranks the "
+                "same drop_last"
+            )
+        other = first.setdefault(index, rank)
+        for key, advice in _OF_NODE.items():
+            if record.get(key) != records[other].get(key):
+                return (
+                    f"partition: ranks {other} and {rank} are of node {index} "
+                    f"of {count}, and {key} is {records[other].get(key)!r} on "
+                    f"rank {other} and {record.get(key)!r} on rank {rank}: "
+                    f"{advice}"
+                )
+    num_nodes = records[0]["node"][1]
+    if len(first) < num_nodes:
+        missing = (node for node in range(num_nodes) if node not in first)
+        names = ", ".join(map(str, itertools.islice(missing, 8)))
+        return (
+            f"partition: none of the {size} ranks is of node {names} of "
+            f"{num_nodes}, so that the samples of its part would be left "
+            "out: start ranks on all nodes, or load parts for fewer nodes"
+        )
+    return ""

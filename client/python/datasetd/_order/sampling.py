@@ -1,0 +1,241 @@
+"""Orders chosen by the job: samplers, lists of indices, subsets."""
+
+from __future__ import annotations
+
+import array
+import copy
+import hashlib
+from typing import Any, Iterable, Iterator, List, NamedTuple, Optional
+
+from ..errors import FailedPrecondition, InvalidArgument, OutOfRange
+
+MAX_BATCH_SIZE = 1 << 18
+
+
+def index_array(what: str, indices: Iterable[Any]) -> "array.array[int]":
+    """Returns an int64 array of any iterable of integers, NumPy's and torch's
+    included."""
+    to_list = getattr(indices, "tolist", None)
+    try:
+        return array.array("q", to_list() if to_list else indices)
+    except (TypeError, OverflowError) as error:
+        raise InvalidArgument(
+            f"{what}: expected sample indices, ints: {error}"
+        ) from None
+
+
+def _indices_of(
+    subset: Any, positions: "array.array[int]"
+) -> "array.array[int]":
+    for position in positions:
+        if not 0 <= position < len(subset):
+            raise OutOfRange(
+                f"sampler: {position} is out of range of a Subset of "
+                f"{len(subset)} samples"
+            )
+    return index_array("sampler", subset.take(positions))
+
+
+def _has_state(sampler: Any) -> bool:
+    return hasattr(sampler, "state_dict") and hasattr(
+        sampler, "load_state_dict"
+    )
+
+
+def digest(indices: "array.array[int]", before: bytes = b"") -> bytes:
+    return hashlib.blake2b(
+        before + indices.tobytes(), digest_size=16
+    ).digest()
+
+
+class Drawn(NamedTuple):
+    """One batch of a sampler, and the sampler's state after it."""
+
+    indices: "array.array[int]"
+    first_row: int
+    digest: bytes  # of the epoch so far
+    sampler_state: Any
+
+
+class SamplerOrder:
+    """Runs a sampler or batch_sampler, epoch by epoch, as torch's DataLoader
+    does."""
+
+    def __init__(
+        self,
+        sampler: Any,
+        batch_sampler: Any,
+        batch_size: int,
+        drop_last: bool,
+        subset: Any = None,
+    ) -> None:
+        """`subset`: the samples that the sampler's indices count; None: all."""
+        self._sampler = sampler
+        self._batch_sampler = batch_sampler
+        self._drop_last = drop_last
+        self._subset = subset
+        self.batch_size = (
+            batch_size
+            if batch_sampler is None
+            else self._largest_batch(batch_sampler, batch_size)
+        )
+        if self.batch_size > MAX_BATCH_SIZE:
+            raise InvalidArgument(
+                f"batch_size={self.batch_size}; expected 1 to "
+                f"{MAX_BATCH_SIZE} with a sampler"
+            )
+        self._iterator: Optional[Iterator[Any]] = None
+        self._state_holder: Any = None
+        # State of the sampler at the beginning of the epoch.
+        self.start_state: Any = None
+        self._row = 0
+        self._digest = b""
+
+    @staticmethod
+    def _largest_batch(batch_sampler: Any, batch_size: int) -> int:
+        if batch_size != 1:
+            return batch_size
+        own = getattr(batch_sampler, "batch_size", None)
+        if isinstance(own, int) and own > 0:
+            return own
+        if isinstance(batch_sampler, (list, tuple)):
+            return max((len(batch) for batch in batch_sampler), default=1) or 1
+        raise InvalidArgument(
+            "batch_sampler: it has no batch_size, so name the most samples "
+            "of a batch: batch_size="
+        )
+
+    @property
+    def _source(self) -> Any:
+        return (
+            self._sampler
+            if self._batch_sampler is None
+            else self._batch_sampler
+        )
+
+    def __len__(self) -> int:
+        """Batches per epoch; raises TypeError if the sampler does not know."""
+        if self._batch_sampler is not None:
+            return len(self._batch_sampler)
+        num_samples = len(self._sampler)
+        if self._drop_last:
+            return num_samples // self.batch_size
+        return -(-num_samples // self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Passes the epoch to samplers that have set_epoch."""
+        for sampler in (
+            self._source,
+            getattr(self._batch_sampler, "sampler", None),
+        ):
+            set_epoch = getattr(sampler, "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(epoch)
+                return
+
+    # -- An epoch -----------------------------------------------------------
+
+    def begin(
+        self,
+        skip: int,
+        row: Optional[int],
+        expected_digest: Optional[bytes],
+        sampler_state: Any,
+    ) -> None:
+        """Begins an epoch after its first `skip` batches.
+
+        A sampler with state_dict continues from its state. Any other is run
+        again and must yield the same indices.
+        """
+        source = self._source
+        self._iterator = None
+        self._row = 0
+        self._digest = b""
+        if sampler_state is not None and _has_state(source):
+            source.load_state_dict(copy.deepcopy(sampler_state))
+        self._state_holder = source if _has_state(source) else None
+        self.start_state = self._sampler_state()
+        iterator = iter(source)
+        if self._state_holder is None and _has_state(iterator):
+            self._state_holder = iterator
+            if sampler_state is not None:
+                iterator.load_state_dict(copy.deepcopy(sampler_state))
+            self.start_state = self._sampler_state()
+        self._iterator = iterator
+        if sampler_state is not None:
+            if self._state_holder is None:
+                raise FailedPrecondition(
+                    "state_dict: it has a sampler_state, but the sampler has "
+                    "no load_state_dict"
+                )
+            self._row = row or 0
+            self._digest = expected_digest or b""
+            return
+        for number in range(skip):
+            if self.draw() is None:
+                raise FailedPrecondition(
+                    f"state_dict: batch is {skip}, but the sampler gives only "
+                    f"{number} batches"
+                )
+        if skip and (
+            (expected_digest is not None and expected_digest != self._digest)
+            or (row is not None and row != self._row)
+        ):
+            self._iterator = None
+            raise FailedPrecondition(
+                "state_dict: the sampler gives other samples than it gave "
+                f"before batch {skip}; seed it as it was (a sampler that has "
+                "state_dict and load_state_dict is set by them). Every rank "
+                "has a state of its own where it has a sampler of its own"
+            )
+
+    def draw(self) -> Optional[Drawn]:
+        """Returns the next batch of the epoch; None after the last one."""
+        if self._iterator is None:
+            return None
+        batch = self._next_batch(self._iterator)
+        if batch is None:
+            self._iterator = None
+            return None
+        if self._subset is not None:
+            batch = _indices_of(self._subset, batch)
+        first_row = self._row
+        self._row += len(batch)
+        self._digest = digest(batch, self._digest)
+        return Drawn(batch, first_row, self._digest, self._sampler_state())
+
+    def end_state(self) -> Any:
+        """Returns the state with which the next epoch begins."""
+        # An iterator's state ends with its epoch.
+        if self._state_holder is self._source:
+            return self._sampler_state()
+        return None
+
+    def _sampler_state(self) -> Any:
+        if self._state_holder is None:
+            return None
+        return copy.deepcopy(self._state_holder.state_dict())
+
+    def _next_batch(
+        self, iterator: Iterator[Any]
+    ) -> Optional["array.array[int]"]:
+        if self._batch_sampler is not None:
+            try:
+                given = next(iterator)
+            except StopIteration:
+                return None
+            batch = index_array("batch_sampler", given)
+            if not 1 <= len(batch) <= self.batch_size:
+                raise InvalidArgument(
+                    f"batch_sampler: a batch of {len(batch)} samples; "
+                    f"expected 1 to {self.batch_size} (batch_size=)"
+                )
+            return batch
+        items: List[Any] = []
+        for item in iterator:
+            items.append(item)
+            if len(items) == self.batch_size:
+                break
+        if not items or (self._drop_last and len(items) < self.batch_size):
+            return None
+        return index_array("sampler", items)

@@ -1,0 +1,1 @@
+"""Python's data as a dataset."""

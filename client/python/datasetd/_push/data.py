@@ -1,0 +1,296 @@
+"""Input of a push: columns of arrays and tables, or samples."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from .._datasets.parts import Part
+from ..errors import InvalidArgument
+from ..sources._base import Source
+from . import concat
+from .columns import Columns
+from .rows import ArrowRows, Rows, is_arrow_numeric, is_named, module_of
+from .samples import FieldNames, Fields
+
+
+class _Zipped:
+    """Columns of objects as samples."""
+
+    def __init__(self, columns: Mapping[str, Any], length: int) -> None:
+        self._columns = columns
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, i: int) -> Dict[str, Any]:
+        return {name: column[i] for name, column in self._columns.items()}
+
+
+def _is_array(value: Any) -> bool:
+    """True for arrays and tensors of at least one axis, including those not in
+    memory, such as h5py's and zarr's."""
+    shape = getattr(value, "shape", None)
+    return (
+        hasattr(value, "dtype")
+        and hasattr(value, "__getitem__")
+        and isinstance(shape, tuple)
+        and len(shape) > 0
+    )
+
+
+def _as_array(value: Any, where: str) -> Any:
+    """Returns a column as an array, or None if its values are objects."""
+    import numpy
+
+    if module_of(value) == "pandas":
+        value = value.to_numpy()
+    if _is_array(value):
+        return None if getattr(value.dtype, "kind", "") == "O" else value
+    if not isinstance(value, (list, tuple, range)):
+        return None
+    first: Any = value
+    depth = 0
+    while isinstance(first, (list, tuple, range)) and len(first):
+        first = first[0]
+        depth += 1
+    if not isinstance(first, (bool, int, float)):
+        return None
+    try:
+        array = numpy.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{where}: {error}") from None
+    if array.dtype == object:
+        raise InvalidArgument(
+            f"{where} has lists of several lengths, or numbers beside other "
+            "things: all samples have one shape and dtype"
+        )
+    # A number alone is a float32, as it is in a sample.
+    is_flat = depth == 1 and array.dtype == numpy.float64
+    return array.astype(numpy.float32) if is_flat else array
+
+
+def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
+    chosen = names.choose(columns, "the dict of columns")
+    arrays: Dict[str, Any] = {}
+    for name, value in chosen.items():
+        if not hasattr(value, "__len__") or isinstance(value, (str, bytes)):
+            raise InvalidArgument(
+                f"column {name!r} is {type(value).__name__}: a dict holds "
+                "columns, which are arrays or lists of one value for each "
+                "sample"
+            )
+        arrays[name] = _as_array(value, f"column {name!r}")
+    if all(array is not None for array in arrays.values()):
+        return Columns(
+            {n: Rows(array, f"column {n!r}") for n, array in arrays.items()},
+            names,
+        )
+    lengths = {name: len(value) for name, value in chosen.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidArgument(
+            "columns have one value for each sample, and these differ in "
+            "length: "
+            + ", ".join(f"{n!r} has {k}" for n, k in lengths.items())
+        )
+    return _Zipped(
+        {
+            name: value if arrays[name] is None else arrays[name]
+            for name, value in chosen.items()
+        },
+        next(iter(lengths.values())),
+    )
+
+
+def _of_sequence(
+    values: Sequence[Any], names: FieldNames, own: Sequence[str] = ()
+) -> Columns:
+    rows = [Rows(value, f"column {i}") for i, value in enumerate(values)]
+    if len({column.length for column in rows}) > 1:
+        raise InvalidArgument(
+            "a tuple of arrays is columns, and these differ in length: "
+            + ", ".join(str(column.length) for column in rows)
+            + " rows; samples are pushed as a list"
+        )
+    if not rows[0].length:
+        return Columns({}, names)
+    firsts = [column.first() for column in rows]
+    named = names.give(firsts, "the tuple of columns", own)
+    return Columns(dict(zip(named, rows)), names)
+
+
+def _of_arrow(table: Any, names: FieldNames) -> Columns:
+    chosen = names.choose(
+        {str(name): i for i, name in enumerate(table.schema.names)},
+        "the table",
+    )
+
+    def rows(name: str, i: int) -> ArrowRows:
+        column = table.column(i)
+        return ArrowRows(
+            table.num_rows,
+            lambda begin, end: column.slice(begin, end - begin),
+            f"column {name!r}",
+        )
+
+    return Columns({n: rows(n, i) for n, i in chosen.items()}, names)
+
+
+def _of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
+    """Returns columns, or None if samples are decoded one by one."""
+    settings = dataset.format
+    if settings["type"] == "custom":
+        return None
+    schema = dataset.features.arrow_schema
+    chosen = names.choose(
+        {name: name for name in settings["columns"]}, "the dataset"
+    )
+    if not all(is_arrow_numeric(schema.field(n).type) for n in chosen):
+        return None
+
+    def rows(name: str) -> ArrowRows:
+        column = dataset.with_format("arrow", columns=[name])
+        return ArrowRows(
+            len(dataset),
+            lambda begin, end: column[begin:end].column(0),
+            f"column {name!r}",
+        )
+
+    return Columns({name: rows(name) for name in chosen}, names)
+
+
+def _refuse(data: Any) -> None:
+    if isinstance(data, (str, bytes)) or hasattr(data, "__fspath__"):
+        raise InvalidArgument(
+            f"{data!r} is a path: load_dataset reads files, and "
+            "push_dataset takes what a function of datasetd.sources read, as "
+            "push_dataset(name, datasetd.sources.hdf5(path))"
+        )
+    if is_named(data, "datasets", "DatasetDict", "IterableDatasetDict"):
+        raise InvalidArgument(
+            "this is a DatasetDict: push one of its splits, as "
+            f"samples[{next(iter(data), 'train')!r}]"
+        )
+    if is_named(data, "torch", "DataLoader"):
+        raise InvalidArgument(
+            "this is a DataLoader, which gives batches: push its dataset, "
+            "loader.dataset"
+        )
+
+
+def columns_of(data: Any, fields: Fields) -> Any:
+    """Returns the columns of `data`, or its samples if it has none."""
+    _refuse(data)
+    names = FieldNames(fields)
+    resident = concat.as_concat(data)
+    if resident is not None:
+        return concat.columns(resident, names)
+    if is_named(data, "datasets", "Dataset"):
+        found = _of_hugging_face(data, names)
+        return data if found is None else found
+    if is_named(data, "pyarrow", "Table", "RecordBatch"):
+        return _of_arrow(data, names)
+    if is_named(data, "pandas", "DataFrame"):
+        found = _of_mapping({str(name): data[name] for name in data}, names)
+        if isinstance(found, _Zipped):
+            raise InvalidArgument(_objects_text(data))
+        return found
+    if is_named(data, "torch", "TensorDataset"):
+        return _of_sequence(data.tensors, names)
+    if isinstance(data, Mapping):
+        return _of_mapping(data, names)
+    if isinstance(data, tuple) and data and _is_array(data[0]):
+        arrays = [_as_array(v, f"column {i}") for i, v in enumerate(data)]
+        if all(array is not None for array in arrays):
+            return _of_sequence(arrays, names, getattr(data, "_fields", ()))
+    if _is_array(data) and _as_array(data, "the array") is not None:
+        return _of_sequence([data], names)
+    return data
+
+
+def _objects_text(frame: Any) -> str:
+    objects = [str(name) for name in frame if frame[name].dtype.kind == "O"]
+    return (
+        f"columns {', '.join(map(repr, objects))} of the DataFrame hold "
+        "objects, not numbers: leave them out with fields=, or make numbers "
+        "of them, as frame[name].astype('category').cat.codes.to_numpy('int64')"
+    )
+
+
+def with_kinds(data: Any, fields: Fields) -> Fields:
+    """Returns `fields` with the kinds that a result of datasetd.sources has,
+    where none are given."""
+    if not isinstance(data, Source) or not data.kinds:
+        return fields
+    kinds = data.kinds
+    if isinstance(fields, str):
+        fields = [fields]
+    names = list(data) if fields is None else list(fields)
+    given = fields if isinstance(fields, Mapping) else {}
+    return {
+        name: kinds.get(name, "auto")
+        if given.get(name, "auto") == "auto"
+        else given[name]
+        for name in names
+    }
+
+
+def class_names_of(data: Any) -> List[str]:
+    """Returns the class names of torchvision and Hugging Face datasets, their
+    Subsets, and datasetd.sources."""
+    for _ in range(8):
+        classes = getattr(data, "classes", None)
+        if isinstance(classes, (list, tuple)) and all(
+            isinstance(name, str) for name in classes
+        ):
+            return list(classes)
+        features = getattr(data, "features", None)
+        if isinstance(features, Mapping):
+            labels = [f for f in features.values() if _is_class_label(f)]
+            label = features.get("label")
+            if _is_class_label(label) or len(labels) == 1:
+                chosen = label if _is_class_label(label) else labels[0]
+                return list(chosen.names)
+        if not hasattr(data, "indices"):
+            return []
+        data = getattr(data, "dataset", None)
+    return []
+
+
+def _is_class_label(feature: Any) -> bool:
+    return type(feature).__name__ == "ClassLabel" and bool(feature.names)
+
+
+def part_of(data: Any, part: Part) -> Any:
+    """Returns a part of what columns_of() returned."""
+    if isinstance(data, Columns):
+        data.restrict(part.ranges(data.num_samples))
+        return data
+    return _PartOfSamples(data, part)
+
+
+class _PartOfSamples:
+    """The samples of a part, in their order."""
+
+    def __init__(self, samples: Any, part: Part) -> None:
+        is_iterable = is_named(samples, "torch", "IterableDataset") or not (
+            hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
+        )
+        if is_iterable:
+            raise InvalidArgument(
+                "part: these samples have no len() or no [i], so that a part "
+                "of them cannot be read alone: pass what has both, or push "
+                "this node's samples without part="
+            )
+        self._samples = samples
+        self._indices = [
+            i
+            for begin, end in part.ranges(len(samples))
+            for i in range(begin, end)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._samples[self._indices[i]]

@@ -1,0 +1,486 @@
+"""Pushes: sends Python data to the daemon as a dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import json
+import math
+import re
+import tempfile
+import time
+import weakref
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+)
+
+from .._arguments import encode
+from .._connection import library as _library
+from .._connection.session import Session
+from .._datasets.dataset import Dataset
+from .._datasets.parts import Part
+from ..errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+)
+from . import concat
+from . import resident as _resident
+from .columns import Columns, contiguous, copy_rows
+from .data import columns_of, part_of
+from .samples import Fields, SampleEncoder
+
+_BLOCK_BYTES = 1 << 20
+# Samples at the start that are read twice; then those at powers of two.
+_NUM_CHECKED = 8
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_IF_EXISTS = ("same", "keep", "replace", "error")
+_POLL_SECONDS = 0.01
+_MAX_POLL_SECONDS = 0.5
+
+Report = Optional[Callable[[Dict[str, Any]], Any]]
+
+
+class _Sender:
+    """One datasetd_push, cancelled unless finish() was called.
+
+    REQUIRES: the client outlives it.
+    """
+
+    def __init__(
+        self, client: ctypes.c_void_p, header: Dict[str, Any]
+    ) -> None:
+        """Raises errors of the header: the name is taken, the budget too
+        small."""
+        self._library = _library.load()
+        self._block = bytearray()
+        handle = ctypes.c_void_p()
+        self._handle = handle
+        # Before the handle exists, since Ctrl-C may come right after.
+        self.close = weakref.finalize(self, _free, self._library, handle)
+        self.close.atexit = False  # goes with the process
+        self._call(
+            "push_begin",
+            client,
+            encode(header),
+            _library.WaitFunction(0),  # NULL: the thread's
+            None,
+            ctypes.byref(handle),
+        )
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        _library.call(getattr(self._library, name), *arguments)
+
+    def write(self, data: bytes) -> None:
+        self._block += data
+        if len(self._block) >= _BLOCK_BYTES:
+            self._flush()
+
+    def write_sample(self, parts: List[bytes]) -> None:
+        self.write(b"".join(parts))
+
+    def write_rows(self, arrays: List[Any], row_dtype: Any) -> None:
+        """Sends rows. Releases the GIL while arrays are copied and sent."""
+        import numpy
+
+        if len(arrays) == 1:
+            rows = contiguous(arrays[0])
+        else:
+            rows = numpy.empty(len(arrays[0]), row_dtype)
+            for name, array in zip(row_dtype.names, arrays):
+                copy_rows(rows[name], array)
+        self._call(
+            "push_write",
+            self._handle,
+            ctypes.c_void_p(rows.ctypes.data),
+            rows.nbytes,
+        )
+
+    def _flush(self) -> None:
+        if not self._block:
+            return
+        array = (ctypes.c_char * len(self._block)).from_buffer(self._block)
+        self._call("push_write", self._handle, array, len(self._block))
+        del array
+        self._block = bytearray()
+
+    def finish(self) -> Dict[str, Any]:
+        self._flush()
+        text = ctypes.c_void_p()
+        self._call("push_finish", self._handle, ctypes.byref(text))
+        message: Dict[str, Any] = json.loads(self._library.take_text(text))
+        return message
+
+
+def _free(library: _library.Library, handle: ctypes.c_void_p) -> None:
+    if handle:
+        library.push_close(handle)
+
+
+class _ColumnData:
+    """Columns in the form that a push sends."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self.total = columns.num_samples
+        self.fields = columns.fields_message()
+
+    def send(self, sender: _Sender, report: Report) -> None:
+        row_dtype = self._columns.row_dtype()
+        count = 0
+        for arrays in self._columns.blocks():
+            sender.write_rows(arrays, row_dtype)
+            count += len(arrays[0])
+            if report is not None:
+                report(_progress(count, self.total, count * row_dtype.itemsize))
+
+    def blocks(self, max_rows: int) -> Iterator[List[Any]]:
+        return self._columns.blocks(max_rows)
+
+
+class _SampleData:
+    """Samples in the form that a push sends."""
+
+    def __init__(
+        self,
+        name: str,
+        samples: Any,
+        fields: Fields,
+        is_ragged: bool,
+        stack: contextlib.ExitStack,
+        most_bytes: Callable[[], float],
+    ) -> None:
+        """Encodes the first sample; or all, to a file, if their number or
+        sizes are unknown: at most most_bytes(), the memory for them."""
+        self._name = name
+        self._encoder = SampleEncoder(fields, is_ragged)
+        self._encoded = self._encode(samples)
+        self._spool: Any = None
+        self.total: int
+        try:
+            self.total = -1 if is_ragged else len(samples)
+        except TypeError:
+            self.total = -1
+        if self.total < 0:
+            # The daemon reserves memory before the first sample.
+            self._spool = stack.enter_context(tempfile.TemporaryFile())
+            self._spool_samples(most_bytes())
+            self.total = self._encoder.num_samples
+            self._spool.seek(0)
+            self._encoded = iter(())
+        else:
+            first = next(self._encoded, None)
+            if first is None:
+                self.total = 0
+            else:
+                self._encoded = itertools.chain([first], self._encoded)
+        self.fields = self._encoder.fields_message()
+
+    def _spool_samples(self, most_bytes: float) -> None:
+        size = 0
+        for parts in self._encoded:
+            size += self._spool.write(b"".join(parts))
+            if size > most_bytes:
+                raise ResourceExhausted(
+                    f"dataset {self._name!r}: the first "
+                    f"{self._encoder.num_samples} samples have {size} bytes, "
+                    f"and the device's memory budget is {most_bytes:.0f}"
+                )
+
+    def _encode(self, samples: Any) -> Iterator[List[bytes]]:
+        # A map-style dataset may have an __iter__ that never ends, or none.
+        if (
+            not hasattr(samples, "__getitem__")
+            or not hasattr(samples, "__len__")
+            or isinstance(samples, Mapping)
+        ):
+            for sample in samples:
+                yield self._encoder.encode(sample)
+            return
+        for i in range(len(samples)):
+            parts = self._encoder.encode(samples[i])
+            is_checked = i < _NUM_CHECKED or i & (i - 1) == 0
+            if is_checked and parts != self._encoder.encode_again(samples[i]):
+                raise InvalidArgument(
+                    f"samples[{i}] is not the same twice: a random transform "
+                    "would be frozen at one draw. Push without it and give "
+                    "transforms= to DataLoader (T.from_torchvision converts "
+                    "them); to keep one draw, push a generator: (samples[i] "
+                    "for i in range(len(samples)))"
+                )
+            yield parts
+
+    def send(self, sender: _Sender, report: Report) -> None:
+        sender.write(self._encoder.sizes_bytes())
+        sent = 0
+        if self._spool is not None:
+            while True:
+                data: bytes = self._spool.read(_BLOCK_BYTES)
+                if not data:
+                    return
+                sender.write(data)
+                sent += len(data)
+                if report is not None:
+                    report(_progress(self.total, self.total, sent))
+        for parts in self._encoded:
+            sender.write_sample(parts)
+            sent += sum(map(len, parts))
+            if report is not None:
+                count = min(self._encoder.num_samples, self.total)
+                report(_progress(count, self.total, sent))
+        self._check_count()
+
+    def blocks(self, max_rows: int) -> Iterator[List[Any]]:
+        """Yields the fields' rows instead of send(). REQUIRES: one size."""
+        encoded = self._encoded
+        if self._spool is not None:
+            sizes = self._encoder.part_sizes()
+            encoded = (
+                [self._spool.read(size) for size in sizes]
+                for _ in range(self.total)
+            )
+        rows = max(1, _BLOCK_BYTES // max(1, sum(self._encoder.part_sizes())))
+        while True:
+            block = list(itertools.islice(encoded, min(rows, max_rows)))
+            if not block:
+                break
+            yield self._encoder.arrays(block)
+        self._check_count()
+
+    def _check_count(self) -> None:
+        if self._encoder.num_samples != self.total:
+            raise InvalidArgument(
+                f"dataset {self._name!r}: len() is {self.total}, but there "
+                f"were {self._encoder.num_samples} samples"
+            )
+
+
+def _progress(count: int, total: int, sent: int) -> Dict[str, Any]:
+    return {
+        "progress": {
+            "num_samples_loaded": count,
+            "num_samples": total,
+            "loaded_bytes": sent,
+        }
+    }
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            f"name={name!r}: a dataset's name has 1 to 128 characters of "
+            "[A-Za-z0-9._-] and begins with a letter or digit"
+        )
+
+
+def _budget_of(session: Session, device: str) -> float:
+    """Returns the device's memory budget; infinite if there is none."""
+    status = json.loads(session.call_text("get_status"))
+    for known in status["devices"]:
+        if device in ("", known["name"]):
+            return float(known["memory_budget_bytes"])
+    return math.inf
+
+
+def _is_taken(session: Session, name: str) -> bool:
+    """Takes no hold, as get_dataset would."""
+    message = json.loads(session.call_text("list_datasets"))
+    return any(
+        dataset["name"] == name and dataset["state"] != "DATASET_STATE_FAILED"
+        for dataset in message["datasets"]
+    )
+
+
+def _find(
+    session: Session, name: str
+) -> Tuple[Optional[Dict[str, Any]], bool]:
+    """Adds a holder of the dataset of this name and returns it. Waits for
+    loads and pushes by others; returns None if there is none, and True if one
+    has failed, so that the name is free."""
+    pause = _POLL_SECONDS
+    has_failed = False
+    while True:
+        try:
+            text = session.call_text("get_dataset", name.encode())
+        except NotFound:
+            return None, has_failed
+        message: Dict[str, Any] = json.loads(text)
+        if message["state"] == "DATASET_STATE_READY":
+            session.hold(name)
+            return message, False
+        if message["state"] != "DATASET_STATE_LOADING":
+            return None, message["state"] == "DATASET_STATE_FAILED"
+        # If it is gone at the next look, it has failed, too.
+        has_failed = True
+        time.sleep(pause)
+        pause = min(2 * pause, _MAX_POLL_SECONDS)
+
+
+_WAYS = (
+    "if_exists='keep' takes what is there, 'replace' pushes these samples in "
+    "its place; or choose another name"
+)
+
+
+def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
+    """Returns a description of the difference; empty if they are equal."""
+    name = header["name"]
+    if present.format != "push":
+        return (
+            f"dataset {name!r} was loaded from {present.path!r} "
+            f"({present.format}), not pushed: {_WAYS}"
+        )
+    before = f"dataset {name!r} was pushed before"
+    if header["device"] not in ("", present.device):
+        return f"{before}, to {present.device}: {_WAYS}"
+    if header["pretransforms"]:
+        return (
+            f"{before}, and samples cannot be compared before their "
+            f"pretransforms have run: {_WAYS}"
+        )
+    if present.class_names != header["class_names"]:
+        return f"{before} with other class names: {_WAYS}"
+    fields = [
+        {
+            "name": field.name,
+            "dtype": "DTYPE_" + field.dtype.upper(),
+            "shape": list(field.shape),
+            "is_image": field.is_image,
+            "is_mask": field.is_mask,
+        }
+        for field in present.fields
+    ]
+    other = (
+        f"{before} with other content ({present.num_samples} samples; these "
+        f"are {data.total}): {_WAYS}"
+    )
+    ours = [{key: field[key] for key in fields[0]} for field in data.fields]
+    if present.num_samples != data.total or fields != ours:
+        return other
+    if not _resident.can_be_read(present):
+        return (
+            f"{before}, and what differs in size, or is of a kind that NumPy "
+            f"does not know, cannot be compared: {_WAYS}"
+        )
+    return "" if _is_equal(present, data) else other
+
+
+def _is_equal(present: Dataset, data: Any) -> bool:
+    """Reads both up to the first difference."""
+    blocks = data.blocks(_resident.MAX_ROWS)
+    ours = next(blocks)
+    theirs = _resident.resident_rows(present, len(ours[0]))
+    with contextlib.closing(theirs):
+        for block in itertools.chain([ours], blocks):
+            resident = next(theirs, None)
+            if resident is None or not all(
+                map(_resident.are_equal, block, resident)
+            ):
+                return False
+    return True
+
+
+def push(
+    hold: Callable[[Dict[str, Any]], Dataset],
+    session: Session,
+    header: Dict[str, Any],
+    data: Any,
+    fields: Fields,
+    report: Report,
+    ragged: bool,
+    if_exists: str,
+    part: Optional[Part],
+) -> Dict[str, Any]:
+    """Sends the samples, or a part of them, unless the dataset exists. Returns
+    the Dataset message; the session has one more holder. `hold`
+    makes a Dataset of such a message."""
+    if if_exists not in _IF_EXISTS:
+        raise InvalidArgument(
+            f"if_exists is {if_exists!r}, expected one of "
+            f"{', '.join(_IF_EXISTS)}"
+        )
+    name = header["name"]
+    _check_name(name)
+    if if_exists == "replace" and concat.is_part(data, name):
+        raise InvalidArgument(
+            f"dataset {name!r} cannot replace itself: choose another name, and "
+            "unload it afterwards"
+        )
+    stack = contextlib.ExitStack()
+    unkept = contextlib.ExitStack()
+
+    def find() -> Tuple[Optional[Dict[str, Any]], bool]:
+        found, has_failed = _find(session, name)
+        if found is not None:
+            unkept.callback(session.release, name)
+        return found, has_failed
+
+    def most_bytes() -> float:
+        # Pretransforms may make samples smaller.
+        if header["pretransforms"]:
+            return math.inf
+        return _budget_of(session, header["device"])
+
+    with stack, unkept:
+        present: Optional[Dict[str, Any]] = None
+        if if_exists == "error" and _is_taken(session, name):
+            raise AlreadyExists(f"dataset {name!r} is there: {_WAYS}")
+        if if_exists in ("same", "keep"):
+            present, _ = find()
+        message = present
+        if present is None or if_exists == "same":
+            columns = columns_of(data, fields)
+            if part is not None:
+                columns = part_of(columns, part)
+            source: Any = (
+                _ColumnData(columns)
+                if isinstance(columns, Columns)
+                else _SampleData(
+                    name, columns, fields, ragged, stack, most_bytes
+                )
+            )
+            if not source.total:
+                raise InvalidArgument(
+                    f"dataset {name!r}: there is no sample to push"
+                )
+            header = dict(
+                header, num_samples=source.total, fields=source.fields
+            )
+        if if_exists == "replace":
+            with contextlib.suppress(NotFound):
+                session.call("unload_dataset", name.encode(), 0)
+        while message is None:
+            handle = stack.enter_context(session.connection().used())
+            try:
+                sender = _Sender(handle, header)
+            except AlreadyExists:
+                # Another push was faster, or it is hidden from this user.
+                if if_exists in ("replace", "error"):
+                    raise
+                present, has_failed = find()
+                if present is None and not has_failed:
+                    raise
+                message = present
+            else:
+                stack.callback(sender.close)
+                source.send(sender, report)
+                message = sender.finish()
+                session.hold(name)
+        if present is not None:
+            if if_exists == "same":
+                held = hold(present)
+                difference = _difference(held, header, source)
+                if difference:
+                    raise AlreadyExists(difference)
+        unkept.pop_all()
+    assert message is not None
+    return message

@@ -1,0 +1,66 @@
+"""Reads a resident dataset back, to compare it with pushed data."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, Generator, List
+
+from .._datasets.dataset import Dataset
+from .._loader.loader import DataLoader
+from .rows import to_numpy
+
+MAX_ROWS = 4096
+
+
+def can_be_read(dataset: Dataset) -> bool:
+    """True if its samples have one size and a library can hold them."""
+    if any(-1 in field.shape for field in dataset.fields):
+        return False
+    return not _needs_torch(dataset) or bool(importlib.util.find_spec("torch"))
+
+
+def _needs_torch(dataset: Dataset) -> bool:
+    return dataset.device != "cpu" or any(
+        field.dtype == "bfloat16" for field in dataset.fields
+    )
+
+
+def resident_rows(
+    dataset: Dataset, rows: int
+) -> Generator[List[Any], None, None]:
+    """Yields the fields' rows in order as NumPy arrays, at most `rows` at a
+    time; bfloat16 as int16."""
+    import numpy
+
+    images = [field.name for field in dataset.fields if field.is_image]
+    with DataLoader(
+        dataset,
+        batch_size=rows,
+        rank=0,
+        world_size=1,
+        framework="torch" if _needs_torch(dataset) else "numpy",
+        layout={name: "NHWC" for name in images},
+    ) as loader:
+        for batch in loader:
+            arrays = []
+            for field in dataset.fields:
+                values = getattr(batch, field.name)
+                values = numpy.asarray(to_numpy(values))
+                # (H, W, C) in memory, but shaped (C, H, W).
+                arrays.append(
+                    values.transpose(0, 2, 3, 1) if field.is_image else values
+                )
+            yield arrays
+
+
+def are_equal(ours: Any, theirs: Any) -> bool:
+    """Compares bit for bit if types are equal; labels may be wider there."""
+    import numpy
+
+    if ours.shape != theirs.shape:
+        return False
+    if ours.dtype == theirs.dtype and ours.dtype.kind == "f":
+        kind = f"u{ours.dtype.itemsize}"
+        ours = numpy.ascontiguousarray(ours).view(kind)
+        theirs = numpy.ascontiguousarray(theirs).view(kind)
+    return bool(numpy.array_equal(ours, theirs))

@@ -1,0 +1,196 @@
+"""Rows: an array [N, ...] of one field, in memory or not, read by slices."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ..errors import InvalidArgument
+from .samples import plain
+
+_READ_BYTES = 4 << 20
+_MAX_READ_BYTES = 256 << 20
+
+
+def module_of(value: Any) -> str:
+    return type(value).__module__.split(".")[0]
+
+
+def is_named(value: Any, module: str, *names: str) -> bool:
+    """True if `value` is an instance of `module`'s class of this name."""
+    return any(
+        kind.__name__ in names and kind.__module__.split(".")[0] == module
+        for kind in type(value).__mro__
+    )
+
+
+class Rows:
+    """An array [N, ...] that is read by slices.
+
+    NumPy arrays and memmaps are sliced in place. Chunked arrays and those not
+    in memory are read once, in larger pieces.
+    """
+
+    def __init__(self, array: Any, where: str) -> None:
+        self._array = array
+        self._where = where
+        self.is_torch = is_named(array, "torch", "Tensor")
+        self.length = int(array.shape[0])
+        self._piece: Any = None
+        self._piece_begin = self._piece_end = 0
+        self._piece_rows = 0
+        if not self.is_torch and module_of(array) != "numpy":
+            row_bytes = int(getattr(array.dtype, "itemsize", 8))
+            for extent in array.shape[1:]:
+                row_bytes *= int(extent)
+            self._piece_rows = _piece_rows(array, max(1, row_bytes))
+
+    def first(self) -> Any:
+        """Returns the value of the first sample."""
+        return self._array[0] if self.is_torch else _first(self)
+
+    def read(self, begin: int, end: int) -> Any:
+        """Returns rows begin to end as a NumPy array."""
+        import numpy
+
+        if self.is_torch:
+            return plain(to_numpy(self._array[begin:end]), self._where)
+        if not self._piece_rows:
+            return plain(numpy.asarray(self._array[begin:end]), self._where)
+        parts = []
+        while begin < end:
+            if not self._piece_begin <= begin < self._piece_end:
+                self._fill(begin)
+            stop = min(end, self._piece_end)
+            parts.append(
+                self._piece[
+                    begin - self._piece_begin : stop - self._piece_begin
+                ]
+            )
+            begin = stop
+        return parts[0] if len(parts) == 1 else numpy.concatenate(parts)
+
+    def _fill(self, row: int) -> None:
+        import numpy
+
+        begin = row // self._piece_rows * self._piece_rows
+        end = min(self.length, begin + self._piece_rows)
+        self._piece = plain(numpy.asarray(self._array[begin:end]), self._where)
+        self._piece_begin, self._piece_end = begin, end
+
+
+def _first(rows: Any) -> Any:
+    """Returns the first value as an array, even a scalar, to keep the
+    dtype."""
+    import numpy
+
+    return numpy.asarray(rows.read(0, 1)[0])
+
+
+def _piece_rows(array: Any, row_bytes: int) -> int:
+    chunks = getattr(array, "chunks", None)
+    rows = max(1, _READ_BYTES // row_bytes)
+    if isinstance(chunks, tuple) and chunks and isinstance(chunks[0], int):
+        chunk = max(1, min(chunks[0], _MAX_READ_BYTES // row_bytes))
+        rows = max(1, rows // chunk) * chunk
+    return rows
+
+
+def to_numpy(values: Any) -> Any:
+    """Returns a tensor, or an array, as NumPy's; bfloat16 as int16."""
+    if not is_named(values, "torch", "Tensor"):
+        return values
+    values = values.detach().cpu()
+    if str(values.dtype) == "torch.bfloat16":
+        import torch
+
+        values = values.view(torch.int16)
+    return values.numpy()
+
+
+class ArrowRows:
+    """A pyarrow column of numbers or of lists of equal length."""
+
+    is_torch = False
+
+    def __init__(
+        self, length: int, read: Callable[[int, int], Any], where: str
+    ) -> None:
+        self.length = length
+        self._read = read
+        self._where = where
+
+    def first(self) -> Any:
+        return _first(self)
+
+    def read(self, begin: int, end: int) -> Any:
+        return plain(
+            _arrow_to_numpy(self._read(begin, end), self._where), self._where
+        )
+
+
+def is_arrow_numeric(kind: Any) -> bool:
+    """True if values of this type are numbers or lists of numbers."""
+    import pyarrow
+
+    types = pyarrow.types
+    while True:
+        if isinstance(kind, pyarrow.BaseExtensionType):
+            kind = kind.storage_type
+        elif (
+            types.is_list(kind)
+            or types.is_large_list(kind)
+            or types.is_fixed_size_list(kind)
+        ):
+            kind = kind.value_type
+        else:
+            return bool(
+                types.is_integer(kind)
+                or types.is_floating(kind)
+                or types.is_boolean(kind)
+            )
+
+
+def _arrow_to_numpy(values: Any, where: str) -> Any:
+    import numpy
+    import pyarrow
+
+    if isinstance(values, pyarrow.ChunkedArray):
+        if values.num_chunks == 1:
+            values = values.chunk(0)
+        else:
+            return numpy.concatenate(
+                [_arrow_to_numpy(chunk, where) for chunk in values.chunks]
+            )
+    shape = [len(values)]
+    while True:
+        if values.null_count:
+            raise InvalidArgument(
+                f"{where} has nulls: fill or drop them, or leave it out with "
+                "fields="
+            )
+        if isinstance(values, pyarrow.ExtensionArray):
+            kind = values.type
+            if hasattr(kind, "permutation"):  # a fixed-shape tensor
+                array = values.to_numpy_ndarray()
+                return array.reshape(shape + list(array.shape[1:]))
+            values = values.storage
+            continue
+        if pyarrow.types.is_fixed_size_list(values.type):
+            shape.append(values.type.list_size)
+        elif hasattr(values, "offsets"):
+            lengths = numpy.diff(values.offsets.to_numpy())
+            if len(lengths) and lengths.min() != lengths.max():
+                raise InvalidArgument(
+                    f"{where} has lists of {lengths.min()} to {lengths.max()} "
+                    "values: all samples have one shape; pad or cut them"
+                )
+            shape.append(int(lengths[0]) if len(lengths) else 0)
+        else:
+            break
+        values = values.flatten()
+    if not is_arrow_numeric(values.type):
+        raise InvalidArgument(
+            f"{where} is {values.type}, which is no number; leave it out with "
+            "fields="
+        )
+    return values.to_numpy(zero_copy_only=False).reshape(shape)

@@ -1,0 +1,426 @@
+"""Encodes samples of Python objects as the bytes that a push sends."""
+
+from __future__ import annotations
+
+import math
+from array import array as IntArray
+from typing import (
+    Any,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
+
+from ..errors import InvalidArgument
+
+Fields = Union[None, str, Sequence[str], Mapping[str, str]]
+
+_MAX_CHANNELS = 4
+_DTYPES = (
+    "uint8", "int16", "int32", "int64", "float16", "float32", "float64",
+)
+# For other dtypes: a dtype that keeps their values.
+_CASTS = {
+    "int8": "cast it to int16",
+    "uint16": "cast it to int32",
+    "uint32": "cast it to int64",
+    "uint64": "cast it to int64, if no value is above 2**63 - 1",
+    "longdouble": "cast it to float64",
+    "float128": "cast it to float64",
+    "complex64": "view it as float32, with an axis of 2 behind the others",
+    "complex128": "view it as float64, with an axis of 2 behind the others",
+}
+# First bytes of JPEG, PNG, GIF, WebP and TIFF files.
+_ENCODED = (
+    b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1", b"\xff\xd8\xff\xdb", b"\x89PNG",
+    b"GIF8", b"RIFF", b"II*\0", b"MM\0*",
+)
+_IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
+_KINDS = ("auto", "image", "image_chw", "mask", "array")
+
+
+class Spec(NamedTuple):
+    """A field of the daemon, and how values are converted to it."""
+
+    name: str
+    kind: str
+    dtype: str
+    shape: Tuple[int, ...]
+    is_image: bool
+    is_mask: bool
+    is_chw: bool
+
+
+def check_dtype(dtype: Any, where: str) -> None:
+    """Raises InvalidArgument unless the daemon supports this NumPy dtype."""
+    if dtype.name in _DTYPES:
+        return
+    if dtype.kind in "OSUVa":
+        way = "it is no number; leave it out with fields="
+    elif dtype.kind in "mM":
+        way = "cast it to int64"
+    else:
+        way = _CASTS.get(dtype.name, "cast it")
+    raise InvalidArgument(
+        f"{where} has dtype {dtype}: {way}; datasetd holds "
+        f"{', '.join(_DTYPES)}, bfloat16 and bool"
+    )
+
+
+def plain(array: Any, where: str) -> Any:
+    """Returns `array` with a little-endian dtype that the daemon supports."""
+    import numpy
+
+    if array.dtype == numpy.bool_:
+        return array.astype(numpy.uint8)
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    check_dtype(array.dtype, where)
+    return array
+
+
+def _pil_to_array(image: Any, where: str, kind: str, name: str) -> Any:
+    import numpy
+
+    mode = image.mode
+    is_image = kind.startswith("image") or (kind, name) == ("auto", "image")
+    if mode.startswith("I;16"):
+        return numpy.asarray(image).astype(numpy.int32)
+    if mode == "1" and is_image:
+        return numpy.asarray(image.convert("L"))  # 0 and 255
+    if mode in ("1", "L", "LA", "RGB", "RGBA", "I", "F"):
+        return numpy.asarray(image)
+    if mode not in ("P", "PA"):
+        # Transforms know colours as RGB. An array has no transforms.
+        return numpy.asarray(image if kind == "array" else image.convert("RGB"))
+    if is_image:
+        return numpy.asarray(image.convert("RGB"))
+    if kind in ("mask", "array") or name == "mask":
+        return numpy.asarray(image.getchannel(0))
+    raise InvalidArgument(
+        f"{where} is a palette image: fields={{{name!r}: 'mask'}} keeps its "
+        "classes, 'image' takes its colours"
+    )
+
+
+def _to_array(
+    value: Any, where: str, kind: str = "auto", name: str = "image"
+) -> Tuple[Any, str, str]:
+    """Returns (array, dtype, origin: "torch", "pil" or "numpy")."""
+    import numpy
+
+    module = type(value).__module__.split(".")[0]
+    if module == "torch" or hasattr(value, "detach"):
+        tensor = value.detach().cpu()
+        if str(tensor.dtype) == "torch.bfloat16":
+            import torch
+
+            return tensor.view(torch.int16).numpy(), "bfloat16", "torch"
+        array, origin = tensor.numpy(), "torch"
+    elif module == "PIL":
+        array, origin = _pil_to_array(value, where, kind, name), "pil"
+    elif isinstance(value, bool):
+        array, origin = numpy.asarray(value, numpy.uint8), "numpy"
+    elif isinstance(value, int):
+        try:
+            array, origin = numpy.asarray(value, numpy.int64), "numpy"
+        except OverflowError:
+            raise InvalidArgument(
+                f"{where}: {value} is no 64-bit integer"
+            ) from None
+    elif isinstance(value, float):
+        array, origin = numpy.asarray(value, numpy.float32), "numpy"
+    elif isinstance(value, (str, bytes, bytearray)) or value is None:
+        if isinstance(value, (bytes, bytearray)) and value[:4] in _ENCODED:
+            way = "decode it first, as datasetd.sources.decode_image(value)"
+        else:
+            way = "leave it out with fields="
+        raise InvalidArgument(
+            f"{where} is {type(value).__name__}, expected a tensor, an array, "
+            f"a PIL image or a number; {way}"
+        )
+    else:
+        array, origin = numpy.asarray(value), "numpy"
+    array = plain(array, where)
+    return array, array.dtype.name, origin
+
+
+def make_spec(name: str, kind: str, value: Any) -> Spec:
+    """Returns the field for its first value."""
+    where = f"field {name!r} of the first sample"
+    array, dtype, origin = _to_array(value, where, kind, name)
+    shape = array.shape
+    is_chw = kind == "image_chw"
+    is_mask = kind == "mask"
+    is_image = is_chw or is_mask or kind == "image"
+    if is_mask:
+        is_chw = origin == "torch" and len(shape) == 3
+    elif kind == "auto" and dtype in ("uint8", "float32"):
+        if origin == "pil":
+            is_image = True
+        elif len(shape) == 3 and origin == "torch":
+            is_image = is_chw = shape[0] <= _MAX_CHANNELS
+        elif len(shape) == 3:
+            is_image = shape[2] <= _MAX_CHANNELS
+        elif len(shape) == 2:
+            is_image = dtype == "uint8" or name in ("image", "mask")
+        is_mask = is_image and name == "mask"
+    if is_image:
+        if dtype not in _IMAGE_DTYPES:
+            raise InvalidArgument(
+                f"{where} is {dtype}, and {'masks' if is_mask else 'images'} "
+                f"are {', '.join(_IMAGE_DTYPES)}: cast it to uint8, or to "
+                "float32, which is exact up to 2**24; as 'array' it is kept as "
+                "it is, and there are no transforms for it"
+            )
+        if len(shape) == 2 and not is_chw:
+            shape += (1,)
+        channels = shape[0 if is_chw else -1] if len(shape) == 3 else 0
+        if not 1 <= channels <= _MAX_CHANNELS:
+            raise InvalidArgument(
+                f"{where} has shape {tuple(array.shape)}, expected an image "
+                f"as {'(C, H, W)' if is_chw else '(H, W) or (H, W, C)'} with C "
+                f"of 1 to {_MAX_CHANNELS}; name its kind in fields="
+            )
+        if is_chw:
+            shape = (shape[1], shape[2], shape[0])
+    return Spec(
+        name, kind, dtype, tuple(int(n) for n in shape), is_image, is_mask,
+        is_chw,
+    )
+
+
+def numpy_dtype(spec: Spec) -> str:
+    """Returns the NumPy dtype of the field's values."""
+    return "int16" if spec.dtype == "bfloat16" else spec.dtype
+
+
+def field_message(spec: Spec) -> Dict[str, Any]:
+    """Returns the Field of a PushHeader."""
+    return {
+        "name": spec.name,
+        "dtype": "DTYPE_" + spec.dtype.upper(),
+        "shape": list(spec.shape),
+        "is_image": spec.is_image,
+        "is_mask": spec.is_mask,
+    }
+
+
+def mask_names(fields: Fields) -> Set[str]:
+    """Returns the fields that are masks if they are images."""
+    kinds = fields if isinstance(fields, Mapping) else {}
+    names = {name for name, kind in kinds.items() if kind == "mask"}
+    return names | ({"mask"} if kinds.get("mask", "auto") == "auto" else set())
+
+
+class FieldNames:
+    """Names and kinds of the values of a sample."""
+
+    def __init__(self, fields: Fields) -> None:
+        if isinstance(fields, str):
+            fields = [fields]
+        self._names = None if fields is None else list(fields)
+        self._kinds = dict(fields) if isinstance(fields, Mapping) else {}
+        if len(set(self._names or ())) != len(self._names or ()):
+            raise InvalidArgument(f"fields: {fields} names a field twice")
+        for name, kind in self._kinds.items():
+            if kind not in _KINDS:
+                raise InvalidArgument(
+                    f"fields[{name!r}] is {kind!r}, expected one of "
+                    f"{', '.join(_KINDS)}"
+                )
+
+    def kind(self, name: str) -> str:
+        return self._kinds.get(name, "auto")
+
+    def choose(self, values: Mapping[Any, Any], where: str) -> Dict[str, Any]:
+        """Selects names; takes all of them if there are none yet."""
+        if self._names is None:
+            self._names = list(values)
+        missing = [name for name in self._names if name not in values]
+        if missing:
+            raise InvalidArgument(
+                f"{where} has no {missing[0]!r}; it has "
+                f"{', '.join(map(str, values))}"
+            )
+        return {name: values[name] for name in self._names}
+
+    def give(
+        self, values: Sequence[Any], where: str, own: Sequence[str] = ()
+    ) -> Dict[str, Any]:
+        """Returns the values by name: given, `own`, or guessed names."""
+        if self._names is None:
+            self._names = list(own or _guess_names(values))
+        if len(values) != len(self._names):
+            raise InvalidArgument(
+                f"{where} has {len(values)} values, expected "
+                f"{len(self._names)}: {', '.join(self._names)}"
+            )
+        return dict(zip(self._names, values))
+
+
+def _guess_names(values: Sequence[Any]) -> List[str]:
+    """Returns `image` for the first image, and `label` for the integer right
+    after it, or for the only integer if there is no image."""
+    images: List[int] = []
+    integers: List[int] = []
+    for i, value in enumerate(values):
+        where = f"value {i} of the first sample"
+        array, dtype, origin = _to_array(value, where)
+        # Two axes of float32 may be anything, but not in a PIL image.
+        is_known = array.ndim != 2 or dtype == "uint8" or origin == "pil"
+        if is_known and make_spec("image", "auto", value).is_image:
+            images.append(i)
+        elif array.ndim == 0 and dtype.startswith(("int", "uint")):
+            integers.append(i)
+    names = [f"field_{i}" for i in range(len(values))]
+    if len(values) == 1:
+        names = ["data"]
+    if images:
+        names[images[0]] = "image"
+    if len(integers) == 1:
+        names[integers[0]] = "label"
+    elif images and images[0] + 1 in integers:
+        names[images[0] + 1] = "label"
+    return names
+
+
+class SampleEncoder:
+    """Encodes samples; the first one determines the fields."""
+
+    def __init__(self, fields: Fields, ragged: bool = False) -> None:
+        self._names = FieldNames(fields)
+        self._specs: List[Spec] = []
+        self._count = 0
+        # With `ragged`: height and width of each sample, by image field.
+        self._is_ragged = ragged
+        self._sizes: "Dict[str, IntArray[int]]" = {}
+
+    @property
+    def num_samples(self) -> int:
+        return self._count
+
+    def fields_message(self) -> List[Dict[str, Any]]:
+        messages = []
+        for spec in self._specs:
+            message = field_message(spec)
+            sizes = self._ragged_sizes(spec)
+            if sizes is not None:
+                heights, widths = sizes[::2], sizes[1::2]
+                message.update(
+                    shape=[-1, -1, spec.shape[2]],
+                    largest={"height": max(heights), "width": max(widths)},
+                    num_pixels=sum(h * w for h, w in zip(heights, widths)),
+                )
+            messages.append(message)
+        return messages
+
+    def sizes_bytes(self) -> bytes:
+        """Returns the sizes, which precede the samples."""
+        tables = (self._ragged_sizes(spec) for spec in self._specs)
+        return b"".join(t.tobytes() for t in tables if t is not None)
+
+    def part_sizes(self) -> List[int]:
+        """Returns the size of each field of the first sample, in bytes."""
+        import numpy
+
+        return [
+            numpy.dtype(numpy_dtype(spec)).itemsize * math.prod(spec.shape)
+            for spec in self._specs
+        ]
+
+    def arrays(self, samples: Sequence[Sequence[bytes]]) -> List[Any]:
+        """Returns an array per field of encoded samples, which must have the
+        size of the first."""
+        import numpy
+
+        return [
+            numpy.frombuffer(b"".join(parts), numpy_dtype(spec)).reshape(
+                (len(samples),) + spec.shape
+            )
+            for spec, parts in zip(self._specs, zip(*samples))
+        ]
+
+    def _ragged_sizes(self, spec: Spec) -> "Optional[IntArray[int]]":
+        """Returns None if all samples have the size of the first."""
+        sizes = self._sizes.get(spec.name)
+        first = IntArray("i", spec.shape[:2])
+        if sizes is None or sizes == first * self._count:
+            return None
+        return sizes
+
+    def encode(self, sample: Any) -> List[bytes]:
+        """Encodes the fields of the next sample."""
+        values = self._values(sample)
+        if not self._specs:
+            self._specs = [
+                make_spec(name, self._names.kind(name), value)
+                for name, value in values.items()
+            ]
+        parts = []
+        for spec in self._specs:
+            where = f"sample {self._count}, field {spec.name!r}"
+            value, dtype, _ = _to_array(
+                values[spec.name], where, spec.kind, spec.name
+            )
+            if spec.is_chw and value.ndim == 3:
+                value = value.transpose(1, 2, 0)
+            if spec.is_image and value.ndim == 2:
+                value = value[:, :, None]
+            shape = value.shape
+            if self._is_ragged and spec.is_image and value.ndim == 3:
+                sizes = self._sizes.setdefault(spec.name, IntArray("i"))
+                sizes.extend(shape[:2])
+                shape = spec.shape[:2] + shape[2:]
+            if dtype != spec.dtype or shape != spec.shape:
+                raise self._unequal(spec, where, dtype, value.shape)
+            parts.append(value.tobytes())
+        self._count += 1
+        return parts
+
+    def encode_again(self, sample: Any) -> List[bytes]:
+        """Encodes the last sample again, after it was read again."""
+        self._count -= 1
+        kept = {name: sizes[:] for name, sizes in self._sizes.items()}
+        for sizes in self._sizes.values():
+            del sizes[-2:]
+        try:
+            return self.encode(sample)
+        finally:
+            self._sizes.update(kept)
+
+    def _unequal(
+        self, spec: Spec, where: str, dtype: str, shape: Tuple[int, ...]
+    ) -> InvalidArgument:
+        text = (
+            f"{where} is {dtype} {tuple(shape)}, and that of the first sample "
+            f"{spec.dtype} {spec.shape}: all samples have one dtype and shape"
+        )
+        is_image = spec.is_image and len(shape) == 3
+        if is_image and shape[2] != spec.shape[2]:
+            text += "; make them one mode before, as image.convert('RGB') does"
+        elif is_image and dtype == spec.dtype and not self._is_ragged:
+            text += "; resize them before, or push with ragged=True"
+        else:
+            text += "; resize or cast them before"
+        if self._count == 1 and not spec.is_image:
+            text += (
+                ". Columns are pushed as a tuple (X, y) or as a dict "
+                "{'x': X, 'y': y}, not as a list"
+            )
+        return InvalidArgument(text)
+
+    def _values(self, sample: Any) -> Dict[str, Any]:
+        where = f"sample {self._count}"
+        if isinstance(sample, Mapping):
+            return self._names.choose(sample, where)
+        values = sample if isinstance(sample, (tuple, list)) else (sample,)
+        return self._names.give(
+            values, where, getattr(sample, "_fields", ())
+        )

@@ -1,0 +1,338 @@
+"""Ranks compare what must be equal on all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sys
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
+
+from .._warnings import warn_once
+from ..errors import DeadlineExceeded, Error, FailedPrecondition
+from . import ranks as _ranks
+
+# Advice in the error, by the value that differs.
+_ADVICE = {
+    "content_hash": "load the same samples on every node, or give "
+    "partition='node' if each node holds a part",
+    "transforms_hash": "give all ranks the same transforms",
+    "seed": "give all ranks the same seed",
+    "partition": "give all ranks the same partition=",
+}
+# Ranks may differ in these: each cuts its own share into batches, and a
+# sampler's order does not depend on the seed.
+_OWN = ("batch_size",)
+_OWN_WITH_SAMPLER = (*_OWN, "seed", "subset")
+# jax.distributed's own time limit for processes to come.
+_JAX_WAIT_MS = 300_000
+# Ranks that are named where many have not come.
+_MAX_NAMED = 8
+
+
+class _Store(NamedTuple):
+    """Texts that all ranks see. Only wait() waits for another rank."""
+
+    # Sets a key that is not set, and returns its value.
+    put: Callable[[str, str], str]
+    # Returns the value; empty if it is not set.
+    get: Callable[[str], str]
+    # Sets a key that somebody may wait for.
+    tell: Callable[[str, str], Any]
+    # Waits until tell() has set a key, and returns its value. RuntimeError
+    # after the time limit of the store.
+    wait: Callable[[str], str]
+
+
+class Agreement:
+    """One loader's comparison with the same loader of other ranks.
+
+    These are the loaders of the same dataset name and the same `name`, in the
+    order of their first iter(). Each is compared with the first one that came,
+    so that no rank waits for another, or needs another to come. Whoever
+    differs raises, and leaves word for the others.
+    """
+
+    def __init__(self, dataset: str, name: str) -> None:
+        """`dataset`: of a part, the name of the whole."""
+        self._loader = dataset, name
+        self._store: Optional[_Store] = None
+        self._key = ""
+        # The key of the identities; gather() chooses another one.
+        self._identity_key = ""
+        # The ranks for which gather() failed, and its error.
+        self._failed: Optional[Tuple[_ranks.Ranks, Error]] = None
+        self._is_compared = self._is_done = False
+
+    def check(self, ranks: _ranks.Ranks, identity: Mapping[str, Any]) -> None:
+        """Called by each iter(): the first compares, the second looks whether
+        a rank that came later differs, further ones do nothing. Raises
+        FailedPrecondition, which names the ranks and what differs."""
+        if self._is_done:
+            return
+        try:
+            if not self._is_compared:
+                if self._found_store(ranks) is not None:
+                    self._compare(ranks, identity)
+                self._is_compared = True
+                return
+            if self._store is not None:
+                message = self._store.get(self._identity_key + "-differs")
+                if message:
+                    raise FailedPrecondition(message)
+        except FailedPrecondition:
+            raise
+        except RuntimeError as error:  # of the store
+            warn_once("store", f"the ranks are not compared: {error}")
+        self._is_done = True
+
+    def gather(
+        self,
+        ranks: _ranks.Ranks,
+        record: Dict[str, Any],
+        answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
+    ) -> Dict[str, Any]:
+        """Returns what rank 0's `answer` makes of the records of all ranks.
+
+        Waits for all of them: three operations of the store for each rank,
+        and one more for each on rank 0. Raises FailedPrecondition if there is
+        no store, if a rank's loader has no partition, or if the answer has an
+        "error"; DeadlineExceeded if a rank does not come within the store's
+        time limit.
+        """
+        if self._failed is not None and self._failed[0] == ranks:
+            raise self._failed[1]
+        self._store = None
+        store = self._found_store(ranks)
+        if store is None:
+            raise FailedPrecondition(
+                f"partition: the nodes' sizes are compared through the store "
+                f"of torch.distributed or jax.distributed, and neither has "
+                f"this loader's ranks ({ranks.rank} of {ranks.world_size}): "
+                "call init_process_group() first, or leave partition= out and "
+                "give each loader its rank= and world_size= within the node; "
+                "ranks of different nodes are then not compared and may have "
+                "different numbers of batches"
+            )
+        try:
+            return self._gathered(store, ranks, record, answer)
+        except RuntimeError as error:
+            failed = (
+                error
+                if isinstance(error, Error)
+                else FailedPrecondition(
+                    f"partition: the ranks' store has failed: {error}"
+                )
+            )
+        # Kept, since the other ranks do not come again.
+        self._failed = ranks, failed
+        raise failed
+
+    def _gathered(
+        self,
+        store: _Store,
+        ranks: _ranks.Ranks,
+        record: Dict[str, Any],
+        answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
+    ) -> Dict[str, Any]:
+        self._compare(ranks, {"partition": "node", "sampler": ""})
+        self._identity_key = self._key + "-order"
+        store.tell(self._record_key(ranks.rank), json.dumps(record))
+        if ranks.rank == 0:
+            text = json.dumps(answer(self._records(store, ranks)))
+            store.tell(self._answer_key(), text)
+        else:
+            text = self._answered(store)
+        result: Dict[str, Any] = json.loads(text)
+        if "error" in result:
+            raise FailedPrecondition(result["error"])
+        return result
+
+    def _records(
+        self, store: _Store, ranks: _ranks.Ranks
+    ) -> List[Dict[str, Any]]:
+        records: List[Dict[str, Any]] = []
+        for rank in range(ranks.world_size):
+            try:
+                text = store.wait(self._record_key(rank))
+            except RuntimeError as error:
+                late = [
+                    other
+                    for other in range(rank, ranks.world_size)
+                    if not store.get(self._record_key(other))
+                ]
+                if not late:
+                    raise
+                message = self._late(late, error)
+                text = json.dumps({"error": message})
+                store.tell(self._answer_key(), text)
+                raise DeadlineExceeded(message) from None
+            records.append(json.loads(text))
+        return records
+
+    def _answered(self, store: _Store) -> str:
+        """Returns rank 0's answer."""
+        key = self._answer_key()
+        try:
+            return store.wait(key)
+        except RuntimeError as error:
+            if not store.get(self._record_key(0)):
+                raise DeadlineExceeded(self._late([0], error)) from None
+        # Rank 0 is there, and says within the limit whom it waits for.
+        return store.wait(key)
+
+    # In a directory of their own, for stores that read whole directories.
+
+    def _record_key(self, rank: int) -> str:
+        return f"{self._answer_key()}-{rank}"
+
+    def _answer_key(self) -> str:
+        return self._key.replace("datasetd/", "datasetd-parts/", 1) + "/answer"
+
+    def _late(self, ranks: List[int], error: RuntimeError) -> str:
+        names = ", ".join(map(str, ranks[:_MAX_NAMED]))
+        return (
+            f"partition: {len(ranks)} rank(s) have not come ({names}): every "
+            "rank must make this loader, of a dataset of the same name "
+            f"('{self._loader[0]}') or of parts of it, and use it. {error}"
+        )
+
+    def _found_store(self, ranks: _ranks.Ranks) -> Optional[_Store]:
+        if self._store is None:
+            self._store = _store_of(ranks)
+            if self._store is not None:
+                count = _numbers.setdefault(self._loader, itertools.count())
+                name = json.dumps([*self._loader, next(count)]).encode()
+                self._key = f"datasetd/{hashlib.sha256(name).hexdigest()}"
+                self._identity_key = self._key
+        return self._store
+
+    def _compare(
+        self, ranks: _ranks.Ranks, identity: Mapping[str, Any]
+    ) -> None:
+        store = self._store
+        assert store is not None
+        own = _OWN_WITH_SAMPLER if identity["sampler"] == "given" else _OWN
+        ours = {key: identity[key] for key in identity if key not in own}
+        text = json.dumps({"rank": ranks.rank, "identity": ours})
+        first = json.loads(store.put(self._identity_key, text))
+        theirs = first["identity"]
+        different = [
+            key
+            for key in dict.fromkeys((*ours, *theirs))
+            if ours.get(key) != theirs.get(key)
+        ]
+        is_gathered = [rank.get("partition") for rank in (ours, theirs)]
+        if is_gathered.count(None) == 1:
+            different = ["partition"]
+        if different:
+            message = _message(
+                self._loader[0], ranks, ours, first["rank"], theirs, different
+            )
+            store.put(self._identity_key + "-differs", message)
+            if different == ["partition"]:
+                # For ranks that wait in gather().
+                error = json.dumps({"error": message})
+                store.tell(self._record_key(ranks.rank), error)
+                store.tell(self._answer_key(), error)
+            raise FailedPrecondition(message)
+
+
+def _message(
+    dataset: str,
+    ranks: _ranks.Ranks,
+    ours: Mapping[str, Any],
+    rank: int,
+    theirs: Mapping[str, Any],
+    different: Any,
+) -> str:
+    (low, one), (high, other) = sorted(
+        ((rank, theirs), (ranks.rank, ours)), key=lambda pair: pair[0]
+    )
+    values = "; ".join(
+        f"{key} is {one.get(key)!r} on rank {low} and {other.get(key)!r} on "
+        f"rank {high}"
+        for key in different
+    )
+    advice = ", ".join(
+        _ADVICE.get(key, f"give all ranks the same {key}") for key in different
+    )
+    return (
+        f"ranks {low} and {high} of {ranks.world_size} do not agree on dataset "
+        f"'{dataset}': {values}. Their shares are not of one order: {advice}"
+    )
+
+
+# How many loaders have been compared, by dataset and name.
+_numbers: Dict[Tuple[str, str], "itertools.count[int]"] = {}
+
+
+def _store_of(ranks: _ranks.Ranks) -> Optional[_Store]:
+    """Returns the store of the job whose ranks the loader has; None if it has
+    others, or is alone."""
+    if ranks.world_size == 1:
+        return None
+    if ranks == _ranks.of_torch():
+        return _store_of_torch()
+    if ranks == _ranks.of_jax():
+        return _store_of_jax()
+    return None
+
+
+def _store_of_torch() -> Optional[_Store]:
+    c10d = sys.modules["torch"].distributed.distributed_c10d
+    try:
+        store = c10d._get_default_store()
+    except AttributeError:
+        store = None
+    if store is None:
+        warn_once(
+            "store",
+            "the ranks are not compared: torch.distributed has no store with "
+            f"backend {c10d.get_backend()!r}",
+        )
+        return None
+
+    def put(key: str, value: str) -> str:
+        return bytes(store.compare_set(key, "", value)).decode()
+
+    return _Store(
+        put,
+        lambda key: put(key, ""),
+        # compare_set of TCPStore wakes nobody in all versions.
+        lambda key, value: store.set(key, value),
+        lambda key: bytes(store.get(key)).decode(),
+    )
+
+
+def _store_of_jax() -> _Store:
+    client = sys.modules["jax._src.distributed"].global_state.client
+
+    def get(key: str) -> str:
+        # The only look-up of all versions that does not wait.
+        found = dict(client.key_value_dir_get(key.rpartition("/")[0] + "/"))
+        return str(found.get(key, ""))
+
+    def put(key: str, value: str) -> str:
+        try:
+            client.key_value_set(key, value)
+        except RuntimeError:
+            standing = get(key)
+            if not standing:
+                raise
+            return standing
+        return value
+
+    def wait(key: str) -> str:
+        return str(client.blocking_key_value_get(key, _JAX_WAIT_MS))
+
+    return _Store(put, get, put, wait)
