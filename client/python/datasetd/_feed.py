@@ -19,6 +19,7 @@ from ._held import Held
 from ._sampling import Drawn
 from ._session import Session
 from ._transfer import Transfer
+from ._weights import Weighted
 from .errors import Closed, DeadlineExceeded, FailedPrecondition
 
 _DEADLINE_EXCEEDED = 4
@@ -55,6 +56,7 @@ class Feed:
         images: Container[str],
         held: Held,
         waited: Waited,
+        weighted: Optional[Weighted] = None,
     ) -> None:
         """Opens the feed; `options` is a FeedOptions message, `images` the
         names of the fields that are images. Errors as DataLoader."""
@@ -74,9 +76,21 @@ class Feed:
         self._free = weakref.finalize(self, _free, library, handle)
         self._free.atexit = False
         self.connection = session.connection()
+        weights = samples = None
+        num_weights = 0
+        if weighted is not None:
+            weights = weighted.weights.ctypes.data
+            num_weights = len(weighted.weights)
+            if weighted.samples is not None:
+                samples = weighted.samples.ctypes.data
         info = json.loads(
             session.call_text(
-                "feed_open", encode(options), ctypes.byref(handle)
+                "feed_open_weighted",
+                encode(options),
+                weights,
+                samples,
+                num_weights,
+                ctypes.byref(handle),
             )
         )
         self.num_batches = int(info["batches_per_epoch"])

@@ -14,6 +14,7 @@ from ._held import Held
 from ._recovery import LOST, NOT_OPENED, Recovery
 from ._resume import Position
 from ._sampling import Drawn
+from ._weights import Weighted
 from .errors import Closed, Error
 
 
@@ -33,6 +34,7 @@ class Job:
         reconnect_seconds: float,
         held: Held,
         images: FrozenSet[str],
+        weighted: Optional[Weighted],
     ) -> None:
         """`images` are the names of a batch's images."""
         self.dataset = dataset
@@ -42,6 +44,7 @@ class Job:
         self.reconnect_seconds = reconnect_seconds
         self.held = held
         self.images = images
+        self.weighted = weighted
         # Returns how many rows of the batch at an index are padding, of a
         # client's order; None: none are.
         self.num_padding: Optional[Callable[[int], int]] = None
@@ -118,6 +121,7 @@ class JobFeed:
             job.images,
             job.held,
             job.waited,
+            job.weighted,
         )
         if self.ahead is not None:
             self.ahead.set_limits(feed.order_capacity, feed.prefetch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import inspect
 from typing import (
     TYPE_CHECKING,
@@ -10,7 +11,6 @@ from typing import (
     Generic,
     Iterable,
     Iterator,
-    List,
     Literal,
     Mapping,
     NamedTuple,
@@ -125,10 +125,11 @@ class DataLoader(Generic[ArrayT]):
         either way; NHWC shows in the strides (torch.channels_last).
       framework: "torch", "numpy", "jax" or "dlpack"; None: torch if it is
         installed, else NumPy.
-      weights: one number per sample (of `subset`, if given): each draw of an
-        epoch takes a sample in proportion to its weight, with replacement, as
-        torch's WeightedRandomSampler. "balanced": all classes of the label
-        field are equally frequent. Excludes shuffle and samplers.
+      weights: one number per sample (of `subset`, if given), at most
+        16,777,216: each draw of an epoch takes a sample in proportion to its
+        weight, with replacement, as torch's WeightedRandomSampler. The daemon
+        draws. "balanced": all classes of the label field are equally frequent.
+        Excludes shuffle and samplers.
       subset: distinct sample indices: the loader behaves as if the dataset
         held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice
@@ -395,22 +396,20 @@ class DataLoader(Generic[ArrayT]):
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self._subset_hash: Optional[str] = None
-        samples: Optional[List[int]] = None
+        samples: "Optional[array.array[int]]" = None
         if subset is not None:
-            indices = _sampling.index_array("subset", subset)
-            samples = indices.tolist()
-            self._subset_hash = _sampling.digest(indices).hex()
+            samples = _sampling.index_array("subset", subset)
+            self._subset_hash = _sampling.digest(samples).hex()
             if weights is None and partition is None:
-                options["subset"] = {"indices": samples}
-        self._weighted: Optional[_weights.WeightedSampler] = None
+                options["subset"] = {"indices": samples.tolist()}
+        self._weighted: Optional[_weights.Weighted] = None
         if weights is not None:
             if isinstance(weights, str):
                 weights = self._balanced(weights, resolved, samples)
-            self._weighted = _weights.WeightedSampler(
+            self._weighted = _weights.Weighted(
                 weights,
                 samples,
                 len(whole) if samples is None else len(samples),
-                self.drop_last,
             )
         self._partition: Optional[Partition] = None
         if partition is not None:
@@ -426,7 +425,7 @@ class DataLoader(Generic[ArrayT]):
             )
         # An order that the daemon does not make.
         self._own_order = (
-            self._weighted if sampler is None else sampler,
+            sampler,
             batch_sampler
             if self._partition is None or self._weighted is not None
             else self._partition,
@@ -463,9 +462,6 @@ class DataLoader(Generic[ArrayT]):
         # The ranks that have agreed on the seed.
         self._seed_ranks = self.world_size
         options["seed"] = str(self._node_seed())
-        if self._weighted is not None:
-            self._weighted.seed = self._node_seed()
-            self._weighted.ranks = _ranks.Ranks(self.rank, self.world_size)
         # Arguments for opening loaders of single samples.
         self._arguments = {
             "fields": fields,
@@ -484,6 +480,7 @@ class DataLoader(Generic[ArrayT]):
             reconnect_seconds,
             held,
             frozenset(field.name for field in chosen if field.is_image),
+            self._weighted,
         )
         if self._partition is not None:
             self._partition.seed = self._node_seed()
@@ -506,7 +503,10 @@ class DataLoader(Generic[ArrayT]):
         self._agreement = Agreement(whole_name(whole.name), name)
 
     def _balanced(
-        self, weights: str, framework: str, samples: Optional[List[int]]
+        self,
+        weights: str,
+        framework: str,
+        samples: "Optional[array.array[int]]",
     ) -> Any:
         """Returns the weights that `weights` names."""
         if weights != "balanced":
@@ -525,7 +525,8 @@ class DataLoader(Generic[ArrayT]):
             framework=framework,
             rank=0,
             world_size=1,
-            subset=samples,
+            # Not a subset, which has a limit.
+            sampler=samples,
         )
         with loader:
             return _weights.balanced([batch[0] for batch in loader])
@@ -554,6 +555,8 @@ class DataLoader(Generic[ArrayT]):
         Raises TypeError if a sampler does not know its length.
         """
         self._follow_ranks()
+        if self._partition is not None:
+            return len(self._partition)
         if self._feed.ahead is None:
             return batches_per_epoch(
                 self.num_samples,
@@ -634,9 +637,8 @@ class DataLoader(Generic[ArrayT]):
         feed = self._feed
         if feed.is_under_way() or (keep and feed.position != position):
             feed = self._new_feed(position)
-        for order in (self._weighted, self._partition):
-            if order is not None:
-                order.set_epoch(position[0])
+        if self._partition is not None:
+            self._partition.set_epoch(position[0])
         feed.begin(position, self._loaded_order)
         return feed
 
@@ -692,8 +694,6 @@ class DataLoader(Generic[ArrayT]):
 
     def _divide_by(self, ranks: _ranks.Ranks) -> None:
         """Divides the order by these ranks."""
-        if self._weighted is not None:
-            self._weighted.ranks = ranks
         self._job.change(rank=ranks.rank, world_size=ranks.world_size)
         self._feed.update()
 
@@ -714,7 +714,8 @@ class DataLoader(Generic[ArrayT]):
             },
         )
         if self._weighted is not None:
-            self._weighted.num_rows = partition.num_rows
+            num_draws = partition.num_rows * partition.ranks.world_size
+            self._job.change(weighted_order={"num_draws": str(num_draws)})
         self._divide_by(partition.ranks)
 
     def _share_loaded(self, world_size: int) -> None:
@@ -722,7 +723,7 @@ class DataLoader(Generic[ArrayT]):
         if self._loaded is None or world_size == self.world_size:
             return
         epoch, index = self._loaded
-        if self._feed.ahead is None:
+        if self._has_global_order():
             self._loaded = epoch, 0
             self._loaded_first += index * self.batch_size * self.world_size
         elif index:
@@ -752,9 +753,8 @@ class DataLoader(Generic[ArrayT]):
         if seed == self.seed:
             return
         self.seed = seed
-        for order in (self._weighted, self._partition):
-            if order is not None:
-                order.seed = self._node_seed()
+        if self._partition is not None:
+            self._partition.seed = self._node_seed()
         self._job.change(seed=str(self._node_seed()))
         self._peeked = None
         if self._fetcher is not None:
@@ -842,6 +842,10 @@ class DataLoader(Generic[ArrayT]):
             identity.update(self._partition.identity())
         return identity
 
+    def _has_global_order(self) -> bool:
+        """True if the daemon makes one order, which all ranks divide."""
+        return self._feed.ahead is None and self._partition is None
+
     def _is_order_given(self) -> bool:
         """True if a sampler decides, which the loader cannot run anew."""
         return self.sampler is not None or self.batch_sampler is not None
@@ -853,8 +857,9 @@ class DataLoader(Generic[ArrayT]):
         FailedPrecondition, naming the field, if the state belongs to another
         job. batch_size and world_size may differ: then the next epoch is the
         rest of the one that was interrupted, cut anew, so that all ranks
-        together get each sample once. With a sampler or weights they may differ
-        at batch 0 only. iter() checks that a sampler yields the same indices.
+        together get each sample once (or, with weights, each draw). With a
+        sampler they may differ at batch 0 only. iter() checks that a sampler
+        yields the same indices.
         """
         self._follow_ranks()
         identity = self._identity()
@@ -864,7 +869,9 @@ class DataLoader(Generic[ArrayT]):
             )
         ahead = self._feed.ahead
         (epoch, index), first = checked_position(
-            state, identity, self.num_samples if ahead is None else None
+            state,
+            identity,
+            self.num_samples if self._has_global_order() else None,
         )
         order = None
         if ahead is not None and self._is_order_given():
@@ -945,7 +952,9 @@ class DataLoader(Generic[ArrayT]):
         """Returns how many samples the epoch repeats, over all ranks."""
         if self._partition is not None and self._weighted is None:
             return self._partition.num_padding_of_all()
-        if self._feed.ahead is not None or self.drop_last:
+        if self.drop_last or self._weighted is not None:
+            return 0
+        if not self._has_global_order():
             return 0
         first = self._place.feed.first_position
         return -(self.num_samples - first) % self.world_size
@@ -1006,10 +1015,10 @@ class DataLoader(Generic[ArrayT]):
 
     def __repr__(self) -> str:
         batches = (
-            f"{self._feed.num_batches} batches"
-            if self._feed.ahead is None
-            else "random by weights"
+            "random by weights"
             if self._weighted is not None
+            else f"{self._feed.num_batches} batches"
+            if self._feed.ahead is None
             else "the order of a sampler"
             if self._is_order_given()
             else repr(self._partition)
