@@ -243,8 +243,9 @@ absl::Status Client::ReleaseDataset(const std::string& name) {
       .status();
 }
 
-absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options) {
-  return Feed::Open(session_, options, limits_);
+absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options,
+                                      const Weights& weights) {
+  return Feed::Open(session_, options, weights, limits_);
 }
 
 absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {

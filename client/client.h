@@ -32,6 +32,7 @@
 #include "client/connection/call_limits.h"
 #include "client/connection/session.h"
 #include "client/feed/feed.h"
+#include "client/feed/weights.h"
 #include "client/push.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
@@ -82,7 +83,10 @@ class Client {
   absl::Status UnloadDataset(const std::string& name, bool force = false);
   absl::Status ReleaseDataset(const std::string& name);
 
-  absl::StatusOr<Feed> OpenFeed(const v1::FeedOptions& options);
+  // With `weights` the order is weighted: see v1::WeightedOrder, of which
+  // `options` need only num_draws, if at all.
+  absl::StatusOr<Feed> OpenFeed(const v1::FeedOptions& options,
+                                const Weights& weights = {});
   absl::StatusOr<std::vector<v1::Feed>> ListFeeds();
   absl::StatusOr<v1::GetFeedTransformsResponse> GetFeedTransforms(
       uint64_t feed_id);

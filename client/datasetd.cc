@@ -326,12 +326,24 @@ int32_t datasetd_get_status(datasetd_client* client, char** response_json,
 int32_t datasetd_feed_open(datasetd_client* client, const char* options_json,
                            datasetd_feed** feed, char** info_json,
                            datasetd_error* error) {
+  return datasetd_feed_open_weighted(client, options_json, nullptr, nullptr, 0,
+                                     feed, info_json, error);
+}
+
+int32_t datasetd_feed_open_weighted(datasetd_client* client,
+                                    const char* options_json,
+                                    const double* weights,
+                                    const int64_t* indices,
+                                    uint64_t num_weights, datasetd_feed** feed,
+                                    char** info_json, datasetd_error* error) {
   v1::FeedOptions options;
   if (absl::Status status = FromJson(*client, options_json, &options);
       !status.ok()) {
     return Return(status, error);
   }
-  absl::StatusOr<Feed> opened = client->client.OpenFeed(options);
+  absl::StatusOr<Feed> opened = client->client.OpenFeed(
+      options, {.weights = {weights, num_weights},
+                .indices = {indices, indices == nullptr ? 0 : num_weights}});
   if (!opened.ok()) return Return(opened.status(), error);
   if (info_json != nullptr) *info_json = CopyText(ToJson(opened->info()));
   *feed = new datasetd_feed{*std::move(opened)};

@@ -205,6 +205,14 @@ DATASETD_API int32_t datasetd_feed_open(datasetd_client* client,
                                         const char* options_json,
                                         datasetd_feed** feed, char** info_json,
                                         datasetd_error* error);
+/* The same, for a feed that draws samples by weight (WeightedOrder). `weights`
+ * are one number for each of `num_weights` samples: of `indices`, or if that is
+ * NULL, of the dataset in its order. They are the caller's. Of
+ * options_json.weighted_order only num_draws is needed, if at all. */
+DATASETD_API int32_t datasetd_feed_open_weighted(
+    datasetd_client* client, const char* options_json, const double* weights,
+    const int64_t* indices, uint64_t num_weights, datasetd_feed** feed,
+    char** info_json, datasetd_error* error);
 /* Closes a feed. Batches and tensors that are still held stay valid. */
 DATASETD_API void datasetd_feed_close(datasetd_feed* feed);
 

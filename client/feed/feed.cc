@@ -67,10 +67,15 @@ absl::StatusOr<FeedCore::Parts> Attach(Session* session,
 
 absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
                                 const v1::FeedOptions& options,
+                                const Weights& weights,
                                 const CallLimits& limits) {
   DATASETD_RETURN_IF_ERROR(session->CheckProcess());
   v1::OpenFeedRequest request;
   *request.mutable_options() = options;
+  if (!weights.weights.empty()) {
+    DATASETD_RETURN_IF_ERROR(
+        AddTo(request.mutable_options()->mutable_weighted_order(), weights));
+  }
   const auto open = [&](v1::OpenFeedResponse* response) {
     return session->ToStatus(UnaryCall(*session, session->feeds(),
                                        &v1::FeedService::Stub::AsyncOpenFeed,
@@ -93,6 +98,8 @@ absl::StatusOr<Feed> Feed::Open(const std::shared_ptr<Session>& session,
                        "; before that, this process could not import",
                        failures));
     }
+    DATASETD_RETURN_IF_ERROR(
+        SendWeights(session.get(), response.feed_id(), weights, limits));
     absl::Status import;
     absl::StatusOr<FeedCore::Parts> parts =
         Attach(session.get(), response, options, limits, &import);

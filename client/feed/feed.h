@@ -25,6 +25,7 @@
 #include "client/connection/session.h"
 #include "client/feed/batch.h"
 #include "client/feed/index_sender.h"
+#include "client/feed/weights.h"
 #include "datasetd/v1/feed.pb.h"
 
 namespace datasetd::client {
@@ -34,6 +35,7 @@ class Feed {
   // Use Client::OpenFeed.
   static absl::StatusOr<Feed> Open(const std::shared_ptr<Session>& session,
                                    const v1::FeedOptions& options,
+                                   const Weights& weights,
                                    const CallLimits& limits);
   Feed(Feed&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),

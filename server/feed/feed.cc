@@ -215,6 +215,11 @@ bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
         sampler_->Fill(next_.epoch, static_cast<int64_t>(next_.batch), indices);
     task->num_samples = static_cast<int32_t>(shape.num_samples);
     published->num_padding = static_cast<uint32_t>(shape.num_padding);
+    if (options_.sampler.weights != nullptr) {
+      task->first_draw = static_cast<int64_t>(
+          sampler_->FirstPosition(static_cast<int64_t>(next_.batch)));
+      task->draw_step = options_.sampler.world_size;
+    }
   }
   // Batch indices are interleaved over the ranks, as samples are.
   task->batch_index = static_cast<uint32_t>(

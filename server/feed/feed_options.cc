@@ -21,6 +21,14 @@ absl::Status CheckFeedOptions(const FeedOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("name: longer than ", kMaxNameLength, " characters"));
   }
+  if (options.weighted_order.has_value() &&
+      (options.shuffle || options.has_client_order ||
+       options.subset.has_value())) {
+    return absl::InvalidArgumentError(
+        "weighted_order: samples are drawn by weight, so that shuffle, subset "
+        "and client_order must not be set; lists_samples is for weights of "
+        "some samples");
+  }
   if (!options.has_client_order) return absl::OkStatus();
   if (options.shuffle || options.drop_last || options.subset.has_value() ||
       options.first_position != 0) {

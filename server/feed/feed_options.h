@@ -38,6 +38,13 @@ struct FeedOptions {
   // The client sends the order by SendIndices.
   bool has_client_order = false;
   bool draws_by_sample = false;
+  // The client sends weights by SendWeights; see v1::WeightedOrder.
+  struct WeightedOrder {
+    uint64_t num_samples = 0;
+    bool lists_samples = false;
+    std::optional<uint64_t> num_draws;  // nullopt: num_samples
+  };
+  std::optional<WeightedOrder> weighted_order;
   // Fails instead of evicting unused datasets.
   bool keeps_datasets = false;
   // The transforms as requested, for FeedTable::Transforms; nullopt: too long

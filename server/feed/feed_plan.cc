@@ -49,6 +49,35 @@ absl::StatusOr<SamplerOptions> PlanSampler(const FeedOptions& options,
   return sampler;
 }
 
+// Also checks the number of samples, and sets it in `sampler`.
+absl::StatusOr<WeightTable::Options> PlanWeights(
+    const FeedOptions::WeightedOrder& order, const Dataset& dataset,
+    SamplerOptions& sampler) {
+  const auto dataset_size = static_cast<uint64_t>(dataset.num_samples());
+  if (!order.lists_samples && order.num_samples != dataset_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weighted_order: num_samples is ", order.num_samples,
+                     ", and dataset '", dataset.name(), "' has ", dataset_size,
+                     " samples: give each a weight, or set lists_samples"));
+  }
+  if (order.num_samples < 1 || order.num_samples > WeightTable::kMaxSize) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weighted_order: num_samples is ", order.num_samples,
+        "; there can be 1 to ", WeightTable::kMaxSize,
+        " weights. Leave out samples whose weight is 0 by lists_samples, or "
+        "draw the samples in the job and send them as a client_order (in "
+        "Python: sampler=)"));
+  }
+  WeightTable::Options weights;
+  weights.num_samples = static_cast<int64_t>(order.num_samples);
+  weights.lists_samples = order.lists_samples;
+  weights.dataset_size = dataset.num_samples();
+  weights.dataset = dataset.name();
+  sampler.num_samples = weights.num_samples;
+  sampler.num_draws = order.num_draws.value_or(order.num_samples);
+  return weights;
+}
+
 ClientOrder::Options PlanOrder(const FeedOptions& options,
                                const Dataset& dataset, int64_t num_slots) {
   ClientOrder::Options order;
@@ -117,6 +146,13 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
     plan.scratch_bytes = SaturatingAdd(
         plan.scratch_bytes,
         SaturatingMultiply(plan.feed.sampler.num_samples, sizeof(uint32_t)));
+  }
+  if (options.weighted_order.has_value()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        plan.weights,
+        PlanWeights(*options.weighted_order, dataset, plan.feed.sampler));
+    plan.scratch_bytes = SaturatingAdd(plan.scratch_bytes,
+                                       WeightTable::SizeBytes(*plan.weights));
   }
   if (options.has_client_order) {
     plan.order = PlanOrder(options, dataset, plan.num_slots);

@@ -15,29 +15,33 @@
 #include "server/feed/feed.h"
 #include "server/feed/feed_options.h"
 #include "server/feed/slot_layout.h"
+#include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 
 namespace datasetd {
 
 struct FeedPlan {
-  // All options except id and order.
+  // All options except id, order and weights.
   Feed::Options feed;
   SlotLayout layout;
   int64_t prefetch = 0;
   int64_t num_slots = 0;
   int64_t slab_bytes = 0;  // rounded up to the allocation size
-  // Device memory beside the slab: indices, program, scratch, subset and order.
+  // Memory beside the slab: indices, program, scratch, subset, order and
+  // weights.
   int64_t scratch_bytes = 0;
   // Set if the client makes the order.
   std::optional<ClientOrder::Options> order;
+  // Set if the order is weighted.
+  std::optional<WeightTable::Options> weights;
   std::string transforms_hash;
 };
 
 // Plans a feed. The plan holds a reference to the dataset. Pure; thread-safe.
 // REQUIRES: CheckFeedOptions(options) is OK.
 //   INVALID_ARGUMENT  the dataset is on another device; a field, an op, the
-//                     batch size or the subset is invalid, or an op exceeds the
-//                     limits
+//                     batch size, the subset or the weighted order is invalid,
+//                     or an op exceeds the limits
 //   OUT_OF_RANGE      the subset names a sample that does not exist
 absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
                                   std::shared_ptr<const Dataset> dataset,

@@ -52,7 +52,8 @@ struct FeedTable::Record {
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
   SlabUse slab_use = SlabUse::kUsed;
-  std::shared_ptr<ClientOrder> order;  // null: the daemon makes the order
+  std::shared_ptr<ClientOrder> order;    // null: the daemon makes the order
+  std::shared_ptr<WeightTable> weights;  // null: the order is not weighted
   // Destroyed in reverse order if opening fails: memory before its reservation,
   // and everything before the place.
   FeedQuota::Place place;
@@ -205,6 +206,9 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   if (plan.order.has_value()) {
     record->order = std::make_shared<ClientOrder>(*plan.order);
   }
+  if (plan.weights.has_value()) {
+    record->weights = std::make_shared<WeightTable>(*plan.weights);
+  }
   DATASETD_ASSIGN_OR_RETURN(
       std::unique_ptr<ExportedMemory> slab,
       AllocateSlab(backend, record->slab_bytes, options_.allowed_exports,
@@ -217,6 +221,7 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   feed_options.id = id;
   feed_options.uid = owner.uid;
   feed_options.order = record->order;
+  feed_options.sampler.weights = record->weights;
   DATASETD_ASSIGN_OR_RETURN(
       record->feed,
       Feed::Create(std::move(feed_options), std::move(slab), std::move(channel),
@@ -253,6 +258,11 @@ absl::StatusOr<std::vector<int>> FeedTable::Attach(uint64_t feed_id,
         " that waits to be attached; it may have passed attach_timeout"));
   }
   Record& record = *found->second;
+  if (record.weights != nullptr && !record.weights->is_complete()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "feed ", feed_id,
+        " has not got all of its weights; send them by SendWeights first"));
+  }
   record.phase = FeedPhase::kAttached;
   record.producer->Add(record.feed.get());
   const absl::Span<const int> channel = record.feed->channel().descriptors();
@@ -288,6 +298,41 @@ absl::Status FeedTable::SendIndices(uint64_t feed_id, uint64_t session_id,
   }
   const absl::Status status = order->Append(block);
   producer->Wake();
+  return status;
+}
+
+absl::Status FeedTable::SendWeights(uint64_t feed_id, uint64_t session_id,
+                                    const WeightTable::Block& block) {
+  const auto is_meant = [=](const Record& record) {
+    return record.id == feed_id && record.owner.session_id == session_id &&
+           record.phase == FeedPhase::kPending;
+  };
+  std::shared_ptr<WeightTable> weights;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = records_.find(feed_id);
+    if (found == records_.end() || !is_meant(*found->second)) {
+      return absl::NotFoundError(absl::StrCat(
+          "this session has no feed ", feed_id,
+          " that waits to be attached; it may have passed attach_timeout"));
+    }
+    weights = found->second->weights;
+  }
+  if (weights == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("feed ", feed_id,
+                     " has no weights; open it with weighted_order to send "
+                     "them"));
+  }
+  const absl::Status status = weights->Append(block);
+  weights.reset();  // before EndPending, which returns its memory
+  MutexLock lock(&mutex_);
+  if (!status.ok()) {
+    EndPending(nullptr, is_meant);
+  } else if (const auto found = records_.find(feed_id);
+             found != records_.end()) {
+    found->second->deadline = clock_->Monotonic() + options_.attach_timeout;
+  }
   return status;
 }
 
@@ -336,6 +381,7 @@ void FeedTable::Free(uint64_t feed_id) {
 void FeedTable::FreeNow(uint64_t feed_id) {
   std::unique_ptr<Feed> feed;
   std::shared_ptr<ClientOrder> order;
+  std::shared_ptr<WeightTable> weights;
   Reservation scratch_reservation;
   DatasetUse use;
   {
@@ -344,6 +390,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
     if (record.feed != nullptr) ended_[record.device].Add(InfoOf(record));
     feed = std::move(record.feed);
     order = std::move(record.order);
+    weights = std::move(record.weights);
     scratch_reservation = std::move(record.scratch_reservation);
     use = std::move(record.use);
   }
@@ -351,6 +398,7 @@ void FeedTable::FreeNow(uint64_t feed_id) {
   if (feed != nullptr) slab = feed->TakeSlab();
   feed.reset();
   order.reset();
+  weights.reset();
   scratch_reservation.Release();
   use.Reset();
 

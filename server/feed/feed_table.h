@@ -1,16 +1,18 @@
 // All feeds of the daemon, from OpenFeed until their memory is freed.
 //
-//   pending    created by OpenFeed; nothing is produced
+//   pending    created by OpenFeed; nothing is produced; the client sends its
+//              weights
 //   attached   its lease connection is open; the producer fills it
 //   ending     the lease has ended; running work finishes and memory is freed
 //   lingering  nothing runs, but the client's process may still use the slab:
 //              the slab stays, charged to its user, until the client says
 //              DETACHED or its process is gone; then the feed is ending again
 //
-// A pending feed ends with its session or at its deadline. Everything but the
-// slab is freed before `lingering`. Memory is freed on a separate thread and
-// without a lock, since that may take long; until then the feed is listed and
-// its memory is charged.
+// A pending feed ends with its session, at its deadline, which weights that
+// come renew, or with weights that are wrong. Everything but the slab is freed
+// before `lingering`. Memory is freed on a separate thread and without a lock,
+// since that may take long; until then the feed is listed and its memory is
+// charged.
 //
 // Thread-safe. Lock order: this table, then the registry or the quota.
 
@@ -46,6 +48,7 @@
 #include "server/feed/opened_feed.h"
 #include "server/feed/producer.h"
 #include "server/feed/reaper.h"
+#include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_registry.h"
 
@@ -90,8 +93,11 @@ class FeedTable {
                                          const Caller& caller) const;
 
   // Moves a feed from pending to attached. The table owns the returned
-  // descriptors; they are valid until the lease ends. NOT_FOUND if there is no
-  // such feed, it belongs to another session, or it is not pending.
+  // descriptors; they are valid until the lease ends.
+  //   NOT_FOUND            there is no such feed, it belongs to another
+  //   session,
+  //                        or it is not pending
+  //   FAILED_PRECONDITION  weights are missing
   absl::StatusOr<std::vector<int>> Attach(uint64_t feed_id,
                                           uint64_t session_id);
 
@@ -101,6 +107,13 @@ class FeedTable {
   //   FAILED_PRECONDITION  the feed has no client order
   absl::Status SendIndices(uint64_t feed_id, uint64_t session_id,
                            const ClientOrder::Block& block);
+
+  // Appends to the weights of a pending feed, and renews its deadline. Errors
+  // as WeightTable::Append, which end the feed, and
+  //   NOT_FOUND            no such feed that is pending, or another session's
+  //   FAILED_PRECONDITION  the feed has no weighted order
+  absl::Status SendWeights(uint64_t feed_id, uint64_t session_id,
+                           const WeightTable::Block& block);
 
   // Moves a feed from attached to ending: its lease connection has closed.
   void EndLease(uint64_t feed_id);

@@ -18,6 +18,28 @@ namespace {
 
 constexpr int64_t kMaxNumSamples = 0xFFFFFFFF;
 
+absl::Status ValidateDraws(const SamplerOptions& options) {
+  // A position is one 32-bit word of the Philox counter of random ops.
+  const uint64_t max_draws =
+      kMaxNumSamples - std::min<uint64_t>(kMaxNumSamples, options.world_size);
+  if (options.num_draws > max_draws) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_draws is ", options.num_draws, "; with world_size ",
+                     options.world_size, " it must be within 0..", max_draws));
+  }
+  if (options.first_position > 0 &&
+      options.first_position >= options.num_draws) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("first_position is ", options.first_position, "; with ",
+                     options.num_draws, " draws it must be 0 or below that"));
+  }
+  if (options.shuffle || options.subset != nullptr) {
+    return absl::InvalidArgumentError(
+        "weights exclude shuffle and subset of the sampler");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Validate(const SamplerOptions& options) {
   if (options.num_samples < 1 || options.num_samples > kMaxNumSamples) {
     return absl::InvalidArgumentError(
@@ -37,6 +59,7 @@ absl::Status Validate(const SamplerOptions& options) {
         "rank is ", options.rank, "; with world_size ", options.world_size,
         " it must be within 0..", options.world_size - 1));
   }
+  if (options.weights != nullptr) return ValidateDraws(options);
   if (options.first_position >= static_cast<uint64_t>(options.num_samples)) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_position is ", options.first_position, "; with ",
@@ -129,15 +152,19 @@ class Sampler::Impl {
         rank_(options.rank),
         world_size_(options.world_size),
         first_position_(options.first_position),
-        shuffle_(options.shuffle) {
-    const uint64_t num_positions = num_samples_ - first_position_;
+        shuffle_(options.shuffle),
+        weights_(options.weights) {
+    const uint64_t num_positions =
+        (weights_ == nullptr ? num_samples_ : options.num_draws) -
+        first_position_;
     const uint64_t whole_rounds = num_positions / world_size_;
     const bool has_rest = num_positions % world_size_ != 0;
     num_rows_ = whole_rounds + (has_rest && !options.drop_last ? 1 : 0);
     num_batches_ = num_rows_ / batch_size_;
     if (num_rows_ % batch_size_ != 0 && !options.drop_last) ++num_batches_;
     // Cannot overflow: (num_rows_ - 1) * world_size_ < num_positions.
-    last_is_padding_ = num_rows_ > 0 && Position(num_rows_ - 1) >= num_samples_;
+    last_is_padding_ = weights_ == nullptr && num_rows_ > 0 &&
+                       Position(num_rows_ - 1) >= num_samples_;
     if (shuffle_ && options.num_samples <= kMaxTableSize) {
       tables_ = std::make_unique<ShuffleTables>(seed_, options.num_samples);
     }
@@ -161,7 +188,9 @@ class Sampler::Impl {
             "the indices of a batch have room");
     const uint64_t first_row = batch * batch_size_;
     indices = indices.first(shape.num_samples);
-    if (tables_ != nullptr) {
+    if (weights_ != nullptr) {
+      weights_->Draw(seed_, epoch, Position(first_row), world_size_, indices);
+    } else if (tables_ != nullptr) {
       const uint16_t* order = tables_->Use(epoch);
       Gather(
           first_row, shape, [order](uint64_t p) { return order[p]; }, indices);
@@ -186,9 +215,13 @@ class Sampler::Impl {
     if (tables_ != nullptr) tables_->Prepare(epoch);
   }
 
+  uint64_t FirstPosition(uint64_t batch) const {
+    return Position(batch * batch_size_);
+  }
+
  private:
-  // Position of this rank's row in the padded order. Below num_samples +
-  // world_size, so below 2^64.
+  // Position of this rank's row in the padded order. Below num_samples (or
+  // num_draws) + world_size, so below 2^64.
   uint64_t Position(uint64_t row) const {
     return first_position_ + rank_ + row * world_size_;
   }
@@ -216,6 +249,7 @@ class Sampler::Impl {
   const uint64_t world_size_;
   const uint64_t first_position_;
   const bool shuffle_;
+  const std::shared_ptr<const WeightTable> weights_;  // null: none
   uint64_t num_rows_;  // per epoch, equal for all ranks
   uint64_t num_batches_;
   bool last_is_padding_;
@@ -241,6 +275,10 @@ Sampler::BatchShape Sampler::Shape(int64_t batch) const {
 Sampler::BatchShape Sampler::Fill(uint64_t epoch, int64_t batch,
                                   absl::Span<int64_t> indices) {
   return impl_->Fill(epoch, batch, indices);
+}
+
+uint64_t Sampler::FirstPosition(int64_t batch) const {
+  return impl_->FirstPosition(batch);
 }
 
 void Sampler::Prepare(uint64_t epoch) { impl_->Prepare(epoch); }

@@ -22,6 +22,9 @@
 //
 // With a subset, positions are positions in the subset.
 //
+// With weights, position p is draw p of the epoch (weight_table.h), and N above
+// is num_draws. Nothing is padding: positions from N on are further draws.
+//
 // With first_position f, an epoch is the rest of its global order: rank r takes
 // positions f + r, f + r + w, ..., and N above is N - f. Padding wraps around
 // to position 0 all the same.
@@ -38,6 +41,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/feed/subset.h"
+#include "server/feed/weight_table.h"
 
 namespace datasetd {
 
@@ -49,9 +53,12 @@ struct SamplerOptions {
   uint64_t seed = 0;
   int64_t rank = 0;             // 0..world_size - 1
   int64_t world_size = 1;       // at least 1
-  uint64_t first_position = 0;  // below num_samples
+  uint64_t first_position = 0;  // below num_samples, or num_draws
   // Distinct sample indices, num_samples of them. Null: 0, 1, 2, ...
   Subset subset;
+  // Complete before Fill; excludes shuffle and subset. Null: no weights.
+  std::shared_ptr<const WeightTable> weights;
+  uint64_t num_draws = 0;  // per epoch, with weights; may be 0
 };
 
 class Sampler {
@@ -73,10 +80,14 @@ class Sampler {
   // REQUIRES: 0 <= batch < batches_per_epoch().
   BatchShape Shape(int64_t batch) const;
 
+  // Position of a batch's first row in the global order; those of the next rows
+  // are world_size apart.
+  uint64_t FirstPosition(int64_t batch) const;
+
   // Writes the sample indices of a batch to the first num_samples elements of
   // `indices`, whose size is at least batch_size; returns the batch's shape.
-  // Costs O(num_samples), and O(N) for the first batch of an epoch whose table
-  // was not prepared. REQUIRES as for Shape.
+  // Costs O(num_samples), times O(log N) with weights, and O(N) for the first
+  // batch of an epoch whose table was not prepared. REQUIRES as for Shape.
   BatchShape Fill(uint64_t epoch, int64_t batch, absl::Span<int64_t> indices);
 
   // Computes the table of `epoch` ahead of time, if tables are used: O(N).

@@ -50,16 +50,29 @@ grpc::Status FeedService::SendIndices(grpc::ServerContext* call,
       .first_row = request->first_row(),
       .batch_sizes = request->batch_sizes(),
       .indices = request->indices()};
-  const absl::Status sent =
-      feeds_->SendIndices(request->feed_id(), caller->session_id, block);
-  if (absl::IsNotFound(sent)) {
-    // A drain that began meanwhile may have ended the feed's lease.
-    if (const absl::Status admitted = context_->AdmitWork(*call).status();
-        !admitted.ok()) {
-      return ToGrpcStatus(admitted);
-    }
-  }
-  return ToGrpcStatus(sent);
+  return ToGrpcStatus(UnlessDraining(
+      *call,
+      feeds_->SendIndices(request->feed_id(), caller->session_id, block)));
+}
+
+grpc::Status FeedService::SendWeights(grpc::ServerContext* call,
+                                      const v1::SendWeightsRequest* request,
+                                      v1::SendWeightsResponse*) {
+  const auto caller = context_->AdmitWork(*call);
+  if (!caller.ok()) return ToGrpcStatus(caller.status());
+  const WeightTable::Block block = {.first = request->first(),
+                                    .weights = request->weights(),
+                                    .indices = request->indices()};
+  return ToGrpcStatus(UnlessDraining(
+      *call,
+      feeds_->SendWeights(request->feed_id(), caller->session_id, block)));
+}
+
+absl::Status FeedService::UnlessDraining(const grpc::ServerContext& call,
+                                         absl::Status sent) const {
+  if (!absl::IsNotFound(sent)) return sent;
+  const absl::Status admitted = context_->AdmitWork(call).status();
+  return admitted.ok() ? sent : admitted;
 }
 
 grpc::Status FeedService::ListFeeds(grpc::ServerContext* call,

@@ -26,6 +26,9 @@ class FeedService final : public v1::FeedService::Service {
   grpc::Status SendIndices(grpc::ServerContext* call,
                            const v1::SendIndicesRequest* request,
                            v1::SendIndicesResponse* response) override;
+  grpc::Status SendWeights(grpc::ServerContext* call,
+                           const v1::SendWeightsRequest* request,
+                           v1::SendWeightsResponse* response) override;
   grpc::Status ListFeeds(grpc::ServerContext* call,
                          const v1::ListFeedsRequest* request,
                          v1::ListFeedsResponse* response) override;
@@ -37,6 +40,11 @@ class FeedService final : public v1::FeedService::Service {
       v1::ExplainTransformsResponse* response) override;
 
  private:
+  // Returns `sent`, or why the daemon admits no work if that is the reason for
+  // NOT_FOUND: a drain that began meanwhile may have ended the feed.
+  absl::Status UnlessDraining(const grpc::ServerContext& call,
+                              absl::Status sent) const;
+
   const RequestContext* const context_;
   FeedTable* const feeds_;
   const std::function<void()> await_ends_;

@@ -308,6 +308,12 @@ absl::StatusOr<FeedOptions> FeedOptionsFromProto(
   }
   to.has_client_order = options.has_client_order();
   to.draws_by_sample = options.client_order().draws_by_sample();
+  if (options.has_weighted_order()) {
+    const v1::WeightedOrder& order = options.weighted_order();
+    to.weighted_order = {.num_samples = order.num_samples(),
+                         .lists_samples = order.lists_samples()};
+    if (order.has_num_draws()) to.weighted_order->num_draws = order.num_draws();
+  }
   to.keeps_datasets = options.keeps_datasets();
   v1::GetFeedTransformsResponse transforms;
   *transforms.mutable_fields() = options.fields();

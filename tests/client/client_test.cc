@@ -308,6 +308,44 @@ TEST(FeedTest, RingThatIsNone) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("no ring")));
 }
 
+TEST(FeedTest, WeightsAreSentInBlocksBeforeTheLease) {
+  FakeDaemon daemon;
+  auto client = Connect(daemon);
+  ASSERT_THAT(client, IsOk());
+  std::vector<double> weights(300'000);
+  std::vector<int64_t> indices(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    weights[i] = static_cast<double>(i);
+    indices[i] = static_cast<int64_t>(2 * i);
+  }
+  EXPECT_THAT(
+      client->OpenFeed(SomeFeed(), {.weights = weights, .indices = indices}),
+      IsOk());
+  const v1::WeightedOrder order =
+      daemon.open_requests().back().options().weighted_order();
+  EXPECT_EQ(order.num_samples(), weights.size());
+  EXPECT_TRUE(order.lists_samples());
+  uint64_t first = 0;
+  for (const v1::SendWeightsRequest& request : daemon.weight_requests()) {
+    EXPECT_EQ(request.feed_id(), 1u);
+    EXPECT_EQ(request.first(), first);
+    // A daemon takes messages of 4 MiB.
+    EXPECT_LT(request.ByteSizeLong(), 2u << 20);
+    ASSERT_EQ(request.indices_size(), request.weights_size());
+    for (int i = 0; i < request.weights_size(); ++i, ++first) {
+      ASSERT_EQ(request.weights(i), weights[first]);
+      ASSERT_EQ(request.indices(i), indices[first]);
+    }
+  }
+  EXPECT_EQ(first, weights.size());
+  EXPECT_THAT(client->OpenFeed(SomeFeed(),
+                               {.weights = weights,
+                                .indices = absl::MakeSpan(indices).first(7)}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("there are 300000 for 7 indices")));
+  EXPECT_EQ(daemon.open_requests().size(), 1u);
+}
+
 v1::FeedOptions SomeOrderedFeed() {
   v1::FeedOptions options = SomeFeed();
   options.mutable_client_order();

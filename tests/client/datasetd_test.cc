@@ -242,5 +242,31 @@ TEST_F(DatasetdTest, SendsIndices) {
   datasetd_feed_close(feed);
 }
 
+TEST_F(DatasetdTest, SendsWeights) {
+  const double weights[] = {0.5, 2};
+  const int64_t indices[] = {4, 3};
+  for (const int64_t* const listed : {indices, (const int64_t*)nullptr}) {
+    datasetd_feed* feed = nullptr;
+    ASSERT_EQ(datasetd_feed_open_weighted(
+                  client_,
+                  R"({"dataset": "fake", "batch_size": 4,
+                                        "weighted_order": {"num_draws": 9}})",
+                  weights, listed, 2, &feed, nullptr, &error_),
+              DATASETD_OK)
+        << error_.message;
+    const v1::WeightedOrder order =
+        daemon_.open_requests().back().options().weighted_order();
+    EXPECT_EQ(order.num_samples(), 2u);
+    EXPECT_EQ(order.num_draws(), 9u);
+    EXPECT_EQ(order.lists_samples(), listed != nullptr);
+    const v1::SendWeightsRequest request = daemon_.weight_requests().back();
+    EXPECT_EQ(request.first(), 0u);
+    EXPECT_EQ(request.weights(1), 2);
+    EXPECT_EQ(request.indices_size(), listed == nullptr ? 0 : 2);
+    datasetd_feed_close(feed);
+  }
+  EXPECT_EQ(daemon_.weight_requests().size(), 2u);
+}
+
 }  // namespace
 }  // namespace datasetd::client

@@ -125,6 +125,9 @@ def write_requests(out):
         name: "n"}"""))
     add("open_order", 0, encode("OpenFeedRequest", """options {
         batch_size: 2 client_order {draws_by_sample: true}}"""))
+    add("open_weighted", 0, encode("OpenFeedRequest", """options {
+        batch_size: 2 rank: 1 world_size: 3 first_position: 4
+        weighted_order {num_samples: 5 lists_samples: true num_draws: 9}}"""))
     fixed = _PIPELINES["fixed"]
     add("load", 2, encode("LoadDatasetRequest", f"""spec {{
         name: "b" format: "cifar10" path: "/d" split: "test" device: "cpu"
@@ -150,6 +153,13 @@ def write_requests(out):
         batch_sizes: 3 indices: [0, 11, 1]"""))
     add("indices_wrong", 4, encode("SendIndicesRequest", """
         feed_id: 1 batch_sizes: 3 indices: [0, 12, -1]"""))
+    add("weights", 5, encode("SendWeightsRequest", """
+        feed_id: 1 weights: [0, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 0]"""))
+    add("weights_listed", 5, encode("SendWeightsRequest", """
+        feed_id: 1 weights: [0, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 0]
+        indices: [3, 3, 11, 0, 1, 2, 4, 5, 6, 7, 8, 9]"""))
+    add("weights_wrong", 5, encode("SendWeightsRequest", """
+        feed_id: 1 weights: [1, -1, nan, inf, 1e308, 1e308]"""))
 
 
 def main(out):

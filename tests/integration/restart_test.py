@@ -38,7 +38,8 @@ else:
     ds = client.load_dataset("d", format="cifar10", split="test",
                              path=ARGUMENTS["path"])
 loader = datasetd.DataLoader(
-    ds, batch_size=29 + 13 * number, shuffle=number != 2, seed=number,
+    ds, batch_size=29 + 13 * number, shuffle=number in (0, 3), seed=number,
+    weights=np.arange(len(ds)) % 7 if number == 1 else None,
     drop_last=number == 3, framework="numpy", prefetch=1 + number,
     reconnect=50,
     transforms=[T.RandomCrop(32, padding=4), T.RandomHorizontalFlip()])

@@ -30,9 +30,9 @@ def make(images, ranks, batch_size, **arguments):
     """One loader for each rank."""
     return [
         datasetd.DataLoader(
-            images, batch_size=batch_size, shuffle=True, seed=7,
+            images, batch_size=batch_size, seed=7,
             transforms=CROP, framework="numpy", prefetch=1,
-            rank=rank, world_size=ranks, **arguments)
+            rank=rank, world_size=ranks, **{"shuffle": True, **arguments})
         for rank in range(ranks)
     ]
 
@@ -211,18 +211,75 @@ def test_a_subset(images, whole):
         np.testing.assert_array_equal(image, whole[0].pixels[index])
 
 
-def test_a_sampler_and_weights_need_the_same_ranks(images):
-    for order in ({"sampler": list(range(40))}, {"weights": [1] * 103}):
-        loader = datasetd.DataLoader(
-            images, batch_size=10, seed=1, framework="numpy", rank=0,
-            world_size=1, **order)
-        next(iter(loader))
-        state = loader.state_dict()
-        other = datasetd.DataLoader(
-            images, batch_size=5, seed=1, framework="numpy", rank=0,
-            world_size=1, **order)
-        with pytest.raises(datasetd.FailedPrecondition, match="batch_size"):
-            other.load_state_dict(state)
+def test_a_sampler_needs_the_same_ranks(images):
+    order = list(range(40))
+    loader = datasetd.DataLoader(
+        images, batch_size=10, seed=1, framework="numpy", rank=0,
+        world_size=1, sampler=order)
+    next(iter(loader))
+    state = loader.state_dict()
+    other = datasetd.DataLoader(
+        images, batch_size=5, seed=1, framework="numpy", rank=0,
+        world_size=1, sampler=order)
+    with pytest.raises(datasetd.FailedPrecondition, match="batch_size"):
+        other.load_state_dict(state)
+
+
+def by_position(loaders, count=None):
+    """Takes `count` batches of each loader, or all of the epoch; returns what
+    each position of the global order has, from the place where the epoch
+    begins, and the state."""
+    drawn = {}
+    ranks = len(loaders)
+    for rank, loader in enumerate(loaders):
+        row = 0
+        for number, batch in enumerate(loader, 1):
+            assert batch.num_padding == 0
+            for index, image in zip(batch.indices, batch["image"]):
+                drawn[rank + row * ranks] = int(index), image.tobytes()
+                row += 1
+            if number == count:
+                break
+    states = [loader.state_dict() for loader in loaders]
+    assert all(state == states[0] for state in states)
+    assert sorted(drawn) == list(range(len(drawn)))
+    return [drawn[place] for place in range(len(drawn))], states[0]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_weights(images, drop_last):
+    """2 ranks of 5, then 3 of 4, then 1 of 9: each draw once, with the pixels
+    of the job that was not interrupted."""
+    weights = {
+        "shuffle": False,
+        "weights": np.arange(NUM_SAMPLES) % 4,
+        "drop_last": drop_last,
+    }
+    whole, _ = by_position(make(images, 1, 1, **weights))
+    assert len(whole) == NUM_SAMPLES
+    assert len(set(whole)) == NUM_SAMPLES > len({i for i, _ in whole})
+    drawn, state = by_position(make(images, 2, 5, **weights), 3)
+    assert "first_position" not in state
+    for ranks, batch_size, count in ((3, 4, 2), (1, 9, None)):
+        loaders = make(images, ranks, batch_size, **weights)
+        for loader in loaders:
+            loader.load_state_dict(state)
+        more, state = by_position(loaders, count)
+        drawn += more
+    left = NUM_SAMPLES - 30 - 24
+    assert len(drawn) == 54 + (left - left % 9 if drop_last else left)
+    assert drawn == whole[: len(drawn)]
+    # The next epoch is a whole one.
+    assert (state["epoch"], state["batch"]) == (1, 0)
+    assert "first_position" not in state
+    # The ranks draw on beyond the end of the rest.
+    loaders = make(images, 4, 5, **weights)
+    _, state = by_position(make(images, 1, 10, **weights), 2)
+    for loader in loaders:
+        loader.load_state_dict(state)
+    rest, _ = by_position(loaders)
+    assert len(rest) == (80 if drop_last else 84)
+    assert rest[:83] == whole[20 : 20 + len(rest)]
 
 
 @pytest.mark.parametrize("change, message", [

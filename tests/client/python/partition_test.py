@@ -360,6 +360,64 @@ def test_weights_of_each_node(monkeypatch, parts):
     assert third == [([34] * n, 0) for n in (4, 4, 4, 3)]
 
 
+@pytest.mark.parametrize("sizes", [[30, 10], [30, 1]])
+def test_weights_with_drop_last(monkeypatch, parts, sizes):
+    """As many draws as the rank with the fewest samples, which may be none."""
+    datasets = parts(sizes)
+    num_rows = sizes[1] // 2
+    num_rows -= num_rows % 2
+
+    def work(rank, node, arguments):
+        with datasetd.DataLoader(
+            datasets[node],
+            batch_size=2,
+            drop_last=True,
+            weights=np.arange(len(datasets[node])) + 1,
+            **arguments,
+        ) as loader:
+            assert len(loader) == num_rows // 2
+            epochs = [epoch_of(loader), epoch_of(loader)]
+            state = loader.state_dict()
+            assert (state["epoch"], state["batch"]) == (2, 0) or not num_rows
+            return epochs
+
+    for first, second in Job(monkeypatch, [2, 2]).run(work):
+        assert sum(len(ids) for ids, _ in first) == num_rows
+        assert first != second or not num_rows
+
+
+def test_weights_resume_on_the_same_ranks_alone(monkeypatch, parts):
+    datasets = parts([30, 10])
+
+    def work(rank, node, arguments):
+        arguments["weights"] = np.arange(len(datasets[node])) + 1
+        with datasetd.DataLoader(
+            datasets[node], batch_size=2, **arguments
+        ) as loader:
+            iterator = iter(loader)
+            for _ in range(3):
+                next(iterator)
+            state = loader.state_dict()
+            rest = epoch_of(iterator)
+            following = epoch_of(loader)
+        with datasetd.DataLoader(
+            datasets[node], batch_size=2, **arguments
+        ) as loader:
+            loader.load_state_dict(state)
+            assert loader.state_dict() == state
+            assert (epoch_of(loader), epoch_of(loader)) == (rest, following)
+        with datasetd.DataLoader(
+            datasets[node], batch_size=3, **arguments
+        ) as loader:
+            with pytest.raises(
+                datasetd.FailedPrecondition, match="batch_size is 2"
+            ):
+                loader.load_state_dict(state)
+        return len(rest)
+
+    assert Job(monkeypatch, [2, 1]).run(work) == [5, 5, 5]
+
+
 def test_len_peek_and_state_before_iter(monkeypatch, parts):
     """Each is the first that needs the other nodes."""
     datasets = parts([9, 4])

@@ -1,10 +1,13 @@
 """weights=: epochs drawn by weight."""
 
+import hashlib
+
 import datasetd
 import numpy as np
 import pytest
 import torch
 from conftest import NUM_SAMPLES, indices_of, loader
+from datasetd import transforms as T
 
 _WEIGHTS = np.arange(NUM_SAMPLES, dtype=np.float64) % 5
 
@@ -17,6 +20,123 @@ def weighted(dataset, **arguments):
 
 def rows(batches):
     return indices_of(batches).tolist()
+
+
+def drawn_by_numpy(weights, seed, epoch, count):
+    """The first `count` draws of an epoch; the judge of the daemon's."""
+    cumulative = np.cumsum(np.asarray(weights, np.float64))
+    key = np.array([seed, epoch], np.uint64)
+    bits = np.random.Philox(key=key).random_raw(count) >> np.uint64(11)
+    drawn = np.searchsorted(
+        cumulative, bits * 2.0**-53 * cumulative[-1], side="right"
+    )
+    return np.minimum(drawn, np.flatnonzero(weights)[-1])
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("seed, epoch", [(0, 0), (5, 3), (2**64 - 1, 2**31)])
+def test_the_daemon_draws_what_numpy_draws(dataset, seed, epoch, drop_last):
+    """For all ranks, and beyond as many draws as samples."""
+    weights = np.random.default_rng(seed % 97).random(NUM_SAMPLES) ** 3
+    weights[[0, 50, -2, -1]] = 0
+    whole = drawn_by_numpy(weights, seed, epoch, NUM_SAMPLES + 7)
+    for size in (1, 2, 7):
+        for rank in range(size):
+            with weighted(
+                dataset, weights=weights, seed=seed, batch_size=8,
+                drop_last=drop_last, rank=rank, world_size=size,
+            ) as batches:  # fmt: skip
+                batches.set_epoch(epoch)
+                expected = whole[rank::size][: -(-NUM_SAMPLES // size)]
+                if drop_last:
+                    expected = whole[rank:NUM_SAMPLES:size]
+                    count = NUM_SAMPLES // size
+                    expected = expected[: count - count % 8]
+                assert len(batches) == -(-len(expected) // 8)
+                seen = list(batches)
+                assert rows(seen) == expected.tolist()
+                assert all(batch.num_padding == 0 for batch in seen)
+
+
+def test_a_repeated_sample_is_augmented_as_a_samplers(dataset):
+    """Bit by bit as a sampler of the same draws: by the row's position."""
+    rng = np.random.default_rng(3)
+    arguments = {
+        "shuffle": False,
+        "batch_size": 8,
+        "transforms": [
+            T.RandomCrop(6),
+            T.ColorJitter(brightness=0.5),
+            T.ToDtype("float32"),
+            T.RandomErasing(1.0),
+        ],
+    }
+    weights = rng.random(NUM_SAMPLES) * (rng.random(NUM_SAMPLES) < 0.1)
+    for rank in range(2):
+        order = drawn_by_numpy(weights, 5, 0, NUM_SAMPLES + 1)[rank::2]
+        assert len(set(order)) < 12
+        ranks = {"rank": rank, "world_size": 2}
+        with loader(
+            dataset, weights=weights, **ranks, **arguments
+        ) as ours, loader(
+            dataset, sampler=order.tolist(), **ranks, **arguments
+        ) as judge:
+            assert len(ours) == len(judge)
+            pixels = {}
+            for got, expected in zip(ours, judge):
+                assert torch.equal(got.indices, expected.indices)
+                assert torch.equal(got.image, expected.image)
+                for index, image in zip(got.indices.tolist(), got.image):
+                    pixels.setdefault(index, set()).add(
+                        image.numpy().tobytes()
+                    )
+        assert max(len(different) for different in pixels.values()) > 3
+
+
+def test_more_samples_than_a_message_holds(client):
+    """1.28 million, of which a subset of more than a million in any order;
+    "balanced", whose labels are read through a feed."""
+    rng = np.random.default_rng(0)
+    count = 1_281_167
+    labels = rng.integers(0, 1000, count) ** 2 // 1000
+    pushed = client.push_dataset("million", {"label": labels})
+    subset = rng.permutation(count)[:1_150_000]
+    _, classes, counts = np.unique(
+        labels[subset], return_inverse=True, return_counts=True
+    )
+    balanced = 1.0 / counts[classes]
+    for arguments, weights, samples in (
+        ({"weights": labels + 0.25}, labels + 0.25, np.arange(count)),
+        ({"weights": "balanced", "subset": subset}, balanced, subset),
+    ):
+        with weighted(
+            pushed, framework="numpy", batch_size=4096, **arguments
+        ) as batches:
+            assert len(batches) == -(-len(samples) // 4096)
+            expected = samples[drawn_by_numpy(weights, 5, 0, len(samples))]
+            for number, batch in enumerate(batches):
+                at = slice(number * 4096, number * 4096 + len(batch.indices))
+                np.testing.assert_array_equal(batch.indices, expected[at])
+                np.testing.assert_array_equal(
+                    batch.label, labels[expected[at]]
+                )
+            assert number == len(batches) - 1
+
+
+def test_too_many_weights(client):
+    pushed = client.push_dataset(
+        "too-many", {"x": np.zeros(2**24 + 1, np.uint8)}
+    )
+    weights = np.ones(2**24 + 1)
+    with pytest.raises(
+        datasetd.InvalidArgument, match="1 to 16777216 weights.*sampler="
+    ):
+        weighted(pushed, weights=weights, fields=["x"])
+    with weighted(
+        pushed, weights=weights[1:], subset=range(1, 2**24 + 1), fields=["x"]
+    ) as batches:
+        expected = drawn_by_numpy(weights[1:], 5, 0, 10) + 1
+        assert batches.peek().indices.tolist() == expected.tolist()
 
 
 def test_samples_come_in_proportion(dataset):
@@ -95,6 +215,16 @@ def test_resume(dataset):
         assert batches.state_dict() == state
         assert rows(batches) == rest
         assert rows(batches) == following
+    # As versions wrote it that drew in the job.
+    assert set(state) == {
+        "version", "content_hash", "seed", "batch_size", "drop_last",
+        "sampler", "world_size", "transforms_hash", "weights", "epoch",
+        "batch",
+    }  # fmt: skip
+    assert (state["sampler"], state["batch"]) == ("weighted", 4)
+    assert state["weights"] == hashlib.blake2b(
+        _WEIGHTS.astype("<f8").tobytes(), digest_size=16
+    ).hexdigest()
     for other, key in (
         ({"weights": _WEIGHTS + 1}, "weights"),
         ({"weights": None, "shuffle": True}, "sampler"),
@@ -104,6 +234,32 @@ def test_resume(dataset):
                 datasetd.FailedPrecondition, match=f"{key} is"
             ):
                 batches.load_state_dict(state)
+
+
+def test_weights_are_copied(dataset):
+    weights = _WEIGHTS.copy()
+    with weighted(dataset) as batches:
+        expected = rows(batches)
+    with weighted(dataset, weights=weights) as batches:
+        weights[:] = 1
+        first = iter(batches)
+        # A second feed gets them, too.
+        assert rows(batches) != expected
+        batches.set_epoch(0)
+        assert rows(batches) == expected
+        assert rows(first) == expected
+
+
+def test_peek_and_an_iterator_beside_another(dataset):
+    with weighted(dataset) as batches:
+        first = batches.peek()
+        iterator = iter(batches)
+        assert next(iterator) is first
+        second = rows(batches)
+        rest = rows(iterator)
+    expected = drawn_by_numpy(_WEIGHTS, 5, 0, NUM_SAMPLES).tolist()
+    assert first.indices.tolist() + rest == expected
+    assert second == drawn_by_numpy(_WEIGHTS, 5, 1, NUM_SAMPLES).tolist()
 
 
 def test_weights_of_a_subset(dataset):
@@ -141,18 +297,35 @@ def test_balanced(client, framework):
     "arguments, text",
     [
         ({"weights": [1.0]}, r"their shape is \(1,\); expected one for each"),
-        ({"weights": [-1.0] * NUM_SAMPLES}, "finite numbers from 0"),
-        ({"weights": [float("nan")] * NUM_SAMPLES}, "finite numbers from 0"),
-        ({"weights": [0] * NUM_SAMPLES}, "their sum is 0.0"),
+        (
+            {"weights": [1.0] * (NUM_SAMPLES - 1) + [-1.0]},
+            r"weights\[102\], of sample 102 of dataset 'hundred': it is -1; "
+            "expected a finite number from 0",
+        ),
+        ({"weights": [float("nan")] * NUM_SAMPLES}, "it is -?nan; expected"),
+        ({"weights": [float("inf")] * NUM_SAMPLES}, "it is inf; expected"),
+        (
+            {"weights": [1e308] * NUM_SAMPLES},
+            r"weights\[1\], .* the sum up to it is not finite",
+        ),
+        (
+            {"subset": [7, 5], "weights": [1, -1]},
+            r"weights\[1\], of sample 5",
+        ),
+        ({"subset": [7, 500], "weights": [1, 1]}, r"indices\[1\]: 500"),
+        ({"weights": [0] * NUM_SAMPLES}, "their sum is 0; expected"),
         ({"weights": ["a"] * NUM_SAMPLES}, "weights: expected numbers"),
         ({"weights": "even"}, "weights='even'; expected"),
         ({"shuffle": True}, "weights= and shuffle= exclude"),
         ({"sampler": [1]}, "weights= and sampler= exclude"),
     ],
 )
-def test_bad_weights(dataset, arguments, text):
-    with pytest.raises(datasetd.InvalidArgument, match=text):
+def test_bad_weights(client, dataset, arguments, text):
+    with pytest.raises(
+        (datasetd.InvalidArgument, datasetd.OutOfRange), match=text
+    ):
         weighted(dataset, **arguments)
+    assert client.list_feeds() == []
 
 
 def test_balanced_needs_labels(client):

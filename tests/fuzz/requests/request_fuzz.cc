@@ -120,7 +120,7 @@ class World {
 
   void Run(const uint8_t* data, size_t size) {
     if (size == 0) return;
-    const uint8_t kind = data[0] % 5;
+    const uint8_t kind = data[0] % 6;
     const std::string message(reinterpret_cast<const char*>(data + 1),
                               size - 1);
     switch (kind) {
@@ -139,6 +139,9 @@ class World {
       case 4:
         SendIndices(message);
         break;
+      case 5:
+        SendWeights(message);
+        break;
     }
     Settle();
   }
@@ -155,6 +158,10 @@ class World {
     v1::OpenFeedResponse response;
     OpenedFeedToProto(*opened, &response);
     Check(opened->slab_bytes <= kMaxSlabBytes, "a slab beyond the limit");
+    if (options->weighted_order.has_value()) {
+      Check(!feeds_->Attach(opened->id, kSession).ok(), "without weights");
+      return;
+    }
     Check(feeds_->Attach(opened->id, kSession).ok(), "attach");
     if (!options->has_client_order && opened->batches_per_epoch > 0) {
       AwaitBatch();
@@ -248,6 +255,27 @@ class World {
         feeds_->SendIndices(opened->id, kSession, block);
     // Batches of another generation than the client asked for are not made.
     if (status.ok() && request.generation() == 0) AwaitBatch();
+  }
+
+  void SendWeights(const std::string& message) {
+    v1::SendWeightsRequest request;
+    if (!request.ParseFromString(message)) return;
+    FeedOptions options;
+    options.dataset = "a";
+    options.batch_size = 3;
+    options.prefetch = 1;
+    options.weighted_order = {.num_samples = kNumSamples,
+                              .lists_samples = request.indices_size() > 0};
+    const auto opened = feeds_->Open(options, kCaller);
+    Check(opened.ok(), "open", opened.status());
+    const absl::Status status =
+        feeds_->SendWeights(opened->id, kSession,
+                            {.first = request.first(),
+                             .weights = request.weights(),
+                             .indices = request.indices()});
+    const bool is_attached = feeds_->Attach(opened->id, kSession).ok();
+    Check(!is_attached || status.ok(), "attached without weights", status);
+    if (is_attached) AwaitBatch();
   }
 
   void Settle() {

@@ -92,6 +92,40 @@ TEST_F(FeedPlanTest, ScratchCountsSlotsSubsetAndOrder) {
             scratch_bytes + ClientOrder::SizeBytes(*plan.order));
 }
 
+TEST_F(FeedPlanTest, WeightsAreCountedAndLimited) {
+  FeedOptions options = Options(4);
+  const int64_t scratch_bytes = Plan(options).scratch_bytes;
+  options.weighted_order = {.num_samples = kNumSamples};
+  FeedPlan plan = Plan(options);
+  ASSERT_TRUE(plan.weights.has_value());
+  // Beside the weights, a guide of 2^4 + 1 places.
+  EXPECT_EQ(plan.scratch_bytes, scratch_bytes + kNumSamples * 8 + 17 * 4);
+  EXPECT_EQ(plan.feed.sampler.num_draws, kNumSamples);
+  EXPECT_EQ(plan.feed.sampler.num_samples, kNumSamples);
+  options.weighted_order = {
+      .num_samples = 1 << 24, .lists_samples = true, .num_draws = 7};
+  plan = Plan(options);
+  EXPECT_EQ(plan.scratch_bytes,
+            scratch_bytes + (12 << 24) + ((1 << 22) + 1) * 4);
+  EXPECT_EQ(plan.feed.sampler.num_draws, 7);
+  EXPECT_EQ(plan.feed.sampler.num_samples, 1 << 24);
+
+  const auto refuse = [&](FeedOptions::WeightedOrder order, const char* text) {
+    options.weighted_order = order;
+    EXPECT_THAT(PlanFeed(options, dataset_),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("weighted_order"), HasSubstr(text))));
+  };
+  refuse({.num_samples = kNumSamples - 1},
+         "num_samples is 99, and dataset 'a' has 100 samples");
+  refuse({}, "num_samples is 0, and dataset 'a' has 100 samples");
+  refuse({.lists_samples = true}, "num_samples is 0; there can be 1 to");
+  refuse({.num_samples = (1 << 24) + 1, .lists_samples = true},
+         "num_samples is 16777217; there can be 1 to 16777216 weights");
+  refuse({.num_samples = ~uint64_t{0}, .lists_samples = true},
+         "there can be 1 to 16777216 weights");
+}
+
 TEST_F(FeedPlanTest, AClientsOrderHasRoomForTwoOfEachSlotAndMore) {
   const auto capacity = [this](int64_t batch_size) {
     FeedOptions options = Options(batch_size);

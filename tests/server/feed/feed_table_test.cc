@@ -1,6 +1,7 @@
 #include "server/feed/feed_table.h"
 
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -594,6 +595,108 @@ TEST_F(FeedTableOrderTest, OptionsThatExcludeIt) {
   FeedOptions options = OrderOptions();
   options.start = {.epoch = 5, .batch = 1000};
   EXPECT_THAT(table_->Open(options, kAlice), IsOk());
+}
+
+class FeedTableWeightsTest : public FeedTableTest {
+ protected:
+  static FeedOptions WeightedOptions() {
+    FeedOptions options = Options();
+    options.weighted_order = {.num_samples = 10};
+    return options;
+  }
+  uint64_t Open() {
+    const auto opened = table_->Open(WeightedOptions(), kAlice);
+    EXPECT_THAT(opened, IsOk());
+    EXPECT_EQ(opened->num_samples, 10);
+    EXPECT_EQ(opened->batches_per_epoch, 3);
+    return opened->id;
+  }
+  absl::Status Send(uint64_t feed_id, const std::vector<double>& weights,
+                    uint64_t first = 0, const Caller& caller = kAlice) {
+    return table_->SendWeights(feed_id, caller.session_id,
+                               {.first = first, .weights = weights});
+  }
+};
+
+TEST_F(FeedTableWeightsTest, AFeedIsAttachedOnceItHasAllWeights) {
+  const uint64_t id = Open();
+  EXPECT_THAT(
+      table_->Attach(id, kAlice.session_id),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("weights")));
+  EXPECT_THAT(Send(id, {0, 0, 0, 2}), IsOk());
+  EXPECT_THAT(table_->Attach(id, kAlice.session_id),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(Send(id, {0, 0, 0, 0, 0, 0}, 4), IsOk());
+  ASSERT_THAT(table_->Attach(id, kAlice.session_id), IsOk());
+  // They are fixed now.
+  EXPECT_THAT(Send(id, {1}, 10), StatusIs(absl::StatusCode::kNotFound));
+  const std::string device = devices_->devices()[0].name();
+  while (table_->Totals().at(device).num_batches < 4) backend_->CompleteAll();
+  EXPECT_EQ(table_->Totals().at(device).num_samples, 14);
+}
+
+TEST_F(FeedTableWeightsTest, WeightsThatComeRenewTheDeadline) {
+  const uint64_t id = Open();
+  for (uint64_t i = 0; i < 9; ++i) {
+    clock_.Advance(absl::Seconds(9));
+    table_->ExpirePending();
+    EXPECT_THAT(Send(id, {1}, i), IsOk());
+  }
+  clock_.Advance(absl::Seconds(10));
+  table_->ExpirePending();
+  table_->AwaitEnded(absl::Seconds(30));
+  EXPECT_THAT(Send(id, {1}, 9), StatusIs(absl::StatusCode::kNotFound,
+                                         HasSubstr("attach_timeout")));
+  EXPECT_EQ(scratch_bytes(), 0);
+}
+
+TEST_F(FeedTableWeightsTest, WrongWeightsEndTheFeed) {
+  for (const double wrong : {-1.0, std::nan(""), HUGE_VAL}) {
+    const uint64_t id = Open();
+    EXPECT_GT(scratch_bytes(), 10 * sizeof(double));
+    EXPECT_THAT(Send(id, {1, wrong}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("weights[1], of sample 1")));
+    table_->AwaitEnded(absl::Seconds(30));
+    EXPECT_EQ(table_->num_feeds(), 0);
+    EXPECT_EQ(scratch_bytes(), 0);
+    EXPECT_EQ(slab_bytes(), 0);
+    EXPECT_EQ(num_dataset_feeds(), 0);
+  }
+}
+
+TEST_F(FeedTableWeightsTest, OnlyItsSessionSendsAndOnlyToAFeedThatWants) {
+  const uint64_t id = Open();
+  const auto plain = table_->Open(Options(), kAlice);
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_THAT(Send(id, {1}, 0, kBob), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Send(id + 7, {1}), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Send(plain->id, {1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("weighted_order")));
+  EXPECT_THAT(table_->List(), SizeIs(2));
+  EXPECT_THAT(table_->SendIndices(id, kAlice.session_id, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(FeedTableWeightsTest, OptionsThatExcludeThem) {
+  using Change = void (*)(FeedOptions&);
+  const std::pair<const char*, Change> changes[] = {
+      {"shuffle", [](FeedOptions& o) { o.shuffle = true; }},
+      {"subset",
+       [](FeedOptions& o) {
+         o.subset = {1, 2};
+       }},
+      {"client_order", [](FeedOptions& o) { o.has_client_order = true; }},
+      {"first_position is 10", [](FeedOptions& o) { o.first_position = 10; }},
+      {"num_samples is 9",
+       [](FeedOptions& o) { o.weighted_order->num_samples = 9; }}};
+  for (const auto& [word, change] : changes) {
+    FeedOptions options = WeightedOptions();
+    change(options);
+    EXPECT_THAT(table_->Open(options, kAlice),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(word)));
+  }
 }
 
 TEST_F(FeedTableTest, ASubsetIsCheckedAndCounted) {

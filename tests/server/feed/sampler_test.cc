@@ -380,6 +380,84 @@ TEST(SamplerTest, ASubsetIsADatasetOfItsOwn) {
   }
 }
 
+std::shared_ptr<const WeightTable> SomeWeights(int64_t num_samples) {
+  auto table = std::make_shared<WeightTable>(WeightTable::Options{
+      .num_samples = num_samples, .dataset_size = num_samples, .dataset = "d"});
+  std::vector<double> weights(num_samples);
+  for (int64_t i = 0; i < num_samples; ++i) weights[i] = i % 7;
+  EXPECT_TRUE(table->Append({.weights = weights}).ok());
+  return table;
+}
+
+TEST(SamplerTest, RanksShareTheDrawsByWeight) {
+  constexpr int64_t kNum = 23;
+  const auto weights = SomeWeights(kNum);
+  std::vector<int64_t> draws(1000);
+  weights->Draw(/*seed=*/9, /*epoch=*/4, 0, 1, absl::MakeSpan(draws));
+  for (const bool drop_last : {false, true}) {
+    for (const int64_t world_size : {1, 3, 4, 30}) {
+      for (const uint64_t first : {0, 6}) {
+        for (const uint64_t num_draws : {7, 23, 100}) {
+          const int64_t left = static_cast<int64_t>(num_draws - first);
+          int64_t num_rows = left / world_size;
+          if (!drop_last && left % world_size != 0) ++num_rows;
+          if (drop_last) num_rows -= num_rows % 4;
+          for (int64_t rank = 0; rank < world_size; ++rank) {
+            auto sampler = Make({.num_samples = kNum,
+                                 .batch_size = 4,
+                                 .drop_last = drop_last,
+                                 .seed = 9,
+                                 .rank = rank,
+                                 .world_size = world_size,
+                                 .first_position = first,
+                                 .weights = weights,
+                                 .num_draws = num_draws});
+            const RankEpoch epoch = Collect(*sampler, 4, 4);
+            ASSERT_EQ(static_cast<int64_t>(epoch.indices.size()), num_rows);
+            EXPECT_THAT(epoch.padding_rows, ElementsAre());
+            for (size_t row = 0; row < epoch.indices.size(); ++row) {
+              const uint64_t position = first + rank + row * world_size;
+              ASSERT_EQ(epoch.indices[row], draws[position]);
+              if (row % 4 != 0) continue;
+              ASSERT_EQ(sampler->FirstPosition(row / 4), position);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, AnEpochMayHaveNoDraws) {
+  auto sampler =
+      Make({.num_samples = 5, .batch_size = 1, .weights = SomeWeights(5)});
+  EXPECT_EQ(sampler->batches_per_epoch(), 0);
+}
+
+TEST(SamplerTest, DrawsByWeightThatCannotBe) {
+  const SamplerOptions good = {.num_samples = 5,
+                               .batch_size = 1,
+                               .weights = SomeWeights(5),
+                               .num_draws = 5};
+  const auto message = [&](void (*change)(SamplerOptions&)) {
+    SamplerOptions options = good;
+    change(options);
+    const absl::Status status = Sampler::Create(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_TRUE(Sampler::Create(good).ok());
+  EXPECT_EQ(message([](SamplerOptions& o) { o.first_position = 5; }),
+            "first_position is 5; with 5 draws it must be 0 or below that");
+  EXPECT_EQ(message([](SamplerOptions& o) { o.num_draws = 0xFFFFFFFF; }),
+            "num_draws is 4294967295; with world_size 1 it must be within "
+            "0..4294967294");
+  EXPECT_THAT(message([](SamplerOptions& o) { o.world_size = 1ll << 40; }),
+              HasSubstr("num_draws is 5"));
+  EXPECT_THAT(message([](SamplerOptions& o) { o.shuffle = true; }),
+              HasSubstr("exclude shuffle"));
+}
+
 TEST(SamplerTest, ASubsetOfAnotherSizeIsRefused) {
   const auto sampler = Sampler::Create(
       {.num_samples = 3,

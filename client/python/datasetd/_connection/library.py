@@ -129,9 +129,18 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         [_P, ctypes.c_char_p, _TEXT, _ERROR],
     ),
     "datasetd_get_status": (ctypes.c_int32, [_P, _TEXT, _ERROR]),
-    "datasetd_feed_open": (
+    "datasetd_feed_open_weighted": (
         ctypes.c_int32,
-        [_P, ctypes.c_char_p, ctypes.POINTER(_P), _TEXT, _ERROR],
+        [
+            _P,
+            ctypes.c_char_p,
+            _P,
+            _P,
+            ctypes.c_uint64,
+            ctypes.POINTER(_P),
+            _TEXT,
+            _ERROR,
+        ],
     ),
     "datasetd_feed_close": (None, [_P]),
     "datasetd_feed_device": (

@@ -20,6 +20,7 @@ from .._connection.at_exit import close_at_exit
 from .._connection.session import Session
 from .._descriptions import dtype_of
 from .._order.sampling import Drawn
+from .._order.weights import Weighted
 from ..errors import Closed, DeadlineExceeded, FailedPrecondition
 
 _DEADLINE_EXCEEDED = 4
@@ -56,6 +57,7 @@ class Feed:
         images: Container[str],
         held: Held,
         waited: Waited,
+        weighted: Optional[Weighted] = None,
     ) -> None:
         """Opens the feed; `options` is a FeedOptions message, `images` the
         names of the fields that are images. Errors as DataLoader."""
@@ -75,9 +77,21 @@ class Feed:
         self._free = weakref.finalize(self, _free, library, handle)
         self._free.atexit = False
         self.connection = session.connection()
+        weights = samples = None
+        num_weights = 0
+        if weighted is not None:
+            weights = weighted.weights.ctypes.data
+            num_weights = len(weighted.weights)
+            if weighted.samples is not None:
+                samples = weighted.samples.ctypes.data
         info = json.loads(
             session.call_text(
-                "feed_open", encode(options), ctypes.byref(handle)
+                "feed_open_weighted",
+                encode(options),
+                weights,
+                samples,
+                num_weights,
+                ctypes.byref(handle),
             )
         )
         self.num_batches = int(info["batches_per_epoch"])

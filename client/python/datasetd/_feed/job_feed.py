@@ -10,6 +10,7 @@ from .._batches.held import Held
 from .._connection.connection import Connection
 from .._datasets.dataset import Dataset
 from .._order.sampling import Drawn
+from .._order.weights import Weighted
 from ..errors import Closed, Error
 from .ahead import SentAhead
 from .feed import Feed, Waited
@@ -34,6 +35,7 @@ class Job:
         reconnect_seconds: float,
         held: Held,
         images: FrozenSet[str],
+        weighted: Optional[Weighted],
     ) -> None:
         """`images` are the names of a batch's images."""
         self.dataset = dataset
@@ -43,6 +45,7 @@ class Job:
         self.reconnect_seconds = reconnect_seconds
         self.held = held
         self.images = images
+        self.weighted = weighted
         # Returns how many rows of the batch at an index are padding, of a
         # client's order; None: none are.
         self.num_padding: Optional[Callable[[int], int]] = None
@@ -119,6 +122,7 @@ class JobFeed:
             job.images,
             job.held,
             job.waited,
+            job.weighted,
         )
         if self.ahead is not None:
             self.ahead.set_limits(feed.order_capacity, feed.prefetch)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional
+import array
+from typing import Any, Callable, Optional
 
 from .._datasets.dataset import Dataset
 from .._order.weights import balanced
@@ -13,7 +14,7 @@ def balanced_weights(
     weights: str,
     open_loader: Callable[..., Any],
     dataset: Dataset,
-    samples: Optional[List[int]],
+    samples: "Optional[array.array[int]]",
     framework: str,
 ) -> Any:
     """Returns the weights of `samples`, or of all. `open_loader` is called as
@@ -34,7 +35,8 @@ def balanced_weights(
         framework=framework,
         rank=0,
         world_size=1,
-        subset=samples,
+        # Not a subset, which has a limit.
+        sampler=samples,
     ) as loader:
         return balanced([batch[0] for batch in loader])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from .._ranks.agreement import Agreement
-from .._ranks.ranks import Ranks
 from ..errors import FailedPrecondition
 from .feeds import Feeds
 from .job_order import JobOrder
@@ -41,12 +40,16 @@ class Collective:
         if ranks != share.ranks:
             self._keep_loaded(ranks.world_size)
             share.ranks = ranks
-            self._divide(ranks)
+            self._feeds.divide(*ranks)
         of_node = self._order.agree(
             self._agreement, ranks, self._feeds.newest.content_hash
         )
-        if of_node is not None:
-            self._divide(of_node)
+        if of_node is None:
+            return
+        num_draws = self._order.num_draws()
+        if num_draws is not None:
+            self._feeds.set_num_draws(num_draws)
+        self._feeds.divide(*of_node)
 
     def settle(self) -> None:
         """Fixes the ranks. They agree on a seed if there are more than when it
@@ -67,17 +70,13 @@ class Collective:
         """Compares what must be equal on all ranks; see Agreement."""
         self._agreement.check(self._share.ranks, identity)
 
-    def _divide(self, ranks: Ranks) -> None:
-        self._order.set_ranks(ranks)
-        self._feeds.divide(*ranks)
-
     def _keep_loaded(self, world_size: int) -> None:
         """Keeps the loaded place when the number of ranks changes."""
         before = self._share.ranks.world_size
         loaded = self._start.loaded
         if loaded is None or world_size == before:
             return
-        if self._feeds.newest.ahead is None:
+        if self._order.is_global:
             self._start.cut_anew(self._order.batch_size * before)
         elif loaded[1]:
             raise FailedPrecondition(

@@ -93,6 +93,10 @@ class Feeds:
         self._job.change(rank=rank, world_size=world_size)
         self.newest.update()
 
+    def set_num_draws(self, num_draws: int) -> None:
+        """Sets how often feeds draw by weights in an epoch, from now on."""
+        self._job.change(weighted_order={"num_draws": str(num_draws)})
+
     def _begun(self, start: NextEpoch, keep: bool = False) -> JobFeed:
         """Returns a feed at the next position that no iterator uses; with
         `keep` one that was there, or a new one."""

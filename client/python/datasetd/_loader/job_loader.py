@@ -51,6 +51,8 @@ class JobLoader(Generic[ArrayT]):
         Raises TypeError if a sampler does not know its length.
         """
         self._collective.follow()
+        if self._order.partition is not None:
+            return len(self._order.partition)
         feed = self._feeds.newest
         if feed.ahead is not None:
             return len(feed)
@@ -126,8 +128,9 @@ class JobLoader(Generic[ArrayT]):
         FailedPrecondition, naming the field, if the state belongs to another
         job. batch_size and world_size may differ: then the next epoch is the
         rest of the one that was interrupted, cut anew, so that all ranks
-        together get each sample once. With a sampler or weights they may differ
-        at batch 0 only. iter() checks that a sampler yields the same indices.
+        together get each sample once (or, with weights, each draw). With a
+        sampler they may differ at batch 0 only. iter() checks that a sampler
+        yields the same indices.
         """
         self._state.load(state)
 

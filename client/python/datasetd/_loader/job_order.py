@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional
+import array
+from typing import Any, Dict, Iterable, Optional
 
 from .._datasets.dataset import Dataset
 from .._datasets.parts import check_node
 from .._feed.ahead import SentAhead
 from .._order.partition import Partition, seed_of
 from .._order.sampling import SamplerOrder, digest, index_array
-from .._order.weights import WeightedSampler
+from .._order.weights import Weighted
 from .._ranks import nodes
 from .._ranks.agreement import Agreement
 from .._ranks.ranks import Ranks
 
 
 class JobOrder:
-    """The order of a loader's batches: the daemon's, or one that is sent, of a
-    sampler, of weights or of a partition.
+    """The order of a loader's batches: the daemon's, which may draw by weights,
+    or one that is sent, of a sampler or of a partition.
 
-    Attributes: batch_size, shuffle, drop_last; partition, and samples, the
-    indices of a subset, both None if there is none; is_given, whether a sampler
-    of the user decides, which the loader cannot run anew.
+    Attributes: batch_size, shuffle, drop_last; partition, weighted, and
+    samples, the indices of a subset, each None if there is none; is_given,
+    whether a sampler of the user decides, which the loader cannot run anew.
     """
 
     def __init__(
@@ -37,15 +38,14 @@ class JobOrder:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.drop_last = drop_last
-        self.samples: Optional[List[int]] = None
+        self.samples: "Optional[array.array[int]]" = None
         self._num_samples = len(dataset)
         self._subset_hash: Optional[str] = None
         if subset is not None:
-            indices = index_array("subset", subset)
-            self.samples = indices.tolist()
-            self._subset_hash = digest(indices).hex()
-            self._num_samples = len(indices)
-        self._weighted: Optional[WeightedSampler] = None
+            self.samples = index_array("subset", subset)
+            self._subset_hash = digest(self.samples).hex()
+            self._num_samples = len(self.samples)
+        self.weighted: Optional[Weighted] = None
         self.partition: Optional[Partition] = None
         self._sampler: Any = None
         self._batch_sampler: Any = None
@@ -53,13 +53,11 @@ class JobOrder:
         self._own_subset: Any = None
         self.is_given = False
 
-    # -- Orders that are sent -------------------------------------------------
+    # -- Other orders ---------------------------------------------------------
 
     def weigh(self, weights: Any) -> None:
-        """Draws the samples by numbers, one for each."""
-        self._weighted = self._sampler = WeightedSampler(
-            weights, self.samples, self._num_samples, self.drop_last
-        )
+        """The daemon draws the samples by numbers, one for each."""
+        self.weighted = Weighted(weights, self.samples, self._num_samples)
 
     def divide(self, given: nodes.Given) -> None:
         """Divides the order over nodes. REQUIRES: there is no sampler."""
@@ -68,12 +66,12 @@ class JobOrder:
         self.partition = Partition(
             node,
             self._num_samples,
-            self.samples,
+            None if self.samples is None else self.samples.tolist(),
             self.batch_size,
             self.shuffle,
             self.drop_last,
         )
-        if self._weighted is None:
+        if self.weighted is None:
             self._batch_sampler = self.partition
 
     def take(self, sampler: Any, batch_sampler: Any, subset: Any) -> None:
@@ -110,8 +108,8 @@ class JobOrder:
             options["client_order"] = {
                 "draws_by_sample": draws_by_sample or self.is_partition
             }
-        elif self.samples is not None:
-            options["subset"] = {"indices": self.samples}
+        elif self.samples is not None and self.weighted is None:
+            options["subset"] = {"indices": self.samples.tolist()}
         return options
 
     # -- Seed, epoch, ranks ---------------------------------------------------
@@ -123,18 +121,12 @@ class JobOrder:
         return seed_of(seed, self.partition.node.number)
 
     def set_seed(self, seed: int) -> None:
-        for order in (self._weighted, self.partition):
-            if order is not None:
-                order.seed = self.seed_of(seed)
+        if self.partition is not None:
+            self.partition.seed = self.seed_of(seed)
 
     def set_epoch(self, epoch: int) -> None:
-        for order in (self._weighted, self.partition):
-            if order is not None:
-                order.set_epoch(epoch)
-
-    def set_ranks(self, ranks: Ranks) -> None:
-        if self._weighted is not None:
-            self._weighted.ranks = ranks
+        if self.partition is not None:
+            self.partition.set_epoch(epoch)
 
     def agree(
         self, agreement: Agreement, ranks: Ranks, content_hash: str
@@ -150,23 +142,37 @@ class JobOrder:
             {
                 "content_hash": content_hash,
                 "subset": self._subset_hash,
-                "weights": self._weighted and self._weighted.hash,
+                "weights": self.weighted and self.weighted.hash,
             },
         )
-        if self._weighted is not None:
-            self._weighted.num_rows = partition.num_rows
         return partition.ranks
+
+    def num_draws(self) -> Optional[int]:
+        """Returns how often this node's ranks draw by weights in an epoch; None:
+        as the daemon decides. REQUIRES: a partition has agreed."""
+        if self.weighted is None or self.partition is None:
+            return None
+        return self.partition.num_rows * self.partition.ranks.world_size
 
     # -- What it is -----------------------------------------------------------
 
     @property
     def is_partition(self) -> bool:
         """True if the batches are a partition's, in the daemon's order."""
-        return self.partition is not None and self._weighted is None
+        return self.partition is not None and self.weighted is None
+
+    @property
+    def is_global(self) -> bool:
+        """True if the daemon makes one order, which all ranks divide."""
+        return (
+            self.partition is None
+            and self._sampler is None
+            and self._batch_sampler is None
+        )
 
     @property
     def kind(self) -> str:
-        if self._weighted is not None:
+        if self.weighted is not None:
             return "weighted"
         if self.is_given:
             return "given"
@@ -178,14 +184,14 @@ class JobOrder:
         identity: Dict[str, Any] = {}
         if self._subset_hash is not None:
             identity["subset"] = self._subset_hash
-        if self._weighted is not None:
-            identity["weights"] = self._weighted.hash
+        if self.weighted is not None:
+            identity["weights"] = self.weighted.hash
         if self.partition is not None:
             identity.update(self.partition.identity())
         return identity
 
     def description(self, num_batches: int) -> str:
-        if self._weighted is not None:
+        if self.weighted is not None:
             return "random by weights"
         if self.is_given:
             return "the order of a sampler"

@@ -73,10 +73,11 @@ class DataLoader(JobLoader[ArrayT]):
         either way; NHWC shows in the strides (torch.channels_last).
       framework: "torch", "numpy", "jax" or "dlpack"; None: torch if it is
         installed, else NumPy.
-      weights: one number per sample (of `subset`, if given): each draw of an
-        epoch takes a sample in proportion to its weight, with replacement, as
-        torch's WeightedRandomSampler. "balanced": all classes of the label
-        field are equally frequent. Excludes shuffle and samplers.
+      weights: one number per sample (of `subset`, if given), at most
+        16,777,216: each draw of an epoch takes a sample in proportion to its
+        weight, with replacement, as torch's WeightedRandomSampler. The daemon
+        draws. "balanced": all classes of the label field are equally frequent.
+        Excludes shuffle and samplers.
       subset: distinct sample indices: the loader behaves as if the dataset
         held only these samples, in this order.
       fields: names of the fields of a batch, in order; None: all. The choice

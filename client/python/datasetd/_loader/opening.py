@@ -120,10 +120,18 @@ def open_job(
     # After the other checks, so that a mistake draws nothing.
     share.choose_seed(seed, generator, shuffle or weights is not None)
     order.set_seed(share.seed)
-    order.set_ranks(share.ranks)
     options.update(share.ranks._asdict())
     options["seed"] = str(order.seed_of(share.seed))
-    job = Job(whole, options, framework, timeout, seconds, held, images)
+    job = Job(
+        whole,
+        options,
+        framework,
+        timeout,
+        seconds,
+        held,
+        images,
+        order.weighted,
+    )
     if order.partition is not None and order.is_partition:
         job.num_padding = order.partition.num_padding
     feeds = Feeds(

@@ -88,7 +88,9 @@ class State:
             )
         ahead = self._feeds.newest.ahead
         position, first = checked_position(
-            state, identity, self.num_samples() if ahead is None else None
+            state,
+            identity,
+            self.num_samples() if self._order.is_global else None,
         )
         order_state = None
         if ahead is not None and self._order.is_given:
@@ -126,10 +128,10 @@ class State:
 
     def num_padding(self) -> int:
         """Returns how many samples the epoch repeats, over all ranks."""
-        partition = self._order.partition
-        if partition is not None and self._order.is_partition:
-            return partition.num_padding_of_all()
-        if self._feeds.newest.ahead is not None or self._order.drop_last:
+        order = self._order
+        if order.partition is not None and order.is_partition:
+            return order.partition.num_padding_of_all()
+        if order.drop_last or order.weighted or not order.is_global:
             return 0
         first = self._feeds.current.first_position
         return -(self.num_samples() - first) % self._share.ranks.world_size
