@@ -3,11 +3,32 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checked_math.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 
 namespace datasetd {
+namespace {
+
+// Rows of Feed::indices_, and of Feed::device_indices_.
+int64_t NumHostRows(const Backend& backend, int64_t num_slots) {
+  return backend.info().is_host ? num_slots : 2 * num_slots;
+}
+int64_t NumDeviceRows(const Backend& backend, int64_t num_slots) {
+  return backend.info().is_host
+             ? 0
+             : std::min<int64_t>(num_slots, kMaxBatchesPerLaunch);
+}
+
+}  // namespace
+
+int64_t Feed::IndexBytes(const Backend& backend, int64_t num_slots,
+                         int64_t batch_size) {
+  return SaturatingProduct(
+      NumHostRows(backend, num_slots) + NumDeviceRows(backend, num_slots),
+      batch_size, sizeof(int64_t));
+}
 
 absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     Options options, std::unique_ptr<ExportedMemory> slab,
@@ -23,10 +44,15 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     feed->batches_per_epoch_ =
         static_cast<uint64_t>(feed->sampler_->batches_per_epoch());
   }
+  const int64_t row_bytes =
+      feed->options_.sampler.batch_size * static_cast<int64_t>(sizeof(int64_t));
   DATASETD_ASSIGN_OR_RETURN(
       feed->indices_,
-      backend.AllocateHost(num_slots * feed->options_.sampler.batch_size *
-                           sizeof(int64_t)));
+      backend.AllocateHost(NumHostRows(backend, num_slots) * row_bytes));
+  if (const int64_t rows = NumDeviceRows(backend, num_slots); rows > 0) {
+    DATASETD_ASSIGN_OR_RETURN(feed->device_indices_,
+                              backend.Allocate(rows * row_bytes));
+  }
   if (const ScratchPlan plan = PlanScratch(program, backend.max_teams());
       plan.size_bytes > 0) {
     DATASETD_ASSIGN_OR_RETURN(feed->scratch_,
@@ -73,9 +99,11 @@ uint8_t* Feed::SlotData(uint32_t slot) const {
   return slab_->data() + slot * options_.slot_stride_bytes;
 }
 
-int64_t* Feed::SlotIndices(uint32_t slot) const {
-  return reinterpret_cast<int64_t*>(indices_->data()) +
-         static_cast<int64_t>(slot) * options_.sampler.batch_size;
+absl::Span<int64_t> Feed::IndexRow(uint32_t row) const {
+  const int64_t batch_size = options_.sampler.batch_size;
+  return absl::MakeSpan(
+      reinterpret_cast<int64_t*>(indices_->data()) + row * batch_size,
+      batch_size);
 }
 
 void Feed::SetNext(FeedPosition position) {
@@ -193,9 +221,9 @@ bool Feed::CanLaunch() const {
   return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;
 }
 
-bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
-  const auto indices =
-      absl::MakeSpan(SlotIndices(slot), options_.sampler.batch_size);
+bool Feed::TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
+                    PublishedBatch* published) {
+  const absl::Span<int64_t> indices = IndexRow(row);
   *task = {};
   task->slot = SlotData(slot);
   task->indices = indices.data();
@@ -228,6 +256,21 @@ bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
   return true;
 }
 
+absl::Status Feed::CopyIndices(absl::Span<BatchTask> tasks) {
+  if (device_indices_ == nullptr) return absl::OkStatus();
+  const int64_t* const from = tasks.front().indices;
+  const int64_t num_indices =
+      tasks.back().indices - from + tasks.back().num_samples;
+  // The launches of the stream that read the copies before have ended by then.
+  DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+      device_indices_->data(), reinterpret_cast<const uint8_t*>(from),
+      static_cast<size_t>(num_indices) * sizeof(int64_t)));
+  const auto* const to =
+      reinterpret_cast<const int64_t*>(device_indices_->data());
+  for (BatchTask& task : tasks) task.indices = to + (task.indices - from);
+  return absl::OkStatus();
+}
+
 absl::Status Feed::LaunchPart(PendingLaunch& launch) {
   BatchTask part = launch.rest;
   part.num_rows = static_cast<int32_t>(
@@ -251,11 +294,15 @@ bool Feed::TakeBatches(int max_batches, PendingLaunch& launch,
   launch.generation = generation_;
   launch.started_nanoseconds = MonotonicNanoseconds();
   launch.num_batches = 0;
+  const auto num_rows = static_cast<uint32_t>(2 * slots_.size());
+  if (next_row_ + static_cast<uint32_t>(num_batches) > num_rows) next_row_ = 0;
   for (uint32_t i = 0; i < slots_.size() && launch.num_batches < num_batches;
        ++i) {
     if (slots_[i].state != SlotState::kFree) continue;
     PendingBatch& pending = launch.batches[launch.num_batches];
-    if (!TakeNext(i, &tasks[launch.num_batches], &pending.batch)) break;
+    const uint32_t row = device_indices_ == nullptr ? i : next_row_;
+    if (!TakeNext(i, row, &tasks[launch.num_batches], &pending.batch)) break;
+    ++next_row_;
     pending.slot = i;
     ++launch.num_batches;
     slots_[i].state = SlotState::kRunning;
@@ -281,6 +328,8 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
         max_launch_rows_ / options_.sampler.batch_size, 1, max_batches));
   }
   if (!TakeBatches(max_batches, launch, tasks)) return false;
+  DATASETD_RETURN_IF_ERROR(
+      CopyIndices(absl::MakeSpan(tasks, launch.num_batches)));
   if (max_launch_rows_ > 0 && tasks[0].num_samples > max_launch_rows_) {
     launch.rest = tasks[0];
     DATASETD_RETURN_IF_ERROR(LaunchPart(launch));

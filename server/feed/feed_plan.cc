@@ -110,7 +110,7 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   plan.feed.draws_by_sample = options.draws_by_sample;
 
   plan.scratch_bytes = SaturatingSum(
-      SaturatingProduct(plan.num_slots, options.batch_size, sizeof(int64_t)),
+      Feed::IndexBytes(backend, plan.num_slots, options.batch_size),
       sizeof(DeviceProgram),
       PlanScratch(program, backend.max_teams()).size_bytes);
   if (options.subset.has_value()) {

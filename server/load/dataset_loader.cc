@@ -116,6 +116,7 @@ class Loader {
   // For a packed field of an encoded source: appends the samples of `rows`.
   void Pack(size_t field, absl::Span<const int64_t> rows, Staging& staging);
   absl::Status PlaceIndices();
+  absl::Status FillIndices();
   absl::Status Transform(size_t field, const Staging& staging, int64_t first,
                          int64_t count);
   absl::Status WaitFor(Staging& staging);
@@ -136,7 +137,7 @@ class Loader {
   std::vector<std::unique_ptr<DeviceMemory>> scratch_;
   std::vector<std::unique_ptr<DeviceMemory>> chain_scratch_;
   std::vector<std::unique_ptr<LoadedProgram>> programs_;
-  std::unique_ptr<HostMemory> indices_;
+  std::unique_ptr<DeviceMemory> indices_;  // 0, 1, ...
   std::unique_ptr<HostMemory> readback_;
   ContentHasher::Ticket readback_ticket_ = 0;
   // Declared last, so that they are destroyed first and wait for pending work.
@@ -191,10 +192,7 @@ absl::Status Loader::Allocate() {
     DATASETD_ASSIGN_OR_RETURN(readback_,
                               backend_->AllocateHost(readback_bytes));
     DATASETD_ASSIGN_OR_RETURN(
-        indices_,
-        backend_->AllocateHost(plan_.chunk_samples * sizeof(int64_t)));
-    int64_t* indices = reinterpret_cast<int64_t*>(indices_->data());
-    std::iota(indices, indices + plan_.chunk_samples, int64_t{0});
+        indices_, backend_->Allocate(plan_.chunk_samples * sizeof(int64_t)));
   }
   staging_.resize(static_cast<size_t>(plan_.num_staging_buffers));
   for (Staging& staging : staging_) {
@@ -210,7 +208,16 @@ absl::Status Loader::Allocate() {
       stream_, backend_->CreateStream(
                    nullptr, {.uid = account_.uid, .is_background = true}));
   counters_.SetStream(stream_.get());
-  return absl::OkStatus();
+  return indices_ == nullptr ? absl::OkStatus() : FillIndices();
+}
+
+absl::Status Loader::FillIndices() {
+  std::vector<int64_t> indices(static_cast<size_t>(plan_.chunk_samples));
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+      indices_->data(), reinterpret_cast<const uint8_t*>(indices.data()),
+      indices.size() * sizeof(int64_t)));
+  return stream_->Synchronize();
 }
 
 int64_t Loader::StagedBytes(size_t field, int64_t first, int64_t count) const {

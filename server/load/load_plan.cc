@@ -274,6 +274,11 @@ absl::StatusOr<LoadPlan> PlanLoad(
         plan.scratch_bytes, field_bytes,
         PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes);
   }
+  if (plan.scratch_bytes > 0) {
+    plan.scratch_bytes = SaturatingAdd(
+        plan.scratch_bytes,
+        SaturatingMultiply(plan.chunk_samples, sizeof(int64_t)));
+  }
   DATASETD_RETURN_IF_ERROR(CheckStaging(plan));
   return plan;
 }

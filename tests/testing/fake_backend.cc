@@ -136,8 +136,9 @@ class FakeStream final : public Stream {
   FakeStreamState state_;
 };
 
-DeviceInfo MakeInfo(const Backend& host) {
+DeviceInfo MakeInfo(const Backend& host, bool is_host) {
   DeviceInfo info = host.info();
+  info.is_host = is_host;
   info.name = "fake";
   info.description = "host memory, work on command";
   return info;
@@ -162,7 +163,7 @@ absl::StatusOr<std::unique_ptr<Interface>> AllocateCounted(
 FakeBackend::FakeBackend(const FakeBackendOptions& options)
     : options_(options),
       host_(CreateHostBackend({.num_threads = 1})),
-      info_(MakeInfo(*host_)),
+      info_(MakeInfo(*host_, options.is_host)),
       device_(std::make_shared<FakeDevice>()) {}
 
 FakeBackend::~FakeBackend() {
@@ -195,6 +196,7 @@ int FakeBackend::num_pending_launches() const {
   return device_->num_pending_launches();
 }
 int FakeBackend::num_launches() const { return device_->num_launches(); }
+int FakeBackend::num_copies() const { return device_->num_copies(); }
 int FakeBackend::num_waits() const { return device_->num_waits(); }
 int FakeBackend::num_live_objects() const {
   return device_->num_live_objects();
