@@ -53,16 +53,21 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     DATASETD_ASSIGN_OR_RETURN(feed->device_indices_,
                               backend.Allocate(rows * row_bytes));
   }
-  if (const ScratchPlan plan = PlanScratch(program, backend.max_teams());
-      plan.size_bytes > 0) {
-    DATASETD_ASSIGN_OR_RETURN(feed->scratch_,
+  const ScratchPool::Lease& lease = feed->options_.scratch;
+  if (lease.has_value()) {
+    lease.Give(&program);
+  } else if (const ScratchPlan plan = PlanScratch(program, backend.max_teams());
+             plan.size_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(feed->own_scratch_,
                               backend.Allocate(plan.size_bytes));
-    plan.Give(feed->scratch_->data(), &program);
+    plan.Give(feed->own_scratch_->data(), &program);
   }
   DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(program));
-  DATASETD_ASSIGN_OR_RETURN(
-      feed->stream_,
-      backend.CreateStream(std::move(on_done), {.uid = feed->options_.uid}));
+  if (!lease.has_value()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        feed->own_stream_,
+        backend.CreateStream(std::move(on_done), {.uid = feed->options_.uid}));
+  }
   if (backend.max_launch_operations() > 0 &&
       feed->options_.sample_operations > 0) {
     feed->max_launch_rows_ = std::max<int64_t>(
@@ -93,7 +98,12 @@ Feed::Feed(Options options, std::unique_ptr<ExportedMemory> slab,
       slots_(options_.num_slots),
       num_free_(options_.num_slots) {}
 
-Feed::~Feed() = default;
+Feed::~Feed() {
+  // Its own stream waits when it is destroyed.
+  if (own_stream_ == nullptr && !is_quiescent()) {
+    (void)stream().Synchronize();
+  }
+}
 
 uint8_t* Feed::SlotData(uint32_t slot) const {
   return slab_->data() + slot * options_.slot_stride_bytes;
@@ -262,7 +272,7 @@ absl::Status Feed::CopyIndices(absl::Span<BatchTask> tasks) {
   const int64_t num_indices =
       tasks.back().indices - from + tasks.back().num_samples;
   // The launches of the stream that read the copies before have ended by then.
-  DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+  DATASETD_RETURN_IF_ERROR(stream().CopyToDevice(
       device_indices_->data(), reinterpret_cast<const uint8_t*>(from),
       static_cast<size_t>(num_indices) * sizeof(int64_t)));
   const auto* const to =
@@ -277,8 +287,8 @@ absl::Status Feed::LaunchPart(PendingLaunch& launch) {
       std::min<int64_t>(max_launch_rows_, part.num_samples));
   launch.rest.first_row += NumRows(part);
   DATASETD_RETURN_IF_ERROR(
-      stream_->Augment(*program_, absl::MakeConstSpan(&part, 1)));
-  DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+      stream().Augment(*program_, absl::MakeConstSpan(&part, 1)));
+  DATASETD_RETURN_IF_ERROR(stream().Record(*launch.event));
   has_rest_ = !IsLastPart(part);
   is_part_running_ = has_rest_;
   return absl::OkStatus();
@@ -334,9 +344,9 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
     launch.rest = tasks[0];
     DATASETD_RETURN_IF_ERROR(LaunchPart(launch));
   } else {
-    DATASETD_RETURN_IF_ERROR(stream_->Augment(
+    DATASETD_RETURN_IF_ERROR(stream().Augment(
         *program_, absl::MakeConstSpan(tasks, launch.num_batches)));
-    DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+    DATASETD_RETURN_IF_ERROR(stream().Record(*launch.event));
   }
   ++num_running_launches_;
   stats_.num_launches.fetch_add(1, std::memory_order_relaxed);
@@ -355,7 +365,8 @@ void Feed::Stop() {
   if (is_stopped_) return;
   is_stopped_ = true;
   channel_->Close();
-  stream_->Cancel();
+  // The pool's stream also has other feeds' work.
+  if (own_stream_ != nullptr) own_stream_->Cancel();
 }
 
 std::unique_ptr<ExportedMemory> Feed::TakeSlab() { return std::move(slab_); }

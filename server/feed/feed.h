@@ -32,6 +32,7 @@
 #include "server/feed/feed_position.h"
 #include "server/feed/latency_histogram.h"
 #include "server/feed/sampler.h"
+#include "server/feed/scratch_pool.h"
 
 namespace datasetd {
 
@@ -72,6 +73,9 @@ class Feed {
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;
     FeedPosition start;
+    // Scratch memory and stream of the program's chains. Empty: the feed has
+    // its own.
+    ScratchPool::Lease scratch;
   };
 
   // `slab` holds num_slots slots. See Backend::CreateStream for `on_done`.
@@ -123,6 +127,8 @@ class Feed {
   int64_t batch_bytes() const {
     return static_cast<int64_t>(options_.slot_stride_bytes);
   }
+  // Of the lease; 0 without one.
+  int num_leased_teams() const { return options_.scratch.num_teams(); }
   int num_running_launches() const { return num_running_launches_; }
   // True if the client requested a release that its device has not completed.
   bool has_pending_release() const { return has_pending_release_; }
@@ -171,6 +177,9 @@ class Feed {
   absl::Status CopyIndices(absl::Span<BatchTask> tasks);
   // Starts the next part of a split launch.
   absl::Status LaunchPart(PendingLaunch& launch);
+  Stream& stream() const {
+    return own_stream_ != nullptr ? *own_stream_ : *options_.scratch.stream();
+  }
   bool IsDropped(const PendingLaunch& launch) const {
     return is_stopped_ || launch.generation != generation_;
   }
@@ -190,9 +199,9 @@ class Feed {
   // The rows of the stream's last launch; null on the host. Not in the slots:
   // the client can write there.
   std::unique_ptr<DeviceMemory> device_indices_;
-  std::unique_ptr<DeviceMemory> scratch_;  // of the program's op chains, if any
+  std::unique_ptr<DeviceMemory> own_scratch_;  // null with a lease or no chain
   std::unique_ptr<LoadedProgram> program_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> own_stream_;  // null with a lease
   uint64_t batches_per_epoch_ = 0;
 
   std::vector<Slot> slots_;

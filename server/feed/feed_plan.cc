@@ -111,8 +111,14 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
 
   plan.scratch_bytes = SaturatingSum(
       Feed::IndexBytes(backend, plan.num_slots, options.batch_size),
-      sizeof(DeviceProgram),
-      PlanScratch(program, backend.max_teams()).size_bytes);
+      sizeof(DeviceProgram));
+  if (backend.info().is_host) {
+    plan.scratch_bytes =
+        SaturatingAdd(plan.scratch_bytes,
+                      PlanScratch(program, backend.max_teams()).size_bytes);
+  } else {
+    plan.team_bytes = TeamScratchBytes(program);
+  }
   if (options.subset.has_value()) {
     plan.scratch_bytes = SaturatingAdd(
         plan.scratch_bytes,

@@ -26,8 +26,12 @@ struct FeedPlan {
   int64_t prefetch = 0;
   int64_t num_slots = 0;
   int64_t slab_bytes = 0;  // rounded up to the allocation size
-  // Device memory beside the slab: indices, program, scratch, subset and order.
+  // Memory beside the slab: indices, program, subset and order, and on the host
+  // the chains' scratch.
   int64_t scratch_bytes = 0;
+  // What each team of the chains takes of the device's ScratchPool; 0 on the
+  // host, and without chains.
+  int64_t team_bytes = 0;
   // Set if the client makes the order.
   std::optional<ClientOrder::Options> order;
   std::string transforms_hash;

@@ -44,6 +44,7 @@ struct FakeBackendOptions {
   int max_launches_in_flight = 4;
   int64_t max_launch_operations = 0;
   bool takes_turns = false;
+  int max_teams = 1;
   // False: its kernels may not read host memory, as on a GPU.
   bool is_host = true;
 };
