@@ -35,6 +35,9 @@ absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::Retain(int ordinal) {
   CUdevice device = 0;
   DATASETD_CUDA_RETURN_IF_ERROR(api->cuDeviceGet(&device, ordinal));
   std::unique_ptr<CudaContext> context(new CudaContext(*api, ordinal, device));
+  // By default a thread that waits for the device spins.
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api->cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_BLOCKING_SYNC));
   DATASETD_CUDA_RETURN_IF_ERROR(
       api->cuDevicePrimaryCtxRetain(&context->context_, device));
   DATASETD_RETURN_IF_ERROR(context->MakeCurrent());

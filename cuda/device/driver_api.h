@@ -28,6 +28,7 @@
   X(cuDeviceGetUuid)                \
   X(cuDevicePrimaryCtxRelease)      \
   X(cuDevicePrimaryCtxRetain)       \
+  X(cuDevicePrimaryCtxSetFlags)     \
   X(cuDriverGetVersion)             \
   X(cuEventCreate)                  \
   X(cuEventDestroy)                 \

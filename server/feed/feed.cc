@@ -3,11 +3,32 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checked_math.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 
 namespace datasetd {
+namespace {
+
+// Rows of Feed::indices_, and of Feed::device_indices_.
+int64_t NumHostRows(const Backend& backend, int64_t num_slots) {
+  return backend.info().is_host ? num_slots : 2 * num_slots;
+}
+int64_t NumDeviceRows(const Backend& backend, int64_t num_slots) {
+  return backend.info().is_host
+             ? 0
+             : std::min<int64_t>(num_slots, kMaxBatchesPerLaunch);
+}
+
+}  // namespace
+
+int64_t Feed::IndexBytes(const Backend& backend, int64_t num_slots,
+                         int64_t batch_size) {
+  return SaturatingProduct(
+      NumHostRows(backend, num_slots) + NumDeviceRows(backend, num_slots),
+      batch_size, sizeof(int64_t));
+}
 
 absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     Options options, std::unique_ptr<ExportedMemory> slab,
@@ -23,20 +44,30 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     feed->batches_per_epoch_ =
         static_cast<uint64_t>(feed->sampler_->batches_per_epoch());
   }
+  const int64_t row_bytes =
+      feed->options_.sampler.batch_size * static_cast<int64_t>(sizeof(int64_t));
   DATASETD_ASSIGN_OR_RETURN(
       feed->indices_,
-      backend.AllocateHost(num_slots * feed->options_.sampler.batch_size *
-                           sizeof(int64_t)));
-  if (const ScratchPlan plan = PlanScratch(program, backend.max_teams());
-      plan.size_bytes > 0) {
-    DATASETD_ASSIGN_OR_RETURN(feed->scratch_,
+      backend.AllocateHost(NumHostRows(backend, num_slots) * row_bytes));
+  if (const int64_t rows = NumDeviceRows(backend, num_slots); rows > 0) {
+    DATASETD_ASSIGN_OR_RETURN(feed->device_indices_,
+                              backend.Allocate(rows * row_bytes));
+  }
+  const ScratchPool::Lease& lease = feed->options_.scratch;
+  if (lease.has_value()) {
+    lease.Give(&program);
+  } else if (const ScratchPlan plan = PlanScratch(program, backend.max_teams());
+             plan.size_bytes > 0) {
+    DATASETD_ASSIGN_OR_RETURN(feed->own_scratch_,
                               backend.Allocate(plan.size_bytes));
-    plan.Give(feed->scratch_->data(), &program);
+    plan.Give(feed->own_scratch_->data(), &program);
   }
   DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(program));
-  DATASETD_ASSIGN_OR_RETURN(
-      feed->stream_,
-      backend.CreateStream(std::move(on_done), {.uid = feed->options_.uid}));
+  if (!lease.has_value()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        feed->own_stream_,
+        backend.CreateStream(std::move(on_done), {.uid = feed->options_.uid}));
+  }
   if (backend.max_launch_operations() > 0 &&
       feed->options_.sample_operations > 0) {
     feed->max_launch_rows_ = std::max<int64_t>(
@@ -67,15 +98,22 @@ Feed::Feed(Options options, std::unique_ptr<ExportedMemory> slab,
       slots_(options_.num_slots),
       num_free_(options_.num_slots) {}
 
-Feed::~Feed() = default;
+Feed::~Feed() {
+  // Its own stream waits when it is destroyed.
+  if (own_stream_ == nullptr && !is_quiescent()) {
+    (void)stream().Synchronize();
+  }
+}
 
 uint8_t* Feed::SlotData(uint32_t slot) const {
   return slab_->data() + slot * options_.slot_stride_bytes;
 }
 
-int64_t* Feed::SlotIndices(uint32_t slot) const {
-  return reinterpret_cast<int64_t*>(indices_->data()) +
-         static_cast<int64_t>(slot) * options_.sampler.batch_size;
+absl::Span<int64_t> Feed::IndexRow(uint32_t row) const {
+  const int64_t batch_size = options_.sampler.batch_size;
+  return absl::MakeSpan(
+      reinterpret_cast<int64_t*>(indices_->data()) + row * batch_size,
+      batch_size);
 }
 
 void Feed::SetNext(FeedPosition position) {
@@ -193,9 +231,9 @@ bool Feed::CanLaunch() const {
   return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;
 }
 
-bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
-  const auto indices =
-      absl::MakeSpan(SlotIndices(slot), options_.sampler.batch_size);
+bool Feed::TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
+                    PublishedBatch* published) {
+  const absl::Span<int64_t> indices = IndexRow(row);
   *task = {};
   task->slot = SlotData(slot);
   task->indices = indices.data();
@@ -233,14 +271,29 @@ bool Feed::TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* published) {
   return true;
 }
 
+absl::Status Feed::CopyIndices(absl::Span<BatchTask> tasks) {
+  if (device_indices_ == nullptr) return absl::OkStatus();
+  const int64_t* const from = tasks.front().indices;
+  const int64_t num_indices =
+      tasks.back().indices - from + tasks.back().num_samples;
+  // The launches of the stream that read the copies before have ended by then.
+  DATASETD_RETURN_IF_ERROR(stream().CopyToDevice(
+      device_indices_->data(), reinterpret_cast<const uint8_t*>(from),
+      static_cast<size_t>(num_indices) * sizeof(int64_t)));
+  const auto* const to =
+      reinterpret_cast<const int64_t*>(device_indices_->data());
+  for (BatchTask& task : tasks) task.indices = to + (task.indices - from);
+  return absl::OkStatus();
+}
+
 absl::Status Feed::LaunchPart(PendingLaunch& launch) {
   BatchTask part = launch.rest;
   part.num_rows = static_cast<int32_t>(
       std::min<int64_t>(max_launch_rows_, part.num_samples));
   launch.rest.first_row += NumRows(part);
   DATASETD_RETURN_IF_ERROR(
-      stream_->Augment(*program_, absl::MakeConstSpan(&part, 1)));
-  DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+      stream().Augment(*program_, absl::MakeConstSpan(&part, 1)));
+  DATASETD_RETURN_IF_ERROR(stream().Record(*launch.event));
   has_rest_ = !IsLastPart(part);
   is_part_running_ = has_rest_;
   return absl::OkStatus();
@@ -256,11 +309,15 @@ bool Feed::TakeBatches(int max_batches, PendingLaunch& launch,
   launch.generation = generation_;
   launch.started_nanoseconds = MonotonicNanoseconds();
   launch.num_batches = 0;
+  const auto num_rows = static_cast<uint32_t>(2 * slots_.size());
+  if (next_row_ + static_cast<uint32_t>(num_batches) > num_rows) next_row_ = 0;
   for (uint32_t i = 0; i < slots_.size() && launch.num_batches < num_batches;
        ++i) {
     if (slots_[i].state != SlotState::kFree) continue;
     PendingBatch& pending = launch.batches[launch.num_batches];
-    if (!TakeNext(i, &tasks[launch.num_batches], &pending.batch)) break;
+    const uint32_t row = device_indices_ == nullptr ? i : next_row_;
+    if (!TakeNext(i, row, &tasks[launch.num_batches], &pending.batch)) break;
+    ++next_row_;
     pending.slot = i;
     ++launch.num_batches;
     slots_[i].state = SlotState::kRunning;
@@ -286,13 +343,15 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
         max_launch_rows_ / options_.sampler.batch_size, 1, max_batches));
   }
   if (!TakeBatches(max_batches, launch, tasks)) return false;
+  DATASETD_RETURN_IF_ERROR(
+      CopyIndices(absl::MakeSpan(tasks, launch.num_batches)));
   if (max_launch_rows_ > 0 && tasks[0].num_samples > max_launch_rows_) {
     launch.rest = tasks[0];
     DATASETD_RETURN_IF_ERROR(LaunchPart(launch));
   } else {
-    DATASETD_RETURN_IF_ERROR(stream_->Augment(
+    DATASETD_RETURN_IF_ERROR(stream().Augment(
         *program_, absl::MakeConstSpan(tasks, launch.num_batches)));
-    DATASETD_RETURN_IF_ERROR(stream_->Record(*launch.event));
+    DATASETD_RETURN_IF_ERROR(stream().Record(*launch.event));
   }
   ++num_running_launches_;
   stats_.num_launches.fetch_add(1, std::memory_order_relaxed);
@@ -311,7 +370,8 @@ void Feed::Stop() {
   if (is_stopped_) return;
   is_stopped_ = true;
   channel_->Close();
-  stream_->Cancel();
+  // The pool's stream also has other feeds' work.
+  if (own_stream_ != nullptr) own_stream_->Cancel();
 }
 
 std::unique_ptr<ExportedMemory> Feed::TakeSlab() { return std::move(slab_); }

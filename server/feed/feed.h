@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "cuda/device/backend.h"
 #include "server/dataset/dataset.h"
 #include "server/feed/client_order.h"
@@ -31,6 +32,7 @@
 #include "server/feed/feed_position.h"
 #include "server/feed/latency_histogram.h"
 #include "server/feed/sampler.h"
+#include "server/feed/scratch_pool.h"
 
 namespace datasetd {
 
@@ -71,6 +73,9 @@ class Feed {
     uint32_t num_slots = 0;  // 2..64
     uint64_t slot_stride_bytes = 0;
     FeedPosition start;
+    // Scratch memory and stream of the program's chains. Empty: the feed has
+    // its own.
+    ScratchPool::Lease scratch;
   };
 
   // `slab` holds num_slots slots. See Backend::CreateStream for `on_done`.
@@ -122,9 +127,15 @@ class Feed {
   int64_t batch_bytes() const {
     return static_cast<int64_t>(options_.slot_stride_bytes);
   }
+  // Of the lease; 0 without one.
+  int num_leased_teams() const { return options_.scratch.num_teams(); }
   int num_running_launches() const { return num_running_launches_; }
   // True if the client requested a release that its device has not completed.
   bool has_pending_release() const { return has_pending_release_; }
+
+  // Memory that a feed on `backend` takes for the indices of its batches.
+  static int64_t IndexBytes(const Backend& backend, int64_t num_slots,
+                            int64_t batch_size);
 
   // Frees everything but the slab, and returns the slab. REQUIRES:
   // is_quiescent().
@@ -153,28 +164,44 @@ class Feed {
   Feed(Options options, std::unique_ptr<ExportedMemory> slab,
        std::unique_ptr<FeedChannel> channel);
   void SetNext(FeedPosition position);
-  // Takes the next batch of the order for `slot`; false if there is none.
-  bool TakeNext(uint32_t slot, BatchTask* task, PublishedBatch* batch);
+  // Takes the next batch of the order for `slot`, and its indices into row
+  // `row`; false if there is none.
+  bool TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
+                PublishedBatch* batch);
   // Counts an invalid request and returns false.
   bool TakeSeek(const SeekRequest& seek);
   // Takes batches and slots for a launch. Returns false if there are none.
   bool TakeBatches(int max_batches, PendingLaunch& launch, BatchTask* tasks);
+  // Where the indices are not read where they were written: copies them to the
+  // device, all at once, and lets the tasks name the copies.
+  absl::Status CopyIndices(absl::Span<BatchTask> tasks);
   // Starts the next part of a split launch.
   absl::Status LaunchPart(PendingLaunch& launch);
+  Stream& stream() const {
+    return own_stream_ != nullptr ? *own_stream_ : *options_.scratch.stream();
+  }
   bool IsDropped(const PendingLaunch& launch) const {
     return is_stopped_ || launch.generation != generation_;
   }
   uint8_t* SlotData(uint32_t slot) const;
-  int64_t* SlotIndices(uint32_t slot) const;
+  absl::Span<int64_t> IndexRow(uint32_t row) const;
 
   const Options options_;
   std::unique_ptr<ExportedMemory> slab_;
   std::unique_ptr<FeedChannel> channel_;
-  std::unique_ptr<Sampler> sampler_;       // null with a client's order
-  std::unique_ptr<HostMemory> indices_;    // [num_slots, batch_size] int64
-  std::unique_ptr<DeviceMemory> scratch_;  // of the program's op chains, if any
+  std::unique_ptr<Sampler> sampler_;  // null with a client's order
+  // int64 [rows, batch_size]. On the host, row i is slot i's. Else the batches
+  // of a launch have consecutive rows from next_row_ on, until it has ended;
+  // there are twice as many rows as slots, so that those at the beginning are
+  // free when the end is reached.
+  std::unique_ptr<HostMemory> indices_;
+  uint32_t next_row_ = 0;
+  // The rows of the stream's last launch; null on the host. Not in the slots:
+  // the client can write there.
+  std::unique_ptr<DeviceMemory> device_indices_;
+  std::unique_ptr<DeviceMemory> own_scratch_;  // null with a lease or no chain
   std::unique_ptr<LoadedProgram> program_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> own_stream_;  // null with a lease
   uint64_t batches_per_epoch_ = 0;
 
   std::vector<Slot> slots_;

@@ -30,6 +30,10 @@ struct FeedInfo {
   uint64_t seed = 0;
   uint64_t slab_bytes = 0;
   uint32_t num_slots = 0;
+  // Samples that the feed's chains work on at once, and how many the device
+  // could; 0 without chains, and on the host.
+  int num_teams = 0;
+  int max_teams = 0;
   // From FeedStats.
   FeedPosition next;
   uint64_t num_batches = 0;

@@ -139,9 +139,15 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   plan.feed.draws_by_sample = options.draws_by_sample;
 
   plan.scratch_bytes = SaturatingSum(
-      SaturatingProduct(plan.num_slots, options.batch_size, sizeof(int64_t)),
-      sizeof(DeviceProgram),
-      PlanScratch(program, backend.max_teams()).size_bytes);
+      Feed::IndexBytes(backend, plan.num_slots, options.batch_size),
+      sizeof(DeviceProgram));
+  if (backend.info().is_host) {
+    plan.scratch_bytes =
+        SaturatingAdd(plan.scratch_bytes,
+                      PlanScratch(program, backend.max_teams()).size_bytes);
+  } else {
+    plan.team_bytes = TeamScratchBytes(program);
+  }
   if (options.subset.has_value()) {
     plan.scratch_bytes = SaturatingAdd(
         plan.scratch_bytes,

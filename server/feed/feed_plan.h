@@ -27,9 +27,12 @@ struct FeedPlan {
   int64_t prefetch = 0;
   int64_t num_slots = 0;
   int64_t slab_bytes = 0;  // rounded up to the allocation size
-  // Memory beside the slab: indices, program, scratch, subset, order and
-  // weights.
+  // Memory beside the slab: indices, program, subset, order and weights, and on
+  // the host the chains' scratch.
   int64_t scratch_bytes = 0;
+  // What each team of the chains takes of the device's ScratchPool; 0 on the
+  // host, and without chains.
+  int64_t team_bytes = 0;
   // Set if the client makes the order.
   std::optional<ClientOrder::Options> order;
   // Set if the order is weighted.

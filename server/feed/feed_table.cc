@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/feed/feed.h"
 #include "server/feed/slab_allocation.h"
@@ -76,6 +78,11 @@ absl::StatusOr<std::unique_ptr<FeedTable>> FeedTable::Create(
     DATASETD_ASSIGN_OR_RETURN(
         table->producers_[device.name()],
         Producer::Start(device.backend.get(), on_failure));
+    if (device.backend->info().is_host) continue;
+    DATASETD_ASSIGN_OR_RETURN(
+        table->scratch_pools_[device.name()],
+        ScratchPool::Create(device.backend.get(), device.budget.get(),
+                            table->producers_[device.name()]->on_done()));
   }
   return table;
 }
@@ -194,10 +201,16 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
   // Check the user's limit first, so that no dataset is evicted in vain.
   DATASETD_RETURN_IF_ERROR(device->budget->CheckUser(
       MemoryKind::kSlab, owner.uid, record->slab_bytes, what, terms));
-  if (int64_t wanted;
-      !options.keeps_datasets &&
-      !__builtin_add_overflow(plan.slab_bytes, plan.scratch_bytes, &wanted)) {
-    datasets_->MakeRoom(device->name(), wanted);
+  const auto pool = scratch_pools_.find(device->name());
+  if (!options.keeps_datasets) {
+    const int64_t wanted =
+        SaturatingSum(plan.slab_bytes, plan.scratch_bytes,
+                      pool == scratch_pools_.end()
+                          ? 0
+                          : pool->second->MissingBytes(plan.team_bytes));
+    if (wanted < std::numeric_limits<int64_t>::max()) {
+      datasets_->MakeRoom(device->name(), wanted);
+    }
   }
   DATASETD_ASSIGN_OR_RETURN(record->slab_reservation,
                             reserve(MemoryKind::kSlab, plan.slab_bytes));
@@ -218,6 +231,15 @@ absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
                             make_channel_(record->num_slots));
   record->producer = producers_.at(device->name()).get();
   Feed::Options feed_options = plan.feed;
+  if (pool != scratch_pools_.end()) {
+    DATASETD_ASSIGN_OR_RETURN(
+        feed_options.scratch,
+        pool->second->Take(
+            plan.team_bytes, owner.uid,
+            absl::StrCat("the scratch memory of op chains, first for feed ",
+                         id),
+            {.is_privileged = owner.is_privileged}));
+  }
   feed_options.id = id;
   feed_options.uid = owner.uid;
   feed_options.order = record->order;
@@ -493,6 +515,10 @@ FeedInfo FeedTable::InfoOf(const Record& record) const {
   info.num_slots = record.num_slots;
   if (record.feed == nullptr) return info;
   constexpr auto kRelaxed = std::memory_order_relaxed;
+  info.num_teams = record.feed->num_leased_teams();
+  if (info.num_teams > 0) {
+    info.max_teams = record.feed->dataset().backend().max_teams();
+  }
   const FeedStats& stats = record.feed->stats();
   info.next = {stats.next_epoch.load(kRelaxed),
                stats.next_batch.load(kRelaxed)};

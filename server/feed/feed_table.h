@@ -48,6 +48,7 @@
 #include "server/feed/opened_feed.h"
 #include "server/feed/producer.h"
 #include "server/feed/reaper.h"
+#include "server/feed/scratch_pool.h"
 #include "server/feed/weight_table.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_registry.h"
@@ -200,6 +201,8 @@ class FeedTable {
   // Declared last, so that the threads end before what they use.
   Reaper reaper_;
   std::map<std::string, std::unique_ptr<Producer>> producers_;
+  // Of devices other than the host. Their streams call the producers.
+  std::map<std::string, std::unique_ptr<ScratchPool>> scratch_pools_;
 };
 
 }  // namespace datasetd

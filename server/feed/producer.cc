@@ -21,8 +21,6 @@
 namespace datasetd {
 namespace {
 
-constexpr int64_t kMinPollNanoseconds = 20'000;
-constexpr int64_t kMaxPollNanoseconds = 500'000;
 constexpr uint64_t kWakeWindowNanoseconds = 10'000'000;
 constexpr int kMaxSpuriousWakes = 100;
 constexpr int kMaxEvents = 64;
@@ -31,10 +29,24 @@ constexpr uint64_t kEqualNanoseconds = 1'000'000;
 
 thread_local bool is_producer_thread = false;
 
+int Sleep(int epoll, epoll_event* events, int max_events,
+          int64_t timeout_nanoseconds) {
+  timespec timeout = {};
+  timeout.tv_sec = timeout_nanoseconds / 1'000'000'000;
+  timeout.tv_nsec = timeout_nanoseconds % 1'000'000'000;
+  return epoll_pwait2(epoll, events, max_events,
+                      timeout_nanoseconds < 0 ? nullptr : &timeout, nullptr);
+}
+
 }  // namespace
 
+Producer::PollTime Producer::RealPollTime() {
+  return {.now = MonotonicNanoseconds, .wait = Sleep};
+}
+
 absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
-    Backend* backend, FailureFunction on_failure, ClockFunction clock) {
+    Backend* backend, FailureFunction on_failure, ClockFunction clock,
+    PollTime poll_time) {
   FileDescriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll.has_value() || !wake.has_value()) {
@@ -48,18 +60,19 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Start(
     return absl::ErrnoToStatus(errno, "producer: epoll_ctl");
   }
   std::unique_ptr<Producer> producer(
-      new Producer(backend, std::move(on_failure), clock, std::move(epoll),
-                   std::move(wake)));
+      new Producer(backend, std::move(on_failure), clock, std::move(poll_time),
+                   std::move(epoll), std::move(wake)));
   producer->thread_ = std::thread([p = producer.get()] { p->Run(); });
   return producer;
 }
 
 Producer::Producer(Backend* backend, FailureFunction on_failure,
-                   ClockFunction clock, FileDescriptor epoll,
-                   FileDescriptor wake)
+                   ClockFunction clock, PollTime poll_time,
+                   FileDescriptor epoll, FileDescriptor wake)
     : backend_(backend),
       on_failure_(std::move(on_failure)),
       clock_(clock),
+      poll_time_(std::move(poll_time)),
       epoll_(std::move(epoll)),
       wake_(std::move(wake)) {
   woken_.reserve(kMaxEvents);
@@ -198,11 +211,20 @@ void Producer::Unmute() {
 
 absl::StatusOr<bool> Producer::CollectAll() {
   int num_all_ended = 0;
+  const uint64_t now = PollNow();
   for (const std::unique_ptr<Member>& member : members_) {
     member->num_ended = 0;
     if (member->feed->is_quiescent()) continue;
     DATASETD_ASSIGN_OR_RETURN(const int num_ended, member->feed->Collect());
-    if (num_ended == 0) continue;
+    if (num_ended == 0) {
+      member->seen_running_nanoseconds = now;
+      continue;
+    }
+    member->last_launch_nanoseconds =
+        (member->seen_running_nanoseconds - member->running_since_nanoseconds) /
+        static_cast<uint64_t>(num_ended);
+    member->running_since_nanoseconds = now;
+    member->seen_running_nanoseconds = now;
     member->num_ended = num_ended;
     member->num_launches -= num_ended;
     member->user->num_launches -= num_ended;
@@ -321,7 +343,10 @@ absl::StatusOr<bool> Producer::LaunchAll() {
     if (num_running_launches_++ == 0 && !backend_->takes_turns()) {
       busy_since_nanoseconds_ = clock_();
     }
-    ++member->num_launches;
+    if (member->num_launches++ == 0) {
+      member->running_since_nanoseconds = PollNow();
+      member->seen_running_nanoseconds = member->running_since_nanoseconds;
+    }
     ++member->user->num_launches;
     launched = true;
   }
@@ -359,14 +384,26 @@ void Producer::SetIdleAll(bool idle) {
   }
 }
 
+uint64_t Producer::PollNow() const {
+  return backend_->needs_polling() ? poll_time_.now() : 0;
+}
+
+void Producer::Poll() {
+  const uint64_t now = PollNow();
+  uint64_t distance = PollBackoff::kNever;
+  for (const std::unique_ptr<Member>& member : members_) {
+    if (member->num_launches == 0) continue;
+    const uint64_t end =
+        member->running_since_nanoseconds + member->last_launch_nanoseconds;
+    distance = std::min(distance, end > now ? end - now : now - end);
+  }
+  Wait(static_cast<int64_t>(backoff_.Next(distance)));
+}
+
 void Producer::Wait(int64_t timeout_nanoseconds) {
-  timespec timeout = {};
-  timeout.tv_sec = timeout_nanoseconds / 1'000'000'000;
-  timeout.tv_nsec = timeout_nanoseconds % 1'000'000'000;
   epoll_event events[kMaxEvents];
   const int num_events =
-      epoll_pwait2(epoll_.get(), events, kMaxEvents,
-                   timeout_nanoseconds < 0 ? nullptr : &timeout, nullptr);
+      poll_time_.wait(epoll_.get(), events, kMaxEvents, timeout_nanoseconds);
   // Reset before looking, so that a later wake is not lost.
   is_woken_.exchange(false);
   for (int i = 0; i < num_events; ++i) {
@@ -394,7 +431,6 @@ void Producer::Fail(const absl::Status& status) {
 void Producer::Run() {
   pthread_setname_np(pthread_self(), "producer");
   is_producer_thread = true;
-  int64_t poll_nanoseconds = kMinPollNanoseconds;
   while (true) {
     num_rounds_.fetch_add(1, std::memory_order_relaxed);
     has_running_launch_.store(num_running_launches_ > 0,
@@ -414,7 +450,7 @@ void Producer::Run() {
     }
     progress |= ForgetRemoved();
     if (progress) {
-      poll_nanoseconds = kMinPollNanoseconds;
+      backoff_.Reset();
       continue;
     }
 
@@ -429,8 +465,7 @@ void Producer::Run() {
     }
     if (has_prepared) continue;
     if (must_poll) {
-      Wait(poll_nanoseconds);
-      poll_nanoseconds = std::min(2 * poll_nanoseconds, kMaxPollNanoseconds);
+      Poll();
       continue;
     }
 
@@ -449,7 +484,7 @@ void Producer::Run() {
       Wait(num_muted_ > 0 ? static_cast<int64_t>(kWakeWindowNanoseconds) : -1);
     }
     SetIdleAll(false);
-    poll_nanoseconds = kMinPollNanoseconds;
+    backoff_.Reset();
   }
 }
 

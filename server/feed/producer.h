@@ -7,8 +7,9 @@
 // as are useful. When there is nothing to do, the thread tells every client
 // that it is idle, looks once more, and sleeps on an epoll descriptor: the
 // clients' eventfds, the backend's completions and commands. It never waits for
-// a client. While work is running that will not signal its end, it polls, at
-// intervals that double from 20 us to 500 us.
+// a client. While work is running that will not signal its end, it polls
+// (poll_backoff.h), and expects a feed's next launch to take as long as its
+// last.
 //
 // A client that wakes the thread without reason more than 100 times in 10 ms is
 // ignored for the rest of these 10 ms; its releases are still seen in every
@@ -25,6 +26,8 @@
 #ifndef DATASETD_SERVER_FEED_PRODUCER_H_
 #define DATASETD_SERVER_FEED_PRODUCER_H_
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -40,6 +43,7 @@
 #include "base/mutex.h"
 #include "cuda/device/backend.h"
 #include "server/feed/feed.h"
+#include "server/feed/poll_backoff.h"
 
 namespace datasetd {
 
@@ -57,6 +61,16 @@ class Producer {
   // device between users.
   using ClockFunction = uint64_t (*)();
 
+  // The time by which the thread polls, and how it sleeps: as epoll_pwait2, and
+  // without a timeout if it is negative.
+  struct PollTime {
+    std::function<uint64_t()> now;
+    std::function<int(int epoll, epoll_event* events, int max_events,
+                      int64_t timeout_nanoseconds)>
+        wait;
+  };
+  static PollTime RealPollTime();
+
   // Called on the producer's thread: with a device failure
   // (cuda/device/device_failure.h) and feed 0 once, and nothing is published
   // from then on; with any other error when a launch of the feed was refused,
@@ -65,7 +79,8 @@ class Producer {
 
   static absl::StatusOr<std::unique_ptr<Producer>> Start(
       Backend* backend, FailureFunction on_failure,
-      ClockFunction clock = MonotonicNanoseconds);
+      ClockFunction clock = MonotonicNanoseconds,
+      PollTime poll_time = RealPollTime());
 
   // Ends the thread. REQUIRES: every feed was removed, and destroyed if it was
   // created with on_done().
@@ -113,6 +128,12 @@ class Producer {
     int num_launches = 0;  // in flight
     int num_ended = 0;     // launches that ended in this round
     uint64_t used_nanoseconds = 0;
+    // Where launches are polled: when the one that ends next was begun, or the
+    // one before it was seen to have ended; the last look that saw it run; and
+    // for how long the one before was seen to run.
+    uint64_t running_since_nanoseconds = 0;
+    uint64_t seen_running_nanoseconds = 0;
+    uint64_t last_launch_nanoseconds = 0;
     bool is_waiting = false;           // for its turn
     bool is_refused = false;           // had nothing to launch in this round
     std::function<void()> on_removed;  // set when it is being removed
@@ -127,13 +148,17 @@ class Producer {
   };
 
   Producer(Backend* backend, FailureFunction on_failure, ClockFunction clock,
-           FileDescriptor epoll, FileDescriptor wake);
+           PollTime poll_time, FileDescriptor epoll, FileDescriptor wake);
   void Run();
   void TakeCommands();
   bool ScanAll();
   // Returns true if something was published or removed.
   absl::StatusOr<bool> CollectAll();
   absl::StatusOr<bool> LaunchAll();
+  // The time, where launches are polled; else 0.
+  uint64_t PollNow() const;
+  // Sleeps before the next look at running launches.
+  void Poll();
   // Charges the time since the last end to the users whose launches ended.
   void ChargeEnded(int num_ended);
   // True if the member may start another launch.
@@ -155,6 +180,7 @@ class Producer {
   Backend* const backend_;
   const FailureFunction on_failure_;
   const ClockFunction clock_;
+  const PollTime poll_time_;
   const FileDescriptor epoll_;
   const FileDescriptor wake_;
 
@@ -169,6 +195,7 @@ class Producer {
   int num_running_launches_ = 0;
   // Start of the device time charged to the launches that end next.
   uint64_t busy_since_nanoseconds_ = 0;
+  PollBackoff backoff_;
   bool has_failed_ = false;
   std::vector<Member*> woken_;
   int num_muted_ = 0;

@@ -61,6 +61,19 @@ struct Staging {
   std::vector<std::vector<RaggedSample>> places;
 };
 
+// What works on a chunk: a stream and, by field with pretransforms, the chunk
+// as read, the chain's scratch memory and the program that reads from there.
+struct Lane {
+  std::vector<std::unique_ptr<DeviceMemory>> source;
+  std::vector<std::unique_ptr<DeviceMemory>> scratch;
+  std::vector<std::unique_ptr<LoadedProgram>> programs;
+  // The chunk that it makes, until that is hashed.
+  Staging* staging = nullptr;
+  int64_t num_samples = 0;
+  // Last, so that it is destroyed first and waits for pending work.
+  std::unique_ptr<Stream> stream;
+};
+
 class Loader {
  public:
   Loader(const LoadPlan& plan, SampleSource& source, Backend* backend,
@@ -70,7 +83,7 @@ class Loader {
         backend_(backend),
         counters_(counters),
         account_(account) {}
-  ~Loader() { counters_.SetStream(nullptr); }
+  ~Loader() { counters_.SetStreams({}); }
 
   absl::Status Allocate();
   absl::Status Run() { return plan_.is_encoded ? RunEncoded() : RunPlain(); }
@@ -112,12 +125,18 @@ class Loader {
   int64_t NextCount(int64_t first) const;
   // Lays out the fields one after the other.
   void Divide(Staging& staging, int64_t first, int64_t count) const;
-  absl::Status Place(Staging& staging, int64_t first, int64_t count);
+  absl::Status Place(Staging& staging, Lane& lane, int64_t first,
+                     int64_t count);
   // For a packed field of an encoded source: appends the samples of `rows`.
   void Pack(size_t field, absl::Span<const int64_t> rows, Staging& staging);
   absl::Status PlaceIndices();
-  absl::Status Transform(size_t field, const Staging& staging, int64_t first,
-                         int64_t count);
+  absl::Status AllocateLane(Lane& lane);
+  absl::Status FillIndices();
+  absl::Status Transform(size_t field, const Staging& staging, Lane& lane,
+                         int64_t first, int64_t count);
+  // Waits for the chunk with pretransforms that the lane works on, if any, and
+  // has it hashed.
+  absl::Status Finish(Lane& lane);
   absl::Status WaitFor(Staging& staging);
 
   const LoadPlan& plan_;
@@ -132,25 +151,16 @@ class Loader {
   std::vector<Staging> staging_;
   int64_t num_placed_ = 0;
   BadSampleReport bad_samples_;
-  // For fields with pretransforms: the chunk as read, and the chains' scratch.
-  std::vector<std::unique_ptr<DeviceMemory>> scratch_;
-  std::vector<std::unique_ptr<DeviceMemory>> chain_scratch_;
-  std::vector<std::unique_ptr<LoadedProgram>> programs_;
-  std::unique_ptr<HostMemory> indices_;
-  std::unique_ptr<HostMemory> readback_;
-  ContentHasher::Ticket readback_ticket_ = 0;
+  std::unique_ptr<DeviceMemory> indices_;  // 0, 1, ...: for pretransforms
   // Declared last, so that they are destroyed first and wait for pending work.
-  std::unique_ptr<Stream> stream_;
+  std::vector<Lane> lanes_;
   std::optional<ContentHasher> hasher_;
 };
 
 absl::Status Loader::Allocate() {
   const int64_t num_samples = source_.info().num_samples;
   const size_t num_fields = plan_.fields.size();
-  scratch_.resize(num_fields);
-  chain_scratch_.resize(num_fields);
-  programs_.resize(num_fields);
-  int64_t readback_bytes = 0;
+  bool has_programs = false;
   for (size_t f = 0; f < num_fields; ++f) {
     const LoadPlan::FieldPlan& field = plan_.fields[f];
     const int64_t field_bytes =
@@ -167,34 +177,11 @@ absl::Status Loader::Allocate() {
       packed.index.emplace(PixelBytes(field.resident));
       if (plan_.is_encoded) packed.index->Reserve(num_samples);
     }
-    if (!HasProgram(f)) continue;
-    DATASETD_ASSIGN_OR_RETURN(
-        scratch_[f],
-        backend_->Allocate(plan_.chunk_samples *
-                           source_.info().fields[f].sample_bytes()));
-    AugmentProgram program = ProgramOf(field.program);
-    program.fields[0].source = scratch_[f]->data();
-    program.fields[0].sample_stride_bytes =
-        source_.info().fields[f].sample_bytes();
-    program.fields[0].offset_bytes = 0;
-    if (const ScratchPlan plan = PlanScratch(program, backend_->max_teams());
-        plan.size_bytes > 0) {
-      DATASETD_ASSIGN_OR_RETURN(chain_scratch_[f],
-                                backend_->Allocate(plan.size_bytes));
-      plan.Give(chain_scratch_[f]->data(), &program);
-    }
-    DATASETD_ASSIGN_OR_RETURN(programs_[f], backend_->Load(program));
-    readback_bytes = std::max(
-        readback_bytes, plan_.chunk_samples * field.resident.sample_bytes());
+    has_programs = has_programs || HasProgram(f);
   }
-  if (readback_bytes > 0) {
-    DATASETD_ASSIGN_OR_RETURN(readback_,
-                              backend_->AllocateHost(readback_bytes));
+  if (has_programs) {
     DATASETD_ASSIGN_OR_RETURN(
-        indices_,
-        backend_->AllocateHost(plan_.chunk_samples * sizeof(int64_t)));
-    int64_t* indices = reinterpret_cast<int64_t*>(indices_->data());
-    std::iota(indices, indices + plan_.chunk_samples, int64_t{0});
+        indices_, backend_->Allocate(plan_.chunk_samples * sizeof(int64_t)));
   }
   staging_.resize(static_cast<size_t>(plan_.num_staging_buffers));
   for (Staging& staging : staging_) {
@@ -206,11 +193,52 @@ absl::Status Loader::Allocate() {
   }
   packed_bytes_.resize(num_fields);
   hasher_.emplace(num_fields, NumHashThreads());
+  lanes_.resize(static_cast<size_t>(plan_.num_streams));
+  std::vector<Stream*> streams;
+  for (Lane& lane : lanes_) {
+    DATASETD_RETURN_IF_ERROR(AllocateLane(lane));
+    streams.push_back(lane.stream.get());
+  }
+  counters_.SetStreams(std::move(streams));
+  return indices_ == nullptr ? absl::OkStatus() : FillIndices();
+}
+
+absl::Status Loader::AllocateLane(Lane& lane) {
+  const size_t num_fields = plan_.fields.size();
+  lane.source.resize(num_fields);
+  lane.scratch.resize(num_fields);
+  lane.programs.resize(num_fields);
+  for (size_t f = 0; f < num_fields; ++f) {
+    if (!HasProgram(f)) continue;
+    const int64_t sample_bytes = source_.info().fields[f].sample_bytes();
+    DATASETD_ASSIGN_OR_RETURN(
+        lane.source[f], backend_->Allocate(plan_.chunk_samples * sample_bytes));
+    AugmentProgram program = ProgramOf(plan_.fields[f].program);
+    program.fields[0].source = lane.source[f]->data();
+    program.fields[0].sample_stride_bytes = sample_bytes;
+    program.fields[0].offset_bytes = 0;
+    if (const ScratchPlan plan = PlanScratch(program, backend_->max_teams());
+        plan.size_bytes > 0) {
+      DATASETD_ASSIGN_OR_RETURN(lane.scratch[f],
+                                backend_->Allocate(plan.size_bytes));
+      plan.Give(lane.scratch[f]->data(), &program);
+    }
+    DATASETD_ASSIGN_OR_RETURN(lane.programs[f], backend_->Load(program));
+  }
   DATASETD_ASSIGN_OR_RETURN(
-      stream_, backend_->CreateStream(
-                   nullptr, {.uid = account_.uid, .is_background = true}));
-  counters_.SetStream(stream_.get());
+      lane.stream, backend_->CreateStream(
+                       nullptr, {.uid = account_.uid, .is_background = true}));
   return absl::OkStatus();
+}
+
+absl::Status Loader::FillIndices() {
+  std::vector<int64_t> indices(static_cast<size_t>(plan_.chunk_samples));
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  Stream& stream = *lanes_[0].stream;
+  DATASETD_RETURN_IF_ERROR(stream.CopyToDevice(
+      indices_->data(), reinterpret_cast<const uint8_t*>(indices.data()),
+      indices.size() * sizeof(int64_t)));
+  return stream.Synchronize();
 }
 
 int64_t Loader::StagedBytes(size_t field, int64_t first, int64_t count) const {
@@ -255,7 +283,9 @@ void Loader::Divide(Staging& staging, int64_t first, int64_t count) const {
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     const int64_t size = StagedBytes(f, first, count);
     staging.fields[f] = absl::MakeSpan(staging.memory->data() + offset, size);
-    offset += RoundUpTo(size, kStagingAlignment);
+    offset += RoundUpTo(
+        HasProgram(f) ? count * plan_.StagedBytes(source_.info(), f) : size,
+        kStagingAlignment);
     if (!IsPacked(f) || !plan_.is_encoded) continue;
     std::vector<RaggedSample>& places = staging.places[f];
     places.clear();
@@ -284,12 +314,17 @@ absl::Status Loader::RunPlain() {
     }
     const int64_t count = NextCount(first);
     Staging& staging = staging_[turn % staging_.size()];
+    Lane& lane = lanes_[turn % lanes_.size()];
+    DATASETD_RETURN_IF_ERROR(Finish(lane));
     DATASETD_RETURN_IF_ERROR(WaitFor(staging));
     Divide(staging, first, count);
     DATASETD_RETURN_IF_ERROR(source_.Read(count, staging.fields));
-    DATASETD_RETURN_IF_ERROR(Place(staging, first, count));
+    DATASETD_RETURN_IF_ERROR(Place(staging, lane, first, count));
     first += count;
     counters_.num_samples.store(first, std::memory_order_relaxed);
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    DATASETD_RETURN_IF_ERROR(Finish(lanes_[turn++ % lanes_.size()]));
   }
   num_placed_ = num_samples;
   return PlaceIndices();
@@ -346,7 +381,7 @@ absl::Status Loader::RunEncoded() {
       }
     }
     if (count > 0) {
-      DATASETD_RETURN_IF_ERROR(Place(staging, num_placed_, count));
+      DATASETD_RETURN_IF_ERROR(Place(staging, lanes_[0], num_placed_, count));
     }
     num_placed_ += count;
     num_finished += static_cast<int64_t>(statuses.size());
@@ -387,7 +422,10 @@ void Loader::Pack(size_t field, absl::Span<const int64_t> rows,
 }
 
 absl::Status Loader::PlaceIndices() {
-  DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
+  for (const Lane& lane : lanes_) {
+    DATASETD_RETURN_IF_ERROR(lane.stream->Synchronize());
+  }
+  Stream& stream = *lanes_[0].stream;
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     if (!IsPacked(f)) continue;
     const RaggedIndex& index = *packed_[f].index;
@@ -402,9 +440,9 @@ absl::Status Loader::PlaceIndices() {
       const auto size = static_cast<size_t>(
           std::min(plan_.staging_bytes, index.index_bytes() - offset));
       std::memcpy(buffer.data(), data + offset, size);
-      DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+      DATASETD_RETURN_IF_ERROR(stream.CopyToDevice(
           packed_[f].memory->data() + offset, buffer.data(), size));
-      DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
+      DATASETD_RETURN_IF_ERROR(stream.Synchronize());
     }
     counters_.num_bytes.fetch_add(index.index_bytes(),
                                   std::memory_order_relaxed);
@@ -417,53 +455,65 @@ absl::Status Loader::PlaceIndices() {
 absl::Status Loader::WaitFor(Staging& staging) {
   hasher_->Await(staging.hash_ticket);
   DATASETD_ASSIGN_OR_RETURN(const bool is_done, staging.event->IsDone());
-  return is_done ? absl::OkStatus() : stream_->Synchronize();
+  if (is_done) return absl::OkStatus();
+  // With several lanes, Finish has waited for the chunk.
+  return lanes_[0].stream->Synchronize();
 }
 
-absl::Status Loader::Place(Staging& staging, int64_t first, int64_t count) {
+absl::Status Loader::Finish(Lane& lane) {
+  if (lane.staging == nullptr) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(lane.stream->Synchronize());
+  for (size_t f = 0; f < plan_.fields.size(); ++f) {
+    if (!HasProgram(f)) continue;
+    const int64_t num_bytes =
+        lane.num_samples * plan_.fields[f].resident.sample_bytes();
+    lane.staging->hash_ticket =
+        hasher_->Add(f, absl::MakeConstSpan(lane.staging->fields[f].data(),
+                                            static_cast<size_t>(num_bytes)));
+    counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
+  }
+  lane.staging = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status Loader::Place(Staging& staging, Lane& lane, int64_t first,
+                           int64_t count) {
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     const absl::Span<uint8_t> samples = staging.fields[f];
     if (HasProgram(f)) {
-      DATASETD_RETURN_IF_ERROR(Transform(f, staging, first, count));
-      counters_.num_bytes.fetch_add(
-          count * plan_.fields[f].resident.sample_bytes(),
-          std::memory_order_relaxed);
+      DATASETD_RETURN_IF_ERROR(Transform(f, staging, lane, first, count));
+      lane.staging = &staging;
+      lane.num_samples = count;
       continue;
     }
     const int64_t offset =
         IsPacked(f) ? packed_bytes_[f]
                     : first * plan_.fields[f].resident.sample_bytes();
-    DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
+    DATASETD_RETURN_IF_ERROR(lane.stream->CopyToDevice(
         memory_[f]->data() + offset, samples.data(), samples.size()));
     staging.hash_ticket = hasher_->Add(f, samples);
     const auto num_bytes = static_cast<int64_t>(samples.size());
     packed_bytes_[f] += num_bytes;
     counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
   }
-  return stream_->Record(*staging.event);
+  return lane.stream->Record(*staging.event);
 }
 
-absl::Status Loader::Transform(size_t field, const Staging& staging,
+absl::Status Loader::Transform(size_t field, const Staging& staging, Lane& lane,
                                int64_t first, int64_t count) {
   const int64_t sample_bytes = plan_.fields[field].resident.sample_bytes();
   uint8_t* const resident = memory_[field]->data() + first * sample_bytes;
-  DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(scratch_[field]->data(),
-                                                 staging.fields[field].data(),
-                                                 staging.fields[field].size()));
+  uint8_t* const staged = staging.fields[field].data();
+  DATASETD_RETURN_IF_ERROR(lane.stream->CopyToDevice(
+      lane.source[field]->data(), staged, staging.fields[field].size()));
   BatchTask task = {};
   task.slot = resident;
   task.indices = reinterpret_cast<const int64_t*>(indices_->data());
   task.num_samples = Narrow<int32_t>(count);
-  DATASETD_RETURN_IF_ERROR(
-      stream_->Augment(*programs_[field], absl::MakeConstSpan(&task, 1)));
-  hasher_->Await(readback_ticket_);
-  DATASETD_RETURN_IF_ERROR(
-      stream_->CopyToHost(readback_->data(), resident, count * sample_bytes));
-  DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
-  readback_ticket_ = hasher_->Add(
-      field, absl::MakeConstSpan(readback_->data(),
-                                 static_cast<size_t>(count * sample_bytes)));
-  return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(lane.stream->Augment(*lane.programs[field],
+                                                absl::MakeConstSpan(&task, 1)));
+  return lane.stream->CopyToHost(staged, resident,
+                                 static_cast<size_t>(count * sample_bytes));
 }
 
 }  // namespace

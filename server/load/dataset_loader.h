@@ -4,8 +4,10 @@
 //   encoded  (read -> decode -> pretransform) on all cores -> staging ->
 //            resident
 //
-// Copies to the device overlap with reading the next chunk. Peak host memory is
-// LoadPlan::host_bytes. Pretransforms use the same kernel as transforms.
+// Copies to the device overlap with reading the next chunk. So do
+// pretransforms, which use the same kernel as transforms: one chunk is copied,
+// transformed and copied back for its hash while the device works on the one
+// before. Peak host memory is LoadPlan::host_bytes.
 
 #ifndef DATASETD_SERVER_LOAD_DATASET_LOADER_H_
 #define DATASETD_SERVER_LOAD_DATASET_LOADER_H_
@@ -15,6 +17,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -34,15 +38,14 @@ struct LoadCounters {
   void Cancel() {
     is_cancelled.store(true, std::memory_order_relaxed);
     MutexLock lock(&mutex);
-    if (stream != nullptr) stream->Cancel();
+    for (Stream* const stream : streams) stream->Cancel();
   }
-  // Sets the stream that Cancel cancels; null before the stream is destroyed.
-  void SetStream(Stream* new_stream) {
+  // Sets the streams that Cancel cancels; none before these are destroyed.
+  void SetStreams(std::vector<Stream*> new_streams) {
     MutexLock lock(&mutex);
-    stream = new_stream;
-    if (stream != nullptr && is_cancelled.load(std::memory_order_relaxed)) {
-      stream->Cancel();
-    }
+    streams = std::move(new_streams);
+    if (!is_cancelled.load(std::memory_order_relaxed)) return;
+    for (Stream* const stream : streams) stream->Cancel();
   }
 
   std::atomic<int64_t> num_samples = 0;  // of the source, bad ones included
@@ -50,7 +53,7 @@ struct LoadCounters {
   std::atomic<int64_t> num_bytes = 0;  // resident so far
   std::atomic<bool> is_cancelled = false;
   Mutex mutex;
-  Stream* stream ABSL_GUARDED_BY(mutex) = nullptr;
+  std::vector<Stream*> streams ABSL_GUARDED_BY(mutex);
 };
 
 // Loads all samples as background work of the account's user, who is charged

@@ -32,8 +32,10 @@ int NumThreads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// A reader has one of its own, and one more takes what programs make.
-constexpr int kNumMoreBuffers = 2;
+// A reader has one of its own.
+constexpr int kNumMoreBuffers = 1;
+// Where programs run, one chunk is copied while another is transformed.
+constexpr int kNumProgramStreams = 2;
 
 int64_t MaxStagingBytes(int64_t max_sample_bytes) {
   return std::max(2 * kMaxStagingBytes, max_sample_bytes);
@@ -152,6 +154,14 @@ int64_t LoadPlan::buffer_bytes() const {
                             staging_bytes);
 }
 
+int64_t LoadPlan::StagedBytes(const SourceInfo& source, size_t field) const {
+  const int64_t resident_bytes = fields[field].resident.sample_bytes();
+  if (is_encoded) return resident_bytes;
+  const int64_t source_bytes = source.fields[field].sample_bytes();
+  return fields[field].has_program ? std::max(source_bytes, resident_bytes)
+                                   : source_bytes;
+}
+
 bool LoadPlan::needs_sizes() const {
   return std::any_of(fields.begin(), fields.end(),
                      [](const FieldPlan& field) { return field.needs_sizes; });
@@ -257,22 +267,27 @@ absl::StatusOr<LoadPlan> PlanLoad(
   if (plan.chunk_samples < num_samples) {
     plan.chunk_samples = RoundUpTo(plan.chunk_samples, alignment_samples);
   }
+  int64_t stream_bytes = 0;
   for (size_t f = 0; f < fields.size(); ++f) {
-    const int64_t field_bytes = SaturatingMultiply(
-        plan.chunk_samples, source.is_encoded
-                                ? plan.fields[f].resident.sample_bytes()
-                                : fields[f].sample_bytes());
+    const bool is_transformed =
+        plan.fields[f].has_program && !source.is_encoded;
     plan.staging_bytes = SaturatingAdd(
-        plan.staging_bytes, RoundUpTo(field_bytes, kStagingAlignment));
-    if (!plan.fields[f].has_program || source.is_encoded) continue;
-    // The resident chunk is read back to be hashed.
-    plan.staging_bytes =
-        std::max(plan.staging_bytes,
-                 SaturatingMultiply(plan.chunk_samples,
-                                    plan.fields[f].resident.sample_bytes()));
-    plan.scratch_bytes = SaturatingSum(
-        plan.scratch_bytes, field_bytes,
+        plan.staging_bytes,
+        RoundUpTo(
+            SaturatingMultiply(plan.chunk_samples, plan.StagedBytes(source, f)),
+            kStagingAlignment));
+    if (!is_transformed) continue;
+    stream_bytes = SaturatingSum(
+        stream_bytes,
+        SaturatingMultiply(plan.chunk_samples, fields[f].sample_bytes()),
         PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes);
+  }
+  if (stream_bytes > 0) {
+    plan.num_streams =
+        plan.chunk_samples < num_samples ? kNumProgramStreams : 1;
+    plan.scratch_bytes =
+        SaturatingAdd(SaturatingMultiply(plan.num_streams, stream_bytes),
+                      SaturatingMultiply(plan.chunk_samples, sizeof(int64_t)));
   }
   DATASETD_RETURN_IF_ERROR(CheckStaging(plan));
   return plan;

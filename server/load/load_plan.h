@@ -65,11 +65,18 @@ struct LoadPlan {
   ImageSize smaller_images;
   int64_t chunk_samples = 0;  // at most
   int num_staging_buffers = 0;
-  int64_t staging_bytes = 0;   // of one buffer
+  int64_t staging_bytes = 0;  // of one buffer
+  // Chunks that the device works on at once, each on a stream of its own and,
+  // if it runs programs, with scratch memory of its own.
+  int num_streams = 1;
   int64_t resident_bytes = 0;  // on the device, permanent
   int64_t scratch_bytes = 0;   // on the device, during the load
 
   bool needs_sizes() const;
+  // Size of a sample in a staging buffer. Of a plain source it is there as read
+  // and, to be hashed, as its program made it. REQUIRES: the field is not
+  // packed.
+  int64_t StagedBytes(const SourceInfo& source, size_t field) const;
   // What the load keeps of the host while it runs, samples left out.
   int64_t buffer_bytes() const;
 

@@ -103,7 +103,12 @@ void LogFeedEvent(const char* event, const FeedInfo& info) {
         return absl::StrCat(
             "feed=", info.id, " dataset=", info.dataset, " ", event,
             ": uid=", info.owner.uid, " pid=", info.owner.pid,
-            " slab_bytes=", info.slab_bytes, " batches=", info.num_batches);
+            " slab_bytes=", info.slab_bytes, " batches=", info.num_batches,
+            // Else nothing is missing.
+            info.num_teams < info.max_teams
+                ? absl::StrCat(" samples_at_once=", info.num_teams, " of ",
+                               info.max_teams, " (scratch memory is short)")
+                : "");
       });
 }
 

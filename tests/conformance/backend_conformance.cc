@@ -135,15 +135,22 @@ class Gather {
     auto slots = backend.Allocate(num_slots * kSlotBytes);
     if (!slots.ok()) return slots.status();
     gather->slots_ = *std::move(slots);
-    auto indices =
-        backend.AllocateHost(num_slots * kBatchSize * sizeof(int64_t));
-    if (!indices.ok()) return indices.status();
-    gather->indices_ = *std::move(indices);
     for (int slot = 0; slot < num_slots; ++slot) {
       for (int row = 0; row < kBatchSize; ++row) {
-        gather->IndicesOf(slot)[row] = (slot * 31 + row * 7) % kNumSamples;
+        gather->indices_.push_back((slot * 31 + row * 7) % kNumSamples);
       }
     }
+    const size_t index_bytes = gather->indices_.size() * sizeof(int64_t);
+    auto device_indices = backend.Allocate(index_bytes);
+    if (!device_indices.ok()) return device_indices.status();
+    gather->device_indices_ = *std::move(device_indices);
+    auto stream = backend.CreateStream(nullptr);
+    if (!stream.ok()) return stream.status();
+    absl::Status status = (*stream)->CopyToDevice(
+        gather->device_indices_->data(),
+        reinterpret_cast<const uint8_t*>(gather->indices_.data()), index_bytes);
+    if (status.ok()) status = (*stream)->Synchronize();
+    if (!status.ok()) return status;
     auto program = backend.Load(GatherProgram(gather->source_->data()));
     if (!program.ok()) return program.status();
     gather->program_ = *std::move(program);
@@ -153,22 +160,25 @@ class Gather {
   int num_slots() const { return num_slots_; }
   uint8_t* source() const { return source_->data(); }
   uint8_t* SlotAt(int slot) const { return slots_->data() + slot * kSlotBytes; }
-  int64_t* IndicesOf(int slot) const {
-    return reinterpret_cast<int64_t*>(indices_->data()) + slot * kBatchSize;
+  const int64_t* IndicesOf(int slot) const {
+    return indices_.data() + slot * kBatchSize;
   }
   const LoadedProgram& program() const { return *program_; }
   BatchTask TaskFor(int slot) const {
-    return {.slot = SlotAt(slot),
-            .indices = IndicesOf(slot),
-            .num_samples = kBatchSize,
-            .epoch = 0};
+    return {
+        .slot = SlotAt(slot),
+        .indices = reinterpret_cast<const int64_t*>(device_indices_->data()) +
+                   slot * kBatchSize,
+        .num_samples = kBatchSize,
+        .epoch = 0};
   }
 
  private:
   int num_slots_ = 0;
   std::unique_ptr<DeviceMemory> source_;
   std::unique_ptr<DeviceMemory> slots_;
-  std::unique_ptr<HostMemory> indices_;
+  std::vector<int64_t> indices_;
+  std::unique_ptr<DeviceMemory> device_indices_;
   std::unique_ptr<LoadedProgram> program_;
 };
 

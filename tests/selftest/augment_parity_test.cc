@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -75,14 +74,18 @@ class AugmentParityTest : public ::testing::TestWithParam<const char*> {
     const size_t num_batches = std::size(kEpochs);
     auto slots = backend_->Allocate(slot_bytes * num_batches);
     ASSERT_TRUE(slots.ok()) << slots.status().ToString();
-    auto indices = backend_->AllocateHost(num_samples * sizeof(int64_t));
+    auto indices = backend_->Allocate(num_samples * sizeof(int64_t));
     ASSERT_TRUE(indices.ok()) << indices.status().ToString();
     std::vector<BatchTask> on_host, on_device;
     for (size_t i = 0; i < num_batches; ++i) {
       on_host.push_back(batches.NewBatch(kEpochs[i]));
       BatchTask task = on_host.back();
-      std::memcpy((*indices)->data(), task.indices,
-                  num_samples * sizeof(int64_t));
+      ASSERT_TRUE(
+          (*stream)
+              ->CopyToDevice((*indices)->data(),
+                             reinterpret_cast<const uint8_t*>(task.indices),
+                             num_samples * sizeof(int64_t))
+              .ok());
       uint8_t* const slot = (*slots)->data() + i * slot_bytes;
       // The batch of the case is poison until something runs it.
       ASSERT_TRUE((*stream)->CopyToDevice(slot, task.slot, slot_bytes).ok());

@@ -364,23 +364,26 @@ absl::StatusOr<json> RunWorkload(Backend& backend, const Workload& workload,
   DATASETD_ASSIGN_OR_RETURN(
       const auto slots,
       backend.Allocate(test.slot_bytes() * batches_per_launch));
-  DATASETD_ASSIGN_OR_RETURN(
-      const auto indices,
-      backend.AllocateHost(workload.batch_size * sizeof(int64_t)));
-  auto* const index = reinterpret_cast<int64_t*>(indices->data());
-  for (int i = 0; i < workload.batch_size; ++i) {
-    index[i] = (int64_t{i} * 2654435761) % kNumResident;
+  DATASETD_ASSIGN_OR_RETURN(const auto stream, backend.CreateStream(nullptr));
+  std::vector<int64_t> order(static_cast<size_t>(workload.batch_size));
+  for (size_t i = 0; i < order.size(); ++i) {
+    order[i] = (static_cast<int64_t>(i) * 2654435761) % kNumResident;
   }
+  DATASETD_ASSIGN_OR_RETURN(const auto indices,
+                            backend.Allocate(order.size() * sizeof(int64_t)));
+  DATASETD_RETURN_IF_ERROR(stream->CopyToDevice(
+      indices->data(), reinterpret_cast<const uint8_t*>(order.data()),
+      order.size() * sizeof(int64_t)));
+  DATASETD_RETURN_IF_ERROR(stream->Synchronize());
   std::vector<BatchTask> tasks;
   for (int i = 0; i < batches_per_launch; ++i) {
     BatchTask task = {};
     task.slot = slots->data() + i * test.slot_bytes();
-    task.indices = index;
+    task.indices = reinterpret_cast<const int64_t*>(indices->data());
     task.num_samples = workload.batch_size;
     task.epoch = i;
     tasks.push_back(task);
   }
-  DATASETD_ASSIGN_OR_RETURN(const auto stream, backend.CreateStream(nullptr));
   Clock::time_point start;
   for (int i = -3; i < kLaunches; ++i) {
     if (i == 0) {

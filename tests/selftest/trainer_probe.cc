@@ -61,21 +61,24 @@ absl::StatusOr<double> BatchMicroseconds(Backend& backend,
   DATASETD_ASSIGN_OR_RETURN(const auto loaded, backend.Load(program));
   DATASETD_ASSIGN_OR_RETURN(const auto slot,
                             backend.Allocate(test.slot_bytes()));
-  DATASETD_ASSIGN_OR_RETURN(const auto indices,
-                            backend.AllocateHost(batch_size * sizeof(int64_t)));
-  auto* const index = reinterpret_cast<int64_t*>(indices->data());
-  for (int i = 0; i < batch_size; ++i) {
-    index[i] = (int64_t{i} * 2654435761) % kNumResident;
+  DATASETD_ASSIGN_OR_RETURN(const auto stream, backend.CreateStream(nullptr));
+  std::vector<int64_t> order(static_cast<size_t>(batch_size));
+  for (size_t i = 0; i < order.size(); ++i) {
+    order[i] = (static_cast<int64_t>(i) * 2654435761) % kNumResident;
   }
+  DATASETD_ASSIGN_OR_RETURN(const auto indices,
+                            backend.Allocate(order.size() * sizeof(int64_t)));
   BatchTask task = {};
   task.slot = slot->data();
-  task.indices = index;
+  task.indices = reinterpret_cast<const int64_t*>(indices->data());
   task.num_samples = batch_size;
-  DATASETD_ASSIGN_OR_RETURN(const auto stream, backend.CreateStream(nullptr));
   std::vector<double> times;
   for (int i = -50; i < kBatches; ++i) {
     task.epoch = static_cast<uint64_t>(i + 50);
     const auto start = Clock::now();
+    DATASETD_RETURN_IF_ERROR(stream->CopyToDevice(
+        indices->data(), reinterpret_cast<const uint8_t*>(order.data()),
+        order.size() * sizeof(int64_t)));
     DATASETD_RETURN_IF_ERROR(
         stream->Augment(*loaded, absl::MakeConstSpan(&task, 1)));
     DATASETD_RETURN_IF_ERROR(stream->Synchronize());

@@ -136,8 +136,9 @@ class FakeStream final : public Stream {
   FakeStreamState state_;
 };
 
-DeviceInfo MakeInfo(const Backend& host) {
+DeviceInfo MakeInfo(const Backend& host, bool is_host) {
   DeviceInfo info = host.info();
+  info.is_host = is_host;
   info.name = "fake";
   info.description = "host memory, work on command";
   return info;
@@ -162,7 +163,7 @@ absl::StatusOr<std::unique_ptr<Interface>> AllocateCounted(
 FakeBackend::FakeBackend(const FakeBackendOptions& options)
     : options_(options),
       host_(CreateHostBackend({.num_threads = 1})),
-      info_(MakeInfo(*host_)),
+      info_(MakeInfo(*host_, options.is_host)),
       device_(std::make_shared<FakeDevice>()) {}
 
 FakeBackend::~FakeBackend() {
@@ -195,6 +196,7 @@ int FakeBackend::num_pending_launches() const {
   return device_->num_pending_launches();
 }
 int FakeBackend::num_launches() const { return device_->num_launches(); }
+int FakeBackend::num_copies() const { return device_->num_copies(); }
 int FakeBackend::num_waits() const { return device_->num_waits(); }
 int FakeBackend::num_live_objects() const {
   return device_->num_live_objects();
@@ -251,7 +253,7 @@ bool FakeBackend::needs_polling() const { return options_.needs_polling; }
 int FakeBackend::max_batches_per_launch(int64_t /*batch_bytes*/) const {
   return options_.max_batches_per_launch;
 }
-int FakeBackend::max_teams() const { return 1; }
+int FakeBackend::max_teams() const { return options_.max_teams; }
 int FakeBackend::max_launches_in_flight() const {
   return options_.max_launches_in_flight;
 }

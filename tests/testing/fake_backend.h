@@ -44,6 +44,9 @@ struct FakeBackendOptions {
   int max_launches_in_flight = 4;
   int64_t max_launch_operations = 0;
   bool takes_turns = false;
+  int max_teams = 1;
+  // False: its kernels may not read host memory, as on a GPU.
+  bool is_host = true;
 };
 
 class FakeBackend final : public Backend {
@@ -75,6 +78,8 @@ class FakeBackend final : public Backend {
   int num_pending_launches() const;
   // Launches that were submitted so far, failed ones not counted.
   int num_launches() const;
+  // Copies that were submitted so far.
+  int num_copies() const;
   // Times that a stream was synchronised or destroyed with launches pending.
   int num_waits() const;
   // Objects of any kind made and not destroyed.

@@ -101,6 +101,11 @@ int FakeDevice::num_launches() const {
   return num_launches_;
 }
 
+int FakeDevice::num_copies() const {
+  std::lock_guard lock(mutex_);
+  return num_copies_;
+}
+
 int FakeDevice::num_waits() const {
   std::lock_guard lock(mutex_);
   return num_waits_;
@@ -186,6 +191,7 @@ absl::Status FakeDevice::Submit(FakeStreamState* stream, FakeWork work) {
     CheckNewLaunch(stream, work);
     ++num_launches_;
   }
+  if (work.copy_bytes > 0) ++num_copies_;
   if (work.event != nullptr) {
     if (work.event->is_pending) Breach("event recorded again while pending");
     work.event->is_pending = true;

@@ -56,6 +56,7 @@ class FakeDevice {
 
   int num_pending_launches() const;
   int num_launches() const;
+  int num_copies() const;
   int num_waits() const;
   int num_live_objects() const;
   size_t live_bytes() const;
@@ -99,6 +100,7 @@ class FakeDevice {
   int allocations_until_failure_ = 0;
   uint64_t next_sequence_ = 0;
   int num_launches_ = 0;
+  int num_copies_ = 0;
   int num_waits_ = 0;
   int num_live_objects_ = 0;
   size_t live_bytes_ = 0;

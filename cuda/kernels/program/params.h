@@ -245,7 +245,7 @@ inline int64_t EstimatedOperations(const AugmentProgram& program) {
 // One batch of a launch. Rows num_samples.. of the slot are left untouched.
 struct BatchTask {
   uint8_t* slot;           // device memory, 256-byte aligned
-  const int64_t* indices;  // readable by the device, until completion
+  const int64_t* indices;  // device memory, unchanged until completion
   int32_t num_samples;
   // Index in the epoch over all ranks, which seeds mixes.
   uint32_t batch_index;

@@ -115,6 +115,33 @@ def test_pixels_are_the_hosts(expected, export):
         assert daemon.is_running()
 
 
+def test_feeds_share_the_scratch_memory_of_their_chains(expected):
+    """Their launches are in flight together, and none disturbs another's."""
+    transforms = _TRANSFORMS["chain"]
+    with _open("cuda:0") as (_, client, dataset):
+        def scratch():
+            return int(client.status()["devices"][0]["scratch_bytes"])
+
+        with contextlib.ExitStack() as stack:
+            iterators, taken = [], []
+            for _ in range(3):
+                before = scratch()
+                loader = stack.enter_context(_loader(
+                    dataset, transforms=transforms, prefetch=3))
+                iterators.append(iter(loader))
+                next(iterators[-1])
+                taken.append(scratch() - before)
+            # The others take indices and a program: the block is counted once.
+            assert max(taken[1:]) < 2 << 20 < taken[0]
+            for _ in range(_NUM_SAMPLES // _BATCH_SIZE):
+                for iterator in iterators:
+                    rows = loaders.by_sample(
+                        [loaders.Taken(next(iterator))])
+                    for sample, image in rows.items():
+                        assert expected["chain"][0, sample].startswith(image)
+        harness.poll_until(lambda: scratch() == 0, "the block's end")
+
+
 def test_a_loader_that_starts_in_the_middle(expected):
     """A seek drops what runs, and nothing of it is published."""
     with _open("cuda:0") as (_, _, dataset):

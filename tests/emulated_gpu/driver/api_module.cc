@@ -183,7 +183,7 @@ bool GrowLocalMemory(Context& context, const KernelInfo& info) {
 CUresult Launch(Call& call, const std::shared_ptr<Function>& function,
                 Stream& stream, KernelLaunch launch) {
   Driver& driver = Driver::Get();
-  AddressSpace& memory = driver.memory->ViewOf(call.context->device);
+  AddressSpace& memory = driver.memory->KernelViewOf(call.context->device);
   return driver.Enqueue(
       stream, {"kernel",
                // The module may be unloaded before.

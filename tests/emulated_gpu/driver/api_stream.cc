@@ -199,6 +199,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
           result = driver.Enqueue(*found, {"event", nullptr}, &all);
         }
         if (result != CUDA_SUCCESS) return result;
+        if (driver.Spins(found->context().device)) call.detail = "spins";
         return driver.Await(call, found->context(), {all});
       });
 }

@@ -145,6 +145,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
           driver.Discharge(device, size_bytes);
           return CUDA_ERROR_OUT_OF_MEMORY;
         }
+        // Nothing says that the memory is cleared.
+        backing->Fill(0xa5, driver.settings.fill_bytes);
         *handle = driver.NewHandle();
         driver.allocations[*handle] = {.backing = std::move(backing),
                                        .device = device,

@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 
 namespace datasetd::emulated_driver {
@@ -119,6 +121,15 @@ Backing::Backing(int fd, uint64_t id, const Uuid& uuid, uint64_t size_bytes)
     : fd_(fd), id_(id), uuid_(uuid), size_bytes_(size_bytes) {}
 
 Backing::~Backing() { close(fd_); }
+
+void Backing::Fill(uint8_t value, uint64_t size_bytes) {
+  size_bytes = std::min(size_bytes, size_bytes_);
+  if (size_bytes == 0) return;
+  void* const bytes = mmap(nullptr, size_bytes, PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (bytes == MAP_FAILED) abort();
+  memset(bytes, value, size_bytes);
+  munmap(bytes, size_bytes);
+}
 
 void Backing::MarkInUse() {
   struct flock lock = WholeFile(F_RDLCK);

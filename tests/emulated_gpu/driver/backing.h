@@ -44,6 +44,9 @@ class Backing {
   uint64_t size_bytes() const { return size_bytes_; }
   const Uuid& uuid() const { return uuid_; }
 
+  // Writes `value` to the first bytes.
+  void Fill(uint8_t value, uint64_t size_bytes);
+
   // An importer marks the backing as in use until it is destroyed or dies.
   void MarkInUse();
   // Somebody who opened it by FromProcess did so.

@@ -62,7 +62,7 @@ Driver::Driver() {
   }
   journal =
       std::make_unique<Journal>(settings.log_path, settings.aborts_on_finding);
-  memory = std::make_unique<MemoryMap>();
+  memory = std::make_unique<MemoryMap>(settings.kernels_use_host);
   ledger = std::make_unique<MemoryLedger>(settings.shared_memory_path);
   scheduling.seed = settings.seed;
   scheduling.max_delay_us = settings.max_delay_us;

@@ -150,6 +150,12 @@ class Driver {
   // Waits for all streams.
   CUresult AwaitContext(Call& call, Context& context);
   bool HasWork(const Context& context) const;
+  // Whether threads that wait for the device keep a core busy: they do unless
+  // the flags of the primary context ask for another way.
+  bool Spins(int device) const {
+    return (devices[device].flags &
+            (CU_CTX_SCHED_YIELD | CU_CTX_SCHED_BLOCKING_SYNC)) == 0;
+  }
 
   // Invalidates what the call may not run beside.
   CUresult CheckUnsafe();

@@ -34,21 +34,26 @@ std::string AllocationText(const Region& region) {
 
 class MemoryMap::View final : public AddressSpace {
  public:
-  View(const MemoryMap& map, int device) : map_(map), device_(device) {}
+  View(const MemoryMap& map, int device, bool has_host_access)
+      : map_(map), device_(device), has_host_access_(has_host_access) {}
 
   uint8_t* Translate(uint64_t address, uint64_t size_bytes, Access access,
                      std::string* why) override {
-    return map_.Translate(device_, address, size_bytes, access, why);
+    return map_.Translate(device_, has_host_access_, address, size_bytes,
+                          access, why);
   }
 
  private:
   const MemoryMap& map_;
   const int device_;
+  const bool has_host_access_;
 };
 
-MemoryMap::MemoryMap() {
+MemoryMap::MemoryMap(bool has_host_access) {
   for (int device = 0; device < kMaxDevices; ++device) {
-    views_.push_back(std::make_unique<View>(*this, device));
+    views_.push_back(std::make_unique<View>(*this, device, true));
+    kernel_views_.push_back(
+        std::make_unique<View>(*this, device, has_host_access));
     peer_access_[device][device] = true;
   }
 }
@@ -56,6 +61,10 @@ MemoryMap::MemoryMap() {
 MemoryMap::~MemoryMap() = default;
 
 AddressSpace& MemoryMap::ViewOf(int device) { return *views_[device]; }
+
+AddressSpace& MemoryMap::KernelViewOf(int device) {
+  return *kernel_views_[device];
+}
 
 AddressRange MemoryMap::Reserve(uint64_t size_bytes, uint64_t alignment) {
   const std::unique_lock lock(mutex_);
@@ -190,7 +199,8 @@ std::string MemoryMap::Describe(uint64_t address) const {
                                       : "no allocation";
 }
 
-uint8_t* MemoryMap::Translate(int device, uint64_t address, uint64_t size_bytes,
+uint8_t* MemoryMap::Translate(int device, bool has_host_access,
+                              uint64_t address, uint64_t size_bytes,
                               Access access, std::string* why) const {
   CacheEntry& entry = cache[(address >> kCachePageBits) % kCacheEntries];
   const uint64_t generation = generation_.load(std::memory_order_acquire);
@@ -211,6 +221,12 @@ uint8_t* MemoryMap::Translate(int device, uint64_t address, uint64_t size_bytes,
     if (why != nullptr) {
       *why = std::to_string(size_bytes - left) + " bytes beyond the end of " +
              AllocationText(region);
+    }
+    return nullptr;
+  }
+  if (region.device < 0 && !has_host_access) {
+    if (why != nullptr) {
+      *why = "a kernel in host memory, over the bus: " + AllocationText(region);
     }
     return nullptr;
   }

@@ -46,7 +46,8 @@ struct Region {
 
 class MemoryMap {
  public:
-  MemoryMap();
+  // Kernels may use pinned host memory only if `has_host_access`.
+  explicit MemoryMap(bool has_host_access);
   ~MemoryMap();
   MemoryMap(const MemoryMap&) = delete;
   MemoryMap& operator=(const MemoryMap&) = delete;
@@ -69,16 +70,18 @@ class MemoryMap {
   std::vector<Region> RegionsOf(uint64_t context) const;
   int Count(RegionKind kind) const;
 
-  // As a device sees it. Lives as long as this.
+  // As a device sees it, and as its kernels do. Live as long as this.
   AddressSpace& ViewOf(int device);
+  AddressSpace& KernelViewOf(int device);
 
  private:
   class View;
 
   std::optional<Region> FindLocked(uint64_t address) const;
   std::string Describe(uint64_t address) const;
-  uint8_t* Translate(int device, uint64_t address, uint64_t size_bytes,
-                     Access access, std::string* why) const;
+  uint8_t* Translate(int device, bool has_host_access, uint64_t address,
+                     uint64_t size_bytes, Access access,
+                     std::string* why) const;
 
   mutable std::shared_mutex mutex_;
   AddressWindow window_;
@@ -90,6 +93,7 @@ class MemoryMap {
   // Changes with every change of regions_.
   std::atomic<uint64_t> generation_ = 1;
   std::vector<std::unique_ptr<View>> views_;
+  std::vector<std::unique_ptr<View>> kernel_views_;
 };
 
 }  // namespace datasetd::emulated_driver

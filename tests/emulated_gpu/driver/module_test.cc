@@ -216,6 +216,27 @@ TEST(ModuleTest, FaultOfAKernelEndsTheContext) {
   });
 }
 
+// A GPU allows it; here it is a fault unless it is asked for.
+TEST(ModuleTest, KernelsDoNotUseHostMemory) {
+  for (const bool is_allowed : {true, false}) {
+    InProcess({{"KERNELS_USE_HOST", is_allowed ? "1" : "0"}}, [is_allowed] {
+      const CurrentContext context;
+      void* pinned = nullptr;
+      ASSERT_EQ(cuMemHostAlloc(&pinned, 4, CU_MEMHOSTALLOC_DEVICEMAP),
+                CUDA_SUCCESS);
+      CUdeviceptr address = 0;
+      ASSERT_EQ(cuMemHostGetDevicePointer(&address, pinned, 0), CUDA_SUCCESS);
+      ASSERT_EQ(Launch(LoadStore(), address, 3), CUDA_SUCCESS);
+      EXPECT_EQ(cuCtxSynchronize(),
+                is_allowed ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS);
+      // Copies may, all the same.
+      if (is_allowed) {
+        EXPECT_EQ(cuMemsetD32(address, 7, 1), CUDA_SUCCESS);
+      }
+    });
+  }
+}
+
 // A kernel sees what its device has access to: cuCtxEnablePeerAccess.
 TEST(ModuleTest, KernelsNeedPeerAccess) {
   for (const bool is_enabled : {true, false}) {

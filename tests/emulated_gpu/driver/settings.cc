@@ -224,6 +224,7 @@ Settings ReadSettings(ReadVariable read, std::string* problem) {
   settings.max_delay_us =
       static_cast<int>(reader.Number("MAX_DELAY_US", 200, 0, 10'000'000));
   settings.fill_bytes = reader.Number("FILL_MIB", 64, 0, 1 << 20) << 20;
+  settings.kernels_use_host = reader.Number("KERNELS_USE_HOST", 0, 0, 1) == 1;
   settings.log_path = reader.Text("LOG", "");
   settings.shared_memory_path = reader.Text("SHARED_MEMORY", "");
   settings.faults = reader.Text("FAULTS", "");

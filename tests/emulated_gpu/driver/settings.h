@@ -43,6 +43,9 @@ struct Settings {
   int max_delay_us = 0;
   // New memory is filled up to this size, so that nobody relies on zeros.
   size_t fill_bytes = 0;
+  // Kernels may read and write pinned host memory. It is no error on a GPU, and
+  // slow.
+  bool kernels_use_host = false;
   std::string log_path;
   // The file of the processes that share the devices' memory; empty for none.
   std::string shared_memory_path;

@@ -75,6 +75,20 @@ size_t FreeBytes() {
   return free_bytes;
 }
 
+// Nothing says what memory of cuMemCreate holds.
+TEST(VmmTest, NewMemoryIsNotZero) {
+  InProcess({}, [] {
+    const CurrentContext context;
+    const CUdeviceptr address = Map(Create());
+    ASSERT_EQ(SetAccess(address, 0), CUDA_SUCCESS);
+    for (const size_t offset : {size_t{0}, kBytes - 1}) {
+      uint8_t byte = 0;
+      EXPECT_EQ(ReadByte(address + offset, &byte), CUDA_SUCCESS);
+      EXPECT_NE(byte, 0);
+    }
+  });
+}
+
 // cuMemCreate: a multiple of cuMemGetAllocationGranularity.
 TEST(VmmTest, SizesAreGranular) {
   InProcess({{"MEMORY_MIB", "64"}}, [] {

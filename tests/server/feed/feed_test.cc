@@ -106,6 +106,91 @@ TEST_F(FeedTest, OneLaunchFillsManyFreeSlots) {
   EXPECT_EQ(all[3].batch.epoch, 1);
 }
 
+// On a device that has memory of its own, a launch reads indices that one copy
+// brought there.
+class IndexCopyTest : public ::testing::Test {
+ protected:
+  FakeBackend backend_{{.needs_polling = true,
+                        .max_batches_per_launch = 32,
+                        .max_launches_in_flight = 64,
+                        .is_host = false}};
+};
+
+TEST_F(IndexCopyTest, OneCopyALaunchBeforeIt) {
+  const TestFeed made = MakeTestFeed(&backend_, {.num_slots = 6});
+  EXPECT_EQ(backend_.num_copies(), 1);  // the samples
+  ASSERT_THAT(made.feed->Launch(4), IsOk());
+  EXPECT_EQ(backend_.num_copies(), 2);
+  backend_.CompleteAll();
+  ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  // Three batches: the short one of this epoch and two of the next.
+  ASSERT_THAT(made.feed->Launch(3), IsOk());
+  EXPECT_EQ(backend_.num_copies(), 3);
+  backend_.CompleteAll();
+  ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  const auto all = made.channel->published();
+  ASSERT_THAT(all, SizeIs(4));
+  EXPECT_THAT(BatchBytes(*made.feed, all[1]), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(BatchBytes(*made.feed, all[2]), ElementsAre(8, 9));
+  EXPECT_THAT(BatchBytes(*made.feed, all[3]), ElementsAre(0, 1, 2, 3));
+}
+
+// Copies run late, when the launch before has ended: whatever was written over
+// their source by then would show. Launches of all sizes end in all places.
+TEST_F(IndexCopyTest, IndicesStayUntilTheirLaunchHasEnded) {
+  constexpr int kNumSamples = 250;
+  const TestFeed made = MakeTestFeed(
+      &backend_, {.num_samples = kNumSamples, .batch_size = 1, .num_slots = 5});
+  Feed& feed = *made.feed;
+  uint32_t state = 1;
+  const auto draw = [&state](uint32_t end) {
+    state = state * 1664525 + 1013904223;
+    return static_cast<int>((state >> 16) % end);
+  };
+  size_t num_released = 0;
+  for (int round = 0; round < 3000; ++round) {
+    if (feed.CanLaunch() && draw(3) > 0) {
+      ASSERT_THAT(feed.Launch(1 + draw(5)), IsOk());
+    }
+    if (draw(2) == 0) backend_.CompleteNext();
+    ASSERT_THAT(feed.Collect(), IsOk());
+    const auto all = made.channel->published();
+    if (num_released < all.size() && draw(4) > 0) {
+      ASSERT_THAT(BatchBytes(feed, all[num_released]),
+                  ElementsAre(num_released % kNumSamples))
+          << "batch " << num_released;
+      made.channel->Release(all[num_released++]);
+      feed.Scan(0);
+    }
+  }
+  EXPECT_GT(num_released, 1000);
+}
+
+TEST_F(IndexCopyTest, PartsOfALaunchShareOneCopy) {
+  FakeBackend backend(
+      {.needs_polling = true, .max_launch_operations = 20, .is_host = false});
+  const TestFeed made = MakeTestFeed(&backend, {.sample_operations = 10});
+  const int before = backend.num_copies();
+  ASSERT_THAT(made.feed->Launch(1), IsOk());
+  backend.CompleteAll();
+  ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  ASSERT_THAT(made.feed->Launch(1), IsOk());
+  backend.CompleteAll();
+  ASSERT_THAT(made.feed->Collect(), IsOkAndHolds(1));
+  EXPECT_EQ(backend.num_copies() - before, 1);
+  ASSERT_THAT(made.channel->published(), SizeIs(1));
+  EXPECT_THAT(BatchBytes(*made.feed, made.channel->published()[0]),
+              ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(FeedTest, OnTheHostNothingIsCopied) {
+  const TestFeed made = MakeTestFeed(&backend_, {});
+  const int before = backend_.num_copies();
+  Fill(*made.feed);
+  EXPECT_EQ(backend_.num_copies(), before);
+  EXPECT_THAT(made.channel->published(), SizeIs(3));
+}
+
 class CutFeedTest : public ::testing::Test {
  protected:
   // Launches take two samples; batches have four, the third of an epoch two.

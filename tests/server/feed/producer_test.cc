@@ -1,5 +1,8 @@
 #include "server/feed/producer.h"
 
+#include <sys/epoll.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -9,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "cuda/device/device_failure.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
@@ -277,6 +281,91 @@ TEST_P(ProducerTest, AUsersManyFeedsDoNotCrowdOutAnothersOne) {
   for (const TestFeed& made : feeds) {
     RemoveAndWait(backend, *producer, made.feed.get());
   }
+}
+
+// A device whose launches, one after another, take as long as the test says, by
+// a clock that goes on only while the producer sleeps.
+class TimedDevice {
+ public:
+  TimedDevice(FakeBackend* backend, std::vector<uint64_t> nanoseconds)
+      : backend_(backend), nanoseconds_(std::move(nanoseconds)) {}
+
+  Producer::PollTime time() {
+    return {.now = [this] { return now_; },
+            .wait =
+                [this](int epoll, epoll_event* events, int max_events,
+                       int64_t timeout) {
+                  if (timeout >= 0) Sleep(static_cast<uint64_t>(timeout));
+                  return Producer::RealPollTime().wait(
+                      epoll, events, max_events, timeout < 0 ? -1 : 0);
+                }};
+  }
+  // Of each launch, the time from its end to when the producer woke up.
+  std::vector<uint64_t> latencies() {
+    std::lock_guard lock(mutex_);
+    return latencies_;
+  }
+
+ private:
+  void Sleep(uint64_t timeout) {
+    if (!is_running_ && backend_->num_pending_launches() > 0 &&
+        next_ < nanoseconds_.size()) {
+      is_running_ = true;
+      end_ = now_ + nanoseconds_[next_];
+    }
+    now_ += timeout;
+    if (!is_running_ || now_ < end_) return;
+    {
+      std::lock_guard lock(mutex_);
+      latencies_.push_back(now_ - end_);
+    }
+    ++next_;
+    is_running_ = false;
+    backend_->CompleteNext();
+  }
+
+  FakeBackend* const backend_;
+  const std::vector<uint64_t> nanoseconds_;
+  // Used by the producer only.
+  uint64_t now_ = 1;
+  uint64_t end_ = 0;
+  size_t next_ = 0;
+  bool is_running_ = false;
+  std::mutex mutex_;
+  std::vector<uint64_t> latencies_;
+};
+
+TEST(ProducerPollTest, TheEndOfALongLaunchIsSeenAtOnce) {
+  FakeBackend backend({.needs_polling = true, .max_launches_in_flight = 1});
+  constexpr uint64_t kMillisecond = 1'000'000;
+  constexpr size_t kLaunches = 20;
+  std::vector<uint64_t> nanoseconds(kLaunches, 7 * kMillisecond + 12'345);
+  for (size_t i = kLaunches / 2; i < kLaunches; ++i) {
+    nanoseconds[i] = 31 * kMillisecond;
+  }
+  TimedDevice device(&backend, nanoseconds);
+  auto started =
+      Producer::Start(&backend, NoFailure, MonotonicNanoseconds, device.time());
+  ASSERT_THAT(started, IsOk());
+  const std::unique_ptr<Producer> producer = *std::move(started);
+  const TestFeed made = MakeTestFeed(&backend, {.num_slots = 3});
+  producer->Add(made.feed.get());
+  for (size_t released = 0; released < kLaunches; ++released) {
+    while (made.channel->published().size() <= released) {
+    }
+    made.channel->Release(made.channel->published()[released]);
+  }
+  const std::vector<uint64_t> latencies = device.latencies();
+  ASSERT_GE(latencies.size(), kLaunches);
+  for (size_t i = 0; i < kLaunches; ++i) {
+    // Nothing is known of the first, and the other length is unexpected; from
+    // there on each launch halves what is not known.
+    const size_t num_known = i % (kLaunches / 2);
+    EXPECT_LE(latencies[i], std::max(PollBackoff::kMinNanoseconds,
+                                     PollBackoff::kMaxNanoseconds >> num_known))
+        << "launch " << i;
+  }
+  RemoveAndWait(backend, *producer, made.feed.get());
 }
 
 TEST_P(ProducerTest, AFloodOfEmptyWakesIsThrottledAndHarmsNobody) {

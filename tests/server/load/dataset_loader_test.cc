@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -10,10 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/digest.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/dataset/content_hasher.h"
 #include "server/pipeline/pipeline.h"
+#include "tests/testing/fake_backend.h"
 #include "tests/testing/fake_encoded_source.h"
 #include "tests/testing/ops.h"
 #include "tests/testing/status_matchers.h"
@@ -26,6 +31,7 @@ using ::datasetd::testing::IsOk;
 using ::datasetd::testing::Op;
 using ::datasetd::testing::StatusIs;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -261,6 +267,183 @@ TEST_F(DatasetLoaderTest, TheBuffersOfALoadAreCharged) {
   EXPECT_GE(staging.peak_bytes(), 3 * 512 * kExtent * kExtent);
   EXPECT_LE(staging.peak_bytes(), 5 * ((8 << 20) + 512));
   EXPECT_EQ(staging.used_bytes(), 0);
+}
+
+// Images whose pixels are (sample + row + column) mod 251, and labels.
+class PlainSource : public SampleSource {
+ public:
+  PlainSource(int64_t num_samples, int64_t extent) : extent_(extent) {
+    info_.num_samples = num_samples;
+    info_.fields = {
+        {.name = "image", .shape = {extent, extent, 1}, .is_image = true},
+        {.name = "label", .dtype = Dtype::kInt64, .shape = {}}};
+  }
+  static uint8_t Pixel(int64_t sample, int64_t row, int64_t column) {
+    return static_cast<uint8_t>((sample + row + column) % 251);
+  }
+  // Called at the beginning of each Read.
+  void OnRead(std::function<absl::Status(int64_t first)> callback) {
+    callback_ = std::move(callback);
+  }
+
+  const SourceInfo& info() const override { return info_; }
+  absl::Status Read(int64_t count,
+                    absl::Span<const absl::Span<uint8_t>> fields) override {
+    if (callback_) {
+      if (absl::Status status = callback_(next_); !status.ok()) return status;
+    }
+    EXPECT_THAT(fields[0],
+                SizeIs(static_cast<size_t>(count * extent_ * extent_)));
+    uint8_t* pixel = fields[0].data();
+    for (int64_t i = 0; i < count; ++i, ++next_) {
+      for (int64_t row = 0; row < extent_; ++row) {
+        for (int64_t column = 0; column < extent_; ++column) {
+          *pixel++ = Pixel(next_, row, column);
+        }
+      }
+      std::memcpy(fields[1].data() + i * 8, &next_, 8);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t extent_;
+  SourceInfo info_;
+  int64_t next_ = 0;
+  std::function<absl::Status(int64_t)> callback_;
+};
+
+// Pretransforms of a plain source, on a device whose work runs only when it is
+// waited for.
+class PlainLoadTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::shared_ptr<const Dataset>> Load(PlainSource& source,
+                                                      const Transforms& ops) {
+    std::vector<std::optional<FieldProgram>> programs(2);
+    auto program = CompileField(source.info().fields[0], 0, ops, Layout::kNhwc);
+    if (!program.ok()) return program.status();
+    programs[0] = *program;
+    auto plan = PlanLoad(source.info(), programs, backend_.max_teams());
+    if (!plan.ok()) return plan.status();
+    plan_ = *plan;
+    return LoadDataset("a", *plan, source, &backend_, Reservation(), counters_,
+                       account_);
+  }
+
+  FakeBackend backend_{{.needs_polling = true, .is_host = false}};
+  LoadCounters counters_;
+  DecodeBudget decode_budget_{DecodeBudget::Limits()};
+  DecodeAccount account_ = {.budget = &decode_budget_};
+  LoadPlan plan_;
+};
+
+TEST_F(PlainLoadTest, TwoChunksAreInFlight) {
+  // Seven samples of 1 MiB and a label are a chunk, and the last has five.
+  constexpr int64_t kExtent = 1024;
+  constexpr int64_t kSamples = 40;
+  PlainSource source(kSamples, kExtent);
+  std::vector<int> pending;
+  std::vector<int> waits;
+  source.OnRead([&](int64_t) {
+    pending.push_back(backend_.num_pending_launches());
+    waits.push_back(backend_.num_waits());
+    return absl::OkStatus();
+  });
+  const auto dataset =
+      Load(source, {Op("center_crop { height: 16 width: 16 }")});
+  ASSERT_THAT(dataset, IsOk());
+  ASSERT_EQ(plan_.chunk_samples, 7);
+  // A chunk is read while the one before it is in flight, which nothing has
+  // waited for.
+  EXPECT_THAT(pending, ElementsAre(0, 1, 1, 1, 1, 1));
+  EXPECT_THAT(waits, ElementsAre(0, 0, 1, 2, 3, 4));
+  EXPECT_EQ(backend_.num_waits(), 6);
+  for (int64_t i = 0; i < kSamples; ++i) {
+    ASSERT_EQ((*dataset)->field_data(0)[i * 256],
+              PlainSource::Pixel(i, 504, 504))
+        << i;
+    int64_t label = -1;
+    std::memcpy(&label, (*dataset)->field_data(1) + i * 8, 8);
+    ASSERT_EQ(label, i);
+  }
+  EXPECT_EQ(counters_.num_bytes, kSamples * (256 + 8));
+}
+
+TEST_F(PlainLoadTest, TheHashIsThatOfTheSamplesAsTheyBecame) {
+  PlainSource large(44, 1024);
+  const auto cropped =
+      Load(large, {Op("crop { top: 3 left: 3 height: 512 width: 512 }")});
+  ASSERT_THAT(cropped, IsOk());
+  EXPECT_EQ(plan_.num_streams, 2);
+  // Four bytes of each pixel: what is read back is larger than what was read.
+  PlainSource small(5000, 64);
+  const auto floats = Load(small, {Op("to_dtype { dtype: DTYPE_FLOAT32 }")});
+  ASSERT_THAT(floats, IsOk());
+  EXPECT_EQ(plan_.num_streams, 2);
+  for (const auto& dataset : {*cropped, *floats}) {
+    ContentHasher hasher(2, 1);
+    for (size_t f = 0; f < 2; ++f) {
+      hasher.Add(f,
+                 absl::MakeConstSpan(
+                     dataset->field_data(f),
+                     static_cast<size_t>(dataset->num_samples() *
+                                         dataset->fields()[f].sample_bytes())));
+    }
+    const FieldSpec& image = dataset->fields()[0];
+    EXPECT_EQ(dataset->content_hash(),
+              HexDigest(absl::StrCat(
+                  "datasetd content 2\n", dataset->num_samples(), "\n5:image ",
+                  DtypeName(image.dtype), " ", image.shape[0], " ",
+                  image.shape[1], " 1 image ", ToHex(hasher.Finish(0)),
+                  "\n5:label int64 tensor ", ToHex(hasher.Finish(1)), "\n")));
+  }
+}
+
+TEST_F(PlainLoadTest, MemoryOfBothChunksIsPlanned) {
+  PlainSource source(44, 1024);
+  const size_t before = backend_.live_bytes();
+  size_t most = 0;
+  source.OnRead([&](int64_t) {
+    most = std::max(most, backend_.live_bytes());
+    return absl::OkStatus();
+  });
+  ASSERT_THAT(Load(source, {Op("rotate { angle: 30.0 }"),
+                            Op("center_crop { height: 16 width: 16 }")}),
+              IsOk());
+  EXPECT_GE(plan_.scratch_bytes, 2 * 7 * 1024 * 1024);
+  EXPECT_LE(most - before,
+            static_cast<size_t>(plan_.resident_bytes + plan_.scratch_bytes +
+                                plan_.buffer_bytes()));
+  EXPECT_GE(most - before,
+            static_cast<size_t>(plan_.resident_bytes + plan_.scratch_bytes));
+  // One chunk needs no second buffer.
+  PlainSource one(7, 1024);
+  ASSERT_THAT(Load(one, {Op("center_crop { height: 16 width: 16 }")}), IsOk());
+  EXPECT_EQ(plan_.num_streams, 1);
+  EXPECT_EQ(plan_.scratch_bytes, 7 * 1024 * 1024 + 7 * 8);
+}
+
+TEST_F(PlainLoadTest, AnErrorOfTheSourceLeavesNothing) {
+  const int before = backend_.num_live_objects();
+  PlainSource source(44, 1024);
+  source.OnRead([](int64_t first) {
+    return first < 21 ? absl::OkStatus()
+                      : absl::DataLossError("image.npy: truncated at byte 24");
+  });
+  EXPECT_THAT(Load(source, {Op("center_crop { height: 16 width: 16 }")}),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("image.npy: truncated at byte 24")));
+  EXPECT_EQ(backend_.num_live_objects(), before);
+}
+
+TEST_F(PlainLoadTest, CancellingEndsBothChunks) {
+  PlainSource source(44, 1024);
+  source.OnRead([this](int64_t first) {
+    if (first == 21) counters_.Cancel();
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Load(source, {Op("center_crop { height: 16 width: 16 }")}),
+              StatusIs(absl::StatusCode::kCancelled));
 }
 
 TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
