@@ -148,7 +148,7 @@ class JobOrder:
         return partition.ranks
 
     def num_draws(self) -> Optional[int]:
-        """Returns how often this node's ranks draw by weights in an epoch; None:
+        """Returns the draws by weight of this node in an epoch; None: as many
         as the daemon decides. REQUIRES: a partition has agreed."""
         if self.weighted is None or self.partition is None:
             return None
