@@ -1,4 +1,4 @@
-// The resize of a sweep, on a team of ranks. Holds the taps of both axes and
+// The resize of a pass, on a team of ranks. Holds the taps of both axes and
 // the rows between the two passes.
 //
 // Sums along a row cost more than sums down a column. So an image that shrinks
@@ -72,6 +72,14 @@ class ChainResizer {
     num_taps_[0] = num_taps_y;
     num_taps_[1] = NumTaps(axis_x);
     row_capacity_ = RowCapacity();
+    DATASETD_CHECK_BOUND(int64_t{num_taps_[0]} * size_[0] +
+                             int64_t{num_taps_[1]} * size_[1] <=
+                         scratch_.tap_elements);
+    DATASETD_CHECK_BOUND(IsInPlace() ||
+                         row_capacity_ * PlaneStride() * image_.channels <=
+                             scratch_.row_elements);
+    DATASETD_CHECK_BOUND(LineStride(window_.width) * image_.channels <=
+                         scratch_.line_elements);
     rows_from_ = rows_to_ = 0;
     line_y_ = -1;
   }
