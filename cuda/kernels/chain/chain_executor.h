@@ -291,7 +291,8 @@ class ChainExecutor {
         }
         if (image_.is_scratch && lanes.first_x == 0) next_source_.AskForSome();
         const int32_t left = width - lanes.first_x;
-        lanes.count = left < Team::kLanes ? left : Team::kLanes;
+        lanes.count =
+            Team::kLanes > 1 && left < Team::kLanes ? left : Team::kLanes;
         if (is_partner && !IsMixedIn(state_.mix, lanes)) continue;
         lanes.channels = image_.channels;
         Make(&lanes);
@@ -511,16 +512,13 @@ class ChainExecutor {
             drawn.template As<PerspectiveDraw>(), lanes);
         break;
       case PassSource::kSharpness:
-        WindowLanes<SharpnessWindow, Team>(
-            image_, {drawn.template As<AdjustSharpnessDraw>()}, lanes);
+        MakeWindow<SharpnessWindow, AdjustSharpnessDraw>(drawn, lanes);
         break;
       case PassSource::kBlurX:
-        WindowLanes<BlurWindowX, Team>(
-            image_, {drawn.template As<GaussianBlurDraw>()}, lanes);
+        MakeWindow<BlurWindowX, GaussianBlurDraw>(drawn, lanes);
         break;
       case PassSource::kBlurY:
-        WindowLanes<BlurWindowY, Team>(
-            image_, {drawn.template As<GaussianBlurDraw>()}, lanes);
+        MakeWindow<BlurWindowY, GaussianBlurDraw>(drawn, lanes);
         break;
     }
     if (pass_->has_fill) {
@@ -529,6 +527,14 @@ class ChainExecutor {
     for (int k = lanes->count; k % Team::kGroup != 0; ++k) {
       for (int c = 0; c < kMaxChannels; ++c) lanes->pixel[c][k] = 0.0f;
     }
+  }
+
+  template <template <typename> typename Window, typename Draw>
+  DATASETD_HOST_DEVICE void MakeWindow(const StepDraw& drawn,
+                                       Lanes<Team>* lanes) {
+    using Held =
+        std::conditional_t<(Team::kLanes > 1), const Draw, const Draw&>;
+    WindowLanes<Window<Held>, Team>(image_, {drawn.template As<Draw>()}, lanes);
   }
 
   DATASETD_HOST_DEVICE void Store(Target target, uint8_t* to,
