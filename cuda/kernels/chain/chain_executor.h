@@ -1,14 +1,12 @@
 // Runs one sample through a chain of steps on a team of ranks: the threads of a
 // CUDA block, or one host thread.
 //
-// A chain is divided into sweeps. A sweep reads an image from memory, applies
-// one geometric op with the integer moves after it folded in, then all
-// pixelwise ops that follow, and writes the result to scratch memory, or
-// rounded to the slot. So Resize, flips, ToDtype and Normalize are one sweep. A
-// statistic op begins a new sweep: its statistic is accumulated while the image
-// before it is written. Ranks share blocks of Team::kLanes pixels of a row.
-// Shared sums are integers, so the result does not depend on the number of
-// ranks.
+// The executor follows the passes that DrawPasses lists. A pass reads the
+// sample or an image in scratch memory, and writes scratch memory, or rounded
+// values to the slot. So Resize, flips, ToDtype and Normalize are one pass. A
+// statistic is accumulated while the image before its op is written. Ranks
+// share blocks of Team::kLanes pixels of a row. Shared sums are integers, so
+// the result does not depend on the number of ranks.
 //
 // A mix (ops/mix.h) first computes the used part of the row's partner, and
 // blends it in when the row's own image is stored.
@@ -16,8 +14,8 @@
 // A Team has
 //   kLanes, kGroup         pixels per block, all of one row, and per loop of
 //                          vectors; kGroup divides kLanes
-//   kRowElements           elements of the rows buffered between the passes of
-//                          a resize
+//   kRowElements           elements of the rows buffered between the two sums
+//                          of a resize
 //   kTakesRowsInTurn       if true, a row keeps its image for the next row,
 //                          whose partner it is
 //   Atomics                as in ops/atomics.h
@@ -35,6 +33,7 @@
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_mix.h"
+#include "cuda/kernels/chain/chain_pass.h"
 #include "cuda/kernels/chain/chain_resize.h"
 #include "cuda/kernels/chain/chain_resizer.h"
 #include "cuda/kernels/chain/chain_scratch.h"
@@ -45,7 +44,6 @@
 #include "cuda/kernels/chain/sized_step.h"
 #include "cuda/kernels/math/axis_taps.h"
 #include "cuda/kernels/math/host_device.h"
-#include "cuda/kernels/math/interpolation.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_rows.h"
 #include "cuda/kernels/ops/op_table.h"
@@ -99,11 +97,11 @@ class ChainExecutor {
                                  field_.out_channels *
                                  DtypeSizeBytes(field_.out_dtype);
     uint8_t* const to = batch.slot + field_.offset_bytes + index * sample_bytes;
-    // A single call site, so that RunSteps is compiled once.
+    // A single call site, so that RunPasses is compiled once.
     for (bool is_partner = has_partner;; is_partner = false) {
-      RunSteps(batch, is_partner ? partner : index,
-               is_partner ? Target::kPartner : Target::kSlot,
-               is_partner ? reinterpret_cast<uint8_t*>(memory_.partner) : to);
+      RunPasses(batch, is_partner ? partner : index,
+                is_partner ? Target::kPartner : Target::kSlot,
+                is_partner ? reinterpret_cast<uint8_t*>(memory_.partner) : to);
       if (!is_partner || is_left_out_) break;
     }
     if (Team::kTakesRowsInTurn) kept_ = batch.indices + index;
@@ -111,47 +109,44 @@ class ChainExecutor {
   }
 
  private:
-  enum class Source : uint8_t {
-    kMoves,
-    kResize,
-    kAffine,
-    kPerspective,
-    kSharpness,
-    kBlurX,
-    kBlurY,
-  };
   // kPartner is like kScratch, except that pixels unused by the mix are
   // skipped.
-  enum class Target : uint8_t { kNone, kScratch, kPartner, kSlot };
+  enum class Target : uint8_t { kScratch, kPartner, kSlot };
 
   DATASETD_HOST_DEVICE bool IsMixed() const {
     return field_.mix.kind != MixKind::kNone;
   }
 
-  // Runs all steps on the sample of row `index`.
-  DATASETD_HOST_DEVICE void RunSteps(const BatchTask& batch, int32_t index,
-                                     Target target, uint8_t* to) {
+  // Runs all passes on the sample of row `index`; the last one writes `to`.
+  DATASETD_HOST_DEVICE void RunPasses(const BatchTask& batch, int32_t index,
+                                      Target target, uint8_t* to) {
     const int64_t sample = batch.indices[index];
     const int64_t draw_index = DrawIndex(batch, index);
     key_ = {program_.seed, batch.epoch, draw_index, 0};
-    const ChainImage resident = ResidentImage(sample);
+    image_ = ResidentImage(sample);
     for (int s = team_.rank(); s < field_.num_steps; s += team_.size()) {
       const Step* step = &field_.steps[s];
       Step sized;
       if (s < field_.num_sized_steps) {
-        sized = SizedStep(field_, s, {resident.height, resident.width});
+        sized = SizedStep(field_, s, {image_.height, image_.width});
         step = &sized;
       }
       DrawStep(*step, program_.seed, batch.epoch, draw_index, &state_.drawn[s]);
     }
     team_.Sync();
-    num_statistics_ = 0;
-    is_blended_ = false;
-    StartFrom(resident);
-    for (int s = 0; s < field_.num_steps && !is_left_out_; ++s) {
-      if (state_.drawn[s].is_applied) Add(s);
+    if (team_.rank() == 0) {
+      DrawPasses(field_, image_.height, image_.width, &state_);
     }
-    Sweep(target, to, nullptr);
+    team_.Sync();
+    const int last = state_.num_passes - 1;
+    for (int p = 0; p <= last && !is_left_out_; ++p) {
+      pass_ = &state_.passes[p];
+      float* const scratch = memory_.image[p % 2];
+      // A single call site, so that RunPass is compiled once.
+      RunPass(p == last ? target : Target::kScratch,
+              p == last ? to : reinterpret_cast<uint8_t*>(scratch));
+      SetScratchImage(scratch);
+    }
   }
 
   DATASETD_HOST_DEVICE ChainImage ResidentImage(int64_t sample) const {
@@ -174,164 +169,57 @@ class ChainExecutor {
     return image;
   }
 
-  DATASETD_HOST_DEVICE void StartFrom(const ChainImage& image) {
-    image_ = image;
-    height_ = image.height;
-    width_ = image.width;
-    channels_ = image.channels;
-    source_ = Source::kMoves;
-    source_step_ = 0;
-    first_move_ = end_move_ = 0;
-    first_op_ = end_op_ = 0;
-  }
-
-  DATASETD_HOST_DEVICE bool IsUntouched() const {
-    return source_ == Source::kMoves && end_move_ == 0 && end_op_ == 0;
-  }
-
-  // Adds step `s`, which is applied, to the pending sweep.
-  DATASETD_HOST_DEVICE void Add(int s) {
-    const Step& step = field_.steps[s];
-    const StepKind kind = state_.drawn[s].kind;
-    if (IsStatistic(kind)) Gather(s);
-    if (IsPixelwise(kind)) {
-      is_blended_ = is_blended_ || IsBlend(kind);
-      if (end_op_ == 0) first_op_ = s;
-      end_op_ = s + 1;
-      channels_ = step.out_channels;
-      return;
-    }
-    switch (kind) {
-      case StepKind::kMove:
-        if (end_op_ != 0 ||
-            (source_ != Source::kMoves && source_ != Source::kResize)) {
-          Materialise();
-        }
-        if (end_move_ == 0) first_move_ = s;
-        end_move_ = s + 1;
-        break;
-      case StepKind::kResize:
-        if (!IsUntouched()) Materialise();
-        Begin(Source::kResize, s);
-        is_blended_ = is_blended_ || IsInterpolated(step, state_.drawn[s]);
-        break;
-      case StepKind::kAffine:
-      case StepKind::kPerspective:
-        NeedScratch();
-        Begin(
-            kind == StepKind::kAffine ? Source::kAffine : Source::kPerspective,
-            s);
-        is_blended_ = is_blended_ || ParamsAs<WarpParams>(step).is_bilinear;
-        break;
-      case StepKind::kAdjustSharpness:
-        NeedScratch();
-        Begin(Source::kSharpness, s);
-        is_blended_ = true;
-        break;
-      case StepKind::kGaussianBlur:
-        NeedScratch();
-        Begin(Source::kBlurX, s);
-        Materialise();
-        Begin(Source::kBlurY, s);
-        is_blended_ = true;
-        break;
-      default:
-        break;
-    }
-    height_ = state_.drawn[s].out_height;
-    width_ = state_.drawn[s].out_width;
-  }
-
-  // False for a resize to the window's own size, which computes no new values.
-  DATASETD_HOST_DEVICE static bool IsInterpolated(const Step& step,
-                                                  const StepDraw& drawn) {
-    const InterpolationMode mode = ParamsAs<ResizeParams>(step).interpolation;
-    const ResizeDraw& window = drawn.As<ResizeDraw>();
-    return mode != InterpolationMode::kNearest &&
-           mode != InterpolationMode::kNearestExact &&
-           (window.height != drawn.out_height ||
-            window.width != drawn.out_width);
-  }
-
-  DATASETD_HOST_DEVICE static bool IsBlend(StepKind kind) {
-    return kind == StepKind::kAdjustBrightness ||
-           kind == StepKind::kAdjustContrast ||
-           kind == StepKind::kAdjustSaturation || kind == StepKind::kAdjustHue;
-  }
-
-  DATASETD_HOST_DEVICE void Begin(Source source, int s) {
-    source_ = source;
-    source_step_ = s;
-  }
-
-  DATASETD_HOST_DEVICE void NeedScratch() {
-    if (!image_.is_scratch || !IsUntouched()) Materialise();
-  }
-
-  // Writes the pending image to scratch memory, where it becomes the next
-  // input.
-  DATASETD_HOST_DEVICE void Materialise(const StepDraw* gathered = nullptr) {
-    float* const to = image_.is_scratch && IsFirstScratch() ? memory_.image[1]
-                                                            : memory_.image[0];
-    Sweep(Target::kScratch, reinterpret_cast<uint8_t*>(to), gathered);
-    ChainImage image;
-    image.data = reinterpret_cast<const uint8_t*>(to);
-    image.dtype = Dtype::kFloat32;
-    image.height = height_;
-    image.width = width_;
-    image.channels = channels_;
-    image.channel_stride = int64_t{height_} * width_;
-    image.row_stride = width_;
-    image.pixel_stride = 1;
-    image.is_scratch = true;
-    StartFrom(image);
-  }
-
-  DATASETD_HOST_DEVICE bool IsFirstScratch() const {
-    return image_.data == reinterpret_cast<const uint8_t*>(memory_.image[0]);
+  // Makes the pass's image, at `data` in scratch memory, the next input.
+  DATASETD_HOST_DEVICE void SetScratchImage(const float* data) {
+    image_.data = reinterpret_cast<const uint8_t*>(data);
+    image_.dtype = Dtype::kFloat32;
+    image_.height = pass_->height;
+    image_.width = pass_->width;
+    image_.channels = pass_->channels;
+    image_.channel_stride = int64_t{image_.height} * image_.width;
+    image_.row_stride = image_.width;
+    image_.pixel_stride = 1;
+    image_.is_scratch = true;
   }
 
   // ---- Statistics ----
 
-  // Computes the statistic of step `s` over the image before it.
-  DATASETD_HOST_DEVICE void Gather(int s) {
-    StepDraw& drawn = state_.drawn[s];
-    const int index = num_statistics_++ % kNumStatistics;
-    if (team_.rank() == 0) {
-      drawn.statistic_index = static_cast<uint8_t>(index);
-      switch (drawn.kind) {
-#define DATASETD_ROW(Name)                           \
-  case StepKind::k##Name:                            \
-    Init##Name(StatisticAs<Name##Statistic>(index)); \
+  DATASETD_HOST_DEVICE bool HasStatistic() const {
+    return pass_->statistic_step != kNoStep;
+  }
+  // REQUIRES: HasStatistic().
+  DATASETD_HOST_DEVICE StepDraw& StatisticDraw() const {
+    return state_.drawn[pass_->statistic_step];
+  }
+
+  DATASETD_HOST_DEVICE void InitStatistic() {
+    const StepDraw& drawn = StatisticDraw();
+    switch (drawn.kind) {
+#define DATASETD_ROW(Name)                                           \
+  case StepKind::k##Name:                                            \
+    Init##Name(StatisticAs<Name##Statistic>(drawn.statistic_index)); \
     break;
-        DATASETD_STATISTIC_OPS(DATASETD_ROW)
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-        default:
-          break;
-      }
+      default:
+        break;
     }
-    team_.Sync();
-    if (image_.is_scratch && IsUntouched()) {
-      Sweep(Target::kNone, nullptr, &drawn);
-    } else {
-      Materialise(&drawn);
-    }
-    if (is_left_out_) return;
-    if (team_.rank() == 0) {
-      switch (drawn.kind) {
-#define DATASETD_ROW(Name)                            \
-  case StepKind::k##Name:                             \
-    Finish##Name(channels_, height_, width_,          \
-                 StatisticAs<Name##Statistic>(index), \
-                 &drawn.template As<Name##Draw>());   \
+  }
+
+  DATASETD_HOST_DEVICE void FinishStatistic() {
+    StepDraw& drawn = StatisticDraw();
+    switch (drawn.kind) {
+#define DATASETD_ROW(Name)                                            \
+  case StepKind::k##Name:                                             \
+    Finish##Name(pass_->channels, pass_->height, pass_->width,        \
+                 StatisticAs<Name##Statistic>(drawn.statistic_index), \
+                 &drawn.template As<Name##Draw>());                   \
     break;
-        DATASETD_STATISTIC_OPS(DATASETD_ROW)
+      DATASETD_STATISTIC_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
-        default:
-          break;
-      }
+      default:
+        break;
     }
-    team_.Sync();
   }
 
   template <typename Statistic>
@@ -339,92 +227,109 @@ class ChainExecutor {
     return reinterpret_cast<Statistic*>(state_.statistic[index]);
   }
 
-  // ---- Sweeps ----
+  // ---- Passes ----
 
-  // Writes the pending image, and accumulates the statistic of `gathered`
-  // unless that is null.
-  DATASETD_HOST_DEVICE DATASETD_NOINLINE void Sweep(Target target, uint8_t* to,
-                                                    const StepDraw* gathered) {
-    if (is_left_out_) return;
+  // Runs pass_ on image_ and writes `to`.
+  DATASETD_HOST_DEVICE void RunPass(Target target, uint8_t* to) {
+    const int32_t height = pass_->height;
+    const int32_t width = pass_->width;
+    const bool is_resize = pass_->source == PassSource::kResize;
+    const bool has_statistic = HasStatistic();
+    DATASETD_CHECK_BOUND(target != Target::kScratch ||
+                         int64_t{height} * width * pass_->channels <=
+                             pass_->max_elements);
+    if (has_statistic && team_.rank() == 0) InitStatistic();
     PrepareMaps();
+    PrepareScale();
+    team_.Sync();
+    if (is_resize) resizer_.FinishTaps();
+    const int end_op = EndOfOps();
+    const bool is_scaled = end_op < pass_->end_op;
     Partials partials;
     partials.Init();
-    const int32_t blocks = (width_ + Team::kLanes - 1) / Team::kLanes;
-    const int end_op = FoldValueOps();
-    const int32_t band =
-        source_ == Source::kResize ? resizer_.BandRows() : height_;
     const bool is_partner = target == Target::kPartner;
     const bool is_mixed = target == Target::kSlot && IsMixed();
-    const int32_t end = is_partner ? state_.mix.bottom : height_;
+    const int32_t end = is_partner ? state_.mix.bottom : height;
+    const int32_t band = is_resize ? resizer_.BandRows() : height;
+    // Ranks take the blocks of a band in turn.
+    const int32_t blocks = (width + Team::kLanes - 1) / Team::kLanes;
+    const int32_t first_row = team_.rank() / blocks;
+    const int32_t first_block = team_.rank() - first_row * blocks;
+    const int32_t step_rows = team_.size() / blocks;
+    const int32_t step_blocks = team_.size() - step_rows * blocks;
     for (int32_t first = is_partner ? state_.mix.top : 0; first < end;
          first += band) {
       const int32_t rows = end - first < band ? end - first : band;
-      if (source_ == Source::kResize) {
+      if (is_resize) {
         if (!resizer_.MakeRows(first, rows)) {
           is_left_out_ = true;
           return;
         }
         if constexpr (Team::kLanes > 1) {
           if (WriteRows(target, to, first, rows, end_op,
-                        is_mixed || gathered != nullptr)) {
+                        is_mixed || has_statistic)) {
             if (is_left_out_) return;
             continue;
           }
         }
       }
-      for (int32_t unit = team_.rank(); unit < rows * blocks;
-           unit += team_.size()) {
+      int32_t row = first_row;
+      int32_t block = first_block;
+      while (row < rows) {
         if (!team_.GoesOn()) {
           is_left_out_ = true;
           return;
         }
         Lanes<Team> lanes;
-        const int32_t row = unit / blocks;
         lanes.y = first + row;
-        lanes.first_x = (unit - row * blocks) * Team::kLanes;
+        lanes.first_x = block * Team::kLanes;
+        row += step_rows;
+        block += step_blocks;
+        if (block >= blocks) {
+          block -= blocks;
+          ++row;
+        }
         if (image_.is_scratch && lanes.first_x == 0) next_source_.AskForSome();
-        const int32_t left = width_ - lanes.first_x;
-        lanes.count = left < Team::kLanes ? left : Team::kLanes;
+        const int32_t left = width - lanes.first_x;
+        lanes.count =
+            Team::kLanes > 1 && left < Team::kLanes ? left : Team::kLanes;
         if (is_partner && !IsMixedIn(state_.mix, lanes)) continue;
         lanes.channels = image_.channels;
         Make(&lanes);
-        for (int s = first_op_; s < end_op; ++s) {
+        for (int s = pass_->first_op; s < end_op; ++s) {
           if (state_.drawn[s].is_applied) {
             ApplyStep(field_.steps[s], state_.drawn[s], state_, key_, &lanes);
           }
         }
-        if (end_op < end_op_) ScaleLanes(state_.scale, &lanes);
-        if (gathered != nullptr) Accumulate(*gathered, lanes, &partials);
+        if (is_scaled) ScaleLanes(state_.scale, &lanes);
+        if (has_statistic) Accumulate(lanes, &partials);
         if (is_mixed) {
-          MixLanes(field_.mix.kind, state_.mix, memory_.partner, height_,
-                   width_, &lanes);
+          MixLanes(field_.mix.kind, state_.mix, memory_.partner, height, width,
+                   &lanes);
         }
         Store(target, to, lanes);
       }
       // The next band overwrites these rows.
-      if (source_ == Source::kResize) team_.Sync();
+      if (is_resize && first + band < end) team_.Sync();
     }
-    if (gathered != nullptr) Merge(*gathered, partials);
+    if (has_statistic) Merge(partials);
     team_.Sync();
+    if (has_statistic) {
+      if (team_.rank() == 0) FinishStatistic();
+      team_.Sync();
+    }
   }
 
-  // Folds the value ops at the end into one multiply-add per channel, if the
-  // image was interpolated or blended. Images whose bytes were only moved or
-  // replaced keep exact division. Returns the end of the steps before the
-  // folded ones.
-  DATASETD_HOST_DEVICE int FoldValueOps() {
-    int end = end_op_;
-    if (!is_blended_) return end;
-    for (int s = end - 1; s >= first_op_; --s) {
-      if (!state_.drawn[s].is_applied) continue;
-      if (state_.drawn[s].kind != StepKind::kValue) break;
-      end = s;
-    }
-    if (end == end_op_) return end;
-    for (int c = team_.rank(); c < channels_; c += team_.size()) {
+  // Computes the multiply-add of the folded value ops. Values that were
+  // interpolated or blended before get it; images whose bytes were only moved
+  // or replaced keep exact division.
+  DATASETD_HOST_DEVICE void PrepareScale() {
+    const int end = pass_->end_op;
+    if (pass_->folded_op == end) return;
+    for (int c = team_.rank(); c < pass_->channels; c += team_.size()) {
       double factor = 1.0;
       double bias = 0.0;
-      for (int s = end; s < end_op_; ++s) {
+      for (int s = pass_->folded_op; s < end; ++s) {
         if (!state_.drawn[s].is_applied) continue;
         const ValueOp& op = ParamsAs<ValueOp>(field_.steps[s]);
         const bool is_divide = op.kind == ValueOpKind::kDivide;
@@ -435,14 +340,19 @@ class ChainExecutor {
       state_.scale.factor[c] = static_cast<float>(factor);
       state_.scale.bias[c] = static_cast<float>(bias);
     }
-    team_.Sync();
+  }
+
+  // Returns the end of the pixelwise steps that are applied one by one: those
+  // before the folded ones.
+  DATASETD_HOST_DEVICE int EndOfOps() const {
+    if (pass_->folded_op == pass_->end_op) return pass_->end_op;
     // With a tiny std the quotient may be finite although the reciprocal is
     // not.
-    for (int c = 0; c < channels_; ++c) {
+    for (int c = 0; c < pass_->channels; ++c) {
       const float both = state_.scale.factor[c] - state_.scale.bias[c];
-      if (!(both - both == 0.0f)) return end_op_;
+      if (!(both - both == 0.0f)) return pass_->end_op;
     }
-    return end;
+    return pass_->folded_op;
   }
 
   // Partial sums of one rank.
@@ -458,9 +368,9 @@ class ChainExecutor {
     }
   };
 
-  DATASETD_HOST_DEVICE void Accumulate(const StepDraw& drawn,
-                                       const Lanes<Team>& lanes,
+  DATASETD_HOST_DEVICE void Accumulate(const Lanes<Team>& lanes,
                                        Partials* partials) {
+    const StepDraw& drawn = StatisticDraw();
     switch (drawn.kind) {
 #define DATASETD_ROW(Name)                                            \
   case StepKind::k##Name:                                             \
@@ -475,8 +385,8 @@ class ChainExecutor {
     }
   }
 
-  DATASETD_HOST_DEVICE void Merge(const StepDraw& drawn,
-                                  const Partials& partials) {
+  DATASETD_HOST_DEVICE void Merge(const Partials& partials) {
+    const StepDraw& drawn = StatisticDraw();
     switch (drawn.kind) {
 #define DATASETD_ROW(Name)                                    \
   case StepKind::k##Name:                                     \
@@ -494,10 +404,12 @@ class ChainExecutor {
   // ---- Maps and taps ----
 
   DATASETD_HOST_DEVICE int32_t* map_y() const { return memory_.map; }
-  DATASETD_HOST_DEVICE int32_t* map_x() const { return memory_.map + height_; }
+  DATASETD_HOST_DEVICE int32_t* map_x() const {
+    return memory_.map + pass_->height;
+  }
 
   DATASETD_HOST_DEVICE int32_t MapThroughMoves(int axis, int32_t at) const {
-    for (int s = end_move_ - 1; s >= first_move_; --s) {
+    for (int s = pass_->end_move - 1; s >= pass_->first_move; --s) {
       const StepDraw& drawn = state_.drawn[s];
       if (!drawn.is_applied || drawn.kind != StepKind::kMove) continue;
       at = MapBackOne(drawn.As<MoveDraw>().axis[axis],
@@ -509,25 +421,19 @@ class ChainExecutor {
 
   // Computes the maps of the moves and the taps of the resize for both axes.
   DATASETD_HOST_DEVICE void PrepareMaps() {
-    has_fill_ = false;
-    for (int s = first_move_; s < end_move_; ++s) {
-      if (!state_.drawn[s].is_applied ||
-          state_.drawn[s].kind != StepKind::kMove) {
-        continue;
-      }
-      const Move& move = ParamsAs<Move>(field_.steps[s]);
-      has_fill_ = has_fill_ || (move.kind == MoveKind::kPad &&
-                                move.padding_mode == PaddingMode::kConstant);
-    }
-    const bool is_resize = source_ == Source::kResize;
-    if (!is_resize && end_move_ == 0) return;
+    const bool is_resize = pass_->source == PassSource::kResize;
+    if (!is_resize && pass_->end_move == 0) return;
+    const int32_t size[2] = {pass_->height, pass_->width};
+    DATASETD_CHECK_BOUND(int64_t{size[0]} + size[1] <=
+                         field_.scratch.map_elements);
     if (is_resize) {
-      resizer_.Begin(image_, ParamsAs<ResizeParams>(field_.steps[source_step_]),
-                     state_.drawn[source_step_], height_, width_, map_y());
+      resizer_.Begin(
+          image_, ParamsAs<ResizeParams>(field_.steps[pass_->source_step]),
+          state_.drawn[pass_->source_step], size[0], size[1], map_y());
     } else {
       resizer_.ForgetTaps();
     }
-    const int32_t size[2] = {height_, width_};
+    DATASETD_UNROLL
     for (int axis = 0; axis < 2; ++axis) {
       int32_t* const map = axis == 0 ? map_y() : map_x();
       bool has_taps = is_resize && resizer_.KeepsTaps(axis);
@@ -545,35 +451,35 @@ class ChainExecutor {
         resizer_.MakeTaps(maker, axis, i, map[i]);
       }
     }
-    team_.Sync();
-    if (is_resize) resizer_.FinishTaps();
   }
 
   // Writes rows of a resize directly to the target. Returns false if they must
   // pass through lanes.
   bool WriteRows(Target target, uint8_t* to, int32_t first, int32_t rows,
                  int end_op, bool needs_lanes) {
-    const bool has_ops = end_op > first_op_;
-    if (needs_lanes || has_ops || has_fill_ || channels_ != image_.channels) {
+    const bool has_ops = end_op > pass_->first_op;
+    if (needs_lanes || has_ops || pass_->has_fill ||
+        pass_->channels != image_.channels) {
       return false;
     }
+    const int32_t width = pass_->width;
     const bool is_slot = target == Target::kSlot;
     if (is_slot ? field_.out_dtype != Dtype::kFloat32 ||
-                      field_.layout != Layout::kNchw || width_ % 16 != 0 ||
+                      field_.layout != Layout::kNchw || width % 16 != 0 ||
                       reinterpret_cast<uintptr_t>(to) % 64 != 0
                 : target != Target::kScratch) {
       return false;
     }
     ResizedRow out = {};
-    out.scale = end_op < end_op_ ? &state_.scale : nullptr;
-    out.plane_stride = int64_t{height_} * width_;
+    out.scale = end_op < pass_->end_op ? &state_.scale : nullptr;
+    out.plane_stride = int64_t{pass_->height} * width;
     out.is_streamed = is_slot;
     for (int32_t y = first; y < first + rows; ++y) {
       if (!team_.GoesOn()) {
         is_left_out_ = true;
         break;
       }
-      out.to = reinterpret_cast<float*>(to) + int64_t{y} * width_;
+      out.to = reinterpret_cast<float*>(to) + int64_t{y} * width;
       resizer_.WriteRow(y, out);
     }
     return true;
@@ -582,43 +488,40 @@ class ChainExecutor {
   // ---- One block of pixels ----
 
   DATASETD_HOST_DEVICE void Make(Lanes<Team>* lanes) {
-    const StepDraw& drawn = state_.drawn[source_step_];
-    switch (source_) {
-      case Source::kMoves:
-        if (end_move_ == 0) {
+    const StepDraw& drawn = state_.drawn[pass_->source_step];
+    switch (pass_->source) {
+      case PassSource::kMoves:
+        if (pass_->end_move == 0) {
           GatherLanes<Team>(image_, lanes->y, nullptr, false, lanes);
         } else {
-          GatherLanes<Team>(image_, map_y()[lanes->y], map_x(), has_fill_,
+          GatherLanes<Team>(image_, map_y()[lanes->y], map_x(), pass_->has_fill,
                             lanes);
         }
         break;
-      case Source::kResize:
+      case PassSource::kResize:
         if (!IsFill(map_y()[lanes->y])) resizer_.MakeLanes(lanes);
         break;
-      case Source::kAffine:
+      case PassSource::kAffine:
         WarpLanes<AffineMap<Team>>(
-            image_, ParamsAs<WarpParams>(field_.steps[source_step_]),
+            image_, ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
             drawn.template As<AffineDraw>(), lanes);
         break;
-      case Source::kPerspective:
+      case PassSource::kPerspective:
         WarpLanes<PerspectiveMap<Team>>(
-            image_, ParamsAs<WarpParams>(field_.steps[source_step_]),
+            image_, ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
             drawn.template As<PerspectiveDraw>(), lanes);
         break;
-      case Source::kSharpness:
-        WindowLanes<SharpnessWindow, Team>(
-            image_, {drawn.template As<AdjustSharpnessDraw>()}, lanes);
+      case PassSource::kSharpness:
+        MakeWindow<SharpnessWindow, AdjustSharpnessDraw>(drawn, lanes);
         break;
-      case Source::kBlurX:
-        WindowLanes<BlurWindowX, Team>(
-            image_, {drawn.template As<GaussianBlurDraw>()}, lanes);
+      case PassSource::kBlurX:
+        MakeWindow<BlurWindowX, GaussianBlurDraw>(drawn, lanes);
         break;
-      case Source::kBlurY:
-        WindowLanes<BlurWindowY, Team>(
-            image_, {drawn.template As<GaussianBlurDraw>()}, lanes);
+      case PassSource::kBlurY:
+        MakeWindow<BlurWindowY, GaussianBlurDraw>(drawn, lanes);
         break;
     }
-    if (has_fill_) {
+    if (pass_->has_fill) {
       PaintFill<Team>(field_, map_y()[lanes->y], map_x(), lanes);
     }
     for (int k = lanes->count; k % Team::kGroup != 0; ++k) {
@@ -626,11 +529,18 @@ class ChainExecutor {
     }
   }
 
+  template <template <typename> typename Window, typename Draw>
+  DATASETD_HOST_DEVICE void MakeWindow(const StepDraw& drawn,
+                                       Lanes<Team>* lanes) {
+    using Held =
+        std::conditional_t<(Team::kLanes > 1), const Draw, const Draw&>;
+    WindowLanes<Window<Held>, Team>(image_, {drawn.template As<Draw>()}, lanes);
+  }
+
   DATASETD_HOST_DEVICE void Store(Target target, uint8_t* to,
                                   const Lanes<Team>& lanes) const {
-    if (target == Target::kNone) return;
-    const int64_t plane = int64_t{height_} * width_;
-    const int64_t at = int64_t{lanes.y} * width_ + lanes.first_x;
+    const int64_t plane = int64_t{pass_->height} * pass_->width;
+    const int64_t at = int64_t{lanes.y} * pass_->width + lanes.first_x;
     if (target != Target::kSlot) {
       StoreScratch<Team>(lanes, plane, reinterpret_cast<float*>(to) + at);
       return;
@@ -669,22 +579,11 @@ class ChainExecutor {
 
   // Key of the sample.
   DrawKey key_;
-  int num_statistics_ = 0;
-  bool is_blended_ = false;
   // True if the work was stopped; always false on CUDA.
   bool is_left_out_ = false;
-  // The image in memory and the pending work: the source, then the applied
-  // moves of [first_move_, end_move_), then the applied pixelwise steps of
-  // [first_op_, end_op_). An end of 0 means none.
+  // The current pass, and the image that it reads.
+  const DrawnPass* pass_ = nullptr;
   ChainImage image_;
-  Source source_;
-  int source_step_;
-  int first_move_, end_move_;
-  int first_op_, end_op_;
-  // Size of the image after the pending work.
-  int32_t height_, width_, channels_;
-  // State of the current sweep.
-  bool has_fill_ = false;
   ChainResizer<Team> resizer_;
 };
 

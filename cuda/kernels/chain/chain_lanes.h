@@ -46,6 +46,34 @@ DATASETD_HOST_DEVICE inline void VisitGroups(int count, const Visit& visit) {
   }
 }
 
+// Calls visit(n, c) for channels c .. c + n, n a std::integral_constant: for
+// three at once, which share what they look up, or one by one.
+template <typename Visit>
+DATASETD_HOST_DEVICE inline void VisitChannels(int32_t channels,
+                                               const Visit& visit) {
+  if (channels == 3) {
+    visit(std::integral_constant<int, 3>(), 0);
+    return;
+  }
+  for (int32_t c = 0; c < channels; ++c) {
+    visit(std::integral_constant<int, 1>(), c);
+  }
+}
+
+// Stores values[0 .. kChannels] as lane 0 of the channels from first_c on.
+template <int kChannels, typename Team>
+DATASETD_HOST_DEVICE inline void SetPixel(const float (&values)[kChannels],
+                                          int first_c, Lanes<Team>* lanes) {
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (kChannels == 1) {
+      if (c == first_c) lanes->pixel[c][0] = values[0];
+    } else if (c < kChannels) {
+      lanes->pixel[c][0] = values[c < kChannels ? c : 0];
+    }
+  }
+}
+
 // Splits interleaved bytes of three channels at `start`, in whole vectors only.
 // Returns the number of pixels done.
 template <Dtype kDtype, typename Team>
@@ -157,7 +185,6 @@ DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
                                            const StepDraw& drawn,
                                            const ChainState& state, DrawKey key,
                                            Lanes<Team>* lanes) {
-  key.op_index = step.op_index;
   switch (drawn.kind) {
     case StepKind::kValue:
       ApplyValueOp(ParamsAs<ValueOp>(step), lanes);
@@ -168,13 +195,20 @@ DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
                         state.statistic[drawn.statistic_index], key, lanes); \
     break;
       DATASETD_POINT_OPS(DATASETD_ROW)
-      DATASETD_COORDINATE_OPS(DATASETD_ROW)
       DATASETD_STATISTIC_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+#define DATASETD_ROW(Name)                                            \
+  case StepKind::k##Name:                                             \
+    key.op_index = step.op_index;                                     \
+    ApplyRow<Name##Row>(drawn.As<Name##Draw>(), nullptr, key, lanes); \
+    break;
+      DATASETD_COORDINATE_OPS(DATASETD_ROW)
 #undef DATASETD_ROW
     default:
       break;
   }
-  lanes->channels = step.out_channels;
+  // No other op changes the number of channels.
+  if (drawn.kind == StepKind::kGrayscale) lanes->channels = step.out_channels;
 }
 
 // Adds the lanes to a statistic, of kChannels channels.

@@ -1,4 +1,4 @@
-// The resize of a sweep, on a team of ranks. Holds the taps of both axes and
+// The resize of a pass, on a team of ranks. Holds the taps of both axes and
 // the rows between the two passes.
 //
 // Sums along a row cost more than sums down a column. So an image that shrinks
@@ -72,6 +72,14 @@ class ChainResizer {
     num_taps_[0] = num_taps_y;
     num_taps_[1] = NumTaps(axis_x);
     row_capacity_ = RowCapacity();
+    DATASETD_CHECK_BOUND(int64_t{num_taps_[0]} * size_[0] +
+                             int64_t{num_taps_[1]} * size_[1] <=
+                         scratch_.tap_elements);
+    DATASETD_CHECK_BOUND(IsInPlace() ||
+                         row_capacity_ * PlaneStride() * image_.channels <=
+                             scratch_.row_elements);
+    DATASETD_CHECK_BOUND(LineStride(window_.width) * image_.channels <=
+                         scratch_.line_elements);
     rows_from_ = rows_to_ = 0;
     line_y_ = -1;
   }
@@ -165,20 +173,9 @@ class ChainResizer {
                       image_.channels, out);
       }
     } else {
-      const int32_t x = lanes->first_x;
-      DATASETD_UNROLL
-      for (int c = 0; c < kMaxChannels; ++c) {
-        if (c >= lanes->channels) continue;
-        const int64_t plane = c * rows_.plane_stride;
-        float sum = is_columns_first_
-                        ? SumOfRow(rows_.Row(lanes->y) + plane, Taps(1), x)
-                        : SumOfRows(rows_, Taps(0), lanes->y, plane + x);
-        if (clamp_ > 0.0f) {
-          sum = sum < 0.0f ? 0.0f : sum;
-          sum = sum > clamp_ ? clamp_ : sum;
-        }
-        lanes->pixel[c][0] = sum;
-      }
+      VisitChannels(lanes->channels, [&](auto count, int first_c) {
+        MakePixel<count()>(first_c, lanes);
+      });
     }
   }
 
@@ -232,7 +229,9 @@ class ChainResizer {
     const int64_t row_stride = PlaneStride() * image_.channels;
     if (KeepsOutputRows()) {
       rows_ = {memory_.rows, row_stride, PlaneStride(), row_capacity_, first};
-      SumImageColumns<kDtype>(first, first + rows);
+      VisitChannels(image_.channels, [&](auto count, int first_c) {
+        SumImageColumns<kDtype, count()>(first, first + rows, first_c);
+      });
       return true;
     }
     if (IsInPlace()) {
@@ -255,7 +254,9 @@ class ChainResizer {
       to = old_from;
     }
     if constexpr (Team::kLanes == 1) {
-      SumImageRows<kDtype>(from, to);
+      VisitChannels(image_.channels, [&](auto count, int first_c) {
+        SumImageRows<kDtype, count()>(from, to, first_c);
+      });
     } else {
       for (int32_t row = from; row < to; ++row) {
         if (!team_.GoesOn()) return false;
@@ -291,51 +292,88 @@ class ChainResizer {
            c * image_.channel_stride;
   }
 
-  // Calls visit(row, c, x) for rows from .. to, all channels and x < width,
-  // divided among the ranks.
+  // Computes the first lane of channels first_c .. first_c + kChannels.
+  template <int kChannels>
+  DATASETD_HOST_DEVICE void MakePixel(int32_t first_c,
+                                      Lanes<Team>* lanes) const {
+    const int64_t plane = first_c * rows_.plane_stride;
+    float sum[kChannels] = {};
+    if (is_columns_first_) {
+      SumOfRow(rows_.Row(lanes->y) + plane, rows_.plane_stride, Taps(1),
+               lanes->first_x, sum);
+    } else {
+      SumOfRows(rows_, Taps(0), lanes->y, plane + lanes->first_x, sum);
+    }
+    if (clamp_ > 0.0f) {
+      DATASETD_UNROLL
+      for (int c = 0; c < kChannels; ++c) {
+        sum[c] = sum[c] < 0.0f ? 0.0f : sum[c];
+        sum[c] = sum[c] > clamp_ ? clamp_ : sum[c];
+      }
+    }
+    SetPixel(sum, first_c, lanes);
+  }
+
+  // Calls visit(row, x) for rows from .. to and x < width, divided among the
+  // ranks.
   template <typename Visit>
   DATASETD_HOST_DEVICE void VisitRows(int32_t from, int32_t to, int32_t width,
                                       const Visit& visit) const {
-    // Rows and channels are incremented, which is cheaper than dividing.
-    int32_t row = from;
-    int32_t c = 0;
-    for (int32_t x = team_.rank();; x += team_.size()) {
-      while (x >= width) {
+    // Rows and columns are incremented, which is cheaper than dividing.
+    const int32_t step_rows = team_.size() / width;
+    const int32_t step_x = team_.size() - step_rows * width;
+    int32_t row = team_.rank() / width;
+    int32_t x = team_.rank() - row * width;
+    row += from;
+    while (row < to) {
+      visit(row, x);
+      row += step_rows;
+      x += step_x;
+      if (x >= width) {
         x -= width;
-        ++c;
-        if (c == image_.channels) {
-          c = 0;
-          ++row;
-        }
+        ++row;
       }
-      if (row >= to) break;
-      visit(row, c, x);
     }
   }
 
   // Buffers image rows summed along.
-  template <Dtype kDtype>
-  DATASETD_HOST_DEVICE void SumImageRows(int32_t from, int32_t to) {
+  template <Dtype kDtype, int kChannels>
+  DATASETD_HOST_DEVICE void SumImageRows(int32_t from, int32_t to,
+                                         int32_t first_c) {
     const AxisTaps taps = Taps(1);
-    VisitRows(from, to, size_[1], [&](int32_t row, int32_t c, int32_t x) {
-      memory_.rows[rows_.Offset(row) + c * rows_.plane_stride + x] =
-          SumOfImage<kDtype>(image_,
-                             int64_t{row} * image_.row_stride + WindowStart(c),
-                             image_.pixel_stride, taps, x);
+    const int64_t start = WindowStart(first_c);
+    VisitRows(from, to, size_[1], [&](int32_t row, int32_t x) {
+      float sum[kChannels] = {};
+      SumOfImage<kDtype>(image_, int64_t{row} * image_.row_stride + start,
+                         image_.pixel_stride, taps, x, sum);
+      PutSums(row, first_c, x, sum);
     });
   }
 
   // Buffers output rows summed down.
-  template <Dtype kDtype>
-  DATASETD_HOST_DEVICE void SumImageColumns(int32_t from, int32_t to) {
+  template <Dtype kDtype, int kChannels>
+  DATASETD_HOST_DEVICE void SumImageColumns(int32_t from, int32_t to,
+                                            int32_t first_c) {
     const AxisTaps taps = Taps(0);
-    VisitRows(from, to, window_.width, [&](int32_t y, int32_t c, int32_t x) {
+    const int64_t start = WindowStart(first_c);
+    VisitRows(from, to, window_.width, [&](int32_t y, int32_t x) {
       if (IsFill(map_y_[y])) return;
-      memory_.rows[rows_.Offset(y) + c * rows_.plane_stride + x] =
-          SumOfImage<kDtype>(image_,
-                             WindowStart(c) + int64_t{x} * image_.pixel_stride,
-                             image_.row_stride, taps, y);
+      float sum[kChannels] = {};
+      SumOfImage<kDtype>(image_, start + int64_t{x} * image_.pixel_stride,
+                         image_.row_stride, taps, y, sum);
+      PutSums(y, first_c, x, sum);
     });
+  }
+
+  // Buffers the sums of column x of a row, for channels from first_c on.
+  template <int kChannels>
+  DATASETD_HOST_DEVICE void PutSums(int32_t row, int32_t first_c, int32_t x,
+                                    const float (&sum)[kChannels]) {
+    float* const to = memory_.rows + rows_.Offset(row) + x;
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      to[(first_c + c) * rows_.plane_stride] = sum[c];
+    }
   }
 
   // For teams with lanes: buffers a planar image row, summed along if that pass

@@ -45,12 +45,13 @@ inline int64_t PartnerBytes(const ChainScratch& scratch) {
 
 // Saturates, as all sizes in this file.
 inline int64_t TeamScratchBytes(const ChainScratch& scratch) {
-  const int64_t image_bytes = ScratchPartBytes(scratch.image_elements);
   const int64_t tap_bytes = ScratchPartBytes(scratch.tap_elements);
-  return SaturatingSum(
-      image_bytes, image_bytes, ScratchPartBytes(scratch.row_elements),
-      ScratchPartBytes(scratch.line_elements), tap_bytes, tap_bytes,
-      ScratchPartBytes(scratch.map_elements), PartnerBytes(scratch));
+  return SaturatingSum(ScratchPartBytes(scratch.image_elements[0]),
+                       ScratchPartBytes(scratch.image_elements[1]),
+                       ScratchPartBytes(scratch.row_elements),
+                       ScratchPartBytes(scratch.line_elements), tap_bytes,
+                       tap_bytes, ScratchPartBytes(scratch.map_elements),
+                       PartnerBytes(scratch));
 }
 
 // Returns 0 if the field is not a chain.
@@ -115,7 +116,7 @@ DATASETD_HOST_DEVICE inline ChainMemory TeamMemory(
   ChainMemory memory;
   for (int i = 0; i < 2; ++i) {
     memory.image[i] = reinterpret_cast<float*>(at);
-    at += ScratchPartBytes(scratch.image_elements);
+    at += ScratchPartBytes(scratch.image_elements[i]);
   }
   memory.rows = reinterpret_cast<float*>(at);
   at += ScratchPartBytes(scratch.row_elements);

@@ -1,4 +1,4 @@
-// Sources of a sweep's pixels: loads lanes from an image by integer moves, a
+// Sources of a pass's pixels: loads lanes from an image by integer moves, a
 // warp or a neighbourhood op. For resizes see chain_resizer.h.
 //
 // Everything is a template over the team, as in chain_lanes.h.
@@ -82,6 +82,36 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void GatherRow(
   }
 }
 
+// Loads the pixel at (row, column) as the only lane.
+template <Dtype kDtype, typename Team>
+DATASETD_HOST_DEVICE inline void GatherPixel(const ChainImage& image,
+                                             int32_t row, int32_t column,
+                                             Lanes<Team>* lanes) {
+  const int64_t at =
+      int64_t{row} * image.row_stride + int64_t{column} * image.pixel_stride;
+  VisitChannels(lanes->channels, [&](auto count, int first_c) {
+    float made[count()];
+    DATASETD_UNROLL
+    for (int c = 0; c < count(); ++c) {
+      made[c] = LoadElement<kDtype>(image.data,
+                                    at + (first_c + c) * image.channel_stride);
+    }
+    SetPixel(made, first_c, lanes);
+  });
+}
+
+// Loads the lanes of row `row`, as GatherRow or GatherPixel.
+template <Dtype kDtype, typename Team>
+DATASETD_HOST_DEVICE inline void GatherAs(const ChainImage& image, int32_t row,
+                                          const int32_t* map, int32_t first,
+                                          int direction, Lanes<Team>* lanes) {
+  if constexpr (Team::kLanes == 1) {
+    GatherPixel<kDtype>(image, row, first, lanes);
+  } else {
+    GatherRow<kDtype>(image, row, map, first, direction, lanes);
+  }
+}
+
 // Loads lanes by the maps of a chain of moves: `row` is the row's map entry,
 // map_x the column map (null: identity).
 template <typename Team>
@@ -110,16 +140,16 @@ DATASETD_HOST_DEVICE inline void GatherLanes(const ChainImage& image,
   }
   switch (image.dtype) {
     case Dtype::kUint8:
-      GatherRow<Dtype::kUint8>(image, row, map, first, direction, lanes);
+      GatherAs<Dtype::kUint8>(image, row, map, first, direction, lanes);
       break;
     case Dtype::kFloat16:
-      GatherRow<Dtype::kFloat16>(image, row, map, first, direction, lanes);
+      GatherAs<Dtype::kFloat16>(image, row, map, first, direction, lanes);
       break;
     case Dtype::kBfloat16:
-      GatherRow<Dtype::kBfloat16>(image, row, map, first, direction, lanes);
+      GatherAs<Dtype::kBfloat16>(image, row, map, first, direction, lanes);
       break;
     default:
-      GatherRow<Dtype::kFloat32>(image, row, map, first, direction, lanes);
+      GatherAs<Dtype::kFloat32>(image, row, map, first, direction, lanes);
       break;
   }
 }
@@ -294,20 +324,25 @@ DATASETD_HOST_DEVICE inline void WarpLanes(const ChainImage& image,
 template <typename Op, typename Team>
 DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WindowLanes(
     const ChainImage& image, const Op& op, Lanes<Team>* lanes) {
-  DATASETD_UNROLL
-  for (int c = 0; c < kMaxChannels; ++c) {
-    if (c >= lanes->channels) continue;
-    const float* const plane =
-        reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
-    const auto apply = [&](int first, int end) {
-      for (int k = first; k < end; ++k) {
-        lanes->pixel[c][k] = op.Apply(plane, image.height, image.width,
-                                      lanes->y, lanes->first_x + k);
-      }
-    };
-    if constexpr (Team::kLanes == 1) {
-      apply(0, 1);
-    } else {
+  const auto* const planes = reinterpret_cast<const float*>(image.data);
+  if constexpr (Team::kLanes == 1) {
+    VisitChannels(lanes->channels, [&](auto count, int first_c) {
+      float made[count()];
+      op.Apply(planes + first_c * image.channel_stride, image.channel_stride,
+               image.height, image.width, lanes->y, lanes->first_x, made);
+      SetPixel(made, first_c, lanes);
+    });
+  } else {
+    for (int c = 0; c < lanes->channels; ++c) {
+      const float* const plane = planes + c * image.channel_stride;
+      const auto apply = [&](int first, int end) {
+        for (int k = first; k < end; ++k) {
+          float made[1];
+          op.Apply(plane, 0, image.height, image.width, lanes->y,
+                   lanes->first_x + k, made);
+          lanes->pixel[c][k] = made[0];
+        }
+      };
       // Lanes first .. end are farther than the margin from the row's ends.
       const int first_x = lanes->first_x;
       const int margin = op.Margin();

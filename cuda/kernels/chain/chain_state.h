@@ -26,16 +26,40 @@ struct ValueScale {
   float bias[kMaxChannels];
 };
 
+inline constexpr uint8_t kNoStep = 0xFF;
+
+// A pass of one sample (chain_pass.h).
+struct DrawnPass {
+  // Of the image that it makes.
+  int32_t height, width, channels;
+  // Bound of that image's elements, if it is written to scratch memory.
+  int64_t max_elements;
+  PassSource source;
+  bool has_fill;  // a move of the pass pads with a constant
+  uint8_t source_step;
+  // The applied moves of [first_move, end_move), then the applied pixelwise
+  // steps of [first_op, end_op). An end of 0 means none.
+  uint8_t first_move, end_move;
+  uint8_t first_op, end_op;
+  // The value ops from here on are one multiply-add; end_op: none are.
+  uint8_t folded_op;
+  // The step that begins the next pass, if it needs a statistic of this one's
+  // image; else kNoStep.
+  uint8_t statistic_step;
+};
+
 // The shared memory of a block.
 struct ChainState {
   StepDraw drawn[kMaxSteps];
+  int32_t num_passes;
+  DrawnPass passes[kMaxPasses];
   alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
   uint32_t rows_from, rows_to;  // of a band of a resize
-  ValueScale scale;             // of a sweep
+  ValueScale scale;             // of a pass
   MixDraw mix;                  // of the row
 };
 
-// Input image of a sweep: a resident sample, or a scratch image in planar
+// Input image of a pass: a resident sample, or a scratch image in planar
 // float32. Strides are in elements.
 struct ChainImage {
   const uint8_t* data;

@@ -11,22 +11,31 @@
 
 namespace datasetd {
 
-// Apply() computes one pixel. ApplyRun() computes `count` pixels of a row from
-// x on, none within Margin() of its ends, with the same bits.
+// Apply() computes one pixel of kChannels planes, `stride` elements apart.
+// ApplyRun() computes `count` pixels of a row from x on, none within Margin()
+// of its ends, with the same bits. Draw is a value for teams with lanes, whose
+// stores cannot alias it then, else a reference.
 
+template <typename Draw>
 struct SharpnessWindow {
-  AdjustSharpnessDraw draw;
+  Draw draw;
 
-  DATASETD_HOST_DEVICE float Apply(const float* plane, int height, int width,
-                                   int y, int x) const {
-    return ApplyAdjustSharpness(draw, plane, height, width, y, x);
+  template <int kChannels>
+  DATASETD_HOST_DEVICE void Apply(const float* plane, int64_t stride,
+                                  int height, int width, int y, int x,
+                                  float (&to)[kChannels]) const {
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      to[c] =
+          ApplyAdjustSharpness(draw, plane + c * stride, height, width, y, x);
+    }
   }
   static int Margin() { return 1; }
   void ApplyRun(const float* plane, int height, int width, int y, int x,
                 int count, float* to) const {
     if (y == 0 || y >= height - 1) {
       for (int k = 0; k < count; ++k) {
-        to[k] = Apply(plane, height, width, y, x + k);
+        to[k] = ApplyAdjustSharpness(draw, plane, height, width, y, x + k);
       }
       return;
     }
@@ -37,12 +46,15 @@ struct SharpnessWindow {
   }
 };
 
+template <typename Draw>
 struct BlurWindowX {
-  GaussianBlurDraw draw;
+  Draw draw;
 
-  DATASETD_HOST_DEVICE float Apply(const float* plane, int height, int width,
-                                   int y, int x) const {
-    return ApplyGaussianBlurX(draw, plane, height, width, y, x);
+  template <int kChannels>
+  DATASETD_HOST_DEVICE void Apply(const float* plane, int64_t stride,
+                                  int height, int width, int y, int x,
+                                  float (&to)[kChannels]) const {
+    ApplyGaussianBlurX(draw, plane, stride, height, width, y, x, to);
   }
   int Margin() const { return draw.radius_x; }
   void ApplyRun(const float* plane, int /*height*/, int width, int y, int x,
@@ -60,12 +72,15 @@ struct BlurWindowX {
   }
 };
 
+template <typename Draw>
 struct BlurWindowY {
-  GaussianBlurDraw draw;
+  Draw draw;
 
-  DATASETD_HOST_DEVICE float Apply(const float* plane, int height, int width,
-                                   int y, int x) const {
-    return ApplyGaussianBlurY(draw, plane, height, width, y, x);
+  template <int kChannels>
+  DATASETD_HOST_DEVICE void Apply(const float* plane, int64_t stride,
+                                  int height, int width, int y, int x,
+                                  float (&to)[kChannels]) const {
+    ApplyGaussianBlurY(draw, plane, stride, height, width, y, x, to);
   }
   static int Margin() { return 0; }
   void ApplyRun(const float* plane, int height, int width, int y, int x,

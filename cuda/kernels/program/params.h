@@ -25,6 +25,7 @@ inline constexpr int kMaxMoves = 16;
 inline constexpr int kMaxValueOps = 4;
 inline constexpr int kMaxFields = 8;
 inline constexpr int kMaxSteps = 32;
+inline constexpr int kMaxPasses = 2 * kMaxSteps + 1;
 inline constexpr int kMaxStepParamsBytes = 128;
 inline constexpr int kMaxBatchesPerLaunch = 32;
 
@@ -157,6 +158,37 @@ struct Step {
   alignas(8) uint8_t params[kMaxStepParamsBytes];
 };
 
+// What makes the pixels of a pass.
+enum class PassSource : uint8_t {
+  kMoves = 0,  // input pixels, moved
+  kResize,     // which moves may follow in the same pass
+  kAffine,
+  kPerspective,
+  kSharpness,
+  kBlurX,  // the rows' part of a blur
+  kBlurY,
+};
+
+// A pass of a chain: makes an image of another by one source, moves it, and
+// applies pixelwise steps. The passes of a field follow from its steps; a
+// pass that a sample's draws leave out gives its steps to the pass before it
+// (chain_pass.h).
+struct ChainPass {
+  PassSource source;
+  // The first step of the pass; its source, unless that is kMoves.
+  uint8_t first_step;
+  uint8_t end_step;
+  // The drawn kind of the first step decides about the source, and whether the
+  // pass begins.
+  bool is_drawn;
+  // The pass begins if its first step is applied and one of these steps is
+  // applied in the pass before it or is the first step itself.
+  uint32_t after;
+  // Largest image that the pass reads from scratch memory, which the pass
+  // before it writes; 0 for the first pass.
+  int64_t image_elements;
+};
+
 // How an image is mixed with the previous row's image in the batch.
 enum class MixKind : uint8_t {
   kNone = 0,
@@ -174,12 +206,12 @@ struct MixProgram {
   double alpha;          // positive and finite
 };
 
-// Sizes of the parts of a chain's scratch memory, in elements of 4 bytes: one
-// of its two images, the rows between the passes of a resize, one planar row of
-// the image, the taps of both axes, the maps of both axes, and the image that
-// is mixed in.
+// Sizes of the parts of a chain's scratch memory, in elements of 4 bytes: the
+// two images that passes write in turn, the rows between the two sums of a
+// resize, one planar row of the image, the taps of both axes, the maps of both
+// axes, and the image that is mixed in. No sample needs more.
 struct ChainScratch {
-  int64_t image_elements;
+  int64_t image_elements[2];
   int64_t row_elements;
   int64_t line_elements;
   int64_t tap_elements;
@@ -217,6 +249,8 @@ struct FieldProgram : MoveProgram {
   int64_t operations;
   MixProgram mix;
   ChainScratch scratch;
+  int32_t num_passes;
+  ChainPass passes[kMaxPasses];
   Step steps[kMaxSteps];
 };
 
@@ -276,6 +310,7 @@ DATASETD_HOST_DEVICE inline bool IsLastPart(const BatchTask& batch) {
 static_assert(std::is_trivially_copyable_v<AugmentProgram>);
 static_assert(std::is_trivially_copyable_v<BatchTask>);
 static_assert(sizeof(RaggedSample) == 16);
+static_assert(kMaxSteps <= 32);  // bits of ChainPass::after
 
 }  // namespace datasetd
 

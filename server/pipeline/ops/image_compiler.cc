@@ -6,12 +6,10 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/chain/chain_scratch.h"
+#include "server/pipeline/ops/pass_planner.h"
 
 namespace datasetd {
 namespace {
-
-// Useful maximum of rows kept between the passes of a resize.
-constexpr int64_t kMaxBandRows = 64;
 
 template <typename Enum>
 constexpr int AsInt(Enum value) {
@@ -333,87 +331,10 @@ void ImageCompiler::MakeChain() {
   }
   program_.num_steps = Narrow<int32_t>(steps_.size());
   std::copy(steps_.begin(), steps_.end(), program_.steps);
-  program_.scratch = PlanParts();
-}
-
-ChainScratch ImageCompiler::PlanParts() const {
-  ChainScratch scratch = {};
-  if (is_mixed()) {
-    scratch.partner_elements = SaturatingProduct(height_, width_, channels_);
-  }
-  // A sweep's maps and taps are sized for its output, which later moves may
-  // enlarge, so use the largest size from each step on.
-  std::vector<SampleSize> largest(steps_.size());
-  SampleSize later = {0, 0};
-  for (size_t i = steps_.size(); i-- > 0;) {
-    later.height = std::max(later.height, steps_[i].out_height);
-    later.width = std::max(later.width, steps_[i].out_width);
-    largest[i] = later;
-  }
-  scratch.map_elements =
-      SaturatingAdd(std::max(program_.in_height, later.height),
-                    std::max(program_.in_width, later.width));
-  // Follows the steps as chain_executor.h does, assuming that every step which
-  // may write an intermediate image does.
-  bool is_moved_only = true;
-  bool is_untouched = true;
-  int64_t channels = program_.channels;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
-    bool needs_image = false;
-    switch (step.kind) {
-      case StepKind::kMove:
-        needs_image = !is_moved_only;
-        break;
-      case StepKind::kResize: {
-        needs_image = !is_untouched;
-        is_moved_only = true;
-        const int64_t num_taps_y = costs_[i].num_taps_y;
-        const int64_t line =
-            SaturatingMultiply(LineStride(step.in_width), channels);
-        const int64_t row =
-            std::max(SaturatingMultiply(largest[i].width, channels), line);
-        scratch.row_elements = std::max(
-            scratch.row_elements,
-            SaturatingMultiply(
-                row, std::min<int64_t>(step.in_height,
-                                       std::max(num_taps_y, kMaxBandRows))));
-        scratch.line_elements = std::max(scratch.line_elements, line);
-        scratch.tap_elements = std::max(
-            scratch.tap_elements,
-            SaturatingAdd(
-                SaturatingMultiply(largest[i].height, num_taps_y),
-                SaturatingMultiply(largest[i].width, costs_[i].num_taps_x)));
-        break;
-      }
-      case StepKind::kAffine:
-      case StepKind::kAdjustSharpness:
-      case StepKind::kGaussianBlur:
-      case StepKind::kPerspective:
-      case StepKind::kPolicy:
-        needs_image = true;
-        is_moved_only = false;
-        break;
-      case StepKind::kColorJitter:
-        needs_image =
-            ParamsAs<ColorJitterPart>(step)
-                .params.is_present[static_cast<int>(JitterOp::kContrast)];
-        is_moved_only = false;
-        break;
-      default:
-        needs_image = IsStatistic(step.kind);
-        is_moved_only = false;
-        break;
-    }
-    is_untouched = false;
-    if (needs_image) {
-      scratch.image_elements =
-          std::max(scratch.image_elements,
-                   SaturatingProduct(step.in_height, step.in_width, channels));
-    }
-    channels = step.out_channels;
-  }
-  return scratch;
+  const PassPlan plan = PlanPasses(program_, steps_, costs_);
+  program_.num_passes = Narrow<int32_t>(plan.passes.size());
+  std::copy(plan.passes.begin(), plan.passes.end(), program_.passes);
+  program_.scratch = plan.scratch;
 }
 
 int64_t ImageCompiler::Operations() const {
@@ -436,7 +357,8 @@ absl::Status ImageCompiler::CheckLimits() const {
                      ": crop or resize the image before it, or use fewer ops"));
   }
   if (IsMovesOnly()) return absl::OkStatus();
-  const int64_t scratch_bytes = TeamScratchBytes(PlanParts());
+  const int64_t scratch_bytes =
+      TeamScratchBytes(PlanPasses(program_, steps_, costs_).scratch);
   if (scratch_bytes > limits_.max_scratch_bytes) {
     return Invalid(absl::StrCat(
         "with it a sample takes ", scratch_bytes,

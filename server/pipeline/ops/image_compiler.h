@@ -162,8 +162,6 @@ class ImageCompiler {
   bool IsMovesOnly() const;
   void MakeMoves();
   void MakeChain();
-  // The scratch memory of the steps so far, if they form a chain.
-  ChainScratch PlanParts() const;
   int64_t Operations() const;
 
   FieldProgram& program_;

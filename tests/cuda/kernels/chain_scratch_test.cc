@@ -20,7 +20,7 @@ std::unique_ptr<AugmentProgram> ProgramWith(const ChainScratch& scratch) {
 }
 
 TEST(ChainScratchTest, PartsStandOneAfterAnother) {
-  const ChainScratch scratch = {.image_elements = 100,
+  const ChainScratch scratch = {.image_elements = {100, 50},
                                 .row_elements = 200,
                                 .line_elements = 10,
                                 .tap_elements = 7,
@@ -41,12 +41,13 @@ TEST(ChainScratchTest, PartsStandOneAfterAnother) {
 TEST(ChainScratchTest, SizesAreHeldAtTheLargest) {
   for (const int64_t elements :
        {int64_t{1} << 60, int64_t{1} << 61, kMax / 4, kMax / 2, kMax}) {
-    for (int part = 0; part < 6; ++part) {
+    for (int part = 0; part < 7; ++part) {
       ChainScratch scratch = {};
       int64_t* const parts[] = {
-          &scratch.image_elements, &scratch.row_elements,
-          &scratch.line_elements,  &scratch.tap_elements,
-          &scratch.map_elements,   &scratch.partner_elements};
+          &scratch.image_elements[0], &scratch.image_elements[1],
+          &scratch.row_elements,      &scratch.line_elements,
+          &scratch.tap_elements,      &scratch.map_elements,
+          &scratch.partner_elements};
       *parts[part] = elements;
       const ScratchPlan plan = PlanScratch(*ProgramWith(scratch), 64);
       EXPECT_GE(plan.size_bytes, int64_t{1} << 61) << part;

@@ -384,7 +384,7 @@ PlanarImage FromColour(const reference::ColourImage& colour) {
   return image;
 }
 
-// Geometry between colours, two statistics in one sweep, and a neighbourhood.
+// Geometry between colours, two statistics, and a neighbourhood.
 // Floating point, so that no whole gray amplifies a difference.
 TEST(ChainTest, LongChainIsTheReferencesInTurn) {
   for (const Shape& shape : kShapes) {

@@ -333,8 +333,7 @@ class ChainMutantsTest : public MutantsTest {
   void SetUp() override {
     MutantsTest::SetUp();
     std::mt19937 engine(3);
-    std::vector<uint8_t> image(20 * 24 * 3);
-    for (uint8_t& byte : image) byte = static_cast<uint8_t>(engine());
+    for (uint8_t& byte : image_) byte = static_cast<uint8_t>(engine());
     const FieldSpec field = {.name = "image",
                              .dtype = Dtype::kUint8,
                              .shape = {20, 24, 3},
@@ -351,7 +350,8 @@ class ChainMutantsTest : public MutantsTest {
          Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }")},
         Layout::kNchw);
     ASSERT_THAT(program.status(), IsOk());
-    runner_ = std::make_unique<ChainRunner>(*program, image);
+    field_ = *program;
+    runner_ = std::make_unique<ChainRunner>(field_, image_);
     expected_ = runner_->Host(0, kSamples).bytes;
   }
 
@@ -363,14 +363,45 @@ class ChainMutantsTest : public MutantsTest {
   // One after another in a block.
   const std::vector<int64_t> kSamples = {0, 1, 2};
 
+  std::vector<uint8_t> image_ = std::vector<uint8_t>(20 * 24 * 3);
+  FieldProgram field_;
   std::unique_ptr<ChainRunner> runner_;
   std::vector<uint8_t> expected_;
 };
 
-// Two are followed by another: that after the last band of a resize, and that
-// before the value ops are folded.
+// Each part of the scratch memory that is too small by one element, or by as
+// many as this case leaves unused.
+TEST_F(ChainMutantsTest, EachBufferIsBounded) {
+  struct Shortage {
+    const char* name;
+    int64_t* elements;
+    int64_t left;
+  };
+  ChainScratch& scratch = field_.scratch;
+  const ChainScratch planned = scratch;
+  constexpr int64_t kImage = 16 * 16 * 3;
+  EXPECT_EQ(planned.image_elements[0], kImage);
+  EXPECT_EQ(planned.image_elements[1], kImage);
+  for (const auto& [name, elements, left] :
+       {Shortage{"first image", &scratch.image_elements[0], kImage - 1},
+        Shortage{"second image", &scratch.image_elements[1], kImage - 1},
+        Shortage{"rows", &scratch.row_elements, 1},
+        Shortage{"taps", &scratch.tap_elements, 16},
+        Shortage{"maps", &scratch.map_elements, 31}}) {
+    SCOPED_TRACE(name);
+    scratch = planned;
+    ASSERT_GT(*elements, left);
+    *elements = left;
+    fault_.reset();
+    ChainRunner(field_, image_).Ranks(emulated_gpu::kChainThreads, 0, kSamples);
+    ASSERT_TRUE(fault_.has_value());
+    EXPECT_EQ(fault_->kind, FaultKind::kInvalidAddress) << fault_->ToString();
+  }
+}
+
+// One is followed by another: that after a statistic is finished.
 TEST_F(ChainMutantsTest, EachBarrierIsNeeded) {
-  DropBarriers([this] { return IsRight(); }, 8, 2);
+  DropBarriers([this] { return IsRight(); }, 7, 1);
 }
 
 TEST_F(ChainMutantsTest, EachFaultIsFound) {

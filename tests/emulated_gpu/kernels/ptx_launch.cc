@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/program/augment_plan.h"
 #include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/block_runs.h"
@@ -22,6 +26,46 @@ namespace {
 
 using testing::MemoryRange;
 
+// Adds the parts of the chains' scratch memory, each with the size that its
+// field has planned, so that what leaves a part is found.
+void AddScratch(const AugmentProgram& program, HostRanges* ranges) {
+  std::map<uint8_t*, int64_t> sizes;  // fields share the memory of a team
+  for (int f = 0; f < program.num_fields; ++f) {
+    const FieldProgram& field = program.fields[f];
+    if (field.num_steps == 0) continue;
+    const ChainScratch& scratch = field.scratch;
+    for (int team = 0; team < program.num_teams; ++team) {
+      const ChainMemory memory = TeamMemory(program, field, team);
+      const std::pair<void*, int64_t> parts[] = {
+          {memory.image[0], scratch.image_elements[0]},
+          {memory.image[1], scratch.image_elements[1]},
+          {memory.rows, scratch.row_elements},
+          {memory.weights, scratch.tap_elements},
+          {memory.indices, scratch.tap_elements},
+          {memory.map, scratch.map_elements},
+          {memory.partner, scratch.partner_elements}};
+      for (const auto& [data, elements] : parts) {
+        int64_t& size_bytes = sizes[static_cast<uint8_t*>(data)];
+        size_bytes = std::max(size_bytes, 4 * elements);
+      }
+    }
+  }
+  uint8_t* begin = nullptr;
+  uint8_t* end = nullptr;
+  const auto add = [&] {
+    if (end != begin) ranges->AddWritable(begin, end - begin);
+  };
+  for (const auto& [data, size_bytes] : sizes) {
+    if (size_bytes == 0) continue;
+    if (data >= end) {
+      add();
+      begin = end = data;
+    }
+    end = std::max(end, data + size_bytes);
+  }
+  add();
+}
+
 template <typename Program>
 HostRanges Ranges(const Program& program,
                   const std::vector<MemoryRange>& memory) {
@@ -29,6 +73,10 @@ HostRanges Ranges(const Program& program,
   ranges.AddReadable(&program, sizeof(program));
   for (const MemoryRange& range : memory) {
     if (range.size_bytes == 0) continue;
+    if (range.data == program.scratch) {
+      AddScratch(program, &ranges);
+      continue;
+    }
     if (range.may_write) {
       ranges.AddWritable(const_cast<void*>(range.data), range.size_bytes);
     } else {

@@ -18,8 +18,19 @@ constexpr int kNumDraws = 100000;
 OpImage Blur(const OpImage& image, int radius_x, int radius_y, float sigma) {
   const GaussianBlurDraw draw = DrawGaussianBlur(
       {radius_x, radius_y, sigma, sigma}, {}, image.height, image.width);
-  return RunWindowOp(RunWindowOp(image, draw, ApplyGaussianBlurX), draw,
-                     ApplyGaussianBlurY);
+  const auto blur_x = [](const GaussianBlurDraw& of, const float* plane,
+                         int height, int width, int y, int x) {
+    float to[1];
+    ApplyGaussianBlurX(of, plane, 0, height, width, y, x, to);
+    return to[0];
+  };
+  const auto blur_y = [](const GaussianBlurDraw& of, const float* plane,
+                         int height, int width, int y, int x) {
+    float to[1];
+    ApplyGaussianBlurY(of, plane, 0, height, width, y, x, to);
+    return to[0];
+  };
+  return RunWindowOp(RunWindowOp(image, draw, +blur_x), draw, +blur_y);
 }
 
 TEST(GaussianBlurTest, EqualsTheReference) {
