@@ -426,6 +426,7 @@ TEST_F(DatasetRegistryTest, OneUserHasOnlySoManyDatasets) {
 }
 
 TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
+  num_samples_ = 50;
   DatasetSpec spec = Spec("a");
   spec.pretransforms["image"] = {
       Op("to_dtype { dtype: DTYPE_FLOAT32 scale: true }"),
@@ -435,12 +436,12 @@ TEST_F(DatasetRegistryTest, PretransformsRunOnceAtLoad) {
   const DatasetInfo info = AwaitSettled("a");
   ASSERT_EQ(info.state, DatasetState::kReady) << info.error;
   EXPECT_EQ(info.fields[0].dtype, Dtype::kFloat32);
-  EXPECT_EQ(info.resident_bytes, 400);
+  EXPECT_EQ(info.resident_bytes, 200);
   const auto use = registry_->Use("a", kAlice);
   ASSERT_THAT(use, IsOk());
   const float* const values =
       reinterpret_cast<const float*>(use->dataset()->field_data(0));
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 50; ++i) {
     EXPECT_EQ(values[i], (7.0f / 255.0f - 0.5f) / 0.25f);
   }
 }
