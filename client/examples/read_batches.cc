@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
@@ -91,22 +92,25 @@ absl::Status Read(const Flags& flags) {
     num_batches = flags.num_batches;
   }
   uint64_t num_samples = 0;
+  const bool is_host = dataset.device() == "cpu";
   uint64_t sum = 0;
   const absl::Time start = absl::Now();
   for (uint64_t i = 0; i < num_batches; ++i) {
     DATASETD_ASSIGN_OR_RETURN(const client::Batch batch, feed.Next());
     num_samples += batch.num_samples();
-    if (dataset.device() == "cpu") sum += SumOf(batch.field(0));
+    if (is_host) sum += SumOf(batch.field(0));
   }
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
   std::printf(
       "read_batches seed=%llu: %.0f samples/s, %llu batches, waited %.3f s of "
-      "%.3f s, pixel sum %llu\n",
+      "%.3f s, %s\n",
       static_cast<unsigned long long>(flags.seed),
       static_cast<double>(num_samples) / seconds,
       static_cast<unsigned long long>(num_batches),
       absl::ToDoubleSeconds(feed.waited()), seconds,
-      static_cast<unsigned long long>(sum));
+      (is_host ? absl::StrCat("pixel sum ", sum)
+               : absl::StrCat("pixels on ", dataset.device()))
+          .c_str());
   return absl::OkStatus();
 }
 
