@@ -270,6 +270,7 @@ void DatasetCache::StoreNow(const Job& job) {
   }
   MutexLock lock(&mutex_);
   index_.Add(spec_id, uid, layout->file_bytes);
+  directory_->Touch(name).IgnoreError();  // as in Find
   Add(counters_.num_stored);
   Add(counters_.written_bytes, layout->file_bytes);
   Report("stored", uid, name, absl::OkStatus());

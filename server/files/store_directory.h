@@ -47,7 +47,8 @@ class StoreDirectory {
   virtual absl::Status Rename(const std::string& from,
                               const std::string& to) = 0;
   virtual absl::Status Remove(const std::string& name) = 0;
-  // Sets the modification time to now.
+  // Sets the modification time to now, to the nanosecond, so that files which
+  // are touched in turn are in order.
   virtual absl::Status Touch(const std::string& name) = 0;
   // Free space on the disk for the daemon's user.
   virtual absl::StatusOr<int64_t> FreeBytes() const = 0;

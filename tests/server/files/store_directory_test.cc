@@ -108,5 +108,18 @@ TEST_F(StoreDirectoryTest, FilesAreListedTouchedAndRemoved) {
   EXPECT_GT(*directory_->FreeBytes(), 0);
 }
 
+TEST_F(StoreDirectoryTest, FilesTouchedInTurnAreInOrder) {
+  for (const char* name : {"a", "b"}) {
+    ASSERT_THAT(WriteStored(*directory_, name, Bytes("abc")), IsOk());
+  }
+  for (int i = 0; i < 100; ++i) {
+    for (const char* name : {"a", "b"}) {
+      ASSERT_THAT(directory_->Touch(name), IsOk());
+    }
+    EXPECT_LT(std::filesystem::last_write_time(path_ + "/a"),
+              std::filesystem::last_write_time(path_ + "/b"));
+  }
+}
+
 }  // namespace
 }  // namespace datasetd
