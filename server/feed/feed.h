@@ -127,7 +127,7 @@ class Feed {
   int64_t batch_bytes() const {
     return static_cast<int64_t>(options_.slot_stride_bytes);
   }
-  // Of the lease; 0 without one.
+  // The teams that the lease has memory for; 0 without a lease.
   int num_leased_teams() const { return options_.scratch.num_teams(); }
   int num_running_launches() const { return num_running_launches_; }
   // True if the client requested a release that its device has not completed.

@@ -30,7 +30,7 @@ struct FeedPlan {
   // Memory beside the slab: indices, program, subset, order and weights, and on
   // the host the chains' scratch.
   int64_t scratch_bytes = 0;
-  // What each team of the chains takes of the device's ScratchPool; 0 on the
+  // Bytes of the device's ScratchPool for each team of the chains; 0 on the
   // host, and without chains.
   int64_t team_bytes = 0;
   // Set if the client makes the order.

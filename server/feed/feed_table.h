@@ -201,7 +201,7 @@ class FeedTable {
   // Declared last, so that the threads end before what they use.
   Reaper reaper_;
   std::map<std::string, std::unique_ptr<Producer>> producers_;
-  // Of devices other than the host. Their streams call the producers.
+  // By device, the host left out. Their streams call the producers.
   std::map<std::string, std::unique_ptr<ScratchPool>> scratch_pools_;
 };
 

@@ -12,9 +12,11 @@ namespace datasetd {
 namespace {
 
 constexpr int64_t kSmallestBlockBytes = int64_t{2} << 20;
-// So much every feed gets, if its chains can use it, or none is opened.
+// A feed whose chains can use this much gets a block of at least this size, or
+// is refused.
 constexpr int64_t kCertainBlockBytes = int64_t{256} << 20;
-// Of the budget, for larger blocks.
+// A block above the least size is made only while all blocks together stay
+// within the budget divided by this.
 constexpr uint64_t kBudgetShare = 4;
 
 int64_t FlagBytes(int num_teams) {

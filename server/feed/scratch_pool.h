@@ -44,9 +44,9 @@ class ScratchPool {
   };
 
  public:
-  // What a feed has of the pool: its share of a block, and the stream that its
-  // launches go to. Destroying the last lease of a block frees it, and may wait
-  // for the device.
+  // Gives a feed the use of a block, and names the stream that its launches go
+  // to. Destroying the last lease of a block frees the block, and may wait for
+  // the device.
   class Lease {
    public:
     Lease() = default;
@@ -93,7 +93,7 @@ class ScratchPool {
   // that overflows, the largest number.
   static Sizes SizesFor(int64_t team_bytes, int max_teams,
                         uint64_t budget_bytes);
-  // What fits in a block. REQUIRES: one team does.
+  // Divides a block among as many teams as fit. REQUIRES: one team fits.
   static ScratchPlan PlanBlock(int64_t team_bytes, int max_teams,
                                int64_t block_bytes);
 

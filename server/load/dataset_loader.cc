@@ -61,8 +61,8 @@ struct Staging {
   std::vector<std::vector<RaggedSample>> places;
 };
 
-// What works on a chunk: a stream and, by field with pretransforms, the chunk
-// as read, the chain's scratch memory and the program that reads from there.
+// A stream that works on one chunk at a time. For each field with pretransforms
+// it has memory for the chunk as read, scratch memory, and the program.
 struct Lane {
   std::vector<std::unique_ptr<DeviceMemory>> source;
   std::vector<std::unique_ptr<DeviceMemory>> scratch;

@@ -30,7 +30,7 @@ inline constexpr uint8_t kNoStep = 0xFF;
 
 // A pass of one sample (chain_pass.h).
 struct DrawnPass {
-  // Of the image that it makes.
+  // Size of the image that the pass writes.
   int32_t height, width, channels;
   // Bound of that image's elements, if it is written to scratch memory.
   int64_t max_elements;

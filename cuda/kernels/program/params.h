@@ -158,7 +158,7 @@ struct Step {
   alignas(8) uint8_t params[kMaxStepParamsBytes];
 };
 
-// What makes the pixels of a pass.
+// The source of the pixels of a pass.
 enum class PassSource : uint8_t {
   kMoves = 0,  // input pixels, moved
   kResize,     // which moves may follow in the same pass

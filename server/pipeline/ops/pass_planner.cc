@@ -108,7 +108,7 @@ class PassPlanner {
     pass.first_step = static_cast<uint8_t>(s);
     pass.image_elements =
         SaturatingProduct(step.in_height, step.in_width, channels_);
-    // Of the turns of a ColorJitter one adjusts the contrast.
+    // Only one turn of a ColorJitter adjusts the contrast.
     const bool is_same_jitter =
         num_images_ > 0 && step.kind == StepKind::kColorJitter &&
         steps_[plan_.passes.back().first_step].kind == step.kind &&

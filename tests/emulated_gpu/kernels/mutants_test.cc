@@ -178,7 +178,7 @@ AugmentCase FloatCase() {
                      5);
 }
 
-// What training on CIFAR-10 does.
+// Crops, flips and normalises as training on CIFAR-10 does.
 AugmentCase CifarCase(Dtype dtype, Layout layout, PaddingMode padding) {
   return AugmentCase({FieldBuilder(32, 32, 3)
                           .Out(dtype, layout)

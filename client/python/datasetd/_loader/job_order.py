@@ -49,7 +49,7 @@ class JobOrder:
         self.partition: Optional[Partition] = None
         self._sampler: Any = None
         self._batch_sampler: Any = None
-        # What the indices of a sampler count; None: the dataset's samples.
+        # The samples that a sampler's indices are of; None: the dataset's.
         self._own_subset: Any = None
         self.is_given = False
 
