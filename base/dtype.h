@@ -17,17 +17,24 @@ enum class Dtype : uint8_t {
   kBfloat16 = 6,
   kFloat32 = 7,
   kFloat64 = 8,
+  kInt8 = 9,
+  kUint16 = 10,
+  kUint32 = 11,
 };
+inline constexpr Dtype kLastDtype = Dtype::kUint32;
 
 constexpr int DtypeSizeBytes(Dtype dtype) {
   switch (dtype) {
     case Dtype::kUint8:
+    case Dtype::kInt8:
       return 1;
     case Dtype::kInt16:
+    case Dtype::kUint16:
     case Dtype::kFloat16:
     case Dtype::kBfloat16:
       return 2;
     case Dtype::kInt32:
+    case Dtype::kUint32:
     case Dtype::kFloat32:
       return 4;
     case Dtype::kInt64:
@@ -42,7 +49,8 @@ constexpr bool IsFloatingPoint(Dtype dtype) {
          dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64;
 }
 
-// Returns the name used by torch and the configuration: "uint8", "float16", ...
+// Returns the name used by NumPy, torch and the configuration: "uint8",
+// "float16", ...
 constexpr const char* DtypeName(Dtype dtype) {
   switch (dtype) {
     case Dtype::kUint8:
@@ -61,6 +69,12 @@ constexpr const char* DtypeName(Dtype dtype) {
       return "float32";
     case Dtype::kFloat64:
       return "float64";
+    case Dtype::kInt8:
+      return "int8";
+    case Dtype::kUint16:
+      return "uint16";
+    case Dtype::kUint32:
+      return "uint32";
   }
   return "?";
 }

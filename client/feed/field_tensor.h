@@ -20,7 +20,10 @@ constexpr DLDataType ToDlpack(Dtype dtype) {
   const auto bits = static_cast<uint8_t>(8 * DtypeSizeBytes(dtype));
   switch (dtype) {
     case Dtype::kUint8:
+    case Dtype::kUint16:
+    case Dtype::kUint32:
       return {kDLUInt, bits, 1};
+    case Dtype::kInt8:
     case Dtype::kInt16:
     case Dtype::kInt32:
     case Dtype::kInt64:

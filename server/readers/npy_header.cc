@@ -30,6 +30,8 @@ constexpr Descr kDescrs[] = {
     {"<i2", Dtype::kInt16, false},   {"<i4", Dtype::kInt32, false},
     {"<i8", Dtype::kInt64, false},   {"<f2", Dtype::kFloat16, false},
     {"<f4", Dtype::kFloat32, false}, {"<f8", Dtype::kFloat64, false},
+    {"|i1", Dtype::kInt8, false},    {"<u2", Dtype::kUint16, false},
+    {"<u4", Dtype::kUint32, false},
 };
 
 // A parser for a dict of three keys, without recursion.

@@ -50,7 +50,7 @@ absl::StatusOr<Dtype> ParseDtype(absl::string_view text,
                                  absl::string_view where) {
   std::string known;
   for (int value = static_cast<int>(Dtype::kUint8);
-       value <= static_cast<int>(Dtype::kFloat64); ++value) {
+       value <= static_cast<int>(kLastDtype); ++value) {
     const Dtype dtype = static_cast<Dtype>(value);
     if (text == DtypeName(dtype)) return dtype;
     absl::StrAppend(&known, known.empty() ? "" : ", ", DtypeName(dtype));

@@ -246,8 +246,17 @@ uint64_t CastBits(const uint8_t* from, Dtype in, Dtype out) {
     case Dtype::kUint8:
       value = static_cast<uint8_t>(raw);
       break;
+    case Dtype::kInt8:
+      value = static_cast<int8_t>(raw);
+      break;
     case Dtype::kInt16:
       value = static_cast<int16_t>(raw);
+      break;
+    case Dtype::kUint16:
+      value = static_cast<uint16_t>(raw);
+      break;
+    case Dtype::kUint32:
+      value = static_cast<uint32_t>(raw);
       break;
     case Dtype::kInt32:
       value = static_cast<int32_t>(raw);

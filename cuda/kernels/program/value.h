@@ -134,8 +134,17 @@ DATASETD_HOST_DEVICE inline uint64_t CastElementBits(const uint8_t* from,
     case Dtype::kUint8:
       integer = LoadAs<uint8_t>(from, index);
       break;
+    case Dtype::kInt8:
+      integer = LoadAs<int8_t>(from, index);
+      break;
     case Dtype::kInt16:
       integer = LoadAs<int16_t>(from, index);
+      break;
+    case Dtype::kUint16:
+      integer = LoadAs<uint16_t>(from, index);
+      break;
+    case Dtype::kUint32:
+      integer = LoadAs<uint32_t>(from, index);
       break;
     case Dtype::kInt32:
       integer = LoadAs<int32_t>(from, index);

@@ -168,8 +168,8 @@ TEST(YamlToProtoTest, TransformsAreChecked) {
       "datasets:\n- pretransforms:\n    image:\n      transforms:\n      - ";
   EXPECT_THAT(ErrorOf(head + "{center_crop: {}, pad: {}}"),
               HasSubstr("pad is given beside another"));
-  EXPECT_THAT(ErrorOf(head + "to_dtype: {dtype: int8}"),
-              AllOf(HasSubstr("is 'int8'"), HasSubstr("uint8, int16")));
+  EXPECT_THAT(ErrorOf(head + "to_dtype: {dtype: uint64}"),
+              AllOf(HasSubstr("is 'uint64'"), HasSubstr("uint8, int16")));
   EXPECT_THAT(ErrorOf(head + "to_dtype: {dtype: unspecified}"),
               HasSubstr("is 'unspecified'"));
   EXPECT_THAT(ErrorOf(head + "to_dtype: {scale: yes}"),

@@ -615,7 +615,8 @@ TEST(PipelineTest, OtherFieldsKeepTheirDtypeButScalarIntegers) {
     return MustCompile(Other(dtype, std::move(shape)), {}).out_dtype;
   };
   for (Dtype dtype :
-       {Dtype::kUint8, Dtype::kInt16, Dtype::kInt32, Dtype::kInt64}) {
+       {Dtype::kUint8, Dtype::kInt8, Dtype::kUint16, Dtype::kInt16,
+        Dtype::kUint32, Dtype::kInt32, Dtype::kInt64}) {
     EXPECT_EQ(out(dtype, {}), Dtype::kInt64);
     EXPECT_EQ(out(dtype, {1}), dtype);
   }

@@ -63,7 +63,7 @@ TEST(NpyHeaderTest, RefusesWhatIsNotTheDict) {
 
 TEST(NpyHeaderTest, OtherDtypesAreNamed) {
   for (const char* descr :
-       {"<u2", "|i1", "<f16", "<c8", "|O", "<U4", "|S3", "<M8[ns]", "f4", ""}) {
+       {"<u8", "<f16", "<c8", "|O", "<U4", "|S3", "<M8[ns]", "f4", ""}) {
     EXPECT_THAT(DictError(absl::StrCat("{'descr': '", descr,
                                        "', 'fortran_order': False, 'shape': "
                                        "(1,)}")),

@@ -36,8 +36,8 @@ TEST(RawReaderTest, OptionsAreChecked) {
     EXPECT_THAT(ErrorOf({{"shape", shape}}, "x"), HasSubstr("option shape"))
         << shape;
   }
-  EXPECT_THAT(ErrorOf({{"shape", "1"}, {"dtype", "int8"}}, "x"),
-              HasSubstr("'int8', expected one of uint8"));
+  EXPECT_THAT(ErrorOf({{"shape", "1"}, {"dtype", "uint64"}}, "x"),
+              HasSubstr("'uint64', expected one of uint8"));
   EXPECT_THAT(ErrorOf({{"shape", "1"}, {"label_bytes", "3"}}, "x"),
               HasSubstr("label_bytes is 3"));
   EXPECT_THAT(ErrorOf({{"shape", "1"}, {"label", "middle"}}, "x"),

@@ -42,7 +42,10 @@ SMALL_BYTES = 1 << 16
 
 _BYTES = {
     "uint8": 1,
+    "int8": 1,
+    "uint16": 2,
     "int16": 2,
+    "uint32": 4,
     "int32": 4,
     "int64": 8,
     "float16": 2,
@@ -114,6 +117,16 @@ class TorchFramework(Framework):
         import torch
         import torch.utils.dlpack
 
+        for info in fields:
+            # Versions before 2.3 do not have uint16 and uint32.
+            if not hasattr(torch, info.dtype):
+                raise InvalidArgument(
+                    f"field '{info.name}' is {info.dtype}, which torch "
+                    f"{torch.__version__} does not have: add "
+                    f"transforms={{'{info.name}': [ToDtype('int64')]}}, or "
+                    "ToDtype('float32'), or use framework='numpy', 'jax' or "
+                    "'dlpack'"
+                )
         self._from_dlpack: Any = torch.utils.dlpack.from_dlpack
         self._stream_check = stream_check.start(torch)
         self._current_stream: Any = None

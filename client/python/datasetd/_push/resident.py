@@ -16,7 +16,17 @@ def can_be_read(dataset: Dataset) -> bool:
     """True if its samples have one size and a library can hold them."""
     if any(-1 in field.shape for field in dataset.fields):
         return False
-    return not _needs_torch(dataset) or bool(importlib.util.find_spec("torch"))
+    if not _needs_torch(dataset):
+        return True
+    if not importlib.util.find_spec("torch"):
+        return False
+    import torch
+
+    # Scalar integers come as int64.
+    return all(
+        not field.shape or hasattr(torch, field.dtype)
+        for field in dataset.fields
+    )
 
 
 def _needs_torch(dataset: Dataset) -> bool:

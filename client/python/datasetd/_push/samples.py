@@ -23,13 +23,11 @@ Fields = Union[None, str, Sequence[str], Mapping[str, str]]
 
 _MAX_CHANNELS = 4
 _DTYPES = (
-    "uint8", "int16", "int32", "int64", "float16", "float32", "float64",
+    "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16",
+    "float32", "float64",
 )
 # For other dtypes: a dtype that keeps their values.
 _CASTS = {
-    "int8": "cast it to int16",
-    "uint16": "cast it to int32",
-    "uint32": "cast it to int64",
     "uint64": "cast it to int64, if no value is above 2**63 - 1",
     "longdouble": "cast it to float64",
     "float128": "cast it to float64",

@@ -14,33 +14,28 @@ from ._base import (
     library,
 )
 
-# Dtypes that the daemon does not have, and those that keep their values.
-_WIDER = {"int8": "int16", "uint16": "int32", "uint32": "int64"}
 _DTYPES = (
-    "bool", "uint8", "int16", "int32", "int64", "float16", "float32", "float64",
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64",
+    "float16", "float32", "float64",
 )
 
 
 class _Rows:
-    """An HDF5 dataset in a dtype of the daemon, read by slices."""
+    """An HDF5 dataset, read by slices."""
 
     def __init__(self, dataset: Any, where: str) -> None:
-        import numpy
-
-        dtype = dataset.dtype
         self._dataset = dataset
         self._where = where
         self.shape: Tuple[int, ...] = dataset.shape
         self.chunks = dataset.chunks
-        wider = _WIDER.get(dtype.name)
-        self.dtype = dtype if wider is None else numpy.dtype(wider)
+        self.dtype = dataset.dtype
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
         try:
-            return self._dataset[key].astype(self.dtype, copy=False)
+            return self._dataset[key]
         except OSError as error:
             raise DataLoss(f"{self._where}: {error}") from error
 
@@ -53,9 +48,8 @@ def hdf5(
 ) -> Source:
     """Datasets [N, ...] of an HDF5 file, by h5py.
 
-    They are read in order, and need not fit into memory. int8, uint16 and
-    uint32 become int16, int32 and int64. Data in other files, by external
-    links or storage or virtual datasets, is refused.
+    They are read in order, and need not fit into memory. Data in other files,
+    by external links or storage or virtual datasets, is refused.
 
     Args:
       fields: "group/name" names a dataset of a group. None: the datasets of
@@ -85,7 +79,7 @@ def hdf5(
         if not _is_array(dataset):
             raise InvalidArgument(
                 f"{found}: {name!r} is no array [N, ...] of numbers that "
-                f"datasetd holds: {', '.join(_DTYPES)}, or {', '.join(_WIDER)}"
+                f"datasetd holds: {', '.join(_DTYPES)}"
             )
         columns[field] = _Rows(dataset, f"{found}: {name!r}")
     return Source(columns, kinds=array_kinds(columns, images, masks))
@@ -96,7 +90,7 @@ def _is_array(dataset: Any) -> bool:
         name = dataset.dtype.name
     except TypeError:  # a type that NumPy does not have, such as bit fields
         return False
-    return _WIDER.get(name, name) in _DTYPES and bool(dataset.shape)
+    return name in _DTYPES and bool(dataset.shape)
 
 
 def _is_elsewhere(dataset: Any, file: Any) -> bool:

@@ -288,10 +288,11 @@ def dtype_name(value: Any) -> str:
     return text[len("torch.") :] if text.startswith("torch.") else text
 
 
-def dtype(op: str, value: Any) -> str:
+def dtype(op: str, value: Any, others: Tuple[str, ...] = ()) -> str:
+    """`others`: dtypes that are not those of images."""
     name = dtype_name(value)
-    if name not in _DTYPES:
-        raise fail(op, "dtype", value, f"one of {_DTYPES}")
+    if name not in (*_DTYPES, *others):
+        raise fail(op, "dtype", value, f"one of {(*_DTYPES, *others)}")
     return name
 
 

@@ -20,7 +20,8 @@ class ToDtype(Transform):
 
     With `scale` values are scaled from the range of the one dtype to that of
     the other, as 0 to 255 of uint8 to 0 to 1 of floats; the default is False.
-    Dicts by input type are unsupported.
+    int64 is for integers that are not images. Dicts by input type are
+    unsupported.
 
     Example: T.ToDtype("float32", scale=True)
     """
@@ -30,8 +31,9 @@ class ToDtype(Transform):
     def __init__(
         self, dtype: Any, scale: bool = False, *, fields: Fields = None
     ) -> None:
-        self.dtype = _checks.dtype("ToDtype", dtype)
         self.scale = _checks.boolean("ToDtype", "scale", scale)
+        others = () if self.scale else ("int64",)
+        self.dtype = _checks.dtype("ToDtype", dtype, others)
         super().__init__(fields)
 
     def _parameters(self) -> Dict[str, Any]:
