@@ -89,14 +89,35 @@ absl::Status AugmentKernels::Init() {
   DATASETD_RETURN_IF_ERROR(LoadStatus(
       context_, api.cuModuleGetFunction(&chain_, module_.get(), "ChainKernel"),
       "cuModuleGetFunction"));
+  DATASETD_RETURN_IF_ERROR(LoadStatus(
+      context_, api.cuModuleGetFunction(&stage_, module_.get(), "StageKernel"),
+      "cuModuleGetFunction"));
+  DATASETD_ASSIGN_OR_RETURN(
+      num_multiprocessors_,
+      context_.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   AugmentPlan augment_plan = {};
   DATASETD_RETURN_IF_ERROR(
       LaunchOne(augment_, 1, kBlockThreads, &augment_plan, nullptr));
   ChainPlan chain_plan = {};
   DATASETD_RETURN_IF_ERROR(
       LaunchOne(chain_, 1, kChainThreads, &chain_plan, nullptr));
+  StagePlan stage_plan = {};
+  DATASETD_RETURN_IF_ERROR(
+      LaunchOne(stage_, 1, kStageThreads, &stage_plan, nullptr));
   DATASETD_CUDA_RETURN_IF_ERROR(api.cuStreamSynchronize(nullptr));
   return absl::OkStatus();
+}
+
+// One block per multiprocessor has more bytes on their way than a bus needs,
+// and leaves room for the kernels of other streams.
+absl::Status AugmentKernels::Stage(const StageCopy* copies, int64_t num_copies,
+                                   CUstream stream) const {
+  if (num_copies == 0) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(context_.MakeCurrent());
+  StagePlan plan = {.copies = copies, .num_copies = num_copies};
+  const auto num_blocks = static_cast<uint32_t>(
+      std::min<int64_t>(num_copies, num_multiprocessors_));
+  return LaunchOne(stage_, num_blocks, kStageThreads, &plan, stream);
 }
 
 absl::Status AugmentKernels::Launch(const DeviceProgram* device_program,

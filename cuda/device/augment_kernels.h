@@ -16,6 +16,7 @@
 #include "cuda/device/cuda_context.h"
 #include "cuda/kernels/program/augment_plan.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/stage_copy.h"
 
 namespace datasetd {
 
@@ -55,6 +56,10 @@ class AugmentKernels {
                       absl::Span<const BatchTask> batches,
                       CUstream stream) const;
 
+  // Enqueues the copies, which lie in device memory, as one kernel on `stream`.
+  absl::Status Stage(const StageCopy* copies, int64_t num_copies,
+                     CUstream stream) const;
+
  private:
   absl::Status Init();
   absl::Status LaunchChains(const DeviceProgram* device_program,
@@ -69,6 +74,8 @@ class AugmentKernels {
   UniqueHandle<CudaModuleTraits> module_;
   CUfunction augment_ = nullptr;
   CUfunction chain_ = nullptr;
+  CUfunction stage_ = nullptr;
+  int num_multiprocessors_ = 0;
 };
 
 }  // namespace datasetd

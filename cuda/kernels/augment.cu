@@ -4,14 +4,16 @@
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/moves/augment_block.h"
+#include "cuda/kernels/moves/stage_block.h"
 #include "cuda/kernels/ops/atomics.h"
 #include "cuda/kernels/program/augment_plan.h"
 #include "cuda/kernels/program/chain_plan.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/stage_copy.h"
 
 // The kernels, found by their names in the module
 // (cuda/device/augment_kernels.h). Each does nothing for a plan without
-// batches.
+// batches, or without copies.
 
 namespace datasetd {
 namespace {
@@ -23,8 +25,9 @@ static_assert(sizeof(BlockState) <= 24 * 1024);
 struct BlockTeam {
   using Atomics = BlockAtomics;
 
-  static constexpr int kLanes = 1;
-  static constexpr int kGroup = 1;
+  static constexpr int kLanes = 4;
+  static constexpr int kGroup = 4;
+  static constexpr bool kHasVectors = false;
   static constexpr int64_t kRowElements = INT32_MAX;
   static constexpr bool kTakesRowsInTurn = false;
 
@@ -74,6 +77,14 @@ extern "C" __global__ void __launch_bounds__(kChainThreads, 2)
       }
       turn -= rows;
     }
+  }
+}
+
+// Blocks take the copies in turn.
+extern "C" __global__ void __launch_bounds__(kStageThreads)
+    StageKernel(const __grid_constant__ StagePlan plan) {
+  for (int64_t i = blockIdx.x; i < plan.num_copies; i += gridDim.x) {
+    StageOne(plan.copies[i], static_cast<int>(threadIdx.x));
   }
 }
 

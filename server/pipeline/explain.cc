@@ -280,7 +280,7 @@ void GiveSize(const FieldProgram& field, ImageSize size, FieldProgram* sized) {
   const SampleSize sample = {static_cast<int32_t>(size.height),
                              static_cast<int32_t>(size.width)};
   for (int s = 0; s < field.num_sized_steps; ++s) {
-    sized->steps[s] = SizedStep(field, s, sample);
+    SizeStep(field, s, sample, &sized->steps[s]);
   }
 }
 

@@ -14,12 +14,14 @@
 // A Team has
 //   kLanes, kGroup         pixels per block, all of one row, and per loop of
 //                          vectors; kGroup divides kLanes
+//   kHasVectors            true on the host: there is a Vector; else a block is
+//                          in registers (block_lanes.h) and kLanes is 4
 //   kRowElements           elements of the rows buffered between the two sums
 //                          of a resize
 //   kTakesRowsInTurn       if true, a row keeps its image for the next row,
 //                          whose partner it is
 //   Atomics                as in ops/atomics.h
-//   Vector                 HostVector (host_team.h), if the team has lanes
+//   Vector                 HostVector (host_team.h), if kHasVectors
 //   rank(), size(), Sync()
 //   GoesOn()               false: skip the rest (host_checkpoint.h)
 // Everything is a template over the team, as in chain_lanes.h.
@@ -31,6 +33,8 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "cuda/kernels/chain/block_lanes.h"
+#include "cuda/kernels/chain/block_sources.h"
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_mix.h"
 #include "cuda/kernels/chain/chain_pass.h"
@@ -56,6 +60,7 @@ template <typename Team>
 class ChainExecutor {
  public:
   // All arguments must outlive this. `state` and `memory` belong to the team.
+  // All ranks call it.
   DATASETD_HOST_DEVICE ChainExecutor(const Team& team,
                                      const AugmentProgram& program,
                                      const FieldProgram& field,
@@ -64,13 +69,21 @@ class ChainExecutor {
       : team_(team),
         program_(program),
         field_(field),
-        memory_(memory),
         state_(*state),
-        resizer_(team, field.scratch, memory_, *state) {}
+        resizer_(team, field.scratch, *state) {
+    if (team_.rank() == 0) {
+      state_.memory = memory;
+      // The compiler may load these before it asks whether they are used.
+      state_.mix = {};
+      state_.scale = {};
+    }
+    team_.Sync();
+  }
 
   // Runs row `index` of the batch. All ranks call it. Returns false if the work
   // was stopped.
-  DATASETD_HOST_DEVICE bool Run(const BatchTask& batch, int32_t index) {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE bool Run(const BatchTask& batch,
+                                                      int32_t index) {
     const int32_t partner = PartnerRow(batch, index);
     bool has_partner = false;
     if (IsMixed()) {
@@ -99,9 +112,10 @@ class ChainExecutor {
     uint8_t* const to = batch.slot + field_.offset_bytes + index * sample_bytes;
     // A single call site, so that RunPasses is compiled once.
     for (bool is_partner = has_partner;; is_partner = false) {
-      RunPasses(batch, is_partner ? partner : index,
-                is_partner ? Target::kPartner : Target::kSlot,
-                is_partner ? reinterpret_cast<uint8_t*>(memory_.partner) : to);
+      RunPasses(
+          batch, is_partner ? partner : index,
+          is_partner ? Target::kPartner : Target::kSlot,
+          is_partner ? reinterpret_cast<uint8_t*>(state_.memory.partner) : to);
       if (!is_partner || is_left_out_) break;
     }
     if (Team::kTakesRowsInTurn) kept_ = batch.indices + index;
@@ -118,34 +132,54 @@ class ChainExecutor {
   }
 
   // Runs all passes on the sample of row `index`; the last one writes `to`.
-  DATASETD_HOST_DEVICE void RunPasses(const BatchTask& batch, int32_t index,
-                                      Target target, uint8_t* to) {
-    const int64_t sample = batch.indices[index];
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void RunPasses(
+      const BatchTask& batch, int32_t index, Target target, uint8_t* to) {
     const int64_t draw_index = DrawIndex(batch, index);
-    key_ = {program_.seed, batch.epoch, draw_index, 0};
-    image_ = ResidentImage(sample);
+    const ChainImage resident = ResidentImage(batch.indices[index]);
+    if (team_.rank() == 0) {
+      state_.key = {program_.seed, batch.epoch, draw_index, 0};
+      state_.image = resident;
+    }
     for (int s = team_.rank(); s < field_.num_steps; s += team_.size()) {
       const Step* step = &field_.steps[s];
-      Step sized;
       if (s < field_.num_sized_steps) {
-        sized = SizedStep(field_, s, {image_.height, image_.width});
-        step = &sized;
+        Step* const sized = &state_.sized[s];
+        SizeStep(field_, s, {resident.height, resident.width}, sized);
+        step = sized;
       }
       DrawStep(*step, program_.seed, batch.epoch, draw_index, &state_.drawn[s]);
     }
     team_.Sync();
     if (team_.rank() == 0) {
-      DrawPasses(field_, image_.height, image_.width, &state_);
+      DrawPasses(field_, resident.height, resident.width,
+                 /*warps_bytes=*/!Team::kHasVectors, &state_);
     }
-    team_.Sync();
-    const int last = state_.num_passes - 1;
-    for (int p = 0; p <= last && !is_left_out_; ++p) {
+    for (int p = 0;; ++p) {
       pass_ = &state_.passes[p];
-      float* const scratch = memory_.image[p % 2];
+      float* const scratch =
+          p % 2 == 0 ? state_.memory.image[0] : state_.memory.image[1];
+      if (team_.rank() == 0) BeginPass();
+      team_.Sync();
+      const bool is_last = p == state_.num_passes - 1;
       // A single call site, so that RunPass is compiled once.
-      RunPass(p == last ? target : Target::kScratch,
-              p == last ? to : reinterpret_cast<uint8_t*>(scratch));
-      SetScratchImage(scratch);
+      RunPass(is_last ? target : Target::kScratch,
+              is_last ? to : reinterpret_cast<uint8_t*>(scratch));
+      team_.Sync();
+      if (is_last || is_left_out_) break;
+      if (team_.rank() == 0) {
+        if (HasStatistic()) FinishStatistic();
+        SetScratchImage(scratch);
+      }
+    }
+  }
+
+  // Sets what a pass begins with. One rank calls it.
+  DATASETD_HOST_DEVICE void BeginPass() {
+    if (HasStatistic()) InitStatistic();
+    if (pass_->source == PassSource::kResize) {
+      resizer_.Set(ParamsAs<ResizeParams>(field_.steps[pass_->source_step]),
+                   state_.drawn[pass_->source_step], pass_->height,
+                   pass_->width);
     }
   }
 
@@ -171,15 +205,16 @@ class ChainExecutor {
 
   // Makes the pass's image, at `data` in scratch memory, the next input.
   DATASETD_HOST_DEVICE void SetScratchImage(const float* data) {
-    image_.data = reinterpret_cast<const uint8_t*>(data);
-    image_.dtype = Dtype::kFloat32;
-    image_.height = pass_->height;
-    image_.width = pass_->width;
-    image_.channels = pass_->channels;
-    image_.channel_stride = int64_t{image_.height} * image_.width;
-    image_.row_stride = image_.width;
-    image_.pixel_stride = 1;
-    image_.is_scratch = true;
+    state_.image.data = reinterpret_cast<const uint8_t*>(data);
+    state_.image.dtype = Dtype::kFloat32;
+    state_.image.height = pass_->height;
+    state_.image.width = pass_->width;
+    state_.image.channels = pass_->channels;
+    state_.image.channel_stride =
+        int64_t{state_.image.height} * state_.image.width;
+    state_.image.row_stride = state_.image.width;
+    state_.image.pixel_stride = 1;
+    state_.image.is_scratch = true;
   }
 
   // ---- Statistics ----
@@ -192,7 +227,7 @@ class ChainExecutor {
     return state_.drawn[pass_->statistic_step];
   }
 
-  DATASETD_HOST_DEVICE void InitStatistic() {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void InitStatistic() {
     const StepDraw& drawn = StatisticDraw();
     switch (drawn.kind) {
 #define DATASETD_ROW(Name)                                           \
@@ -206,7 +241,7 @@ class ChainExecutor {
     }
   }
 
-  DATASETD_HOST_DEVICE void FinishStatistic() {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void FinishStatistic() {
     StepDraw& drawn = StatisticDraw();
     switch (drawn.kind) {
 #define DATASETD_ROW(Name)                                            \
@@ -229,8 +264,9 @@ class ChainExecutor {
 
   // ---- Passes ----
 
-  // Runs pass_ on image_ and writes `to`.
-  DATASETD_HOST_DEVICE void RunPass(Target target, uint8_t* to) {
+  // Runs pass_ on state_.image and writes `to`.
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void RunPass(Target target,
+                                                          uint8_t* to) {
     const int32_t height = pass_->height;
     const int32_t width = pass_->width;
     const bool is_resize = pass_->source == PassSource::kResize;
@@ -238,10 +274,12 @@ class ChainExecutor {
     DATASETD_CHECK_BOUND(target != Target::kScratch ||
                          int64_t{height} * width * pass_->channels <=
                              pass_->max_elements);
-    if (has_statistic && team_.rank() == 0) InitStatistic();
     PrepareMaps();
     PrepareScale();
-    team_.Sync();
+    if (is_resize || pass_->end_move != 0 ||
+        pass_->folded_op != pass_->end_op) {
+      team_.Sync();
+    }
     if (is_resize) resizer_.FinishTaps();
     const int end_op = EndOfOps();
     const bool is_scaled = end_op < pass_->end_op;
@@ -249,8 +287,17 @@ class ChainExecutor {
     partials.Init();
     const bool is_partner = target == Target::kPartner;
     const bool is_mixed = target == Target::kSlot && IsMixed();
+    // CUDA threads scale what they store, unless it is used before.
+    const bool is_scaled_last =
+        !Team::kHasVectors && is_scaled && !is_mixed && !has_statistic;
+    const int end_step = end_op + (is_scaled && !is_scaled_last ? 1 : 0);
     const int32_t end = is_partner ? state_.mix.bottom : height;
     const int32_t band = is_resize ? resizer_.BandRows() : height;
+    const BlockOutput out = OutputOf(target, to);
+    const ElementKind kind = KindOf(state_.image);
+    const bool has_neighbours =
+        Team::kHasVectors ||
+        (is_resize ? resizer_.HasNeighbours() : !IsWarp(pass_->source));
     // Ranks take the blocks of a band in turn.
     const int32_t blocks = (width + Team::kLanes - 1) / Team::kLanes;
     const int32_t first_row = team_.rank() / blocks;
@@ -265,7 +312,7 @@ class ChainExecutor {
           is_left_out_ = true;
           return;
         }
-        if constexpr (Team::kLanes > 1) {
+        if constexpr (Team::kHasVectors) {
           if (WriteRows(target, to, first, rows, end_op,
                         is_mixed || has_statistic)) {
             if (is_left_out_) return;
@@ -282,48 +329,52 @@ class ChainExecutor {
         }
         Lanes<Team> lanes;
         lanes.y = first + row;
-        lanes.first_x = block * Team::kLanes;
+        lanes.first_x = has_neighbours ? block * Team::kLanes : block;
+        lanes.step = has_neighbours ? 1 : blocks;
         row += step_rows;
         block += step_blocks;
         if (block >= blocks) {
           block -= blocks;
           ++row;
         }
-        if (image_.is_scratch && lanes.first_x == 0) next_source_.AskForSome();
-        const int32_t left = width - lanes.first_x;
-        lanes.count =
-            Team::kLanes > 1 && left < Team::kLanes ? left : Team::kLanes;
-        if (is_partner && !IsMixedIn(state_.mix, lanes)) continue;
-        lanes.channels = image_.channels;
-        Make(&lanes);
-        for (int s = pass_->first_op; s < end_op; ++s) {
-          if (state_.drawn[s].is_applied) {
-            ApplyStep(field_.steps[s], state_.drawn[s], state_, key_, &lanes);
+        if constexpr (Team::kHasVectors) {
+          if (state_.image.is_scratch && lanes.first_x == 0) {
+            next_source_.AskForSome();
           }
         }
-        if (is_scaled) ScaleLanes(state_.scale, &lanes);
+        if (has_neighbours) {
+          const int32_t left = width - lanes.first_x;
+          lanes.count = left < Team::kLanes ? left : Team::kLanes;
+        } else {
+          lanes.count = CountOfQuarters<Team>(lanes.first_x, lanes.step, width);
+        }
+        if (is_partner && !IsMixedIn(state_.mix, lanes)) continue;
+        lanes.channels = state_.image.channels;
+        Make(kind, &lanes);
+        for (int s = pass_->first_op; s < end_step; ++s) {
+          if (s == end_op) {
+            ScaleLanes(state_.scale, &lanes);
+          } else if (state_.drawn[s].is_applied) {
+            ApplyStep(field_.steps[s], state_.drawn[s], state_, &lanes);
+          }
+        }
         if (has_statistic) Accumulate(lanes, &partials);
         if (is_mixed) {
-          MixLanes(field_.mix.kind, state_.mix, memory_.partner, height, width,
-                   &lanes);
+          MixLanes(field_.mix.kind, state_.mix, state_.memory.partner, height,
+                   width, &lanes);
         }
-        Store(target, to, lanes);
+        Store(lanes, is_scaled_last ? &state_.scale : nullptr, out);
       }
       // The next band overwrites these rows.
       if (is_resize && first + band < end) team_.Sync();
     }
     if (has_statistic) Merge(partials);
-    team_.Sync();
-    if (has_statistic) {
-      if (team_.rank() == 0) FinishStatistic();
-      team_.Sync();
-    }
   }
 
   // Computes the multiply-add of the folded value ops. Values that were
   // interpolated or blended before get it; images whose bytes were only moved
   // or replaced keep exact division.
-  DATASETD_HOST_DEVICE void PrepareScale() {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void PrepareScale() {
     const int end = pass_->end_op;
     if (pass_->folded_op == end) return;
     for (int c = team_.rank(); c < pass_->channels; c += team_.size()) {
@@ -344,7 +395,7 @@ class ChainExecutor {
 
   // Returns the end of the pixelwise steps that are applied one by one: those
   // before the folded ones.
-  DATASETD_HOST_DEVICE int EndOfOps() const {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE int EndOfOps() const {
     if (pass_->folded_op == pass_->end_op) return pass_->end_op;
     // With a tiny std the quotient may be finite although the reciprocal is
     // not.
@@ -368,8 +419,8 @@ class ChainExecutor {
     }
   };
 
-  DATASETD_HOST_DEVICE void Accumulate(const Lanes<Team>& lanes,
-                                       Partials* partials) {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Accumulate(
+      const Lanes<Team>& lanes, Partials* partials) {
     const StepDraw& drawn = StatisticDraw();
     switch (drawn.kind) {
 #define DATASETD_ROW(Name)                                            \
@@ -385,7 +436,8 @@ class ChainExecutor {
     }
   }
 
-  DATASETD_HOST_DEVICE void Merge(const Partials& partials) {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Merge(
+      const Partials& partials) {
     const StepDraw& drawn = StatisticDraw();
     switch (drawn.kind) {
 #define DATASETD_ROW(Name)                                    \
@@ -403,9 +455,9 @@ class ChainExecutor {
 
   // ---- Maps and taps ----
 
-  DATASETD_HOST_DEVICE int32_t* map_y() const { return memory_.map; }
+  DATASETD_HOST_DEVICE int32_t* map_y() const { return state_.memory.map; }
   DATASETD_HOST_DEVICE int32_t* map_x() const {
-    return memory_.map + pass_->height;
+    return state_.memory.map + pass_->height;
   }
 
   DATASETD_HOST_DEVICE int32_t MapThroughMoves(int axis, int32_t at) const {
@@ -420,20 +472,18 @@ class ChainExecutor {
   }
 
   // Computes the maps of the moves and the taps of the resize for both axes.
-  DATASETD_HOST_DEVICE void PrepareMaps() {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void PrepareMaps() {
     const bool is_resize = pass_->source == PassSource::kResize;
     if (!is_resize && pass_->end_move == 0) return;
     const int32_t size[2] = {pass_->height, pass_->width};
     DATASETD_CHECK_BOUND(int64_t{size[0]} + size[1] <=
                          field_.scratch.map_elements);
     if (is_resize) {
-      resizer_.Begin(
-          image_, ParamsAs<ResizeParams>(field_.steps[pass_->source_step]),
-          state_.drawn[pass_->source_step], size[0], size[1], map_y());
+      resizer_.Begin();
     } else {
       resizer_.ForgetTaps();
     }
-    DATASETD_UNROLL
+    DATASETD_NO_UNROLL
     for (int axis = 0; axis < 2; ++axis) {
       int32_t* const map = axis == 0 ? map_y() : map_x();
       bool has_taps = is_resize && resizer_.KeepsTaps(axis);
@@ -459,7 +509,7 @@ class ChainExecutor {
                  int end_op, bool needs_lanes) {
     const bool has_ops = end_op > pass_->first_op;
     if (needs_lanes || has_ops || pass_->has_fill ||
-        pass_->channels != image_.channels) {
+        pass_->channels != state_.image.channels) {
       return false;
     }
     const int32_t width = pass_->width;
@@ -487,28 +537,95 @@ class ChainExecutor {
 
   // ---- One block of pixels ----
 
-  DATASETD_HOST_DEVICE void Make(Lanes<Team>* lanes) {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Make(ElementKind kind,
+                                                       Lanes<Team>* lanes) {
+    if (pass_->source == PassSource::kResize) {
+      if (!IsFill(map_y()[lanes->y])) {
+        resizer_.MakeLanes(lanes);
+      } else if constexpr (!Team::kHasVectors) {
+        ClearLanes(lanes);
+      }
+      if (pass_->has_fill) PaintFills(lanes);
+    } else if constexpr (Team::kHasVectors) {
+      MakeOnHost(lanes);
+    } else {
+      MakeInBlock(kind, lanes);
+    }
+    if constexpr (Team::kHasVectors) {
+      for (int k = lanes->count; k % Team::kGroup != 0; ++k) {
+        for (int c = 0; c < kMaxChannels; ++c) lanes->pixel[c][k] = 0.0f;
+      }
+    }
+  }
+
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void PaintFills(
+      Lanes<Team>* lanes) {
+    PaintFill<Team>(field_, map_y()[lanes->y], map_x(), lanes);
+  }
+
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void MakeInBlock(
+      ElementKind kind, Lanes<Team>* lanes) {
+    const StepDraw& drawn = state_.drawn[pass_->source_step];
+    switch (pass_->source) {
+      case PassSource::kMoves: {
+        const bool is_moved = pass_->end_move != 0;
+        if (!is_moved && kind != ElementKind::kAny) {
+          GatherNeighbours(state_.image, kind, lanes->y, lanes);
+        } else {
+          GatherMoved(state_.image, kind,
+                      is_moved ? map_y()[lanes->y] : lanes->y,
+                      is_moved ? map_x() : nullptr, lanes);
+          if (pass_->has_fill) PaintFills(lanes);
+        }
+        break;
+      }
+      case PassSource::kResize:
+        break;
+      case PassSource::kAffine:
+      case PassSource::kPerspective:
+        WarpBlock(state_.image,
+                  ParamsAs<WarpParams>(field_.steps[pass_->source_step]), drawn,
+                  lanes);
+        break;
+      case PassSource::kSharpness:
+        SharpenBlock(state_.image, drawn.template As<AdjustSharpnessDraw>(),
+                     lanes);
+        break;
+      case PassSource::kBlurX:
+        BlurBlock<true>(state_.image, drawn.template As<GaussianBlurDraw>(),
+                        lanes);
+        break;
+      case PassSource::kBlurY:
+        BlurBlock<false>(state_.image, drawn.template As<GaussianBlurDraw>(),
+                         lanes);
+        break;
+    }
+  }
+
+  void MakeOnHost(Lanes<Team>* lanes) {
     const StepDraw& drawn = state_.drawn[pass_->source_step];
     switch (pass_->source) {
       case PassSource::kMoves:
         if (pass_->end_move == 0) {
-          GatherLanes<Team>(image_, lanes->y, nullptr, false, lanes);
+          GatherLanes<Team>(state_.image, lanes->y, nullptr, false, lanes);
         } else {
-          GatherLanes<Team>(image_, map_y()[lanes->y], map_x(), pass_->has_fill,
-                            lanes);
+          GatherLanes<Team>(state_.image, map_y()[lanes->y], map_x(),
+                            pass_->has_fill, lanes);
+          if (pass_->has_fill) PaintFills(lanes);
         }
         break;
       case PassSource::kResize:
-        if (!IsFill(map_y()[lanes->y])) resizer_.MakeLanes(lanes);
         break;
       case PassSource::kAffine:
         WarpLanes<AffineMap<Team>>(
-            image_, ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
+            state_.image,
+            ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
             drawn.template As<AffineDraw>(), lanes);
         break;
       case PassSource::kPerspective:
         WarpLanes<PerspectiveMap<Team>>(
-            image_, ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
+            state_.image,
+            ParamsAs<WarpParams>(field_.steps[pass_->source_step]),
             drawn.template As<PerspectiveDraw>(), lanes);
         break;
       case PassSource::kSharpness:
@@ -521,35 +638,50 @@ class ChainExecutor {
         MakeWindow<BlurWindowY, GaussianBlurDraw>(drawn, lanes);
         break;
     }
-    if (pass_->has_fill) {
-      PaintFill<Team>(field_, map_y()[lanes->y], map_x(), lanes);
-    }
-    for (int k = lanes->count; k % Team::kGroup != 0; ++k) {
-      for (int c = 0; c < kMaxChannels; ++c) lanes->pixel[c][k] = 0.0f;
-    }
   }
 
   template <template <typename> typename Window, typename Draw>
-  DATASETD_HOST_DEVICE void MakeWindow(const StepDraw& drawn,
-                                       Lanes<Team>* lanes) {
-    using Held =
-        std::conditional_t<(Team::kLanes > 1), const Draw, const Draw&>;
-    WindowLanes<Window<Held>, Team>(image_, {drawn.template As<Draw>()}, lanes);
+  void MakeWindow(const StepDraw& drawn, Lanes<Team>* lanes) {
+    WindowLanes<Window<const Draw>, Team>(state_.image,
+                                          {drawn.template As<Draw>()}, lanes);
   }
 
-  DATASETD_HOST_DEVICE void Store(Target target, uint8_t* to,
-                                  const Lanes<Team>& lanes) const {
-    const int64_t plane = int64_t{pass_->height} * pass_->width;
-    const int64_t at = int64_t{lanes.y} * pass_->width + lanes.first_x;
-    if (target != Target::kSlot) {
-      StoreScratch<Team>(lanes, plane, reinterpret_cast<float*>(to) + at);
-      return;
+  DATASETD_HOST_DEVICE BlockOutput OutputOf(Target target, uint8_t* to) const {
+    BlockOutput out;
+    out.to = to;
+    out.plane = int64_t{pass_->height} * pass_->width;
+    out.width = pass_->width;
+    out.is_rounded = target == Target::kSlot;
+    out.dtype = out.is_rounded ? field_.out_dtype : Dtype::kFloat32;
+    out.element_bytes = DtypeSizeBytes(out.dtype);
+    out.is_nhwc = out.is_rounded && field_.layout == Layout::kNhwc;
+    out.has_vectors =
+        out.width % 4 == 0 &&
+        reinterpret_cast<uintptr_t>(to) % (4 * out.element_bytes) == 0;
+    return out;
+  }
+
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Store(
+      const Lanes<Team>& lanes, const ValueScale* scale,
+      const BlockOutput& out) const {
+    if constexpr (!Team::kHasVectors) {
+      StoreBlock(lanes, scale, out);
+    } else {
+      const int64_t at = int64_t{lanes.y} * out.width + lanes.first_x;
+      if (out.is_rounded) {
+        const int stride = out.is_nhwc ? lanes.channels : 1;
+        StoreLanesAs(out.dtype, lanes, out.is_nhwc ? 1 : out.plane, stride,
+                     out.to + at * stride * out.element_bytes);
+      } else {
+        StoreScratch<Team>(lanes, out.plane,
+                           reinterpret_cast<float*>(out.to) + at);
+      }
     }
-    const bool is_nhwc = field_.layout == Layout::kNhwc;
-    const int stride = is_nhwc ? lanes.channels : 1;
-    const int64_t channel_stride = is_nhwc ? 1 : plane;
-    uint8_t* const start = to + at * stride * DtypeSizeBytes(field_.out_dtype);
-    switch (field_.out_dtype) {
+  }
+
+  static void StoreLanesAs(Dtype dtype, const Lanes<Team>& lanes,
+                           int64_t channel_stride, int stride, uint8_t* start) {
+    switch (dtype) {
       case Dtype::kUint8:
         StoreLanes<Dtype::kUint8>(lanes, channel_stride, stride, start);
         break;
@@ -568,22 +700,17 @@ class ChainExecutor {
   Team team_;
   const AugmentProgram& program_;
   const FieldProgram& field_;
-  const ChainMemory memory_;
   ChainState& state_;
 
-  // Row whose image is in memory_.partner, or null.
+  // Row whose image is in state_.memory.partner, or null.
   const int64_t* kept_ = nullptr;
 
   // Prefetches the next row's sample.
   Prefetcher<Team> next_source_;
 
-  // Key of the sample.
-  DrawKey key_;
   // True if the work was stopped; always false on CUDA.
   bool is_left_out_ = false;
-  // The current pass, and the image that it reads.
-  const DrawnPass* pass_ = nullptr;
-  ChainImage image_;
+  const DrawnPass* pass_ = nullptr;  // the current one
   ChainResizer<Team> resizer_;
 };
 

@@ -1,6 +1,6 @@
 // Loads, pixelwise ops and stores of a chain, on pixels of one row. A lane is a
-// pixel. A CUDA thread has one lane, the host up to a row of them, so that
-// loops over lanes become vector instructions.
+// pixel. A CUDA thread has four lanes, in registers; the host has up to a row
+// of them, so that loops over lanes become vector instructions.
 //
 // Everything is a template over the team (chain_executor.h): the host compiles
 // one instance per instruction set, and the linker would merge plain functions.
@@ -24,13 +24,21 @@
 
 namespace datasetd {
 
-// Lanes first_x .. first_x + count of row y. Lanes from `count` to the end of
-// the last group are unspecified.
+// Lanes 0 .. count of row y, which are the columns X(k). Lanes from `count` to
+// the end of the last group are unspecified.
 template <typename Team>
 struct Lanes {
   static constexpr int kLanes = Team::kLanes;
 
+  DATASETD_HOST_DEVICE int32_t X(int k) const {
+    return first_x + (Team::kHasVectors ? k : k * step);
+  }
+
   int32_t y, first_x, count;
+  // Columns from lane to lane: 1 on the host. A CUDA thread takes neighbours
+  // where it loads vectors, else a column of each quarter of the row, so that
+  // neighbours are loaded by neighbouring threads.
+  int32_t step;
   int32_t channels;
   float pixel[kMaxChannels][kLanes];
 };
@@ -39,38 +47,38 @@ struct Lanes {
 // up; loops over a group become vector instructions.
 template <typename Team, typename Visit>
 DATASETD_HOST_DEVICE inline void VisitGroups(int count, const Visit& visit) {
-  if constexpr (Team::kLanes == 1) {
+  if constexpr (!Team::kHasVectors) {
     visit(0);
   } else {
     for (int k = 0; k < count; k += Team::kGroup) visit(k);
   }
 }
 
+// Calls visit(k) for lanes begin .. end.
+template <typename Team, typename Visit>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void VisitLanes(int begin, int end,
+                                                           const Visit& visit) {
+  if constexpr (Team::kHasVectors) {
+    for (int k = begin; k < end; ++k) visit(k);
+  } else {
+    DATASETD_UNROLL
+    for (int k = 0; k < Team::kLanes; ++k) {
+      if (k >= begin && k < end) visit(k);
+    }
+  }
+}
+
 // Calls visit(n, c) for channels c .. c + n, n a std::integral_constant: for
 // three at once, which share what they look up, or one by one.
 template <typename Visit>
-DATASETD_HOST_DEVICE inline void VisitChannels(int32_t channels,
-                                               const Visit& visit) {
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void VisitChannels(
+    int32_t channels, const Visit& visit) {
   if (channels == 3) {
     visit(std::integral_constant<int, 3>(), 0);
     return;
   }
   for (int32_t c = 0; c < channels; ++c) {
     visit(std::integral_constant<int, 1>(), c);
-  }
-}
-
-// Stores values[0 .. kChannels] as lane 0 of the channels from first_c on.
-template <int kChannels, typename Team>
-DATASETD_HOST_DEVICE inline void SetPixel(const float (&values)[kChannels],
-                                          int first_c, Lanes<Team>* lanes) {
-  DATASETD_UNROLL
-  for (int c = 0; c < kMaxChannels; ++c) {
-    if (kChannels == 1) {
-      if (c == first_c) lanes->pixel[c][0] = values[0];
-    } else if (c < kChannels) {
-      lanes->pixel[c][0] = values[c < kChannels ? c : 0];
-    }
   }
 }
 
@@ -93,21 +101,22 @@ DATASETD_FLATTEN inline int32_t LoadRgb(const uint8_t* data, int64_t start,
 
 // Applies Row::Apply to each lane. kChannels is the image's number of channels.
 template <typename Row, int kChannels, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyRowTo(
+DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void ApplyRowTo(
     const typename Row::Draw& draw, const uint8_t* statistic,
     const DrawKey& key, Lanes<Team>* lanes) {
   // Grayscale may expand one channel to three.
   constexpr int kOutChannels =
       kChannels == 1 && std::is_same_v<Row, GrayscaleRow> ? 3 : kChannels;
   // A local copy, which stores to lanes cannot alias.
-  std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
+  std::conditional_t<(Team::kHasVectors), const typename Row::Draw,
                      const typename Row::Draw&>
       local = draw;
   VisitGroups<Team>(lanes->count, [&](int first) {
+    DATASETD_UNROLL
     for (int k = first; k < first + Team::kGroup; ++k) {
       float pixel[kMaxChannels] = {};
       for (int c = 0; c < kChannels; ++c) pixel[c] = lanes->pixel[c][k];
-      Row::Apply(local, statistic, key, lanes->y, lanes->first_x + k, kChannels,
+      Row::Apply(local, statistic, key, lanes->y, lanes->X(k), kChannels,
                  pixel);
       for (int c = 0; c < kOutChannels; ++c) lanes->pixel[c][k] = pixel[c];
     }
@@ -115,10 +124,9 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyRowTo(
 }
 
 template <typename Row, typename Team>
-DATASETD_HOST_DEVICE inline void ApplyRow(const typename Row::Draw& draw,
-                                          const uint8_t* statistic,
-                                          const DrawKey& key,
-                                          Lanes<Team>* lanes) {
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void ApplyRow(
+    const typename Row::Draw& draw, const uint8_t* statistic,
+    const DrawKey& key, Lanes<Team>* lanes) {
   if constexpr (Row::kHasAnyChannels) {
     if (lanes->channels == 2) {
       ApplyRowTo<Row, 2>(draw, statistic, key, lanes);
@@ -137,7 +145,7 @@ DATASETD_HOST_DEVICE inline void ApplyRow(const typename Row::Draw& draw,
 }
 
 template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyValueOp(
+DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void ApplyValueOp(
     const ValueOp& op, Lanes<Team>* lanes) {
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {
@@ -146,6 +154,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyValueOp(
     if (op.kind == ValueOpKind::kDivide) {
       const float divisor = op.divisor;
       VisitGroups<Team>(lanes->count, [&](int first) {
+        DATASETD_UNROLL
         for (int k = first; k < first + Team::kGroup; ++k) {
           pixel[k] = pixel[k] / divisor;
         }
@@ -154,6 +163,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyValueOp(
       const float mean = op.mean[c];
       const float std = op.std[c];
       VisitGroups<Team>(lanes->count, [&](int first) {
+        DATASETD_UNROLL
         for (int k = first; k < first + Team::kGroup; ++k) {
           pixel[k] = (pixel[k] - mean) / std;
         }
@@ -163,7 +173,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ApplyValueOp(
 }
 
 template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ScaleLanes(
+DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void ScaleLanes(
     const ValueScale& scale, Lanes<Team>* lanes) {
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {
@@ -172,6 +182,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ScaleLanes(
     const float factor = scale.factor[c];
     const float bias = scale.bias[c];
     VisitGroups<Team>(lanes->count, [&](int first) {
+      DATASETD_UNROLL
       for (int k = first; k < first + Team::kGroup; ++k) {
         pixel[k] = pixel[k] * factor + bias;
       }
@@ -179,12 +190,12 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void ScaleLanes(
   }
 }
 
-// Applies a pixelwise step.
+// Applies a pixelwise step to a block of pixels, or to one pixel.
 template <typename Team>
-DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
-                                           const StepDraw& drawn,
-                                           const ChainState& state, DrawKey key,
-                                           Lanes<Team>* lanes) {
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void ApplyAnyStep(
+    const Step& step, const StepDraw& drawn, const ChainState& state,
+    Lanes<Team>* lanes) {
+  DrawKey key = state.key;
   switch (drawn.kind) {
     case StepKind::kValue:
       ApplyValueOp(ParamsAs<ValueOp>(step), lanes);
@@ -207,17 +218,88 @@ DATASETD_HOST_DEVICE inline void ApplyStep(const Step& step,
     default:
       break;
   }
+}
+
+// A team of one lane, for ops that are too rare to be compiled for several.
+template <typename BlockTeam>
+struct PixelTeam : BlockTeam {
+  static constexpr int kLanes = 1;
+  static constexpr int kGroup = 1;
+};
+
+// Returns the lanes of one pixel after a step.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_NOINLINE Lanes<PixelTeam<Team>> ApplyToPixel(
+    const Step& step, const StepDraw& drawn, const ChainState& state,
+    Lanes<PixelTeam<Team>> pixel) {
+  ApplyAnyStep(step, drawn, state, &pixel);
+  return pixel;
+}
+
+// Applies a step to lane after lane of kChannels channels.
+template <int kChannels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void ApplyToEachPixel(
+    const Step& step, const StepDraw& drawn, const ChainState& state,
+    Lanes<Team>* lanes) {
+  DATASETD_UNROLL
+  for (int k = 0; k < Team::kLanes; ++k) {
+    Lanes<PixelTeam<Team>> pixel = {lanes->y, lanes->X(k), 1, 1, kChannels, {}};
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) pixel.pixel[c][0] = lanes->pixel[c][k];
+    pixel = ApplyToPixel<Team>(step, drawn, state, pixel);
+    DATASETD_UNROLL
+    for (int c = 0; c < kMaxChannels; ++c) {
+      lanes->pixel[c][k] = pixel.pixel[c][0];
+    }
+  }
+}
+
+// Applies a pixelwise step.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void ApplyStep(
+    const Step& step, const StepDraw& drawn, const ChainState& state,
+    Lanes<Team>* lanes) {
   // No other op changes the number of channels.
-  if (drawn.kind == StepKind::kGrayscale) lanes->channels = step.out_channels;
+  const auto set_channels = [&] {
+    if (drawn.kind == StepKind::kGrayscale) lanes->channels = step.out_channels;
+  };
+  if constexpr (Team::kHasVectors) {
+    ApplyAnyStep(step, drawn, state, lanes);
+    set_channels();
+  } else if (lanes->channels == 3) {
+    switch (drawn.kind) {
+#define DATASETD_ROW(Name)                                               \
+  case StepKind::k##Name:                                                \
+    ApplyRowTo<Name##Row, 3>(drawn.As<Name##Draw>(), nullptr, state.key, \
+                             lanes);                                     \
+    if constexpr (StepKind::k##Name == StepKind::kGrayscale) {           \
+      set_channels();                                                    \
+    }                                                                    \
+    break;
+      DATASETD_JITTER_OPS(DATASETD_ROW)
+#undef DATASETD_ROW
+      default:
+        ApplyToEachPixel<3>(step, drawn, state, lanes);
+        break;
+    }
+  } else if (lanes->channels == 1) {
+    ApplyToEachPixel<1>(step, drawn, state, lanes);
+    set_channels();
+  } else if (lanes->channels == 2) {
+    ApplyToEachPixel<2>(step, drawn, state, lanes);
+  } else {
+    ApplyToEachPixel<4>(step, drawn, state, lanes);
+  }
 }
 
 // Adds the lanes to a statistic, of kChannels channels.
 template <typename Row, int kChannels, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRowOf(
-    const typename Row::Draw& drawn, const Lanes<Team>& lanes,
-    typename Row::Partial* partial, typename Row::Statistic* statistic) {
+DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void
+AccumulateRowOf(const typename Row::Draw& drawn, const Lanes<Team>& lanes,
+                typename Row::Partial* partial,
+                typename Row::Statistic* statistic) {
   // A local copy, as in ApplyRowTo.
-  std::conditional_t<(Team::kLanes > 1), const typename Row::Draw,
+  std::conditional_t<(Team::kHasVectors), const typename Row::Draw,
                      const typename Row::Draw&>
       draw = drawn;
   const int count = lanes.count;
@@ -228,16 +310,23 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRowOf(
   if constexpr (requires(float* pixel) { StatisticTerm(draw, 1, pixel); }) {
     int32_t term[Team::kLanes];
     VisitGroups<Team>(count, [&](int first) {
+      DATASETD_UNROLL
       for (int k = first; k < first + Team::kGroup; ++k) {
         float pixel[kChannels];
         load(k, pixel);
         term[k] = StatisticTerm(draw, kChannels, pixel);
       }
     });
-    for (int k = 0; k < count; ++k) local.Add(term[k]);
-    local.Settle();
+    if constexpr (Team::kHasVectors) {
+      for (int k = 0; k < count; ++k) local.Add(term[k]);
+      local.Settle();
+    } else {
+      VisitLanes<Team>(0, count, [&](int k) { local.sum += term[k]; });
+    }
   } else {
-    for (int k = 0; k < count; ++k) {
+    DATASETD_UNROLL
+    for (int k = 0; k < Team::kLanes; ++k) {
+      if (k >= count) break;
       float pixel[kChannels];
       load(k, pixel);
       Row::template Accumulate<typename Team::Atomics>(draw, kChannels, pixel,
@@ -248,7 +337,7 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void AccumulateRowOf(
 }
 
 template <typename Row, typename Team>
-DATASETD_HOST_DEVICE inline void AccumulateRow(
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void AccumulateRow(
     const typename Row::Draw& draw, const Lanes<Team>& lanes,
     typename Row::Partial* partial, typename Row::Statistic* statistic) {
   if (lanes.channels == 3) {
@@ -260,8 +349,8 @@ DATASETD_HOST_DEVICE inline void AccumulateRow(
 
 // Stores the lanes of one channel at `to`, `stride` elements apart.
 template <Dtype kDtype, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreChannel(
-    const float* pixel, int count, int stride, uint8_t* to) {
+DATASETD_FLATTEN inline void StoreChannel(const float* pixel, int count,
+                                          int stride, uint8_t* to) {
   for (int k = 0; k < count; ++k) {
     const int64_t at = static_cast<int64_t>(k) * stride;
     if constexpr (kDtype == Dtype::kUint8) {
@@ -279,9 +368,9 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreChannel(
 // Stores whole cache lines with non-temporal stores, since a slot exceeds the
 // caches. Returns false if that is impossible.
 template <Dtype kDtype, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline bool StreamChannel(
-    const float* pixel, int count, int stride, uint8_t* to) {
-  if constexpr (Team::kLanes > 1 && kDtype == Dtype::kFloat32) {
+DATASETD_FLATTEN inline bool StreamChannel(const float* pixel, int count,
+                                           int stride, uint8_t* to) {
+  if constexpr (kDtype == Dtype::kFloat32) {
     using Vector = typename Team::Vector;
     if (stride != 1 || count % 16 != 0 ||
         reinterpret_cast<uintptr_t>(to) % 64 != 0) {
@@ -296,9 +385,10 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline bool StreamChannel(
 }
 
 template <Dtype kDtype, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreLanes(
-    const Lanes<Team>& lanes, int64_t channel_stride, int stride, uint8_t* to) {
-  if constexpr (kDtype == Dtype::kUint8 && Team::kLanes > 1) {
+DATASETD_FLATTEN inline void StoreLanes(const Lanes<Team>& lanes,
+                                        int64_t channel_stride, int stride,
+                                        uint8_t* to) {
+  if constexpr (kDtype == Dtype::kUint8) {
     // Converting into a buffer becomes vector code; strided stores do not.
     if (lanes.channels == 3 && stride == 3 && channel_stride == 1) {
       uint8_t bytes[3 * Team::kLanes];
@@ -331,8 +421,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreLanes(
 
 // Stores lanes unchanged as planar float32.
 template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void StoreScratch(
-    const Lanes<Team>& lanes, int64_t channel_stride, float* to) {
+DATASETD_FLATTEN inline void StoreScratch(const Lanes<Team>& lanes,
+                                          int64_t channel_stride, float* to) {
   const int count = lanes.count;
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {

@@ -21,19 +21,36 @@ template <typename Team>
 DATASETD_HOST_DEVICE inline bool IsMixedIn(const MixDraw& mix,
                                            const Lanes<Team>& lanes) {
   return lanes.y >= mix.top && lanes.y < mix.bottom &&
-         lanes.first_x < mix.right && lanes.first_x + lanes.count > mix.left;
+         lanes.first_x < mix.right && lanes.X(lanes.count - 1) >= mix.left;
 }
 
 // Blends the lanes with those of `partner`, planar [C, height, width]. If the
 // team also runs the next row, stores the unblended lanes in `partner`.
 template <typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void MixLanes(
+DATASETD_HOST_DEVICE DATASETD_FLATTEN DATASETD_FORCE_INLINE void MixLanes(
     MixKind kind, const MixDraw& mix, float* partner, int32_t height,
     int32_t width, Lanes<Team>* lanes) {
   const int64_t plane = static_cast<int64_t>(height) * width;
   float* const start =
       partner + static_cast<int64_t>(lanes->y) * width + lanes->first_x;
   const int count = lanes->count;
+  if constexpr (!Team::kHasVectors) {
+    if (!IsMixedIn(mix, *lanes)) return;
+    VisitLanes<Team>(0, count, [&](int k) {
+      const int32_t x = lanes->X(k);
+      if (x < mix.left || x >= mix.right) return;
+      DATASETD_UNROLL
+      for (int c = 0; c < kMaxChannels; ++c) {
+        if (c >= lanes->channels) continue;
+        float& value = lanes->pixel[c][k];
+        const float other = start[c * plane + x - lanes->first_x];
+        value = kind == MixKind::kMixUp
+                    ? other * mix.partner_weight + value * mix.own_weight
+                    : other;
+      }
+    });
+    return;
+  }
   int begin = mix.left > lanes->first_x ? mix.left - lanes->first_x : 0;
   const int right = mix.right - lanes->first_x;
   const int end = right < count ? right : count;

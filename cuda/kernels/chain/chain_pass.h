@@ -32,6 +32,10 @@ DATASETD_HOST_DEVICE inline PassSource SourceOf(StepKind kind) {
   }
 }
 
+DATASETD_HOST_DEVICE inline bool IsWarp(PassSource source) {
+  return source == PassSource::kAffine || source == PassSource::kPerspective;
+}
+
 namespace chain_pass_internal {
 
 // True if the step makes new values of several others: later value ops are then
@@ -90,10 +94,14 @@ DATASETD_HOST_DEVICE inline void AddStep(const Step& step,
 }  // namespace chain_pass_internal
 
 // Lists the passes of the sample whose steps are drawn in `state`, an image of
-// height x width. One rank calls it.
+// height x width. One rank calls it. `warps_bytes`: a warp can read a resident
+// image of three channels of bytes, so that it needs no pass before it.
 DATASETD_HOST_DEVICE inline void DrawPasses(const FieldProgram& field,
                                             int32_t height, int32_t width,
+                                            bool warps_bytes,
                                             ChainState* state) {
+  const bool is_rgb_bytes =
+      field.in_dtype == Dtype::kUint8 && field.channels == 3;
   uint32_t applied = 0;
   for (int s = 0; s < field.num_steps; ++s) {
     if (state->drawn[s].is_applied) applied |= uint32_t{1} << s;
@@ -115,7 +123,11 @@ DATASETD_HOST_DEVICE inline void DrawPasses(const FieldProgram& field,
       const bool is_statistic = IsStatistic(drawn.kind);
       const PassSource source =
           planned.is_drawn ? SourceOf(drawn.kind) : planned.source;
-      if ((applied & planned.after) >> first_step != 0 &&
+      uint32_t after = planned.after;
+      if (num_passes == 0 && warps_bytes && is_rgb_bytes && IsWarp(source)) {
+        after = (uint32_t{1} << first) - 1;
+      }
+      if ((applied & after) >> first_step != 0 &&
           (!planned.is_drawn || is_statistic || source != PassSource::kMoves)) {
         if (is_statistic) {
           drawn.statistic_index =

@@ -308,31 +308,6 @@ inline void SumLine(TapReach reach, const float* from, int64_t stride,
   SumLine<TapReach::kFar, Team>(from, stride, channels, taps, size, out);
 }
 
-// Computes one sum for each of kChannels directly from the image, with the taps
-// of coordinate `i`. Index 0 of the first channel is the image's element
-// `start`; indices are `stride` elements apart.
-template <Dtype kDtype, int kChannels>
-DATASETD_HOST_DEVICE inline void SumOfImage(const ChainImage& image,
-                                            int64_t start, int32_t stride,
-                                            const AxisTaps& taps, int32_t i,
-                                            float (&sum)[kChannels]) {
-  const int32_t* index = taps.index + i;
-  const float* weight = taps.weight + i;
-  for (int32_t t = 0; t < taps.count; ++t) {
-    const float factor = *weight;
-    const int64_t at = start + int64_t{*index} * stride;
-    DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) {
-      const float product =
-          factor *
-          LoadElement<kDtype>(image.data, at + c * image.channel_stride);
-      sum[c] = t == 0 ? product : sum[c] + product;
-    }
-    index += taps.stride;
-    weight += taps.stride;
-  }
-}
-
 // Ring buffer of planar rows: channel c of row r is data[(r % capacity) *
 // row_stride + c * plane_stride ...], for `capacity` rows from `first` on.
 struct RowWindow {
@@ -350,49 +325,6 @@ struct RowWindow {
     return data + Offset(row);
   }
 };
-
-// Computes one sum down a column for each of kChannels: the taps of coordinate
-// y at element `at` of their rows.
-template <int kChannels>
-DATASETD_HOST_DEVICE inline void SumOfRows(const RowWindow& rows,
-                                           const AxisTaps& taps, int32_t y,
-                                           int64_t at,
-                                           float (&sum)[kChannels]) {
-  const int32_t* index = taps.index + y;
-  const float* weight = taps.weight + y;
-  for (int32_t t = 0; t < taps.count; ++t) {
-    const float factor = *weight;
-    const float* const row = rows.Row(*index) + at;
-    DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) {
-      const float product = factor * row[c * rows.plane_stride];
-      sum[c] = t == 0 ? product : sum[c] + product;
-    }
-    index += taps.stride;
-    weight += taps.stride;
-  }
-}
-
-// Computes one sum along a row for each of kChannels.
-template <int kChannels>
-DATASETD_HOST_DEVICE inline void SumOfRow(const float* row,
-                                          int64_t plane_stride,
-                                          const AxisTaps& taps, int32_t x,
-                                          float (&sum)[kChannels]) {
-  const int32_t* index = taps.index + x;
-  const float* weight = taps.weight + x;
-  for (int32_t t = 0; t < taps.count; ++t) {
-    const float factor = *weight;
-    const float* const at = row + *index;
-    DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) {
-      const float product = factor * at[c * plane_stride];
-      sum[c] = t == 0 ? product : sum[c] + product;
-    }
-    index += taps.stride;
-    weight += taps.stride;
-  }
-}
 
 // The taps of coordinate y down the columns of rows. kNumTaps is their number;
 // 0: any number; negative: too many to look up in advance.

@@ -16,6 +16,8 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "cuda/kernels/chain/block_lanes.h"
+#include "cuda/kernels/chain/block_resize.h"
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_resize.h"
 #include "cuda/kernels/chain/chain_scratch.h"
@@ -34,52 +36,56 @@ class ChainResizer {
   // All arguments must outlive this.
   DATASETD_HOST_DEVICE ChainResizer(const Team& team,
                                     const ChainScratch& scratch,
-                                    const ChainMemory& memory,
                                     ChainState& state)
-      : team_(team), scratch_(scratch), memory_(memory), state_(state) {}
+      : team_(team), scratch_(scratch), state_(state) {}
 
-  // Begins the resize `drawn` of `image`, whose output is moved to height x
-  // width: output coordinate i of an axis is coordinate map_y[i] or map_x[i] of
-  // the resize, or fill. All ranks call it and every other method except
-  // MakeLanes and MakeTaps. After it, one rank per coordinate calls MakeTaps,
-  // unless KeepsTaps is true for the axis and its map is unchanged.
-  DATASETD_HOST_DEVICE void Begin(const ChainImage& image,
-                                  const ResizeParams& params,
-                                  const StepDraw& drawn, int32_t height,
-                                  int32_t width, const int32_t* map_y) {
+  // Sets state.resize to the resize `drawn` of state.image, whose output is
+  // moved to height x width: output coordinate i of an axis is coordinate i of
+  // the axis' map in the resize, or fill. One rank calls it.
+  DATASETD_HOST_DEVICE void Set(const ResizeParams& params,
+                                const StepDraw& drawn, int32_t height,
+                                int32_t width) {
     const ResizeDraw& window = drawn.As<ResizeDraw>();
     const AxisResample axis_y = {window.height, drawn.out_height,
                                  params.interpolation, params.antialias};
     const AxisResample axis_x = {window.width, drawn.out_width,
                                  params.interpolation, params.antialias};
     const int32_t num_taps_y = NumTaps(axis_y);
+    ResizeState& resize = state_.resize;
     if constexpr (Team::kTakesRowsInTurn) {
-      const bool is_same = has_taps_ && size_[0] == height && size_[1] == width;
-      keeps_[0] = is_same && axis_[0] == axis_y && window_.top == window.top;
-      keeps_[1] = is_same && axis_[1] == axis_x && num_taps_[0] == num_taps_y;
+      const bool is_same =
+          has_taps_ && resize.size[0] == height && resize.size[1] == width;
+      keeps_[0] = is_same && resize.axis[0] == axis_y &&
+                  resize.window.top == window.top;
+      keeps_[1] = is_same && resize.axis[1] == axis_x &&
+                  resize.num_taps[0] == num_taps_y;
       has_taps_ = true;
     }
-    image_ = image;
-    window_ = window;
-    size_[0] = height;
-    size_[1] = width;
-    map_y_ = map_y;
-    clamp_ = params.clamp;
-    scale_y_ = static_cast<float>(window_.height) / drawn.out_height;
-    is_columns_first_ = window_.height > drawn.out_height;
-    axis_[0] = axis_y;
-    axis_[1] = axis_x;
-    num_taps_[0] = num_taps_y;
-    num_taps_[1] = NumTaps(axis_x);
-    row_capacity_ = RowCapacity();
-    DATASETD_CHECK_BOUND(int64_t{num_taps_[0]} * size_[0] +
-                             int64_t{num_taps_[1]} * size_[1] <=
+    resize.window = window;
+    resize.size[0] = height;
+    resize.size[1] = width;
+    resize.clamp = params.clamp;
+    resize.scale_y = static_cast<float>(window.height) / drawn.out_height;
+    resize.is_columns_first = window.height > drawn.out_height;
+    resize.axis[0] = axis_y;
+    resize.axis[1] = axis_x;
+    resize.num_taps[0] = num_taps_y;
+    resize.num_taps[1] = NumTaps(axis_x);
+    resize.row_capacity = RowCapacity();
+    DATASETD_CHECK_BOUND(int64_t{resize.num_taps[0]} * height +
+                             int64_t{resize.num_taps[1]} * width <=
                          scratch_.tap_elements);
-    DATASETD_CHECK_BOUND(IsInPlace() ||
-                         row_capacity_ * PlaneStride() * image_.channels <=
-                             scratch_.row_elements);
-    DATASETD_CHECK_BOUND(LineStride(window_.width) * image_.channels <=
+    DATASETD_CHECK_BOUND(IsInPlace() || resize.row_capacity * PlaneStride() *
+                                                state_.image.channels <=
+                                            scratch_.row_elements);
+    DATASETD_CHECK_BOUND(LineStride(window.width) * state_.image.channels <=
                          scratch_.line_elements);
+  }
+
+  // Begins the resize that was set. All ranks call it and every other method
+  // except MakeLanes and MakeTaps. After it, one rank per coordinate calls
+  // MakeTaps, unless KeepsTaps is true for the axis and its map is unchanged.
+  DATASETD_HOST_DEVICE void Begin() {
     rows_from_ = rows_to_ = 0;
     line_y_ = -1;
   }
@@ -94,7 +100,7 @@ class ChainResizer {
   DATASETD_HOST_DEVICE void ForgetTaps() { has_taps_ = false; }
 
   DATASETD_HOST_DEVICE AxisTapMaker TapMaker(int axis) const {
-    return AxisTapMaker(axis_[axis]);
+    return AxisTapMaker(state_.resize.axis[axis]);
   }
 
   // Computes the taps of output coordinate i of an axis, whose map entry is
@@ -102,7 +108,7 @@ class ChainResizer {
   DATASETD_HOST_DEVICE void MakeTaps(const AxisTapMaker& maker, int axis,
                                      int32_t i, int32_t entry) {
     int32_t* const index = TapIndex(axis) + i;
-    maker.Make(IsFill(entry) ? 0 : entry, size_[axis], index,
+    maker.Make(IsFill(entry) ? 0 : entry, state_.resize.size[axis], index,
                TapWeight(axis) + i);
     if (axis == 1) {
       is_reach_known_ = false;
@@ -110,28 +116,32 @@ class ChainResizer {
     }
     // Vertical taps index rows of the image, horizontal taps columns of the
     // window.
-    for (int32_t t = 0; t < num_taps_[0]; ++t) {
-      index[int64_t{t} * size_[0]] += window_.top;
+    for (int32_t t = 0; t < state_.resize.num_taps[0]; ++t) {
+      index[int64_t{t} * state_.resize.size[0]] += state_.resize.window.top;
     }
   }
 
   // Call after all taps are computed and the ranks are synchronised.
   DATASETD_HOST_DEVICE void FinishTaps() {
-    if constexpr (Team::kLanes > 1) {
-      if (!is_reach_known_) reach_ = ReachOf<Team>(Taps(1), size_[1]);
+    if constexpr (Team::kHasVectors) {
+      if (!is_reach_known_)
+        reach_ = ReachOf<Team>(Taps(1), state_.resize.size[1]);
       is_reach_known_ = true;
     }
   }
 
   // Returns the number of output rows that one MakeRows can serve.
   DATASETD_HOST_DEVICE int32_t BandRows() const {
-    const int32_t height = size_[0];
-    if (KeepsOutputRows()) return row_capacity_;
-    if (IsInPlace() || row_capacity_ == window_.height) return height;
+    const int32_t height = state_.resize.size[0];
+    if (KeepsOutputRows()) return state_.resize.row_capacity;
+    if (IsInPlace() ||
+        state_.resize.row_capacity == state_.resize.window.height)
+      return height;
     // Adjacent output rows come from adjacent or equal rows of the resize,
     // unless fill is between them.
-    const float rows =
-        static_cast<float>(row_capacity_ - num_taps_[0] - 2) / scale_y_;
+    const float rows = static_cast<float>(state_.resize.row_capacity -
+                                          state_.resize.num_taps[0] - 2) /
+                       state_.resize.scale_y;
     if (rows >= static_cast<float>(height)) return height;
     return rows < 1.0f ? 1 : static_cast<int32_t>(rows);
   }
@@ -140,41 +150,52 @@ class ChainResizer {
   // are synchronised before and after. Returns false if the work was stopped.
   DATASETD_HOST_DEVICE bool MakeRows(int32_t first, int32_t rows) {
     bool is_made = true;
-    switch (image_.dtype) {
-      case Dtype::kUint8:
-        is_made = MakeRowsOf<Dtype::kUint8>(first, rows);
-        break;
-      case Dtype::kFloat16:
-        is_made = MakeRowsOf<Dtype::kFloat16>(first, rows);
-        break;
-      case Dtype::kBfloat16:
-        is_made = MakeRowsOf<Dtype::kBfloat16>(first, rows);
-        break;
-      default:
-        is_made = MakeRowsOf<Dtype::kFloat32>(first, rows);
-        break;
+    if constexpr (!Team::kHasVectors) {
+      MakeRowsInBlock(first, rows);
+    } else {
+      switch (state_.image.dtype) {
+        case Dtype::kUint8:
+          is_made = MakeRowsOf<Dtype::kUint8>(first, rows);
+          break;
+        case Dtype::kFloat16:
+          is_made = MakeRowsOf<Dtype::kFloat16>(first, rows);
+          break;
+        case Dtype::kBfloat16:
+          is_made = MakeRowsOf<Dtype::kBfloat16>(first, rows);
+          break;
+        default:
+          is_made = MakeRowsOf<Dtype::kFloat32>(first, rows);
+          break;
+      }
     }
     team_.Sync();
     return is_made;
   }
 
+  // True if a CUDA thread's lanes are neighbours, else one of each quarter of a
+  // row.
+  DATASETD_HOST_DEVICE bool HasNeighbours() const {
+    return !state_.resize.is_columns_first;
+  }
+
   // Computes lanes. REQUIRES: their row is prepared and is not fill.
   DATASETD_HOST_DEVICE void MakeLanes(Lanes<Team>* lanes) {
-    if constexpr (Team::kLanes > 1) {
-      const ResizedRow row = {clamp_, nullptr, lanes->pixel[0], Team::kLanes,
-                              false};
+    if constexpr (Team::kHasVectors) {
+      const ResizedRow row = {state_.resize.clamp, nullptr, lanes->pixel[0],
+                              Team::kLanes, false};
       const FinishedRow<Team, false> out = {row};
-      if (is_columns_first_) {
+      if (state_.resize.is_columns_first) {
         MakeLine(lanes->y);
-        SumLine<Team>(reach_, memory_.line, PlaneStride(), image_.channels,
-                      Taps(1).From(lanes->first_x), lanes->count, out);
+        SumLine<Team>(reach_, state_.memory.line, PlaneStride(),
+                      state_.image.channels, Taps(1).From(lanes->first_x),
+                      lanes->count, out);
       } else {
         SumRows<Team>(rows_, Taps(0), lanes->y, lanes->first_x, lanes->count,
-                      image_.channels, out);
+                      state_.image.channels, out);
       }
     } else {
-      VisitChannels(lanes->channels, [&](auto count, int first_c) {
-        MakePixel<count()>(first_c, lanes);
+      MakeChannels(lanes, [&](auto& made, int first_c) {
+        MakeBlock(*lanes, first_c, made);
       });
     }
   }
@@ -182,88 +203,110 @@ class ChainResizer {
   // Writes a whole row directly to `out`, whose clamp is the resize's. For
   // teams with lanes. REQUIRES: as MakeLanes.
   void WriteRow(int32_t y, ResizedRow out) {
-    out.clamp = clamp_;
+    out.clamp = state_.resize.clamp;
     out.is_streamed ? WriteRowTo(y, FinishedRow<Team, true>{out})
                     : WriteRowTo(y, FinishedRow<Team, false>{out});
   }
 
  private:
   DATASETD_HOST_DEVICE bool KeepsOutputRows() const {
-    return Team::kLanes == 1 && is_columns_first_;
+    return !Team::kHasVectors && state_.resize.is_columns_first;
   }
 
   // True if the rows are read from the image itself.
   DATASETD_HOST_DEVICE bool IsInPlace() const {
-    return Team::kLanes > 1 && is_columns_first_ && image_.is_scratch;
+    return Team::kHasVectors && state_.resize.is_columns_first &&
+           state_.image.is_scratch;
   }
 
   // Returns the elements between the channels of a buffered row.
   DATASETD_HOST_DEVICE int64_t PlaneStride() const {
-    return is_columns_first_ ? LineStride(window_.width) : size_[1];
+    return state_.resize.is_columns_first
+               ? LineStride(state_.resize.window.width)
+               : state_.resize.size[1];
   }
 
   // Returns the number of rows that fit, at least those of one output row.
   DATASETD_HOST_DEVICE int32_t RowCapacity() const {
     int64_t elements = scratch_.row_elements;
     if (elements > Team::kRowElements) elements = Team::kRowElements;
-    const int64_t rows = elements / (PlaneStride() * image_.channels);
-    const int32_t least = KeepsOutputRows() ? 1 : num_taps_[0];
-    const int32_t most = KeepsOutputRows() ? size_[0] : window_.height;
+    const int64_t rows = elements / (PlaneStride() * state_.image.channels);
+    const int32_t least = KeepsOutputRows() ? 1 : state_.resize.num_taps[0];
+    const int32_t most =
+        KeepsOutputRows() ? state_.resize.size[0] : state_.resize.window.height;
     return rows < least  ? least
            : rows > most ? most
                          : static_cast<int32_t>(rows);
   }
 
   DATASETD_HOST_DEVICE int32_t* TapIndex(int axis) const {
-    return memory_.indices + (axis == 0 ? 0 : int64_t{num_taps_[0]} * size_[0]);
+    return state_.memory.indices +
+           (axis == 0
+                ? 0
+                : int64_t{state_.resize.num_taps[0]} * state_.resize.size[0]);
   }
   DATASETD_HOST_DEVICE float* TapWeight(int axis) const {
-    return memory_.weights + (axis == 0 ? 0 : int64_t{num_taps_[0]} * size_[0]);
+    return state_.memory.weights +
+           (axis == 0
+                ? 0
+                : int64_t{state_.resize.num_taps[0]} * state_.resize.size[0]);
   }
   DATASETD_HOST_DEVICE AxisTaps Taps(int axis) const {
-    return {TapIndex(axis), TapWeight(axis), num_taps_[axis], size_[axis]};
+    return {TapIndex(axis), TapWeight(axis), state_.resize.num_taps[axis],
+            state_.resize.size[axis]};
   }
 
   template <Dtype kDtype>
-  DATASETD_HOST_DEVICE bool MakeRowsOf(int32_t first, int32_t rows) {
-    const int64_t row_stride = PlaneStride() * image_.channels;
-    if (KeepsOutputRows()) {
-      rows_ = {memory_.rows, row_stride, PlaneStride(), row_capacity_, first};
-      VisitChannels(image_.channels, [&](auto count, int first_c) {
-        SumImageColumns<kDtype, count()>(first, first + rows, first_c);
-      });
-      return true;
-    }
+  bool MakeRowsOf(int32_t first, int32_t rows) {
     if (IsInPlace()) {
-      rows_ = {reinterpret_cast<const float*>(image_.data) + window_.left,
-               image_.row_stride, image_.channel_stride, INT32_MAX, 0};
+      rows_ = {reinterpret_cast<const float*>(state_.image.data) +
+                   state_.resize.window.left,
+               state_.image.row_stride, state_.image.channel_stride, INT32_MAX,
+               0};
       return true;
     }
     int32_t from, to;
-    FindRows(first, rows, &from, &to);
-    rows_ = {memory_.rows, row_stride, PlaneStride(), row_capacity_,
-             from - from % row_capacity_};
+    FindMissingRows(first, rows, &from, &to);
+    for (int32_t row = from; row < to; ++row) {
+      if (!team_.GoesOn()) return false;
+      LoadRow<kDtype>(row);
+    }
+    return true;
+  }
+
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void MakeRowsInBlock(
+      int32_t first, int32_t rows) {
+    int32_t from = first;
+    int32_t to = first + rows;
+    if (state_.resize.is_columns_first) {
+      rows_ = {state_.memory.rows, PlaneStride() * state_.image.channels,
+               PlaneStride(), state_.resize.row_capacity, first};
+    } else {
+      FindMissingRows(first, rows, &from, &to);
+    }
+    SumImage(from, to);
+  }
+
+  // Finds the image rows from .. to that output rows first .. first + rows use
+  // and that are not buffered yet, and moves rows_ to all that they use.
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void FindMissingRows(int32_t first,
+                                                                  int32_t rows,
+                                                                  int32_t* from,
+                                                                  int32_t* to) {
+    FindRows(first, rows, from, to);
+    rows_ = {state_.memory.rows, PlaneStride() * state_.image.channels,
+             PlaneStride(), state_.resize.row_capacity,
+             *from - *from % state_.resize.row_capacity};
     // Buffered rows stay in place: a row's position depends on its number only.
     const int32_t old_from = rows_from_;
     const int32_t old_to = rows_to_;
-    rows_from_ = from;
-    rows_to_ = to;
-    if (from >= old_from && from < old_to) {
-      from = old_to;
-    } else if (to > old_from && to <= old_to) {
-      to = old_from;
+    rows_from_ = *from;
+    rows_to_ = *to;
+    if (*from >= old_from && *from < old_to) {
+      *from = old_to;
+    } else if (*to > old_from && *to <= old_to) {
+      *to = old_from;
     }
-    if constexpr (Team::kLanes == 1) {
-      VisitChannels(image_.channels, [&](auto count, int first_c) {
-        SumImageRows<kDtype, count()>(from, to, first_c);
-      });
-    } else {
-      for (int32_t row = from; row < to; ++row) {
-        if (!team_.GoesOn()) return false;
-        LoadRow<kDtype>(row);
-      }
-    }
-    return true;
   }
 
   // Finds the image rows from .. to that output rows first .. first + rows use.
@@ -275,10 +318,11 @@ class ChainResizer {
     }
     team_.Sync();
     const int32_t* const low = TapIndex(0);
-    const int32_t* const high = low + int64_t{num_taps_[0] - 1} * size_[0];
+    const int32_t* const high =
+        low + int64_t{state_.resize.num_taps[0] - 1} * state_.resize.size[0];
     for (int32_t y = first + team_.rank(); y < first + rows;
          y += team_.size()) {
-      if (IsFill(map_y_[y])) continue;
+      if (IsFill(state_.memory.map[y])) continue;
       Team::Atomics::Min(&state_.rows_from, static_cast<uint32_t>(low[y]));
       Team::Atomics::Max(&state_.rows_to, static_cast<uint32_t>(high[y] + 1));
     }
@@ -287,92 +331,115 @@ class ChainResizer {
     *to = static_cast<int32_t>(state_.rows_to);
   }
 
-  DATASETD_HOST_DEVICE int64_t WindowStart(int c) const {
-    return int64_t{window_.left} * image_.pixel_stride +
-           c * image_.channel_stride;
-  }
-
-  // Computes the first lane of channels first_c .. first_c + kChannels.
+  // Computes channels first_c .. first_c + kChannels of the lanes.
   template <int kChannels>
-  DATASETD_HOST_DEVICE void MakePixel(int32_t first_c,
-                                      Lanes<Team>* lanes) const {
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void MakeBlock(
+      const Lanes<Team>& lanes, int32_t first_c,
+      float (&sum)[kChannels][Team::kLanes]) const {
     const int64_t plane = first_c * rows_.plane_stride;
-    float sum[kChannels] = {};
-    if (is_columns_first_) {
-      SumOfRow(rows_.Row(lanes->y) + plane, rows_.plane_stride, Taps(1),
-               lanes->first_x, sum);
+    LaneRun run = {lanes.count, lanes.step, false};
+    if (state_.resize.is_columns_first) {
+      SumBlockRow<kChannels, Team>(rows_.Row(lanes.y) + plane,
+                                   rows_.plane_stride, Taps(1), lanes.first_x,
+                                   run, sum);
     } else {
-      SumOfRows(rows_, Taps(0), lanes->y, plane + lanes->first_x, sum);
+      run.is_vector = state_.resize.size[1] % Team::kLanes == 0;
+      SumBlockColumns<kChannels, Team>(rows_, Taps(0), lanes.y,
+                                       plane + lanes.first_x, run, sum);
     }
-    if (clamp_ > 0.0f) {
+    if (state_.resize.clamp > 0.0f) {
       DATASETD_UNROLL
       for (int c = 0; c < kChannels; ++c) {
-        sum[c] = sum[c] < 0.0f ? 0.0f : sum[c];
-        sum[c] = sum[c] > clamp_ ? clamp_ : sum[c];
+        DATASETD_UNROLL
+        for (int k = 0; k < Team::kLanes; ++k) {
+          sum[c][k] = sum[c][k] < 0.0f ? 0.0f : sum[c][k];
+          sum[c][k] =
+              sum[c][k] > state_.resize.clamp ? state_.resize.clamp : sum[c][k];
+        }
       }
     }
-    SetPixel(sum, first_c, lanes);
   }
 
-  // Calls visit(row, x) for rows from .. to and x < width, divided among the
-  // ranks.
+  // Buffers image rows summed along, or output rows summed down, numbers from
+  // .. to. For teams without vectors.
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumImage(int32_t from,
+                                                           int32_t to) {
+    switch (KindOf(state_.image)) {
+      case ElementKind::kRgbBytes:
+        SumImageOf<ElementKind::kRgbBytes, 3>(from, to, 0);
+        break;
+      case ElementKind::kPlanes:
+        VisitChannels(state_.image.channels, [&](auto count, int first_c) {
+          SumImageOf<ElementKind::kPlanes, count()>(from, to, first_c);
+        });
+        break;
+      case ElementKind::kAny:
+        for (int c = 0; c < state_.image.channels; ++c) {
+          SumImageOf<ElementKind::kAny, 1>(from, to, c);
+        }
+        break;
+    }
+  }
+
+  template <ElementKind kKind, int kChannels>
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumImageOf(int32_t from,
+                                                             int32_t to,
+                                                             int32_t first_c) {
+    // Copies, which stores cannot alias.
+    const ChainImage image = state_.image;
+    const RowWindow window = rows_;
+    const int32_t* const map_y = state_.memory.map;
+    const bool is_columns_first = state_.resize.is_columns_first;
+    const int32_t width =
+        is_columns_first ? state_.resize.window.width : state_.resize.size[1];
+    const AxisTaps taps = is_columns_first ? Taps(0) : Taps(1);
+    const int32_t start = state_.resize.window.left * image.pixel_stride;
+    float* const rows = state_.memory.rows + first_c * window.plane_stride;
+    const int32_t blocks = (width + Team::kLanes - 1) / Team::kLanes;
+    VisitRows(from, to, blocks, [&](int32_t row, int32_t block) {
+      float sum[kChannels][Team::kLanes];
+      LaneRun run = {Team::kLanes, 1, true};
+      int32_t x = block;
+      if (is_columns_first) {
+        if (IsFill(map_y[row])) return;
+        // Lanes beyond the row are stored between the planes.
+        x *= Team::kLanes;
+        const int32_t left = width - x;
+        SumImageColumns<kKind, kChannels, Team>(
+            image, start + x * image.pixel_stride, first_c, taps, row,
+            left < Team::kLanes ? left : Team::kLanes, sum);
+      } else {
+        run = {CountOfQuarters<Team>(x, blocks, width), blocks, false};
+        SumImageRow<kKind, kChannels, Team>(
+            image, row * image.row_stride + start, first_c, taps, x, run, sum);
+      }
+      float* const put = rows + window.Offset(row) + x;
+      DATASETD_UNROLL
+      for (int c = 0; c < kChannels; ++c) {
+        StoreFloats<Team>(sum[c], run, put + c * window.plane_stride);
+      }
+    });
+  }
+
+  // Calls visit(row, block) for rows from .. to and block < blocks, divided
+  // among the ranks.
   template <typename Visit>
-  DATASETD_HOST_DEVICE void VisitRows(int32_t from, int32_t to, int32_t width,
-                                      const Visit& visit) const {
-    // Rows and columns are incremented, which is cheaper than dividing.
-    const int32_t step_rows = team_.size() / width;
-    const int32_t step_x = team_.size() - step_rows * width;
-    int32_t row = team_.rank() / width;
-    int32_t x = team_.rank() - row * width;
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void VisitRows(
+      int32_t from, int32_t to, int32_t blocks, const Visit& visit) const {
+    // Rows and blocks are incremented, which is cheaper than dividing.
+    const int32_t step_rows = team_.size() / blocks;
+    const int32_t step_blocks = team_.size() - step_rows * blocks;
+    int32_t row = team_.rank() / blocks;
+    int32_t block = team_.rank() - row * blocks;
     row += from;
     while (row < to) {
-      visit(row, x);
+      visit(row, block);
       row += step_rows;
-      x += step_x;
-      if (x >= width) {
-        x -= width;
+      block += step_blocks;
+      if (block >= blocks) {
+        block -= blocks;
         ++row;
       }
-    }
-  }
-
-  // Buffers image rows summed along.
-  template <Dtype kDtype, int kChannels>
-  DATASETD_HOST_DEVICE void SumImageRows(int32_t from, int32_t to,
-                                         int32_t first_c) {
-    const AxisTaps taps = Taps(1);
-    const int64_t start = WindowStart(first_c);
-    VisitRows(from, to, size_[1], [&](int32_t row, int32_t x) {
-      float sum[kChannels] = {};
-      SumOfImage<kDtype>(image_, int64_t{row} * image_.row_stride + start,
-                         image_.pixel_stride, taps, x, sum);
-      PutSums(row, first_c, x, sum);
-    });
-  }
-
-  // Buffers output rows summed down.
-  template <Dtype kDtype, int kChannels>
-  DATASETD_HOST_DEVICE void SumImageColumns(int32_t from, int32_t to,
-                                            int32_t first_c) {
-    const AxisTaps taps = Taps(0);
-    const int64_t start = WindowStart(first_c);
-    VisitRows(from, to, window_.width, [&](int32_t y, int32_t x) {
-      if (IsFill(map_y_[y])) return;
-      float sum[kChannels] = {};
-      SumOfImage<kDtype>(image_, start + int64_t{x} * image_.pixel_stride,
-                         image_.row_stride, taps, y, sum);
-      PutSums(y, first_c, x, sum);
-    });
-  }
-
-  // Buffers the sums of column x of a row, for channels from first_c on.
-  template <int kChannels>
-  DATASETD_HOST_DEVICE void PutSums(int32_t row, int32_t first_c, int32_t x,
-                                    const float (&sum)[kChannels]) {
-    float* const to = memory_.rows + rows_.Offset(row) + x;
-    DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) {
-      to[(first_c + c) * rows_.plane_stride] = sum[c];
     }
   }
 
@@ -380,72 +447,65 @@ class ChainResizer {
   // is first.
   template <Dtype kDtype>
   void LoadRow(int32_t row) {
-    float* const to = memory_.rows + rows_.Offset(row);
-    const int64_t stride = LineStride(window_.width);
-    if (is_columns_first_) {
-      LoadLine<kDtype, Team>(image_, row, window_.left, window_.width, stride,
-                             to);
+    float* const to = state_.memory.rows + rows_.Offset(row);
+    const int64_t stride = LineStride(state_.resize.window.width);
+    if (state_.resize.is_columns_first) {
+      LoadLine<kDtype, Team>(state_.image, row, state_.resize.window.left,
+                             state_.resize.window.width, stride, to);
       return;
     }
     const PlainRow<Team> out = {to, rows_.plane_stride};
-    if (image_.is_scratch) {
+    if (state_.image.is_scratch) {
       SumLine<Team>(reach_,
-                    reinterpret_cast<const float*>(image_.data) +
-                        int64_t{row} * image_.row_stride + window_.left,
-                    image_.channel_stride, image_.channels, Taps(1), size_[1],
-                    out);
+                    reinterpret_cast<const float*>(state_.image.data) +
+                        int64_t{row} * state_.image.row_stride +
+                        state_.resize.window.left,
+                    state_.image.channel_stride, state_.image.channels, Taps(1),
+                    state_.resize.size[1], out);
       return;
     }
-    LoadLine<kDtype, Team>(image_, row, window_.left, window_.width, stride,
-                           memory_.line);
-    SumLine<Team>(reach_, memory_.line, stride, image_.channels, Taps(1),
-                  size_[1], out);
+    LoadLine<kDtype, Team>(state_.image, row, state_.resize.window.left,
+                           state_.resize.window.width, stride,
+                           state_.memory.line);
+    SumLine<Team>(reach_, state_.memory.line, stride, state_.image.channels,
+                  Taps(1), state_.resize.size[1], out);
   }
 
   // Sums output row y down its columns.
   void MakeLine(int32_t y) {
     if (line_y_ == y) return;
     line_y_ = y;
-    SumRows<Team>(rows_, Taps(0), y, 0, window_.width, image_.channels,
-                  PlainRow<Team>{memory_.line, PlaneStride()});
+    SumRows<Team>(rows_, Taps(0), y, 0, state_.resize.window.width,
+                  state_.image.channels,
+                  PlainRow<Team>{state_.memory.line, PlaneStride()});
   }
 
   template <typename Out>
   void WriteRowTo(int32_t y, const Out& out) {
-    if (is_columns_first_) {
+    if (state_.resize.is_columns_first) {
       MakeLine(y);
-      SumLine<Team>(reach_, memory_.line, PlaneStride(), image_.channels,
-                    Taps(1), size_[1], out);
+      SumLine<Team>(reach_, state_.memory.line, PlaneStride(),
+                    state_.image.channels, Taps(1), state_.resize.size[1], out);
     } else {
-      SumRows<Team>(rows_, Taps(0), y, 0, size_[1], image_.channels, out);
+      SumRows<Team>(rows_, Taps(0), y, 0, state_.resize.size[1],
+                    state_.image.channels, out);
     }
   }
 
   Team team_;
   const ChainScratch& scratch_;
-  const ChainMemory& memory_;
   ChainState& state_;
 
-  ChainImage image_;
-  ResizeDraw window_ = {};
-  int32_t size_[2] = {};  // of the output
-  const int32_t* map_y_;
-  float clamp_;
-  float scale_y_;
-  bool is_columns_first_;
-  AxisResample axis_[2] = {};
-  int32_t num_taps_[2] = {};
   // For teams with kTakesRowsInTurn: whether taps of an earlier resize exist,
   // and whether an axis' taps differ from this resize's at most by the map.
   bool has_taps_ = false;
   bool keeps_[2] = {};
-  int32_t row_capacity_;
   TapReach reach_ = TapReach::kFar;
   bool is_reach_known_ = false;
   RowWindow rows_ = {};
   // Range of image rows in rows_.
   int32_t rows_from_, rows_to_;
-  // Output row whose column sums are in memory_.line, or -1.
+  // Output row whose column sums are in memory.line, or -1.
   int32_t line_y_;
 };
 

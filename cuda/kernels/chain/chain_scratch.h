@@ -31,9 +31,10 @@ DATASETD_HOST_DEVICE inline int64_t ScratchPartBytes(int64_t elements) {
       SaturatingMultiply(4, SaturatingAdd(elements, kScratchSlackElements)));
 }
 
-// Returns the elements between the channels of a planar row.
+// Returns the elements between the channels of a planar row: a multiple of
+// four.
 DATASETD_HOST_DEVICE inline int64_t LineStride(int64_t width) {
-  return width + 32;
+  return (width + 35) / 4 * 4;
 }
 
 // Returns the bytes of the image that is mixed in; 0 without a mix.
@@ -109,25 +110,26 @@ inline void ClearTeamFlags(const AugmentProgram& program) {
 
 DATASETD_HOST_DEVICE inline ChainMemory TeamMemory(
     const AugmentProgram& program, const FieldProgram& field, int team) {
+  const int64_t flag_bytes = program.num_teams * kTeamFlagBytes;
   uint8_t* at = program.scratch +
-                AlignScratch(program.num_teams * kTeamFlagBytes) +
+                ((flag_bytes + kScratchAlignment - 1) & -kScratchAlignment) +
                 team * program.team_scratch_bytes;
   const ChainScratch& scratch = field.scratch;
+  // As ScratchPartBytes, of what has been allocated, so that nothing overflows.
+  const auto take = [&at](int64_t elements) {
+    uint8_t* const part = at;
+    const int64_t size_bytes = 4 * (elements + kScratchSlackElements);
+    at += (size_bytes + kScratchAlignment - 1) & -kScratchAlignment;
+    return reinterpret_cast<float*>(part);
+  };
   ChainMemory memory;
-  for (int i = 0; i < 2; ++i) {
-    memory.image[i] = reinterpret_cast<float*>(at);
-    at += ScratchPartBytes(scratch.image_elements[i]);
-  }
-  memory.rows = reinterpret_cast<float*>(at);
-  at += ScratchPartBytes(scratch.row_elements);
-  memory.line = reinterpret_cast<float*>(at);
-  at += ScratchPartBytes(scratch.line_elements);
-  memory.weights = reinterpret_cast<float*>(at);
-  at += ScratchPartBytes(scratch.tap_elements);
-  memory.indices = reinterpret_cast<int32_t*>(at);
-  at += ScratchPartBytes(scratch.tap_elements);
-  memory.map = reinterpret_cast<int32_t*>(at);
-  at += ScratchPartBytes(scratch.map_elements);
+  memory.image[0] = take(scratch.image_elements[0]);
+  memory.image[1] = take(scratch.image_elements[1]);
+  memory.rows = take(scratch.row_elements);
+  memory.line = take(scratch.line_elements);
+  memory.weights = take(scratch.tap_elements);
+  memory.indices = reinterpret_cast<int32_t*>(take(scratch.tap_elements));
+  memory.map = reinterpret_cast<int32_t*>(take(scratch.map_elements));
   memory.partner = reinterpret_cast<float*>(at);
   return memory;
 }

@@ -1,5 +1,6 @@
-// Sources of a pass's pixels: loads lanes from an image by integer moves, a
-// warp or a neighbourhood op. For resizes see chain_resizer.h.
+// Sources of a pass's pixels on the host: loads lanes from an image by integer
+// moves, a warp or a neighbourhood op. For CUDA threads see block_sources.h,
+// for resizes chain_resizer.h.
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
@@ -46,16 +47,14 @@ DATASETD_FLATTEN inline void GatherRgb(const ChainImage& image,
 // Loads row `row`: column x comes from column first + x, or from map[x] if
 // `map` is not null.
 template <Dtype kDtype, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void GatherRow(
-    const ChainImage& image, int32_t row, const int32_t* map, int32_t first,
-    int direction, Lanes<Team>* lanes) {
+DATASETD_FLATTEN inline void GatherRow(const ChainImage& image, int32_t row,
+                                       const int32_t* map, int32_t first,
+                                       int direction, Lanes<Team>* lanes) {
   const int count = lanes->count;
   const int64_t row_start = static_cast<int64_t>(row) * image.row_stride;
-  if constexpr (Team::kLanes > 1) {
-    if (map == nullptr && lanes->channels == 3 && image.pixel_stride == 3) {
-      GatherRgb<kDtype>(image, row_start, first, direction, lanes);
-      return;
-    }
+  if (map == nullptr && lanes->channels == 3 && image.pixel_stride == 3) {
+    GatherRgb<kDtype>(image, row_start, first, direction, lanes);
+    return;
   }
   DATASETD_UNROLL
   for (int c = 0; c < kMaxChannels; ++c) {
@@ -82,43 +81,12 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void GatherRow(
   }
 }
 
-// Loads the pixel at (row, column) as the only lane.
-template <Dtype kDtype, typename Team>
-DATASETD_HOST_DEVICE inline void GatherPixel(const ChainImage& image,
-                                             int32_t row, int32_t column,
-                                             Lanes<Team>* lanes) {
-  const int64_t at =
-      int64_t{row} * image.row_stride + int64_t{column} * image.pixel_stride;
-  VisitChannels(lanes->channels, [&](auto count, int first_c) {
-    float made[count()];
-    DATASETD_UNROLL
-    for (int c = 0; c < count(); ++c) {
-      made[c] = LoadElement<kDtype>(image.data,
-                                    at + (first_c + c) * image.channel_stride);
-    }
-    SetPixel(made, first_c, lanes);
-  });
-}
-
-// Loads the lanes of row `row`, as GatherRow or GatherPixel.
-template <Dtype kDtype, typename Team>
-DATASETD_HOST_DEVICE inline void GatherAs(const ChainImage& image, int32_t row,
-                                          const int32_t* map, int32_t first,
-                                          int direction, Lanes<Team>* lanes) {
-  if constexpr (Team::kLanes == 1) {
-    GatherPixel<kDtype>(image, row, first, lanes);
-  } else {
-    GatherRow<kDtype>(image, row, map, first, direction, lanes);
-  }
-}
-
 // Loads lanes by the maps of a chain of moves: `row` is the row's map entry,
 // map_x the column map (null: identity).
 template <typename Team>
-DATASETD_HOST_DEVICE inline void GatherLanes(const ChainImage& image,
-                                             int32_t row, const int32_t* map_x,
-                                             bool has_fill,
-                                             Lanes<Team>* lanes) {
+inline void GatherLanes(const ChainImage& image, int32_t row,
+                        const int32_t* map_x, bool has_fill,
+                        Lanes<Team>* lanes) {
   if (IsFill(row)) row = 0;
   const int32_t* map = map_x;
   int32_t first = lanes->first_x;
@@ -140,16 +108,16 @@ DATASETD_HOST_DEVICE inline void GatherLanes(const ChainImage& image,
   }
   switch (image.dtype) {
     case Dtype::kUint8:
-      GatherAs<Dtype::kUint8>(image, row, map, first, direction, lanes);
+      GatherRow<Dtype::kUint8>(image, row, map, first, direction, lanes);
       break;
     case Dtype::kFloat16:
-      GatherAs<Dtype::kFloat16>(image, row, map, first, direction, lanes);
+      GatherRow<Dtype::kFloat16>(image, row, map, first, direction, lanes);
       break;
     case Dtype::kBfloat16:
-      GatherAs<Dtype::kBfloat16>(image, row, map, first, direction, lanes);
+      GatherRow<Dtype::kBfloat16>(image, row, map, first, direction, lanes);
       break;
     default:
-      GatherAs<Dtype::kFloat32>(image, row, map, first, direction, lanes);
+      GatherRow<Dtype::kFloat32>(image, row, map, first, direction, lanes);
       break;
   }
 }
@@ -159,15 +127,15 @@ template <typename Team>
 DATASETD_HOST_DEVICE inline void PaintFill(const FieldProgram& field,
                                            int32_t row, const int32_t* map_x,
                                            Lanes<Team>* lanes) {
-  for (int k = 0; k < lanes->count; ++k) {
-    const int32_t fill = NearestFill(row, map_x[lanes->first_x + k]);
-    if (!IsFill(fill)) continue;
+  VisitLanes<Team>(0, lanes->count, [&](int k) {
+    const int32_t fill = NearestFill(row, map_x[lanes->X(k)]);
+    if (!IsFill(fill)) return;
     const Move& move = ParamsAs<Move>(field.steps[FillMove(fill)]);
     DATASETD_UNROLL
     for (int c = 0; c < kMaxChannels; ++c) {
       if (c < lanes->channels) lanes->pixel[c][k] = move.fill[c];
     }
-  }
+  });
 }
 
 // Clamps a coordinate to the range of int; outside stays outside.
@@ -175,7 +143,11 @@ template <typename Team>
 DATASETD_HOST_DEVICE inline float NearImage(float x, int32_t size) {
   x = x > -4.0f ? x : -4.0f;
   const float high = static_cast<float>(size + 4);
+#if defined(__CUDA_ARCH__)
+  return fminf(x, high);
+#else
   return x < high ? x : high;
+#endif
 }
 
 // Sources of the pixels of output row y, which are columns x; both are relative
@@ -218,9 +190,9 @@ struct PerspectiveMap {
 
 // Samples `image`, planar float32, where `map` has the lanes' sources.
 template <typename Map, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WarpNearest(
-    const ChainImage& image, const WarpParams& params, const Map& map,
-    Lanes<Team>* lanes) {
+DATASETD_FLATTEN inline void WarpNearest(const ChainImage& image,
+                                         const WarpParams& params,
+                                         const Map& map, Lanes<Team>* lanes) {
   const float center_x = params.out_middle[0];
   const int32_t height = image.height;
   const int32_t width = image.width;
@@ -255,9 +227,9 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WarpNearest(
 }
 
 template <typename Map, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WarpBilinear(
-    const ChainImage& image, const WarpParams& params, const Map& map,
-    Lanes<Team>* lanes) {
+DATASETD_FLATTEN inline void WarpBilinear(const ChainImage& image,
+                                          const WarpParams& params,
+                                          const Map& map, Lanes<Team>* lanes) {
   const float center_x = params.out_middle[0];
   const int32_t height = image.height;
   const int32_t width = image.width;
@@ -308,10 +280,8 @@ DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WarpBilinear(
 }
 
 template <typename Map, typename Team, typename Draw>
-DATASETD_HOST_DEVICE inline void WarpLanes(const ChainImage& image,
-                                           const WarpParams& params,
-                                           const Draw& draw,
-                                           Lanes<Team>* lanes) {
+inline void WarpLanes(const ChainImage& image, const WarpParams& params,
+                      const Draw& draw, Lanes<Team>* lanes) {
   const Map map(draw, static_cast<float>(lanes->y) - params.out_middle[1]);
   if (params.is_bilinear) {
     WarpBilinear<Map, Team>(image, params, map, lanes);
@@ -322,43 +292,34 @@ DATASETD_HOST_DEVICE inline void WarpLanes(const ChainImage& image,
 
 // Applies Op::Apply to each lane of a planar float32 image.
 template <typename Op, typename Team>
-DATASETD_HOST_DEVICE DATASETD_FLATTEN inline void WindowLanes(
-    const ChainImage& image, const Op& op, Lanes<Team>* lanes) {
+DATASETD_FLATTEN inline void WindowLanes(const ChainImage& image, const Op& op,
+                                         Lanes<Team>* lanes) {
   const auto* const planes = reinterpret_cast<const float*>(image.data);
-  if constexpr (Team::kLanes == 1) {
-    VisitChannels(lanes->channels, [&](auto count, int first_c) {
-      float made[count()];
-      op.Apply(planes + first_c * image.channel_stride, image.channel_stride,
-               image.height, image.width, lanes->y, lanes->first_x, made);
-      SetPixel(made, first_c, lanes);
-    });
-  } else {
-    for (int c = 0; c < lanes->channels; ++c) {
-      const float* const plane = planes + c * image.channel_stride;
-      const auto apply = [&](int first, int end) {
-        for (int k = first; k < end; ++k) {
-          float made[1];
-          op.Apply(plane, 0, image.height, image.width, lanes->y,
-                   lanes->first_x + k, made);
-          lanes->pixel[c][k] = made[0];
-        }
-      };
-      // Lanes first .. end are farther than the margin from the row's ends.
-      const int first_x = lanes->first_x;
-      const int margin = op.Margin();
-      int first = margin > first_x ? margin - first_x : 0;
-      first = first < lanes->count ? first : lanes->count;
-      int end = image.width - margin - first_x;
-      end = end < lanes->count ? end : lanes->count;
-      end = end > first ? end : first;
-      apply(0, first);
-      // A local buffer, so that its stores cannot alias the loads.
-      float made[Team::kLanes];
-      op.ApplyRun(plane, image.height, image.width, lanes->y, first_x + first,
-                  end - first, made);
-      for (int k = first; k < end; ++k) lanes->pixel[c][k] = made[k - first];
-      apply(end, lanes->count);
-    }
+  for (int c = 0; c < lanes->channels; ++c) {
+    const float* const plane = planes + c * image.channel_stride;
+    const auto apply = [&](int first, int end) {
+      for (int k = first; k < end; ++k) {
+        float made[1];
+        op.Apply(plane, 0, image.height, image.width, lanes->y,
+                 lanes->first_x + k, made);
+        lanes->pixel[c][k] = made[0];
+      }
+    };
+    // Lanes first .. end are farther than the margin from the row's ends.
+    const int first_x = lanes->first_x;
+    const int margin = op.Margin();
+    int first = margin > first_x ? margin - first_x : 0;
+    first = first < lanes->count ? first : lanes->count;
+    int end = image.width - margin - first_x;
+    end = end < lanes->count ? end : lanes->count;
+    end = end > first ? end : first;
+    apply(0, first);
+    // A local buffer, so that its stores cannot alias the loads.
+    float made[Team::kLanes];
+    op.ApplyRun(plane, image.height, image.width, lanes->y, first_x + first,
+                end - first, made);
+    for (int k = first; k < end; ++k) lanes->pixel[c][k] = made[k - first];
+    apply(end, lanes->count);
   }
 }
 

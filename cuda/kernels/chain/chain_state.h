@@ -7,10 +7,12 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "cuda/kernels/math/axis_taps.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/rounding.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/ops/op_table.h"
+#include "cuda/kernels/ops/resize.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
 
@@ -48,17 +50,6 @@ struct DrawnPass {
   uint8_t statistic_step;
 };
 
-// The shared memory of a block.
-struct ChainState {
-  StepDraw drawn[kMaxSteps];
-  int32_t num_passes;
-  DrawnPass passes[kMaxPasses];
-  alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
-  uint32_t rows_from, rows_to;  // of a band of a resize
-  ValueScale scale;             // of a pass
-  MixDraw mix;                  // of the row
-};
-
 // Input image of a pass: a resident sample, or a scratch image in planar
 // float32. Strides are in elements.
 struct ChainImage {
@@ -68,6 +59,48 @@ struct ChainImage {
   int64_t channel_stride;
   int32_t row_stride, pixel_stride;
   bool is_scratch;
+};
+
+// A team's scratch memory.
+struct ChainMemory {
+  float* image[2];
+  float* rows;
+  float* line;
+  float* weights;
+  int32_t* indices;
+  int32_t* map;
+  float* partner;  // of fields with a mix
+};
+
+// The resize of a pass; by axis y, x.
+struct ResizeState {
+  ResizeDraw window;
+  AxisResample axis[2];
+  int32_t size[2];  // of the output
+  int32_t num_taps[2];
+  float clamp;
+  float scale_y;
+  int32_t row_capacity;
+  bool is_columns_first;
+};
+
+// The shared memory of a block: what is the same for all ranks, so that it
+// takes no registers. One rank writes it.
+struct ChainState {
+  ChainMemory memory;
+  DrawKey key;         // of the sample
+  ChainImage image;    // that the pass reads
+  ResizeState resize;  // of the pass
+  StepDraw drawn[kMaxSteps];
+  int32_t num_passes;
+  DrawnPass passes[kMaxPasses];
+  union {
+    alignas(8) uint8_t statistic[kNumStatistics][kMaxStatisticBytes];
+    Step sized[kMaxSteps];  // of a ragged field, while the sample is drawn
+  };
+  uint32_t rows_from, rows_to;  // of a band of a resize
+  ValueScale scale;             // of a pass
+  MixDraw mix;                  // of the row
 };
 
 // Loads element `index` of an image of kDtype as float32.
@@ -85,17 +118,6 @@ DATASETD_HOST_DEVICE inline float LoadElement(const uint8_t* data,
     return reinterpret_cast<const float*>(data)[index];
   }
 }
-
-// A team's scratch memory.
-struct ChainMemory {
-  float* image[2];
-  float* rows;
-  float* line;
-  float* weights;
-  int32_t* indices;
-  int32_t* map;
-  float* partner;  // of fields with a mix
-};
 
 }  // namespace datasetd
 

@@ -22,7 +22,7 @@ class Prefetcher {
 
   // Prefetches the next few cache lines.
   DATASETD_HOST_DEVICE void AskForSome() {
-    if constexpr (Team::kLanes > 1) {
+    if constexpr (Team::kHasVectors) {
       for (int i = 0; i < kLinesAtOnce && at_ < end_; ++i) {
         // Into the second-level cache, since the first is in use.
         __builtin_prefetch(at_, /*rw=*/0, /*locality=*/2);

@@ -86,18 +86,19 @@ DATASETD_HOST_DEVICE inline SampleSize SizeAfter(const Step& step,
   return {step.out_height, step.out_width};
 }
 
-// Returns `step` with all sizes set for input size `in`.
-DATASETD_HOST_DEVICE inline Step SizedFor(const Step& step, SampleSize in) {
+// Copies `step` to `sized` and sets all its sizes for input size `in`.
+DATASETD_HOST_DEVICE inline void SizeStepFor(const Step& step, SampleSize in,
+                                             Step* sized) {
   const int32_t* const args = step.size_args;
   const SampleSize out = SizeAfter(step, in);
-  Step sized = step;
-  sized.size_rule = SizeRule::kFixed;
-  sized.in_height = in.height;
-  sized.in_width = in.width;
-  sized.out_height = out.height;
-  sized.out_width = out.width;
+  *sized = step;
+  sized->size_rule = SizeRule::kFixed;
+  sized->in_height = in.height;
+  sized->in_width = in.width;
+  sized->out_height = out.height;
+  sized->out_width = out.width;
   if (step.kind == StepKind::kMove) {
-    Move& move = *reinterpret_cast<Move*>(sized.params);
+    Move& move = *reinterpret_cast<Move*>(sized->params);
     move.in_height = in.height;
     move.in_width = in.width;
     move.out_height = out.height;
@@ -124,19 +125,18 @@ DATASETD_HOST_DEVICE inline Step SizedFor(const Step& step, SampleSize in) {
     }
   } else if (step.size_rule == SizeRule::kWhole ||
              step.size_rule == SizeRule::kShorterEdge) {
-    ResizeParams& params = *reinterpret_cast<ResizeParams*>(sized.params);
+    ResizeParams& params = *reinterpret_cast<ResizeParams*>(sized->params);
     params.height = in.height;
     params.width = in.width;
   }
-  return sized;
 }
 
-// Returns step `s` of a ragged field for input size `in`. REQUIRES: s <
-// field.num_sized_steps.
-DATASETD_HOST_DEVICE inline Step SizedStep(const FieldProgram& field, int s,
-                                           SampleSize in) {
+// Copies step `s` of a ragged field to `sized`, for input size `in`. REQUIRES:
+// s < field.num_sized_steps.
+DATASETD_HOST_DEVICE inline void SizeStep(const FieldProgram& field, int s,
+                                          SampleSize in, Step* sized) {
   for (int i = 0; i < s; ++i) in = SizeAfter(field.steps[i], in);
-  return SizedFor(field.steps[s], in);
+  SizeStepFor(field.steps[s], in, sized);
 }
 
 }  // namespace datasetd

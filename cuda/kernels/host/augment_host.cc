@@ -379,7 +379,7 @@ bool AugmentHostFrom(const AugmentProgram& program, const BatchTask& batch,
     position->row = 0;
   }
   if (program.indices_offset_bytes >= 0 && IsLastPart(batch)) {
-    std::memcpy(batch.slot + program.indices_offset_bytes, batch.indices,
+    std::memcpy(batch.slot + program.indices_offset_bytes, SampleIndices(batch),
                 static_cast<size_t>(batch.num_samples) * sizeof(int64_t));
   }
   StreamFence();

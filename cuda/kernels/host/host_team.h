@@ -27,6 +27,7 @@ struct HostTeam {
   // A row of most images, which amortises the cost per block.
   static constexpr int kLanes = 256;
   static constexpr int kGroup = 32;
+  static constexpr bool kHasVectors = true;
   // Half of a first-level cache.
   static constexpr int64_t kRowElements = 4096;
   static constexpr bool kTakesRowsInTurn = true;

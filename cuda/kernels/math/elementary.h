@@ -45,10 +45,14 @@ DATASETD_HOST_DEVICE inline float RoundHalfEven(float x) {
   return (x + kShift) - kShift;
 }
 
-// Returns the largest integer <= x. REQUIRES: |x| < 2^31.
+// Returns the largest integer <= x; never -0. REQUIRES: |x| < 2^31.
 DATASETD_HOST_DEVICE inline float Floor(float x) {
+#if defined(__CUDA_ARCH__)
+  return floorf(x) + 0.0f;
+#else
   const float truncated = static_cast<float>(static_cast<int32_t>(x));
   return truncated > x ? truncated - 1.0f : truncated;
+#endif
 }
 
 // The same for |x| < 2^63.
@@ -67,7 +71,7 @@ DATASETD_HOST_DEVICE inline double Sqrt(double x) {
 }
 
 // e^x, within 2^-51. Returns 0 below -700; clamps x to 700.
-DATASETD_HOST_DEVICE inline double Exp(double x) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double Exp(double x) {
   using namespace elementary_internal;  // NOLINT: constants
   if (!(x >= -700.0)) return 0.0;
   if (x > 700.0) x = 700.0;
@@ -93,7 +97,7 @@ DATASETD_HOST_DEVICE inline double Exp(double x) {
 
 // The natural logarithm, within 2^-50. REQUIRES: x is positive, normal and
 // finite.
-DATASETD_HOST_DEVICE inline double Log(double x) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double Log(double x) {
   using namespace elementary_internal;  // NOLINT: constants
   uint64_t bits;
   memcpy(&bits, &x, sizeof(bits));

@@ -4,8 +4,10 @@
 // constant length whose arrays must stay in registers on the device;
 // DATASETD_FLATTEN before a function whose calls the host compiler must inline,
 // so that its loops become vectors; DATASETD_NOINLINE before one that it must
-// not copy into each of its callers; DATASETD_CHECK_BOUND(condition) for what
-// debug builds of the host check.
+// not copy into each of its callers; DATASETD_FORCE_INLINE instead of inline
+// before one that must not be called on the device, since its arguments would
+// leave their registers; DATASETD_CHECK_BOUND(condition) for what debug builds
+// of the host check.
 
 #ifndef DATASETD_CUDA_KERNELS_MATH_HOST_DEVICE_H_
 #define DATASETD_CUDA_KERNELS_MATH_HOST_DEVICE_H_
@@ -22,18 +24,24 @@
 
 #if defined(__CUDA_ARCH__)
 #define DATASETD_UNROLL _Pragma("unroll")
+#define DATASETD_NO_UNROLL _Pragma("unroll 1")
 #define DATASETD_CHECK_BOUND(condition) ((void)0)
 #else
 #define DATASETD_UNROLL
+#define DATASETD_NO_UNROLL
 #define DATASETD_CHECK_BOUND(condition) assert(condition)
 #endif
 
 #if defined(__CUDACC__)
 #define DATASETD_FLATTEN
 #define DATASETD_NOINLINE __noinline__
+#define DATASETD_FORCE_INLINE __forceinline__
+#define DATASETD_CALLED_ON_DEVICE __noinline__
 #else
 #define DATASETD_FLATTEN __attribute__((flatten))
 #define DATASETD_NOINLINE __attribute__((noinline))
+#define DATASETD_FORCE_INLINE inline
+#define DATASETD_CALLED_ON_DEVICE inline
 #endif
 
 #endif  // DATASETD_CUDA_KERNELS_MATH_HOST_DEVICE_H_

@@ -35,9 +35,11 @@ DATASETD_HOST_DEVICE inline Words4 Philox4x32(Words4 counter, uint64_t key) {
 
 // Returns the four words of block `draw` of an op on one sample in one epoch.
 // REQUIRES: epochs and sample indices are below 2^32.
-DATASETD_HOST_DEVICE inline Words4 Draw(uint64_t seed, uint32_t draw,
-                                        uint32_t op_index, uint32_t epoch,
-                                        uint32_t sample) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE Words4 Draw(uint64_t seed,
+                                                           uint32_t draw,
+                                                           uint32_t op_index,
+                                                           uint32_t epoch,
+                                                           uint32_t sample) {
   return Philox4x32({{draw, op_index, epoch, sample}}, seed);
 }
 

@@ -13,6 +13,7 @@
 #include "base/dtype.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/bytes.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
@@ -403,37 +404,8 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
   }
 }
 
-// Returns {high, low} >> shift, for a shift of 0 to 24.
-DATASETD_HOST_DEVICE inline uint32_t FunnelShift(uint32_t low, uint32_t high,
-                                                 int shift) {
-#if defined(__CUDA_ARCH__)
-  return __funnelshift_r(low, high, static_cast<uint32_t>(shift));
-#else
-  return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> shift);
-#endif
-}
-
-// Loads 4 * kWords bytes from `from`, by aligned words: up to 3 bytes before
-// and behind are read, too.
-template <int kWords>
-DATASETD_HOST_DEVICE inline void LoadBytes(const uint8_t* from,
-                                           uint32_t (&bytes)[kWords]) {
-  const int offset = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
-  const uint8_t* const aligned = from - offset;
-  uint32_t word = LoadAs<uint32_t>(aligned, 0);
-  DATASETD_UNROLL
-  for (int i = 0; i < kWords; ++i) {
-    uint32_t next = 0;
-    if (i + 1 < kWords || offset > 0) {
-      next = LoadAs<uint32_t>(aligned, i + 1);
-    }
-    bytes[i] = FunnelShift(word, next, 8 * offset);
-    word = next;
-  }
-}
-
-// The same, but bytes outside of [begin, end) are undefined, and not read but
-// for the 3 before and behind.
+// As LoadBytes of bytes.h, but bytes outside of [begin, end) are undefined, and
+// not read but for the 3 before and behind.
 template <int kWords>
 DATASETD_HOST_DEVICE inline void LoadBytes(const uint8_t* from,
                                            const uint8_t* begin,
@@ -638,7 +610,8 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
     if (field_plan.field_index == kIndicesField) {
       sink.Store(batch.slot + plan.program->indices_offset_bytes, 8,
                  batch_first + position,
-                 static_cast<uint64_t>(indices[sample]));
+                 static_cast<uint64_t>(
+                     SampleIndices(batch)[work.first_sample + sample]));
       continue;
     }
     const MoveProgram& field = plan.program->fields[field_plan.field_index];

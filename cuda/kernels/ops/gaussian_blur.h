@@ -51,6 +51,7 @@ DATASETD_HOST_DEVICE inline GaussianBlurDraw DrawGaussianBlur(
   draw.radius_y = static_cast<int16_t>(params.radius_y);
   double sum_x = 1.0;
   double sum_y = 1.0;
+  DATASETD_NO_UNROLL
   for (int k = 1; k <= kMaxBlurRadius; ++k) {
     const double distance = static_cast<double>(k) / sigma;
     const double weight = Exp(-0.5 * (distance * distance));

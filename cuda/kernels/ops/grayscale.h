@@ -36,7 +36,10 @@ DATASETD_HOST_DEVICE inline void ApplyGrayscale(const GrayscaleDraw& draw,
                                                 int num_channels,
                                                 float* pixel) {
   const float gray = num_channels == 3 ? Luma(pixel, draw.bound) : pixel[0];
-  for (int c = 0; c < draw.num_output_channels; ++c) pixel[c] = gray;
+  DATASETD_UNROLL
+  for (int c = 0; c < 3; ++c) {
+    if (c < draw.num_output_channels) pixel[c] = gray;
+  }
 }
 
 }  // namespace datasetd

@@ -54,6 +54,15 @@
   ROW(Posterize)                \
   ROW(Solarize)
 
+// The ops of ColorJitter and what usually follows it, which are applied so
+// often that a CUDA thread has code for all its lanes.
+#define DATASETD_JITTER_OPS(ROW) \
+  ROW(AdjustBrightness)          \
+  ROW(AdjustContrast)            \
+  ROW(AdjustHue)                 \
+  ROW(AdjustSaturation)          \
+  ROW(Grayscale)
+
 #define DATASETD_COORDINATE_OPS(ROW) \
   ROW(Cutout)                        \
   ROW(Erase)                         \

@@ -9,7 +9,7 @@
 
 namespace datasetd {
 
-inline constexpr int kChainThreads = 512;
+inline constexpr int kChainThreads = 256;
 
 // The kernel's parameter, passed by value. The blocks, at most
 // program.num_teams, take the samples of all batches in turn.

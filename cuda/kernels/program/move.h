@@ -98,7 +98,7 @@ DATASETD_HOST_DEVICE inline AxisMove DrawAxisMove(const Move& move, Axis axis,
 // position if samples may repeat.
 DATASETD_HOST_DEVICE inline int64_t DrawIndex(const BatchTask& batch,
                                               int64_t row) {
-  return batch.draw_step == 0 ? batch.indices[row]
+  return batch.draw_step == 0 ? SampleIndices(batch)[row]
                               : batch.first_draw + row * batch.draw_step;
 }
 

@@ -278,8 +278,13 @@ inline int64_t EstimatedOperations(const AugmentProgram& program) {
 
 // One batch of a launch. Rows num_samples.. of the slot are left untouched.
 struct BatchTask {
-  uint8_t* slot;           // device memory, 256-byte aligned
-  const int64_t* indices;  // device memory, unchanged until completion
+  uint8_t* slot;  // device memory, 256-byte aligned
+  // By row, the place of its sample in the fields' sources. Device memory,
+  // unchanged until completion, as `samples`.
+  const int64_t* indices;
+  // By row, its sample in the dataset, where samples were copied to places of
+  // their own (stage_copy.h). Null: `indices` says it.
+  const int64_t* samples;
   int32_t num_samples;
   // Index in the epoch over all ranks, which seeds mixes.
   uint32_t batch_index;
@@ -294,6 +299,13 @@ struct BatchTask {
   int32_t first_row;
   int32_t num_rows;
 };
+
+// By row, the samples' indices in the dataset, which seed draws and are written
+// to the slot.
+DATASETD_HOST_DEVICE inline const int64_t* SampleIndices(
+    const BatchTask& batch) {
+  return batch.samples == nullptr ? batch.indices : batch.samples;
+}
 
 // Returns the number of rows that this launch fills.
 DATASETD_HOST_DEVICE inline int32_t NumRows(const BatchTask& batch) {

@@ -2,7 +2,10 @@
 // it did as JSON: {workload: {counter: number, ...}, ...}. The same numbers on
 // every run and machine.
 //
-//   count_kernels [WORKLOAD...]
+//   count_kernels [--lines] [WORKLOAD...]
+//   count_kernels --stage         the stage-in kernel, by copy
+//
+// --lines adds the warp instructions of each line of the source.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,14 +16,18 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/stage_copy.h"
 #include "nlohmann/json.hpp"
 #include "server/pipeline/pipeline.h"
 #include "tests/cuda/kernels/block_runs.h"
@@ -121,25 +128,32 @@ Memory Allocate(int64_t size_bytes) {
 
 // What one kernel did.
 json ToJson(const Counters& c) {
-  return {{"blocks", c.blocks},
-          {"warp_instructions", c.warp_instructions},
-          {"mean_active_lanes", c.MeanActiveLanes()},
-          {"global_lines", c.global_loads.lines + c.global_stores.lines},
-          {"global_sectors", c.global_loads.sectors + c.global_stores.sectors},
-          {"global_sectors_needed",
-           c.global_loads.sectors_needed + c.global_stores.sectors_needed},
-          {"store_sectors", c.global_stores.sectors},
-          {"store_sectors_needed", c.global_stores.sectors_needed},
-          {"shared_wavefronts",
-           c.shared_loads.wavefronts + c.shared_stores.wavefronts},
-          {"local_words", c.local_loads.words + c.local_stores.words},
-          {"barriers", c.barriers},
-          {"divergent_branches", c.divergent_branches},
-          {"divides",
-           c.by_class[static_cast<int>(emulated_gpu::OpClass::kDivide)]}};
+  json lines = json::object();
+  for (const auto& [at, line] : c.by_line) {
+    lines[absl::StrCat(at.first, ":", at.second)] = line.warp_instructions;
+  }
+  json counts = {
+      {"blocks", c.blocks},
+      {"warp_instructions", c.warp_instructions},
+      {"mean_active_lanes", c.MeanActiveLanes()},
+      {"global_lines", c.global_loads.lines + c.global_stores.lines},
+      {"global_sectors", c.global_loads.sectors + c.global_stores.sectors},
+      {"global_sectors_needed",
+       c.global_loads.sectors_needed + c.global_stores.sectors_needed},
+      {"store_sectors", c.global_stores.sectors},
+      {"store_sectors_needed", c.global_stores.sectors_needed},
+      {"shared_wavefronts",
+       c.shared_loads.wavefronts + c.shared_stores.wavefronts},
+      {"local_words", c.local_loads.words + c.local_stores.words},
+      {"barriers", c.barriers},
+      {"divergent_branches", c.divergent_branches},
+      {"divides",
+       c.by_class[static_cast<int>(emulated_gpu::OpClass::kDivide)]}};
+  if (!lines.empty()) counts["lines"] = std::move(lines);
+  return counts;
 }
 
-absl::StatusOr<json> Count(const Workload& workload) {
+absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   const FieldSpec field = {.name = "image",
                            .dtype = Dtype::kUint8,
                            .shape = {workload.size, workload.size, 3},
@@ -185,6 +199,7 @@ absl::StatusOr<json> Count(const Workload& workload) {
   config.check_races = false;
   config.check_uninitialised = false;
   config.count_accesses = true;
+  config.count_lines = count_lines;
   json result = {{"samples", num_samples},
                  {"pixels_per_sample", image.out_height * image.out_width},
                  {"bytes_in_per_sample", field.sample_bytes()},
@@ -209,7 +224,61 @@ absl::StatusOr<json> Count(const Workload& workload) {
   return result;
 }
 
-int Main(const std::vector<std::string>& names) {
+// What the stage-in kernel does for 16 samples, `shift` bytes behind a word.
+absl::StatusOr<json> CountStage(int64_t sample_bytes, int64_t shift) {
+  constexpr int kSamples = 16;
+  const int64_t place_bytes =
+      (sample_bytes + kStageAlignment - 1) / kStageAlignment * kStageAlignment;
+  const int64_t source_bytes = place_bytes + kStageAlignment;
+  const Memory source = Allocate(kSamples * source_bytes);
+  const Memory places = Allocate(kSamples * place_bytes);
+  std::vector<StageCopy> copies;
+  for (int i = 0; i < kSamples; ++i) {
+    for (int64_t at = 0; at < sample_bytes; at += kStagePieceBytes) {
+      copies.push_back(
+          {.from = source.get() + i * source_bytes + shift + at,
+           .to = places.get() + i * place_bytes + at,
+           .size_bytes = std::min(kStagePieceBytes, sample_bytes - at)});
+    }
+  }
+  emulated_gpu::LaunchConfig config;
+  config.check_races = false;
+  config.check_uninitialised = false;
+  config.count_accesses = true;
+  const auto launched = emulated_gpu::LaunchStageKernel(
+      emulated_gpu::AugmentModule(), config, 4, copies,
+      {{source.get(), kSamples * source_bytes, false},
+       {places.get(), kSamples * place_bytes, true}});
+  if (!launched.ok()) return launched.status();
+  if ((*launched)->fault.has_value()) {
+    return absl::InternalError((*launched)->fault->ToString());
+  }
+  json result = ToJson((*launched)->counters);
+  result["bytes"] = kSamples * sample_bytes;
+  return result;
+}
+
+int MainOfStage() {
+  json all = json::object();
+  for (const auto& [name, bytes, shift] :
+       {std::tuple("cifar-10", int64_t{3072}, int64_t{0}),
+        std::tuple("imagenet-224", int64_t{150'528}, int64_t{0}),
+        std::tuple("unaligned-333", int64_t{332'667}, int64_t{5}),
+        std::tuple("label", int64_t{8}, int64_t{8})}) {
+    const auto counted = CountStage(bytes, shift);
+    if (!counted.ok()) {
+      std::cerr << name << ": " << counted.status() << "\n";
+      return 1;
+    }
+    all[name] = *counted;
+  }
+  std::cout << all.dump(1) << "\n";
+  return 0;
+}
+
+int Main(std::vector<std::string> names) {
+  if (names == std::vector<std::string>{"--stage"}) return MainOfStage();
+  const bool count_lines = std::erase(names, "--lines") > 0;
   const std::vector<Workload> workloads = Workloads();
   const auto is_named = [&](const std::string& name) {
     return names.empty() ||
@@ -225,7 +294,7 @@ int Main(const std::vector<std::string>& names) {
   json all = json::object();
   for (const Workload& workload : workloads) {
     if (!is_named(workload.name)) continue;
-    const auto counted = Count(workload);
+    const auto counted = Count(workload, count_lines);
     if (!counted.ok()) {
       std::cerr << workload.name << ": " << counted.status() << "\n";
       return 1;

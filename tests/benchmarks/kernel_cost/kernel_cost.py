@@ -19,7 +19,8 @@ import tempfile
 _ARCHS = {"sm_80": 164 << 10, "sm_90": 228 << 10}
 _SM_REGISTERS = 65536
 _SM_THREADS = 2048
-_BLOCK_THREADS = {"AugmentKernel": 256, "ChainKernel": 512}
+_BLOCK_THREADS = {"AugmentKernel": 256, "ChainKernel": 256,
+                  "StageKernel": 256}
 _BLOCK_RESERVED_SHARED = 1024
 _NVCC_BIN = "/usr/local/cuda/bin"
 
@@ -101,6 +102,27 @@ def count(names=()):
     return json.loads(done.stdout)
 
 
+def count_stage():
+    """{copy: cost} of the stage-in kernel."""
+    return count(["--stage"])
+
+
+STAGE_COLUMNS = (
+    ("bytes a warp instr.", lambda c: c["bytes"] / c["warp_instructions"]),
+    ("sectors a KB", lambda c: 1000 * c["global_sectors"] / c["bytes"]),
+    ("needed", lambda c: 1000 * c["global_sectors_needed"] / c["bytes"]),
+)
+
+
+def stage_table(costs):
+    lines = ["| stage-in | " + " | ".join(t for t, _ in STAGE_COLUMNS) + " |",
+             "| --- |" + " ---: |" * len(STAGE_COLUMNS)]
+    for name, cost in costs.items():
+        values = [f"{value(cost):.1f}" for _, value in STAGE_COLUMNS]
+        lines.append(f"| {name} | " + " | ".join(values) + " |")
+    return "\n".join(lines)
+
+
 def cost_table(costs):
     """Markdown: a row a workload."""
     lines = ["| workload | " + " | ".join(t for t, _ in COLUMNS)
@@ -150,7 +172,7 @@ def ptxas_table():
     ptx = os.path.join(root, "cuda/kernels/augment_ptx.ptx")
     ptxas = shutil.which("ptxas") or os.path.join(_NVCC_BIN, "ptxas")
     lines = ["| GPU | kernel | registers | stack bytes | spills st/ld "
-             "| static shared | blocks x threads an SM | code of both, KB |",
+             "| static shared | blocks x threads an SM | code of all, KB |",
              "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     with tempfile.TemporaryDirectory() as directory:
         for arch, sm_shared in _ARCHS.items():
@@ -187,6 +209,8 @@ def main():
     flags = parser.parse_args()
     costs = count(flags.workloads)
     print(cost_table(costs))
+    print()
+    print(stage_table(count_stage()))
     print("\nMicroseconds a sample, estimated:\n")
     print(estimate_table(costs))
     if flags.ptxas:

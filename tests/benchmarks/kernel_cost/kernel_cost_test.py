@@ -10,14 +10,14 @@ from tests.benchmarks.kernel_cost import kernel_cost
 _LEAST_STEP = 1.0
 
 
-def _documented():
-    """{workload: {column: number}}"""
+def _documented(first="| workload | warp instr."):
+    """{workload: {column: number}} of the table that begins so."""
     path = os.path.join(os.environ["TEST_SRCDIR"],
                         os.environ["TEST_WORKSPACE"], "docs/kernel-cost.md")
     with open(path, encoding="utf-8") as file:
         lines = file.read().splitlines()
     start = next(i for i, line in enumerate(lines)
-                 if line.startswith("| workload | warp instr."))
+                 if line.startswith(first))
     titles = [title.strip() for title in lines[start].split("|")[2:-1]]
     rows = {}
     for line in lines[start + 2:]:
@@ -51,6 +51,16 @@ def test_counts_are_those_of_the_page(costs, title, counter):
     assert not wrong, (
         f"{title}: counted and documented: {wrong}; if that is meant, print "
         "the page's table again: bazel run //tests/benchmarks/kernel_cost")
+
+
+def test_stage_in_costs_what_the_page_says():
+    documented = _documented("| stage-in |")
+    costs = kernel_cost.count_stage()
+    assert list(costs) == list(documented)
+    for name, cost in costs.items():
+        for title, value in kernel_cost.STAGE_COLUMNS:
+            assert value(cost) == pytest.approx(
+                documented[name][title], rel=0.05, abs=0.1), (name, title)
 
 
 if __name__ == "__main__":

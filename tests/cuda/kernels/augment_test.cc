@@ -361,10 +361,9 @@ TEST(AugmentTest, SeveralFieldsAndIndices) {
 }
 
 TEST(AugmentTest, ElementsOfEveryDtype) {
-  constexpr Dtype kAll[] = {Dtype::kUint8,   Dtype::kInt16,   Dtype::kInt32,
-                            Dtype::kInt64,   Dtype::kFloat16, Dtype::kBfloat16,
-                            Dtype::kFloat32, Dtype::kFloat64};
-  for (const Dtype in : kAll) {
+  for (int value = static_cast<int>(Dtype::kUint8);
+       value <= static_cast<int>(kLastDtype); ++value) {
+    const Dtype in = static_cast<Dtype>(value);
     std::vector<FieldProgram> fields = {ElementsField(in, in, 7),
                                         ElementsField(in, Dtype::kFloat16, 7),
                                         ElementsField(in, Dtype::kBfloat16, 7),

@@ -100,12 +100,13 @@ struct ThreadAtomics {
   }
 };
 
-// As the team of a CUDA block, one pixel at a time.
+// As the team of a CUDA block.
 class ThreadTeam {
  public:
   using Atomics = ThreadAtomics;
-  static constexpr int kLanes = 1;
-  static constexpr int kGroup = 1;
+  static constexpr int kLanes = 4;
+  static constexpr int kGroup = 4;
+  static constexpr bool kHasVectors = false;
   static constexpr int64_t kRowElements = INT32_MAX;
   static constexpr bool kTakesRowsInTurn = false;
 

@@ -158,6 +158,10 @@ CUresult ReadParameters(const KernelInfo& info, void** parameters, void** extra,
   return CUDA_SUCCESS;
 }
 
+// The one kernel of ours that reads pinned host memory. Pageable memory it may
+// not touch either: that lies in no region.
+constexpr char kStageKernel[] = "StageKernel";
+
 // cuda.h, CU_CTX_LMEM_RESIZE_TO_MAX: a launch that needs more local memory than
 // the context has makes it grow; it is never given back.
 bool GrowLocalMemory(Context& context, const KernelInfo& info) {
@@ -183,7 +187,10 @@ bool GrowLocalMemory(Context& context, const KernelInfo& info) {
 CUresult Launch(Call& call, const std::shared_ptr<Function>& function,
                 Stream& stream, KernelLaunch launch) {
   Driver& driver = Driver::Get();
-  AddressSpace& memory = driver.memory->KernelViewOf(call.context->device);
+  const int device = call.context->device;
+  AddressSpace& memory = function->info.name == kStageKernel
+                             ? driver.memory->ViewOf(device)
+                             : driver.memory->KernelViewOf(device);
   return driver.Enqueue(
       stream, {"kernel",
                // The module may be unloaded before.

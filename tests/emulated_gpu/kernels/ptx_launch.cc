@@ -139,4 +139,19 @@ absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
                 program, memory);
 }
 
+absl::StatusOr<std::optional<LaunchResult>> LaunchStageKernel(
+    const Module& module, LaunchConfig config, int num_blocks,
+    const std::vector<StageCopy>& copies,
+    const std::vector<MemoryRange>& memory) {
+  const StagePlan plan = {.copies = copies.data(),
+                          .num_copies = static_cast<int64_t>(copies.size())};
+  std::vector<MemoryRange> ranges = memory;
+  ranges.push_back({copies.data(),
+                    static_cast<int64_t>(copies.size() * sizeof(StageCopy)),
+                    false});
+  const AugmentProgram none = {};
+  return Launch(module, config, "StageKernel", plan, num_blocks, kStageThreads,
+                none, ranges);
+}
+
 }  // namespace datasetd::emulated_gpu

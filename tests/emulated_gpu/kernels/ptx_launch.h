@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/stage_copy.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/emulated_gpu/ptx/execute.h"
 #include "tests/emulated_gpu/ptx/fault.h"
@@ -17,7 +18,7 @@
 
 namespace datasetd::emulated_gpu {
 
-inline constexpr int kChainThreads = 512;
+inline constexpr int kChainThreads = 256;
 
 // The parameter of ChainKernel, as augment.cu has it.
 struct ChainParameters {
@@ -36,6 +37,12 @@ absl::StatusOr<std::optional<LaunchResult>> LaunchAugmentKernel(
 absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
+    const std::vector<testing::MemoryRange>& memory);
+
+// Runs StageKernel, which may also read the list.
+absl::StatusOr<std::optional<LaunchResult>> LaunchStageKernel(
+    const Module& module, LaunchConfig config, int num_blocks,
+    const std::vector<StageCopy>& copies,
     const std::vector<testing::MemoryRange>& memory);
 
 }  // namespace datasetd::emulated_gpu

@@ -83,13 +83,14 @@ std::vector<std::string> PassesOf(const FieldProgram& field) {
   return passes;
 }
 
-// The passes of a sample, after drawing its steps.
+// The passes of a sample, after drawing its steps, as the host has them.
 std::unique_ptr<ChainState> Draw(const FieldProgram& field, int64_t sample) {
   auto state = std::make_unique<ChainState>();
   for (int s = 0; s < field.num_steps; ++s) {
     DrawStep(field.steps[s], 7, 0, sample, &state->drawn[s]);
   }
-  DrawPasses(field, field.in_height, field.in_width, state.get());
+  DrawPasses(field, field.in_height, field.in_width, /*warps_bytes=*/false,
+             state.get());
   return state;
 }
 

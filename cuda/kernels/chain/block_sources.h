@@ -1,0 +1,332 @@
+// Warps and neighbourhood ops for the lanes of a CUDA thread.
+//
+// Everything is a template over the team, as in chain_lanes.h.
+
+#ifndef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_
+#define DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/chain/block_lanes.h"
+#include "cuda/kernels/chain/chain_lanes.h"
+#include "cuda/kernels/chain/chain_sources.h"
+#include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/math/elementary.h"
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/ops/op_table.h"
+
+namespace datasetd {
+
+// Loads channels of the pixel whose first one is element `at`.
+template <int kNumChannels, typename Team>
+class PlanePixels {
+ public:
+  static constexpr int kChannels = kNumChannels;
+
+  DATASETD_HOST_DEVICE PlanePixels(const ChainImage& image, int first_c)
+      : stride_(image.channel_stride),
+        data_(reinterpret_cast<const float*>(image.data) + first_c * stride_) {}
+
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Load(
+      int32_t at, float (&to)[kChannels]) const {
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) to[c] = data_[at + c * stride_];
+  }
+
+ private:
+  int64_t stride_;
+  const float* data_;
+};
+
+template <typename Team>
+class RgbPixels {
+ public:
+  static constexpr int kChannels = 3;
+
+  DATASETD_HOST_DEVICE explicit RgbPixels(const ChainImage& image)
+      : data_(image.data) {}
+
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Load(
+      int32_t at, float (&to)[kChannels]) const {
+    LoadRgb(data_ + at, to);
+  }
+
+ private:
+  const uint8_t* data_;
+};
+
+// AffineMap or PerspectiveMap, in the same code.
+template <typename Team>
+class WarpMap {
+ public:
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE WarpMap(const StepDraw& drawn,
+                                                     float y)
+      : is_perspective_(drawn.kind == StepKind::kPerspective) {
+    const auto* const matrix = is_perspective_
+                                   ? drawn.As<PerspectiveDraw>().matrix
+                                   : drawn.As<AffineDraw>().matrix;
+    DATASETD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      start_[i] = matrix[i][1] * y + matrix[i][2];
+      step_[i] = matrix[i][0];
+    }
+    start_[2] = step_[2] = 0.0f;
+    if (!is_perspective_) return;
+    start_[2] = matrix[2][1] * y + matrix[2][2];
+    step_[2] = matrix[2][0];
+  }
+
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Find(float x, float* at_x,
+                                                       float* at_y) const {
+    *at_x = step_[0] * x + start_[0];
+    *at_y = step_[1] * x + start_[1];
+    if (!is_perspective_) return;
+    const float w = step_[2] * x + start_[2];
+    *at_x = *at_x / w;
+    *at_y = *at_y / w;
+  }
+
+ private:
+  bool is_perspective_;
+  float start_[3];
+  float step_[3];
+};
+
+// Samples `pixels` of an image where `map` has the lanes' sources, with the
+// fills of its channels. Pixels outside count as the image's first one, with
+// weight 0.
+template <typename Pixels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void WarpPixels(
+    const ChainImage& image, const Pixels& pixels, const WarpParams& params,
+    const float* fills, const WarpMap<Team>& map, const Lanes<Team>& lanes,
+    float (&made)[Pixels::kChannels][Team::kLanes]) {
+  const float center_x = params.out_middle[0];
+  const auto height = static_cast<uint32_t>(image.height);
+  const auto width = static_cast<uint32_t>(image.width);
+  const int32_t row_stride = image.row_stride;
+  const int32_t stride = image.pixel_stride;
+  const bool is_bilinear = params.is_bilinear;
+  const bool has_fill = params.has_fill;
+  DATASETD_UNROLL
+  for (int k = 0; k < Team::kLanes; ++k) {
+    const float x = static_cast<float>(lanes.X(k)) - center_x;
+    float at_x, at_y;
+    map.Find(x, &at_x, &at_y);
+    at_x = NearImage<Team>(at_x, image.width);
+    at_y = NearImage<Team>(at_y, image.height);
+    float value[Pixels::kChannels];
+    if (!is_bilinear) {
+      const auto column = static_cast<int32_t>(RoundHalfEven(at_x));
+      const auto row = static_cast<int32_t>(RoundHalfEven(at_y));
+      const bool is_inside = static_cast<uint32_t>(row) < height &&
+                             static_cast<uint32_t>(column) < width;
+      pixels.Load(is_inside ? row * row_stride + column * stride : 0, value);
+      DATASETD_UNROLL
+      for (int c = 0; c < Pixels::kChannels; ++c) {
+        const float fill = has_fill ? fills[c] : 0.0f;
+        made[c][k] = is_inside ? value[c] : fill;
+      }
+      continue;
+    }
+    const float floor_x = Floor(at_x);
+    const float floor_y = Floor(at_y);
+    const float part_x = at_x - floor_x;
+    const float part_y = at_y - floor_y;
+    const auto column = static_cast<int32_t>(floor_x);
+    const auto row = static_cast<int32_t>(floor_y);
+    const bool has_column[2] = {static_cast<uint32_t>(column) < width,
+                                static_cast<uint32_t>(column + 1) < width};
+    const bool has_row[2] = {static_cast<uint32_t>(row) < height,
+                             static_cast<uint32_t>(row + 1) < height};
+    const float weight_x[2] = {has_column[0] ? 1.0f - part_x : 0.0f,
+                               has_column[1] ? part_x : 0.0f};
+    const float weight_y[2] = {has_row[0] ? 1.0f - part_y : 0.0f,
+                               has_row[1] ? part_y : 0.0f};
+    const int32_t first = row * row_stride + column * stride;
+    float sum[Pixels::kChannels] = {};
+    float mask = 0.0f;
+    DATASETD_UNROLL
+    for (int corner = 0; corner < 4; ++corner) {
+      const int below = corner / 2;
+      const int right = corner % 2;
+      const float weight = weight_y[below] * weight_x[right];
+      mask = corner == 0 ? weight : mask + weight;
+      pixels.Load(has_row[below] && has_column[right]
+                      ? first + below * row_stride + right * stride
+                      : 0,
+                  value);
+      DATASETD_UNROLL
+      for (int c = 0; c < Pixels::kChannels; ++c) {
+        const float product = weight * value[c];
+        sum[c] = corner == 0 ? product : sum[c] + product;
+      }
+    }
+    const float rest = 1.0f - mask;
+    DATASETD_UNROLL
+    for (int c = 0; c < Pixels::kChannels; ++c) {
+      const float filled = mask * sum[c] + rest * fills[c];
+      made[c][k] = has_fill ? filled : sum[c];
+    }
+  }
+}
+
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void WarpBlock(
+    const ChainImage& image, const WarpParams& params, const StepDraw& drawn,
+    Lanes<Team>* lanes) {
+  const WarpMap<Team> map(drawn,
+                          static_cast<float>(lanes->y) - params.out_middle[1]);
+  if (!image.is_scratch) {
+    float made[3][Team::kLanes];
+    WarpPixels(image, RgbPixels<Team>(image), params, params.fill, map, *lanes,
+               made);
+    SetLanes(made, 0, lanes);
+    return;
+  }
+  MakeChannels(lanes, [&]<int kChannels>(float(&made)[kChannels][Team::kLanes],
+                                         int first_c) {
+    WarpPixels(image, PlanePixels<kChannels, Team>(image, first_c), params,
+               params.fill + first_c, map, *lanes, made);
+  });
+}
+
+// Returns the result at (y, x) of a plane.
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_NOINLINE float SharpenPixel(
+    const AdjustSharpnessDraw& draw, const float* plane, int32_t height,
+    int32_t width, int32_t y, int32_t x) {
+  return ApplyAdjustSharpness(draw, plane, height, width, y, x);
+}
+
+template <typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SharpenBlock(
+    const ChainImage& image, const AdjustSharpnessDraw& draw,
+    Lanes<Team>* lanes) {
+  ClearLanes(lanes);
+  DATASETD_UNROLL
+  for (int c = 0; c < kMaxChannels; ++c) {
+    if (c >= lanes->channels) continue;
+    const float* const plane =
+        reinterpret_cast<const float*>(image.data) + c * image.channel_stride;
+    DATASETD_UNROLL
+    for (int k = 0; k < Team::kLanes; ++k) {
+      lanes->pixel[c][k] =
+          SharpenPixel<Team>(draw, plane, image.height, image.width, lanes->y,
+                             lanes->X(k < lanes->count ? k : 0));
+    }
+  }
+}
+
+// Blurs kChannels planes along their rows. A lane's neighbours are those of the
+// lane beside it, but for one on either side, which is looked up.
+template <int kChannels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void BlurBlockX(
+    const ChainImage& image, const GaussianBlurDraw& draw, const float* planes,
+    const Lanes<Team>& lanes, float (&sum)[kChannels][Team::kLanes]) {
+  constexpr int kLanes = Team::kLanes;
+  const int32_t width = image.width;
+  const int32_t x = lanes.first_x;
+  const float* row[kChannels];
+  DATASETD_UNROLL
+  for (int c = 0; c < kChannels; ++c) {
+    row[c] = planes + c * image.channel_stride + lanes.y * width;
+  }
+  const auto after_at = [&](int32_t at) {
+    at = MirroredAfter(at, width);
+    return at > 0 ? at : 0;
+  };
+  // Column p is at p - x modulo kLanes.
+  float before[kChannels][kLanes];
+  float after[kChannels][kLanes];
+  DATASETD_UNROLL
+  for (int k = 0; k < kLanes; ++k) {
+    const int32_t at = after_at(x + k);
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      sum[c][k] = before[c][k] = after[c][k] = row[c][at];
+    }
+  }
+  const int radius = draw.radius_x;
+  for (int first = 1; first <= radius; first += kLanes) {
+    DATASETD_UNROLL
+    for (int i = 0; i < kLanes; ++i) {
+      const int distance = first + i;
+      if (distance > radius) continue;
+      const float weight = draw.weights[distance - 1];
+      const int32_t low = MirroredBefore(x - distance);
+      const int32_t high = after_at(x + kLanes - 1 + distance);
+      DATASETD_UNROLL
+      for (int c = 0; c < kChannels; ++c) {
+        before[c][kLanes - 1 - i] = row[c][low];
+        after[c][i] = row[c][high];
+        DATASETD_UNROLL
+        for (int k = 0; k < kLanes; ++k) {
+          sum[c][k] += weight * (before[c][(k + kLanes - 1 - i) % kLanes] +
+                                 after[c][(k + 1 + i) % kLanes]);
+        }
+      }
+    }
+  }
+  DATASETD_UNROLL
+  for (int c = 0; c < kChannels; ++c) {
+    DATASETD_UNROLL
+    for (int k = 0; k < kLanes; ++k) sum[c][k] = sum[c][k] * draw.norm_x;
+  }
+}
+
+// Blurs kChannels planes down their columns.
+template <int kChannels, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void BlurBlockY(
+    const ChainImage& image, const GaussianBlurDraw& draw, const float* planes,
+    const Lanes<Team>& lanes, float (&sum)[kChannels][Team::kLanes]) {
+  constexpr int kLanes = Team::kLanes;
+  const int32_t height = image.height;
+  const int32_t width = image.width;
+  const int32_t y = lanes.y;
+  const LaneRun run = {lanes.count, 1, width % kLanes == 0};
+  const float* column[kChannels];
+  DATASETD_UNROLL
+  for (int c = 0; c < kChannels; ++c) {
+    column[c] = planes + c * image.channel_stride + lanes.first_x;
+    LoadLanes<Team>(column[c] + y * width, run, sum[c]);
+  }
+  for (int distance = 1; distance <= draw.radius_y; ++distance) {
+    const float weight = draw.weights[distance - 1];
+    const int32_t low = MirroredBefore(y - distance) * width;
+    const int32_t high = MirroredAfter(y + distance, height) * width;
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      float before[kLanes];
+      float after[kLanes];
+      LoadLanes<Team>(column[c] + low, run, before);
+      LoadLanes<Team>(column[c] + high, run, after);
+      DATASETD_UNROLL
+      for (int k = 0; k < kLanes; ++k) {
+        sum[c][k] += weight * (before[k] + after[k]);
+      }
+    }
+  }
+  DATASETD_UNROLL
+  for (int c = 0; c < kChannels; ++c) {
+    DATASETD_UNROLL
+    for (int k = 0; k < kLanes; ++k) sum[c][k] = sum[c][k] * draw.norm_y;
+  }
+}
+
+template <bool kIsX, typename Team>
+DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void BlurBlock(
+    const ChainImage& image, const GaussianBlurDraw& draw, Lanes<Team>* lanes) {
+  MakeChannels(lanes, [&](auto& made, int first_c) {
+    const float* const planes = reinterpret_cast<const float*>(image.data) +
+                                first_c * image.channel_stride;
+    if constexpr (kIsX) {
+      BlurBlockX(image, draw, planes, *lanes, made);
+    } else {
+      BlurBlockY(image, draw, planes, *lanes, made);
+    }
+  });
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_

@@ -1,0 +1,79 @@
+// Bytes of samples, loaded by aligned words.
+
+#ifndef DATASETD_CUDA_KERNELS_PROGRAM_BYTES_H_
+#define DATASETD_CUDA_KERNELS_PROGRAM_BYTES_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/math/rounding.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+
+// Returns {high, low} >> shift, for a shift of 0 to 24.
+DATASETD_HOST_DEVICE inline uint32_t FunnelShift(uint32_t low, uint32_t high,
+                                                 int shift) {
+#if defined(__CUDA_ARCH__)
+  return __funnelshift_r(low, high, static_cast<uint32_t>(shift));
+#else
+  return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> shift);
+#endif
+}
+
+// Loads 4 * kWords bytes from `from`, by aligned words: up to 3 bytes before
+// and behind are read, too.
+template <int kWords>
+DATASETD_HOST_DEVICE inline void LoadBytes(const uint8_t* from,
+                                           uint32_t (&bytes)[kWords]) {
+  const int offset = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
+  const uint8_t* const aligned = from - offset;
+  uint32_t word = LoadAs<uint32_t>(aligned, 0);
+  DATASETD_UNROLL
+  for (int i = 0; i < kWords; ++i) {
+    uint32_t next = 0;
+    if (i + 1 < kWords || offset > 0) {
+      next = LoadAs<uint32_t>(aligned, i + 1);
+    }
+    bytes[i] = FunnelShift(word, next, 8 * offset);
+    word = next;
+  }
+}
+
+// Returns byte `i` of a word as a float, with no conversion, which is slow on a
+// GPU: the mantissa's last bit of a float in [2^23, 2^24) is worth 1.
+DATASETD_HOST_DEVICE inline float ByteOf(uint32_t word, int i) {
+#if defined(__CUDA_ARCH__)
+  float above;
+  asm("prmt.b32 %0, %1, 0x4B000000, %2;"
+      : "=f"(above)
+      : "r"(word), "r"(0x7440 + i));
+  return above - 8388608.0f;
+#else
+  return FloatFromBits(0x4B000000 | (word >> (8 * i) & 0xFF)) - 8388608.0f;
+#endif
+}
+
+// Returns byte kOffset behind `from`, as LoadAs does.
+template <int kOffset>
+DATASETD_HOST_DEVICE inline uint32_t LoadByte(const uint8_t* from) {
+#if defined(__CUDA_ARCH__)
+  // __ldg converts its result twice, and adds the offset by itself.
+  uint32_t byte;
+  asm("ld.global.nc.u8 %0, [%1+%2];" : "=r"(byte) : "l"(from), "n"(kOffset));
+  return byte;
+#else
+  return from[kOffset];
+#endif
+}
+
+// Loads the three bytes from `from` on.
+DATASETD_HOST_DEVICE inline void LoadRgb(const uint8_t* from, float (&to)[3]) {
+  to[0] = static_cast<float>(LoadByte<0>(from));
+  to[1] = static_cast<float>(LoadByte<1>(from));
+  to[2] = static_cast<float>(LoadByte<2>(from));
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_PROGRAM_BYTES_H_
