@@ -87,6 +87,10 @@ class SampleSource {
   virtual absl::Status Read(int64_t count,
                             absl::Span<const absl::Span<uint8_t>> fields);
 
+  // Plain sources: passes over the next `count` samples of which none is
+  // packed; by default reads them. Errors as Read.
+  virtual absl::Status Skip(int64_t count);
+
   // Encoded sources. All functions below are thread-safe; 0 <= index <
   // info().num_samples.
   //

@@ -3,6 +3,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "server/readers/archives/tfrecord_reader.h"
 #include "server/readers/archives/webdataset_reader.h"
 #include "server/readers/arrays/npy_reader.h"
@@ -10,6 +11,7 @@
 #include "server/readers/images/image_csv_reader.h"
 #include "server/readers/images/image_folder_reader.h"
 #include "server/readers/join_reader.h"
+#include "server/readers/part_reader.h"
 #include "server/readers/small_sets/cifar_reader.h"
 #include "server/readers/small_sets/mnist_reader.h"
 
@@ -52,6 +54,14 @@ constexpr Format kFormats[] = {
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const SourceSpec& spec,
                                                    const FileSystem& files) {
+  if (const auto part = spec.options.find(kPartOption);
+      part != spec.options.end()) {
+    SourceSpec whole = spec;
+    whole.options.erase(kPartOption);
+    DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<Reader> reader,
+                              OpenReader(whole, files));
+    return TakePart(std::move(reader), part->second);
+  }
   for (const Format& format : kFormats) {
     if (spec.format != format.name) continue;
     if (format.open != nullptr) return format.open(spec, files);

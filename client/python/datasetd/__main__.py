@@ -109,6 +109,15 @@ def _parser() -> _Parser:
     load.add_argument("--split", help="of formats that have splits")
     load.add_argument("--device", help="cpu, cuda:N; default: the first one")
     load.add_argument(
+        "--part",
+        metavar="I/N",
+        help="this node's part of N, from 0; 'node' is what the launcher says",
+    )
+    load.add_argument(
+        "--part_epoch", type=int, help="another part in each epoch"
+    )
+    load.add_argument("--part_seed", type=int, default=0)
+    load.add_argument(
         "--if_exists",
         choices=("same", "keep", "replace", "error"),
         default="same",
@@ -142,6 +151,21 @@ def _pairs(flag: str, texts: Sequence[str]) -> Dict[str, str]:
             raise _UsageError(f"{flag} {key} is given twice")
         pairs[key] = value
     return pairs
+
+
+def _part(arguments: argparse.Namespace) -> Dict[str, Any]:
+    """Returns the arguments part, part_epoch and part_seed."""
+    part = arguments.part
+    if part not in (None, "node"):
+        match = re.fullmatch(r"(\d+)/(\d+)", part)
+        if match is None:
+            raise _UsageError(f"--part {part}: expected node, or I/N as 0/4")
+        part = int(match[1]), int(match[2])
+    return {
+        "part": part,
+        "part_epoch": arguments.part_epoch,
+        "part_seed": arguments.part_seed,
+    }
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -201,7 +225,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
                 "--field and --kind are of what is read here: --in_python, or "
                 "--option fields=FIELD:NAME for the daemon's reader"
             )
-        return client.load_dataset(
+        dataset: Dataset = client.load_dataset(
             arguments.name,
             arguments.format,
             arguments.path,
@@ -209,7 +233,9 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
             device=arguments.device,
             options=options,
             progress=progress,
+            **_part(arguments),
         )
+        return dataset
     if arguments.format not in _formats.FUNCTIONS:
         raise _UsageError(
             f"format {arguments.format!r} is neither the daemon's "
@@ -231,6 +257,7 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
         device=arguments.device,
         progress=progress,
         if_exists=arguments.if_exists,
+        **_part(arguments),
     )
 
 

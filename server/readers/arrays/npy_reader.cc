@@ -56,6 +56,11 @@ class NpyReader : public Reader {
     return absl::OkStatus();
   }
 
+  absl::Status Skip(int64_t count) override {
+    position_ += count;
+    return absl::OkStatus();
+  }
+
   // Reads any sample on any thread; used by joins.
   absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
     raw.parts.resize(fields_.size());

@@ -78,6 +78,11 @@ class RawReader : public Reader {
     return absl::OkStatus();
   }
 
+  absl::Status Skip(int64_t count) override {
+    position_ += count;
+    return absl::OkStatus();
+  }
+
   // Reads any sample on any thread; used by joins.
   absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
     const SampleLocation location = Locate(index);

@@ -652,7 +652,7 @@ def test_ranks_without_a_store(client, dataset):
         ({"partition": (0, 2)}, "this is node 0 of 2, and the loader has world"),
         (
             {"partition": (0, 2), "rank": 1, "world_size": 2},
-            "neither has this loader's ranks .1 of 2.: call init_process",
+            "none of them has this loader's ranks .1 of 2.: call init_process",
         ),
     ):
         with datasetd.DataLoader(dataset, seed=1, **arguments) as loader:

@@ -3,6 +3,7 @@
 import io
 import struct
 import subprocess
+import sys
 import tarfile
 
 import datasetd
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from datasetd._datasets import parts as _parts
 from datasetd._datasets import shards as _shards
+from PIL import Image
 
 NUM_SHARDS = 11
 
@@ -256,6 +258,84 @@ def test_load_with_a_part(daemon, shards, monkeypatch):
     assert whole == list(range(NUM_SHARDS * (NUM_SHARDS + 1) // 2))
 
 
+def _rows(dataset):
+    return dataset.column("x").tolist()
+
+
+def test_load_with_a_part_of_arrays(client, data_root):
+    folder = data_root / "arrays"
+    folder.mkdir()
+    np.save(folder / "x.npy", np.arange(103))
+    parts = [
+        client.load_dataset("rows", "npy", folder, part=(i, 4))
+        for i in range(4)
+    ]
+    assert [part.name for part in parts] == [f"rows.{i}of4" for i in range(4)]
+    assert sum(map(_rows, parts), []) == list(range(103))
+    for epoch in range(2):
+        dealt = [
+            _rows(
+                client.load_dataset(
+                    "rows", "npy", folder, part=(i, 2), part_epoch=epoch
+                )
+            )
+            for i in range(2)
+        ]
+        assert sorted(sum(dealt, [])) == list(range(103))
+        assert all(rows == sorted(rows) for rows in dealt)
+        assert dealt[0] != list(range(len(dealt[0])))
+    with pytest.raises(
+        datasetd.InvalidArgument,
+        match="option part is '0/2097152', expected I/N",
+    ):
+        client.load_dataset("rows", "npy", folder, part=(0, 1 << 21))
+
+
+def test_load_with_a_part_of_image_files(client, data_root):
+    root = data_root / "files"
+    for i in range(11):
+        folder = root / f"class{i // 4}"
+        folder.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray(np.full((4, 4, 3), i, np.uint8))
+        image.save(folder / f"{i:02}.png")
+    seen = []
+    for i in range(3):
+        part = client.load_dataset("files", "image_folder", root, part=(i, 3))
+        assert part.class_names == ["class0", "class1", "class2"]
+        # All classes are in each.
+        assert sorted(set(part.column("label").tolist())) == [0, 1, 2]
+        with datasetd.DataLoader(
+            part, batch_size=4, framework="numpy"
+        ) as loader:
+            seen += [int(n) for batch in loader for n in batch.image[:, 0, 0, 0]]
+    assert sorted(seen) == list(range(11))
+
+
+def test_parts_on_the_command_line(daemon, client, data_root):
+    folder = data_root / "command"
+    folder.mkdir()
+    np.save(folder / "x.npy", np.arange(10))
+    np.savez(folder.with_suffix(".npz"), x=np.arange(10))
+    for format, path in (("npy", folder), ("npz", folder.with_suffix(".npz"))):
+        for i in range(2):
+            done = subprocess.run(
+                [sys.executable, "-m", "datasetd", "load", f"of-{format}",
+                 format, path, "--part", f"{i}/2", "--address",
+                 daemon.address],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            assert done.stdout.startswith(f"of-{format}.{i}of2: 5 samples")
+            with client.get_dataset(f"of-{format}.{i}of2") as dataset:
+                assert _rows(dataset) == list(range(5 * i, 5 * i + 5))
+    done = subprocess.run(
+        [sys.executable, "-m", "datasetd", "load", "x", "npy", folder,
+         "--part", "half", "--address", daemon.address],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--part half: expected node, or I/N" in done.stderr
+
+
 def test_load_with_a_part_of_what_python_reads(
     daemon, client, tmp_path, monkeypatch
 ):
@@ -338,18 +418,13 @@ def test_wrong_patterns(client, data_root, pattern, words):
         ({"part_epoch": 1}, "part_epoch and part_seed need part="),
         ({"part": (0, 2), "part_epoch": -1}, "part_epoch=-1; expected 0 to"),
         ({"part": (0, 2), "part_seed": 1}, "part_seed needs part_epoch="),
-        (
-            {"part": (0, 2), "format": "npy"},
-            "the reader of 'npy' reads the whole path. Shards are divided "
-            r"\(tfrecord, webdataset\), and so is what Python pushes",
-        ),
-        ({"part": (0, 2), "path": None}, "reads the whole path"),
     ],
 )
 def test_parts_that_are_refused(client, shards, arguments, words):
-    given = {"format": "webdataset", "path": shards, **arguments}
     with pytest.raises(datasetd.InvalidArgument, match=words):
-        client.load_dataset("refused", options=OPTIONS, **given)
+        client.load_dataset(
+            "refused", "webdataset", shards, options=OPTIONS, **arguments
+        )
 
 
 @pytest.mark.parametrize(

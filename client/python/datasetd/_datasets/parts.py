@@ -12,7 +12,7 @@ from ..errors import InvalidArgument
 from . import shards as _shards
 
 # The formats whose path may be a pattern of shards.
-SHARDED = ("tfrecord", "webdataset")
+_SHARDED = ("tfrecord", "webdataset")
 # Pieces of each part, where another part each epoch is made of rows.
 _PIECES = 64
 _SUFFIX = re.compile(r"\.(\d+)of(\d+)(\.e\d+(s\d+)?)?$")
@@ -64,15 +64,15 @@ class Part(NamedTuple):
             for i in pieces
         ]
 
-    def shards(self, format: str, path: Optional[str]) -> str:
+    def option(self) -> str:
+        """Returns the option `part` of the daemon's readers."""
+        if self.epoch is None:
+            return f"{self.number}/{self.num_parts}"
+        num_pieces = _PIECES * self.num_parts
+        return f"{','.join(map(str, self.deal(num_pieces)))}/{num_pieces}"
+
+    def shards(self, path: str) -> str:
         """Returns the pattern of the part's shards."""
-        if format not in SHARDED or path is None:
-            raise InvalidArgument(
-                f"part: the reader of {format!r} reads the whole path. "
-                f"Shards are divided ({', '.join(SHARDED)}), and so is what "
-                "Python pushes: push_dataset(name, data, part=...), with a "
-                "memmap, or what datasetd.sources returns, as data"
-            )
         files = _shards.expand(path)
         if len(files) < self.num_parts:
             raise InvalidArgument(
@@ -80,6 +80,10 @@ class Part(NamedTuple):
                 f"divided over {self.num_parts} nodes: each needs one at least"
             )
         return _shards.pattern_of([files[i] for i in self.deal(len(files))])
+
+
+def has_shards(format: str, path: object) -> bool:
+    return format in _SHARDED and "{" in str(path)
 
 
 def resolve(

@@ -19,6 +19,7 @@ from typing import (
 
 from .._warnings import warn_once
 from ..errors import DeadlineExceeded, Error, FailedPrecondition
+from . import mpi as _mpi
 from . import ranks as _ranks
 
 # Advice in the error, by the value that differs.
@@ -35,6 +36,10 @@ _OWN = ("batch_size",)
 _OWN_WITH_SAMPLER = (*_OWN, "seed", "subset")
 # jax.distributed's own time limit for processes to come.
 _JAX_WAIT_MS = 300_000
+# How long the ranks of MPI wait for each other: to be compared, which goes on
+# at the next iter(), and to be given their shares.
+_MPI_COMPARE_SECONDS = 20.0
+_MPI_GATHER_SECONDS = 300.0
 # Ranks that are named where many have not come.
 _MAX_NAMED = 8
 
@@ -59,13 +64,15 @@ class Agreement:
     These are the loaders of the same dataset name and the same `name`, in the
     order of their first iter(). Each is compared with the first one that came,
     so that no rank waits for another, or needs another to come. Whoever
-    differs raises, and leaves word for the others.
+    differs raises, and leaves word for the others. Ranks of MPI alone have no
+    such store, and wait for each other up to a time limit.
     """
 
     def __init__(self, dataset: str, name: str) -> None:
         """`dataset`: of a part, the name of the whole."""
         self._loader = dataset, name
         self._store: Optional[_Store] = None
+        self._exchange: Optional[_mpi.Exchange] = None
         self._key = ""
         # The key of the identities; gather() chooses another one.
         self._identity_key = ""
@@ -78,6 +85,9 @@ class Agreement:
         a rank that came later differs, further ones do nothing. Raises
         FailedPrecondition, which names the ranks and what differs."""
         if self._is_done:
+            return
+        if _is_of_mpi(ranks):
+            self._is_done = self._compare_by_mpi(ranks, identity)
             return
         try:
             if not self._is_compared:
@@ -111,13 +121,16 @@ class Agreement:
         """
         if self._failed is not None and self._failed[0] == ranks:
             raise self._failed[1]
+        if _is_of_mpi(ranks) and _mpi.can_exchange():
+            return self._gather_by_mpi(ranks, record, answer)
         self._store = None
         store = self._found_store(ranks)
         if store is None:
             raise FailedPrecondition(
                 f"partition: the nodes' sizes are compared through the store "
-                f"of torch.distributed or jax.distributed, and neither has "
-                f"this loader's ranks ({ranks.rank} of {ranks.world_size}): "
+                "of torch.distributed or jax.distributed, or by MPI, and none "
+                f"of them has this loader's ranks ({ranks.rank} of "
+                f"{ranks.world_size}): "
                 "call init_process_group() first, or leave partition= out and "
                 "give each loader its rank= and world_size= within the node; "
                 "ranks of different nodes are then not compared and may have "
@@ -136,6 +149,88 @@ class Agreement:
         # Kept, since the other ranks do not come again.
         self._failed = ranks, failed
         raise failed
+
+    def _compare_by_mpi(
+        self, ranks: _ranks.Ranks, identity: Mapping[str, Any]
+    ) -> bool:
+        """Returns whether there is no more to do."""
+        if self._exchange is None:
+            if not _mpi.can_exchange():
+                return True
+            self._exchange = self._begun({"identity": _shared(identity)})
+        texts = self._exchange.texts(_MPI_COMPARE_SECONDS)
+        if texts is None:
+            warn_once(
+                "store",
+                "not all ranks of MPI have come to the first iter() of a "
+                f"loader of '{self._loader[0]}' within "
+                f"{_MPI_COMPARE_SECONDS:.0f} s: they are compared at the next "
+                "iter()",
+            )
+            return False
+        found = [json.loads(text) for text in texts]
+        message = _other_loaders(ranks, found)
+        if message:
+            warn_once("store", f"the ranks are not compared: {message}")
+        else:
+            self._expect_equal(ranks, found)
+        return True
+
+    def _gather_by_mpi(
+        self,
+        ranks: _ranks.Ranks,
+        record: Dict[str, Any],
+        answer: Callable[[List[Dict[str, Any]]], Dict[str, Any]],
+    ) -> Dict[str, Any]:
+        identity = {"partition": "node", "sampler": ""}
+        exchange = self._begun({"identity": identity, "record": record})
+        texts = exchange.texts(_MPI_GATHER_SECONDS)
+        error: Error
+        if texts is None:
+            error = DeadlineExceeded(
+                f"partition: a rank has not come within "
+                f"{_MPI_GATHER_SECONDS:.0f} s: every rank must make this "
+                f"loader, of '{self._loader[0]}' or of parts of it, and use it"
+            )
+        else:
+            found = [json.loads(text) for text in texts]
+            try:
+                message = _other_loaders(ranks, found)
+                if message:
+                    raise FailedPrecondition(f"partition: {message}")
+                self._expect_equal(ranks, found)
+                result = answer([rank["record"] for rank in found])
+                if "error" not in result:
+                    return result
+                error = FailedPrecondition(result["error"])
+            except FailedPrecondition as failure:
+                error = failure
+        # Kept, since the other ranks do not come again.
+        self._failed = ranks, error
+        raise error
+
+    def _begun(self, text: Dict[str, Any]) -> _mpi.Exchange:
+        text = {"loader": list(self._loader), **text}
+        return _mpi.Exchange(json.dumps(text))
+
+    def _expect_equal(
+        self, ranks: _ranks.Ranks, found: List[Dict[str, Any]]
+    ) -> None:
+        """Raises FailedPrecondition, on all ranks, if one differs."""
+        first = found[0]
+        for rank, theirs in enumerate(found):
+            different = _differences(first["identity"], theirs["identity"])
+            if different:
+                raise FailedPrecondition(
+                    _message(
+                        self._loader[0],
+                        _ranks.Ranks(rank, ranks.world_size),
+                        theirs["identity"],
+                        0,
+                        first["identity"],
+                        different,
+                    )
+                )
 
     def _gathered(
         self,
@@ -221,19 +316,11 @@ class Agreement:
     ) -> None:
         store = self._store
         assert store is not None
-        own = _OWN_WITH_SAMPLER if identity["sampler"] == "given" else _OWN
-        ours = {key: identity[key] for key in identity if key not in own}
+        ours = _shared(identity)
         text = json.dumps({"rank": ranks.rank, "identity": ours})
         first = json.loads(store.put(self._identity_key, text))
         theirs = first["identity"]
-        different = [
-            key
-            for key in dict.fromkeys((*ours, *theirs))
-            if ours.get(key) != theirs.get(key)
-        ]
-        is_gathered = [rank.get("partition") for rank in (ours, theirs)]
-        if is_gathered.count(None) == 1:
-            different = ["partition"]
+        different = _differences(ours, theirs)
         if different:
             message = _message(
                 self._loader[0], ranks, ours, first["rank"], theirs, different
@@ -245,6 +332,48 @@ class Agreement:
                 store.tell(self._record_key(ranks.rank), error)
                 store.tell(self._answer_key(), error)
             raise FailedPrecondition(message)
+
+
+def _shared(identity: Mapping[str, Any]) -> Dict[str, Any]:
+    """Returns what must be equal on all ranks."""
+    own = _OWN_WITH_SAMPLER if identity["sampler"] == "given" else _OWN
+    return {key: identity[key] for key in identity if key not in own}
+
+
+def _differences(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> List[str]:
+    is_gathered = [rank.get("partition") for rank in (ours, theirs)]
+    if is_gathered.count(None) == 1:
+        return ["partition"]
+    return [
+        key
+        for key in dict.fromkeys((*ours, *theirs))
+        if ours.get(key) != theirs.get(key)
+    ]
+
+
+def _other_loaders(ranks: _ranks.Ranks, found: List[Dict[str, Any]]) -> str:
+    """Returns what is wrong if ranks of MPI compare different loaders."""
+    ours = found[ranks.rank]["loader"]
+    for rank, theirs in enumerate(found):
+        if theirs["loader"] != ours:
+            return (
+                f"rank {ranks.rank} begins with dataset '{ours[0]}' and rank "
+                f"{rank} with '{theirs['loader'][0]}': MPI compares loaders in "
+                "the order in which they begin, which is to be the same on all "
+                "ranks"
+            )
+    return ""
+
+
+def _is_of_mpi(ranks: _ranks.Ranks) -> bool:
+    """True if the loader has the ranks of MPI, and no store has them."""
+    return (
+        ranks.world_size > 1
+        and ranks == _mpi.of_mpi()
+        and ranks not in (_ranks.of_torch(), _ranks.of_jax())
+    )
 
 
 def _message(

@@ -1,0 +1,83 @@
+"""Ranks that have MPI alone: mpi_ranks.py ADDRESS CASE. Prints, for each rank,
+what came of the case as a line of JSON."""
+
+import json
+import sys
+import time
+
+import datasetd
+import numpy as np
+from mpi4py import MPI
+
+COMM = MPI.COMM_WORLD
+RANK, SIZE = COMM.Get_rank(), COMM.Get_size()
+
+
+def loader(dataset, seed=1, **arguments):
+    return datasetd.DataLoader(
+        dataset, batch_size=4, shuffle=True, seed=seed, rank=RANK,
+        world_size=SIZE, framework="numpy", **arguments)
+
+
+def rows(epoch):
+    return [int(i) for batch in epoch for i in batch.indices]
+
+
+def equal(dataset):
+    """Two epochs and a second loader; one rank is late."""
+    found = []
+    with loader(dataset) as one, loader(dataset, 2) as two:
+        if RANK == 1:
+            time.sleep(0.5)
+        found += [rows(one), rows(one), rows(two)]
+    return found
+
+
+def differ(dataset):
+    with loader(dataset, 1 if RANK == 0 else 7) as one:
+        next(iter(one))
+
+
+def barrier(dataset):
+    """Not every rank comes to its first iter() before the others go on."""
+    with loader(dataset) as one:
+        if RANK == 0:
+            first = next(iter(one)).indices.tolist()
+            COMM.Barrier()
+        else:
+            COMM.Barrier()
+            first = next(iter(one)).indices.tolist()
+        again = rows(one)
+    return len(first), len(again)
+
+
+def partition(dataset):
+    number = RANK * 2 // SIZE
+    with loader(dataset, partition=(number, 2)) as one:
+        return one.num_samples, len(one), rows(one)
+
+
+def one_without_partition(dataset):
+    with loader(dataset, **({"partition": (1, 2)} if RANK else {})) as one:
+        rows(one)
+
+
+def main(address, case):
+    with datasetd.connect(address) as client:
+        name = "whole"
+        number = 0
+        if "partition" in case:
+            number = RANK * 2 // SIZE
+            name = f"whole.{number}of2"
+        # Parts of 40 and 30 samples.
+        data = np.arange(40 - 10 * number, dtype=np.float32)[:, None]
+        data = data + 1000 * number
+        dataset = client.push_dataset(name, {"x": data}, if_exists="same")
+        try:
+            result = globals()[case](dataset)
+        except datasetd.Error as error:
+            result = f"{type(error).__name__}: {error}"
+    print(json.dumps([RANK, result]), flush=True)
+
+
+main(*sys.argv[1:])
