@@ -10,9 +10,13 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "client/connection/unary_call.h"
+#include "client/device/cuda_driver.h"
 
 namespace datasetd::client {
 namespace {
@@ -121,6 +125,28 @@ absl::Status MakePathAbsolute(v1::DatasetSpec* spec) {
   return absl::OkStatus();
 }
 
+// Names the GPU as the daemon knows it: its numbers of GPUs may be others.
+absl::Status ChooseDevice(Session* session, v1::FeedOptions* options) {
+  DATASETD_RETURN_IF_ERROR(session->CheckProcess());
+  const std::string& device = options->device();
+  int ordinal = 0;
+  if (device.empty()) {
+    if (session->HasReplicas(options->dataset())) {
+      options->set_device(CurrentGpuUuid());
+    }
+  } else if (absl::string_view digits = device;
+             absl::ConsumePrefix(&digits, "cuda:") &&
+             absl::SimpleAtoi(digits, &ordinal)) {
+    absl::StatusOr<std::string> uuid = GpuUuid(ordinal);
+    if (!uuid.ok()) {
+      // UNAVAILABLE would say that the daemon is gone.
+      return absl::InvalidArgumentError(uuid.status().message());
+    }
+    options->set_device(*std::move(uuid));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Client> Client::Connect(const ClientOptions& options) {
@@ -164,6 +190,7 @@ absl::StatusOr<v1::Dataset> Client::LoadDataset(
         "the daemon ended loading dataset '", name, "' in state ",
         v1::DatasetState_Name(dataset.state()), ": ", dataset.error()));
   }
+  session_->NoteReplicas(dataset);
   return std::move(dataset);
 }
 
@@ -208,6 +235,7 @@ absl::StatusOr<v1::Dataset> Client::GetDataset(const std::string& name) {
       v1::GetDatasetResponse response,
       Call(session_.get(), session_->datasets(), limits_,
            &v1::DatasetService::Stub::AsyncGetDataset, request));
+  session_->NoteReplicas(response.dataset());
   return std::move(*response.mutable_dataset());
 }
 
@@ -245,7 +273,9 @@ absl::Status Client::ReleaseDataset(const std::string& name) {
 
 absl::StatusOr<Feed> Client::OpenFeed(const v1::FeedOptions& options,
                                       const Weights& weights) {
-  return Feed::Open(session_, options, weights, limits_);
+  v1::FeedOptions chosen = options;
+  DATASETD_RETURN_IF_ERROR(ChooseDevice(session_.get(), &chosen));
+  return Feed::Open(session_, chosen, weights, limits_);
 }
 
 absl::StatusOr<std::vector<v1::Feed>> Client::ListFeeds() {

@@ -83,6 +83,10 @@ class Client {
   absl::Status UnloadDataset(const std::string& name, bool force = false);
   absl::Status ReleaseDataset(const std::string& name);
 
+  // options.device is a GPU's number in this process, "cuda:1", or its UUID. If
+  // it is empty and the dataset has several replicas, that of the GPU which is
+  // current in this thread is taken, or else the first.
+  //
   // With `weights` the order is weighted: see v1::WeightedOrder, of which
   // `options` need only num_draws, if at all.
   absl::StatusOr<Feed> OpenFeed(const v1::FeedOptions& options,

@@ -199,8 +199,10 @@ DATASETD_API int32_t datasetd_get_status(datasetd_client* client,
 
 /* --- Feed --------------------------------------------------------------- */
 
-/* Opens a feed. `options_json` is a FeedOptions; `info_json`, which may be
- * NULL, receives an OpenFeedResponse. */
+/* Opens a feed. `options_json` is a FeedOptions, whose device counts GPUs as
+ * this process does; if it is empty and the dataset has several replicas, the
+ * GPU that is current in this thread is taken, or else the first. `info_json`,
+ * which may be NULL, receives an OpenFeedResponse. */
 DATASETD_API int32_t datasetd_feed_open(datasetd_client* client,
                                         const char* options_json,
                                         datasetd_feed** feed, char** info_json,

@@ -84,6 +84,7 @@ class Push::Call {
       Await();
     }
     DATASETD_RETURN_IF_ERROR(Status());
+    session_->NoteReplicas(response_.dataset());
     return std::move(*response_.mutable_dataset());
   }
 

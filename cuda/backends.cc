@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/gpu_uuid.h"
 #include "base/status_macros.h"
 #include "cuda/device/cuda_backend.h"
 
@@ -28,10 +29,55 @@ std::optional<int> CudaOrdinal(const std::string& device_name) {
   return ordinal;
 }
 
+// The ordinal of the GPU whose UUID begins with the name; none if there is no
+// such GPU, or several.
+absl::StatusOr<std::optional<int>> FindByUuid(const std::string& name) {
+  DATASETD_ASSIGN_OR_RETURN(const int count, CountCudaDevices());
+  std::optional<int> found;
+  for (int i = 0; i < count; ++i) {
+    DATASETD_ASSIGN_OR_RETURN(const std::string uuid, CudaDeviceUuid(i));
+    if (!GpuUuidHasPrefix(uuid, name)) continue;
+    if (found.has_value()) return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
+// One of ListDevices, and its UUID if it is a GPU.
+std::string Describe(const std::string& device_name) {
+  const std::optional<int> ordinal = CudaOrdinal(device_name);
+  if (!ordinal.has_value()) return device_name;
+  const absl::StatusOr<std::string> uuid = CudaDeviceUuid(*ordinal);
+  return uuid.ok() ? absl::StrCat(device_name, " (", GpuUuidText(*uuid), ")")
+                   : device_name;
+}
+
 absl::Status NoSuchDevice(const std::string& device_name) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("no device \"", device_name,
-                   "\"; there is: ", absl::StrJoin(ListDevices(), ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no device \"", device_name, "\"",
+      IsGpuUuidName(device_name) ? ", or more than one" : "", "; there is: ",
+      absl::StrJoin(ListDevices(), ", ",
+                    [](std::string* out, const std::string& name) {
+                      out->append(Describe(name));
+                    })));
+}
+
+absl::StatusOr<int> FindGpu(const std::string& device_name) {
+  const bool is_uuid = IsGpuUuidName(device_name);
+  std::optional<int> ordinal = CudaOrdinal(device_name);
+  if (!ordinal.has_value() && !is_uuid) return NoSuchDevice(device_name);
+  const absl::StatusOr<int> count = CountCudaDevices();
+  if (!count.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("device ", device_name, ": ", count.status().message()));
+  }
+  if (is_uuid) {
+    DATASETD_ASSIGN_OR_RETURN(ordinal, FindByUuid(device_name));
+  }
+  if (!ordinal.has_value() || *ordinal >= *count) {
+    return NoSuchDevice(device_name);
+  }
+  return *ordinal;
 }
 
 }  // namespace
@@ -43,19 +89,18 @@ std::vector<std::string> ListDevices() {
   return names;
 }
 
+absl::StatusOr<std::string> DeviceUuid(const std::string& device_name) {
+  DATASETD_ASSIGN_OR_RETURN(const int ordinal, FindGpu(device_name));
+  DATASETD_ASSIGN_OR_RETURN(const std::string uuid, CudaDeviceUuid(ordinal));
+  return GpuUuidText(uuid);
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const std::string& device_name, const BackendOptions& options) {
   if (device_name == "cpu") return CreateHostBackend(options.host);
-  const std::optional<int> ordinal = CudaOrdinal(device_name);
-  if (!ordinal.has_value()) return NoSuchDevice(device_name);
-  const absl::StatusOr<int> count = CountCudaDevices();
-  if (!count.ok()) {
-    return absl::UnavailableError(
-        absl::StrCat("device ", device_name, ": ", count.status().message()));
-  }
-  if (*ordinal >= *count) return NoSuchDevice(device_name);
+  DATASETD_ASSIGN_OR_RETURN(const int ordinal, FindGpu(device_name));
   return CreateCudaBackend(
-      {.ordinal = *ordinal,
+      {.ordinal = ordinal,
        .max_batches_per_launch = options.max_batches_per_launch});
 }
 

@@ -22,7 +22,13 @@ struct BackendOptions {
 // The devices that there are: "cpu", then "cuda:0", ...
 std::vector<std::string> ListDevices();
 
-// `device_name` is "cpu" or "cuda:N".
+// The UUID of a GPU in text form, "GPU-...", whose name CreateBackend would
+// take. Gives it no context. Errors as CreateBackend; INVALID_ARGUMENT for
+// "cpu".
+absl::StatusOr<std::string> DeviceUuid(const std::string& device_name);
+
+// `device_name` is "cpu", "cuda:N", or the UUID of a GPU, "GPU-...", or the
+// beginning of one.
 //
 //   INVALID_ARGUMENT  no such device; lists those there are
 //   UNAVAILABLE       a CUDA device, and there is no driver, no device at all,

@@ -57,6 +57,7 @@ struct Flags {
   std::vector<std::string> devices;
   std::vector<std::string> data_roots;
   uint64_t memory_budget_mib = 0;
+  uint64_t pinned_budget_mib = 0;
   uint32_t host_threads = 0;
   std::string log_level;
   bool exit_with_parent = false;
@@ -68,11 +69,14 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--config", flags.config_path, "YAML configuration file");
   app.add_option("--socket_path", flags.socket_path,
                  "gRPC socket; the attach socket lies beside it");
-  app.add_option("--device", flags.devices, "Device to serve; repeatable");
+  app.add_option("--device", flags.devices,
+                 "Device to serve, cpu, cuda:N or GPU-UUID; repeatable");
   app.add_option("--data_root", flags.data_roots,
                  "Directory that datasets may be read from; repeatable");
   app.add_option("--memory_budget_mib", flags.memory_budget_mib,
                  "Memory of each device that the daemon may use");
+  app.add_option("--pinned_budget_mib", flags.pinned_budget_mib,
+                 "Host memory that the daemon may pin for samples");
   app.add_option("--host_threads", flags.host_threads,
                  "Threads of the host backend; 0: one per core");
   app.add_option("--log_level", flags.log_level,
@@ -102,6 +106,9 @@ absl::StatusOr<v1::Config> MakeConfig(const Flags& flags) {
   if (!flags.data_roots.empty()) {
     config.mutable_data_roots()->Assign(flags.data_roots.begin(),
                                         flags.data_roots.end());
+  }
+  if (flags.pinned_budget_mib != 0) {
+    config.set_pinned_budget_mib(flags.pinned_budget_mib);
   }
   if (flags.memory_budget_mib != 0) {
     config.set_memory_budget_mib(flags.memory_budget_mib);

@@ -27,6 +27,7 @@
 #include "server/dataset/device_table.h"
 #include "server/dataset/memory_budget.h"
 #include "server/devices/device_config.h"
+#include "server/devices/failure_watch.h"
 #include "server/feed/feed_table.h"
 #include "server/feed/producer.h"
 #include "server/files/file_system.h"
@@ -75,8 +76,8 @@ TransformLimits TransformLimitsOf(const v1::Config& config) {
           .max_operations = static_cast<int64_t>(limits.max_operations())};
 }
 
-// The device is beyond repair: what is published stays correct, nothing more
-// is, and reconnecting clients find a new process.
+// No device is left: what is published stays correct, nothing more is, and
+// reconnecting clients find a new process.
 [[noreturn]] void EndByDeviceFailure(const absl::Status& status) {
   Log(LogSubsystem::kProducer)
       .critical("the device failed, exiting: {}: {}",
@@ -86,8 +87,9 @@ TransformLimits TransformLimitsOf(const v1::Config& config) {
   std::_Exit(EXIT_FAILURE);
 }
 
-// Whoever meets it: a load, a feed that is opened, what frees memory.
-void OnDeviceFailure(const absl::Status& status) {
+// Of the last device, by whoever meets it: a load, a feed that is opened, what
+// frees memory.
+void OnLastFailure(const absl::Status& status) {
   if (!Producer::IsThisThread()) EndByDeviceFailure(status);
 }
 
@@ -149,6 +151,7 @@ class Server::Impl {
   void OnDataset(const char* event, const DatasetInfo& info,
                  const Caller& caller);
   void OnProducerFailure(uint64_t feed_id, const absl::Status& status);
+  void OnDeviceFailed(ServedDevice& device);
 
   const v1::Config config_;
   std::optional<ActivatedSockets> activated_;  // until Start
@@ -165,6 +168,7 @@ class Server::Impl {
   std::unique_ptr<DatasetCache> cache_;        // null: off
   std::unique_ptr<DatasetRegistry> datasets_;
   std::unique_ptr<FeedTable> feeds_;
+  std::unique_ptr<FailureWatch> failures_;
   std::unique_ptr<AttachServer> attach_;
   // For the producers: null while it does not serve.
   Mutex failure_mutex_;
@@ -195,8 +199,10 @@ absl::Status Server::Impl::Start() {
                   config_.data_roots().begin(), config_.data_roots().end())));
   DATASETD_ASSIGN_OR_RETURN(std::vector<ServedDevice> devices,
                             OpenDevices(config_));
-  devices_ = std::make_unique<DeviceTable>(std::move(devices));
-  SetDeviceFailureHandler(OnDeviceFailure);
+  DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<MemoryBudget> pinned,
+                            OpenPinnedBudget(config_, devices));
+  devices_ =
+      std::make_unique<DeviceTable>(std::move(devices), std::move(pinned));
   DATASETD_RETURN_IF_ERROR(OpenStores());
   const auto open_source = [files = files_.get(),
                             max_inflated_bytes = static_cast<int64_t>(
@@ -240,6 +246,12 @@ absl::Status Server::Impl::Start() {
                                   OnProducerFailure(feed_id, status);
                                 }));
 
+  failures_ = std::make_unique<FailureWatch>(
+      devices_.get(), [this](ServedDevice& device) { OnDeviceFailed(device); },
+      OnLastFailure);
+  SetDeviceFailureHandler(
+      [this](const absl::Status& status) { failures_->Report(status); });
+
   // Before clients can take these names.
   DATASETD_RETURN_IF_ERROR(BeginLoads());
   BeginRestore();
@@ -278,8 +290,13 @@ absl::Status Server::Impl::OpenStores() {
 // On a producer's thread. Any other error is that of one feed.
 void Server::Impl::OnProducerFailure(uint64_t feed_id,
                                      const absl::Status& status) {
-  if (IsDeviceFailure(status)) EndByDeviceFailure(status);
   const std::string reason(status.message());
+  if (IsDeviceFailure(status)) {
+    if (!devices_->IsServing()) EndByDeviceFailure(status);
+    Log(LogSubsystem::kProducer)
+        .critical("{}: the device failed: {}", FailedDevice(status), reason);
+    return;
+  }
   Log(LogSubsystem::kProducer)
       .error("{}: feed {} is stopped: {}",
              absl::StatusCodeToString(status.code()), feed_id, reason);
@@ -287,6 +304,26 @@ void Server::Impl::OnProducerFailure(uint64_t feed_id,
   if (failure_attach_ == nullptr) return;
   failure_attach_->EndLeases({feed_id}, attach::GoodbyeCode::kFeedFailed,
                              reason);
+}
+
+// Another device serves on. What comes to the failed one later is refused by
+// its health, which says so already.
+void Server::Impl::OnDeviceFailed(ServedDevice& device) {
+  const std::string reason(devices_->CheckServes(device).message());
+  Log(LogSubsystem::kProducer)
+      .critical("{}; its feeds end, and the datasets that are nowhere else",
+                reason);
+  const auto end = [&](std::vector<uint64_t> feeds) {
+    MutexLock lock(&failure_mutex_);
+    if (failure_attach_ == nullptr) return;
+    failure_attach_->EndLeases(std::move(feeds),
+                               attach::GoodbyeCode::kFeedFailed, reason);
+  };
+  end(feeds_->DropDevice(device.name()));
+  // Feeds on other devices read parts of these.
+  for (const auto& dataset : datasets_->FailDevice(device)) {
+    end(feeds_->DropPending(dataset.get()));
+  }
 }
 
 // Called with the registry's lock held.
@@ -475,6 +512,9 @@ void Server::Impl::StopParts() {
     MutexLock lock(&failure_mutex_);
     failure_attach_ = nullptr;
   }
+  // What fails from here on is given back by the end of the process.
+  SetDeviceFailureHandler(nullptr);
+  failures_.reset();
   attach_.reset();
   feeds_.reset();
   datasets_.reset();
@@ -508,7 +548,9 @@ void Server::Impl::EndProcess(absl::Duration timeout) {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const v1::Config& config, std::optional<ActivatedSockets> sockets) {
-  auto impl = std::make_unique<Impl>(config, std::move(sockets));
+  v1::Config named = config;
+  DATASETD_RETURN_IF_ERROR(NameSockets(&named));
+  auto impl = std::make_unique<Impl>(named, std::move(sockets));
   DATASETD_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

@@ -7,10 +7,15 @@
 #include <cstddef>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/gpu_uuid.h"
+#include "client/device/cuda_driver.h"
 
 namespace datasetd::client {
 namespace {
@@ -46,6 +51,19 @@ absl::StatusOr<Address> ResolveAddress(const std::string& text) {
         "address '", path,
         "' looks like a host and a port: datasetd is reached by a Unix socket "
         "of this machine; say unix:/path or /path"));
+  }
+  if (absl::StrContains(path, kGpuPlaceholder)) {
+    std::string uuid = CurrentGpuUuid();
+    if (uuid.empty()) {
+      absl::StatusOr<std::string> first = GpuUuid(0);
+      if (!first.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "address '", path, "': ", kGpuPlaceholder,
+            " stands for this process's GPU: ", first.status().message()));
+      }
+      uuid = *std::move(first);
+    }
+    path = absl::StrReplaceAll(path, {{kGpuPlaceholder, uuid}});
   }
   std::error_code error;
   const std::filesystem::path absolute =

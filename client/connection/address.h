@@ -20,9 +20,11 @@ struct Address {
 };
 
 // Resolves `text`: a path, or "unix:" and a path. Empty means
-// $DATASETD_ADDRESS, or if that is unset the system's socket.
+// $DATASETD_ADDRESS, or if that is unset the system's socket. "{gpu}" in it is
+// the UUID of the GPU that is current in this thread, or else of the first one
+// that this process sees: of several daemons the one of that GPU.
 //   INVALID_ARGUMENT  another scheme, a host and a port, or a path too long for
-//                     a Unix socket
+//                     a Unix socket; {gpu}, and no GPU is visible
 absl::StatusOr<Address> ResolveAddress(const std::string& text);
 
 }  // namespace datasetd::client

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/connection/error_detail.h"
@@ -129,6 +130,22 @@ absl::Status Session::ToStatus(const grpc::Status& status) {
     ended_ = last;
   }
   return ended_;
+}
+
+void Session::NoteReplicas(const v1::Dataset& dataset) {
+  const bool has_replicas = dataset.placements_size() > 1 &&
+                            !absl::StartsWith(dataset.device(), "shard");
+  const std::lock_guard lock(mutex_);
+  if (has_replicas) {
+    replicated_.insert(dataset.name());
+  } else {
+    replicated_.erase(dataset.name());
+  }
+}
+
+bool Session::HasReplicas(const std::string& dataset) {
+  const std::lock_guard lock(mutex_);
+  return replicated_.count(dataset) > 0;
 }
 
 }  // namespace datasetd::client

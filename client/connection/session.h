@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -50,6 +51,11 @@ class Session {
   v1::FeedService::Stub* feeds() { return stubs_->feeds.get(); }
   v1::ServerService::Stub* server() { return stubs_->server.get(); }
 
+  // Called with every dataset that was loaded, pushed or got. HasReplicas tells
+  // of the last one of a name whether it had several.
+  void NoteReplicas(const v1::Dataset& dataset);
+  bool HasReplicas(const std::string& dataset);
+
   const Address& address() const { return address_; }
   // attach::kTokenBytes bytes.
   const std::string& token() const { return token_; }
@@ -73,6 +79,7 @@ class Session {
   std::mutex mutex_;
   AttachSocket socket_ ABSL_GUARDED_BY(mutex_);
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> replicated_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace datasetd::client

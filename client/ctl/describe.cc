@@ -1,5 +1,6 @@
 #include "client/ctl/describe.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -7,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/gpu_uuid.h"
 #include "client/ctl/output.h"
 
 namespace datasetd::ctl {
@@ -55,7 +57,57 @@ std::string BytesText(int64_t bytes) {
                       " bytes)");
 }
 
+// Returns a line per device, and one for pinned host memory, if there are
+// several, or one has failed.
+std::string PlacementsText(
+    v1::Residency residency,
+    const google::protobuf::RepeatedPtrField<v1::Placement>& placements) {
+  std::string text;
+  const auto line = [&](const std::string& name, int64_t bytes,
+                        const std::string& rest) {
+    absl::StrAppend(&text, "  ", name,
+                    std::string(14 - std::min<size_t>(name.size(), 13), ' '),
+                    FormatBytes(static_cast<uint64_t>(bytes)), rest, "\n");
+  };
+  int64_t host_bytes = 0;
+  for (const v1::Placement& placement : placements) {
+    host_bytes += placement.host_bytes();
+    if (placements.size() == 1 && placement.error().empty() &&
+        placement.host_bytes() == 0) {
+      continue;
+    }
+    line(placement.device(), placement.device_bytes(),
+         absl::StrCat(
+             placement.gpu_uuid().empty()
+                 ? ""
+                 : absl::StrCat(", ", GpuUuidText(placement.gpu_uuid())),
+             placement.error().empty()
+                 ? ""
+                 : absl::StrCat(", has failed: ", placement.error())));
+  }
+  if (host_bytes > 0) {
+    const bool is_mapped = residency == v1::RESIDENCY_MAPPED;
+    line(is_mapped ? "mapped" : "pinned", host_bytes,
+         is_mapped ? ", file of the cache" : ", host memory");
+  }
+  return text;
+}
+
+// True if each device has all samples.
+bool AreReplicas(
+    const google::protobuf::RepeatedPtrField<v1::Placement>& placements,
+    int64_t resident_bytes) {
+  return placements.size() > 1 &&
+         placements[0].device_bytes() == resident_bytes;
+}
+
 }  // namespace
+
+std::string ResidencyText(v1::Residency residency) {
+  return residency == v1::RESIDENCY_UNSPECIFIED
+             ? ""
+             : EnumText(v1::Residency_Name(residency), "RESIDENCY_");
+}
 
 std::string StateText(const v1::Dataset& dataset) {
   std::string text =
@@ -79,7 +131,12 @@ std::string DescribeDataset(const v1::Dataset& dataset) {
       FieldsText(dataset.fields()), "\n", "  resident      ",
       FormatBytes(static_cast<uint64_t>(dataset.resident_bytes())), " (",
       dataset.resident_bytes(), " bytes), once for ", dataset.num_feeds(),
-      " feeds\n", "  source        ", dataset.format(), " ", dataset.path());
+      AreReplicas(dataset.placements(), dataset.resident_bytes())
+          ? " feeds, on each device\n"
+          : " feeds\n",
+      "  residency     ", ResidencyText(dataset.residency()), "\n",
+      PlacementsText(dataset.residency(), dataset.placements()),
+      "  source        ", dataset.format(), " ", dataset.path());
   if (!dataset.split().empty()) {
     absl::StrAppend(&text, ", split ", dataset.split());
   }
@@ -110,11 +167,16 @@ std::string DescribeEstimate(const v1::LoadEstimate& estimate) {
                     " to ", ExtentText(estimate.largest()),
                     " (height x width)\n");
   }
+  const bool are_replicas =
+      AreReplicas(estimate.placements(), estimate.resident_bytes());
   absl::StrAppend(&text, "  fields        ", FieldsText(estimate.fields()),
                   "\n", "  resident      ",
-                  BytesText(estimate.resident_bytes()), " on ",
-                  estimate.device(), ", of which ",
-                  BytesText(estimate.free_bytes()), " are free\n");
+                  BytesText(estimate.resident_bytes()),
+                  are_replicas ? " on each of " : " on ", estimate.device(),
+                  ", of which ", BytesText(estimate.free_bytes()),
+                  are_replicas ? " are free on every one\n" : " are free\n",
+                  "  residency     ", ResidencyText(estimate.residency()), "\n",
+                  PlacementsText(estimate.residency(), estimate.placements()));
   if (estimate.scratch_bytes() > 0) {
     absl::StrAppend(&text, "  while loading ",
                     BytesText(estimate.scratch_bytes()), " more\n");

@@ -9,6 +9,9 @@
 
 namespace datasetd::ctl {
 
+// Returns "pinned"; empty if it is not known yet.
+std::string ResidencyText(v1::Residency residency);
+
 // Returns "ready", "loading 45%".
 std::string StateText(const v1::Dataset& dataset);
 

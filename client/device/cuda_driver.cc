@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "base/gpu_uuid.h"
 #include "base/status_macros.h"
 #include "cuda/device/driver_api.h"
 
@@ -35,12 +35,8 @@ absl::Status ToStatus(const DriverApi& api, CUresult result, const char* call) {
   }
 }
 
-std::string UuidText(const void* bytes) {
-  const std::string hex = absl::BytesToHexString(
-      std::string(static_cast<const char*>(bytes), sizeof(CUuuid)));
-  return absl::StrCat("GPU-", hex.substr(0, 8), "-", hex.substr(8, 4), "-",
-                      hex.substr(12, 4), "-", hex.substr(16, 4), "-",
-                      hex.substr(20));
+std::string UuidText(const CUuuid& uuid) {
+  return GpuUuidText(absl::string_view(uuid.bytes, sizeof(uuid.bytes)));
 }
 
 // Makes a context current, and permits calls that a capture in global mode on
@@ -280,39 +276,91 @@ class DynamicCudaDriver final : public CudaDriver {
   CUdeviceptr device_base_ = 0;
 };
 
+struct VisibleGpu {
+  CUdevice device = 0;
+  CUuuid uuid = {};
+};
+
+// By ordinal. Initialises the driver.
+absl::StatusOr<std::vector<VisibleGpu>> VisibleGpus(const DriverApi& api_) {
+  if (const CUresult result = api_.cuInit(0); result != CUDA_SUCCESS) {
+    if (result == CUDA_ERROR_NO_DEVICE) return std::vector<VisibleGpu>();
+    return ToStatus(api_, result, "cuInit");
+  }
+  int count = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(cuDeviceGetCount(&count));
+  std::vector<VisibleGpu> gpus(static_cast<size_t>(count));
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    VisibleGpu& gpu = gpus[static_cast<size_t>(ordinal)];
+    DATASETD_CUDA_RETURN_IF_ERROR(cuDeviceGet(&gpu.device, ordinal));
+    DATASETD_CUDA_RETURN_IF_ERROR(cuDeviceGetUuid(&gpu.uuid, gpu.device));
+  }
+  return gpus;
+}
+
+// What of it this process sees, and where to look.
+std::string NotVisible(const std::vector<VisibleGpu>& gpus) {
+  std::string visible;
+  for (size_t ordinal = 0; ordinal < gpus.size(); ++ordinal) {
+    absl::StrAppend(&visible, visible.empty() ? "" : ", ", "cuda:", ordinal,
+                    " ", UuidText(gpus[ordinal].uuid));
+  }
+  return absl::StrCat("which this process does not see; it sees ",
+                      visible.empty() ? "no GPU" : visible,
+                      ": check CUDA_VISIBLE_DEVICES");
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> GpuUuid(int ordinal) {
+  const absl::StatusOr<const DriverApi*> api = GetDriverApi();
+  if (!api.ok()) {
+    return absl::Status(
+        api.status().code(),
+        absl::StrCat("device: cuda:", ordinal, ": ", api.status().message()));
+  }
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<VisibleGpu> gpus,
+                            VisibleGpus(**api));
+  if (ordinal < 0 || static_cast<size_t>(ordinal) >= gpus.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device: cuda:", ordinal, ", ", NotVisible(gpus)));
+  }
+  return UuidText(gpus[static_cast<size_t>(ordinal)].uuid);
+}
+
+std::string CurrentGpuUuid() {
+  const auto api = GetDriverApi();
+  CUdevice device;
+  CUuuid uuid;
+  if (!api.ok() || (*api)->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+      (*api)->cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS) {
+    return "";
+  }
+  return UuidText(uuid);
+}
 
 absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Open(
     const std::string& uuid, const std::string& device) {
-  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const driver_api, GetDriverApi());
-  const DriverApi& api_ = *driver_api;
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
   if (uuid.size() != sizeof(CUuuid)) {
     return absl::InternalError(
         absl::StrCat("a GPU UUID of ", uuid.size(), " bytes"));
   }
-  DATASETD_CUDA_RETURN_IF_ERROR(cuInit(0));
-  int count = 0;
-  DATASETD_CUDA_RETURN_IF_ERROR(cuDeviceGetCount(&count));
-  std::vector<std::string> visible;
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    CUdevice candidate;
-    CUuuid candidate_uuid;
-    DATASETD_CUDA_RETURN_IF_ERROR(cuDeviceGet(&candidate, ordinal));
-    DATASETD_CUDA_RETURN_IF_ERROR(cuDeviceGetUuid(&candidate_uuid, candidate));
-    if (memcmp(uuid.data(), &candidate_uuid, sizeof(candidate_uuid)) == 0) {
-      auto driver =
-          std::make_unique<DynamicCudaDriver>(api_, candidate, ordinal);
-      DATASETD_RETURN_IF_ERROR(driver->Init());
-      return driver;
+  DATASETD_ASSIGN_OR_RETURN(const std::vector<VisibleGpu> gpus,
+                            VisibleGpus(*api));
+  for (size_t ordinal = 0; ordinal < gpus.size(); ++ordinal) {
+    const VisibleGpu& gpu = gpus[ordinal];
+    if (memcmp(uuid.data(), gpu.uuid.bytes, sizeof(gpu.uuid.bytes)) != 0) {
+      continue;
     }
-    visible.push_back(
-        absl::StrCat("cuda:", ordinal, " ", UuidText(&candidate_uuid)));
+    auto driver = std::make_unique<DynamicCudaDriver>(
+        *api, gpu.device, static_cast<int>(ordinal));
+    DATASETD_RETURN_IF_ERROR(driver->Init());
+    return driver;
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the feed is on the daemon's ", device, " ", UuidText(uuid.data()),
-      ", which this process does not see; it sees ",
-      visible.empty() ? "no GPU" : absl::StrJoin(visible, ", "),
-      ": check CUDA_VISIBLE_DEVICES"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the feed is on the daemon's ", device, " ",
+                   GpuUuidText(uuid), ", ", NotVisible(gpus)));
 }
 
 #undef DATASETD_CUDA_RETURN_IF_ERROR

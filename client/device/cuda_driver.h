@@ -24,6 +24,16 @@
 
 namespace datasetd::client {
 
+// The UUID of a GPU in NVIDIA's text form, "GPU-...". `ordinal` counts as this
+// process does, after CUDA_VISIBLE_DEVICES.
+//   INVALID_ARGUMENT  there is no such GPU; lists the GPUs that are visible
+// Else errors as CudaDriver::Open.
+absl::StatusOr<std::string> GpuUuid(int ordinal);
+
+// That of the GPU whose context is current in this thread, as
+// torch.cuda.set_device leaves it; empty if there is none. Initialises nothing.
+std::string CurrentGpuUuid();
+
 class CudaDriver {
  public:
   // Opens the GPU with the UUID (16 bytes). `device` is the daemon's name for

@@ -4,6 +4,15 @@
 
 namespace datasetd::client {
 
+absl::StatusOr<std::string> GpuUuid(int ordinal) {
+  return absl::UnimplementedError(
+      "this datasetd client was built without the CUDA toolkit and knows no "
+      "cuda:" +
+      std::to_string(ordinal) + ": build it where the toolkit is installed");
+}
+
+std::string CurrentGpuUuid() { return ""; }
+
 absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Open(
     const std::string& /*uuid*/, const std::string& device) {
   return absl::UnimplementedError(

@@ -20,8 +20,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/stage_copy.h"
 
 namespace datasetd {
 
@@ -113,11 +115,27 @@ class Stream {
   virtual absl::Status CopyToHost(uint8_t* to, const uint8_t* from,
                                   size_t size_bytes) = 0;
 
+  // As CopyToDevice, from memory of another backend. REQUIRES: its device
+  // CanReadPeer that one.
+  virtual absl::Status CopyFromPeer(uint8_t* /*to*/, const uint8_t* /*from*/,
+                                    size_t /*size_bytes*/) {
+    return absl::UnimplementedError("this device reads no other's memory");
+  }
+
   // Runs `program` for up to max_batches_per_launch(...) batches: one kernel.
   // The program, the slots and the indices must live until completion; the
   // span of tasks itself is copied.
   virtual absl::Status Augment(const LoadedProgram& program,
                                absl::Span<const BatchTask> batches) = 0;
+
+  // Makes the copies, by one kernel that also reads memory of HostMemory and of
+  // peers (Backend::ReadPeer). The list and what it names must live until
+  // completion; the list is in device memory. Not on the host, where a program
+  // reads samples wherever they lie.
+  //   UNIMPLEMENTED  the device is the host
+  virtual absl::Status StageIn(const StageCopy* copies, int64_t num_copies) {
+    return absl::UnimplementedError("the host stages nothing");
+  }
 
   virtual absl::Status Record(Event& event) = 0;
 
@@ -147,6 +165,15 @@ class Backend {
       size_t size_bytes, ExportKind kind) = 0;
   virtual absl::StatusOr<std::unique_ptr<HostMemory>> AllocateHost(
       size_t size_bytes) = 0;
+
+  // Whether its device reads the other's memory by itself. False for itself.
+  virtual bool CanReadPeer(const Backend& /*peer*/) const { return false; }
+  // Lets the copies of StageIn read the memory of another device, from now on.
+  //   FAILED_PRECONDITION  the device cannot; names both
+  virtual absl::Status ReadPeer(const Backend& peer) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        info().name, " cannot read the memory of ", peer.info().name));
+  }
 
   // Best first; never empty.
   virtual std::vector<ExportKind> export_kinds() const = 0;

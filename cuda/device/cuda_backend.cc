@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -106,6 +107,18 @@ class CudaBackend final : public Backend {
     return CudaHostMemory::Create(*context_, size_bytes);
   }
 
+  bool CanReadPeer(const Backend& peer) const override {
+    const auto* const gpu = dynamic_cast<const CudaBackend*>(&peer);
+    return gpu != nullptr && gpu != this &&
+           context_->CanReachPeer(*gpu->context_).value_or(false);
+  }
+
+  absl::Status ReadPeer(const Backend& peer) override {
+    const auto* const gpu = dynamic_cast<const CudaBackend*>(&peer);
+    if (gpu == nullptr) return Backend::ReadPeer(peer);
+    return context_->EnablePeer(*gpu->context_);
+  }
+
   std::vector<ExportKind> export_kinds() const override {
     return export_kinds_;
   }
@@ -148,6 +161,19 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 absl::StatusOr<int> CountCudaDevices() { return CountDriverDevices(); }
+
+absl::StatusOr<std::string> CudaDeviceUuid(int ordinal) {
+  DATASETD_ASSIGN_OR_RETURN(const int count, CountDriverDevices());
+  if (ordinal < 0 || ordinal >= count) {
+    return absl::InvalidArgumentError(absl::StrCat("no device cuda:", ordinal));
+  }
+  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
+  CUdevice device = 0;
+  CUuuid uuid;
+  DATASETD_CUDA_RETURN_IF_ERROR(api->cuDeviceGet(&device, ordinal));
+  DATASETD_CUDA_RETURN_IF_ERROR(api->cuDeviceGetUuid(&uuid, device));
+  return std::string(uuid.bytes, sizeof(uuid.bytes));
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options) {

@@ -6,6 +6,7 @@
 #define DATASETD_CUDA_DEVICE_CUDA_BACKEND_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "cuda/device/backend.h"
@@ -22,6 +23,12 @@ struct CudaBackendOptions {
 //   UNAVAILABLE    no driver or no device, which one is said
 //   UNIMPLEMENTED  built without CUDA
 absl::StatusOr<int> CountCudaDevices();
+
+// The 16 bytes of a GPU's UUID. Needs no context.
+//
+//   INVALID_ARGUMENT  no device of this ordinal
+//   UNAVAILABLE, UNIMPLEMENTED  as above
+absl::StatusOr<std::string> CudaDeviceUuid(int ordinal);
 
 // Gives the device a context.
 //

@@ -14,6 +14,10 @@ absl::Status BuiltWithoutCuda() {
 
 absl::StatusOr<int> CountCudaDevices() { return BuiltWithoutCuda(); }
 
+absl::StatusOr<std::string> CudaDeviceUuid(int /*ordinal*/) {
+  return BuiltWithoutCuda();
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options) {
   return BuiltWithoutCuda();

@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::Retain(int ordinal) {
   }
   DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
   CUdevice device = 0;
+  SetCurrentDevice(ordinal);
   DATASETD_CUDA_RETURN_IF_ERROR(api->cuDeviceGet(&device, ordinal));
   std::unique_ptr<CudaContext> context(new CudaContext(*api, ordinal, device));
   // By default a thread that waits for the device spins.
@@ -44,12 +45,36 @@ absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::Retain(int ordinal) {
   return context;
 }
 
+absl::StatusOr<bool> CudaContext::CanReachPeer(const CudaContext& peer) const {
+  int can_access = 0;
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api_.cuDeviceCanAccessPeer(&can_access, device_, peer.device_));
+  return can_access != 0;
+}
+
+absl::Status CudaContext::EnablePeer(const CudaContext& peer) const {
+  DATASETD_ASSIGN_OR_RETURN(const bool can_reach, CanReachPeer(peer));
+  if (!can_reach) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cuda:", ordinal_,
+        " has no peer access to the memory of cuda:", peer.ordinal_,
+        ": there is neither NVLink nor a PCIe path between them that the "
+        "driver allows (nvidia-smi topo -p2p r shows which there are)"));
+  }
+  DATASETD_RETURN_IF_ERROR(MakeCurrent());
+  const CUresult error = api_.cuCtxEnablePeerAccess(peer.context_, 0);
+  if (error == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return absl::OkStatus();
+  return CudaStatus(error, "cuCtxEnablePeerAccess");
+}
+
 absl::Status CudaContext::MakeCurrent() const {
+  SetCurrentDevice(ordinal_);
   DATASETD_CUDA_RETURN_IF_ERROR(api_.cuCtxSetCurrent(context_));
   return absl::OkStatus();
 }
 
 void CudaContext::MakeCurrentOrLog() const {
+  SetCurrentDevice(ordinal_);
   DATASETD_CUDA_LOG_IF_ERROR(api_.cuCtxSetCurrent(context_));
 }
 

@@ -39,6 +39,12 @@ class CudaContext {
   int ordinal() const { return ordinal_; }
   CUdevice device() const { return device_; }
 
+  // Whether EnablePeer is possible.
+  absl::StatusOr<bool> CanReachPeer(const CudaContext& peer) const;
+  // Lets kernels of this context use the memory of `peer`.
+  //   FAILED_PRECONDITION  the devices cannot; names both
+  absl::Status EnablePeer(const CudaContext& peer) const;
+
   absl::Status MakeCurrent() const;
   // For destructors: logs an error, as LogCudaError does.
   void MakeCurrentOrLog() const;

@@ -108,6 +108,18 @@ absl::Status CudaStream::CopyToHost(uint8_t* to, const uint8_t* from,
   return absl::OkStatus();
 }
 
+absl::Status CudaStream::CopyFromPeer(uint8_t* to, const uint8_t* from,
+                                      size_t size_bytes) {
+  if (size_bytes == 0) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(context_.MakeCurrent());
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      context_.api().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to),
+                                       reinterpret_cast<CUdeviceptr>(from),
+                                       size_bytes, stream_.get()),
+      size_bytes);
+  return absl::OkStatus();
+}
+
 absl::Status CudaStream::Augment(const LoadedProgram& program,
                                  absl::Span<const BatchTask> batches) {
   if (batches.empty() || batches.size() > size_t{kMaxBatchesPerLaunch}) {
@@ -118,6 +130,10 @@ absl::Status CudaStream::Augment(const LoadedProgram& program,
   const auto& loaded = static_cast<const CudaProgram&>(program);
   return kernels_.Launch(loaded.device_program(), loaded.host_program(),
                          batches, stream_.get());
+}
+
+absl::Status CudaStream::StageIn(const StageCopy* copies, int64_t num_copies) {
+  return kernels_.Stage(copies, num_copies, stream_.get());
 }
 
 absl::Status CudaStream::Record(Event& event) {

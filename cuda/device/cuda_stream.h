@@ -87,8 +87,11 @@ class CudaStream final : public Stream {
                             size_t size_bytes) override;
   absl::Status CopyToHost(uint8_t* to, const uint8_t* from,
                           size_t size_bytes) override;
+  absl::Status CopyFromPeer(uint8_t* to, const uint8_t* from,
+                            size_t size_bytes) override;
   absl::Status Augment(const LoadedProgram& program,
                        absl::Span<const BatchTask> batches) override;
+  absl::Status StageIn(const StageCopy* copies, int64_t num_copies) override;
   absl::Status Record(Event& event) override;
   absl::Status Synchronize() override;
 

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 
 #define DATASETD_CUDA_FUNCTIONS(X)  \
+  X(cuCtxEnablePeerAccess)          \
   X(cuCtxGetDevice)                 \
   X(cuCtxGetStreamPriorityRange)    \
   X(cuCtxPopCurrent)                \

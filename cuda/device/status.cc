@@ -41,13 +41,11 @@ std::string NameOf(CUresult error) {
   return absl::StrCat(name, " (", text, ")");
 }
 
+// -1: none yet. The driver is not asked: it may answer with the very error.
+thread_local int current_ordinal = -1;
+
 std::string CurrentDevice() {
-  const DriverApi* const api = LoadedDriverApi();
-  CUdevice device = -1;
-  if (api == nullptr || api->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
-    return "no device";
-  }
-  return absl::StrCat("device ", device);
+  return current_ordinal < 0 ? "" : absl::StrCat("cuda:", current_ordinal);
 }
 
 bool IsShuttingDown(CUresult error) {
@@ -56,6 +54,8 @@ bool IsShuttingDown(CUresult error) {
 }
 
 }  // namespace
+
+void SetCurrentDevice(int ordinal) { current_ordinal = ordinal; }
 
 bool IsSticky(CUresult error) {
   switch (error) {
@@ -80,17 +80,20 @@ bool IsSticky(CUresult error) {
 
 absl::Status CudaStatus(CUresult error, const char* call, size_t size_bytes) {
   if (error == CUDA_SUCCESS) return absl::OkStatus();
-  std::string message =
-      absl::StrCat(call, ": ", NameOf(error), " on ", CurrentDevice());
+  const std::string device = CurrentDevice();
+  std::string message = absl::StrCat(call, ": ", NameOf(error), " on ",
+                                     device.empty() ? "no device" : device);
   if (size_bytes > 0) absl::StrAppend(&message, ", ", size_bytes, " bytes");
   absl::Status status(CodeOf(error), message);
-  return IsSticky(error) ? DeviceFailure(std::move(status)) : status;
+  return IsSticky(error) ? DeviceFailure(std::move(status), device) : status;
 }
 
 void LogCudaError(CUresult error, const char* call) {
   if (error == CUDA_SUCCESS || IsShuttingDown(error)) return;
-  std::fprintf(stderr, "datasetd: %s\n",
-               std::string(CudaStatus(error, call).message()).c_str());
+  const absl::Status status = CudaStatus(error, call);
+  // The handler says so once; what a failed device holds is given back in vain.
+  if (IsDeviceFailure(status)) return;
+  std::fprintf(stderr, "datasetd: %s\n", std::string(status.message()).c_str());
 }
 
 }  // namespace datasetd

@@ -25,12 +25,17 @@ namespace datasetd {
 // True for an error after which the context is of no more use.
 bool IsSticky(CUresult error);
 
+// Names the device of the context that was made current in this thread, for
+// the errors of its calls.
+void SetCurrentDevice(int ordinal);
+
 // `size_bytes` is 0 where the call takes no memory.
 absl::Status CudaStatus(CUresult error, const char* call,
                         size_t size_bytes = 0);
 
 // For destructors: writes an error to stderr, but for that of a driver that is
-// shutting down, when there is nothing left to free.
+// shutting down, when there is nothing left to free, and for a device failure,
+// of which the handler tells.
 void LogCudaError(CUresult error, const char* call);
 
 }  // namespace datasetd

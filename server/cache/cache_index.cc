@@ -1,6 +1,7 @@
 #include "server/cache/cache_index.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@ class CacheIndex::Plan {
       const int64_t charge = index.Charge(entry.size_bytes);
       user.bytes += charge;
       total_bytes_ += charge;
+      if (entry.num_pins > 0) continue;
       user.entries.push_back({entry.last_used, charge, &spec_id});
     }
     for (auto& [uid, user] : users_) {
@@ -44,13 +46,17 @@ class CacheIndex::Plan {
     user.entries.pop_back();
     return true;
   }
-  // That of the user who has the most; of equal ones `preferred`.
+  // That of the user who has the most; of equal ones `preferred`. Others whose
+  // entries are all in use are passed over.
   bool DropOfLargest(std::optional<uint32_t> preferred) {
+    const auto rank = [&](const auto& user) {
+      const bool is_preferred = user.first == preferred;
+      return std::tuple(is_preferred || !user.second.entries.empty(),
+                        user.second.bytes, is_preferred);
+    };
     const auto largest = std::max_element(
-        users_.begin(), users_.end(), [&](const auto& a, const auto& b) {
-          return std::pair(a.second.bytes, a.first == preferred) <
-                 std::pair(b.second.bytes, b.first == preferred);
-        });
+        users_.begin(), users_.end(),
+        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     return largest != users_.end() && DropOne(largest->first);
   }
   std::vector<std::string> TakeDropped() { return std::move(dropped_); }
@@ -119,12 +125,20 @@ absl::StatusOr<std::vector<std::string>> CacheIndex::PlanRoom(
   }
   Plan plan(*this);
   plan.Add(uid, charge);
-  while (user_bytes > 0 && plan.BytesOf(uid) > user_bytes) plan.DropOne(uid);
+  while (user_bytes > 0 && plan.BytesOf(uid) > user_bytes) {
+    if (plan.DropOne(uid)) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "it takes ", size_bytes, " bytes, and uid ", uid, " may have ",
+        user_bytes, " of the cache, of which mapped datasets use ",
+        plan.BytesOf(uid) - charge,
+        "; unload one, or raise user_limits.max_cache_mib"));
+  }
   while (plan.total_bytes() > limits_.total_bytes) {
     if (plan.DropOfLargest(uid)) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
         "it takes ", size_bytes, " bytes of the cache's ", limits_.total_bytes,
-        ", and each of the other users has less; raise cache.limit_mib"));
+        ", and each of the other users has less, or uses it for mapped "
+        "datasets; raise cache.limit_mib"));
   }
   return plan.TakeDropped();
 }

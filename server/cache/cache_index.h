@@ -5,7 +5,7 @@
 // user whose entries take the most gives way, the least recently used entry
 // first; so nobody's churn costs another user what is less than an equal part.
 // An entry counts as 1/65536 of the cache at least, which bounds their number.
-// Not thread-safe.
+// An entry that is in use is kept, and counts. Not thread-safe.
 
 #ifndef DATASETD_SERVER_CACHE_CACHE_INDEX_H_
 #define DATASETD_SERVER_CACHE_CACHE_INDEX_H_
@@ -42,11 +42,17 @@ class CacheIndex {
 
   // The entry counts as used now. REQUIRES: it is not there.
   void Add(const std::string& spec_id, uint32_t uid, int64_t size_bytes);
-  // REQUIRES of the next three: it is there.
+  // REQUIRES of the next six: it is there.
   uint32_t UidOf(const std::string& spec_id) const {
     return entries_.at(spec_id).uid;
   }
   void Use(const std::string& spec_id);
+  // Counts the uses that keep an entry.
+  void Pin(const std::string& spec_id) { ++entries_.at(spec_id).num_pins; }
+  void Unpin(const std::string& spec_id) { --entries_.at(spec_id).num_pins; }
+  bool IsPinned(const std::string& spec_id) const {
+    return entries_.at(spec_id).num_pins > 0;
+  }
   // Returns whose it was.
   uint32_t Remove(const std::string& spec_id);
 
@@ -64,6 +70,7 @@ class CacheIndex {
     uint32_t uid = 0;
     int64_t size_bytes = 0;
     uint64_t last_used = 0;  // by num_uses_
+    int num_pins = 0;
   };
   class Plan;
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "cuda/device/backend.h"
+#include "server/dataset/field_memory.h"
 
 namespace datasetd {
 namespace {
@@ -17,28 +20,29 @@ absl::Status Write(CacheHeader& header, const CacheLayout& layout,
                    const CacheWriteOptions& options) {
   DATASETD_ASSIGN_OR_RETURN(const std::unique_ptr<HostMemory> buffer,
                             backend.AllocateHost(kCacheBlockBytes));
-  std::unique_ptr<Stream> stream;
+  std::optional<FieldReader> reader;
   // Copies one block into the buffer. ABORTED if it was interrupted.
   const auto try_fetch = [&](const CacheLayout::Place& place, int64_t offset,
                              int64_t size) -> absl::Status {
-    if (stream == nullptr) {
-      DATASETD_ASSIGN_OR_RETURN(
-          stream, backend.CreateStream(nullptr, {.is_background = true}));
+    if (!reader.has_value()) {
+      reader.emplace(StreamOptions{.is_background = true});
     }
-    const CopyGate::Pass pass(options.gate, stream.get());
+    // Streams of other devices cannot be cancelled.
+    DATASETD_ASSIGN_OR_RETURN(Stream* const stream, reader->StreamOf(backend));
+    const CopyGate::Pass pass(options.gate, stream);
     const std::shared_ptr<const Dataset> source = dataset.lock();
     if (source == nullptr) {
       return absl::CancelledError("the dataset was taken out of memory");
     }
-    const auto* const from = place.is_index
-                                 ? reinterpret_cast<const uint8_t*>(
-                                       source->field_index_data(place.field))
-                                 : source->field_data(place.field);
-    const absl::Status copied = stream->CopyToHost(
-        buffer->data(), from + offset, static_cast<size_t>(size));
-    const absl::Status done = stream->Synchronize();
-    if (!copied.ok()) return copied;
-    return absl::IsCancelled(done) ? absl::AbortedError("interrupted") : done;
+    if (place.is_index) {
+      const auto* const index = reinterpret_cast<const uint8_t*>(
+          source->field_index(place.field)->samples().data());
+      std::memcpy(buffer->data(), index + offset, static_cast<size_t>(size));
+      return absl::OkStatus();
+    }
+    const absl::Status read = reader->Read(source->field_memory(place.field),
+                                           offset, size, buffer->data());
+    return absl::IsCancelled(read) ? absl::AbortedError("interrupted") : read;
   };
   const auto fetch = [&](const CacheLayout::Place& place, int64_t offset,
                          int64_t size) -> absl::Status {
@@ -48,7 +52,7 @@ absl::Status Write(CacheHeader& header, const CacheLayout& layout,
       }
       const absl::Status status = try_fetch(place, offset, size);
       if (!absl::IsAborted(status)) return status;
-      stream = nullptr;  // a cancelled stream cannot be used again
+      reader.reset();  // a cancelled stream cannot be used again
     }
   };
 

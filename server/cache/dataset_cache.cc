@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/background_thread.h"
+#include "base/digest.h"
 #include "base/status_macros.h"
 #include "server/cache/cache_writer.h"
 
@@ -25,6 +26,47 @@ std::string SpecIdOf(absl::string_view name, absl::string_view suffix) {
   if (!absl::ConsumeSuffix(&name, suffix)) return "";
   std::string id(name);
   return IsCacheId(id) ? id : "";
+}
+
+absl::Span<const uint8_t> BlockOf(absl::Span<const uint8_t> place,
+                                  size_t block) {
+  return place.subspan(block * kCacheBlockBytes, kCacheBlockBytes);
+}
+
+absl::Status CheckNotCancelled(const std::atomic<bool>& is_cancelled) {
+  return is_cancelled.load(std::memory_order_relaxed)
+             ? absl::CancelledError("the load was cancelled")
+             : absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<uint64_t>> Checksums(
+    absl::Span<const uint8_t> place, const std::atomic<bool>& is_cancelled) {
+  std::vector<uint64_t> checksums;
+  for (size_t block = 0; block * kCacheBlockBytes < place.size(); ++block) {
+    DATASETD_RETURN_IF_ERROR(CheckNotCancelled(is_cancelled));
+    checksums.push_back(CacheChecksum(BlockOf(place, block)));
+  }
+  return checksums;
+}
+
+absl::Status CopyBlocks(absl::Span<const uint8_t> from, uint8_t* to,
+                        const std::atomic<bool>& is_cancelled) {
+  for (size_t block = 0; block * kCacheBlockBytes < from.size(); ++block) {
+    DATASETD_RETURN_IF_ERROR(CheckNotCancelled(is_cancelled));
+    const absl::Span<const uint8_t> bytes = BlockOf(from, block);
+    std::copy(bytes.begin(), bytes.end(), to + block * kCacheBlockBytes);
+  }
+  return absl::OkStatus();
+}
+
+// True if what was written by the one layout can stay where it is by the other.
+bool HasPlacesOf(const CacheLayout& written, const CacheLayout& wanted) {
+  for (size_t p = 0; p < wanted.places.size(); ++p) {
+    if (written.places[p].offset_bytes != wanted.places[p].offset_bytes) {
+      return false;
+    }
+  }
+  return wanted.file_bytes <= written.file_bytes;
 }
 
 void Add(std::atomic<uint64_t>& counter, int64_t value = 1) {
@@ -255,25 +297,161 @@ void DatasetCache::StoreNow(const Job& job) {
   absl::Status status = WriteCacheEntry(
       job.header, *layout, job.dataset, *job.backend, *directory_, temporary,
       {.gate = &copy_gate_, .is_stopping = &is_stopping_});
-  // Nobody else touches a file that is not in index_.
   if (status.ok()) {
-    status = directory_->Rename(temporary, name);
-    if (!status.ok()) {
-      directory_->Remove(temporary).IgnoreError();
-      // The file may exist if the rename succeeded but the sync failed.
-      directory_->Remove(name).IgnoreError();
-    }
+    MutexLock lock(&mutex_);
+    status = AddWritten(temporary, spec_id, uid, layout->file_bytes);
   }
+  if (!status.ok()) Report("not stored", uid, name, status);
+}
+
+absl::Status DatasetCache::AddWritten(const std::string& temporary,
+                                      const std::string& spec_id, uint32_t uid,
+                                      int64_t size_bytes) {
+  const std::string name = FileName(spec_id);
+  if (index_.Contains(spec_id)) return directory_->Remove(temporary);
+  const absl::Status status = directory_->Rename(temporary, name);
   if (!status.ok()) {
-    Report("not stored", uid, name, status);
-    return;
+    directory_->Remove(temporary).IgnoreError();
+    // The file may exist if the rename succeeded but the sync failed.
+    directory_->Remove(name).IgnoreError();
+    return status;
   }
-  MutexLock lock(&mutex_);
-  index_.Add(spec_id, uid, layout->file_bytes);
+  index_.Add(spec_id, uid, size_bytes);
   directory_->Touch(name).IgnoreError();  // as in Find
   Add(counters_.num_stored);
-  Add(counters_.written_bytes, layout->file_bytes);
+  Add(counters_.written_bytes, size_bytes);
   Report("stored", uid, name, absl::OkStatus());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Begin(
+    CacheHeader header) {
+  std::string id;
+  CacheLayout layout;
+  {
+    MutexLock lock(&mutex_);
+    id = HexDigest(absl::StrCat("begun ", ++num_begun_));
+    header.spec_id = id;
+    header.content_hash = id;
+    DATASETD_ASSIGN_OR_RETURN(layout, LayOutCacheEntry(header));
+    DATASETD_ASSIGN_OR_RETURN(
+        const std::vector<std::string> room,
+        index_.PlanRoom(header.stored_by_uid, layout.file_bytes));
+    Evict(room);
+    // The room is taken before the file is made, which may take long.
+    index_.Add(id, header.stored_by_uid, layout.file_bytes);
+    index_.Pin(id);
+  }
+  const std::string temporary = absl::StrCat(id, kTemporarySuffix);
+  auto file = directory_->CreateMapped(temporary, layout.file_bytes);
+  if (!file.ok()) {
+    MutexLock lock(&mutex_);
+    index_.Remove(id);
+    return file.status();
+  }
+  return std::make_shared<const MappedEntry>(
+      *std::move(file), std::move(layout),
+      [this, id, temporary](const MappedFile&) {
+        // Gone if it was finished.
+        directory_->Remove(temporary).IgnoreError();
+        MutexLock lock(&mutex_);
+        index_.Remove(id);
+      });
+}
+
+absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Finish(
+    std::shared_ptr<const MappedEntry> begun, CacheHeader header,
+    const std::atomic<bool>& is_cancelled) {
+  DATASETD_ASSIGN_OR_RETURN(const CacheLayout layout, LayOutCacheEntry(header));
+  if (!HasPlacesOf(begun->layout(), layout)) {
+    // Samples were left out, or there is more to say of them.
+    DATASETD_ASSIGN_OR_RETURN(auto copy, Begin(header));
+    for (size_t p = 0; p < layout.places.size(); ++p) {
+      DATASETD_RETURN_IF_ERROR(
+          CopyBlocks(begun->place(p).subspan(0, copy->place(p).size()),
+                     copy->place(p).data(), is_cancelled));
+    }
+    DATASETD_RETURN_IF_ERROR(begun->file().status());
+    begun = std::move(copy);
+  }
+  header.checksums.clear();
+  for (size_t p = 0; p < layout.places.size(); ++p) {
+    const auto size = static_cast<size_t>(layout.places[p].size_bytes);
+    DATASETD_ASSIGN_OR_RETURN(
+        header.checksums.emplace_back(),
+        Checksums(begun->place(p).subspan(0, size), is_cancelled));
+  }
+  const std::string text = EncodeCacheHeader(header);
+  std::copy(text.begin(), text.end(), begun->file().data());
+  DATASETD_RETURN_IF_ERROR(begun->file().Finish(layout.file_bytes));
+
+  // Goes without the lock.
+  std::shared_ptr<const MappedEntry> mapped;
+  MutexLock lock(&mutex_);
+  const std::string& spec_id = header.spec_id;
+  if (index_.Contains(spec_id) && !index_.IsPinned(spec_id)) {
+    RemoveEntry(spec_id);
+  }
+  const std::string path = begun->file().path();
+  DATASETD_RETURN_IF_ERROR(AddWritten(path.substr(path.rfind('/') + 1), spec_id,
+                                      header.stored_by_uid, layout.file_bytes));
+  CacheHeader found;
+  DATASETD_ASSIGN_OR_RETURN(mapped, MapUnchecked(spec_id, &found));
+  if (found.content_hash == header.content_hash) return mapped;
+  return absl::AbortedError(absl::StrCat(
+      mapped->file().path(),
+      ": is in use by a dataset of equal files and other samples; unload it"));
+}
+
+absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::MapUnchecked(
+    const std::string& spec_id, CacheHeader* header) {
+  const std::string name = FileName(spec_id);
+  DATASETD_ASSIGN_OR_RETURN(const auto file, directory_->Open(name));
+  DATASETD_ASSIGN_OR_RETURN(*header, ReadCacheHeader(*file));
+  DATASETD_ASSIGN_OR_RETURN(CacheLayout layout, LayOutCacheEntry(*header));
+  DATASETD_ASSIGN_OR_RETURN(auto mapped, directory_->Map(name));
+  index_.Pin(spec_id);
+  return std::make_shared<const MappedEntry>(
+      std::move(mapped), std::move(layout),
+      [this, spec_id](const MappedFile& used) { Unpin(spec_id, used); });
+}
+
+void DatasetCache::Unpin(const std::string& spec_id, const MappedFile& file) {
+  MutexLock lock(&mutex_);
+  if (!index_.Contains(spec_id) || !index_.IsPinned(spec_id)) return;
+  index_.Unpin(spec_id);
+  if (file.status().ok()) return;
+  Report("damaged, removed", RemoveEntry(spec_id), FileName(spec_id),
+         file.status());
+}
+
+absl::StatusOr<std::shared_ptr<const MappedEntry>> DatasetCache::Map(
+    const std::string& spec_id, const std::atomic<bool>& is_cancelled) {
+  CacheHeader header;
+  std::shared_ptr<const MappedEntry> entry;
+  {
+    MutexLock lock(&mutex_);
+    if (!index_.Contains(spec_id)) {
+      return absl::NotFoundError(
+          absl::StrCat(FileName(spec_id), ": is not in the cache"));
+    }
+    DATASETD_ASSIGN_OR_RETURN(entry, MapUnchecked(spec_id, &header));
+  }
+  for (size_t p = 0; p < header.checksums.size(); ++p) {
+    for (size_t block = 0; block < header.checksums[p].size(); ++block) {
+      DATASETD_RETURN_IF_ERROR(CheckNotCancelled(is_cancelled));
+      if (CacheChecksum(BlockOf(entry->place(p), block)) ==
+          header.checksums[p][block]) {
+        continue;
+      }
+      DATASETD_RETURN_IF_ERROR(entry->file().status());
+      return absl::DataLossError(absl::StrCat(entry->file().path(),
+                                              ": the checksum of place ", p,
+                                              ", block ", block, " is wrong"));
+    }
+  }
+  DATASETD_RETURN_IF_ERROR(entry->file().status());
+  return entry;
 }
 
 void DatasetCache::AwaitLetGo() { copy_gate_.Interrupt(); }

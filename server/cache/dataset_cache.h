@@ -31,6 +31,7 @@
 #include "server/cache/cache_index.h"
 #include "server/cache/cached_source.h"
 #include "server/cache/copy_gate.h"
+#include "server/cache/mapped_entry.h"
 #include "server/dataset/dataset.h"
 #include "server/files/store_directory.h"
 
@@ -86,6 +87,28 @@ class DatasetCache {
   void Store(Description description,
              const std::shared_ptr<const Dataset>& dataset);
 
+  // For datasets that are served from their entry. Its memory is that of the
+  // file: a writable one until Finish.
+  //
+  // Begins an entry with the size of `header`, of which the hash, the spec id
+  // and the checksums are not used. It is removed when it is destroyed.
+  //   RESOURCE_EXHAUSTED  over a limit of the cache, or the disk is full
+  absl::StatusOr<std::shared_ptr<const MappedEntry>> Begin(CacheHeader header);
+  // Adds `begun` to the cache with the header of what was written to it, which
+  // may have fewer samples, and maps it again. Blocks.
+  //   DATA_LOSS           the file could not be read
+  //   RESOURCE_EXHAUSTED  as Begin, if it has to be written again
+  //   CANCELLED           `is_cancelled` was set
+  absl::StatusOr<std::shared_ptr<const MappedEntry>> Finish(
+      std::shared_ptr<const MappedEntry> begun, CacheHeader header,
+      const std::atomic<bool>& is_cancelled);
+  // Maps an entry and checks every block. Blocks.
+  //   NOT_FOUND  there is none
+  //   DATA_LOSS  it is damaged, and was removed
+  //   CANCELLED  `is_cancelled` was set
+  absl::StatusOr<std::shared_ptr<const MappedEntry>> Map(
+      const std::string& spec_id, const std::atomic<bool>& is_cancelled);
+
   // Blocks until the writer is not the last owner of any dataset.
   void AwaitLetGo();
   // Blocks until everything given to Store is done; false after `timeout`.
@@ -109,6 +132,17 @@ class DatasetCache {
   absl::Status Scan(CacheIndex::Limits limits);
   std::unique_ptr<CachedSource> OpenEntry(const std::string& spec_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // REQUIRES: the entry is there.
+  absl::StatusOr<std::shared_ptr<const MappedEntry>> MapUnchecked(
+      const std::string& spec_id, CacheHeader* header)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds the file that was written under a temporary name, unless the entry is
+  // there by now.
+  absl::Status AddWritten(const std::string& temporary,
+                          const std::string& spec_id, uint32_t uid,
+                          int64_t size_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Unpin(const std::string& spec_id, const MappedFile& file);
   // Returns whose it was.
   uint32_t RemoveEntry(const std::string& spec_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -136,6 +170,7 @@ class DatasetCache {
   // By user: the number of the last store. Of users in jobs_.
   std::map<uint32_t, uint64_t> last_turns_ ABSL_GUARDED_BY(mutex_);
   uint64_t num_turns_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t num_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_storing_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -23,6 +23,7 @@
 #include "cuda/device/backend.h"
 #include "server/config/yaml_to_proto.h"
 #include "server/dataset/dataset_name.h"
+#include "server/dataset/device_list.h"
 #include "server/log/logging.h"
 
 namespace datasetd {
@@ -92,15 +93,19 @@ absl::Status CheckSocketMode(const std::string& mode) {
   return Error("socket_mode", mode, "an octal mode from 000 to 0777, as 0660");
 }
 
-absl::Status CheckDevice(const std::string& key, const std::string& device) {
-  absl::string_view ordinal = device;
-  if (device == "cpu") return absl::OkStatus();
-  if (absl::ConsumePrefix(&ordinal, "cuda:") && !ordinal.empty() &&
-      ordinal.size() <= 3 &&
-      std::all_of(ordinal.begin(), ordinal.end(), absl::ascii_isdigit)) {
+// `is_list` allows more than one, as a dataset's device does.
+absl::Status CheckDevice(const std::string& key, const std::string& device,
+                         bool is_list) {
+  const absl::StatusOr<DeviceList> list = ParseDeviceList(device);
+  if (list.ok() && !device.empty() &&
+      (is_list ||
+       (list->kind == PlacementKind::kOne && !list->names.empty()))) {
     return absl::OkStatus();
   }
-  return Error(key, device, "cpu or cuda:N");
+  return Error(key, device,
+               is_list ? "cpu, cuda:N, GPU-UUID, a list of these, each, shard "
+                         "or shard:LIST"
+                       : "cpu, cuda:N or GPU-UUID");
 }
 
 absl::Status CheckTimeout(absl::string_view key,
@@ -206,8 +211,9 @@ absl::Status CheckDatasets(const v1::Config& config) {
     DATASETD_RETURN_IF_ERROR(
         CheckAbsolute(absl::StrCat(key, ".path"), spec.path()));
     if (!spec.device().empty()) {
-      DATASETD_RETURN_IF_ERROR(
-          CheckDevice(absl::StrCat(key, ".device"), spec.device()));
+      DATASETD_RETURN_IF_ERROR(CheckDevice(absl::StrCat(key, ".device"),
+                                           spec.device(),
+                                           /*is_list=*/true));
     }
   }
   return absl::OkStatus();
@@ -312,13 +318,18 @@ absl::Status ValidateConfig(const v1::Config& config) {
   std::set<std::string> devices;
   for (int i = 0; i < config.devices_size(); ++i) {
     const std::string key = absl::StrCat("devices[", i, "]");
-    DATASETD_RETURN_IF_ERROR(CheckDevice(key, config.devices(i)));
+    DATASETD_RETURN_IF_ERROR(
+        CheckDevice(key, config.devices(i), /*is_list=*/false));
     if (!devices.insert(config.devices(i)).second) {
       return Error(key, config.devices(i), "each device once");
     }
   }
   if (config.memory_budget_mib() > (UINT64_MAX >> 20)) {
     return Error("memory_budget_mib", absl::StrCat(config.memory_budget_mib()),
+                 "at most ", UINT64_MAX >> 20);
+  }
+  if (config.pinned_budget_mib() > (UINT64_MAX >> 20)) {
+    return Error("pinned_budget_mib", absl::StrCat(config.pinned_budget_mib()),
                  "at most ", UINT64_MAX >> 20);
   }
   if (config.text_budget_mib() > (UINT64_MAX >> 20)) {

@@ -1,4 +1,5 @@
-// A dataset: N samples resident in the memory of one device. Immutable.
+// A dataset: N samples in the memory of one device, of several, or in pinned
+// host memory that they read. Immutable.
 //
 // Shared by the registry and the feeds that draw from it; the memory is freed
 // with the last reference. Thread-safe.
@@ -6,6 +7,7 @@
 #ifndef DATASETD_SERVER_DATASET_DATASET_H_
 #define DATASETD_SERVER_DATASET_DATASET_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,12 +15,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "cuda/device/backend.h"
 #include "server/dataset/bad_samples.h"
+#include "server/dataset/field_memory.h"
 #include "server/dataset/field_spec.h"
 #include "server/dataset/memory_budget.h"
 #include "server/dataset/ragged_index.h"
+#include "server/files/mapped_file.h"
 
 namespace datasetd {
 
@@ -26,24 +31,35 @@ class Dataset {
  public:
   struct Contents {
     std::string name;
-    Backend* backend = nullptr;  // outlives the dataset
+    // Of the first device, where feeds run unless they ask for another one.
+    // Backends outlive the dataset.
+    Backend* backend = nullptr;
+    // All devices where feeds may run; empty: the first alone.
+    std::vector<Backend*> backends;
     int64_t num_samples = 0;
     std::vector<FieldSpec> fields;
     // One per field: samples back to back, or at the places given by the index.
-    std::vector<std::unique_ptr<DeviceMemory>> memory;
+    std::vector<FieldMemory> memory;
     // Empty, or one per field; set for packed fields only.
     struct Packed {
       std::optional<RaggedIndex> index;
-      std::unique_ptr<DeviceMemory> memory;  // the index's samples
+      // The index's samples, where the field lies whole on the device.
+      std::unique_ptr<DeviceMemory> memory;
     };
     std::vector<Packed> packed;
+    // The file that the memory is mapped from; else null.
+    std::shared_ptr<const MappedFile> file;
     std::string content_hash;     // hex
     BadSampleReport bad_samples;  // skipped or replaced
-    Reservation reservation;
+    std::vector<Reservation> reservations;
   };
 
   explicit Dataset(Contents contents) : contents_(std::move(contents)) {
     sizes_.resize(contents_.fields.size());
+    for (FieldMemory& memory : contents_.memory) {
+      memory.SetBackend(contents_.backend);
+    }
+    if (contents_.backends.empty()) contents_.backends = {contents_.backend};
     for (size_t f = 0; f < contents_.packed.size(); ++f) {
       if (field_index(f) != nullptr) {
         sizes_[f] = field_index(f)->DistinctSizes();
@@ -55,21 +71,46 @@ class Dataset {
 
   const std::string& name() const { return contents_.name; }
   Backend& backend() const { return *contents_.backend; }
+  const std::vector<Backend*>& backends() const { return contents_.backends; }
   int64_t num_samples() const { return contents_.num_samples; }
   const std::vector<FieldSpec>& fields() const { return contents_.fields; }
   const std::string& content_hash() const { return contents_.content_hash; }
   const BadSampleReport& bad_samples() const { return contents_.bad_samples; }
-  // Device address of a field's sample 0.
-  const uint8_t* field_data(size_t field) const {
-    return contents_.memory[field]->data();
+  // DATA_LOSS once samples could not be read from the dataset's mapped file:
+  // then nothing that was made from them may be used.
+  absl::Status status() const {
+    return file() == nullptr ? absl::OkStatus() : file()->status();
   }
-  // The index of a packed field and its device address; null for other fields.
+  // Null unless the samples are in a mapped file.
+  const MappedFile* file() const { return contents_.file.get(); }
+  const FieldMemory& field_memory(size_t field) const {
+    return contents_.memory[field];
+  }
+  // Bytes of a field's samples.
+  int64_t field_bytes(size_t field) const {
+    return fields()[field].is_packed()
+               ? field_index(field)->size_bytes()
+               : num_samples() * fields()[field].sample_bytes();
+  }
+  // True if all samples lie in that device's memory, field by field.
+  bool IsWholeOn(const Backend& backend) const {
+    return std::all_of(
+        contents_.memory.begin(), contents_.memory.end(),
+        [&](const FieldMemory& memory) { return memory.IsWholeOn(backend); });
+  }
+  // Device address of a field's sample 0; null unless IsWholeOn(backend()).
+  const uint8_t* field_data(size_t field) const {
+    return contents_.memory[field].data();
+  }
+  // The index of a packed field and its device address; null for other fields,
+  // and the address also unless IsWholeOn(backend()).
   const RaggedIndex* field_index(size_t field) const {
     return fields()[field].is_packed() ? &*contents_.packed[field].index
                                        : nullptr;
   }
   const RaggedSample* field_index_data(size_t field) const {
-    return fields()[field].is_packed()
+    return fields()[field].is_packed() &&
+                   contents_.packed[field].memory != nullptr
                ? reinterpret_cast<const RaggedSample*>(
                      contents_.packed[field].memory->data())
                : nullptr;
@@ -80,7 +121,7 @@ class Dataset {
   }
 
  private:
-  const Contents contents_;
+  Contents contents_;  // not changed after construction
   std::vector<std::vector<ImageSize>> sizes_;
 };
 

@@ -20,6 +20,15 @@ namespace datasetd {
 // See dataset_registry.h.
 enum class DatasetState { kLoading = 1, kReady, kFailed, kUnloading };
 
+// The part of a dataset that one device holds.
+struct PlacementInfo {
+  std::string device;
+  std::string gpu_uuid;  // 16 bytes; empty on the host
+  int64_t device_bytes = 0;
+  int64_t host_bytes = 0;
+  std::string error;  // why the device serves it no more
+};
+
 struct DatasetInfo {
   // In a brief info, without pretransforms, options, class_names and the list
   // of bad_samples.
@@ -30,7 +39,10 @@ struct DatasetInfo {
   int64_t num_samples = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> class_names;
-  int64_t resident_bytes = 0;
+  int64_t resident_bytes = 0;  // of the samples, once
+  Residency residency = Residency::kDevice;
+  // In the order of the devices; empty while the source is being opened.
+  std::vector<PlacementInfo> placements;
   std::string spec_id;
   std::string content_hash;
   int num_feeds = 0;

@@ -16,6 +16,17 @@ namespace datasetd {
 
 inline constexpr int64_t kDefaultMaxBadSamples = 100;
 
+// Where samples lie, as v1::Residency.
+enum class Residency : uint8_t {
+  kDevice = 1,
+  kPinned,
+  kSplit,
+  kAuto,
+  kMapped,
+};
+// "device", "pinned", "split", "auto", "mapped".
+const char* ResidencyName(Residency residency);
+
 struct DatasetSpec {
   std::string name;
   std::string format;
@@ -25,6 +36,9 @@ struct DatasetSpec {
   // By field, with their defaults filled in.
   std::map<std::string, std::vector<v1::Transform>> pretransforms;
   std::map<std::string, std::string> options;
+  Residency residency = Residency::kDevice;
+  // With kSplit, the most bytes of samples on a device.
+  int64_t device_bytes = 0;
   // Equal if and only if the pretransforms are equal.
   std::string pretransforms_key;
   bool is_pinned = false;

@@ -112,17 +112,21 @@ absl::Status MemoryBudget::CheckUser(MemoryKind kind, uid_t uid,
   return CheckUserLimit(kind, uid, size_bytes, what, terms);
 }
 
-absl::Status MemoryBudget::CheckUserLimit(MemoryKind kind, uid_t uid,
-                                          uint64_t size_bytes,
-                                          absl::string_view what,
-                                          const Terms& terms) const {
+uint64_t MemoryBudget::LimitOf(MemoryKind kind, const Terms& terms) const {
   const PerUserLimit limits =
       kind == MemoryKind::kDataset ? user_limits_.dataset_bytes
       : kind == MemoryKind::kSlab  ? user_limits_.slab_bytes
       : kind == MemoryKind::kText  ? user_limits_.text_bytes
                                    : PerUserLimit();
-  const uint64_t limit = limits.Of(terms.is_privileged);
-  if (limit == 0 || terms.is_exempt) return absl::OkStatus();
+  return terms.is_exempt ? 0 : limits.Of(terms.is_privileged);
+}
+
+absl::Status MemoryBudget::CheckUserLimit(MemoryKind kind, uid_t uid,
+                                          uint64_t size_bytes,
+                                          absl::string_view what,
+                                          const Terms& terms) const {
+  const uint64_t limit = LimitOf(kind, terms);
+  if (limit == 0) return absl::OkStatus();
   const uint64_t used = UsedByUser(uid, kind);
   if (used <= limit && size_bytes <= limit - used) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -149,6 +153,15 @@ uint64_t MemoryBudget::used_bytes() const {
 uint64_t MemoryBudget::free_bytes() const {
   std::lock_guard lock(mutex_);
   return total_bytes_ - used_bytes_;
+}
+
+uint64_t MemoryBudget::FreeBytesFor(MemoryKind kind, uid_t uid,
+                                    const Terms& terms) const {
+  std::lock_guard lock(mutex_);
+  const uint64_t free = total_bytes_ - used_bytes_;
+  const uint64_t limit = LimitOf(kind, terms);
+  if (limit == 0) return free;
+  return std::min(free, limit - std::min(limit, UsedByUser(uid, kind)));
 }
 
 uint64_t MemoryBudget::used_bytes_of_kind(MemoryKind kind) const {

@@ -51,6 +51,8 @@ class Reservation {
   void Release();
 
   uint64_t size_bytes() const { return size_bytes_; }
+  // Null if it is empty.
+  const MemoryBudget* budget() const { return budget_; }
 
  private:
   friend class MemoryBudget;
@@ -122,6 +124,8 @@ class MemoryBudget {
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t used_bytes() const;
   uint64_t free_bytes() const;
+  // The most that Reserve would grant this user.
+  uint64_t FreeBytesFor(MemoryKind kind, uid_t uid, const Terms& terms) const;
   uint64_t used_bytes_of_kind(MemoryKind kind) const;
   uint64_t used_bytes_of_uid(uid_t uid) const;
   uint64_t used_bytes_of_uid(uid_t uid, MemoryKind kind) const;
@@ -135,6 +139,8 @@ class MemoryBudget {
 
   uint64_t UsedByUser(uid_t uid, MemoryKind kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // 0: unlimited.
+  uint64_t LimitOf(MemoryKind kind, const Terms& terms) const;
   absl::Status CheckUserLimit(MemoryKind kind, uid_t uid, uint64_t size_bytes,
                               absl::string_view what, const Terms& terms) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -22,6 +22,10 @@ std::string SpecId(const DatasetSpec& spec, const SourceInfo& source) {
     absl::StrAppend(&text, "bad samples ", static_cast<int>(spec.bad_samples),
                     " ", spec.max_bad_samples, "\n");
   }
+  if (spec.residency != Residency::kDevice) {
+    absl::StrAppend(&text, "residency ", ResidencyName(spec.residency), " ",
+                    spec.device_bytes, "\n");
+  }
   absl::StrAppend(&text, spec.options.size(), " options\n");
   for (const auto& [key, value] : spec.options) {
     absl::StrAppend(&text, Part(key), Part(value));

@@ -1,14 +1,23 @@
 #include "server/devices/device_config.h"
 
+#include <sys/un.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/gpu_uuid.h"
 #include "base/status_macros.h"
 #include "cuda/backends.h"
 #include "cuda/device/cuda_backend.h"
+#include "cuda/host/host_memory.h"
 #include "server/config/user_limit.h"
 #include "server/dataset/memory_budget.h"
 #include "server/log/logging.h"
@@ -18,6 +27,8 @@ namespace {
 
 // Share of the memory that is free at start, if no budget is configured.
 constexpr double kDefaultBudgetShare = 0.9;
+// Likewise, of the host's for pinned memory.
+constexpr uint64_t kDefaultPinnedShare = 2;
 
 // The configured devices; by default every GPU, or the host if there is none.
 absl::StatusOr<std::vector<std::string>> DeviceNames(const v1::Config& config) {
@@ -56,6 +67,12 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
                      ? kMaxBatchesPerLaunch
                      : static_cast<int>(config.max_batches_per_launch())}));
     const DeviceInfo& info = device.backend->info();
+    for (const ServedDevice& other : devices) {
+      if (other.name() != info.name) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("devices: '", name, "' is ", info.name,
+                       ", which is named already; name each device once"));
+    }
     const uint64_t budget =
         config.memory_budget_mib() != 0
             ? config.memory_budget_mib() << 20
@@ -75,6 +92,61 @@ absl::StatusOr<std::vector<ServedDevice>> OpenDevices(
     devices.push_back(std::move(device));
   }
   return devices;
+}
+
+absl::StatusOr<std::unique_ptr<MemoryBudget>> OpenPinnedBudget(
+    const v1::Config& config, const std::vector<ServedDevice>& devices) {
+  if (std::all_of(devices.begin(), devices.end(), [](const auto& device) {
+        return device.backend->info().is_host;
+      })) {
+    return nullptr;
+  }
+  uint64_t budget = config.pinned_budget_mib() << 20;
+  if (budget == 0) {
+    DATASETD_ASSIGN_OR_RETURN(const size_t free_bytes, AvailableHostBytes());
+    budget = free_bytes / kDefaultPinnedShare;
+  }
+  const v1::UserLimits& limits = config.user_limits();
+  Log(LogSubsystem::kServer)
+      .info("pinned host memory: budget {} MiB", budget >> 20);
+  return std::make_unique<MemoryBudget>(
+      budget,
+      MemoryBudget::UserLimits{
+          .dataset_bytes = UserLimit(limits.has_max_dataset_mib(),
+                                     limits.max_dataset_mib() << 20, budget)},
+      "pinned_budget_mib");
+}
+
+absl::Status NameSockets(v1::Config* config) {
+  for (std::string* const path :
+       {config->mutable_socket_path(), config->mutable_attach_socket_path()}) {
+    if (!absl::StrContains(*path, kGpuPlaceholder)) continue;
+    DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                              DeviceNames(*config));
+    if (names.front() == "cpu") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "socket '", *path, "': ", kGpuPlaceholder,
+          " stands for the UUID of the first device, and that is cpu; name a "
+          "GPU first in 'devices', or write another path"));
+    }
+    DATASETD_ASSIGN_OR_RETURN(const std::string uuid,
+                              DeviceUuid(names.front()));
+    *path = absl::StrReplaceAll(*path, {{kGpuPlaceholder, uuid}});
+    if (path->size() >= sizeof(sockaddr_un::sun_path)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "socket '", *path, "' has ", path->size(),
+          " bytes; a Unix socket takes ", sizeof(sockaddr_un::sun_path) - 1));
+    }
+    std::error_code error;
+    const auto directory = std::filesystem::path(*path).parent_path();
+    std::filesystem::create_directories(directory, error);
+    if (error) {
+      return absl::Status(absl::ErrnoToStatusCode(error.value()),
+                          absl::StrCat("directory ", directory.string(),
+                                       " of the socket: ", error.message()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<ExportKind>> AllowedExports(

@@ -3,20 +3,34 @@
 #ifndef DATASETD_SERVER_DEVICES_DEVICE_CONFIG_H_
 #define DATASETD_SERVER_DEVICES_DEVICE_CONFIG_H_
 
+#include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cuda/device/backend.h"
 #include "datasetd/v1/server.pb.h"
 #include "server/dataset/device_table.h"
+#include "server/dataset/memory_budget.h"
 
 namespace datasetd {
 
 // Opens each device with its budget. If none is named: every GPU, or the host
 // if there is no GPU. The result is never empty.
 //   UNAVAILABLE       a GPU is not available
-//   INVALID_ARGUMENT  as CreateBackend for a bad name
+//   INVALID_ARGUMENT  as CreateBackend for a bad name; a GPU is named twice
 absl::StatusOr<std::vector<ServedDevice>> OpenDevices(const v1::Config& config);
+
+// The budget of host memory that is pinned for samples; null if no device is a
+// GPU. RESOURCE_EXHAUSTED if it cannot be told how much is free.
+absl::StatusOr<std::unique_ptr<MemoryBudget>> OpenPinnedBudget(
+    const v1::Config& config, const std::vector<ServedDevice>& devices);
+
+// Writes the UUID of the first device for "{gpu}" in the paths of the sockets,
+// and makes their directory then.
+//   INVALID_ARGUMENT  the first device is no GPU, or a path becomes too long
+// Also errors of OpenDevices, and of making the directory.
+absl::Status NameSockets(v1::Config* config);
 
 // The kinds of memory export that 'slab_export' allows; empty: all.
 //   INVALID_ARGUMENT  it names none

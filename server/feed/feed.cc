@@ -15,25 +15,32 @@ namespace {
 int64_t NumHostRows(const Backend& backend, int64_t num_slots) {
   return backend.info().is_host ? num_slots : 2 * num_slots;
 }
-int64_t NumDeviceRows(const Backend& backend, int64_t num_slots) {
-  return backend.info().is_host
-             ? 0
-             : std::min<int64_t>(num_slots, kMaxBatchesPerLaunch);
+int64_t NumDeviceRows(const Backend& backend, int64_t num_slots,
+                      bool is_staged) {
+  if (backend.info().is_host) return 0;
+  return (is_staged ? 2 : 1) *
+         std::min<int64_t>(num_slots, kMaxBatchesPerLaunch);
 }
+
+// Smaller samples share pages with others, and are found in memory more often
+// than it is worth to ask.
+constexpr int64_t kMinPrefetchBytes = 16 << 10;
 
 }  // namespace
 
 int64_t Feed::IndexBytes(const Backend& backend, int64_t num_slots,
-                         int64_t batch_size) {
-  return SaturatingProduct(
-      NumHostRows(backend, num_slots) + NumDeviceRows(backend, num_slots),
-      batch_size, sizeof(int64_t));
+                         int64_t batch_size, bool is_staged) {
+  return SaturatingProduct(NumHostRows(backend, num_slots) +
+                               NumDeviceRows(backend, num_slots, is_staged),
+                           batch_size, sizeof(int64_t));
 }
 
 absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     Options options, std::unique_ptr<ExportedMemory> slab,
     std::unique_ptr<FeedChannel> channel, std::function<void()> on_done) {
-  Backend& backend = options.dataset->backend();
+  if (options.backend == nullptr) options.backend = &options.dataset->backend();
+  Backend& backend = *options.backend;
+  const bool is_staged = options.staging.is_needed();
   const uint32_t num_slots = options.num_slots;
   AugmentProgram program = options.program;
   std::unique_ptr<Feed> feed(
@@ -49,7 +56,8 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   DATASETD_ASSIGN_OR_RETURN(
       feed->indices_,
       backend.AllocateHost(NumHostRows(backend, num_slots) * row_bytes));
-  if (const int64_t rows = NumDeviceRows(backend, num_slots); rows > 0) {
+  if (const int64_t rows = NumDeviceRows(backend, num_slots, is_staged);
+      rows > 0) {
     DATASETD_ASSIGN_OR_RETURN(feed->device_indices_,
                               backend.Allocate(rows * row_bytes));
   }
@@ -62,6 +70,12 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
                               backend.Allocate(plan.size_bytes));
     plan.Give(feed->own_scratch_->data(), &program);
   }
+  if (is_staged) {
+    DATASETD_ASSIGN_OR_RETURN(
+        feed->stager_,
+        Stager::Create(feed->options_.staging, *feed->options_.dataset, backend,
+                       feed->options_.uid, on_done, &program));
+  }
   DATASETD_ASSIGN_OR_RETURN(feed->program_, backend.Load(program));
   if (!lease.has_value()) {
     DATASETD_ASSIGN_OR_RETURN(
@@ -73,6 +87,7 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
     feed->max_launch_rows_ = std::max<int64_t>(
         1, backend.max_launch_operations() / feed->options_.sample_operations);
   }
+  feed->rest_.reserve(kMaxBatchesPerLaunch);
   feed->launches_.resize(num_slots);
   for (PendingLaunch& launch : feed->launches_) {
     DATASETD_ASSIGN_OR_RETURN(launch.event, backend.CreateEvent());
@@ -193,11 +208,14 @@ absl::StatusOr<int> Feed::Collect() {
       if (!IsDropped(launch)) break;
       has_rest_ = false;
     }
+    // After the samples were read.
+    const bool is_dropped =
+        IsDropped(launch) || !options_.dataset->status().ok();
     uint64_t num_published = 0;
     for (int i = 0; i < launch.num_batches; ++i) {
       PendingBatch& pending = launch.batches[i];
       Slot& slot = slots_[pending.slot];
-      if (IsDropped(launch)) {
+      if (is_dropped) {
         slot.state = SlotState::kFree;
         ++num_free_;
         continue;
@@ -231,6 +249,29 @@ bool Feed::CanLaunch() const {
   return batches_per_epoch_ > 0 && next_.epoch <= kMaxEpoch;
 }
 
+void Feed::Prefetch(absl::Span<const int64_t> indices) const {
+  const MappedFile* const file = options_.dataset->file();
+  if (file == nullptr) return;
+  for (int f = 0; f < options_.program.num_fields; ++f) {
+    const FieldProgram& field = options_.program.fields[f];
+    if (field.ragged == nullptr &&
+        field.sample_stride_bytes < kMinPrefetchBytes) {
+      continue;
+    }
+    for (const int64_t index : indices) {
+      const uint8_t* from = field.source + index * field.sample_stride_bytes;
+      int64_t size = field.sample_stride_bytes;
+      if (field.ragged != nullptr) {
+        const RaggedSample& sample = field.ragged[index];
+        from = field.source + sample.offset_bytes;
+        size = int64_t{sample.height} * sample.width * field.channels *
+               DtypeSizeBytes(field.in_dtype);
+      }
+      file->Prefetch(from, size);
+    }
+  }
+}
+
 bool Feed::TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
                     PublishedBatch* published) {
   const absl::Span<int64_t> indices = IndexRow(row);
@@ -259,6 +300,7 @@ bool Feed::TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
       task->draw_step = options_.sampler.world_size;
     }
   }
+  Prefetch(indices.subspan(0, static_cast<size_t>(task->num_samples)));
   // Batch indices are interleaved over the ranks, as samples are.
   task->batch_index = static_cast<uint32_t>(
       next_.batch * static_cast<uint64_t>(options_.sampler.world_size) +
@@ -276,25 +318,51 @@ absl::Status Feed::CopyIndices(absl::Span<BatchTask> tasks) {
   const int64_t* const from = tasks.front().indices;
   const int64_t num_indices =
       tasks.back().indices - from + tasks.back().num_samples;
-  // The launches of the stream that read the copies before have ended by then.
-  DATASETD_RETURN_IF_ERROR(stream().CopyToDevice(
-      device_indices_->data(), reinterpret_cast<const uint8_t*>(from),
+  // The launches that read the copies before have ended by then: those of the
+  // stream, or, where samples are staged, the one before the last.
+  auto* to = reinterpret_cast<int64_t*>(device_indices_->data());
+  if (stager_ != nullptr) {
+    to += stager_->half() * static_cast<int64_t>(device_indices_->size_bytes() /
+                                                 (2 * sizeof(int64_t)));
+  }
+  Stream& copier = stager_ != nullptr ? stager_->stream() : stream();
+  DATASETD_RETURN_IF_ERROR(copier.CopyToDevice(
+      reinterpret_cast<uint8_t*>(to), reinterpret_cast<const uint8_t*>(from),
       static_cast<size_t>(num_indices) * sizeof(int64_t)));
-  const auto* const to =
-      reinterpret_cast<const int64_t*>(device_indices_->data());
   for (BatchTask& task : tasks) task.indices = to + (task.indices - from);
   return absl::OkStatus();
 }
 
 absl::Status Feed::LaunchPart(PendingLaunch& launch) {
-  BatchTask part = launch.rest;
-  part.num_rows = static_cast<int32_t>(
-      std::min<int64_t>(max_launch_rows_, part.num_samples));
-  launch.rest.first_row += NumRows(part);
-  DATASETD_RETURN_IF_ERROR(
-      stream().Augment(*program_, absl::MakeConstSpan(&part, 1)));
+  if (stager_ == nullptr || stager_->IsStaged(rest_.front().first_row)) {
+    return AugmentRest(launch);
+  }
+  DATASETD_RETURN_IF_ERROR(stager_->Stage(rest_.front().first_row));
+  DATASETD_RETURN_IF_ERROR(stager_->stream().Record(*launch.event));
+  has_rest_ = true;
+  is_part_running_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Feed::AugmentRest(PendingLaunch& launch) {
+  if (rest_.size() > 1) {
+    DATASETD_RETURN_IF_ERROR(stream().Augment(*program_, rest_));
+    has_rest_ = false;
+  } else {
+    BatchTask part = rest_.front();
+    int64_t num_rows = part.num_samples - part.first_row;
+    if (max_launch_rows_ > 0) num_rows = std::min(num_rows, max_launch_rows_);
+    if (stager_ != nullptr) {
+      num_rows =
+          std::min<int64_t>(num_rows, stager_->staged_end() - part.first_row);
+    }
+    part.num_rows = static_cast<int32_t>(num_rows);
+    rest_.front().first_row += NumRows(part);
+    DATASETD_RETURN_IF_ERROR(
+        stream().Augment(*program_, absl::MakeConstSpan(&part, 1)));
+    has_rest_ = !IsLastPart(part);
+  }
   DATASETD_RETURN_IF_ERROR(stream().Record(*launch.event));
-  has_rest_ = !IsLastPart(part);
   is_part_running_ = has_rest_;
   return absl::OkStatus();
 }
@@ -331,6 +399,7 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
     return launches_[static_cast<size_t>(first_launch_ + place) %
                      launches_.size()];
   };
+  DATASETD_RETURN_IF_ERROR(options_.dataset->status());
   if (has_rest_) {
     DATASETD_RETURN_IF_ERROR(LaunchPart(launch_at(num_running_launches_ - 1)));
     return true;
@@ -342,11 +411,17 @@ absl::StatusOr<bool> Feed::Launch(int max_batches) {
     max_batches = static_cast<int>(std::clamp<int64_t>(
         max_launch_rows_ / options_.sampler.batch_size, 1, max_batches));
   }
+  if (stager_ != nullptr) {
+    max_batches = std::min(max_batches, stager_->max_batches());
+  }
   if (!TakeBatches(max_batches, launch, tasks)) return false;
-  DATASETD_RETURN_IF_ERROR(
-      CopyIndices(absl::MakeSpan(tasks, launch.num_batches)));
-  if (max_launch_rows_ > 0 && tasks[0].num_samples > max_launch_rows_) {
-    launch.rest = tasks[0];
+  const auto taken = absl::MakeSpan(tasks, launch.num_batches);
+  if (stager_ != nullptr) stager_->Begin(taken);
+  DATASETD_RETURN_IF_ERROR(CopyIndices(taken));
+  if (stager_ != nullptr) stager_->NamePlaces(taken);
+  if (stager_ != nullptr ||
+      (max_launch_rows_ > 0 && tasks[0].num_samples > max_launch_rows_)) {
+    rest_.assign(taken.begin(), taken.end());
     DATASETD_RETURN_IF_ERROR(LaunchPart(launch));
   } else {
     DATASETD_RETURN_IF_ERROR(stream().Augment(

@@ -33,6 +33,7 @@
 #include "server/feed/latency_histogram.h"
 #include "server/feed/sampler.h"
 #include "server/feed/scratch_pool.h"
+#include "server/feed/stager.h"
 
 namespace datasetd {
 
@@ -59,7 +60,11 @@ class Feed {
     uint64_t id = 0;
     uint32_t uid = 0;  // the user charged for device time
     std::shared_ptr<const Dataset> dataset;
-    // With sources and offsets set.
+    // The device that the feed runs on, one of the dataset's; null: its first.
+    Backend* backend = nullptr;
+    // Where samples are copied to that device for each batch.
+    StagingPlan staging;
+    // With sources, unless samples are staged, and offsets set.
     AugmentProgram program = {};
     // Estimated operations per sample; 0 if unknown: launches are not split.
     int64_t sample_operations = 0;
@@ -90,6 +95,7 @@ class Feed {
   uint64_t id() const { return options_.id; }
   uint32_t uid() const { return options_.uid; }
   const Dataset& dataset() const { return *options_.dataset; }
+  const Backend& backend() const { return *options_.backend; }
   const ExportedMemory& slab() const { return *slab_; }
   FeedChannel& channel() { return *channel_; }
   const FeedStats& stats() const { return stats_; }
@@ -110,7 +116,8 @@ class Feed {
   // exceeds the backend's max_launch_operations is split: each call starts the
   // next part after the previous one has ended. Returns false if there was
   // nothing to start: the client is still sending its order, and wakes the
-  // producer afterwards. REQUIRES: CanLaunch().
+  // producer afterwards. DATA_LOSS if the dataset cannot be read any more: what
+  // was launched before is not published. REQUIRES: CanLaunch().
   absl::StatusOr<bool> Launch(int max_batches);
 
   // Computes the next epoch's order ahead of time. Returns true if there was
@@ -135,7 +142,7 @@ class Feed {
 
   // Memory that a feed on `backend` takes for the indices of its batches.
   static int64_t IndexBytes(const Backend& backend, int64_t num_slots,
-                            int64_t batch_size);
+                            int64_t batch_size, bool is_staged);
 
   // Frees everything but the slab, and returns the slab. REQUIRES:
   // is_quiescent().
@@ -158,7 +165,6 @@ class Feed {
     uint64_t started_nanoseconds = 0;
     int num_batches = 0;
     PendingBatch batches[kMaxBatchesPerLaunch];
-    BatchTask rest = {};  // the part of a split launch that is not started
   };
 
   Feed(Options options, std::unique_ptr<ExportedMemory> slab,
@@ -168,6 +174,8 @@ class Feed {
   // `row`; false if there is none.
   bool TakeNext(uint32_t slot, uint32_t row, BatchTask* task,
                 PublishedBatch* batch);
+  // Begins to read the samples of a mapped file, all at once.
+  void Prefetch(absl::Span<const int64_t> indices) const;
   // Counts an invalid request and returns false.
   bool TakeSeek(const SeekRequest& seek);
   // Takes batches and slots for a launch. Returns false if there are none.
@@ -175,8 +183,9 @@ class Feed {
   // Where the indices are not read where they were written: copies them to the
   // device, all at once, and lets the tasks name the copies.
   absl::Status CopyIndices(absl::Span<BatchTask> tasks);
-  // Starts the next part of a split launch.
+  // Starts the next part of a split launch: copies samples, or augments them.
   absl::Status LaunchPart(PendingLaunch& launch);
+  absl::Status AugmentRest(PendingLaunch& launch);
   Stream& stream() const {
     return own_stream_ != nullptr ? *own_stream_ : *options_.scratch.stream();
   }
@@ -196,10 +205,12 @@ class Feed {
   // free when the end is reached.
   std::unique_ptr<HostMemory> indices_;
   uint32_t next_row_ = 0;
-  // The rows of the stream's last launch; null on the host. Not in the slots:
-  // the client can write there.
+  // The rows of the stream's last launch; null on the host. Of the last two, in
+  // turn, where samples are staged while the launch before runs. Not in the
+  // slots: the client can write there.
   std::unique_ptr<DeviceMemory> device_indices_;
   std::unique_ptr<DeviceMemory> own_scratch_;  // null with a lease or no chain
+  std::unique_ptr<Stager> stager_;  // null if samples are read in place
   std::unique_ptr<LoadedProgram> program_;
   std::unique_ptr<Stream> own_stream_;  // null with a lease
   uint64_t batches_per_epoch_ = 0;
@@ -217,6 +228,8 @@ class Feed {
   // parts is running.
   bool has_rest_ = false;
   bool is_part_running_ = false;
+  // The batches of that launch: from first_row on, of a single one.
+  std::vector<BatchTask> rest_;
 
   FeedPosition next_;
   uint64_t prepared_epoch_ = 0;

@@ -96,15 +96,11 @@ ClientOrder::Options PlanOrder(const FeedOptions& options,
 
 absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
                                   std::shared_ptr<const Dataset> held,
-                                  const TransformLimits& limits) {
+                                  const TransformLimits& limits,
+                                  Backend* device) {
   const Dataset& dataset = *held;
-  const Backend& backend = dataset.backend();
-  if (!options.device.empty() && options.device != backend.info().name) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "device: the feed asks for ", options.device, ", but dataset '",
-        options.dataset, "' is on ", backend.info().name,
-        "; load it on that device under another name"));
-  }
+  if (device == nullptr) device = &dataset.backend();
+  const Backend& backend = *device;
   DATASETD_ASSIGN_OR_RETURN(
       FeedFields fields,
       CompileFeedFields(dataset, options.field_names, options.fields,
@@ -132,6 +128,9 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   program.num_fields = Narrow<int32_t>(programs.size());
   std::copy(programs.begin(), programs.end(), program.fields);
   DATASETD_ASSIGN_OR_RETURN(plan.feed.sampler, PlanSampler(options, dataset));
+  plan.feed.backend = device;
+  plan.feed.staging = PlanStaging(dataset, backend, fields.sources, program,
+                                  options.batch_size, plan.num_slots);
   plan.feed.num_slots = Narrow<uint32_t>(plan.num_slots);
   plan.feed.sample_operations = EstimatedOperations(program);
   plan.feed.slot_stride_bytes = static_cast<uint64_t>(stride);
@@ -139,8 +138,9 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
   plan.feed.draws_by_sample = options.draws_by_sample;
 
   plan.scratch_bytes = SaturatingSum(
-      Feed::IndexBytes(backend, plan.num_slots, options.batch_size),
-      sizeof(DeviceProgram));
+      Feed::IndexBytes(backend, plan.num_slots, options.batch_size,
+                       plan.feed.staging.is_needed()),
+      plan.feed.staging.size_bytes(), sizeof(DeviceProgram));
   if (backend.info().is_host) {
     plan.scratch_bytes =
         SaturatingAdd(plan.scratch_bytes,

@@ -40,15 +40,17 @@ struct FeedPlan {
   std::string transforms_hash;
 };
 
-// Plans a feed. The plan holds a reference to the dataset. Pure; thread-safe.
+// Plans a feed that runs on `device`, one of the dataset's backends; null: the
+// first. The plan holds a reference to the dataset. Pure; thread-safe.
 // REQUIRES: CheckFeedOptions(options) is OK.
-//   INVALID_ARGUMENT  the dataset is on another device; a field, an op, the
-//                     batch size, the subset or the weighted order is invalid,
-//                     or an op exceeds the limits
+//   INVALID_ARGUMENT  a field, an op, the batch size, the subset or the
+//   weighted
+//                     order is invalid, or an op exceeds the limits
 //   OUT_OF_RANGE      the subset names a sample that does not exist
 absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
                                   std::shared_ptr<const Dataset> dataset,
-                                  const TransformLimits& limits = {});
+                                  const TransformLimits& limits = {},
+                                  Backend* device = nullptr);
 
 }  // namespace datasetd
 

@@ -126,10 +126,11 @@ absl::StatusOr<Explanation> FeedTable::Explain(
 absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
                                            const Caller& caller) {
   DATASETD_RETURN_IF_ERROR(CheckFeedOptions(options));
-  DATASETD_ASSIGN_OR_RETURN(DatasetUse use,
-                            datasets_->Use(options.dataset, caller));
-  DATASETD_ASSIGN_OR_RETURN(FeedPlan plan, PlanFeed(options, use.dataset(),
-                                                    options_.transform_limits));
+  DATASETD_ASSIGN_OR_RETURN(
+      DatasetUse use, datasets_->Use(options.dataset, caller, options.device));
+  DATASETD_ASSIGN_OR_RETURN(
+      FeedPlan plan, PlanFeed(options, use.dataset(), options_.transform_limits,
+                              use.backend()));
   DATASETD_ASSIGN_OR_RETURN(FeedQuota::Place place,
                             quota_.Take(caller.uid, caller.is_privileged));
   uint64_t id;
@@ -149,6 +150,10 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
     return absl::FailedPreconditionError(
         absl::StrCat("dataset '", options.dataset, "' is being unloaded"));
   }
+  // Likewise, and DropDevice.
+  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
+                            devices_->Find(record->device));
+  DATASETD_RETURN_IF_ERROR(devices_->CheckServes(*device));
   record->opened = clock_->Monotonic();
   record->deadline = record->opened + options_.attach_timeout;
 
@@ -163,7 +168,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
   opened.export_kind = slab.export_kind();
   opened.ipc_handle.assign(slab.ipc_handle().begin(), slab.ipc_handle().end());
   opened.device = record->device;
-  opened.uuid = dataset.backend().info().uuid;
+  opened.uuid = record->feed->backend().info().uuid;
   opened.batches_per_epoch = record->feed->batches_per_epoch();
   opened.num_samples = plan.feed.sampler.num_samples;
   if (plan.order.has_value()) opened.order_capacity = plan.order->capacity;
@@ -178,7 +183,7 @@ absl::StatusOr<OpenedFeed> FeedTable::Open(const FeedOptions& options,
 absl::StatusOr<std::unique_ptr<FeedTable::Record>> FeedTable::MakeRecord(
     uint64_t id, const FeedOptions& options, const Caller& owner,
     const DatasetUse& use, const FeedPlan& plan) {
-  Backend& backend = plan.feed.dataset->backend();
+  Backend& backend = *plan.feed.backend;
   DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
                             devices_->Find(backend.info().name));
   auto record = std::make_unique<Record>();
@@ -476,11 +481,21 @@ void FeedTable::ExpirePending() {
 }
 
 std::vector<uint64_t> FeedTable::DropPending(const Dataset* dataset) {
-  const auto is_meant = [dataset](const Record& record) {
-    return dataset == nullptr || record.use.dataset().get() == dataset;
-  };
-  std::vector<uint64_t> attached;
   MutexLock lock(&mutex_);
+  return Drop([dataset](const Record& record) {
+    return dataset == nullptr || record.use.dataset().get() == dataset;
+  });
+}
+
+std::vector<uint64_t> FeedTable::DropDevice(const std::string& device) {
+  MutexLock lock(&mutex_);
+  return Drop(
+      [&device](const Record& record) { return record.device == device; });
+}
+
+std::vector<uint64_t> FeedTable::Drop(
+    absl::FunctionRef<bool(const Record&)> is_meant) {
+  std::vector<uint64_t> attached;
   EndPending(nullptr, is_meant);
   for (const auto& [id, record] : records_) {
     if (record->phase == FeedPhase::kAttached && is_meant(*record)) {
@@ -517,7 +532,7 @@ FeedInfo FeedTable::InfoOf(const Record& record) const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   info.num_teams = record.feed->num_leased_teams();
   if (info.num_teams > 0) {
-    info.max_teams = record.feed->dataset().backend().max_teams();
+    info.max_teams = record.feed->backend().max_teams();
   }
   const FeedStats& stats = record.feed->stats();
   info.next = {stats.next_epoch.load(kRelaxed),

@@ -132,6 +132,9 @@ class FeedTable {
   // the attached ones, whose leases the caller ends.
   std::vector<uint64_t> DropPending(const Dataset* dataset);
 
+  // As DropPending, for the feeds on a device that has failed.
+  std::vector<uint64_t> DropDevice(const std::string& device);
+
   // Blocks until no feed is `ending`, at most for `timeout`. A feed that has
   // ended no longer uses its dataset, and its memory is free.
   void AwaitEnded(absl::Duration timeout) const;
@@ -172,6 +175,9 @@ class FeedTable {
   // Ends the pending feeds that satisfy `predicate`; `event` may be null.
   void EndPending(const char* event,
                   absl::FunctionRef<bool(const Record&)> predicate)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What DropPending does, with the feeds that are meant.
+  std::vector<uint64_t> Drop(absl::FunctionRef<bool(const Record&)> is_meant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the feed to `ending`. REQUIRES: it is not ending.
   void BeginEnd(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

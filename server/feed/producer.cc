@@ -421,11 +421,13 @@ void Producer::Fail(const absl::Status& status) {
     if (member->num_launches == 0) continue;
     absl::StrAppend(&feeds, feeds.empty() ? "" : ", ", member->feed->id());
   }
-  on_failure_(
-      0, DeviceFailure(absl::Status(
-             status.code(),
-             absl::StrCat(status.message(), "; feeds with launches in flight: ",
-                          feeds.empty() ? "none" : feeds))));
+  on_failure_(0,
+              DeviceFailure(
+                  absl::Status(status.code(),
+                               absl::StrCat(status.message(),
+                                            "; feeds with launches in flight: ",
+                                            feeds.empty() ? "none" : feeds)),
+                  backend_->info().name));
 }
 
 void Producer::Run() {
@@ -433,7 +435,8 @@ void Producer::Run() {
   is_producer_thread = true;
   while (true) {
     num_rounds_.fetch_add(1, std::memory_order_relaxed);
-    has_running_launch_.store(num_running_launches_ > 0,
+    // Launches on a failed device may never end, and nobody waits for them.
+    has_running_launch_.store(num_running_launches_ > 0 && !has_failed_,
                               std::memory_order_relaxed);
     num_pings_answered_.store(num_pings_.load());
     TakeCommands();

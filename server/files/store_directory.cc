@@ -99,33 +99,45 @@ class PosixStoreDirectory : public StoreDirectory {
 
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& name) const override {
-    FileDescriptor fd(openat(fd_.get(), name.c_str(),
-                             O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!fd.has_value()) {
-      if (errno != ELOOP) return Errno(PathOf(name), "opening");
-      return absl::PermissionDeniedError(
-          absl::StrCat(PathOf(name), ": is a link"));
-    }
     struct stat status;
-    if (fstat(fd.get(), &status) != 0) return Errno(PathOf(name), "fstat");
-    if (!IsOurs(status)) {
-      return absl::PermissionDeniedError(absl::StrCat(
-          PathOf(name), ": is not a regular file of uid ", geteuid()));
-    }
+    DATASETD_ASSIGN_OR_RETURN(FileDescriptor fd, OpenToRead(name, &status));
     return std::make_unique<PosixFile>(std::move(fd),
                                        FileInfoOf(PathOf(name), status));
   }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(
       const std::string& name) override {
-    // Do not write into a file that another process has open.
-    if (unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
-      return Errno(PathOf(name), "removing");
-    }
-    FileDescriptor fd(openat(fd_.get(), name.c_str(),
-                             O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!fd.has_value()) return Errno(PathOf(name), "creating");
+    DATASETD_ASSIGN_OR_RETURN(FileDescriptor fd, OpenNew(name));
     return std::make_unique<PosixWritableFile>(std::move(fd), PathOf(name));
+  }
+
+  absl::StatusOr<std::unique_ptr<MappedFile>> Map(
+      const std::string& name) const override {
+    struct stat status;
+    DATASETD_ASSIGN_OR_RETURN(FileDescriptor fd, OpenToRead(name, &status));
+    if (status.st_size == 0) {
+      return absl::DataLossError(absl::StrCat(PathOf(name), ": is empty"));
+    }
+    return MappedFile::Map(std::move(fd), PathOf(name), status.st_size,
+                           /*is_writable=*/false);
+  }
+
+  absl::StatusOr<std::unique_ptr<MappedFile>> CreateMapped(
+      const std::string& name, int64_t size_bytes) override {
+    DATASETD_ASSIGN_OR_RETURN(FileDescriptor fd, OpenNew(name));
+    auto file = [&]() -> absl::StatusOr<std::unique_ptr<MappedFile>> {
+      do {
+        errno = posix_fallocate(fd.get(), 0, size_bytes);
+      } while (errno == EINTR);
+      if (errno != 0) {
+        return Errno(PathOf(name),
+                     absl::StrCat("taking ", size_bytes, " bytes of the disk"));
+      }
+      return MappedFile::Map(std::move(fd), PathOf(name), size_bytes,
+                             /*is_writable=*/true);
+    }();
+    if (!file.ok()) Remove(name).IgnoreError();
+    return file;
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
@@ -162,6 +174,34 @@ class PosixStoreDirectory : public StoreDirectory {
  private:
   std::string PathOf(const std::string& name) const {
     return absl::StrCat(path_, "/", name);
+  }
+
+  absl::StatusOr<FileDescriptor> OpenToRead(const std::string& name,
+                                            struct stat* status) const {
+    FileDescriptor fd(openat(fd_.get(), name.c_str(),
+                             O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!fd.has_value()) {
+      if (errno != ELOOP) return Errno(PathOf(name), "opening");
+      return absl::PermissionDeniedError(
+          absl::StrCat(PathOf(name), ": is a link"));
+    }
+    if (fstat(fd.get(), status) != 0) return Errno(PathOf(name), "fstat");
+    if (!IsOurs(*status)) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          PathOf(name), ": is not a regular file of uid ", geteuid()));
+    }
+    return fd;
+  }
+
+  absl::StatusOr<FileDescriptor> OpenNew(const std::string& name) {
+    // Do not write into a file that another process has open.
+    if (unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
+      return Errno(PathOf(name), "removing");
+    }
+    FileDescriptor fd(openat(fd_.get(), name.c_str(),
+                             O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd.has_value()) return Errno(PathOf(name), "creating");
+    return fd;
   }
 
   const std::string path_;

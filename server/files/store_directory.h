@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/files/mapped_file.h"
 #include "server/files/random_access_file.h"
 
 namespace datasetd {
@@ -43,6 +44,13 @@ class StoreDirectory {
   // Replaces an existing file of that name.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(
       const std::string& name) = 0;
+  // Maps a whole file for reading. Errors as Open.
+  virtual absl::StatusOr<std::unique_ptr<MappedFile>> Map(
+      const std::string& name) const = 0;
+  // As Create, a file of `size_bytes` zeros, mapped for reading and writing.
+  // Its space on the disk is taken.
+  virtual absl::StatusOr<std::unique_ptr<MappedFile>> CreateMapped(
+      const std::string& name, int64_t size_bytes) = 0;
   // Atomic; durable on return.
   virtual absl::Status Rename(const std::string& from,
                               const std::string& to) = 0;

@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "server/load/load_planner.h"
+#include "server/load/mapped_load.h"
 #include "server/load/sample_sizes.h"
 
 namespace datasetd {
@@ -33,6 +34,8 @@ bool AreFieldsOf(const LoadPlan& plan, const std::vector<FieldSpec>& fields) {
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
     DatasetCache* cache, const Reserver& reserve, LoadCounters& counters) {
+  if (source_.placement.residency == Residency::kMapped)
+    return RunMapped(*cache, reserve, counters);
   if (cache != nullptr) {
     auto cached = RunCached(*cache, reserve, counters);
     if (!cached.ok() || *cached != nullptr) return cached;
@@ -43,8 +46,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
     DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
   }
   return LoadDataset(source_.spec.name, source_.plan, *source_.reader,
-                     source_.device->backend.get(), std::move(resident_),
-                     counters, account_, source_.content_hash);
+                     source_.placement.devices.first().backend.get(),
+                     std::move(resident_), counters, account_,
+                     source_.content_hash);
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
@@ -66,27 +70,83 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunCached(
 // DATA_LOSS if it is damaged.
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::LoadEntry(
     CachedSource& entry, const Reserver& reserve, LoadCounters& counters) {
-  Backend* const backend = source_.device->backend.get();
+  DATASETD_ASSIGN_OR_RETURN(const LoadPlan plan, PlanEntry(entry));
+  if (source_.plan.needs_sizes()) {
+    // Keep the source's plan in case the entry is damaged.
+    DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
+  }
+  return LoadDataset(source_.spec.name, plan, entry,
+                     source_.placement.devices.first().backend.get(),
+                     std::move(resident_), counters, account_,
+                     entry.header().content_hash);
+}
+
+absl::StatusOr<LoadPlan> DatasetLoad::PlanEntry(
+    const CachedSource& entry) const {
   const SourceInfo& info = entry.info();
   DATASETD_ASSIGN_OR_RETURN(
-      const LoadPlan plan,
+      LoadPlan plan,
       PlanLoad(info,
                std::vector<std::optional<FieldProgram>>(info.fields.size()),
-               backend->max_teams(), /*own_sizes=*/{}, source_.plan.limits));
+               source_.placement.devices.first().backend->max_teams(),
+               /*own_sizes=*/{}, source_.plan.limits));
   if (!AreFieldsOf(source_.plan, info.fields)) {
     return absl::DataLossError(
         "cache entry: its fields are not those of the source");
   }
-  if (source_.plan.needs_sizes()) {
-    // Keep the source's plan in case the entry is damaged.
-    DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
-  } else if (plan.resident_bytes > source_.plan.resident_bytes) {
+  if (!source_.plan.needs_sizes() &&
+      plan.resident_bytes > source_.plan.resident_bytes) {
     return absl::DataLossError(
         "cache entry: it has more samples than the source");
   }
-  return LoadDataset(source_.spec.name, plan, entry, backend,
+  return plan;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::RunMapped(
+    DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
+  auto mapped = MapEntry(cache, reserve, counters);
+  if (!mapped.ok() || *mapped != nullptr) return mapped;
+  counters.num_samples.store(0, std::memory_order_relaxed);
+  counters.num_bytes.store(0, std::memory_order_relaxed);
+  if (source_.plan.needs_sizes()) {
+    DATASETD_RETURN_IF_ERROR(FindSizes(reserve, counters));
+  }
+  const SourceInfo& info = source_.reader->info();
+  DatasetCache::Description description = {.spec_id = source_.spec_id,
+                                           .stored_by_uid = account_.uid,
+                                           .class_names = info.class_names};
+  if (source_.spec.format == kPushedFormat)
+    description.owner_uid = account_.uid;
+  MappedStore store(&cache, source_.plan, info.num_samples, source_.spec.name,
+                    std::move(description), &counters);
+  return LoadDataset(source_.spec.name, source_.plan, *source_.reader,
+                     source_.placement.devices.first().backend.get(),
                      std::move(resident_), counters, account_,
-                     entry.header().content_hash);
+                     source_.content_hash, &store);
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::MapEntry(
+    DatasetCache& cache, const Reserver& reserve, LoadCounters& counters) {
+  if (source_.spec_id.empty()) return nullptr;
+  const std::unique_ptr<CachedSource> entry = cache.Find(source_.spec_id);
+  if (entry == nullptr) return nullptr;
+  auto dataset = [&]() -> absl::StatusOr<std::shared_ptr<const Dataset>> {
+    DATASETD_ASSIGN_OR_RETURN(const LoadPlan plan, PlanEntry(*entry));
+    if (source_.plan.needs_sizes()) {
+      DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
+    }
+    return MapDataset(source_.spec.name, *entry, cache,
+                      source_.placement.devices.first().backend.get(),
+                      std::move(resident_), counters);
+  }();
+  if (dataset.ok()) {
+    cache.CountHit(*entry);
+    return dataset;
+  }
+  if (absl::IsNotFound(dataset.status())) return nullptr;
+  if (!absl::IsDataLoss(dataset.status())) return dataset;
+  cache.Discard(source_.spec_id, dataset.status());
+  return nullptr;
 }
 
 absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
@@ -96,10 +156,11 @@ absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
   DATASETD_ASSIGN_OR_RETURN(
       auto sizes,
       FindSampleSizes(reader, source_.plan, account_, counters.is_cancelled));
-  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
-                            PlanSource(source_.spec, reader.info(),
-                                       source_.device->backend->max_teams(),
-                                       std::move(sizes), source_.plan.limits));
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan,
+      PlanSource(source_.spec, reader.info(),
+                 source_.placement.devices.first().backend->max_teams(),
+                 std::move(sizes), source_.plan.limits));
   DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   source_.plan = std::move(plan);
   return absl::OkStatus();

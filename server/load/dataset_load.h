@@ -20,6 +20,7 @@
 #include "server/load/dataset_sources.h"
 #include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
+#include "server/load/placement.h"
 
 namespace datasetd {
 
@@ -27,12 +28,12 @@ class DatasetLoad {
  public:
   // Releases `held` and reserves what the plan needs. Called if the sample
   // sizes were unknown at first and have been found.
-  using Reserver = std::function<absl::StatusOr<Reservation>(
-      const LoadPlan& plan, Reservation held)>;
+  using Reserver = std::function<absl::StatusOr<PlacedMemory>(
+      const LoadPlan& plan, PlacedMemory held)>;
 
   // `resident` is the memory that the source's plan needs, `scratch` what it
   // needs during the load. Decoding time is charged to the account's user.
-  DatasetLoad(OpenedSource source, Reservation resident, Reservation scratch,
+  DatasetLoad(OpenedSource source, PlacedMemory resident, Reservation scratch,
               const DecodeAccount& account)
       : source_(std::move(source)),
         account_(account),
@@ -41,7 +42,8 @@ class DatasetLoad {
 
   // Loads from the cache (null: no cache) if it has an undamaged copy, else
   // from the source. Blocks; updates `counters` while running. REQUIRES: called
-  // once. Errors as LoadDataset, FindSampleSizes and `reserve`.
+  // once; a mapped dataset has a cache. Errors as LoadDataset, FindSampleSizes
+  // and `reserve`.
   absl::StatusOr<std::shared_ptr<const Dataset>> Run(DatasetCache* cache,
                                                      const Reserver& reserve,
                                                      LoadCounters& counters);
@@ -52,6 +54,15 @@ class DatasetLoad {
       DatasetCache& cache, const Reserver& reserve, LoadCounters& counters);
   absl::StatusOr<std::shared_ptr<const Dataset>> LoadEntry(
       CachedSource& entry, const Reserver& reserve, LoadCounters& counters);
+  // For residency "mapped".
+  absl::StatusOr<std::shared_ptr<const Dataset>> RunMapped(
+      DatasetCache& cache, const Reserver& reserve, LoadCounters& counters);
+  // Null if the entry is missing or damaged.
+  absl::StatusOr<std::shared_ptr<const Dataset>> MapEntry(
+      DatasetCache& cache, const Reserver& reserve, LoadCounters& counters);
+  // What the entry's source says of its plan: DATA_LOSS if it is not one of
+  // this source.
+  absl::StatusOr<LoadPlan> PlanEntry(const CachedSource& entry) const;
   // Finds the sizes of the samples and reserves memory for them.
   absl::Status FindSizes(const Reserver& reserve, LoadCounters& counters);
   absl::Status TakeMemory(const LoadPlan& plan, const Reserver& reserve);
@@ -59,7 +70,7 @@ class DatasetLoad {
   OpenedSource source_;
   const DecodeAccount account_;
   Reservation scratch_;
-  Reservation resident_;
+  PlacedMemory resident_;
 };
 
 }  // namespace datasetd

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "server/dataset/content_hasher.h"
 #include "server/dataset/ragged_index.h"
 #include "server/load/bad_sample_filter.h"
+#include "server/load/field_writer.h"
 #include "server/load/parallel_decoder.h"
 #include "server/load/sample_transform.h"
 
@@ -54,6 +56,7 @@ std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
 struct Staging {
   std::unique_ptr<HostMemory> memory;
   std::unique_ptr<Event> event;
+  Stream* stream = nullptr;  // that the event was recorded on
   ContentHasher::Ticket hash_ticket = 0;
   std::vector<absl::Span<uint8_t>> fields;
   // For packed fields of an encoded source: the place of each sample in its
@@ -66,9 +69,12 @@ struct Staging {
 struct Lane {
   std::vector<std::unique_ptr<DeviceMemory>> source;
   std::vector<std::unique_ptr<DeviceMemory>> scratch;
+  // Where the program's samples go, unless they are written in place.
+  std::vector<std::unique_ptr<DeviceMemory>> output;
   std::vector<std::unique_ptr<LoadedProgram>> programs;
   // The chunk that it makes, until that is hashed.
   Staging* staging = nullptr;
+  int64_t first = 0;
   int64_t num_samples = 0;
   // Last, so that it is destroyed first and waits for pending work.
   std::unique_ptr<Stream> stream;
@@ -76,11 +82,14 @@ struct Lane {
 
 class Loader {
  public:
-  Loader(const LoadPlan& plan, SampleSource& source, Backend* backend,
-         LoadCounters& counters, const DecodeAccount& account)
+  Loader(const LoadPlan& plan, const Placement& placement, SampleSource& source,
+         Backend* backend, LoadCounters& counters, const DecodeAccount& account,
+         SampleStore* store)
       : plan_(plan),
+        placement_(placement),
         source_(source),
         backend_(backend),
+        store_(store),
         counters_(counters),
         account_(account) {}
   ~Loader() { counters_.SetStreams({}); }
@@ -93,8 +102,10 @@ class Loader {
     return plan_.is_encoded ? std::move(bad_samples_)
                             : source_.info().bad_samples;
   }
-  std::vector<std::unique_ptr<DeviceMemory>> TakeMemory() {
-    return std::move(memory_);
+  std::vector<FieldMemory> TakeMemory() {
+    if (!placement_.is_whole()) return writer_.TakeMemory();
+    return {std::make_move_iterator(memory_.begin()),
+            std::make_move_iterator(memory_.end())};
   }
   std::vector<Dataset::Contents::Packed> TakePacked() {
     return std::move(packed_);
@@ -127,6 +138,11 @@ class Loader {
   void Divide(Staging& staging, int64_t first, int64_t count) const;
   absl::Status Place(Staging& staging, Lane& lane, int64_t first,
                      int64_t count);
+  // Copies samples of a field to where they are to lie, and has them hashed.
+  absl::Status Write(size_t field, absl::Span<const uint8_t> samples,
+                     Staging& staging, Lane& lane, int64_t first,
+                     int64_t count);
+  absl::Status Record(Staging& staging, Lane& lane);
   // For a packed field of an encoded source: appends the samples of `rows`.
   void Pack(size_t field, absl::Span<const int64_t> rows, Staging& staging);
   absl::Status PlaceIndices();
@@ -140,11 +156,14 @@ class Loader {
   absl::Status WaitFor(Staging& staging);
 
   const LoadPlan& plan_;
+  const Placement& placement_;
   SampleSource& source_;
   Backend* const backend_;
+  SampleStore* const store_;  // may be null
   LoadCounters& counters_;
   const DecodeAccount account_;
 
+  // The fields, if they lie whole on the device; else the writer has them.
   std::vector<std::unique_ptr<DeviceMemory>> memory_;
   std::vector<Dataset::Contents::Packed> packed_;
   std::vector<int64_t> packed_bytes_;  // written so far
@@ -153,6 +172,7 @@ class Loader {
   BadSampleReport bad_samples_;
   std::unique_ptr<DeviceMemory> indices_;  // 0, 1, ...: for pretransforms
   // Declared last, so that they are destroyed first and wait for pending work.
+  FieldWriter writer_;
   std::vector<Lane> lanes_;
   std::optional<ContentHasher> hasher_;
 };
@@ -161,19 +181,29 @@ absl::Status Loader::Allocate() {
   const int64_t num_samples = source_.info().num_samples;
   const size_t num_fields = plan_.fields.size();
   bool has_programs = false;
+  if (!placement_.is_whole()) {
+    DATASETD_RETURN_IF_ERROR(
+        writer_.Allocate(placement_, num_fields, backend_, account_.uid));
+  }
   for (size_t f = 0; f < num_fields; ++f) {
     const LoadPlan::FieldPlan& field = plan_.fields[f];
-    const int64_t field_bytes =
-        IsPacked(f) ? field.resident.packed_bytes
-                    : num_samples * field.resident.sample_bytes();
-    DATASETD_ASSIGN_OR_RETURN(auto memory, backend_->Allocate(field_bytes));
-    memory_.push_back(std::move(memory));
     Dataset::Contents::Packed& packed = packed_.emplace_back();
-    if (IsPacked(f)) {
+    if (placement_.is_whole()) {
+      const int64_t field_bytes =
+          IsPacked(f) ? field.resident.packed_bytes
+                      : num_samples * field.resident.sample_bytes();
       DATASETD_ASSIGN_OR_RETURN(
-          packed.memory,
-          backend_->Allocate(num_samples *
-                             static_cast<int64_t>(sizeof(RaggedSample))));
+          auto memory, store_ != nullptr ? store_->Allocate(f, field_bytes)
+                                         : backend_->Allocate(field_bytes));
+      memory_.push_back(std::move(memory));
+    }
+    if (IsPacked(f)) {
+      if (placement_.is_whole()) {
+        DATASETD_ASSIGN_OR_RETURN(
+            packed.memory,
+            backend_->Allocate(num_samples *
+                               static_cast<int64_t>(sizeof(RaggedSample))));
+      }
       packed.index.emplace(PixelBytes(field.resident));
       if (plan_.is_encoded) packed.index->Reserve(num_samples);
     }
@@ -207,12 +237,19 @@ absl::Status Loader::AllocateLane(Lane& lane) {
   const size_t num_fields = plan_.fields.size();
   lane.source.resize(num_fields);
   lane.scratch.resize(num_fields);
+  lane.output.resize(num_fields);
   lane.programs.resize(num_fields);
   for (size_t f = 0; f < num_fields; ++f) {
     if (!HasProgram(f)) continue;
     const int64_t sample_bytes = source_.info().fields[f].sample_bytes();
     DATASETD_ASSIGN_OR_RETURN(
         lane.source[f], backend_->Allocate(plan_.chunk_samples * sample_bytes));
+    if (!placement_.is_whole()) {
+      DATASETD_ASSIGN_OR_RETURN(
+          lane.output[f],
+          backend_->Allocate(plan_.chunk_samples *
+                             plan_.fields[f].resident.sample_bytes()));
+    }
     AugmentProgram program = ProgramOf(plan_.fields[f].program);
     program.fields[0].source = lane.source[f]->data();
     program.fields[0].sample_stride_bytes = sample_bytes;
@@ -425,6 +462,7 @@ absl::Status Loader::PlaceIndices() {
   for (const Lane& lane : lanes_) {
     DATASETD_RETURN_IF_ERROR(lane.stream->Synchronize());
   }
+  DATASETD_RETURN_IF_ERROR(writer_.Await());
   Stream& stream = *lanes_[0].stream;
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     if (!IsPacked(f)) continue;
@@ -433,6 +471,10 @@ absl::Status Loader::PlaceIndices() {
         reinterpret_cast<const uint8_t*>(index.samples().data());
     hasher_->Add(
         f, absl::MakeConstSpan(data, static_cast<size_t>(index.index_bytes())));
+    if (packed_[f].memory == nullptr) {
+      // The staging memory is used no more; the index is the dataset's.
+      continue;
+    }
     hasher_->Await(staging_[0].hash_ticket);
     HostMemory& buffer = *staging_[0].memory;
     for (int64_t offset = 0; offset < index.index_bytes();
@@ -454,10 +496,9 @@ absl::Status Loader::PlaceIndices() {
 // than the reader.
 absl::Status Loader::WaitFor(Staging& staging) {
   hasher_->Await(staging.hash_ticket);
+  DATASETD_RETURN_IF_ERROR(writer_.Await());
   DATASETD_ASSIGN_OR_RETURN(const bool is_done, staging.event->IsDone());
-  if (is_done) return absl::OkStatus();
-  // With several lanes, Finish has waited for the chunk.
-  return lanes_[0].stream->Synchronize();
+  return is_done ? absl::OkStatus() : staging.stream->Synchronize();
 }
 
 absl::Status Loader::Finish(Lane& lane) {
@@ -465,14 +506,51 @@ absl::Status Loader::Finish(Lane& lane) {
   DATASETD_RETURN_IF_ERROR(lane.stream->Synchronize());
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     if (!HasProgram(f)) continue;
-    const int64_t num_bytes =
-        lane.num_samples * plan_.fields[f].resident.sample_bytes();
-    lane.staging->hash_ticket =
-        hasher_->Add(f, absl::MakeConstSpan(lane.staging->fields[f].data(),
-                                            static_cast<size_t>(num_bytes)));
-    counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
+    const auto num_bytes = static_cast<size_t>(
+        lane.num_samples * plan_.fields[f].resident.sample_bytes());
+    const absl::Span<const uint8_t> samples(lane.staging->fields[f].data(),
+                                            num_bytes);
+    if (placement_.is_whole()) {
+      lane.staging->hash_ticket = hasher_->Add(f, samples);
+      counters_.num_bytes.fetch_add(static_cast<int64_t>(num_bytes),
+                                    std::memory_order_relaxed);
+    } else {
+      DATASETD_RETURN_IF_ERROR(
+          Write(f, samples, *lane.staging, lane, lane.first, lane.num_samples));
+    }
   }
-  lane.staging = nullptr;
+  Staging& staging = *std::exchange(lane.staging, nullptr);
+  return placement_.is_whole() ? absl::OkStatus() : Record(staging, lane);
+}
+
+absl::Status Loader::Record(Staging& staging, Lane& lane) {
+  staging.stream = lane.stream.get();
+  return lane.stream->Record(*staging.event);
+}
+
+absl::Status Loader::Write(size_t field, absl::Span<const uint8_t> samples,
+                           Staging& staging, Lane& lane, int64_t first,
+                           int64_t count) {
+  if (placement_.is_whole()) {
+    const int64_t offset =
+        IsPacked(field) ? packed_bytes_[field]
+                        : first * plan_.fields[field].resident.sample_bytes();
+    DATASETD_RETURN_IF_ERROR(lane.stream->CopyToDevice(
+        memory_[field]->data() + offset, samples.data(), samples.size()));
+  } else {
+    absl::Span<const RaggedSample> places;
+    if (IsPacked(field)) {
+      places =
+          absl::MakeConstSpan(packed_[field].index->samples())
+              .subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    }
+    DATASETD_RETURN_IF_ERROR(
+        writer_.Append(field, samples, places, *lane.stream));
+  }
+  staging.hash_ticket = hasher_->Add(field, samples);
+  const auto num_bytes = static_cast<int64_t>(samples.size());
+  packed_bytes_[field] += num_bytes;
+  counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
@@ -483,26 +561,21 @@ absl::Status Loader::Place(Staging& staging, Lane& lane, int64_t first,
     if (HasProgram(f)) {
       DATASETD_RETURN_IF_ERROR(Transform(f, staging, lane, first, count));
       lane.staging = &staging;
+      lane.first = first;
       lane.num_samples = count;
       continue;
     }
-    const int64_t offset =
-        IsPacked(f) ? packed_bytes_[f]
-                    : first * plan_.fields[f].resident.sample_bytes();
-    DATASETD_RETURN_IF_ERROR(lane.stream->CopyToDevice(
-        memory_[f]->data() + offset, samples.data(), samples.size()));
-    staging.hash_ticket = hasher_->Add(f, samples);
-    const auto num_bytes = static_cast<int64_t>(samples.size());
-    packed_bytes_[f] += num_bytes;
-    counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
+    DATASETD_RETURN_IF_ERROR(Write(f, samples, staging, lane, first, count));
   }
-  return lane.stream->Record(*staging.event);
+  return Record(staging, lane);
 }
 
 absl::Status Loader::Transform(size_t field, const Staging& staging, Lane& lane,
                                int64_t first, int64_t count) {
   const int64_t sample_bytes = plan_.fields[field].resident.sample_bytes();
-  uint8_t* const resident = memory_[field]->data() + first * sample_bytes;
+  uint8_t* const resident = placement_.is_whole()
+                                ? memory_[field]->data() + first * sample_bytes
+                                : lane.output[field]->data();
   uint8_t* const staged = staging.fields[field].data();
   DATASETD_RETURN_IF_ERROR(lane.stream->CopyToDevice(
       lane.source[field]->data(), staged, staging.fields[field].size()));
@@ -520,18 +593,23 @@ absl::Status Loader::Transform(size_t field, const Staging& staging, Lane& lane,
 
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
-    Backend* backend, Reservation&& reservation, LoadCounters& counters,
-    const DecodeAccount& account, const std::string& expected_hash) {
+    Backend* backend, PlacedMemory&& memory, LoadCounters& counters,
+    const DecodeAccount& account, const std::string& expected_hash,
+    SampleStore* store) {
   const NvtxRange range("load");
   // Goes after the buffers.
   DecodeBudget::Share buffers(account.staging, account.uid);
   DATASETD_RETURN_IF_ERROR(buffers.Take(plan.buffer_bytes()));
-  Loader loader(plan, source, backend, counters, account);
+  Loader loader(plan, memory.placement, source, backend, counters, account,
+                store);
   DATASETD_RETURN_IF_ERROR(loader.Allocate());
   DATASETD_RETURN_IF_ERROR(loader.Run());
   Dataset::Contents contents;
   contents.name = name;
   contents.backend = backend;
+  for (const ServedDevice* const device : memory.placement.devices) {
+    contents.backends.push_back(device->backend.get());
+  }
   contents.num_samples = loader.num_samples();
   contents.packed = loader.TakePacked();
   for (size_t f = 0; f < plan.fields.size(); ++f) {
@@ -548,7 +626,10 @@ absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
   }
   contents.bad_samples = loader.TakeBadSamples();
   contents.memory = loader.TakeMemory();
-  contents.reservation = std::move(reservation);
+  contents.reservations = std::move(memory.reservations);
+  if (store != nullptr) {
+    DATASETD_RETURN_IF_ERROR(store->Finish(contents));
+  }
   return std::make_shared<const Dataset>(std::move(contents));
 }
 

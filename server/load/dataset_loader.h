@@ -4,6 +4,9 @@
 //   encoded  (read -> decode -> pretransform) on all cores -> staging ->
 //            resident
 //
+// Samples that are to lie elsewhere than in one memory of the device are copied
+// there from staging (field_writer.h), transformed ones when they are back.
+//
 // Copies to the device overlap with reading the next chunk. So do
 // pretransforms, which use the same kernel as transforms: one chunk is copied,
 // transformed and copied back for its hash while the device works on the one
@@ -29,6 +32,7 @@
 #include "server/dataset/sample_source.h"
 #include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
+#include "server/load/placement.h"
 
 namespace datasetd {
 
@@ -56,10 +60,23 @@ struct LoadCounters {
   std::vector<Stream*> streams ABSL_GUARDED_BY(mutex);
 };
 
+// Where the samples of a load go, if not to memory of the device.
+class SampleStore {
+ public:
+  virtual ~SampleStore() = default;
+  // Memory for all samples of a field, which the backend's streams can write.
+  virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(
+      size_t field, int64_t size_bytes) = 0;
+  // Called once, when all samples were written: may replace the memory.
+  virtual absl::Status Finish(Dataset::Contents& contents) = 0;
+};
+
 // Loads all samples as background work of the account's user, who is charged
-// for decoding. Blocks; updates `counters` while running. Takes the reservation
-// on success. If `expected_hash` is not empty, the samples must have this
-// content hash. REQUIRES: !plan.needs_sizes().
+// for decoding. Blocks; updates `counters` while running. Allocates what
+// `memory` says and takes its reservations on success; feeds may run on its
+// devices, but on `backend`, its first device's, if there is no placement. If
+// `expected_hash` is not empty, the samples must have this content hash.
+// `store` may be null. REQUIRES: !plan.needs_sizes().
 //   CANCELLED           counters.Cancel was called
 //   RESOURCE_EXHAUSTED  the device is out of memory
 //   DATA_LOSS           the samples do not have the expected hash
@@ -67,8 +84,9 @@ struct LoadCounters {
 // says so.
 absl::StatusOr<std::shared_ptr<const Dataset>> LoadDataset(
     const std::string& name, const LoadPlan& plan, SampleSource& source,
-    Backend* backend, Reservation&& reservation, LoadCounters& counters,
-    const DecodeAccount& account, const std::string& expected_hash = "");
+    Backend* backend, PlacedMemory&& memory, LoadCounters& counters,
+    const DecodeAccount& account, const std::string& expected_hash = "",
+    SampleStore* store = nullptr);
 
 }  // namespace datasetd
 

@@ -6,22 +6,37 @@
 #include "base/status_macros.h"
 #include "server/cache/cached_source.h"
 #include "server/dataset/dataset_limits.h"
+#include "server/dataset/device_list.h"
 #include "server/dataset/spec_id.h"
 #include "server/load/load_planner.h"
 
 namespace datasetd {
 
+absl::StatusOr<PlacementRequest> DatasetSources::FindPlacement(
+    DatasetSpec& spec) const {
+  PlacementRequest request;
+  DATASETD_ASSIGN_OR_RETURN(request.devices,
+                            FindDevices(*devices_, spec.device));
+  request.residency = spec.residency;
+  request.device_bytes = spec.device_bytes;
+  request.pinned = devices_->pinned();
+  request.has_cache = cache_ != nullptr;
+  DATASETD_RETURN_IF_ERROR(CheckPlacement(request));
+  spec.device = request.devices.Text();
+  return request;
+}
+
 absl::StatusOr<OpenedSource> DatasetSources::Plan(
-    DatasetSpec spec, ServedDevice* device,
+    DatasetSpec spec, PlacementRequest placement,
     std::unique_ptr<SampleSource> reader, std::string spec_id) const {
   DATASETD_RETURN_IF_ERROR(CheckClassNames(reader->info().class_names));
   OpenedSource opened;
   DATASETD_ASSIGN_OR_RETURN(
-      opened.plan,
-      PlanSource(spec, reader->info(), device->backend->max_teams(),
-                 /*own_sizes=*/{}, limits_));
+      opened.plan, PlanSource(spec, reader->info(),
+                              placement.devices.first().backend->max_teams(),
+                              /*own_sizes=*/{}, limits_));
   opened.spec = std::move(spec);
-  opened.device = device;
+  opened.placement = std::move(placement);
   opened.reader = std::move(reader);
   opened.spec_id = std::move(spec_id);
   return opened;
@@ -36,29 +51,24 @@ absl::StatusOr<std::unique_ptr<SampleSource>> DatasetSources::Open(
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenFiles(
     DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const {
-  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
-                            devices_->Find(spec.device));
-  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
                             Open(spec, uid, std::move(scan)));
   std::string spec_id = SpecId(spec, reader->info());
-  return Plan(std::move(spec), device, std::move(reader), std::move(spec_id));
+  return Plan(std::move(spec), std::move(placement), std::move(reader),
+              std::move(spec_id));
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenPush(
     DatasetSpec spec, std::unique_ptr<SampleSource> source) const {
-  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
-                            devices_->Find(spec.device));
-  spec.device = device->name();
-  return Plan(std::move(spec), device, std::move(source), "");
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
+  return Plan(std::move(spec), std::move(placement), std::move(source), "");
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
     DatasetSpec spec, const std::string& content_hash,
     uint32_t owner_uid) const {
-  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
-                            devices_->Find(spec.device));
-  spec.device = device->name();
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
   std::string spec_id = PushedSpecId(spec.name, content_hash, owner_uid);
   std::unique_ptr<CachedSource> entry;
   if (cache_ != nullptr) entry = cache_->Find(spec_id);
@@ -69,23 +79,22 @@ absl::StatusOr<OpenedSource> DatasetSources::OpenPushed(
         content_hash, "); push them again"));
   }
   spec.pretransforms.clear();  // applied before the samples were stored
-  DATASETD_ASSIGN_OR_RETURN(
-      OpenedSource opened,
-      Plan(std::move(spec), device, std::move(entry), std::move(spec_id)));
+  DATASETD_ASSIGN_OR_RETURN(OpenedSource opened,
+                            Plan(std::move(spec), std::move(placement),
+                                 std::move(entry), std::move(spec_id)));
   opened.content_hash = content_hash;
   return opened;
 }
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetSources::Estimate(
-    DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const {
-  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
-                            devices_->Find(spec.device));
-  spec.device = device->name();
+    DatasetSpec spec, uid_t uid, const MemoryBudget::Terms& terms,
+    std::shared_ptr<SourceScan> scan) const {
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
                             Open(spec, uid, std::move(scan)));
-  return LoadEstimator::Start(spec, std::move(source), *device->budget,
-                              {.budget = decode_budget_, .uid = uid}, limits_,
-                              device->backend->max_teams());
+  return LoadEstimator::Start(spec, std::move(source), std::move(placement),
+                              terms, {.budget = decode_budget_, .uid = uid},
+                              limits_);
 }
 
 }  // namespace datasetd

@@ -15,11 +15,13 @@
 #include "absl/status/statusor.h"
 #include "server/cache/dataset_cache.h"
 #include "server/dataset/dataset_spec.h"
+#include "server/dataset/device_list.h"
 #include "server/dataset/device_table.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/decode_budget.h"
 #include "server/load/load_estimator.h"
 #include "server/load/load_plan.h"
+#include "server/load/placement.h"
 #include "server/load/source_scan.h"
 #include "server/pipeline/ops/transform_limits.h"
 
@@ -30,8 +32,8 @@ inline constexpr char kPushedFormat[] = "push";
 
 // A source and what is known about it before any sample is read.
 struct OpenedSource {
-  DatasetSpec spec;  // names its device
-  ServedDevice* device = nullptr;
+  DatasetSpec spec;  // names its devices, as DevicePlacement::Text
+  PlacementRequest placement;
   std::unique_ptr<SampleSource> reader;
   std::string spec_id;  // empty: a push whose content is not known yet
   // The content hash that the samples of an earlier push must have; else empty.
@@ -60,6 +62,7 @@ class DatasetSources {
   // Looks at the source's files, for user `uid`, which may take long.
   //   INVALID_ARGUMENT  no such device, or as PlanSource
   //   CANCELLED         scan->is_cancelled was set
+  // Also errors of CheckPlacement.
   // Also any error of the opener.
   absl::StatusOr<OpenedSource> OpenFiles(
       DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
@@ -76,16 +79,21 @@ class DatasetSources {
 
   // Starts a dry run over the samples of a source for user `uid`. Errors as
   // OpenFiles.
+  // `terms` are those of the load.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
-      DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
+      DatasetSpec spec, uid_t uid, const MemoryBudget::Terms& terms,
+      std::shared_ptr<SourceScan> scan) const;
 
  private:
   absl::StatusOr<std::unique_ptr<SampleSource>> Open(
       const DatasetSpec& spec, uid_t uid,
       std::shared_ptr<SourceScan> scan) const;
-  absl::StatusOr<OpenedSource> Plan(DatasetSpec spec, ServedDevice* device,
+  absl::StatusOr<OpenedSource> Plan(DatasetSpec spec,
+                                    PlacementRequest placement,
                                     std::unique_ptr<SampleSource> reader,
                                     std::string spec_id) const;
+  // Finds the devices of a spec, and names them in it.
+  absl::StatusOr<PlacementRequest> FindPlacement(DatasetSpec& spec) const;
 
   DeviceTable* const devices_;
   DatasetCache* const cache_;

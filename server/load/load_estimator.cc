@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/background_thread.h"
@@ -21,25 +22,28 @@ constexpr size_t kMaxKeptBadSamples = 16 * kMaxListedBadSamples;
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
     const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-    const MemoryBudget& budget, const DecodeAccount& account,
-    const LoadLimits& limits, int max_teams) {
+    PlacementRequest placement, const MemoryBudget::Terms& terms,
+    const DecodeAccount& account, const LoadLimits& limits) {
   DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan,
-      PlanSource(spec, source->info(), max_teams, /*own_sizes=*/{}, limits));
-  return std::unique_ptr<LoadEstimator>(new LoadEstimator(
-      spec, std::move(source), std::move(plan), budget, account, max_teams));
+      LoadPlan plan, PlanSource(spec, source->info(),
+                                placement.devices.first().backend->max_teams(),
+                                /*own_sizes=*/{}, limits));
+  return std::unique_ptr<LoadEstimator>(
+      new LoadEstimator(spec, std::move(source), std::move(plan),
+                        std::move(placement), terms, account));
 }
 
 LoadEstimator::LoadEstimator(const DatasetSpec& spec,
                              std::unique_ptr<SampleSource> source,
-                             LoadPlan plan, const MemoryBudget& budget,
-                             const DecodeAccount& account, int max_teams)
+                             LoadPlan plan, PlacementRequest placement,
+                             const MemoryBudget::Terms& terms,
+                             const DecodeAccount& account)
     : spec_(spec),
       source_(std::move(source)),
       plan_(std::move(plan)),
-      budget_(budget),
+      placement_(std::move(placement)),
+      terms_(terms),
       account_(account),
-      max_teams_(max_teams),
       resident_sizes_(source_->info(), plan_) {
   if (!plan_.is_encoded) {
     num_scanned_.store(num_samples(), std::memory_order_relaxed);
@@ -137,9 +141,18 @@ LoadEstimate LoadEstimator::Result() {
   for (const FileInfo& file : info.files) {
     estimate.source_bytes += file.size_bytes;
   }
-  estimate.resident_bytes = plan.resident_bytes;
-  estimate.scratch_bytes = plan.scratch_bytes;
-  estimate.free_bytes = static_cast<int64_t>(budget_.free_bytes());
+  const Placement placement = PlanPlacement(
+      placement_, plan, RoomsOf(placement_, plan, account_.uid, terms_));
+  estimate.residency = placement.residency;
+  estimate.placements = placement.Describe();
+  estimate.resident_bytes = placement.resident_bytes();
+  estimate.scratch_bytes = placement.scratch_bytes(plan);
+  estimate.free_bytes = std::numeric_limits<int64_t>::max();
+  for (const ServedDevice* const device : placement_.devices.devices) {
+    estimate.free_bytes =
+        std::min(estimate.free_bytes,
+                 static_cast<int64_t>(device->budget->free_bytes()));
+  }
   MutexLock lock(&mutex_);
   estimate.host_bytes = plan.host_bytes(largest_sample_bytes_,
                                         account_.budget->limits().total_bytes);
@@ -151,18 +164,18 @@ LoadEstimate LoadEstimator::Result() {
     AddBadSample(*source_, index, status, estimate.bad_samples);
   }
   estimate.bad_samples.num_samples = num_bad_;
-  estimate.problem = FindProblem(estimate);
+  estimate.problem = FindProblem(placement);
   if (estimate.problem.ok()) estimate.problem = finished.status();
   return estimate;
 }
 
 absl::StatusOr<LoadPlan> LoadEstimator::FinishedPlan() const {
   if (!plan_.needs_sizes()) return plan_;
-  return PlanSource(spec_, source_->info(), max_teams_, resident_sizes_.sizes(),
-                    plan_.limits);
+  return PlanSource(spec_, source_->info(), max_teams(),
+                    resident_sizes_.sizes(), plan_.limits);
 }
 
-absl::Status LoadEstimator::FindProblem(const LoadEstimate& estimate) const {
+absl::Status LoadEstimator::FindProblem(const Placement& placement) const {
   DATASETD_RETURN_IF_ERROR(error_);
   if (num_bad_ > 0 && spec_.bad_samples == BadSamplePolicy::kFail) {
     const auto& [index, status] = bad_.front();
@@ -174,10 +187,15 @@ absl::Status LoadEstimator::FindProblem(const LoadEstimate& estimate) const {
                      spec_.max_bad_samples));
   }
   DATASETD_RETURN_IF_ERROR(CheckSizes());
-  if (static_cast<uint64_t>(estimate.resident_bytes) > budget_.total_bytes()) {
+  for (const Placement::Part& part : placement.parts) {
+    const MemoryBudget* const budget =
+        part.device == nullptr ? placement_.pinned : part.device->budget.get();
+    const uint64_t total = budget == nullptr ? 0 : budget->total_bytes();
+    if (static_cast<uint64_t>(part.size_bytes) <= total) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
-        estimate.resident_bytes, " bytes, and the memory budget of ",
-        estimate.device, " is ", budget_.total_bytes()));
+        part.size_bytes, " bytes, and the memory budget of ",
+        part.device == nullptr ? "pinned host memory" : part.device->name(),
+        " is ", total));
   }
   return absl::OkStatus();
 }

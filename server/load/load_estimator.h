@@ -22,11 +22,12 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "server/dataset/bad_samples.h"
+#include "server/dataset/dataset_info.h"
 #include "server/dataset/dataset_spec.h"
-#include "server/dataset/memory_budget.h"
 #include "server/dataset/sample_source.h"
 #include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
+#include "server/load/placement.h"
 #include "server/load/sample_sizes.h"
 #include "server/load/sample_transform.h"
 
@@ -34,14 +35,16 @@ namespace datasetd {
 
 struct LoadEstimate {
   std::string device;
+  std::vector<PlacementInfo> placements;
   int64_t num_samples = 0;        // of the source
   std::vector<FieldSpec> fields;  // as resident
   int64_t num_classes = 0;
   int64_t source_bytes = 0;  // size of all files
-  // Device memory: permanent, and extra during the load.
+  // Memory of each device: permanent, and extra during the load on the first.
   int64_t resident_bytes = 0;
   int64_t scratch_bytes = 0;
-  int64_t free_bytes = 0;  // free in the device's budget, now
+  int64_t free_bytes = 0;  // least free in a device's budget, now
+  Residency residency = Residency::kDevice;
   int64_t host_bytes = 0;  // maximum host memory of the load
   // Smallest and largest extents of the ragged images; 0 if there are none.
   ImageSize smallest;
@@ -54,11 +57,12 @@ struct LoadEstimate {
 
 class LoadEstimator {
  public:
-  // Both budgets outlive the estimator. Errors as PlanSource.
+  // The devices and budgets outlive the estimator. `terms` are those of the
+  // load. Errors as PlanSource.
   static absl::StatusOr<std::unique_ptr<LoadEstimator>> Start(
       const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-      const MemoryBudget& budget, const DecodeAccount& account,
-      const LoadLimits& limits, int max_teams);
+      PlacementRequest placement, const MemoryBudget::Terms& terms,
+      const DecodeAccount& account, const LoadLimits& limits);
   // Stops the run if it is not finished.
   ~LoadEstimator();
 
@@ -73,8 +77,8 @@ class LoadEstimator {
 
  private:
   LoadEstimator(const DatasetSpec& spec, std::unique_ptr<SampleSource> source,
-                LoadPlan plan, const MemoryBudget& budget,
-                const DecodeAccount& account, int max_teams);
+                LoadPlan plan, PlacementRequest placement,
+                const MemoryBudget::Terms& terms, const DecodeAccount& account);
 
   // {index of the ragged field, height, width}.
   using FieldSize = std::tuple<size_t, int64_t, int64_t>;
@@ -83,7 +87,10 @@ class LoadEstimator {
   absl::Status Look(int64_t index, RawSample& raw);
   // The plan with the sizes that were found.
   absl::StatusOr<LoadPlan> FinishedPlan() const;
-  absl::Status FindProblem(const LoadEstimate& estimate) const
+  int max_teams() const {
+    return placement_.devices.first().backend->max_teams();
+  }
+  absl::Status FindProblem(const Placement& placement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSizes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Memory of a sample's pretransforms, over all fields, as far as they can be
@@ -95,9 +102,9 @@ class LoadEstimator {
   const DatasetSpec spec_;
   const std::unique_ptr<SampleSource> source_;
   const LoadPlan plan_;
-  const MemoryBudget& budget_;
+  const PlacementRequest placement_;
+  const MemoryBudget::Terms terms_;
   const DecodeAccount account_;
-  const int max_teams_;
   SampleSizesTable resident_sizes_;
   std::vector<std::unique_ptr<SampleTransform>> transforms_;  // by field
 

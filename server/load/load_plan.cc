@@ -191,6 +191,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
   const int64_t num_samples = source.num_samples;
   LoadPlan plan;
   plan.limits = limits;
+  plan.num_samples = num_samples;
   plan.is_encoded = source.is_encoded;
   plan.num_staging_buffers =
       source.is_encoded ? kNumEncodedBuffers : kNumPlainBuffers;
@@ -229,6 +230,9 @@ absl::StatusOr<LoadPlan> PlanLoad(
       has_packed = true;
       resident_sample_bytes = SaturatingAdd(
           resident_sample_bytes, static_cast<int64_t>(sizeof(RaggedSample)));
+      plan.index_bytes =
+          SaturatingAdd(plan.index_bytes,
+                        SaturatingMultiply(num_samples, sizeof(RaggedSample)));
       packed_bytes = SaturatingAdd(packed_bytes, field.resident.packed_bytes);
     } else {
       staged_sample_bytes = SaturatingAdd(
@@ -268,6 +272,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
     plan.chunk_samples = RoundUpTo(plan.chunk_samples, alignment_samples);
   }
   int64_t stream_bytes = 0;
+  int64_t output_bytes = 0;
   for (size_t f = 0; f < fields.size(); ++f) {
     const bool is_transformed =
         plan.fields[f].has_program && !source.is_encoded;
@@ -277,6 +282,10 @@ absl::StatusOr<LoadPlan> PlanLoad(
             SaturatingMultiply(plan.chunk_samples, plan.StagedBytes(source, f)),
             kStagingAlignment));
     if (!is_transformed) continue;
+    output_bytes = SaturatingAdd(
+        output_bytes,
+        SaturatingMultiply(plan.chunk_samples,
+                           plan.fields[f].resident.sample_bytes()));
     stream_bytes = SaturatingSum(
         stream_bytes,
         SaturatingMultiply(plan.chunk_samples, fields[f].sample_bytes()),
@@ -285,6 +294,7 @@ absl::StatusOr<LoadPlan> PlanLoad(
   if (stream_bytes > 0) {
     plan.num_streams =
         plan.chunk_samples < num_samples ? kNumProgramStreams : 1;
+    plan.output_bytes = SaturatingMultiply(plan.num_streams, output_bytes);
     plan.scratch_bytes =
         SaturatingAdd(SaturatingMultiply(plan.num_streams, stream_bytes),
                       SaturatingMultiply(plan.chunk_samples, sizeof(int64_t)));

@@ -55,6 +55,7 @@ struct LoadPlan {
     bool needs_sizes = false;
   };
   std::vector<FieldPlan> fields;  // one per field of the source
+  int64_t num_samples = 0;        // of the source
   LoadLimits limits;
   bool is_encoded = false;
   BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
@@ -69,8 +70,11 @@ struct LoadPlan {
   // Chunks that the device works on at once, each on a stream of its own and,
   // if it runs programs, with scratch memory of its own.
   int num_streams = 1;
-  int64_t resident_bytes = 0;  // on the device, permanent
+  int64_t resident_bytes = 0;  // permanent
+  int64_t index_bytes = 0;     // of them, of packed fields' indices
   int64_t scratch_bytes = 0;   // on the device, during the load
+  // In addition, where programs cannot write to where the samples will lie.
+  int64_t output_bytes = 0;
 
   bool needs_sizes() const;
   // Size of a sample in a staging buffer. Of a plain source it is there as read

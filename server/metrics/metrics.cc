@@ -102,6 +102,9 @@ void AddDevices(const DeviceTable& table, Page& page) {
                "Memory of the device that the daemon may use.",
                {{"device", served.name()}},
                static_cast<double>(served.budget->total_bytes()));
+    page.Gauge("datasetd_device_failed",
+               "1 if the device has failed and serves no more, else 0.",
+               {{"device", served.name()}}, served.health->has_failed());
     for (const MemoryKind kind :
          {MemoryKind::kDataset, MemoryKind::kSlab, MemoryKind::kScratch}) {
       page.Gauge("datasetd_device_used_bytes",
@@ -113,6 +116,16 @@ void AddDevices(const DeviceTable& table, Page& page) {
   }
 }
 
+void AddPinned(const MemoryBudget& budget, Page& page) {
+  page.Gauge("datasetd_pinned_budget_bytes",
+             "Host memory that the daemon may pin for samples.", {},
+             static_cast<double>(budget.total_bytes()));
+  page.Gauge("datasetd_pinned_used_bytes",
+             "Host memory that is pinned for samples.", {},
+             static_cast<double>(budget.used_bytes()));
+}
+
+// Once, however many devices have them.
 int64_t ResidentBytes(const DatasetInfo& info) {
   switch (info.state) {
     case DatasetState::kReady:
@@ -129,9 +142,19 @@ int64_t ResidentBytes(const DatasetInfo& info) {
 void AddDataset(const DatasetInfo& info, Page& page) {
   const Labels labels = {{"dataset", info.spec.name},
                          {"device", info.spec.device}};
-  page.Gauge("datasetd_dataset_resident_bytes",
-             "Device memory of the dataset's samples that are loaded.", labels,
-             static_cast<double>(ResidentBytes(info)));
+  int64_t host_bytes = 0;
+  for (const PlacementInfo& placement : info.placements) {
+    page.Gauge("datasetd_dataset_resident_bytes",
+               "Device memory of the dataset's samples that are loaded; of "
+               "replicas, on each device.",
+               {{"dataset", info.spec.name}, {"device", placement.device}},
+               static_cast<double>(
+                   std::min(ResidentBytes(info), placement.device_bytes)));
+    host_bytes += placement.host_bytes;
+  }
+  page.Gauge("datasetd_dataset_host_bytes",
+             "Pinned host memory that the dataset has for samples.", labels,
+             static_cast<double>(host_bytes));
   page.Gauge("datasetd_dataset_samples", "Samples of the dataset.", labels,
              static_cast<double>(info.num_samples));
   page.Gauge(
@@ -172,8 +195,11 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
       if (info.spec.is_private) {
         PrivateTotals& totals = private_by_device[info.spec.device];
         ++totals.num_datasets;
-        totals.resident_bytes += ResidentBytes(info);
         totals.num_feeds += info.num_feeds;
+        for (const PlacementInfo& placement : info.placements) {
+          private_by_device[placement.device].resident_bytes +=
+              ResidentBytes(info);
+        }
       } else {
         AddDataset(info, page);
       }
@@ -187,7 +213,7 @@ void AddDatasets(const DatasetRegistry& registry, Page& page) {
                "Private datasets, which have no metrics of their own.", labels,
                totals.num_datasets);
     page.Gauge("datasetd_private_dataset_resident_bytes",
-               "Device memory of the samples of private datasets.", labels,
+               "Memory of the samples of private datasets.", labels,
                static_cast<double>(totals.resident_bytes));
     page.Gauge("datasetd_private_dataset_feeds",
                "Feeds that draw from private datasets, which have no metrics "
@@ -388,6 +414,9 @@ std::vector<MetricFamily> Metrics::Collect() const {
   page.Gauge("datasetd_sessions", "Clients that are connected.", {},
              static_cast<double>(parts_.sessions->num_sessions()));
   AddDevices(*parts_.devices, page);
+  if (parts_.devices->pinned() != nullptr) {
+    AddPinned(*parts_.devices->pinned(), page);
+  }
   AddDatasets(*parts_.datasets, page);
   if (parts_.cache != nullptr) AddCache(*parts_.cache, page);
   AddFeeds(*parts_.feeds, page);

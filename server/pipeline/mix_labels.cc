@@ -124,24 +124,22 @@ absl::Status LinkMixedLabels(absl::Span<const FieldSpec> fields,
 absl::Status CheckMixedLabels(const Dataset& dataset,
                               absl::Span<const size_t> sources,
                               absl::Span<const FieldProgram> programs) {
-  Backend& backend = dataset.backend();
   std::unique_ptr<HostMemory> memory;
-  std::unique_ptr<Stream> stream;  // declared last: waits for its copies first
+  FieldReader reader({});  // declared last: waits for its copies first
   for (size_t f = 0; f < programs.size(); ++f) {
     const FieldProgram& labels = programs[f];
     if (labels.num_classes == 0) continue;
-    if (stream == nullptr) {
-      DATASETD_ASSIGN_OR_RETURN(memory, backend.AllocateHost(kReadBytes));
-      DATASETD_ASSIGN_OR_RETURN(stream, backend.CreateStream(nullptr));
+    if (memory == nullptr) {
+      DATASETD_ASSIGN_OR_RETURN(memory,
+                                dataset.backend().AllocateHost(kReadBytes));
     }
     const int64_t stride = labels.sample_stride_bytes;
     const int64_t chunk = kReadBytes / stride;
     for (int64_t first = 0; first < dataset.num_samples(); first += chunk) {
       const int64_t count = std::min(chunk, dataset.num_samples() - first);
-      DATASETD_RETURN_IF_ERROR(
-          stream->CopyToHost(memory->data(), labels.source + first * stride,
-                             static_cast<size_t>(count * stride)));
-      DATASETD_RETURN_IF_ERROR(stream->Synchronize());
+      DATASETD_RETURN_IF_ERROR(reader.Read(dataset.field_memory(sources[f]),
+                                           first * stride, count * stride,
+                                           memory->data()));
       for (int64_t i = 0; i < count; ++i) {
         const auto label = static_cast<int64_t>(
             CastElementBits(memory->data(), labels.in_dtype, Dtype::kInt64, i));

@@ -1,5 +1,7 @@
 #include "server/registry/dataset_entry.h"
 
+#include <algorithm>
+
 namespace datasetd {
 
 int DatasetEntry::num_feeds() const {
@@ -8,27 +10,56 @@ int DatasetEntry::num_feeds() const {
   return count;
 }
 
+bool DatasetEntry::IsLost() const {
+  const std::vector<ServedDevice*>& devices = placement.devices.devices;
+  const auto has_failed = [](const ServedDevice* device) {
+    return device->health->has_failed();
+  };
+  if (std::all_of(devices.begin(), devices.end(), has_failed)) return true;
+  return !is_replicated && std::any_of(devices.begin(), devices.end(),
+                                       [&](const ServedDevice* device) {
+                                         return has_failed(device) &&
+                                                BytesIn(*device->budget) > 0;
+                                       });
+}
+
 bool DatasetEntry::IsUnused() const {
   return state == DatasetState::kReady && !spec.is_pinned && holders.empty() &&
          num_feeds_of.empty();
 }
 
-void DatasetEntry::SetSource(const OpenedSource& source) {
+int64_t DatasetEntry::BytesIn(const MemoryBudget& budget) const {
+  const auto found = bytes_in.find(&budget);
+  return found == bytes_in.end() ? 0 : found->second;
+}
+
+void DatasetEntry::SetSource(const OpenedSource& source,
+                             const Placement& placed) {
   spec = source.spec;
   spec_id = source.spec_id;
   num_samples = source.reader->info().num_samples;
   class_names = source.reader->info().class_names;
-  SetPlan(source.plan);
+  placement = source.placement;
+  SetPlan(source.plan, placed);
   scan = nullptr;
   is_opened = true;
 }
 
-void DatasetEntry::SetPlan(const LoadPlan& plan) {
+void DatasetEntry::SetPlan(const LoadPlan& plan, const Placement& placed) {
   fields.clear();
   for (const LoadPlan::FieldPlan& field : plan.fields) {
     fields.push_back(field.resident);
   }
-  resident_bytes = plan.resident_bytes;
+  resident_bytes = placed.resident_bytes();
+  residency = placed.residency;
+  is_replicated = placed.is_replicated;
+  placements = placed.Describe();
+  bytes_in.clear();
+  for (const Placement::Part& part : placed.parts) {
+    bytes_in[part.device == nullptr ? placement.pinned
+                                    : part.device->budget.get()] +=
+        part.size_bytes;
+  }
 }
 
 void DatasetEntry::Cancel() {
@@ -55,11 +86,17 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
   info.num_samples = num_samples;
   info.fields = fields;
   info.resident_bytes = resident_bytes;
+  info.residency = residency;
+  info.placements = placements;
+  for (size_t i = 0; i < info.placements.size(); ++i) {
+    info.placements[i].error = placement.devices.devices[i]->health->error();
+  }
   info.spec_id = spec_id;
-  if (dataset != nullptr) {
-    info.content_hash = dataset->content_hash();
-    info.num_samples = dataset->num_samples();
-    info.bad_samples.num_samples = dataset->bad_samples().num_samples;
+  if (!replicas.empty()) {
+    const Dataset& dataset = *replicas.front();
+    info.content_hash = dataset.content_hash();
+    info.num_samples = dataset.num_samples();
+    info.bad_samples.num_samples = dataset.bad_samples().num_samples;
   } else {
     info.bad_samples.num_samples =
         counters.num_bad_samples.load(std::memory_order_relaxed);
@@ -82,7 +119,7 @@ DatasetInfo DatasetEntry::Describe(absl::Duration now) const {
   DatasetInfo info = DescribeBriefly(now);
   info.spec = spec;
   info.class_names = class_names;
-  if (dataset != nullptr) info.bad_samples = dataset->bad_samples();
+  if (!replicas.empty()) info.bad_samples = replicas.front()->bad_samples();
   return info;
 }
 

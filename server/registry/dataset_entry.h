@@ -27,9 +27,13 @@
 #include "server/load/dataset_loader.h"
 #include "server/load/dataset_sources.h"
 #include "server/load/load_plan.h"
+#include "server/load/placement.h"
 #include "server/load/source_scan.h"
 
 namespace datasetd {
+
+// A dataset on each of its devices, in their order.
+using Replicas = std::vector<std::shared_ptr<const Dataset>>;
 
 struct DatasetEntry {
   uint64_t id = 0;
@@ -46,7 +50,13 @@ struct DatasetEntry {
   int64_t num_samples = 0;  // of the source
   std::vector<std::string> class_names;
   std::vector<FieldSpec> fields;  // resident
-  int64_t resident_bytes = 0;
+  PlacementRequest placement;
+  int64_t resident_bytes = 0;  // of all samples, once
+  Residency residency = Residency::kDevice;
+  bool is_replicated = false;
+  std::vector<PlacementInfo> placements;
+  // What it takes of each budget.
+  std::map<const MemoryBudget*, int64_t> bytes_in;
   // Times of the monotonic clock.
   absl::Duration started;
   absl::Duration finished;
@@ -57,16 +67,22 @@ struct DatasetEntry {
   Reservation report_reservation;
   // Until the load ends.
   std::unique_ptr<DatasetLoad> load;
+  // For the replicas after the first.
+  std::vector<Reservation> replica_reservations;
   LoadCounters counters;
   // For a restored dataset, until it is opened.
   std::shared_ptr<SourceScan> scan;
   // For a push, while it is LOADING.
   std::function<void()> cancel;
-  // While READY or UNLOADING.
-  std::shared_ptr<const Dataset> dataset;
+  // While READY or UNLOADING; not empty then.
+  Replicas replicas;
 
+  int64_t BytesIn(const MemoryBudget& budget) const;
   Visibility visibility() const { return {spec.is_private, owner.uid}; }
   int num_feeds() const;
+  // True if failed devices take the dataset away: one had samples that no other
+  // has, or there is none left to feed from.
+  bool IsLost() const;
   // True if it is READY and may be evicted.
   bool IsUnused() const;
   bool is_cancelled() const {
@@ -74,8 +90,8 @@ struct DatasetEntry {
   }
 
   // Sets what is known about the source before any sample is read.
-  void SetSource(const OpenedSource& source);
-  void SetPlan(const LoadPlan& plan);
+  void SetSource(const OpenedSource& source, const Placement& placed);
+  void SetPlan(const LoadPlan& plan, const Placement& placed);
   // Makes its scan, push or load end soon if it is LOADING.
   void Cancel();
 

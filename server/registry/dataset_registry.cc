@@ -1,6 +1,7 @@
 #include "server/registry/dataset_registry.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "server/dataset/bad_sample_text.h"
 #include "server/dataset/dataset_limits.h"
 #include "server/dataset/spec_id.h"
+#include "server/load/replicate.h"
 
 namespace datasetd {
 namespace {
@@ -35,6 +37,29 @@ DecodeBudget::Limits ListLimits(const DecodeBudget::Limits& limits) {
   return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
 }
 
+// For messages; names the memory where not all is in one device's.
+std::string NameIn(const DatasetSpec& spec, const Placement& placement,
+                   const Placement::Part& part) {
+  std::string name = absl::StrCat("dataset '", spec.name, "'");
+  if (part.device == nullptr) {
+    absl::StrAppend(&name, " in pinned host memory");
+  } else if (placement.parts.size() > 1) {
+    absl::StrAppend(&name, " on ", part.device->name());
+  }
+  return name;
+}
+
+// DATA_LOSS once a READY dataset's samples cannot be read any more.
+absl::Status CheckReadable(const DatasetEntry& entry) {
+  if (entry.replicas.empty() || entry.replicas.front()->status().ok()) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat("dataset '", entry.spec.name,
+                   "': ", entry.replicas.front()->status().message(),
+                   "; unload it, and load it again"));
+}
+
 // An initializer list would keep a copy.
 std::vector<std::shared_ptr<DatasetEntry>> Only(
     std::shared_ptr<DatasetEntry> entry) {
@@ -53,6 +78,7 @@ DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
     uid_ = other.uid_;
     visibility_ = other.visibility_;
     dataset_ = std::move(other.dataset_);
+    backend_ = other.backend_;
   }
   return *this;
 }
@@ -172,12 +198,13 @@ absl::StatusOr<uint64_t> DatasetRegistry::Load(
             absl::StrCat("the load of dataset '", name,
                          "' is just being cancelled; try again"));
       }
+      DATASETD_RETURN_IF_ERROR(CheckReadable(*present));
       present->holders.insert(caller.session_id);
       present->last_used = clock_->Monotonic();
       return present->id;
     }
     DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));
-  } while (MakeRoomFor(source.spec, source.plan, caller));
+  } while (MakeRoomFor(source.spec, source.placement, source.plan, caller));
   DATASETD_ASSIGN_OR_RETURN(EntryPtr entry, Admit(std::move(source), caller));
   const uint64_t id = entry->id;
   queue_.Add(std::move(entry));
@@ -210,14 +237,16 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
 absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
                                       OpenedSource source) {
   const MemoryBudget::Terms terms = TermsOf(source.spec, entry.owner);
-  DATASETD_ASSIGN_OR_RETURN(Reservation resident,
-                            Reserve(source.spec, source.plan, entry.owner));
+  DATASETD_ASSIGN_OR_RETURN(
+      PlacedMemory resident,
+      Reserve(source.spec, source.placement, source.plan, entry.owner));
   Reservation scratch;
-  if (source.plan.scratch_bytes != 0) {
+  if (const int64_t bytes = resident.placement.scratch_bytes(source.plan);
+      bytes != 0) {
     DATASETD_ASSIGN_OR_RETURN(
         scratch,
-        source.device->budget->Reserve(
-            MemoryKind::kScratch, entry.owner.uid, source.plan.scratch_bytes,
+        source.placement.devices.first().budget->Reserve(
+            MemoryKind::kScratch, entry.owner.uid, static_cast<uint64_t>(bytes),
             absl::StrCat("the pretransforms of dataset '", source.spec.name,
                          "'"),
             terms));
@@ -231,7 +260,8 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
             absl::StrCat("the texts of dataset '", source.spec.name, "'"),
             terms));
   }
-  entry.SetSource(source);
+  entry.SetSource(source, resident.placement);
+  entry.replica_reservations = resident.TakeReplicas();
   entry.load = std::make_unique<DatasetLoad>(
       std::move(source), std::move(resident), std::move(scratch),
       DecodeAccount{.budget = &decode_budget_,
@@ -257,26 +287,30 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
         return DatasetTable::NameTaken(*present, caller);
       }
       DATASETD_RETURN_IF_ERROR(CheckAdmission(opened.spec.name, caller));
-    } while (MakeRoomFor(opened.spec, opened.plan, caller));
+    } while (MakeRoomFor(opened.spec, opened.placement, opened.plan, caller));
     DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
     entry->cancel = std::move(cancel);
   }
-  auto dataset = RunLoad(*entry, /*cache=*/nullptr);
-  if (dataset.ok()) {
+  auto replicas = RunLoad(*entry);
+  if (replicas.ok()) {
     {
       MutexLock lock(&mutex_);
-      entry->spec_id = PushedSpecId(
-          entry->spec.name, (*dataset)->content_hash(), entry->owner.uid);
+      entry->spec_id =
+          PushedSpecId(entry->spec.name, replicas->front()->content_hash(),
+                       entry->owner.uid);
     }
-    StoreInCache(*entry, *dataset);
+    StoreInCache(*entry, replicas->front());
   }
   while (true) {
-    dataset = Settle(*entry, std::move(dataset), /*is_push=*/true);
+    replicas = Settle(*entry, std::move(replicas), /*is_push=*/true);
     MutexLock lock(&mutex_);
     // Just now.
-    if (dataset.ok() && entry->is_cancelled()) continue;
+    if (replicas.ok() &&
+        (entry->is_cancelled() || !CheckDevices(*entry).ok())) {
+      continue;
+    }
     entry->cancel = nullptr;
-    FinishLoad(*entry, std::move(dataset));
+    FinishLoad(*entry, std::move(replicas));
     DATASETD_RETURN_IF_ERROR(entry->error);
     return entry->id;
   }
@@ -347,7 +381,8 @@ bool DatasetRegistry::BeginRestored(const Restored& restored) {
       status = absl::CancelledError("the load was cancelled");
     }
     if (status.ok()) status = table_.CheckLimits(entry.owner, &entry);
-  } while (status.ok() && MakeRoomFor(source->spec, source->plan, entry.owner));
+  } while (status.ok() && MakeRoomFor(source->spec, source->placement,
+                                      source->plan, entry.owner));
   if (status.ok()) status = Prepare(entry, *std::move(source));
   if (!status.ok()) {
     FinishLoad(entry, status);
@@ -373,50 +408,113 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
     std::shared_ptr<SourceScan> scan) const {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   if (scan == nullptr) scan = std::make_shared<SourceScan>();
-  return sources_.Estimate(std::move(spec), caller.uid, std::move(scan));
-}
-
-absl::StatusOr<Reservation> DatasetRegistry::Reserve(const DatasetSpec& spec,
-                                                     const LoadPlan& plan,
-                                                     const Caller& caller) {
   const MemoryBudget::Terms terms = TermsOf(spec, caller);
-  const std::string what = absl::StrCat("dataset '", spec.name, "'");
-  DATASETD_ASSIGN_OR_RETURN(ServedDevice* const device,
-                            devices_->Find(spec.device));
-  return device->budget->Reserve(MemoryKind::kDataset, caller.uid,
-                                 static_cast<uint64_t>(plan.resident_bytes),
-                                 what, terms);
+  return sources_.Estimate(std::move(spec), caller.uid, terms, std::move(scan));
 }
 
-bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec, const LoadPlan& plan,
-                                  const Caller& caller, uint64_t held_bytes) {
-  const auto device = devices_->Find(spec.device);
-  int64_t wanted;
-  if (!device.ok() || __builtin_add_overflow(plan.resident_bytes,
-                                             plan.scratch_bytes, &wanted)) {
-    return false;
+absl::StatusOr<PlacedMemory> DatasetRegistry::Reserve(
+    const DatasetSpec& spec, const PlacementRequest& request,
+    const LoadPlan& plan, const Caller& caller) {
+  const MemoryBudget::Terms terms = TermsOf(spec, caller);
+  PlacedMemory memory;
+  memory.placement =
+      PlanPlacement(request, plan, RoomsOf(request, plan, caller.uid, terms));
+  const auto reserve = [&](const Placement::Part& part) {
+    MemoryBudget* const budget =
+        part.device == nullptr ? request.pinned : part.device->budget.get();
+    return budget->Reserve(MemoryKind::kDataset, caller.uid,
+                           static_cast<uint64_t>(part.size_bytes),
+                           NameIn(spec, memory.placement, part), terms);
+  };
+  // The error is that of a memory where no eviction helps.
+  for (const Placement::Part& part : memory.placement.parts) {
+    const MemoryBudget& budget =
+        part.device == nullptr ? *request.pinned : *part.device->budget;
+    if (part.size_bytes - static_cast<int64_t>(budget.free_bytes()) <=
+        table_.UnusedBytes(budget)) {
+      continue;
+    }
+    DATASETD_RETURN_IF_ERROR(reserve(part).status());
   }
-  const auto resident_bytes = static_cast<uint64_t>(plan.resident_bytes);
-  // No other dataset goes for what the user may not have: Reserve says so.
-  const absl::Status status = (*device)->budget->CheckUser(
-      MemoryKind::kDataset, caller.uid,
-      resident_bytes - std::min(held_bytes, resident_bytes), spec.name,
-      TermsOf(spec, caller));
-  return status.ok() &&
-         Evict(**device, wanted - static_cast<int64_t>(held_bytes));
+  for (const Placement::Part& part : memory.placement.parts) {
+    DATASETD_ASSIGN_OR_RETURN(memory.reservations.emplace_back(),
+                              reserve(part));
+  }
+  return memory;
+}
+
+bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
+                                  const PlacementRequest& request,
+                                  const LoadPlan& plan, const Caller& caller,
+                                  const PlacedMemory& held) {
+  bool is_possible = false;
+  // kAuto takes the place of others on the device if all of it fits then.
+  if (MakeRoomFor(spec, PlanPlacement(request, plan, {}), plan, caller, held,
+                  &is_possible)) {
+    return true;
+  }
+  if (is_possible || request.residency != Residency::kAuto) return false;
+  const std::vector<int64_t> rooms =
+      RoomsOf(request, plan, caller.uid, TermsOf(spec, caller));
+  return MakeRoomFor(spec, PlanPlacement(request, plan, rooms), plan, caller,
+                     held, &is_possible);
+}
+
+bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
+                                  const Placement& placement,
+                                  const LoadPlan& plan, const Caller& caller,
+                                  const PlacedMemory& held, bool* is_possible) {
+  struct Need {
+    const MemoryBudget* budget;
+    int64_t bytes;
+  };
+  std::vector<Need> needs;
+  const MemoryBudget& first = *placement.devices.front()->budget;
+  needs.push_back({&first, placement.scratch_bytes(plan)});
+  for (const Placement::Part& part : placement.parts) {
+    const MemoryBudget* const budget =
+        part.device == nullptr ? devices_->pinned() : part.device->budget.get();
+    const uint64_t held_bytes = held.ReservedOf(*budget);
+    const auto size_bytes = static_cast<uint64_t>(part.size_bytes);
+    // No other dataset goes for what the user may not have: Reserve says so.
+    if (!budget
+             ->CheckUser(MemoryKind::kDataset, caller.uid,
+                         size_bytes - std::min(held_bytes, size_bytes),
+                         spec.name, TermsOf(spec, caller))
+             .ok()) {
+      return false;
+    }
+    const int64_t bytes = part.size_bytes - static_cast<int64_t>(held_bytes);
+    if (budget == &first) {
+      needs.front().bytes = SaturatingAdd(needs.front().bytes, bytes);
+    } else {
+      needs.push_back({budget, bytes});
+    }
+  }
+  for (const Need& need : needs) {
+    const int64_t missing =
+        need.bytes - static_cast<int64_t>(need.budget->free_bytes());
+    if (num_freeing_ == 0 && missing > table_.UnusedBytes(*need.budget)) {
+      return false;
+    }
+  }
+  *is_possible = true;
+  for (const Need& need : needs) {
+    if (Evict(*need.budget, need.bytes)) return true;
+  }
+  return false;
 }
 
 void DatasetRegistry::MakeRoom(const std::string& device, int64_t bytes) {
   const auto found = devices_->Find(device);
   if (!found.ok()) return;
   MutexLock lock(&mutex_);
-  while (Evict(**found, bytes)) {
+  while (Evict(*(*found)->budget, bytes)) {
   }
 }
 
-bool DatasetRegistry::Evict(ServedDevice& device, int64_t bytes) {
-  const int64_t missing =
-      bytes - static_cast<int64_t>(device.budget->free_bytes());
+bool DatasetRegistry::Evict(const MemoryBudget& budget, int64_t bytes) {
+  const int64_t missing = bytes - static_cast<int64_t>(budget.free_bytes());
   if (missing <= 0) return false;
   if (num_freeing_ > 0) {
     // What others free may be enough.
@@ -426,8 +524,8 @@ bool DatasetRegistry::Evict(ServedDevice& device, int64_t bytes) {
     mutex_.Await(Condition(&are_freed));
     return true;
   }
-  if (table_.UnusedBytes(device.name()) < missing) return false;
-  std::vector<EntryPtr> evicted = table_.TakeUnused(device.name(), missing);
+  if (table_.UnusedBytes(budget) < missing) return false;
+  std::vector<EntryPtr> evicted = table_.TakeUnused(budget, missing);
   for (const EntryPtr& entry : evicted) {
     counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
     observer_("evicted", DescribeBriefly(*entry), Caller());
@@ -458,39 +556,64 @@ void DatasetRegistry::RunLoads() {
       entry = queue_.Take();
     }
     const uint32_t uid = entry->owner.uid;
-    auto dataset = RunLoad(*entry, cache_);
-    if (dataset.ok()) StoreInCache(*entry, *dataset);
+    auto replicas = RunLoad(*entry);
+    if (replicas.ok()) StoreInCache(*entry, replicas->front());
     while (entry != nullptr) {
-      dataset = Settle(*entry, std::move(dataset), /*is_push=*/false);
+      replicas = Settle(*entry, std::move(replicas), /*is_push=*/false);
       MutexLock lock(&mutex_);
       // Just now.
-      if (dataset.ok() && entry->is_cancelled()) continue;
+      if (replicas.ok() &&
+          (entry->is_cancelled() || !CheckDevices(*entry).ok())) {
+        continue;
+      }
       queue_.Finish(uid);
-      FinishLoad(*entry, std::move(dataset));
+      FinishLoad(*entry, std::move(replicas));
       // Before anybody is told: the entry's memory is the table's alone.
       entry.reset();
     }
   }
 }
 
-absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::RunLoad(
-    DatasetEntry& entry, DatasetCache* cache) {
+absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
+  Replicas replicas;
+  DATASETD_ASSIGN_OR_RETURN(replicas.emplace_back(), ReadFirst(entry));
+  const std::vector<ServedDevice*>& devices = entry.placement.devices.devices;
+  for (size_t i = 0; i < entry.replica_reservations.size(); ++i) {
+    DATASETD_ASSIGN_OR_RETURN(
+        replicas.emplace_back(),
+        Replicate(*replicas.front(), devices[i + 1]->backend.get(),
+                  std::move(entry.replica_reservations[i]), entry.counters,
+                  {.budget = &decode_budget_,
+                   .uid = entry.owner.uid,
+                   .staging = &staging_budget_}));
+  }
+  return replicas;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
+    DatasetEntry& entry) {
   const auto reserve = [&](const LoadPlan& plan,
-                           Reservation held) -> absl::StatusOr<Reservation> {
+                           PlacedMemory held) -> absl::StatusOr<PlacedMemory> {
     MutexLock lock(&mutex_);
-    while (MakeRoomFor(entry.spec, plan, entry.owner, held.size_bytes())) {
+    for (Reservation& reservation : entry.replica_reservations) {
+      held.reservations.push_back(std::move(reservation));
     }
-    held.Release();
-    DATASETD_ASSIGN_OR_RETURN(Reservation reservation,
-                              Reserve(entry.spec, plan, entry.owner));
-    entry.SetPlan(plan);
-    return reservation;
+    entry.replica_reservations.clear();
+    while (MakeRoomFor(entry.spec, entry.placement, plan, entry.owner, held)) {
+    }
+    held.reservations.clear();
+    DATASETD_ASSIGN_OR_RETURN(
+        PlacedMemory memory,
+        Reserve(entry.spec, entry.placement, plan, entry.owner));
+    entry.SetPlan(plan, memory.placement);
+    entry.replica_reservations = memory.TakeReplicas();
+    return memory;
   };
   if (journal_ == nullptr || !entry.is_restored) {
-    return entry.load->Run(cache, reserve, entry.counters);
+    return entry.load->Run(cache_, reserve, entry.counters);
   }
   journal_->BeginRead(entry.spec.name);
-  auto dataset = entry.load->Run(cache, reserve, entry.counters);
+  auto dataset = entry.load->Run(cache_, reserve, entry.counters);
   journal_->EndRead(entry.spec.name);
   journal_->EndRestore(entry.spec.name);
   return dataset;
@@ -512,32 +635,67 @@ void DatasetRegistry::StoreInCache(
   cache_->Store(std::move(description), dataset);
 }
 
-absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Settle(
-    DatasetEntry& entry, absl::StatusOr<std::shared_ptr<const Dataset>> dataset,
-    bool is_push) {
+absl::StatusOr<Replicas> DatasetRegistry::Settle(
+    DatasetEntry& entry, absl::StatusOr<Replicas> replicas, bool is_push) {
   entry.load.reset();
-  absl::Status status = dataset.status();
+  entry.replica_reservations.clear();
+  absl::Status status = replicas.status();
   if (entry.is_cancelled() && (status.ok() || is_push)) {
     status = absl::CancelledError(is_push ? "the push was cancelled"
                                           : "the load was cancelled");
   }
-  if (status.ok()) status = ReserveReport(entry, **dataset);
-  if (status.ok()) return dataset;
-  const bool is_made = dataset.ok();
-  dataset = status;
-  if (is_made && cache_ != nullptr) cache_->AwaitLetGo();
-  return dataset;
+  // Whatever it met: that is why.
+  if (const absl::Status failure = CheckDevices(entry); !failure.ok()) {
+    status = failure;
+  }
+  if (status.ok()) status = ReserveReport(entry, *replicas->front());
+  if (status.ok()) return replicas;
+  const bool are_made = replicas.ok();
+  replicas = status;
+  if (are_made && cache_ != nullptr) cache_->AwaitLetGo();
+  return replicas;
 }
 
-void DatasetRegistry::FinishLoad(
-    DatasetEntry& entry,
-    absl::StatusOr<std::shared_ptr<const Dataset>> dataset) {
+absl::Status DatasetRegistry::CheckDevices(const DatasetEntry& entry) const {
+  for (const ServedDevice* const device : entry.placement.devices.devices) {
+    DATASETD_RETURN_IF_ERROR(devices_->CheckServes(*device));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::shared_ptr<const Dataset>> DatasetRegistry::FailDevice(
+    const ServedDevice& device) {
+  std::vector<std::shared_ptr<const Dataset>> lost;
+  MutexLock lock(&mutex_);
+  for (const auto& [name, entry] : table_.entries()) {
+    const std::vector<ServedDevice*>& devices =
+        entry->placement.devices.devices;
+    if (std::find(devices.begin(), devices.end(), &device) == devices.end()) {
+      continue;
+    }
+    if (entry->state == DatasetState::kLoading) entry->counters.Cancel();
+    if (entry->state != DatasetState::kReady || !entry->IsLost()) continue;
+    entry->state = DatasetState::kFailed;
+    entry->error = devices_->CheckServes(device);
+    entry->report_reservation.Release();
+    counters_.num_failed.fetch_add(1, std::memory_order_relaxed);
+    observer_("failed", DescribeBriefly(*entry), Caller());
+    std::move(entry->replicas.begin(), entry->replicas.end(),
+              std::back_inserter(lost));
+    entry->replicas.clear();
+  }
+  table_.ForgetOldFailures();
+  return lost;
+}
+
+void DatasetRegistry::FinishLoad(DatasetEntry& entry,
+                                 absl::StatusOr<Replicas> replicas) {
   if (entry.is_restored && entry.is_opened) --num_restoring_;
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
-  if (dataset.ok()) {
-    entry.dataset = *std::move(dataset);
-    entry.fields = entry.dataset->fields();
+  if (replicas.ok()) {
+    entry.replicas = *std::move(replicas);
+    entry.fields = entry.replicas.front()->fields();
     entry.state = DatasetState::kReady;
     counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
     counters_.loaded_bytes.fetch_add(
@@ -546,7 +704,7 @@ void DatasetRegistry::FinishLoad(
     return;
   }
   entry.state = DatasetState::kFailed;
-  entry.error = dataset.status();
+  entry.error = replicas.status();
   entry.report_reservation.Release();
   const bool is_cancelled = absl::IsCancelled(entry.error);
   (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
@@ -660,13 +818,42 @@ size_t DatasetRegistry::num_datasets() const {
   return table_.entries().size();
 }
 
+absl::StatusOr<DatasetRegistry::Replica> DatasetRegistry::ReplicaOn(
+    const DatasetEntry& entry, const std::string& device) const {
+  const absl::StatusOr<ServedDevice*> asked = devices_->Find(device);
+  std::string there;
+  for (const ServedDevice* const served : entry.placement.devices.devices) {
+    const bool is_meant = asked.ok() && *asked == served;
+    if (!device.empty() && is_meant) {
+      DATASETD_RETURN_IF_ERROR(devices_->CheckServes(*served));
+    }
+    if (served->health->has_failed()) continue;
+    absl::StrAppend(&there, there.empty() ? "" : ", ", served->Description());
+    if (!device.empty() && !is_meant) continue;
+    for (const auto& replica : entry.replicas) {
+      const std::vector<Backend*>& backends = replica->backends();
+      const auto found =
+          std::find(backends.begin(), backends.end(), served->backend.get());
+      if (found != backends.end()) return Replica{replica, *found};
+    }
+  }
+  // It is just about to become FAILED.
+  if (there.empty()) return CheckDevices(entry);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "device: dataset '", entry.spec.name, "' is not on ",
+      asked.ok() ? (*asked)->Description() : device, "; it is on ", there,
+      ". Take one of these, or load it under another name with device=each"));
+}
+
 absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
-                                                const Caller& caller) {
+                                                const Caller& caller,
+                                                const std::string& device) {
   MutexLock lock(&mutex_);
   DATASETD_ASSIGN_OR_RETURN(const EntryPtr found, table_.Find(name, caller));
   DatasetEntry& entry = *found;
   switch (entry.state) {
     case DatasetState::kReady:
+      DATASETD_RETURN_IF_ERROR(CheckReadable(entry));
       break;
     case DatasetState::kLoading:
       return absl::FailedPreconditionError(absl::StrCat(
@@ -676,13 +863,14 @@ absl::StatusOr<DatasetUse> DatasetRegistry::Use(const std::string& name,
           absl::StrCat("dataset '", name, "' is being unloaded"));
     case DatasetState::kFailed:
       return absl::FailedPreconditionError(absl::StrCat(
-          "dataset '", name, "' failed to load: ", entry.error.message(),
+          "dataset '", name, "' is not there: ", entry.error.message(),
           "; load it again"));
   }
+  DATASETD_ASSIGN_OR_RETURN(Replica replica, ReplicaOn(entry, device));
   ++entry.num_feeds_of[caller.uid];
   entry.last_used = clock_->Monotonic();
   return DatasetUse(this, entry.id, caller.uid, entry.visibility(),
-                    entry.dataset);
+                    std::move(replica.dataset), replica.backend);
 }
 
 void DatasetRegistry::EndUse(uint64_t entry_id, uint32_t uid) {
@@ -706,8 +894,9 @@ bool DatasetRegistry::IsReady(uint64_t entry_id) const {
   return entry != nullptr && entry->state == DatasetState::kReady;
 }
 
-absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
-    const std::string& name, bool force, const Caller& caller) {
+absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
+                                                 bool force,
+                                                 const Caller& caller) {
   MutexLock lock(&mutex_);
   DATASETD_ASSIGN_OR_RETURN(EntryPtr found, table_.Find(name, caller));
   DatasetEntry& entry = *found;
@@ -733,17 +922,17 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::Unload(
   if (entry.state == DatasetState::kLoading) {
     entry.Cancel();
     entry.holders.clear();
-    return nullptr;
+    return Replicas();
   }
   if (!entry.num_feeds_of.empty()) {
     entry.state = DatasetState::kUnloading;
     entry.holders.clear();
-    return entry.dataset;
+    return entry.replicas;
   }
   observer_("unloaded", DescribeBriefly(entry), caller);
   table_.Remove(entry);
   Free(Only(std::move(found)));
-  return nullptr;
+  return Replicas();
 }
 
 void DatasetRegistry::DropHold(DatasetEntry& entry, uint64_t session_id) {

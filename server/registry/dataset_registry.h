@@ -50,6 +50,7 @@
 #include "server/load/decode_budget.h"
 #include "server/load/load_estimator.h"
 #include "server/load/load_plan.h"
+#include "server/load/placement.h"
 #include "server/load/source_scan.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_entry.h"
@@ -81,17 +82,21 @@ class DatasetUse {
   DatasetUse() = default;
   // `uid` is the user of the feed.
   DatasetUse(DatasetRegistry* registry, uint64_t entry_id, uint32_t uid,
-             Visibility visibility, std::shared_ptr<const Dataset> dataset)
+             Visibility visibility, std::shared_ptr<const Dataset> dataset,
+             Backend* backend)
       : registry_(registry),
         entry_id_(entry_id),
         uid_(uid),
         visibility_(visibility),
-        dataset_(std::move(dataset)) {}
+        dataset_(std::move(dataset)),
+        backend_(backend) {}
   DatasetUse(DatasetUse&& other) noexcept { *this = std::move(other); }
   DatasetUse& operator=(DatasetUse&& other) noexcept;
   ~DatasetUse() { Reset(); }
 
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
+  // Of the device that was asked for, one of the dataset's.
+  Backend* backend() const { return backend_; }
   // Valid also after Reset.
   const Visibility& visibility() const { return visibility_; }
   // False once the dataset is UNLOADING.
@@ -104,6 +109,7 @@ class DatasetUse {
   uint32_t uid_ = 0;
   Visibility visibility_;
   std::shared_ptr<const Dataset> dataset_;
+  Backend* backend_ = nullptr;
 };
 
 class DatasetRegistry {
@@ -196,24 +202,35 @@ class DatasetRegistry {
   // Number of datasets, without scans.
   size_t num_datasets() const;
 
-  // Starts a feed's use of a dataset. NOT_FOUND as Hold; FAILED_PRECONDITION if
-  // it is not READY.
-  absl::StatusOr<DatasetUse> Use(const std::string& name, const Caller& caller);
+  // Starts a feed's use of the replica on a device, or on a device of a shard,
+  // given as DeviceTable::Find takes it; empty: the first one.
+  //   NOT_FOUND            as Hold
+  //   FAILED_PRECONDITION  it is not READY
+  //   INVALID_ARGUMENT     it has no replica there; names those that it has
+  //   FAILED_PRECONDITION  the device has failed
+  absl::StatusOr<DatasetUse> Use(const std::string& name, const Caller& caller,
+                                 const std::string& device = "");
 
   // Unloads a dataset. With `force` it goes when its feeds have ended: returns
-  // it if it has feeds, which the caller ends (FeedTable::DropPending), else
-  // null.
+  // its replicas if it has feeds, which the caller ends
+  // (FeedTable::DropPending), else none.
   //   NOT_FOUND            as Hold
   //   PERMISSION_DENIED    another user loaded it or has feeds of it
   //   FAILED_PRECONDITION  it has open feeds and `force` is not set
-  absl::StatusOr<std::shared_ptr<const Dataset>> Unload(const std::string& name,
-                                                        bool force,
-                                                        const Caller& caller);
+  absl::StatusOr<Replicas> Unload(const std::string& name, bool force,
+                                  const Caller& caller);
 
   // Frees `bytes` on a device by evicting datasets that are neither held nor
   // used, least recently used first. Evicts nothing if that would not be
   // enough.
   void MakeRoom(const std::string& device, int64_t bytes);
+
+  // Ends what a device that failed was for: its loads, and the datasets with
+  // samples that lie on it alone, which become FAILED. Returns these, whose
+  // feeds the caller ends. Replicas elsewhere stay. REQUIRES: its health says
+  // that it failed.
+  std::vector<std::shared_ptr<const Dataset>> FailDevice(
+      const ServedDevice& device);
 
   // Releases a session's hold on one dataset, or on all. NOT_FOUND as Hold.
   absl::Status Release(const std::string& name, const Caller& caller);
@@ -250,17 +267,24 @@ class DatasetRegistry {
   // Reserves memory for an entry's load.
   absl::Status Prepare(DatasetEntry& entry, OpenedSource source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Reservation> Reserve(const DatasetSpec& spec,
-                                      const LoadPlan& plan,
-                                      const Caller& caller)
+  // Decides what goes where, and reserves that.
+  absl::StatusOr<PlacedMemory> Reserve(const DatasetSpec& spec,
+                                       const PlacementRequest& request,
+                                       const LoadPlan& plan,
+                                       const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // As MakeRoom, for a load that has `held_bytes` of it already. Returns
-  // whether the lock was given up meanwhile: then look at everything again, and
-  // call again.
-  bool MakeRoomFor(const DatasetSpec& spec, const LoadPlan& plan,
-                   const Caller& caller, uint64_t held_bytes = 0)
+  // As MakeRoom, for a load that has `held` of it already. Returns whether the
+  // lock was given up meanwhile: then look at everything again, and call again.
+  bool MakeRoomFor(const DatasetSpec& spec, const PlacementRequest& request,
+                   const LoadPlan& plan, const Caller& caller,
+                   const PlacedMemory& held = PlacedMemory())
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Evict(ServedDevice& device, int64_t bytes)
+  // Sets `is_possible` to whether all of it is, or can be made, free.
+  bool MakeRoomFor(const DatasetSpec& spec, const Placement& placement,
+                   const LoadPlan& plan, const Caller& caller,
+                   const PlacedMemory& held, bool* is_possible)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Evict(const MemoryBudget& budget, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Frees what was taken out of the table, and gives up the lock meanwhile.
   void Free(std::vector<EntryPtr> entries)
@@ -274,8 +298,8 @@ class DatasetRegistry {
                                          const std::string& content_hash) const;
   void RunLoads();
   // Slow. REQUIRES: the entry is LOADING and this thread loads it.
-  absl::StatusOr<std::shared_ptr<const Dataset>> RunLoad(DatasetEntry& entry,
-                                                         DatasetCache* cache);
+  absl::StatusOr<Replicas> RunLoad(DatasetEntry& entry);
+  absl::StatusOr<std::shared_ptr<const Dataset>> ReadFirst(DatasetEntry& entry);
   // Call before the dataset becomes READY, so that a caller who awaits READY
   // and then the cache finds it stored.
   void StoreInCache(const DatasetEntry& entry,
@@ -284,14 +308,23 @@ class DatasetRegistry {
   absl::Status ReserveReport(DatasetEntry& entry, const Dataset& dataset);
   // Frees what the load does not need any more, and the dataset if it is not
   // kept: then says why.
-  absl::StatusOr<std::shared_ptr<const Dataset>> Settle(
-      DatasetEntry& entry,
-      absl::StatusOr<std::shared_ptr<const Dataset>> dataset, bool is_push);
-  // REQUIRES: the dataset is an error if the load was cancelled.
-  void FinishLoad(DatasetEntry& entry,
-                  absl::StatusOr<std::shared_ptr<const Dataset>> dataset)
+  absl::StatusOr<Replicas> Settle(DatasetEntry& entry,
+                                  absl::StatusOr<Replicas> replicas,
+                                  bool is_push);
+  // REQUIRES: they are an error if the load was cancelled.
+  void FinishLoad(DatasetEntry& entry, absl::StatusOr<Replicas> replicas)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // A dataset, and which of its devices is meant.
+  struct Replica {
+    std::shared_ptr<const Dataset> dataset;
+    Backend* backend = nullptr;
+  };
+  // The failure of one of the devices that are to have the dataset.
+  absl::Status CheckDevices(const DatasetEntry& entry) const;
+  absl::StatusOr<Replica> ReplicaOn(const DatasetEntry& entry,
+                                    const std::string& device) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<DatasetInfo> AwaitEntry(EntryPtr entry,
                                          absl::Duration timeout) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

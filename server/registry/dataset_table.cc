@@ -115,21 +115,19 @@ absl::Status DatasetTable::CheckLimits(const Caller& caller,
       "; unload some, or raise max_datasets in the daemon's configuration"));
 }
 
-int64_t DatasetTable::UnusedBytes(const std::string& device) const {
+int64_t DatasetTable::UnusedBytes(const MemoryBudget& budget) const {
   int64_t bytes = 0;
   for (const auto& [name, entry] : entries_) {
-    if (entry->spec.device == device && entry->IsUnused()) {
-      bytes += entry->resident_bytes;
-    }
+    if (entry->IsUnused()) bytes += entry->BytesIn(budget);
   }
   return bytes;
 }
 
 std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
-    const std::string& device, int64_t bytes) {
+    const MemoryBudget& budget, int64_t bytes) {
   std::vector<EntryPtr> unused;
   for (const auto& [name, entry] : entries_) {
-    if (entry->spec.device == device && entry->IsUnused()) {
+    if (entry->IsUnused() && entry->BytesIn(budget) > 0) {
       unused.push_back(entry);
     }
   }
@@ -139,7 +137,7 @@ std::vector<DatasetTable::EntryPtr> DatasetTable::TakeUnused(
   int64_t freed = 0;
   size_t num_taken = 0;
   while (num_taken < unused.size() && freed < bytes) {
-    freed += unused[num_taken]->resident_bytes;
+    freed += unused[num_taken]->BytesIn(budget);
     Remove(*unused[num_taken]);
     ++num_taken;
   }

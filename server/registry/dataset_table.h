@@ -52,11 +52,12 @@ class DatasetTable {
   absl::Status CheckLimits(const Caller& caller,
                            const DatasetEntry* self) const;
 
-  // The bytes that TakeUnused could free.
-  int64_t UnusedBytes(const std::string& device) const;
-  // Removes unused datasets of a device, least recently used first, until they
-  // add up to `bytes` or none is left.
-  std::vector<EntryPtr> TakeUnused(const std::string& device, int64_t bytes);
+  // The bytes of a budget that TakeUnused could free.
+  int64_t UnusedBytes(const MemoryBudget& budget) const;
+  // Removes unused datasets that take of the budget, with all that they have
+  // elsewhere, least recently used first, until they add up to `bytes` of it or
+  // none is left.
+  std::vector<EntryPtr> TakeUnused(const MemoryBudget& budget, int64_t bytes);
   // Removes all but the latest failures of each user.
   void ForgetOldFailures();
 

@@ -323,13 +323,13 @@ grpc::Status DatasetService::UnloadDataset(
 absl::Status DatasetService::Unload(const grpc::ServerContext& call,
                                     const v1::UnloadDatasetRequest& request) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(call));
-  auto dataset = datasets_->Unload(request.name(), request.force(), caller);
-  if (absl::IsFailedPrecondition(dataset.status())) {
+  auto replicas = datasets_->Unload(request.name(), request.force(), caller);
+  if (absl::IsFailedPrecondition(replicas.status())) {
     await_ends_();
-    dataset = datasets_->Unload(request.name(), request.force(), caller);
+    replicas = datasets_->Unload(request.name(), request.force(), caller);
   }
-  DATASETD_RETURN_IF_ERROR(dataset.status());
-  if (*dataset != nullptr) end_feeds_(**dataset);
+  DATASETD_RETURN_IF_ERROR(replicas.status());
+  for (const auto& replica : *replicas) end_feeds_(*replica);
   await_saved_();
   return absl::OkStatus();
 }

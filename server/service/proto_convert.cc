@@ -1,6 +1,7 @@
 #include "server/service/proto_convert.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,6 +37,11 @@ static_assert(AsInt(BadSamplePolicy::kFail) == v1::BAD_SAMPLE_POLICY_FAIL);
 static_assert(AsInt(BadSamplePolicy::kSkip) == v1::BAD_SAMPLE_POLICY_SKIP);
 static_assert(AsInt(BadSamplePolicy::kReplace) ==
               v1::BAD_SAMPLE_POLICY_REPLACE);
+static_assert(AsInt(Residency::kDevice) == v1::RESIDENCY_DEVICE);
+static_assert(AsInt(Residency::kPinned) == v1::RESIDENCY_PINNED);
+static_assert(AsInt(Residency::kSplit) == v1::RESIDENCY_SPLIT);
+static_assert(AsInt(Residency::kAuto) == v1::RESIDENCY_AUTO);
+static_assert(AsInt(Residency::kMapped) == v1::RESIDENCY_MAPPED);
 static_assert(AsInt(ExportKind::kMemfd) == v1::EXPORT_KIND_MEMFD);
 static_assert(AsInt(ExportKind::kCudaIpcHandle) ==
               v1::EXPORT_KIND_CUDA_IPC_HANDLE);
@@ -136,6 +142,17 @@ absl::StatusOr<BadSamplePolicy> BadSamplePolicyFromProto(
                    " is unknown; one of fail, skip, replace"));
 }
 
+absl::StatusOr<Residency> ResidencyFromProto(v1::Residency residency) {
+  if (residency == v1::RESIDENCY_UNSPECIFIED) return Residency::kDevice;
+  if (residency > v1::RESIDENCY_UNSPECIFIED &&
+      v1::Residency_IsValid(residency)) {
+    return static_cast<Residency>(residency);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("residency: ", AsInt(residency),
+                   " is unknown; one of device, pinned, split, auto, mapped"));
+}
+
 void SetRates(const DatasetInfo& info, v1::LoadProgress* progress) {
   const double seconds = absl::ToDoubleSeconds(info.elapsed);
   if (seconds <= 0 || info.num_samples_loaded <= 0) return;
@@ -146,6 +163,21 @@ void SetRates(const DatasetInfo& info, v1::LoadProgress* progress) {
   if (info.state == DatasetState::kLoading) {
     progress->set_eta_seconds(
         static_cast<double>(info.num_samples - info.num_samples_loaded) / rate);
+  }
+}
+
+void PlacementsToProto(
+    const std::vector<PlacementInfo>& placements,
+    google::protobuf::RepeatedPtrField<v1::Placement>* list) {
+  for (const PlacementInfo& placement : placements) {
+    v1::Placement* const to = list->Add();
+    to->set_device(placement.device);
+    to->set_gpu_uuid(placement.gpu_uuid);
+    to->set_device_bytes(placement.device_bytes);
+    to->set_host_bytes(placement.host_bytes);
+    if (!placement.error.empty()) {
+      to->set_error(PrintableUtf8(placement.error));
+    }
   }
 }
 
@@ -167,6 +199,13 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec) {
   DATASETD_ASSIGN_OR_RETURN(to.bad_samples,
                             BadSamplePolicyFromProto(spec.bad_samples()));
   if (spec.has_max_bad_samples()) to.max_bad_samples = spec.max_bad_samples();
+  DATASETD_ASSIGN_OR_RETURN(to.residency, ResidencyFromProto(spec.residency()));
+  if (spec.device_bytes() > static_cast<uint64_t>(INT64_MAX)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device_bytes: ", spec.device_bytes(),
+                     " is out of range; at most ", INT64_MAX));
+  }
+  to.device_bytes = static_cast<int64_t>(spec.device_bytes());
   std::vector<FieldPipeline> pipelines;
   for (const auto& [field, pipeline] : spec.pretransforms()) {
     DATASETD_ASSIGN_OR_RETURN(
@@ -189,6 +228,8 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
   *spec.mutable_pretransforms() = header.pretransforms();
   spec.set_pin(header.pin());
   spec.set_private_(header.private_());
+  spec.set_residency(header.residency());
+  spec.set_device_bytes(header.device_bytes());
   PushSpec to;
   DATASETD_ASSIGN_OR_RETURN(to.spec, DatasetSpecFromProto(spec));
   to.info.num_samples = header.num_samples();
@@ -229,6 +270,10 @@ void DatasetInfoToProto(const DatasetInfo& info, bool with_texts,
     FieldToProto(field, dataset->add_fields());
   }
   dataset->set_resident_bytes(info.resident_bytes);
+  if (!info.placements.empty()) {
+    dataset->set_residency(static_cast<v1::Residency>(info.residency));
+  }
+  PlacementsToProto(info.placements, dataset->mutable_placements());
   dataset->set_spec_id(info.spec_id);
   dataset->set_content_hash(info.content_hash);
   dataset->set_num_feeds(info.num_feeds);
@@ -262,9 +307,11 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
   to->set_num_classes(estimate.num_classes);
   to->set_source_bytes(estimate.source_bytes);
   to->set_resident_bytes(estimate.resident_bytes);
+  to->set_residency(static_cast<v1::Residency>(estimate.residency));
   to->set_scratch_bytes(estimate.scratch_bytes);
   to->set_free_bytes(estimate.free_bytes);
   to->set_host_bytes(estimate.host_bytes);
+  PlacementsToProto(estimate.placements, to->mutable_placements());
   if (estimate.largest != ImageSize()) {
     SetExtent(estimate.smallest, to->mutable_smallest());
     SetExtent(estimate.largest, to->mutable_largest());

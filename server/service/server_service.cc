@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/utf8.h"
 #include "proto/attach_protocol.h"
 #include "server/service/grpc_status.h"
 
@@ -21,6 +22,7 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
       absl::ToTimespec(parts_.clock->Monotonic() - started_);
   response->mutable_uptime()->set_seconds(uptime.tv_sec);
   response->mutable_uptime()->set_nanos(static_cast<int32_t>(uptime.tv_nsec));
+  const MemoryBudget* const pinned = parts_.devices->pinned();
   for (const ServedDevice& served : parts_.devices->devices()) {
     const DeviceInfo& info = served.backend->info();
     v1::Device* const device = response->add_devices();
@@ -29,6 +31,12 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
     if (!info.is_host) {
       device->set_gpu_uuid(info.uuid.data(), info.uuid.size());
     }
+    device->set_error(PrintableUtf8(served.health->error()));
+    for (const ServedDevice& peer : parts_.devices->devices()) {
+      if (served.backend->CanReadPeer(*peer.backend)) {
+        device->add_peers(peer.name());
+      }
+    }
     device->set_memory_budget_bytes(served.budget->total_bytes());
     device->set_dataset_bytes(
         served.budget->used_bytes_of_kind(MemoryKind::kDataset));
@@ -36,6 +44,9 @@ grpc::Status ServerService::GetStatus(grpc::ServerContext* call,
         served.budget->used_bytes_of_kind(MemoryKind::kSlab));
     device->set_scratch_bytes(
         served.budget->used_bytes_of_kind(MemoryKind::kScratch));
+    if (!info.is_host && pinned != nullptr) {
+      device->set_pinned_bytes(pinned->used_bytes());
+    }
   }
   response->set_num_sessions(
       static_cast<uint32_t>(parts_.sessions->num_sessions()));

@@ -136,10 +136,11 @@ class FakeStream final : public Stream {
   FakeStreamState state_;
 };
 
-DeviceInfo MakeInfo(const Backend& host, bool is_host) {
+DeviceInfo MakeInfo(const Backend& host, const FakeBackendOptions& options) {
   DeviceInfo info = host.info();
-  info.is_host = is_host;
-  info.name = "fake";
+  info.is_host = options.is_host;
+  info.name = options.name;
+  info.uuid = options.uuid;
   info.description = "host memory, work on command";
   return info;
 }
@@ -163,7 +164,7 @@ absl::StatusOr<std::unique_ptr<Interface>> AllocateCounted(
 FakeBackend::FakeBackend(const FakeBackendOptions& options)
     : options_(options),
       host_(CreateHostBackend({.num_threads = 1})),
-      info_(MakeInfo(*host_, options.is_host)),
+      info_(MakeInfo(*host_, options)),
       device_(std::make_shared<FakeDevice>()) {}
 
 FakeBackend::~FakeBackend() {

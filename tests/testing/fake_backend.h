@@ -24,9 +24,12 @@
 #ifndef DATASETD_TESTS_TESTING_FAKE_BACKEND_H_
 #define DATASETD_TESTS_TESTING_FAKE_BACKEND_H_
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,6 +50,8 @@ struct FakeBackendOptions {
   int max_teams = 1;
   // False: its kernels may not read host memory, as on a GPU.
   bool is_host = true;
+  std::string name = "fake";
+  std::array<uint8_t, 16> uuid = {};
 };
 
 class FakeBackend final : public Backend {

@@ -103,6 +103,16 @@ class FaultyStoreDirectory : public StoreDirectory {
     DATASETD_ASSIGN_OR_RETURN(auto file, directory_->Create(name));
     return std::make_unique<FaultyWritableFile>(std::move(file), plan_);
   }
+  absl::StatusOr<std::unique_ptr<MappedFile>> Map(
+      const std::string& name) const override {
+    DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultRead, "Map"));
+    return directory_->Map(name);
+  }
+  absl::StatusOr<std::unique_ptr<MappedFile>> CreateMapped(
+      const std::string& name, int64_t size_bytes) override {
+    DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultWrite, "CreateMapped"));
+    return directory_->CreateMapped(name, size_bytes);
+  }
   absl::Status Rename(const std::string& from, const std::string& to) override {
     DATASETD_RETURN_IF_ERROR(plan_->Pass(kFaultWrite, "Rename"));
     return directory_->Rename(from, to);

@@ -34,8 +34,7 @@ std::shared_ptr<const Dataset> MakeByteDataset(Backend* backend,
   std::iota(bytes.begin(), bytes.end(), uint8_t{0});
   const auto stream = ValueOrDie(backend->CreateStream(nullptr));
   if (!stream
-           ->CopyToDevice(contents.memory[0]->data(), bytes.data(),
-                          bytes.size())
+           ->CopyToDevice(contents.memory[0].data(), bytes.data(), bytes.size())
            .ok() ||
       !stream->Synchronize().ok()) {
     std::abort();

@@ -63,9 +63,11 @@ class World:
 
     def check_samples(self, client):
         """Every sample is that of the source."""
-        dataset = self.load(client)
+        self.check_samples_of(self.load(client))
+
+    def check_samples_of(self, dataset, **arguments):
         with datasetd.DataLoader(dataset, batch_size=100, prefetch=1,
-                                 framework="numpy") as loader:
+                                 framework="numpy", **arguments) as loader:
             for batch in loader:
                 rows = batch.indices
                 assert (batch[0] == self.planes[rows]).all()

@@ -15,10 +15,12 @@ std::string List(const std::vector<v1::Dataset>& datasets) {
            "PATH\n";
   }
   std::vector<std::vector<std::string>> rows = {
-      {"NAME", "STATE", "DEVICE", "SAMPLES", "RESIDENT", "FEEDS", "HOLDERS"}};
+      {"NAME", "STATE", "DEVICE", "RESIDENCY", "SAMPLES", "RESIDENT", "FEEDS",
+       "HOLDERS"}};
   for (const v1::Dataset& dataset : datasets) {
     rows.push_back(
         {dataset.name(), StateText(dataset), dataset.device(),
+         ResidencyText(dataset.residency()),
          absl::StrCat(dataset.num_samples()),
          FormatBytes(static_cast<uint64_t>(dataset.resident_bytes())),
          absl::StrCat(dataset.num_feeds()),

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
@@ -29,7 +30,9 @@ CLI::App* LoadCommand::AddTo(CLI::App& app) {
       ->required();
   command->add_option("--split", split_, "Empty is the reader's default");
   command->add_option("--device", device_,
-                      "cpu, cuda:N; empty is the daemon's first");
+                      "cpu, cuda:N or GPU-UUID; a list, or each, for a "
+                      "replica on several; shard, or shard:cuda:0,cuda:1, for "
+                      "the memory of several; empty is the daemon's first");
   command
       ->add_option("--option", options_, "KEY=VALUE for the reader; repeatable")
       ->allow_extra_args(false);
@@ -45,6 +48,17 @@ CLI::App* LoadCommand::AddTo(CLI::App& app) {
       ->add_option("--max_bad_samples", max_bad_samples_,
                    "A load that skips or replaces more fails")
       ->capture_default_str();
+  command
+      ->add_option("--residency", residency_,
+                   "Where samples lie: on the device, in pinned host memory, "
+                   "the first --device_bytes there and the rest pinned, auto: "
+                   "as many there as the memory budget allows; or, of device "
+                   "cpu, in a mapped file of the cache")
+      ->check(CLI::IsMember({"device", "pinned", "split", "auto", "mapped"}))
+      ->capture_default_str();
+  command->add_option("--device_bytes", device_bytes_,
+                      "With --residency split: the most bytes of samples on "
+                      "the device, or on each of a shard");
   command->add_flag("--dry_run", is_dry_run_,
                     "Look at the source, say what a load would find and need, "
                     "and load nothing");
@@ -85,6 +99,12 @@ absl::StatusOr<v1::DatasetSpec> LoadCommand::Spec() const {
                            ? v1::BAD_SAMPLE_POLICY_REPLACE
                            : v1::BAD_SAMPLE_POLICY_FAIL);
   spec.set_max_bad_samples(max_bad_samples_);
+  v1::Residency residency = v1::RESIDENCY_DEVICE;
+  v1::Residency_Parse(
+      absl::StrCat("RESIDENCY_", absl::AsciiStrToUpper(residency_)),
+      &residency);
+  spec.set_residency(residency);
+  spec.set_device_bytes(device_bytes_);
   return spec;
 }
 

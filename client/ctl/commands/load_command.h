@@ -26,7 +26,9 @@ class LoadCommand final : public Command {
   std::string name_, format_, path_, split_, device_, pretransforms_;
   std::string bad_samples_ = "fail";
   std::vector<std::string> options_;
+  std::string residency_ = "device";
   uint32_t max_bad_samples_ = 100;
+  uint64_t device_bytes_ = 0;
   bool is_dry_run_ = false;
 };
 

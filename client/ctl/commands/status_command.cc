@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/gpu_uuid.h"
 #include "client/ctl/output.h"
 #include "client/ctl/progress_line.h"
 
@@ -29,15 +30,30 @@ std::string Describe(const v1::GetStatusResponse& status,
       status.is_draining() ? ", draining" : "", "\n", status.num_datasets(),
       " datasets, ", status.num_feeds(), " feeds, ", status.num_sessions(),
       " sessions; formats: ", absl::StrJoin(status.formats(), ", "), "\n\n");
+  std::string failures;
   std::vector<std::vector<std::string>> rows = {
-      {"DEVICE", "DATASETS", "SLABS", "SCRATCH", "BUDGET", "WHAT"}};
+      {"DEVICE", "DATASETS", "SLABS", "SCRATCH", "BUDGET", "UUID", "WHAT"}};
   for (const v1::Device& device : status.devices()) {
     rows.push_back(
         {device.name(), FormatBytes(device.dataset_bytes()),
          FormatBytes(device.slab_bytes()), FormatBytes(device.scratch_bytes()),
-         FormatBytes(device.memory_budget_bytes()), device.description()});
+         FormatBytes(device.memory_budget_bytes()),
+         device.gpu_uuid().empty() ? "-" : GpuUuidText(device.gpu_uuid()),
+         device.description()});
+    if (!device.error().empty()) {
+      absl::StrAppend(&failures, "\n", device.name(),
+                      " has failed: ", device.error(), "\n");
+    }
   }
-  return text + FormatTable(rows);
+  absl::StrAppend(&text, FormatTable(rows));
+  // The same for all devices.
+  for (const v1::Device& device : status.devices()) {
+    if (device.pinned_bytes() == 0) continue;
+    absl::StrAppend(&text, "\npinned host memory  ",
+                    FormatBytes(device.pinned_bytes()), "\n");
+    break;
+  }
+  return absl::StrCat(text, failures);
 }
 
 }  // namespace

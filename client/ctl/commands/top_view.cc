@@ -110,7 +110,8 @@ std::string TopText(const TopSample& before, const TopSample& now) {
     absl::StrAppend(&text, device.name(), ": ",
                     FormatBytes(device.dataset_bytes() + device.slab_bytes() +
                                 device.scratch_bytes()),
-                    " of ", FormatBytes(device.memory_budget_bytes()), "\n");
+                    " of ", FormatBytes(device.memory_budget_bytes()),
+                    device.error().empty() ? "" : ", has failed", "\n");
   }
   absl::StrAppend(
       &text, "\n",

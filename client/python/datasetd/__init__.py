@@ -20,7 +20,13 @@ from ._daemon.local import LocalDaemon, start_local
 from ._daemon.shared import connect_or_start, load
 from ._datasets.dataset import Dataset
 from ._datasets.subset import Subset
-from ._descriptions import BadSample, DrawnOp, Field, LoadEstimate
+from ._descriptions import (
+    BadSample,
+    DrawnOp,
+    Field,
+    LoadEstimate,
+    Placement,
+)
 from ._loader.benchmark import BenchmarkResult, benchmark
 from ._loader.loader import DataLoader
 from ._push.concat import concat
@@ -38,6 +44,7 @@ __all__ = [
     "Field",
     "LoadEstimate",
     "LocalDaemon",
+    "Placement",
     "Subset",
     "Tensor",
     "benchmark",

@@ -42,15 +42,18 @@ def loader_timeout(value: Any) -> Optional[float]:
 
 
 def device_name(device: Any) -> str:
-    """Returns the daemon's name of a device, given as str or torch.device;
-    "" for None."""
+    """Returns the daemon's name of a device, given as str or torch.device, or
+    of several; "" for None."""
     if device is None:
         return ""
+    if isinstance(device, (list, tuple)) and device:
+        return ",".join(device_name(one) for one in device)
     name = str(device)
     is_torch = type(device).__module__ == "torch"
     if not isinstance(device, str) and not is_torch:
         raise InvalidArgument(
-            f"device={device!r}; expected 'cpu', 'cuda:0' or a torch.device"
+            f"device={device!r}; expected 'cpu', 'cuda:0', 'each', a list of "
+            "devices, or a torch.device"
         )
     return "cuda:0" if name == "cuda" else name
 

@@ -57,6 +57,15 @@ class BadSample(NamedTuple):
     reason: str
 
 
+class Placement(NamedTuple):
+    """The part of a dataset that one device holds. `host_bytes`, of pinned host
+    memory, which all its devices share, are those of the first."""
+
+    device: str
+    device_bytes: int
+    host_bytes: int
+
+
 class LoadEstimate(NamedTuple):
     """Result of a dry run; `problem` tells why the load would fail.
 
@@ -78,6 +87,8 @@ class LoadEstimate(NamedTuple):
     num_bad_samples: int
     bad_samples: List[BadSample]
     problem: str
+    residency: str  # what would become of it; not "auto"
+    placements: List[Placement]
 
 
 def fields_of(message: Message) -> List[Field]:
@@ -102,6 +113,24 @@ def dtype_of(field: Message) -> str:
     return name.replace("DTYPE_", "").lower()
 
 
+def residency_of(message: Message) -> str:
+    """That of a Dataset or LoadEstimate message; "" if it is not known yet."""
+    name: str = message["residency"].replace("RESIDENCY_", "")
+    return "" if name == "UNSPECIFIED" else name.lower()
+
+
+def placements_of(message: Message) -> List[Placement]:
+    """Those of a Dataset or LoadEstimate message."""
+    return [
+        Placement(
+            placement["device"],
+            int(placement["device_bytes"]),
+            int(placement["host_bytes"]),
+        )
+        for placement in message["placements"]
+    ]
+
+
 def bad_samples_of(message: Message) -> List[BadSample]:
     """Those of a Dataset or LoadEstimate message."""
     return [
@@ -123,6 +152,8 @@ def estimate_of(message: Message) -> LoadEstimate:
         largest=_extent(message.get("largest")),
         bad_samples=bad_samples_of(message),
         problem=message["problem"],
+        residency=residency_of(message),
+        placements=placements_of(message),
         **{
             name: int(message[name])
             for name in (

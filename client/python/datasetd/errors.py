@@ -121,7 +121,8 @@ class DeviceFailed(Internal):
 
 
 class FeedFailed(Internal):
-    """The daemon's device refused the work of this feed; others go on."""
+    """The daemon's device refused the work of this feed, or its samples can no
+    longer be read; others go on."""
 
 
 class ContextFailed(Internal):

@@ -14,8 +14,8 @@ import datasetd  # noqa: E402
 from tests.conformance import loader_harness as loaders  # noqa: E402
 
 _NUM_SAMPLES = 100
-# The kernels are launched twice when the daemon starts.
-_FIRST_LAUNCH = 3
+# The kernels are launched once each when the daemon starts.
+_FIRST_LAUNCH = 4
 
 
 def _daemon(faults):
@@ -65,7 +65,7 @@ def test_a_launch_that_is_refused_ends_its_feed_only(error):
 
 
 def test_a_kernel_that_fails_ends_the_daemon_and_names_the_feeds():
-    with _daemon("kernel@3=700") as daemon:
+    with _daemon("kernel@4=700") as daemon:
         with daemon.connect() as client:
             dataset = _load(client, daemon)
             # Perhaps before the loader has been opened.

@@ -125,8 +125,9 @@ CUresult Driver::Run(const char* function, unsigned rules,
   }
   Call call;
   call.lock = std::unique_lock(scheduling.mutex);
-  const CUresult injected = scheduling.faults.Next(function);
   result = FindContext(rules, call);
+  const CUresult injected = scheduling.faults.Next(
+      function, call.context == nullptr ? -1 : call.context->device);
   if (injected != CUDA_SUCCESS) {
     result = injected;
     call.detail = "injected";

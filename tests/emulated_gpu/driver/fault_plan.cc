@@ -28,8 +28,14 @@ bool FaultPlan::Set(const std::string& text) {
   return true;
 }
 
-CUresult FaultPlan::Next(const std::string& function) {
-  const auto it = functions_.find(function);
+CUresult FaultPlan::Next(const std::string& function, int device) {
+  const CUresult own = Count(std::to_string(device) + "/" + function);
+  const CUresult any = Count(function);
+  return own == CUDA_SUCCESS ? any : own;
+}
+
+CUresult FaultPlan::Count(const std::string& name) {
+  const auto it = functions_.find(name);
   if (it == functions_.end()) return CUDA_SUCCESS;
   const uint64_t call = ++it->second.num_calls;
   for (const Fault& fault : it->second.faults) {

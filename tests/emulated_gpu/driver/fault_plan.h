@@ -1,7 +1,8 @@
 // Errors to answer with: "cuMemCreate@2=801,cuMemAlloc_v2@1+=2" lets the second
 // cuMemCreate of the process return 801, and every cuMemAlloc_v2 return 2.
 // "kernel", "copy" and "write" name work on the device, which then fails when
-// its stream gets there. Not thread-safe.
+// its stream gets there. "1/kernel@2=700" counts those of device 1 alone. Not
+// thread-safe.
 
 #ifndef DATASETD_TESTS_EMULATED_GPU_DRIVER_FAULT_PLAN_H_
 #define DATASETD_TESTS_EMULATED_GPU_DRIVER_FAULT_PLAN_H_
@@ -22,7 +23,8 @@ class FaultPlan {
   bool Set(const std::string& text);
 
   // Counts the call, and returns what it is to fail with, or CUDA_SUCCESS.
-  CUresult Next(const std::string& function);
+  // `device` is -1 without a context.
+  CUresult Next(const std::string& function, int device = -1);
 
  private:
   struct Fault {
@@ -34,6 +36,8 @@ class FaultPlan {
     uint64_t num_calls = 0;
     std::vector<Fault> faults;
   };
+
+  CUresult Count(const std::string& name);
 
   // Only the functions that the plan names.
   std::map<std::string, Function> functions_;

@@ -30,6 +30,12 @@ TEST(FaultTest, PlansAreParsed) {
   EXPECT_EQ(plan.Next("b"), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(plan.Next("b"), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(plan.Next("c"), CUDA_SUCCESS);
+  ASSERT_TRUE(plan.Set("1/a@2=700,a@4=801"));
+  EXPECT_EQ(plan.Next("a", 1), CUDA_SUCCESS);
+  EXPECT_EQ(plan.Next("a", 0), CUDA_SUCCESS);
+  EXPECT_EQ(plan.Next("a", 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(plan.Next("a", 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(plan.Next("a", 1), CUDA_SUCCESS);
   ASSERT_TRUE(plan.Set(""));
   EXPECT_EQ(plan.Next("b"), CUDA_SUCCESS);
   for (const char* const bad : {"a", "a@=1", "a@0=1", "a@1=x", "a@1=1x"}) {

@@ -89,7 +89,8 @@ void Stream::RunHead(std::unique_lock<std::mutex>& lock) {
   queue_.pop_front();
   const bool is_lost = context_.error != CUDA_SUCCESS || context_.is_destroyed;
   if (!is_lost && head.operation.run) {
-    const CUresult injected = scheduling_.faults.Next(head.operation.kind);
+    const CUresult injected =
+        scheduling_.faults.Next(head.operation.kind, context_.device);
     // Lateness is what a program must not rely on the absence of.
     const int delay_us =
         scheduling_.max_delay_us == 0

@@ -123,5 +123,24 @@ TEST(CacheIndexTest, ALowerLimitTakesFromWhoHasTheMost) {
   EXPECT_THAT(index.PlanRoom(), ElementsAre("b"));
 }
 
+TEST(CacheIndexTest, AnEntryInUseIsKeptAndCounts) {
+  CacheIndex index = MakeIndex();
+  index.Add("a", kAnn, 45 * kMib);
+  index.Add("b", kBob, 40 * kMib);
+  index.Pin("a");
+  index.Pin("a");
+  index.Unpin("a");
+  EXPECT_TRUE(index.IsPinned("a"));
+  // Ann has the most, and it stays.
+  EXPECT_THAT(index.PlanRoom(kCyd, 20 * kMib), IsOkAndHolds(ElementsAre("b")));
+  EXPECT_THAT(index.PlanRoom(kAnn, 20 * kMib),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("mapped datasets use"),
+                             HasSubstr("unload one"))));
+  index.Unpin("a");
+  EXPECT_FALSE(index.IsPinned("a"));
+  EXPECT_THAT(index.PlanRoom(kCyd, 20 * kMib), IsOkAndHolds(ElementsAre("a")));
+}
+
 }  // namespace
 }  // namespace datasetd

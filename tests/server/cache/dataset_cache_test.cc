@@ -1,5 +1,7 @@
 #include "server/cache/dataset_cache.h"
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -286,6 +288,151 @@ TEST_F(DatasetCacheTest, AnEntryOfTheVersionBeforeIsRemovedAndNoError) {
   EXPECT_EQ(cache_->counters().num_errors, 0u);
   EXPECT_THAT(events_,
               ::testing::Contains(HasSubstr("of an earlier version, removed")));
+}
+
+class MappedCacheTest : public DatasetCacheTest {
+ protected:
+  // Of two fields, so that there is one behind another.
+  static CacheHeader Header(char id, int64_t num_samples = kNumSamples) {
+    CacheHeader header;
+    header.spec_id = Id(id);
+    header.content_hash = Id('c');
+    header.num_samples = num_samples;
+    header.fields = {{.name = "image", .shape = {32, 32, 3}, .is_image = true},
+                     {.name = "label", .dtype = Dtype::kInt64, .shape = {}}};
+    return header;
+  }
+  static void Fill(const MappedEntry& entry) {
+    const std::vector<uint8_t> samples = Samples(1);
+    std::copy(samples.begin(), samples.end(), entry.place(0).begin());
+    std::fill(entry.place(1).begin(), entry.place(1).end(), 7);
+  }
+  static std::vector<uint8_t> Bytes(const MappedEntry& entry, size_t place) {
+    const absl::Span<const uint8_t> bytes = entry.place(place);
+    return {bytes.begin(), bytes.end()};
+  }
+  std::shared_ptr<const MappedEntry> Make(char id) {
+    auto begun = cache_->Begin(Header(id));
+    EXPECT_THAT(begun, IsOk());
+    Fill(**begun);
+    auto mapped = cache_->Finish(*std::move(begun), Header(id), is_cancelled_);
+    EXPECT_THAT(mapped, IsOk());
+    return *mapped;
+  }
+  const std::atomic<bool> is_cancelled_ = false;
+};
+
+TEST_F(MappedCacheTest, AMappedEntryIsAnEntryLikeOthers) {
+  std::shared_ptr<const MappedEntry> mapped = Make('1');
+  EXPECT_EQ(Bytes(*mapped, 0), Samples(1));
+  EXPECT_EQ(Files(), std::vector<std::string>{Id('1') + ".cache"});
+  EXPECT_EQ(cache_->num_entries(), 1);
+  EXPECT_EQ(cache_->used_bytes(),
+            static_cast<int64_t>(std::filesystem::file_size(FileOf('1'))));
+  mapped.reset();
+  Open();
+  const auto source = cache_->Find(Id('1'));
+  ASSERT_NE(source, nullptr);
+  std::vector<uint8_t> images(kNumSamples * kImageBytes);
+  std::vector<uint8_t> labels(kNumSamples * 8);
+  const absl::Span<uint8_t> fields[] = {absl::MakeSpan(images),
+                                        absl::MakeSpan(labels)};
+  ASSERT_THAT(source->Read(kNumSamples, fields), IsOk());
+  EXPECT_EQ(images, Samples(1));
+  const auto again = cache_->Map(Id('1'), is_cancelled_);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(Bytes(**again, 1), labels);
+  EXPECT_THAT(cache_->Map(Id('2'), is_cancelled_),
+              StatusIs(absl::StatusCode::kNotFound));
+  const std::atomic<bool> was_cancelled = true;
+  EXPECT_THAT(cache_->Map(Id('1'), was_cancelled),
+              StatusIs(absl::StatusCode::kCancelled));
+}
+
+TEST_F(MappedCacheTest, WhatIsBegunAndNotFinishedLeavesNothing) {
+  auto begun = cache_->Begin(Header('1'));
+  ASSERT_THAT(begun, IsOk());
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_GT(cache_->used_bytes(), 0);
+  const std::atomic<bool> was_cancelled = true;
+  EXPECT_THAT(cache_->Finish(*begun, Header('1'), was_cancelled),
+              StatusIs(absl::StatusCode::kCancelled));
+  begun->reset();
+  EXPECT_THAT(Files(), IsEmpty());
+  EXPECT_EQ(cache_->used_bytes(), 0);
+}
+
+TEST_F(MappedCacheTest, FewerSamplesAndMoreNotesThanExpected) {
+  auto begun = cache_->Begin(Header('1'));
+  ASSERT_THAT(begun, IsOk());
+  Fill(**begun);
+  CacheHeader header = Header('1', kNumSamples - 9);
+  header.notes = {{"bad", std::string(9000, 'b')}};
+  const auto mapped = cache_->Finish(*std::move(begun), header, is_cancelled_);
+  ASSERT_THAT(mapped, IsOk());
+  std::vector<uint8_t> images = Samples(1);
+  images.resize((kNumSamples - 9) * kImageBytes);
+  EXPECT_EQ(Bytes(**mapped, 0), images);
+  EXPECT_EQ(Bytes(**mapped, 1), std::vector<uint8_t>((kNumSamples - 9) * 8, 7));
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_EQ(cache_->Find(Id('1'))->header().notes.at("bad").size(), 9000u);
+  EXPECT_THAT(cache_->Map(Id('1'), is_cancelled_), IsOk());
+}
+
+TEST_F(MappedCacheTest, WhatIsInUseIsNotEvicted) {
+  Open(3 * kEntryBytes);
+  const auto mapped = Make('1');
+  Store('2', 2);
+  const auto second = cache_->Begin(Header('3'));  // 2 goes
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(cache_->Find(Id('2')), nullptr);
+  EXPECT_THAT(cache_->Begin(Header('4')),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("uses it for mapped datasets")));
+  EXPECT_EQ(Bytes(*mapped, 0), Samples(1));
+}
+
+TEST_F(MappedCacheTest, OnceItIsNotInUseItMakesRoom) {
+  Open(2 * kEntryBytes);
+  auto mapped = Make('1');
+  EXPECT_THAT(cache_->Begin(Header('2')),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  mapped.reset();
+  EXPECT_THAT(cache_->Begin(Header('2')), IsOk());
+  EXPECT_EQ(cache_->Find(Id('1')), nullptr);
+}
+
+TEST_F(MappedCacheTest, DamageIsFoundBeforeItIsServed) {
+  Make('1').reset();
+  Damage(FileOf('1'), kEntryBytes - 100);
+  EXPECT_THAT(cache_->Map(Id('1'), is_cancelled_),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("checksum of place 0, block 1 is wrong")));
+}
+
+TEST_F(MappedCacheTest, AFileThatIsCutWhileItIsUsedIsRemovedAfterwards) {
+  auto mapped = Make('1');
+  std::filesystem::resize_file(FileOf('1'), 4096);
+  EXPECT_EQ(mapped->place(0)[0], 0);
+  EXPECT_THAT(mapped->file().status(), StatusIs(absl::StatusCode::kDataLoss));
+  mapped.reset();
+  EXPECT_THAT(Files(), IsEmpty());
+  EXPECT_EQ(cache_->used_bytes(), 0);
+  EXPECT_THAT(Events(), Contains(HasSubstr("damaged, removed")));
+}
+
+TEST_F(MappedCacheTest, AnEntryThatIsInUseIsSharedIfItIsTheSame) {
+  const auto first = Make('1');
+  const auto second = Make('1');
+  EXPECT_EQ(first->file().path(), second->file().path());
+  EXPECT_EQ(cache_->num_entries(), 1);
+  auto begun = cache_->Begin(Header('1'));
+  ASSERT_THAT(begun, IsOk());
+  CacheHeader other = Header('1');
+  other.content_hash = Id('d');
+  EXPECT_THAT(cache_->Finish(*std::move(begun), other, is_cancelled_),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("is in use")));
+  EXPECT_EQ(Files().size(), 1u);
 }
 
 }  // namespace

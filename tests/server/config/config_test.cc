@@ -90,7 +90,7 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
       {"socket_mode: 0999", "socket_mode is '0999'", "octal"},
       {"socket_mode: 1660", "socket_mode is '1660'", "octal"},
       {"socket_mode: rw", "socket_mode is 'rw'", "0660"},
-      {"devices: [gpu]", "devices[0] is 'gpu'", "cpu or cuda:N"},
+      {"devices: [gpu]", "devices[0] is 'gpu'", "cpu, cuda:N or GPU-UUID"},
       {"devices: [cpu, 'cuda:']", "devices[1] is 'cuda:'", "cuda:N"},
       {"devices: ['cuda:-1']", "devices[0]", "cuda:N"},
       {"devices: [cpu, cpu]", "devices[1] is 'cpu'", "once"},

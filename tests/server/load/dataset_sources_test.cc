@@ -57,7 +57,7 @@ TEST_F(DatasetSourcesTest, WhatIsKnownBeforeASampleIsRead) {
   const auto opened =
       sources_->OpenFiles(Spec(), /*uid=*/7, std::make_shared<SourceScan>());
   ASSERT_THAT(opened, IsOk());
-  EXPECT_EQ(opened->device, &devices_->devices()[0]);
+  EXPECT_EQ(&opened->placement.devices.first(), &devices_->first());
   EXPECT_EQ(opened->spec.device, "cpu");
   EXPECT_THAT(opened->spec_id, SizeIs(64));
   EXPECT_EQ(opened->plan.resident_bytes, 200);

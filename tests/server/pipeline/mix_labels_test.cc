@@ -227,7 +227,7 @@ class CheckMixedLabelsTest : public ::testing::Test {
       contents.memory.push_back(
           *backend->Allocate(num_samples * field.sample_bytes()));
     }
-    std::memcpy(contents.memory[1]->data(), labels.data(),
+    std::memcpy(contents.memory[1].data(), labels.data(),
                 labels.size() * sizeof(int16_t));
     const Dataset dataset(std::move(contents));
     auto programs = Link(dataset.fields(),

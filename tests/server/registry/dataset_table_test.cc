@@ -33,7 +33,7 @@ class DatasetTableTest : public ::testing::Test {
                              const Caller& owner = kAlice) {
     const auto entry = std::make_shared<DatasetEntry>();
     entry->spec.name = name;
-    entry->spec.device = "cpu";
+    entry->bytes_in = {{&cpu_, 100}};
     entry->owner = owner;
     entry->state = state;
     entry->resident_bytes = 100;
@@ -47,12 +47,15 @@ class DatasetTableTest : public ::testing::Test {
   }
   std::vector<std::string> TakeUnused(int64_t bytes) {
     std::vector<std::string> names;
-    for (const auto& entry : table_.TakeUnused("cpu", bytes)) {
+    for (const auto& entry : table_.TakeUnused(cpu_, bytes)) {
       names.push_back(entry->spec.name);
     }
     return names;
   }
 
+  // Told apart by their addresses alone.
+  MemoryBudget cpu_{1000};
+  MemoryBudget gpu_{1000};
   DatasetTable table_{3, 2};
 };
 
@@ -117,7 +120,7 @@ TEST_F(DatasetTableTest, WhatIsHeldUsedPinnedOrNotReadyStays) {
   AddReady("held", 1)->holders.insert(7);
   AddReady("used", 1)->num_feeds_of[1000] = 1;
   AddReady("pinned", 1)->spec.is_pinned = true;
-  AddReady("elsewhere", 1)->spec.device = "cuda:0";
+  AddReady("elsewhere", 1)->bytes_in = {{&gpu_, 100}};
   Add("loading", DatasetState::kLoading);
   Add("failed", DatasetState::kFailed);
   Add("unloading", DatasetState::kUnloading);
@@ -163,6 +166,15 @@ TEST_F(DatasetTableTest, OneUsersFailuresPushOutNobodyElses) {
   EXPECT_THAT(table_.entries(), SizeIs(65));
 }
 
+TEST_F(DatasetTableTest, AllReplicasGoTogether) {
+  AddReady("both", 1)->bytes_in = {{&cpu_, 100}, {&gpu_, 100}};
+  AddReady("here", 2);
+  EXPECT_EQ(table_.UnusedBytes(cpu_), 200);
+  EXPECT_EQ(table_.UnusedBytes(gpu_), 100);
+  EXPECT_THAT(table_.TakeUnused(gpu_, 1000), SizeIs(1));
+  EXPECT_THAT(TakeUnused(1000), ElementsAre("here"));
+}
+
 TEST_F(DatasetTableTest, AnErrorNamesSomeDatasetsAndCountsTheRest) {
   for (int i = 10; i < 40; ++i) {
     Add(absl::StrCat("d", i), DatasetState::kReady);
@@ -177,8 +189,8 @@ TEST_F(DatasetTableTest, WhatCouldGoIsKnownBeforeItGoes) {
   AddReady("a", 10);
   AddReady("b", 20);
   AddReady("held", 1)->holders.insert(7);
-  EXPECT_EQ(table_.UnusedBytes("cpu"), 200);
-  EXPECT_EQ(table_.UnusedBytes("cuda:0"), 0);
+  EXPECT_EQ(table_.UnusedBytes(cpu_), 200);
+  EXPECT_EQ(table_.UnusedBytes(gpu_), 0);
 }
 
 }  // namespace

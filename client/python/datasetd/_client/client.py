@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 _EXPLAINED_AT_ONCE = 64
 
 Path = Union[str, "os.PathLike[str]"]
-Device = Union[None, str, "torch.device"]
+Device = Union[
+    None, str, "torch.device", Sequence[Union[str, "torch.device"]]
+]
 
 
 class Client:
@@ -88,6 +90,8 @@ class Client:
         max_bad_samples: Optional[int] = ...,
         dry_run: Literal[False] = ...,
         *,
+        residency: str = ...,
+        device_bytes: Optional[int] = ...,
         part: Optional[nodes.Given] = ...,
         part_epoch: Optional[int] = ...,
         part_seed: int = ...,
@@ -108,6 +112,8 @@ class Client:
         max_bad_samples: Optional[int] = ...,
         *,
         dry_run: Literal[True],
+        residency: str = ...,
+        device_bytes: Optional[int] = ...,
         part: Optional[nodes.Given] = ...,
         part_epoch: Optional[int] = ...,
         part_seed: int = ...,
@@ -127,6 +133,8 @@ class Client:
         max_bad_samples: Optional[int] = None,
         dry_run: bool = False,
         *,
+        residency: str = "device",
+        device_bytes: Optional[int] = None,
         part: Optional[nodes.Given] = None,
         part_epoch: Optional[int] = None,
         part_seed: int = 0,
@@ -144,8 +152,11 @@ class Client:
           split: None: the reader's default.
           pretransforms: applied once, at load. A list, for `image` or the
             `fields` of each op, or a dict by field.
-          device: "cuda:0", "cpu" or a torch.device; None: the daemon's first
-            device. "cuda" is "cuda:0".
+          device: "cuda:0", "cpu", a UUID, "GPU-...", or a torch.device; None:
+            the daemon's first device. "cuda" is "cuda:0". A list, and "each"
+            for all GPUs, puts a replica on every one: the samples are read
+            once, and each loader takes the replica of its own GPU. Numbers
+            are the daemon's.
           options: reader options, or arguments of the function.
           progress: True shows a tqdm bar, or a line on stderr without tqdm. A
             function is called with the Dataset message (in a dry run the
@@ -156,24 +167,33 @@ class Client:
           max_bad_samples: the load fails if it skips or replaces more; None:
             100. What this process reads has no bad samples: damage raises
             DataLoss.
+          residency: where the samples lie. "device": in the device's memory;
+            "pinned": in pinned host memory, which it reads for each batch;
+            "split": the first `device_bytes` on the device, the rest pinned;
+            "auto": as many as its memory budget allows, the rest pinned;
+            "mapped", for "cpu": in a file of the cache, mapped into memory.
+            Batches are the same. See docs/loading.md.
+          device_bytes: with "split", the most bytes of samples on the device.
           dry_run: loads nothing and returns a LoadEstimate. Not for what this
             process reads.
-          part: "node", or (index, count): loads only this node's part of the
-            shards of a webdataset or tfrecord pattern, every count-th, or of
-            the rows that this process reads, for DataLoader(partition=). The
-            dataset is called "NAME.INDEXofCOUNT". "node" is the node that
-            torchrun, Slurm or $RANK, $WORLD_SIZE and $LOCAL_WORLD_SIZE tell.
-          part_epoch: deals the shards in an order drawn from (part_seed,
-            part_epoch); in each epoch every shard is in one part. The name
-            ends in ".eEPOCH".
+          part: "node", or (index, count): loads only this node's part, for
+            DataLoader(partition=): every count-th shard of a webdataset or
+            tfrecord pattern, every count-th file of other images, or a range of
+            rows. The dataset is called "NAME.INDEXofCOUNT". "node" is the node
+            that torchrun, Slurm or $RANK, $WORLD_SIZE and $LOCAL_WORLD_SIZE
+            tell.
+          part_epoch: deals shards, or pieces of the rest, in an order drawn
+            from (part_seed, part_epoch); in each epoch each is in one part. The
+            name ends in ".eEPOCH".
           part_seed: equal on all nodes.
         """
         divided = parts.resolve(part, part_epoch, part_seed)
         is_read_here = formats.is_read_here(format)
         if divided is not None and not is_read_here:
-            path = divided.shards(
-                format, None if path is None else absolute(path)
-            )
+            if path is not None and parts.has_shards(format, path):
+                path = divided.shards(absolute(path))
+            else:
+                options = {**(options or {}), "part": divided.option()}
             name = divided.name(name)
         spec = loading.dataset_spec(
             name,
@@ -185,6 +205,8 @@ class Client:
             options,
             bad_samples,
             max_bad_samples,
+            residency,
+            device_bytes,
         )
         if is_read_here:
             if dry_run:
@@ -203,6 +225,8 @@ class Client:
                 progress,
                 pretransforms=pretransforms,
                 device=device,
+                residency=residency,
+                device_bytes=device_bytes,
                 part=part,
                 part_epoch=part_epoch,
                 part_seed=part_seed,
@@ -226,6 +250,8 @@ class Client:
         ragged: bool = False,
         if_exists: str = "same",
         *,
+        residency: str = "device",
+        device_bytes: Optional[int] = None,
         part: Optional[nodes.Given] = None,
         part_epoch: Optional[int] = None,
         part_seed: int = 0,
@@ -260,7 +286,8 @@ class Client:
             channels, and uint8 arrays (H, W), are images; an image named
             `mask` is a mask. PIL images of 16 or 32 bits are int32, of mode F
             float32.
-          pretransforms, device, progress: as in load_dataset.
+          pretransforms, device, progress, residency, device_bytes: as in
+            load_dataset.
           class_names: None: those of the data, `classes` of a torchvision
             dataset or a ClassLabel of a Hugging Face one.
           ragged: images may differ in height and width. They keep their sizes,
@@ -283,6 +310,7 @@ class Client:
         header: Dict[str, Any] = {
             "name": name,
             "device": device_name(device),
+            **loading.residency_message(residency, device_bytes),
             "pretransforms": {
                 field: {"transforms": ops}
                 for field, ops in pipelines_message(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Union
 
@@ -13,6 +14,8 @@ from ..errors import InvalidArgument, NotFound
 from ..transforms._pipeline import Pipelines, pipelines_message
 from .folders import advice as folder_advice
 from .progress import make_progress
+
+_RESIDENCIES = ("device", "pinned", "split", "auto", "mapped")
 
 Progress = Union[bool, Callable[[Dict[str, Any]], None]]
 
@@ -27,6 +30,8 @@ def dataset_spec(
     options: Optional[Mapping[str, str]],
     bad_samples: str,
     max_bad_samples: Optional[int],
+    residency: str = "device",
+    device_bytes: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Returns the DatasetSpec message for Client.load_dataset's arguments."""
     spec: Dict[str, Any] = {
@@ -54,7 +59,31 @@ def dataset_spec(
     spec["bad_samples"] = f"BAD_SAMPLE_POLICY_{bad_samples.upper()}"
     if max_bad_samples is not None:
         spec["max_bad_samples"] = max_bad_samples
+    spec.update(residency_message(residency, device_bytes))
     return spec
+
+
+def residency_message(
+    residency: str, device_bytes: Optional[int]
+) -> Dict[str, Any]:
+    """Those fields of a DatasetSpec or PushHeader message, if they are not the
+    defaults."""
+    if residency not in _RESIDENCIES:
+        raise InvalidArgument(
+            f"residency is {residency!r}: expected one of "
+            + ", ".join(map(repr, _RESIDENCIES))
+        )
+    message: Dict[str, Any] = {}
+    if residency != "device":
+        message["residency"] = f"RESIDENCY_{residency.upper()}"
+    if device_bytes is not None:
+        count = operator.index(device_bytes)
+        if not 0 < count < 1 << 63:
+            raise InvalidArgument(
+                f"device_bytes is {count}: expected 1 to 2**63 - 1"
+            )
+        message["device_bytes"] = count
+    return message
 
 
 def _mask_names(options: Mapping[str, Any]) -> Set[str]:

@@ -88,6 +88,8 @@ def load(
     max_bad_samples: Optional[int] = None,
     name: Optional[str] = None,
     *,
+    residency: str = "device",
+    device_bytes: Optional[int] = None,
     part: Optional[nodes.Given] = None,
     part_epoch: Optional[int] = None,
     part_seed: int = 0,
@@ -108,6 +110,8 @@ def load(
         "options": options,
         "bad_samples": bad_samples,
         "max_bad_samples": max_bad_samples,
+        "residency": residency,
+        "device_bytes": device_bytes,
     }
     spec = dataset_spec("", format, **arguments)
     is_named_by_files = name is None and formats.is_read_here(format)
@@ -137,6 +141,8 @@ def load(
                     is_named_by_files=True,
                     pretransforms=pretransforms,
                     device=device,
+                    residency=residency,
+                    device_bytes=device_bytes,
                     part=part,
                     part_epoch=part_epoch,
                     part_seed=part_seed,

@@ -14,7 +14,13 @@ from typing import (
 )
 
 from .._connection.session import Session
-from .._descriptions import Field, bad_samples_of, fields_of
+from .._descriptions import (
+    Field,
+    bad_samples_of,
+    fields_of,
+    placements_of,
+    residency_of,
+)
 from ..errors import DaemonGone, NotFound
 from .subset import Samples
 
@@ -32,11 +38,13 @@ class Dataset(Samples):
     every sample, column() returns a field of all; select() and split() return
     Subsets. See Samples, the base class.
 
-    Attributes: name, num_samples, fields (datasetd.Field), device, format,
-    path, split_name, resident_bytes, spec_id, content_hash, class_names (also
-    classes and class_to_idx), num_bad_samples and bad_samples
-    (datasetd.BadSample): samples skipped or replaced while loading, of which
-    the first 1000 are listed.
+    Attributes: name, num_samples, fields (datasetd.Field), device (of replicas
+    all devices, "cuda:0,cuda:1", of a shard "shard:cuda:0,cuda:1"), format,
+    path, split_name, resident_bytes, residency ("device", "pinned", "split" or
+    "mapped"), placements (datasetd.Placement), spec_id, content_hash,
+    class_names (also classes and class_to_idx), num_bad_samples and
+    bad_samples (datasetd.BadSample): samples skipped or replaced while loading,
+    of which the first 1000 are listed.
     """
 
     def __init__(
@@ -62,6 +70,8 @@ class Dataset(Samples):
         self.path: str = message["path"]
         self.split_name: str = message["split"]
         self.resident_bytes = int(message["resident_bytes"])
+        self.residency = residency_of(message)
+        self.placements = placements_of(message)
         self.spec_id: str = message["spec_id"]
         self.content_hash: str = message["content_hash"]
         self.class_names: List[str] = list(message["class_names"])
@@ -112,3 +122,9 @@ class Dataset(Samples):
 def message_of(dataset: Dataset) -> Dict[str, Any]:
     """Returns the Dataset message received when the hold began."""
     return dataset._message
+
+
+def has_replicas(dataset: Dataset) -> bool:
+    """Whether it lies whole on each of several devices."""
+    several = len(dataset._message.get("placements", ())) > 1
+    return several and not dataset.device.startswith("shard")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Dict, FrozenSet, Optional, Tuple
 
-from .._arguments import checked_int, checked_seconds
-from .._datasets.dataset import Dataset
+from .._arguments import checked_int, checked_seconds, device_name
+from .._datasets.dataset import Dataset, has_replicas
 from .._datasets.subset import whole_of
 from .._feed.options import (
     check_order_arguments,
@@ -79,6 +80,26 @@ def feed_options(
     if fields is not None or views is not None:
         options["field_names"] = [field.name for field in chosen]
     return options, frozenset(field.name for field in chosen if field.is_image)
+
+
+def loader_device(dataset: Dataset, device: Any) -> str:
+    """Returns FeedOptions.device for the library, which knows GPUs by this
+    process's numbers; "": the library looks for the process's own GPU, or else
+    takes the dataset's first."""
+    if device is None:
+        own = _torch_gpu() if has_replicas(dataset) else None
+        return "" if own is None else f"cuda:{own}"
+    if str(device) == "cuda":
+        return f"cuda:{_torch_gpu() or 0}"
+    return device_name(device)
+
+
+def _torch_gpu() -> Optional[int]:
+    """Returns torch's current GPU, if torch uses one already."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return int(torch.cuda.current_device())
 
 
 def reconnect_seconds(reconnect: Any) -> float:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 BatchSampler = Iterable[Iterable[int]]
+Device = Union[None, str, "torch.device"]
 
 
 class DataLoader(JobLoader[ArrayT]):
@@ -88,6 +89,11 @@ class DataLoader(JobLoader[ArrayT]):
         the first draws what `transforms` would.
       on_held: "copy" or "error": what next() does when the job keeps many
         batches; see below.
+      device: of a dataset with replicas on several GPUs, where to take the
+        batches from and to leave them: "cuda:1" or a torch.device, numbered as
+        in this process, or a UUID, "GPU-...". None: the GPU that this process
+        uses, as torch.cuda.set_device says, or if it uses none yet, the
+        dataset's first. A GPU without a replica is an error.
       name: shown by `datasetctl feeds`.
       timeout: seconds to wait for a batch, and for the daemon to accept a
         sampler's indices; None or 0: no limit.
@@ -185,6 +191,7 @@ class DataLoader(JobLoader[ArrayT]):
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
+        device: Device = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
         reconnect: Union[bool, float] = ...,
@@ -215,6 +222,7 @@ class DataLoader(JobLoader[ArrayT]):
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
+        device: Device = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
         reconnect: Union[bool, float] = ...,
@@ -245,6 +253,7 @@ class DataLoader(JobLoader[ArrayT]):
         fields: FieldNames = ...,
         views: Optional[Mapping[str, Pipelines]] = ...,
         on_held: str = ...,
+        device: Device = ...,
         name: str = ...,
         timeout: Optional[float] = ...,
         reconnect: Union[bool, float] = ...,
@@ -274,6 +283,7 @@ class DataLoader(JobLoader[ArrayT]):
         fields: FieldNames = None,
         views: Optional[Mapping[str, Pipelines]] = None,
         on_held: str = "copy",
+        device: Device = None,
         name: str = "",
         timeout: Optional[float] = None,
         reconnect: Union[bool, float] = False,
@@ -307,6 +317,7 @@ class DataLoader(JobLoader[ArrayT]):
             fields=fields,
             views=views,
             on_held=on_held,
+            device=device,
             name=name,
             timeout=timeout,
             reconnect=reconnect,

@@ -23,6 +23,7 @@ from .arguments import (
     chosen_subset,
     dataset_of,
     feed_options,
+    loader_device,
     reconnect_seconds,
 )
 from .balanced import balanced_weights
@@ -68,6 +69,7 @@ def open_job(
     fields: FieldNames,
     views: Optional[Mapping[str, Pipelines]],
     on_held: str,
+    device: Any,
     name: str,
     timeout: Optional[float],
     reconnect: Union[bool, float],
@@ -103,6 +105,7 @@ def open_job(
     options, images = feed_options(
         whole, name, fields, views, transforms, layout, prefetch
     )
+    options["device"] = loader_device(whole, device)
     order = JobOrder(whole, subset, batch_size, shuffle, drop_last)
     if isinstance(weights, str):
         weights = balanced_weights(
@@ -145,6 +148,7 @@ def open_job(
             transforms=transforms,
             layout=layout,
             framework=framework,
+            device=device,
             timeout=timeout,
             reconnect=seconds,
         ),

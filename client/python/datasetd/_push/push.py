@@ -340,7 +340,10 @@ def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
             f"({present.format}), not pushed: {_WAYS}"
         )
     before = f"dataset {name!r} was pushed before"
-    if header["device"] not in ("", present.device):
+    is_same_shard = header["device"] == "shard" and present.device.startswith(
+        "shard:"
+    )
+    if header["device"] not in ("", present.device) and not is_same_shard:
         return f"{before}, to {present.device}: {_WAYS}"
     if header["pretransforms"]:
         return (
@@ -425,8 +428,9 @@ def push(
         return found, has_failed
 
     def most_bytes() -> float:
-        # Pretransforms may make samples smaller.
-        if header["pretransforms"]:
+        # Pretransforms may make samples smaller, and other memory may have room
+        # for what the device has none.
+        if header["pretransforms"] or "residency" in header:
             return math.inf
         return _budget_of(session, header["device"])
 

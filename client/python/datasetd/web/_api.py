@@ -236,6 +236,7 @@ def _device(device: Message) -> Message:
     return {
         "name": device["name"],
         "description": device["description"],
+        "error": device["error"],
         "budget_bytes": budget,
         **{f"{kind}_bytes": count for kind, count in parts.items()},
         "free_bytes": max(0, budget - sum(parts.values())),

@@ -31,7 +31,10 @@ _TIMEOUT_SECONDS = 60.0
 
 _ITEM_BYTES = {
     "uint8": 1,
+    "int8": 1,
+    "uint16": 2,
     "int16": 2,
+    "uint32": 4,
     "int32": 4,
     "int64": 8,
     "float16": 2,

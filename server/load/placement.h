@@ -1,0 +1,107 @@
+// Decides which memory takes which samples of a dataset, before any is read.
+//
+// The parts follow each other in the order of the samples: the devices', then
+// pinned host memory. Each field is divided for itself, in the same
+// proportions.
+
+#ifndef DATASETD_SERVER_LOAD_PLACEMENT_H_
+#define DATASETD_SERVER_LOAD_PLACEMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/dataset/dataset_info.h"
+#include "server/dataset/dataset_spec.h"
+#include "server/dataset/device_list.h"
+#include "server/dataset/memory_budget.h"
+#include "server/load/load_plan.h"
+
+namespace datasetd {
+
+// What a spec asks for, with its devices found.
+struct PlacementRequest {
+  DevicePlacement devices;
+  Residency residency = Residency::kDevice;
+  int64_t device_bytes = 0;
+  // The budget of pinned host memory; null: there is none.
+  MemoryBudget* pinned = nullptr;
+  bool has_cache = false;
+};
+
+struct Placement {
+  struct Part {
+    ServedDevice* device = nullptr;  // null: pinned host memory
+    int64_t size_bytes = 0;
+    // The most bytes of each field, in whole samples. Empty if the device has
+    // all samples, and the indices of packed fields.
+    std::vector<int64_t> field_bytes;
+  };
+  // What became of the request's; not kAuto.
+  Residency residency = Residency::kDevice;
+  // Where feeds may run, the first by default.
+  std::vector<ServedDevice*> devices;
+  std::vector<Part> parts;
+  // True if each part has all samples, on a device of its own.
+  bool is_replicated = false;
+  // With kMapped: the samples, which are in a file and in no part.
+  int64_t mapped_bytes = 0;
+
+  // False if samples must be copied to the device for each batch.
+  bool is_whole() const {
+    return parts.empty() || parts.front().field_bytes.empty();
+  }
+  // Of all samples, once.
+  int64_t resident_bytes() const;
+  // Extra memory of the first device while loading.
+  int64_t scratch_bytes(const LoadPlan& plan) const {
+    return SaturatingAdd(plan.scratch_bytes,
+                         is_whole() ? 0 : plan.output_bytes);
+  }
+  // As shown to clients: one for each device, the host's memory with the first.
+  std::vector<PlacementInfo> Describe() const;
+};
+
+// Also lets the devices of a shard read each other's memory.
+//   INVALID_ARGUMENT     the residency is unknown on this device, or
+//                        device_bytes does not fit it
+//   FAILED_PRECONDITION  two devices of a shard cannot read each other's
+//                        memory; or kMapped without a cache
+absl::Status CheckPlacement(const PlacementRequest& request);
+
+// `rooms` are the most bytes that each device may take, by which kAuto decides;
+// other residencies do without. REQUIRES: CheckPlacement(request) is OK.
+Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
+                        absl::Span<const int64_t> rooms);
+
+// What kAuto may take of each device, now: the budget that is free for this
+// user, less what loading needs and a part for feeds. Empty for other
+// residencies.
+std::vector<int64_t> RoomsOf(const PlacementRequest& request,
+                             const LoadPlan& plan, uid_t uid,
+                             const MemoryBudget::Terms& terms);
+
+// The memory of a dataset, before it is allocated.
+struct PlacedMemory {
+  PlacedMemory() = default;
+  // For all samples on one device.
+  PlacedMemory(Reservation reservation) {  // NOLINT(runtime/explicit)
+    reservations.push_back(std::move(reservation));
+  }
+
+  // Without parts: all on the device that loads.
+  Placement placement;
+  // One for each part.
+  std::vector<Reservation> reservations;
+
+  uint64_t ReservedOf(const MemoryBudget& budget) const;
+  // Takes out what replicas after the first need, in the devices' order.
+  std::vector<Reservation> TakeReplicas();
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_LOAD_PLACEMENT_H_

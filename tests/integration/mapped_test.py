@@ -1,0 +1,276 @@
+"""Residency "mapped": datasets that are served from their file in the cache."""
+
+import contextlib
+import itertools
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.testing import daemon_harness as harness
+from tests.testing.memory_cgroup import MemoryCgroup
+from tests.testing.restart_world import NUM_SAMPLES, World
+
+harness.use_python_package()
+
+import datasetd  # noqa: E402
+from datasetd import transforms as T  # noqa: E402
+
+SAMPLE_BYTES = 3 * 32 * 32
+
+
+def _batches(dataset, **arguments):
+    """Every batch of two epochs as copies."""
+    found = []
+    with datasetd.DataLoader(dataset, framework="numpy", **arguments) as loader:
+        for _ in range(2):
+            found += [
+                [np.array(values) for values in (batch.indices, *batch)]
+                for batch in loader
+            ]
+    return found
+
+
+def _expect_equal(ours, theirs, **arguments):
+    arguments = {"batch_size": 64, "shuffle": True, "seed": 5, **arguments}
+    ours, theirs = (_batches(d, **arguments) for d in (ours, theirs))
+    assert len(ours) == len(theirs) > 0
+    for ours_values, theirs_values in zip(ours, theirs):
+        for a, b in zip(ours_values, theirs_values):
+            np.testing.assert_array_equal(a, b)
+
+
+def _held_bytes(client):
+    (device,) = client.status()["devices"]
+    return int(device.get("dataset_bytes", 0))
+
+
+def _augment():
+    return {"image": [T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(),
+                      T.ToDtype("float32", scale=True)]}
+
+
+def test_the_same_batches_as_from_memory_and_after_a_restart():
+    with World() as world:
+        with world.daemon.connect() as client:
+            mapped = world.load(client, residency="mapped")
+            assert _held_bytes(client) == 0
+            entry = world.datasets(client)["d"]
+            assert entry["residency"] == "RESIDENCY_MAPPED"
+            (place,) = entry["placements"]
+            assert place["device"] == "cpu"
+            assert int(place["host_bytes"]) >= NUM_SAMPLES * SAMPLE_BYTES
+            assert int(place.get("device_bytes", 0)) == 0
+            with World() as other, other.daemon.connect() as client_of_other:
+                memory = other.load(client_of_other)
+                assert mapped.content_hash == memory.content_hash
+                _expect_equal(mapped, memory, transforms=_augment())
+                _expect_equal(mapped, memory, batch_size=7)
+        (file,) = world.entries()
+        written = os.stat(file).st_mtime_ns, os.stat(file).st_ino
+        for is_graceful in (False, True):
+            world.restart(is_graceful)
+            with world.daemon.connect() as client:
+                world.await_state(client, "READY")
+                world.check_samples_of(client.get_dataset("d"))
+        assert os.stat(file).st_ino == written[1]
+        assert ": used" in world.daemon.log()
+
+
+def test_pushed_datasets_of_one_size_and_of_several():
+    random = np.random.default_rng(3)
+    images = random.integers(0, 256, (300, 9, 7, 3), np.uint8)
+    sizes = random.integers(5, 40, (50, 2))
+    ragged = [{"image": random.integers(0, 256, (h, w, 3), np.uint8),
+               "label": i} for i, (h, w) in enumerate(sizes)]
+    crop = {"image": [T.Resize((16, 16))]}
+    with World() as world:
+        with world.daemon.connect() as client:
+            for residency in ("device", "mapped"):
+                client.push_dataset(f"even-{residency}", {"image": images},
+                                    residency=residency)
+                client.push_dataset(f"ragged-{residency}", ragged, ragged=True,
+                                    residency=residency)
+            _expect_equal(client.get_dataset("even-mapped"),
+                          client.get_dataset("even-device"))
+            _expect_equal(client.get_dataset("ragged-mapped"),
+                          client.get_dataset("ragged-device"), batch_size=9,
+                          transforms=crop)
+            world.await_stored(4)
+        world.restart()
+        with world.daemon.connect() as client:
+            for name in ("even-mapped", "even-device", "ragged-mapped",
+                         "ragged-device"):
+                world.await_state(client, "READY", name)
+            _expect_equal(client.get_dataset("ragged-mapped"),
+                          client.get_dataset("ragged-device"), batch_size=9,
+                          transforms=crop)
+
+
+def _write_folder(world, bad=()):
+    random = np.random.default_rng(4)
+    root = os.path.join(world.daemon.data_root, "folder")
+    for i in range(40):
+        directory = os.path.join(root, f"class{i % 3}")
+        os.makedirs(directory, exist_ok=True)
+        path = os.path.join(directory, f"{i:03}.png")
+        if i in bad:
+            with open(path, "wb") as file:
+                file.write(b"no image")
+        else:
+            height, width = random.integers(8, 30, 2)
+            Image.fromarray(random.integers(
+                0, 256, (height, width, 3), np.uint8)).save(path)
+    return root
+
+
+def test_images_of_files_with_bad_ones_left_out():
+    with World() as world:
+        root = _write_folder(world, bad=(0, 17, 39))
+        with world.daemon.connect() as client:
+            one, two = (
+                client.load_dataset(f"folder-{residency}",
+                                    format="image_folder", path=root,
+                                    bad_samples="skip", residency=residency)
+                for residency in ("mapped", "device"))
+            assert len(one) == len(two) == 37
+            assert one.bad_samples == two.bad_samples != []
+            _expect_equal(one, two, batch_size=8,
+                          transforms={"image": [T.CenterCrop(8)]})
+            world.await_stored(2)
+        world.restart()
+        with world.daemon.connect() as client:
+            for name in ("folder-mapped", "folder-device"):
+                world.await_state(client, "READY", name)
+            one, two = (client.get_dataset(f"folder-{residency}")
+                        for residency in ("mapped", "device"))
+            assert one.bad_samples == two.bad_samples != []
+            _expect_equal(one, two, batch_size=8,
+                          transforms={"image": [T.CenterCrop(8)]})
+
+
+def test_pretransforms():
+    ops = {"image": [T.Resize((24, 24))]}
+    with World() as world, world.daemon.connect() as client:
+        _expect_equal(world.load(client, "m", pretransforms=ops,
+                                 residency="mapped"),
+                      world.load(client, "d", pretransforms=ops))
+
+
+def test_a_file_that_is_cut_ends_its_feeds_alone():
+    with World() as world, world.daemon.connect() as client:
+        mapped = world.load(client, "m", residency="mapped")
+        world.await_stored()
+        (file,) = world.entries()
+        other = world.load(client)
+        with datasetd.DataLoader(mapped, batch_size=50, prefetch=1,
+                                 framework="numpy") as loader, \
+                datasetd.DataLoader(other, batch_size=50,
+                                    framework="numpy") as loader_of_other:
+            os.truncate(file, 8192)
+            seen = 0
+            with pytest.raises(datasetd.FeedFailed, match=(
+                    f"{os.path.basename(file)}: cannot be read any more")):
+                for _ in range(2):
+                    for batch in loader:
+                        # What was published before is what it was.
+                        rows = batch.indices
+                        assert (batch[0] == world.planes[rows]).all()
+                        seen += len(rows)
+            assert seen < NUM_SAMPLES
+            for batch in loader_of_other:
+                rows = batch.indices
+                assert (batch[0] == world.planes[rows]).all()
+        with pytest.raises(datasetd.DataLoss,
+                           match="'m'.*unload it, and load it again"):
+            datasetd.DataLoader(mapped, batch_size=50)
+        client.unload_dataset("m", force=True)
+        again = world.load(client, "m", residency="mapped")
+        _expect_equal(again, other)
+
+
+def test_what_mapped_needs():
+    with World(has_cache=False) as world, world.daemon.connect() as client:
+        with pytest.raises(datasetd.FailedPrecondition,
+                           match="'mapped' needs the cache.*cache.directory"):
+            world.load(client, residency="mapped")
+        with pytest.raises(datasetd.InvalidArgument, match="residency"):
+            world.load(client, residency="disk")
+    with World() as world:
+        world.daemon.kill()
+        world.daemon.config["cache"]["limit_mib"] = 4
+        world.daemon.write_config()
+        world.daemon.start()
+        with world.daemon.connect() as client:
+            with pytest.raises(datasetd.ResourceExhausted,
+                               match="raise cache.limit_mib"):
+                world.load(client, residency="mapped")
+            assert world.entries("") == [os.path.join(world.cache, "lock")]
+
+
+def test_a_load_that_is_killed_leaves_nothing():
+    with World() as world:
+        world.planes, world.labels = harness.write_cifar10_test(
+            world.path, 60_000)
+        source = """
+client = datasetd.connect(ADDRESS)
+say(ready=True)
+client.load_dataset("d", format="cifar10", split="test",
+                    path=ARGUMENTS["path"], residency="mapped")
+say(ready=True)
+hear()
+"""
+        with harness.Worker(source, world.daemon.socket_path,
+                            path=world.path) as worker:
+            harness.poll_until(lambda: world.entries(".cache.tmp"),
+                               "the load begins")
+            worker.kill()
+            harness.poll_until(lambda: world.entries("") ==
+                               [os.path.join(world.cache, "lock")],
+                               f"its file goes: {world.daemon.log()}")
+        with harness.Worker(source, world.daemon.socket_path,
+                            path=world.path) as worker:
+            harness.poll_until(lambda: world.entries(".cache.tmp"),
+                               "the load begins again")
+            world.daemon.kill()
+            worker.kill()
+        world.daemon.start()
+        assert world.entries(".cache.tmp") == []
+        with world.daemon.connect() as client:
+            world.check_samples_of(world.load(client, residency="mapped"))
+
+
+@contextlib.contextmanager
+def _cgroup(limit_bytes):
+    try:
+        group = MemoryCgroup(f"datasetd-{os.getpid()}", limit_bytes)
+    except OSError as error:
+        pytest.skip(f"no control group can be made: {error}")
+    with group:
+        yield group
+
+
+def test_a_set_of_three_times_the_memory():
+    limit = 48 << 20
+    with _cgroup(limit) as group, World(memory_budget_mib=32) as world:
+        world.planes, world.labels = harness.write_cifar10_test(
+            world.path, 3 * limit // SAMPLE_BYTES)
+        group.add(world.daemon.pid)
+        with world.daemon.connect() as client:
+            dataset = world.load(client, residency="mapped")
+            assert len(dataset) * SAMPLE_BYTES >= 3 * limit - SAMPLE_BYTES
+            world.check_samples_of(dataset)
+            # Each of these waits for the disk.
+            with datasetd.DataLoader(
+                    dataset, batch_size=50, shuffle=True, seed=3, prefetch=1,
+                    framework="numpy") as loader:
+                for batch in itertools.islice(loader, 20):
+                    rows = batch.indices
+                    assert (batch[0] == world.planes[rows]).all()
+        assert group.peak_bytes() <= limit
+        world.daemon.kill()
+
+
+if __name__ == "__main__":
+    harness.main(__file__)
