@@ -3,15 +3,20 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/gpu_uuid.h"
 #include "client/connection/address.h"
 #include "client/ctl/doctor/doctor_cache.h"
 #include "client/ctl/doctor/doctor_gpu.h"
+#include "client/ctl/doctor/doctor_memory.h"
 #include "client/ctl/doctor/doctor_process.h"
 #include "client/ctl/doctor/doctor_sharing.h"
 #include "client/ctl/doctor/doctor_sockets.h"
+#include "client/ctl/doctor/doctor_topology.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/output.h"
 
@@ -54,14 +59,42 @@ std::string FindingsToJson(const Findings& findings) {
          "\n";
 }
 
+// What the daemon says of one of its devices.
+void CheckDevice(const v1::Device& device, Findings* findings) {
+  const std::string name =
+      device.gpu_uuid().empty()
+          ? device.name()
+          : absl::StrCat(device.name(), " (", GpuUuidText(device.gpu_uuid()),
+                         ")");
+  if (!device.error().empty()) {
+    findings->push_back({Severity::kFault, "device",
+                         absl::StrCat(name, " has failed: ", device.error()),
+                         "see `dmesg` and `nvidia-smi -q`; then restart the "
+                         "daemon, which serves the others meanwhile"});
+    return;
+  }
+  findings->push_back(
+      {Severity::kOk, "device",
+       absl::StrCat(name, " serves",
+                    device.peers().empty()
+                        ? ""
+                        : absl::StrCat("; it reads the memory of ",
+                                       absl::StrJoin(device.peers(), ", ")),
+                    device.pinned_bytes() == 0
+                        ? ""
+                        : absl::StrCat("; ", FormatBytes(device.pinned_bytes()),
+                                       " of host memory are pinned")),
+       ""});
+}
+
 }  // namespace
 
 CLI::App* DoctorCommand::AddTo(CLI::App& app) {
   CLI::App* const command = app.add_subcommand(
       "doctor",
-      "Check the sockets, the daemon, the disk of its cache, the GPUs and the "
-      "sharing of memory: a line each, with what to do; exit code 1 if there "
-      "is a fault");
+      "Check the sockets, the daemon and its memory, the disk of its cache, "
+      "the GPUs with their nodes and peers, and the sharing of memory: a line "
+      "each, with what to do; exit code 1 if there is a fault");
   command->add_flag("--no_sharing", skip_sharing_,
                     "Do not start a private daemon to share memory with");
   command->add_option("--cache_directory", cache_directory_,
@@ -70,15 +103,15 @@ CLI::App* DoctorCommand::AddTo(CLI::App& app) {
   return command;
 }
 
-void DoctorCommand::CheckDaemon(Findings* findings) {
+pid_t DoctorCommand::CheckDaemon(Findings* findings) {
   const auto address = client::ResolveAddress(flags().address);
   if (!address.ok()) {
     findings->push_back({Severity::kFault, "address",
                          std::string(address.status().message()),
                          "correct --address or $DATASETD_ADDRESS"});
-    return;
+    return 0;
   }
-  if (!CheckSockets(*address, findings)) return;
+  if (!CheckSockets(*address, findings)) return 0;
   auto client = Connect();
   absl::StatusOr<v1::GetStatusResponse> status =
       client.ok() ? client->GetStatus()
@@ -88,7 +121,7 @@ void DoctorCommand::CheckDaemon(Findings* findings) {
                          std::string(status.status().message()),
                          "see `systemctl status datasetd` and `journalctl -u "
                          "datasetd`"});
-    return;
+    return 0;
   }
   std::string devices;
   bool serves_gpu = false;
@@ -102,14 +135,22 @@ void DoctorCommand::CheckDaemon(Findings* findings) {
                     ", serves ", devices,
                     status->is_draining() ? ", and shuts down" : ""),
        status->is_draining() ? "wait for its restart" : ""});
+  for (const v1::Device& device : status->devices()) {
+    CheckDevice(device, findings);
+  }
   CheckDaemonProcess(status->pid(), serves_gpu, findings);
+  CheckCgroupMemory(status->pid(), /*root=*/"", findings);
+  return status->pid();
 }
 
 int DoctorCommand::Run() {
   Findings findings;
-  CheckDaemon(&findings);
+  const pid_t daemon = CheckDaemon(&findings);
   CheckCache(cache_directory_, &findings);
   const int num_gpus = CheckGpus(&findings);
+  const std::vector<GpuPlace> gpus = FindGpus();
+  CheckNodes(gpus, daemon, /*root=*/"", &findings);
+  CheckPeers(gpus, &findings);
   if (!skip_sharing_) CheckSharing(num_gpus, &findings);
   const int printed =
       Print(flags().json ? FindingsToJson(findings) : ToText(findings));

@@ -4,6 +4,10 @@
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_COMMAND_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_DOCTOR_COMMAND_H_
 
+#include <sys/types.h>
+
+#include <string>
+
 #include "client/ctl/command.h"
 #include "client/ctl/doctor/doctor_finding.h"
 
@@ -16,7 +20,8 @@ class DoctorCommand final : public Command {
   int Run() override;
 
  private:
-  void CheckDaemon(Findings* findings);
+  // Returns the daemon's process; 0 if it does not answer.
+  pid_t CheckDaemon(Findings* findings);
 
   bool skip_sharing_ = false;
   std::string cache_directory_;

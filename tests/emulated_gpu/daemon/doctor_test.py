@@ -115,6 +115,72 @@ def test_mig_is_seen_or_said_not_to_be_seen(tmp_path):
     assert "CUDA_VISIBLE_DEVICES" in finding["fix"]
 
 
+def test_nodes_links_and_peers_are_told(tmp_path):
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(os.path.abspath(
+        harness.runfile("tests/testing/libfake_nvml.so")))
+    doctor = _doctor(DEVICES=2, environment={
+        "LD_LIBRARY_PATH": f"{tmp_path}:{os.environ['LD_LIBRARY_PATH']}",
+        "FAKE_GPUS": "2", "FAKE_NVLINKS": "12"})
+    nodes = [text for _, text in doctor.all("NUMA node")]
+    assert [text.split(" ")[0] for text in nodes] == ["cuda:0", "cuda:1"]
+    assert all("(GPU-" in text and "at 0000:0" in text and
+               ", 12 NVLinks: " in text for text in nodes)
+    assert doctor.all("peer access") == [
+        ("ok", "all 2 GPUs read one another's memory")]
+    finding = _doctor(DEVICES=2, PEERS=0).one("peer access")
+    assert finding["severity"] == "warning"
+    assert ("not read directly: cuda:0 from cuda:1, cuda:1 from cuda:0;"
+            in finding["text"])
+    assert "nvidia-smi topo -p2p r" in finding["fix"]
+    assert not _doctor(DEVICES=1).all("peer access")
+
+
+def test_the_daemons_devices_and_memory_are_told():
+    with harness.Daemon(
+            devices=["cuda:0", "cuda:1"],
+            environment={"DATASETD_EMULATED_GPU_DEVICES": "2",
+                         "DATASETD_EMULATED_GPU_FAULTS":
+                         "1/cuMemcpyHtoDAsync_v2@1=214"}) as daemon:
+        def doctor():
+            done = subprocess.run(
+                [harness.runfile("client/ctl/datasetctl"), "--address",
+                 daemon.socket_path, "--json", "doctor", "--no_sharing"],
+                stdout=subprocess.PIPE, check=False,
+                timeout=harness.DEADLINE_SECONDS,
+                env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "",
+                     "DATASETD_EMULATED_GPU_DEVICES": "2"})
+            findings = json.loads(done.stdout)["findings"]
+            return done.returncode, findings
+
+        code, findings = doctor()
+        assert code == 0
+        first, second = [f for f in findings if f["check"] == "device"]
+        assert first["text"].startswith("cuda:0 (GPU-")
+        assert first["text"].endswith(" serves; it reads the memory of cuda:1")
+        assert second["severity"] == "ok"
+        assert [f["severity"] for f in findings
+                if f["check"] == "cgroup memory"] == ["ok"]
+
+        folder = os.path.join(daemon.data_root, "d")
+        harness.write_cifar10_test(folder, 10)
+        load = subprocess.run(
+            [harness.runfile("client/ctl/datasetctl"), "--address",
+             daemon.socket_path, "load", "d", "--format=cifar10",
+             "--split=test", f"--path={folder}", "--device=cuda:1"],
+            stderr=subprocess.PIPE, text=True, check=False,
+            timeout=harness.DEADLINE_SECONDS)
+        assert load.returncode == 1
+        assert "device cuda:1 (GPU-" in load.stderr
+        code, findings = doctor()
+        assert code == 1
+        (failed,) = [f for f in findings if f["severity"] == "fault"]
+        assert failed["check"] == "device"
+        assert failed["text"].startswith("cuda:1 (GPU-")
+        assert "has failed: " in failed["text"]
+        assert "ECC_UNCORRECTABLE" in failed["text"]
+        assert "restart the daemon" in failed["fix"]
+
+
 def test_a_driver_that_fails_is_named():
     finding = _doctor(FAULTS="cuInit@1=100").one("GPU driver")
     assert finding["severity"] == "warning"
