@@ -298,7 +298,7 @@ absl::StatusOr<std::vector<VisibleGpu>> VisibleGpus(const DriverApi& api_) {
   return gpus;
 }
 
-// What of it this process sees, and where to look.
+// Returns an error text: which GPUs this process sees, and what to check.
 std::string NotVisible(const std::vector<VisibleGpu>& gpus) {
   std::string visible;
   for (size_t ordinal = 0; ordinal < gpus.size(); ++ordinal) {

@@ -27,7 +27,7 @@ class FailureWatch {
   FailureWatch(DeviceTable* devices,
                std::function<void(ServedDevice& device)> on_failed,
                std::function<void(const absl::Status& failure)> on_last);
-  // What was reported before is followed up first.
+  // Handles the failures that were reported before, then stops.
   ~FailureWatch();
   FailureWatch(const FailureWatch&) = delete;
   FailureWatch& operator=(const FailureWatch&) = delete;

@@ -108,7 +108,7 @@ class Stager {
   uint8_t* packed_ = nullptr;
   int64_t* places_ = nullptr;
   StageCopy* device_copies_ = nullptr;
-  // What is copied there: both lists, and the RaggedSamples of each field.
+  // Copied to the device: both lists, and the RaggedSamples of each field.
   std::unique_ptr<HostMemory> host_;
   StageCopy* copies_ = nullptr;
   std::vector<RaggedSample*> ragged_;

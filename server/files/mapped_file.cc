@@ -17,7 +17,7 @@
 
 namespace datasetd {
 
-// What the signal handler knows of a mapping. Guards are never freed, since a
+// A mapping as the signal handler sees it. Guards are never freed, since a
 // handler may look at them at any time, but used again. A free one has begin
 // and end 0.
 struct MappingGuard {

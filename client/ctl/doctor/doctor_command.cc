@@ -59,7 +59,7 @@ std::string FindingsToJson(const Findings& findings) {
          "\n";
 }
 
-// What the daemon says of one of its devices.
+// Checks a device by what the daemon reports.
 void CheckDevice(const v1::Device& device, Findings* findings) {
   const std::string name =
       device.gpu_uuid().empty()

@@ -63,8 +63,8 @@ struct Limit {
   uint64_t free_bytes() const { return bytes - std::min(bytes, used_bytes); }
 };
 
-// That which leaves least, of the cgroup and those above. nullopt if none of
-// them is to be seen.
+// Returns the limit of the cgroup or of one above it that leaves the least
+// memory; nullopt if none can be read.
 std::optional<Limit> TightestLimit(const std::string& root,
                                    const Cgroup& cgroup) {
   const bool is_v2 = cgroup.version == 2;
