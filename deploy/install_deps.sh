@@ -21,6 +21,7 @@ packages="
 # Libraries: one line for each folder of third_party.
 packages="$packages
   libabsl-dev
+  libarchive-dev
   libbenchmark-dev
   librust-blake3-dev
   libcli11-dev

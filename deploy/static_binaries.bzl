@@ -4,6 +4,7 @@ glibc's."""
 # What takes the place of a linker flag. Debian's -dev packages hold the
 # archives. Nothing here needs TLS, so gRPC's are those without.
 _ARCHIVES = {
+    "-larchive": ["archive"],
     "-lbenchmark": ["benchmark"],
     "-lgmock": ["gmock"],
     "-lgmock_main": ["gmock_main"],

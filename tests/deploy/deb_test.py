@@ -106,8 +106,9 @@ class DebTest(unittest.TestCase):
 
     def test_it_names_the_licences_of_what_it_holds(self):
         text = (self.root / DOC / "copyright").read_text()
-        for package in ("libabsl-dev", "libgrpc-dev", "libpng-dev",
-                        "libprotobuf-dev", "libstdc++6", "zlib1g-dev"):
+        for package in ("libabsl-dev", "libarchive-dev", "libgrpc-dev",
+                        "libpng-dev", "libprotobuf-dev", "libstdc++6",
+                        "zlib1g-dev"):
             self.assertIn(f"\n{package}\n====", text)
 
     def test_the_scripts_are_shell(self):

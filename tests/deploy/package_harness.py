@@ -48,9 +48,9 @@ def check_links(folder, *pages):
 def check_licences(path):
     """The file has the licences of what release and wheel contain."""
     text = path.read_text()
-    for package in ("libabsl-dev", "libgrpc-dev", "libpng-dev",
-                    "libprometheus-cpp-core1.0", "libprotobuf-dev",
-                    "libstdc++6", "zlib1g-dev"):
+    for package in ("libabsl-dev", "libarchive-dev", "libgrpc-dev",
+                    "libpng-dev", "libprometheus-cpp-core1.0",
+                    "libprotobuf-dev", "libstdc++6", "zlib1g-dev"):
         assert f"\n{package}\n====" in text, package
 
 

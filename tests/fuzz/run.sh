@@ -28,7 +28,7 @@ flags=(-std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off
   -DSPDLOG_COMPILED_LIB -DSPDLOG_SHARED_LIB -DSPDLOG_FMT_EXTERNAL
   -I. "-I$out/gen" -I/usr/share/cargo/registry/blake3-1.3.1/c)
 # shellcheck disable=SC2054
-libraries=(-Wl,--as-needed -ljpeg -lpng -lz -lyaml-cpp -lprotobuf
+libraries=(-Wl,--as-needed -larchive -ljpeg -lpng -lz -lyaml-cpp -lprotobuf
   -lspdlog -lfmt -lxxhash
   -labsl_statusor -labsl_status -labsl_cord -labsl_str_format_internal
   -labsl_strings -labsl_synchronization -labsl_time -labsl_time_zone

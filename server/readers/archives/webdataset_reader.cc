@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "server/readers/archives/shard_files.h"
-#include "server/readers/archives/tar_walker.h"
+#include "server/readers/archives/tar_members.h"
 #include "server/readers/field_names.h"
 #include "server/readers/images/encoded_field.h"
 #include "server/readers/images/image_options.h"
@@ -265,12 +265,12 @@ absl::Status WebdatasetSource::Index() {
 
 absl::Status WebdatasetSource::IndexShard(size_t shard) {
   DATASETD_ASSIGN_OR_RETURN(const auto file, shards_.OpenOne(shard));
-  TarWalker walker(file.get());
+  TarMembers archive(file.get());
   std::string key;
   std::vector<Member> members;
   TarMember tar_member;
   while (true) {
-    DATASETD_ASSIGN_OR_RETURN(const bool has_member, walker.Next(&tar_member));
+    DATASETD_ASSIGN_OR_RETURN(const bool has_member, archive.Next(&tar_member));
     Member member = {.place = {tar_member.offset, tar_member.size_bytes}};
     std::string member_key;
     if (has_member && !CutName(tar_member.name, &member_key, &member.ending)) {

@@ -15,7 +15,7 @@
 
 namespace datasetd {
 
-// Errors as OpenReader and tar_walker.h.
+// Errors as OpenReader and tar_members.h.
 absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
     const SourceSpec& spec, const FileSystem& files);
 

@@ -33,12 +33,17 @@ def npy(array, version=(1, 0)):
     return buffer.getvalue()
 
 
-def tar(members):
+def tar(members, tar_format=tarfile.PAX_FORMAT, kind=tarfile.REGTYPE,
+        each=None, every=None):
+    """`each` are the pax headers of each member, `every` the global ones."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=tar_format,
+                      pax_headers=every) as archive:
         for name, data in members:
             info = tarfile.TarInfo(name)
             info.size = len(data)
+            info.type = kind
+            info.pax_headers = each or {}
             archive.addfile(info, io.BytesIO(data))
     return buffer.getvalue().rstrip(b"\0") + bytes(1024)
 
@@ -74,6 +79,23 @@ def archives(out):
     write(out, "webdataset_reader", "npy", part(b"x:npy,y:jpg;jpeg") + tar(
         [("x" * 120 + ".npy", npy(np.float32([1, 2]))),
          ("x" * 120 + ".jpg", encoded("JPEG"))]))
+    longer = [("d/" * 60 + "\u00e4.png", encoded("PNG")),
+              ("d/" * 60 + "\u00e4.cls", b"7")]
+    write(out, "webdataset_reader", "pax",
+          part(b"") + tar(longer, every={"comment": "shard"}))
+    write(out, "webdataset_reader", "gnu",
+          part(b"") + tar(longer, tarfile.GNU_FORMAT))
+    write(out, "webdataset_reader", "ustar",
+          part(b"") + tar(longer, tarfile.USTAR_FORMAT))
+    write(out, "webdataset_reader", "links",
+          part(b"") + tar([("a.png", b"")], kind=tarfile.SYMTYPE))
+    holes = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0",
+             "GNU.sparse.name": "a.cls", "GNU.sparse.realsize": "1000"}
+    write(out, "webdataset_reader", "sparse", part(b"") + tar(
+        [("a.cls", b"1\n0\n1\n".ljust(512, b"\0") + b"7")], each=holes))
+    write(out, "webdataset_reader", "sparse_map", part(b"") + tar(
+        [("a.cls", b"7")], each={"GNU.sparse.map": "0,1,1000,0",
+                                 "GNU.sparse.size": "1000"}))
 
     first = example(image=(1, encoded("PNG")), label=(3, b"\x05"),
                     vec=(2, np.float32([1, 2]).tobytes()))
