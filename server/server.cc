@@ -31,6 +31,7 @@
 #include "server/feed/feed_table.h"
 #include "server/feed/producer.h"
 #include "server/files/file_system.h"
+#include "server/files/spool.h"
 #include "server/files/store_directory.h"
 #include "server/load/source_scan.h"
 #include "server/log/event_log.h"
@@ -125,7 +126,9 @@ class Server::Impl {
             {.text_bytes = UserLimit(config.user_limits().has_max_text_mib(),
                                      config.user_limits().max_text_mib() << 20,
                                      config.text_budget_mib() << 20)},
-            "text_budget_mib") {}
+            "text_budget_mib"),
+        push_spool_(config.has_cache() ? config.cache().directory() : "",
+                    BytesOf(config.push_spool_mib()), "push_spool_mib") {}
   ~Impl();
 
   absl::Status Start();
@@ -163,6 +166,7 @@ class Server::Impl {
   CallGuard call_guard_;
   RequestContext context_;
   MemoryBudget texts_;
+  SpoolSpace push_spool_;
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetManifest> manifest_;  // null: off
   std::unique_ptr<DatasetCache> cache_;        // null: off
@@ -384,7 +388,7 @@ absl::Status Server::Impl::StartRpc() {
           .max_loads = kMaxWaitingLoads,
           .max_loads_per_user =
               ShareOf(kMaxWaitingLoads, config_.user_limits().max_loads())},
-      &context_, datasets_.get(),
+      &context_, datasets_.get(), &push_spool_,
       [this](const Dataset& dataset) {
         attach_->EndLeases(feeds_->DropPending(&dataset),
                            attach::GoodbyeCode::kUnloaded,

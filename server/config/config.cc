@@ -42,6 +42,8 @@ constexpr int64_t kDefaultIdleSeconds = 600;
 constexpr int64_t kDefaultSendSeconds = 10;
 constexpr int64_t kDefaultReceiveSeconds = 300;
 constexpr uint64_t kDefaultInflatedMib = 64 << 10;
+constexpr uint64_t kDefaultSpoolMib = 64 << 10;
+constexpr uint64_t kDefaultMemorySpoolMib = 1 << 10;
 constexpr uint32_t kDefaultMaxDatasets = 1024;
 constexpr uint64_t kDefaultTextBudgetMib = 256;
 constexpr uint32_t kMaxPort = 65535;
@@ -278,6 +280,10 @@ void ApplyDefaults(v1::Config* config) {
   if (!config->has_receive_timeout()) {
     config->mutable_receive_timeout()->set_seconds(kDefaultReceiveSeconds);
   }
+  if (config->push_spool_mib() == 0) {
+    config->set_push_spool_mib(config->has_cache() ? kDefaultSpoolMib
+                                                   : kDefaultMemorySpoolMib);
+  }
   if (config->max_inflated_mib() == 0) {
     config->set_max_inflated_mib(kDefaultInflatedMib);
   }
@@ -331,6 +337,10 @@ absl::Status ValidateConfig(const v1::Config& config) {
   if (config.pinned_budget_mib() > (UINT64_MAX >> 20)) {
     return Error("pinned_budget_mib", absl::StrCat(config.pinned_budget_mib()),
                  "at most ", UINT64_MAX >> 20);
+  }
+  if (config.push_spool_mib() > kMaxCacheMib) {
+    return Error("push_spool_mib", absl::StrCat(config.push_spool_mib()),
+                 "at most ", kMaxCacheMib);
   }
   if (config.text_budget_mib() > (UINT64_MAX >> 20)) {
     return Error("text_budget_mib", absl::StrCat(config.text_budget_mib()),

@@ -32,6 +32,8 @@ int64_t RawBytes(const RawSample& raw) {
   return bytes;
 }
 
+absl::Status SampleSource::Receive() { return NotOfThisKind("Receive"); }
+
 absl::StatusOr<RaggedIndex> SampleSource::ReadIndex(size_t) {
   return absl::InternalError("the source has no packed field");
 }

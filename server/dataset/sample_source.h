@@ -36,6 +36,8 @@ struct SourceInfo {
   std::vector<std::string> class_names;  // may be empty
   std::vector<FileInfo> files;           // all files that were or will be read
   bool is_encoded = false;
+  // The samples are still to come: ragged fields have the shape (1, 1, C).
+  bool is_awaited = false;
   // Plain sources: bad samples found when the samples were first read.
   BadSampleReport bad_samples;
 };
@@ -72,6 +74,12 @@ class SampleSource {
   virtual ~SampleSource() = default;
 
   virtual const SourceInfo& info() const = 0;
+
+  // Waits for the samples if info().is_awaited; then it is false, and ragged
+  // fields have their shapes. Called before anything below.
+  //   INVALID_ARGUMENT    they are not what was declared
+  //   RESOURCE_EXHAUSTED  there is no room to keep them
+  virtual absl::Status Receive();
 
   // Plain sources: returns the places and sizes of all samples of a packed
   // field, within the limits of the field's spec. Called once per packed field,

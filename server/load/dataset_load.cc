@@ -34,6 +34,7 @@ bool AreFieldsOf(const LoadPlan& plan, const std::vector<FieldSpec>& fields) {
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::Run(
     DatasetCache* cache, const Reserver& reserve, LoadCounters& counters) {
+  DATASETD_RETURN_IF_ERROR(Receive(reserve));
   if (source_.placement.residency == Residency::kMapped)
     return RunMapped(*cache, reserve, counters);
   if (cache != nullptr) {
@@ -147,6 +148,23 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetLoad::MapEntry(
   if (!absl::IsDataLoss(dataset.status())) return dataset;
   cache.Discard(source_.spec_id, dataset.status());
   return nullptr;
+}
+
+absl::Status DatasetLoad::Receive(const Reserver& reserve) {
+  SampleSource& reader = *source_.reader;
+  if (!reader.info().is_awaited) return absl::OkStatus();
+  DATASETD_RETURN_IF_ERROR(reader.Receive());
+  if (!source_.plan.needs_sizes()) return absl::OkStatus();
+  DATASETD_ASSIGN_OR_RETURN(
+      LoadPlan plan,
+      PlanSource(source_.spec, reader.info(),
+                 source_.placement.devices.first().backend->max_teams(),
+                 /*own_sizes=*/{}, source_.plan.limits));
+  if (!plan.needs_sizes()) {
+    DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
+  }
+  source_.plan = std::move(plan);
+  return absl::OkStatus();
 }
 
 absl::Status DatasetLoad::FindSizes(const Reserver& reserve,

@@ -63,6 +63,8 @@ class DatasetLoad {
   // What the entry's source says of its plan: DATA_LOSS if it is not one of
   // this source.
   absl::StatusOr<LoadPlan> PlanEntry(const CachedSource& entry) const;
+  // Waits for samples that are still to come, and plans their load.
+  absl::Status Receive(const Reserver& reserve);
   // Finds the sizes of the samples and reserves memory for them.
   absl::Status FindSizes(const Reserver& reserve, LoadCounters& counters);
   absl::Status TakeMemory(const LoadPlan& plan, const Reserver& reserve);

@@ -17,7 +17,7 @@ namespace {
 
 absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
     const DatasetSpec& spec, const std::vector<FieldSpec>& fields,
-    const TransformLimits& limits) {
+    bool is_awaited, const TransformLimits& limits) {
   for (const auto& [name, ops] : spec.pretransforms) {
     if (std::none_of(
             fields.begin(), fields.end(),
@@ -46,6 +46,7 @@ absl::StatusOr<std::vector<std::optional<FieldProgram>>> CompilePretransforms(
   for (size_t f = 0; f < fields.size(); ++f) {
     const auto ops = spec.pretransforms.find(fields[f].name);
     if (ops == spec.pretransforms.end() || ops->second.empty()) continue;
+    if (is_awaited && fields[f].is_ragged) continue;
     // Resident samples are [H, W, C].
     DATASETD_ASSIGN_OR_RETURN(
         programs[f], CompileField(fields[f], Narrow<int>(f), ops->second,
@@ -83,14 +84,14 @@ ImageSize SmallerImages(const LoadPlan& plan, const SourceInfo& source) {
 }
 
 // By field: null if the source's samples may differ in size and no op makes
-// them equal.
+// them equal, or if they are still to come.
 std::vector<std::optional<SampleSizes>> UnknownSizes(const DatasetSpec& spec,
                                                      const SourceInfo& source) {
   std::vector<std::optional<SampleSizes>> unknown(source.fields.size());
   for (size_t f = 0; f < source.fields.size(); ++f) {
     if (!source.is_encoded || !source.fields[f].is_ragged) continue;
     const auto ops = spec.pretransforms.find(source.fields[f].name);
-    if (ops != spec.pretransforms.end() &&
+    if (ops != spec.pretransforms.end() && !source.is_awaited &&
         std::any_of(ops->second.begin(), ops->second.end(), GivesOneSize)) {
       continue;
     }
@@ -114,7 +115,8 @@ absl::StatusOr<LoadPlan> PlanSource(
   }
   DATASETD_ASSIGN_OR_RETURN(
       const auto programs,
-      CompilePretransforms(spec, source.fields, limits.transforms));
+      CompilePretransforms(spec, source.fields, source.is_awaited,
+                           limits.transforms));
   if (own_sizes.empty()) own_sizes = UnknownSizes(spec, source);
   DATASETD_ASSIGN_OR_RETURN(
       LoadPlan plan, PlanLoad(source, programs, max_teams, own_sizes, limits));

@@ -73,13 +73,48 @@ absl::Status CheckPackedField(const SourceInfo& info, FieldSpec& field) {
   return absl::OkStatus();
 }
 
-absl::Status CheckField(const SourceInfo& info, FieldSpec& field) {
+// Checks an image that comes as a file.
+absl::Status CheckEncodedField(const FieldSpec& field) {
+  const std::string where = absl::StrCat("field '", field.name, "': ");
+  const bool is_image =
+      field.dtype == Dtype::kUint8 && field.is_image && field.shape.size() == 3;
+  const int64_t channels = is_image ? field.shape[2] : 0;
+  if (channels != 1 && channels != 3 && channels != 4) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "is_encoded, and ", DtypeName(field.dtype), " (",
+        absl::StrJoin(field.shape, ", "),
+        "), expected an image of uint8 as (H, W, C) or (-1, -1, C) with C of "
+        "1, 3 or 4"));
+  }
+  if (field.largest != ImageSize() || field.num_pixels != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where,
+        "is_encoded, so that the daemon finds largest and num_pixels: "
+        "leave them out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckField(const SourceInfo& info, FieldSpec& field,
+                        bool is_encoded, bool has_encoded) {
   const std::string where = absl::StrCat("field '", field.name, "': ");
   if (DtypeSizeBytes(field.dtype) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, "its dtype is missing or unknown"));
   }
-  if (field.is_packed()) return CheckPackedField(info, field);
+  if (is_encoded) {
+    DATASETD_RETURN_IF_ERROR(CheckEncodedField(field));
+    if (field.is_packed() && field.shape[1] == kAnyExtent) {
+      return absl::OkStatus();
+    }
+  } else if (field.is_packed() && has_encoded) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where,
+        "differs in size, and other fields are encoded: encode this "
+        "one, too, as PNG"));
+  } else if (field.is_packed()) {
+    return CheckPackedField(info, field);
+  }
   field.largest = {};
   field.num_pixels = 0;
   const std::string shape =
@@ -115,7 +150,8 @@ absl::Status CheckField(const SourceInfo& info, FieldSpec& field) {
 
 }  // namespace
 
-absl::Status CheckPushedInfo(SourceInfo* pushed) {
+absl::Status CheckPushedInfo(SourceInfo* pushed,
+                             const std::vector<bool>& is_encoded) {
   SourceInfo& info = *pushed;
   if (info.num_samples < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -136,7 +172,10 @@ absl::Status CheckPushedInfo(SourceInfo* pushed) {
   }
   std::set<std::string> names;
   int64_t sample_bytes = 0;
-  for (FieldSpec& field : info.fields) {
+  const bool has_encoded =
+      std::find(is_encoded.begin(), is_encoded.end(), true) != is_encoded.end();
+  for (size_t f = 0; f < info.fields.size(); ++f) {
+    FieldSpec& field = info.fields[f];
     if (!IsFieldName(field.name) || !names.insert(field.name).second) {
       return absl::InvalidArgumentError(absl::StrCat(
           "fields: '", absl::Utf8SafeCHexEscape(field.name),
@@ -144,7 +183,9 @@ absl::Status CheckPushedInfo(SourceInfo* pushed) {
           "or _, at most ",
           kMaxNameBytes, ", each name once"));
     }
-    DATASETD_RETURN_IF_ERROR(CheckField(info, field));
+    const bool is_file = f < is_encoded.size() && is_encoded[f];
+    DATASETD_RETURN_IF_ERROR(CheckField(info, field, is_file, has_encoded));
+    if (is_file && field.is_packed()) continue;  // its size is found later
     sample_bytes = SaturatingAdd(
         sample_bytes,
         field.is_packed()

@@ -55,10 +55,12 @@ class PushedSource : public SampleSource {
 };
 
 // Checks what a client declares that it will send, and sets packed_bytes of
-// packed fields.
+// packed fields. `is_encoded` says by field whether it comes as files; empty:
+// none does.
 //   INVALID_ARGUMENT  no sample, no field or too many of either; or a bad field
 //                     name, dtype or shape; names the field
-absl::Status CheckPushedInfo(SourceInfo* info);
+absl::Status CheckPushedInfo(SourceInfo* info,
+                             const std::vector<bool>& is_encoded = {});
 
 }  // namespace datasetd
 

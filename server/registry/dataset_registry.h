@@ -236,6 +236,14 @@ class DatasetRegistry {
   absl::Status Release(const std::string& name, const Caller& caller);
   void ReleaseSession(uint64_t session_id);
 
+  // What the samples of a user's push are charged to.
+  DecodeAccount AccountOf(uid_t uid) {
+    return {.budget = &decode_budget_,
+            .uid = uid,
+            .staging = &staging_budget_,
+            .lists = &list_budget_};
+  }
+
   const Counters& counters() const { return counters_; }
 
  private:

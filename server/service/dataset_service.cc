@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "proto/push_metadata.h"
 #include "server/load/pushed_source.h"
+#include "server/readers/images/pushed_images.h"
 #include "server/service/grpc_status.h"
 #include "server/service/page_size.h"
 #include "server/service/proto_convert.h"
@@ -53,11 +54,12 @@ absl::StatusOr<bool> NextBlock(
 
 DatasetService::DatasetService(
     const Limits& limits, const RequestContext* context,
-    DatasetRegistry* datasets,
+    DatasetRegistry* datasets, SpoolSpace* push_spool,
     std::function<void(const Dataset& dataset)> end_feeds,
     std::function<void()> await_saved, std::function<void()> await_ends)
     : context_(context),
       datasets_(datasets),
+      push_spool_(push_spool),
       end_feeds_(std::move(end_feeds)),
       await_saved_(std::move(await_saved)),
       await_ends_(std::move(await_ends)),
@@ -186,7 +188,7 @@ absl::Status DatasetService::Push(
     return absl::InvalidArgumentError("the first message holds no header");
   }
   DATASETD_ASSIGN_OR_RETURN(PushSpec push, PushSpecFromProto(first.header()));
-  DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info));
+  DATASETD_RETURN_IF_ERROR(CheckPushedInfo(&push.info, push.is_encoded));
   const std::string name = push.spec.name;
   DATASETD_ASSIGN_OR_RETURN(const uint64_t id,
                             PushSamples(call, reader, push, caller));
@@ -197,25 +199,45 @@ absl::Status DatasetService::Push(
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<SampleSource>> DatasetService::OpenPush(
+    grpc::ServerContext* call, const PushSpec& push, const Caller& caller,
+    PushedSource::NextBlock next_block) {
+  if (push.has_encoded()) {
+    return OpenPushedImages(
+        {.info = push.info,
+         .is_encoded = push.is_encoded,
+         .options = push.spec.options,
+         .account = datasets_->AccountOf(caller.uid),
+         .may_have_all = caller.is_privileged},
+        std::move(next_block), [call] { return call->IsCancelled(); },
+        push_spool_);
+  }
+  if (!push.spec.options.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: '", push.spec.options.begin()->first,
+                     "' is of encoded images, and no field is encoded"));
+  }
+  return std::make_unique<PushedSource>(push.info, std::move(next_block));
+}
+
 absl::StatusOr<uint64_t> DatasetService::PushSamples(
     grpc::ServerContext* call,
     grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
     const Caller& caller) {
   bool is_begun = false;
-  const auto attempt = [&] {
-    return datasets_->Push(push.spec,
-                           std::make_unique<PushedSource>(
-                               push.info,
-                               [&](std::string* block) {
-                                 if (!is_begun) {
-                                   call->AddInitialMetadata(kPushBegunKey, "1");
-                                   reader->SendInitialMetadata();
-                                 }
-                                 is_begun = true;
-                                 return NextBlock(*context_, *call, reader,
-                                                  block);
-                               }),
-                           caller, [call] { call->TryCancel(); });
+  const auto next_block = [&](std::string* block) {
+    if (!is_begun) {
+      call->AddInitialMetadata(kPushBegunKey, "1");
+      reader->SendInitialMetadata();
+    }
+    is_begun = true;
+    return NextBlock(*context_, *call, reader, block);
+  };
+  const auto attempt = [&]() -> absl::StatusOr<uint64_t> {
+    DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> source,
+                              OpenPush(call, push, caller, next_block));
+    return datasets_->Push(push.spec, std::move(source), caller,
+                           [call] { call->TryCancel(); });
   };
   auto pushed = attempt();
   if (absl::IsResourceExhausted(pushed.status()) && !is_begun) {

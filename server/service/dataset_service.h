@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.grpc.pb.h"
+#include "server/files/spool.h"
+#include "server/load/pushed_source.h"
 #include "server/load/source_scan.h"
 #include "server/registry/dataset_registry.h"
 #include "server/rpc/user_places.h"
@@ -31,7 +34,7 @@ class DatasetService final : public v1::DatasetService::Service {
   // time, until changes are saved for a restart; `await_ends`, until everything
   // that clients closed before is released.
   DatasetService(const Limits& limits, const RequestContext* context,
-                 DatasetRegistry* datasets,
+                 DatasetRegistry* datasets, SpoolSpace* push_spool,
                  std::function<void(const Dataset& dataset)> end_feeds,
                  std::function<void()> await_saved,
                  std::function<void()> await_ends);
@@ -71,6 +74,10 @@ class DatasetService final : public v1::DatasetService::Service {
   absl::Status Push(grpc::ServerContext* call,
                     grpc::ServerReader<v1::PushDatasetRequest>* reader,
                     v1::PushDatasetResponse* response);
+  // What will read the samples of the push. `next_block` as PushedSource's.
+  absl::StatusOr<std::unique_ptr<SampleSource>> OpenPush(
+      grpc::ServerContext* call, const PushSpec& push, const Caller& caller,
+      PushedSource::NextBlock next_block);
   absl::StatusOr<uint64_t> PushSamples(
       grpc::ServerContext* call,
       grpc::ServerReader<v1::PushDatasetRequest>* reader, const PushSpec& push,
@@ -85,6 +92,7 @@ class DatasetService final : public v1::DatasetService::Service {
 
   const RequestContext* const context_;
   DatasetRegistry* const datasets_;
+  SpoolSpace* const push_spool_;
   const std::function<void(const Dataset& dataset)> end_feeds_;
   const std::function<void()> await_saved_;
   const std::function<void()> await_ends_;

@@ -230,6 +230,11 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
   spec.set_private_(header.private_());
   spec.set_residency(header.residency());
   spec.set_device_bytes(header.device_bytes());
+  spec.set_bad_samples(header.bad_samples());
+  if (header.has_max_bad_samples()) {
+    spec.set_max_bad_samples(header.max_bad_samples());
+  }
+  *spec.mutable_options() = header.options();
   PushSpec to;
   DATASETD_ASSIGN_OR_RETURN(to.spec, DatasetSpecFromProto(spec));
   to.info.num_samples = header.num_samples();
@@ -250,6 +255,7 @@ absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header) {
          .is_mask = field.is_mask(),
          .largest = {field.largest().height(), field.largest().width()},
          .num_pixels = field.num_pixels()});
+    to.is_encoded.push_back(field.is_encoded());
   }
   return to;
 }

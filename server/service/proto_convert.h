@@ -4,6 +4,9 @@
 #ifndef DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_
 #define DATASETD_SERVER_SERVICE_PROTO_CONVERT_H_
 
+#include <algorithm>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "datasetd/v1/dataset.pb.h"
 #include "datasetd/v1/feed.pb.h"
@@ -23,6 +26,11 @@ absl::StatusOr<DatasetSpec> DatasetSpecFromProto(const v1::DatasetSpec& spec);
 struct PushSpec {
   DatasetSpec spec;
   SourceInfo info;
+  std::vector<bool> is_encoded;  // by field
+  bool has_encoded() const {
+    return std::find(is_encoded.begin(), is_encoded.end(), true) !=
+           is_encoded.end();
+  }
 };
 absl::StatusOr<PushSpec> PushSpecFromProto(const v1::PushHeader& header);
 

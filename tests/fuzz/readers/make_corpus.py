@@ -129,6 +129,29 @@ def folders(out):
             (b"train/a/1.png", encoded("PNG")), (b"test/a/1.png", b"x"))))
 
 
+def pushed_images(out, picture):
+    def file(image, kind):
+        buffer = io.BytesIO()
+        image.save(buffer, kind)
+        return struct.pack("<I", len(buffer.getvalue())) + buffer.getvalue()
+
+    label = struct.pack("<hhh", 1, -2, 3)
+    square = picture.resize((2, 2))
+    for name, bits, count, stream in (
+            ("jpeg", 1, 2, file(picture, "JPEG") + file(square, "JPEG")),
+            ("one_size", 3, 2, file(square, "PNG") + file(square, "BMP")),
+            ("labels", 5, 2, (file(picture, "PNG") + label) * 2),
+            ("masks", 29, 1, file(picture, "PNG") + label
+             + file(picture.convert("L"), "PNG")),
+            ("as_is", 33, 2, file(picture, "PNG")
+             + file(picture.convert("L"), "PNG")),
+            ("empty", 1, 3, file(picture, "JPEG") + bytes(8)),
+            ("huge", 1, 1, struct.pack("<I", 1 << 31) + b"x"),
+            ("short", 5, 1, file(picture, "PNG") + label[:5]),
+            ("long", 1, 1, file(picture, "PNG") + b"x")):
+        write(out, "pushed_images", name, bytes([bits, count, 100]) + stream)
+
+
 def main(out):
     pixels = bytes(i % 251 for i in range(3072))
     names = "\n".join("abcdefghij").encode()
@@ -180,6 +203,7 @@ def main(out):
         buffer = io.BytesIO()
         image.save(buffer, kind, **how)
         write(out, "image_codec", name, bytes([options]) + buffer.getvalue())
+    pushed_images(out, picture)
     write(out, "image_csv_reader", "plain", b"\0" + b"1,5\n2,7\n\n1,0")
     write(out, "image_csv_reader", "names", b"\0" + b'1,cat\n"2","a ""dog"""')
     write(out, "image_csv_reader", "header",

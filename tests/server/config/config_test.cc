@@ -39,6 +39,10 @@ TEST(ConfigTest, DefaultsAreThoseOfTheSchemaAndValid) {
   EXPECT_EQ(config.transform_limits().max_operations(), uint64_t{1} << 34);
   EXPECT_EQ(config.max_sample_memory_mib(), 1024u);
   EXPECT_EQ(config.decode_memory_mib(), 2048u);
+  EXPECT_EQ(config.push_spool_mib(), 1024u);
+  EXPECT_EQ(
+      WithDefaults("cache: {directory: /var/cache/datasetd}").push_spool_mib(),
+      65536u);
   EXPECT_TRUE(ValidateConfig(config).ok()) << ValidateConfig(config);
 }
 
@@ -122,6 +126,8 @@ TEST(ConfigTest, EveryBadValueIsNamedWithWhatIsAllowed) {
        "transform_limits.max_scratch_mib", "at most 1099511627776"},
       {"transform_limits: {max_operations: 9223372036854775808}",
        "transform_limits.max_operations", "at most 9223372036854775807"},
+      {"push_spool_mib: 8796093022208", "push_spool_mib",
+       "at most 8796093022207"},
       {"max_sample_memory_mib: 18446744073709551615", "max_sample_memory_mib",
        "at most 1099511627776"},
       {"decode_memory_mib: 18446744073709551615", "decode_memory_mib",

@@ -54,6 +54,28 @@ SourceInfo OneField(int64_t num_samples, std::vector<int64_t> shape) {
   return source;
 }
 
+// The shape of ragged images is not known before they are here.
+TEST(LoadPlannerTest, SamplesThatAreStillToComeAreNotTransformed) {
+  SourceInfo source = SourceOf(2);
+  source.is_encoded = source.is_awaited = true;
+  source.fields[0].is_ragged = true;
+  source.fields[0].shape = {1, 1, 1};
+  const DatasetSpec spec = {
+      .name = "a",
+      .pretransforms = {{"f0", {Op("resize { size { height: 2 width: 3 } }")}},
+                        {"f1", {Op("center_crop { height: 2 width: 2 }")}}}};
+  const auto early = PlanSource(spec, source, 1);
+  ASSERT_THAT(early, IsOk());
+  EXPECT_TRUE(early->fields[0].needs_sizes);
+  EXPECT_FALSE(early->fields[0].has_program);
+  EXPECT_EQ(early->fields[1].resident.shape, (std::vector<int64_t>{2, 2, 1}));
+  source.is_awaited = false;
+  const auto plan = PlanSource(spec, source, 1);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_FALSE(plan->needs_sizes());
+  EXPECT_EQ(plan->fields[0].resident.shape, (std::vector<int64_t>{2, 3, 1}));
+}
+
 // A chunk is read into host memory as it is.
 TEST(LoadPlannerTest, ASampleMustFitIntoItsMemory) {
   LoadLimits limits;
