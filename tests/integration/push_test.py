@@ -1,5 +1,7 @@
 """Pushes that are killed, cancelled, refused or slow, between processes."""
 
+import contextlib
+import os
 import threading
 
 import numpy as np
@@ -12,8 +14,13 @@ harness.use_python_package()
 import datasetd  # noqa: E402
 
 # Says when sample 300 is asked for, and then waits to be told.
-_STALLING = """
+_STALLING = r"""
 client = datasetd.connect(ADDRESS)
+def image(i):
+    return b"\xff\xd8\xff" + bytes([i % 256]) * 50_000
+def array(i):
+    return np.full(50_000, i, np.uint8)
+VALUE = {"image": image, "array": array}[ARGUMENTS["kind"]]
 class Stalling:
     def __len__(self):
         return 1000
@@ -22,7 +29,7 @@ class Stalling:
             if i == 300:
                 say(stalled=True)
                 hear()
-            yield np.full(50_000, i, np.uint8)
+            yield VALUE(i)
 try:
     dataset = client.push_dataset(ARGUMENTS["name"], Stalling())
     say(num_samples=len(dataset))
@@ -42,8 +49,9 @@ def _states(client):
     return {d["name"]: d["state"] for d in client.list_datasets()}
 
 
-def _stalled(daemon, name="pushed"):
-    worker = harness.Worker(_STALLING, daemon.socket_path, name=name)
+def _stalled(daemon, name="pushed", kind="array"):
+    worker = harness.Worker(
+        _STALLING, daemon.socket_path, name=name, kind=kind)
     assert worker.hear() == {"stalled": True}
     return worker
 
@@ -75,6 +83,59 @@ def test_a_killed_push_leaves_nothing_behind(daemon):
             worker.wait()
         harness.poll_until(lambda: _states(client) == {}, "nothing is left")
         harness.expect_footprint(daemon, client, before)
+
+
+def _spools(daemon):
+    """The sizes of the spools, files that only descriptors keep."""
+    sizes = []
+    folder = f"/proc/{daemon.pid}/fd"
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        with contextlib.suppress(FileNotFoundError):
+            target = os.readlink(path)
+            is_in_cache = "/cache/" in target and target.endswith("(deleted)")
+            if is_in_cache or target.startswith("/memfd:datasetd-spool"):
+                sizes.append(os.stat(path).st_size)
+    return sizes
+
+
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_a_killed_push_of_images_gives_its_spool_back(tmp_path, has_cache):
+    cache = tmp_path / "cache"
+    config = {"cache": {"directory": str(cache), "limit_mib": 100}}
+    with harness.Daemon(
+        push_spool_mib=20, **(config if has_cache else {})
+    ) as daemon, daemon.connect() as client:
+        before = harness.Footprint(daemon, client)
+        assert _spools(daemon) == []
+        with _stalled(daemon, kind="image") as worker:
+            harness.poll_until(
+                lambda: sum(_spools(daemon)) > 13_000_000, "the spool")
+            if has_cache:
+                assert os.listdir(cache) == ["lock"]
+            # Together they would take 26 MB.
+            with harness.Worker(
+                _STALLING, daemon.socket_path, name="other", kind="image"
+            ) as other:
+                answer = other.hear()
+                assert answer["error"] == "ResourceExhausted"
+                assert "raise push_spool_mib" in answer["message"]
+            assert len(_spools(daemon)) == 1
+            worker.kill()
+            worker.wait()
+        harness.poll_until(lambda: _spools(daemon) == [], "no spool")
+        harness.expect_footprint(daemon, client, before)
+        assert _states(client) == {"other": "DATASET_STATE_FAILED"}
+
+
+def test_an_unload_ends_a_push_of_images(daemon):
+    with daemon.connect() as client, _stalled(daemon, kind="image") as worker:
+        harness.poll_until(lambda: "pushed" in _states(client), "loading")
+        client.unload_dataset("pushed")
+        harness.poll_until(lambda: _states(client) == {}, "nothing is left")
+        assert _spools(daemon) == []
+        worker.tell()
+        assert worker.hear()["error"] == "Cancelled"
 
 
 def test_an_unload_ends_a_push_that_waits(daemon):

@@ -352,20 +352,23 @@ def test_closing_after_the_daemon_was_killed():
             client.get_dataset("held")
 
 
-def test_the_example_of_the_page(daemon):
+def test_the_examples_of_the_page(daemon):
     with open(_PAGE, encoding="utf-8") as file:
-        (example,) = re.findall(
+        examples = re.findall(
             r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL
         )
     path = os.pathsep.join(map(os.path.abspath, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", example],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=120,
-        env=dict(
-            os.environ, PYTHONPATH=path, DATASETD_ADDRESS=daemon.address
-        ),
-    )
-    assert done.stdout == "333 800 200 8\n"
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", example],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            env=dict(
+                os.environ, PYTHONPATH=path, DATASETD_ADDRESS=daemon.address
+            ),
+        ).stdout
+        for example in examples
+    ]
+    assert printed == ["2 2\n", "333 800 200 8\n"]

@@ -31,7 +31,7 @@ from .._datasets.subset import Samples, whole_of
 from .._descriptions import DrawnOp, LoadEstimate, drawn_ops_of, estimate_of
 from .._feed.options import image_field
 from .._loader.loader import make_fetcher
-from .._push import push
+from .._push import encoded, push
 from .._push.data import class_names_of, with_kinds
 from .._push.samples import Fields, mask_names
 from .._ranks import nodes
@@ -165,8 +165,8 @@ class Client:
             "fail" ends the load; "skip" leaves them out; "replace" uses the
             preceding good sample instead. See Dataset.bad_samples.
           max_bad_samples: the load fails if it skips or replaces more; None:
-            100. What this process reads has no bad samples: damage raises
-            DataLoss.
+            100. Of what this process reads, only images that it sends
+            encoded can be bad; other damage raises DataLoss.
           residency: where the samples lie. "device": in the device's memory;
             "pinned": in pinned host memory, which it reads for each batch;
             "split": the first `device_bytes` on the device, the rest pinned;
@@ -225,6 +225,8 @@ class Client:
                 progress,
                 pretransforms=pretransforms,
                 device=device,
+                bad_samples=bad_samples,
+                max_bad_samples=max_bad_samples,
                 residency=residency,
                 device_bytes=device_bytes,
                 part=part,
@@ -250,6 +252,9 @@ class Client:
         ragged: bool = False,
         if_exists: str = "same",
         *,
+        options: Optional[Mapping[str, Any]] = None,
+        bad_samples: str = "fail",
+        max_bad_samples: Optional[int] = None,
         residency: str = "device",
         device_bytes: Optional[int] = None,
         part: Optional[nodes.Given] = None,
@@ -270,12 +275,16 @@ class Client:
             of numbers, or the result of a function of datasetd.sources. An
             array is a NumPy array, a memmap, a torch tensor, a list of
             numbers, or a sliceable object with shape and dtype, such as h5py's
-            and zarr's; it is read in order and need not fit into memory.
+            and zarr's; it is read in order and need not fit into memory. A
+            list of files of JPEG, PNG or BMP as bytes, or a column of them in
+            a table, is decoded by the daemon; GIF, WebP and TIFF become PNG
+            by Pillow before.
             Samples are a torch Dataset, a list or any iterable. A sample is a
             value, or a tuple or dict of values: torch tensors, NumPy arrays,
-            PIL images, numbers. All must have the dtypes and shapes of the
-            first. Samples without len() are kept in a temporary file until
-            their number is known.
+            PIL images, encoded images as bytes, numbers. All must have the
+            dtypes and shapes of the first; encoded images may differ in
+            height and width. Samples without len() are kept in a temporary
+            file until their number is known.
           fields: names of a sample's values; of a dict or a table, the keys to
             send. A dict gives kinds, too: "image" (H, W) or (H, W, C),
             "image_chw" (C, H, W), "mask" (an image of classes, which geometry
@@ -288,6 +297,10 @@ class Client:
             float32.
           pretransforms, device, progress, residency, device_bytes: as in
             load_dataset.
+          options: of encoded images, as those of image_folder: channels
+            (default 3; in a Hugging Face dataset as_is), apply_exif,
+            fast_decode, max_pixels.
+          bad_samples, max_bad_samples: as in load_dataset, for encoded images.
           class_names: None: those of the data, `classes` of a torchvision
             dataset or a ClassLabel of a Hugging Face one.
           ragged: images may differ in height and width. They keep their sizes,
@@ -311,6 +324,7 @@ class Client:
             "name": name,
             "device": device_name(device),
             **loading.residency_message(residency, device_bytes),
+            **loading.bad_samples_message(bad_samples, max_bad_samples),
             "pretransforms": {
                 field: {"transforms": ops}
                 for field, ops in pipelines_message(
@@ -335,6 +349,7 @@ class Client:
                 ragged,
                 if_exists,
                 divided,
+                encoded.make_options(options),
             )
         finally:
             if progress is True:

@@ -51,16 +51,26 @@ def dataset_spec(
             for key, value in (options or {}).items()
         },
     }
+    spec.update(bad_samples_message(bad_samples, max_bad_samples))
+    spec.update(residency_message(residency, device_bytes))
+    return spec
+
+
+def bad_samples_message(
+    bad_samples: str, max_bad_samples: Optional[int]
+) -> Dict[str, Any]:
+    """Those fields of a DatasetSpec or PushHeader message."""
     if bad_samples not in ("fail", "skip", "replace"):
         raise InvalidArgument(
             f"bad_samples is {bad_samples!r}: expected 'fail', 'skip' or "
             "'replace'"
         )
-    spec["bad_samples"] = f"BAD_SAMPLE_POLICY_{bad_samples.upper()}"
+    message: Dict[str, Any] = {
+        "bad_samples": f"BAD_SAMPLE_POLICY_{bad_samples.upper()}"
+    }
     if max_bad_samples is not None:
-        spec["max_bad_samples"] = max_bad_samples
-    spec.update(residency_message(residency, device_bytes))
-    return spec
+        message["max_bad_samples"] = max_bad_samples
+    return message
 
 
 def residency_message(

@@ -28,8 +28,13 @@ from ..errors import (
 
 PathLike = Union[str, "os.PathLike[str]"]
 _LOG_TAIL_BYTES = 2000
-# Batches that this process still holds keep their memory without the daemon.
-_DRAIN_TIMEOUT = "500ms"
+_CONFIG = {
+    # Batches that this process still holds keep their memory without the
+    # daemon.
+    "drain_timeout": "500ms",
+    # In memory of this user's, as what he pushes is before.
+    "push_spool_mib": 65536,
+}
 
 
 class LocalDaemon:
@@ -169,7 +174,7 @@ def start_local(
         if not any(argument.startswith("--config") for argument in arguments):
             path = os.path.join(directory, "datasetd.yaml")
             with open(path, "w", encoding="utf-8") as file:
-                json.dump({"drain_timeout": _DRAIN_TIMEOUT}, file)  # YAML, too
+                json.dump(_CONFIG, file)  # YAML, too
             command.append(f"--config={path}")
         with socket.socket(
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC

@@ -141,6 +141,8 @@ def load(
                     is_named_by_files=True,
                     pretransforms=pretransforms,
                     device=device,
+                    bad_samples=bad_samples,
+                    max_bad_samples=max_bad_samples,
                     residency=residency,
                     device_bytes=device_bytes,
                     part=part,
@@ -188,6 +190,7 @@ def _daemon_of_user(is_host_only: bool, idle_seconds: float) -> SharedDaemon:
     config: Dict[str, Any] = {
         "data_roots": ["/"],
         "exit_when_idle": f"{math.ceil(idle_seconds * 1000)}ms",
+        "push_spool_mib": 65536,  # in this user's memory
     }
     if is_host_only:
         config["devices"] = ["cpu"]

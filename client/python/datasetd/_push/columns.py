@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Mapping, Tuple, Union
 
 from ..errors import InvalidArgument
+from . import encoded
 from .samples import FieldNames, Spec, field_message, make_spec, numpy_dtype
 
 _BLOCK_BYTES = 1 << 20
@@ -37,11 +38,13 @@ class Columns:
         self._ranges = [(0, self.num_samples)]
         self._rows = list(rows.values())
         self._specs: List[Spec] = []
+        self.images = encoded.DEFAULTS
         if isinstance(names, list):
             self._specs = names
         elif self.num_samples:
+            self.images = names.images
             self._specs = [
-                make_spec(name, names.kind(name), column.first())
+                make_spec(name, names.kind(name), column.first(), names.images)
                 for name, column in rows.items()
             ]
 
@@ -65,16 +68,45 @@ class Columns:
             ]
         )
 
+    @property
+    def has_encoded(self) -> bool:
+        return any(spec.is_encoded for spec in self._specs)
+
+    def encoded_blocks(self) -> Iterator[Tuple[int, bytes]]:
+        """Yields the number of samples in a block and its bytes, about 1 MiB
+        at a time. Instead of blocks() if has_encoded."""
+        rows = encoded.ROWS_AT_ONCE
+        for begin, last in self._ranges:
+            while begin < last:
+                end = min(last, begin + rows)
+                parts: List[List[bytes]] = []
+                for spec, column in zip(self._specs, self._rows):
+                    parts += _parts(spec, column.read(begin, end), end - begin)
+                data = encoded.join(parts)
+                yield end - begin, data
+                begin = end
+                # At most twice as many, since sizes differ.
+                wanted = rows * _BLOCK_BYTES // max(1, len(data))
+                rows = max(1, min(wanted, 2 * rows))
+
     def blocks(self, max_rows: int = 1 << 30) -> Iterator[List[Any]]:
-        """Yields the fields' rows, about 1 MiB at a time."""
-        rows = max(1, _BLOCK_BYTES // max(1, self.row_dtype().itemsize))
+        """Yields the fields' rows, about 1 MiB at a time: of encoded images
+        the pixels, or None as encoded.pixels()."""
+        rows = encoded.ROWS_AT_ONCE
+        if not self.has_encoded:
+            rows = max(1, _BLOCK_BYTES // max(1, self.row_dtype().itemsize))
         rows = min(rows, max_rows)
         for pieces in self._pieces(rows):
             count = sum(end - begin for begin, end in pieces)
             yield [
-                _block(spec, _read(column, pieces), count)
+                self._decoded(spec, _read(column, pieces))
+                if spec.is_encoded
+                else _block(spec, _read(column, pieces), count)
                 for spec, column in zip(self._specs, self._rows)
             ]
+
+    def _decoded(self, spec: Spec, files: List[bytes]) -> Any:
+        return encoded.pixels(files, spec.shape[2], self.images.others)
 
     def _pieces(self, num_rows: int) -> Iterator[List[Tuple[int, int]]]:
         """Yields the ranges, cut and joined to `num_rows` rows at a time."""
@@ -98,7 +130,18 @@ def _read(rows: Any, pieces: List[Tuple[int, int]]) -> Any:
         return rows.read(*pieces[0])
     import numpy
 
-    return numpy.concatenate([rows.read(*piece) for piece in pieces])
+    parts = [rows.read(*piece) for piece in pieces]
+    if isinstance(parts[0], list):  # of files
+        return [file for part in parts for file in part]
+    return numpy.concatenate(parts)
+
+
+def _parts(spec: Spec, values: Any, count: int) -> List[List[bytes]]:
+    """Returns lists of the parts that each sample has of a field."""
+    if spec.is_encoded:
+        files = encoded.files_for_daemon(values, spec.shape[2])
+        return [encoded.size_parts(files), files]
+    return [encoded.array_parts(contiguous(_block(spec, values, count)))]
 
 
 def _block(spec: Spec, array: Any, count: int) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from .._datasets.parts import Part
 from ..errors import InvalidArgument
 from ..sources._base import Source
-from . import concat
+from . import concat, encoded
 from .columns import Columns
 from .rows import ArrowRows, Rows, is_arrow_numeric, is_named, module_of
 from .samples import FieldNames, Fields
@@ -70,6 +70,15 @@ def _as_array(value: Any, where: str) -> Any:
     return array.astype(numpy.float32) if is_flat else array
 
 
+def _files(value: Any, kind: str, where: str) -> Optional[encoded.FileRows]:
+    """Returns a column of encoded images, or None if it is none."""
+    if module_of(value) == "pandas":
+        value = value.to_numpy()
+    if not isinstance(value, (list, tuple)) and not _is_array(value):
+        return None
+    return encoded.rows_of(value, kind, where)
+
+
 def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
     chosen = names.choose(columns, "the dict of columns")
     arrays: Dict[str, Any] = {}
@@ -81,11 +90,14 @@ def _of_mapping(columns: Mapping[str, Any], names: FieldNames) -> Any:
                 "sample"
             )
         arrays[name] = _as_array(value, f"column {name!r}")
-    if all(array is not None for array in arrays.values()):
-        return Columns(
-            {n: Rows(array, f"column {n!r}") for n, array in arrays.items()},
-            names,
-        )
+    rows = {
+        name: _files(chosen[name], names.kind(name), f"column {name!r}")
+        if array is None
+        else Rows(array, f"column {name!r}")
+        for name, array in arrays.items()
+    }
+    if all(column is not None for column in rows.values()):
+        return Columns(rows, names)
     lengths = {name: len(value) for name, value in chosen.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidArgument(
@@ -119,15 +131,28 @@ def _of_sequence(
     return Columns(dict(zip(named, rows)), names)
 
 
+def _arrow_rows(
+    kind: Any, length: int, read: Callable[[int, int], Any], where: str
+) -> Any:
+    if encoded.is_arrow_files(kind):
+        return encoded.FileRows(
+            length,
+            lambda begin, end: encoded.arrow_files(read(begin, end)),
+            where,
+        )
+    return ArrowRows(length, read, where)
+
+
 def _of_arrow(table: Any, names: FieldNames) -> Columns:
     chosen = names.choose(
         {str(name): i for i, name in enumerate(table.schema.names)},
         "the table",
     )
 
-    def rows(name: str, i: int) -> ArrowRows:
+    def rows(name: str, i: int) -> Any:
         column = table.column(i)
-        return ArrowRows(
+        return _arrow_rows(
+            table.schema.field(i).type,
             table.num_rows,
             lambda begin, end: column.slice(begin, end - begin),
             f"column {name!r}",
@@ -145,18 +170,42 @@ def _of_hugging_face(dataset: Any, names: FieldNames) -> Optional[Columns]:
     chosen = names.choose(
         {name: name for name in settings["columns"]}, "the dataset"
     )
-    if not all(is_arrow_numeric(schema.field(n).type) for n in chosen):
-        return None
+    kinds = {name: schema.field(name).type for name in chosen}
 
-    def rows(name: str) -> ArrowRows:
+    def rows(name: str) -> Any:
         column = dataset.with_format("arrow", columns=[name])
-        return ArrowRows(
+        return _arrow_rows(
+            kinds[name],
             len(dataset),
             lambda begin, end: column[begin:end].column(0),
             f"column {name!r}",
         )
 
-    return Columns({name: rows(name) for name in chosen}, names)
+    columns = {name: rows(name) for name in chosen}
+    # As the images that samples would be, which keep their channels.
+    names.images = names.images.own()
+    for name, column in columns.items():
+        if isinstance(column, encoded.FileRows):
+            if not len(dataset) or not _is_sent_encoded(name, column, names):
+                return None
+        elif not is_arrow_numeric(kinds[name]):
+            return None
+    return Columns(columns, names)
+
+
+def _is_sent_encoded(
+    name: str, column: encoded.FileRows, names: FieldNames
+) -> bool:
+    kind = names.kind(name)
+    first = column.first()
+    return (
+        kind in ("auto", "image", "mask")
+        and encoded.is_image_file(first)
+        and encoded.channels_of(
+            first, names.images, "mask" in (kind, name) and kind != "image"
+        )
+        > 0
+    )
 
 
 def _refuse(data: Any) -> None:
@@ -178,10 +227,14 @@ def _refuse(data: Any) -> None:
         )
 
 
-def columns_of(data: Any, fields: Fields) -> Any:
+def columns_of(
+    data: Any,
+    fields: Fields,
+    images: encoded.ImageOptions = encoded.DEFAULTS,
+) -> Any:
     """Returns the columns of `data`, or its samples if it has none."""
     _refuse(data)
-    names = FieldNames(fields)
+    names = FieldNames(fields, images)
     resident = concat.as_concat(data)
     if resident is not None:
         return concat.columns(resident, names)

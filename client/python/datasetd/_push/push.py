@@ -33,7 +33,7 @@ from ..errors import (
     NotFound,
     ResourceExhausted,
 )
-from . import concat
+from . import concat, encoded
 from . import resident as _resident
 from .columns import Columns, contiguous, copy_rows
 from .data import columns_of, part_of
@@ -85,6 +85,11 @@ class _Sender:
         if len(self._block) >= _BLOCK_BYTES:
             self._flush()
 
+    def write_block(self, data: bytes) -> None:
+        """Sends bytes without a copy. Releases the GIL."""
+        self._flush()
+        self._call("push_write", self._handle, data, len(data))
+
     def write_sample(self, parts: List[bytes]) -> None:
         self.write(b"".join(parts))
 
@@ -133,8 +138,12 @@ class _ColumnData:
         self._columns = columns
         self.total = columns.num_samples
         self.fields = columns.fields_message()
+        self.images = columns.images
 
     def send(self, sender: _Sender, report: Report) -> None:
+        if self._columns.has_encoded:
+            self._send_encoded(sender, report)
+            return
         row_dtype = self._columns.row_dtype()
         count = 0
         for arrays in self._columns.blocks():
@@ -142,6 +151,15 @@ class _ColumnData:
             count += len(arrays[0])
             if report is not None:
                 report(_progress(count, self.total, count * row_dtype.itemsize))
+
+    def _send_encoded(self, sender: _Sender, report: Report) -> None:
+        count = sent = 0
+        for rows, data in self._columns.encoded_blocks():
+            sender.write_block(data)
+            count += rows
+            sent += len(data)
+            if report is not None:
+                report(_progress(count, self.total, sent))
 
     def blocks(self, max_rows: int) -> Iterator[List[Any]]:
         return self._columns.blocks(max_rows)
@@ -158,11 +176,12 @@ class _SampleData:
         is_ragged: bool,
         stack: contextlib.ExitStack,
         most_bytes: Callable[[], float],
+        images: encoded.ImageOptions,
     ) -> None:
         """Encodes the first sample; or all, to a file, if their number or
         sizes are unknown: at most most_bytes(), the memory for them."""
         self._name = name
-        self._encoder = SampleEncoder(fields, is_ragged)
+        self._encoder = SampleEncoder(fields, is_ragged, images)
         self._encoded = self._encode(samples)
         self._spool: Any = None
         self.total: int
@@ -184,6 +203,7 @@ class _SampleData:
             else:
                 self._encoded = itertools.chain([first], self._encoded)
         self.fields = self._encoder.fields_message()
+        self.images = self._encoder.images
 
     def _spool_samples(self, most_bytes: float) -> None:
         size = 0
@@ -240,17 +260,17 @@ class _SampleData:
         self._check_count()
 
     def blocks(self, max_rows: int) -> Iterator[List[Any]]:
-        """Yields the fields' rows instead of send(). REQUIRES: one size."""
-        encoded = self._encoded
+        """Yields the fields' rows instead of send(): of encoded images the
+        pixels, or None as encoded.pixels(). REQUIRES: one size."""
+        samples = self._encoded
         if self._spool is not None:
-            sizes = self._encoder.part_sizes()
-            encoded = (
-                [self._spool.read(size) for size in sizes]
+            samples = (
+                self._encoder.read_parts(self._spool)
                 for _ in range(self.total)
             )
-        rows = max(1, _BLOCK_BYTES // max(1, sum(self._encoder.part_sizes())))
+        rows = self._encoder.rows_at_once(_BLOCK_BYTES)
         while True:
-            block = list(itertools.islice(encoded, min(rows, max_rows)))
+            block = list(itertools.islice(samples, min(rows, max_rows)))
             if not block:
                 break
             yield self._encoder.arrays(block)
@@ -272,6 +292,20 @@ def _progress(count: int, total: int, sent: int) -> Dict[str, Any]:
             "loaded_bytes": sent,
         }
     }
+
+
+def _options_message(
+    source: Any, given: encoded.ImageOptions
+) -> Dict[str, Any]:
+    """Returns those fields of a PushHeader, if they are not the defaults."""
+    if any(field.get("is_encoded") for field in source.fields):
+        options = source.images.message()
+        return {"options": options} if options else {}
+    if given != encoded.DEFAULTS:
+        raise InvalidArgument(
+            "options are for encoded images, and no field is one"
+        )
+    return {}
 
 
 def _check_name(name: Any) -> None:
@@ -352,7 +386,7 @@ def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
         )
     if present.class_names != header["class_names"]:
         return f"{before} with other class names: {_WAYS}"
-    fields = [
+    fields: List[Dict[str, Any]] = [
         {
             "name": field.name,
             "dtype": "DTYPE_" + field.dtype.upper(),
@@ -367,6 +401,10 @@ def _difference(present: Dataset, header: Dict[str, Any], data: Any) -> str:
         f"are {data.total}): {_WAYS}"
     )
     ours = [{key: field[key] for key in fields[0]} for field in data.fields]
+    for mine, field, theirs in zip(ours, data.fields, fields):
+        # The daemon found height and width.
+        if field.get("is_encoded") and field["shape"][2] in theirs["shape"][2:]:
+            mine["shape"] = theirs["shape"]
     if present.num_samples != data.total or fields != ours:
         return other
     if not _resident.can_be_read(present):
@@ -381,10 +419,14 @@ def _is_equal(present: Dataset, data: Any) -> bool:
     """Reads both up to the first difference."""
     blocks = data.blocks(_resident.MAX_ROWS)
     ours = next(blocks)
+    if any(array is None for array in ours):
+        return False
     theirs = _resident.resident_rows(present, len(ours[0]))
     with contextlib.closing(theirs):
         for block in itertools.chain([ours], blocks):
             resident = next(theirs, None)
+            if any(array is None for array in block):
+                return False
             if resident is None or not all(
                 map(_resident.are_equal, block, resident)
             ):
@@ -402,6 +444,7 @@ def push(
     ragged: bool,
     if_exists: str,
     part: Optional[Part],
+    images: encoded.ImageOptions,
 ) -> Dict[str, Any]:
     """Sends the samples, or a part of them, unless the dataset exists. Returns
     the Dataset message; the session has one more holder. `hold`
@@ -442,14 +485,14 @@ def push(
             present, _ = find()
         message = present
         if present is None or if_exists == "same":
-            columns = columns_of(data, fields)
+            columns = columns_of(data, fields, images)
             if part is not None:
                 columns = part_of(columns, part)
             source: Any = (
                 _ColumnData(columns)
                 if isinstance(columns, Columns)
                 else _SampleData(
-                    name, columns, fields, ragged, stack, most_bytes
+                    name, columns, fields, ragged, stack, most_bytes, images
                 )
             )
             if not source.total:
@@ -457,7 +500,10 @@ def push(
                     f"dataset {name!r}: there is no sample to push"
                 )
             header = dict(
-                header, num_samples=source.total, fields=source.fields
+                header,
+                num_samples=source.total,
+                fields=source.fields,
+                **_options_message(source, images),
             )
         if if_exists == "replace":
             with contextlib.suppress(NotFound):

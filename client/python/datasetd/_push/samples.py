@@ -18,6 +18,7 @@ from typing import (
 )
 
 from ..errors import InvalidArgument
+from . import encoded
 
 Fields = Union[None, str, Sequence[str], Mapping[str, str]]
 
@@ -34,11 +35,6 @@ _CASTS = {
     "complex64": "view it as float32, with an axis of 2 behind the others",
     "complex128": "view it as float64, with an axis of 2 behind the others",
 }
-# First bytes of JPEG, PNG, GIF, WebP and TIFF files.
-_ENCODED = (
-    b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1", b"\xff\xd8\xff\xdb", b"\x89PNG",
-    b"GIF8", b"RIFF", b"II*\0", b"MM\0*",
-)
 _IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
 _KINDS = ("auto", "image", "image_chw", "mask", "array")
 
@@ -53,6 +49,8 @@ class Spec(NamedTuple):
     is_image: bool
     is_mask: bool
     is_chw: bool
+    # Sent as files; the shape is (-1, -1, C).
+    is_encoded: bool = False
 
 
 def check_dtype(dtype: Any, where: str) -> None:
@@ -135,7 +133,7 @@ def _to_array(
     elif isinstance(value, float):
         array, origin = numpy.asarray(value, numpy.float32), "numpy"
     elif isinstance(value, (str, bytes, bytearray)) or value is None:
-        if isinstance(value, (bytes, bytearray)) and value[:4] in _ENCODED:
+        if encoded.is_image_file(value):
             way = "decode it first, as datasetd.sources.decode_image(value)"
         else:
             way = "leave it out with fields="
@@ -149,9 +147,27 @@ def _to_array(
     return array, array.dtype.name, origin
 
 
-def make_spec(name: str, kind: str, value: Any) -> Spec:
+def make_spec(
+    name: str,
+    kind: str,
+    value: Any,
+    images: encoded.ImageOptions = encoded.DEFAULTS,
+) -> Spec:
     """Returns the field for its first value."""
     where = f"field {name!r} of the first sample"
+    if _is_encoded(kind, value):
+        is_mask = kind == "mask" or (kind, name) == ("auto", "mask")
+        data = encoded.to_bytes(value, where)
+        channels = encoded.channels_of(data, images, is_mask)
+        if not channels:
+            raise (
+                encoded.mask_advice(where)
+                if is_mask
+                else encoded.own_advice(where)
+            )
+        return Spec(
+            name, kind, "uint8", (-1, -1, channels), True, is_mask, False, True
+        )
     array, dtype, origin = _to_array(value, where, kind, name)
     shape = array.shape
     is_chw = kind == "image_chw"
@@ -194,6 +210,12 @@ def make_spec(name: str, kind: str, value: Any) -> Spec:
     )
 
 
+def _is_encoded(kind: str, value: Any) -> bool:
+    if kind in ("image", "mask"):
+        return encoded.is_bytes(value)
+    return kind == "auto" and encoded.is_image_file(value)
+
+
 def numpy_dtype(spec: Spec) -> str:
     """Returns the NumPy dtype of the field's values."""
     return "int16" if spec.dtype == "bfloat16" else spec.dtype
@@ -201,13 +223,16 @@ def numpy_dtype(spec: Spec) -> str:
 
 def field_message(spec: Spec) -> Dict[str, Any]:
     """Returns the Field of a PushHeader."""
-    return {
+    message = {
         "name": spec.name,
         "dtype": "DTYPE_" + spec.dtype.upper(),
         "shape": list(spec.shape),
         "is_image": spec.is_image,
         "is_mask": spec.is_mask,
     }
+    if spec.is_encoded:
+        message["is_encoded"] = True
+    return message
 
 
 def mask_names(fields: Fields) -> Set[str]:
@@ -218,9 +243,15 @@ def mask_names(fields: Fields) -> Set[str]:
 
 
 class FieldNames:
-    """Names and kinds of the values of a sample."""
+    """Names and kinds of the values of a sample, and how its encoded images
+    are decoded."""
 
-    def __init__(self, fields: Fields) -> None:
+    def __init__(
+        self,
+        fields: Fields,
+        images: encoded.ImageOptions = encoded.DEFAULTS,
+    ) -> None:
+        self.images = images
         if isinstance(fields, str):
             fields = [fields]
         self._names = None if fields is None else list(fields)
@@ -270,6 +301,9 @@ def _guess_names(values: Sequence[Any]) -> List[str]:
     integers: List[int] = []
     for i, value in enumerate(values):
         where = f"value {i} of the first sample"
+        if encoded.is_image_file(value):
+            images.append(i)
+            continue
         array, dtype, origin = _to_array(value, where)
         # Two axes of float32 may be anything, but not in a PIL image.
         is_known = array.ndim != 2 or dtype == "uint8" or origin == "pil"
@@ -292,8 +326,13 @@ def _guess_names(values: Sequence[Any]) -> List[str]:
 class SampleEncoder:
     """Encodes samples; the first one determines the fields."""
 
-    def __init__(self, fields: Fields, ragged: bool = False) -> None:
-        self._names = FieldNames(fields)
+    def __init__(
+        self,
+        fields: Fields,
+        ragged: bool = False,
+        images: encoded.ImageOptions = encoded.DEFAULTS,
+    ) -> None:
+        self._names = FieldNames(fields, images)
         self._specs: List[Spec] = []
         self._count = 0
         # With `ragged`: height and width of each sample, by image field.
@@ -303,6 +342,10 @@ class SampleEncoder:
     @property
     def num_samples(self) -> int:
         return self._count
+
+    @property
+    def images(self) -> encoded.ImageOptions:
+        return self._names.images
 
     def fields_message(self) -> List[Dict[str, Any]]:
         messages = []
@@ -324,22 +367,45 @@ class SampleEncoder:
         tables = (self._ragged_sizes(spec) for spec in self._specs)
         return b"".join(t.tobytes() for t in tables if t is not None)
 
-    def part_sizes(self) -> List[int]:
-        """Returns the size of each field of the first sample, in bytes."""
+    def read_parts(self, file: Any) -> List[bytes]:
+        """Reads a sample that was written to a file. REQUIRES: one size."""
+        parts = []
+        for spec in self._specs:
+            head = b""
+            if spec.is_encoded:
+                head = file.read(4)
+                size = int.from_bytes(head, "little")
+            else:
+                size = self._part_size(spec)
+            parts.append(head + file.read(size))
+        return parts
+
+    def rows_at_once(self, num_bytes: int) -> int:
+        """Returns the number of samples in so many bytes."""
+        if any(spec.is_encoded for spec in self._specs):
+            return encoded.ROWS_AT_ONCE
+        sample_bytes = sum(map(self._part_size, self._specs))
+        return max(1, num_bytes // max(1, sample_bytes))
+
+    @staticmethod
+    def _part_size(spec: Spec) -> int:
         import numpy
 
-        return [
-            numpy.dtype(numpy_dtype(spec)).itemsize * math.prod(spec.shape)
-            for spec in self._specs
-        ]
+        return numpy.dtype(numpy_dtype(spec)).itemsize * math.prod(spec.shape)
 
     def arrays(self, samples: Sequence[Sequence[bytes]]) -> List[Any]:
-        """Returns an array per field of encoded samples, which must have the
-        size of the first."""
+        """Returns an array per field of samples, which must have the size of
+        the first; None if encoded images differ in it, or are damaged."""
         import numpy
 
         return [
-            numpy.frombuffer(b"".join(parts), numpy_dtype(spec)).reshape(
+            encoded.pixels(
+                [part[4:] for part in parts],
+                spec.shape[2],
+                self._names.images.others,
+            )
+            if spec.is_encoded
+            else numpy.frombuffer(b"".join(parts), numpy_dtype(spec)).reshape(
                 (len(samples),) + spec.shape
             )
             for spec, parts in zip(self._specs, zip(*samples))
@@ -358,12 +424,19 @@ class SampleEncoder:
         values = self._values(sample)
         if not self._specs:
             self._specs = [
-                make_spec(name, self._names.kind(name), value)
+                make_spec(
+                    name, self._names.kind(name), value, self._names.images
+                )
                 for name, value in values.items()
             ]
         parts = []
         for spec in self._specs:
             where = f"sample {self._count}, field {spec.name!r}"
+            if spec.is_encoded:
+                data = encoded.to_bytes(values[spec.name], where)
+                data = encoded.for_daemon(data, spec.shape[2])
+                parts.append(encoded.to_part(data))
+                continue
             value, dtype, _ = _to_array(
                 values[spec.name], where, spec.kind, spec.name
             )
