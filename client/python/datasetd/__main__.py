@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
 
-from . import errors, sources
+from . import errors
 from ._client import formats as _formats
 from ._client.client import Client, connect
 from ._commands import per_node
@@ -200,7 +200,7 @@ def _read(arguments: argparse.Namespace) -> Any:
             name, _, kind = text.rpartition(":")
             features[field] = name, "byte" if kind == "image" else kind
             if kind == "image":
-                decode[field] = sources.decode_image
+                decode[field] = bytes  # the daemon decodes it
         options.update(features=features, decode=decode)
     elif fields:
         if "fields" in options:

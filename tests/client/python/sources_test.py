@@ -1,5 +1,6 @@
 """datasetd.sources: files that their own libraries wrote; the command."""
 
+import io
 import itertools
 import json
 import os
@@ -289,6 +290,50 @@ def test_lmdb(client, tmp_path):
     entries = sources.lmdb(path, decode)
     assert len(entries) == 300
     _expect(client, entries, {"image": _IMAGES, "label": _LABELS})
+
+
+def _encoded():
+    """_IMAGES as files."""
+    files = []
+    for image in _IMAGES:
+        file = io.BytesIO()
+        Image.fromarray(image).save(file, "png")
+        files.append(file.getvalue())
+    return files
+
+
+def test_encoded_images_are_decoded_by_the_daemon(client, tmp_path):
+    files = _encoded()
+    want = {"image": _IMAGES, "label": _LABELS}
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset(
+            "image", len(files), dtype=h5py.vlen_dtype(np.uint8)
+        )
+        for i, data in enumerate(files):
+            dataset[i] = np.frombuffer(data, np.uint8)
+        file["label"] = _LABELS
+    _expect(client, sources.hdf5(path), want)
+    path = tmp_path / "a.lmdb"
+    with lmdb.open(str(path), map_size=1 << 24) as environment:
+        with environment.begin(write=True) as transaction:
+            for i, data in enumerate(files):
+                transaction.put(b"%08d" % i, bytes([_LABELS[i]]) + data)
+    _expect(
+        client,
+        sources.lmdb(path, lambda _, v: {"image": v[1:], "label": v[0]}),
+        want,
+    )
+
+    def spoilt(key, value):
+        return {"image": value[1:] if int(key) != 7 else value[1:60]}
+
+    dataset = client.load_dataset(
+        "spoilt-lmdb", "lmdb", path, options={"decode": spoilt},
+        bad_samples="skip",
+    )
+    assert [bad.index for bad in dataset.bad_samples] == [7]
+    assert len(dataset) == 299
 
 
 def test_csv(client, tmp_path):

@@ -108,8 +108,9 @@ def array_kinds(
     """Returns the kinds of arrays [N, ...], by the rules of format npy.
 
     Images are arrays (N, H, W, C) of 1 to 4 channels, and arrays (N, H, W) of
-    uint8 or bool or of a field called image or mask. An image called mask is a
-    mask. `images` and `masks` choose otherwise.
+    uint8 or bool or of a field called image or mask. So are columns of encoded
+    images, of objects. An image called mask is a mask. `images` and `masks`
+    choose otherwise.
     """
     is_image = _choices("images", images, arrays)
     is_mask = _choices("masks", masks, arrays)
@@ -147,6 +148,8 @@ def _choices(
 
 
 def _is_image(name: str, array: Any) -> bool:
+    if array.dtype.kind == "O":
+        return True
     if array.dtype.name not in _IMAGE_DTYPES:
         return False
     if len(array.shape) == 3:

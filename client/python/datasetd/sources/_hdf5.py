@@ -14,6 +14,8 @@ from ._base import (
     library,
 )
 
+# First bytes of JPEG, PNG and BMP.
+_IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
 _DTYPES = (
     "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64",
     "float16", "float32", "float64",
@@ -46,14 +48,16 @@ def hdf5(
     images: Choices = None,
     masks: Choices = None,
 ) -> Source:
-    """Datasets [N, ...] of an HDF5 file, by h5py.
+    """Datasets [N, ...] of an HDF5 file, by h5py: numbers, and encoded images
+    as uint8 of variable length.
 
     They are read in order, and need not fit into memory. Data in other files,
     by external links or storage or virtual datasets, is refused.
 
     Args:
       fields: "group/name" names a dataset of a group. None: the datasets of
-        numbers in the root, sorted by name, without those that are links.
+        numbers and images in the root, sorted by name, without those that are
+        links.
       images, masks: as of npz().
     """
     h5py = library("h5py", "h5py", "hdf5")
@@ -76,7 +80,7 @@ def hdf5(
                 "not read: open it with h5py, and push the dataset if it may "
                 "be trusted"
             )
-        if not _is_array(dataset):
+        if not _is_array(dataset) and not _is_files(dataset, h5py):
             raise InvalidArgument(
                 f"{found}: {name!r} is no array [N, ...] of numbers that "
                 f"datasetd holds: {', '.join(_DTYPES)}"
@@ -91,6 +95,17 @@ def _is_array(dataset: Any) -> bool:
     except TypeError:  # a type that NumPy does not have, such as bit fields
         return False
     return name in _DTYPES and bool(dataset.shape)
+
+
+def _is_files(dataset: Any, h5py: Any) -> bool:
+    """True for elements that are bytes of any number."""
+    try:
+        kind = h5py.check_vlen_dtype(dataset.dtype)
+    except TypeError:
+        return False
+    return (
+        getattr(kind, "name", "") == "uint8" and len(dataset.shape or ()) == 1
+    )
 
 
 def _is_elsewhere(dataset: Any, file: Any) -> bool:
@@ -108,7 +123,13 @@ def _is_field(file: Any, name: str, h5py: Any) -> bool:
     if not isinstance(file.get(name, getlink=True), h5py.HardLink):
         return False
     item = file[name]
-    return isinstance(item, h5py.Dataset) and _is_array(item)
+    return isinstance(item, h5py.Dataset) and (
+        _is_array(item) or _is_files(item, h5py) and _begins_with_image(item)
+    )
+
+
+def _begins_with_image(dataset: Any) -> bool:
+    return len(dataset) > 0 and bytes(dataset[0][:8]).startswith(_IMAGES)
 
 
 def _datasets(file: Any, fields: Fields, h5py: Any) -> List[str]:

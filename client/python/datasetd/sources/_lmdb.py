@@ -37,8 +37,8 @@ def lmdb(path: Path, decode: Callable[[bytes, bytes], Any]) -> Any:
 
     Args:
       decode: makes a sample of a key and a value: a tuple or a dict, as
-        `lambda key, value: (datasetd.sources.decode_image(value[8:]),
-        int.from_bytes(value[:8], "little"))`.
+        `lambda key, value: (value[8:], int.from_bytes(value[:8], "little"))`.
+        The daemon decodes images that are left as bytes.
 
     Keys that begin with `__`, as `__len__`, are not samples.
     """

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from ._base import Path, existing, library
-from ._images import decode_image
 
 
 class _Records:
@@ -37,7 +36,7 @@ def recordio(
     """Records of an MXNet RecordIO file (.rec) of images, by mxnet: `image`,
     and `label`, whole numbers as int64, else as float32 (K,).
 
-    `decode` makes the image of a record's bytes; unset, decode_image does.
+    `decode` makes the image of a record's bytes; unset, the daemon does.
     """
     package = library("mxnet.recordio", "mxnet", "recordio")
-    return _Records(package, existing(path), decode or decode_image)
+    return _Records(package, existing(path), decode or bytes)

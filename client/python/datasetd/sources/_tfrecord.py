@@ -52,8 +52,8 @@ def tfrecord(
       features: for each field the feature and its type: `{"image":
         ("image/encoded", "byte"), "label": ("image/class/label", "int")}`.
         Types are byte, int and float.
-      decode: for fields of bytes a function of them, as `{"image":
-        datasetd.sources.decode_image}`.
+      decode: for fields of bytes a function of them, as `{"image": bytes}`
+        for images, which the daemon decodes.
       compression: None or "gzip".
 
     A feature with one value becomes a number, any other an array (K,).
