@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "server/load/load_planner.h"
 #include "server/load/mapped_load.h"
-#include "server/load/sample_sizes.h"
+#include "server/load/sample_scan.h"
 
 namespace datasetd {
 namespace {
@@ -89,7 +89,6 @@ absl::StatusOr<LoadPlan> DatasetLoad::PlanEntry(
       LoadPlan plan,
       PlanLoad(info,
                std::vector<std::optional<FieldProgram>>(info.fields.size()),
-               source_.placement.devices.first().backend->max_teams(),
                /*own_sizes=*/{}, source_.plan.limits));
   if (!AreFieldsOf(source_.plan, info.fields)) {
     return absl::DataLossError(
@@ -156,10 +155,8 @@ absl::Status DatasetLoad::Receive(const Reserver& reserve) {
   DATASETD_RETURN_IF_ERROR(reader.Receive());
   if (!source_.plan.needs_sizes()) return absl::OkStatus();
   DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan,
-      PlanSource(source_.spec, reader.info(),
-                 source_.placement.devices.first().backend->max_teams(),
-                 /*own_sizes=*/{}, source_.plan.limits));
+      LoadPlan plan, PlanSource(source_.spec, reader.info(), /*own_sizes=*/{},
+                                source_.plan.limits));
   if (!plan.needs_sizes()) {
     DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   }
@@ -175,10 +172,8 @@ absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
       auto sizes,
       FindSampleSizes(reader, source_.plan, account_, counters.is_cancelled));
   DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan,
-      PlanSource(source_.spec, reader.info(),
-                 source_.placement.devices.first().backend->max_teams(),
-                 std::move(sizes), source_.plan.limits));
+      LoadPlan plan, PlanSource(source_.spec, reader.info(), std::move(sizes),
+                                source_.plan.limits));
   DATASETD_RETURN_IF_ERROR(TakeMemory(plan, reserve));
   source_.plan = std::move(plan);
   return absl::OkStatus();

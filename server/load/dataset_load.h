@@ -31,13 +31,12 @@ class DatasetLoad {
   using Reserver = std::function<absl::StatusOr<PlacedMemory>(
       const LoadPlan& plan, PlacedMemory held)>;
 
-  // `resident` is the memory that the source's plan needs, `scratch` what it
-  // needs during the load. Decoding time is charged to the account's user.
-  DatasetLoad(OpenedSource source, PlacedMemory resident, Reservation scratch,
+  // `resident` is the memory that the source's plan needs. Decoding time is
+  // charged to the account's user.
+  DatasetLoad(OpenedSource source, PlacedMemory resident,
               const DecodeAccount& account)
       : source_(std::move(source)),
         account_(account),
-        scratch_(std::move(scratch)),
         resident_(std::move(resident)) {}
 
   // Loads from the cache (null: no cache) if it has an undamaged copy, else
@@ -71,7 +70,6 @@ class DatasetLoad {
 
   OpenedSource source_;
   const DecodeAccount account_;
-  Reservation scratch_;
   PlacedMemory resident_;
 };
 

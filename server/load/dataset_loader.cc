@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <iterator>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -13,13 +13,13 @@
 #include "base/digest.h"
 #include "base/nvtx_range.h"
 #include "base/status_macros.h"
-#include "cuda/kernels/chain/chain_scratch.h"
 #include "server/dataset/content_hasher.h"
 #include "server/dataset/ragged_index.h"
+#include "server/files/aligned_buffer.h"
 #include "server/load/bad_sample_filter.h"
 #include "server/load/field_writer.h"
-#include "server/load/parallel_decoder.h"
 #include "server/load/sample_transform.h"
+#include "server/load/sample_workers.h"
 
 namespace datasetd {
 namespace {
@@ -55,8 +55,7 @@ std::string ContentHash(const LoadPlan& plan, int64_t num_samples,
 // A chunk in staging memory.
 struct Staging {
   std::unique_ptr<HostMemory> memory;
-  std::unique_ptr<Event> event;
-  Stream* stream = nullptr;  // that the event was recorded on
+  std::unique_ptr<Event> event;  // after its copies
   ContentHasher::Ticket hash_ticket = 0;
   std::vector<absl::Span<uint8_t>> fields;
   // For packed fields of an encoded source: the place of each sample in its
@@ -64,43 +63,19 @@ struct Staging {
   std::vector<std::vector<RaggedSample>> places;
 };
 
-// A stream that works on one chunk at a time. For each field with pretransforms
-// it has memory for the chunk as read, scratch memory, and the program.
-struct Lane {
-  std::vector<std::unique_ptr<DeviceMemory>> source;
-  std::vector<std::unique_ptr<DeviceMemory>> scratch;
-  // Where the program's samples go, unless they are written in place.
-  std::vector<std::unique_ptr<DeviceMemory>> output;
-  std::vector<std::unique_ptr<LoadedProgram>> programs;
-  // The chunk that it makes, until that is hashed.
-  Staging* staging = nullptr;
-  int64_t first = 0;
-  int64_t num_samples = 0;
-  // Last, so that it is destroyed first and waits for pending work.
-  std::unique_ptr<Stream> stream;
-};
-
 class Loader {
  public:
   Loader(const LoadPlan& plan, const Placement& placement, SampleSource& source,
          Backend* backend, LoadCounters& counters, const DecodeAccount& account,
-         SampleStore* store)
-      : plan_(plan),
-        placement_(placement),
-        source_(source),
-        backend_(backend),
-        store_(store),
-        counters_(counters),
-        account_(account) {}
+         SampleStore* store);
   ~Loader() { counters_.SetStreams({}); }
 
   absl::Status Allocate();
-  absl::Status Run() { return plan_.is_encoded ? RunEncoded() : RunPlain(); }
+  absl::Status Run();
   // REQUIRES: Run has returned.
   int64_t num_samples() const { return num_placed_; }
   BadSampleReport TakeBadSamples() {
-    return plan_.is_encoded ? std::move(bad_samples_)
-                            : source_.info().bad_samples;
+    return plan_.is_encoded ? filter_.report() : source_.info().bad_samples;
   }
   std::vector<FieldMemory> TakeMemory() {
     if (!placement_.is_whole()) return writer_.TakeMemory();
@@ -116,19 +91,18 @@ class Loader {
   }
 
  private:
-  absl::Status RunPlain();
-  absl::Status RunEncoded();
-  // True if the field's pretransforms run on the device.
-  bool HasProgram(size_t field) const {
-    return plan_.fields[field].has_program && !plan_.is_encoded;
-  }
-  // Size of one sample of a field in staging memory.
-  int64_t StagedBytes(size_t field) const {
-    return plan_.is_encoded ? plan_.fields[field].resident.sample_bytes()
-                            : source_.info().fields[field].sample_bytes();
-  }
+  // The samples of a chunk, from Begin to End.
+  struct Chunk {
+    Staging* staging = nullptr;
+    int64_t count = 0;
+  };
+
   bool IsPacked(size_t field) const {
     return plan_.fields[field].resident.is_packed();
+  }
+  // True if the field is read to an input buffer.
+  bool HasInput(size_t field) const {
+    return !plan_.is_encoded && plan_.fields[field].is_transformed;
   }
   // Size of `count` samples of a field in staging memory, starting at `first`.
   int64_t StagedBytes(size_t field, int64_t first, int64_t count) const;
@@ -136,23 +110,25 @@ class Loader {
   int64_t NextCount(int64_t first) const;
   // Lays out the fields one after the other.
   void Divide(Staging& staging, int64_t first, int64_t count) const;
-  absl::Status Place(Staging& staging, Lane& lane, int64_t first,
-                     int64_t count);
-  // Copies samples of a field to where they are to lie, and has them hashed.
+  // Begins the next chunk, if there is one: its samples are read, or made by
+  // the workers.
+  absl::Status Begin();
+  // Reads the next samples of a plain source, and returns those of the fields
+  // with pretransforms.
+  absl::StatusOr<std::vector<absl::Span<const uint8_t>>> Read(Staging& staging,
+                                                              int64_t count);
+  // Waits for the oldest chunk, and has its samples hashed and copied.
+  absl::Status End();
+  // Waits for the workers, and removes the chunk's bad samples. Returns how
+  // many are left.
+  absl::StatusOr<int64_t> Finish(Staging& staging);
+  absl::Status Place(Staging& staging, int64_t count);
+  // Copies samples of a field to where they are to lie.
   absl::Status Write(size_t field, absl::Span<const uint8_t> samples,
-                     Staging& staging, Lane& lane, int64_t first,
                      int64_t count);
-  absl::Status Record(Staging& staging, Lane& lane);
   // For a packed field of an encoded source: appends the samples of `rows`.
   void Pack(size_t field, absl::Span<const int64_t> rows, Staging& staging);
   absl::Status PlaceIndices();
-  absl::Status AllocateLane(Lane& lane);
-  absl::Status FillIndices();
-  absl::Status Transform(size_t field, const Staging& staging, Lane& lane,
-                         int64_t first, int64_t count);
-  // Waits for the chunk with pretransforms that the lane works on, if any, and
-  // has it hashed.
-  absl::Status Finish(Lane& lane);
   absl::Status WaitFor(Staging& staging);
 
   const LoadPlan& plan_;
@@ -168,19 +144,46 @@ class Loader {
   std::vector<Dataset::Contents::Packed> packed_;
   std::vector<int64_t> packed_bytes_;  // written so far
   std::vector<Staging> staging_;
-  int64_t num_placed_ = 0;
-  BadSampleReport bad_samples_;
-  std::unique_ptr<DeviceMemory> indices_;  // 0, 1, ...: for pretransforms
+  std::vector<AlignedBuffer> inputs_;
+  int64_t num_begun_ = 0;  // samples
+  size_t begin_turn_ = 0;
+  std::deque<Chunk> chunks_;
+  int64_t num_ended_ = 0;   // samples
+  int64_t num_placed_ = 0;  // of them, without bad ones
+  BadSampleFilter filter_;
   // Declared last, so that they are destroyed first and wait for pending work.
   FieldWriter writer_;
-  std::vector<Lane> lanes_;
+  std::unique_ptr<Stream> stream_;
   std::optional<ContentHasher> hasher_;
+  std::vector<std::unique_ptr<SampleTransform>> transforms_;
+  std::optional<SampleWorkers> workers_;  // if the plan has work
 };
+
+std::vector<int64_t> FixedSampleBytes(const LoadPlan& plan) {
+  std::vector<int64_t> bytes;
+  for (const LoadPlan::FieldPlan& field : plan.fields) {
+    bytes.push_back(field.resident.is_packed() ? 0
+                                               : field.resident.sample_bytes());
+  }
+  return bytes;
+}
+
+Loader::Loader(const LoadPlan& plan, const Placement& placement,
+               SampleSource& source, Backend* backend, LoadCounters& counters,
+               const DecodeAccount& account, SampleStore* store)
+    : plan_(plan),
+      placement_(placement),
+      source_(source),
+      backend_(backend),
+      store_(store),
+      counters_(counters),
+      account_(account),
+      filter_(plan.bad_samples, plan.max_bad_samples, &source,
+              FixedSampleBytes(plan)) {}
 
 absl::Status Loader::Allocate() {
   const int64_t num_samples = source_.info().num_samples;
   const size_t num_fields = plan_.fields.size();
-  bool has_programs = false;
   if (!placement_.is_whole()) {
     DATASETD_RETURN_IF_ERROR(
         writer_.Allocate(placement_, num_fields, backend_, account_.uid));
@@ -207,11 +210,6 @@ absl::Status Loader::Allocate() {
       packed.index.emplace(PixelBytes(field.resident));
       if (plan_.is_encoded) packed.index->Reserve(num_samples);
     }
-    has_programs = has_programs || HasProgram(f);
-  }
-  if (has_programs) {
-    DATASETD_ASSIGN_OR_RETURN(
-        indices_, backend_->Allocate(plan_.chunk_samples * sizeof(int64_t)));
   }
   staging_.resize(static_cast<size_t>(plan_.num_staging_buffers));
   for (Staging& staging : staging_) {
@@ -221,65 +219,23 @@ absl::Status Loader::Allocate() {
     staging.fields.resize(num_fields);
     staging.places.resize(num_fields);
   }
+  inputs_.resize(static_cast<size_t>(plan_.num_input_buffers));
+  for (AlignedBuffer& input : inputs_) {
+    input.Reserve(static_cast<size_t>(plan_.input_bytes));
+  }
   packed_bytes_.resize(num_fields);
   hasher_.emplace(num_fields, NumHashThreads());
-  lanes_.resize(static_cast<size_t>(plan_.num_streams));
-  std::vector<Stream*> streams;
-  for (Lane& lane : lanes_) {
-    DATASETD_RETURN_IF_ERROR(AllocateLane(lane));
-    streams.push_back(lane.stream.get());
-  }
-  counters_.SetStreams(std::move(streams));
-  return indices_ == nullptr ? absl::OkStatus() : FillIndices();
-}
-
-absl::Status Loader::AllocateLane(Lane& lane) {
-  const size_t num_fields = plan_.fields.size();
-  lane.source.resize(num_fields);
-  lane.scratch.resize(num_fields);
-  lane.output.resize(num_fields);
-  lane.programs.resize(num_fields);
-  for (size_t f = 0; f < num_fields; ++f) {
-    if (!HasProgram(f)) continue;
-    const int64_t sample_bytes = source_.info().fields[f].sample_bytes();
-    DATASETD_ASSIGN_OR_RETURN(
-        lane.source[f], backend_->Allocate(plan_.chunk_samples * sample_bytes));
-    if (!placement_.is_whole()) {
-      DATASETD_ASSIGN_OR_RETURN(
-          lane.output[f],
-          backend_->Allocate(plan_.chunk_samples *
-                             plan_.fields[f].resident.sample_bytes()));
-    }
-    AugmentProgram program = ProgramOf(plan_.fields[f].program);
-    program.fields[0].source = lane.source[f]->data();
-    program.fields[0].sample_stride_bytes = sample_bytes;
-    program.fields[0].offset_bytes = 0;
-    if (const ScratchPlan plan = PlanScratch(program, backend_->max_teams());
-        plan.size_bytes > 0) {
-      DATASETD_ASSIGN_OR_RETURN(lane.scratch[f],
-                                backend_->Allocate(plan.size_bytes));
-      plan.Give(lane.scratch[f]->data(), &program);
-    }
-    DATASETD_ASSIGN_OR_RETURN(lane.programs[f], backend_->Load(program));
-  }
   DATASETD_ASSIGN_OR_RETURN(
-      lane.stream, backend_->CreateStream(
-                       nullptr, {.uid = account_.uid, .is_background = true}));
+      stream_, backend_->CreateStream(
+                   nullptr, {.uid = account_.uid, .is_background = true}));
+  counters_.SetStreams({stream_.get()});
   return absl::OkStatus();
 }
 
-absl::Status Loader::FillIndices() {
-  std::vector<int64_t> indices(static_cast<size_t>(plan_.chunk_samples));
-  std::iota(indices.begin(), indices.end(), int64_t{0});
-  Stream& stream = *lanes_[0].stream;
-  DATASETD_RETURN_IF_ERROR(stream.CopyToDevice(
-      indices_->data(), reinterpret_cast<const uint8_t*>(indices.data()),
-      indices.size() * sizeof(int64_t)));
-  return stream.Synchronize();
-}
-
 int64_t Loader::StagedBytes(size_t field, int64_t first, int64_t count) const {
-  if (!IsPacked(field)) return count * StagedBytes(field);
+  if (!IsPacked(field)) {
+    return count * plan_.fields[field].resident.sample_bytes();
+  }
   if (!plan_.is_encoded) {
     const RaggedIndex& index = *packed_[field].index;
     return index.BytesBefore(first + count) - index.BytesBefore(first);
@@ -320,9 +276,7 @@ void Loader::Divide(Staging& staging, int64_t first, int64_t count) const {
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     const int64_t size = StagedBytes(f, first, count);
     staging.fields[f] = absl::MakeSpan(staging.memory->data() + offset, size);
-    offset += RoundUpTo(
-        HasProgram(f) ? count * plan_.StagedBytes(source_.info(), f) : size,
-        kStagingAlignment);
+    offset += RoundUpTo(size, kStagingAlignment);
     if (!IsPacked(f) || !plan_.is_encoded) continue;
     std::vector<RaggedSample>& places = staging.places[f];
     places.clear();
@@ -338,99 +292,113 @@ void Loader::Divide(Staging& staging, int64_t first, int64_t count) const {
   }
 }
 
-absl::Status Loader::RunPlain() {
-  const int64_t num_samples = source_.info().num_samples;
+absl::Status Loader::Run() {
+  const SourceInfo& info = source_.info();
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
-    if (!IsPacked(f)) continue;
+    const LoadPlan::FieldPlan& field = plan_.fields[f];
+    transforms_.push_back(std::make_unique<SampleTransform>(
+        info.fields[f], Narrow<int>(f), field.ops, field.resident,
+        plan_.limits.transforms));
+    if (!IsPacked(f) || plan_.is_encoded) continue;
     DATASETD_ASSIGN_OR_RETURN(packed_[f].index, source_.ReadIndex(f));
   }
-  size_t turn = 0;
-  for (int64_t first = 0; first < num_samples; ++turn) {
-    if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
-      return absl::CancelledError("the load was cancelled");
+  if (plan_.is_encoded) source_.AllowSmallerImages(plan_.smaller_images);
+  if (plan_.has_work()) {
+    workers_.emplace(&source_, &transforms_, plan_.num_workers, account_,
+                     &counters_.is_cancelled);
+  }
+  while (num_ended_ < info.num_samples) {
+    while (num_begun_ < info.num_samples &&
+           chunks_.size() < static_cast<size_t>(plan_.num_chunks_ahead)) {
+      DATASETD_RETURN_IF_ERROR(Begin());
     }
-    const int64_t count = NextCount(first);
-    Staging& staging = staging_[turn % staging_.size()];
-    Lane& lane = lanes_[turn % lanes_.size()];
-    DATASETD_RETURN_IF_ERROR(Finish(lane));
-    DATASETD_RETURN_IF_ERROR(WaitFor(staging));
-    Divide(staging, first, count);
-    DATASETD_RETURN_IF_ERROR(source_.Read(count, staging.fields));
-    DATASETD_RETURN_IF_ERROR(Place(staging, lane, first, count));
-    first += count;
-    counters_.num_samples.store(first, std::memory_order_relaxed);
+    DATASETD_RETURN_IF_ERROR(End());
   }
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    DATASETD_RETURN_IF_ERROR(Finish(lanes_[turn++ % lanes_.size()]));
-  }
-  num_placed_ = num_samples;
+  if (plan_.is_encoded && num_placed_ == 0) return filter_.NothingLeft();
+  counters_.num_samples.store(num_placed_, std::memory_order_relaxed);
   return PlaceIndices();
 }
 
-absl::Status Loader::RunEncoded() {
-  const SourceInfo& info = source_.info();
-  std::vector<std::unique_ptr<SampleTransform>> transforms;
-  std::vector<int64_t> sample_bytes;
-  for (size_t f = 0; f < plan_.fields.size(); ++f) {
-    const LoadPlan::FieldPlan& field = plan_.fields[f];
-    transforms.push_back(std::make_unique<SampleTransform>(
-        info.fields[f], Narrow<int>(f), field.ops, field.resident,
-        plan_.limits.transforms));
-    sample_bytes.push_back(IsPacked(f) ? 0 : field.resident.sample_bytes());
+absl::Status Loader::Begin() {
+  if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
+    return absl::CancelledError("the load was cancelled");
   }
-  source_.AllowSmallerImages(plan_.smaller_images);
-  BadSampleFilter filter(plan_.bad_samples, plan_.max_bad_samples, &source_,
-                         std::move(sample_bytes));
-  // Destroyed before the staging buffers.
-  ParallelDecoder decoder(&source_, &transforms, plan_.num_decode_threads,
-                          account_, &counters_.is_cancelled);
-  int64_t num_started = 0;
-  int64_t num_finished = 0;
-  size_t start_turn = 0;
-  const auto start_next = [&]() -> absl::Status {
-    if (num_started == info.num_samples) return absl::OkStatus();
-    const int64_t count = NextCount(num_started);
-    Staging& staging = staging_[start_turn++ % staging_.size()];
-    DATASETD_RETURN_IF_ERROR(WaitFor(staging));
-    Divide(staging, num_started, count);
-    decoder.Start(num_started, count, staging.fields, staging.places);
-    num_started += count;
-    return absl::OkStatus();
-  };
-  for (size_t i = 0; i + 1 < staging_.size(); ++i) {
-    DATASETD_RETURN_IF_ERROR(start_next());
+  const int64_t count = NextCount(num_begun_);
+  Staging& staging = staging_[begin_turn_ % staging_.size()];
+  DATASETD_RETURN_IF_ERROR(WaitFor(staging));
+  Divide(staging, num_begun_, count);
+  SampleWorkers::Chunk work = {.count = count};
+  if (!plan_.is_encoded) {
+    DATASETD_ASSIGN_OR_RETURN(work.inputs, Read(staging, count));
   }
-  for (size_t turn = 0; num_finished < info.num_samples; ++turn) {
-    const std::vector<absl::Status> statuses = decoder.Finish();
-    if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
-      return absl::CancelledError("the load was cancelled");
-    }
-    Staging& staging = staging_[turn % staging_.size()];
-    DATASETD_ASSIGN_OR_RETURN(
-        const int64_t count,
-        filter.Filter(num_finished, statuses, staging.fields));
-    for (size_t f = 0; f < staging.fields.size(); ++f) {
-      if (IsPacked(f)) {
-        Pack(f, filter.rows(), staging);
-      } else {
-        staging.fields[f] = staging.fields[f].subspan(
-            0, static_cast<size_t>(count * StagedBytes(f)));
-      }
-    }
-    if (count > 0) {
-      DATASETD_RETURN_IF_ERROR(Place(staging, lanes_[0], num_placed_, count));
-    }
-    num_placed_ += count;
-    num_finished += static_cast<int64_t>(statuses.size());
-    counters_.num_samples.store(num_finished, std::memory_order_relaxed);
-    counters_.num_bad_samples.store(filter.report().num_samples,
-                                    std::memory_order_relaxed);
-    DATASETD_RETURN_IF_ERROR(start_next());
+  if (workers_.has_value()) {
+    work.fields = staging.fields;
+    work.places = staging.places;
+    workers_->Start(std::move(work));
   }
-  if (num_placed_ == 0) return filter.NothingLeft();
-  counters_.num_samples.store(num_placed_, std::memory_order_relaxed);
-  bad_samples_ = filter.report();
-  return PlaceIndices();
+  chunks_.push_back({&staging, count});
+  ++begin_turn_;
+  num_begun_ += count;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<absl::Span<const uint8_t>>> Loader::Read(
+    Staging& staging, int64_t count) {
+  std::vector<absl::Span<const uint8_t>> inputs(staging.fields.size());
+  std::vector<absl::Span<uint8_t>> places = staging.fields;
+  int64_t offset = 0;
+  for (size_t f = 0; f < places.size(); ++f) {
+    if (!HasInput(f)) continue;
+    // No chunk that is still worked on has the same one.
+    uint8_t* const input = inputs_[begin_turn_ % inputs_.size()].data();
+    const int64_t size = count * source_.info().fields[f].sample_bytes();
+    places[f] = absl::MakeSpan(input + offset, static_cast<size_t>(size));
+    inputs[f] = places[f];
+    offset += RoundUpTo(size, kStagingAlignment);
+  }
+  DATASETD_RETURN_IF_ERROR(source_.Read(count, places));
+  return inputs;
+}
+
+absl::Status Loader::End() {
+  const Chunk chunk = chunks_.front();
+  chunks_.pop_front();
+  int64_t count = chunk.count;
+  if (workers_.has_value()) {
+    DATASETD_ASSIGN_OR_RETURN(count, Finish(*chunk.staging));
+  }
+  if (count > 0) DATASETD_RETURN_IF_ERROR(Place(*chunk.staging, count));
+  num_placed_ += count;
+  num_ended_ += chunk.count;
+  counters_.num_samples.store(num_ended_, std::memory_order_relaxed);
+  counters_.num_bad_samples.store(filter_.report().num_samples,
+                                  std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Loader::Finish(Staging& staging) {
+  const std::vector<absl::Status> statuses = workers_->Finish();
+  if (counters_.is_cancelled.load(std::memory_order_relaxed)) {
+    return absl::CancelledError("the load was cancelled");
+  }
+  if (!plan_.is_encoded) {
+    for (const absl::Status& status : statuses) {
+      DATASETD_RETURN_IF_ERROR(status);
+    }
+    return static_cast<int64_t>(statuses.size());
+  }
+  DATASETD_ASSIGN_OR_RETURN(
+      const int64_t count,
+      filter_.Filter(num_ended_, statuses, staging.fields));
+  for (size_t f = 0; f < staging.fields.size(); ++f) {
+    if (IsPacked(f)) {
+      Pack(f, filter_.rows(), staging);
+    } else {
+      staging.fields[f] = staging.fields[f].subspan(
+          0, static_cast<size_t>(StagedBytes(f, num_ended_, count)));
+    }
+  }
+  return count;
 }
 
 void Loader::Pack(size_t field, absl::Span<const int64_t> rows,
@@ -459,11 +427,8 @@ void Loader::Pack(size_t field, absl::Span<const int64_t> rows,
 }
 
 absl::Status Loader::PlaceIndices() {
-  for (const Lane& lane : lanes_) {
-    DATASETD_RETURN_IF_ERROR(lane.stream->Synchronize());
-  }
+  DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
   DATASETD_RETURN_IF_ERROR(writer_.Await());
-  Stream& stream = *lanes_[0].stream;
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     if (!IsPacked(f)) continue;
     const RaggedIndex& index = *packed_[f].index;
@@ -482,9 +447,9 @@ absl::Status Loader::PlaceIndices() {
       const auto size = static_cast<size_t>(
           std::min(plan_.staging_bytes, index.index_bytes() - offset));
       std::memcpy(buffer.data(), data + offset, size);
-      DATASETD_RETURN_IF_ERROR(stream.CopyToDevice(
+      DATASETD_RETURN_IF_ERROR(stream_->CopyToDevice(
           packed_[f].memory->data() + offset, buffer.data(), size));
-      DATASETD_RETURN_IF_ERROR(stream.Synchronize());
+      DATASETD_RETURN_IF_ERROR(stream_->Synchronize());
     }
     counters_.num_bytes.fetch_add(index.index_bytes(),
                                   std::memory_order_relaxed);
@@ -493,100 +458,43 @@ absl::Status Loader::PlaceIndices() {
 }
 
 // Buffers alternate, so this blocks only if the device or the hash is slower
-// than the reader.
+// than what fills them.
 absl::Status Loader::WaitFor(Staging& staging) {
   hasher_->Await(staging.hash_ticket);
   DATASETD_RETURN_IF_ERROR(writer_.Await());
   DATASETD_ASSIGN_OR_RETURN(const bool is_done, staging.event->IsDone());
-  return is_done ? absl::OkStatus() : staging.stream->Synchronize();
+  return is_done ? absl::OkStatus() : stream_->Synchronize();
 }
 
-absl::Status Loader::Finish(Lane& lane) {
-  if (lane.staging == nullptr) return absl::OkStatus();
-  DATASETD_RETURN_IF_ERROR(lane.stream->Synchronize());
+absl::Status Loader::Place(Staging& staging, int64_t count) {
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
-    if (!HasProgram(f)) continue;
-    const auto num_bytes = static_cast<size_t>(
-        lane.num_samples * plan_.fields[f].resident.sample_bytes());
-    const absl::Span<const uint8_t> samples(lane.staging->fields[f].data(),
-                                            num_bytes);
-    if (placement_.is_whole()) {
-      lane.staging->hash_ticket = hasher_->Add(f, samples);
-      counters_.num_bytes.fetch_add(static_cast<int64_t>(num_bytes),
-                                    std::memory_order_relaxed);
-    } else {
-      DATASETD_RETURN_IF_ERROR(
-          Write(f, samples, *lane.staging, lane, lane.first, lane.num_samples));
-    }
+    const absl::Span<uint8_t> samples = staging.fields[f];
+    staging.hash_ticket = hasher_->Add(f, samples);
+    DATASETD_RETURN_IF_ERROR(Write(f, samples, count));
+    const auto num_bytes = static_cast<int64_t>(samples.size());
+    packed_bytes_[f] += num_bytes;
+    counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
   }
-  Staging& staging = *std::exchange(lane.staging, nullptr);
-  return placement_.is_whole() ? absl::OkStatus() : Record(staging, lane);
-}
-
-absl::Status Loader::Record(Staging& staging, Lane& lane) {
-  staging.stream = lane.stream.get();
-  return lane.stream->Record(*staging.event);
+  return stream_->Record(*staging.event);
 }
 
 absl::Status Loader::Write(size_t field, absl::Span<const uint8_t> samples,
-                           Staging& staging, Lane& lane, int64_t first,
                            int64_t count) {
   if (placement_.is_whole()) {
     const int64_t offset =
-        IsPacked(field) ? packed_bytes_[field]
-                        : first * plan_.fields[field].resident.sample_bytes();
-    DATASETD_RETURN_IF_ERROR(lane.stream->CopyToDevice(
-        memory_[field]->data() + offset, samples.data(), samples.size()));
-  } else {
-    absl::Span<const RaggedSample> places;
-    if (IsPacked(field)) {
-      places =
-          absl::MakeConstSpan(packed_[field].index->samples())
-              .subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-    }
-    DATASETD_RETURN_IF_ERROR(
-        writer_.Append(field, samples, places, *lane.stream));
+        IsPacked(field)
+            ? packed_bytes_[field]
+            : num_placed_ * plan_.fields[field].resident.sample_bytes();
+    return stream_->CopyToDevice(memory_[field]->data() + offset,
+                                 samples.data(), samples.size());
   }
-  staging.hash_ticket = hasher_->Add(field, samples);
-  const auto num_bytes = static_cast<int64_t>(samples.size());
-  packed_bytes_[field] += num_bytes;
-  counters_.num_bytes.fetch_add(num_bytes, std::memory_order_relaxed);
-  return absl::OkStatus();
-}
-
-absl::Status Loader::Place(Staging& staging, Lane& lane, int64_t first,
-                           int64_t count) {
-  for (size_t f = 0; f < plan_.fields.size(); ++f) {
-    const absl::Span<uint8_t> samples = staging.fields[f];
-    if (HasProgram(f)) {
-      DATASETD_RETURN_IF_ERROR(Transform(f, staging, lane, first, count));
-      lane.staging = &staging;
-      lane.first = first;
-      lane.num_samples = count;
-      continue;
-    }
-    DATASETD_RETURN_IF_ERROR(Write(f, samples, staging, lane, first, count));
+  absl::Span<const RaggedSample> places;
+  if (IsPacked(field)) {
+    places = absl::MakeConstSpan(packed_[field].index->samples())
+                 .subspan(static_cast<size_t>(num_placed_),
+                          static_cast<size_t>(count));
   }
-  return Record(staging, lane);
-}
-
-absl::Status Loader::Transform(size_t field, const Staging& staging, Lane& lane,
-                               int64_t first, int64_t count) {
-  const int64_t sample_bytes = plan_.fields[field].resident.sample_bytes();
-  uint8_t* const resident = placement_.is_whole()
-                                ? memory_[field]->data() + first * sample_bytes
-                                : lane.output[field]->data();
-  uint8_t* const staged = staging.fields[field].data();
-  DATASETD_RETURN_IF_ERROR(lane.stream->CopyToDevice(
-      lane.source[field]->data(), staged, staging.fields[field].size()));
-  BatchTask task = {};
-  task.slot = resident;
-  task.indices = reinterpret_cast<const int64_t*>(indices_->data());
-  task.num_samples = Narrow<int32_t>(count);
-  DATASETD_RETURN_IF_ERROR(lane.stream->Augment(*lane.programs[field],
-                                                absl::MakeConstSpan(&task, 1)));
-  return lane.stream->CopyToHost(staged, resident,
-                                 static_cast<size_t>(count * sample_bytes));
+  return writer_.Append(field, samples, places, *stream_);
 }
 
 }  // namespace

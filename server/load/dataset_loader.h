@@ -1,16 +1,12 @@
 // Reads a source into device memory.
 //
-//   plain    read -> staging -> (pretransform on the device) -> resident
-//   encoded  (read -> decode -> pretransform) on all cores -> staging ->
-//            resident
+//   read, decode, pretransform -> staging -> hash and copy
 //
-// Samples that are to lie elsewhere than in one memory of the device are copied
-// there from staging (field_writer.h), transformed ones when they are back.
-//
-// Copies to the device overlap with reading the next chunk. So do
-// pretransforms, which use the same kernel as transforms: one chunk is copied,
-// transformed and copied back for its hash while the device works on the one
-// before. Peak host memory is LoadPlan::host_bytes.
+// The workers (sample_workers.h) decode and pretransform chunks into staging
+// memory; samples that need neither are read straight into it. The content hash
+// is made over the staged bytes, which are then copied to the device, or to
+// where else the samples are to lie (field_writer.h). The next chunks are read
+// and made meanwhile. Peak host memory is LoadPlan::host_bytes.
 
 #ifndef DATASETD_SERVER_LOAD_DATASET_LOADER_H_
 #define DATASETD_SERVER_LOAD_DATASET_LOADER_H_
@@ -72,11 +68,11 @@ class SampleStore {
 };
 
 // Loads all samples as background work of the account's user, who is charged
-// for decoding. Blocks; updates `counters` while running. Allocates what
-// `memory` says and takes its reservations on success; feeds may run on its
-// devices, but on `backend`, its first device's, if there is no placement. If
-// `expected_hash` is not empty, the samples must have this content hash.
-// `store` may be null. REQUIRES: !plan.needs_sizes().
+// for what the workers need. Blocks; updates `counters` while running.
+// Allocates what `memory` says and takes its reservations on success; feeds may
+// run on its devices, but on `backend`, its first device's, if there is no
+// placement. If `expected_hash` is not empty, the samples must have this
+// content hash. `store` may be null. REQUIRES: !plan.needs_sizes().
 //   CANCELLED           counters.Cancel was called
 //   RESOURCE_EXHAUSTED  the device is out of memory
 //   DATA_LOSS           the samples do not have the expected hash

@@ -32,9 +32,7 @@ absl::StatusOr<OpenedSource> DatasetSources::Plan(
   DATASETD_RETURN_IF_ERROR(CheckClassNames(reader->info().class_names));
   OpenedSource opened;
   DATASETD_ASSIGN_OR_RETURN(
-      opened.plan, PlanSource(spec, reader->info(),
-                              placement.devices.first().backend->max_teams(),
-                              /*own_sizes=*/{}, limits_));
+      opened.plan, PlanSource(spec, reader->info(), /*own_sizes=*/{}, limits_));
   opened.spec = std::move(spec);
   opened.placement = std::move(placement);
   opened.reader = std::move(reader);

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "base/background_thread.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "server/load/bad_sample_filter.h"
@@ -25,9 +24,8 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> LoadEstimator::Start(
     PlacementRequest placement, const MemoryBudget::Terms& terms,
     const DecodeAccount& account, const LoadLimits& limits) {
   DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanSource(spec, source->info(),
-                                placement.devices.first().backend->max_teams(),
-                                /*own_sizes=*/{}, limits));
+      LoadPlan plan,
+      PlanSource(spec, source->info(), /*own_sizes=*/{}, limits));
   return std::unique_ptr<LoadEstimator>(
       new LoadEstimator(spec, std::move(source), std::move(plan),
                         std::move(placement), terms, account));
@@ -45,59 +43,35 @@ LoadEstimator::LoadEstimator(const DatasetSpec& spec,
       terms_(terms),
       account_(account),
       resident_sizes_(source_->info(), plan_) {
-  if (!plan_.is_encoded) {
-    num_scanned_.store(num_samples(), std::memory_order_relaxed);
-    return;
-  }
   for (size_t f = 0; f < plan_.fields.size(); ++f) {
     transforms_.push_back(std::make_unique<SampleTransform>(
         source_->info().fields[f], Narrow<int>(f), plan_.fields[f].ops,
         plan_.fields[f].resident, plan_.limits.transforms));
   }
+  if (!plan_.is_encoded) {
+    largest_sample_bytes_ = ScratchBytes(SampleProbe());
+    return;
+  }
   source_->AllowSmallerImages(plan_.smaller_images);
-  num_running_ = plan_.num_decode_threads;
-  for (int i = 0; i < plan_.num_decode_threads; ++i) {
-    threads_.emplace_back([this] { Scan(); });
-  }
+  scan_ = std::make_unique<SampleScan>(
+      source_.get(), plan_.num_workers, account_, &is_stopping_,
+      [this](int64_t index, const SampleProbe& probe, int64_t size_bytes) {
+        return Look(index, probe, size_bytes);
+      },
+      [this](int64_t index, const absl::Status& status) {
+        AddBad(index, status);
+      });
 }
 
-LoadEstimator::~LoadEstimator() {
-  is_stopping_.store(true, std::memory_order_relaxed);
-  for (std::thread& thread : threads_) thread.join();
-}
-
-void LoadEstimator::Scan() {
-  BecomeBackgroundThread("estimate");
-  RawSample raw;
-  while (!is_stopping_.load(std::memory_order_relaxed)) {
-    const int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
-    if (index >= num_samples()) break;
-    absl::Status status = Look(index, raw);
-    num_scanned_.fetch_add(1, std::memory_order_relaxed);
-    if (status.ok()) continue;
-    MutexLock lock(&mutex_);
-    if (!IsBadSample(status)) {
-      error_.Update(LocatedStatus(*source_, index, status));
-      break;
-    }
-    ++num_bad_;
-    if (bad_.size() < kMaxKeptBadSamples) {
-      bad_.emplace_back(index, std::move(status));
-    }
-  }
+void LoadEstimator::AddBad(int64_t index, const absl::Status& status) {
   MutexLock lock(&mutex_);
-  --num_running_;
+  ++num_bad_;
+  if (bad_.size() < kMaxKeptBadSamples) bad_.emplace_back(index, status);
 }
 
-absl::Status LoadEstimator::Look(int64_t index, RawSample& raw) {
-  DecodeBudget::Share share(account_.budget, account_.uid);
-  DATASETD_RETURN_IF_ERROR(share.Take(source_->Locate(index).size_bytes));
-  DATASETD_RETURN_IF_ERROR(source_->ReadRaw(index, raw));
-  SampleProbe probe;
-  DATASETD_RETURN_IF_ERROR(source_->Probe(index, raw, probe));
-  const int64_t size_bytes =
-      SaturatingSum(RawBytes(raw), probe.decode_bytes, ScratchBytes(probe));
-  KeepAtMost(kMaxKeptProbeBytes, raw);
+absl::Status LoadEstimator::Look(int64_t index, const SampleProbe& probe,
+                                 int64_t size_bytes) {
+  size_bytes = SaturatingAdd(size_bytes, ScratchBytes(probe));
   DATASETD_RETURN_IF_ERROR(account_.budget->CheckSample(size_bytes));
   // CheckSizes reports samples that cannot become resident.
   resident_sizes_.Set(index, probe).IgnoreError();
@@ -119,14 +93,6 @@ absl::Status LoadEstimator::Look(int64_t index, RawSample& raw) {
   return absl::OkStatus();
 }
 
-bool LoadEstimator::Await(absl::Duration timeout) {
-  const auto is_done = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return num_running_ == 0;
-  };
-  MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(Condition(&is_done), timeout);
-}
-
 LoadEstimate LoadEstimator::Result() {
   const SourceInfo& info = source_->info();
   LoadEstimate estimate;
@@ -142,11 +108,10 @@ LoadEstimate LoadEstimator::Result() {
     estimate.source_bytes += file.size_bytes;
   }
   const Placement placement = PlanPlacement(
-      placement_, plan, RoomsOf(placement_, plan, account_.uid, terms_));
+      placement_, plan, RoomsOf(placement_, account_.uid, terms_));
   estimate.residency = placement.residency;
   estimate.placements = placement.Describe();
   estimate.resident_bytes = placement.resident_bytes();
-  estimate.scratch_bytes = placement.scratch_bytes(plan);
   estimate.free_bytes = std::numeric_limits<int64_t>::max();
   for (const ServedDevice* const device : placement_.devices.devices) {
     estimate.free_bytes =
@@ -171,12 +136,12 @@ LoadEstimate LoadEstimator::Result() {
 
 absl::StatusOr<LoadPlan> LoadEstimator::FinishedPlan() const {
   if (!plan_.needs_sizes()) return plan_;
-  return PlanSource(spec_, source_->info(), max_teams(),
-                    resident_sizes_.sizes(), plan_.limits);
+  return PlanSource(spec_, source_->info(), resident_sizes_.sizes(),
+                    plan_.limits);
 }
 
 absl::Status LoadEstimator::FindProblem(const Placement& placement) const {
-  DATASETD_RETURN_IF_ERROR(error_);
+  if (scan_ != nullptr) DATASETD_RETURN_IF_ERROR(scan_->error());
   if (num_bad_ > 0 && spec_.bad_samples == BadSamplePolicy::kFail) {
     const auto& [index, status] = bad_.front();
     return LocatedStatus(*source_, index, status);

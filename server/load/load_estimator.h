@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,7 +27,7 @@
 #include "server/load/decode_budget.h"
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
-#include "server/load/sample_sizes.h"
+#include "server/load/sample_scan.h"
 #include "server/load/sample_transform.h"
 
 namespace datasetd {
@@ -39,11 +38,9 @@ struct LoadEstimate {
   int64_t num_samples = 0;        // of the source
   std::vector<FieldSpec> fields;  // as resident
   int64_t num_classes = 0;
-  int64_t source_bytes = 0;  // size of all files
-  // Memory of each device: permanent, and extra during the load on the first.
-  int64_t resident_bytes = 0;
-  int64_t scratch_bytes = 0;
-  int64_t free_bytes = 0;  // least free in a device's budget, now
+  int64_t source_bytes = 0;    // size of all files
+  int64_t resident_bytes = 0;  // of each device
+  int64_t free_bytes = 0;      // least free in a device's budget, now
   Residency residency = Residency::kDevice;
   int64_t host_bytes = 0;  // maximum host memory of the load
   // Smallest and largest extents of the ragged images; 0 if there are none.
@@ -64,14 +61,16 @@ class LoadEstimator {
       PlacementRequest placement, const MemoryBudget::Terms& terms,
       const DecodeAccount& account, const LoadLimits& limits);
   // Stops the run if it is not finished.
-  ~LoadEstimator();
+  ~LoadEstimator() { is_stopping_.store(true, std::memory_order_relaxed); }
 
   int64_t num_samples() const { return source_->info().num_samples; }
   int64_t num_scanned() const {
-    return num_scanned_.load(std::memory_order_relaxed);
+    return scan_ == nullptr ? num_samples() : scan_->num_scanned();
   }
   // Blocks until all samples are checked or `timeout` passes; true if they are.
-  bool Await(absl::Duration timeout);
+  bool Await(absl::Duration timeout) {
+    return scan_ == nullptr || scan_->Await(timeout);
+  }
   // REQUIRES: Await returned true.
   LoadEstimate Result();
 
@@ -83,13 +82,12 @@ class LoadEstimator {
   // {index of the ragged field, height, width}.
   using FieldSize = std::tuple<size_t, int64_t, int64_t>;
 
-  void Scan();
-  absl::Status Look(int64_t index, RawSample& raw);
+  // Called for each sample, on the scan's threads.
+  absl::Status Look(int64_t index, const SampleProbe& probe,
+                    int64_t size_bytes);
+  void AddBad(int64_t index, const absl::Status& status);
   // The plan with the sizes that were found.
   absl::StatusOr<LoadPlan> FinishedPlan() const;
-  int max_teams() const {
-    return placement_.devices.first().backend->max_teams();
-  }
   absl::Status FindProblem(const Placement& placement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSizes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -109,11 +107,7 @@ class LoadEstimator {
   std::vector<std::unique_ptr<SampleTransform>> transforms_;  // by field
 
   std::atomic<bool> is_stopping_ = false;
-  std::atomic<int64_t> next_ = 0;
-  std::atomic<int64_t> num_scanned_ = 0;
-
   mutable Mutex mutex_;
-  int num_running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<int64_t, absl::Status>> bad_ ABSL_GUARDED_BY(mutex_);
   int64_t num_bad_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t largest_sample_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -121,8 +115,8 @@ class LoadEstimator {
   std::map<FieldSize, int64_t> sizes_ ABSL_GUARDED_BY(mutex_);
   ImageSize smallest_ ABSL_GUARDED_BY(mutex_);
   ImageSize largest_ ABSL_GUARDED_BY(mutex_);
-  absl::Status error_ ABSL_GUARDED_BY(mutex_);  // not of a bad sample
-  std::vector<std::thread> threads_;
+  // Null if the source is plain. Last: its threads use the others.
+  std::unique_ptr<SampleScan> scan_;
 };
 
 }  // namespace datasetd

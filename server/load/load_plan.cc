@@ -2,31 +2,32 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "cuda/kernels/chain/chain_scratch.h"
 #include "server/dataset/ragged_index.h"
 
 namespace datasetd {
 namespace {
 
 constexpr int64_t kStagingTargetBytes = 8 << 20;
-// Of plain samples without programs: all that is done to a chunk finds it in
-// the processor's cache.
+// Of plain samples without pretransforms: all that is done to a chunk finds it
+// in the processor's cache.
 constexpr int64_t kPlainStagingTargetBytes = 2 << 20;
 // So that all threads have a sample where samples are large.
 constexpr int64_t kMaxStagingBytes = 64 << 20;
-// Bounded, so that loads of small samples report progress, too.
+// Bounded, so that loads of small files report progress, too.
 constexpr int64_t kMaxEncodedChunk = 512;
 constexpr int64_t kMaxPackedChunk = 65536;
 // One is copied from and hashed while others are read or decoded to.
-constexpr int kNumPlainBuffers = 3;
-constexpr int kNumEncodedBuffers = 3;
+constexpr int kNumBuffers = 3;
+// Of plain sources with pretransforms: one chunk is read while another is
+// transformed.
+constexpr int kNumInputBuffers = 2;
+constexpr int kNumTransformedBuffers = 2;
 
 int NumThreads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -34,25 +35,21 @@ int NumThreads() {
 
 // A reader has one of its own.
 constexpr int kNumMoreBuffers = 1;
-// Where programs run, one chunk is copied while another is transformed.
-constexpr int kNumProgramStreams = 2;
 
 int64_t MaxStagingBytes(int64_t max_sample_bytes) {
   return std::max(2 * kMaxStagingBytes, max_sample_bytes);
 }
 
-// Of what is read at once.
-absl::Status CheckStaging(const LoadPlan& plan) {
-  const int64_t most = MaxStagingBytes(plan.limits.max_sample_bytes);
-  if (plan.staging_bytes <= most) return absl::OkStatus();
+// A buffer has room for one sample at least.
+absl::Status CheckBuffers(const LoadPlan& plan) {
+  const int64_t size_bytes = std::max(plan.staging_bytes, plan.input_bytes);
+  if (size_bytes <= MaxStagingBytes(plan.limits.max_sample_bytes)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat(plan.chunk_samples,
-                   plan.chunk_samples > 1
-                       ? " samples, the fewest that can be read at once, take "
-                       : " sample takes ",
-                   plan.staging_bytes,
-                   " bytes of host memory, and max_sample_memory_mib of "
-                   "the daemon's configuration is ",
+      absl::StrCat("a sample takes ", size_bytes,
+                   " bytes of host memory, and max_sample_memory_mib of the "
+                   "daemon's configuration is ",
                    plan.limits.max_sample_bytes >> 20,
                    ": make samples smaller where the dataset is made"));
 }
@@ -135,31 +132,24 @@ void PlanPackedChunks(const SourceInfo& source, LoadPlan& plan) {
 
 }  // namespace
 
-AugmentProgram ProgramOf(const FieldProgram& field) {
-  AugmentProgram program = {};
-  program.indices_offset_bytes = -1;
-  program.num_fields = 1;
-  program.fields[0] = field;
-  return program;
-}
-
 int64_t MaxLoadBufferBytes(int64_t max_sample_bytes) {
   return SaturatingMultiply(
-      std::max(kNumPlainBuffers, kNumEncodedBuffers) + kNumMoreBuffers,
+      std::max(kNumBuffers, kNumTransformedBuffers + kNumInputBuffers) +
+          kNumMoreBuffers,
       MaxStagingBytes(max_sample_bytes));
 }
 
 int64_t LoadPlan::buffer_bytes() const {
-  return SaturatingMultiply(num_staging_buffers + kNumMoreBuffers,
-                            staging_bytes);
+  return SaturatingAdd(
+      SaturatingMultiply(num_staging_buffers + kNumMoreBuffers, staging_bytes),
+      SaturatingMultiply(num_input_buffers, input_bytes));
 }
 
-int64_t LoadPlan::StagedBytes(const SourceInfo& source, size_t field) const {
-  const int64_t resident_bytes = fields[field].resident.sample_bytes();
-  if (is_encoded) return resident_bytes;
-  const int64_t source_bytes = source.fields[field].sample_bytes();
-  return fields[field].has_program ? std::max(source_bytes, resident_bytes)
-                                   : source_bytes;
+bool LoadPlan::has_work() const {
+  return is_encoded ||
+         std::any_of(fields.begin(), fields.end(), [](const FieldPlan& field) {
+           return field.is_transformed;
+         });
 }
 
 bool LoadPlan::needs_sizes() const {
@@ -169,22 +159,24 @@ bool LoadPlan::needs_sizes() const {
 
 int64_t LoadPlan::host_bytes(int64_t largest_sample_bytes,
                              int64_t decode_bytes) const {
-  int64_t bytes = SaturatingMultiply(num_staging_buffers, staging_bytes);
+  int64_t bytes =
+      SaturatingAdd(SaturatingMultiply(num_staging_buffers, staging_bytes),
+                    SaturatingMultiply(num_input_buffers, input_bytes));
   for (const FieldPlan& field : fields) {
     if (field.sizes == nullptr) continue;
     bytes = SaturatingAdd(bytes, static_cast<int64_t>(field.sizes->size() *
                                                       (sizeof(ImageSize) +
                                                        sizeof(RaggedSample))));
   }
-  if (!is_encoded) return bytes;
-  return SaturatingAdd(bytes, std::min(SaturatingMultiply(num_decode_threads,
-                                                          largest_sample_bytes),
-                                       decode_bytes));
+  if (!has_work()) return bytes;
+  return SaturatingAdd(
+      bytes, std::min(SaturatingMultiply(num_workers, largest_sample_bytes),
+                      decode_bytes));
 }
 
 absl::StatusOr<LoadPlan> PlanLoad(
     const SourceInfo& source,
-    const std::vector<std::optional<FieldProgram>>& programs, int max_teams,
+    const std::vector<std::optional<FieldProgram>>& programs,
     const std::vector<std::optional<SampleSizes>>& own_sizes,
     const LoadLimits& limits) {
   const std::vector<FieldSpec>& fields = source.fields;
@@ -193,34 +185,26 @@ absl::StatusOr<LoadPlan> PlanLoad(
   plan.limits = limits;
   plan.num_samples = num_samples;
   plan.is_encoded = source.is_encoded;
-  plan.num_staging_buffers =
-      source.is_encoded ? kNumEncodedBuffers : kNumPlainBuffers;
   int64_t staged_sample_bytes = 0;
+  int64_t input_sample_bytes = 0;
   int64_t resident_sample_bytes = 0;
   int64_t packed_bytes = 0;
-  int64_t alignment_samples = 1;
   bool has_packed = false;
-  bool has_programs = false;
   for (size_t f = 0; f < fields.size(); ++f) {
     LoadPlan::FieldPlan field;
     field.resident = fields[f];
     field.resident.is_ragged = false;
     if (programs[f].has_value()) {
-      field.has_program = true;
-      has_programs = true;
-      field.program = *programs[f];
-      field.resident.dtype = field.program.out_dtype;
+      field.is_transformed = true;
+      const FieldProgram& program = *programs[f];
+      field.resident.dtype = program.out_dtype;
       if (fields[f].is_image) {
-        field.resident.shape = {field.program.out_height,
-                                field.program.out_width,
-                                field.program.out_channels};
+        field.resident.shape = {program.out_height, program.out_width,
+                                program.out_channels};
       }
-      // Chunks written by a kernel must start at an aligned address.
       if (!source.is_encoded) {
-        alignment_samples = std::max(
-            alignment_samples,
-            kStagingAlignment /
-                std::gcd(kStagingAlignment, field.resident.sample_bytes()));
+        input_sample_bytes =
+            SaturatingAdd(input_sample_bytes, fields[f].sample_bytes());
       }
     }
     if (f < own_sizes.size() && own_sizes[f].has_value()) {
@@ -235,9 +219,8 @@ absl::StatusOr<LoadPlan> PlanLoad(
                         SaturatingMultiply(num_samples, sizeof(RaggedSample)));
       packed_bytes = SaturatingAdd(packed_bytes, field.resident.packed_bytes);
     } else {
-      staged_sample_bytes = SaturatingAdd(
-          staged_sample_bytes, source.is_encoded ? field.resident.sample_bytes()
-                                                 : fields[f].sample_bytes());
+      staged_sample_bytes =
+          SaturatingAdd(staged_sample_bytes, field.resident.sample_bytes());
       resident_sample_bytes =
           SaturatingAdd(resident_sample_bytes, field.resident.sample_bytes());
     }
@@ -248,58 +231,42 @@ absl::StatusOr<LoadPlan> PlanLoad(
   if (plan.resident_bytes == std::numeric_limits<int64_t>::max()) {
     return TooLarge(num_samples, resident_sample_bytes);
   }
+  plan.num_staging_buffers = kNumBuffers;
+  if (plan.has_work()) plan.num_chunks_ahead = kNumBuffers - 1;
   if (has_packed) {
     PlanPackedChunks(source, plan);
-    DATASETD_RETURN_IF_ERROR(CheckStaging(plan));
+    DATASETD_RETURN_IF_ERROR(CheckBuffers(plan));
     return plan;
   }
-  const int64_t sample_bytes = std::max<int64_t>(staged_sample_bytes, 1);
-  plan.chunk_samples =
-      (source.is_encoded || has_programs ? kStagingTargetBytes
-                                         : kPlainStagingTargetBytes) /
-      sample_bytes;
-  if (source.is_encoded) {
-    plan.chunk_samples = std::clamp(
-        plan.chunk_samples,
-        std::min<int64_t>(kMaxStagingBytes / sample_bytes,
-                          std::min(std::thread::hardware_concurrency(), 512u)),
-        kMaxEncodedChunk);
+  const int64_t sample_bytes =
+      std::max<int64_t>({staged_sample_bytes, input_sample_bytes, 1});
+  if (!plan.has_work()) {
+    plan.chunk_samples = kPlainStagingTargetBytes / sample_bytes;
+  } else {
+    plan.chunk_samples =
+        std::max(kStagingTargetBytes / sample_bytes,
+                 std::min<int64_t>(kMaxStagingBytes / sample_bytes,
+                                   std::min(NumThreads(), 512)));
+    if (source.is_encoded) {
+      plan.chunk_samples = std::min(plan.chunk_samples, kMaxEncodedChunk);
+    }
   }
   plan.chunk_samples = std::clamp<int64_t>(plan.chunk_samples, 1,
                                            std::max<int64_t>(num_samples, 1));
-  // A single chunk is always aligned.
-  if (plan.chunk_samples < num_samples) {
-    plan.chunk_samples = RoundUpTo(plan.chunk_samples, alignment_samples);
-  }
-  int64_t stream_bytes = 0;
-  int64_t output_bytes = 0;
+  const auto chunk_bytes = [&](const FieldSpec& field) {
+    return RoundUpTo(
+        SaturatingMultiply(plan.chunk_samples, field.sample_bytes()),
+        kStagingAlignment);
+  };
   for (size_t f = 0; f < fields.size(); ++f) {
-    const bool is_transformed =
-        plan.fields[f].has_program && !source.is_encoded;
-    plan.staging_bytes = SaturatingAdd(
-        plan.staging_bytes,
-        RoundUpTo(
-            SaturatingMultiply(plan.chunk_samples, plan.StagedBytes(source, f)),
-            kStagingAlignment));
-    if (!is_transformed) continue;
-    output_bytes = SaturatingAdd(
-        output_bytes,
-        SaturatingMultiply(plan.chunk_samples,
-                           plan.fields[f].resident.sample_bytes()));
-    stream_bytes = SaturatingSum(
-        stream_bytes,
-        SaturatingMultiply(plan.chunk_samples, fields[f].sample_bytes()),
-        PlanScratch(ProgramOf(plan.fields[f].program), max_teams).size_bytes);
+    plan.staging_bytes =
+        SaturatingAdd(plan.staging_bytes, chunk_bytes(plan.fields[f].resident));
+    if (source.is_encoded || !plan.fields[f].is_transformed) continue;
+    plan.num_staging_buffers = kNumTransformedBuffers;
+    plan.num_input_buffers = kNumInputBuffers;
+    plan.input_bytes = SaturatingAdd(plan.input_bytes, chunk_bytes(fields[f]));
   }
-  if (stream_bytes > 0) {
-    plan.num_streams =
-        plan.chunk_samples < num_samples ? kNumProgramStreams : 1;
-    plan.output_bytes = SaturatingMultiply(plan.num_streams, output_bytes);
-    plan.scratch_bytes =
-        SaturatingAdd(SaturatingMultiply(plan.num_streams, stream_bytes),
-                      SaturatingMultiply(plan.chunk_samples, sizeof(int64_t)));
-  }
-  DATASETD_RETURN_IF_ERROR(CheckStaging(plan));
+  DATASETD_RETURN_IF_ERROR(CheckBuffers(plan));
   return plan;
 }
 

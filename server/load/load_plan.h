@@ -44,11 +44,8 @@ struct LoadLimits {
 struct LoadPlan {
   struct FieldPlan {
     FieldSpec resident;
-    // True if the field has pretransforms; source and offset are not set.
-    bool has_program = false;
-    FieldProgram program = {};
-    // Encoded sources: the ops that `program` was compiled from.
-    Transforms ops;
+    bool is_transformed = false;
+    Transforms ops;  // its pretransforms
     // Packed fields of encoded sources: the resident size of each sample.
     SampleSizes sizes;
     // True while it is unknown whether the field is packed, and the sizes.
@@ -60,27 +57,26 @@ struct LoadPlan {
   bool is_encoded = false;
   BadSamplePolicy bad_samples = BadSamplePolicy::kFail;
   int64_t max_bad_samples = 0;
-  int num_decode_threads = 1;
+  // Threads that read headers, decode and run pretransforms.
+  int num_workers = 1;
   // Encoded sources: ragged images may be decoded at a reduced size, but not
   // below this one; 0 x 0: not allowed.
   ImageSize smaller_images;
   int64_t chunk_samples = 0;  // at most
+  // Chunks that are begun before the oldest one is copied.
+  int num_chunks_ahead = 1;
   int num_staging_buffers = 0;
   int64_t staging_bytes = 0;  // of one buffer
-  // Chunks that the device works on at once, each on a stream of its own and,
-  // if it runs programs, with scratch memory of its own.
-  int num_streams = 1;
+  // Plain sources: the fields with pretransforms as they are read.
+  int num_input_buffers = 0;
+  int64_t input_bytes = 0;     // of one buffer
   int64_t resident_bytes = 0;  // permanent
   int64_t index_bytes = 0;     // of them, of packed fields' indices
-  int64_t scratch_bytes = 0;   // on the device, during the load
-  // In addition, where programs cannot write to where the samples will lie.
-  int64_t output_bytes = 0;
 
   bool needs_sizes() const;
-  // Size of a sample in a staging buffer. Of a plain source it is there as read
-  // and, to be hashed, as its program made it. REQUIRES: the field is not
-  // packed.
-  int64_t StagedBytes(const SourceInfo& source, size_t field) const;
+  // True if threads make the samples that are copied; else they are read as
+  // they lie.
+  bool has_work() const;
   // What the load keeps of the host while it runs, samples left out.
   int64_t buffer_bytes() const;
 
@@ -91,9 +87,8 @@ struct LoadPlan {
 };
 
 // Plans a load. `programs[f]` is what CompileField made of field f's
-// pretransforms, or nullopt if it has none; `max_teams` is the backend's. For
-// an encoded source, the caller sets bad_samples, max_bad_samples,
-// num_decode_threads and the fields' ops.
+// pretransforms, or nullopt if it has none. The caller sets bad_samples,
+// max_bad_samples, num_workers and the fields' ops.
 //
 // Samples of an encoded source have one resident size, except in fields f with
 // own_sizes[f]: these are packed, unless all sizes are equal. A null element
@@ -102,12 +97,9 @@ struct LoadPlan {
 //   INVALID_ARGUMENT  the dataset exceeds any memory, or a sample the limits
 absl::StatusOr<LoadPlan> PlanLoad(
     const SourceInfo& source,
-    const std::vector<std::optional<FieldProgram>>& programs, int max_teams,
+    const std::vector<std::optional<FieldProgram>>& programs,
     const std::vector<std::optional<SampleSizes>>& own_sizes = {},
     const LoadLimits& limits = {});
-
-// A program of one field that writes no indices.
-AugmentProgram ProgramOf(const FieldProgram& field);
 
 }  // namespace datasetd
 

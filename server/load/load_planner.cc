@@ -103,7 +103,7 @@ std::vector<std::optional<SampleSizes>> UnknownSizes(const DatasetSpec& spec,
 }  // namespace
 
 absl::StatusOr<LoadPlan> PlanSource(
-    const DatasetSpec& spec, const SourceInfo& source, int max_teams,
+    const DatasetSpec& spec, const SourceInfo& source,
     std::vector<std::optional<SampleSizes>> own_sizes,
     const LoadLimits& limits) {
   if (source.fields.size() > static_cast<size_t>(kMaxDatasetFields)) {
@@ -118,18 +118,17 @@ absl::StatusOr<LoadPlan> PlanSource(
       CompilePretransforms(spec, source.fields, source.is_awaited,
                            limits.transforms));
   if (own_sizes.empty()) own_sizes = UnknownSizes(spec, source);
-  DATASETD_ASSIGN_OR_RETURN(
-      LoadPlan plan, PlanLoad(source, programs, max_teams, own_sizes, limits));
-  if (!plan.is_encoded) return plan;
+  DATASETD_ASSIGN_OR_RETURN(LoadPlan plan,
+                            PlanLoad(source, programs, own_sizes, limits));
   plan.bad_samples = spec.bad_samples;
   plan.max_bad_samples = spec.max_bad_samples;
-  plan.num_decode_threads =
+  plan.num_workers =
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t f = 0; f < plan.fields.size(); ++f) {
     const auto ops = spec.pretransforms.find(source.fields[f].name);
     if (ops != spec.pretransforms.end()) plan.fields[f].ops = ops->second;
   }
-  plan.smaller_images = SmallerImages(plan, source);
+  if (plan.is_encoded) plan.smaller_images = SmallerImages(plan, source);
   return plan;
 }
 

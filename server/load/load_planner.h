@@ -13,13 +13,13 @@
 
 namespace datasetd {
 
-// `max_teams` is the backend's. If a plan made without `own_sizes` needs sizes,
+// If a plan made without `own_sizes` needs sizes,
 // plan again with what FindSampleSizes found.
 //   INVALID_ARGUMENT  a pretransform is random, invalid or for an unknown
 //                     field; more than kMaxDatasetFields; or the dataset
 //                     exceeds any memory, or a sample the limits
 absl::StatusOr<LoadPlan> PlanSource(
-    const DatasetSpec& spec, const SourceInfo& source, int max_teams,
+    const DatasetSpec& spec, const SourceInfo& source,
     std::vector<std::optional<SampleSizes>> own_sizes = {},
     const LoadLimits& limits = {});
 

@@ -229,19 +229,14 @@ Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
   return placement;
 }
 
-std::vector<int64_t> RoomsOf(const PlacementRequest& request,
-                             const LoadPlan& plan, uid_t uid,
+std::vector<int64_t> RoomsOf(const PlacementRequest& request, uid_t uid,
                              const MemoryBudget::Terms& terms) {
   std::vector<int64_t> rooms;
   if (request.residency != Residency::kAuto) return rooms;
-  const auto during = static_cast<uint64_t>(
-      SaturatingAdd(plan.scratch_bytes, plan.output_bytes));
   for (const ServedDevice* const device : request.devices.devices) {
     const MemoryBudget& budget = *device->budget;
     const uint64_t kept =
-        SaturatingSum(rooms.empty() ? static_cast<int64_t>(during) : 0,
-                      static_cast<int64_t>(std::min(
-                          budget.total_bytes() / kFeedShare, kMostForFeeds)));
+        std::min(budget.total_bytes() / kFeedShare, kMostForFeeds);
     const uint64_t free = budget.FreeBytesFor(MemoryKind::kDataset, uid, terms);
     rooms.push_back(static_cast<int64_t>(free - std::min(free, kept)));
   }

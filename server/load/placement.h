@@ -56,11 +56,6 @@ struct Placement {
   }
   // Of all samples, once.
   int64_t resident_bytes() const;
-  // Extra memory of the first device while loading.
-  int64_t scratch_bytes(const LoadPlan& plan) const {
-    return SaturatingAdd(plan.scratch_bytes,
-                         is_whole() ? 0 : plan.output_bytes);
-  }
   // As shown to clients: one for each device, the host's memory with the first.
   std::vector<PlacementInfo> Describe() const;
 };
@@ -78,10 +73,9 @@ Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
                         absl::Span<const int64_t> rooms);
 
 // What kAuto may take of each device, now: the budget that is free for this
-// user, less what loading needs and a part for feeds. Empty for other
+// user, less a part for feeds. Empty for other
 // residencies.
-std::vector<int64_t> RoomsOf(const PlacementRequest& request,
-                             const LoadPlan& plan, uid_t uid,
+std::vector<int64_t> RoomsOf(const PlacementRequest& request, uid_t uid,
                              const MemoryBudget::Terms& terms);
 
 // The memory of a dataset, before it is allocated.

@@ -131,7 +131,8 @@ void SampleTransform::Runner::ShrinkTo(size_t size_bytes) {
 
 absl::Status SampleTransform::Runner::Run(absl::Span<const uint8_t> from,
                                           ImageSize size,
-                                          absl::Span<uint8_t> to) {
+                                          absl::Span<uint8_t> to,
+                                          int64_t count) {
   if (field_program_ == nullptr || size != size_) {
     DATASETD_ASSIGN_OR_RETURN(field_program_, transform_->ProgramOf(size));
     size_ = size;
@@ -140,7 +141,8 @@ absl::Status SampleTransform::Runner::Run(absl::Span<const uint8_t> from,
     program_->num_fields = 1;
     program_->fields[0] = *field_program_;
     program_->fields[0].offset_bytes = 0;
-    program_->fields[0].sample_stride_bytes = static_cast<int64_t>(from.size());
+    program_->fields[0].sample_stride_bytes =
+        static_cast<int64_t>(from.size()) / count;
   }
   const ScratchPlan scratch = PlanScratch(*program_, 1);
   if (scratch.size_bytes > 0) {
@@ -149,10 +151,12 @@ absl::Status SampleTransform::Runner::Run(absl::Span<const uint8_t> from,
     ClearTeamFlags(*program_);
   }
   program_->fields[0].source = from.data();
-  const int64_t index = 0;
+  while (static_cast<int64_t>(indices_.size()) < count) {
+    indices_.push_back(static_cast<int64_t>(indices_.size()));
+  }
   BatchTask task = {};
-  task.indices = &index;
-  task.num_samples = 1;
+  task.indices = indices_.data();
+  task.num_samples = Narrow<int32_t>(count);
   if (IsAligned(to.data())) {
     task.slot = to.data();
     AugmentHost(*program_, task);

@@ -1,5 +1,5 @@
-// The pretransforms of one field of an encoded source, run on the host for one
-// sample of any size.
+// The pretransforms of one field of a source, run on the host for samples of
+// any size.
 //
 // Thread-safe; a Runner is for one thread.
 
@@ -67,10 +67,11 @@ class SampleTransform {
    public:
     explicit Runner(const SampleTransform* transform) : transform_(transform) {}
 
-    // `from` is one sample of the field, of size `size` if it is an image; the
-    // result goes to `to`. Errors as ProgramOf.
+    // `from` are `count` samples of the field, one after the other, each of
+    // size `size` if it is an image; the results go to `to`. Errors as
+    // ProgramOf.
     absl::Status Run(absl::Span<const uint8_t> from, ImageSize size,
-                     absl::Span<uint8_t> to);
+                     absl::Span<uint8_t> to, int64_t count = 1);
 
     // Frees memory above this size.
     void ShrinkTo(size_t size_bytes);
@@ -80,6 +81,7 @@ class SampleTransform {
     ImageSize size_;  // of program_
     std::shared_ptr<const FieldProgram> field_program_;
     std::unique_ptr<AugmentProgram> program_;
+    std::vector<int64_t> indices_;  // 0, 1, ...
     AlignedBuffer slot_;
     AlignedBuffer scratch_;
   };

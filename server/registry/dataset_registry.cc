@@ -240,17 +240,6 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
   DATASETD_ASSIGN_OR_RETURN(
       PlacedMemory resident,
       Reserve(source.spec, source.placement, source.plan, entry.owner));
-  Reservation scratch;
-  if (const int64_t bytes = resident.placement.scratch_bytes(source.plan);
-      bytes != 0) {
-    DATASETD_ASSIGN_OR_RETURN(
-        scratch,
-        source.placement.devices.first().budget->Reserve(
-            MemoryKind::kScratch, entry.owner.uid, static_cast<uint64_t>(bytes),
-            absl::StrCat("the pretransforms of dataset '", source.spec.name,
-                         "'"),
-            terms));
-  }
   if (texts_ != nullptr) {
     DATASETD_ASSIGN_OR_RETURN(
         entry.text_reservation,
@@ -262,11 +251,11 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
   }
   entry.SetSource(source, resident.placement);
   entry.replica_reservations = resident.TakeReplicas();
-  entry.load = std::make_unique<DatasetLoad>(
-      std::move(source), std::move(resident), std::move(scratch),
-      DecodeAccount{.budget = &decode_budget_,
-                    .uid = entry.owner.uid,
-                    .staging = &staging_budget_});
+  entry.load =
+      std::make_unique<DatasetLoad>(std::move(source), std::move(resident),
+                                    DecodeAccount{.budget = &decode_budget_,
+                                                  .uid = entry.owner.uid,
+                                                  .staging = &staging_budget_});
   return absl::OkStatus();
 }
 
@@ -418,7 +407,7 @@ absl::StatusOr<PlacedMemory> DatasetRegistry::Reserve(
   const MemoryBudget::Terms terms = TermsOf(spec, caller);
   PlacedMemory memory;
   memory.placement =
-      PlanPlacement(request, plan, RoomsOf(request, plan, caller.uid, terms));
+      PlanPlacement(request, plan, RoomsOf(request, caller.uid, terms));
   const auto reserve = [&](const Placement::Part& part) {
     MemoryBudget* const budget =
         part.device == nullptr ? request.pinned : part.device->budget.get();
@@ -449,28 +438,26 @@ bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
                                   const PlacedMemory& held) {
   bool is_possible = false;
   // kAuto takes the place of others on the device if all of it fits then.
-  if (MakeRoomFor(spec, PlanPlacement(request, plan, {}), plan, caller, held,
+  if (MakeRoomFor(spec, PlanPlacement(request, plan, {}), caller, held,
                   &is_possible)) {
     return true;
   }
   if (is_possible || request.residency != Residency::kAuto) return false;
   const std::vector<int64_t> rooms =
-      RoomsOf(request, plan, caller.uid, TermsOf(spec, caller));
-  return MakeRoomFor(spec, PlanPlacement(request, plan, rooms), plan, caller,
-                     held, &is_possible);
+      RoomsOf(request, caller.uid, TermsOf(spec, caller));
+  return MakeRoomFor(spec, PlanPlacement(request, plan, rooms), caller, held,
+                     &is_possible);
 }
 
 bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
                                   const Placement& placement,
-                                  const LoadPlan& plan, const Caller& caller,
+                                  const Caller& caller,
                                   const PlacedMemory& held, bool* is_possible) {
   struct Need {
     const MemoryBudget* budget;
     int64_t bytes;
   };
   std::vector<Need> needs;
-  const MemoryBudget& first = *placement.devices.front()->budget;
-  needs.push_back({&first, placement.scratch_bytes(plan)});
   for (const Placement::Part& part : placement.parts) {
     const MemoryBudget* const budget =
         part.device == nullptr ? devices_->pinned() : part.device->budget.get();
@@ -484,12 +471,8 @@ bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
              .ok()) {
       return false;
     }
-    const int64_t bytes = part.size_bytes - static_cast<int64_t>(held_bytes);
-    if (budget == &first) {
-      needs.front().bytes = SaturatingAdd(needs.front().bytes, bytes);
-    } else {
-      needs.push_back({budget, bytes});
-    }
+    needs.push_back(
+        {budget, part.size_bytes - static_cast<int64_t>(held_bytes)});
   }
   for (const Need& need : needs) {
     const int64_t missing =

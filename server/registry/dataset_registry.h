@@ -289,9 +289,8 @@ class DatasetRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sets `is_possible` to whether all of it is, or can be made, free.
   bool MakeRoomFor(const DatasetSpec& spec, const Placement& placement,
-                   const LoadPlan& plan, const Caller& caller,
-                   const PlacedMemory& held, bool* is_possible)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                   const Caller& caller, const PlacedMemory& held,
+                   bool* is_possible) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Evict(const MemoryBudget& budget, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Frees what was taken out of the table, and gives up the lock meanwhile.

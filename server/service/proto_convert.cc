@@ -314,7 +314,6 @@ void LoadEstimateToProto(const LoadEstimate& estimate, v1::LoadEstimate* to) {
   to->set_source_bytes(estimate.source_bytes);
   to->set_resident_bytes(estimate.resident_bytes);
   to->set_residency(static_cast<v1::Residency>(estimate.residency));
-  to->set_scratch_bytes(estimate.scratch_bytes);
   to->set_free_bytes(estimate.free_bytes);
   to->set_host_bytes(estimate.host_bytes);
   PlacementsToProto(estimate.placements, to->mutable_placements());

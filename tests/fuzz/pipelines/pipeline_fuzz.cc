@@ -245,14 +245,14 @@ void HandleLoad(const Pipeline& pipeline) {
   SourceInfo source;
   source.num_samples = std::max<int64_t>(pipeline.batch_size, 0);
   source.fields = {field};
-  const auto plain = PlanLoad(source, {*compiled}, 4);
+  const auto plain = PlanLoad(source, {*compiled});
   if (plain.ok()) {
-    Check(plain->staging_bytes >= 0 && plain->scratch_bytes >= 0 &&
+    Check(plain->staging_bytes >= 0 && plain->input_bytes >= 0 &&
               plain->resident_bytes >= 0 && plain->chunk_samples >= 1,
           "a load of a negative size");
   }
   source.is_encoded = true;
-  const auto plan = PlanLoad(source, {*compiled}, 4);
+  const auto plan = PlanLoad(source, {*compiled});
   if (!plan.ok() || pipeline.ops.empty()) return;
   const FieldSpec& resident = plan->fields[0].resident;
   const SampleTransform transform(field, 0, pipeline.ops, resident);
@@ -276,7 +276,10 @@ void HandleLoad(const Pipeline& pipeline) {
     const int64_t out_bytes = int64_t{(*program)->out_height} *
                               (*program)->out_width * (*program)->out_channels *
                               DtypeSizeBytes((*program)->out_dtype);
-    AugmentProgram all = ProgramOf(**program);
+    AugmentProgram all = {};
+    all.indices_offset_bytes = -1;
+    all.num_fields = 1;
+    all.fields[0] = **program;
     if (EstimatedOperations(all) > kMaxOperations ||
         *scratch_bytes > kMaxScratchBytes || out_bytes > kMaxOutputBytes) {
       continue;

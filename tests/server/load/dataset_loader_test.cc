@@ -57,11 +57,11 @@ class DatasetLoaderTest : public ::testing::Test {
       if (!program.ok()) return program.status();
       programs[0] = *program;
     }
-    auto plan = PlanLoad(source.info(), programs, backend_->max_teams());
+    auto plan = PlanLoad(source.info(), programs);
     if (!plan.ok()) return plan.status();
     plan->bad_samples = policy_;
     plan->max_bad_samples = 1000;
-    plan->num_decode_threads = num_threads_;
+    plan->num_workers = num_threads_;
     plan->fields[0].ops = std::move(ops);
     plan_ = *plan;
     return LoadDataset("a", *plan, source, backend_.get(), Reservation(),
@@ -313,23 +313,28 @@ class PlainSource : public SampleSource {
   std::function<absl::Status(int64_t)> callback_;
 };
 
-// Pretransforms of a plain source, on a device whose work runs only when it is
-// waited for.
+// Plain sources on a device whose work runs only when it is waited for.
 class PlainLoadTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::shared_ptr<const Dataset>> Load(PlainSource& source,
                                                       const Transforms& ops) {
     std::vector<std::optional<FieldProgram>> programs(2);
-    auto program = CompileField(source.info().fields[0], 0, ops, Layout::kNhwc);
-    if (!program.ok()) return program.status();
-    programs[0] = *program;
-    auto plan = PlanLoad(source.info(), programs, backend_.max_teams());
+    if (!ops.empty()) {
+      auto program =
+          CompileField(source.info().fields[0], 0, ops, Layout::kNhwc);
+      if (!program.ok()) return program.status();
+      programs[0] = *program;
+    }
+    auto plan = PlanLoad(source.info(), programs);
     if (!plan.ok()) return plan.status();
+    plan->num_workers = num_threads_;
+    plan->fields[0].ops = ops;
     plan_ = *plan;
     return LoadDataset("a", *plan, source, &backend_, Reservation(), counters_,
                        account_);
   }
 
+  int num_threads_ = 3;
   FakeBackend backend_{{.needs_polling = true, .is_host = false}};
   LoadCounters counters_;
   DecodeBudget decode_budget_{DecodeBudget::Limits()};
@@ -337,27 +342,25 @@ class PlainLoadTest : public ::testing::Test {
   LoadPlan plan_;
 };
 
-TEST_F(PlainLoadTest, TwoChunksAreInFlight) {
-  // Seven samples of 1 MiB and a label are a chunk, and the last has five.
+TEST_F(PlainLoadTest, PretransformsRunOnTheHostAndNothingIsReadBack) {
+  // Eight samples of 1 MiB are a chunk.
   constexpr int64_t kExtent = 1024;
   constexpr int64_t kSamples = 40;
   PlainSource source(kSamples, kExtent);
-  std::vector<int> pending;
-  std::vector<int> waits;
+  std::vector<int> copies;
   source.OnRead([&](int64_t) {
-    pending.push_back(backend_.num_pending_launches());
-    waits.push_back(backend_.num_waits());
+    copies.push_back(backend_.num_copies());
     return absl::OkStatus();
   });
   const auto dataset =
       Load(source, {Op("center_crop { height: 16 width: 16 }")});
   ASSERT_THAT(dataset, IsOk());
-  ASSERT_EQ(plan_.chunk_samples, 7);
-  // A chunk is read while the one before it is in flight, which nothing has
-  // waited for.
-  EXPECT_THAT(pending, ElementsAre(0, 1, 1, 1, 1, 1));
-  EXPECT_THAT(waits, ElementsAre(0, 0, 1, 2, 3, 4));
-  EXPECT_EQ(backend_.num_waits(), 6);
+  ASSERT_EQ(plan_.chunk_samples, 8);
+  // While one chunk is transformed the next one is read; a chunk is copied once
+  // for each field.
+  EXPECT_THAT(copies, ElementsAre(0, 0, 2, 4, 6));
+  EXPECT_EQ(backend_.num_copies(), 10);
+  EXPECT_EQ(backend_.num_launches(), 0);
   for (int64_t i = 0; i < kSamples; ++i) {
     ASSERT_EQ((*dataset)->field_data(0)[i * 256],
               PlainSource::Pixel(i, 504, 504))
@@ -369,17 +372,34 @@ TEST_F(PlainLoadTest, TwoChunksAreInFlight) {
   EXPECT_EQ(counters_.num_bytes, kSamples * (256 + 8));
 }
 
+TEST_F(PlainLoadTest, WithoutPretransformsAChunkIsReadAndCopiedAsItIs) {
+  constexpr int64_t kExtent = 1024;
+  PlainSource source(8, kExtent);
+  std::vector<int> copies;
+  source.OnRead([&](int64_t) {
+    copies.push_back(backend_.num_copies());
+    return absl::OkStatus();
+  });
+  const auto dataset = Load(source, {});
+  ASSERT_THAT(dataset, IsOk());
+  ASSERT_EQ(plan_.chunk_samples, 1);
+  EXPECT_EQ(plan_.num_input_buffers, 0);
+  EXPECT_THAT(copies, ElementsAre(0, 2, 4, 6, 8, 10, 12, 14));
+  for (int64_t i = 0; i < 8; ++i) {
+    EXPECT_EQ((*dataset)->field_data(0)[(i * kExtent + 3) * kExtent + 5],
+              PlainSource::Pixel(i, 3, 5));
+  }
+}
+
 TEST_F(PlainLoadTest, TheHashIsThatOfTheSamplesAsTheyBecame) {
   PlainSource large(44, 1024);
   const auto cropped =
       Load(large, {Op("crop { top: 3 left: 3 height: 512 width: 512 }")});
   ASSERT_THAT(cropped, IsOk());
-  EXPECT_EQ(plan_.num_streams, 2);
-  // Four bytes of each pixel: what is read back is larger than what was read.
+  // Four bytes of each pixel: what is staged is larger than what was read.
   PlainSource small(5000, 64);
   const auto floats = Load(small, {Op("to_dtype { dtype: DTYPE_FLOAT32 }")});
   ASSERT_THAT(floats, IsOk());
-  EXPECT_EQ(plan_.num_streams, 2);
   for (const auto& dataset : {*cropped, *floats}) {
     ContentHasher hasher(2, 1);
     for (size_t f = 0; f < 2; ++f) {
@@ -399,7 +419,30 @@ TEST_F(PlainLoadTest, TheHashIsThatOfTheSamplesAsTheyBecame) {
   }
 }
 
-TEST_F(PlainLoadTest, MemoryOfBothChunksIsPlanned) {
+// Samples of 9 bytes begin anywhere in a chunk of several thousand, of which a
+// thread takes many at a time.
+TEST_F(PlainLoadTest, ManySmallSamplesAreTransformedTogether) {
+  std::set<std::string> hashes;
+  for (const int num_threads : {1, 2, 7}) {
+    num_threads_ = num_threads;
+    PlainSource source(300'000, 8);
+    const auto dataset =
+        Load(source, {Op("crop { top: 1 left: 2 height: 3 width: 3 }")});
+    ASSERT_THAT(dataset, IsOk());
+    EXPECT_GT(plan_.chunk_samples, 4096);
+    for (int64_t i = 0; i < 300'000; ++i) {
+      const uint8_t* const sample = (*dataset)->field_data(0) + i * 9;
+      ASSERT_EQ(sample[0], PlainSource::Pixel(i, 1, 2)) << i;
+      ASSERT_EQ(sample[8], PlainSource::Pixel(i, 3, 4)) << i;
+    }
+    hashes.insert((*dataset)->content_hash());
+  }
+  EXPECT_THAT(hashes, SizeIs(1));
+}
+
+TEST_F(PlainLoadTest, TheDeviceHoldsTheSamplesAloneAndTheHostWhatIsPlanned) {
+  DecodeBudget staging({.sample_bytes = 1 << 30, .total_bytes = 1 << 30});
+  account_.staging = &staging;
   PlainSource source(44, 1024);
   const size_t before = backend_.live_bytes();
   size_t most = 0;
@@ -410,24 +453,34 @@ TEST_F(PlainLoadTest, MemoryOfBothChunksIsPlanned) {
   ASSERT_THAT(Load(source, {Op("rotate { angle: 30.0 }"),
                             Op("center_crop { height: 16 width: 16 }")}),
               IsOk());
-  EXPECT_GE(plan_.scratch_bytes, 2 * 7 * 1024 * 1024);
-  EXPECT_LE(most - before,
-            static_cast<size_t>(plan_.resident_bytes + plan_.scratch_bytes +
-                                plan_.buffer_bytes()));
-  EXPECT_GE(most - before,
-            static_cast<size_t>(plan_.resident_bytes + plan_.scratch_bytes));
-  // One chunk needs no second buffer.
-  PlainSource one(7, 1024);
-  ASSERT_THAT(Load(one, {Op("center_crop { height: 16 width: 16 }")}), IsOk());
-  EXPECT_EQ(plan_.num_streams, 1);
-  EXPECT_EQ(plan_.scratch_bytes, 7 * 1024 * 1024 + 7 * 8);
+  EXPECT_LE(most - before, static_cast<size_t>(plan_.resident_bytes +
+                                               plan_.num_staging_buffers *
+                                                   plan_.staging_bytes));
+  EXPECT_EQ(plan_.num_input_buffers, 2);
+  EXPECT_GE(plan_.input_bytes, 7 * 1024 * 1024);
+  EXPECT_EQ(staging.peak_bytes(), plan_.buffer_bytes());
+  EXPECT_GE(plan_.buffer_bytes(), 2 * plan_.input_bytes);
+}
+
+TEST_F(PlainLoadTest, ScratchMemoryOfPretransformsIsCharged) {
+  const Transforms ops = {Op("rotate { angle: 30.0 }"),
+                          Op("center_crop { height: 16 width: 16 }")};
+  PlainSource source(44, 1024);
+  ASSERT_THAT(Load(source, ops), IsOk());
+  EXPECT_GE(decode_budget_.peak_bytes(), 4 * 16 * 16);
+  EXPECT_EQ(decode_budget_.used_bytes(), 0);
+  DecodeBudget small({.sample_bytes = 512, .total_bytes = 1024});
+  account_.budget = &small;
+  PlainSource again(44, 1024);
+  EXPECT_THAT(Load(again, ops), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("max_sample_memory_mib")));
 }
 
 TEST_F(PlainLoadTest, AnErrorOfTheSourceLeavesNothing) {
   const int before = backend_.num_live_objects();
   PlainSource source(44, 1024);
   source.OnRead([](int64_t first) {
-    return first < 21 ? absl::OkStatus()
+    return first < 24 ? absl::OkStatus()
                       : absl::DataLossError("image.npy: truncated at byte 24");
   });
   EXPECT_THAT(Load(source, {Op("center_crop { height: 16 width: 16 }")}),
@@ -439,7 +492,7 @@ TEST_F(PlainLoadTest, AnErrorOfTheSourceLeavesNothing) {
 TEST_F(PlainLoadTest, CancellingEndsBothChunks) {
   PlainSource source(44, 1024);
   source.OnRead([this](int64_t first) {
-    if (first == 21) counters_.Cancel();
+    if (first == 24) counters_.Cancel();
     return absl::OkStatus();
   });
   EXPECT_THAT(Load(source, {Op("center_crop { height: 16 width: 16 }")}),
@@ -450,16 +503,15 @@ TEST_F(DatasetLoaderTest, HostMemoryIsStatedBeforeTheLoad) {
   FakeEncodedSource source(100'000, ManySizes);
   std::vector<std::optional<FieldProgram>> programs(2);
   programs[0] = *CompileField(source.info().fields[0], 0, crop_, Layout::kNhwc);
-  auto plan = PlanLoad(source.info(), programs, backend_->max_teams());
+  auto plan = PlanLoad(source.info(), programs);
   ASSERT_THAT(plan, IsOk());
-  plan->num_decode_threads = 4;
+  plan->num_workers = 4;
   EXPECT_EQ(plan->num_staging_buffers, 3);
   EXPECT_EQ(plan->chunk_samples, 512);
   EXPECT_LE(plan->staging_bytes, (8 << 20) + 512);
   EXPECT_EQ(plan->host_bytes(1000, 1 << 20), 3 * plan->staging_bytes + 4000);
   EXPECT_EQ(plan->host_bytes(int64_t{1} << 30, int64_t{3} << 30),
             3 * plan->staging_bytes + (int64_t{3} << 30));
-  EXPECT_EQ(plan->scratch_bytes, 0);
 }
 
 }  // namespace

@@ -33,14 +33,14 @@ TEST(LoadPlannerTest, EveryFieldMayHavePretransforms) {
       .pretransforms = {
           {absl::StrCat("f", last), {Op("center_crop { height: 2 width: 2 }")}},
           {"f8", {Op("center_crop { height: 2 width: 3 }")}}}};
-  const auto plan = PlanSource(spec, SourceOf(kMaxDatasetFields), 1);
+  const auto plan = PlanSource(spec, SourceOf(kMaxDatasetFields));
   ASSERT_THAT(plan, IsOk());
   EXPECT_EQ(plan->fields[8].resident.shape, (std::vector<int64_t>{2, 3, 1}));
   EXPECT_EQ(plan->fields[last].resident.shape, (std::vector<int64_t>{2, 2, 1}));
 }
 
 TEST(LoadPlannerTest, ADatasetHasSoManyFieldsAtMost) {
-  EXPECT_THAT(PlanSource({.name = "a"}, SourceOf(kMaxDatasetFields + 1), 1),
+  EXPECT_THAT(PlanSource({.name = "a"}, SourceOf(kMaxDatasetFields + 1)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("the source has 257 fields; a dataset has at "
                                  "most 256")));
@@ -64,13 +64,13 @@ TEST(LoadPlannerTest, SamplesThatAreStillToComeAreNotTransformed) {
       .name = "a",
       .pretransforms = {{"f0", {Op("resize { size { height: 2 width: 3 } }")}},
                         {"f1", {Op("center_crop { height: 2 width: 2 }")}}}};
-  const auto early = PlanSource(spec, source, 1);
+  const auto early = PlanSource(spec, source);
   ASSERT_THAT(early, IsOk());
   EXPECT_TRUE(early->fields[0].needs_sizes);
-  EXPECT_FALSE(early->fields[0].has_program);
+  EXPECT_FALSE(early->fields[0].is_transformed);
   EXPECT_EQ(early->fields[1].resident.shape, (std::vector<int64_t>{2, 2, 1}));
   source.is_awaited = false;
-  const auto plan = PlanSource(spec, source, 1);
+  const auto plan = PlanSource(spec, source);
   ASSERT_THAT(plan, IsOk());
   EXPECT_FALSE(plan->needs_sizes());
   EXPECT_EQ(plan->fields[0].resident.shape, (std::vector<int64_t>{2, 3, 1}));
@@ -81,35 +81,41 @@ TEST(LoadPlannerTest, ASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;
   const DatasetSpec spec = {.name = "a"};
-  EXPECT_THAT(PlanSource(spec, OneField(3, {300, 1 << 20, 1}), 1, {}, limits),
+  EXPECT_THAT(PlanSource(spec, OneField(3, {300, 1 << 20, 1}), {}, limits),
               IsOk());
   EXPECT_THAT(
-      PlanSource(spec, OneField(3, {301, 1 << 20, 1}), 1, {}, limits),
+      PlanSource(spec, OneField(3, {301, 1 << 20, 1}), {}, limits),
       StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("1 sample takes 315621376 bytes"),
+               AllOf(HasSubstr("a sample takes 315621376 bytes"),
                      HasSubstr("max_sample_memory_mib"), HasSubstr("300"))));
-  EXPECT_THAT(PlanSource(spec, OneField(2, {int64_t{1} << 40, 1 << 23, 3}), 1,
-                         {}, limits),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(
+      PlanSource(spec, OneField(2, {int64_t{1} << 40, 1 << 23, 3}), {}, limits),
+      StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-// 256 samples of an odd size come together, so that each chunk is aligned.
-TEST(LoadPlannerTest, AChunkMustFitIntoTheMemoryOfASample) {
+// What is read counts as what becomes of it, each in a buffer of its own.
+TEST(LoadPlannerTest, BothFormsOfASampleMustFitIntoItsMemory) {
   LoadLimits limits;
   limits.max_sample_bytes = int64_t{300} << 20;
-  const DatasetSpec spec = {
-      .name = "a",
-      .pretransforms = {{"image", {Op("crop { height: 3 width: 3 }")}}}};
-  const auto few =
-      PlanSource(spec, OneField(1, {20, 1 << 20, 1}), 1, {}, limits);
-  ASSERT_THAT(few, IsOk());
-  EXPECT_EQ(few->chunk_samples, 1);
-  EXPECT_THAT(
-      PlanSource(spec, OneField(1000, {20, 1 << 20, 1}), 1, {}, limits),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("256 samples, the fewest that can be read at "
-                               "once, take 5368709120 bytes"),
-                     HasSubstr("max_sample_memory_mib"))));
+  const auto plan = [&](int64_t height, const std::string& op) {
+    const DatasetSpec spec = {.name = "a",
+                              .pretransforms = {{"image", {Op(op)}}}};
+    return PlanSource(spec, OneField(1000, {height, 1 << 20, 1}), {}, limits);
+  };
+  const auto small = plan(200, "crop { height: 3 width: 3 }");
+  ASSERT_THAT(small, IsOk());
+  EXPECT_EQ(small->chunk_samples, 1);
+  EXPECT_EQ(small->num_input_buffers, 2);
+  EXPECT_EQ(small->input_bytes, 200 << 20);
+  EXPECT_EQ(small->staging_bytes, 256);
+  EXPECT_LE(small->buffer_bytes(), MaxLoadBufferBytes(limits.max_sample_bytes));
+  EXPECT_THAT(plan(301, "crop { height: 3 width: 3 }"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("a sample takes 315621376 bytes"),
+                             HasSubstr("max_sample_memory_mib"))));
+  EXPECT_THAT(plan(100, "to_dtype { dtype: DTYPE_FLOAT32 }"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a sample takes 419430400 bytes")));
 }
 
 }  // namespace

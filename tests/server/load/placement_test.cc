@@ -152,14 +152,12 @@ TEST_F(PlacementTest, AutoReplicasAreOnEachDeviceOrPinned) {
 TEST_F(PlacementTest, RoomsLeaveAPartToFeeds) {
   const PlacementRequest request =
       Request(PlacementKind::kShard, 2, Residency::kAuto);
-  LoadPlan plan = Plan();
-  plan.scratch_bytes = 100;
   const auto reservation =
       devices_[1].budget->Reserve(MemoryKind::kSlab, 0, 500, "slab");
   ASSERT_THAT(reservation, IsOk());
-  EXPECT_THAT(RoomsOf(request, plan, 0, {}),
-              ElementsAre(4000 - 1000 - 100, 4000 - 1000 - 500));
-  EXPECT_THAT(RoomsOf(Request(PlacementKind::kOne, 1), plan, 0, {}), IsEmpty());
+  EXPECT_THAT(RoomsOf(request, 0, {}),
+              ElementsAre(4000 - 1000, 4000 - 1000 - 500));
+  EXPECT_THAT(RoomsOf(Request(PlacementKind::kOne, 1), 0, {}), IsEmpty());
 }
 
 TEST_F(PlacementTest, PackedSamplesHaveRoomForTheBorder) {

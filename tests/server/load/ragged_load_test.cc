@@ -22,7 +22,7 @@
 #include "server/cache/dataset_cache.h"
 #include "server/load/dataset_loader.h"
 #include "server/load/load_planner.h"
-#include "server/load/sample_sizes.h"
+#include "server/load/sample_scan.h"
 #include "server/registry/dataset_registry.h"
 #include "tests/testing/fake_encoded_source.h"
 #include "tests/testing/fault_plan.h"
@@ -107,15 +107,15 @@ class RaggedLoadTest : public ::testing::Test {
     return dataset;
   }
   absl::StatusOr<LoadPlan> Plan(const FakeEncodedSource& source) {
-    auto plan = PlanSource(spec_, source.info(), 1);
+    auto plan = PlanSource(spec_, source.info());
     if (!plan.ok() || !plan->needs_sizes()) return plan;
-    plan->num_decode_threads = num_threads_;
+    plan->num_workers = num_threads_;
     const std::atomic<bool> is_cancelled = false;
     auto sizes = FindSampleSizes(source, *plan, {.budget = &decode_budget_},
                                  is_cancelled);
     if (!sizes.ok()) return sizes.status();
-    plan = PlanSource(spec_, source.info(), 1, *sizes);
-    if (plan.ok()) plan->num_decode_threads = num_threads_;
+    plan = PlanSource(spec_, source.info(), *sizes);
+    if (plan.ok()) plan->num_workers = num_threads_;
     return plan;
   }
 
@@ -182,7 +182,7 @@ TEST_F(RaggedLoadTest, APretransformMayLeaveSizes) {
     EXPECT_EQ(pixels[2 * place.width + 1], FakeEncodedSource::Pixel(i, 0, 0));
   }
   spec_.pretransforms["image"] = {Op("resize { size { height: 8 width: 8 } }")};
-  const auto plan = PlanSource(spec_, source.info(), 1);
+  const auto plan = PlanSource(spec_, source.info());
   ASSERT_THAT(plan, IsOk());
   EXPECT_FALSE(plan->needs_sizes());
 }
@@ -271,7 +271,7 @@ TEST_F(RaggedLoadTest, WhatIsTooLargeIsRefusedBeforeTheLoad) {
 
 TEST_F(RaggedLoadTest, LookingAtHeadersIsCancelledToo) {
   FakeEncodedSource source(1'000'000, SizeOf);
-  auto plan = PlanSource(spec_, source.info(), 1);
+  auto plan = PlanSource(spec_, source.info());
   ASSERT_THAT(plan, IsOk());
   std::atomic<bool> is_cancelled = false;
   std::atomic<int64_t> num_probed = 0;

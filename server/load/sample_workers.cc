@@ -1,4 +1,4 @@
-#include "server/load/parallel_decoder.h"
+#include "server/load/sample_workers.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/background_thread.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cuda/kernels/program/host_checkpoint.h"
@@ -15,67 +14,116 @@
 namespace datasetd {
 namespace {
 
-// A thread takes several samples at a time if there are many.
-constexpr int64_t kMaxSamplesAtOnce = 32;
+// Encoded samples take long.
+constexpr int64_t kMaxEncodedAtOnce = 32;
+constexpr int64_t kMaxPlainAtOnce = 4096;
+// Of so many samples the size in bytes is a multiple of an aligned output's.
+constexpr int64_t kAlignedSamples = AlignedBuffer::kAlignment;
+
+ParallelFor::Options OptionsOf(const SampleSource& source, int num_threads) {
+  ParallelFor::Options options = {.thread_name = "decode",
+                                  .num_threads = num_threads,
+                                  .max_at_once = kMaxEncodedAtOnce};
+  if (!source.info().is_encoded) {
+    options.max_at_once = kMaxPlainAtOnce;
+    options.alignment = kAlignedSamples;
+  }
+  return options;
+}
+
 void ShrinkTo(size_t size_bytes, std::vector<uint8_t>& bytes) {
   if (bytes.capacity() > size_bytes) std::vector<uint8_t>().swap(bytes);
 }
 
 }  // namespace
 
-struct ParallelDecoder::Chunk {
-  int64_t first = 0;
-  int64_t count = 0;
-  std::vector<absl::Span<uint8_t>> fields;
-  std::vector<std::vector<RaggedSample>> places;
-  // Guarded by the decoder's mutex.
-  int64_t num_taken = 0;
-  int64_t num_done = 0;
-  // Each is written by the thread that took the sample, before num_done.
-  std::vector<absl::Status> statuses;
-};
-
 // Cancels the pretransforms of a sample.
-class ParallelDecoder::Run final : public HostRun {
+class SampleWorkers::Run final : public HostRun {
  public:
-  explicit Run(const ParallelDecoder* decoder) : decoder_(*decoder) {
+  explicit Run(const SampleWorkers* workers) : workers_(*workers) {
     SetWish(kPause);
   }
   bool Pause() override {
-    return !decoder_.is_cancelled_->load(std::memory_order_relaxed) &&
-           !decoder_.is_ending_.load(std::memory_order_relaxed);
+    return !workers_.is_cancelled_->load(std::memory_order_relaxed) &&
+           !workers_.is_ending_.load(std::memory_order_relaxed);
   }
 
  private:
-  const ParallelDecoder& decoder_;
+  const SampleWorkers& workers_;
 };
 
 // The buffers of one thread.
-class ParallelDecoder::Worker {
+class SampleWorkers::Worker {
  public:
-  explicit Worker(ParallelDecoder* decoder)
-      : decoder_(*decoder), buffers_(decoder->fields_->size()) {
-    for (const auto& field : *decoder_.fields_) {
+  explicit Worker(SampleWorkers* workers)
+      : workers_(*workers), run_(workers), buffers_(workers->fields_->size()) {
+    for (const auto& field : *workers_.fields_) {
       runners_.emplace_back(field.get());
     }
   }
 
-  absl::Status Run(const Chunk& chunk, int64_t row) {
-    if (decoder_.is_cancelled_->load(std::memory_order_relaxed)) {
+  void Work(int64_t begin, int64_t end) {
+    const ScopedHostRun scoped_run(&run_);
+    Started& started = workers_.ChunkOf(begin);
+    begin -= started.first;
+    end -= started.first;
+    if (!workers_.source_->info().is_encoded) {
+      started.statuses[static_cast<size_t>(begin)] =
+          Guarded([&](DecodeBudget::Share& share) {
+            return Transform(started.chunk, begin, end, share);
+          });
+      return;
+    }
+    for (int64_t row = begin; row < end; ++row) {
+      started.statuses[static_cast<size_t>(row)] =
+          Guarded([&](DecodeBudget::Share& share) {
+            return Decode(started, row, share);
+          });
+    }
+  }
+
+ private:
+  template <typename F>
+  absl::Status Guarded(F make) {
+    if (workers_.is_cancelled_->load(std::memory_order_relaxed)) {
       return absl::CancelledError("the load was cancelled");
     }
-    DecodeBudget::Share share(decoder_.account_.budget, decoder_.account_.uid);
-    absl::Status status = Decode(chunk, row, share);
+    DecodeBudget::Share share(workers_.account_.budget, workers_.account_.uid);
+    absl::Status status = make(share);
     // Before the memory is released from the budget.
     KeepAtMost(kMaxKeptDecodeBytes);
     return status;
   }
 
- private:
-  absl::Status Decode(const Chunk& chunk, int64_t row,
+  // For samples of a plain source, which all have one size.
+  absl::Status Transform(const Chunk& chunk, int64_t begin, int64_t end,
+                         DecodeBudget::Share& share) {
+    probe_ = SampleProbe();
+    DATASETD_RETURN_IF_ERROR(FindSizes());
+    DATASETD_ASSIGN_OR_RETURN(const int64_t scratch_bytes, ScratchBytes());
+    DATASETD_RETURN_IF_ERROR(share.Take(scratch_bytes));
+    for (size_t f = 0; f < runners_.size(); ++f) {
+      if (TransformOf(f).is_identity()) continue;
+      DATASETD_RETURN_IF_ERROR(runners_[f].Run(
+          Rows(chunk.inputs[f], TransformOf(f).source(), begin, end), sizes_[f],
+          Rows(chunk.fields[f], TransformOf(f).resident(), begin, end),
+          end - begin));
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  static absl::Span<T> Rows(absl::Span<T> field, const FieldSpec& spec,
+                            int64_t begin, int64_t end) {
+    const int64_t size_bytes = spec.sample_bytes();
+    return field.subspan(static_cast<size_t>(begin * size_bytes),
+                         static_cast<size_t>((end - begin) * size_bytes));
+  }
+
+  absl::Status Decode(const Started& started, int64_t row,
                       DecodeBudget::Share& share) {
-    const SampleSource& source = *decoder_.source_;
-    const int64_t index = chunk.first + row;
+    const SampleSource& source = *workers_.source_;
+    const int64_t index = started.first + row;
     int64_t size_bytes = source.Locate(index).size_bytes;
     while (true) {
       DATASETD_RETURN_IF_ERROR(share.Take(size_bytes));
@@ -91,7 +139,7 @@ class ParallelDecoder::Worker {
       KeepAtMost(0);
       share.Release();
     }
-    DATASETD_RETURN_IF_ERROR(FindRows(chunk, row));
+    DATASETD_RETURN_IF_ERROR(FindRows(started.chunk, row));
     ChoosePlaces();
     DATASETD_RETURN_IF_ERROR(source.Decode(index, raw_, places_));
     for (size_t f = 0; f < runners_.size(); ++f) {
@@ -104,7 +152,12 @@ class ParallelDecoder::Worker {
 
   // Total memory of the sample, including its raw bytes.
   absl::StatusOr<int64_t> NeededBytes() const {
-    int64_t bytes = SaturatingAdd(RawBytes(raw_), probe_.decode_bytes);
+    DATASETD_ASSIGN_OR_RETURN(const int64_t scratch_bytes, ScratchBytes());
+    return SaturatingSum(RawBytes(raw_), probe_.decode_bytes, scratch_bytes);
+  }
+
+  absl::StatusOr<int64_t> ScratchBytes() const {
+    int64_t bytes = 0;
     for (size_t f = 0; f < runners_.size(); ++f) {
       DATASETD_ASSIGN_OR_RETURN(const int64_t scratch_bytes,
                                 TransformOf(f).ScratchBytes(sizes_[f]));
@@ -193,10 +246,11 @@ class ParallelDecoder::Worker {
   }
 
   const SampleTransform& TransformOf(size_t field) const {
-    return *(*decoder_.fields_)[field];
+    return *(*workers_.fields_)[field];
   }
 
-  ParallelDecoder& decoder_;
+  SampleWorkers& workers_;
+  SampleWorkers::Run run_;
   std::vector<SampleTransform::Runner> runners_;
   RawSample raw_;
   SampleProbe probe_;
@@ -206,7 +260,7 @@ class ParallelDecoder::Worker {
   std::vector<ImageSize> sizes_;
 };
 
-ParallelDecoder::ParallelDecoder(
+SampleWorkers::SampleWorkers(
     const SampleSource* source,
     const std::vector<std::unique_ptr<SampleTransform>>* fields,
     int num_threads, const DecodeAccount& account,
@@ -214,78 +268,43 @@ ParallelDecoder::ParallelDecoder(
     : source_(source),
       fields_(fields),
       account_(account),
-      is_cancelled_(is_cancelled) {
-  for (int i = 0; i < num_threads; ++i) {
-    threads_.emplace_back([this] { Work(); });
-  }
+      is_cancelled_(is_cancelled),
+      samples_(OptionsOf(*source, num_threads), [this]() -> ParallelFor::Body {
+        return [worker = std::make_shared<Worker>(this)](
+                   int64_t begin, int64_t end) { worker->Work(begin, end); };
+      }) {}
+
+SampleWorkers::~SampleWorkers() {
+  is_ending_.store(true, std::memory_order_relaxed);
 }
 
-ParallelDecoder::~ParallelDecoder() {
-  is_ending_.store(true, std::memory_order_relaxed);
+SampleWorkers::Started& SampleWorkers::ChunkOf(int64_t index) {
+  MutexLock lock(&mutex_);
+  const auto behind =
+      std::find_if(chunks_.begin(), chunks_.end(),
+                   [&](const Started& chunk) { return chunk.first > index; });
+  return *std::prev(behind);
+}
+
+void SampleWorkers::Start(Chunk chunk) {
+  const int64_t count = chunk.count;
   {
     MutexLock lock(&mutex_);
-    is_stopping_ = true;
+    chunks_.push_back(
+        {.first = num_started_,
+         .chunk = std::move(chunk),
+         .statuses = std::vector<absl::Status>(static_cast<size_t>(count))});
+    num_started_ += count;
   }
-  for (std::thread& thread : threads_) thread.join();
+  samples_.Start(count);
 }
 
-void ParallelDecoder::Start(int64_t first, int64_t count,
-                            std::vector<absl::Span<uint8_t>> fields,
-                            std::vector<std::vector<RaggedSample>> places) {
-  auto chunk = std::make_shared<Chunk>();
-  chunk->first = first;
-  chunk->count = count;
-  chunk->fields = std::move(fields);
-  chunk->places = std::move(places);
-  chunk->statuses.resize(static_cast<size_t>(count));
+std::vector<absl::Status> SampleWorkers::Finish() {
+  samples_.Finish();
   MutexLock lock(&mutex_);
-  chunks_.push_back(std::move(chunk));
-}
-
-std::vector<absl::Status> ParallelDecoder::Finish() {
-  const auto is_done = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return chunks_.front()->num_done == chunks_.front()->count;
-  };
-  MutexLock lock(&mutex_, Condition(&is_done));
-  std::vector<absl::Status> statuses = std::move(chunks_.front()->statuses);
+  std::vector<absl::Status> statuses = std::move(chunks_.front().statuses);
   chunks_.pop_front();
   return statuses;
-}
-
-void ParallelDecoder::Work() {
-  BecomeBackgroundThread("decode");
-  Worker worker(this);
-  Run run(this);
-  const ScopedHostRun scoped_run(&run);
-  while (true) {
-    std::shared_ptr<Chunk> chunk;
-    int64_t begin = 0;
-    int64_t end = 0;
-    {
-      const auto next = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return std::find_if(chunks_.begin(), chunks_.end(),
-                            [](const std::shared_ptr<Chunk>& chunk) {
-                              return chunk->num_taken < chunk->count;
-                            });
-      };
-      const auto has_work = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return is_stopping_ || next() != chunks_.end();
-      };
-      MutexLock lock(&mutex_, Condition(&has_work));
-      if (is_stopping_) return;
-      chunk = *next();
-      begin = chunk->num_taken;
-      const int64_t share =
-          (chunk->count - begin) / (4 * static_cast<int64_t>(threads_.size()));
-      end = begin + std::clamp<int64_t>(share, 1, kMaxSamplesAtOnce);
-      chunk->num_taken = end;
-    }
-    for (int64_t i = begin; i < end; ++i) {
-      chunk->statuses[static_cast<size_t>(i)] = worker.Run(*chunk, i);
-    }
-    MutexLock lock(&mutex_);
-    chunk->num_done += end - begin;
-  }
 }
 
 }  // namespace datasetd

@@ -1,0 +1,125 @@
+#include "server/load/sample_scan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "server/load/bad_sample_filter.h"
+
+namespace datasetd {
+
+SampleScan::SampleScan(const SampleSource* source, int num_threads,
+                       const DecodeAccount& account,
+                       const std::atomic<bool>* is_cancelled,
+                       OnSample on_sample, OnBadSample on_bad_sample)
+    : source_(*source),
+      account_(account),
+      is_cancelled_(*is_cancelled),
+      on_sample_(std::move(on_sample)),
+      on_bad_sample_(std::move(on_bad_sample)),
+      samples_({.thread_name = "headers", .num_threads = num_threads},
+               [this]() -> ParallelFor::Body {
+                 return [this, raw = RawSample()](int64_t begin,
+                                                  int64_t end) mutable {
+                   for (int64_t i = begin; i < end; ++i) Look(i, raw);
+                 };
+               }) {
+  const int64_t num_samples = source_.info().num_samples;
+  has_ended_ = num_samples == 0;
+  if (num_samples > 0) samples_.Start(num_samples);
+}
+
+bool SampleScan::Await(absl::Duration timeout) {
+  has_ended_ = has_ended_ || samples_.Finish(timeout);
+  return has_ended_;
+}
+
+absl::Status SampleScan::error() const {
+  MutexLock lock(&mutex_);
+  return error_;
+}
+
+void SampleScan::Look(int64_t index, RawSample& raw) {
+  if (is_cancelled_.load(std::memory_order_relaxed) ||
+      has_error_.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const absl::Status status = Probe(index, raw);
+  num_scanned_.fetch_add(1, std::memory_order_relaxed);
+  if (status.ok()) return;
+  if (IsBadSample(status)) return on_bad_sample_(index, status);
+  MutexLock lock(&mutex_);
+  error_.Update(LocatedStatus(source_, index, status));
+  has_error_.store(true, std::memory_order_relaxed);
+}
+
+absl::Status SampleScan::Probe(int64_t index, RawSample& raw) {
+  DecodeBudget::Share share(account_.budget, account_.uid);
+  DATASETD_RETURN_IF_ERROR(share.Take(source_.Locate(index).size_bytes));
+  DATASETD_RETURN_IF_ERROR(source_.ReadRaw(index, raw));
+  SampleProbe probe;
+  DATASETD_RETURN_IF_ERROR(source_.Probe(index, raw, probe));
+  const int64_t size_bytes = SaturatingAdd(RawBytes(raw), probe.decode_bytes);
+  KeepAtMost(kMaxKeptProbeBytes, raw);
+  return on_sample_(index, probe, size_bytes);
+}
+
+SampleSizesTable::SampleSizesTable(const SourceInfo& source,
+                                   const LoadPlan& plan)
+    : num_fields_(plan.fields.size()) {
+  size_t probe_index = 0;
+  for (size_t f = 0; f < plan.fields.size(); ++f) {
+    if (!source.fields[f].is_ragged) continue;
+    const LoadPlan::FieldPlan& field = plan.fields[f];
+    if (field.needs_sizes) {
+      fields_.push_back({.index = f,
+                         .probe_index = probe_index,
+                         .transform = std::make_unique<SampleTransform>(
+                             source.fields[f], Narrow<int>(f), field.ops,
+                             field.resident, plan.limits.transforms),
+                         .sizes = std::make_shared<std::vector<ImageSize>>(
+                             static_cast<size_t>(source.num_samples))});
+    }
+    ++probe_index;
+  }
+}
+
+absl::Status SampleSizesTable::Set(int64_t sample, const SampleProbe& probe) {
+  for (Field& field : fields_) {
+    DATASETD_ASSIGN_OR_RETURN(
+        (*field.sizes)[static_cast<size_t>(sample)],
+        field.transform->ResidentSize(probe.sizes[field.probe_index]));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::optional<SampleSizes>> SampleSizesTable::sizes() const {
+  std::vector<std::optional<SampleSizes>> sizes(num_fields_);
+  for (const Field& field : fields_) {
+    sizes[field.index] = SampleSizes(field.sizes);
+  }
+  return sizes;
+}
+
+absl::StatusOr<std::vector<std::optional<SampleSizes>>> FindSampleSizes(
+    const SampleSource& source, const LoadPlan& plan,
+    const DecodeAccount& account, const std::atomic<bool>& is_cancelled) {
+  SampleSizesTable table(source.info(), plan);
+  SampleScan scan(
+      &source, plan.num_workers, account, &is_cancelled,
+      [&](int64_t index, const SampleProbe& probe,
+          int64_t size_bytes) -> absl::Status {
+        DATASETD_RETURN_IF_ERROR(account.budget->CheckSample(size_bytes));
+        return table.Set(index, probe);
+      },
+      [](int64_t, const absl::Status&) {});
+  scan.Await(absl::InfiniteDuration());
+  if (is_cancelled.load(std::memory_order_relaxed)) {
+    return absl::CancelledError("the load was cancelled");
+  }
+  DATASETD_RETURN_IF_ERROR(scan.error());
+  return table.sizes();
+}
+
+}  // namespace datasetd

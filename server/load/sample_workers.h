@@ -1,0 +1,99 @@
+// Makes samples resident on background threads: reads and decodes those of an
+// encoded source, and runs the pretransforms of any source.
+//
+// Chunks start and finish in order; several may be in flight. Host memory: the
+// caller's chunks, the samples' share of the decode budget, and
+// kMaxKeptDecodeBytes per thread.
+//
+// Not thread-safe; an encoded source is used by all threads.
+
+#ifndef DATASETD_SERVER_LOAD_SAMPLE_WORKERS_H_
+#define DATASETD_SERVER_LOAD_SAMPLE_WORKERS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "base/parallel_for.h"
+#include "cuda/kernels/program/params.h"
+#include "server/dataset/sample_source.h"
+#include "server/load/decode_budget.h"
+#include "server/load/sample_transform.h"
+
+namespace datasetd {
+
+// Memory that a thread keeps between samples, over all buffers.
+inline constexpr int64_t kMaxKeptDecodeBytes = 16 << 20;
+
+class SampleWorkers {
+ public:
+  // Memory of the samples of a chunk; valid until Finish.
+  struct Chunk {
+    int64_t count = 0;
+    // Field f is written to fields[f], contiguous and in resident form.
+    std::vector<absl::Span<uint8_t>> fields;
+    // Plain sources: the samples as read, of the fields with pretransforms; the
+    // others are resident already.
+    std::vector<absl::Span<const uint8_t>> inputs;
+    // Packed fields of encoded sources: the place of each sample in its field;
+    // a sample of another size is DATA_LOSS.
+    std::vector<std::vector<RaggedSample>> places;
+  };
+
+  // Takes one transform per field of the source. All arguments outlive the
+  // workers. After `is_cancelled` is set, samples are CANCELLED. A sample above
+  // the budget's per-sample limit is INVALID_ARGUMENT. REQUIRES: num_threads >=
+  // 1.
+  SampleWorkers(const SampleSource* source,
+                const std::vector<std::unique_ptr<SampleTransform>>* fields,
+                int num_threads, const DecodeAccount& account,
+                const std::atomic<bool>* is_cancelled);
+  // Blocks until the samples in progress end; their pretransforms are cut
+  // short.
+  ~SampleWorkers();
+  SampleWorkers(const SampleWorkers&) = delete;
+  SampleWorkers& operator=(const SampleWorkers&) = delete;
+
+  // Starts work on the samples that follow those of the chunk before. REQUIRES:
+  // chunk.count >= 1.
+  void Start(Chunk chunk);
+
+  // Blocks until the oldest started chunk is done; returns its samples'
+  // statuses. REQUIRES: a chunk was started.
+  std::vector<absl::Status> Finish();
+
+ private:
+  struct Started {
+    int64_t first = 0;
+    Chunk chunk;
+    // Each is written by the thread that makes the sample.
+    std::vector<absl::Status> statuses;
+  };
+  class Run;
+  class Worker;
+
+  // The chunk of a sample.
+  Started& ChunkOf(int64_t index);
+
+  const SampleSource* const source_;
+  const std::vector<std::unique_ptr<SampleTransform>>* const fields_;
+  const DecodeAccount account_;
+  const std::atomic<bool>* const is_cancelled_;
+  std::atomic<bool> is_ending_ = false;  // no caller waits any more
+
+  Mutex mutex_;
+  int64_t num_started_ ABSL_GUARDED_BY(mutex_) = 0;
+  // An element stays where it is until Finish.
+  std::deque<Started> chunks_ ABSL_GUARDED_BY(mutex_);
+  ParallelFor samples_;  // last: its threads use the others
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_LOAD_SAMPLE_WORKERS_H_
