@@ -59,11 +59,15 @@ class DatasetSources {
                 .max_sample_bytes = decode_budget->limits().sample_bytes},
         open_(std::move(open)) {}
 
-  // Looks at the source's files, for user `uid`, which may take long.
-  //   INVALID_ARGUMENT  no such device, or as PlanSource
-  //   CANCELLED         scan->is_cancelled was set
+  // Finds the devices of a spec, and names them in it.
+  //   INVALID_ARGUMENT  no such device
   // Also errors of CheckPlacement.
-  // Also any error of the opener.
+  absl::StatusOr<PlacementRequest> FindPlacement(DatasetSpec& spec) const;
+
+  // Looks at the source's files, for user `uid`, which may take long.
+  //   INVALID_ARGUMENT  as PlanSource
+  //   CANCELLED         scan->is_cancelled was set
+  // Also errors of FindPlacement, and any error of the opener.
   absl::StatusOr<OpenedSource> OpenFiles(
       DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
 
@@ -92,8 +96,6 @@ class DatasetSources {
                                     PlacementRequest placement,
                                     std::unique_ptr<SampleSource> reader,
                                     std::string spec_id) const;
-  // Finds the devices of a spec, and names them in it.
-  absl::StatusOr<PlacementRequest> FindPlacement(DatasetSpec& spec) const;
 
   DeviceTable* const devices_;
   DatasetCache* const cache_;

@@ -16,6 +16,8 @@
 namespace datasetd {
 
 struct SourceScan {
+  void Cancel() { is_cancelled.store(true, std::memory_order_relaxed); }
+
   // Number of directory entries, opened files and reads.
   std::atomic<int64_t> num_entries = 0;
   std::atomic<bool> is_cancelled = false;

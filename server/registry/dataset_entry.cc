@@ -42,7 +42,9 @@ void DatasetEntry::SetSource(const OpenedSource& source,
   placement = source.placement;
   SetPlan(source.plan, placed);
   scan = nullptr;
-  is_opened = true;
+  calls.clear();
+  replaced = nullptr;
+  is_planned = true;
 }
 
 void DatasetEntry::SetPlan(const LoadPlan& plan, const Placement& placed) {
@@ -65,7 +67,7 @@ void DatasetEntry::SetPlan(const LoadPlan& plan, const Placement& placed) {
 void DatasetEntry::Cancel() {
   counters.Cancel();
   if (scan != nullptr) {
-    scan->is_cancelled.store(true, std::memory_order_relaxed);
+    scan->Cancel();
   }
   if (cancel) cancel();
 }
@@ -101,7 +103,7 @@ DatasetInfo DatasetEntry::DescribeBriefly(absl::Duration now) const {
     info.bad_samples.num_samples =
         counters.num_bad_samples.load(std::memory_order_relaxed);
   }
-  info.is_scanning = state == DatasetState::kLoading && !is_opened;
+  info.is_scanning = state == DatasetState::kLoading && !is_planned;
   if (scan != nullptr) {
     info.num_entries_scanned =
         scan->num_entries.load(std::memory_order_relaxed);

@@ -1,8 +1,8 @@
-// One dataset in the registry, from the start of its load.
+// One dataset in the registry, from the first moment of its load.
 //
-// A plain record, not thread-safe: guarded by the registry's lock. While the
-// dataset is LOADING, `load` belongs to the loading thread and is used without
-// the lock.
+// A plain record, not thread-safe: guarded by the registry's lock. Until it is
+// planned its spec does not change; from then on `load` belongs to the loading
+// thread while the dataset is LOADING, and is used without the lock.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
 #define DATASETD_SERVER_REGISTRY_DATASET_ENTRY_H_
@@ -29,6 +29,7 @@
 #include "server/load/load_plan.h"
 #include "server/load/placement.h"
 #include "server/load/source_scan.h"
+#include "server/registry/load_call.h"
 
 namespace datasetd {
 
@@ -43,13 +44,16 @@ struct DatasetEntry {
   Caller owner;
   // Loaded even if no session holds it.
   bool is_restored = false;
-  // False while LOADING until the source is open; the fields below are set
-  // then.
-  bool is_opened = false;
+  // What the spec id is of but for the files, so that it is known before they
+  // are; empty for a push.
+  std::string request_id;
+  // False until the source's files are found; the fields below are set then.
+  bool is_planned = false;
   std::string spec_id;
   int64_t num_samples = 0;  // of the source
   std::vector<std::string> class_names;
   std::vector<FieldSpec> fields;  // resident
+  // Of a client's load it is known from the start.
   PlacementRequest placement;
   int64_t resident_bytes = 0;  // of all samples, once
   Residency residency = Residency::kDevice;
@@ -70,8 +74,13 @@ struct DatasetEntry {
   // For the replicas after the first.
   std::vector<Reservation> replica_reservations;
   LoadCounters counters;
-  // For a restored dataset, until it is opened.
+  // Until it is planned: the scan of its files, and the calls that are told
+  // if it fails.
   std::shared_ptr<SourceScan> scan;
+  std::vector<std::shared_ptr<LoadCall>> calls;
+  // The failed load that had its name; it comes back if this one fails before
+  // it is planned.
+  std::shared_ptr<DatasetEntry> replaced;
   // For a push, while it is LOADING.
   std::function<void()> cancel;
   // While READY or UNLOADING; not empty then.

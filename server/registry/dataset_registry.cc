@@ -17,6 +17,11 @@
 namespace datasetd {
 namespace {
 
+// A user has this many at a time; the threads are enough for four users.
+constexpr int kMaxScansPerUser = 8;
+constexpr int kNumScanThreads = 4 * kMaxScansPerUser;
+constexpr int kMaxLoadsPerUser = 2;
+constexpr int kNumLoadThreads = 4 * kMaxLoadsPerUser;
 constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
 
 MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller) {
@@ -58,6 +63,19 @@ absl::Status CheckReadable(const DatasetEntry& entry) {
       absl::StrCat("dataset '", entry.spec.name,
                    "': ", entry.replicas.front()->status().message(),
                    "; unload it, and load it again"));
+}
+
+absl::Status Cancelled() {
+  return absl::CancelledError("the load was cancelled");
+}
+
+absl::Status Gone() {
+  return absl::NotFoundError(
+      "the dataset was unloaded, or its load was cancelled, meanwhile");
+}
+
+absl::Status ShuttingDown() {
+  return absl::UnavailableError("the daemon is shutting down");
 }
 
 // An initializer list would keep a copy.
@@ -108,20 +126,24 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
       devices_(devices),
       clock_(clock),
       observer_(std::move(observer)),
-      table_(options.max_datasets, options.max_datasets_per_user) {
-  for (int i = 0; i < LoadQueue::kNumThreads; ++i) {
+      table_(options.max_datasets, options.max_datasets_per_user),
+      scans_(kMaxScansPerUser),
+      loads_(kMaxLoadsPerUser) {
+  for (int i = 0; i < kNumScanThreads; ++i) {
+    threads_.emplace_back([this] { RunScans(); });
+  }
+  for (int i = 0; i < kNumLoadThreads; ++i) {
     threads_.emplace_back([this] { RunLoads(); });
   }
 }
 
 void DatasetRegistry::CancelLoads() {
-  {
-    MutexLock lock(&mutex_);
-    is_stopping_ = true;
-    queue_.Clear();
-    for (const auto& [name, entry] : table_.entries()) entry->Cancel();
-  }
-  scans_.CancelAll();
+  MutexLock lock(&mutex_);
+  is_stopping_ = true;
+  scans_.Clear();
+  loads_.Clear();
+  for (const auto& [name, entry] : table_.entries()) entry->Cancel();
+  for (const auto& call : joining_) call->scan->Cancel();
 }
 
 DatasetRegistry::~DatasetRegistry() {
@@ -139,37 +161,8 @@ absl::Status DatasetRegistry::CheckSpec(const DatasetSpec& spec,
   return CheckSpecTexts(spec);
 }
 
-absl::StatusOr<OpenedSource> DatasetRegistry::ScanSource(
-    DatasetSpec spec, const Caller& caller, std::shared_ptr<SourceScan> scan) {
-  if (scan == nullptr) scan = std::make_shared<SourceScan>();
-  DATASETD_ASSIGN_OR_RETURN(
-      const ScanList::Listing listing,
-      scans_.Add(spec, caller, scan, clock_->Monotonic()));
-  return sources_.OpenFiles(std::move(spec), caller.uid, std::move(scan));
-}
-
-absl::Status DatasetRegistry::AwaitOpened(const std::string& name,
-                                          const Caller& caller) {
-  const EntryPtr entry = table_.Get(name);
-  if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
-    return absl::OkStatus();
-  }
-  const auto is_opened = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return entry->is_opened || entry->state != DatasetState::kLoading ||
-           is_stopping_;
-  };
-  if (mutex_.AwaitWithTimeout(Condition(&is_opened), kOpenTimeout)) {
-    return absl::OkStatus();
-  }
-  return absl::UnavailableError(
-      absl::StrCat("dataset '", name,
-                   "' is being loaded again after a restart "
-                   "of the daemon, and its files are not found yet; try again "
-                   "later"));
-}
-
-absl::StatusOr<uint64_t> DatasetRegistry::Load(
-    DatasetSpec spec, const Caller& caller, std::shared_ptr<SourceScan> scan) {
+absl::StatusOr<std::shared_ptr<LoadCall>> DatasetRegistry::BeginLoad(
+    DatasetSpec spec, const Caller& caller) {
   DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
   if (spec.format == kPushedFormat) {
     return absl::InvalidArgumentError(
@@ -177,45 +170,241 @@ absl::StatusOr<uint64_t> DatasetRegistry::Load(
                      "' has no files to "
                      "load; push it, or get it by its name"));
   }
-  // Opens the source before taking the lock: it may be slow.
-  DATASETD_ASSIGN_OR_RETURN(
-      OpenedSource source,
-      ScanSource(std::move(spec), caller, std::move(scan)));
-  const std::string& name = source.spec.name;
-
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
+                            sources_.FindPlacement(spec));
+  const auto call = std::make_shared<LoadCall>();
+  call->spec = std::move(spec);
+  call->caller = caller;
+  call->started = clock_->Monotonic();
+  call->request_id = SpecId(call->spec, SourceInfo());
+  call->scan = std::make_shared<SourceScan>();
   MutexLock lock(&mutex_);
-  do {
-    DATASETD_RETURN_IF_ERROR(AwaitOpened(name, caller));
-    const EntryPtr present = table_.Get(name);
-    if (present != nullptr && present->state != DatasetState::kFailed) {
-      if (!present->visibility().IsSeenBy(caller) ||
-          present->state == DatasetState::kUnloading ||
-          present->spec_id != source.spec_id) {
-        return DatasetTable::NameTaken(*present, caller);
-      }
-      if (present->is_cancelled()) {
-        return absl::AbortedError(
-            absl::StrCat("the load of dataset '", name,
-                         "' is just being cancelled; try again"));
-      }
-      DATASETD_RETURN_IF_ERROR(CheckReadable(*present));
-      present->holders.insert(caller.session_id);
-      present->last_used = clock_->Monotonic();
-      return present->id;
+  const EntryPtr present = table_.Get(call->spec.name);
+  EntryPtr added;
+  if (present == nullptr || present->state == DatasetState::kFailed) {
+    DATASETD_ASSIGN_OR_RETURN(added, AddEntry(call, std::move(placement)));
+  } else {
+    if (is_stopping_) return ShuttingDown();
+    DATASETD_RETURN_IF_ERROR(CheckSame(*present, *call));
+    if (!present->is_planned) {
+      DATASETD_RETURN_IF_ERROR(Attach(*present, call));
+      return call;
     }
-    DATASETD_RETURN_IF_ERROR(CheckAdmission(name, caller));
-  } while (MakeRoomFor(source.spec, source.placement, source.plan, caller));
-  DATASETD_ASSIGN_OR_RETURN(EntryPtr entry, Admit(std::move(source), caller));
-  const uint64_t id = entry->id;
-  queue_.Add(std::move(entry));
-  return id;
+    // Its files may have changed.
+    joining_.insert(call);
+  }
+  scans_.Add(caller.uid, {call, std::move(added)});
+  return call;
+}
+
+absl::StatusOr<uint64_t> DatasetRegistry::Load(DatasetSpec spec,
+                                               const Caller& caller) {
+  DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<LoadCall> call,
+                            BeginLoad(std::move(spec), caller));
+  MutexLock lock(&mutex_);
+  const auto is_planned = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    if (!call->error.ok() || is_stopping_) return true;
+    if (call->id == 0) return false;
+    const EntryPtr entry = table_.GetById(call->id);
+    return entry == nullptr || entry->is_planned ||
+           entry->state != DatasetState::kLoading;
+  };
+  mutex_.Await(Condition(&is_planned));
+  DATASETD_RETURN_IF_ERROR(call->error);
+  const EntryPtr entry = table_.GetById(call->id);
+  if (is_stopping_ && (entry == nullptr || !entry->is_planned)) {
+    return ShuttingDown();
+  }
+  return call->id;
+}
+
+absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
+    const std::shared_ptr<LoadCall>& call, PlacementRequest placement) {
+  DATASETD_RETURN_IF_ERROR(CheckAdmission(call->spec.name, call->caller));
+  auto entry = std::make_shared<DatasetEntry>();
+  entry->spec = call->spec;
+  entry->owner = call->caller;
+  DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, call->spec, {}));
+  entry->request_id = call->request_id;
+  entry->placement = std::move(placement);
+  entry->scan = call->scan;
+  entry->calls.push_back(call);
+  entry->started = call->started;
+  entry->last_used = entry->started;
+  entry->holders.insert(call->caller.session_id);
+  entry->replaced = table_.Get(call->spec.name);
+  table_.Add(entry);
+  call->id = entry->id;
+  return entry;
+}
+
+absl::Status DatasetRegistry::CheckSame(const DatasetEntry& entry,
+                                        const LoadCall& call) const {
+  if (!entry.visibility().IsSeenBy(call.caller) ||
+      entry.state == DatasetState::kUnloading ||
+      entry.request_id != call.request_id) {
+    return DatasetTable::NameTaken(entry, call.caller);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DatasetRegistry::Attach(DatasetEntry& entry,
+                                     const std::shared_ptr<LoadCall>& call) {
+  if (entry.is_cancelled()) {
+    return absl::AbortedError(absl::StrCat("the load of dataset '",
+                                           entry.spec.name,
+                                           "' is just being cancelled; try "
+                                           "again"));
+  }
+  DATASETD_RETURN_IF_ERROR(CheckReadable(entry));
+  entry.holders.insert(call->caller.session_id);
+  entry.last_used = clock_->Monotonic();
+  if (!entry.is_planned) entry.calls.push_back(call);
+  call->id = entry.id;
+  return absl::OkStatus();
+}
+
+void DatasetRegistry::RunScans() {
+  BecomeBackgroundThread("scan");
+  while (true) {
+    ScanJob job;
+    {
+      const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return is_stopping_ || scans_.HasTurn();
+      };
+      MutexLock lock(&mutex_, Condition(&has_work));
+      if (is_stopping_) return;
+      job = scans_.Take();
+    }
+    const uint32_t uid = job.call->caller.uid;
+    absl::StatusOr<OpenedSource> opened = Cancelled();
+    if (!job.call->scan->is_cancelled.load(std::memory_order_relaxed)) {
+      opened = sources_.OpenFiles(job.call->spec, uid, job.call->scan);
+    }
+    MutexLock lock(&mutex_);
+    scans_.Finish(uid);
+    if (job.entry == nullptr) job.entry = Join(job.call, opened);
+    if (job.entry != nullptr) PlanLoad(job.entry, opened);
+    // Only the table owns the entry now, as in RunLoads.
+    job.entry.reset();
+  }
+}
+
+DatasetRegistry::EntryPtr DatasetRegistry::Join(
+    const std::shared_ptr<LoadCall>& call,
+    const absl::StatusOr<OpenedSource>& opened) {
+  joining_.erase(call);
+  const auto join =
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::StatusOr<EntryPtr> {
+    if (call->scan->is_cancelled.load(std::memory_order_relaxed)) {
+      return Cancelled();
+    }
+    DATASETD_RETURN_IF_ERROR(opened.status());
+    const EntryPtr present = table_.Get(call->spec.name);
+    if (present == nullptr || present->state == DatasetState::kFailed) {
+      return AddEntry(call, opened->placement);
+    }
+    DATASETD_RETURN_IF_ERROR(CheckSame(*present, *call));
+    if (present->is_planned && present->spec_id != opened->spec_id) {
+      return DatasetTable::NameTaken(*present, call->caller);
+    }
+    DATASETD_RETURN_IF_ERROR(Attach(*present, call));
+    return nullptr;
+  };
+  absl::StatusOr<EntryPtr> entry = join();
+  if (entry.ok()) return *std::move(entry);
+  call->error = entry.status();
+  return nullptr;
+}
+
+bool DatasetRegistry::PlanLoad(const EntryPtr& entry,
+                               absl::StatusOr<OpenedSource>& opened) {
+  absl::Status status;
+  do {
+    if (is_stopping_) return false;
+    status = opened.status();
+    if (entry->is_cancelled()) {
+      status = Cancelled();
+    }
+    if (const absl::Status failure = CheckDevices(*entry); !failure.ok()) {
+      status = failure;
+    }
+    if (status.ok()) status = table_.CheckLimits(entry->owner, entry.get());
+  } while (status.ok() && MakeRoomFor(opened->spec, opened->placement,
+                                      opened->plan, entry->owner));
+  if (status.ok()) status = Prepare(*entry, *std::move(opened));
+  if (!status.ok()) {
+    FailUnplanned(entry, status);
+    return false;
+  }
+  if (entry->is_restored) {
+    ++num_restoring_;
+    observer_("loading again", DescribeBriefly(*entry), entry->owner);
+  } else {
+    counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
+    observer_("loading", DescribeBriefly(*entry), entry->owner);
+  }
+  loads_.Add(entry->owner.uid, entry);
+  return true;
+}
+
+void DatasetRegistry::FailUnplanned(const EntryPtr& entry,
+                                    const absl::Status& status) {
+  if (entry->is_restored) {
+    FinishLoad(*entry, status);
+  } else {
+    entry->state = DatasetState::kFailed;
+    entry->error = status;
+    entry->finished = clock_->Monotonic();
+    entry->text_reservation.Release();
+    table_.Remove(*entry);
+    if (entry->replaced != nullptr) table_.PutBack(entry->replaced);
+  }
+  for (const auto& call : entry->calls) call->error = status;
+  entry->calls.clear();
+  entry->replaced = nullptr;
+}
+
+absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,
+                                           const Caller& caller) {
+  const EntryPtr entry = table_.Get(name);
+  if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
+    return absl::OkStatus();
+  }
+  const auto is_planned = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return entry->is_planned || entry->state != DatasetState::kLoading ||
+           is_stopping_;
+  };
+  if (mutex_.AwaitWithTimeout(Condition(&is_planned), kOpenTimeout)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("dataset '", name,
+                   "' is being loaded, and its files are not found yet; try "
+                   "again later"));
+}
+
+void DatasetRegistry::CancelJoin(const std::shared_ptr<LoadCall>& call) {
+  call->scan->Cancel();
+  // If it has not begun, nothing else ends it.
+  if (!scans_.Remove(call->caller.uid,
+                     [&](const ScanJob& job) { return job.call == call; })) {
+    return;
+  }
+  call->error = Cancelled();
+  joining_.erase(call);
+}
+
+void DatasetRegistry::Cancel(const std::shared_ptr<LoadCall>& call) {
+  MutexLock lock(&mutex_);
+  if (joining_.contains(call)) return CancelJoin(call);
+  const EntryPtr entry = table_.GetById(call->id);
+  if (entry != nullptr) DropHold(*entry, call->caller.session_id);
 }
 
 absl::Status DatasetRegistry::CheckAdmission(const std::string& name,
                                              const Caller& caller) const {
-  if (is_stopping_) {
-    return absl::UnavailableError("the daemon is shutting down");
-  }
+  if (is_stopping_) return ShuttingDown();
   // A failure of this name is replaced.
   return table_.CheckLimits(caller, table_.Get(name).get());
 }
@@ -236,19 +425,11 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
 
 absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
                                       OpenedSource source) {
-  const MemoryBudget::Terms terms = TermsOf(source.spec, entry.owner);
   DATASETD_ASSIGN_OR_RETURN(
       PlacedMemory resident,
       Reserve(source.spec, source.placement, source.plan, entry.owner));
-  if (texts_ != nullptr) {
-    DATASETD_ASSIGN_OR_RETURN(
-        entry.text_reservation,
-        texts_->Reserve(
-            MemoryKind::kText, entry.owner.uid,
-            DatasetTextBytes(source.spec, source.reader->info().class_names),
-            absl::StrCat("the texts of dataset '", source.spec.name, "'"),
-            terms));
-  }
+  DATASETD_RETURN_IF_ERROR(
+      ReserveTexts(entry, source.spec, source.reader->info().class_names));
   entry.SetSource(source, resident.placement);
   entry.replica_reservations = resident.TakeReplicas();
   entry.load =
@@ -256,6 +437,20 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
                                     DecodeAccount{.budget = &decode_budget_,
                                                   .uid = entry.owner.uid,
                                                   .staging = &staging_budget_});
+  return absl::OkStatus();
+}
+
+absl::Status DatasetRegistry::ReserveTexts(
+    DatasetEntry& entry, const DatasetSpec& spec,
+    const std::vector<std::string>& class_names) {
+  if (texts_ == nullptr) return absl::OkStatus();
+  entry.text_reservation.Release();
+  DATASETD_ASSIGN_OR_RETURN(
+      entry.text_reservation,
+      texts_->Reserve(MemoryKind::kText, entry.owner.uid,
+                      DatasetTextBytes(spec, class_names),
+                      absl::StrCat("the texts of dataset '", spec.name, "'"),
+                      TermsOf(spec, entry.owner)));
   return absl::OkStatus();
 }
 
@@ -270,7 +465,7 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
   {
     MutexLock lock(&mutex_);
     do {
-      DATASETD_RETURN_IF_ERROR(AwaitOpened(opened.spec.name, caller));
+      DATASETD_RETURN_IF_ERROR(AwaitPlanned(opened.spec.name, caller));
       const EntryPtr present = table_.Get(opened.spec.name);
       if (present != nullptr && present->state != DatasetState::kFailed) {
         return DatasetTable::NameTaken(*present, caller);
@@ -314,6 +509,9 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
     entry->spec = std::move(dataset.spec);
     entry->owner = dataset.owner;
     entry->is_restored = true;
+    // If the device is not there, the restore says so.
+    sources_.FindPlacement(entry->spec).IgnoreError();
+    entry->request_id = SpecId(entry->spec, SourceInfo());
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     table_.Add(entry);
@@ -362,25 +560,7 @@ bool DatasetRegistry::BeginRestored(const Restored& restored) {
   auto source = OpenAgain(entry, restored.content_hash);
   if (journal_ != nullptr) journal_->EndRead(entry.spec.name);
   MutexLock lock(&mutex_);
-  absl::Status status;
-  do {
-    if (is_stopping_) return false;
-    status = source.status();
-    if (entry.is_cancelled()) {
-      status = absl::CancelledError("the load was cancelled");
-    }
-    if (status.ok()) status = table_.CheckLimits(entry.owner, &entry);
-  } while (status.ok() && MakeRoomFor(source->spec, source->placement,
-                                      source->plan, entry.owner));
-  if (status.ok()) status = Prepare(entry, *std::move(source));
-  if (!status.ok()) {
-    FinishLoad(entry, status);
-    return false;
-  }
-  ++num_restoring_;
-  queue_.Add(restored.entry);
-  observer_("loading again", DescribeBriefly(entry), entry.owner);
-  return true;
+  return PlanLoad(restored.entry, source);
 }
 
 absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
@@ -532,11 +712,11 @@ void DatasetRegistry::RunLoads() {
     EntryPtr entry;
     {
       const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return is_stopping_ || queue_.HasTurn();
+        return is_stopping_ || loads_.HasTurn();
       };
       MutexLock lock(&mutex_, Condition(&has_work));
       if (is_stopping_) return;
-      entry = queue_.Take();
+      entry = loads_.Take();
     }
     const uint32_t uid = entry->owner.uid;
     auto replicas = RunLoad(*entry);
@@ -549,7 +729,7 @@ void DatasetRegistry::RunLoads() {
           (entry->is_cancelled() || !CheckDevices(*entry).ok())) {
         continue;
       }
-      queue_.Finish(uid);
+      loads_.Finish(uid);
       FinishLoad(*entry, std::move(replicas));
       // Before anybody is told: the entry's memory is the table's alone.
       entry.reset();
@@ -624,8 +804,8 @@ absl::StatusOr<Replicas> DatasetRegistry::Settle(
   entry.replica_reservations.clear();
   absl::Status status = replicas.status();
   if (entry.is_cancelled() && (status.ok() || is_push)) {
-    status = absl::CancelledError(is_push ? "the push was cancelled"
-                                          : "the load was cancelled");
+    status =
+        is_push ? absl::CancelledError("the push was cancelled") : Cancelled();
   }
   // Whatever it met: that is why.
   if (const absl::Status failure = CheckDevices(entry); !failure.ok()) {
@@ -656,7 +836,11 @@ std::vector<std::shared_ptr<const Dataset>> DatasetRegistry::FailDevice(
     if (std::find(devices.begin(), devices.end(), &device) == devices.end()) {
       continue;
     }
-    if (entry->state == DatasetState::kLoading) entry->counters.Cancel();
+    if (entry->state == DatasetState::kLoading) {
+      // A push ends at its next block, and says why.
+      entry->counters.Cancel();
+      if (entry->scan != nullptr) entry->scan->Cancel();
+    }
     if (entry->state != DatasetState::kReady || !entry->IsLost()) continue;
     entry->state = DatasetState::kFailed;
     entry->error = devices_->CheckServes(device);
@@ -673,7 +857,7 @@ std::vector<std::shared_ptr<const Dataset>> DatasetRegistry::FailDevice(
 
 void DatasetRegistry::FinishLoad(DatasetEntry& entry,
                                  absl::StatusOr<Replicas> replicas) {
-  if (entry.is_restored && entry.is_opened) --num_restoring_;
+  if (entry.is_restored && entry.is_planned) --num_restoring_;
   entry.finished = clock_->Monotonic();
   entry.last_used = entry.finished;
   if (replicas.ok()) {
@@ -731,11 +915,34 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
     uint64_t id, absl::Duration timeout) const {
   MutexLock lock(&mutex_);
   EntryPtr entry = table_.GetById(id);
-  if (entry == nullptr) {
-    return absl::NotFoundError(
-        "the dataset was unloaded, or its load was cancelled, meanwhile");
-  }
+  if (entry == nullptr) return Gone();
   return AwaitEntry(std::move(entry), timeout);
+}
+
+absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
+    const LoadCall& call, absl::Duration timeout) const {
+  MutexLock lock(&mutex_);
+  const auto is_settled = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    if (!call.error.ok() || is_stopping_) return true;
+    if (call.id == 0) return false;
+    const EntryPtr entry = table_.GetById(call.id);
+    return entry == nullptr || entry->state != DatasetState::kLoading;
+  };
+  mutex_.AwaitWithTimeout(Condition(&is_settled), timeout);
+  DATASETD_RETURN_IF_ERROR(call.error);
+  if (call.id == 0) {
+    DatasetInfo info;
+    info.spec = call.spec;
+    info.owner = call.caller;
+    info.is_scanning = true;
+    info.num_entries_scanned =
+        call.scan->num_entries.load(std::memory_order_relaxed);
+    info.elapsed = clock_->Monotonic() - call.started;
+    return info;
+  }
+  const EntryPtr entry = table_.GetById(call.id);
+  if (entry == nullptr) return Gone();
+  return entry->Describe(clock_->Monotonic());
 }
 
 absl::StatusOr<DatasetInfo> DatasetRegistry::Await(
@@ -757,42 +964,14 @@ absl::StatusOr<DatasetInfo> DatasetRegistry::AwaitEntry(
 std::vector<DatasetInfo> DatasetRegistry::List(const Caller& caller,
                                                const std::string& after,
                                                size_t limit) const {
-  // Scans first: a scan that leaves this list moves to the table.
-  std::vector<DatasetInfo> infos = scans_.Describe(clock_->Monotonic());
-  const auto is_left_out = [&](const DatasetInfo& info) {
-    return info.spec.name <= after || !info.visibility().IsSeenBy(caller);
-  };
-  infos.erase(std::remove_if(infos.begin(), infos.end(), is_left_out),
-              infos.end());
-  {
-    MutexLock lock(&mutex_);
-    // Removes scans whose name is already in the table.
-    infos.erase(std::remove_if(infos.begin(), infos.end(),
-                               [&](const DatasetInfo& info)
-                                   ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-                                     return table_.Get(info.spec.name) !=
-                                            nullptr;
-                                   }),
-                infos.end());
-    const auto& entries = table_.entries();
-    size_t count = 0;
-    for (auto it = entries.upper_bound(after);
-         it != entries.end() && count < limit; ++it) {
-      if (!it->second->visibility().IsSeenBy(caller)) continue;
-      infos.push_back(DescribeBriefly(*it->second));
-      ++count;
-    }
+  std::vector<DatasetInfo> infos;
+  MutexLock lock(&mutex_);
+  const auto& entries = table_.entries();
+  for (auto it = entries.upper_bound(after);
+       it != entries.end() && infos.size() < limit; ++it) {
+    if (!it->second->visibility().IsSeenBy(caller)) continue;
+    infos.push_back(DescribeBriefly(*it->second));
   }
-  std::stable_sort(infos.begin(), infos.end(),
-                   [](const DatasetInfo& a, const DatasetInfo& b) {
-                     return a.spec.name < b.spec.name;
-                   });
-  infos.erase(std::unique(infos.begin(), infos.end(),
-                          [](const DatasetInfo& a, const DatasetInfo& b) {
-                            return a.spec.name == b.spec.name;
-                          }),
-              infos.end());
-  if (infos.size() > limit) infos.resize(limit);
   return infos;
 }
 
@@ -936,8 +1115,11 @@ absl::Status DatasetRegistry::Release(const std::string& name,
 }
 
 void DatasetRegistry::ReleaseSession(uint64_t session_id) {
-  scans_.CancelSession(session_id);
   MutexLock lock(&mutex_);
+  for (auto it = joining_.begin(); it != joining_.end();) {
+    const std::shared_ptr<LoadCall> call = *it++;
+    if (call->caller.session_id == session_id) CancelJoin(call);
+  }
   for (const auto& [name, entry] : table_.entries()) {
     DropHold(*entry, session_id);
   }

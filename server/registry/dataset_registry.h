@@ -1,10 +1,13 @@
 // The datasets of the daemon by name: their loads, holders and uses.
 //
-// Load starts a load, or attaches to the dataset of the same spec, even while
-// that one is loading. A session holds a dataset that it loaded or got until it
-// releases it or ends; feeds use a dataset. LOADING -> READY or FAILED; READY
-// -> UNLOADING -> gone when the last feed has ended. A failed load is kept
-// until its name is loaded again. A load that no session holds is cancelled. A
+// A load starts a dataset, or attaches to the one of the same spec, even while
+// that one is loading. It is a dataset of the table from the first moment: its
+// files are looked at, its memory is planned and reserved, its samples are read
+// and placed. A session holds a dataset that it loaded or got until it releases
+// it or ends; feeds use a dataset. LOADING -> READY or FAILED; READY ->
+// UNLOADING -> gone when the last feed has ended. A failed load is kept until
+// its name is loaded again, unless it failed before it was planned: then only
+// its callers are told. A load that no session holds is cancelled. A
 // READY dataset that is neither held nor used stays until its memory is needed;
 // the least recently used is evicted first. With a cache, a dataset whose spec
 // id is cached is loaded from the cache; others are stored after they were
@@ -12,8 +15,9 @@
 //
 // A private dataset that the caller may not see is reported as not found.
 //
-// Thread-safe. Loads run on threads of the registry's own, at most two of one
-// user's at a time; pushes on the thread that asks for them. Memory is freed,
+// Thread-safe. Loads run on threads of the registry's own, first on one that
+// looks at files, then on one that reads; of each a user has so many at a time.
+// Pushes run on the thread that asks for them. Memory is freed,
 // and the cache is waited for, without the lock.
 
 #ifndef DATASETD_SERVER_REGISTRY_DATASET_REGISTRY_H_
@@ -24,6 +28,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -55,8 +60,8 @@
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_entry.h"
 #include "server/registry/dataset_table.h"
+#include "server/registry/load_call.h"
 #include "server/registry/load_queue.h"
-#include "server/registry/scan_list.h"
 
 namespace datasetd {
 
@@ -146,17 +151,19 @@ class DatasetRegistry {
   // Cancels loads. REQUIRES: no DatasetUse exists.
   ~DatasetRegistry();
 
-  // For shutdown: makes scans and loads end soon and refuses new ones. Does not
-  // block.
+  // For shutdown: makes loads end soon and refuses new ones. Does not block.
   void CancelLoads();
 
-  // Scans the source's files, which may take long (the dataset is listed as
-  // LOADING meanwhile); then starts or attaches to the load and holds the
-  // dataset. Samples are read in the background. Returns the dataset's id.
-  // Errors as DatasetService.LoadDataset; Await returns errors of reading.
-  //   CANCELLED  scan->is_cancelled was set, or the session ended
-  absl::StatusOr<uint64_t> Load(DatasetSpec spec, const Caller& caller,
-                                std::shared_ptr<SourceScan> scan = nullptr);
+  // Starts the load of a dataset or attaches to it, and holds it; the call says
+  // which one it is. Does not wait for files or samples. Errors as
+  // DatasetService.LoadDataset; Await returns those of files and samples.
+  absl::StatusOr<std::shared_ptr<LoadCall>> BeginLoad(DatasetSpec spec,
+                                                      const Caller& caller);
+  // BeginLoad, and blocks until the load is planned. Returns the dataset's id.
+  // Errors as BeginLoad and, until then, as Await.
+  absl::StatusOr<uint64_t> Load(DatasetSpec spec, const Caller& caller);
+  // Gives up a call: releases the hold that its session has by it.
+  void Cancel(const std::shared_ptr<LoadCall>& call);
 
   // Starts reloading the previous daemon's datasets and returns at once. No
   // session holds them; existing names are skipped. Datasets that cannot be
@@ -190,7 +197,15 @@ class DatasetRegistry {
   // Blocks until the dataset is no longer LOADING or `timeout` passes.
   // NOT_FOUND if the dataset is gone, even if another one has its name.
   absl::StatusOr<DatasetInfo> Await(uint64_t id, absl::Duration timeout) const;
-  // By name, for the daemon itself. NOT_FOUND also while Load is scanning.
+  // Likewise, and until it is known which dataset it is. Errors also as of a
+  // load that ended before it was planned:
+  //   ALREADY_EXISTS      the name is another dataset's
+  //   RESOURCE_EXHAUSTED  it does not fit
+  //   CANCELLED           it was cancelled
+  // Also any error of the source.
+  absl::StatusOr<DatasetInfo> Await(const LoadCall& call,
+                                    absl::Duration timeout) const;
+  // By name, for the daemon itself.
   absl::StatusOr<DatasetInfo> Await(const std::string& name,
                                     absl::Duration timeout) const;
 
@@ -199,7 +214,6 @@ class DatasetRegistry {
   std::vector<DatasetInfo> List(const Caller& caller = Caller(),
                                 const std::string& after = "",
                                 size_t limit = SIZE_MAX) const;
-  // Number of datasets, without scans.
   size_t num_datasets() const;
 
   // Starts a feed's use of the replica on a device, or on a device of a shard,
@@ -257,20 +271,53 @@ class DatasetRegistry {
   };
 
   static absl::Status CheckSpec(const DatasetSpec& spec, const Caller& caller);
-  // Slow; the scan is listed while it runs.
-  absl::StatusOr<OpenedSource> ScanSource(DatasetSpec spec,
-                                          const Caller& caller,
-                                          std::shared_ptr<SourceScan> scan);
-  // Blocks until the source behind the name is open, if the caller may see it.
-  absl::Status AwaitOpened(const std::string& name, const Caller& caller)
+  // A scan of the files of a source.
+  struct ScanJob {
+    std::shared_ptr<LoadCall> call;
+    EntryPtr entry;  // null: whether the call means one is not known yet
+  };
+  void RunScans();
+  // Adds a dataset that is not planned yet, for the call. Errors as
+  // CheckAdmission, and of the budget of texts.
+  absl::StatusOr<EntryPtr> AddEntry(const std::shared_ptr<LoadCall>& call,
+                                    PlacementRequest placement)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the call may mean the dataset, as far as the spec says.
+  absl::Status CheckSame(const DatasetEntry& entry, const LoadCall& call) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // REQUIRES: CheckSame.
+  absl::Status Attach(DatasetEntry& entry,
+                      const std::shared_ptr<LoadCall>& call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the scan of a call that has no dataset: returns one that was made for
+  // it, or null.
+  EntryPtr Join(const std::shared_ptr<LoadCall>& call,
+                const absl::StatusOr<OpenedSource>& opened)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes the scan of a call without a dataset end soon.
+  void CancelJoin(const std::shared_ptr<LoadCall>& call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reserves memory for what was opened and queues the load. Returns false if
+  // the load has ended instead, or the daemon ends.
+  bool PlanLoad(const EntryPtr& entry, absl::StatusOr<OpenedSource>& opened)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends a load that is not planned.
+  void FailUnplanned(const EntryPtr& entry, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For pushes: blocks until the source behind the name is open, if the caller
+  // may see it.
+  absl::Status AwaitPlanned(const std::string& name, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether one more dataset of that name may be loaded.
   absl::Status CheckAdmission(const std::string& name,
                               const Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What Load and Push share: an entry with its memory reserved, LOADING.
-  // REQUIRES: CheckAdmission, and then MakeRoomFor returned false.
+  // For pushes: an entry with its memory reserved, LOADING. REQUIRES:
+  // CheckAdmission, and then MakeRoomFor returned false.
   absl::StatusOr<EntryPtr> Admit(OpenedSource source, const Caller& caller)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReserveTexts(DatasetEntry& entry, const DatasetSpec& spec,
+                            const std::vector<std::string>& class_names)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reserves memory for an entry's load.
   absl::Status Prepare(DatasetEntry& entry, OpenedSource source)
@@ -354,11 +401,12 @@ class DatasetRegistry {
   const Clock* const clock_;
   const Observer observer_;
   Counters counters_;
-  ScanList scans_;
-
   mutable Mutex mutex_;
   DatasetTable table_ ABSL_GUARDED_BY(mutex_);
-  LoadQueue queue_ ABSL_GUARDED_BY(mutex_);
+  LoadQueue<ScanJob> scans_ ABSL_GUARDED_BY(mutex_);
+  LoadQueue<EntryPtr> loads_ ABSL_GUARDED_BY(mutex_);
+  // The calls without a dataset.
+  std::set<std::shared_ptr<LoadCall>> joining_ ABSL_GUARDED_BY(mutex_);
   // Number of restored datasets that are queued or being loaded.
   int num_restoring_ ABSL_GUARDED_BY(mutex_) = 0;
   int num_freeing_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Free

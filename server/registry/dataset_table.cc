@@ -21,10 +21,8 @@ DatasetTable::EntryPtr DatasetTable::Get(const std::string& name) const {
 }
 
 DatasetTable::EntryPtr DatasetTable::GetById(uint64_t id) const {
-  for (const auto& [name, entry] : entries_) {
-    if (entry->id == id) return entry;
-  }
-  return nullptr;
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
 }
 
 absl::StatusOr<DatasetTable::EntryPtr> DatasetTable::Find(
@@ -56,14 +54,22 @@ absl::Status DatasetTable::NotFound(const std::string& name,
 
 void DatasetTable::Add(EntryPtr entry) {
   entry->id = next_id_++;
-  const std::string& name = entry->spec.name;
-  entries_[name] = std::move(entry);
+  EntryPtr& place = entries_[entry->spec.name];
+  if (place != nullptr) by_id_.erase(place->id);
+  place = entry;
+  by_id_[entry->id] = std::move(entry);
 }
 
 void DatasetTable::Remove(const DatasetEntry& entry) {
   const auto found = entries_.find(entry.spec.name);
-  if (found != entries_.end() && found->second.get() == &entry) {
-    entries_.erase(found);
+  if (found == entries_.end() || found->second.get() != &entry) return;
+  by_id_.erase(entry.id);
+  entries_.erase(found);
+}
+
+void DatasetTable::PutBack(EntryPtr entry) {
+  if (entries_.emplace(entry->spec.name, entry).second) {
+    by_id_[entry->id] = std::move(entry);
   }
 }
 

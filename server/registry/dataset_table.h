@@ -43,6 +43,8 @@ class DatasetTable {
   void Add(EntryPtr entry);
   // Removes the entry if its name still refers to it.
   void Remove(const DatasetEntry& entry);
+  // Adds an entry again that was replaced, unless its name is in use.
+  void PutBack(EntryPtr entry);
 
   // The error for a name in use by another dataset.
   static absl::Status NameTaken(const DatasetEntry& present,
@@ -65,6 +67,7 @@ class DatasetTable {
   const uint64_t max_datasets_;
   const PerUserLimit max_datasets_per_user_;
   std::map<std::string, EntryPtr> entries_;
+  std::map<uint64_t, EntryPtr> by_id_;
   uint64_t next_id_ = 1;
 };
 

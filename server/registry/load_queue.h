@@ -1,53 +1,48 @@
-// The loads that wait for a thread. Users take turns; a user has at most
-// kMaxRunningPerUser loads running. Not thread-safe.
+// Work on loads that waits for a thread. Users take turns, and none has more
+// than so many pieces of it running. Not thread-safe.
 
 #ifndef DATASETD_SERVER_REGISTRY_LOAD_QUEUE_H_
 #define DATASETD_SERVER_REGISTRY_LOAD_QUEUE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <utility>
-
-#include "server/registry/dataset_entry.h"
 
 namespace datasetd {
 
+template <typename Job>
 class LoadQueue {
  public:
-  static constexpr int kMaxRunningPerUser = 2;
-  // Enough for the loads of four users at a time.
-  static constexpr int kNumThreads = 4 * kMaxRunningPerUser;
+  explicit LoadQueue(int max_running_per_user)
+      : max_running_per_user_(max_running_per_user) {}
 
-  using EntryPtr = std::shared_ptr<DatasetEntry>;
-
-  void Add(EntryPtr entry) {
-    users_[entry->owner.uid].waiting.push_back(std::move(entry));
+  void Add(uint32_t uid, Job job) {
+    users_[uid].waiting.push_back(std::move(job));
   }
 
-  // True if Take would find a load.
+  // True if Take would find one.
   bool HasTurn() const {
     for (const auto& [uid, user] : users_) {
-      if (user.MayRun()) return true;
+      if (MayRun(user)) return true;
     }
     return false;
   }
 
-  // Returns the first load of the user whose last turn is the longest ago. It
+  // Returns the first job of the user whose last turn is the longest ago. It
   // counts as running until Finish. REQUIRES: HasTurn().
-  EntryPtr Take() {
+  Job Take() {
     User* next = nullptr;
     for (auto& [uid, user] : users_) {
-      if (user.MayRun() &&
-          (next == nullptr || user.last_turn < next->last_turn))
+      if (MayRun(user) && (next == nullptr || user.last_turn < next->last_turn))
         next = &user;
     }
-    EntryPtr entry = std::move(next->waiting.front());
+    Job job = std::move(next->waiting.front());
     next->waiting.pop_front();
     ++next->num_running;
     next->last_turn = ++num_turns_;
-    return entry;
+    return job;
   }
 
   void Finish(uint32_t uid) {
@@ -56,21 +51,33 @@ class LoadQueue {
     if (--user.num_running == 0 && user.waiting.empty()) users_.erase(found);
   }
 
+  // Removes a user's jobs that `predicate` is true of; false if there is none.
+  template <typename Predicate>
+  bool Remove(uint32_t uid, Predicate predicate) {
+    const auto found = users_.find(uid);
+    if (found == users_.end()) return false;
+    User& user = found->second;
+    const size_t num_removed = std::erase_if(user.waiting, predicate);
+    if (user.waiting.empty() && user.num_running == 0) users_.erase(found);
+    return num_removed > 0;
+  }
+
   void Clear() {
     for (auto& [uid, user] : users_) user.waiting.clear();
   }
 
  private:
   struct User {
-    std::deque<EntryPtr> waiting;
+    std::deque<Job> waiting;
     int num_running = 0;
     uint64_t last_turn = 0;
-
-    bool MayRun() const {
-      return !waiting.empty() && num_running < kMaxRunningPerUser;
-    }
   };
 
+  bool MayRun(const User& user) const {
+    return !user.waiting.empty() && user.num_running < max_running_per_user_;
+  }
+
+  const int max_running_per_user_;
   std::map<uint32_t, User> users_;
   uint64_t num_turns_ = 0;
 };

@@ -29,6 +29,10 @@ constexpr int kMaxPushes = 16;
 constexpr int kMaxPushesPerUser = 4;
 constexpr size_t kMaxBlockBytes = 2 << 20;
 
+absl::Status ShuttingDown() {
+  return absl::UnavailableError("the daemon is shutting down");
+}
+
 // Reads the blocks of a push after its header.
 absl::StatusOr<bool> NextBlock(
     const RequestContext& context, const grpc::ServerContext& call,
@@ -82,56 +86,54 @@ absl::Status DatasetService::Load(
                             DatasetSpecFromProto(request.spec()));
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             loads_.Take(caller.uid));
-  const std::string name = spec.name;
-  const auto scan = std::make_shared<SourceScan>();
-  DatasetInfo scanned = {.spec = spec, .owner = caller, .is_scanning = true};
-  const absl::Time begin = absl::Now();
-  uint64_t id = 0;
-  const absl::Status begun = Scan(
-      call, scan.get(),
-      [&]() -> absl::Status {
-        auto loaded = datasets_->Load(spec, caller, scan);
-        if (absl::IsResourceExhausted(loaded.status())) {
-          await_ends_();
-          loaded = datasets_->Load(spec, caller, scan);
-        }
-        if (loaded.ok()) id = *loaded;
-        return loaded.status();
-      },
-      [&](int64_t num_entries) {
-        scanned.num_entries_scanned = num_entries;
-        scanned.elapsed = absl::Now() - begin;
-        v1::LoadDatasetResponse response;
-        DatasetInfoToProto(scanned, false, response.mutable_dataset());
-        writer->Write(response);
-      });
-  if (!begun.ok() && !absl::IsCancelled(begun)) return begun;
-  // A session that ends cancels its scan, too.
-  DATASETD_RETURN_IF_ERROR(CheckStillHeld(*call, name, caller));
-  DATASETD_RETURN_IF_ERROR(begun);
-  while (true) {
-    DATASETD_ASSIGN_OR_RETURN(const DatasetInfo info,
-                              datasets_->Await(id, kProgressPeriod));
-    if (info.state == DatasetState::kFailed) return info.error;
-    if (info.state == DatasetState::kReady) {
-      await_saved_();
-      v1::LoadDatasetResponse response;
-      DatasetInfoToProto(info, true, response.mutable_dataset());
-      writer->Write(response);
-      return absl::OkStatus();
-    }
-    if (call->IsCancelled()) {
-      // Releasing the last hold cancels the load.
-      datasets_->Release(name, caller).IgnoreError();
-      return absl::CancelledError("the client gave up the call");
-    }
-    if (context_->is_draining()) {
-      return absl::UnavailableError("the daemon is shutting down");
-    }
-    v1::LoadDatasetResponse response;
-    DatasetInfoToProto(info, false, response.mutable_dataset());
-    writer->Write(response);  // if the client is gone, IsCancelled reports it
+  auto info = AwaitLoad(call, spec, caller, writer);
+  if (absl::IsResourceExhausted(info.status())) {
+    await_ends_();
+    info = AwaitLoad(call, spec, caller, writer);
   }
+  if (absl::IsCancelled(info.status())) {
+    // Also when its session ends, or the daemon.
+    DATASETD_RETURN_IF_ERROR(context_->Authenticate(*call).status());
+    if (context_->is_draining()) return ShuttingDown();
+  }
+  DATASETD_RETURN_IF_ERROR(info.status());
+  if (info->state == DatasetState::kFailed) return info->error;
+  await_saved_();
+  v1::LoadDatasetResponse response;
+  DatasetInfoToProto(*info, true, response.mutable_dataset());
+  writer->Write(response);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DatasetInfo> DatasetService::AwaitLoad(
+    grpc::ServerContext* call, const DatasetSpec& spec, const Caller& caller,
+    grpc::ServerWriter<v1::LoadDatasetResponse>* writer) {
+  DATASETD_ASSIGN_OR_RETURN(const std::shared_ptr<LoadCall> load,
+                            datasets_->BeginLoad(spec, caller));
+  const auto wait = [&]() -> absl::StatusOr<DatasetInfo> {
+    // A session may end after it was authenticated and before it took the hold;
+    // its holds were released before this one.
+    DATASETD_RETURN_IF_ERROR(context_->Authenticate(*call).status());
+    while (true) {
+      DATASETD_ASSIGN_OR_RETURN(DatasetInfo info,
+                                datasets_->Await(*load, kProgressPeriod));
+      if (info.state == DatasetState::kUnloading) {
+        return absl::NotFoundError("the dataset is being unloaded");
+      }
+      if (info.state != DatasetState::kLoading) return info;
+      if (call->IsCancelled()) {
+        return absl::CancelledError("the client gave up the call");
+      }
+      if (context_->is_draining()) return ShuttingDown();
+      v1::LoadDatasetResponse response;
+      DatasetInfoToProto(info, false, response.mutable_dataset());
+      writer->Write(response);  // if the client is gone, IsCancelled reports it
+    }
+  };
+  auto info = wait();
+  // Releasing the last hold cancels the load.
+  if (!info.ok()) datasets_->Cancel(load);
+  return info;
 }
 
 absl::Status DatasetService::Scan(
@@ -160,7 +162,7 @@ absl::Status DatasetService::Scan(
   }
   opener.join();
   if (absl::IsCancelled(status) && context_->is_draining()) {
-    return absl::UnavailableError("the daemon is shutting down");
+    return ShuttingDown();
   }
   return status;
 }
@@ -289,7 +291,7 @@ absl::Status DatasetService::Estimate(
       return absl::CancelledError("the client gave up the call");
     }
     if (context_->is_draining()) {
-      return absl::UnavailableError("the daemon is shutting down");
+      return ShuttingDown();
     }
   }
 }

@@ -4,6 +4,7 @@ ImageFolder, bad samples as asked, dry runs, progress, and loads given up."""
 import io
 import json
 import os
+import shutil
 import subprocess
 import tarfile
 import threading
@@ -512,6 +513,69 @@ def test_a_scan_tells_how_far_it_is_and_can_be_given_up(world, endless):
         harness.poll_until(lambda: world.num_threads() <= threads + 2,
                            "the thread that scans to end")
     harness.expect_footprint(world, world.client, before)
+
+
+def _begin_scan(world, path, ended):
+    """A thread that loads and appends what it meets; returns when its source
+    is being scanned."""
+    scanning = threading.Event()
+
+    def load():
+        try:
+            with world.connect() as client:
+                client.load_dataset("a", "webdataset", path,
+                                    progress=lambda _: scanning.set())
+        except datasetd.Error as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    assert scanning.wait(60)
+    return thread
+
+
+def test_a_load_is_a_dataset_while_its_source_is_scanned(world, endless):
+    ended = []
+    thread = _begin_scan(world, endless, ended)
+    try:
+        with world.connect() as other:
+            dataset, = other.list_datasets()
+            assert dataset["name"] == "a"
+            assert dataset["progress"]["is_scanning"]
+            # The name is taken from the first moment.
+            with pytest.raises(datasetd.AlreadyExists, match="another spec"):
+                other.load_dataset("a", "image_folder", world.folder,
+                                   pretransforms=_CROP)
+            other.unload_dataset("a")
+    finally:
+        thread.join()
+    error, = ended
+    assert "the load was cancelled" in str(error)
+    harness.poll_until(lambda: world.client.list_datasets() == [],
+                       "the scan to end")
+
+
+def test_a_path_that_is_not_there_is_told_and_leaves_nothing(world):
+    with pytest.raises(datasetd.NotFound, match="as seen by the daemon"):
+        world.client.load_dataset(
+            "a", "image_folder", os.path.join(world.data_root, "nowhere"))
+    assert world.client.list_datasets() == []
+
+
+def test_the_daemon_ends_while_a_source_is_scanned(world, endless):
+    with harness.Daemon() as daemon:
+        # Below its own root, of the same files.
+        root = os.path.join(daemon.data_root, "endless")
+        shutil.copytree(os.path.dirname(endless), root,
+                        copy_function=os.link)
+        ended = []
+        thread = _begin_scan(
+            daemon, os.path.join(root, os.path.basename(endless)), ended)
+        daemon.terminate()
+        assert daemon.wait() == 0
+        thread.join()
+        error, = ended
+        assert "shutting down" in str(error)
 
 
 def test_a_client_that_is_killed_while_its_source_is_scanned(world, endless):

@@ -1,5 +1,6 @@
 #include "server/registry/dataset_registry.h"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
+#include "absl/strings/str_cat.h"
 #include "cuda/host/host_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -49,18 +50,24 @@ class DatasetRegistryTest : public ::testing::Test {
           if (spec.path == "/missing") {
             return absl::NotFoundError("/missing: no such file");
           }
-          if (spec.path == "/endless") {
+          opening_.Pass().IgnoreError();
+          const std::string file = file_.empty() ? spec.path : file_;
+          if (file == "/endless") {
             scan->num_entries = 12;
-            is_scanning_.Notify();
+            ++num_scanning_;
             while (!scan->is_cancelled) std::this_thread::yield();
+            --num_scanning_;
             return absl::CancelledError("the load was cancelled");
           }
-          return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
+          return std::make_unique<FakeSource>(num_samples_, 1, file, fill_,
                                               &gate_);
         },
         &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
   }
-  ~DatasetRegistryTest() override { gate_.Open(); }
+  ~DatasetRegistryTest() override {
+    gate_.Open();
+    opening_.Open();
+  }
 
   static DatasetSpec Spec(const std::string& name) {
     DatasetSpec spec;
@@ -82,23 +89,33 @@ class DatasetRegistryTest : public ::testing::Test {
   uint64_t used_bytes() const {
     return devices_->devices()[0].budget->used_bytes();
   }
+  uint64_t counters_of_loads() const {
+    return registry_->counters().num_loads.load();
+  }
 
+  static DatasetSpec Endless(const std::string& name) {
+    DatasetSpec spec = Spec(name);
+    spec.path = "/endless";
+    return spec;
+  }
   // Begins a load whose scan does not end, and leaves it scanning.
-  std::thread LoadEndless(const std::string& name, const Caller& caller,
-                          std::shared_ptr<SourceScan> scan) {
-    std::thread loader([=, this] {
-      DatasetSpec spec = Spec(name);
-      spec.path = "/endless";
-      EXPECT_THAT(registry_->Load(spec, caller, scan),
-                  StatusIs(absl::StatusCode::kCancelled,
-                           HasSubstr("the load was cancelled")));
-    });
-    is_scanning_.WaitForNotification();
-    return loader;
+  std::shared_ptr<LoadCall> BeginEndless(const std::string& name,
+                                         const Caller& caller) {
+    auto call = registry_->BeginLoad(Endless(name), caller);
+    EXPECT_THAT(call, IsOk());
+    while (num_scanning_ == 0) std::this_thread::yield();
+    return *call;
+  }
+  void ExpectCancelled(const LoadCall& call) {
+    EXPECT_THAT(registry_->Await(call, absl::Seconds(30)),
+                StatusIs(absl::StatusCode::kCancelled,
+                         HasSubstr("the load was cancelled")));
   }
 
   SourceGate gate_;
-  absl::Notification is_scanning_;
+  SourceGate opening_;
+  std::string file_;  // if not empty, what sources consist of
+  std::atomic<int> num_scanning_ = 0;
   FakeClock clock_;
   int64_t num_samples_ = 100;
   uint8_t fill_ = 7;
@@ -202,9 +219,8 @@ TEST_F(DatasetRegistryTest, OverBudgetNamesBothNumbersBeforeReading) {
   EXPECT_THAT(registry_->List(), SizeIs(0));
 }
 
-TEST_F(DatasetRegistryTest, AScanIsListedAndIsCancelledAndLeavesNothing) {
-  const auto scan = std::make_shared<SourceScan>();
-  std::thread loader = LoadEndless("a", kAlice, scan);
+TEST_F(DatasetRegistryTest, ALoadIsADatasetFromTheFirstMoment) {
+  const auto call = BeginEndless("a", kAlice);
   clock_.Advance(absl::Seconds(5));
   const std::vector<DatasetInfo> infos = registry_->List();
   ASSERT_THAT(infos, SizeIs(1));
@@ -213,27 +229,159 @@ TEST_F(DatasetRegistryTest, AScanIsListedAndIsCancelledAndLeavesNothing) {
   EXPECT_TRUE(infos[0].is_scanning);
   EXPECT_EQ(infos[0].num_entries_scanned, 12);
   EXPECT_EQ(infos[0].owner.uid, kAlice.uid);
+  EXPECT_EQ(infos[0].num_holders, 1);
   EXPECT_EQ(infos[0].elapsed, absl::Seconds(5));
-  // Others go on; the name is whose load is first.
+  EXPECT_TRUE(registry_->Await("a", absl::ZeroDuration())->is_scanning);
+  EXPECT_TRUE(registry_->Await(*call, absl::ZeroDuration())->is_scanning);
+  EXPECT_THAT(registry_->Use("a", kAlice),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("still loading")));
+  // Its name is taken, and others go on.
+  EXPECT_THAT(registry_->Load(Spec("a"), kBob),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("/endless"),
+                             HasSubstr("spec id not known yet"))));
   LoadAndAwait("b", kBob);
-  LoadAndAwait("a", kBob);
-  EXPECT_THAT(registry_->List(), SizeIs(2));
-  EXPECT_FALSE(AwaitSettled("a").is_scanning);
-  EXPECT_THAT(registry_->Unload("a", false, kBob), IsOk());
-  EXPECT_THAT(registry_->List(), SizeIs(2));
-  scan->is_cancelled = true;
-  loader.join();
+  EXPECT_EQ(counters_of_loads(), 1u);
+  registry_->Cancel(call);
+  ExpectCancelled(*call);
   EXPECT_THAT(registry_->List(), SizeIs(1));
+  EXPECT_EQ(counters_of_loads(), 1u);
   EXPECT_EQ(used_bytes(), 100);
+  LoadAndAwait("a", kBob);
 }
 
-TEST_F(DatasetRegistryTest, AScanEndsWithItsSession) {
-  std::thread loader = LoadEndless("a", kAlice, nullptr);
-  registry_->ReleaseSession(kBob.session_id);
-  EXPECT_THAT(registry_->List(), SizeIs(1));
+TEST_F(DatasetRegistryTest, AScanEndsWithTheLastSessionThatHoldsIt) {
+  const auto first = BeginEndless("a", kAlice);
+  const auto second = registry_->BeginLoad(Endless("a"), kBob);
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ((*second)->id, first->id);
   registry_->ReleaseSession(kAlice.session_id);
-  loader.join();
+  EXPECT_TRUE(registry_->Await("a", absl::ZeroDuration())->is_scanning);
+  EXPECT_EQ(num_scanning_, 1);
+  registry_->ReleaseSession(kBob.session_id);
+  ExpectCancelled(**second);
+  ExpectCancelled(*first);
   EXPECT_THAT(registry_->List(), SizeIs(0));
+}
+
+TEST_F(DatasetRegistryTest, UnloadCancelsAScan) {
+  const auto call = BeginEndless("a", kAlice);
+  EXPECT_THAT(registry_->Unload("a", false, kBob),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  ExpectCancelled(*call);
+  EXPECT_THAT(registry_->Unload("a", false, kAlice),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(DatasetRegistryTest, ShutdownEndsScansAndWhoWaitsForThem) {
+  const auto call = BeginEndless("a", kAlice);
+  absl::Status loaded;
+  std::thread waiter(
+      [&] { loaded = registry_->Load(Endless("b"), kBob).status(); });
+  while (num_scanning_ < 2) std::this_thread::yield();
+  registry_->CancelLoads();
+  waiter.join();
+  EXPECT_FALSE(loaded.ok());
+  // Does not wait for the load.
+  EXPECT_THAT(registry_->Await(*call, absl::InfiniteDuration()), IsOk());
+  EXPECT_THAT(
+      registry_->BeginLoad(Spec("c"), kAlice),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("shutting down")));
+  registry_.reset();
+  EXPECT_EQ(num_scanning_, 0);
+}
+
+TEST_F(DatasetRegistryTest, ALoadThatIsNotOpenedLeavesNothing) {
+  DatasetSpec missing = Spec("a");
+  missing.path = "/missing";
+  const auto call = registry_->BeginLoad(missing, kAlice);
+  ASSERT_THAT(call, IsOk());
+  // As often as it is asked, also when the dataset has gone.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(
+        registry_->Await(**call, absl::Seconds(30)),
+        StatusIs(absl::StatusCode::kNotFound, "/missing: no such file"));
+  }
+  EXPECT_THAT(registry_->List(), SizeIs(0));
+  // The failure of an earlier load stays.
+  gate_.FailWith(absl::DataLossError("/data/a: truncated"));
+  ASSERT_THAT(registry_->Load(Spec("a"), kAlice), IsOk());
+  const DatasetInfo failed = AwaitSettled("a");
+  EXPECT_THAT(registry_->Load(missing, kAlice),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(AwaitSettled("a").error,
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("truncated")));
+  EXPECT_EQ(AwaitSettled("a").elapsed, failed.elapsed);
+  EXPECT_THAT(registry_->List(), SizeIs(1));
+}
+
+TEST_F(DatasetRegistryTest, WhatIsScannedCountsAsLoaded) {
+  BeginEndless("a", kAlice);
+  BeginEndless("b", kAlice);
+  BeginEndless("c", kAlice);
+  EXPECT_THAT(registry_->BeginLoad(Endless("d"), kAlice),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("user_limits.max_datasets")));
+  EXPECT_EQ(registry_->num_datasets(), 3u);
+}
+
+// A user's scans beyond those that run wait, and another user's do not.
+TEST_F(DatasetRegistryTest, ScansWaitForThreadsByUser) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_THAT(registry_->BeginLoad(Endless(absl::StrCat("e", i)), Caller()),
+                IsOk());
+  }
+  while (num_scanning_ < 8) std::this_thread::yield();
+  LoadAndAwait("a", kBob);
+  EXPECT_EQ(num_scanning_, 8);
+  registry_->ReleaseSession(Caller().session_id);
+  while (registry_->List().size() > 1) std::this_thread::yield();
+  EXPECT_EQ(num_scanning_, 0);
+}
+
+TEST_F(DatasetRegistryTest, WhoAttachesLooksAtTheFilesAndCanGiveThatUp) {
+  LoadAndAwait("a", kAlice);
+  file_ = "/endless";
+  const auto call = registry_->BeginLoad(Spec("a"), kBob);
+  ASSERT_THAT(call, IsOk());
+  while (num_scanning_ == 0) std::this_thread::yield();
+  const auto info = registry_->Await(**call, absl::ZeroDuration());
+  ASSERT_THAT(info, IsOk());
+  EXPECT_EQ(info->state, DatasetState::kLoading);
+  EXPECT_TRUE(info->is_scanning);
+  EXPECT_EQ(info->num_entries_scanned, 12);
+  EXPECT_EQ(AwaitSettled("a").num_holders, 1);
+  registry_->Cancel(*call);
+  ExpectCancelled(**call);
+  const auto other = registry_->BeginLoad(Spec("a"), kBob);
+  ASSERT_THAT(other, IsOk());
+  registry_->ReleaseSession(kBob.session_id);
+  ExpectCancelled(**other);
+  // Files that changed make another dataset.
+  file_ = "/data/changed";
+  EXPECT_THAT(registry_->Load(Spec("a"), kBob),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("its files have changed")));
+  file_ = "";
+  EXPECT_THAT(registry_->Load(Spec("a"), kBob), IsOk());
+  EXPECT_EQ(AwaitSettled("a").num_holders, 2);
+  EXPECT_EQ(AwaitSettled("a").state, DatasetState::kReady);
+}
+
+TEST_F(DatasetRegistryTest, WhatWasUnloadedMeanwhileIsLoadedAgain) {
+  LoadAndAwait("a", kAlice);
+  opening_.Close();
+  const auto call = registry_->BeginLoad(Spec("a"), kBob);
+  ASSERT_THAT(call, IsOk());
+  ASSERT_THAT(registry_->Unload("a", false, kAlice), IsOk());
+  opening_.Open();
+  const auto info = registry_->Await(**call, absl::Seconds(30));
+  ASSERT_THAT(info, IsOk());
+  const DatasetInfo settled = AwaitSettled("a");
+  EXPECT_EQ(settled.state, DatasetState::kReady);
+  EXPECT_EQ(settled.owner.uid, kBob.uid);
 }
 
 TEST_F(DatasetRegistryTest, ALoadNobodyHoldsAnyMoreIsCancelled) {
@@ -591,8 +739,7 @@ TEST_F(DatasetRegistryTest, TheListHasPages) {
   LoadAndAwait("a", kAlice);
   LoadAndAwait("c", kAlice);
   LoadAndAwait("d", kBob);
-  const auto scan = std::make_shared<SourceScan>();
-  std::thread loader = LoadEndless("b", kBob, scan);
+  BeginEndless("b", kBob);
   const auto names = [&](const std::string& after, size_t limit) {
     std::string text;
     for (const DatasetInfo& info : registry_->List(kAlice, after, limit)) {
@@ -605,9 +752,7 @@ TEST_F(DatasetRegistryTest, TheListHasPages) {
   EXPECT_EQ(names("b", 1), "c");
   EXPECT_EQ(names("c", 2), "d");
   EXPECT_EQ(names("d", 2), "");
-  EXPECT_EQ(registry_->num_datasets(), 3u);
-  scan->is_cancelled = true;
-  loader.join();
+  EXPECT_EQ(registry_->num_datasets(), 4u);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "server/registry/load_queue.h"
 
-#include <memory>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -10,18 +9,11 @@ namespace {
 
 class LoadQueueTest : public ::testing::Test {
  protected:
-  void Add(uint32_t uid, const std::string& name) {
-    auto entry = std::make_shared<DatasetEntry>();
-    entry->owner.uid = uid;
-    entry->spec.name = name;
-    queue_.Add(std::move(entry));
-  }
+  void Add(uint32_t uid, const std::string& name) { queue_.Add(uid, name); }
   // Empty: nobody's turn.
-  std::string Take() {
-    return queue_.HasTurn() ? queue_.Take()->spec.name : "";
-  }
+  std::string Take() { return queue_.HasTurn() ? queue_.Take() : ""; }
 
-  LoadQueue queue_;
+  LoadQueue<std::string> queue_{/*max_running_per_user=*/2};
 };
 
 TEST_F(LoadQueueTest, AUsersLoadsComeInTheirOrder) {
