@@ -181,7 +181,9 @@ absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
 
 absl::Status DatasetLoad::TakeMemory(const LoadPlan& plan,
                                      const Reserver& reserve) {
-  DATASETD_ASSIGN_OR_RETURN(resident_, reserve(plan, std::move(resident_)));
+  // What a damaged cache entry was to have.
+  resident_ = PlacedMemory();
+  DATASETD_ASSIGN_OR_RETURN(resident_, reserve(plan));
   return absl::OkStatus();
 }
 

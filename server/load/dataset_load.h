@@ -26,12 +26,13 @@ namespace datasetd {
 
 class DatasetLoad {
  public:
-  // Releases `held` and reserves what the plan needs. Called if the sample
-  // sizes were unknown at first and have been found.
-  using Reserver = std::function<absl::StatusOr<PlacedMemory>(
-      const LoadPlan& plan, PlacedMemory held)>;
+  // Reserves what the plan needs. Called if the sample sizes were unknown at
+  // first and have been found.
+  using Reserver =
+      std::function<absl::StatusOr<PlacedMemory>(const LoadPlan& plan)>;
 
-  // `resident` is the memory that the source's plan needs. Decoding time is
+  // `resident` is the memory that the source's plan needs; without reservations
+  // if that needs sizes. Decoding time is
   // charged to the account's user.
   DatasetLoad(OpenedSource source, PlacedMemory resident,
               const DecodeAccount& account)

@@ -243,14 +243,6 @@ std::vector<int64_t> RoomsOf(const PlacementRequest& request, uid_t uid,
   return rooms;
 }
 
-uint64_t PlacedMemory::ReservedOf(const MemoryBudget& budget) const {
-  uint64_t bytes = 0;
-  for (const Reservation& reservation : reservations) {
-    if (reservation.budget() == &budget) bytes += reservation.size_bytes();
-  }
-  return bytes;
-}
-
 std::vector<Reservation> PlacedMemory::TakeReplicas() {
   std::vector<Reservation> replicas;
   if (!placement.is_replicated) return replicas;

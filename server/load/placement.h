@@ -91,7 +91,6 @@ struct PlacedMemory {
   // One for each part.
   std::vector<Reservation> reservations;
 
-  uint64_t ReservedOf(const MemoryBudget& budget) const;
   // Takes out what replicas after the first need, in the devices' order.
   std::vector<Reservation> TakeReplicas();
 };

@@ -330,8 +330,9 @@ bool DatasetRegistry::PlanLoad(const EntryPtr& entry,
       status = failure;
     }
     if (status.ok()) status = table_.CheckLimits(entry->owner, entry.get());
-  } while (status.ok() && MakeRoomFor(opened->spec, opened->placement,
-                                      opened->plan, entry->owner));
+  } while (
+      status.ok() && !opened->plan.needs_sizes() &&
+      MakeRoomFor(opened->spec, opened->placement, opened->plan, entry->owner));
   if (status.ok()) status = Prepare(*entry, *std::move(opened));
   if (!status.ok()) {
     FailUnplanned(entry, status);
@@ -425,9 +426,14 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
 
 absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
                                       OpenedSource source) {
-  DATASETD_ASSIGN_OR_RETURN(
-      PlacedMemory resident,
-      Reserve(source.spec, source.placement, source.plan, entry.owner));
+  PlacedMemory resident;
+  if (source.plan.needs_sizes()) {
+    // Nothing is reserved before they are known.
+    resident.placement = PlanPlacement(source.placement, source.plan, {});
+  } else {
+    DATASETD_ASSIGN_OR_RETURN(resident, Reserve(source.spec, source.placement,
+                                                source.plan, entry.owner));
+  }
   DATASETD_RETURN_IF_ERROR(
       ReserveTexts(entry, source.spec, source.reader->info().class_names));
   entry.SetSource(source, resident.placement);
@@ -614,25 +620,23 @@ absl::StatusOr<PlacedMemory> DatasetRegistry::Reserve(
 
 bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
                                   const PlacementRequest& request,
-                                  const LoadPlan& plan, const Caller& caller,
-                                  const PlacedMemory& held) {
+                                  const LoadPlan& plan, const Caller& caller) {
   bool is_possible = false;
   // kAuto takes the place of others on the device if all of it fits then.
-  if (MakeRoomFor(spec, PlanPlacement(request, plan, {}), caller, held,
+  if (MakeRoomFor(spec, PlanPlacement(request, plan, {}), caller,
                   &is_possible)) {
     return true;
   }
   if (is_possible || request.residency != Residency::kAuto) return false;
   const std::vector<int64_t> rooms =
       RoomsOf(request, caller.uid, TermsOf(spec, caller));
-  return MakeRoomFor(spec, PlanPlacement(request, plan, rooms), caller, held,
+  return MakeRoomFor(spec, PlanPlacement(request, plan, rooms), caller,
                      &is_possible);
 }
 
 bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
                                   const Placement& placement,
-                                  const Caller& caller,
-                                  const PlacedMemory& held, bool* is_possible) {
+                                  const Caller& caller, bool* is_possible) {
   struct Need {
     const MemoryBudget* budget;
     int64_t bytes;
@@ -641,18 +645,15 @@ bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
   for (const Placement::Part& part : placement.parts) {
     const MemoryBudget* const budget =
         part.device == nullptr ? devices_->pinned() : part.device->budget.get();
-    const uint64_t held_bytes = held.ReservedOf(*budget);
-    const auto size_bytes = static_cast<uint64_t>(part.size_bytes);
     // No other dataset goes for what the user may not have: Reserve says so.
     if (!budget
              ->CheckUser(MemoryKind::kDataset, caller.uid,
-                         size_bytes - std::min(held_bytes, size_bytes),
-                         spec.name, TermsOf(spec, caller))
+                         static_cast<uint64_t>(part.size_bytes), spec.name,
+                         TermsOf(spec, caller))
              .ok()) {
       return false;
     }
-    needs.push_back(
-        {budget, part.size_bytes - static_cast<int64_t>(held_bytes)});
+    needs.push_back({budget, part.size_bytes});
   }
   for (const Need& need : needs) {
     const int64_t missing =
@@ -755,16 +756,12 @@ absl::StatusOr<Replicas> DatasetRegistry::RunLoad(DatasetEntry& entry) {
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
     DatasetEntry& entry) {
-  const auto reserve = [&](const LoadPlan& plan,
-                           PlacedMemory held) -> absl::StatusOr<PlacedMemory> {
+  const auto reserve =
+      [&](const LoadPlan& plan) -> absl::StatusOr<PlacedMemory> {
     MutexLock lock(&mutex_);
-    for (Reservation& reservation : entry.replica_reservations) {
-      held.reservations.push_back(std::move(reservation));
-    }
     entry.replica_reservations.clear();
-    while (MakeRoomFor(entry.spec, entry.placement, plan, entry.owner, held)) {
+    while (MakeRoomFor(entry.spec, entry.placement, plan, entry.owner)) {
     }
-    held.reservations.clear();
     DATASETD_ASSIGN_OR_RETURN(
         PlacedMemory memory,
         Reserve(entry.spec, entry.placement, plan, entry.owner));

@@ -319,7 +319,7 @@ class DatasetRegistry {
   absl::Status ReserveTexts(DatasetEntry& entry, const DatasetSpec& spec,
                             const std::vector<std::string>& class_names)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Reserves memory for an entry's load.
+  // Reserves memory for an entry's load, unless its sizes must be found first.
   absl::Status Prepare(DatasetEntry& entry, OpenedSource source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Decides what goes where, and reserves that.
@@ -328,16 +328,15 @@ class DatasetRegistry {
                                        const LoadPlan& plan,
                                        const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // As MakeRoom, for a load that has `held` of it already. Returns whether the
-  // lock was given up meanwhile: then look at everything again, and call again.
+  // As MakeRoom, for a load. Returns whether the lock was given up meanwhile:
+  // then look at everything again, and call again.
   bool MakeRoomFor(const DatasetSpec& spec, const PlacementRequest& request,
-                   const LoadPlan& plan, const Caller& caller,
-                   const PlacedMemory& held = PlacedMemory())
+                   const LoadPlan& plan, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sets `is_possible` to whether all of it is, or can be made, free.
   bool MakeRoomFor(const DatasetSpec& spec, const Placement& placement,
-                   const Caller& caller, const PlacedMemory& held,
-                   bool* is_possible) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                   const Caller& caller, bool* is_possible)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Evict(const MemoryBudget& budget, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Frees what was taken out of the table, and gives up the lock meanwhile.
