@@ -48,8 +48,8 @@ absl::StatusOr<std::unique_ptr<SampleSource>> DatasetSources::Open(
 }
 
 absl::StatusOr<OpenedSource> DatasetSources::OpenFiles(
-    DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const {
-  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement, FindPlacement(spec));
+    DatasetSpec spec, PlacementRequest placement, uid_t uid,
+    std::shared_ptr<SourceScan> scan) const {
   DATASETD_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> reader,
                             Open(spec, uid, std::move(scan)));
   std::string spec_id = SpecId(spec, reader->info());

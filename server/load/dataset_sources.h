@@ -64,14 +64,16 @@ class DatasetSources {
   // Also errors of CheckPlacement.
   absl::StatusOr<PlacementRequest> FindPlacement(DatasetSpec& spec) const;
 
-  // Looks at the source's files, for user `uid`, which may take long.
+  // Looks at the source's files, for user `uid`, which may take long. The spec
+  // and the placement are those of FindPlacement.
   //   INVALID_ARGUMENT  as PlanSource
   //   CANCELLED         scan->is_cancelled was set
-  // Also errors of FindPlacement, and any error of the opener.
+  // Also any error of the opener.
   absl::StatusOr<OpenedSource> OpenFiles(
-      DatasetSpec spec, uid_t uid, std::shared_ptr<SourceScan> scan) const;
+      DatasetSpec spec, PlacementRequest placement, uid_t uid,
+      std::shared_ptr<SourceScan> scan) const;
 
-  // Opens a source that a client sends. Errors as OpenFiles.
+  // Opens a source that a client sends. Errors as FindPlacement and OpenFiles.
   absl::StatusOr<OpenedSource> OpenPush(
       DatasetSpec spec, std::unique_ptr<SampleSource> source) const;
 
@@ -82,7 +84,7 @@ class DatasetSources {
                                           uint32_t owner_uid) const;
 
   // Starts a dry run over the samples of a source for user `uid`. Errors as
-  // OpenFiles.
+  // FindPlacement and OpenFiles.
   // `terms` are those of the load.
   absl::StatusOr<std::unique_ptr<LoadEstimator>> Estimate(
       DatasetSpec spec, uid_t uid, const MemoryBudget::Terms& terms,

@@ -170,9 +170,8 @@ absl::StatusOr<std::shared_ptr<LoadCall>> DatasetRegistry::BeginLoad(
                      "' has no files to "
                      "load; push it, or get it by its name"));
   }
-  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
-                            sources_.FindPlacement(spec));
   const auto call = std::make_shared<LoadCall>();
+  DATASETD_ASSIGN_OR_RETURN(call->placement, sources_.FindPlacement(spec));
   call->spec = std::move(spec);
   call->caller = caller;
   call->started = clock_->Monotonic();
@@ -182,7 +181,7 @@ absl::StatusOr<std::shared_ptr<LoadCall>> DatasetRegistry::BeginLoad(
   const EntryPtr present = table_.Get(call->spec.name);
   EntryPtr added;
   if (present == nullptr || present->state == DatasetState::kFailed) {
-    DATASETD_ASSIGN_OR_RETURN(added, AddEntry(call, std::move(placement)));
+    DATASETD_ASSIGN_OR_RETURN(added, AddEntry(call));
   } else {
     if (is_stopping_) return ShuttingDown();
     DATASETD_RETURN_IF_ERROR(CheckSame(*present, *call));
@@ -219,14 +218,14 @@ absl::StatusOr<uint64_t> DatasetRegistry::Load(DatasetSpec spec,
 }
 
 absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::AddEntry(
-    const std::shared_ptr<LoadCall>& call, PlacementRequest placement) {
+    const std::shared_ptr<LoadCall>& call) {
   DATASETD_RETURN_IF_ERROR(CheckAdmission(call->spec.name, call->caller));
   auto entry = std::make_shared<DatasetEntry>();
   entry->spec = call->spec;
   entry->owner = call->caller;
   DATASETD_RETURN_IF_ERROR(ReserveTexts(*entry, call->spec, {}));
   entry->request_id = call->request_id;
-  entry->placement = std::move(placement);
+  entry->placement = call->placement;
   entry->scan = call->scan;
   entry->calls.push_back(call);
   entry->started = call->started;
@@ -279,7 +278,8 @@ void DatasetRegistry::RunScans() {
     const uint32_t uid = job.call->caller.uid;
     absl::StatusOr<OpenedSource> opened = Cancelled();
     if (!job.call->scan->is_cancelled.load(std::memory_order_relaxed)) {
-      opened = sources_.OpenFiles(job.call->spec, uid, job.call->scan);
+      opened = sources_.OpenFiles(job.call->spec, job.call->placement, uid,
+                                  job.call->scan);
     }
     MutexLock lock(&mutex_);
     scans_.Finish(uid);
@@ -302,7 +302,7 @@ DatasetRegistry::EntryPtr DatasetRegistry::Join(
     DATASETD_RETURN_IF_ERROR(opened.status());
     const EntryPtr present = table_.Get(call->spec.name);
     if (present == nullptr || present->state == DatasetState::kFailed) {
-      return AddEntry(call, opened->placement);
+      return AddEntry(call);
     }
     DATASETD_RETURN_IF_ERROR(CheckSame(*present, *call));
     if (present->is_planned && present->spec_id != opened->spec_id) {
@@ -515,9 +515,10 @@ void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
     entry->spec = std::move(dataset.spec);
     entry->owner = dataset.owner;
     entry->is_restored = true;
-    // If the device is not there, the restore says so.
-    sources_.FindPlacement(entry->spec).IgnoreError();
-    entry->request_id = SpecId(entry->spec, SourceInfo());
+    DatasetSpec spec = entry->spec;
+    // If the device is not there, opening it says so.
+    sources_.FindPlacement(spec).IgnoreError();
+    entry->request_id = SpecId(spec, SourceInfo());
     entry->started = clock_->Monotonic();
     entry->last_used = entry->started;
     table_.Add(entry);
@@ -575,7 +576,11 @@ absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
   if (entry.spec.format == kPushedFormat) {
     return sources_.OpenPushed(entry.spec, content_hash, entry.owner.uid);
   }
-  return sources_.OpenFiles(entry.spec, entry.owner.uid, entry.scan);
+  DatasetSpec spec = entry.spec;
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
+                            sources_.FindPlacement(spec));
+  return sources_.OpenFiles(std::move(spec), std::move(placement),
+                            entry.owner.uid, entry.scan);
 }
 
 absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(

@@ -279,8 +279,7 @@ class DatasetRegistry {
   void RunScans();
   // Adds a dataset that is not planned yet, for the call. Errors as
   // CheckAdmission, and of the budget of texts.
-  absl::StatusOr<EntryPtr> AddEntry(const std::shared_ptr<LoadCall>& call,
-                                    PlacementRequest placement)
+  absl::StatusOr<EntryPtr> AddEntry(const std::shared_ptr<LoadCall>& call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the call may mean the dataset, as far as the spec says.
   absl::Status CheckSame(const DatasetEntry& entry, const LoadCall& call) const

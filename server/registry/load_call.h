@@ -16,13 +16,15 @@
 #include "absl/time/time.h"
 #include "server/dataset/caller.h"
 #include "server/dataset/dataset_spec.h"
+#include "server/load/placement.h"
 #include "server/load/source_scan.h"
 
 namespace datasetd {
 
 struct LoadCall {
   // These do not change, and need no lock.
-  DatasetSpec spec;
+  DatasetSpec spec;  // names its devices
+  PlacementRequest placement;
   Caller caller;
   absl::Duration started;  // of the monotonic clock
   std::string request_id;  // as DatasetEntry::request_id

@@ -47,6 +47,14 @@ class DatasetSourcesTest : public ::testing::Test {
     return spec;
   }
 
+  absl::StatusOr<OpenedSource> OpenFiles(DatasetSpec spec,
+                                         std::shared_ptr<SourceScan> scan) {
+    auto placement = sources_->FindPlacement(spec);
+    if (!placement.ok()) return placement.status();
+    return sources_->OpenFiles(std::move(spec), *std::move(placement),
+                               /*uid=*/7, std::move(scan));
+  }
+
   SourceGate gate_;
   std::unique_ptr<DeviceTable> devices_;
   DecodeBudget decode_budget_{DecodeBudget::Limits()};
@@ -54,8 +62,7 @@ class DatasetSourcesTest : public ::testing::Test {
 };
 
 TEST_F(DatasetSourcesTest, WhatIsKnownBeforeASampleIsRead) {
-  const auto opened =
-      sources_->OpenFiles(Spec(), /*uid=*/7, std::make_shared<SourceScan>());
+  const auto opened = OpenFiles(Spec(), std::make_shared<SourceScan>());
   ASSERT_THAT(opened, IsOk());
   EXPECT_EQ(&opened->placement.devices.first(), &devices_->first());
   EXPECT_EQ(opened->spec.device, "cpu");
@@ -84,11 +91,11 @@ TEST_F(DatasetSourcesTest, ErrorsAreTheDevicesOrTheOpeners) {
   DatasetSpec spec = Spec();
   spec.device = "cuda:7";
   EXPECT_THAT(
-      sources_->OpenFiles(spec, /*uid=*/7, std::make_shared<SourceScan>()),
+      OpenFiles(spec, std::make_shared<SourceScan>()),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'cuda:7'")));
   const auto scan = std::make_shared<SourceScan>();
   scan->is_cancelled = true;
-  EXPECT_THAT(sources_->OpenFiles(Spec(), /*uid=*/7, scan),
+  EXPECT_THAT(OpenFiles(Spec(), scan),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("not wanted")));
 }
 
