@@ -177,10 +177,6 @@ std::string DescribeEstimate(const v1::LoadEstimate& estimate) {
                   are_replicas ? " are free on every one\n" : " are free\n",
                   "  residency     ", ResidencyText(estimate.residency()), "\n",
                   PlacementsText(estimate.residency(), estimate.placements()));
-  if (estimate.scratch_bytes() > 0) {
-    absl::StrAppend(&text, "  while loading ",
-                    BytesText(estimate.scratch_bytes()), " more\n");
-  }
   absl::StrAppend(&text, "  host memory   ", BytesText(estimate.host_bytes()),
                   " at most, while loading\n");
   if (estimate.num_bad_samples() > 0) {

@@ -79,7 +79,6 @@ class LoadEstimate(NamedTuple):
     num_classes: int
     source_bytes: int
     resident_bytes: int
-    scratch_bytes: int
     free_bytes: int
     host_bytes: int
     smallest: Optional[Tuple[int, int]]
@@ -161,7 +160,6 @@ def estimate_of(message: Message) -> LoadEstimate:
                 "num_classes",
                 "source_bytes",
                 "resident_bytes",
-                "scratch_bytes",
                 "free_bytes",
                 "host_bytes",
                 "num_bad_samples",
