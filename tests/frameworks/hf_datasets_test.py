@@ -1,0 +1,89 @@
+"""Encoded images of Hugging Face's datasets and of pyarrow, as they are pushed."""
+
+import io
+
+import datasetd
+import datasets
+import numpy as np
+import pyarrow
+import pytest
+from PIL import Image
+
+_RANDOM = np.random.default_rng(17)
+
+
+def _png(array):
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, "png")
+    return file.getvalue()
+
+
+ARRAYS = _RANDOM.integers(0, 256, (37, 12, 10, 3), np.uint8)
+FILES = [_png(array) for array in ARRAYS]
+LABELS = np.arange(37) % 5
+
+
+@pytest.fixture
+def client(daemon):
+    with daemon.connect() as client:
+        yield client
+
+
+def _expect(dataset, arrays):
+    with datasetd.DataLoader(
+        dataset, batch_size=len(arrays), framework="numpy"
+    ) as loader:
+        (batch,) = loader
+        np.testing.assert_array_equal(np.moveaxis(batch.image, 1, 3), arrays)
+        np.testing.assert_array_equal(batch.label, LABELS)
+
+
+def test_hugging_face_images_with_classes(client):
+    features = datasets.Features(
+        {"image": datasets.Image(),
+         "label": datasets.ClassLabel(names=list("abcde"))}
+    )
+    data = datasets.Dataset.from_dict(
+        {"image": [{"bytes": file, "path": None} for file in FILES],
+         "label": LABELS.tolist()},
+        features=features,
+    )
+    with client.push_dataset("hf-images", data) as pushed:
+        assert list(pushed.class_names) == list("abcde")
+        _expect(pushed, ARRAYS)
+
+
+def test_hugging_face_images_by_path(client, tmp_path):
+    paths = []
+    for i, file in enumerate(FILES):
+        path = tmp_path / f"{i}.png"
+        path.write_bytes(file)
+        paths.append(str(path))
+    data = datasets.Dataset.from_dict(
+        {"image": paths, "label": LABELS.tolist()}
+    ).cast_column("image", datasets.Image())
+    with client.push_dataset("hf-paths", data) as pushed:
+        _expect(pushed, ARRAYS)
+
+
+@pytest.mark.parametrize("kind", ["binary", "large_binary", "struct"])
+def test_arrow_columns(client, kind):
+    if kind == "struct":
+        column = pyarrow.array([{"bytes": f, "path": ""} for f in FILES])
+    else:
+        column = pyarrow.array(FILES, getattr(pyarrow, kind)())
+    table = pyarrow.table({"image": column, "label": LABELS})
+    with client.push_dataset(f"arrow-{kind}", table) as pushed:
+        _expect(pushed, ARRAYS)
+
+
+def test_a_bad_sample_of_a_table_is_left_out(client):
+    table = pyarrow.table(
+        {"image": pyarrow.array([*FILES[:5], FILES[5][:60], *FILES[6:]]),
+         "label": LABELS}
+    )
+    with pytest.raises(datasetd.Error, match="sample 5"):
+        client.push_dataset("arrow-bad", table)
+    with client.push_dataset("arrow-bad", table, bad_samples="skip") as pushed:
+        assert pushed.num_samples == 36
+        assert [bad.index for bad in pushed.bad_samples] == [5]
