@@ -266,6 +266,32 @@ def test_an_iterator_beside_another_is_explained():
             assert len(list(loader)) == 9
 
 
+def test_orders_wait_until_the_user_may_call():
+    """Loaders with orders of their own send them at the same time."""
+    orders = [np.random.default_rng(seed).permutation(400).tolist()
+              for seed in range(6)]
+    with harness.Daemon(user_limits={"max_calls": 1}) as daemon, \
+            daemon.connect() as client, contextlib.ExitStack() as stack:
+        client.push_dataset("d", {"x": np.arange(400)})
+        loaders = [stack.enter_context(_open(client, sampler=order))
+                   for order in orders]
+        found = [None] * len(orders)
+        begin = threading.Barrier(len(orders))
+
+        def run(i):
+            begin.wait()
+            found[i] = [int(batch[0][0]) for _ in range(3)
+                        for batch in loaders[i]]
+
+        threads = [threading.Thread(target=run, args=(i,))
+                   for i in range(len(orders))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [3 * order for order in orders]
+
+
 def test_there_is_a_case_for_each_limit_of_a_user():
     with open(harness.runfile("proto/datasetd/v1/server.proto")) as file:
         message = file.read().split("message UserLimits {")[1].split("}")[0]
