@@ -181,7 +181,7 @@ absl::Status DatasetLoad::FindSizes(const Reserver& reserve,
 
 absl::Status DatasetLoad::TakeMemory(const LoadPlan& plan,
                                      const Reserver& reserve) {
-  // What a damaged cache entry was to have.
+  // Releases what was reserved for a damaged cache entry.
   resident_ = PlacedMemory();
   DATASETD_ASSIGN_OR_RETURN(resident_, reserve(plan));
   return absl::OkStatus();

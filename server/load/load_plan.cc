@@ -14,8 +14,8 @@ namespace datasetd {
 namespace {
 
 constexpr int64_t kStagingTargetBytes = 8 << 20;
-// Of plain samples without pretransforms: all that is done to a chunk finds it
-// in the processor's cache.
+// A chunk of plain samples without pretransforms stays in the processor's cache
+// while it is hashed and copied.
 constexpr int64_t kPlainStagingTargetBytes = 2 << 20;
 // So that all threads have a sample where samples are large.
 constexpr int64_t kMaxStagingBytes = 64 << 20;
@@ -24,7 +24,7 @@ constexpr int64_t kMaxEncodedChunk = 512;
 constexpr int64_t kMaxPackedChunk = 65536;
 // One is copied from and hashed while others are read or decoded to.
 constexpr int kNumBuffers = 3;
-// Of plain sources with pretransforms: one chunk is read while another is
+// Plain sources with pretransforms read one chunk while another one is
 // transformed.
 constexpr int kNumInputBuffers = 2;
 constexpr int kNumTransformedBuffers = 2;

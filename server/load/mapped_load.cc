@@ -51,7 +51,7 @@ MappedStore::MappedStore(DatasetCache* cache, const LoadPlan& plan,
   for (const LoadPlan::FieldPlan& field : plan.fields) {
     FieldSpec& spec = header_.fields.emplace_back(field.resident);
     if (!spec.is_packed()) continue;
-    // Of packed fields only the sizes in bytes are known before the load.
+    // Before the load only the bytes of a packed field are known, no extents.
     spec.smallest = spec.largest = {1, 1};
     spec.num_pixels = 1;
   }

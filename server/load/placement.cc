@@ -12,7 +12,7 @@
 namespace datasetd {
 namespace {
 
-// Of a device's budget, kAuto leaves this to feeds: a quarter, but no more
+// kAuto leaves a part of a device's budget to feeds: a quarter, but no more
 // than 2 GiB.
 constexpr uint64_t kFeedShare = 4;
 constexpr uint64_t kMostForFeeds = uint64_t{2} << 30;
