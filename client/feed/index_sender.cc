@@ -2,10 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/connection/unary_call.h"
@@ -27,17 +25,6 @@ bool IsRefusal(grpc::StatusCode code) {
       return false;
   }
 }
-
-// True if the daemon's CallGuard refused the call, since the user has too many
-// at the moment: those of many feeds may meet.
-bool IsRefusedForNow(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
-         absl::StartsWith(status.error_message(),
-                          "this user has too many calls at a time");
-}
-
-constexpr absl::Duration kShortestPause = absl::Milliseconds(2);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -88,23 +75,13 @@ IndexSender::Result IndexSender::Send(uint64_t generation,
     }
     request.mutable_indices()->Add(index, index + rows);
     index += rows;
-    CallLimits call_limits = {.on_wait = limits.on_wait ? limits.on_wait
-                                                        : limits_.on_wait};
-    grpc::Status status;
-    for (absl::Duration pause = kShortestPause;;
-         pause = std::min(2 * pause, kLongestPause)) {
-      call_limits.timeout = deadline - absl::Now();
-      v1::SendIndicesResponse response;
-      status = UnaryCall(*session_, session_->feeds(),
-                         &v1::FeedService::Stub::AsyncSendIndices, request,
-                         call_limits, &response);
-      if (!IsRefusedForNow(status) || absl::Now() + pause >= deadline) break;
-      absl::SleepFor(pause);
-      if (!call_limits.MayGoOn()) {
-        result.status = absl::CancelledError("SendIndices was broken off");
-        return result;
-      }
-    }
+    v1::SendIndicesResponse response;
+    const grpc::Status status = UnaryCall(
+        *session_, session_->feeds(), &v1::FeedService::Stub::AsyncSendIndices,
+        request,
+        {.timeout = deadline - absl::Now(),
+         .on_wait = limits.on_wait ? limits.on_wait : limits_.on_wait},
+        &response);
     if (!status.ok()) {
       result.status = ToStatus(status, timeout);
       result.is_unanswered = !IsRefusal(status.error_code());

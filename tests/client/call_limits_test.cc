@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,34 @@ TEST_F(CallLimitsTest, UnaryCalls) {
   EXPECT_EQ(num_waits_, 2);
   SetHangs(false);
   EXPECT_THAT(client->GetStatus(), IsOk());
+}
+
+TEST_F(CallLimitsTest, ACallBeyondThoseOfAUserIsMadeAgain) {
+  auto client = Connect();
+  ASSERT_THAT(client, IsOk());
+  daemon_.RefuseCalls(5);
+  EXPECT_THAT(client->GetStatus(), IsOk());
+}
+
+TEST_F(CallLimitsTest, ARefusedCallIsBrokenOff) {
+  auto client = Connect();
+  ASSERT_THAT(client, IsOk());
+  is_hanging_ = true;
+  daemon_.RefuseCalls(std::numeric_limits<int>::max());
+  EXPECT_THAT(client->GetStatus(), IsBrokenOff());
+  EXPECT_EQ(num_waits_, 2);
+}
+
+TEST_F(CallLimitsTest, ACallWithoutTimeToWaitReturnsTheRefusal) {
+  ClientOptions options;
+  options.address = daemon_.address();
+  options.call_timeout = absl::Milliseconds(1200);
+  auto client = Client::Connect(options);
+  ASSERT_THAT(client, IsOk());
+  daemon_.RefuseCalls(std::numeric_limits<int>::max());
+  EXPECT_THAT(client->GetStatus(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("too many calls at a time")));
 }
 
 TEST_F(CallLimitsTest, LoadsWithoutAFunctionOfTheirOwn) {

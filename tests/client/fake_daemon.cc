@@ -46,6 +46,11 @@ void FakeDaemon::SetHangs(bool hangs) {
   hangs_ = hangs;
 }
 
+void FakeDaemon::RefuseCalls(int num_calls) {
+  absl::MutexLock lock(&mutex_);
+  num_refusals_ = num_calls;
+}
+
 void FakeDaemon::OfferExport(const v1::SlabExport& slab) {
   absl::MutexLock lock(&mutex_);
   offers_.push_back(slab);
@@ -201,6 +206,14 @@ grpc::Status FakeDaemon::GetStatus(grpc::ServerContext* context,
                                    v1::GetStatusResponse* response) {
   CheckToken(*context);
   HangIfAsked(*context);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (num_refusals_ > 0) {
+      --num_refusals_;
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+              "this user has too many calls at a time: there may be 1"};
+    }
+  }
   response->set_version("fake");
   response->set_protocol_version(attach::kProtocolVersion);
   return grpc::Status::OK;

@@ -36,6 +36,9 @@ class FakeDaemon final : public v1::DatasetService::Service,
   // Calls of LoadDataset (behind the first message), OpenFeed, SendIndices and
   // GetStatus wait for their cancellation.
   void SetHangs(bool hangs);
+  // So many calls of GetStatus from now on are refused as those of a user who
+  // has too many at a time.
+  void RefuseCalls(int num_calls);
   // What the first calls of OpenFeed answer, in order; after that the memfd
   // feed. An export kind that was excluded is left out.
   void OfferExport(const v1::SlabExport& slab);
@@ -85,6 +88,7 @@ class FakeDaemon final : public v1::DatasetService::Service,
   absl::Mutex mutex_;
   grpc::Status load_status_ ABSL_GUARDED_BY(mutex_);
   bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
+  int num_refusals_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<v1::SlabExport> offers_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::OpenFeedRequest> open_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::LoadDatasetRequest> load_requests_ ABSL_GUARDED_BY(mutex_);

@@ -121,7 +121,9 @@ def _calls(daemon, client, stack):
     stack.callback(pusher.join)
     stack.callback(held.end.set)
     assert held.has_begun.wait(harness.DEADLINE_SECONDS)
-    return _refusal(client.list_datasets)
+    # Short calls wait for a place; those of loads do not.
+    return _refusal(lambda: client.load_dataset(
+        "d", format="npy", path=os.path.join(daemon.data_root, "none")))
 
 
 def _write_slow_images(daemon):
@@ -266,22 +268,21 @@ def test_an_iterator_beside_another_is_explained():
             assert len(list(loader)) == 9
 
 
-def test_orders_wait_until_the_user_may_call():
-    """Loaders with orders of their own send them at the same time."""
+def test_calls_wait_until_the_user_may_make_them():
+    """Loaders are opened, and send orders of their own, at the same time."""
     orders = [np.random.default_rng(seed).permutation(400).tolist()
               for seed in range(6)]
     with harness.Daemon(user_limits={"max_calls": 1}) as daemon, \
-            daemon.connect() as client, contextlib.ExitStack() as stack:
+            daemon.connect() as client:
         client.push_dataset("d", {"x": np.arange(400)})
-        loaders = [stack.enter_context(_open(client, sampler=order))
-                   for order in orders]
         found = [None] * len(orders)
         begin = threading.Barrier(len(orders))
 
         def run(i):
             begin.wait()
-            found[i] = [int(batch[0][0]) for _ in range(3)
-                        for batch in loaders[i]]
+            with _open(client, sampler=orders[i]) as loader:
+                found[i] = [int(batch[0][0]) for _ in range(3)
+                            for batch in loader]
 
         threads = [threading.Thread(target=run, args=(i,))
                    for i in range(len(orders))]

@@ -94,10 +94,7 @@ say(results=results)
 
 
 def test_64_feeds_at_once():
-    # One user opens all feeds at the same time, and may have all of the
-    # daemon's calls for it.
-    with harness.Daemon(log_level="error",
-                        user_limits={"max_calls": 48}) as daemon:
+    with harness.Daemon(log_level="error") as daemon:
         path = os.path.join(daemon.data_root, "d")
         harness.write_cifar10_test(path, _NUM_SAMPLES)
         workers = [
