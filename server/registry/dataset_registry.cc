@@ -24,12 +24,6 @@ constexpr int kMaxLoadsPerUser = 2;
 constexpr int kNumLoadThreads = 4 * kMaxLoadsPerUser;
 constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
 
-MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller) {
-  return {.is_exempt = caller.session_id == 0,
-          .is_privileged = caller.is_privileged,
-          .is_private = spec.is_private};
-}
-
 // For the buffers of loads: two of the largest, and one of one user's.
 DecodeBudget::Limits StagingLimits(const DecodeBudget::Limits& limits) {
   const int64_t most = MaxLoadBufferBytes(limits.sample_bytes);
@@ -40,18 +34,6 @@ DecodeBudget::Limits StagingLimits(const DecodeBudget::Limits& limits) {
 DecodeBudget::Limits ListLimits(const DecodeBudget::Limits& limits) {
   const int64_t most = SaturatingMultiply(4, limits.sample_bytes);
   return {.sample_bytes = most, .total_bytes = SaturatingMultiply(2, most)};
-}
-
-// For messages; names the memory where not all is in one device's.
-std::string NameIn(const DatasetSpec& spec, const Placement& placement,
-                   const Placement::Part& part) {
-  std::string name = absl::StrCat("dataset '", spec.name, "'");
-  if (part.device == nullptr) {
-    absl::StrAppend(&name, " in pinned host memory");
-  } else if (placement.parts.size() > 1) {
-    absl::StrAppend(&name, " on ", part.device->name());
-  }
-  return name;
 }
 
 // DATA_LOSS once a READY dataset's samples cannot be read any more.
@@ -88,30 +70,6 @@ std::vector<std::shared_ptr<DatasetEntry>> Only(
 
 }  // namespace
 
-DatasetUse& DatasetUse::operator=(DatasetUse&& other) noexcept {
-  if (this != &other) {
-    Reset();
-    registry_ = std::exchange(other.registry_, nullptr);
-    entry_id_ = other.entry_id_;
-    uid_ = other.uid_;
-    visibility_ = other.visibility_;
-    dataset_ = std::move(other.dataset_);
-    backend_ = other.backend_;
-  }
-  return *this;
-}
-
-bool DatasetUse::IsReady() const {
-  return registry_ != nullptr && registry_->IsReady(entry_id_);
-}
-
-void DatasetUse::Reset() {
-  dataset_.reset();
-  if (registry_ != nullptr) {
-    std::exchange(registry_, nullptr)->EndUse(entry_id_, uid_);
-  }
-}
-
 DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
                                  SourceOpener open_source, const Clock* clock,
                                  Observer observer)
@@ -127,6 +85,11 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
       clock_(clock),
       observer_(std::move(observer)),
       table_(options.max_datasets, options.max_datasets_per_user),
+      memory_(&mutex_, &table_, devices->pinned(), options.cache,
+              [this](const DatasetEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
+                observer_("evicted", DescribeBriefly(entry), Caller());
+              }),
       scans_(kMaxScansPerUser),
       loads_(kMaxLoadsPerUser) {
   for (int i = 0; i < kNumScanThreads; ++i) {
@@ -330,9 +293,9 @@ bool DatasetRegistry::PlanLoad(const EntryPtr& entry,
       status = failure;
     }
     if (status.ok()) status = table_.CheckLimits(entry->owner, entry.get());
-  } while (
-      status.ok() && !opened->plan.needs_sizes() &&
-      MakeRoomFor(opened->spec, opened->placement, opened->plan, entry->owner));
+  } while (status.ok() && !opened->plan.needs_sizes() &&
+           memory_.MakeRoom(opened->spec, opened->placement, opened->plan,
+                            entry->owner));
   if (status.ok()) status = Prepare(*entry, *std::move(opened));
   if (!status.ok()) {
     FailUnplanned(entry, status);
@@ -431,8 +394,9 @@ absl::Status DatasetRegistry::Prepare(DatasetEntry& entry,
     // Nothing is reserved before they are known.
     resident.placement = PlanPlacement(source.placement, source.plan, {});
   } else {
-    DATASETD_ASSIGN_OR_RETURN(resident, Reserve(source.spec, source.placement,
-                                                source.plan, entry.owner));
+    DATASETD_ASSIGN_OR_RETURN(
+        resident, memory_.Reserve(source.spec, source.placement, source.plan,
+                                  entry.owner));
   }
   DATASETD_RETURN_IF_ERROR(
       ReserveTexts(entry, source.spec, source.reader->info().class_names));
@@ -477,7 +441,8 @@ absl::StatusOr<uint64_t> DatasetRegistry::Push(
         return DatasetTable::NameTaken(*present, caller);
       }
       DATASETD_RETURN_IF_ERROR(CheckAdmission(opened.spec.name, caller));
-    } while (MakeRoomFor(opened.spec, opened.placement, opened.plan, caller));
+    } while (
+        memory_.MakeRoom(opened.spec, opened.placement, opened.plan, caller));
     DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
     entry->cancel = std::move(cancel);
   }
@@ -592,124 +557,12 @@ absl::StatusOr<std::unique_ptr<LoadEstimator>> DatasetRegistry::Estimate(
   return sources_.Estimate(std::move(spec), caller.uid, terms, std::move(scan));
 }
 
-absl::StatusOr<PlacedMemory> DatasetRegistry::Reserve(
-    const DatasetSpec& spec, const PlacementRequest& request,
-    const LoadPlan& plan, const Caller& caller) {
-  const MemoryBudget::Terms terms = TermsOf(spec, caller);
-  PlacedMemory memory;
-  memory.placement =
-      PlanPlacement(request, plan, RoomsOf(request, caller.uid, terms));
-  const auto reserve = [&](const Placement::Part& part) {
-    MemoryBudget* const budget =
-        part.device == nullptr ? request.pinned : part.device->budget.get();
-    return budget->Reserve(MemoryKind::kDataset, caller.uid,
-                           static_cast<uint64_t>(part.size_bytes),
-                           NameIn(spec, memory.placement, part), terms);
-  };
-  // The error is that of a memory where no eviction helps.
-  for (const Placement::Part& part : memory.placement.parts) {
-    const MemoryBudget& budget =
-        part.device == nullptr ? *request.pinned : *part.device->budget;
-    if (part.size_bytes - static_cast<int64_t>(budget.free_bytes()) <=
-        table_.UnusedBytes(budget)) {
-      continue;
-    }
-    DATASETD_RETURN_IF_ERROR(reserve(part).status());
-  }
-  for (const Placement::Part& part : memory.placement.parts) {
-    DATASETD_ASSIGN_OR_RETURN(memory.reservations.emplace_back(),
-                              reserve(part));
-  }
-  return memory;
-}
-
-bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
-                                  const PlacementRequest& request,
-                                  const LoadPlan& plan, const Caller& caller) {
-  bool is_possible = false;
-  // kAuto takes the place of others on the device if all of it fits then.
-  if (MakeRoomFor(spec, PlanPlacement(request, plan, {}), caller,
-                  &is_possible)) {
-    return true;
-  }
-  if (is_possible || request.residency != Residency::kAuto) return false;
-  const std::vector<int64_t> rooms =
-      RoomsOf(request, caller.uid, TermsOf(spec, caller));
-  return MakeRoomFor(spec, PlanPlacement(request, plan, rooms), caller,
-                     &is_possible);
-}
-
-bool DatasetRegistry::MakeRoomFor(const DatasetSpec& spec,
-                                  const Placement& placement,
-                                  const Caller& caller, bool* is_possible) {
-  struct Need {
-    const MemoryBudget* budget;
-    int64_t bytes;
-  };
-  std::vector<Need> needs;
-  for (const Placement::Part& part : placement.parts) {
-    const MemoryBudget* const budget =
-        part.device == nullptr ? devices_->pinned() : part.device->budget.get();
-    // No other dataset goes for what the user may not have: Reserve says so.
-    if (!budget
-             ->CheckUser(MemoryKind::kDataset, caller.uid,
-                         static_cast<uint64_t>(part.size_bytes), spec.name,
-                         TermsOf(spec, caller))
-             .ok()) {
-      return false;
-    }
-    needs.push_back({budget, part.size_bytes});
-  }
-  for (const Need& need : needs) {
-    const int64_t missing =
-        need.bytes - static_cast<int64_t>(need.budget->free_bytes());
-    if (num_freeing_ == 0 && missing > table_.UnusedBytes(*need.budget)) {
-      return false;
-    }
-  }
-  *is_possible = true;
-  for (const Need& need : needs) {
-    if (Evict(*need.budget, need.bytes)) return true;
-  }
-  return false;
-}
-
 void DatasetRegistry::MakeRoom(const std::string& device, int64_t bytes) {
   const auto found = devices_->Find(device);
   if (!found.ok()) return;
   MutexLock lock(&mutex_);
-  while (Evict(*(*found)->budget, bytes)) {
+  while (memory_.MakeRoom(*(*found)->budget, bytes)) {
   }
-}
-
-bool DatasetRegistry::Evict(const MemoryBudget& budget, int64_t bytes) {
-  const int64_t missing = bytes - static_cast<int64_t>(budget.free_bytes());
-  if (missing <= 0) return false;
-  if (num_freeing_ > 0) {
-    // What others free may be enough.
-    const auto are_freed = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-      return num_freeing_ == 0;
-    };
-    mutex_.Await(Condition(&are_freed));
-    return true;
-  }
-  if (table_.UnusedBytes(budget) < missing) return false;
-  std::vector<EntryPtr> evicted = table_.TakeUnused(budget, missing);
-  for (const EntryPtr& entry : evicted) {
-    counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
-    observer_("evicted", DescribeBriefly(*entry), Caller());
-  }
-  Free(std::move(evicted));
-  return true;
-}
-
-void DatasetRegistry::Free(std::vector<EntryPtr> entries) {
-  ++num_freeing_;
-  mutex_.Unlock();
-  entries.clear();
-  if (cache_ != nullptr) cache_->AwaitLetGo();
-  mutex_.Lock();
-  --num_freeing_;
 }
 
 void DatasetRegistry::RunLoads() {
@@ -765,14 +618,14 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetRegistry::ReadFirst(
       [&](const LoadPlan& plan) -> absl::StatusOr<PlacedMemory> {
     MutexLock lock(&mutex_);
     entry.replica_reservations.clear();
-    while (MakeRoomFor(entry.spec, entry.placement, plan, entry.owner)) {
+    while (memory_.MakeRoom(entry.spec, entry.placement, plan, entry.owner)) {
     }
     DATASETD_ASSIGN_OR_RETURN(
-        PlacedMemory memory,
-        Reserve(entry.spec, entry.placement, plan, entry.owner));
-    entry.SetPlan(plan, memory.placement);
-    entry.replica_reservations = memory.TakeReplicas();
-    return memory;
+        PlacedMemory reserved,
+        memory_.Reserve(entry.spec, entry.placement, plan, entry.owner));
+    entry.SetPlan(plan, reserved.placement);
+    entry.replica_reservations = reserved.TakeReplicas();
+    return reserved;
   };
   if (journal_ == nullptr || !entry.is_restored) {
     return entry.load->Run(cache_, reserve, entry.counters);
@@ -1049,7 +902,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id, uint32_t uid) {
   }
   observer_("unloaded", DescribeBriefly(*entry), Caller());
   table_.Remove(*entry);
-  Free(Only(std::move(entry)));
+  memory_.Free(Only(std::move(entry)));
 }
 
 bool DatasetRegistry::IsReady(uint64_t entry_id) const {
@@ -1095,7 +948,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
   }
   observer_("unloaded", DescribeBriefly(entry), caller);
   table_.Remove(entry);
-  Free(Only(std::move(found)));
+  memory_.Free(Only(std::move(found)));
   return Replicas();
 }
 

@@ -60,8 +60,10 @@
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_entry.h"
 #include "server/registry/dataset_table.h"
+#include "server/registry/dataset_use.h"
 #include "server/registry/load_call.h"
 #include "server/registry/load_queue.h"
+#include "server/registry/resident_memory.h"
 
 namespace datasetd {
 
@@ -77,44 +79,6 @@ struct RestoredDataset {
   // If not OK, the dataset is not loaded again but becomes FAILED with this
   // error.
   absl::Status refusal;
-};
-
-class DatasetRegistry;
-
-// One feed's use of a dataset; ends on destruction.
-class DatasetUse {
- public:
-  DatasetUse() = default;
-  // `uid` is the user of the feed.
-  DatasetUse(DatasetRegistry* registry, uint64_t entry_id, uint32_t uid,
-             Visibility visibility, std::shared_ptr<const Dataset> dataset,
-             Backend* backend)
-      : registry_(registry),
-        entry_id_(entry_id),
-        uid_(uid),
-        visibility_(visibility),
-        dataset_(std::move(dataset)),
-        backend_(backend) {}
-  DatasetUse(DatasetUse&& other) noexcept { *this = std::move(other); }
-  DatasetUse& operator=(DatasetUse&& other) noexcept;
-  ~DatasetUse() { Reset(); }
-
-  const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
-  // Of the device that was asked for, one of the dataset's.
-  Backend* backend() const { return backend_; }
-  // Valid also after Reset.
-  const Visibility& visibility() const { return visibility_; }
-  // False once the dataset is UNLOADING.
-  bool IsReady() const;
-  void Reset();
-
- private:
-  DatasetRegistry* registry_ = nullptr;
-  uint64_t entry_id_ = 0;
-  uint32_t uid_ = 0;
-  Visibility visibility_;
-  std::shared_ptr<const Dataset> dataset_;
-  Backend* backend_ = nullptr;
 };
 
 class DatasetRegistry {
@@ -312,7 +276,7 @@ class DatasetRegistry {
                               const Caller& caller) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For pushes: an entry with its memory reserved, LOADING. REQUIRES:
-  // CheckAdmission, and then MakeRoomFor returned false.
+  // CheckAdmission, and then ResidentMemory::MakeRoom returned false.
   absl::StatusOr<EntryPtr> Admit(OpenedSource source, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReserveTexts(DatasetEntry& entry, const DatasetSpec& spec,
@@ -321,27 +285,6 @@ class DatasetRegistry {
   // Reserves memory for an entry's load, unless its sizes must be found first.
   absl::Status Prepare(DatasetEntry& entry, OpenedSource source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Decides what goes where, and reserves that.
-  absl::StatusOr<PlacedMemory> Reserve(const DatasetSpec& spec,
-                                       const PlacementRequest& request,
-                                       const LoadPlan& plan,
-                                       const Caller& caller)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // As MakeRoom, for a load. Returns whether the lock was given up meanwhile:
-  // then look at everything again, and call again.
-  bool MakeRoomFor(const DatasetSpec& spec, const PlacementRequest& request,
-                   const LoadPlan& plan, const Caller& caller)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Sets `is_possible` to whether all of it is, or can be made, free.
-  bool MakeRoomFor(const DatasetSpec& spec, const Placement& placement,
-                   const Caller& caller, bool* is_possible)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Evict(const MemoryBudget& budget, int64_t bytes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Frees what was taken out of the table, and gives up the lock meanwhile.
-  void Free(std::vector<EntryPtr> entries)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   void RunRestore(std::vector<Restored> datasets);
   // Opens a source and queues the load; returns false if it was not queued.
   bool BeginRestored(const Restored& restored);
@@ -401,13 +344,13 @@ class DatasetRegistry {
   Counters counters_;
   mutable Mutex mutex_;
   DatasetTable table_ ABSL_GUARDED_BY(mutex_);
+  ResidentMemory memory_ ABSL_GUARDED_BY(mutex_);
   LoadQueue<ScanJob> scans_ ABSL_GUARDED_BY(mutex_);
   LoadQueue<EntryPtr> loads_ ABSL_GUARDED_BY(mutex_);
   // The calls without a dataset.
   std::set<std::shared_ptr<LoadCall>> joining_ ABSL_GUARDED_BY(mutex_);
   // Number of restored datasets that are queued or being loaded.
   int num_restoring_ ABSL_GUARDED_BY(mutex_) = 0;
-  int num_freeing_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Free
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

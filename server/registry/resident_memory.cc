@@ -1,0 +1,149 @@
+#include "server/registry/resident_memory.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace datasetd {
+namespace {
+
+// For messages; names the memory where not all is in one device's.
+std::string NameIn(const DatasetSpec& spec, const Placement& placement,
+                   const Placement::Part& part) {
+  std::string name = absl::StrCat("dataset '", spec.name, "'");
+  if (part.device == nullptr) {
+    absl::StrAppend(&name, " in pinned host memory");
+  } else if (placement.parts.size() > 1) {
+    absl::StrAppend(&name, " on ", part.device->name());
+  }
+  return name;
+}
+
+}  // namespace
+
+MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller) {
+  return {.is_exempt = caller.session_id == 0,
+          .is_privileged = caller.is_privileged,
+          .is_private = spec.is_private};
+}
+
+ResidentMemory::ResidentMemory(Mutex* mutex, DatasetTable* table,
+                               const MemoryBudget* pinned, DatasetCache* cache,
+                               OnEvicted on_evicted)
+    : mutex_(mutex),
+      table_(table),
+      pinned_(pinned),
+      cache_(cache),
+      on_evicted_(std::move(on_evicted)) {}
+
+absl::StatusOr<PlacedMemory> ResidentMemory::Reserve(
+    const DatasetSpec& spec, const PlacementRequest& request,
+    const LoadPlan& plan, const Caller& caller) {
+  const MemoryBudget::Terms terms = TermsOf(spec, caller);
+  PlacedMemory memory;
+  memory.placement =
+      PlanPlacement(request, plan, RoomsOf(request, caller.uid, terms));
+  const auto reserve = [&](const Placement::Part& part) {
+    MemoryBudget* const budget =
+        part.device == nullptr ? request.pinned : part.device->budget.get();
+    return budget->Reserve(MemoryKind::kDataset, caller.uid,
+                           static_cast<uint64_t>(part.size_bytes),
+                           NameIn(spec, memory.placement, part), terms);
+  };
+  // The error is that of a memory where no eviction helps.
+  for (const Placement::Part& part : memory.placement.parts) {
+    const MemoryBudget& budget =
+        part.device == nullptr ? *request.pinned : *part.device->budget;
+    if (part.size_bytes - static_cast<int64_t>(budget.free_bytes()) <=
+        table_->UnusedBytes(budget)) {
+      continue;
+    }
+    DATASETD_RETURN_IF_ERROR(reserve(part).status());
+  }
+  for (const Placement::Part& part : memory.placement.parts) {
+    DATASETD_ASSIGN_OR_RETURN(memory.reservations.emplace_back(),
+                              reserve(part));
+  }
+  return memory;
+}
+
+bool ResidentMemory::MakeRoom(const DatasetSpec& spec,
+                              const PlacementRequest& request,
+                              const LoadPlan& plan, const Caller& caller) {
+  bool is_possible = false;
+  // kAuto takes the place of others on the device if all of it fits then.
+  if (MakeRoom(spec, PlanPlacement(request, plan, {}), caller, &is_possible)) {
+    return true;
+  }
+  if (is_possible || request.residency != Residency::kAuto) return false;
+  const std::vector<int64_t> rooms =
+      RoomsOf(request, caller.uid, TermsOf(spec, caller));
+  return MakeRoom(spec, PlanPlacement(request, plan, rooms), caller,
+                  &is_possible);
+}
+
+bool ResidentMemory::MakeRoom(const DatasetSpec& spec,
+                              const Placement& placement, const Caller& caller,
+                              bool* is_possible) {
+  struct Need {
+    const MemoryBudget* budget;
+    int64_t bytes;
+  };
+  std::vector<Need> needs;
+  for (const Placement::Part& part : placement.parts) {
+    const MemoryBudget* const budget =
+        part.device == nullptr ? pinned_ : part.device->budget.get();
+    // No other dataset goes for what the user may not have: Reserve says so.
+    if (!budget
+             ->CheckUser(MemoryKind::kDataset, caller.uid,
+                         static_cast<uint64_t>(part.size_bytes), spec.name,
+                         TermsOf(spec, caller))
+             .ok()) {
+      return false;
+    }
+    needs.push_back({budget, part.size_bytes});
+  }
+  for (const Need& need : needs) {
+    const int64_t missing =
+        need.bytes - static_cast<int64_t>(need.budget->free_bytes());
+    if (num_freeing_ == 0 && missing > table_->UnusedBytes(*need.budget)) {
+      return false;
+    }
+  }
+  *is_possible = true;
+  for (const Need& need : needs) {
+    if (MakeRoom(*need.budget, need.bytes)) return true;
+  }
+  return false;
+}
+
+bool ResidentMemory::MakeRoom(const MemoryBudget& budget, int64_t bytes) {
+  const int64_t missing = bytes - static_cast<int64_t>(budget.free_bytes());
+  if (missing <= 0) return false;
+  if (num_freeing_ > 0) {
+    // What others free may be enough.
+    const auto are_freed = [this]() { return num_freeing_ == 0; };
+    mutex_->Await(Condition(&are_freed));
+    return true;
+  }
+  if (table_->UnusedBytes(budget) < missing) return false;
+  Entries evicted = table_->TakeUnused(budget, missing);
+  for (const auto& entry : evicted) {
+    on_evicted_(*entry);
+  }
+  Free(std::move(evicted));
+  return true;
+}
+
+void ResidentMemory::Free(Entries entries) {
+  ++num_freeing_;
+  mutex_->Unlock();
+  entries.clear();
+  if (cache_ != nullptr) cache_->AwaitLetGo();
+  mutex_->Lock();
+  --num_freeing_;
+}
+
+}  // namespace datasetd

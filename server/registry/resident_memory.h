@@ -1,0 +1,75 @@
+// The memory of the datasets of a table: reserves it for loads, and frees that
+// of datasets that are neither held nor used, least recently used first.
+//
+// Has no lock of its own. REQUIRES of every call: the mutex that guards the
+// table is held. Freeing gives it up meanwhile.
+
+#ifndef DATASETD_SERVER_REGISTRY_RESIDENT_MEMORY_H_
+#define DATASETD_SERVER_REGISTRY_RESIDENT_MEMORY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "server/cache/dataset_cache.h"
+#include "server/dataset/caller.h"
+#include "server/dataset/dataset_spec.h"
+#include "server/dataset/memory_budget.h"
+#include "server/load/load_plan.h"
+#include "server/load/placement.h"
+#include "server/registry/dataset_entry.h"
+#include "server/registry/dataset_table.h"
+
+namespace datasetd {
+
+// What the budgets are to know of a dataset and of who loads it.
+MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller);
+
+class ResidentMemory {
+ public:
+  using OnEvicted = std::function<void(const DatasetEntry& entry)>;
+  using Entries = std::vector<DatasetTable::EntryPtr>;
+
+  // The pointers outlive it. `pinned`, the budget of pinned host memory, and
+  // `cache` may be null.
+  ResidentMemory(Mutex* mutex, DatasetTable* table, const MemoryBudget* pinned,
+                 DatasetCache* cache, OnEvicted on_evicted);
+
+  // Decides what of a load goes where, and reserves that. RESOURCE_EXHAUSTED if
+  // it does not fit.
+  absl::StatusOr<PlacedMemory> Reserve(const DatasetSpec& spec,
+                                       const PlacementRequest& request,
+                                       const LoadPlan& plan,
+                                       const Caller& caller);
+
+  // Evicts datasets for a load; none if that would not be enough. Returns
+  // whether the mutex was given up meanwhile: then look at everything again,
+  // and call again.
+  bool MakeRoom(const DatasetSpec& spec, const PlacementRequest& request,
+                const LoadPlan& plan, const Caller& caller);
+  // Likewise, until `bytes` of the budget are free.
+  bool MakeRoom(const MemoryBudget& budget, int64_t bytes);
+
+  // Frees what was taken out of the table, and gives up the mutex meanwhile.
+  void Free(Entries entries) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+
+ private:
+  // Sets `is_possible` to whether all of it is, or can be made, free.
+  bool MakeRoom(const DatasetSpec& spec, const Placement& placement,
+                const Caller& caller, bool* is_possible);
+
+  Mutex* const mutex_;
+  DatasetTable* const table_;
+  const MemoryBudget* const pinned_;
+  DatasetCache* const cache_;
+  const OnEvicted on_evicted_;
+  int num_freeing_ = 0;  // calls of Free
+};
+
+}  // namespace datasetd
+
+#endif  // DATASETD_SERVER_REGISTRY_RESIDENT_MEMORY_H_
