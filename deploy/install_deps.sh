@@ -28,6 +28,7 @@ packages="$packages
   libdlpack-dev
   libgtest-dev libgmock-dev
   libgrpc++-dev protobuf-compiler-grpc
+  libhwy-dev
   libjpeg62-turbo-dev
   nlohmann-json3-dev
   libpng-dev

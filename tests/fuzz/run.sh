@@ -46,20 +46,10 @@ libraries+=("$out/libblake3.a")
 # Prints the object file of a source, compiled if it is older.
 compile() {
   local object
-  local compiler=(clang++ "${flags[@]}")
-  # clang cannot compile these builds of the chain; GCC's see memory, too.
-  case $1 in
-    */chain_host_avx*.cc)
-      # shellcheck disable=SC2054
-      compiler=(g++ -std=c++20 -O1 -g -fno-omit-frame-pointer
-        -ffp-contract=off -fsanitize=address,undefined
-        -fno-sanitize-recover=all --param=asan-use-after-return=0 -I.)
-      ;;
-  esac
   object=$out/$(tr / _ <<<"${1#"$out"/}").o
   if [[ ! -e $object || -n $(find "$1" server tests proto cuda \
     base -name '*.h' -newer "$object" -print -quit) || $1 -nt $object ]]; then
-    "${compiler[@]}" -c "$1" -o "$object"
+    clang++ "${flags[@]}" -c "$1" -o "$object"
   fi
   echo "$object"
 }

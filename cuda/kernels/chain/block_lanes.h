@@ -4,21 +4,28 @@
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_LANES_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_BLOCK_LANES_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_LANES_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_LANES_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_BLOCK_LANES_H_
+#endif
 
 #include <cstdint>
 
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/rounding.h"
 #include "cuda/kernels/program/bytes.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 // Four elements of 4 bytes, accessed at once. Aligned to 16 bytes.
 template <typename T>
@@ -327,7 +334,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void StoreBits(
     for (int k = 0; k < Team::kLanes; ++k) {
       if (k >= run.count) continue;
       const int32_t at = k * run.step * (is_nhwc ? channels : 1);
-      StoreBits(to, kSizeBytes, c * channel_stride + at, bits[c][k]);
+      datasetd::StoreBits(to, kSizeBytes, c * channel_stride + at, bits[c][k]);
     }
   }
 }
@@ -414,6 +421,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void StoreBlock(
   StoreBits<2, Team>(bits, channels, channel_stride, out.is_nhwc, run, to);
 }
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_BLOCK_LANES_H_

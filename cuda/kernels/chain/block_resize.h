@@ -3,8 +3,13 @@
 // A sum starts with -0, to which adding a number gives the number's own bits.
 // Everything is a template over the team, as in chain_lanes.h.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_RESIZE_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_BLOCK_RESIZE_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_RESIZE_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_RESIZE_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_BLOCK_RESIZE_H_
+#endif
 
 #include <cstdint>
 
@@ -13,9 +18,11 @@
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_resize.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/host_device.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 // Loads channels first_c .. first_c + kChannels of the pixel whose first one is
 // element `at`.
@@ -23,7 +30,7 @@ template <ElementKind kKind, typename Team, int kChannels>
 DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void LoadPixelAs(
     const ChainImage& image, int32_t at, int first_c, float (&to)[kChannels]) {
   if constexpr (kKind == ElementKind::kRgbBytes) {
-    LoadRgb(image.data + at, to);
+    datasetd::LoadRgb(image.data + at, to);
   } else {
     DATASETD_UNROLL
     for (int c = 0; c < kChannels; ++c) {
@@ -174,6 +181,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumBlockColumns(
   }
 }
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_BLOCK_RESIZE_H_

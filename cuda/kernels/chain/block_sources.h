@@ -2,8 +2,13 @@
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_
+#endif
 
 #include <cstdint>
 
@@ -11,11 +16,13 @@
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_sources.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/op_table.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 // Loads channels of the pixel whose first one is element `at`.
 template <int kNumChannels, typename Team>
@@ -48,7 +55,7 @@ class RgbPixels {
 
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Load(
       int32_t at, float (&to)[kChannels]) const {
-    LoadRgb(data_ + at, to);
+    datasetd::LoadRgb(data_ + at, to);
   }
 
  private:
@@ -327,6 +334,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void BlurBlock(
   });
 }
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_BLOCK_SOURCES_H_

@@ -21,13 +21,18 @@
 //   kTakesRowsInTurn       if true, a row keeps its image for the next row,
 //                          whose partner it is
 //   Atomics                as in ops/atomics.h
-//   Vector                 HostVector (host_team.h), if kHasVectors
+//   Vector                 of host_team.h, if kHasVectors
 //   rank(), size(), Sync()
 //   GoesOn()               false: skip the rest (host_checkpoint.h)
 // Everything is a template over the team, as in chain_lanes.h.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_
+#endif
 
 #include <cstdint>
 #include <type_traits>
@@ -46,6 +51,7 @@
 #include "cuda/kernels/chain/chain_windows.h"
 #include "cuda/kernels/chain/prefetcher.h"
 #include "cuda/kernels/chain/sized_step.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/axis_taps.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/mix.h"
@@ -54,7 +60,8 @@
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 template <typename Team>
 class ChainExecutor {
@@ -714,6 +721,7 @@ class ChainExecutor {
   ChainResizer<Team> resizer_;
 };
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_EXECUTOR_H_

@@ -5,8 +5,13 @@
 // Everything is a template over the team (chain_executor.h): the host compiles
 // one instance per instruction set, and the linker would merge plain functions.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +20,7 @@
 
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/math/rounding.h"
 #include "cuda/kernels/ops/op_rows.h"
@@ -22,7 +28,8 @@
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 // Lanes 0 .. count of row y, which are the columns X(k). Lanes from `count` to
 // the end of the last group are unspecified.
@@ -432,6 +439,7 @@ DATASETD_FLATTEN inline void StoreScratch(const Lanes<Team>& lanes,
   }
 }
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_

@@ -2,19 +2,26 @@
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_
+#endif
 
 #include <cstdint>
 
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_lanes.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 // True if any of the lanes uses the partner.
 template <typename Team>
@@ -103,6 +110,7 @@ DATASETD_HOST_DEVICE inline void WriteMixedLabels(
   }
 }
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_MIX_H_

@@ -3,18 +3,25 @@
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_
+#endif
 
 #include <cstdint>
 
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/program/params.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 // Taps along one axis: tap t of coordinate i is index[t * stride + i], with
 // weight[t * stride + i]. The indices of a coordinate ascend.
@@ -221,20 +228,21 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
       // Taps within one window share its loads.
       LineWindow<Vector, kVectors> window[kChannels];
       int32_t base;
-      const auto load = [&](int32_t at) {
+      const auto load = [&](int32_t at) DATASETD_TEAM_ATTR {
         base = at;
         for (int c = 0; c < kChannels; ++c) {
           window[c].Load(from + c * stride + at);
         }
       };
-      const auto multiply = [&](int32_t t, typename Vector::Floats* products) {
-        const int64_t at = t * taps.stride + first;
-        const auto offsets = Vector::OffsetsFrom(taps.index + at, base);
-        const auto weight = Vector::Load(taps.weight + at);
-        for (int c = 0; c < kChannels; ++c) {
-          products[c] = Vector::Multiply(weight, window[c].Pick(offsets));
-        }
-      };
+      const auto multiply =
+          [&](int32_t t, typename Vector::Floats* products) DATASETD_TEAM_ATTR {
+            const int64_t at = t * taps.stride + first;
+            const auto offsets = Vector::OffsetsFrom(taps.index + at, base);
+            const auto weight = Vector::Load(taps.weight + at);
+            for (int c = 0; c < kChannels; ++c) {
+              products[c] = Vector::Multiply(weight, window[c].Pick(offsets));
+            }
+          };
       load(range_of(0).low);
       typename Vector::Floats sum[kChannels];
       multiply(0, sum);
@@ -407,6 +415,7 @@ inline void SumRows(const RowWindow& rows, const AxisTaps& taps, int32_t y,
   }
 }
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZE_H_

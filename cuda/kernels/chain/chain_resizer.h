@@ -10,8 +10,13 @@
 // output rows need them; a CUDA team buffers output rows that are summed down.
 // Everything is a template over the team (chain_executor.h).
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_
+#endif
 
 #include <cstdint>
 
@@ -22,13 +27,15 @@
 #include "cuda/kernels/chain/chain_resize.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/axis_taps.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 template <typename Team>
 class ChainResizer {
@@ -509,6 +516,7 @@ class ChainResizer {
   int32_t line_y_;
 };
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_RESIZER_H_

@@ -4,21 +4,28 @@
 //
 // Everything is a template over the team, as in chain_lanes.h.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_
+#endif
 
 #include <cstdint>
 
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_lanes.h"
 #include "cuda/kernels/chain/chain_state.h"
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/elementary.h"
 #include "cuda/kernels/math/host_device.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 // Loads three interleaved channels from consecutive columns, ascending or
 // descending.
@@ -323,6 +330,7 @@ DATASETD_FLATTEN inline void WindowLanes(const ChainImage& image, const Op& op,
   }
 }
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_CHAIN_SOURCES_H_

@@ -1,14 +1,21 @@
 // Prefetches host memory in small portions while other work leaves the memory
 // bus idle. Does nothing on a device. Not thread-safe.
 
-#ifndef DATASETD_CUDA_KERNELS_CHAIN_PREFETCHER_H_
+#if defined(DATASETD_CUDA_KERNELS_CHAIN_PREFETCHER_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef DATASETD_CUDA_KERNELS_CHAIN_PREFETCHER_H_
+#undef DATASETD_CUDA_KERNELS_CHAIN_PREFETCHER_H_
+#else
 #define DATASETD_CUDA_KERNELS_CHAIN_PREFETCHER_H_
+#endif
 
 #include <cstdint>
 
+#include "cuda/kernels/chain/team_namespace.h"
 #include "cuda/kernels/math/host_device.h"
 
-namespace datasetd {
+DATASETD_BEFORE_NAMESPACE();
+namespace DATASETD_TEAM_NAMESPACE {
 
 // A template over the team, as in chain_lanes.h.
 template <typename Team>
@@ -40,6 +47,7 @@ class Prefetcher {
   const uint8_t* end_ = nullptr;
 };
 
-}  // namespace datasetd
+}  // namespace DATASETD_TEAM_NAMESPACE
+DATASETD_AFTER_NAMESPACE();
 
 #endif  // DATASETD_CUDA_KERNELS_CHAIN_PREFETCHER_H_

@@ -55,7 +55,7 @@ struct FieldTask {
         converter(converter),
         out_size_bytes(DtypeSizeBytes(field.out_dtype)),
         out_pixels(int64_t{field.out_height} * field.out_width),
-        has_vector(HasByteVector()) {
+        vector(BestByteVector()) {
     for (int i = 0; i < field.num_moves; ++i) {
       for (int c = 0; c < field.channels; ++c) {
         fill_bits[i][c] = FillElementBits(field, i, c);
@@ -73,7 +73,7 @@ struct FieldTask {
   const Converter& converter;
   const int64_t out_size_bytes;
   const int64_t out_pixels;
-  const bool has_vector;
+  const ByteVector* const vector;
   uint32_t fill_bits[kMaxMoves][kMaxChannels];
   T fill_patterns[kMaxMoves][kMaxChannels * kLoosePixels];
 };
@@ -147,7 +147,7 @@ bool GatherTile(const Task& task, const Tile& tile, const TileMaps& maps,
     for (int k = 0; k < maps.num_runs; ++k) {
       const ColumnRun& run = maps.runs[k];
       if (IsFill(run.entry)) continue;
-      GatherRun<T, kChannels, kLayout>(from, run, task.has_vector, to,
+      GatherRun<T, kChannels, kLayout>(from, run, task.vector, to,
                                        plane_stride);
     }
   }

@@ -38,15 +38,17 @@ Reciprocal MakeReciprocal(float divisor) {
 
 }  // namespace
 
-ByteConverter::ByteConverter(const FieldProgram& field, bool use_vector)
+ByteConverter::ByteConverter(const FieldProgram& field,
+                             const ByteVector* vector)
     : out_dtype_(field.out_dtype),
       is_copy_(IsBitCopy(field)),
       num_channels_(field.channels) {
   MakeTables(field);
   FindFillBytes(field);
-  is_vectorised_ = use_vector && HasByteVector() &&
-                   out_dtype_ != Dtype::kUint8 && MakeChain(field) &&
-                   IsChainExact();
+  if (vector != nullptr && out_dtype_ != Dtype::kUint8 && MakeChain(field) &&
+      IsChainExact(*vector)) {
+    vector_ = vector;
+  }
 }
 
 void ByteConverter::MakeTables(const FieldProgram& field) {
@@ -87,15 +89,15 @@ bool ByteConverter::MakeChain(const FieldProgram& field) {
   return next == field.num_value_ops;
 }
 
-bool ByteConverter::IsChainExact() const {
+bool ByteConverter::IsChainExact(const ByteVector& vector) const {
   uint8_t bytes[256];
   for (int i = 0; i < 256; ++i) bytes[i] = static_cast<uint8_t>(i);
   for (int c = 0; c < num_channels_; ++c) {
     // Compare in float32, which is stricter than float16. One element off
     // alignment, so that no stores are streamed.
     alignas(64) float computed[257];
-    ConvertBytesVector(bytes, 256, chain_, c, 1, Dtype::kFloat32,
-                       reinterpret_cast<uint8_t*>(computed + 1));
+    vector.convert(bytes, 256, chain_, c, 1, Dtype::kFloat32,
+                   reinterpret_cast<uint8_t*>(computed + 1));
     if (std::memcmp(computed + 1, values_[c], sizeof(values_[c])) != 0) {
       return false;
     }
@@ -132,9 +134,9 @@ void ByteConverter::ConvertPlane(const uint8_t* from, int64_t count,
     return;
   }
   const int size_bytes = DtypeSizeBytes(out_dtype_);
-  if (is_vectorised_) {
+  if (is_vectorised()) {
     const int64_t done =
-        ConvertBytesVector(from, count, chain_, channel, 1, out_dtype_, to);
+        vector_->convert(from, count, chain_, channel, 1, out_dtype_, to);
     from += done;
     to += done * size_bytes;
     count -= done;
@@ -159,9 +161,9 @@ void ByteConverter::ConvertPixels(const uint8_t* from, int64_t count,
     return;
   }
   const int size_bytes = DtypeSizeBytes(out_dtype_);
-  if (is_vectorised_) {
-    const int64_t done = ConvertBytesVector(from, count, chain_, 0,
-                                            num_channels_, out_dtype_, to);
+  if (is_vectorised()) {
+    const int64_t done =
+        vector_->convert(from, count, chain_, 0, num_channels_, out_dtype_, to);
     from += done;
     to += done * size_bytes;
     count -= done;

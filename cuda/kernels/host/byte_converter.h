@@ -22,12 +22,12 @@ class ByteConverter {
  public:
   using Element = uint8_t;
 
-  // Uses vectors if `use_vector` (false in tests of the tables),
-  // HasByteVector(), and the chain allows it. REQUIRES: field.is_image,
-  // in_dtype kUint8.
-  explicit ByteConverter(const FieldProgram& field, bool use_vector = true);
+  // Uses `vector` unless it is null or the chain does not allow it. REQUIRES:
+  // field.is_image, in_dtype kUint8.
+  explicit ByteConverter(const FieldProgram& field,
+                         const ByteVector* vector = BestByteVector());
 
-  bool is_vectorised() const { return is_vectorised_; }
+  bool is_vectorised() const { return vector_ != nullptr; }
 
   // True if every fill of the field is the output of some byte. fill_byte(move,
   // channel) is then that byte, and fill is gathered like pixels.
@@ -48,13 +48,13 @@ class ByteConverter {
  private:
   void MakeTables(const FieldProgram& field);
   bool MakeChain(const FieldProgram& field);
-  bool IsChainExact() const;
+  bool IsChainExact(const ByteVector& vector) const;
   void FindFillBytes(const FieldProgram& field);
 
   Dtype out_dtype_;
   bool is_copy_;
   bool has_fill_bytes_ = true;
-  bool is_vectorised_ = false;
+  const ByteVector* vector_ = nullptr;  // null: tables
   int num_channels_;
   VectorChain chain_;
   uint8_t fill_bytes_[kMaxMoves][kMaxChannels];

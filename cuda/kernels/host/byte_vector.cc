@@ -3,57 +3,73 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "cuda/kernels/host/host_targets.h"
 
-// clang, which builds the fuzzers, has no target pragma and uses the plain
-// code.
-#if defined(__x86_64__) && !defined(__clang__)
+// Compiles this file once for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cuda/kernels/host/byte_vector.cc"
+#include "hwy/foreach_target.h"
+// For each of them:
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
 
-#include <immintrin.h>
-
-#define DATASETD_INLINE __attribute__((always_inline)) inline
-
-namespace datasetd {
+HWY_BEFORE_NAMESPACE();
+namespace datasetd::HWY_NAMESPACE {
 namespace {
 
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c")
+#if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 
-inline constexpr int kLanes = 8;
+namespace hn = hwy::HWY_NAMESPACE;
 
-DATASETD_INLINE __m256 LoadBytes(const uint8_t* from) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
-      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+// Vectors of 64 bytes convert no faster: the stores are the limit.
+using Tag = hn::CappedTag<float, 8>;
+using Floats = hn::Vec<Tag>;
+using Halves = hn::Rebind<uint16_t, Tag>;
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
+
+HWY_INLINE Floats LoadBytes(const uint8_t* from) {
+  constexpr hn::RebindToSigned<Tag> kIntegers;
+  constexpr hn::Rebind<uint8_t, Tag> kBytes;
+  return hn::ConvertTo(Tag(),
+                       hn::PromoteTo(kIntegers, hn::LoadU(kBytes, from)));
 }
 
-DATASETD_INLINE __m256 Divide(__m256 x, __m256 high, __m256 low) {
-  return _mm256_fmadd_ps(x, high, _mm256_mul_ps(x, low));
+HWY_INLINE Floats Divide(Floats x, Floats high, Floats low) {
+  return hn::MulAdd(x, high, hn::Mul(x, low));
 }
 
 // Rounds to nearest even. REQUIRES: no NaN.
-DATASETD_INLINE __m128i RoundToBfloat16(__m256 x) {
-  const __m256i bits = _mm256_castps_si256(x);
-  const __m256i odd =
-      _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
-  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, bias), 16);
-  return _mm_packus_epi32(_mm256_castsi256_si128(rounded),
-                          _mm256_extracti128_si256(rounded, 1));
+HWY_INLINE hn::Vec<Halves> RoundToBfloat16(Floats x) {
+  constexpr hn::RebindToUnsigned<Tag> kUnsigned;
+  constexpr hn::RebindToSigned<Tag> kSigned;
+  const auto bits = hn::BitCast(kUnsigned, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(kUnsigned, 1));
+  const auto bias = hn::Add(odd, hn::Set(kUnsigned, 0x7FFF));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, bias));
+  return hn::DemoteTo(Halves(), hn::BitCast(kSigned, rounded));
+}
+
+template <Dtype kDtype>
+HWY_INLINE auto Round(Floats x) {
+  if constexpr (kDtype == Dtype::kFloat32) {
+    return x;
+  } else if constexpr (kDtype == Dtype::kFloat16) {
+    return hn::BitCast(Halves(),
+                       hn::DemoteTo(hn::Rebind<hwy::float16_t, Tag>(), x));
+  } else {
+    return RoundToBfloat16(x);
+  }
 }
 
 template <Dtype kDtype, bool kIsStreamed>
-DATASETD_INLINE void Store(uint8_t* to, __m256 x) {
-  if constexpr (kDtype == Dtype::kFloat32) {
-    float* out = reinterpret_cast<float*>(to);
-    kIsStreamed ? _mm256_stream_ps(out, x) : _mm256_storeu_ps(out, x);
+HWY_INLINE void Store(uint8_t* to, Floats x) {
+  const auto rounded = Round<kDtype>(x);
+  constexpr hn::DFromV<decltype(rounded)> kTag;
+  auto* const out = reinterpret_cast<hn::TFromD<decltype(kTag)>*>(to);
+  if constexpr (kIsStreamed) {
+    hn::Stream(rounded, kTag, out);
   } else {
-    __m128i halves;
-    if constexpr (kDtype == Dtype::kFloat16) {
-      halves = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
-    } else {
-      halves = RoundToBfloat16(x);
-    }
-    __m128i* out = reinterpret_cast<__m128i*>(to);
-    kIsStreamed ? _mm_stream_si128(out, halves) : _mm_storeu_si128(out, halves);
+    hn::StoreU(rounded, kTag, out);
   }
 }
 
@@ -64,8 +80,8 @@ int64_t Convert(const uint8_t* from, int64_t count, const VectorChain& chain,
                 int first_channel, int num_channels, uint8_t* to) {
   constexpr int kBlock = kLanes * kVectors;
   constexpr int kSizeBytes = DtypeSizeBytes(kDtype);
-  const __m256 divide_high = _mm256_set1_ps(chain.divide.high);
-  const __m256 divide_low = _mm256_set1_ps(chain.divide.low);
+  const Floats divide_high = hn::Set(Tag(), chain.divide.high);
+  const Floats divide_low = hn::Set(Tag(), chain.divide.low);
   float mean[kBlock], high[kBlock], low[kBlock];
   for (int i = 0; i < kBlock; ++i) {
     const int channel = first_channel + i % num_channels;
@@ -73,20 +89,20 @@ int64_t Convert(const uint8_t* from, int64_t count, const VectorChain& chain,
     high[i] = chain.std[channel].high;
     low[i] = chain.std[channel].low;
   }
-  __m256 means[kVectors], highs[kVectors], lows[kVectors];
+  Floats means[kVectors], highs[kVectors], lows[kVectors];
   for (int v = 0; v < kVectors; ++v) {
-    means[v] = _mm256_loadu_ps(mean + v * kLanes);
-    highs[v] = _mm256_loadu_ps(high + v * kLanes);
-    lows[v] = _mm256_loadu_ps(low + v * kLanes);
+    means[v] = hn::LoadU(Tag(), mean + v * kLanes);
+    highs[v] = hn::LoadU(Tag(), high + v * kLanes);
+    lows[v] = hn::LoadU(Tag(), low + v * kLanes);
   }
   int64_t done = 0;
   for (; done + kBlock <= count; done += kBlock) {
     for (int v = 0; v < kVectors; ++v) {
       const int64_t at = done + v * kLanes;
-      __m256 x = LoadBytes(from + at);
+      Floats x = LoadBytes(from + at);
       if constexpr (kHasDivide) x = Divide(x, divide_high, divide_low);
       if constexpr (kHasNormalize) {
-        x = Divide(_mm256_sub_ps(x, means[v]), highs[v], lows[v]);
+        x = Divide(hn::Sub(x, means[v]), highs[v], lows[v]);
       }
       Store<kDtype, kIsStreamed>(to + at * kSizeBytes, x);
     }
@@ -131,43 +147,9 @@ int64_t DispatchStore(const uint8_t* from, int64_t count,
                            from, count, chain, first_channel, num_channels, to);
 }
 
-#pragma GCC pop_options
-
-// Shuffle masks that gather channel c of 16 pixels from each third of 48 bytes.
-struct SplitMasks {
-  alignas(16) int8_t mask[2][3][3][16];  // [mirrored][channel][third][byte]
-};
-
-constexpr SplitMasks MakeSplitMasks() {
-  SplitMasks masks = {};
-  for (int mirrored = 0; mirrored < 2; ++mirrored) {
-    for (int c = 0; c < 3; ++c) {
-      for (int third = 0; third < 3; ++third) {
-        for (int i = 0; i < 16; ++i) {
-          const int byte = 3 * (mirrored ? 15 - i : i) + c - 16 * third;
-          masks.mask[mirrored][c][third][i] =
-              byte >= 0 && byte < 16 ? static_cast<int8_t>(byte) : int8_t{-1};
-        }
-      }
-    }
-  }
-  return masks;
-}
-
-constexpr SplitMasks kSplitMasks = MakeSplitMasks();
-
-}  // namespace
-
-bool HasByteVector() {
-  static const bool has = __builtin_cpu_supports("avx2") &&
-                          __builtin_cpu_supports("fma") &&
-                          __builtin_cpu_supports("f16c");
-  return has;
-}
-
-int64_t ConvertBytesVector(const uint8_t* from, int64_t count,
-                           const VectorChain& chain, int first_channel,
-                           int num_channels, Dtype dtype, uint8_t* to) {
+int64_t ConvertBytes(const uint8_t* from, int64_t count,
+                     const VectorChain& chain, int first_channel,
+                     int num_channels, Dtype dtype, uint8_t* to) {
   switch (dtype) {
     case Dtype::kFloat16:
       return DispatchStore<Dtype::kFloat16>(from, count, chain, first_channel,
@@ -181,34 +163,23 @@ int64_t ConvertBytesVector(const uint8_t* from, int64_t count,
   }
 }
 
-void StreamFence() { _mm_sfence(); }
+using Block = hn::FixedTag<uint8_t, 16>;
 
-__attribute__((target("avx2"))) void SplitPixels3Vector(const uint8_t* from,
-                                                        int32_t count,
-                                                        bool is_mirrored,
-                                                        uint8_t* planes,
-                                                        int32_t plane_stride) {
-  __m128i masks[3][3];
-  for (int c = 0; c < 3; ++c) {
-    for (int third = 0; third < 3; ++third) {
-      masks[c][third] = _mm_load_si128(reinterpret_cast<const __m128i*>(
-          kSplitMasks.mask[is_mirrored ? 1 : 0][c][third]));
-    }
-  }
+template <bool kIsMirrored>
+void SplitPixels(const uint8_t* from, int32_t count, uint8_t* planes,
+                 int32_t plane_stride) {
+  alignas(16) static constexpr uint8_t kReversed[16] = {
+      15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+  const auto reversed = hn::Load(Block(), kReversed);
   int32_t i = 0;
   while (true) {
-    const int32_t first = is_mirrored ? count - 16 - i : i;
-    const __m128i* block =
-        reinterpret_cast<const __m128i*>(from + int64_t{3} * first);
-    const __m128i a = _mm_loadu_si128(block);
-    const __m128i b = _mm_loadu_si128(block + 1);
-    const __m128i d = _mm_loadu_si128(block + 2);
+    const int32_t first = kIsMirrored ? count - 16 - i : i;
+    hn::Vec<Block> plane[3];
+    hn::LoadInterleaved3(Block(), from + int64_t{3} * first, plane[0], plane[1],
+                         plane[2]);
     for (int c = 0; c < 3; ++c) {
-      _mm_storeu_si128(
-          reinterpret_cast<__m128i*>(planes + int64_t{c} * plane_stride + i),
-          _mm_or_si128(_mm_shuffle_epi8(a, masks[c][0]),
-                       _mm_or_si128(_mm_shuffle_epi8(b, masks[c][1]),
-                                    _mm_shuffle_epi8(d, masks[c][2]))));
+      if (kIsMirrored) plane[c] = hn::TableLookupBytes(plane[c], reversed);
+      hn::StoreU(plane[c], Block(), planes + int64_t{c} * plane_stride + i);
     }
     if (i + 16 >= count) return;
     // The last block overlaps the one before it.
@@ -216,44 +187,61 @@ __attribute__((target("avx2"))) void SplitPixels3Vector(const uint8_t* from,
   }
 }
 
-__attribute__((target("avx2"))) void MirrorPixels3Vector(const uint8_t* from,
-                                                         int32_t count,
-                                                         uint8_t* to) {
+void SplitPixels3(const uint8_t* from, int32_t count, bool is_mirrored,
+                  uint8_t* planes, int32_t plane_stride) {
+  if (is_mirrored) {
+    SplitPixels<true>(from, count, planes, plane_stride);
+  } else {
+    SplitPixels<false>(from, count, planes, plane_stride);
+  }
+}
+
+void MirrorPixels3(const uint8_t* from, int32_t count, uint8_t* to) {
   // A 16-byte load holds five whole pixels; the 16th byte stored is overwritten
   // by the next store.
-  const __m128i mask =
-      _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, -1);
+  alignas(16) static constexpr uint8_t kMirrored[16] = {
+      13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0};
+  const auto mirrored = hn::Load(Block(), kMirrored);
   int32_t i = 0;
   for (; i + 6 <= count; i += 5) {
-    const __m128i pixels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(
-        from + int64_t{3} * (count - 5 - i) - 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + int64_t{3} * i),
-                     _mm_shuffle_epi8(pixels, mask));
+    const auto pixels =
+        hn::LoadU(Block(), from + int64_t{3} * (count - 5 - i) - 1);
+    hn::StoreU(hn::TableLookupBytes(pixels, mirrored), Block(),
+               to + int64_t{3} * i);
   }
   for (; i < count; ++i) {
     for (int c = 0; c < 3; ++c) to[3 * i + c] = from[3 * (count - 1 - i) + c];
   }
 }
 
-}  // namespace datasetd
+const ByteVector* GetByteVector() {
+  static constexpr ByteVector kVector = {ConvertBytes, SplitPixels3,
+                                         MirrorPixels3};
+  return &kVector;
+}
 
-#else  // of the condition above
+#else
+
+const ByteVector* GetByteVector() { return nullptr; }
+
+#endif
+
+}  // namespace
+}  // namespace datasetd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 
 namespace datasetd {
 
-bool HasByteVector() { return false; }
-
-int64_t ConvertBytesVector(const uint8_t*, int64_t, const VectorChain&, int,
-                           int, Dtype, uint8_t*) {
-  return 0;
+const ByteVector* ByteVectorOf(HostTarget target) {
+  static constexpr const ByteVector* (*kGet[])() =
+      DATASETD_HOST_TABLE(GetByteVector);
+  return kGet[static_cast<int>(target)]();
 }
 
-void StreamFence() {}
-
-void SplitPixels3Vector(const uint8_t*, int32_t, bool, uint8_t*, int32_t) {}
-
-void MirrorPixels3Vector(const uint8_t*, int32_t, uint8_t*) {}
+void StreamFence() { hwy::FlushStream(); }
 
 }  // namespace datasetd
 
-#endif
+#endif  // HWY_ONCE

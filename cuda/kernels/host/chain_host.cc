@@ -4,11 +4,35 @@
 #include <cstdint>
 #include <thread>
 
+#include "cuda/kernels/host/host_targets.h"
+
+// Compiles this file once for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cuda/kernels/host/chain_host.cc"
+#include "hwy/foreach_target.h"
+// For each of them:
+#include "hwy/highway.h"
+// After Highway:
 #include "cuda/kernels/chain/chain_executor.h"
 #include "cuda/kernels/chain/chain_rows.h"
 #include "cuda/kernels/chain/chain_scratch.h"
+#include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/host/host_team.h"
-#include "cuda/kernels/host/host_vector_plain.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace datasetd::HWY_NAMESPACE {
+
+int32_t RunChain(const AugmentProgram& program, const FieldProgram& field,
+                 const BatchTask& batch, const ChainMemory& memory) {
+  ChainState state;
+  ChainExecutor<HostTeam> executor({}, program, field, memory, &state);
+  return RunRows(executor, batch);
+}
+
+}  // namespace datasetd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 
 namespace datasetd {
 namespace {
@@ -45,22 +69,18 @@ class TeamLease {
 int32_t RunChainHost(const AugmentProgram& program, const FieldProgram& field,
                      const BatchTask& batch) {
   const TeamLease lease(program);
-  const ChainMemory memory = TeamMemory(program, field, lease.team());
-  if (HasChainAvx512()) {
-    return RunChainAvx512(program, field, batch, memory);
-  }
-  if (HasChainAvx2()) {
-    return RunChainAvx2(program, field, batch, memory);
-  }
-  return RunChainPlain(program, field, batch, memory);
+  return RunChainOn(HostTargets().front(), program, field, batch,
+                    TeamMemory(program, field, lease.team()));
 }
 
-int32_t RunChainPlain(const AugmentProgram& program, const FieldProgram& field,
-                      const BatchTask& batch, const ChainMemory& memory) {
-  ChainState state;
-  ChainExecutor<HostTeam<HostIsa::kPlain>> executor({}, program, field, memory,
-                                                    &state);
-  return RunRows(executor, batch);
+int32_t RunChainOn(HostTarget target, const AugmentProgram& program,
+                   const FieldProgram& field, const BatchTask& batch,
+                   const ChainMemory& memory) {
+  static constexpr decltype(&HWY_STATIC_DISPATCH(RunChain)) kRun[] =
+      DATASETD_HOST_TABLE(RunChain);
+  return kRun[static_cast<int>(target)](program, field, batch, memory);
 }
 
 }  // namespace datasetd
+
+#endif  // HWY_ONCE

@@ -3,6 +3,7 @@
 #ifndef DATASETD_CUDA_KERNELS_HOST_CHAIN_HOST_H_
 #define DATASETD_CUDA_KERNELS_HOST_CHAIN_HOST_H_
 
+#include "cuda/kernels/host/host_targets.h"
 #include "cuda/kernels/program/params.h"
 
 namespace datasetd {
@@ -18,19 +19,11 @@ struct ChainMemory;  // chain_state.h
 int32_t RunChainHost(const AugmentProgram& program, const FieldProgram& field,
                      const BatchTask& batch);
 
-// True if the processor supports a build: AVX2; AVX-512 F, BW, DQ and VL.
-bool HasChainAvx2();
-bool HasChainAvx512();
-
-// RunChainHost for one instruction set each. All give the same bits.
-int32_t RunChainPlain(const AugmentProgram& program, const FieldProgram& field,
-                      const BatchTask& batch, const ChainMemory& memory);
-// REQUIRES: HasChainAvx2().
-int32_t RunChainAvx2(const AugmentProgram& program, const FieldProgram& field,
-                     const BatchTask& batch, const ChainMemory& memory);
-// REQUIRES: HasChainAvx512().
-int32_t RunChainAvx512(const AugmentProgram& program, const FieldProgram& field,
-                       const BatchTask& batch, const ChainMemory& memory);
+// RunChainHost with the instructions of `target`, in memory that no other
+// thread uses. REQUIRES: `target` is one of HostTargets().
+int32_t RunChainOn(HostTarget target, const AugmentProgram& program,
+                   const FieldProgram& field, const BatchTask& batch,
+                   const ChainMemory& memory);
 
 }  // namespace datasetd
 

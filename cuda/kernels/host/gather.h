@@ -46,27 +46,27 @@ void CopyRun(const T* from, int32_t count, int32_t step, T* to) {
   }
 }
 
-// Gathers one run of a row into planes (kNchw) or pixels (kNhwc).
-// `has_vector` is HasByteVector().
+// Gathers one run of a row into planes (kNchw) or pixels (kNhwc), with `vector`
+// unless it is null.
 template <typename T, int kChannels, Layout kLayout>
-void GatherRun(const T* row, const ColumnRun& run, bool has_vector, T* to,
-               int32_t plane_stride) {
+void GatherRun(const T* row, const ColumnRun& run, const ByteVector* vector,
+               T* to, int32_t plane_stride) {
   const T* from = row + int64_t{run.entry} * kChannels;
   if constexpr (kLayout == Layout::kNhwc) {
     T* pixels = to + int64_t{run.begin} * kChannels;
     if constexpr (sizeof(T) == 1 && kChannels == 3) {
-      if (run.step < 0 && has_vector) {
-        MirrorPixels3Vector(from - 3 * (run.length - 1), run.length, pixels);
+      if (run.step < 0 && vector != nullptr) {
+        vector->mirror_pixels3(from - 3 * (run.length - 1), run.length, pixels);
         return;
       }
     }
     CopyRun<T, kChannels>(from, run.length, run.step, pixels);
   } else if constexpr (sizeof(T) == 1 && kChannels == 3) {
-    if (run.step != 0 && run.length >= 16 && has_vector) {
+    if (run.step != 0 && run.length >= 16 && vector != nullptr) {
       const bool is_mirrored = run.step < 0;
       const T* first = is_mirrored ? from - 3 * (run.length - 1) : from;
-      SplitPixels3Vector(first, run.length, is_mirrored, to + run.begin,
-                         plane_stride);
+      vector->split_pixels3(first, run.length, is_mirrored, to + run.begin,
+                            plane_stride);
     } else {
       SplitRun<T, kChannels>(from, run.length, run.step, to + run.begin,
                              plane_stride);

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <vector>
 
 #include "base/dtype.h"
 #include "cuda/kernels/host/byte_vector.h"
+#include "cuda/kernels/host/host_targets.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
 #include "gtest/gtest.h"
@@ -22,9 +24,9 @@ struct Aligned {
 
 // Converts 600 elements, `shift` elements off alignment, and compares with
 // ImageElementBits.
-void CheckConverter(const FieldProgram& field, bool use_vector, int shift,
-                    std::mt19937& engine) {
-  const ByteConverter converter(field, use_vector);
+void CheckConverter(const FieldProgram& field, const ByteVector* vector,
+                    int shift, std::mt19937& engine) {
+  const ByteConverter converter(field, vector);
   const int size_bytes = DtypeSizeBytes(field.out_dtype);
   constexpr int kCount = 600;
   uint8_t from[kCount];
@@ -55,9 +57,21 @@ void CheckConverter(const FieldProgram& field, bool use_vector, int shift,
   }
 }
 
+// The vectors of each target that has some, and null.
+std::vector<const ByteVector*> Vectors() {
+  std::vector<const ByteVector*> vectors = {nullptr};
+  for (const HostTarget target : HostTargets()) {
+    if (const ByteVector* vector = ByteVectorOf(target)) {
+      vectors.push_back(vector);
+    }
+  }
+  return vectors;
+}
+
 TEST(ByteConverterTest, EveryDtypeAndChainHasTheSameBits) {
   std::mt19937 engine(1);
-  for (const bool use_vector : {false, true}) {
+  const auto vectors = Vectors();
+  for (size_t v = 0; v < vectors.size(); ++v) {
     for (const int channels : {1, 2, 3, 4}) {
       for (const Dtype dtype : {Dtype::kUint8, Dtype::kFloat16,
                                 Dtype::kBfloat16, Dtype::kFloat32}) {
@@ -70,9 +84,9 @@ TEST(ByteConverterTest, EveryDtypeAndChainHasTheSameBits) {
           if (chain == 5) builder.Divide(7.0f).Normalize().Normalize();
           for (const int shift : {0, 1}) {
             SCOPED_TRACE(::testing::Message()
-                         << use_vector << " " << channels << " "
+                         << "vector " << v << " " << channels << " "
                          << DtypeName(dtype) << " " << chain);
-            CheckConverter(builder.Build(), use_vector, shift, engine);
+            CheckConverter(builder.Build(), vectors[v], shift, engine);
           }
         }
       }
@@ -92,12 +106,16 @@ TEST(ByteConverterTest, RandomParametersHaveTheSameBits) {
       field.value_ops[1].mean[c] = mean(engine);
       field.value_ops[1].std[c] = std(engine) * (c == 0 ? -1.0f : 1.0f);
     }
-    CheckConverter(field, true, 0, engine);
+    for (const ByteVector* const vector : Vectors()) {
+      CheckConverter(field, vector, 0, engine);
+    }
   }
 }
 
 TEST(ByteConverterTest, UsualNormalisationIsVectorised) {
-  if (!HasByteVector()) GTEST_SKIP() << "no AVX2, FMA and F16C here";
+  if (BestByteVector() == nullptr) {
+    GTEST_SKIP() << "no fused multiply-add here";
+  }
   EXPECT_TRUE(ByteConverter(FieldBuilder(1, 1, 3)
                                 .Out(Dtype::kFloat32, Layout::kNchw)
                                 .Divide(255.0f)
@@ -117,7 +135,35 @@ TEST(ByteConverterTest, ChainsThatAreNotExactFallBackToTables) {
     field.value_ops[0].mean[1] = 0.0f;
     field.value_ops[0].std[1] = divisor;
     EXPECT_FALSE(ByteConverter(field).is_vectorised());
-    CheckConverter(field, true, 0, engine);
+    CheckConverter(field, BestByteVector(), 0, engine);
+  }
+}
+
+TEST(ByteVectorTest, EveryTargetSplitsAndMirrors) {
+  std::mt19937 engine(4);
+  uint8_t from[3 * 100];
+  for (uint8_t& byte : from) byte = static_cast<uint8_t>(engine());
+  for (const ByteVector* const vector : Vectors()) {
+    if (vector == nullptr) continue;
+    for (int count = 1; count <= 100; ++count) {
+      // The last pixels, so that nothing may be read behind them.
+      const std::vector<uint8_t> pixels(from, from + 3 * count);
+      std::vector<uint8_t> mirrored(3 * count);
+      vector->mirror_pixels3(pixels.data(), count, mirrored.data());
+      for (int i = 0; i < 3 * count; ++i) {
+        ASSERT_EQ(mirrored[i], pixels[3 * (count - 1 - i / 3) + i % 3]);
+      }
+      if (count < 16) continue;
+      for (const bool is_mirrored : {false, true}) {
+        std::vector<uint8_t> planes(3 * count);
+        vector->split_pixels3(pixels.data(), count, is_mirrored, planes.data(),
+                              count);
+        for (int i = 0; i < 3 * count; ++i) {
+          const int x = is_mirrored ? count - 1 - i % count : i % count;
+          ASSERT_EQ(planes[i], pixels[3 * x + i / count]);
+        }
+      }
+    }
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/host/chain_host.h"
+#include "cuda/kernels/host/host_targets.h"
 #include "cuda/kernels/ops/mix.h"
 #include "cuda/kernels/program/augment.h"
 #include "cuda/kernels/program/augment_plan.h"
@@ -138,17 +139,10 @@ class MixCase {
     const auto memory = [](const AugmentProgram& program) {
       return TeamMemory(program, program.fields[0], 0);
     };
-    expect_same("plain", [&](const auto& program, const auto& batch) {
-      RunChainPlain(program, program.fields[0], batch, memory(program));
-    });
-    if (HasChainAvx2()) {
-      expect_same("AVX2", [&](const auto& program, const auto& batch) {
-        RunChainAvx2(program, program.fields[0], batch, memory(program));
-      });
-    }
-    if (HasChainAvx512()) {
-      expect_same("AVX-512", [&](const auto& program, const auto& batch) {
-        RunChainAvx512(program, program.fields[0], batch, memory(program));
+    for (const HostTarget target : HostTargets()) {
+      expect_same(HostTargetName(target), [&](const auto& program,
+                                              const auto& batch) {
+        RunChainOn(target, program, program.fields[0], batch, memory(program));
       });
     }
     for (const int num_ranks : ChainBlockSizes()) {

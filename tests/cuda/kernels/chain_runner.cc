@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/host/chain_host.h"
+#include "cuda/kernels/host/host_targets.h"
 #include "cuda/kernels/program/augment.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/block_runs.h"
@@ -95,30 +96,13 @@ ChainResult ChainRunner::Host(uint64_t epoch,
          const std::vector<MemoryRange>&) { AugmentHost(program, batch); });
 }
 
-ChainResult ChainRunner::Plain(uint64_t epoch, int64_t sample) const {
+ChainResult ChainRunner::On(HostTarget target, uint64_t epoch,
+                            int64_t sample) const {
   return With(epoch, {sample},
-              [](const AugmentProgram& program, const BatchTask& batch,
-                 const std::vector<MemoryRange>&) {
-                RunChainPlain(program, program.fields[0], batch,
-                              TeamMemory(program, program.fields[0], 0));
-              });
-}
-
-ChainResult ChainRunner::Avx2(uint64_t epoch, int64_t sample) const {
-  return With(epoch, {sample},
-              [](const AugmentProgram& program, const BatchTask& batch,
-                 const std::vector<MemoryRange>&) {
-                RunChainAvx2(program, program.fields[0], batch,
-                             TeamMemory(program, program.fields[0], 0));
-              });
-}
-
-ChainResult ChainRunner::Avx512(uint64_t epoch, int64_t sample) const {
-  return With(epoch, {sample},
-              [](const AugmentProgram& program, const BatchTask& batch,
-                 const std::vector<MemoryRange>&) {
-                RunChainAvx512(program, program.fields[0], batch,
-                               TeamMemory(program, program.fields[0], 0));
+              [&](const AugmentProgram& program, const BatchTask& batch,
+                  const std::vector<MemoryRange>&) {
+                RunChainOn(target, program, program.fields[0], batch,
+                           TeamMemory(program, program.fields[0], 0));
               });
 }
 
@@ -138,12 +122,9 @@ ChainResult ChainRunner::Ranks(int num_ranks, uint64_t epoch,
 
 ChainResult ChainRunner::All(uint64_t epoch, int64_t sample) const {
   const ChainResult host = Host(epoch, sample);
-  EXPECT_EQ(host.bytes, Plain(epoch, sample).bytes) << "plain";
-  if (HasChainAvx2()) {
-    EXPECT_EQ(host.bytes, Avx2(epoch, sample).bytes) << "AVX2";
-  }
-  if (HasChainAvx512()) {
-    EXPECT_EQ(host.bytes, Avx512(epoch, sample).bytes) << "AVX-512";
+  for (const HostTarget target : HostTargets()) {
+    EXPECT_EQ(host.bytes, On(target, epoch, sample).bytes)
+        << HostTargetName(target);
   }
   for (const int num_ranks : ChainBlockSizes()) {
     EXPECT_EQ(host.bytes, Ranks(num_ranks, epoch, sample).bytes)

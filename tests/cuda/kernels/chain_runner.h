@@ -1,5 +1,5 @@
-// Runs the program of one image field on one image: by the host's builds, and
-// as a CUDA block does (block_runs.h).
+// Runs the program of one image field on one image: for each of the
+// host's targets, and as a CUDA block does (block_runs.h).
 
 #ifndef DATASETD_TESTS_CUDA_KERNELS_CHAIN_RUNNER_H_
 #define DATASETD_TESTS_CUDA_KERNELS_CHAIN_RUNNER_H_
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cuda/kernels/host/host_targets.h"
 #include "cuda/kernels/program/params.h"
 
 namespace datasetd::testing {
@@ -32,11 +33,9 @@ class ChainRunner {
   ChainResult Host(uint64_t epoch = 0, int64_t sample = 0) const;
   // A batch of them.
   ChainResult Host(uint64_t epoch, const std::vector<int64_t>& samples) const;
-  ChainResult Plain(uint64_t epoch = 0, int64_t sample = 0) const;
-  // REQUIRES: HasChainAvx2().
-  ChainResult Avx2(uint64_t epoch = 0, int64_t sample = 0) const;
-  // REQUIRES: HasChainAvx512().
-  ChainResult Avx512(uint64_t epoch = 0, int64_t sample = 0) const;
+  // REQUIRES: `target` is one of HostTargets().
+  ChainResult On(HostTarget target, uint64_t epoch = 0,
+                 int64_t sample = 0) const;
   ChainResult Ranks(int num_ranks, uint64_t epoch = 0,
                     int64_t sample = 0) const;
   ChainResult Ranks(int num_ranks, uint64_t epoch,

@@ -15,14 +15,17 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/dtype.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/host/chain_host.h"
+#include "cuda/kernels/host/host_targets.h"
 #include "cuda/kernels/math/axis_taps.h"
 #include "cuda/kernels/ops/op_table.h"
 #include "cuda/kernels/program/augment.h"
@@ -161,27 +164,20 @@ class FeedRun {
   int64_t size_bytes_;
 };
 
-template <int32_t (*kRun)(const AugmentProgram&, const FieldProgram&,
-                          const BatchTask&, const ChainMemory&)>
-void RunBuild(const AugmentProgram& program, const BatchTask& batch) {
-  const FieldProgram& field = program.fields[0];
-  kRun(program, field, batch, TeamMemory(program, field, 0));
-}
-
 void RunFeed(const FieldProgram& field, std::vector<int64_t> indices) {
   FeedRun feed(field, std::move(indices));
   if (feed.size_bytes() > kMaxOutputBytes) return;
   const auto host = feed.With(AugmentHost);
   if (field.num_steps == 0) return;
-  const auto plain = feed.With(RunBuild<RunChainPlain>);
-  feed.CheckSame(*host, *plain, "the plain build makes other bytes");
-  if (HasChainAvx2()) {
-    const auto avx2 = feed.With(RunBuild<RunChainAvx2>);
-    feed.CheckSame(*host, *avx2, "the AVX2 build makes other bytes");
-  }
-  if (HasChainAvx512()) {
-    const auto avx512 = feed.With(RunBuild<RunChainAvx512>);
-    feed.CheckSame(*host, *avx512, "the AVX-512 build makes other bytes");
+  for (const HostTarget target : HostTargets()) {
+    const auto other =
+        feed.With([&](const AugmentProgram& program, const BatchTask& batch) {
+          const FieldProgram& run = program.fields[0];
+          RunChainOn(target, program, run, batch, TeamMemory(program, run, 0));
+        });
+    const std::string what = absl::StrCat(
+        "the code for ", HostTargetName(target), " makes other bytes");
+    feed.CheckSame(*host, *other, what.c_str());
   }
 }
 
