@@ -60,8 +60,8 @@ class DatasetLoad {
   // Null if the entry is missing or damaged.
   absl::StatusOr<std::shared_ptr<const Dataset>> MapEntry(
       DatasetCache& cache, const Reserver& reserve, LoadCounters& counters);
-  // What the entry's source says of its plan: DATA_LOSS if it is not one of
-  // this source.
+  // Plans the load of a cached entry. DATA_LOSS if its fields are not those of
+  // this source, or its samples are more.
   absl::StatusOr<LoadPlan> PlanEntry(const CachedSource& entry) const;
   // Waits for samples that are still to come, and plans their load.
   absl::Status Receive(const Reserver& reserve);

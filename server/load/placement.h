@@ -40,7 +40,7 @@ struct Placement {
     // all samples, and the indices of packed fields.
     std::vector<int64_t> field_bytes;
   };
-  // What became of the request's; not kAuto.
+  // Never kAuto: what was chosen for it.
   Residency residency = Residency::kDevice;
   // Where feeds may run, the first by default.
   std::vector<ServedDevice*> devices;
@@ -54,7 +54,7 @@ struct Placement {
   bool is_whole() const {
     return parts.empty() || parts.front().field_bytes.empty();
   }
-  // Of all samples, once.
+  // The size of all samples; replicas count once.
   int64_t resident_bytes() const;
   // As shown to clients: one for each device, the host's memory with the first.
   std::vector<PlacementInfo> Describe() const;
@@ -72,9 +72,8 @@ absl::Status CheckPlacement(const PlacementRequest& request);
 Placement PlanPlacement(const PlacementRequest& request, const LoadPlan& plan,
                         absl::Span<const int64_t> rooms);
 
-// What kAuto may take of each device, now: the budget that is free for this
-// user, less a part for feeds. Empty for other
-// residencies.
+// The bytes that kAuto may take of each device: the part of its budget that is
+// free for this user, less a share for feeds. Empty for other residencies.
 std::vector<int64_t> RoomsOf(const PlacementRequest& request, uid_t uid,
                              const MemoryBudget::Terms& terms);
 
@@ -86,7 +85,7 @@ struct PlacedMemory {
     reservations.push_back(std::move(reservation));
   }
 
-  // Without parts: all on the device that loads.
+  // If it has no parts, all samples go to the device that loads them.
   Placement placement;
   // One for each part.
   std::vector<Reservation> reservations;
