@@ -248,8 +248,10 @@ void DatasetRegistry::RunScans() {
     scans_.Finish(uid);
     if (job.entry == nullptr) job.entry = Join(job.call, opened);
     if (job.entry != nullptr) PlanLoad(job.entry, opened);
-    // Only the table owns the entry now, as in RunLoads.
-    job.entry.reset();
+    // Before anybody is told: only the table owns the entry, as in RunLoads,
+    // and only the caller the call and its error.
+    job = {};
+    if (!opened.ok()) opened = Cancelled();
   }
 }
 
