@@ -32,7 +32,7 @@ class DatasetUse {
   ~DatasetUse() { Reset(); }
 
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
-  // Of the device that was asked for, one of the dataset's.
+  // The backend of the device that the feed runs on.
   Backend* backend() const { return backend_; }
   // Valid also after Reset.
   const Visibility& visibility() const { return visibility_; }

@@ -123,7 +123,7 @@ bool ResidentMemory::MakeRoom(const MemoryBudget& budget, int64_t bytes) {
   const int64_t missing = bytes - static_cast<int64_t>(budget.free_bytes());
   if (missing <= 0) return false;
   if (num_freeing_ > 0) {
-    // What others free may be enough.
+    // Other threads are freeing memory, which may be enough: wait for them.
     const auto are_freed = [this]() { return num_freeing_ == 0; };
     mutex_->Await(Condition(&are_freed));
     return true;

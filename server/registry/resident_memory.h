@@ -26,7 +26,7 @@
 
 namespace datasetd {
 
-// What the budgets are to know of a dataset and of who loads it.
+// Returns the terms on which a caller reserves memory for a dataset.
 MemoryBudget::Terms TermsOf(const DatasetSpec& spec, const Caller& caller);
 
 class ResidentMemory {

@@ -2,8 +2,9 @@
 // pixel. A CUDA thread has four lanes, in registers; the host has up to a row
 // of them, so that loops over lanes become vector instructions.
 //
-// Everything is a template over the team (chain_executor.h): the host compiles
-// one instance per instruction set, and the linker would merge plain functions.
+// Everything is a template over the team (chain_executor.h). The host compiles
+// one instance for each instruction set, in a namespace of its own
+// (team_namespace.h).
 
 #if defined(DATASETD_CUDA_KERNELS_CHAIN_CHAIN_LANES_H_) == \
     defined(HWY_TARGET_TOGGLE)

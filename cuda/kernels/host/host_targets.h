@@ -29,8 +29,8 @@ enum class HostTarget : uint8_t {
   kAvx512,  // F, BW, DQ and VL
   kAvx2,    // with FMA, F16C and BMI2
   kSse4,    // 4.2
-  // What every processor of the architecture has: NEON on ARM, on x86 Highway's
-  // scalar or emulated target.
+  // Runs on every processor: NEON on ARM; on x86 Highway's target without
+  // vector instructions.
   kBaseline,
 };
 
