@@ -34,6 +34,7 @@ ROOMS = {
         "_connection",
         "_order",
         "_ranks",
+        "sources",
     ],
     "_feed": [
         "_batches",

@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "server/readers/archives/tfrecord_reader.h"
 #include "server/readers/archives/webdataset_reader.h"
 #include "server/readers/arrays/npy_reader.h"
 #include "server/readers/arrays/raw_reader.h"
@@ -46,7 +45,7 @@ constexpr Format kFormats[] = {
     {"npy", OpenNpyReader},
     {"npz", nullptr, "npz"},
     {"raw", OpenRawReader},
-    {"tfrecord", OpenTfrecordReader},
+    {"tfrecord", nullptr, "tfrecord"},
     {"webdataset", OpenWebdatasetReader},
 };
 

@@ -291,7 +291,6 @@ def test_bad_sources_are_named_and_the_daemon_goes_on(daemon):
             ("image_csv", outside, datasetd.PermissionDenied,
              "seen by the daemon"),
             ("csv_pixels", cut, datasetd.InvalidArgument, "line 3"),
-            ("tfrecord", cut, datasetd.DataLoss, "TFRecords"),
         ):
             with pytest.raises(error) as caught:
                 client.load_dataset(name, format=name, path=path)

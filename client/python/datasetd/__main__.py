@@ -9,7 +9,16 @@ import importlib
 import json
 import re
 import sys
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+)
 
 from . import errors
 from ._client import formats as _formats
@@ -88,8 +97,8 @@ def _parser() -> _Parser:
         default=[],
         metavar="FIELD=NAME",
         help="what the file calls a field; repeatable. csv: NAME,NAME makes a "
-        "field of several columns. tfrecord: NAME:TYPE, with a type of image, "
-        "int or float",
+        "field of several columns. tfrecord: NAME:KIND, with a kind as "
+        "image, int64 or float32[16]",
     )
     load.add_argument(
         "--kind",
@@ -181,9 +190,11 @@ def _function(name: str) -> Callable[..., Any]:
     return found
 
 
-def _read(arguments: argparse.Namespace) -> Any:
+def _read(
+    arguments: argparse.Namespace, path: str, given: Mapping[str, Any]
+) -> Any:
     """Calls a function of datasetd.sources and returns its result."""
-    options: Dict[str, Any] = dict(_pairs("--option", arguments.option))
+    options = dict(given)
     fields: Dict[str, Any] = dict(_pairs("--field", arguments.field))
     if "decode" in options:
         options["decode"] = _function(options["decode"])
@@ -194,25 +205,18 @@ def _read(arguments: argparse.Namespace) -> Any:
             field: names.split(",") if "," in names else names
             for field, names in fields.items()
         }
-    if arguments.format == "tfrecord":
-        features, decode = {}, {}
-        for field, text in fields.items():
-            name, _, kind = text.rpartition(":")
-            features[field] = name, "byte" if kind == "image" else kind
-            if kind == "image":
-                decode[field] = bytes  # the daemon decodes it
-        options.update(features=features, decode=decode)
-    elif fields:
-        if "fields" in options:
-            raise _UsageError("--field and --option fields are the same")
-        options["fields"] = fields
+    if fields:
+        key = "features" if arguments.format == "tfrecord" else "fields"
+        if key in options:
+            raise _UsageError(f"--field and --option {key} are the same")
+        options[key] = fields
     try:
         options = _formats.arguments_of(
             arguments.format, arguments.split, options
         )
     except errors.InvalidArgument as error:
         raise _UsageError(str(error)) from None
-    return _formats.read(arguments.format, arguments.path, options)
+    return _formats.read(arguments.format, path, options)
 
 
 def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
@@ -243,7 +247,13 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
             f"({', '.join(_formats.FUNCTIONS)})"
         )
     kinds = _pairs("--kind", arguments.kind)
-    data = _read(arguments)
+    name, path, division = _formats.own_shards(
+        arguments.format, arguments.name, arguments.path, **_part(arguments)
+    )
+    images, others = _formats.image_options(
+        _pairs("--option", arguments.option)
+    )
+    data = _read(arguments, path, others)
     fields: Any = None
     if kinds:
         names = list(data) if isinstance(data, dict) else list(kinds)
@@ -251,13 +261,14 @@ def _load(client: Client, arguments: argparse.Namespace) -> Dataset:
         if kinds:
             raise _UsageError(f"--kind: there is no field {min(kinds)!r}")
     return client.push_dataset(
-        arguments.name,
+        name,
         data,
         fields=fields,
         device=arguments.device,
         progress=progress,
         if_exists=arguments.if_exists,
-        **_part(arguments),
+        options=images,
+        **division,
     )
 
 

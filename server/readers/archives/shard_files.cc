@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/readers/archives/brace_pattern.h"
@@ -17,10 +18,23 @@ namespace {
 constexpr size_t kMaxOpenFiles = 64;
 // Number of shards read concurrently, unless they are tiny.
 constexpr size_t kMaxInflatedFiles = 4;
-// Pixels and records expand 1 to 10 times, headers of small members and masks
+// Pixels expand 1 to 10 times, headers of small members and masks
 // more; deflate's maximum is 1032.
 constexpr int64_t kDefaultInflation = 100;
 constexpr int64_t kMinDefaultLimit = 64 << 20;
+
+constexpr absl::string_view kExpected =
+    "a tar file, or a pattern of them as DIR/train-{000..146}.tar";
+constexpr size_t kHeadBytes = 512;
+
+// True for gzip, unless it is an archive whose first name starts with the same
+// bytes.
+bool IsGzip(absl::Span<const uint8_t> head) {
+  const absl::string_view text(reinterpret_cast<const char*>(head.data()),
+                               head.size());
+  return absl::StartsWith(text, "\x1f\x8b") &&
+         (text.size() < 262 || text.substr(257, 5) != "ustar");
+}
 
 int64_t DefaultLimit(int64_t size_bytes) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
@@ -31,9 +45,7 @@ int64_t DefaultLimit(int64_t size_bytes) {
 }  // namespace
 
 absl::StatusOr<ShardFiles> ShardFiles::Open(const FileSystem& files,
-                                            const SourceSpec& spec,
-                                            absl::string_view expected,
-                                            IsCompressed is_compressed) {
+                                            const SourceSpec& spec) {
   ShardFiles shards;
   shards.files_ = &files;
   DATASETD_ASSIGN_OR_RETURN(
@@ -43,13 +55,13 @@ absl::StatusOr<ShardFiles> ShardFiles::Open(const FileSystem& files,
   DATASETD_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                             ExpandBraces(spec.path));
   for (const std::string& path : paths) {
-    DATASETD_ASSIGN_OR_RETURN(auto file, OpenSourceFile(files, path, expected));
+    DATASETD_ASSIGN_OR_RETURN(auto file,
+                              OpenSourceFile(files, path, kExpected));
     shards.infos_.push_back(file->info());
     uint8_t head[kHeadBytes];
     DATASETD_ASSIGN_OR_RETURN(const int64_t size,
                               file->ReadAt(0, absl::MakeSpan(head)));
-    shards.is_compressed_.push_back(
-        is_compressed({head, static_cast<size_t>(size)}));
+    shards.is_compressed_.push_back(IsGzip({head, static_cast<size_t>(size)}));
     if (shards.open_.size() < kMaxOpenFiles) {
       shards.open_.push_back(shards.is_compressed_.back() ? nullptr
                                                           : std::move(file));

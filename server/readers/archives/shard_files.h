@@ -30,19 +30,14 @@ namespace datasetd {
 
 class ShardFiles {
  public:
-  // Detects compression from the first up to kHeadBytes of a file.
-  using IsCompressed = bool (*)(absl::Span<const uint8_t> head);
-  static constexpr size_t kHeadBytes = 512;
   // The option that Open reads.
   static constexpr absl::string_view kOptionName = "max_inflated_bytes";
 
-  // Opens the files that spec.path names (brace_pattern.h). `files` outlives
-  // this object.
+  // Opens the tar files that spec.path names (brace_pattern.h). `files`
+  // outlives this object.
   //   INVALID_ARGUMENT  a bad pattern or option; a directory, an empty file
   static absl::StatusOr<ShardFiles> Open(const FileSystem& files,
-                                         const SourceSpec& spec,
-                                         absl::string_view expected,
-                                         IsCompressed is_compressed);
+                                         const SourceSpec& spec);
 
   const std::vector<FileInfo>& infos() const { return infos_; }
 

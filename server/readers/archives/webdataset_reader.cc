@@ -7,7 +7,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -139,15 +138,6 @@ std::vector<Choice> DefaultChoices(const std::vector<Member>& members) {
   std::stable_partition(choices.begin(), choices.end(),
                         [](const Choice& c) { return c.kind == Kind::kImage; });
   return choices;
-}
-
-// True for gzip, unless it is an archive whose first name starts with the same
-// bytes.
-bool IsGzip(absl::Span<const uint8_t> head) {
-  const absl::string_view text(reinterpret_cast<const char*>(head.data()),
-                               head.size());
-  return absl::StartsWith(text, "\x1f\x8b") &&
-         (text.size() < 262 || text.substr(257, 5) != "ustar");
 }
 
 class WebdatasetSource : public Reader {
@@ -368,11 +358,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenWebdatasetReader(
   DATASETD_ASSIGN_OR_RETURN(const ImageOptions options,
                             ParseImageOptions(spec));
   DATASETD_ASSIGN_OR_RETURN(std::vector<Choice> choices, ParseChoices(spec));
-  DATASETD_ASSIGN_OR_RETURN(
-      ShardFiles shards, ShardFiles::Open(files, spec,
-                                          "a tar file, or a pattern of them as "
-                                          "DIR/train-{000..146}.tar",
-                                          IsGzip));
+  DATASETD_ASSIGN_OR_RETURN(ShardFiles shards, ShardFiles::Open(files, spec));
   auto source = std::make_unique<WebdatasetSource>(
       std::move(shards), std::move(choices), options, spec.account);
   DATASETD_RETURN_IF_ERROR(source->Index());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -70,28 +69,18 @@ absl::StatusOr<EncodedField> EncodedField::Make(const std::string& name,
       DATASETD_RETURN_IF_ERROR(ParseNumber(bytes).status());
       field.spec_.dtype = Dtype::kInt64;
       return field;
-    case Kind::kNpy: {
-      DATASETD_ASSIGN_OR_RETURN(const NpyHeader header,
-                                ParseNpy(bytes, NpyArray::kOneSample));
-      if (header.data_bytes > std::numeric_limits<int32_t>::max()) {
-        return absl::InvalidArgumentError("an array of more than 2 GiB");
-      }
-      field.spec_.dtype = header.dtype;
-      field.spec_.shape = header.shape;
-      field.is_bool_ = header.is_bool;
-      MarkImage(field.spec_);
-      return field;
-    }
-    case Kind::kRaw:
+    case Kind::kNpy:
       break;
   }
-  return absl::InternalError("EncodedField::Make of raw elements");
-}
-
-EncodedField EncodedField::MakeRaw(FieldSpec spec) {
-  EncodedField field;
-  MarkImage(spec);
-  field.spec_ = std::move(spec);
+  DATASETD_ASSIGN_OR_RETURN(const NpyHeader header,
+                            ParseNpy(bytes, NpyArray::kOneSample));
+  if (header.data_bytes > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError("an array of more than 2 GiB");
+  }
+  field.spec_.dtype = header.dtype;
+  field.spec_.shape = header.shape;
+  field.is_bool_ = header.is_bool;
+  MarkImage(field.spec_);
   return field;
 }
 
@@ -125,28 +114,25 @@ absl::Status EncodedField::Decode(absl::Span<const uint8_t> bytes,
       memcpy(result.data(), &value, sizeof(value));
       return absl::OkStatus();
     }
-    case Kind::kNpy: {
-      DATASETD_ASSIGN_OR_RETURN(const NpyHeader header,
-                                ParseNpy(bytes, NpyArray::kOneSample));
-      FieldSpec spec = {.dtype = header.dtype, .shape = header.shape};
-      MarkImage(spec);
-      if (spec.dtype != spec_.dtype || spec.shape != spec_.shape ||
-          header.is_bool != is_bool_) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "field '", spec_.name, "' is ", DtypeName(spec.dtype), " ",
-            ShapeText(spec.shape), ", and that of the first sample ",
-            DtypeName(spec_.dtype), " ", ShapeText(spec_.shape)));
-      }
-      bytes.remove_prefix(static_cast<size_t>(header.data_offset));
-      if (is_bool_ && std::any_of(bytes.begin(), bytes.end(),
-                                  [](uint8_t value) { return value > 1; })) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "field '", spec_.name, "': a bool that is not 0 or 1"));
-      }
+    case Kind::kNpy:
       break;
-    }
-    case Kind::kRaw:
-      break;
+  }
+  DATASETD_ASSIGN_OR_RETURN(const NpyHeader header,
+                            ParseNpy(bytes, NpyArray::kOneSample));
+  FieldSpec spec = {.dtype = header.dtype, .shape = header.shape};
+  MarkImage(spec);
+  if (spec.dtype != spec_.dtype || spec.shape != spec_.shape ||
+      header.is_bool != is_bool_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field '", spec_.name, "' is ", DtypeName(spec.dtype), " ",
+                     ShapeText(spec.shape), ", and that of the first sample ",
+                     DtypeName(spec_.dtype), " ", ShapeText(spec_.shape)));
+  }
+  bytes.remove_prefix(static_cast<size_t>(header.data_offset));
+  if (is_bool_ && std::any_of(bytes.begin(), bytes.end(),
+                              [](uint8_t value) { return value > 1; })) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field '", spec_.name, "': a bool that is not 0 or 1"));
   }
   if (bytes.size() != result.size()) {
     return absl::InvalidArgumentError(

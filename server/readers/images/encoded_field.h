@@ -22,16 +22,14 @@ class EncodedField {
     kImage,   // JPEG, PNG or BMP: uint8 [H, W, C], ragged
     kNumber,  // an integer in ASCII: int64 []
     kNpy,     // one sample's .npy, with the first one's dtype and shape
-    kRaw,     // the elements, little-endian
   };
 
-  // Determines the field from the first sample's `bytes`. Not for kRaw.
+  // Determines the field from the first sample's `bytes`.
   //   INVALID_ARGUMENT, DATA_LOSS  the bytes are not of this kind, or are
   //                                damaged
   static absl::StatusOr<EncodedField> Make(const std::string& name, Kind kind,
                                            absl::Span<const uint8_t> bytes,
                                            const ImageOptions& options);
-  static EncodedField MakeRaw(FieldSpec spec);
 
   const FieldSpec& spec() const { return spec_; }
   Kind kind() const { return kind_; }
@@ -45,7 +43,7 @@ class EncodedField {
                       absl::Span<uint8_t> result) const;
 
  private:
-  Kind kind_ = Kind::kRaw;
+  Kind kind_ = Kind::kImage;
   FieldSpec spec_;
   bool is_bool_ = false;
   ImageOptions options_;

@@ -197,33 +197,3 @@ else:
             want = {"image": _IMAGES, "label": _LABELS}
             _expect(client, read(path), want)
             _expect(client, read(path, {"y": "label"}), {"y": _LABELS})
-
-    def test_tfrecord(client, tmp_path):
-        import tfrecord
-
-        for part in range(2):
-            writer = tfrecord.TFRecordWriter(str(tmp_path / f"{part}"))
-            for i in range(150 * part, 150 * part + 150):
-                writer.write(
-                    {
-                        "encoded": (_png(_IMAGES[i]), "byte"),
-                        "class": (int(_LABELS[i]), "int"),
-                        "row": (_ROWS[i].tolist(), "float"),
-                    }
-                )
-            writer.close()
-        _expect(
-            client,
-            sources.tfrecord(
-                [tmp_path / "0", tmp_path / "1"],
-                {
-                    "image": ("encoded", "byte"),
-                    "label": ("class", "int"),
-                    "x": ("row", "float"),
-                },
-                decode={"image": sources.decode_image},
-            ),
-            {"image": _IMAGES, "label": _LABELS, "x": _ROWS},
-        )
-        with pytest.raises(datasetd.InvalidArgument, match=r"features\['x'\]"):
-            sources.tfrecord(tmp_path / "0", {"x": ("row", "text")})

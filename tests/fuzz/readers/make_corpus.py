@@ -55,21 +55,6 @@ def encoded(kind):
     return buffer.getvalue()
 
 
-def message(number, data):
-    assert len(data) < 128 * 128
-    length = (bytes([len(data)]) if len(data) < 128
-              else bytes([len(data) & 127 | 128, len(data) >> 7]))
-    return bytes([number << 3 | 2]) + length + data
-
-
-def example(**features):
-    entries = b""
-    for name, (kind, value) in features.items():
-        entries += message(1, message(1, name.encode()) +
-                           message(2, message(kind, message(1, value))))
-    return message(1, entries)
-
-
 def archives(out):
     two = [("a/1.png", encoded("PNG")), ("a/1.cls", b"7"),
            ("a/2.png", encoded("PNG")), ("a/2.cls", b"-8")]
@@ -96,14 +81,6 @@ def archives(out):
     write(out, "webdataset_reader", "sparse_map", part(b"") + tar(
         [("a.cls", b"7")], each={"GNU.sparse.map": "0,1,1000,0",
                                  "GNU.sparse.size": "1000"}))
-
-    first = example(image=(1, encoded("PNG")), label=(3, b"\x05"),
-                    vec=(2, np.float32([1, 2]).tobytes()))
-    write(out, "tfrecord_reader", "inferred", part(b"") + part(first) + first)
-    write(out, "tfrecord_reader", "features",
-          part(b"y=label:int64,raw:uint8[2x3]") +
-          part(example(label=(3, b"\x05"), raw=(1, b"abcdef"))) +
-          example(label=(3, b"\x06"), raw=(1, b"ghijkl")))
 
 
 def folders(out):

@@ -43,8 +43,8 @@ TEST_P(FirstSampleTest, IsRefusedWhereItIsMoreThanASampleMayTake) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, FirstSampleTest,
-                         ::testing::Values("tfrecord_features", "image_folder",
-                                           "webdataset_gnu", "join"));
+                         ::testing::Values("image_folder", "webdataset_gnu",
+                                           "join"));
 
 class SampleListTest : public ::testing::TestWithParam<const char*> {};
 
@@ -73,8 +73,8 @@ TEST_P(SampleListTest, IsRefusedWhereItIsMoreThanTheUserMayHave) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SampleListTest,
-                         ::testing::Values("tfrecord_features",
-                                           "webdataset_gnu"));
+                         ::testing::Values("webdataset_gnu",
+                                           "webdataset_shards"));
 
 }  // namespace
 }  // namespace datasetd::testing

@@ -1,14 +1,12 @@
 """Cases of the formats that hold many samples in a file.
 
-As make_reader_data.py, which runs this: written with numpy, PIL, tarfile
-and struct, from the formats' descriptions.
+As make_reader_data.py, which runs this: written with numpy, PIL and
+tarfile, from the formats' descriptions.
 """
 
 import gzip
 import io
-import struct
 import tarfile
-import zlib
 
 import numpy as np
 from make_reader_data import RNG, Case, images
@@ -171,113 +169,6 @@ def webdataset(out):
     case.close()
 
 
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def masked(data):
-    crc = crc32c(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def tfrecord_of(make_examples):
-    """A file whose cuts at every 64th all fall into a record."""
-    for padding in range(100):
-        data = b""
-        ends = set()
-        for example in make_examples(bytes(padding)):
-            length = struct.pack("<Q", len(example))
-            data += length + masked(length) + example + masked(example)
-            ends.add(len(data))
-        if not any(len(data) * part // 64 in ends for part in range(1, 64)):
-            return data
-    raise AssertionError("no padding will do")
-
-
-def varint(value):
-    value &= 2**64 - 1
-    data = b""
-    while value > 127:
-        data += bytes([value & 127 | 128])
-        value >>= 7
-    return data + bytes([value])
-
-
-def field(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def example(**features):
-    """The wire format of tf.train.Example, by hand."""
-    entries = b""
-    for name, value in features.items():
-        if isinstance(value, bytes):
-            kind = field(1, field(1, value))
-        elif value.dtype == np.float32:
-            kind = field(2, field(1, value.tobytes()))
-        else:
-            kind = field(3, field(1, b"".join(varint(int(v)) for v in value)))
-        entries += field(1, field(1, name.replace("__", "/").encode()) +
-                         field(2, kind))
-    return field(1, entries)
-
-
-def tfrecord(out):
-    count = 7
-    encoded = [encode(picture(i), "JPEG" if i % 2 else "PNG")
-               for i in range(count)]
-    labels = RNG.integers(-2**40, 2**40, count, dtype=np.int64)
-    vectors = RNG.standard_normal((count, 5)).astype(np.float32)
-    codes = RNG.integers(0, 99, (count, 2), dtype=np.int64)
-    grey = images(count, 4, 3)
-
-    def records(begin, end):
-        return lambda padding: [
-            example(image__encoded=encoded[i][0], vec=vectors[i],
-                    image__class__label=labels[i:i + 1], codes=codes[i],
-                    text=b"no field" + padding, grey=grey[i].tobytes())
-            for i in range(begin, end)]
-
-    case = Case(out, "tfrecord_shards", "tfrecord",
-                options={"max_pixels": "100000"})
-    case.source("t-00000-of-00002", tfrecord_of(records(0, 3)))
-    case.source("t-00001-of-00002", tfrecord_of(records(3, count)))
-    case.expected["path"] = "t-{00000..00001}-of-00002"
-    ragged(case, "image_encoded", [pixels for _, pixels in encoded])
-    case.field("codes", codes, "int64", [2], False)
-    case.field("image_class_label", labels, "int64", [], False)
-    case.field("vec", vectors, "float32", [5], False)
-    case.close()
-    for kind, compress in (("gzip", lambda data: gzip.compress(data, mtime=0)),
-                           ("zlib", zlib.compress)):
-        case = single_file(
-            out, "tfrecord_" + kind, "tfrecord", "all." + kind,
-            compress(tfrecord_of(records(0, count))),
-            options={"max_pixels": "100000",
-                     "features":
-                     "image_encoded=image/encoded:image,codes:int64[2]"})
-        ragged(case, "image_encoded", [pixels for _, pixels in encoded])
-        case.field("codes", codes, "int64", [2], False)
-        case.close()
-
-    case = single_file(
-        out, "tfrecord_features", "tfrecord", "all.tfrecord",
-        tfrecord_of(records(0, count)),
-        options={"max_pixels": "100000", "features":
-                 "image=image/encoded:jpeg, label=image/class/label:int64,"
-                 "vec:float[5],grey:uint8[4x3]"})
-    ragged(case, "image", [pixels for _, pixels in encoded])
-    case.field("label", labels, "int64", [], False)
-    case.field("vec", vectors, "float32", [5], False)
-    case.field("grey", grey, "uint8", [4, 3, 1], True)
-    case.close()
-
-
 def join(out):
     count = 6
     encoded = [encode(picture(i), "PNG") for i in range(count)]
@@ -305,5 +196,4 @@ def join(out):
 def main(out):
     join(out)
     webdataset(out)
-    tfrecord(out)
     raw(out)

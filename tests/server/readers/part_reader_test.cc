@@ -52,8 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, PartReaderTest,
                          ::testing::Values("npy_images", "raw_images",
                                            "raw_planes", "cifar10_train",
                                            "mnist_gzip", "image_folder",
-                                           "webdataset_shards",
-                                           "tfrecord_features", "join"));
+                                           "webdataset_shards", "join"));
 
 TEST_P(PartReaderTest, PartsTogetherAreTheWhole) {
   const AllSamples whole = Read("", 3);

@@ -20,10 +20,6 @@ using ::testing::HasSubstr;
 
 constexpr size_t kMib = 1 << 20;
 
-bool IsGzip(absl::Span<const uint8_t> head) {
-  return head.size() > 1 && head[0] == 0x1f && head[1] == 0x8b;
-}
-
 // Random bytes, which deflate leaves as many, and zeros.
 std::string Packed(size_t num_random, size_t num_zeros) {
   std::mt19937 random(7);
@@ -41,7 +37,7 @@ absl::StatusOr<int64_t> Inflate(const std::string& packed,
   files.Write("/s1", packed);
   SourceSpec spec{"webdataset", "/s{0..1}", "", {}};
   if (!limit.empty()) spec.options["max_inflated_bytes"] = limit;
-  const auto shards = ShardFiles::Open(files, spec, "a file", IsGzip);
+  const auto shards = ShardFiles::Open(files, spec);
   if (!shards.ok()) return shards.status();
   const auto plain = shards->OpenOne(0);
   EXPECT_THAT(plain, IsOk());

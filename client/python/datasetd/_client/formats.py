@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .. import sources
 from .._arguments import absolute
 from .._datasets import parts
 from .._datasets.dataset import Dataset, message_of
+from .._push import encoded
 from .._ranks import nodes
 from ..errors import InvalidArgument, NotFound
 from ..sources._cifar_python import cifar10_python, cifar100_python
+from ..sources._shards import files_of
 from .folders import advice
 
 # All that datasetd.sources can read, by format.
@@ -21,11 +23,9 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     for name in sources.__all__
     if name != "decode_image"
 }
-FUNCTIONS.update(
-    cifar10_python=cifar10_python, cifar100_python=cifar100_python
-)
-# Those that the daemon reads, too, and faster.
-_OF_THE_DAEMON = ("image_folder", "tfrecord")
+FUNCTIONS.update(cifar10_python=cifar10_python, cifar100_python=cifar100_python)
+# The daemon reads it, too, and faster.
+_OF_THE_DAEMON = ("image_folder",)
 
 
 def is_read_here(format: str) -> bool:
@@ -72,6 +72,35 @@ def _fields(text: str) -> Dict[str, str]:
     return fields
 
 
+def image_options(
+    options: Mapping[str, Any],
+) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """Returns the options of encoded images, which push_dataset takes, and the
+    others, which are the function's."""
+    images = {k: v for k, v in options.items() if k in encoded.OPTIONS}
+    others = {k: v for k, v in options.items() if k not in images}
+    return images, others
+
+
+def own_shards(
+    format: str,
+    name: str,
+    path: str,
+    part: Optional[nodes.Given],
+    part_epoch: Optional[int],
+    part_seed: int,
+) -> Tuple[str, str, Dict[str, Any]]:
+    """Returns the name and the path of this node's part if the path is a
+    pattern of shards, and the arguments that divide the rows if it is not."""
+    divided = parts.resolve(part, part_epoch, part_seed)
+    if divided is None:
+        return name, path, {}
+    if parts.has_shards(format, path):
+        return divided.name(name), divided.shards(path), {}
+    division = {"part": part, "part_epoch": part_epoch, "part_seed": part_seed}
+    return name, path, division
+
+
 def read(format: str, path: Any, arguments: Mapping[str, Any]) -> Any:
     """Returns what the format's function reads."""
     try:
@@ -84,9 +113,10 @@ def read(format: str, path: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def file_state(path: str) -> List[Any]:
-    """Returns the names, sizes and times of a file or a directory's files."""
+    """Returns the names, sizes and times of a file, of the files of a
+    pattern or of a directory's files."""
     state = []
-    paths = [path]
+    paths = files_of(path)
     for folder, folders, files in os.walk(path):
         folders.sort()
         paths += [os.path.join(folder, name) for name in sorted(files)]
@@ -120,7 +150,11 @@ def load(
     if path is None:
         raise InvalidArgument(f"format {format!r} needs a path")
     path = absolute(path)  # the directory may be another one later
-    arguments = arguments_of(format, split, options)
+    images, others = image_options(options)
+    arguments = arguments_of(format, split, others)
+    name, path, division = own_shards(
+        format, name, path, part, part_epoch, part_seed
+    )
 
     def push(if_exists: str, report: Any) -> Dataset:
         return push_dataset(
@@ -128,9 +162,8 @@ def load(
             read(format, path, arguments),
             progress=report,
             if_exists=if_exists,
-            part=part,
-            part_epoch=part_epoch,
-            part_seed=part_seed,
+            options=images,
+            **division,
             **push_arguments,
         )
 
@@ -139,7 +172,7 @@ def load(
 
     dataset: Optional[Dataset] = None
     if is_named_by_files:
-        divided = parts.resolve(part, part_epoch, part_seed)
+        divided = parts.resolve(**division) if division else None
         own = name if divided is None else divided.name(name)
         dataset = _attach(get_dataset, own) or push("keep", progress)
         if not _is_own(dataset):

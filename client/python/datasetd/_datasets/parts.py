@@ -9,7 +9,7 @@ from typing import List, NamedTuple, Optional, Tuple
 from .._arguments import checked_int
 from .._ranks import nodes
 from ..errors import InvalidArgument
-from . import shards as _shards
+from ..sources import _shards
 
 # The formats whose path may be a pattern of shards.
 _SHARDED = ("tfrecord", "webdataset")
@@ -87,25 +87,27 @@ def has_shards(format: str, path: object) -> bool:
 
 
 def resolve(
-    part: Optional[nodes.Given], epoch: Optional[int], seed: int
+    part: Optional[nodes.Given],
+    part_epoch: Optional[int] = None,
+    part_seed: int = 0,
 ) -> Optional[Part]:
-    """Returns the part that the arguments part, part_epoch and part_seed
-    mean; None: the whole."""
+    """Returns the part that these arguments mean; None: the whole."""
     if part is None:
-        if epoch is not None or seed:
+        if part_epoch is not None or part_seed:
             raise InvalidArgument(
                 "part_epoch and part_seed need part=, such as part='node'"
             )
         return None
-    if epoch is not None:
-        epoch = checked_int("part_epoch", epoch, 0, 2**63 - 1)
-    elif seed:
+    if part_epoch is not None:
+        part_epoch = checked_int("part_epoch", part_epoch, 0, 2**63 - 1)
+    elif part_seed:
         raise InvalidArgument(
             "part_seed needs part_epoch=: without it the division is the same "
             "for all epochs and seeds"
         )
     node = nodes.resolve("part", part)
-    return Part(*node, epoch, checked_int("part_seed", seed, 0, 2**64 - 1))
+    part_seed = checked_int("part_seed", part_seed, 0, 2**64 - 1)
+    return Part(*node, part_epoch, part_seed)
 
 
 def whole_name(name: str) -> str:

@@ -26,7 +26,7 @@ _OF_DAEMON = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
 _OF_PILLOW = (b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
 _BYTES = (bytes, bytearray, memoryview)
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-_OPTIONS = ("apply_exif", "channels", "fast_decode", "max_pixels")
+OPTIONS = ("apply_exif", "channels", "fast_decode", "max_pixels")
 
 
 class ImageOptions(NamedTuple):
@@ -56,9 +56,9 @@ def make_options(options: Optional[Mapping[str, Any]]) -> ImageOptions:
         for key, value in (options or {}).items()
     }
     for key in texts:
-        if key not in _OPTIONS:
+        if key not in OPTIONS:
             raise InvalidArgument(
-                f"options has no {key!r}; it has {', '.join(_OPTIONS)}, for "
+                f"options has no {key!r}; it has {', '.join(OPTIONS)}, for "
                 "encoded images"
             )
     if "channels" not in texts:

@@ -1,70 +1,405 @@
+"""TFRecord files of tf.train.Example."""
+
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, Mapping, Sequence, Union
+import bisect
+import gzip
+import io
+import os
+import re
+import shutil
+import struct
+import tempfile
+import zlib
+from array import array as IntArray
+from typing import (
+    Any,
+    BinaryIO,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    cast,
+)
 
-from ..errors import InvalidArgument
-from ._base import Path, library, shards
+from ..errors import DataLoss, InvalidArgument
+from ._base import Path, Source, library, shards
+from ._shards import files_of
 
-_TYPES = ("byte", "int", "float")
+_HEADER_BYTES = 12  # the length and its CRC
+_FOOTER_BYTES = 4  # the CRC of the data
+_IMAGES = ("image", "jpeg", "png", "bmp", "byte")
+_FIRST_BYTES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM")
+_DTYPES = {"int": "int64", "float": "float32"}
+_KIND = re.compile(r"([a-z0-9]+)(?:\[(\d+(?:x\d+)*)\])?")
+_EXPECTED = (
+    "expected FEATURE:KIND with a kind such as image, byte, int64, "
+    "float32[16] or uint8[28x28x1]"
+)
+
+Features = Union[None, str, Mapping[str, Any]]
+
+
+class _Feature(NamedTuple):
+    name: str
+    dtype: Optional[str]  # None: bytes, left as they are
+    shape: Optional[Tuple[int, ...]]  # None: a number, or [K] of K
+
+
+def _feature(field: str, name: str, kind: str) -> _Feature:
+    match = _KIND.fullmatch(kind)
+    if not name or match is None:
+        raise InvalidArgument(
+            f"features[{field!r}] is {name + ':' + kind!r}, {_EXPECTED}"
+        )
+    dtype, shape = match.groups()
+    if dtype in _IMAGES:
+        return _Feature(name, None, None)
+    import numpy
+
+    try:
+        dtype = numpy.dtype(_DTYPES.get(dtype, dtype)).name
+    except TypeError:
+        raise InvalidArgument(
+            f"features[{field!r}] has kind {kind!r}, {_EXPECTED}"
+        ) from None
+    sizes = None if shape is None else tuple(map(int, shape.split("x")))
+    return _Feature(name, dtype, sizes)
+
+
+def _parse(features: Union[str, Mapping[str, Any]]) -> Dict[str, _Feature]:
+    """Returns the feature of each field."""
+    parsed: Dict[str, _Feature] = {}
+    if isinstance(features, str):
+        for item in features.split(","):
+            field, equals, rest = item.strip().partition("=")
+            if not equals:
+                rest, field = field, _field_name(field.rpartition(":")[0])
+            if field in parsed:
+                raise InvalidArgument(
+                    f"features has field {field!r} twice: {features!r}"
+                )
+            name, _, kind = rest.rpartition(":")
+            parsed[field] = _feature(field, name, kind)
+        return parsed
+    for field, given in features.items():
+        if isinstance(given, str):
+            given = given.rpartition(":")[::2]
+        if len(given) != 2:
+            raise InvalidArgument(
+                f"features[{field!r}] is {given!r}, {_EXPECTED}"
+            )
+        parsed[field] = _feature(field, *given)
+    return parsed
+
+
+def _field_name(feature: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "_", feature)
+
+
+class _Shard:
+    """The records of a file; a compressed one is inflated into a temporary
+    file. Lengths are checked against their CRC when it is opened."""
+
+    def __init__(self, path: str, crc32c: Callable[[bytes], int]) -> None:
+        self.path = path
+        self._crc32c = crc32c
+        self._file = self._opened()
+        self.offsets = IntArray("q")
+        self.sizes = IntArray("q")
+        end = os.fstat(self._file.fileno()).st_size
+        offset = 0
+        while offset < end:
+            header = os.pread(self._file.fileno(), _HEADER_BYTES, offset)
+            where = f"{path}: offset {offset}"
+            if not self._is_header(header):
+                raise DataLoss(
+                    f"{where}: the CRC of a record's length is wrong"
+                    + ("" if offset else "; is this a file of TFRecords?")
+                )
+            (size,) = struct.unpack_from("<Q", header)
+            left = end - offset - _HEADER_BYTES - _FOOTER_BYTES
+            if size > left:
+                raise DataLoss(
+                    f"{where}: a record of {size} bytes, found {max(left, 0)}"
+                )
+            self.offsets.append(offset + _HEADER_BYTES)
+            self.sizes.append(size)
+            offset += _HEADER_BYTES + size + _FOOTER_BYTES
+
+    def read(self, i: int) -> bytes:
+        """Returns a record's data."""
+        size = self.sizes[i]
+        data = os.pread(
+            self._file.fileno(), size + _FOOTER_BYTES, self.offsets[i]
+        )
+        if data[size:] != self._masked_crc(data[:size]):
+            raise DataLoss(
+                f"{self.path}: offset {self.offsets[i]}: the record's CRC is "
+                "wrong"
+            )
+        return data[:size]
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _opened(self) -> BinaryIO:
+        file = open(self.path, "rb")
+        head = file.read(_HEADER_BYTES)
+        file.seek(0)
+        # A record's length may have the same first bytes.
+        if self._is_header(head):
+            return file
+        inflated = cast(BinaryIO, tempfile.TemporaryFile())
+        try:
+            if head[:2] == b"\x1f\x8b":
+                source: Any = gzip.GzipFile(fileobj=file)
+            elif (
+                len(head) > 1
+                and head[0] & 15 == 8
+                and (head[0] << 8 | head[1]) % 31 == 0
+            ):
+                source = io.BytesIO(zlib.decompress(file.read()))
+            else:
+                return file
+            with file:
+                shutil.copyfileobj(source, inflated, 1 << 20)
+        except (EOFError, OSError, zlib.error) as error:
+            raise DataLoss(f"{self.path}: {error}") from None
+        inflated.flush()
+        return inflated
+
+    def _is_header(self, header: bytes) -> bool:
+        return self._masked_crc(header[:8]) == header[8:]
+
+    def _masked_crc(self, data: bytes) -> bytes:
+        crc = self._crc32c(data)
+        masked = (crc >> 15 | crc << 17) + 0xA282EAD8
+        return struct.pack("<I", masked & 0xFFFFFFFF)
 
 
 class _Records:
+    """Examples as samples. Keeps the file of the last one open."""
+
     def __init__(
         self,
         files: Sequence[str],
-        features: Mapping[str, Any],
+        features: Features,
         decode: Mapping[str, Callable[[bytes], Any]],
-        compression: Any,
-        load: Any,
     ) -> None:
+        self._example = library(
+            "tfrecord.example_pb2", "tfrecord", "tfrecord"
+        ).Example
+        self._error = library(
+            "google.protobuf.message", "protobuf", "tfrecord"
+        ).DecodeError
+        self._crc32c = library("crc32c", "crc32c", "tfrecord").crc32c
         self._files = files
-        self._features = features
         self._decode = decode
-        self._compression = compression
-        self._load = load
+        self._shard = (-1, cast(_Shard, None))
+        self._ends: List[int] = []  # of each shard, the index after its last
+        for number in range(len(files)):
+            num_records = len(self._opened(number).offsets)
+            self._ends.append(
+                self._ends[-1] + num_records if number else num_records
+            )
+        if not len(self):
+            raise InvalidArgument(f"{files[0]}: zero samples: no record")
+        if features is None:
+            self._features = self._infer()
+        else:
+            self._features = _parse(features)
 
-    def __iter__(self) -> Iterator[Dict[str, Any]]:
-        kinds = dict(self._features.values())
-        for path in self._files:
-            for record in self._load(
-                path, None, kinds, compression_type=self._compression
-            ):
-                yield {
-                    field: self._value(field, record[name])
-                    for field, (name, _) in self._features.items()
-                }
+    def __len__(self) -> int:
+        return self._ends[-1]
 
-    def _value(self, field: str, value: Any) -> Any:
-        if field in self._decode:
-            return self._decode[field](bytes(value))
-        return value[0] if getattr(value, "shape", None) == (1,) else value
+    def columns(self) -> Source:
+        """Returns the numbers, read once, and images to be read as they are
+        sent."""
+        import numpy
+
+        numbers = {
+            field: feature
+            for field, feature in self._features.items()
+            if feature.dtype is not None
+        }
+        columns: Dict[str, Any] = {
+            field: _Files(self, field)
+            for field in self._features
+            if field not in numbers
+        }
+        for field in columns:
+            self.file(0, field)  # is there and is bytes
+        for i in range(len(self) if numbers else 0):
+            example, where = self._read(i)
+            found = example.features.feature
+            for field, feature in numbers.items():
+                value = self._value(field, feature, found, where)
+                if i == 0:
+                    shape = (len(self), *value.shape)
+                    columns[field] = numpy.empty(shape, value.dtype)
+                column = columns[field]
+                if value.shape != column.shape[1:]:
+                    raise InvalidArgument(
+                        f"{where}: feature {feature.name!r} has "
+                        f"{value.size} values, and that of the first record "
+                        f"{column[0].size}"
+                    )
+                column[i] = value
+        return Source({field: columns[field] for field in self._features})
+
+    def file(self, i: int, field: str) -> bytes:
+        """Returns the bytes of an image."""
+        example, where = self._read(i)
+        found = example.features.feature
+        data: bytes = self._value(field, self._features[field], found, where)
+        return data
+
+    def __getitem__(self, i: int) -> Dict[str, Any]:
+        example, where = self._read(i)
+        found = example.features.feature
+        return {
+            field: self._value(field, feature, found, where)
+            for field, feature in self._features.items()
+        }
+
+    def _opened(self, number: int) -> _Shard:
+        if self._shard[0] != number:
+            if self._shard[0] >= 0:
+                self._shard[1].close()
+            self._shard = (-1, self._shard[1])
+            shard = _Shard(self._files[number], self._crc32c)
+            self._shard = (number, shard)
+        return self._shard[1]
+
+    def _read(self, i: int) -> Tuple[Any, str]:
+        """Returns the message and where it stands."""
+        if not 0 <= i < len(self):
+            raise IndexError(i)
+        number = bisect.bisect_right(self._ends, i)
+        shard = self._opened(number)
+        index = i - (self._ends[number - 1] if number else 0)
+        where = f"{shard.path}: offset {shard.offsets[index]}"
+        try:
+            return self._example.FromString(shard.read(index)), where
+        except self._error as error:
+            raise DataLoss(f"{where}: {error}") from None
+
+    def _value(
+        self, field: str, feature: _Feature, found: Any, where: str
+    ) -> Any:
+        import numpy
+
+        if feature.name not in found:
+            raise InvalidArgument(
+                f"{where}: no feature {feature.name!r}; there are "
+                f"{', '.join(sorted(found)) or 'none'}"
+            )
+        message = found[feature.name]
+        kind = message.WhichOneof("kind")
+        values = getattr(message, kind).value if kind else ()
+        where = f"{where}: feature {feature.name!r}"
+        if kind == "bytes_list":
+            if len(values) != 1:
+                raise InvalidArgument(
+                    f"{where} has {len(values)} strings of bytes, expected one"
+                )
+            if feature.dtype is None:
+                return self._decode.get(field, bytes)(values[0])
+            element = numpy.dtype(feature.dtype)
+            if len(values[0]) % element.itemsize:
+                raise InvalidArgument(
+                    f"{where} has {len(values[0])} bytes, which are no "
+                    f"{feature.dtype}"
+                )
+            array = numpy.frombuffer(values[0], element)
+        else:
+            dtype = "int64" if kind == "int64_list" else "float32"
+            if feature.dtype != dtype:
+                raise InvalidArgument(
+                    f"{where} is a list of {dtype}, expected "
+                    f"{feature.dtype or 'bytes'}"
+                )
+            array = numpy.array(values, dtype)
+        if feature.shape is None:
+            return array.reshape(()) if array.size == 1 else array
+        if array.size != numpy.prod(feature.shape, dtype=int):
+            raise InvalidArgument(
+                f"{where} has {array.size} values, expected the shape "
+                f"{list(feature.shape)}"
+            )
+        return array.reshape(feature.shape)
+
+    def _infer(self) -> Dict[str, _Feature]:
+        """Returns the fields of the first example: images, then numbers."""
+        example, where = self._read(0)
+        images, numbers = {}, {}
+        for name, message in sorted(example.features.feature.items()):
+            field = _field_name(name)
+            kind = message.WhichOneof("kind")
+            values = getattr(message, kind).value if kind else ()
+            if kind == "bytes_list":
+                if len(values) == 1 and values[0].startswith(_FIRST_BYTES):
+                    images[field] = _Feature(name, None, None)
+            elif len(values):
+                dtype = "int64" if kind == "int64_list" else "float32"
+                numbers[field] = _Feature(name, dtype, None)
+        if not images and not numbers:
+            raise InvalidArgument(
+                f"{where}: neither an image nor numbers; features= says what "
+                "its bytes are"
+            )
+        return {**images, **numbers}
+
+
+class _Files:
+    """A column of encoded images, read by slices."""
+
+    def __init__(self, records: _Records, field: str) -> None:
+        import numpy
+
+        self._records = records
+        self._field = field
+        self.shape = (len(records),)
+        self.dtype = numpy.dtype(object)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Union[int, slice]) -> Any:
+        if isinstance(key, slice):
+            return [self[i] for i in range(*key.indices(len(self)))]
+        return self._records.file(key, self._field)
 
 
 def tfrecord(
     paths: Union[Path, Sequence[Path]],
-    features: Mapping[str, Any],
+    features: Features = None,
     decode: Mapping[str, Callable[[bytes], Any]] = {},
-    compression: Any = None,
 ) -> Any:
-    """Examples of TFRecord files, by the package `tfrecord`.
+    """Examples of TFRecord files, plain, gzip or zlib, by the package
+    `tfrecord`. CRCs are checked.
 
     Args:
-      features: for each field the feature and its type: `{"image":
-        ("image/encoded", "byte"), "label": ("image/class/label", "int")}`.
-        Types are byte, int and float.
-      decode: for fields of bytes a function of them, as `{"image": bytes}`
-        for images, which the daemon decodes.
-      compression: None or "gzip".
-
-    A feature with one value becomes a number, any other an array (K,).
+      paths: files, or a pattern, `DIR/train-{00000..00127}-of-00128`.
+      features: for each field the feature and its kind: `{"image":
+        "image/encoded:image", "label": "image/class/label:int64"}`, or as
+        text, `image=image/encoded:image,label=image/class/label:int64`. Kinds
+        are `image` (a file of an image, which the daemon decodes), `byte`
+        (bytes for `decode`), `int64` and `float32` (lists), and any dtype with
+        a shape for bytes that are elements, little-endian: `uint8[28x28x1]`.
+        Without a shape one value is a number, and K are an array [K]. None:
+        the images, int64 lists and float lists of the first example, with `_`
+        for characters that a field's name cannot have.
+      decode: for fields of bytes a function that makes their value; the
+        result is samples then, and else columns.
     """
-    package = library("tfrecord.reader", "tfrecord", "tfrecord")
-    for field, feature in features.items():
-        if len(feature) != 2 or feature[1] not in _TYPES:
-            raise InvalidArgument(
-                f"features[{field!r}] is {feature!r}, expected (name, type) "
-                f"with a type of {', '.join(_TYPES)}"
-            )
-    return _Records(
-        shards(paths), features, decode, compression, package.tfrecord_loader
-    )
+    if isinstance(paths, (str, os.PathLike)):
+        paths = files_of(os.path.expanduser(os.fspath(paths)))
+    records = _Records(shards(paths), features, decode)
+    return records if decode else records.columns()

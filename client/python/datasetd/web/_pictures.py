@@ -5,10 +5,9 @@ from __future__ import annotations
 import gzip
 import os
 import stat
-import struct
 import tarfile
 import zlib
-from typing import BinaryIO, Optional, cast
+from typing import BinaryIO, cast
 
 from .. import errors
 from .._descriptions import BadSample
@@ -26,10 +25,6 @@ _KINDS = {
     b"BM": "image/bmp",
     b"GIF8": "image/gif",
 }
-# Those that are not found by chance within other bytes.
-_LONG_KINDS = {
-    magic: kind for magic, kind in _KINDS.items() if len(magic) > 2
-}
 
 
 def picture(dataset_path: str, format: str, bad: BadSample) -> str:
@@ -39,8 +34,6 @@ def picture(dataset_path: str, format: str, bad: BadSample) -> str:
     with _opened(path) as file:
         if format == "webdataset":
             content = _tar_member(file, bad.offset, where)
-        elif format == "tfrecord":
-            content = _tf_record(file, bad.offset, where)
         elif bad.offset:
             raise errors.Unimplemented(
                 f"{where}: samples of {format} files are not shown"
@@ -97,18 +90,3 @@ def _tar_member(file: BinaryIO, offset: int, where: str) -> bytes:
         return file.read(header.size)
     except (tarfile.HeaderError, EOFError, OSError, zlib.error) as error:
         raise errors.DataLoss(f"{where}: {error}") from None
-
-
-def _tf_record(file: BinaryIO, offset: int, where: str) -> bytes:
-    """Returns the record from its first picture on."""
-    # A record's length and the CRC of that come first.
-    file.seek(max(0, offset - 12))
-    header = file.read(8)
-    (size,) = struct.unpack("<Q", header.ljust(8, b"\0"))
-    _check_size(size, where)
-    file.seek(offset)
-    record = file.read(size)
-    begin: Optional[int] = min(
-        (at for at in map(record.find, _LONG_KINDS) if at >= 0), default=None
-    )
-    return record if begin is None else record[begin:]

@@ -28,6 +28,12 @@ def expand(pattern: str) -> List[str]:
     return files
 
 
+def files_of(path: str) -> List[str]:
+    """Returns the files of a pattern, or the path if it is none."""
+    is_pattern = "{" in path and not os.path.exists(path)
+    return expand(path) if is_pattern else [path]
+
+
 def _alternatives(pattern: str, inside: str) -> List[str]:
     if ".." not in inside:
         if "," not in inside:
