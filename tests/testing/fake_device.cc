@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/device/device_failure.h"
 #include "cuda/kernels/program/augment.h"
 
 namespace datasetd {
@@ -63,7 +64,7 @@ bool FakeDevice::FailNext(const absl::Status& error) {
   {
     std::lock_guard lock(mutex_);
     if (OldestStream() == nullptr) return false;
-    failure_ = error;
+    failure_ = DeviceFailure(error);  // of all that follows, as in CUDA
     for (FakeStreamState* stream : streams_) {
       for (const FakeWork& work : stream->pending) {
         if (work.event != nullptr) EndRecord(stream, work.event.get());

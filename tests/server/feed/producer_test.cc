@@ -412,8 +412,9 @@ TEST_P(ProducerTest, AFailedDeviceIsReportedOnceAndFeedsAreClosed) {
   (*producer)->Add(made.feed.get());
   CompleteUntil(backend, made, 1);
   made.channel->Release(made.channel->published()[0]);
-  while (!backend.FailNext(absl::InternalError("fell off the bus"))) {
+  while (!(*producer)->progress().has_running_launch) {
   }
+  ASSERT_TRUE(backend.FailNext(absl::InternalError("fell off the bus")));
   ASSERT_TRUE(failed.Await());
   ASSERT_TRUE(made.channel->AwaitClosed());
   const size_t num_published = made.channel->published().size();
