@@ -393,14 +393,19 @@ def test_a_dry_run_of_a_plain_format(world):
 
 @pytest.fixture(name="large", scope="module")
 def _large(world):
-    """As many links to one image as keep the daemon at work for a while."""
+    """As many images as keep the daemon at work for a while."""
     root = os.path.join(world.data_root, "large")
+    _links(root, 3000)
+    return root
+
+
+def _links(root, count):
+    """Makes a folder of links to one image."""
     os.makedirs(os.path.join(root, "one"))
     first = os.path.join(root, "one", "00000.jpg")
     _picture(600, 800, 1).save(first, quality=95)
-    for i in range(1, 3000):
+    for i in range(1, count):
         os.link(first, os.path.join(root, "one", f"{i:05}.jpg"))
-    return root
 
 
 _CROP = [T.CenterCrop(16)]
@@ -647,11 +652,13 @@ def _forget_peak(world):
         file.write("5")
 
 
-def test_the_peak_of_memory_is_within_what_a_dry_run_states(world, large):
-    arguments = dict(format="image_folder", path=large,
+def test_the_peak_of_memory_is_within_what_a_dry_run_states(world):
+    root = os.path.join(world.data_root, "four-hundred")
+    _links(root, 400)
+    arguments = dict(format="image_folder", path=root,
                      pretransforms=[T.Resize((96, 96))])
     estimate = world.client.load_dataset("a", dry_run=True, **arguments)
-    # Staging, and for each processor a picture and its file: not 3000 of them.
+    # Staging, and for each processor a picture and its file: not 400 of them.
     assert estimate.host_bytes < (32 + 4 * os.cpu_count()) << 20
     with world.client.load_dataset("a", **arguments):  # threads and arenas
         pass
@@ -659,7 +666,7 @@ def test_the_peak_of_memory_is_within_what_a_dry_run_states(world, large):
     _forget_peak(world)
     before = _peak_bytes(world)
     with world.client.load_dataset("a", **arguments) as dataset:
-        assert len(dataset) == 3000
+        assert len(dataset) == 400
     grown = _peak_bytes(world) - before
     # On the host backend the device's memory is the daemon's, too.
     assert estimate.resident_bytes < grown
