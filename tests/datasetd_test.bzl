@@ -1,23 +1,48 @@
 """The unit tests of a folder."""
 
-def datasetd_tests(names, deps = [], **kwargs):
-    """A cc_test NAME of NAME.cc for each name.
+# Each file keeps its unnamed namespace, in one of its own, and its lines.
+_JOIN = """
+for file in $(SRCS); do
+  name=$$(basename $$file .cc)
+  echo "#line 1 \\"$$file\\""
+  sed "s|^namespace {$$|namespace $$name { namespace {|
+       s|^}  // namespace$$|} }|" $$file
+done >$@
+"""
+
+def datasetd_test(name, srcs = None, deps = [], **kwargs):
+    """A cc_test of one source or of several.
+
+    Several are compiled as one: what a test includes takes most of its
+    compiler's time, and is read once so. --test_filter='Suite.*' runs some of
+    them.
 
     Args:
-      names: of the tests.
+      name: of the test.
+      srcs: NAME.cc unless given.
       deps: beside GoogleTest, Abseil and the matchers of absl::Status.
-      **kwargs: of each cc_test; `size` is "small" unless given.
+      **kwargs: of the cc_test; `size` is "small" unless given, and the test's
+        own code is not optimized unless `copts` say otherwise.
     """
-    size = kwargs.pop("size", "small")
-    for name in names:
-        native.cc_test(
-            name = name,
-            size = size,
-            srcs = [name + ".cc"],
-            deps = depset(deps + [
-                "//tests/testing:status_matchers",
-                "//third_party/abseil",
-                "//third_party/googletest:gtest_main",
-            ]).to_list(),
-            **kwargs
+    srcs = srcs or [name + ".cc"]
+    if len(srcs) > 1:
+        native.genrule(
+            name = name + "_sources",
+            testonly = True,
+            srcs = srcs,
+            outs = [name + "_sources.cc"],
+            cmd = _JOIN,
         )
+        srcs = [name + "_sources.cc"]
+    native.cc_test(
+        name = name,
+        size = kwargs.pop("size", "small"),
+        srcs = srcs,
+        copts = kwargs.pop("copts", ["-O0"]),
+        deps = depset(deps + [
+            "//tests/testing:status_matchers",
+            "//third_party/abseil",
+            "//third_party/googletest:gtest_main",
+        ]).to_list(),
+        **kwargs
+    )

@@ -7,6 +7,7 @@ TARGETS is a Bazel pattern; //... without one. Asks Bazel for the commands
 and compiles nothing; headers that Bazel generates are there after a build.
 """
 
+import glob
 import json
 import os
 import subprocess
@@ -44,6 +45,16 @@ def main() -> None:
                           if not a.startswith(("-fno-canonical",
                                                "-Wno-free-nonheap"))],
         }
+    # Tests that are compiled together, each with the command of all.
+    for source, command in list(commands.items()):
+        package, joined = os.path.split(source.partition("/bin/")[2])
+        if not joined.endswith("_test_sources.cc"):
+            continue
+        del commands[source]
+        for path in glob.glob(os.path.join(package, "*_test.cc")):
+            own = [path if a == source else a for a in command["arguments"]]
+            commands.setdefault(path, {
+                **command, "file": os.path.join(top, path), "arguments": own})
     with open("compile_commands.json", "w", encoding="utf-8") as file:
         json.dump(list(commands.values()), file, indent=1)
     print(f"compile_commands.json: {len(commands)} commands")
