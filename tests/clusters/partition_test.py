@@ -3,6 +3,7 @@ torch.distributed that are processes of their own."""
 
 import io
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -143,9 +144,9 @@ def test_the_example_of_the_page(daemons, tmp_path):
         "train.1of2 51 101 4\n"] * 2
 
 
-# Says one line of JSON: what main() returns, or the error.
+# Before the source of a rank, which has a main().
 _PRELUDE = """
-import datetime, json, os, sys
+import datetime, json, os, signal
 import numpy as np
 import torch, torch.distributed as dist
 import datasetd
@@ -166,48 +167,60 @@ def make(**arguments):
 def epoch_of(loader):
     return [[b.id.tolist(), b.num_padding, b.epoch] for b in loader]
 """
-_END = """
-try:
-    said = main()
-except datasetd.Error as error:
-    said = [type(error).__name__, str(error)]
-print(json.dumps(said), flush=True)
-# The store is rank 0's: it stays until all have said something.
-sys.stdin.read()
-"""
+
+
+def run_rank(source, variables, pipe):
+    """Says what main() returns, or the error, and ends when all have: the
+    store is rank 0's."""
+    os.environ.update(variables)
+    names = {"say": pipe.send}
+    try:
+        exec(_PRELUDE + source, names)
+        pipe.send(names["main"]())
+    except names["datasetd"].Error as error:
+        pipe.send([type(error).__name__, str(error)])
+    pipe.recv()
+
+
+# The server imports torch once, and forks the ranks.
+_RANKS = multiprocessing.get_context("forkserver")
+_RANKS.set_forkserver_preload(
+    ["__main__", "numpy", "torch", "torch.distributed", "datasetd"])
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def run_ranks(daemons, nodes, per_node, samples, source, seconds=120,
-              **variables):
-    """What each rank says."""
+              is_killed=False, **variables):
+    """What each rank says first; a rank that `is_killed` ends so then."""
     port = cluster_harness.free_port()
     size = nodes * per_node
-    processes = []
+    processes, pipes = [], []
     try:
         for rank in range(size):
-            node = rank // per_node
-            processes.append(subprocess.Popen(
-                [sys.executable, "-c", _PRELUDE + source + _END],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True,
-                env=dict(
-                    os.environ, RANK=str(rank), WORLD_SIZE=str(size),
-                    LOCAL_WORLD_SIZE=str(per_node), PORT=str(port),
-                    SAMPLES=str(samples), OMP_NUM_THREADS="1",
-                    DATASETD_ADDRESS=daemons[node].socket_path, **variables)))
-        lines = [process.stdout.readline() for process in processes]
+            pipe, other = _RANKS.Pipe()
+            pipes.append(pipe)
+            processes.append(_RANKS.Process(target=run_rank, args=(source, {
+                "RANK": str(rank), "WORLD_SIZE": str(size),
+                "LOCAL_WORLD_SIZE": str(per_node), "PORT": str(port),
+                "SAMPLES": str(samples),
+                "DATASETD_ADDRESS": daemons[rank // per_node].socket_path,
+                **variables}, other)))
+            processes[-1].start()
+            other.close()  # so that the end of the rank is one of the pipe
+        said = [pipe.recv() for pipe in pipes]
+        for process, pipe in zip(processes, pipes):
+            if is_killed:
+                process.kill()
+            else:
+                pipe.send("all have spoken")
         for process in processes:
-            process.stdin.close()
-        for line, process in zip(lines, processes):
-            errors = process.stderr.read()
-            assert line, errors
-            assert process.wait(seconds) == 0, errors
+            process.join(seconds)
+            assert process.exitcode == (-signal.SIGKILL if is_killed else 0)
     finally:
         for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-    return [json.loads(line) for line in lines]
+            process.kill()
+            process.join()
+    return said
 
 
 @pytest.mark.parametrize("nodes, per_node", [(2, 2), (4, 1)])
@@ -282,7 +295,7 @@ def main():
         if rank == {late}:
             return None
         return len(loader)
-""", LIMIT="10")
+""", LIMIT="5")
     for rank, result in enumerate(results):
         if rank == late:
             assert result is None
@@ -299,11 +312,9 @@ def test_a_state_goes_on_in_other_processes(daemons):
 def main():
     loader = make(seed=3)
     rows = [batch.id.tolist() for _, batch in zip(range(3), loader)]
-    said = [rows, loader.state_dict()]
-    print(json.dumps(said), flush=True)
-    sys.stdin.read()
-    os._exit(0)
-""")
+    say([rows, loader.state_dict()])
+    signal.pause()
+""", is_killed=True)
     before = sum((rows for batches, _ in results for rows in batches), [])
     state = results[0][1]
     assert all(of == state for _, of in results)
