@@ -15,7 +15,7 @@ from product import Product
 from row import BatchCase, Shape
 
 SIZES = ((1, 1), (2, 3), (31, 33), (32, 32), (123, 66), (224, 224))
-# What tests/run_all.sh runs without --full.
+# tests/run_all.sh runs these unless it is given --full.
 _FEW_SIZES = ((1, 1), (31, 33), (123, 66))
 
 

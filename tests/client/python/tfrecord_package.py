@@ -217,6 +217,7 @@ def test_a_name_made_of_the_files(client, daemon, whole, tmp_path):
 @pytest.mark.parametrize(
     "features, words",
     [
+        ({}, "features is empty"),
         ({"x": "vec"}, "expected FEATURE:KIND"),
         ({"x": "vec:text"}, "kind 'text'"),
         ({"x": "vec:float32[4"}, "expected FEATURE:KIND"),

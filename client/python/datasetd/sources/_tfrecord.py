@@ -214,51 +214,36 @@ class _Records:
             self._features = self._infer()
         else:
             self._features = _parse(features)
+        if not self._features:
+            raise InvalidArgument("features is empty: it names the fields")
+        self[0]  # says what is wrong before anything is sent
+        self.all_numbers = all(
+            feature.dtype is not None for feature in self._features.values()
+        )
 
     def __len__(self) -> int:
         return self._ends[-1]
 
     def columns(self) -> Source:
-        """Returns the numbers, read once, and images to be read as they are
-        sent."""
+        """Returns the records as arrays in memory. REQUIRES: all_numbers."""
         import numpy
 
-        numbers = {
-            field: feature
-            for field, feature in self._features.items()
-            if feature.dtype is not None
+        columns = {
+            field: numpy.empty((len(self), *value.shape), value.dtype)
+            for field, value in self[0].items()
         }
-        columns: Dict[str, Any] = {
-            field: _Files(self, field)
-            for field in self._features
-            if field not in numbers
-        }
-        for field in columns:
-            self.file(0, field)  # is there and is bytes
-        for i in range(len(self) if numbers else 0):
-            example, where = self._read(i)
-            found = example.features.feature
-            for field, feature in numbers.items():
-                value = self._value(field, feature, found, where)
-                if i == 0:
-                    shape = (len(self), *value.shape)
-                    columns[field] = numpy.empty(shape, value.dtype)
+        for i in range(len(self)):
+            for field, value in self[i].items():
                 column = columns[field]
                 if value.shape != column.shape[1:]:
                     raise InvalidArgument(
-                        f"{where}: feature {feature.name!r} has "
-                        f"{value.size} values, and that of the first record "
+                        f"{self._read(i)[1]}: feature "
+                        f"{self._features[field].name!r} has {value.size} "
+                        f"values, and that of the first record "
                         f"{column[0].size}"
                     )
                 column[i] = value
-        return Source({field: columns[field] for field in self._features})
-
-    def file(self, i: int, field: str) -> bytes:
-        """Returns the bytes of an image."""
-        example, where = self._read(i)
-        found = example.features.feature
-        data: bytes = self._value(field, self._features[field], found, where)
-        return data
+        return Source(columns)
 
     def __getitem__(self, i: int) -> Dict[str, Any]:
         example, where = self._read(i)
@@ -357,26 +342,6 @@ class _Records:
         return {**images, **numbers}
 
 
-class _Files:
-    """A column of encoded images, read by slices."""
-
-    def __init__(self, records: _Records, field: str) -> None:
-        import numpy
-
-        self._records = records
-        self._field = field
-        self.shape = (len(records),)
-        self.dtype = numpy.dtype(object)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: Union[int, slice]) -> Any:
-        if isinstance(key, slice):
-            return [self[i] for i in range(*key.indices(len(self)))]
-        return self._records.file(key, self._field)
-
-
 def tfrecord(
     paths: Union[Path, Sequence[Path]],
     features: Features = None,
@@ -396,10 +361,11 @@ def tfrecord(
         Without a shape one value is a number, and K are an array [K]. None:
         the images, int64 lists and float lists of the first example, with `_`
         for characters that a field's name cannot have.
-      decode: for fields of bytes a function that makes their value; the
-        result is samples then, and else columns.
+      decode: for fields of bytes a function that makes their value.
+
+    Returns columns if all fields are numbers, else samples, each read once.
     """
     if isinstance(paths, (str, os.PathLike)):
         paths = files_of(os.path.expanduser(os.fspath(paths)))
     records = _Records(shards(paths), features, decode)
-    return records if decode else records.columns()
+    return records.columns() if records.all_numbers else records
