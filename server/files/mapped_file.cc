@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/require.h"
+#include "server/files/errno_status.h"
 
 namespace datasetd {
 
@@ -34,12 +35,6 @@ static_assert(std::atomic<uintptr_t>::is_always_lock_free);
 std::atomic<MappingGuard*> all_guards = nullptr;
 std::mutex guards_mutex;  // for changes
 struct sigaction previous_action;
-
-absl::Status Errno(absl::string_view path, absl::string_view what) {
-  const int error = errno;
-  return absl::Status(absl::ErrnoToStatusCode(error),
-                      absl::StrCat(path, ": ", what, ": ", strerror(error)));
-}
 
 // Calls nothing but mmap and sigaction.
 void OnBusError(int /*signal*/, siginfo_t* info, void* /*context*/) {
@@ -106,7 +101,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Map(FileDescriptor fd,
   Require(size_bytes > 0, "a mapping has bytes");
   InstallHandler();
   struct stat status;
-  if (fstat(fd.get(), &status) != 0) return Errno(path, "fstat");
+  if (fstat(fd.get(), &status) != 0) return ErrnoStatus(path, "fstat");
   if (status.st_size < size_bytes) {
     return absl::DataLossError(absl::StrCat(path, ": has ", status.st_size,
                                             " bytes, expected ", size_bytes));
@@ -114,7 +109,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Map(FileDescriptor fd,
   void* const data = mmap(nullptr, static_cast<size_t>(size_bytes),
                           is_writable ? PROT_READ | PROT_WRITE : PROT_READ,
                           MAP_SHARED, fd.get(), 0);
-  if (data == MAP_FAILED) return Errno(path, "mmap");
+  if (data == MAP_FAILED) return ErrnoStatus(path, "mmap");
   return std::unique_ptr<MappedFile>(new MappedFile(
       std::move(fd), std::move(path), static_cast<uint8_t*>(data), size_bytes));
 }
@@ -154,8 +149,9 @@ void MappedFile::Prefetch(const uint8_t* data, int64_t size_bytes) const {
 }
 
 absl::Status MappedFile::Finish(int64_t size_bytes) const {
-  if (ftruncate(fd_.get(), size_bytes) != 0) return Errno(path_, "ftruncate");
-  if (fsync(fd_.get()) != 0) return Errno(path_, "fsync");
+  if (ftruncate(fd_.get(), size_bytes) != 0)
+    return ErrnoStatus(path_, "ftruncate");
+  if (fsync(fd_.get()) != 0) return ErrnoStatus(path_, "fsync");
   return status();
 }
 

@@ -10,16 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/files/errno_status.h"
 
 namespace datasetd {
 namespace {
 
-absl::Status Errno(absl::string_view what) {
-  const int error = errno;
-  return absl::Status(
-      absl::ErrnoToStatusCode(error),
-      absl::StrCat("spool of a push: ", what, ": ", strerror(error)));
-}
+constexpr absl::string_view kName = "spool of a push";
 
 // For file systems without O_TMPFILE.
 FileDescriptor OpenUnlinked(const std::string& directory) {
@@ -47,8 +43,9 @@ absl::StatusOr<std::unique_ptr<Spool>> SpoolSpace::Open(uid_t uid,
                                                         bool may_have_all) {
   FileDescriptor fd = OpenIn(directory_);
   if (!fd.has_value()) {
-    return Errno(absl::StrCat("creating it in ",
-                              directory_.empty() ? "memory" : directory_));
+    return ErrnoStatus(
+        kName, absl::StrCat("creating it in ",
+                            directory_.empty() ? "memory" : directory_));
   }
   return std::make_unique<Spool>(this, std::move(fd), uid, may_have_all);
 }
@@ -106,7 +103,7 @@ absl::Status Spool::Append(absl::Span<const uint8_t> data) {
         pwrite(fd_.get(), data.data(), data.size(), size_bytes_);
     if (count < 0) {
       if (errno == EINTR) continue;
-      return Errno("writing");
+      return ErrnoStatus(kName, "writing");
     }
     size_bytes_ += count;
     data.remove_prefix(static_cast<size_t>(count));

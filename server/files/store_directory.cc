@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "base/file_descriptor.h"
 #include "base/status_macros.h"
+#include "server/files/errno_status.h"
 #include "server/files/posix_file.h"
 
 namespace datasetd {
@@ -25,12 +26,6 @@ namespace {
 
 constexpr char kLockName[] = "lock";
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
-
-absl::Status Errno(absl::string_view path, absl::string_view what) {
-  const int error = errno;
-  return absl::Status(absl::ErrnoToStatusCode(error),
-                      absl::StrCat(path, ": ", what, ": ", strerror(error)));
-}
 
 bool IsOurs(const struct stat& status) {
   return S_ISREG(status.st_mode) && status.st_uid == geteuid();
@@ -50,7 +45,7 @@ class PosixWritableFile : public WritableFile {
                  offset + static_cast<int64_t>(done));
       if (count < 0) {
         if (errno == EINTR) continue;
-        return Errno(path_, "writing");
+        return ErrnoStatus(path_, "writing");
       }
       done += static_cast<size_t>(count);
     }
@@ -58,7 +53,8 @@ class PosixWritableFile : public WritableFile {
   }
 
   absl::Status Sync() override {
-    return fsync(fd_.get()) == 0 ? absl::OkStatus() : Errno(path_, "fsync");
+    return fsync(fd_.get()) == 0 ? absl::OkStatus()
+                                 : ErrnoStatus(path_, "fsync");
   }
 
  private:
@@ -75,17 +71,17 @@ class PosixStoreDirectory : public StoreDirectory {
 
   absl::StatusOr<std::vector<FileInfo>> List() const override {
     FileDescriptor copy(openat(fd_.get(), ".", O_RDONLY | O_CLOEXEC));
-    if (!copy.has_value()) return Errno(path_, "opening");
+    if (!copy.has_value()) return ErrnoStatus(path_, "opening");
     const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(copy.get()),
                                                      closedir);
-    if (stream == nullptr) return Errno(path_, "listing");
+    if (stream == nullptr) return ErrnoStatus(path_, "listing");
     (void)copy.Release();
     std::vector<FileInfo> files;
     while (true) {
       errno = 0;
       const dirent* const entry = readdir(stream.get());
       if (entry == nullptr) {
-        if (errno != 0) return Errno(path_, "listing");
+        if (errno != 0) return ErrnoStatus(path_, "listing");
         return files;
       }
       struct stat status;
@@ -130,8 +126,8 @@ class PosixStoreDirectory : public StoreDirectory {
         errno = posix_fallocate(fd.get(), 0, size_bytes);
       } while (errno == EINTR);
       if (errno != 0) {
-        return Errno(PathOf(name),
-                     absl::StrCat("taking ", size_bytes, " bytes of the disk"));
+        return ErrnoStatus(PathOf(name), absl::StrCat("taking ", size_bytes,
+                                                      " bytes of the disk"));
       }
       return MappedFile::Map(std::move(fd), PathOf(name), size_bytes,
                              /*is_writable=*/true);
@@ -142,32 +138,34 @@ class PosixStoreDirectory : public StoreDirectory {
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
     if (renameat(fd_.get(), from.c_str(), fd_.get(), to.c_str()) != 0) {
-      return Errno(PathOf(from), absl::StrCat("renaming to ", to));
+      return ErrnoStatus(PathOf(from), absl::StrCat("renaming to ", to));
     }
-    return fsync(fd_.get()) == 0 ? absl::OkStatus() : Errno(path_, "fsync");
+    return fsync(fd_.get()) == 0 ? absl::OkStatus()
+                                 : ErrnoStatus(path_, "fsync");
   }
 
   absl::Status Remove(const std::string& name) override {
     return unlinkat(fd_.get(), name.c_str(), 0) == 0
                ? absl::OkStatus()
-               : Errno(PathOf(name), "removing");
+               : ErrnoStatus(PathOf(name), "removing");
   }
 
   absl::Status Touch(const std::string& name) override {
     // The kernel's own "now" is the time of its last tick.
     timespec times[2] = {};
     if (clock_gettime(CLOCK_REALTIME, &times[1]) != 0) {
-      return Errno(PathOf(name), "reading the clock");
+      return ErrnoStatus(PathOf(name), "reading the clock");
     }
     times[0] = times[1];
     return utimensat(fd_.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0
                ? absl::OkStatus()
-               : Errno(PathOf(name), "setting its time");
+               : ErrnoStatus(PathOf(name), "setting its time");
   }
 
   absl::StatusOr<int64_t> FreeBytes() const override {
     struct statvfs status;
-    if (fstatvfs(fd_.get(), &status) != 0) return Errno(path_, "fstatvfs");
+    if (fstatvfs(fd_.get(), &status) != 0)
+      return ErrnoStatus(path_, "fstatvfs");
     return static_cast<int64_t>(status.f_bavail * status.f_frsize);
   }
 
@@ -181,11 +179,11 @@ class PosixStoreDirectory : public StoreDirectory {
     FileDescriptor fd(openat(fd_.get(), name.c_str(),
                              O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!fd.has_value()) {
-      if (errno != ELOOP) return Errno(PathOf(name), "opening");
+      if (errno != ELOOP) return ErrnoStatus(PathOf(name), "opening");
       return absl::PermissionDeniedError(
           absl::StrCat(PathOf(name), ": is a link"));
     }
-    if (fstat(fd.get(), status) != 0) return Errno(PathOf(name), "fstat");
+    if (fstat(fd.get(), status) != 0) return ErrnoStatus(PathOf(name), "fstat");
     if (!IsOurs(*status)) {
       return absl::PermissionDeniedError(absl::StrCat(
           PathOf(name), ": is not a regular file of uid ", geteuid()));
@@ -196,11 +194,11 @@ class PosixStoreDirectory : public StoreDirectory {
   absl::StatusOr<FileDescriptor> OpenNew(const std::string& name) {
     // Do not write into a file that another process has open.
     if (unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
-      return Errno(PathOf(name), "removing");
+      return ErrnoStatus(PathOf(name), "removing");
     }
     FileDescriptor fd(openat(fd_.get(), name.c_str(),
                              O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!fd.has_value()) return Errno(PathOf(name), "creating");
+    if (!fd.has_value()) return ErrnoStatus(PathOf(name), "creating");
     return fd;
   }
 
@@ -214,14 +212,14 @@ class PosixStoreDirectory : public StoreDirectory {
 absl::StatusOr<std::unique_ptr<StoreDirectory>> OpenStoreDirectory(
     const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Errno(path,
-                 "cannot be made; its parent must be there and writable "
-                 "for the daemon's user");
+    return ErrnoStatus(path,
+                       "cannot be made; its parent must be there and writable "
+                       "for the daemon's user");
   }
   FileDescriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.has_value()) return Errno(path, "opening the directory");
+  if (!fd.has_value()) return ErrnoStatus(path, "opening the directory");
   struct stat status;
-  if (fstat(fd.get(), &status) != 0) return Errno(path, "fstat");
+  if (fstat(fd.get(), &status) != 0) return ErrnoStatus(path, "fstat");
   if (status.st_uid != geteuid() || (status.st_mode & kOthersMayWrite) != 0) {
     return absl::PermissionDeniedError(absl::StrCat(
         path, ": belongs to uid ", status.st_uid, ", mode 0",
@@ -232,7 +230,7 @@ absl::StatusOr<std::unique_ptr<StoreDirectory>> OpenStoreDirectory(
   }
   FileDescriptor lock(openat(fd.get(), kLockName,
                              O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock.has_value()) return Errno(path, "opening its lock");
+  if (!lock.has_value()) return ErrnoStatus(path, "opening its lock");
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, ": another datasetd uses it; give each daemon its own"));

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kPeerChunkBytes = int64_t{64} << 20;
 constexpr int64_t kStagedChunkBytes = int64_t{8} << 20;
 // One is written to while the other is read.
-constexpr int kNumBuffers = 2;
+constexpr int kNumCopyBuffers = 2;
 
 absl::Status CheckNotCancelled(const LoadCounters& counters) {
   if (!counters.is_cancelled.load(std::memory_order_relaxed)) {
@@ -44,7 +44,8 @@ class Replicator {
     if (reads_peer_) {
       DATASETD_RETURN_IF_ERROR(to_.ReadPeer(from_));
     } else {
-      DATASETD_RETURN_IF_ERROR(share_.Take(kNumBuffers * kStagedChunkBytes));
+      DATASETD_RETURN_IF_ERROR(
+          share_.Take(kNumCopyBuffers * kStagedChunkBytes));
       for (std::unique_ptr<HostMemory>& buffer : buffers_) {
         DATASETD_ASSIGN_OR_RETURN(buffer, to_.AllocateHost(kStagedChunkBytes));
       }
@@ -86,7 +87,7 @@ class Replicator {
       DATASETD_RETURN_IF_ERROR(CheckNotCancelled(counters_));
       const auto count =
           static_cast<size_t>(std::min(kStagedChunkBytes, size_bytes - at));
-      uint8_t* const buffer = buffers_[turn++ % kNumBuffers]->data();
+      uint8_t* const buffer = buffers_[turn++ % kNumCopyBuffers]->data();
       // While the writer copies the other buffer.
       DATASETD_RETURN_IF_ERROR(reader_->CopyToHost(buffer, from + at, count));
       DATASETD_RETURN_IF_ERROR(reader_->Synchronize());
@@ -102,7 +103,7 @@ class Replicator {
   LoadCounters& counters_;
   const DecodeAccount& account_;
   DecodeBudget::Share share_;
-  std::unique_ptr<HostMemory> buffers_[kNumBuffers];
+  std::unique_ptr<HostMemory> buffers_[kNumCopyBuffers];
   // Last, so that they are destroyed first and wait for pending work.
   std::unique_ptr<Stream> writer_;
   std::unique_ptr<Stream> reader_;

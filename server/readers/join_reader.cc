@@ -20,7 +20,7 @@
 namespace datasetd {
 namespace {
 
-constexpr size_t kMaxParts = 8;
+constexpr size_t kMaxJoined = 8;
 
 // The source of one field of the result.
 struct Column {
@@ -170,11 +170,11 @@ absl::StatusOr<std::vector<SourceSpec>> ParseParts(const SourceSpec& spec) {
                     ? spec.path
                     : JoinPath(spec.path, pair.second);
     if (part.format == spec.format || absl::StartsWith(pair.second, "/") ||
-        parts.size() == kMaxParts) {
+        parts.size() == kMaxJoined) {
       return absl::InvalidArgumentError(
           absl::StrCat("option parts is '", absl::Utf8SafeCHexEscape(text),
                        "', expected FORMAT:PATH with commas between, at most ",
-                       kMaxParts, ", no join, and paths below ", spec.path));
+                       kMaxJoined, ", no join, and paths below ", spec.path));
     }
     parts.push_back(std::move(part));
   }

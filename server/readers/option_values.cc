@@ -13,7 +13,7 @@ namespace datasetd {
 namespace {
 
 constexpr size_t kMaxNameBytes = 64;
-constexpr size_t kMaxDimensions = 8;
+constexpr size_t kMaxOptionDimensions = 8;
 
 }  // namespace
 
@@ -69,12 +69,12 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(absl::string_view text,
     int64_t extent = 0;
     if (!absl::SimpleAtoi(part, &extent) || extent < 1 ||
         extent > std::numeric_limits<int32_t>::max() / num_elements ||
-        shape.size() == kMaxDimensions) {
+        shape.size() == kMaxOptionDimensions) {
       return absl::InvalidArgumentError(absl::StrCat(
           where, ": shape '", absl::Utf8SafeCHexEscape(text),
           "', expected extents of at least 1 with x between, as 28x28x1, at "
           "most ",
-          kMaxDimensions, " of them and 2^31 - 1 elements"));
+          kMaxOptionDimensions, " of them and 2^31 - 1 elements"));
     }
     num_elements *= extent;
     shape.push_back(extent);

@@ -23,7 +23,7 @@ constexpr size_t kTurnBytes = 64 << 10;
 constexpr int kMaxEvents = 64;
 constexpr int kMaxAccepts = 16;
 constexpr int kTurnsPerRound = 16;
-constexpr absl::Duration kTick = absl::Seconds(1);
+constexpr absl::Duration kGateTick = absl::Seconds(1);
 // Tick while a user waits for a rate limit.
 constexpr absl::Duration kShortTick = absl::Milliseconds(20);
 
@@ -104,7 +104,7 @@ RpcGate::RpcGate(FileDescriptor listener, FileDescriptor epoll,
       serve_(std::move(serve)),
       observer_(std::move(observer)),
       now_(clock->Monotonic()),
-      next_tick_(now_ + kTick),
+      next_tick_(now_ + kGateTick),
       lowest_descriptor_(std::min(DescriptorLimit() / 2, kDescriptorRange)),
       next_descriptor_(lowest_descriptor_),
       buffer_(kTurnBytes) {}
@@ -444,7 +444,7 @@ void RpcGate::Expire(uint64_t id) {
 }
 
 void RpcGate::Tick() {
-  next_tick_ = now_ + kTick;
+  next_tick_ = now_ + kGateTick;
   if (!spare_.has_value()) spare_ = OpenSpare();
   if (is_door_open_) Listen(true);
   std::vector<uint64_t> expired;

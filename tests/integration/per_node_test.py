@@ -447,8 +447,9 @@ def test_a_daemon_that_is_killed_is_started_again(place):
     assert said[0]["daemon"] != first
     for message in said:
         assert sorted(message["rows"]) == list(range(_NUM_SAMPLES))
-    for run in runs:
-        assert "the daemon has ended" in place.errors(run)
+    # The one that saw it first started another, with which a command may end
+    # before the other run looks.
+    assert any("the daemon has ended" in place.errors(run) for run in runs)
     assert place.jobs() == []
 
 

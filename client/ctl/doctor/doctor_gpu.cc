@@ -15,25 +15,14 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "client/ctl/doctor/doctor_driver.h"
+#include "client/ctl/doctor/machine.h"
 
 namespace datasetd::ctl {
 namespace {
 
-template <typename Function>
-Function* Symbol(void* library, const char* name) {
-  return reinterpret_cast<Function*>(dlsym(library, name));
-}
-
 bool Exists(const std::string& path) {
   struct stat status;
   return stat(path.c_str(), &status) == 0;
-}
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 bool IsWsl() {

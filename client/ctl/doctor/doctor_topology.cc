@@ -1,6 +1,5 @@
 #include "client/ctl/doctor/doctor_topology.h"
 
-#include <fstream>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,16 +11,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/ctl/doctor/machine.h"
 
 namespace datasetd::ctl {
 namespace {
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 // "0-3,8" as numbers; nullopt if it is not of that form, or empty.
 std::optional<std::set<int>> ParseCores(absl::string_view text) {

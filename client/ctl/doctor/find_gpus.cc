@@ -4,17 +4,13 @@
 #include "absl/strings/str_format.h"
 #include "base/gpu_uuid.h"
 #include "client/ctl/doctor/doctor_topology.h"
+#include "client/ctl/doctor/machine.h"
 #include "cuda/device/driver_api.h"
 
 namespace datasetd::ctl {
 namespace {
 
 constexpr unsigned kMaxLinks = 18;
-
-template <typename Function>
-Function* Symbol(void* library, const char* name) {
-  return reinterpret_cast<Function*>(dlsym(library, name));
-}
 
 // Uses NVML, because the driver API does not report links. 0 if it does not
 // answer.

@@ -17,8 +17,6 @@
 namespace datasetd {
 namespace {
 
-constexpr int64_t kMaxImageChannels = 4;
-
 bool IsNamedAsImage(absl::string_view name) {
   return name == "image" || name == "mask";
 }

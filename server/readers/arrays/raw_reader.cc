@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/readers/arrays/npy_fields.h"
 #include "server/readers/option_values.h"
 #include "server/readers/read_buffers.h"
 #include "server/readers/source_file.h"
@@ -19,7 +20,6 @@ namespace datasetd {
 namespace {
 
 constexpr int64_t kReadBytes = 512 << 10;
-constexpr int64_t kMaxImageChannels = 4;
 // A whole record is buffered.
 constexpr int64_t kMaxRecordBytes = 256 << 20;
 

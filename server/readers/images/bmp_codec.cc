@@ -93,7 +93,7 @@ absl::Status ReadMasks(absl::Span<const uint8_t> file, uint32_t compression,
   return absl::OkStatus();
 }
 
-absl::StatusOr<BmpHeader> ReadHeader(absl::Span<const uint8_t> file) {
+absl::StatusOr<BmpHeader> ReadBmpHeader(absl::Span<const uint8_t> file) {
   const int64_t size = static_cast<int64_t>(file.size());
   if (size < kFileHeaderBytes + kCoreHeaderBytes) {
     return Damaged("ends in its header");
@@ -220,7 +220,7 @@ bool IsBmp(absl::Span<const uint8_t> file) {
 
 absl::StatusOr<CodecHeader> ProbeBmp(absl::Span<const uint8_t> file,
                                      int64_t max_pixels) {
-  DATASETD_ASSIGN_OR_RETURN(const BmpHeader bmp, ReadHeader(file));
+  DATASETD_ASSIGN_OR_RETURN(const BmpHeader bmp, ReadBmpHeader(file));
   if (bmp.height > max_pixels / bmp.width) {
     return absl::InvalidArgumentError(
         absl::StrCat("declares ", bmp.width, "x", bmp.height,
@@ -236,7 +236,7 @@ absl::StatusOr<CodecHeader> ProbeBmp(absl::Span<const uint8_t> file,
 
 absl::Status DecodeBmp(absl::Span<const uint8_t> file, int channels,
                        absl::Span<uint8_t> pixels) {
-  DATASETD_ASSIGN_OR_RETURN(const BmpHeader bmp, ReadHeader(file));
+  DATASETD_ASSIGN_OR_RETURN(const BmpHeader bmp, ReadBmpHeader(file));
   DATASETD_RETURN_IF_ERROR(CheckRows(file, bmp));
   if (bmp.height * bmp.width * channels !=
       static_cast<int64_t>(pixels.size())) {

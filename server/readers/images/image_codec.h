@@ -27,6 +27,9 @@
 
 namespace datasetd {
 
+// Of an encoded image. Readers refuse larger ones.
+inline constexpr uint32_t kMaxImageFileBytes = 256 << 20;
+
 struct ImageHeader {
   // Size of the result, after orientation, scaling and conversion.
   ImageSize size;

@@ -14,7 +14,6 @@
 namespace datasetd {
 namespace {
 
-constexpr int64_t kMaxFileBytes = 256 << 20;
 constexpr int64_t kMaxFirstImages = 1000;
 
 class ImageListSource : public Reader {
@@ -77,9 +76,9 @@ class ImageListSource : public Reader {
   absl::Status ReadRaw(int64_t index, RawSample& raw) const override {
     DATASETD_ASSIGN_OR_RETURN(const auto file, files_.Open(FileOf(index).path));
     const int64_t size = file->info().size_bytes;
-    if (size > kMaxFileBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(size, " bytes, and an image may have ", kMaxFileBytes));
+    if (size > kMaxImageFileBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          size, " bytes, and an image may have ", kMaxImageFileBytes));
     }
     raw.parts.resize(1);
     raw.parts[0].resize(static_cast<size_t>(size));

@@ -56,7 +56,7 @@ struct PngHeader {
 };
 
 // Scans the chunks; libpng verifies them when it decodes.
-absl::StatusOr<PngHeader> ReadHeader(absl::Span<const uint8_t> file) {
+absl::StatusOr<PngHeader> ReadPngHeader(absl::Span<const uint8_t> file) {
   const size_t first_chunk_end =
       kSignatureBytes + kChunkBytes + kHeaderDataBytes;
   if (file.size() < first_chunk_end) {
@@ -194,7 +194,7 @@ bool IsPng(absl::Span<const uint8_t> file) {
 
 absl::StatusOr<CodecHeader> ProbePng(absl::Span<const uint8_t> file,
                                      int64_t max_pixels) {
-  DATASETD_ASSIGN_OR_RETURN(const PngHeader png, ReadHeader(file));
+  DATASETD_ASSIGN_OR_RETURN(const PngHeader png, ReadPngHeader(file));
   if (png.height * png.width > max_pixels) {
     return absl::InvalidArgumentError(
         absl::StrCat("declares ", png.width, "x", png.height,

@@ -18,7 +18,6 @@
 namespace datasetd {
 namespace {
 
-constexpr uint32_t kMaxFileBytes = 256 << 20;
 constexpr int64_t kMaxFirstSamples = 1000;
 constexpr absl::string_view kPushedOptions[] = {"apply_exif", "channels",
                                                 "fast_decode", "max_pixels"};
@@ -44,11 +43,11 @@ class SampleScanner {
         if (num_prefix_bytes_ < prefix_bytes_) continue;
         uint32_t size = 0;
         std::memcpy(&size, prefix_, sizeof(size));
-        if (size > kMaxFileBytes) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("sample ", num_samples_, ", field '",
-                           fields_[field_].name, "': its file has ", size,
-                           " bytes, and an image may have ", kMaxFileBytes));
+        if (size > kMaxImageFileBytes) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "sample ", num_samples_, ", field '", fields_[field_].name,
+              "': its file has ", size, " bytes, and an image may have ",
+              kMaxImageFileBytes));
         }
         left_ = size;
       }

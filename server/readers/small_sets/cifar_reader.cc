@@ -21,7 +21,7 @@ constexpr int kExtent = 32;
 constexpr int kPlaneBytes = kExtent * kExtent;
 constexpr int kImageBytes = 3 * kPlaneBytes;
 constexpr int64_t kRecordsPerRead = 256;
-constexpr absl::string_view kSplits[] = {"train", "test"};
+constexpr absl::string_view kCifarSplits[] = {"train", "test"};
 
 // A label field: one byte of the record, at `offset`.
 struct LabelByte {
@@ -165,7 +165,7 @@ absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBatch(
 absl::StatusOr<std::unique_ptr<Reader>> OpenCifarReader(
     const SourceSpec& spec, CifarFormat format, const FileSystem& files) {
   DATASETD_ASSIGN_OR_RETURN(const std::string split,
-                            ChooseSplit(spec, kSplits));
+                            ChooseSplit(spec, kCifarSplits));
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {}));
   DATASETD_ASSIGN_OR_RETURN(const std::string directory,
                             FindDirectory(spec, format, files));

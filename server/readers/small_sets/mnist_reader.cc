@@ -15,7 +15,7 @@
 namespace datasetd {
 namespace {
 
-constexpr absl::string_view kSplits[] = {"train", "test"};
+constexpr absl::string_view kMnistSplits[] = {"train", "test"};
 
 class MnistReader : public Reader {
  public:
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<InputStream>> OpenIdxFile(
 absl::StatusOr<std::unique_ptr<Reader>> OpenMnistReader(
     const SourceSpec& spec, const FileSystem& files) {
   DATASETD_ASSIGN_OR_RETURN(const std::string split,
-                            ChooseSplit(spec, kSplits));
+                            ChooseSplit(spec, kMnistSplits));
   DATASETD_RETURN_IF_ERROR(CheckOptions(spec, {}));
   DATASETD_RETURN_IF_ERROR(
       CheckDirectory(files, spec.path, "train-images-idx3-ubyte, ..."));

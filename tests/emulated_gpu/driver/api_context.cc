@@ -7,10 +7,6 @@
 namespace datasetd::emulated_driver {
 namespace {
 
-bool IsDevice(CUdevice device) {
-  return device >= 0 && device < static_cast<int>(Driver::Get().devices.size());
-}
-
 bool IsContext(CUcontext context) {
   return Driver::Get().contexts.count(FromHandle(context)) > 0;
 }

@@ -13,10 +13,6 @@
 namespace datasetd::emulated_driver {
 namespace {
 
-bool IsDevice(CUdevice device) {
-  return device >= 0 && device < static_cast<int>(Driver::Get().devices.size());
-}
-
 CUresult CopyUuid(const char* function, CUuuid* uuid, CUdevice device,
                   Uuid DeviceSettings::*which) {
   return Driver::Get().Run(function, kNoRule, [&](Call& call) -> CUresult {

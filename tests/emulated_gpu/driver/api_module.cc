@@ -16,7 +16,7 @@ namespace datasetd::emulated_driver {
 namespace {
 
 // NVIDIA, "CUDA Compiler Driver": of shared memory without opting in for more.
-constexpr uint64_t kMaxSharedBytes = 48 << 10;
+constexpr uint64_t kMaxBlockSharedBytes = 48 << 10;
 // What the driver adds to the local memory of each thread; observed, not
 // documented.
 constexpr uint64_t kLocalOverheadBytes = 512;
@@ -115,7 +115,7 @@ CUresult CheckShape(const KernelInfo& info, const KernelLaunch& launch) {
       uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
   if (threads > 1024 ||
       uint64_t{info.shared_bytes} + launch.dynamic_shared_bytes >
-          kMaxSharedBytes) {
+          kMaxBlockSharedBytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return threads > MaxThreads(info) ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES

@@ -213,6 +213,10 @@ class Driver {
   uint64_t next_handle_ = 0x5d000000;
 };
 
+inline bool IsDevice(CUdevice device) {
+  return device >= 0 && device < static_cast<int>(Driver::Get().devices.size());
+}
+
 // The contexts of this thread; the last one is current.
 std::vector<uint64_t>& ContextStack();
 CUstreamCaptureMode& ThreadCaptureMode();

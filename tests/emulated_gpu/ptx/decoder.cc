@@ -21,13 +21,7 @@
 
 namespace datasetd::emulated_gpu {
 
-namespace {
-
-int64_t AlignUp(int64_t value, int64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 absl::StatusOr<FunctionCode> FunctionDecoder::Run() {
   absl::StatusOr<Flow> flow = AnalyseFlow(function_);

@@ -19,13 +19,10 @@
 #include "tests/emulated_gpu/ptx/module_code.h"
 #include "tests/emulated_gpu/ptx/parser.h"
 #include "tests/emulated_gpu/ptx/syntax.h"
+#include "tests/emulated_gpu/ptx/type.h"
 
 namespace datasetd::emulated_gpu {
 namespace {
-
-int64_t AlignUp(int64_t value, int64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
 
 // Without the namespaces that nvcc makes up for what a file keeps to itself.
 std::string Demangle(const std::string& name) {

@@ -26,10 +26,6 @@ namespace {
 constexpr int64_t kMaxVariableBytes = int64_t{1} << 31;
 constexpr int kMaxRegisters = 1 << 24;
 
-int64_t AlignUp(int64_t value, int64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
-
 struct Name {
   bool is_variable = false;
   int index = 0;

@@ -3,12 +3,17 @@
 #ifndef DATASETD_TESTS_EMULATED_GPU_PTX_TYPE_H_
 #define DATASETD_TESTS_EMULATED_GPU_PTX_TYPE_H_
 
+#include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/string_view.h"
 
 namespace datasetd::emulated_gpu {
+
+inline int64_t AlignUp(int64_t value, int64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
 
 enum class Type {
   kPred,

@@ -1,0 +1,37 @@
+"""Libraries whose sources are compiled together."""
+
+def joined_library(name, srcs, copts = [], **kwargs):
+    """A cc_library that compiles its sources as one.
+
+    Most of a compiler's time goes into the headers that the sources of a folder
+    share; they are read once so. Names in unnamed namespaces must differ within
+    the folder. `--define=apart=true` compiles each source by itself.
+
+    Args:
+      name: of the library.
+      srcs: sources that lie in the package.
+      copts: as a cc_library's.
+      **kwargs: of the cc_library.
+    """
+    headers = [source for source in srcs if source.endswith(".h")]
+    sources = [source for source in srcs if source not in headers]
+    native.genrule(
+        name = name + "_joined",
+        outs = [name + "_joined.cc"],
+        cmd = "printf '#include \"{}/%s\"\\n' {} >$@".format(
+            native.package_name(),
+            " ".join(sources),
+        ),
+        testonly = kwargs.get("testonly", False),
+    )
+    native.cc_library(
+        name = name,
+        srcs = select({
+            "//base:apart": sources,
+            "//conditions:default": [name + "_joined.cc"],
+        }) + headers,
+        # Classes of a .cc file may have members of its unnamed namespace.
+        copts = copts + ["-Wno-subobject-linkage"],
+        textual_hdrs = sources,
+        **kwargs
+    )

@@ -1,0 +1,30 @@
+// What several checks read of the machine.
+
+#ifndef DATASETD_CLIENT_CTL_DOCTOR_MACHINE_H_
+#define DATASETD_CLIENT_CTL_DOCTOR_MACHINE_H_
+
+#include <dlfcn.h>
+
+#include <fstream>
+#include <string>
+
+namespace datasetd::ctl {
+
+// Empty if there is no such file.
+inline std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// A function of a library that dlopen returned; null if it has none of the
+// name.
+template <typename Function>
+Function* Symbol(void* library, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_DOCTOR_MACHINE_H_
