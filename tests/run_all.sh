@@ -4,17 +4,17 @@
 #
 #   tests/run_all.sh [--full]
 #
-# Installs the Debian packages that are missing. Runs all tests; then those of
-# the parts that read what others wrote, under Address- and UBSanitizer, and
-# those tagged tsan under ThreadSanitizer; drives a daemon built with the former
-# by tests of processes; then checks the form of the sources (tests/lint.sh), asks
-# Bazel whether the layers depend on each other
-# as they may, and whether the documentation names files that are there. Every
-# test case counts in every pass it ran in. Exits non-zero if anything failed,
-# was not built, or ran no case.
+# Installs the Debian packages that are missing. Runs the tests that are not
+# tagged full; then those of the parts that read what others wrote under Address-
+# and UBSanitizer, and those of the parts with threads under ThreadSanitizer; then
+# checks the form of the sources (tests/lint.sh), asks Bazel whether the layers
+# depend on each other as they may, and whether the documentation names files that
+# are there. Every test case counts in every pass it ran in. Exits non-zero if
+# anything failed, was not built, or ran no case.
 #
-#   --full  the whole tree under Address- and UBSanitizer, more tests of that
-#           daemon, the tests tagged full, and the fuzzers
+#   --full  every test; each source compiled by itself; all C++ tests under
+#           Address- and UBSanitizer, and the tests of processes with a daemon
+#           under them; all tests with threads under ThreadSanitizer; fuzzers
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -64,41 +64,52 @@ pass() {
 
 if $full; then
   pass all //...
+  printf '\n== apart: each source by itself\n'
+  if bazel build "--disk_cache=$cache" --define=apart=true --copt=-O0 \
+      //server/... //client/... //cuda/... //tests/emulated_gpu/...; then
+    echo '{"case": "apart", "result": "passed"}' >"$events/apart"
+  else
+    echo '{"case": "apart", "result": "failed"}' >"$events/apart"
+  fi
+  passes+=(apart)
   # Python is not instrumented, and cannot load what is.
   pass asan --config=asan --build_tests_only --test_lang_filters=cc //tests/...
-else
-  pass all --test_tag_filters=-full //...
-  # Parsers, state machines and arithmetic; nothing that links gRPC, whose
-  # build alone would take longer than all of these.
-  pass asan --config=asan --build_tests_only \
-    --test_tag_filters=-noasan,-full,-exclusive --test_size_filters=small,medium \
-    //tests/ring/... //tests/server/{files,dataset,pipeline,cache,load,registry,feed,readers}/...
-fi
-# The daemon itself under both sanitizers, driven by the tests of processes,
-# whose Python and client are as ever. Left out of all: those that measure its
-# memory, and those of how it is started.
-sanitized=$events/datasetd
-options=quarantine_size_mb=4:detect_leaks=1:abort_on_error=1
-tests=(hostile_attach_test hostile_order_test hostile_ring_test kill_test)
-if $full; then
-  tests+=(bad_input_test closed_test detach_test fork_test hostile_flood_test
-    kill_storm_test many_feeds_test)
-fi
-printf '\n== asan_daemon: bazel build --config=asan //server:datasetd\n'
-# Kernels are compiled for one GPU only: this daemon runs on the host.
-if bazel build "--disk_cache=$cache" --config=asan --define=cuda_archs=90 \
-    //server:datasetd &&
-  cp bazel-bin/server/datasetd "$sanitized"; then
-  pass asan_daemon "--test_env=DATASETD_TEST_DAEMON=$sanitized" \
-    "--test_env=ASAN_OPTIONS=$options" \
-    --test_env=UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-    "${tests[@]/#///tests/integration:}"
-else
-  echo "//server:datasetd was not built" >"$events/asan_daemon.broken"
-  passes+=(asan_daemon)
-fi
 
-pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan //tests/...
+  # The daemon itself under both sanitizers, driven by the tests of processes,
+  # whose Python and client are as ever. Left out of all: those that measure its
+  # memory, and those of how it is started.
+  sanitized=$events/datasetd
+  options=quarantine_size_mb=4:detect_leaks=1:abort_on_error=1
+  tests=(bad_input_test closed_test detach_test fork_test hostile_attach_test
+    hostile_flood_test hostile_order_test hostile_ring_test kill_storm_test
+    kill_test many_feeds_test)
+  printf '\n== asan_daemon: bazel build --config=asan //server:datasetd\n'
+  # Kernels are compiled for one GPU only: this daemon runs on the host.
+  if bazel build "--disk_cache=$cache" --config=asan --define=cuda_archs=90 \
+      //server:datasetd &&
+    cp bazel-bin/server/datasetd "$sanitized"; then
+    pass asan_daemon "--test_env=DATASETD_TEST_DAEMON=$sanitized" \
+      "--test_env=ASAN_OPTIONS=$options" \
+      --test_env=UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+      "${tests[@]/#///tests/integration:}"
+  else
+    echo "//server:datasetd was not built" >"$events/asan_daemon.broken"
+    passes+=(asan_daemon)
+  fi
+
+  pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan //tests/...
+else
+  pass all --build_tag_filters=-full --test_tag_filters=-full //...
+  # What others wrote, and what threads share. Nothing that links gRPC, whose
+  # build alone would take longer than these.
+  pass asan --config=asan --build_tests_only \
+    --build_tag_filters=-noasan,-full,-exclusive \
+    --test_tag_filters=-noasan,-full,-exclusive \
+    --test_size_filters=small,medium \
+    //tests/ring/... //tests/server/{attach,cache,dataset,files,pipeline,readers}/...
+  pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan \
+    //tests/server/{attach,cache,feed,load,registry}/...
+fi
 
 printf '\n== lint\n'
 tests/lint.sh "$events/lint"

@@ -22,7 +22,7 @@ _planted = rule(
 )
 
 def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
-    """A test for each mutant of a source.
+    """A test for each mutant of a source; all but the first are tagged full.
 
     Args:
       src: the source.
@@ -33,12 +33,14 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
       data: of the tests.
       **kwargs: of all.
     """
-    for name, before, after, case in mutants:
+    for i, (name, before, after, case) in enumerate(mutants):
+        tags = ["full"] if i > 0 else []
         _planted(
             name = name + "_planted",
             src = src,
             before = before,
             after = after,
+            tags = tags,
         )
 
         # Linked whole and first: the library's own object is left out.
@@ -48,6 +50,7 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
             srcs = [name + "_planted"],
             deps = suite_deps,
             alwayslink = True,
+            tags = tags,
             **kwargs
         )
         native.cc_binary(
@@ -57,6 +60,7 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
                 name + "_object",
                 suite,
             ],
+            tags = tags,
             **kwargs
         )
         native.sh_test(
@@ -66,5 +70,6 @@ def host_mutants(src, suite, suite_deps, env, mutants, data = [], **kwargs):
             args = ["$(rootpath %s_suite)" % name, case],
             data = [name + "_suite"] + data,
             env = env,
+            tags = tags,
             **kwargs
         )
