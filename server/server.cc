@@ -151,7 +151,7 @@ class Server::Impl {
   void AwaitEnds();
   void StopParts();
   [[noreturn]] void EndProcess(absl::Duration timeout);
-  void OnDataset(const char* event, const DatasetInfo& info,
+  void OnDataset(DatasetEvent event, const DatasetInfo& info,
                  const Caller& caller);
   void OnProducerFailure(uint64_t feed_id, const absl::Status& status);
   void OnDeviceFailed(ServedDevice& device);
@@ -239,9 +239,8 @@ absl::Status Server::Impl::Start() {
                             .total_bytes =
                                 BytesOf(config_.decode_memory_mib())}},
       devices_.get(), open_source, &clock_,
-      [this](const char* event, const DatasetInfo& info, const Caller& caller) {
-        OnDataset(event, info, caller);
-      });
+      [this](DatasetEvent event, const DatasetInfo& info,
+             const Caller& caller) { OnDataset(event, info, caller); });
   DATASETD_ASSIGN_OR_RETURN(
       feeds_, FeedTable::Create(std::move(feed_options), devices_.get(),
                                 datasets_.get(), RingChannel::Create, &clock_,
@@ -331,13 +330,14 @@ void Server::Impl::OnDeviceFailed(ServedDevice& device) {
 }
 
 // Called with the registry's lock held.
-void Server::Impl::OnDataset(const char* event, const DatasetInfo& info,
+void Server::Impl::OnDataset(DatasetEvent event, const DatasetInfo& info,
                              const Caller& caller) {
-  LogDatasetEvent(event, info, caller);
+  LogDatasetEvent(DatasetEventName(event), info, caller);
   if (manifest_ == nullptr || info.owner.session_id == 0) return;
-  const absl::string_view name = event;
-  if (name == "ready") manifest_->Add(info);
-  if (name == "unload" || name == "evicted") manifest_->Remove(info.spec.name);
+  if (event == DatasetEvent::kReady) manifest_->Add(info);
+  if (event == DatasetEvent::kUnloadAsked || event == DatasetEvent::kEvicted) {
+    manifest_->Remove(info.spec.name);
+  }
 }
 
 absl::Status Server::Impl::OpenSockets() {

@@ -88,7 +88,8 @@ DatasetRegistry::DatasetRegistry(Options options, DeviceTable* devices,
       memory_(&mutex_, &table_, devices->pinned(), options.cache,
               [this](const DatasetEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
                 counters_.num_evicted.fetch_add(1, std::memory_order_relaxed);
-                observer_("evicted", DescribeBriefly(entry), Caller());
+                observer_(DatasetEvent::kEvicted, DescribeBriefly(entry),
+                          Caller());
               }),
       scans_(kMaxScansPerUser),
       loads_(kMaxLoadsPerUser) {
@@ -305,10 +306,11 @@ bool DatasetRegistry::PlanLoad(const EntryPtr& entry,
   }
   if (entry->is_restored) {
     ++num_restoring_;
-    observer_("loading again", DescribeBriefly(*entry), entry->owner);
+    observer_(DatasetEvent::kLoadingAgain, DescribeBriefly(*entry),
+              entry->owner);
   } else {
     counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
-    observer_("loading", DescribeBriefly(*entry), entry->owner);
+    observer_(DatasetEvent::kLoading, DescribeBriefly(*entry), entry->owner);
   }
   loads_.Add(entry->owner.uid, entry);
   return true;
@@ -385,7 +387,7 @@ absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
   DATASETD_RETURN_IF_ERROR(Prepare(*entry, std::move(source)));
   table_.Add(entry);
   counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
-  observer_("loading", DescribeBriefly(*entry), caller);
+  observer_(DatasetEvent::kLoading, DescribeBriefly(*entry), caller);
   return entry;
 }
 
@@ -703,7 +705,7 @@ std::vector<std::shared_ptr<const Dataset>> DatasetRegistry::FailDevice(
     entry->error = devices_->CheckServes(device);
     entry->report_reservation.Release();
     counters_.num_failed.fetch_add(1, std::memory_order_relaxed);
-    observer_("failed", DescribeBriefly(*entry), Caller());
+    observer_(DatasetEvent::kFailed, DescribeBriefly(*entry), Caller());
     std::move(entry->replicas.begin(), entry->replicas.end(),
               std::back_inserter(lost));
     entry->replicas.clear();
@@ -724,7 +726,7 @@ void DatasetRegistry::FinishLoad(DatasetEntry& entry,
     counters_.num_ready.fetch_add(1, std::memory_order_relaxed);
     counters_.loaded_bytes.fetch_add(
         static_cast<uint64_t>(entry.resident_bytes), std::memory_order_relaxed);
-    observer_("ready", DescribeBriefly(entry), entry.owner);
+    observer_(DatasetEvent::kReady, DescribeBriefly(entry), entry.owner);
     return;
   }
   entry.state = DatasetState::kFailed;
@@ -733,7 +735,7 @@ void DatasetRegistry::FinishLoad(DatasetEntry& entry,
   const bool is_cancelled = absl::IsCancelled(entry.error);
   (is_cancelled ? counters_.num_cancelled : counters_.num_failed)
       .fetch_add(1, std::memory_order_relaxed);
-  observer_("failed", DescribeBriefly(entry), entry.owner);
+  observer_(DatasetEvent::kFailed, DescribeBriefly(entry), entry.owner);
   if (is_cancelled) table_.Remove(entry);
   table_.ForgetOldFailures();
 }
@@ -902,7 +904,7 @@ void DatasetRegistry::EndUse(uint64_t entry_id, uint32_t uid) {
       entry->state != DatasetState::kUnloading) {
     return;
   }
-  observer_("unloaded", DescribeBriefly(*entry), Caller());
+  observer_(DatasetEvent::kUnloaded, DescribeBriefly(*entry), Caller());
   table_.Remove(*entry);
   memory_.Free(Only(std::move(entry)));
 }
@@ -937,7 +939,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
         "dataset '", name, "' has ", entry.num_feeds(),
         " open feeds; close them, or force the unload, which ends them"));
   }
-  observer_("unload", DescribeBriefly(entry), caller);
+  observer_(DatasetEvent::kUnloadAsked, DescribeBriefly(entry), caller);
   if (entry.state == DatasetState::kLoading) {
     entry.Cancel();
     entry.holders.clear();
@@ -948,7 +950,7 @@ absl::StatusOr<Replicas> DatasetRegistry::Unload(const std::string& name,
     entry.holders.clear();
     return entry.replicas;
   }
-  observer_("unloaded", DescribeBriefly(entry), caller);
+  observer_(DatasetEvent::kUnloaded, DescribeBriefly(entry), caller);
   table_.Remove(entry);
   memory_.Free(Only(std::move(found)));
   return Replicas();

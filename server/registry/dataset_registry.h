@@ -59,6 +59,7 @@
 #include "server/load/source_scan.h"
 #include "server/pipeline/ops/transform_limits.h"
 #include "server/registry/dataset_entry.h"
+#include "server/registry/dataset_event.h"
 #include "server/registry/dataset_table.h"
 #include "server/registry/dataset_use.h"
 #include "server/registry/load_call.h"
@@ -95,7 +96,7 @@ class DatasetRegistry {
   // Called for the log when something happens to a dataset; `caller` is the
   // cause. `info` is brief.
   using Observer = std::function<void(
-      const char* event, const DatasetInfo& info, const Caller& caller)>;
+      DatasetEvent event, const DatasetInfo& info, const Caller& caller)>;
 
   struct Options {
     uint64_t max_datasets = 0;  // limit on clients' datasets; 0: unlimited

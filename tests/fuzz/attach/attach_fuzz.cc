@@ -94,7 +94,7 @@ class World {
           return std::make_unique<testing::FakeSource>(10, 1, spec.path, 7,
                                                        &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     DatasetSpec spec;
     spec.name = "a";
     Check(datasets_->Load(spec, {.session_id = 1u << 30}).ok(), "load");

@@ -98,7 +98,7 @@ class World {
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           return std::make_unique<Samples>();
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     DatasetSpec spec;
     spec.name = "a";
     spec.format = "samples";

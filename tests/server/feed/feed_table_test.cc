@@ -53,7 +53,7 @@ class FeedTableTest : public ::testing::Test {
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           return std::make_unique<FakeSource>(10, 1, spec.path, 7, &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     DatasetSpec spec;
     spec.name = "a";
     EXPECT_THAT(registry_->Load(spec, kAlice), IsOk());

@@ -117,7 +117,7 @@ class SlowFreeTest : public ::testing::Test {
           return std::make_unique<FakeSource>(10, 1, spec.path, 7,
                                               &source_gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     DatasetSpec spec;
     spec.name = "a";
     EXPECT_THAT(registry_->Load(spec, kAlice), IsOk());

@@ -348,7 +348,7 @@ class RaggedRegistryTest : public ::testing::Test {
           source->OnDecode([this](int64_t) { ++num_decoded_; });
           return source;
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   }
   static DatasetSpec Spec() {
     DatasetSpec spec;

@@ -62,7 +62,7 @@ class DatasetRegistryTest : public ::testing::Test {
           return std::make_unique<FakeSource>(num_samples_, 1, file, fill_,
                                               &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   }
   ~DatasetRegistryTest() override {
     gate_.Open();
@@ -626,7 +626,7 @@ TEST_F(DatasetRegistryTest, NothingIsEvictedForWhatTheUserMayNotHave) {
         return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
                                             &gate_);
       },
-      &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+      &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   num_samples_ = 400;
   LoadAndAwait("a", kAlice);
   LoadAndAwait("b", kRoot);
@@ -648,7 +648,7 @@ TEST_F(DatasetRegistryTest, TextsAreCountedAndLimitedByUser) {
         return std::make_unique<FakeSource>(num_samples_, 1, spec.path, fill_,
                                             &gate_);
       },
-      &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+      &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   DatasetSpec spec = Spec("a");
   spec.wire = std::make_shared<const std::string>(80, 'w');
   ASSERT_THAT(registry_->Load(spec, kAlice), IsOk());

@@ -107,7 +107,7 @@ class Life {
                              .options = spec.options},
                             *files_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     DatasetSpec spec;
     spec.name = "d";
     spec.format = "cifar10";

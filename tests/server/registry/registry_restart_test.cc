@@ -80,7 +80,7 @@ class RegistryRestartTest : public ::testing::Test {
           return std::make_unique<FakeSource>(100, 1, spec.path, fill_, &gate_);
         },
         &clock_,
-        [this](const char* event, const DatasetInfo&, const Caller&) {
+        [this](DatasetEvent event, const DatasetInfo&, const Caller&) {
           if (observer_) observer_(event);
         });
   }
@@ -145,7 +145,7 @@ class RegistryRestartTest : public ::testing::Test {
   SourceGate opened_;
   FakeClock clock_;
   uint8_t fill_ = 7;
-  std::function<void(const std::string& event)> observer_;
+  std::function<void(DatasetEvent event)> observer_;
   RestoreJournal* journal_ = nullptr;
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetCache> cache_;
@@ -155,8 +155,8 @@ class RegistryRestartTest : public ::testing::Test {
 // Who sees READY and waits for the cache finds the samples in it.
 TEST_F(RegistryRestartTest, TheCacheHasTheJobBeforeAnybodyIsTold) {
   uint64_t num_stored = 0;
-  observer_ = [&](const std::string& event) {
-    if (event != "ready") return;
+  observer_ = [&](DatasetEvent event) {
+    if (event != DatasetEvent::kReady) return;
     EXPECT_TRUE(cache_->AwaitIdle(kLong));
     num_stored = cache_->counters().num_stored;
   };

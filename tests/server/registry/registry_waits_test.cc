@@ -119,7 +119,7 @@ class RegistryWaitsTest : public ::testing::Test {
           return std::make_unique<FakeSource>(kNumSamples, 1, spec.path, 7,
                                               &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   }
   ~RegistryWaitsTest() override {
     if (!copy_.may_end.HasBeenNotified()) copy_.may_end.Notify();

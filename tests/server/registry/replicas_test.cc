@@ -46,7 +46,7 @@ class ReplicasTest : public ::testing::Test {
           return std::make_unique<FakeSource>(kNumSamples, 1, spec.path,
                                               /*fill=*/7, &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
   }
   ~ReplicasTest() override { gate_.Open(); }
 

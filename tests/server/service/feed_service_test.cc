@@ -47,7 +47,7 @@ class FeedServiceTest : public ::testing::Test {
             -> absl::StatusOr<std::unique_ptr<SampleSource>> {
           return std::make_unique<FakeSource>(10, 1, spec.path, 7, &gate_);
         },
-        &clock_, [](const char*, const DatasetInfo&, const Caller&) {});
+        &clock_, [](DatasetEvent, const DatasetInfo&, const Caller&) {});
     DatasetSpec spec;
     spec.name = "a";
     const Caller loader = {.session_id = 99, .uid = kUid, .pid = kPid};
