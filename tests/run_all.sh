@@ -66,7 +66,7 @@ if $full; then
   pass all //...
   printf '\n== apart: each source by itself\n'
   if bazel build "--disk_cache=$cache" --define=apart=true --copt=-O0 \
-      //server/... //client/... //cuda/... //tests/emulated_gpu/...; then
+      //server/... //client/... //cuda/... //tests/emulated_gpu/{driver,ptx}; then
     echo '{"case": "apart", "result": "passed"}' >"$events/apart"
   else
     echo '{"case": "apart", "result": "failed"}' >"$events/apart"
@@ -106,9 +106,9 @@ else
     --build_tag_filters=-noasan,-full,-exclusive \
     --test_tag_filters=-noasan,-full,-exclusive \
     --test_size_filters=small,medium \
-    //tests/ring/... //tests/server/{attach,cache,dataset,files,pipeline,readers}/...
+    //tests/ring/... //tests/server/{attach,files,readers}/...
   pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan \
-    //tests/server/{attach,cache,feed,load,registry}/...
+    //tests/server/{attach,feed,registry}/...
 fi
 
 printf '\n== lint\n'

@@ -26,6 +26,7 @@ def main() -> None:
     targets = sys.argv[1] if len(sys.argv) > 1 else "//..."
     actions = json.loads(
         bazel("aquery", "--output=jsonproto", "--noshow_progress",
+              "--define=apart=true",
               f'mnemonic("CppCompile", {targets})')
     ).get("actions", [])
     root = bazel("info", "execution_root").strip()
