@@ -5,12 +5,12 @@
 #   tests/run_all.sh [--full]
 #
 # Installs the Debian packages that are missing. Runs the tests that are not
-# tagged full; then those of the parts that read what others wrote under Address-
-# and UBSanitizer, and those of the parts with threads under ThreadSanitizer; then
-# checks the form of the sources (tests/lint.sh), asks Bazel whether the layers
-# depend on each other as they may, and whether the documentation names files that
-# are there. Every test case counts in every pass it ran in. Exits non-zero if
-# anything failed, was not built, or ran no case.
+# tagged full; then those of the ring, the attach protocol, files and readers under
+# Address- and UBSanitizer, and those of the attach protocol, feeds and the registry
+# under ThreadSanitizer; then checks the form of the sources (tests/lint.sh), asks
+# Bazel whether the layers depend on each other as they may, and whether the
+# documentation names files that are there. Every test case counts in every pass it
+# ran in. Exits non-zero if anything failed, was not built, or ran no case.
 #
 #   --full  every test; each source compiled by itself; all C++ tests under
 #           Address- and UBSanitizer, and the tests of processes with a daemon

@@ -10,7 +10,7 @@
 
 namespace datasetd {
 
-// The error of a call of the system's that errno has: "NAME: WHAT: reason".
+// Returns the error in errno as "NAME: WHAT: reason".
 inline absl::Status ErrnoStatus(absl::string_view name,
                                 absl::string_view what) {
   const int error = errno;

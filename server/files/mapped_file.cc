@@ -149,8 +149,9 @@ void MappedFile::Prefetch(const uint8_t* data, int64_t size_bytes) const {
 }
 
 absl::Status MappedFile::Finish(int64_t size_bytes) const {
-  if (ftruncate(fd_.get(), size_bytes) != 0)
+  if (ftruncate(fd_.get(), size_bytes) != 0) {
     return ErrnoStatus(path_, "ftruncate");
+  }
   if (fsync(fd_.get()) != 0) return ErrnoStatus(path_, "fsync");
   return status();
 }

@@ -164,8 +164,9 @@ class PosixStoreDirectory : public StoreDirectory {
 
   absl::StatusOr<int64_t> FreeBytes() const override {
     struct statvfs status;
-    if (fstatvfs(fd_.get(), &status) != 0)
+    if (fstatvfs(fd_.get(), &status) != 0) {
       return ErrnoStatus(path_, "fstatvfs");
+    }
     return static_cast<int64_t>(status.f_bavail * status.f_frsize);
   }
 

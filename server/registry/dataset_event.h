@@ -3,10 +3,10 @@
 
 namespace datasetd {
 
-// What the registry tells its observer of a dataset.
+// Events of a dataset that the registry reports to its observer.
 enum class DatasetEvent {
   kLoading,
-  kLoadingAgain,  // one of the daemon before
+  kLoadingAgain,  // after a restart of the daemon
   kReady,
   kFailed,
   kUnloadAsked,
@@ -14,7 +14,7 @@ enum class DatasetEvent {
   kEvicted,
 };
 
-// As the log has it.
+// Returns the text of the event in the log.
 inline const char* DatasetEventName(DatasetEvent event) {
   switch (event) {
     case DatasetEvent::kLoading:

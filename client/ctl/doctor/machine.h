@@ -1,4 +1,4 @@
-// What several checks read of the machine.
+// Reads files and libraries of the machine, for the checks of doctor.
 
 #ifndef DATASETD_CLIENT_CTL_DOCTOR_MACHINE_H_
 #define DATASETD_CLIENT_CTL_DOCTOR_MACHINE_H_

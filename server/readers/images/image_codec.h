@@ -27,7 +27,7 @@
 
 namespace datasetd {
 
-// Of an encoded image. Readers refuse larger ones.
+// The size of the largest encoded image that readers accept.
 inline constexpr uint32_t kMaxImageFileBytes = 256 << 20;
 
 struct ImageHeader {

@@ -21,8 +21,6 @@
 
 namespace datasetd::emulated_gpu {
 
-namespace {}  // namespace
-
 absl::StatusOr<FunctionCode> FunctionDecoder::Run() {
   absl::StatusOr<Flow> flow = AnalyseFlow(function_);
   if (!flow.ok()) return flow.status();
