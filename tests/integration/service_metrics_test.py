@@ -99,9 +99,8 @@ def test_it_is_on_the_loopback_device_only(daemon, port):
 
 def test_there_is_no_endpoint_unless_it_is_asked_for():
     with harness.Daemon() as daemon:
-        own = {name for name in os.listdir(f"/proc/{daemon.pid}/fd")}
-        sockets = {os.readlink(f"/proc/{daemon.pid}/fd/{fd}") for fd in own}
-        inodes = {re.sub(r"\D", "", target) for target in sockets
+        inodes = {re.sub(r"\D", "", target)
+                  for target in daemon.descriptor_targets()
                   if target.startswith("socket:")}
         with open(f"/proc/{daemon.pid}/net/tcp") as table:
             assert not any(line.split()[9] in inodes for line in table)
@@ -160,6 +159,10 @@ hear()
             assert any(0 < ratio < 1 for ratio in ratios)
             for page in loading:
                 page.check()
+                # Until the load is planned, the dataset has no place.
+                if not page.has("datasetd_dataset_resident_bytes"):
+                    assert page.get("datasetd_dataset_loaded_ratio") == 0
+                    continue
                 # What is reserved is used from the start, what is loaded not.
                 assert page.get("datasetd_device_used_bytes",
                                 kind="dataset") >= page.get(

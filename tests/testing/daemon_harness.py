@@ -81,8 +81,8 @@ class ProcessView:
     def __init__(self, pid):
         self.pid = pid
 
-    def descriptors(self):
-        """Targets of its open descriptors, sorted."""
+    def descriptor_targets(self):
+        """What its open descriptors refer to."""
         directory = f"/proc/{self.pid}/fd"
         targets = []
         for name in os.listdir(directory):
@@ -90,8 +90,12 @@ class ProcessView:
                 targets.append(os.readlink(os.path.join(directory, name)))
             except FileNotFoundError:
                 pass  # closed meanwhile
-        # The numbers of sockets and pipes are of no interest.
-        return sorted(re.sub(r"\[\d+\]$", "", target) for target in targets)
+        return targets
+
+    def descriptors(self):
+        """The same, sorted and without the numbers of sockets and pipes."""
+        return sorted(re.sub(r"\[\d+\]$", "", target)
+                      for target in self.descriptor_targets())
 
     def num_threads(self):
         return len(os.listdir(f"/proc/{self.pid}/task"))
