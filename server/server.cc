@@ -120,7 +120,7 @@ class Server::Impl {
                             config.user_limits().max_sessions(),
                             config.max_sessions())),
         call_guard_(CallGuardOptions(config), &peers_, &clock_),
-        context_(&sessions_, &peers_, &call_guard_),
+        context_(&sessions_, &peers_, &call_guard_, [this] { AwaitEnds(); }),
         texts_(
             config.text_budget_mib() << 20,
             {.text_bytes = UserLimit(config.user_limits().has_max_text_mib(),
@@ -397,10 +397,8 @@ absl::Status Server::Impl::StartRpc() {
       },
       [this] {
         if (manifest_ != nullptr) manifest_->AwaitWritten(kMaxSaveTime);
-      },
-      [this] { AwaitEnds(); });
-  feed_service_ = std::make_unique<FeedService>(&context_, feeds_.get(),
-                                                [this] { AwaitEnds(); });
+      });
+  feed_service_ = std::make_unique<FeedService>(&context_, feeds_.get());
   server_service_ = std::make_unique<ServerService>(
       ServerService::Parts{.context = &context_,
                            .sessions = &sessions_,

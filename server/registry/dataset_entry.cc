@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace datasetd {
 
 int DatasetEntry::num_feeds() const {
@@ -21,6 +23,15 @@ bool DatasetEntry::IsLost() const {
                                          return has_failed(device) &&
                                                 BytesIn(*device->budget) > 0;
                                        });
+}
+
+absl::Status DatasetEntry::CheckReadable() const {
+  if (replicas.empty() || replicas.front()->status().ok()) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      "dataset '", spec.name, "': ", replicas.front()->status().message(),
+      "; unload it, and load it again"));
 }
 
 bool DatasetEntry::IsUnused() const {

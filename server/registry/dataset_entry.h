@@ -92,6 +92,8 @@ struct DatasetEntry {
   // True if failed devices take the dataset away: one had samples that no other
   // has, or there is none left to feed from.
   bool IsLost() const;
+  // DATA_LOSS if it is READY and its samples cannot be read any more.
+  absl::Status CheckReadable() const;
   // True if it is READY and may be evicted.
   bool IsUnused() const;
   bool is_cancelled() const {

@@ -60,13 +60,12 @@ DatasetService::DatasetService(
     const Limits& limits, const RequestContext* context,
     DatasetRegistry* datasets, SpoolSpace* push_spool,
     std::function<void(const Dataset& dataset)> end_feeds,
-    std::function<void()> await_saved, std::function<void()> await_ends)
+    std::function<void()> await_saved)
     : context_(context),
       datasets_(datasets),
       push_spool_(push_spool),
       end_feeds_(std::move(end_feeds)),
       await_saved_(std::move(await_saved)),
-      await_ends_(std::move(await_ends)),
       loads_("calls that wait for a load", limits.max_loads,
              limits.max_loads_per_user, "user_limits.max_loads"),
       pushes_("pushes", kMaxPushes, kMaxPushesPerUser),
@@ -86,11 +85,9 @@ absl::Status DatasetService::Load(
                             DatasetSpecFromProto(request.spec()));
   DATASETD_ASSIGN_OR_RETURN(const UserPlaces::Place place,
                             loads_.Take(caller.uid));
-  auto info = AwaitLoad(call, spec, caller, writer);
-  if (absl::IsResourceExhausted(info.status())) {
-    await_ends_();
-    info = AwaitLoad(call, spec, caller, writer);
-  }
+  const auto info = context_->TryAgainIf(absl::IsResourceExhausted, [&] {
+    return AwaitLoad(call, spec, caller, writer);
+  });
   if (absl::IsCancelled(info.status())) {
     // Also when its session ends, or the daemon.
     DATASETD_RETURN_IF_ERROR(context_->Authenticate(*call).status());
@@ -241,12 +238,10 @@ absl::StatusOr<uint64_t> DatasetService::PushSamples(
     return datasets_->Push(push.spec, std::move(source), caller,
                            [call] { call->TryCancel(); });
   };
-  auto pushed = attempt();
-  if (absl::IsResourceExhausted(pushed.status()) && !is_begun) {
-    await_ends_();
-    pushed = attempt();
-  }
-  return pushed;
+  const auto is_lack = [&](const absl::Status& status) {
+    return absl::IsResourceExhausted(status) && !is_begun;
+  };
+  return context_->TryAgainIf(is_lack, attempt);
 }
 
 grpc::Status DatasetService::EstimateLoad(
@@ -347,13 +342,12 @@ grpc::Status DatasetService::UnloadDataset(
 absl::Status DatasetService::Unload(const grpc::ServerContext& call,
                                     const v1::UnloadDatasetRequest& request) {
   DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(call));
-  auto replicas = datasets_->Unload(request.name(), request.force(), caller);
-  if (absl::IsFailedPrecondition(replicas.status())) {
-    await_ends_();
-    replicas = datasets_->Unload(request.name(), request.force(), caller);
-  }
-  DATASETD_RETURN_IF_ERROR(replicas.status());
-  for (const auto& replica : *replicas) end_feeds_(*replica);
+  DATASETD_ASSIGN_OR_RETURN(
+      const Replicas replicas,
+      context_->TryAgainIf(absl::IsFailedPrecondition, [&] {
+        return datasets_->Unload(request.name(), request.force(), caller);
+      }));
+  for (const auto& replica : replicas) end_feeds_(*replica);
   await_saved_();
   return absl::OkStatus();
 }

@@ -31,13 +31,11 @@ class DatasetService final : public v1::DatasetService::Service {
 
   // All pointers outlive the service. `end_feeds` ends the leases of a
   // dataset's feeds because it is unloaded. `await_saved` blocks, for a bounded
-  // time, until changes are saved for a restart; `await_ends`, until everything
-  // that clients closed before is released.
+  // time, until changes are saved for a restart.
   DatasetService(const Limits& limits, const RequestContext* context,
                  DatasetRegistry* datasets, SpoolSpace* push_spool,
                  std::function<void(const Dataset& dataset)> end_feeds,
-                 std::function<void()> await_saved,
-                 std::function<void()> await_ends);
+                 std::function<void()> await_saved);
 
   grpc::Status LoadDataset(
       grpc::ServerContext* call, const v1::LoadDatasetRequest* request,
@@ -100,7 +98,6 @@ class DatasetService final : public v1::DatasetService::Service {
   SpoolSpace* const push_spool_;
   const std::function<void(const Dataset& dataset)> end_feeds_;
   const std::function<void()> await_saved_;
-  const std::function<void()> await_ends_;
   // Each call holds a thread.
   UserPlaces loads_;
   UserPlaces pushes_;

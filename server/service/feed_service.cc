@@ -20,12 +20,10 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
     DATASETD_ASSIGN_OR_RETURN(const Caller caller, context_->AdmitWork(*call));
     DATASETD_ASSIGN_OR_RETURN(const FeedOptions options,
                               FeedOptionsFromProto(*request));
-    auto opened = feeds_->Open(options, caller);
-    if (absl::IsResourceExhausted(opened.status())) {
-      await_ends_();
-      opened = feeds_->Open(options, caller);
-    }
-    DATASETD_RETURN_IF_ERROR(opened.status());
+    DATASETD_ASSIGN_OR_RETURN(
+        const OpenedFeed opened,
+        context_->TryAgainIf(absl::IsResourceExhausted,
+                             [&] { return feeds_->Open(options, caller); }));
     // If the session ended meanwhile, its feeds were closed before this one
     // existed.
     if (absl::Status ended = context_->Authenticate(*call).status();
@@ -33,7 +31,7 @@ grpc::Status FeedService::OpenFeed(grpc::ServerContext* call,
       feeds_->EndSession(caller.session_id);
       return ended;
     }
-    OpenedFeedToProto(*opened, response);
+    OpenedFeedToProto(opened, response);
     return absl::OkStatus();
   };
   return ToGrpcStatus(run());

@@ -3,9 +3,6 @@
 #ifndef DATASETD_SERVER_SERVICE_FEED_SERVICE_H_
 #define DATASETD_SERVER_SERVICE_FEED_SERVICE_H_
 
-#include <functional>
-#include <utility>
-
 #include "datasetd/v1/feed.grpc.pb.h"
 #include "server/feed/feed_table.h"
 #include "server/service/request_context.h"
@@ -14,11 +11,9 @@ namespace datasetd {
 
 class FeedService final : public v1::FeedService::Service {
  public:
-  // Both pointers outlive the service. `await_ends` blocks, for a bounded time,
-  // until everything that clients closed before is released.
-  FeedService(const RequestContext* context, FeedTable* feeds,
-              std::function<void()> await_ends)
-      : context_(context), feeds_(feeds), await_ends_(std::move(await_ends)) {}
+  // Both pointers outlive the service.
+  FeedService(const RequestContext* context, FeedTable* feeds)
+      : context_(context), feeds_(feeds) {}
 
   grpc::Status OpenFeed(grpc::ServerContext* call,
                         const v1::OpenFeedRequest* request,
@@ -47,7 +42,6 @@ class FeedService final : public v1::FeedService::Service {
 
   const RequestContext* const context_;
   FeedTable* const feeds_;
-  const std::function<void()> await_ends_;
 };
 
 }  // namespace datasetd

@@ -1,5 +1,5 @@
-// Common checks of all services: authenticates the caller, and refuses new work
-// while the daemon drains. Thread-safe.
+// What all services do: authenticate the caller, refuse new work while the
+// daemon drains, and wait for what clients just closed. Thread-safe.
 
 #ifndef DATASETD_SERVER_SERVICE_REQUEST_CONTEXT_H_
 #define DATASETD_SERVER_SERVICE_REQUEST_CONTEXT_H_
@@ -7,6 +7,8 @@
 #include <grpcpp/server_context.h>
 
 #include <atomic>
+#include <functional>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/attach/session_table.h"
@@ -19,11 +21,15 @@ namespace datasetd {
 class RequestContext {
  public:
   // All pointers outlive the context. `peers` and `guard` belong to the gRPC
-  // server; without them connections are not checked.
-  explicit RequestContext(const SessionTable* sessions,
-                          const PeerTable* peers = nullptr,
-                          CallGuard* guard = nullptr)
-      : sessions_(sessions), peers_(peers), guard_(guard) {}
+  // server; without them connections are not checked. `await_ends` blocks, for
+  // a bounded time, until everything that clients closed before is released.
+  explicit RequestContext(
+      const SessionTable* sessions, const PeerTable* peers = nullptr,
+      CallGuard* guard = nullptr, std::function<void()> await_ends = [] {})
+      : sessions_(sessions),
+        peers_(peers),
+        guard_(guard),
+        await_ends_(std::move(await_ends)) {}
 
   //   UNAUTHENTICATED     no token, or not one of a live session
   //   PERMISSION_DENIED   the connection belongs to another user than the
@@ -39,6 +45,18 @@ class RequestContext {
     return CallGuard::Receiving(guard_, call);
   }
 
+  // Returns what `attempt` returns, an absl::StatusOr. If `is_lack` of its
+  // status, tries again when what clients closed before is released.
+  template <typename IsLack, typename Attempt>
+  auto TryAgainIf(const IsLack& is_lack, const Attempt& attempt) const {
+    auto result = attempt();
+    if (is_lack(result.status())) {
+      await_ends_();
+      result = attempt();
+    }
+    return result;
+  }
+
   void BeginDrain() { is_draining_.store(true); }
   bool is_draining() const { return is_draining_.load(); }
 
@@ -46,6 +64,7 @@ class RequestContext {
   const SessionTable* const sessions_;
   const PeerTable* const peers_;
   CallGuard* const guard_;
+  const std::function<void()> await_ends_;
   std::atomic<bool> is_draining_ = false;
 };
 

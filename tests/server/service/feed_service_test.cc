@@ -70,9 +70,7 @@ class FeedServiceTest : public ::testing::Test {
     auto opened = sessions_.Open(kUid, kPid);
     EXPECT_THAT(opened, IsOk());
     session_ = *opened;
-    service_ = std::make_unique<FeedService>(&context_, table_.get(), [this] {
-      if (await_ends_) await_ends_();
-    });
+    service_ = std::make_unique<FeedService>(&context_, table_.get());
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
@@ -131,7 +129,9 @@ class FeedServiceTest : public ::testing::Test {
   SourceGate gate_;
   FakeClock clock_;
   SessionTable sessions_{8, 8};
-  RequestContext context_{&sessions_};
+  RequestContext context_{&sessions_, nullptr, nullptr, [this] {
+                            if (await_ends_) await_ends_();
+                          }};
   std::unique_ptr<DeviceTable> devices_;
   std::unique_ptr<DatasetRegistry> registry_;
   // Called in the midst of OpenFeed.

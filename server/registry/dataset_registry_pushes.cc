@@ -1,0 +1,100 @@
+// How a registry takes a dataset that a client sends.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/dataset/spec_id.h"
+#include "server/registry/dataset_registry.h"
+
+namespace datasetd {
+namespace {
+
+constexpr absl::Duration kOpenTimeout = absl::Seconds(30);
+
+}  // namespace
+
+absl::StatusOr<uint64_t> DatasetRegistry::Push(
+    DatasetSpec spec, std::unique_ptr<SampleSource> source,
+    const Caller& caller, std::function<void()> cancel) {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(spec, caller));
+  DATASETD_ASSIGN_OR_RETURN(
+      OpenedSource opened,
+      sources_.OpenPush(std::move(spec), std::move(source)));
+  EntryPtr entry;
+  {
+    MutexLock lock(&mutex_);
+    do {
+      DATASETD_RETURN_IF_ERROR(AwaitPlanned(opened.spec.name, caller));
+      const EntryPtr present = table_.Get(opened.spec.name);
+      if (present != nullptr && present->state != DatasetState::kFailed) {
+        return DatasetTable::NameTaken(*present, caller);
+      }
+      DATASETD_RETURN_IF_ERROR(CheckAdmission(opened.spec.name, caller));
+    } while (
+        memory_.MakeRoom(opened.spec, opened.placement, opened.plan, caller));
+    DATASETD_ASSIGN_OR_RETURN(entry, Admit(std::move(opened), caller));
+    entry->cancel = std::move(cancel);
+  }
+  auto replicas = RunLoad(*entry);
+  if (replicas.ok()) {
+    {
+      MutexLock lock(&mutex_);
+      entry->spec_id =
+          PushedSpecId(entry->spec.name, replicas->front()->content_hash(),
+                       entry->owner.uid);
+    }
+    StoreInCache(*entry, replicas->front());
+  }
+  while (true) {
+    replicas = Settle(*entry, std::move(replicas), /*is_push=*/true);
+    MutexLock lock(&mutex_);
+    // Just now.
+    if (replicas.ok() &&
+        (entry->is_cancelled() || !CheckDevices(*entry).ok())) {
+      continue;
+    }
+    entry->cancel = nullptr;
+    FinishLoad(*entry, std::move(replicas));
+    DATASETD_RETURN_IF_ERROR(entry->error);
+    return entry->id;
+  }
+}
+
+absl::Status DatasetRegistry::AwaitPlanned(const std::string& name,
+                                           const Caller& caller) {
+  const EntryPtr entry = table_.Get(name);
+  if (entry == nullptr || !entry->visibility().IsSeenBy(caller)) {
+    return absl::OkStatus();
+  }
+  const auto is_planned = [this, &entry]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return entry->is_planned || entry->state != DatasetState::kLoading ||
+           is_stopping_;
+  };
+  if (mutex_.AwaitWithTimeout(Condition(&is_planned), kOpenTimeout)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("dataset '", name,
+                   "' is being loaded, and its files are not found yet; try "
+                   "again later"));
+}
+
+absl::StatusOr<DatasetRegistry::EntryPtr> DatasetRegistry::Admit(
+    OpenedSource source, const Caller& caller) {
+  auto entry = std::make_shared<DatasetEntry>();
+  entry->owner = caller;
+  entry->started = clock_->Monotonic();
+  entry->last_used = entry->started;
+  entry->holders.insert(caller.session_id);
+  DATASETD_RETURN_IF_ERROR(Prepare(*entry, std::move(source)));
+  table_.Add(entry);
+  counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
+  observer_(DatasetEvent::kLoading, DescribeBriefly(*entry), caller);
+  return entry;
+}
+
+}  // namespace datasetd

@@ -1,0 +1,94 @@
+// How a registry loads again what an earlier daemon had.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/background_thread.h"
+#include "base/status_macros.h"
+#include "server/cache/cached_source.h"
+#include "server/dataset/spec_id.h"
+#include "server/registry/dataset_registry.h"
+
+namespace datasetd {
+
+void DatasetRegistry::Restore(std::vector<RestoredDataset> datasets) {
+  std::vector<Restored> restored;
+  MutexLock lock(&mutex_);
+  for (RestoredDataset& dataset : datasets) {
+    if (table_.Get(dataset.spec.name) != nullptr) continue;
+    const auto entry = std::make_shared<DatasetEntry>();
+    entry->spec = std::move(dataset.spec);
+    entry->owner = dataset.owner;
+    entry->is_restored = true;
+    DatasetSpec spec = entry->spec;
+    // If the device is not there, opening it says so.
+    sources_.FindPlacement(spec).IgnoreError();
+    entry->request_id = SpecId(spec, SourceInfo());
+    entry->started = clock_->Monotonic();
+    entry->last_used = entry->started;
+    table_.Add(entry);
+    counters_.num_loads.fetch_add(1, std::memory_order_relaxed);
+    if (!dataset.refusal.ok()) {
+      FinishLoad(*entry, dataset.refusal);
+      continue;
+    }
+    entry->scan = std::make_shared<SourceScan>();
+    restored.push_back({.entry = entry,
+                        .content_hash = std::move(dataset.content_hash),
+                        .is_suspect = dataset.is_suspect});
+  }
+  std::stable_partition(
+      restored.begin(), restored.end(),
+      [](const Restored& dataset) { return !dataset.is_suspect; });
+  threads_.emplace_back([this, restored = std::move(restored)]() mutable {
+    RunRestore(std::move(restored));
+  });
+}
+
+void DatasetRegistry::RunRestore(std::vector<Restored> datasets) {
+  BecomeBackgroundThread("restore");
+  const auto is_alone = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return num_restoring_ == 0 || is_stopping_;
+  };
+  for (Restored& restored : datasets) {
+    if (restored.is_suspect) {
+      MutexLock lock(&mutex_, Condition(&is_alone));
+    }
+    const std::string name = restored.entry->spec.name;
+    if (!BeginRestored(restored) && journal_ != nullptr) {
+      journal_->EndRestore(name);
+    }
+    // Only the table owns the entry now, as in RunLoads.
+    restored.entry.reset();
+    MutexLock lock(&mutex_);
+    if (is_stopping_) return;
+  }
+}
+
+bool DatasetRegistry::BeginRestored(const Restored& restored) {
+  DatasetEntry& entry = *restored.entry;
+  // The spec does not change before the source is open.
+  if (journal_ != nullptr) journal_->BeginRead(entry.spec.name);
+  auto source = OpenAgain(entry, restored.content_hash);
+  if (journal_ != nullptr) journal_->EndRead(entry.spec.name);
+  MutexLock lock(&mutex_);
+  return PlanLoad(restored.entry, source);
+}
+
+absl::StatusOr<OpenedSource> DatasetRegistry::OpenAgain(
+    const DatasetEntry& entry, const std::string& content_hash) const {
+  DATASETD_RETURN_IF_ERROR(CheckSpec(entry.spec, entry.owner));
+  if (entry.spec.format == kPushedFormat) {
+    return sources_.OpenPushed(entry.spec, content_hash, entry.owner.uid);
+  }
+  DatasetSpec spec = entry.spec;
+  DATASETD_ASSIGN_OR_RETURN(PlacementRequest placement,
+                            sources_.FindPlacement(spec));
+  return sources_.OpenFiles(std::move(spec), std::move(placement),
+                            entry.owner.uid, entry.scan);
+}
+
+}  // namespace datasetd
