@@ -100,7 +100,7 @@ absl::Status AugmentKernels::Init() {
       LaunchOne(augment_, 1, kBlockThreads, &augment_plan, nullptr));
   ChainPlan chain_plan = {};
   DATASETD_RETURN_IF_ERROR(
-      LaunchOne(chain_, 1, kChainThreads, &chain_plan, nullptr));
+      LaunchOne(chain_, 1, kMaxChainThreads, &chain_plan, nullptr));
   StagePlan stage_plan = {};
   DATASETD_RETURN_IF_ERROR(
       LaunchOne(stage_, 1, kStageThreads, &stage_plan, nullptr));
@@ -160,7 +160,9 @@ absl::Status AugmentKernels::LaunchChains(const DeviceProgram* device_program,
   }
   const int64_t blocks = std::min<int64_t>(num_samples, host_program.num_teams);
   if (blocks == 0) return absl::OkStatus();
-  return LaunchOne(chain_, static_cast<uint32_t>(blocks), kChainThreads, &plan,
+  const auto threads =
+      static_cast<uint32_t>(ChainThreads(host_program.team_scratch_bytes));
+  return LaunchOne(chain_, static_cast<uint32_t>(blocks), threads, &plan,
                    stream);
 }
 

@@ -197,9 +197,9 @@ class Backend {
   // Batches of that size that one launch may fill, 1..kMaxBatchesPerLaunch; all
   // of them are done when the launch is.
   virtual int max_batches_per_launch(int64_t batch_bytes) const = 0;
-  // Samples of a chain that the device works on at once (chain_scratch.h), at
-  // most; at least 1.
-  virtual int max_teams() const = 0;
+  // Samples of a chain that the device works on at once, at most, if each needs
+  // `team_bytes` of scratch memory (chain_scratch.h); at least 1.
+  virtual int max_teams(int64_t team_bytes) const = 0;
   // Launches worth keeping in flight: over all streams, or, where the backend
   // takes_turns, of one user.
   virtual int max_launches_in_flight() const = 0;

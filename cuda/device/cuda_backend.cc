@@ -15,6 +15,7 @@
 #include "cuda/device/cuda_memory.h"
 #include "cuda/device/cuda_stream.h"
 #include "cuda/device/status.h"
+#include "cuda/kernels/program/chain_plan.h"
 
 namespace datasetd {
 namespace {
@@ -143,7 +144,10 @@ class CudaBackend final : public Backend {
     return max_batches_per_launch_;
   }
   // Two blocks per multiprocessor.
-  int max_teams() const override { return 2 * num_multiprocessors_; }
+  int max_teams(int64_t team_bytes) const override {
+    return kResidentChainThreads / ChainThreads(team_bytes) *
+           num_multiprocessors_;
+  }
   int max_launches_in_flight() const override { return 4; }
   int64_t max_launch_operations() const override {
     return kOperationsPerMultiprocessor * num_multiprocessors_;

@@ -87,7 +87,9 @@ class HostBackend final : public Backend {
     return static_cast<int>(
         std::clamp<int64_t>(kLaunchBytes / batch_bytes, 1, kMaxHostBatches));
   }
-  int max_teams() const override { return pool_.num_threads(); }
+  int max_teams(int64_t /*team_bytes*/) const override {
+    return pool_.num_threads();
+  }
   // Two per thread: one runs, the next waits.
   int max_launches_in_flight() const override {
     return 2 * pool_.num_threads();

@@ -32,7 +32,7 @@ struct BlockTeam {
   static constexpr bool kTakesRowsInTurn = false;
 
   static __device__ int rank() { return static_cast<int>(threadIdx.x); }
-  static __device__ int size() { return kChainThreads; }
+  static __device__ int size() { return static_cast<int>(blockDim.x); }
   __device__ void Sync() const { __syncthreads(); }
   static __device__ constexpr bool GoesOn() { return true; }
 };
@@ -52,12 +52,14 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 4)
   __syncthreads();
   MapBlock(plan, thread, state);
   __syncthreads();
-  WriteBlock(plan, thread, state, MemorySink());
+  WriteBlock(plan, thread, state, MemorySink{state.exchange});
 }
 
 // Blocks take the samples of all batches in turn, each with the scratch memory
 // of its own index.
-extern "C" __global__ void __launch_bounds__(kChainThreads, 2)
+extern "C" __global__ void __launch_bounds__(kMaxChainThreads,
+                                             kResidentChainThreads /
+                                                 kMaxChainThreads)
     ChainKernel(const __grid_constant__ ChainPlan plan) {
   __shared__ ChainState state;
   if (plan.num_batches == 0) return;

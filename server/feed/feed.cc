@@ -64,7 +64,8 @@ absl::StatusOr<std::unique_ptr<Feed>> Feed::Create(
   const ScratchPool::Lease& lease = feed->options_.scratch;
   if (lease.has_value()) {
     lease.Give(&program);
-  } else if (const ScratchPlan plan = PlanScratch(program, backend.max_teams());
+  } else if (const ScratchPlan plan = PlanScratch(
+                 program, backend.max_teams(TeamScratchBytes(program)));
              plan.size_bytes > 0) {
     DATASETD_ASSIGN_OR_RETURN(feed->own_scratch_,
                               backend.Allocate(plan.size_bytes));

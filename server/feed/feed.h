@@ -134,8 +134,8 @@ class Feed {
   int64_t batch_bytes() const {
     return static_cast<int64_t>(options_.slot_stride_bytes);
   }
-  // The teams that the lease has memory for; 0 without a lease.
-  int num_leased_teams() const { return options_.scratch.num_teams(); }
+  // Empty on the host, and without chains.
+  const ScratchPool::Lease& scratch() const { return options_.scratch; }
   int num_running_launches() const { return num_running_launches_; }
   // True if the client requested a release that its device has not completed.
   bool has_pending_release() const { return has_pending_release_; }

@@ -142,9 +142,10 @@ absl::StatusOr<FeedPlan> PlanFeed(const FeedOptions& options,
                        plan.feed.staging.is_needed()),
       plan.feed.staging.size_bytes(), sizeof(DeviceProgram));
   if (backend.info().is_host) {
-    plan.scratch_bytes =
-        SaturatingAdd(plan.scratch_bytes,
-                      PlanScratch(program, backend.max_teams()).size_bytes);
+    plan.scratch_bytes = SaturatingAdd(
+        plan.scratch_bytes,
+        PlanScratch(program, backend.max_teams(TeamScratchBytes(program)))
+            .size_bytes);
   } else {
     plan.team_bytes = TeamScratchBytes(program);
   }

@@ -530,10 +530,8 @@ FeedInfo FeedTable::InfoOf(const Record& record) const {
   info.num_slots = record.num_slots;
   if (record.feed == nullptr) return info;
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  info.num_teams = record.feed->num_leased_teams();
-  if (info.num_teams > 0) {
-    info.max_teams = record.feed->backend().max_teams();
-  }
+  info.num_teams = record.feed->scratch().num_teams();
+  info.max_teams = record.feed->scratch().max_teams();
   const FeedStats& stats = record.feed->stats();
   info.next = {stats.next_epoch.load(kRelaxed),
                stats.next_batch.load(kRelaxed)};

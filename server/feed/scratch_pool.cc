@@ -72,7 +72,7 @@ absl::StatusOr<ScratchPool::Lease> ScratchPool::Take(
     const MemoryBudget::Terms& terms) {
   Lease lease;
   if (team_bytes == 0) return lease;
-  const int max_teams = backend_->max_teams();
+  const int max_teams = backend_->max_teams(team_bytes);
   const Sizes sizes = SizesFor(team_bytes, max_teams, budget_->total_bytes());
   // Held while memory is taken, so that no other feed takes it as well.
   MutexLock lock(&mutex_);
@@ -98,14 +98,15 @@ absl::StatusOr<ScratchPool::Lease> ScratchPool::Take(
     size_bytes /= 2;
   }
   lease.plan_ = PlanBlock(team_bytes, max_teams, size_bytes);
+  lease.max_teams_ = max_teams;
   lease.stream_ = stream_.get();
   return lease;
 }
 
 int64_t ScratchPool::MissingBytes(int64_t team_bytes) {
   if (team_bytes == 0) return 0;
-  const Sizes sizes =
-      SizesFor(team_bytes, backend_->max_teams(), budget_->total_bytes());
+  const Sizes sizes = SizesFor(team_bytes, backend_->max_teams(team_bytes),
+                               budget_->total_bytes());
   MutexLock lock(&mutex_);
   for (int64_t size_bytes = sizes.best; size_bytes > sizes.least;
        size_bytes /= 2) {

@@ -56,6 +56,8 @@ class ScratchPool {
       plan_.Give(block_->memory->data(), program);
     }
     int num_teams() const { return plan_.num_teams; }
+    // What the device could have.
+    int max_teams() const { return max_teams_; }
     // The pool's; for the producer's thread.
     Stream* stream() const { return stream_; }
 
@@ -63,6 +65,7 @@ class ScratchPool {
     friend class ScratchPool;
     std::shared_ptr<const Block> block_;
     ScratchPlan plan_;
+    int max_teams_ = 0;
     Stream* stream_ = nullptr;
   };
 

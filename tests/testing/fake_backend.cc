@@ -254,7 +254,9 @@ bool FakeBackend::needs_polling() const { return options_.needs_polling; }
 int FakeBackend::max_batches_per_launch(int64_t /*batch_bytes*/) const {
   return options_.max_batches_per_launch;
 }
-int FakeBackend::max_teams() const { return options_.max_teams; }
+int FakeBackend::max_teams(int64_t /*team_bytes*/) const {
+  return options_.max_teams;
+}
 int FakeBackend::max_launches_in_flight() const {
   return options_.max_launches_in_flight;
 }

@@ -108,7 +108,7 @@ class FakeBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
   bool needs_polling() const override;
   int max_batches_per_launch(int64_t batch_bytes) const override;
-  int max_teams() const override;
+  int max_teams(int64_t team_bytes) const override;
   int max_launches_in_flight() const override;
   int64_t max_launch_operations() const override;
   bool takes_turns() const override;

@@ -161,7 +161,9 @@ class FaultyBackend : public Backend {
   int max_batches_per_launch(int64_t batch_bytes) const override {
     return backend_->max_batches_per_launch(batch_bytes);
   }
-  int max_teams() const override { return backend_->max_teams(); }
+  int max_teams(int64_t team_bytes) const override {
+    return backend_->max_teams(team_bytes);
+  }
   int max_launches_in_flight() const override {
     return backend_->max_launches_in_flight();
   }

@@ -83,6 +83,7 @@ class ChainExecutor {
       // The compiler may load these before it asks whether they are used.
       state_.mix = {};
       state_.scale = {};
+      state_.resize.is_columns_first = false;
     }
     team_.Sync();
   }
@@ -276,7 +277,8 @@ class ChainExecutor {
                                                           uint8_t* to) {
     const int32_t height = pass_->height;
     const int32_t width = pass_->width;
-    const bool is_resize = pass_->source == PassSource::kResize;
+    const PassSource source = pass_->source;
+    const bool is_resize = source == PassSource::kResize;
     const bool has_statistic = HasStatistic();
     DATASETD_CHECK_BOUND(target != Target::kScratch ||
                          int64_t{height} * width * pass_->channels <=
@@ -297,14 +299,16 @@ class ChainExecutor {
     // CUDA threads scale what they store, unless it is used before.
     const bool is_scaled_last =
         !Team::kHasVectors && is_scaled && !is_mixed && !has_statistic;
+    const int first_step = pass_->first_op;
     const int end_step = end_op + (is_scaled && !is_scaled_last ? 1 : 0);
+    const int32_t channels = state_.image.channels;
     const int32_t end = is_partner ? state_.mix.bottom : height;
     const int32_t band = is_resize ? resizer_.BandRows() : height;
     const BlockOutput out = OutputOf(target, to);
     const ElementKind kind = KindOf(state_.image);
     const bool has_neighbours =
         Team::kHasVectors ||
-        (is_resize ? resizer_.HasNeighbours() : !IsWarp(pass_->source));
+        (is_resize ? resizer_.HasNeighbours() : !IsWarp(source));
     // Ranks take the blocks of a band in turn.
     const int32_t blocks = (width + Team::kLanes - 1) / Team::kLanes;
     const int32_t first_row = team_.rank() / blocks;
@@ -356,9 +360,9 @@ class ChainExecutor {
           lanes.count = CountOfQuarters<Team>(lanes.first_x, lanes.step, width);
         }
         if (is_partner && !IsMixedIn(state_.mix, lanes)) continue;
-        lanes.channels = state_.image.channels;
-        Make(kind, &lanes);
-        for (int s = pass_->first_op; s < end_step; ++s) {
+        lanes.channels = channels;
+        Make(source, kind, &lanes);
+        for (int s = first_step; s < end_step; ++s) {
           if (s == end_op) {
             ScaleLanes(state_.scale, &lanes);
           } else if (state_.drawn[s].is_applied) {
@@ -544,9 +548,10 @@ class ChainExecutor {
 
   // ---- One block of pixels ----
 
-  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Make(ElementKind kind,
+  DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void Make(PassSource source,
+                                                       ElementKind kind,
                                                        Lanes<Team>* lanes) {
-    if (pass_->source == PassSource::kResize) {
+    if (source == PassSource::kResize) {
       if (!IsFill(map_y()[lanes->y])) {
         resizer_.MakeLanes(lanes);
       } else if constexpr (!Team::kHasVectors) {
@@ -556,7 +561,7 @@ class ChainExecutor {
     } else if constexpr (Team::kHasVectors) {
       MakeOnHost(lanes);
     } else {
-      MakeInBlock(kind, lanes);
+      MakeInBlock(source, kind, lanes);
     }
     if constexpr (Team::kHasVectors) {
       for (int k = lanes->count; k % Team::kGroup != 0; ++k) {
@@ -571,21 +576,22 @@ class ChainExecutor {
   }
 
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void MakeInBlock(
-      ElementKind kind, Lanes<Team>* lanes) {
-    const StepDraw& drawn = state_.drawn[pass_->source_step];
-    switch (pass_->source) {
-      case PassSource::kMoves: {
-        const bool is_moved = pass_->end_move != 0;
-        if (!is_moved && kind != ElementKind::kAny) {
-          GatherNeighbours(state_.image, kind, lanes->y, lanes);
-        } else {
-          GatherMoved(state_.image, kind,
-                      is_moved ? map_y()[lanes->y] : lanes->y,
-                      is_moved ? map_x() : nullptr, lanes);
-          if (pass_->has_fill) PaintFills(lanes);
-        }
-        break;
+      PassSource source, ElementKind kind, Lanes<Team>* lanes) {
+    // The most frequent one, before a switch looks for the others.
+    if (source == PassSource::kMoves) {
+      const bool is_moved = pass_->end_move != 0;
+      if (!is_moved && kind != ElementKind::kAny) {
+        GatherNeighbours(state_.image, kind, lanes->y, lanes);
+      } else {
+        GatherMoved(state_.image, kind, is_moved ? map_y()[lanes->y] : lanes->y,
+                    is_moved ? map_x() : nullptr, lanes);
+        if (pass_->has_fill) PaintFills(lanes);
       }
+      return;
+    }
+    const StepDraw& drawn = state_.drawn[pass_->source_step];
+    switch (source) {
+      case PassSource::kMoves:
       case PassSource::kResize:
         break;
       case PassSource::kAffine:

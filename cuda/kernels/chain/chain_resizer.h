@@ -233,7 +233,8 @@ class ChainResizer {
                : state_.resize.size[1];
   }
 
-  // Returns the number of rows that fit, at least those of one output row.
+  // Returns the number of rows that fit: at least those of one output row, at
+  // most all.
   DATASETD_HOST_DEVICE int32_t RowCapacity() const {
     int64_t elements = scratch_.row_elements;
     if (elements > Team::kRowElements) elements = Team::kRowElements;
@@ -241,9 +242,10 @@ class ChainResizer {
     const int32_t least = KeepsOutputRows() ? 1 : state_.resize.num_taps[0];
     const int32_t most =
         KeepsOutputRows() ? state_.resize.size[0] : state_.resize.window.height;
-    return rows < least  ? least
-           : rows > most ? most
-                         : static_cast<int32_t>(rows);
+    return rows > most    ? most
+           : rows > least ? static_cast<int32_t>(rows)
+           : least > most ? most
+                          : least;
   }
 
   DATASETD_HOST_DEVICE int32_t* TapIndex(int axis) const {

@@ -45,17 +45,34 @@ struct ColumnRun {
   int32_t begin, end;
 };
 
+// How a block finds the pixels of its samples.
+struct BlockMap {
+  SampleMoves moves[kMaxBlockSamples];
+  // Element offset in an input row, or fill: [sample][out_width].
+  int32_t columns[kMaxBlockColumns];
+};
+
+// 16 bytes of output.
+struct alignas(16) OutputVector {
+  uint32_t words[4];
+};
+
+// Vectors of a thread that writes an NHWC image with runs.
+inline constexpr int kExchangedVectors = 3;
+
 // The shared memory of a block.
 struct BlockState {
   BlockWork work;
   MoveProgram field;
   int64_t draw_indices[kMaxBlockSamples];
   const uint8_t* sources[kMaxBlockSamples];
-  SampleMoves moves[kMaxBlockSamples];
   ColumnRun runs[kMaxBlockSamples];  // if the plan has runs
   BlockRow rows[kMaxBlockRows];
-  // Element offset in an input row, or fill: [sample][out_width].
-  int32_t columns[kMaxBlockColumns];
+  union {
+    BlockMap map;
+    // With runs, while the block writes.
+    OutputVector exchange[kBlockThreads * kExchangedVectors];
+  };
   uint32_t fill_bits[kMaxMoves][kMaxChannels];
   // For uint8 images: output bits of each byte value.
   alignas(8) uint32_t table[kMaxChannels][256];
@@ -63,6 +80,8 @@ struct BlockState {
 
 // Stores elements, and vectors of 16 aligned bytes.
 struct MemorySink {
+  OutputVector* exchange = nullptr;  // for StoreConsecutive on a GPU
+
   DATASETD_HOST_DEVICE void Store(uint8_t* to, int size_bytes, int64_t index,
                                   uint64_t bits) const {
     StoreBits(to, size_bytes, index, bits);
@@ -74,6 +93,38 @@ struct MemorySink {
         make_uint4(words[0], words[1], words[2], words[3]);
 #else
     memcpy(to, words, sizeof(words));
+#endif
+  }
+  // Stores vectors that follow those of the thread before, of which the first
+  // `num_lanes` threads of the warp have some. All threads of the warp call it
+  // and exchange their vectors, so that they store neighbours at a time.
+  DATASETD_HOST_DEVICE void StoreConsecutive(
+      uint8_t* to, const uint32_t (&words)[kExchangedVectors][4], int lane,
+      int num_lanes) const {
+#if defined(__CUDA_ARCH__)
+    auto* const vectors = reinterpret_cast<uint4*>(
+        exchange + (static_cast<int>(threadIdx.x) - lane) * kExchangedVectors);
+    auto* const first = reinterpret_cast<uint4*>(to) - lane * kExchangedVectors;
+    if (lane < num_lanes) {
+      DATASETD_UNROLL
+      for (int v = 0; v < kExchangedVectors; ++v) {
+        vectors[lane * kExchangedVectors + v] =
+            make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]);
+      }
+    }
+    __syncwarp();
+    if (lane < num_lanes) {
+      DATASETD_UNROLL
+      for (int v = 0; v < kExchangedVectors; ++v) {
+        first[v * num_lanes + lane] = vectors[v * num_lanes + lane];
+      }
+    }
+    __syncwarp();
+#else
+    if (lane >= num_lanes) return;
+    for (int v = 0; v < kExchangedVectors; ++v) {
+      StoreVector(to + 16 * v, words[v]);
+    }
 #endif
   }
 };
@@ -176,7 +227,7 @@ DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
        i += kBlockThreads) {
     const int sample = i / draws_per_sample;
     const int draw = i % draws_per_sample;
-    state.moves[sample].axis[draw % 2][draw / 2] = DrawAxisMove(
+    state.map.moves[sample].axis[draw % 2][draw / 2] = DrawAxisMove(
         field.moves[draw / 2], static_cast<Axis>(draw % 2), plan.program->seed,
         plan.batches[state.work.batch_index].epoch, state.draw_indices[sample]);
   }
@@ -191,7 +242,8 @@ DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
 // Computes the columns entry of output column `x`.
 DATASETD_HOST_DEVICE inline int32_t MapColumn(const BlockState& state,
                                               int sample, int32_t x) {
-  const int32_t entry = MapBack(state.field, state.moves[sample].axis[1], x);
+  const int32_t entry =
+      MapBack(state.field, state.map.moves[sample].axis[1], x);
   return IsFill(entry) ? entry : entry * state.field.channels;
 }
 
@@ -224,7 +276,7 @@ DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
   for (int i = thread; i < work.num_rows; i += kBlockThreads) {
     const int32_t row = work.first_row + i;
     const int32_t sample = row / field.out_height;
-    const int32_t entry = MapBack(field, state.moves[sample].axis[0],
+    const int32_t entry = MapBack(field, state.map.moves[sample].axis[0],
                                   row - sample * field.out_height);
     state.rows[i].entry =
         IsFill(entry) ? entry : entry * field.in_width * field.channels;
@@ -232,13 +284,14 @@ DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
   }
   const FieldPlan& field_plan = plan.fields[work.plan_index];
   if (field_plan.has_runs && thread < work.num_samples) {
-    state.runs[thread] = FindRun(field, state.moves[thread].axis[1]);
+    state.runs[thread] = FindRun(field, state.map.moves[thread].axis[1]);
   }
   if (!field_plan.has_column_map) return;
   for (int i = thread; i < work.num_samples * field.out_width;
        i += kBlockThreads) {
     const int32_t sample = i / field.out_width;
-    state.columns[i] = MapColumn(state, sample, i - sample * field.out_width);
+    state.map.columns[i] =
+        MapColumn(state, sample, i - sample * field.out_width);
   }
 }
 
@@ -260,7 +313,8 @@ class PixelCursor {
   DATASETD_HOST_DEVICE int32_t Offset() const {
     const int32_t column =
         has_column_map_
-            ? state_.columns[block_row_.sample * state_.field.out_width + x_]
+            ? state_.map
+                  .columns[block_row_.sample * state_.field.out_width + x_]
             : MapColumn(state_, block_row_.sample, x_);
     const int32_t fill = NearestFill(block_row_.entry, column);
     return IsFill(fill) ? fill : block_row_.entry + column;
@@ -463,9 +517,14 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
       fill[c] = state.fill_bits[field_plan.padding_move][c];
     }
   }
-  for (int32_t i = thread * kUnit; i < work.num_positions;
+  // Warps stay together to exchange vectors: a thread behind the end does as
+  // the last one, and stores nothing.
+  const int lane = kIsNhwc ? thread % 32 : 0;
+  for (int32_t i = thread * kUnit; i - lane * kUnit < work.num_positions;
        i += kBlockThreads * kUnit) {
-    const int32_t position = work.first_position + i;
+    const int32_t last = work.num_positions - kUnit;
+    const int32_t position =
+        work.first_position + (kIsNhwc && i > last ? last : i);
     const int32_t row = static_cast<int32_t>(
         field_plan.row_divider.Divide(static_cast<uint32_t>(position)));
     const int32_t in_row = position - row * row_positions;
@@ -512,12 +571,12 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
     }
     if constexpr (kIsNhwc) {
       uint8_t* const to =
-          slot + (int64_t{work.first_sample} * sample_positions + position) *
+          slot + (int64_t{work.first_sample} * sample_positions +
+                  work.first_position + i) *
                      kSizeBytes;
-      DATASETD_UNROLL
-      for (int v = 0; v < kChannels; ++v) {
-        sink.StoreVector(to + 16 * v, words[v]);
-      }
+      static_assert(kChannels == kExchangedVectors);
+      const int32_t left = (work.num_positions - i) / kUnit + lane;
+      sink.StoreConsecutive(to, words, lane, left < 32 ? left : 32);
     } else {
       const int32_t sample = block_row.sample;
       uint8_t* to = slot + ((int64_t{work.first_sample} + sample) * kChannels *

@@ -104,7 +104,7 @@ DATASETD_HOST_DEVICE inline void FinishAdjustContrast(
 }
 
 DATASETD_HOST_DEVICE inline void ApplyAdjustContrast(
-    const AdjustContrastDraw& draw, const AdjustContrastStatistic&,
+    const AdjustContrastDraw& draw, const AdjustContrastStatistic*,
     int num_channels, float* pixel) {
   for (int c = 0; c < num_channels; ++c) {
     pixel[c] = Blend(pixel[c], draw.mean, draw.factor, draw.bound);

@@ -105,7 +105,7 @@ DATASETD_HOST_DEVICE inline void FinishAutocontrast(
 }
 
 DATASETD_HOST_DEVICE inline void ApplyAutocontrast(const AutocontrastDraw& draw,
-                                                   const AutocontrastStatistic&,
+                                                   const AutocontrastStatistic*,
                                                    int num_channels,
                                                    float* pixel) {
   for (int c = 0; c < num_channels; ++c) {

@@ -93,11 +93,11 @@ DATASETD_HOST_DEVICE inline void FinishEqualize(int num_channels,
 
 // REQUIRES: FinishEqualize has processed the statistic.
 DATASETD_HOST_DEVICE inline void ApplyEqualize(
-    const EqualizeDraw& draw, const EqualizeStatistic& statistic,
+    const EqualizeDraw& draw, const EqualizeStatistic* statistic,
     int num_channels, float* pixel) {
   for (int c = 0; c < num_channels; ++c) {
     const int bin = equalize_internal::BinOf(pixel[c], draw.bound);
-    const float level = static_cast<float>(statistic.bins[c][bin]);
+    const float level = static_cast<float>(statistic->bins[c][bin]);
     pixel[c] = draw.bound == 255.0f ? level : level / 255.0f;
   }
 }

@@ -44,7 +44,7 @@ DATASETD_COORDINATE_OPS(DATASETD_ROW)
                                            const uint8_t* statistic,         \
                                            const DrawKey&, int, int,         \
                                            int num_channels, float* pixel) { \
-      Apply##Name(draw, *reinterpret_cast<const Statistic*>(statistic),      \
+      Apply##Name(draw, reinterpret_cast<const Statistic*>(statistic),       \
                   num_channels, pixel);                                      \
     }                                                                        \
     static DATASETD_HOST_DEVICE void InitPartial(Statistic* partial) {       \

@@ -13,8 +13,11 @@ namespace {
 
 inline constexpr int kVectorBytes = 16;
 // Small enough that a CIFAR batch fills a GPU, large enough to amortise a
-// block's preparation.
+// block's preparation. Blocks have more once there are enough of them: an A100
+// runs 432 at a time.
 inline constexpr int64_t kBlockPixels = 2048;
+inline constexpr int64_t kMaxBlockPixels = 8192;
+inline constexpr int64_t kNumFillingBlocks = 432;
 
 // True if the pixels of an output row are, but for one padding with a constant,
 // consecutive in an input row.
@@ -31,7 +34,9 @@ bool HasRuns(const FieldProgram& field, int vector, int* padding_move) {
   return true;
 }
 
-FieldPlan PlanImage(const FieldProgram& field, int field_index) {
+// `num_samples` are those of the launch.
+FieldPlan PlanImage(const FieldProgram& field, int field_index,
+                    int64_t num_samples) {
   FieldPlan plan = {};
   plan.field_index = field_index;
   const int64_t row_positions =
@@ -51,8 +56,10 @@ FieldPlan PlanImage(const FieldProgram& field, int field_index) {
   }
   plan.has_runs = HasRuns(field, plan.vector_positions, &plan.padding_move);
 
-  const int64_t pixels =
-      std::max(kBlockPixels, int64_t{kBlockThreads} * plan.vector_positions);
+  const int64_t pixels = std::clamp(
+      num_samples * field.out_height * field.out_width / kNumFillingBlocks,
+      std::max(kBlockPixels, int64_t{kBlockThreads} * plan.vector_positions),
+      kMaxBlockPixels);
   int64_t positions =
       field.layout == Layout::kNhwc ? pixels * field.channels : pixels;
   // A block touches at most (positions - 1) / n + 2 stretches of n positions.
@@ -61,7 +68,9 @@ FieldPlan PlanImage(const FieldProgram& field, int field_index) {
   const int unit = plan.has_runs && field.layout == Layout::kNhwc
                        ? vector * field.channels
                        : plan.vector_positions;
-  positions -= positions % unit;
+  // All threads as often, if that leaves any.
+  const int64_t turn = int64_t{kBlockThreads} * unit;
+  positions -= positions % (positions < turn ? unit : turn);
   plan.positions_per_block = static_cast<int32_t>(positions);
 
   const int64_t samples = (positions - 1) / sample_positions + 2;
@@ -121,12 +130,18 @@ bool MakeAugmentPlan(const DeviceProgram* device_program,
   *plan = {};
   plan->program = device_program;
   plan->num_batches = num_batches;
+  const auto rows_of = [](const BatchTask& batch) -> int64_t {
+    return IsLastPart(batch) ? std::max(batch.num_samples, 0) : 0;
+  };
+  int64_t num_samples = 0;
+  for (int b = 0; b < num_batches; ++b) num_samples += rows_of(batches[b]);
   for (int i = 0; i < host_program.num_fields; ++i) {
     const FieldProgram& field = host_program.fields[i];
     // Chains have their own kernel, which also writes mixed labels.
     if (field.num_steps > 0 || field.num_classes > 0) continue;
-    plan->fields[plan->num_fields++] =
-        field.is_image ? PlanImage(field, i) : PlanElements(field.in_width, i);
+    plan->fields[plan->num_fields++] = field.is_image
+                                           ? PlanImage(field, i, num_samples)
+                                           : PlanElements(field.in_width, i);
   }
   if (host_program.indices_offset_bytes >= 0) {
     plan->fields[plan->num_fields++] = PlanElements(1, kIndicesField);
@@ -137,9 +152,8 @@ bool MakeAugmentPlan(const DeviceProgram* device_program,
     plan->batches[b] = batches[b];
     for (int f = 0; f < plan->num_fields; ++f) {
       const FieldPlan& field = plan->fields[f];
-      const int32_t rows =
-          IsLastPart(batches[b]) ? std::max(batches[b].num_samples, 0) : 0;
-      const int64_t positions = int64_t{rows} * field.positions_per_sample;
+      const int64_t positions =
+          rows_of(batches[b]) * field.positions_per_sample;
       *first_block++ = static_cast<uint32_t>(block);
       block += (positions + field.positions_per_block - 1) /
                field.positions_per_block;

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -49,6 +48,9 @@ struct Workload {
   int num_samples;
   Layout layout;
   Transforms ops;
+  // Of moves: the samples of the launch, of whose blocks those of num_samples
+  // are run.
+  int num_launched = 0;
 };
 
 Transforms Normalized(Transforms ops, Dtype dtype) {
@@ -77,19 +79,20 @@ std::vector<Workload> Workloads() {
       Op("random_crop { height: 32 width: 32 "
          "padding { left: 4 top: 4 right: 4 bottom: 4 } }");
   return {
-      {"flip-normalize-half-nhwc", 224, 2, Layout::kNhwc,
-       Normalized({flip}, kHalf)},
-      {"flip-normalize-half-nchw", 224, 2, Layout::kNchw,
-       Normalized({flip}, kHalf)},
+      {"flip-normalize-half-nhwc", 224, 8, Layout::kNhwc,
+       Normalized({flip}, kHalf), 256},
+      {"flip-normalize-half-nchw", 224, 8, Layout::kNchw,
+       Normalized({flip}, kHalf), 256},
       {"crop-flip-float",
        256,
-       2,
+       8,
        Layout::kNchw,
        {Op("random_crop { height: 224 width: 224 }"), flip,
-        Op("to_dtype { dtype: $0 scale: true }", kFloat)}},
-      {"copy-flip-uint8", 224, 2, Layout::kNhwc, {flip}},
+        Op("to_dtype { dtype: $0 scale: true }", kFloat)},
+       256},
+      {"copy-flip-uint8", 224, 8, Layout::kNhwc, {flip}, 256},
       {"cifar-pad-crop-flip", 32, 32, Layout::kNhwc,
-       Normalized({padded, flip}, kHalf)},
+       Normalized({padded, flip}, kHalf), 2048},
       {"random-resized-crop", 256, 2, Layout::kNchw,
        Normalized({crop224, flip}, kFloat)},
       {"resize-512", 512, 1, Layout::kNchw,
@@ -181,14 +184,19 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   ClearTeamFlags(*program);
   const int channels =
       image.num_steps > 0 ? image.out_channels : image.channels;
-  const int64_t slot_bytes = num_samples * channels * image.out_height *
-                             image.out_width * DtypeSizeBytes(image.out_dtype);
+  const int32_t num_launched =
+      std::max(workload.num_launched, workload.num_samples);
+  const int64_t slot_bytes = int64_t{num_launched} * channels *
+                             image.out_height * image.out_width *
+                             DtypeSizeBytes(image.out_dtype);
   const Memory slot = Allocate(slot_bytes);
-  std::vector<int64_t> samples(static_cast<size_t>(num_samples));
-  std::iota(samples.begin(), samples.end(), 0);
+  std::vector<int64_t> samples(static_cast<size_t>(num_launched));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i] = static_cast<int64_t>(i) % num_samples;
+  }
   const BatchTask batch = {.slot = slot.get(),
                            .indices = samples.data(),
-                           .num_samples = workload.num_samples};
+                           .num_samples = num_launched};
   const std::vector<testing::MemoryRange> memory = {
       {source.get(), source_bytes, false},
       {samples.data(), static_cast<int64_t>(8 * samples.size()), false},
@@ -203,11 +211,9 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   json result = {{"samples", num_samples},
                  {"pixels_per_sample", image.out_height * image.out_width},
                  {"bytes_in_per_sample", field.sample_bytes()},
-                 {"bytes_out_per_sample", slot_bytes / num_samples},
+                 {"bytes_out_per_sample", slot_bytes / num_launched},
                  {"kernels", json::object()}};
-  const auto run = [&](const char* name, auto* launch) -> absl::Status {
-    const auto launched = launch(emulated_gpu::AugmentModule(), config,
-                                 *program, {batch}, memory);
+  const auto add = [&](const char* name, const auto& launched) -> absl::Status {
     if (!launched.ok()) return launched.status();
     if (!launched->has_value()) return absl::OkStatus();
     if ((*launched)->fault.has_value()) {
@@ -216,9 +222,14 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
     result["kernels"][name] = ToJson((*launched)->counters);
     return absl::OkStatus();
   };
-  absl::Status status = run("ChainKernel", &emulated_gpu::LaunchChainKernel);
+  const emulated_gpu::Module& module = emulated_gpu::AugmentModule();
+  absl::Status status =
+      add("ChainKernel", emulated_gpu::LaunchChainKernel(
+                             module, config, *program, {batch}, memory));
   if (status.ok()) {
-    status = run("AugmentKernel", &emulated_gpu::LaunchAugmentKernel);
+    status = add("AugmentKernel", emulated_gpu::LaunchAugmentKernel(
+                                      module, config, *program, {batch}, memory,
+                                      num_launched / workload.num_samples));
   }
   if (!status.ok()) return status;
   return result;

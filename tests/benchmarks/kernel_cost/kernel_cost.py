@@ -189,7 +189,9 @@ def ptxas_table():
                     r"(\d+) bytes spill loads", part).groups()
                 registers = int(
                     re.search(r"Used (\d+) registers", part).group(1))
-                shared = int(re.search(r"(\d+) bytes smem", part).group(1))
+                # Left out if there is none.
+                found = re.search(r"(\d+) bytes smem", part)
+                shared = int(found.group(1)) if found else 0
                 in_flight = _threads_in_flight(kernel, registers, shared,
                                                sm_shared)
                 lines.append(

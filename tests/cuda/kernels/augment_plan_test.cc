@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -95,6 +96,30 @@ TEST(AugmentPlanTest, CifarFillsAGpu) {
   ASSERT_TRUE(MakeAugmentPlan(nullptr, program, &batch, 1, &plan));
   EXPECT_EQ(plan.num_blocks(), 256u);
   EXPECT_TRUE(plan.fields[0].has_runs);
+}
+
+TEST(AugmentPlanTest, LargeLaunchesHaveLargerBlocks) {
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  program.fields[0] =
+      FieldBuilder(224, 224, 3).Out(Dtype::kFloat16, Layout::kNhwc).Build();
+  BatchTask batch = {};
+  AugmentPlan plan;
+  for (const auto& [num_samples, pixels] :
+       std::vector<std::pair<int32_t, int32_t>>{
+           {8, 2048}, {34, 2048}, {36, 4096}, {256, 8192}, {4096, 8192}}) {
+    batch.num_samples = num_samples;
+    ASSERT_TRUE(MakeAugmentPlan(nullptr, program, &batch, 1, &plan));
+    EXPECT_EQ(plan.fields[0].positions_per_block, 3 * pixels) << num_samples;
+  }
+  // Every thread writes as many vectors of MNIST's rows, of which a block may
+  // have so many.
+  program.fields[0] =
+      FieldBuilder(28, 28, 1).Out(Dtype::kFloat32, Layout::kNchw).Build();
+  batch.num_samples = 1 << 20;
+  ASSERT_TRUE(MakeAugmentPlan(nullptr, program, &batch, 1, &plan));
+  EXPECT_EQ(plan.fields[0].positions_per_block, 6 * kBlockThreads * 4);
 }
 
 TEST(AugmentPlanTest, RefusesWhatDoesNotFitOneLaunch) {

@@ -34,6 +34,17 @@ class CountingSink {
     MemorySink().StoreVector(to, words);
   }
 
+  void StoreConsecutive(uint8_t* to,
+                        const uint32_t (&words)[kExchangedVectors][4], int lane,
+                        int num_lanes) const {
+    EXPECT_GT(num_lanes, 0);
+    EXPECT_LE(num_lanes, 32);
+    if (lane >= num_lanes) return;
+    for (int v = 0; v < kExchangedVectors; ++v) {
+      StoreVector(to + 16 * v, words[v]);
+    }
+  }
+
  private:
   void Count(const uint8_t* to, int size_bytes) const {
     auto slot = counts_->upper_bound(to);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cuda/kernels/program/chain_plan.h"
 #include "cuda/kernels/program/params.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/kernels/block_runs.h"
@@ -75,15 +76,17 @@ bool RunAugmentBlocks(const AugmentProgram& program,
 void RunChainBlocks(const AugmentProgram& program, int field_index,
                     const BatchTask& batch,
                     const std::vector<MemoryRange>& memory, int num_ranks) {
-  ASSERT_EQ(num_ranks, emulated_gpu::kChainThreads);
+  const emulated_gpu::LaunchConfig& config = TestPtxLaunches().config;
   // Without steps it is the other kernel's.
-  const auto launch = program.fields[field_index].num_steps > 0
-                          ? &emulated_gpu::LaunchChainKernel
-                          : &emulated_gpu::LaunchAugmentKernel;
-  Check(
-      launch(TestModule(), TestPtxLaunches().config, program, {batch}, memory));
+  if (program.fields[field_index].num_steps > 0) {
+    Check(emulated_gpu::LaunchChainKernel(TestModule(), config, program,
+                                          {batch}, memory, num_ranks));
+  } else {
+    Check(emulated_gpu::LaunchAugmentKernel(TestModule(), config, program,
+                                            {batch}, memory));
+  }
 }
 
-std::vector<int> ChainBlockSizes() { return {emulated_gpu::kChainThreads}; }
+std::vector<int> ChainBlockSizes() { return {64, kMaxChainThreads}; }
 
 }  // namespace datasetd::testing

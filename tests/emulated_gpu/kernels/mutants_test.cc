@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
+#include "cuda/kernels/program/chain_plan.h"
 #include "cuda/kernels/program/params.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -355,8 +356,7 @@ class ChainMutantsTest : public MutantsTest {
   }
 
   bool IsRight() {
-    return runner_->Ranks(emulated_gpu::kChainThreads, 0, kSamples).bytes ==
-           expected_;
+    return runner_->Ranks(kMaxChainThreads, 0, kSamples).bytes == expected_;
   }
 
   // One after another in a block.
@@ -392,7 +392,7 @@ TEST_F(ChainMutantsTest, EachBufferIsBounded) {
     ASSERT_GT(*elements, left);
     *elements = left;
     fault_.reset();
-    ChainRunner(field_, image_).Ranks(emulated_gpu::kChainThreads, 0, kSamples);
+    ChainRunner(field_, image_).Ranks(kMaxChainThreads, 0, kSamples);
     ASSERT_TRUE(fault_.has_value());
     EXPECT_EQ(fault_->kind, FaultKind::kInvalidAddress) << fault_->ToString();
   }

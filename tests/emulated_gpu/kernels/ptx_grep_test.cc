@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/chain_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/emulated_gpu/kernels/kernel_module.h"
@@ -89,11 +90,11 @@ TEST(PtxGrepTest, ParametersHaveTheSizeOfTheirStructs) {
   EXPECT_EQ(FindKernel(AugmentModule(), "AugmentKernel").parameter_bytes,
             static_cast<int64_t>(sizeof(AugmentPlan)));
   EXPECT_EQ(FindKernel(AugmentModule(), "ChainKernel").parameter_bytes,
-            static_cast<int64_t>(sizeof(ChainParameters)));
+            static_cast<int64_t>(sizeof(ChainPlan)));
   EXPECT_EQ(FindKernel(AugmentModule(), "AugmentKernel").max_threads,
             kBlockThreads);
   EXPECT_EQ(FindKernel(AugmentModule(), "ChainKernel").max_threads,
-            kChainThreads);
+            kMaxChainThreads);
 }
 
 }  // namespace

@@ -9,11 +9,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/chain_plan.h"
 #include "cuda/kernels/program/params.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/emulated_gpu/host_ranges.h"
@@ -109,33 +111,39 @@ absl::StatusOr<std::optional<LaunchResult>> Launch(
 absl::StatusOr<std::optional<LaunchResult>> LaunchAugmentKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
-    const std::vector<MemoryRange>& memory) {
+    const std::vector<MemoryRange>& memory, int num_parts) {
   const auto device_program = MakeDeviceProgram(program);
   AugmentPlan plan;
   if (!MakeAugmentPlan(device_program.get(), program, batches.data(),
                        static_cast<int>(batches.size()), &plan)) {
     return absl::InvalidArgumentError("no plan for such a program and batches");
   }
-  return Launch(module, config, "AugmentKernel", plan, plan.num_blocks(),
-                kBlockThreads, *device_program, memory);
+  if (plan.num_blocks() % num_parts != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        plan.num_blocks(), " blocks are not ", num_parts, " equal parts"));
+  }
+  return Launch(module, config, "AugmentKernel", plan,
+                plan.num_blocks() / num_parts, kBlockThreads, *device_program,
+                memory);
 }
 
 absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
-    const std::vector<MemoryRange>& memory) {
+    const std::vector<MemoryRange>& memory, std::optional<int> num_threads) {
   if (std::none_of(program.fields, program.fields + program.num_fields,
                    [](const auto& field) { return field.num_steps > 0; })) {
     return std::optional<LaunchResult>();
   }
-  ChainParameters parameters = {};
-  parameters.program = &program;
-  parameters.num_batches = static_cast<int32_t>(batches.size());
-  std::copy(batches.begin(), batches.end(), parameters.batches);
+  ChainPlan plan = {};
+  plan.program = &program;
+  plan.num_batches = static_cast<int32_t>(batches.size());
+  std::copy(batches.begin(), batches.end(), plan.batches);
   int64_t num_rows = 0;
   for (const BatchTask& batch : batches) num_rows += NumRows(batch);
-  return Launch(module, config, "ChainKernel", parameters,
-                std::min<int64_t>(num_rows, program.num_teams), kChainThreads,
+  return Launch(module, config, "ChainKernel", plan,
+                std::min<int64_t>(num_rows, program.num_teams),
+                num_threads.value_or(ChainThreads(program.team_scratch_bytes)),
                 program, memory);
 }
 

@@ -18,26 +18,20 @@
 
 namespace datasetd::emulated_gpu {
 
-inline constexpr int kChainThreads = 256;
-
-// The parameter of ChainKernel, as augment.cu has it.
-struct ChainParameters {
-  const AugmentProgram* program;
-  int32_t num_batches;
-  BatchTask batches[kMaxBatchesPerLaunch];
-};
-
 // Each runs one kernel of `module`; the kernel may touch `program` and `memory`
 // and nothing else. `config` is taken but for grid and block. nullopt: there is
-// nothing for the kernel to do. Errors are those of Execute.
+// nothing for the kernel to do. Errors are those of Execute. AugmentKernel runs
+// the first of `num_parts` equal parts of its blocks; blocks of ChainKernel
+// have `num_threads`, unless given as many as on a GPU.
 absl::StatusOr<std::optional<LaunchResult>> LaunchAugmentKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
-    const std::vector<testing::MemoryRange>& memory);
+    const std::vector<testing::MemoryRange>& memory, int num_parts = 1);
 absl::StatusOr<std::optional<LaunchResult>> LaunchChainKernel(
     const Module& module, LaunchConfig config, const AugmentProgram& program,
     const std::vector<BatchTask>& batches,
-    const std::vector<testing::MemoryRange>& memory);
+    const std::vector<testing::MemoryRange>& memory,
+    std::optional<int> num_threads = std::nullopt);
 
 // Runs StageKernel, which may also read the list.
 absl::StatusOr<std::optional<LaunchResult>> LaunchStageKernel(

@@ -74,7 +74,7 @@ struct StatisticOp {
   void (*accumulate)(const Draw&, int, const float*, Partial*, Statistic*);
   void (*merge)(const Partial&, Statistic*);
   void (*finish)(int, int, int, Statistic*, Draw*);
-  void (*apply)(const Draw&, const Statistic&, int, float*);
+  void (*apply)(const Draw&, const Statistic*, int, float*);
 
   OpImage Run(const OpImage& image, Draw draw, int num_ranks) const {
     Statistic statistic;
@@ -93,7 +93,7 @@ struct StatisticOp {
     }
     finish(image.num_channels, image.height, image.width, &statistic, &draw);
     return ForEachPixel(image, [&](int, int, float* pixel) {
-      apply(draw, statistic, image.num_channels, pixel);
+      apply(draw, &statistic, image.num_channels, pixel);
     });
   }
 };
