@@ -22,11 +22,12 @@ constexpr size_t kSlabBytes = size_t{2} << 20;
 
 // An entry point of the emulated driver.
 template <typename Function>
-Function* Find(const char* name, Function*) {
+Function* Find(const char* name) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
-#define DATASETD_CALL(function) Find(DATASETD_NAME(function), &function)
+#define DATASETD_CALL(function) \
+  Find<decltype(function)>(DATASETD_NAME(function))
 #define DATASETD_NAME(function) DATASETD_TEXT(function)
 #define DATASETD_TEXT(function) #function
 

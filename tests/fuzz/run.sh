@@ -6,7 +6,7 @@
 #
 # Needs clang-14 and libclang-rt-14-dev. Builds in $DATASETD_FUZZ_DIR (default:
 # a folder in the user's cache), where new inputs and findings stay too. Exits
-# 1 if a harness found a fault.
+# 1 if a harness found a fault or was not built.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -93,8 +93,12 @@ for harness in "${harnesses[@]}"; do
   for file in "$source" "${sources[@]}"; do
     objects+=("$(compile "$file")")
   done
-  clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" \
-    "${libraries[@]}" -o "$out/$harness"
+  if ! clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" \
+    "${libraries[@]}" -o "$out/$harness"; then
+    echo "== $harness was not built"
+    found=1
+    continue
+  fi
   mkdir -p "$out/corpus/$harness" "$out/findings"
   echo "== $harness, $seconds s"
   # The time limit is also for a fuzzer that hangs in reporting.

@@ -109,15 +109,4 @@ int Channel::ReceiveDescriptor(int end) const {
   return fd;
 }
 
-CurrentContext::CurrentContext(int device) : device_(device) {
-  EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
-  EXPECT_EQ(cuDevicePrimaryCtxRetain(&context_, device_), CUDA_SUCCESS);
-  EXPECT_EQ(cuCtxPushCurrent(context_), CUDA_SUCCESS);
-}
-
-CurrentContext::~CurrentContext() {
-  EXPECT_EQ(cuCtxPopCurrent(nullptr), CUDA_SUCCESS);
-  EXPECT_EQ(cuDevicePrimaryCtxRelease(device_), CUDA_SUCCESS);
-}
-
 }  // namespace datasetd::emulated_driver

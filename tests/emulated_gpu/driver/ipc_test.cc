@@ -251,11 +251,18 @@ TEST(IpcTest, OtherPidNamespace) {
   const Process exporter({}, [&] { RunExporter(channel); });
   const Process importer({}, [&] {
     const CUipcMemHandle handle = ReceiveHandle(channel);
-    if (unshare(CLONE_NEWPID) == 0 ||
-        unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0) {
+    // A child unshares, and ends by _exit: LeakSanitizer could start no thread
+    // in a process whose namespace has ended.
+    const pid_t outside = fork();
+    if (outside == 0) {
+      if (unshare(CLONE_NEWPID) != 0 &&
+          unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
+        fputs("not run: no PID namespaces here\n", stderr);
+        _exit(0);
+      }
       // The first child is process 1 of the namespace.
-      const pid_t child = fork();
-      if (child == 0) {
+      const pid_t inside = fork();
+      if (inside == 0) {
         CurrentContext* const context = new CurrentContext();
         (void)context;
         CUdeviceptr address = 0;
@@ -265,11 +272,11 @@ TEST(IpcTest, OtherPidNamespace) {
                   : 1);
       }
       int status = 1;
-      EXPECT_EQ(waitpid(child, &status, 0), child);
-      EXPECT_EQ(status, 0);
-    } else {
-      printf("not run: no PID namespaces here\n");
+      _exit(waitpid(inside, &status, 0) == inside && status == 0 ? 0 : 1);
     }
+    int status = 1;
+    EXPECT_EQ(waitpid(outside, &status, 0), outside);
+    EXPECT_EQ(status, 0);
     channel.Signal(1);
     channel.Await(1);
     channel.Signal(1);
