@@ -1,6 +1,6 @@
 """fuzz_replay_test: a fuzz harness run over its committed corpus."""
 
-def fuzz_replay_test(name, corpus, deps, size = "small", data = [], env = {}):
+def fuzz_replay_test(name, corpus, deps, size = "small", data = [], env = {}, tags = []):
     """Compiles `name`.cc as a test; tests/fuzz/run.sh compiles it as a fuzzer.
 
     Args:
@@ -10,6 +10,7 @@ def fuzz_replay_test(name, corpus, deps, size = "small", data = [], env = {}):
       size: of the test.
       data: of the harness, beside the corpus.
       env: of the test.
+      tags: of the test.
     """
     native.cc_test(
         name = name + "_test",
@@ -18,5 +19,6 @@ def fuzz_replay_test(name, corpus, deps, size = "small", data = [], env = {}):
         args = [native.package_name() + "/" + corpus],
         data = native.glob([corpus + "/**"]) + data,
         env = env,
+        tags = tags,
         deps = deps + ["//tests/fuzz:replay_main"],
     )
