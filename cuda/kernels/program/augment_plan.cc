@@ -135,6 +135,8 @@ bool MakeAugmentPlan(const DeviceProgram* device_program,
   };
   int64_t num_samples = 0;
   for (int b = 0; b < num_batches; ++b) num_samples += rows_of(batches[b]);
+  // So many need blocks of the largest size, whatever they are.
+  num_samples = std::min(num_samples, kNumFillingBlocks * kMaxBlockPixels);
   for (int i = 0; i < host_program.num_fields; ++i) {
     const FieldProgram& field = host_program.fields[i];
     // Chains have their own kernel, which also writes mixed labels.
