@@ -143,7 +143,6 @@ class CudaBackend final : public Backend {
   int max_batches_per_launch(int64_t /*batch_bytes*/) const override {
     return max_batches_per_launch_;
   }
-  // Two blocks per multiprocessor.
   int max_teams(int64_t team_bytes) const override {
     return kResidentChainThreads / ChainThreads(team_bytes) *
            num_multiprocessors_;

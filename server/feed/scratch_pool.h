@@ -56,7 +56,7 @@ class ScratchPool {
       plan_.Give(block_->memory->data(), program);
     }
     int num_teams() const { return plan_.num_teams; }
-    // What the device could have.
+    // The most teams that the device runs at once for such samples.
     int max_teams() const { return max_teams_; }
     // The pool's; for the producer's thread.
     Stream* stream() const { return stream_; }

@@ -1,5 +1,5 @@
-// What all services do: authenticate the caller, refuse new work while the
-// daemon drains, and wait for what clients just closed. Thread-safe.
+// Common parts of all services: authenticates the caller, refuses new work
+// while the daemon drains, and waits for what clients just closed. Thread-safe.
 
 #ifndef DATASETD_SERVER_SERVICE_REQUEST_CONTEXT_H_
 #define DATASETD_SERVER_SERVICE_REQUEST_CONTEXT_H_

@@ -48,8 +48,8 @@ struct Workload {
   int num_samples;
   Layout layout;
   Transforms ops;
-  // Of moves: the samples of the launch, of whose blocks those of num_samples
-  // are run.
+  // For moves: the samples of the launch. Only the blocks of the first
+  // num_samples are run.
   int num_launched = 0;
 };
 
