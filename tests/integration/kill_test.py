@@ -70,8 +70,10 @@ else:
     say(ready=True)
     hear()
 try:
+    # Without end: the daemon dies while batches are asked for.
     while True:
-        next(iterator)
+        if next(iterator, None) is None:
+            iterator = iter(loader)
 except datasetd.Error as error:
     ended = time.clock_gettime(time.CLOCK_MONOTONIC)
     say(error=type(error).__name__, ended=ended, message=str(error))
