@@ -244,7 +244,7 @@ hear()
 @contextlib.contextmanager
 def _cgroup(limit_bytes):
     try:
-        group = MemoryCgroup(f"datasetd-{os.getpid()}", limit_bytes)
+        group = MemoryCgroup(limit_bytes)
     except OSError as error:
         pytest.skip(f"no control group can be made: {error}")
     with group:

@@ -1,6 +1,7 @@
 """A control group that limits the memory of processes, page cache included."""
 
 import os
+import tempfile
 
 
 def _own_group():
@@ -19,16 +20,15 @@ def _own_group():
 class MemoryCgroup:
     """A context manager; OSError where no group can be made."""
 
-    def __init__(self, name, limit_bytes):
+    def __init__(self, limit_bytes):
         found = _own_group()
         if found is None:
             raise OSError("there are no control groups")
         parent, version = found
-        self.path = os.path.join(parent, name)
         self._limit_file, self._peak_file = (
             ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
             if version == 1 else ("memory.max", "memory.peak"))
-        os.mkdir(self.path)
+        self.path = tempfile.mkdtemp(prefix="datasetd-", dir=parent)
         try:
             self._write(self._limit_file, limit_bytes)
         except OSError:

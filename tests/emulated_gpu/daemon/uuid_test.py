@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tempfile
 
 import pytest
 
@@ -95,8 +96,8 @@ def _serve_by_uuid(parent, uuid):
 
 
 def test_a_client_finds_the_daemon_of_its_gpu(tmp_path, monkeypatch):
-    parent = os.path.join("/tmp", f"dg{os.getpid()}")
-    os.mkdir(parent)
+    # Short: the path of a socket has at most 107 bytes.
+    parent = tempfile.mkdtemp(prefix="dg", dir="/tmp")
     try:
         with _serve_by_uuid(parent, _UUIDS[0]) as first, \
                 _serve_by_uuid(parent, _UUIDS[1]) as second:
