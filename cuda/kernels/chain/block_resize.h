@@ -61,6 +61,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumImageRow(
   BeginSums<kChannels, Team>(sum);
   const int32_t* index = taps.index + x;
   const float* weight = taps.weight + x;
+  DATASETD_NO_UNROLL
   for (int32_t t = 0; t < taps.count; ++t) {
     int32_t column[Team::kLanes];
     float factor[Team::kLanes];
@@ -95,6 +96,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumImageColumns(
   BeginSums<kChannels, Team>(sum);
   const int32_t* index = taps.index + y;
   const float* weight = taps.weight + y;
+  DATASETD_NO_UNROLL
   for (int32_t t = 0; t < taps.count; ++t) {
     const float factor = *weight;
     const int32_t at = start + *index * image.row_stride;
@@ -138,6 +140,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumBlockRow(
   for (int c = 0; c < kChannels; ++c) plane[c] = row + c * plane_stride;
   const int32_t* index = taps.index + x;
   const float* weight = taps.weight + x;
+  DATASETD_NO_UNROLL
   for (int32_t t = 0; t < taps.count; ++t) {
     int32_t column[Team::kLanes];
     float factor[Team::kLanes];
@@ -164,6 +167,7 @@ DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void SumBlockColumns(
   BeginSums<kChannels, Team>(sum);
   const int32_t* index = taps.index + y;
   const float* weight = taps.weight + y;
+  DATASETD_NO_UNROLL
   for (int32_t t = 0; t < taps.count; ++t) {
     const float factor = *weight;
     const float* const row = rows.Row(*index) + at;

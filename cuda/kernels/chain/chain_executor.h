@@ -148,6 +148,7 @@ class ChainExecutor {
       state_.key = {program_.seed, batch.epoch, draw_index, 0};
       state_.image = resident;
     }
+    DATASETD_NO_UNROLL
     for (int s = team_.rank(); s < field_.num_steps; s += team_.size()) {
       const Step* step = &field_.steps[s];
       if (s < field_.num_sized_steps) {
@@ -388,9 +389,11 @@ class ChainExecutor {
   DATASETD_HOST_DEVICE DATASETD_FORCE_INLINE void PrepareScale() {
     const int end = pass_->end_op;
     if (pass_->folded_op == end) return;
+    DATASETD_NO_UNROLL
     for (int c = team_.rank(); c < pass_->channels; c += team_.size()) {
       double factor = 1.0;
       double bias = 0.0;
+      DATASETD_NO_UNROLL
       for (int s = pass_->folded_op; s < end; ++s) {
         if (!state_.drawn[s].is_applied) continue;
         const ValueOp& op = ParamsAs<ValueOp>(field_.steps[s]);
@@ -410,6 +413,7 @@ class ChainExecutor {
     if (pass_->folded_op == pass_->end_op) return pass_->end_op;
     // With a tiny std the quotient may be finite although the reciprocal is
     // not.
+    DATASETD_NO_UNROLL
     for (int c = 0; c < pass_->channels; ++c) {
       const float both = state_.scale.factor[c] - state_.scale.bias[c];
       if (!(both - both == 0.0f)) return pass_->end_op;
@@ -498,6 +502,7 @@ class ChainExecutor {
     for (int axis = 0; axis < 2; ++axis) {
       int32_t* const map = axis == 0 ? map_y() : map_x();
       bool has_taps = is_resize && resizer_.KeepsTaps(axis);
+      DATASETD_NO_UNROLL
       for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
         const int32_t entry = MapThroughMoves(axis, i);
         has_taps = has_taps && map[i] == entry;
@@ -505,6 +510,7 @@ class ChainExecutor {
       }
       if (!is_resize || has_taps) continue;
       const AxisTapMaker maker = resizer_.TapMaker(axis);
+      DATASETD_NO_UNROLL
       for (int32_t i = team_.rank(); i < size[axis]; i += team_.size()) {
         // Maps are always completed, since other ranks read them even after a
         // stop.

@@ -103,6 +103,7 @@ DATASETD_HOST_DEVICE inline void DrawPasses(const FieldProgram& field,
   const bool is_rgb_bytes =
       field.in_dtype == Dtype::kUint8 && field.channels == 3;
   uint32_t applied = 0;
+  DATASETD_NO_UNROLL
   for (int s = 0; s < field.num_steps; ++s) {
     if (state->drawn[s].is_applied) applied |= uint32_t{1} << s;
   }
@@ -115,6 +116,7 @@ DATASETD_HOST_DEVICE inline void DrawPasses(const FieldProgram& field,
   pass.width = width;
   pass.channels = field.channels;
   pass.statistic_step = kNoStep;
+  DATASETD_NO_UNROLL
   for (int p = 0; p < field.num_passes; ++p) {
     const ChainPass& planned = field.passes[p];
     const int first = planned.first_step;
@@ -148,6 +150,7 @@ DATASETD_HOST_DEVICE inline void DrawPasses(const FieldProgram& field,
         pass.source_step = planned.first_step;
       }
     }
+    DATASETD_NO_UNROLL
     for (int s = first; s < planned.end_step; ++s) {
       if ((applied >> s & 1) == 0) continue;
       const Step& step = field.steps[s];

@@ -128,8 +128,10 @@ class AxisTapMaker {
     const int32_t end =
         high < axis_.in_size ? static_cast<int32_t>(high) : axis_.in_size;
     double sum = 0.0;
+    DATASETD_NO_UNROLL
     for (int32_t i = first; i < end; ++i) sum = sum + Weight(i, center);
     const double norm = 1.0 / sum;
+    DATASETD_NO_UNROLL
     for (int32_t t = 0; t < num_taps_; ++t) {
       const int32_t i = first + t;
       index[t * stride] = i < end ? i : end - 1;
@@ -160,6 +162,7 @@ class AxisTapMaker {
     const double floor = Floor(at);
     const double part = at - floor;
     const int32_t first = static_cast<int32_t>(floor);
+    DATASETD_NO_UNROLL
     for (int32_t t = 0; t < 4; ++t) {
       index[t * stride] = ClampIndex(first - 1 + t, axis_.in_size);
       weight[t * stride] =

@@ -62,7 +62,7 @@ DATASETD_HOST_DEVICE inline double Floor(double x) {
 }
 
 // Correctly rounded square root. REQUIRES: x >= 0.
-DATASETD_HOST_DEVICE inline double Sqrt(double x) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double Sqrt(double x) {
 #if defined(__CUDA_ARCH__)
   return __dsqrt_rn(x);
 #else
@@ -124,10 +124,13 @@ DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE double Log(double x) {
   return k * kLn2High + (k * kLn2Low + 2.0 * (s + s * z * sum));
 }
 
+struct SinCos {
+  double sin, cos;
+};
+
 // sin(pi x) and cos(pi x), within 2^-50; exact at multiples of 1/2.
 // REQUIRES: |x| < 2^50.
-DATASETD_HOST_DEVICE inline void SinCosPi(double x, double* sin_out,
-                                          double* cos_out) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE SinCos SinCosPi(double x) {
   const double halves = RoundHalfEven(2.0 * x);
   // t is in [-pi/4, pi/4]; the subtraction is exact.
   const double t = elementary_internal::kPi * (x - 0.5 * halves);
@@ -151,21 +154,13 @@ DATASETD_HOST_DEVICE inline void SinCosPi(double x, double* sin_out,
   const double cos_t = 1.0 + z * cos_sum;
   switch (static_cast<int64_t>(halves) & 3) {
     case 0:
-      *sin_out = sin_t;
-      *cos_out = cos_t;
-      break;
+      return {sin_t, cos_t};
     case 1:
-      *sin_out = cos_t;
-      *cos_out = -sin_t;
-      break;
+      return {cos_t, -sin_t};
     case 2:
-      *sin_out = -sin_t;
-      *cos_out = -cos_t;
-      break;
+      return {-sin_t, -cos_t};
     default:
-      *sin_out = -cos_t;
-      *cos_out = sin_t;
-      break;
+      return {-cos_t, sin_t};
   }
 }
 

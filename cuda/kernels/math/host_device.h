@@ -2,12 +2,14 @@
 //
 // DATASETD_HOST_DEVICE before a function; DATASETD_UNROLL before a loop of
 // constant length whose arrays must stay in registers on the device;
+// DATASETD_NO_UNROLL before one that nvcc would unroll for code alone;
 // DATASETD_FLATTEN before a function whose calls the host compiler must inline,
 // so that its loops become vectors; DATASETD_NOINLINE before one that it must
-// not copy into each of its callers; DATASETD_FORCE_INLINE instead of inline
-// before one that must not be called on the device, since its arguments would
-// leave their registers; DATASETD_CHECK_BOUND(condition) for what debug builds
-// of the host check.
+// not copy into each of its callers; DATASETD_CALLED_ON_DEVICE instead of
+// inline before one that nvcc must not copy; DATASETD_FORCE_INLINE instead of
+// inline before one that must not be called on the device, since its arguments
+// would leave their registers; DATASETD_CHECK_BOUND(condition) for what debug
+// builds of the host check.
 
 #ifndef DATASETD_CUDA_KERNELS_MATH_HOST_DEVICE_H_
 #define DATASETD_CUDA_KERNELS_MATH_HOST_DEVICE_H_

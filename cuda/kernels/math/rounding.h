@@ -35,6 +35,11 @@ DATASETD_HOST_DEVICE inline float CanonicalFloat(float x) {
 }
 
 DATASETD_HOST_DEVICE inline uint16_t FloatToFloat16(float x) {
+#if defined(__CUDA_ARCH__)
+  uint16_t half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
+  return x == x ? half : kNanFloat16;
+#else
   const uint32_t bits = FloatBits(x);
   const uint32_t sign = (bits >> 16) & 0x8000;
   const uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -51,6 +56,7 @@ DATASETD_HOST_DEVICE inline uint16_t FloatToFloat16(float x) {
         (magnitude - (112u << 23) + 0xFFF + ((magnitude >> 13) & 1)) >> 13;
   }
   return static_cast<uint16_t>(sign | rounded);
+#endif
 }
 
 DATASETD_HOST_DEVICE inline uint16_t FloatToBfloat16(float x) {
@@ -61,6 +67,11 @@ DATASETD_HOST_DEVICE inline uint16_t FloatToBfloat16(float x) {
 
 // Exact.
 DATASETD_HOST_DEVICE inline float Float16ToFloat(uint16_t half) {
+#if defined(__CUDA_ARCH__)
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
+  return CanonicalFloat(x);
+#else
   const uint32_t sign = (uint32_t{half} & 0x8000) << 16;
   const uint32_t magnitude = half & 0x7FFF;
   if (magnitude > 0x7C00) return FloatFromBits(kNanFloat32);
@@ -70,6 +81,7 @@ DATASETD_HOST_DEVICE inline float Float16ToFloat(uint16_t half) {
     return FloatFromBits(sign | FloatBits(value));
   }
   return FloatFromBits(sign | ((magnitude << 13) + (112u << 23)));
+#endif
 }
 
 // Rounds and clamps to 0..255; NaN becomes 0.

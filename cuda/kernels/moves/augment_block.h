@@ -240,8 +240,8 @@ DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
 }
 
 // Computes the columns entry of output column `x`.
-DATASETD_HOST_DEVICE inline int32_t MapColumn(const BlockState& state,
-                                              int sample, int32_t x) {
+DATASETD_HOST_DEVICE DATASETD_CALLED_ON_DEVICE int32_t
+MapColumn(const BlockState& state, int sample, int32_t x) {
   const int32_t entry =
       MapBack(state.field, state.map.moves[sample].axis[1], x);
   return IsFill(entry) ? entry : entry * state.field.channels;
@@ -251,6 +251,7 @@ DATASETD_HOST_DEVICE inline int32_t MapColumn(const BlockState& state,
 DATASETD_HOST_DEVICE inline ColumnRun FindRun(const MoveProgram& field,
                                               const AxisMove* drawn) {
   ColumnRun run = {0, 1, 0, field.out_width};
+  DATASETD_NO_UNROLL
   for (int i = field.num_moves - 1; i >= 0; --i) {
     const AxisMove& move = drawn[i];
     run.origin =
@@ -494,10 +495,9 @@ DATASETD_HOST_DEVICE inline uint32_t PixelBytes(const uint32_t (&bytes)[kWords],
 }
 
 // Writes vectors of all channels of as many consecutive pixels of a row.
-// REQUIRES: the plan has runs; it pads only if kIsPadded, and bits are copied
-// if kIsCopy.
-template <bool kIsPadded, bool kIsCopy, bool kIsNhwc, int kChannels,
-          int kSizeBytes, typename Sink>
+// REQUIRES: the plan has runs; it pads only if kIsPadded.
+template <bool kIsPadded, bool kIsNhwc, int kChannels, int kSizeBytes,
+          typename Sink>
 DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
                                            const BlockState& state,
                                            const Sink& sink) {
@@ -558,7 +558,8 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
       DATASETD_UNROLL
       for (int c = 0; c < kChannels; ++c) {
         uint32_t bits = pixel >> (8 * c) & 0xFF;
-        if constexpr (!kIsCopy) bits = state.table[c][bits];
+        // Runs of bytes are copied.
+        if constexpr (kSizeBytes > 1) bits = state.table[c][bits];
         if constexpr (kIsPadded) bits = is_inside ? bits : fill[c];
         if constexpr (kIsNhwc) {
           const int element = k * kChannels + c;
@@ -592,21 +593,18 @@ DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
   }
 }
 
-template <bool kIsPadded, bool kIsCopy, int kSizeBytes, typename Sink>
+template <bool kIsPadded, int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WriteRunsOf(const AugmentPlan& plan,
                                              int thread,
                                              const BlockState& state,
                                              const Sink& sink) {
   // With one channel the layouts are the same.
   if (state.field.channels == 1) {
-    WriteRuns<kIsPadded, kIsCopy, false, 1, kSizeBytes>(plan, thread, state,
-                                                        sink);
+    WriteRuns<kIsPadded, false, 1, kSizeBytes>(plan, thread, state, sink);
   } else if (state.field.layout == Layout::kNhwc) {
-    WriteRuns<kIsPadded, kIsCopy, true, 3, kSizeBytes>(plan, thread, state,
-                                                       sink);
+    WriteRuns<kIsPadded, true, 3, kSizeBytes>(plan, thread, state, sink);
   } else {
-    WriteRuns<kIsPadded, kIsCopy, false, 3, kSizeBytes>(plan, thread, state,
-                                                        sink);
+    WriteRuns<kIsPadded, false, 3, kSizeBytes>(plan, thread, state, sink);
   }
 }
 
@@ -615,21 +613,10 @@ DATASETD_HOST_DEVICE inline void WriteRunImage(const AugmentPlan& plan,
                                                int thread,
                                                const BlockState& state,
                                                const Sink& sink) {
-  const bool is_padded = plan.fields[state.work.plan_index].padding_move >= 0;
-  if constexpr (kSizeBytes == 1) {
-    if (IsBitCopy(state.field)) {
-      if (is_padded) {
-        WriteRunsOf<true, true, kSizeBytes>(plan, thread, state, sink);
-      } else {
-        WriteRunsOf<false, true, kSizeBytes>(plan, thread, state, sink);
-      }
-      return;
-    }
-  }
-  if (is_padded) {
-    WriteRunsOf<true, false, kSizeBytes>(plan, thread, state, sink);
+  if (plan.fields[state.work.plan_index].padding_move >= 0) {
+    WriteRunsOf<true, kSizeBytes>(plan, thread, state, sink);
   } else {
-    WriteRunsOf<false, false, kSizeBytes>(plan, thread, state, sink);
+    WriteRunsOf<false, kSizeBytes>(plan, thread, state, sink);
   }
 }
 

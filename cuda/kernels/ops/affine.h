@@ -81,18 +81,17 @@ DATASETD_HOST_DEVICE inline AffineDraw DrawAffine(const AffineParams& params,
   draw.shear[1] =
       UniformBetween(second.word[1], params.shear_y[0], params.shear_y[1]);
 
-  double sin_rot, cos_rot, sin_x, cos_x, sin_y, cos_y, sin_r, cos_r;
   const double angle = static_cast<double>(draw.angle) / 180.0;
   const double shear_y = static_cast<double>(draw.shear[1]) / 180.0;
-  SinCosPi(angle - shear_y, &sin_r, &cos_r);
-  SinCosPi(angle, &sin_rot, &cos_rot);
-  SinCosPi(static_cast<double>(draw.shear[0]) / 180.0, &sin_x, &cos_x);
-  SinCosPi(shear_y, &sin_y, &cos_y);
-  const double tan_x = sin_x / cos_x;
-  const double a = cos_r / cos_y;
-  const double b = -(a * tan_x) - sin_rot;
-  const double c = sin_r / cos_y;
-  const double d = cos_rot - c * tan_x;
+  const SinCos of_x = SinCosPi(static_cast<double>(draw.shear[0]) / 180.0);
+  const SinCos of_y = SinCosPi(shear_y);
+  const SinCos rotation = SinCosPi(angle);
+  const SinCos rest = SinCosPi(angle - shear_y);
+  const double tan_x = of_x.sin / of_x.cos;
+  const double a = rest.cos / of_y.cos;
+  const double b = -(a * tan_x) - rotation.sin;
+  const double c = rest.sin / of_y.cos;
+  const double d = rotation.cos - c * tan_x;
   const double inverse[2][2] = {{d / draw.scale, -b / draw.scale},
                                 {-c / draw.scale, a / draw.scale}};
   SetAffineMatrix(inverse, params.center, height, width, &draw);

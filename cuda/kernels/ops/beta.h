@@ -35,12 +35,11 @@ DATASETD_HOST_DEVICE inline double LogGamma(const DrawKey& key, uint32_t draw,
                                             double alpha) {
   const double d = alpha - 1.0 / 3.0;
   const double c = 1.0 / Sqrt(9.0 * d);
+  DATASETD_NO_UNROLL
   for (uint32_t i = 0; i < kNumGammaTries; ++i) {
     const Words4 words = DrawWords(key, draw + i);
-    double sine;
-    double cosine;
-    SinCosPi(static_cast<double>(words.word[1]) * (1.0 / 2147483648.0), &sine,
-             &cosine);
+    const double cosine =
+        SinCosPi(static_cast<double>(words.word[1]) * (1.0 / 2147483648.0)).cos;
     const double normal =
         cosine * Sqrt(-2.0 * Log(OpenUniform(words.word[0], words.word[3])));
     const double root = 1.0 + c * normal;

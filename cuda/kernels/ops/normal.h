@@ -25,11 +25,10 @@ DATASETD_HOST_DEVICE inline void NormalPair(uint32_t word0, uint32_t word1,
   const double uniform =
       (static_cast<double>(word0) + 1.0) * (1.0 / 4294967296.0);
   const double radius = Sqrt(-2.0 * Log(uniform));
-  double sine;
-  double cosine;
-  SinCosPi(static_cast<double>(word1) * (1.0 / 2147483648.0), &sine, &cosine);
-  *first = static_cast<float>(radius * cosine);
-  *second = static_cast<float>(radius * sine);
+  const SinCos angle =
+      SinCosPi(static_cast<double>(word1) * (1.0 / 2147483648.0));
+  *first = static_cast<float>(radius * angle.cos);
+  *second = static_cast<float>(radius * angle.sin);
 }
 
 }  // namespace normal_internal

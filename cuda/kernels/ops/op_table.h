@@ -222,13 +222,15 @@ DATASETD_HOST_DEVICE inline AffineDraw DrawPolicyWarp(
       draw.translate[policy.op == PolicyOp::kTranslateX ? 0 : 1] =
           static_cast<float>(static_cast<int32_t>(magnitude));
       break;
-    default:
+    default: {
       // Counter-clockwise.
       draw.angle = -magnitude;
-      SinCosPi(value / 180.0, &inverse[1][0], &inverse[0][0]);
-      inverse[0][1] = -inverse[1][0];
-      inverse[1][1] = inverse[0][0];
+      const SinCos angle = SinCosPi(value / 180.0);
+      inverse[0][0] = inverse[1][1] = angle.cos;
+      inverse[1][0] = angle.sin;
+      inverse[0][1] = -angle.sin;
       break;
+    }
   }
   SetAffineMatrix(inverse, center, height, width, &draw);
   return draw;

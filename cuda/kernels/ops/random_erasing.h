@@ -49,6 +49,7 @@ DATASETD_HOST_DEVICE inline RandomErasingDraw DrawRandomErasing(
   const double area = static_cast<double>(height) * static_cast<double>(width);
   const double log_low = Log(static_cast<double>(params.ratio_low));
   const double log_high = Log(static_cast<double>(params.ratio_high));
+  DATASETD_NO_UNROLL
   for (uint32_t i = 1; i <= kNumErasingTries; ++i) {
     const Words4 words = DrawWords(key, i);
     const double erased =

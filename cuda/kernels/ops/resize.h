@@ -45,6 +45,7 @@ DATASETD_HOST_DEVICE inline ResizeDraw DrawResize(const ResizeParams& params,
     return {params.top, params.left, params.height, params.width};
   }
   const double area = static_cast<double>(height) * static_cast<double>(width);
+  DATASETD_NO_UNROLL
   for (uint32_t attempt = 0; attempt < 10; ++attempt) {
     const Words4 words = DrawWords(key, 1 + attempt);
     const double target =

@@ -20,11 +20,12 @@ inline constexpr int64_t kMaxBlockPixels = 8192;
 inline constexpr int64_t kNumFillingBlocks = 432;
 
 // True if the pixels of an output row are, but for one padding with a constant,
-// consecutive in an input row.
+// consecutive in an input row, and single bytes are copied as they are.
 bool HasRuns(const FieldProgram& field, int vector, int* padding_move) {
   *padding_move = -1;
   if (vector == 1 || field.out_width % vector != 0) return false;
   if (field.channels != 1 && field.channels != 3) return false;
+  if (DtypeSizeBytes(field.out_dtype) == 1 && !IsBitCopy(field)) return false;
   for (int i = 0; i < field.num_moves; ++i) {
     if (field.moves[i].kind != MoveKind::kPad) continue;
     if (*padding_move >= 0) return false;

@@ -53,6 +53,7 @@ struct FieldPlan {
   int32_t positions_per_block;   // a multiple of vector_positions
   // True if a thread writes vectors of all channels of as many pixels, which
   // are consecutive in an output row and, but for padding, in an input row.
+  // Bytes are copied.
   bool has_runs;
   // The move that pads an image with runs; negative: none.
   int32_t padding_move;

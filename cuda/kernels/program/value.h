@@ -37,6 +37,7 @@ DATASETD_HOST_DEVICE inline bool IsBitCopy(const MoveProgram& field) {
 // Applies the value ops to a value of channel `channel`.
 DATASETD_HOST_DEVICE inline float ApplyValueOps(const MoveProgram& field,
                                                 int channel, float x) {
+  DATASETD_NO_UNROLL
   for (int i = 0; i < field.num_value_ops; ++i) {
     const ValueOp& op = field.value_ops[i];
     switch (op.kind) {

@@ -103,9 +103,7 @@ struct OutputSize {
 // coordinates truncated to 1e-4 pixels.
 OutputSize ExpandedSize(double angle, const float (&center)[2],
                         const ImageCompiler& image) {
-  double sine;
-  double cosine;
-  SinCosPi(angle / 180.0, &sine, &cosine);
+  const auto [sine, cosine] = SinCosPi(angle / 180.0);
   const double inverse[2][2] = {{cosine, sine}, {-sine, cosine}};
   const double size[2] = {static_cast<double>(image.width()),
                           static_cast<double>(image.height())};

@@ -76,9 +76,7 @@ TEST(ElementaryTest, SinAndCosAreWithinTheirError) {
     std::uniform_real_distribution<double> uniform(-range, range);
     for (int i = 0; i < kNumPoints / 4; ++i) {
       const double x = uniform(engine);
-      double s;
-      double c;
-      SinCosPi(x, &s, &c);
+      const auto [s, c] = SinCosPi(x);
       // sin and cos of pi x by the nearest half, where they are small.
       const long double halves = std::round(2.0L * x);
       const long double t = pi * (x - halves / 2);
@@ -103,9 +101,7 @@ TEST(ElementaryTest, SinAndCosAreWithinTheirError) {
 TEST(ElementaryTest, QuartersOfATurnAreExact) {
   const double sines[] = {0, 1, 0, -1};
   for (int quarter = -9; quarter <= 9; ++quarter) {
-    double s;
-    double c;
-    SinCosPi(quarter / 2.0, &s, &c);
+    const auto [s, c] = SinCosPi(quarter / 2.0);
     EXPECT_EQ(s, sines[quarter & 3]) << quarter;
     EXPECT_EQ(c, sines[(quarter + 1) & 3]) << quarter;
   }

@@ -23,6 +23,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // The opcodes with their modifiers, and how often each is there.
 std::map<std::string, int> Opcodes() {
@@ -78,8 +79,9 @@ TEST(PtxGrepTest, FloatsAreRoundedToNearestByIeeeOperationsOnly) {
     if (absl::StartsWith(parts.back(), "f") &&
         !absl::StartsWith(parts[parts.size() - 2], "f")) {
       EXPECT_EQ(parts[1], "rzi") << opcode;
-    } else if (opcode != "cvt.f64.f32" && opcode != "cvt.rmi.f32.f32") {
-      EXPECT_EQ(parts[1], "rn") << opcode;
+    } else {
+      EXPECT_THAT(opcode, AnyOf(StartsWith("cvt.rn."), "cvt.f32.f16",
+                                "cvt.f64.f32", "cvt.rmi.f32.f32"));
     }
   }
   EXPECT_GT(num_rounded, 100);
