@@ -246,9 +246,8 @@ TEST(IndependenceTest, DifferentOpsOfOnePipeline) {
     parameters.push_back(op.parameter);
   }
   const ExplainedFeed feed(kSide, kSide, ops);
-  std::vector<Values> drawn;
+  const std::vector<Values> drawn = feed.CollectAll(parameters);
   for (size_t i = 0; i < ops.size(); ++i) {
-    drawn.push_back(feed.Collect(static_cast<int>(i), parameters[i]));
     for (size_t j = 0; j < i; ++j) {
       EXPECT_LT(IndependenceZ(drawn[i], drawn[j]), kMaxZ)
           << TransformName(ops[i]) << ", " << TransformName(ops[j]);

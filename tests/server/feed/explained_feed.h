@@ -1,8 +1,8 @@
 // Feeds of one image field as explain tells of them, for tests of what they
 // draw: 100,000 samples, with fixed seeds.
 
-#ifndef DATASETD_TESTS_SERVER_CORE_EXPLAINED_FEED_H_
-#define DATASETD_TESTS_SERVER_CORE_EXPLAINED_FEED_H_
+#ifndef DATASETD_TESTS_SERVER_FEED_EXPLAINED_FEED_H_
+#define DATASETD_TESTS_SERVER_FEED_EXPLAINED_FEED_H_
 
 #include <algorithm>
 #include <cmath>
@@ -49,6 +49,24 @@ class ExplainedFeed {
     auto draws = ExplainSample(*program_, epoch, sample);
     EXPECT_THAT(draws.status(), testing::IsOk());
     return draws.ok() ? *std::move(draws) : std::vector<OpDraw>{};
+  }
+
+  // Number 0 of `parameters` of each op, by its position: for each sample.
+  std::vector<std::vector<double>> CollectAll(
+      const std::vector<std::string>& parameters) const {
+    std::vector<std::vector<double>> values(parameters.size());
+    for (int64_t i = 0; i < kNumSamples; ++i) {
+      for (const OpDraw& draw : At(/*epoch=*/1, i)) {
+        for (const auto& [name, numbers] : draw.parameters) {
+          if (name != parameters[draw.position]) continue;
+          values[draw.position].push_back(numbers[0]);
+        }
+      }
+    }
+    for (size_t op = 0; op < values.size(); ++op) {
+      EXPECT_EQ(values[op].size(), kNumSamples) << parameters[op];
+    }
+    return values;
   }
 
   // Number `index` of `parameter` of the op at `position`, for each sample from
@@ -161,4 +179,4 @@ inline std::vector<std::string> RandomOps() {
 
 }  // namespace datasetd
 
-#endif  // DATASETD_TESTS_SERVER_CORE_EXPLAINED_FEED_H_
+#endif  // DATASETD_TESTS_SERVER_FEED_EXPLAINED_FEED_H_
