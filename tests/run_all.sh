@@ -105,12 +105,12 @@ else
   pass all --build_tag_filters=-full --test_tag_filters=-full //...
   # What others wrote, and what threads share. Nothing that links gRPC, whose
   # build alone would take longer than these.
-  pass asan --config=asan --build_tests_only \
+  pass asan --config=asan --config=quick --build_tests_only \
     --build_tag_filters=-noasan,-full,-exclusive \
     --test_tag_filters=-noasan,-full,-exclusive \
     --test_size_filters=small,medium \
     //tests/ring/... //tests/server/{attach,files,readers}/...
-  pass tsan --config=tsan --build_tests_only --build_tag_filters=tsan \
+  pass tsan --config=tsan --config=quick --build_tests_only --build_tag_filters=tsan \
     //tests/server/{attach,feed,registry}/...
 fi
 
