@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "tests/cuda/kernels/augment_case.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/reference/augment_reference.h"
+#include "tests/reference/rounding_reference.h"
 #include "tests/testing/augment_plain.h"
 
 namespace datasetd {
@@ -489,6 +491,71 @@ TEST(AugmentTest, NanIsCanonicalOnlyWhereItIsComputed) {
   AugmentHost(program, batch);
   std::memcpy(halves, slot, sizeof(halves));
   EXPECT_THAT(halves, ::testing::ElementsAre(0x7E00, 0x7E00, 0x7E00, 0xFC00));
+}
+
+// Casts an array of `In` to one of `Out` by the kernel.
+template <typename In, typename Out>
+std::vector<Out> Cast(const std::vector<In>& from, Dtype in, Dtype out) {
+  const auto size = static_cast<int>(from.size());
+  struct alignas(256) Line {
+    uint8_t bytes[256];
+  };
+  std::vector<Line> slot(from.size() * sizeof(Out) / sizeof(Line) + 1);
+  auto* const to = reinterpret_cast<uint8_t*>(slot.data());
+  AugmentProgram program = {};
+  program.indices_offset_bytes = -1;
+  program.num_fields = 1;
+  program.fields[0] = ElementsField(in, out, size);
+  program.fields[0].source = reinterpret_cast<const uint8_t*>(from.data());
+  const int64_t index = 0;
+  const BatchTask batch = {.slot = to, .indices = &index, .num_samples = 1};
+  const auto slot_bytes = static_cast<int64_t>(slot.size() * sizeof(Line));
+  StoreCounts counts;
+  counts[to].resize(slot_bytes);
+  RunAugmentBlocks(
+      program, {batch},
+      {{from.data(), static_cast<int64_t>(from.size() * sizeof(In))},
+       {&index, sizeof(index)},
+       {to, slot_bytes, /*may_write=*/true}},
+      &counts);
+  std::vector<Out> result(from.size());
+  std::memcpy(result.data(), to, result.size() * sizeof(Out));
+  return result;
+}
+
+// A GPU has instructions of its own for float16.
+TEST(AugmentTest, FloatsAreRoundedToFloat16AsIeee754Says) {
+  // Each float16, the middle to the next one, and their neighbours.
+  std::vector<float> floats;
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const double value = reference::Decode(bits, reference::kFloat16);
+    const double next =
+        reference::Decode((bits + 1) % 65536, reference::kFloat16);
+    for (const double x : {value, value / 2 + next / 2}) {
+      const auto center = static_cast<float>(x);
+      floats.push_back(center);
+      floats.push_back(std::nextafter(center, INFINITY));
+      floats.push_back(std::nextafter(center, -INFINITY));
+    }
+  }
+  const auto halves =
+      Cast<float, uint16_t>(floats, Dtype::kFloat32, Dtype::kFloat16);
+  for (size_t i = 0; i < floats.size(); ++i) {
+    ASSERT_EQ(halves[i], reference::Round(floats[i], reference::kFloat16))
+        << std::hexfloat << floats[i];
+  }
+}
+
+TEST(AugmentTest, Float16BecomesFloat32Exactly) {
+  std::vector<uint16_t> halves(65536);
+  std::iota(halves.begin(), halves.end(), uint16_t{0});
+  const auto bits =
+      Cast<uint16_t, uint32_t>(halves, Dtype::kFloat16, Dtype::kFloat32);
+  for (const uint16_t half : halves) {
+    const double value = reference::Decode(half, reference::kFloat16);
+    ASSERT_EQ(bits[half], reference::Round(value, reference::kFloat32))
+        << std::hex << half;
+  }
 }
 
 // Ends at every sample.
