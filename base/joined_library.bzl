@@ -31,7 +31,10 @@ def joined_library(name, srcs, copts = [], **kwargs):
             "//conditions:default": [name + "_joined.cc"],
         }) + headers,
         # Classes of a .cc file may have members of its unnamed namespace.
-        copts = copts + ["-Wno-subobject-linkage"],
+        copts = copts + select({
+            "//base:clang": [],
+            "//conditions:default": ["-Wno-subobject-linkage"],
+        }),
         textual_hdrs = sources,
         **kwargs
     )

@@ -4,11 +4,12 @@
 #ifndef DATASETD_BASE_MUTEX_H_
 #define DATASETD_BASE_MUTEX_H_
 
+#include "absl/base/config.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_THREAD_SANITIZER)
 #include <condition_variable>
 #include <mutex>
 #endif
@@ -17,7 +18,7 @@ namespace datasetd {
 
 using Condition = absl::Condition;
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_THREAD_SANITIZER)
 
 class ABSL_LOCKABLE Mutex {
  public:

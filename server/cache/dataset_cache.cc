@@ -239,13 +239,12 @@ void DatasetCache::DropDeadJobs() {
 }
 
 DatasetCache::Job DatasetCache::TakeJob() {
-  const auto last_turn = [this](const Job& job)
-                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                               return last_turns_[job.header.stored_by_uid];
-                             };
-  const auto next = std::min_element(
-      jobs_.begin(), jobs_.end(),
-      [&](const Job& a, const Job& b) { return last_turn(a) < last_turn(b); });
+  const auto was_earlier = [this](const Job& a, const Job& b)
+                               ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                 return last_turns_[a.header.stored_by_uid] <
+                                        last_turns_[b.header.stored_by_uid];
+                               };
+  const auto next = std::min_element(jobs_.begin(), jobs_.end(), was_earlier);
   Job job = std::move(*next);
   jobs_.erase(next);
   if (jobs_.empty()) last_turns_.clear();

@@ -73,7 +73,7 @@ void Reservation::Release() {
 }
 
 MemoryBudget::~MemoryBudget() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   Require(holdings_.empty(), "a memory budget outlives its reservations");
 }
 
@@ -81,7 +81,7 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(MemoryKind kind, uid_t uid,
                                                   uint64_t size_bytes,
                                                   absl::string_view what,
                                                   const Terms& terms) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   DATASETD_RETURN_IF_ERROR(CheckUserLimit(kind, uid, size_bytes, what, terms));
   // Cannot overflow: used_bytes_ <= total_bytes_.
   if (size_bytes > total_bytes_ - used_bytes_) {
@@ -108,7 +108,7 @@ absl::Status MemoryBudget::CheckUser(MemoryKind kind, uid_t uid,
                                      uint64_t size_bytes,
                                      absl::string_view what,
                                      const Terms& terms) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   return CheckUserLimit(kind, uid, size_bytes, what, terms);
 }
 
@@ -138,7 +138,7 @@ absl::Status MemoryBudget::CheckUserLimit(MemoryKind kind, uid_t uid,
 }
 
 void MemoryBudget::Return(uint64_t id) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   const auto holding = holdings_.find(id);
   Require(holding != holdings_.end(), "a reservation is given back once");
   used_bytes_ -= holding->second.size_bytes;
@@ -146,18 +146,18 @@ void MemoryBudget::Return(uint64_t id) {
 }
 
 uint64_t MemoryBudget::used_bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   return used_bytes_;
 }
 
 uint64_t MemoryBudget::free_bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   return total_bytes_ - used_bytes_;
 }
 
 uint64_t MemoryBudget::FreeBytesFor(MemoryKind kind, uid_t uid,
                                     const Terms& terms) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   const uint64_t free = total_bytes_ - used_bytes_;
   const uint64_t limit = LimitOf(kind, terms);
   if (limit == 0) return free;
@@ -165,7 +165,7 @@ uint64_t MemoryBudget::FreeBytesFor(MemoryKind kind, uid_t uid,
 }
 
 uint64_t MemoryBudget::used_bytes_of_kind(MemoryKind kind) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   uint64_t bytes = 0;
   for (const auto& [id, holding] : holdings_) {
     if (holding.kind == kind) bytes += holding.size_bytes;
@@ -174,7 +174,7 @@ uint64_t MemoryBudget::used_bytes_of_kind(MemoryKind kind) const {
 }
 
 uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   uint64_t bytes = 0;
   for (const auto& [id, holding] : holdings_) {
     if (holding.uid == uid) bytes += holding.size_bytes;
@@ -183,12 +183,12 @@ uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid) const {
 }
 
 uint64_t MemoryBudget::used_bytes_of_uid(uid_t uid, MemoryKind kind) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   return UsedByUser(uid, kind);
 }
 
 std::vector<MemoryBudget::Holding> MemoryBudget::Holdings() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(&mutex_);
   return SortedHoldings();
 }
 

@@ -14,7 +14,6 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/mutex.h"
 #include "server/dataset/per_user_limit.h"
 
 namespace datasetd {
@@ -155,7 +155,7 @@ class MemoryBudget {
   const std::string config_key_;
   // Not absl::Mutex, because ThreadSanitizer does not instrument the system's
   // Abseil.
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   uint64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<uint64_t, Holding> holdings_ ABSL_GUARDED_BY(mutex_);

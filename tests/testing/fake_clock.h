@@ -3,11 +3,10 @@
 #ifndef DATASETD_TESTS_TESTING_FAKE_CLOCK_H_
 #define DATASETD_TESTS_TESTING_FAKE_CLOCK_H_
 
-#include <mutex>
-
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace datasetd {
 
@@ -18,30 +17,29 @@ class FakeClock : public Clock {
   FakeClock() = default;
 
   absl::Time Now() const override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(&mutex_);
     return now_;
   }
   absl::Duration Monotonic() const override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(&mutex_);
     return monotonic_;
   }
 
   // Moves both. REQUIRES: by >= 0.
   void Advance(absl::Duration by) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(&mutex_);
     now_ += by;
     monotonic_ += by;
   }
 
   // A jump of the calendar alone, in either direction.
   void SetNow(absl::Time now) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(&mutex_);
     now_ = now;
   }
 
  private:
-  // Not absl::Mutex: ThreadSanitizer cannot see into the system's Abseil.
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::FromUnixSeconds(1704067200);
   absl::Duration monotonic_ ABSL_GUARDED_BY(mutex_) = absl::Hours(1);
 };
