@@ -5,13 +5,13 @@
 
 #include <google/protobuf/message.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/ctl/arguments.h"
 
 namespace datasetd::ctl {
 
@@ -21,7 +21,7 @@ struct GlobalFlags {
 };
 
 // Owned by main, which calls Run if the command was given. Not movable: AddTo
-// binds options to members.
+// binds arguments to members.
 class Command {
  public:
   explicit Command(const GlobalFlags* flags) : flags_(flags) {}
@@ -29,8 +29,9 @@ class Command {
   Command& operator=(const Command&) = delete;
   virtual ~Command() = default;
 
-  // Adds the subcommand with its options.
-  virtual CLI::App* AddTo(CLI::App& app) = 0;
+  virtual const char* name() const = 0;
+  virtual const char* help() const = 0;
+  virtual void AddTo(Arguments* /*arguments*/) {}
 
   // Runs the command and returns the exit code. Writes results to standard
   // output, everything else to standard error.

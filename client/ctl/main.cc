@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/ctl/arguments.h"
 #include "client/ctl/command.h"
 #include "client/ctl/commands/bench_command.h"
 #include "client/ctl/commands/datasets_command.h"
@@ -84,7 +85,10 @@ int Main(int argc, char** argv) {
 
   std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
   const auto add = [&](std::unique_ptr<Command> command) {
-    CLI::App* const subcommand = command->AddTo(app);
+    CLI::App* const subcommand =
+        app.add_subcommand(command->name(), command->help());
+    Arguments arguments(subcommand);
+    command->AddTo(&arguments);
     commands.emplace_back(subcommand, std::move(command));
   };
   add(std::make_unique<StatusCommand>(&flags));

@@ -89,22 +89,23 @@ std::string Table(const std::vector<nlohmann::json>& reports) {
 
 }  // namespace
 
-CLI::App* BenchCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "bench",
-      "Run COMMAND, a training program in Python with a datasetd.DataLoader, "
-      "and say what share of its step is data: rounds of steps on the loader's "
-      "batches and on one constant batch take turns. The program is ended when "
-      "all is measured; what it trained is of no use");
-  command->add_option("--steps", num_steps_, "Of one round")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--rounds", num_rounds_, "Of each kind")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("command", command_, "Behind --, with its arguments")
-      ->required();
-  return command;
+const char* BenchCommand::help() const {
+  return "Run COMMAND, a training program in Python with a "
+         "datasetd.DataLoader, and say what share of its step is data: rounds "
+         "of steps on the loader's batches and on one constant batch take "
+         "turns. The program is ended when all is measured; what it trained "
+         "is of no use";
+}
+
+void BenchCommand::AddTo(Arguments* arguments) {
+  arguments->Add("--steps", &num_steps_, "Of one round")
+      .Positive()
+      .ShowDefault();
+  arguments->Add("--rounds", &num_rounds_, "Of each kind")
+      .Positive()
+      .ShowDefault();
+  arguments->Add("command", &command_, "Behind --, with its arguments")
+      .Required();
 }
 
 int BenchCommand::Run() {

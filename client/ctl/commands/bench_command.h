@@ -15,7 +15,9 @@ namespace datasetd::ctl {
 class BenchCommand final : public Command {
  public:
   using Command::Command;
-  CLI::App* AddTo(CLI::App& app) override;
+  const char* name() const override { return "bench"; }
+  const char* help() const override;
+  void AddTo(Arguments* arguments) override;
   int Run() override;
 
  private:

@@ -31,11 +31,12 @@ std::string List(const std::vector<v1::Dataset>& datasets) {
 
 }  // namespace
 
-CLI::App* DatasetsCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "datasets", "What is resident; with NAME, all about that dataset");
-  command->add_option("name", name_, "A dataset's name");
-  return command;
+const char* DatasetsCommand::help() const {
+  return "What is resident; with NAME, all about that dataset";
+}
+
+void DatasetsCommand::AddTo(Arguments* arguments) {
+  arguments->Add("name", &name_, "A dataset's name");
 }
 
 int DatasetsCommand::Run() {

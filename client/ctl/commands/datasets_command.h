@@ -12,7 +12,9 @@ namespace datasetd::ctl {
 class DatasetsCommand final : public Command {
  public:
   using Command::Command;
-  CLI::App* AddTo(CLI::App& app) override;
+  const char* name() const override { return "datasets"; }
+  const char* help() const override;
+  void AddTo(Arguments* arguments) override;
   int Run() override;
 
  private:

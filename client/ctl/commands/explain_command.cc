@@ -36,26 +36,26 @@ std::string List(const v1::ExplainTransformsResponse& response) {
 
 }  // namespace
 
-CLI::App* ExplainCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "explain",
-      "Tell, op by op, what a job with that seed draws for some samples");
-  command->add_option("name", dataset_, "The dataset's name")->required();
-  command
-      ->add_option("--transforms", transforms_,
-                   "As of preview: presets, a JSON list of Transform "
-                   "messages, or @FILE")
-      ->required();
-  command->add_option("--field", field_, "The field of the transforms")
-      ->capture_default_str();
-  command->add_option("--seed", seed_, "The job's seed")->capture_default_str();
-  command->add_option("--epoch", epoch_, "The epoch")->capture_default_str();
-  command->add_option("--first", first_sample_, "First sample's index")
-      ->capture_default_str();
-  command->add_option("--samples", num_samples_, "How many, from the first")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  return command;
+const char* ExplainCommand::help() const {
+  return "Tell, op by op, what a job with that seed draws for some samples";
+}
+
+void ExplainCommand::AddTo(Arguments* arguments) {
+  arguments->Add("name", &dataset_, "The dataset's name").Required();
+  arguments
+      ->Add("--transforms", &transforms_,
+            "As of preview: presets, a JSON list of Transform "
+            "messages, or @FILE")
+      .Required();
+  arguments->Add("--field", &field_, "The field of the transforms")
+      .ShowDefault();
+  arguments->Add("--seed", &seed_, "The job's seed").ShowDefault();
+  arguments->Add("--epoch", &epoch_, "The epoch").ShowDefault();
+  arguments->Add("--first", &first_sample_, "First sample's index")
+      .ShowDefault();
+  arguments->Add("--samples", &num_samples_, "How many, from the first")
+      .Between(1, 1000)
+      .ShowDefault();
 }
 
 int ExplainCommand::Run() {

@@ -13,7 +13,9 @@ namespace datasetd::ctl {
 class ExplainCommand final : public Command {
  public:
   using Command::Command;
-  CLI::App* AddTo(CLI::App& app) override;
+  const char* name() const override { return "explain"; }
+  const char* help() const override;
+  void AddTo(Arguments* arguments) override;
   int Run() override;
 
  private:

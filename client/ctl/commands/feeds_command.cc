@@ -32,11 +32,9 @@ std::string List(const std::vector<v1::Feed>& feeds) {
 
 }  // namespace
 
-CLI::App* FeedsCommand::AddTo(CLI::App& app) {
-  return app.add_subcommand(
-      "feeds",
-      "Who draws from what; POSITION is epoch:batch of the next batch to be "
-      "made, HELD the batches that the job has of all that it may have");
+const char* FeedsCommand::help() const {
+  return "Who draws from what; POSITION is epoch:batch of the next batch to "
+         "be made, HELD the batches that the job has of all that it may have";
 }
 
 int FeedsCommand::Run() {

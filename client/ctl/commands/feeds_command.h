@@ -11,7 +11,8 @@ namespace datasetd::ctl {
 class FeedsCommand final : public Command {
  public:
   using Command::Command;
-  CLI::App* AddTo(CLI::App& app) override;
+  const char* name() const override { return "feeds"; }
+  const char* help() const override;
   int Run() override;
 };
 

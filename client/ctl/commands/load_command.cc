@@ -14,55 +14,53 @@
 
 namespace datasetd::ctl {
 
-CLI::App* LoadCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "load",
-      "Make a dataset resident, or attach to the one that the same arguments "
-      "made. It stays when this command ends, until it is unloaded, or until "
-      "its memory is needed and nobody uses it");
-  command->add_option("name", name_, "1 to 128 of [A-Za-z0-9._-]")->required();
-  command
-      ->add_option("--format", format_,
-                   "A reader: see `datasetctl status` for the daemon's")
-      ->required();
-  command
-      ->add_option("--path", path_, "Read by the daemon, below its data roots")
-      ->required();
-  command->add_option("--split", split_, "Empty is the reader's default");
-  command->add_option("--device", device_,
-                      "cpu, cuda:N or GPU-UUID; a list, or each, for a "
-                      "replica on several; shard, or shard:cuda:0,cuda:1, for "
-                      "the memory of several; empty is the daemon's first");
-  command
-      ->add_option("--option", options_, "KEY=VALUE for the reader; repeatable")
-      ->allow_extra_args(false);
-  command->add_option("--pretransforms", pretransforms_,
-                      "Of the images, run once: a JSON list of Transform "
-                      "messages, or @FILE");
-  command
-      ->add_option("--bad_samples", bad_samples_,
-                   "What becomes of samples that cannot be read or decoded")
-      ->check(CLI::IsMember({"fail", "skip", "replace"}))
-      ->capture_default_str();
-  command
-      ->add_option("--max_bad_samples", max_bad_samples_,
-                   "A load that skips or replaces more fails")
-      ->capture_default_str();
-  command
-      ->add_option("--residency", residency_,
-                   "Where samples lie: on the device, in pinned host memory, "
-                   "the first --device_bytes there and the rest pinned, auto: "
-                   "as many there as the memory budget allows; or, of device "
-                   "cpu, in a mapped file of the cache")
-      ->check(CLI::IsMember({"device", "pinned", "split", "auto", "mapped"}))
-      ->capture_default_str();
-  command->add_option("--device_bytes", device_bytes_,
-                      "With --residency split: the most bytes of samples on "
-                      "the device, or on each of a shard");
-  command->add_flag("--dry_run", is_dry_run_,
-                    "Look at the source, say what a load would find and need, "
-                    "and load nothing");
-  return command;
+const char* LoadCommand::help() const {
+  return "Make a dataset resident, or attach to the one that the same "
+         "arguments made. It stays when this command ends, until it is "
+         "unloaded, or until its memory is needed and nobody uses it";
+}
+
+void LoadCommand::AddTo(Arguments* arguments) {
+  arguments->Add("name", &name_, "1 to 128 of [A-Za-z0-9._-]").Required();
+  arguments
+      ->Add("--format", &format_,
+            "A reader: see `datasetctl status` for the daemon's")
+      .Required();
+  arguments->Add("--path", &path_, "Read by the daemon, below its data roots")
+      .Required();
+  arguments->Add("--split", &split_, "Empty is the reader's default");
+  arguments->Add("--device", &device_,
+                 "cpu, cuda:N or GPU-UUID; a list, or each, for a "
+                 "replica on several; shard, or shard:cuda:0,cuda:1, for "
+                 "the memory of several; empty is the daemon's first");
+  arguments->Add("--option", &options_, "KEY=VALUE for the reader; repeatable")
+      .OneValueEach();
+  arguments->Add("--pretransforms", &pretransforms_,
+                 "Of the images, run once: a JSON list of Transform "
+                 "messages, or @FILE");
+  arguments
+      ->Add("--bad_samples", &bad_samples_,
+            "What becomes of samples that cannot be read or decoded")
+      .OneOf({"fail", "skip", "replace"})
+      .ShowDefault();
+  arguments
+      ->Add("--max_bad_samples", &max_bad_samples_,
+            "A load that skips or replaces more fails")
+      .ShowDefault();
+  arguments
+      ->Add("--residency", &residency_,
+            "Where samples lie: on the device, in pinned host memory, "
+            "the first --device_bytes there and the rest pinned, auto: "
+            "as many there as the memory budget allows; or, of device "
+            "cpu, in a mapped file of the cache")
+      .OneOf({"device", "pinned", "split", "auto", "mapped"})
+      .ShowDefault();
+  arguments->Add("--device_bytes", &device_bytes_,
+                 "With --residency split: the most bytes of samples on "
+                 "the device, or on each of a shard");
+  arguments->AddFlag("--dry_run", &is_dry_run_,
+                     "Look at the source, say what a load would find and need, "
+                     "and load nothing");
 }
 
 absl::StatusOr<v1::DatasetSpec> LoadCommand::Spec() const {

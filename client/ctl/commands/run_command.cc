@@ -26,57 +26,57 @@ constexpr int kForwardedSignals[] = {SIGINT,  SIGTERM, SIGHUP,
 
 }  // namespace
 
-CLI::App* RunCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "run",
-      "Run COMMAND with a daemon of its own, whose address it finds in "
-      "$DATASETD_ADDRESS. Ends with COMMAND's exit code (128 and the signal if "
-      "one killed it, 127 if there is no such command, 126 if it cannot be "
-      "run), or with 3 if the daemon cannot be started");
-  command
-      ->add_option("--device", devices_,
-                   "cpu, cuda:N; repeatable; default: every GPU, or cpu "
-                   "where there is none")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--data_root", data_roots_,
-                   "Where the daemon may read; repeatable; default: where "
-                   "this user may")
-      ->allow_extra_args(false);
-  command->add_option("--memory_budget_mib", memory_budget_mib_,
-                      "Of each device; default: nine tenths of what is free");
-  command->add_option("--host_threads", host_threads_,
-                      "Threads of the host backend; default: one per core");
-  command->add_option("--daemon", daemon_,
-                      "The program; default: $DATASETD_DAEMON, the one beside "
-                      "datasetctl, or the one on PATH");
-  command->add_option("--daemon_log", daemon_log_,
-                      "A file for the daemon's log; default: it is lost");
-  command
-      ->add_option("--timeout", timeout_seconds_,
-                   "Seconds until the daemon must serve")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  CLI::Option* const per_node = command->add_flag(
-      "--per-node", is_per_node_,
+const char* RunCommand::help() const {
+  return "Run COMMAND with a daemon of its own, whose address it finds in "
+         "$DATASETD_ADDRESS. Ends with COMMAND's exit code (128 and the "
+         "signal if one killed it, 127 if there is no such command, 126 if it "
+         "cannot be run), or with 3 if the daemon cannot be started";
+}
+
+void RunCommand::AddTo(Arguments* arguments) {
+  arguments
+      ->Add("--device", &devices_,
+            "cpu, cuda:N; repeatable; default: every GPU, or cpu "
+            "where there is none")
+      .OneValueEach();
+  arguments
+      ->Add("--data_root", &data_roots_,
+            "Where the daemon may read; repeatable; default: where "
+            "this user may")
+      .OneValueEach();
+  arguments->Add("--memory_budget_mib", &memory_budget_mib_,
+                 "Of each device; default: nine tenths of what is free");
+  arguments->Add("--host_threads", &host_threads_,
+                 "Threads of the host backend; default: one per core");
+  arguments->Add("--daemon", &daemon_,
+                 "The program; default: $DATASETD_DAEMON, the one beside "
+                 "datasetctl, or the one on PATH");
+  arguments->Add("--daemon_log", &daemon_log_,
+                 "A file for the daemon's log; default: it is lost");
+  arguments
+      ->Add("--timeout", &timeout_seconds_,
+            "Seconds until the daemon must serve")
+      .Positive()
+      .ShowDefault();
+  const Argument per_node = arguments->AddFlag(
+      "--per-node", &is_per_node_,
       "One daemon for all processes of a job on this node, each started by a "
       "command like this one. It runs `python3 -m datasetd run`");
-  command
-      ->add_option("--job", job_,
-                   "With --per-node: processes that name the same job share a "
-                   "daemon; default: the job of Slurm, torchrun or PMIx, else "
-                   "all of this user")
-      ->needs(per_node);
-  command
-      ->add_option("--linger", linger_seconds_,
-                   "With --per-node: seconds that the daemon outlives the last "
-                   "process if that failed or was killed")
-      ->needs(per_node)
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("command", command_, "Behind --, with its arguments")
-      ->required();
-  return command;
+  arguments
+      ->Add("--job", &job_,
+            "With --per-node: processes that name the same job share a "
+            "daemon; default: the job of Slurm, torchrun or PMIx, else "
+            "all of this user")
+      .Needs(per_node);
+  arguments
+      ->Add("--linger", &linger_seconds_,
+            "With --per-node: seconds that the daemon outlives the last "
+            "process if that failed or was killed")
+      .Needs(per_node)
+      .Positive()
+      .ShowDefault();
+  arguments->Add("command", &command_, "Behind --, with its arguments")
+      .Required();
 }
 
 int RunCommand::RunPerNode() {

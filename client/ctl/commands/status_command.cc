@@ -58,9 +58,8 @@ std::string Describe(const v1::GetStatusResponse& status,
 
 }  // namespace
 
-CLI::App* StatusCommand::AddTo(CLI::App& app) {
-  return app.add_subcommand(
-      "status", "The daemon, its devices and memory, and what it loads");
+const char* StatusCommand::help() const {
+  return "The daemon, its devices and memory, and what it loads";
 }
 
 int StatusCommand::Run() {

@@ -10,7 +10,8 @@ namespace datasetd::ctl {
 class StatusCommand final : public Command {
  public:
   using Command::Command;
-  CLI::App* AddTo(CLI::App& app) override;
+  const char* name() const override { return "status"; }
+  const char* help() const override;
   int Run() override;
 };
 

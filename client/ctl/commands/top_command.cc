@@ -31,18 +31,18 @@ std::string Screen(const std::string& text) {
 
 }  // namespace
 
-CLI::App* TopCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "top",
-      "Live: datasets, feeds, samples per second, who waits for whom; ends "
-      "with Ctrl-C. HELD are the batches that the job has of all that it may "
-      "have");
-  command->add_option("--interval", interval_seconds_, "Seconds between looks")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str();
-  command->add_option("--count", count_, "Looks, then end; 0: for ever")
-      ->capture_default_str();
-  return command;
+const char* TopCommand::help() const {
+  return "Live: datasets, feeds, samples per second, who waits for whom; ends "
+         "with Ctrl-C. HELD are the batches that the job has of all that it "
+         "may have";
+}
+
+void TopCommand::AddTo(Arguments* arguments) {
+  arguments->Add("--interval", &interval_seconds_, "Seconds between looks")
+      .Between(0.05, 3600.0)
+      .ShowDefault();
+  arguments->Add("--count", &count_, "Looks, then end; 0: for ever")
+      .ShowDefault();
 }
 
 absl::StatusOr<TopSample> TopCommand::Look(Client& client) {

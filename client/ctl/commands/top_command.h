@@ -11,7 +11,9 @@ namespace datasetd::ctl {
 class TopCommand final : public Command {
  public:
   using Command::Command;
-  CLI::App* AddTo(CLI::App& app) override;
+  const char* name() const override { return "top"; }
+  const char* help() const override;
+  void AddTo(Arguments* arguments) override;
   int Run() override;
 
  private:

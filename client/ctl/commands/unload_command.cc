@@ -5,13 +5,14 @@
 
 namespace datasetd::ctl {
 
-CLI::App* UnloadCommand::AddTo(CLI::App& app) {
-  CLI::App* const command =
-      app.add_subcommand("unload", "Take a dataset out of memory");
-  command->add_option("name", name_, "The dataset's name")->required();
-  command->add_flag("--force", force_,
-                    "Also if it has open feeds: their jobs get an error");
-  return command;
+const char* UnloadCommand::help() const {
+  return "Take a dataset out of memory";
+}
+
+void UnloadCommand::AddTo(Arguments* arguments) {
+  arguments->Add("name", &name_, "The dataset's name").Required();
+  arguments->AddFlag("--force", &force_,
+                     "Also if it has open feeds: their jobs get an error");
 }
 
 int UnloadCommand::Run() {

@@ -8,23 +8,22 @@
 
 namespace datasetd::ctl {
 
-CLI::App* WebCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "web",
-      "Serve a page that shows jobs, samples, memory and health to this user "
-      "alone, until Ctrl-C. It runs `python3 -m datasetd web`");
-  command
-      ->add_option("--host", host_,
-                   "127.0.0.1 or ::1; from elsewhere: ssh -L "
-                   "PORT:127.0.0.1:PORT")
-      ->check(CLI::IsMember({"127.0.0.1", "::1"}))
-      ->capture_default_str();
-  command->add_option("--port", port_, "0: one that is free")
-      ->capture_default_str();
-  command->add_option("--unix_socket", unix_socket_,
-                      "Serve at a Unix socket instead; ssh -L PORT:PATH "
-                      "forwards it");
-  return command;
+const char* WebCommand::help() const {
+  return "Serve a page that shows jobs, samples, memory and health to this "
+         "user alone, until Ctrl-C. It runs `python3 -m datasetd web`";
+}
+
+void WebCommand::AddTo(Arguments* arguments) {
+  arguments
+      ->Add("--host", &host_,
+            "127.0.0.1 or ::1; from elsewhere: ssh -L "
+            "PORT:127.0.0.1:PORT")
+      .OneOf({"127.0.0.1", "::1"})
+      .ShowDefault();
+  arguments->Add("--port", &port_, "0: one that is free").ShowDefault();
+  arguments->Add("--unix_socket", &unix_socket_,
+                 "Serve at a Unix socket instead; ssh -L PORT:PATH "
+                 "forwards it");
 }
 
 int WebCommand::Run() {

@@ -13,7 +13,9 @@ namespace datasetd::ctl {
 class WebCommand final : public Command {
  public:
   using Command::Command;
-  CLI::App* AddTo(CLI::App& app) override;
+  const char* name() const override { return "web"; }
+  const char* help() const override;
+  void AddTo(Arguments* arguments) override;
   // Returns only if Python or the package is missing.
   int Run() override;
 

@@ -89,18 +89,19 @@ void CheckDevice(const v1::Device& device, Findings* findings) {
 
 }  // namespace
 
-CLI::App* DoctorCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "doctor",
-      "Check the sockets, the daemon and its memory, the disk of its cache, "
-      "the GPUs with their nodes and peers, and the sharing of memory: a line "
-      "each, with what to do; exit code 1 if there is a fault");
-  command->add_flag("--no_sharing", skip_sharing_,
-                    "Do not start a private daemon to share memory with");
-  command->add_option("--cache_directory", cache_directory_,
-                      "The daemon's cache.directory; default: "
-                      "/var/cache/datasetd, if it is there");
-  return command;
+const char* DoctorCommand::help() const {
+  return "Check the sockets, the daemon and its memory, the disk of its "
+         "cache, the GPUs with their nodes and peers, and the sharing of "
+         "memory: a line each, with what to do; exit code 1 if there is a "
+         "fault";
+}
+
+void DoctorCommand::AddTo(Arguments* arguments) {
+  arguments->AddFlag("--no_sharing", &skip_sharing_,
+                     "Do not start a private daemon to share memory with");
+  arguments->Add("--cache_directory", &cache_directory_,
+                 "The daemon's cache.directory; default: "
+                 "/var/cache/datasetd, if it is there");
 }
 
 pid_t DoctorCommand::CheckDaemon(Findings* findings) {

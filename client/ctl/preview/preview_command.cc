@@ -102,43 +102,42 @@ absl::StatusOr<std::vector<SampleImage>> DrawOriginals(Client* client,
 
 }  // namespace
 
-CLI::App* PreviewCommand::AddTo(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "preview",
-      "Write a PNG contact sheet: a row for each sample, the original on the "
-      "left, then one column for each epoch, as a job with that seed gets it");
-  command->add_option("name", range_.dataset, "The dataset's name")->required();
-  command->add_option("--output", output_, "The file")->capture_default_str();
+const char* PreviewCommand::help() const {
+  return "Write a PNG contact sheet: a row for each sample, the original on "
+         "the left, then one column for each epoch, as a job with that seed "
+         "gets it";
+}
+
+void PreviewCommand::AddTo(Arguments* arguments) {
+  arguments->Add("name", &range_.dataset, "The dataset's name").Required();
+  arguments->Add("--output", &output_, "The file").ShowDefault();
   range_.num_samples = 8;
   range_.num_epochs = 8;
-  command->add_option("--samples,--rows", range_.num_samples, "Rows")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  command
-      ->add_option("--epochs,--columns", range_.num_epochs,
-                   "Columns beside the original")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command->add_option("--first", range_.first_sample, "First sample's index")
-      ->capture_default_str();
-  command->add_option("--seed", range_.seed, "The job's seed")
-      ->capture_default_str();
-  command->add_option("--epoch", range_.first_epoch, "First epoch")
-      ->capture_default_str();
-  command->add_option("--field", range_.field,
-                      "Image field; empty is the first one");
-  command
-      ->add_option("--zoom", zoom_,
-                   "Enlarges pixels; 0 makes images about 96 pixels large")
-      ->check(CLI::Range(0, 64))
-      ->capture_default_str();
-  command
-      ->add_option("--transforms", transforms_,
-                   "none; or crop, flip, vflip, altflip, resizedcrop, rotate, "
-                   "jitter joined by '-'; or a JSON list of Transform "
-                   "messages; or @FILE that holds one")
-      ->capture_default_str();
-  return command;
+  arguments->Add("--samples,--rows", &range_.num_samples, "Rows")
+      .Between(1, 256)
+      .ShowDefault();
+  arguments
+      ->Add("--epochs,--columns", &range_.num_epochs,
+            "Columns beside the original")
+      .Between(1, 64)
+      .ShowDefault();
+  arguments->Add("--first", &range_.first_sample, "First sample's index")
+      .ShowDefault();
+  arguments->Add("--seed", &range_.seed, "The job's seed").ShowDefault();
+  arguments->Add("--epoch", &range_.first_epoch, "First epoch").ShowDefault();
+  arguments->Add("--field", &range_.field,
+                 "Image field; empty is the first one");
+  arguments
+      ->Add("--zoom", &zoom_,
+            "Enlarges pixels; 0 makes images about 96 pixels large")
+      .Between(0, 64)
+      .ShowDefault();
+  arguments
+      ->Add("--transforms", &transforms_,
+            "none; or crop, flip, vflip, altflip, resizedcrop, rotate, "
+            "jitter joined by '-'; or a JSON list of Transform "
+            "messages; or @FILE that holds one")
+      .ShowDefault();
 }
 
 int PreviewCommand::Run() {

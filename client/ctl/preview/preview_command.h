@@ -14,7 +14,9 @@ namespace datasetd::ctl {
 class PreviewCommand final : public Command {
  public:
   using Command::Command;
-  CLI::App* AddTo(CLI::App& app) override;
+  const char* name() const override { return "preview"; }
+  const char* help() const override;
+  void AddTo(Arguments* arguments) override;
   int Run() override;
 
  private:

@@ -1,0 +1,56 @@
+// Adds arguments to commands. CLI11, whose header takes seconds to compile, is
+// in arguments.cc and main.cc alone.
+
+#ifndef DATASETD_CLIENT_CTL_ARGUMENTS_H_
+#define DATASETD_CLIENT_CTL_ARGUMENTS_H_
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace datasetd::ctl {
+
+// An argument that was added. Valid as long as the command.
+class Argument {
+ public:
+  explicit Argument(CLI::Option* option) : option_(option) {}
+
+  Argument& Required();
+  // The help names the variable's present value as the default.
+  Argument& ShowDefault();
+  Argument& OneOf(const std::vector<std::string>& words);
+  Argument& Between(int low, int high);
+  Argument& Between(double low, double high);
+  Argument& Positive();
+  // May not be given without `other`.
+  Argument& Needs(const Argument& other);
+  // Of a list: takes one value each time that it is given.
+  Argument& OneValueEach();
+
+ private:
+  CLI::Option* option_;
+};
+
+// The arguments of one command. Variables must outlive the command.
+class Arguments {
+ public:
+  explicit Arguments(CLI::App* command) : command_(command) {}
+
+  // `names`: "name" for a positional argument, "--name" or "--name,--other"
+  // for an option. T: std::string, a vector of them, double, int, int64_t,
+  // uint16_t, uint32_t or uint64_t.
+  template <typename T>
+  Argument Add(const std::string& names, T* to, const std::string& help);
+  Argument AddFlag(const std::string& name, bool* to, const std::string& help);
+
+ private:
+  CLI::App* const command_;
+};
+
+}  // namespace datasetd::ctl
+
+#endif  // DATASETD_CLIENT_CTL_ARGUMENTS_H_
