@@ -79,9 +79,15 @@ def _nvcc_fatbin_impl(ctx):
     # Every binary that links the kernels holds all their machine code.
     flags = ["-fatbin", "--threads=2", "--compress-mode=size"] + _LANGUAGE
     flags = flags + _SEMANTICS
-    for arch in archs:
-        flags.append("-gencode=arch=compute_%s,code=sm_%s" % (arch, arch))
-    flags.append("-gencode=arch=compute_%s,code=compute_%s" % (archs[0], archs[0]))
+
+    # One PTX, as cuda_ptx's, for all machine code: the kernels have no code for
+    # one architecture alone, and each front end takes as long as ptxas.
+    codes = ["sm_" + arch for arch in archs]
+    flags.append("-gencode=arch=compute_%s,code=[compute_%s,%s]" % (
+        archs[0],
+        archs[0],
+        ",".join(codes),
+    ))
     _nvcc(ctx, fatbin, flags)
 
     ctx.actions.run_shell(
