@@ -1,6 +1,6 @@
 """Libraries whose sources are compiled together."""
 
-def joined_library(name, srcs, copts = [], **kwargs):
+def joined_library(name, srcs, copts = [], alone = [], **kwargs):
     """A cc_library that compiles its sources as one.
 
     Most of a compiler's time goes into the headers that the sources of a folder
@@ -11,10 +11,12 @@ def joined_library(name, srcs, copts = [], **kwargs):
       name: of the library.
       srcs: sources that lie in the package.
       copts: as a cc_library's.
+      alone: sources that are always compiled by themselves, so that a test can
+        link another one instead.
       **kwargs: of the cc_library.
     """
     headers = [source for source in srcs if source.endswith(".h")]
-    sources = [source for source in srcs if source not in headers]
+    sources = [source for source in srcs if source not in headers + alone]
     native.genrule(
         name = name + "_joined",
         outs = [name + "_joined.cc"],
@@ -29,7 +31,7 @@ def joined_library(name, srcs, copts = [], **kwargs):
         srcs = select({
             "//base:apart": sources,
             "//conditions:default": [name + "_joined.cc"],
-        }) + headers,
+        }) + alone + headers,
         # Classes of a .cc file may have members of its unnamed namespace.
         copts = copts + select({
             "//base:clang": [],
