@@ -206,6 +206,21 @@ struct FinishedRow {
   const ResizedRow& row;
 };
 
+// Channels first_c .. first_c + kChannels of an output row.
+template <int kChannels, typename Out>
+struct RowChannels {
+  typename Out::Channel row[kChannels];
+};
+template <int kChannels, typename Out>
+inline RowChannels<kChannels, Out> RowsOf(const Out& out, int32_t first_c) {
+  if constexpr (kChannels == 1) {
+    return {{out.At(first_c)}};
+  } else {
+    static_assert(kChannels == 3);
+    return {{out.At(first_c), out.At(first_c + 1), out.At(first_c + 2)}};
+  }
+}
+
 // Sums along kChannels of a line for coordinates 0 .. size. Channel c is read
 // from from[c * stride ...] and is channel first_c + c of `out`. May read two
 // vectors beyond the taps' indices, and one vector of taps beyond `size`.
@@ -218,6 +233,7 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
   if constexpr (kReach != TapReach::kFar) {
     // Load and permute, since a gather would load each lane separately.
     constexpr int kVectors = kReach == TapReach::kOneVector ? 1 : 2;
+    const auto rows = RowsOf<kChannels>(out, first_c);
     for (int32_t first = 0; first < size; first += kFloats) {
       const int32_t last =
           size - first < kFloats ? size - 1 : first + kFloats - 1;
@@ -256,7 +272,7 @@ DATASETD_FLATTEN inline void SumLine(const float* from, int64_t stride,
         }
       }
       for (int c = 0; c < kChannels; ++c) {
-        out.At(first_c + c).Put(first, size - first, sum[c]);
+        rows.row[c].Put(first, size - first, sum[c]);
       }
     }
     return;
