@@ -58,8 +58,6 @@ template Argument Arguments::Add(const std::string&, std::vector<std::string>*,
 template Argument Arguments::Add(const std::string&, double*,
                                  const std::string&);
 template Argument Arguments::Add(const std::string&, int*, const std::string&);
-template Argument Arguments::Add(const std::string&, int64_t*,
-                                 const std::string&);
 template Argument Arguments::Add(const std::string&, uint16_t*,
                                  const std::string&);
 template Argument Arguments::Add(const std::string&, uint32_t*,

@@ -1,5 +1,5 @@
-// Adds arguments to commands. CLI11, whose header takes seconds to compile, is
-// in arguments.cc and main.cc alone.
+// Adds arguments to commands, so that they need not include CLI11, whose header
+// takes seconds to compile.
 
 #ifndef DATASETD_CLIENT_CTL_ARGUMENTS_H_
 #define DATASETD_CLIENT_CTL_ARGUMENTS_H_
@@ -28,7 +28,7 @@ class Argument {
   Argument& Positive();
   // May not be given without `other`.
   Argument& Needs(const Argument& other);
-  // Of a list: takes one value each time that it is given.
+  // The option takes one value, and may be repeated. For lists.
   Argument& OneValueEach();
 
  private:
@@ -41,7 +41,7 @@ class Arguments {
   explicit Arguments(CLI::App* command) : command_(command) {}
 
   // `names`: "name" for a positional argument, "--name" or "--name,--other"
-  // for an option. T: std::string, a vector of them, double, int, int64_t,
+  // for an option. T: std::string, a vector of them, double, int,
   // uint16_t, uint32_t or uint64_t.
   template <typename T>
   Argument Add(const std::string& names, T* to, const std::string& help);

@@ -153,8 +153,6 @@ class MemoryBudget {
   const uint64_t total_bytes_;
   const UserLimits user_limits_;
   const std::string config_key_;
-  // Not absl::Mutex, because ThreadSanitizer does not instrument the system's
-  // Abseil.
   mutable Mutex mutex_;
   uint64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;

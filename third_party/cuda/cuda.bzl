@@ -4,13 +4,16 @@ load("@local_cuda//:defs.bzl", "GPU_CODES", "NVCC")
 
 # Machine code for these, as far as the toolkit has them: it runs on GPUs of the
 # same major number, so 80 is for 8.6 and 8.9, too. For all others there is PTX
-# of the first one. --define cuda_archs=80,90 chooses others.
+# of the lowest one. --define cuda_archs=80,90 chooses others.
 _DEFAULT_ARCHS = ["75", "80", "90", "100", "120"]
+
+def _order(arch):
+    return (len(arch), arch)
 
 def _archs(ctx):
     given = ctx.var.get("cuda_archs", "")
     if given:
-        return given.split(",")
+        return sorted(given.split(","), key = _order)
     return [arch for arch in _DEFAULT_ARCHS if "sm_" + arch in GPU_CODES]
 
 _LANGUAGE = ["-std=c++20", "-O3", "-Xcompiler", "-fPIC,-Wall"]
