@@ -7,7 +7,6 @@
 //   slab_open        time to open a slab in another process, by size and kind
 //   read_only_import whether an imported VMM mapping can be made read-only
 //   release          a stream memory operation against a host function
-//   roofline         the augment kernel against measured copy bandwidth
 //   machine          driver, and what an idle context takes
 //
 // A part that cannot run has {"not_measured": why}. Parts may be named as
@@ -34,7 +33,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/dtype.h"
 #include "base/status_macros.h"
 #include "cuda/device/backend.h"
 #include "cuda/device/cuda_backend.h"
@@ -42,10 +40,8 @@
 #include "cuda/device/cuda_exported_memory.h"
 #include "cuda/device/driver_api.h"
 #include "cuda/device/status.h"
-#include "cuda/kernels/program/params.h"
 #include "tests/conformance/export_peer.h"
 #include "tests/cuda/cuda_importer.h"
-#include "tests/cuda/kernels/augment_case.h"
 
 namespace datasetd::testing {
 namespace {
@@ -295,132 +291,6 @@ absl::StatusOr<json> ProbeRelease(Backend& backend) {
   return result;
 }
 
-// --- Kernel --------------------------------------------------------------
-
-struct Workload {
-  const char* name;
-  FieldProgram field;
-  int batch_size;
-};
-
-std::vector<Workload> Workloads() {
-  const auto with_floats = [](FieldBuilder builder) {
-    return builder.Divide(255.0f).Normalize().Build();
-  };
-  return {
-      {"cifar_pad_crop_flip_float16_nhwc",
-       with_floats(FieldBuilder(32, 32, 3)
-                       .Out(Dtype::kFloat16, Layout::kNhwc)
-                       .PadFill(4, {0.0f, 0.0f, 0.0f})
-                       .RandomCrop(32, 32)
-                       .HorizontalFlip(0.5f)),
-       1024},
-      {"mnist_float32",
-       with_floats(FieldBuilder(28, 28, 1).Out(Dtype::kFloat32, Layout::kNchw)),
-       1024},
-      {"imagenet_224_flip_float16_nhwc",
-       with_floats(FieldBuilder(224, 224, 3)
-                       .Out(Dtype::kFloat16, Layout::kNhwc)
-                       .HorizontalFlip(0.5f)),
-       256},
-  };
-}
-
-constexpr int kNumResident = 4096;
-constexpr int kLaunches = 50;
-
-absl::StatusOr<double> CopyBytesPerSecond(Backend& backend) {
-  constexpr size_t kBytes = 1024 * kMiB;
-  constexpr int kCopies = 20;
-  DATASETD_ASSIGN_OR_RETURN(const DriverApi* const api, GetDriverApi());
-  DATASETD_ASSIGN_OR_RETURN(const auto from, backend.Allocate(kBytes));
-  DATASETD_ASSIGN_OR_RETURN(const auto to, backend.Allocate(kBytes));
-  Clock::time_point start;
-  for (int i = -2; i < kCopies; ++i) {
-    if (i == 0) {
-      DATASETD_CUDA_RETURN_IF_ERROR(api->cuCtxSynchronize());
-      start = Clock::now();
-    }
-    DATASETD_CUDA_RETURN_IF_ERROR(api->cuMemcpyDtoDAsync(
-        reinterpret_cast<CUdeviceptr>(to->data()),
-        reinterpret_cast<CUdeviceptr>(from->data()), kBytes, nullptr));
-  }
-  DATASETD_CUDA_RETURN_IF_ERROR(api->cuCtxSynchronize());
-  // Read once and written once.
-  return 2.0 * kBytes * kCopies / (MicrosecondsSince(start) * 1e-6);
-}
-
-absl::StatusOr<json> RunWorkload(Backend& backend, const Workload& workload,
-                                 int batches_per_launch,
-                                 double copy_bytes_per_second) {
-  const AugmentCase test({workload.field}, workload.batch_size, 1);
-  AugmentProgram program = test.program();
-  FieldProgram& field = program.fields[0];
-  DATASETD_ASSIGN_OR_RETURN(
-      const auto source,
-      backend.Allocate(field.sample_stride_bytes * kNumResident));
-  field.source = source->data();
-  DATASETD_ASSIGN_OR_RETURN(const auto loaded, backend.Load(program));
-  DATASETD_ASSIGN_OR_RETURN(
-      const auto slots,
-      backend.Allocate(test.slot_bytes() * batches_per_launch));
-  DATASETD_ASSIGN_OR_RETURN(const auto stream, backend.CreateStream(nullptr));
-  std::vector<int64_t> order(static_cast<size_t>(workload.batch_size));
-  for (size_t i = 0; i < order.size(); ++i) {
-    order[i] = (static_cast<int64_t>(i) * 2654435761) % kNumResident;
-  }
-  DATASETD_ASSIGN_OR_RETURN(const auto indices,
-                            backend.Allocate(order.size() * sizeof(int64_t)));
-  DATASETD_RETURN_IF_ERROR(stream->CopyToDevice(
-      indices->data(), reinterpret_cast<const uint8_t*>(order.data()),
-      order.size() * sizeof(int64_t)));
-  DATASETD_RETURN_IF_ERROR(stream->Synchronize());
-  std::vector<BatchTask> tasks;
-  for (int i = 0; i < batches_per_launch; ++i) {
-    BatchTask task = {};
-    task.slot = slots->data() + i * test.slot_bytes();
-    task.indices = reinterpret_cast<const int64_t*>(indices->data());
-    task.num_samples = workload.batch_size;
-    task.epoch = i;
-    tasks.push_back(task);
-  }
-  Clock::time_point start;
-  for (int i = -3; i < kLaunches; ++i) {
-    if (i == 0) {
-      DATASETD_RETURN_IF_ERROR(stream->Synchronize());
-      start = Clock::now();
-    }
-    DATASETD_RETURN_IF_ERROR(stream->Augment(*loaded, tasks));
-  }
-  DATASETD_RETURN_IF_ERROR(stream->Synchronize());
-  const double seconds = MicrosecondsSince(start) * 1e-6;
-  const double samples =
-      1.0 * kLaunches * batches_per_launch * workload.batch_size;
-  const double sample_bytes =
-      static_cast<double>(field.sample_stride_bytes) +
-      static_cast<double>(test.slot_bytes()) / workload.batch_size;
-  const double bytes_per_second = samples * sample_bytes / seconds;
-  return json{{"workload", workload.name},
-              {"batches_per_launch", batches_per_launch},
-              {"launch_us", seconds / kLaunches * 1e6},
-              {"samples_per_second", samples / seconds},
-              {"bytes_per_second", bytes_per_second},
-              {"share_of_copy", bytes_per_second / copy_bytes_per_second}};
-}
-
-absl::StatusOr<json> ProbeRoofline(Backend& backend) {
-  DATASETD_ASSIGN_OR_RETURN(const double copy, CopyBytesPerSecond(backend));
-  json result = {{"copy_bytes_per_second", copy}};
-  for (const Workload& workload : Workloads()) {
-    for (const int batches : {1, 8, 32}) {
-      DATASETD_ASSIGN_OR_RETURN(json row,
-                                RunWorkload(backend, workload, batches, copy));
-      result["rows"].push_back(std::move(row));
-    }
-  }
-  return result;
-}
-
 // --- Start ---------------------------------------------------------------
 
 // REQUIRES: nothing has created a backend in this process.
@@ -616,7 +486,6 @@ int Main(const std::vector<std::string>& parts) {
   run("sizes", ProbeSizes);
   run("capture", ProbeCapture);
   run("free", ProbeFree);
-  run("roofline", ProbeRoofline);
   run("release", ProbeRelease);
   run("read_only_import", ProbeReadOnlyImport);
   run("slab_open", ProbeSlabOpen);

@@ -43,7 +43,8 @@ LOADER_TESTS = [
 ]
 LOADER_PACKAGES = ("pytest", "numpy", "torch", "torchvision")
 # Programs in C++ that need a GPU, and scripts; seconds each may take.
-CUDA_PROBES = [("cuda_probe", 120), ("trainer_probe", 30)]
+CUDA_PROBES = [("cuda_probe", 120), ("kernel_probe", 60),
+               ("trainer_probe", 30)]
 # What is left of them with --no_timing.
 UNTIMED_PARTS = {
     "cuda_probe": ["machine", "sizes", "capture", "free", "release",
@@ -285,7 +286,7 @@ QUESTIONS = [
     ("trainer", "How long does a launch wait for a busy trainer, and what "
      "does the trainer lose?", ("trainer_probe",)),
     ("bandwidth", "How much of the memory's bandwidth do the kernels use?",
-     ("cuda_probe", "roofline")),
+     ("kernel_probe",)),
     ("free", "Does giving memory back wait for running work?",
      ("cuda_probe", "free")),
     ("sharing", "Which users and PID namespaces can open a slab?",

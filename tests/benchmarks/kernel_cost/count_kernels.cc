@@ -28,95 +28,16 @@
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/stage_copy.h"
 #include "nlohmann/json.hpp"
-#include "server/pipeline/pipeline.h"
+#include "tests/benchmarks/kernel_cost/workloads.h"
 #include "tests/cuda/kernels/block_runs.h"
 #include "tests/emulated_gpu/kernels/kernel_module.h"
 #include "tests/emulated_gpu/kernels/ptx_launch.h"
-#include "tests/testing/ops.h"
 
 namespace datasetd {
 namespace {
 
-using ::datasetd::testing::Op;
-
 using Counters = emulated_gpu::Counters;
 using json = nlohmann::ordered_json;
-
-struct Workload {
-  std::string name;
-  int32_t size;  // of the square images of 3 channels, uint8
-  int num_samples;
-  Layout layout;
-  Transforms ops;
-  // For moves: the samples of the launch. Only the blocks of the first
-  // num_samples are run.
-  int num_launched = 0;
-};
-
-Transforms Normalized(Transforms ops, Dtype dtype) {
-  ops.push_back(Op("to_dtype { dtype: $0 scale: true }", dtype));
-  ops.push_back(Op(
-      "normalize { mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225] }"));
-  return ops;
-}
-
-// Inside other ops, too.
-constexpr char kJitter[] =
-    "color_jitter { brightness { min: 0.6 max: 1.4 } "
-    "contrast { min: 0.6 max: 1.4 } saturation { min: 0.6 max: 1.4 } "
-    "hue { min: -0.1 max: 0.1 } }";
-constexpr char kBlur[] =
-    "gaussian_blur { kernel_size { height: 23 width: 23 } }";
-
-std::vector<Workload> Workloads() {
-  constexpr Dtype kHalf = Dtype::kFloat16;
-  constexpr Dtype kFloat = Dtype::kFloat32;
-  const v1::Transform flip = Op("random_horizontal_flip {}");
-  const v1::Transform crop224 =
-      Op("random_resized_crop { size { height: 224 width: 224 } }");
-  const v1::Transform blur = Op(kBlur);
-  const v1::Transform padded =
-      Op("random_crop { height: 32 width: 32 "
-         "padding { left: 4 top: 4 right: 4 bottom: 4 } }");
-  return {
-      {"flip-normalize-half-nhwc", 224, 8, Layout::kNhwc,
-       Normalized({flip}, kHalf), 256},
-      {"flip-normalize-half-nchw", 224, 8, Layout::kNchw,
-       Normalized({flip}, kHalf), 256},
-      {"crop-flip-float",
-       256,
-       8,
-       Layout::kNchw,
-       {Op("random_crop { height: 224 width: 224 }"), flip,
-        Op("to_dtype { dtype: $0 scale: true }", kFloat)},
-       256},
-      {"copy-flip-uint8", 224, 8, Layout::kNhwc, {flip}, 256},
-      {"cifar-pad-crop-flip", 32, 32, Layout::kNhwc,
-       Normalized({padded, flip}, kHalf), 2048},
-      {"random-resized-crop", 256, 2, Layout::kNchw,
-       Normalized({crop224, flip}, kFloat)},
-      {"resize-512", 512, 1, Layout::kNchw,
-       Normalized({Op("resize { size { height: 224 width: 224 } }")}, kFloat)},
-      {"color-jitter", 224, 2, Layout::kNchw,
-       Normalized({Op(kJitter)}, kFloat)},
-      {"rotation-bilinear", 224, 2, Layout::kNchw,
-       Normalized(
-           {Op("random_rotation { degrees { min: -15.0 max: 15.0 } "
-               "interpolation: INTERPOLATION_MODE_BILINEAR fill: 0.0 }")},
-           kFloat)},
-      {"gaussian-blur-23", 224, 1, Layout::kNchw, Normalized({blur}, kFloat)},
-      {"simclr", 256, 2, Layout::kNchw,
-       Normalized({crop224, flip,
-                   Op("random_apply { transforms { $0 } p: 0.8 }", kJitter),
-                   Op("random_grayscale { p: 0.2 }"),
-                   Op("random_apply { transforms { $0 } p: 0.5 }", kBlur)},
-                  kFloat)},
-      {"cifar-crop-flip-jitter", 32, 16, Layout::kNchw,
-       Normalized({Op("random_resized_crop { size { height: 32 width: 32 } }"),
-                   flip, Op(kJitter)},
-                  kFloat)},
-  };
-}
 
 struct Free {
   void operator()(uint8_t* memory) const { std::free(memory); }
@@ -157,14 +78,11 @@ json ToJson(const Counters& c) {
 }
 
 absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
-  const FieldSpec field = {.name = "image",
-                           .dtype = Dtype::kUint8,
-                           .shape = {workload.size, workload.size, 3},
-                           .is_image = true};
-  auto compiled = CompileField(field, 0, workload.ops, workload.layout);
+  auto compiled = Compile(workload);
   if (!compiled.ok()) return compiled.status();
   const int64_t num_samples = workload.num_samples;
-  const int64_t source_bytes = field.sample_bytes() * num_samples;
+  const int64_t sample_bytes = compiled->sample_stride_bytes;
+  const int64_t source_bytes = sample_bytes * num_samples;
   const Memory source = Allocate(source_bytes);
   std::mt19937 engine(1);
   std::generate_n(source.get(), source_bytes,
@@ -177,7 +95,6 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   program->fields[0] = *compiled;
   FieldProgram& image = program->fields[0];
   image.source = source.get();
-  image.sample_stride_bytes = field.sample_bytes();
   const ScratchPlan plan = PlanScratch(*program, workload.num_samples);
   const Memory scratch = Allocate(plan.size_bytes);
   plan.Give(scratch.get(), program.get());
@@ -210,7 +127,7 @@ absl::StatusOr<json> Count(const Workload& workload, bool count_lines) {
   config.count_lines = count_lines;
   json result = {{"samples", num_samples},
                  {"pixels_per_sample", image.out_height * image.out_width},
-                 {"bytes_in_per_sample", field.sample_bytes()},
+                 {"bytes_in_per_sample", sample_bytes},
                  {"bytes_out_per_sample", slot_bytes / num_launched},
                  {"kernels", json::object()}};
   const auto add = [&](const char* name, const auto& launched) -> absl::Status {
@@ -290,7 +207,7 @@ int MainOfStage() {
 int Main(std::vector<std::string> names) {
   if (names == std::vector<std::string>{"--stage"}) return MainOfStage();
   const bool count_lines = std::erase(names, "--lines") > 0;
-  const std::vector<Workload> workloads = Workloads();
+  const std::vector<Workload> workloads = CostWorkloads();
   const auto is_named = [&](const std::string& name) {
     return names.empty() ||
            std::find(names.begin(), names.end(), name) != names.end();

@@ -1,0 +1,35 @@
+// The workloads of docs/kernel-cost.md.
+
+#ifndef DATASETD_TESTS_BENCHMARKS_KERNEL_COST_WORKLOADS_H_
+#define DATASETD_TESTS_BENCHMARKS_KERNEL_COST_WORKLOADS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "cuda/kernels/program/params.h"
+#include "server/pipeline/ops/transform.h"
+
+namespace datasetd {
+
+struct Workload {
+  std::string name;
+  int32_t size;  // of the square images of 3 channels, uint8
+  int num_samples;
+  Layout layout;
+  Transforms ops;
+  // For moves: the samples of the launch. Only the blocks of the first
+  // num_samples are counted.
+  int num_launched = 0;
+};
+
+std::vector<Workload> CostWorkloads();
+
+// Of samples without a gap; `source` stays 0.
+absl::StatusOr<FieldProgram> Compile(const Workload& workload);
+
+}  // namespace datasetd
+
+#endif  // DATASETD_TESTS_BENCHMARKS_KERNEL_COST_WORKLOADS_H_
