@@ -29,9 +29,9 @@ absl::StatusOr<CudaMalloc> MallocOnDevice(const CudaContext& context,
   DATASETD_RETURN_IF_ERROR(context.MakeCurrent());
   const DriverApi& api = context.api();
   CUdeviceptr data = 0;
-  // Kernels read whole words of 4 bytes.
-  DATASETD_CUDA_RETURN_IF_ERROR(api.cuMemAlloc(&data, (size_bytes + 3) & ~3ull),
-                                size_bytes);
+  // Kernels read whole vectors of 16 bytes.
+  DATASETD_CUDA_RETURN_IF_ERROR(
+      api.cuMemAlloc(&data, (size_bytes + 15) & ~15ull), size_bytes);
   return CudaMalloc(reinterpret_cast<uint8_t*>(data));
 }
 

@@ -4,6 +4,7 @@
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/moves/augment_block.h"
+#include "cuda/kernels/moves/block_state.h"
 #include "cuda/kernels/moves/stage_block.h"
 #include "cuda/kernels/ops/atomics.h"
 #include "cuda/kernels/program/augment_plan.h"
@@ -52,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 4)
   __syncthreads();
   MapBlock(plan, thread, state);
   __syncthreads();
-  WriteBlock(plan, thread, state, MemorySink{state.exchange});
+  WriteBlock(plan, thread, state, MemorySink());
 }
 
 // Blocks take the samples of all batches in turn, each with the scratch memory

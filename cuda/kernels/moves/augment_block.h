@@ -12,122 +12,14 @@
 
 #include "base/dtype.h"
 #include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/moves/block_state.h"
+#include "cuda/kernels/moves/pixel_runs.h"
 #include "cuda/kernels/program/augment_plan.h"
-#include "cuda/kernels/program/bytes.h"
 #include "cuda/kernels/program/move.h"
 #include "cuda/kernels/program/params.h"
 #include "cuda/kernels/program/value.h"
 
 namespace datasetd {
-
-// Range of positions of a block.
-struct BlockWork {
-  int32_t batch_index;
-  int32_t plan_index;      // in AugmentPlan::fields
-  int32_t first_sample;    // in the batch
-  int32_t first_position;  // in that sample
-  int32_t num_positions;
-  int32_t num_samples;  // that the range touches
-  int32_t first_row;    // of images: the row of first_position
-  int32_t num_rows;     // counted across samples
-};
-
-// An output row of a block.
-struct BlockRow {
-  int32_t entry;   // element offset of the input row, or fill
-  int32_t sample;  // in the block
-};
-
-// Output columns [begin, end) of a sample come from input column `origin` +
-// `step` * x; all others are padding.
-struct ColumnRun {
-  int32_t origin, step;
-  int32_t begin, end;
-};
-
-// How a block finds the pixels of its samples.
-struct BlockMap {
-  SampleMoves moves[kMaxBlockSamples];
-  // Element offset in an input row, or fill: [sample][out_width].
-  int32_t columns[kMaxBlockColumns];
-};
-
-// 16 bytes of output.
-struct alignas(16) OutputVector {
-  uint32_t words[4];
-};
-
-// Vectors of a thread that writes an NHWC image with runs.
-inline constexpr int kExchangedVectors = 3;
-
-// The shared memory of a block.
-struct BlockState {
-  BlockWork work;
-  MoveProgram field;
-  int64_t draw_indices[kMaxBlockSamples];
-  const uint8_t* sources[kMaxBlockSamples];
-  ColumnRun runs[kMaxBlockSamples];  // if the plan has runs
-  BlockRow rows[kMaxBlockRows];
-  union {
-    BlockMap map;
-    // With runs, while the block writes.
-    OutputVector exchange[kBlockThreads * kExchangedVectors];
-  };
-  uint32_t fill_bits[kMaxMoves][kMaxChannels];
-  // For uint8 images: output bits of each byte value.
-  alignas(8) uint32_t table[kMaxChannels][256];
-};
-
-// Stores elements, and vectors of 16 aligned bytes.
-struct MemorySink {
-  OutputVector* exchange = nullptr;  // for StoreConsecutive on a GPU
-
-  DATASETD_HOST_DEVICE void Store(uint8_t* to, int size_bytes, int64_t index,
-                                  uint64_t bits) const {
-    StoreBits(to, size_bytes, index, bits);
-  }
-  DATASETD_HOST_DEVICE void StoreVector(uint8_t* to,
-                                        const uint32_t (&words)[4]) const {
-#if defined(__CUDA_ARCH__)
-    *reinterpret_cast<uint4*>(to) =
-        make_uint4(words[0], words[1], words[2], words[3]);
-#else
-    memcpy(to, words, sizeof(words));
-#endif
-  }
-  // Stores vectors that follow those of the thread before, of which the first
-  // `num_lanes` threads of the warp have some. All threads of the warp call it
-  // and exchange their vectors, so that they store neighbours at a time.
-  DATASETD_HOST_DEVICE void StoreConsecutive(
-      uint8_t* to, const uint32_t (&words)[kExchangedVectors][4], int lane,
-      int num_lanes) const {
-#if defined(__CUDA_ARCH__)
-    auto* const vectors = reinterpret_cast<uint4*>(
-        exchange + (static_cast<int>(threadIdx.x) - lane) * kExchangedVectors);
-    auto* const first = reinterpret_cast<uint4*>(to) - lane * kExchangedVectors;
-    if (lane < num_lanes) {
-      DATASETD_UNROLL
-      for (int v = 0; v < kExchangedVectors; ++v) {
-        vectors[lane * kExchangedVectors + v] =
-            make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]);
-      }
-    }
-    __syncwarp();
-    if (lane < num_lanes) {
-      DATASETD_UNROLL
-      for (int v = 0; v < kExchangedVectors; ++v) {
-        first[v * num_lanes + lane] = vectors[v * num_lanes + lane];
-      }
-    }
-    __syncwarp();
-#else
-    if (lane >= num_lanes) return;
-    for (int v = 0; v < kExchangedVectors; ++v) {
-      StoreVector(to + 16 * v, words[v]);
-    }
-#endif
-  }
-};
 
 DATASETD_HOST_DEVICE inline void LocateBlock(const AugmentPlan& plan,
                                              uint32_t block, int thread,
@@ -168,46 +60,41 @@ DATASETD_HOST_DEVICE inline void LocateBlock(const AugmentPlan& plan,
       field.row_divider.Divide(static_cast<uint32_t>(work.first_position)));
   work.num_rows =
       static_cast<int32_t>(field.row_divider.Divide(last)) - work.first_row + 1;
+  work.is_image = field.field_index != kIndicesField &&
+                  plan.program->fields[field.field_index].is_image;
 }
 
-// True for blocks that go through LoadBlock to MapBlock.
-DATASETD_HOST_DEVICE inline bool IsImageBlock(const AugmentPlan& plan,
-                                              const BlockState& state) {
-  const int32_t field_index = plan.fields[state.work.plan_index].field_index;
-  return field_index != kIndicesField &&
-         plan.program->fields[field_index].is_image;
-}
-
-// Copies word `i`, of 8 bytes, of an object.
-template <typename T>
+// Copies word `i` of an object that is aligned to words.
+template <typename Word, typename T>
 DATASETD_HOST_DEVICE inline void CopyWord(const T* from, T* to, int i) {
+  static_assert(sizeof(T) % sizeof(Word) == 0);
 #if defined(__CUDA_ARCH__)
-  reinterpret_cast<uint64_t*>(to)[i] =
-      reinterpret_cast<const uint64_t*>(from)[i];
+  reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
 #else
-  memcpy(reinterpret_cast<uint8_t*>(to) + 8 * i,
-         reinterpret_cast<const uint8_t*>(from) + 8 * i, 8);
+  constexpr int kBytes = sizeof(Word);
+  memcpy(reinterpret_cast<uint8_t*>(to) + kBytes * i,
+         reinterpret_cast<const uint8_t*>(from) + kBytes * i, kBytes);
 #endif
 }
 
 DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
                                            BlockState& state) {
-  if (!IsImageBlock(plan, state)) return;
+  if (!state.work.is_image) return;
   const BlockWork& work = state.work;
   const MoveProgram& field =
       plan.program->fields[plan.fields[work.plan_index].field_index];
-  static_assert(sizeof(MoveProgram) % 8 == 0 && alignof(MoveProgram) == 8);
+  static_assert(alignof(MoveProgram) == 8);
   constexpr int kWords = sizeof(MoveProgram) / 8;
   for (int i = thread; i < kWords; i += kBlockThreads) {
-    CopyWord(&field, &state.field, i);
+    CopyWord<uint64_t>(&field, &state.field, i);
   }
   const FieldPlan& field_plan = plan.fields[work.plan_index];
   // Runs of copied bytes need no table.
   if (field.in_dtype == Dtype::kUint8 &&
       !(field_plan.has_runs && IsBitCopy(field))) {
     const auto& table = plan.program->byte_bits[field_plan.field_index];
-    for (int i = thread; i < field.channels * 128; i += kBlockThreads) {
-      CopyWord(&table, &state.table, i);
+    for (int i = thread; i < field.channels * 64; i += kBlockThreads) {
+      CopyWord<OutputVector>(&table, &state.map.table, i);
     }
   }
   if (thread < work.num_samples) {
@@ -220,7 +107,7 @@ DATASETD_HOST_DEVICE inline void LoadBlock(const AugmentPlan& plan, int thread,
 
 DATASETD_HOST_DEVICE inline void DrawBlock(const AugmentPlan& plan, int thread,
                                            BlockState& state) {
-  if (!IsImageBlock(plan, state)) return;
+  if (!state.work.is_image) return;
   const MoveProgram& field = state.field;
   const int draws_per_sample = 2 * field.num_moves;
   for (int i = thread; i < state.work.num_samples * draws_per_sample;
@@ -271,7 +158,7 @@ DATASETD_HOST_DEVICE inline ColumnRun FindRun(const MoveProgram& field,
 
 DATASETD_HOST_DEVICE inline void MapBlock(const AugmentPlan& plan, int thread,
                                           BlockState& state) {
-  if (!IsImageBlock(plan, state)) return;
+  if (!state.work.is_image) return;
   const BlockWork& work = state.work;
   const MoveProgram& field = state.field;
   for (int i = thread; i < work.num_rows; i += kBlockThreads) {
@@ -344,22 +231,15 @@ DATASETD_HOST_DEVICE inline uint32_t PixelBits(const BlockState& state,
                                                int32_t offset, int channel) {
   if (IsFill(offset)) return state.fill_bits[FillMove(offset)][channel];
   if (kFromBytes) {
-    return state.table[channel][LoadAs<uint8_t>(source, offset + channel)];
+    return state.map.table[channel][LoadAs<uint8_t>(source, offset + channel)];
   }
   return ImageElementBits(state.field, source, offset + channel, channel);
 }
 
-// Inserts element `index`, of kSizeBytes, into a vector.
-template <int kSizeBytes>
-DATASETD_HOST_DEVICE inline void PackElement(uint32_t (&words)[4], int index,
-                                             uint32_t bits) {
-  constexpr int kPerWord = 4 / kSizeBytes;
-  words[index / kPerWord] |= bits << (8 * kSizeBytes * (index % kPerWord));
-}
-
-// Returns the positions per vector for elements of `size_bytes`; 0: no vector.
-constexpr int VectorPositions(int size_bytes) {
-  return size_bytes == 0 ? 1 : 16 / size_bytes;
+// Positions that a thread writes at once where it looks each one up: half a
+// vector, since longer ones are more code and no faster.
+constexpr int LookedUpPositions(int size_bytes) {
+  return size_bytes == 0 ? 1 : VectorPositions(size_bytes) / 2;
 }
 
 // kSizeBytes is the size of a vector's elements; 0 for single positions.
@@ -368,7 +248,7 @@ DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
                                              int thread,
                                              const BlockState& state,
                                              const Sink& sink) {
-  constexpr int kVector = VectorPositions(kSizeBytes);
+  constexpr int kVector = LookedUpPositions(kSizeBytes);
   const BlockWork& work = state.work;
   const FieldPlan& field_plan = plan.fields[work.plan_index];
   const MoveProgram& field = state.field;
@@ -400,7 +280,7 @@ DATASETD_HOST_DEVICE inline void WritePlanes(const AugmentPlan& plan,
         sink.Store(slot, size_bytes, to,
                    PixelBits<kFromBytes>(state, source, offsets[0], c));
       } else {
-        uint32_t words[4] = {0, 0, 0, 0};
+        uint32_t words[2] = {};
         DATASETD_UNROLL
         for (int k = 0; k < kVector; ++k) {
           PackElement<kSizeBytes>(
@@ -417,7 +297,7 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
                                              int thread,
                                              const BlockState& state,
                                              const Sink& sink) {
-  constexpr int kVector = VectorPositions(kSizeBytes);
+  constexpr int kVector = LookedUpPositions(kSizeBytes);
   const BlockWork& work = state.work;
   const FieldPlan& field_plan = plan.fields[work.plan_index];
   const MoveProgram& field = state.field;
@@ -443,7 +323,7 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
       sink.Store(slot, size_bytes, batch_first + position,
                  PixelBits<kFromBytes>(state, source, offset, channel));
     } else {
-      uint32_t words[4] = {0, 0, 0, 0};
+      uint32_t words[2] = {};
       DATASETD_UNROLL
       for (int k = 0; k < kVector; ++k) {
         PackElement<kSizeBytes>(
@@ -459,170 +339,9 @@ DATASETD_HOST_DEVICE inline void WritePixels(const AugmentPlan& plan,
   }
 }
 
-// As LoadBytes of bytes.h, but bytes outside of [begin, end) are undefined, and
-// not read but for the 3 before and behind.
-template <int kWords>
-DATASETD_HOST_DEVICE inline void LoadBytes(const uint8_t* from,
-                                           const uint8_t* begin,
-                                           const uint8_t* end,
-                                           uint32_t (&bytes)[kWords]) {
-  const int offset = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
-  const uint8_t* const aligned = from - offset;
-  // Only words from `first` to `last` overlap the range.
-  const int64_t first = begin - aligned;
-  const int64_t last = end - aligned;
-  uint32_t word = 0;
-  DATASETD_UNROLL
-  for (int i = 0; i <= kWords; ++i) {
-    uint32_t next = 0;
-    if (4 * i + 3 >= first && 4 * i < last && (i < kWords || offset > 0)) {
-      next = LoadAs<uint32_t>(aligned, i);
-    }
-    if (i > 0) bytes[i - 1] = FunnelShift(word, next, 8 * offset);
-    word = next;
-  }
-}
-
-// Returns a pixel's channels as the low bytes of a word; what is above is
-// undefined.
-template <int kChannels, int kWords>
-DATASETD_HOST_DEVICE inline uint32_t PixelBytes(const uint32_t (&bytes)[kWords],
-                                                int pixel) {
-  const int word = pixel * kChannels / 4;
-  const int shift = pixel * kChannels % 4 * 8;
-  if (shift + 8 * kChannels <= 32) return bytes[word] >> shift;
-  return FunnelShift(bytes[word], bytes[word + 1], shift);
-}
-
-// Writes vectors of all channels of as many consecutive pixels of a row.
-// REQUIRES: the plan has runs; it pads only if kIsPadded.
-template <bool kIsPadded, bool kIsNhwc, int kChannels, int kSizeBytes,
-          typename Sink>
-DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
-                                           const BlockState& state,
-                                           const Sink& sink) {
-  constexpr int kVector = VectorPositions(kSizeBytes);
-  constexpr int kUnit = kIsNhwc ? kVector * kChannels : kVector;
-  const BlockWork& work = state.work;
-  const FieldPlan& field_plan = plan.fields[work.plan_index];
-  const MoveProgram& field = state.field;
-  uint8_t* slot = plan.batches[work.batch_index].slot + field.offset_bytes;
-  const int32_t row_positions =
-      kIsNhwc ? field.out_width * kChannels : field.out_width;
-  const int32_t sample_positions = field_plan.positions_per_sample;
-  uint32_t fill[kChannels] = {};
-  if constexpr (kIsPadded) {
-    DATASETD_UNROLL
-    for (int c = 0; c < kChannels; ++c) {
-      fill[c] = state.fill_bits[field_plan.padding_move][c];
-    }
-  }
-  // Warps stay together to exchange vectors: a thread behind the end does as
-  // the last one, and stores nothing.
-  const int lane = kIsNhwc ? thread % 32 : 0;
-  for (int32_t i = thread * kUnit; i - lane * kUnit < work.num_positions;
-       i += kBlockThreads * kUnit) {
-    const int32_t last = work.num_positions - kUnit;
-    const int32_t position =
-        work.first_position + (kIsNhwc && i > last ? last : i);
-    const int32_t row = static_cast<int32_t>(
-        field_plan.row_divider.Divide(static_cast<uint32_t>(position)));
-    const int32_t in_row = position - row * row_positions;
-    const int32_t x = kIsNhwc ? in_row / kChannels : in_row;
-    const BlockRow block_row = state.rows[row - work.first_row];
-    const ColumnRun run = state.runs[block_row.sample];
-    const bool is_row = !IsFill(block_row.entry);
-    const uint8_t* const source =
-        state.sources[block_row.sample] + (is_row ? block_row.entry : 0);
-    // The leftmost column, which a mirrored run has at its end.
-    const int32_t first = run.step < 0 ? run.origin - (x + kVector - 1)
-                                       : run.origin + run.step * x;
-    uint32_t bytes[kVector * kChannels / 4];
-    if constexpr (kIsPadded) {
-      LoadBytes(source + first * kChannels, source,
-                source + field.in_width * kChannels, bytes);
-    } else {
-      LoadBytes(source + first * kChannels, bytes);
-    }
-    // Padding if not below `num_inside`, as unsigned numbers.
-    const uint32_t from_begin = static_cast<uint32_t>(x - run.begin);
-    const uint32_t num_inside =
-        is_row ? static_cast<uint32_t>(run.end - run.begin) : 0;
-    uint32_t words[kChannels][4] = {};
-    DATASETD_UNROLL
-    for (int k = 0; k < kVector; ++k) {
-      const uint32_t ahead = PixelBytes<kChannels>(bytes, k);
-      const uint32_t back = PixelBytes<kChannels>(bytes, kVector - 1 - k);
-      const uint32_t pixel = run.step < 0 ? back : ahead;
-      const bool is_inside = from_begin + static_cast<uint32_t>(k) < num_inside;
-      DATASETD_UNROLL
-      for (int c = 0; c < kChannels; ++c) {
-        uint32_t bits = pixel >> (8 * c) & 0xFF;
-        // Runs of bytes are copied.
-        if constexpr (kSizeBytes > 1) bits = state.table[c][bits];
-        if constexpr (kIsPadded) bits = is_inside ? bits : fill[c];
-        if constexpr (kIsNhwc) {
-          const int element = k * kChannels + c;
-          PackElement<kSizeBytes>(words[element / kVector], element % kVector,
-                                  bits);
-        } else {
-          PackElement<kSizeBytes>(words[c], k, bits);
-        }
-      }
-    }
-    if constexpr (kIsNhwc) {
-      uint8_t* const to =
-          slot + (int64_t{work.first_sample} * sample_positions +
-                  work.first_position + i) *
-                     kSizeBytes;
-      static_assert(kChannels == kExchangedVectors);
-      const int32_t left = (work.num_positions - i) / kUnit + lane;
-      sink.StoreConsecutive(to, words, lane, left < 32 ? left : 32);
-    } else {
-      const int32_t sample = block_row.sample;
-      uint8_t* to = slot + ((int64_t{work.first_sample} + sample) * kChannels *
-                                sample_positions +
-                            (position - sample * sample_positions)) *
-                               kSizeBytes;
-      DATASETD_UNROLL
-      for (int c = 0; c < kChannels; ++c) {
-        sink.StoreVector(to, words[c]);
-        to += int64_t{sample_positions} * kSizeBytes;
-      }
-    }
-  }
-}
-
-template <bool kIsPadded, int kSizeBytes, typename Sink>
-DATASETD_HOST_DEVICE inline void WriteRunsOf(const AugmentPlan& plan,
-                                             int thread,
-                                             const BlockState& state,
-                                             const Sink& sink) {
-  // With one channel the layouts are the same.
-  if (state.field.channels == 1) {
-    WriteRuns<kIsPadded, false, 1, kSizeBytes>(plan, thread, state, sink);
-  } else if (state.field.layout == Layout::kNhwc) {
-    WriteRuns<kIsPadded, true, 3, kSizeBytes>(plan, thread, state, sink);
-  } else {
-    WriteRuns<kIsPadded, false, 3, kSizeBytes>(plan, thread, state, sink);
-  }
-}
-
-template <int kSizeBytes, typename Sink>
-DATASETD_HOST_DEVICE inline void WriteRunImage(const AugmentPlan& plan,
-                                               int thread,
-                                               const BlockState& state,
-                                               const Sink& sink) {
-  if (plan.fields[state.work.plan_index].padding_move >= 0) {
-    WriteRunsOf<true, kSizeBytes>(plan, thread, state, sink);
-  } else {
-    WriteRunsOf<false, kSizeBytes>(plan, thread, state, sink);
-  }
-}
-
 template <bool kFromBytes, int kSizeBytes, typename Sink>
 DATASETD_HOST_DEVICE inline void WriteImage(const AugmentPlan& plan, int thread,
-                                            const BlockState& state,
+                                            BlockState& state,
                                             const Sink& sink) {
   if constexpr (kSizeBytes > 0) {
     if (plan.fields[state.work.plan_index].has_runs) {
@@ -673,9 +392,9 @@ DATASETD_HOST_DEVICE inline void WriteElements(const AugmentPlan& plan,
 
 template <typename Sink>
 DATASETD_HOST_DEVICE inline void WriteBlock(const AugmentPlan& plan, int thread,
-                                            const BlockState& state,
+                                            BlockState& state,
                                             const Sink& sink) {
-  if (!IsImageBlock(plan, state)) {
+  if (!state.work.is_image) {
     WriteElements(plan, thread, state, sink);
   } else if (state.field.in_dtype != Dtype::kUint8) {
     WriteImage<false, 0>(plan, thread, state, sink);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "cuda/kernels/program/bytes.h"
 #include "cuda/kernels/program/stage_copy.h"
 
 namespace datasetd {
@@ -24,16 +25,7 @@ __device__ inline uint4 ShiftedWord(const uint4& first, const uint4& second,
                                     int shift) {
   uint32_t words[8] = {first.x,  first.y,  first.z,  first.w,
                        second.x, second.y, second.z, second.w};
-  // By 2, by 1 and by parts of a 32-bit word, so that no index is variable.
-#pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = shift & 8 ? words[i + 2] : words[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = shift & 4 ? words[i + 1] : words[i];
-  const uint32_t bits = static_cast<uint32_t>(shift & 3) * 8;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    words[i] = __funnelshift_r(words[i], words[i + 1], bits);
-  }
+  ShiftBytes<4>(words, shift);
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 

@@ -87,6 +87,7 @@ DATASETD_HOST_DEVICE inline void MergeAutocontrast(
 DATASETD_HOST_DEVICE inline void FinishAutocontrast(
     int num_channels, int /*height*/, int /*width*/,
     AutocontrastStatistic* statistic, AutocontrastDraw* draw) {
+  DATASETD_NO_UNROLL
   for (int c = 0; c < num_channels; ++c) {
     draw->minimum[c] = 0.0f;
     draw->scale[c] = 1.0f;

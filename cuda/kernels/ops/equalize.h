@@ -72,6 +72,7 @@ DATASETD_HOST_DEVICE inline void FinishEqualize(int num_channels,
                                                 int /*height*/, int /*width*/,
                                                 EqualizeStatistic* statistic,
                                                 EqualizeDraw*) {
+  DATASETD_NO_UNROLL
   for (int c = 0; c < num_channels; ++c) {
     uint32_t* bins = statistic->bins[c];
     uint64_t num_pixels = 0;
@@ -82,6 +83,7 @@ DATASETD_HOST_DEVICE inline void FinishEqualize(int num_channels,
     }
     const uint64_t step = (num_pixels - last) / 255;
     uint64_t below = 0;
+    DATASETD_NO_UNROLL
     for (int i = 0; i < 256; ++i) {
       const uint32_t count = bins[i];
       const uint64_t level = step == 0 ? i : (below + step / 2) / step;

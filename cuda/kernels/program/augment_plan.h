@@ -39,7 +39,7 @@ Divider MakeDivider(uint32_t divisor);
 // A program as the kernels read it.
 struct DeviceProgram : AugmentProgram {
   // The output bits of each byte value, for uint8 images without steps.
-  alignas(8) uint32_t byte_bits[kMaxFields][kMaxChannels][256];
+  alignas(16) uint32_t byte_bits[kMaxFields][kMaxChannels][256];
 };
 
 std::unique_ptr<DeviceProgram> MakeDeviceProgram(const AugmentProgram& program);

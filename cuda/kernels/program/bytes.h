@@ -21,6 +21,67 @@ DATASETD_HOST_DEVICE inline uint32_t FunnelShift(uint32_t low, uint32_t high,
 #endif
 }
 
+// Returns the bytes of {high, low} that the nibbles of `selector`, 0 to 7,
+// name, the lowest first.
+DATASETD_HOST_DEVICE inline uint32_t PermuteBytes(uint32_t low, uint32_t high,
+                                                  uint32_t selector) {
+#if defined(__CUDA_ARCH__)
+  return __byte_perm(low, high, selector);
+#else
+  const uint64_t both = uint64_t{high} << 32 | low;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const int byte = static_cast<int>(selector >> 4 * i & 7);
+    result |= static_cast<uint32_t>(both >> 8 * byte & 0xFF) << 8 * i;
+  }
+  return result;
+#endif
+}
+
+// Returns bytes `at`, which are constants and lie within three words.
+template <int kWords>
+DATASETD_HOST_DEVICE inline uint32_t GatherBytes(
+    const uint32_t (&bytes)[kWords], const int (&at)[4]) {
+  int word = kWords - 2;
+  DATASETD_UNROLL
+  for (int i = 0; i < 4; ++i) word = at[i] / 4 < word ? at[i] / 4 : word;
+  uint32_t selector = 0;
+  uint32_t third = 0;  // of the result so far and the third word
+  DATASETD_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const int byte = at[i] - 4 * word;
+    selector |= static_cast<uint32_t>(byte < 8 ? byte : 0) << 4 * i;
+    third |= static_cast<uint32_t>(byte < 8 ? i : byte - 4) << 4 * i;
+  }
+  uint32_t result = bytes[word];
+  if (selector != 0x3210) {
+    result = PermuteBytes(bytes[word], bytes[word + 1], selector);
+  }
+  if (third != 0x3210) {
+    result = PermuteBytes(result, bytes[word + 2], third);
+  }
+  return result;
+}
+
+// Moves the words' bytes down by `offset`, 0 to 15; the first kCount are
+// defined then. No index is variable.
+template <int kCount, int kWords>
+DATASETD_HOST_DEVICE inline void ShiftBytes(uint32_t (&words)[kWords],
+                                            int offset) {
+  DATASETD_UNROLL
+  for (int i = 0; i + 2 < kWords && i < kCount + 2; ++i) {
+    words[i] = offset & 8 ? words[i + 2] : words[i];
+  }
+  DATASETD_UNROLL
+  for (int i = 0; i + 1 < kWords && i < kCount + 1; ++i) {
+    words[i] = offset & 4 ? words[i + 1] : words[i];
+  }
+  DATASETD_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    words[i] = FunnelShift(words[i], words[i + 1], (offset & 3) * 8);
+  }
+}
+
 // Loads 4 * kWords bytes from `from`, by aligned words: up to 3 bytes before
 // and behind are read, too.
 template <int kWords>

@@ -35,9 +35,11 @@ std::vector<Workload> CostWorkloads() {
   const v1::Transform crop224 =
       Op("random_resized_crop { size { height: 224 width: 224 } }");
   const v1::Transform blur = Op(kBlur);
-  const v1::Transform padded =
-      Op("random_crop { height: 32 width: 32 "
-         "padding { left: 4 top: 4 right: 4 bottom: 4 } }");
+  constexpr char kPadded[] =
+      "random_crop { height: 32 width: 32 "
+      "padding { left: 4 top: 4 right: 4 bottom: 4 } padding_mode: $0 }";
+  const v1::Transform padded = Op(kPadded, "PADDING_MODE_CONSTANT");
+  const v1::Transform reflected = Op(kPadded, "PADDING_MODE_REFLECT");
   return {
       {"flip-normalize-half-nhwc", 224, 8, Layout::kNhwc,
        Normalized({flip}, kHalf), 256},
@@ -53,6 +55,8 @@ std::vector<Workload> CostWorkloads() {
       {"copy-flip-uint8", 224, 8, Layout::kNhwc, {flip}, 256},
       {"cifar-pad-crop-flip", 32, 32, Layout::kNhwc,
        Normalized({padded, flip}, kHalf), 2048},
+      {"cifar-reflect-crop-flip", 32, 32, Layout::kNhwc,
+       Normalized({reflected, flip}, kHalf), 1024},
       {"random-resized-crop", 256, 2, Layout::kNchw,
        Normalized({crop224, flip}, kFloat)},
       {"resize-512", 512, 1, Layout::kNchw,

@@ -174,8 +174,9 @@ AugmentCase::AugmentCase(std::vector<FieldProgram> fields, int num_samples,
     const int64_t in_bytes = InElements(field) * DtypeSizeBytes(field.in_dtype);
     // Samples need not be adjacent.
     field.sample_stride_bytes = in_bytes + 3 * DtypeSizeBytes(field.in_dtype);
+    // A multiple of 16 bytes, as device memory.
     sources_.push_back(std::make_unique<AlignedBytes>(
-        field.sample_stride_bytes * num_resident));
+        (field.sample_stride_bytes * num_resident + 15) / 16 * 16));
     FillRandom(field.in_dtype,
                field.sample_stride_bytes * num_resident /
                    DtypeSizeBytes(field.in_dtype),

@@ -10,6 +10,7 @@
 #include "cuda/kernels/chain/chain_scratch.h"
 #include "cuda/kernels/chain/chain_state.h"
 #include "cuda/kernels/moves/augment_block.h"
+#include "cuda/kernels/moves/block_state.h"
 #include "cuda/kernels/program/augment_plan.h"
 #include "cuda/kernels/program/params.h"
 #include "gtest/gtest.h"
@@ -28,19 +29,19 @@ class CountingSink {
     MemorySink().Store(to, size_bytes, index, bits);
   }
 
-  void StoreVector(uint8_t* to, const uint32_t (&words)[4]) const {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(to) % 16, 0u);
-    Count(to, 16);
+  template <int kWords>
+  void StoreVector(uint8_t* to, const uint32_t (&words)[kWords]) const {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(to) % sizeof(words), 0u);
+    Count(to, sizeof(words));
     MemorySink().StoreVector(to, words);
   }
 
-  void StoreConsecutive(uint8_t* to,
-                        const uint32_t (&words)[kExchangedVectors][4], int lane,
-                        int num_lanes) const {
+  void StoreConsecutive(uint8_t* to, const uint32_t (&words)[kStoredVectors][4],
+                        int lane, int num_lanes, OutputVector*) const {
     EXPECT_GT(num_lanes, 0);
     EXPECT_LE(num_lanes, 32);
     if (lane >= num_lanes) return;
-    for (int v = 0; v < kExchangedVectors; ++v) {
+    for (int v = 0; v < kStoredVectors; ++v) {
       StoreVector(to + 16 * v, words[v]);
     }
   }
@@ -72,7 +73,7 @@ void RunEachBlock(const AugmentProgram& program,
     std::memset(static_cast<void*>(state.get()), 0xEE, sizeof(BlockState));
     for (int t = 0; t < kBlockThreads; ++t) LocateBlock(plan, block, t, *state);
     ASSERT_GT(state->work.num_positions, 0);
-    if (IsImageBlock(plan, *state)) {
+    if (state->work.is_image) {
       ASSERT_LE(state->work.num_samples, kMaxBlockSamples);
       ASSERT_LE(state->work.num_rows, kMaxBlockRows);
       const FieldPlan& field = plan.fields[state->work.plan_index];

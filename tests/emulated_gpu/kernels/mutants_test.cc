@@ -68,6 +68,7 @@ struct Mutant {
 
 constexpr char kOtherBits[] = "other bits";
 constexpr char kRefused[] = "refused by the parser";
+constexpr char kWarpBarrier[] = R"(\tbar\.warp\.sync \t.*;)";
 
 class MutantsTest : public ::testing::Test {
  protected:
@@ -228,11 +229,31 @@ TEST_F(AugmentMutantsTest, EachFaultOfRunsIsFound) {
                  "$1+64$3",
                  0,
                  {"race", "invalid address", kOtherBits}},
-                {"a word of the source is read a word late",
-                 R"((\tld\.global\.nc\.u32 %r\d+, \[%rd\d+)(\+\d+)?(\];))",
-                 "$1+64$3",
+                {"a vector of the source is read late",
+                 R"((\tld\.global\.nc\.v4\.u32 \{.*\}, \[%rd\d+)(\];))",
+                 "$1+64$2",
                  -1,
                  {"invalid address", kOtherBits}},
+                {"addresses are read before they are there",
+                 kWarpBarrier,
+                 "\t",
+                 0,
+                 {"race", "uninitialised read"}},
+                {"vectors are put where addresses are",
+                 kWarpBarrier,
+                 "\t",
+                 1,
+                 {"race"}},
+                {"vectors are taken before they are there",
+                 kWarpBarrier,
+                 "\t",
+                 2,
+                 {"race", "uninitialised read"}},
+                {"vectors to store are read before they are there",
+                 kWarpBarrier,
+                 "\t",
+                 4,
+                 {"race", "uninitialised read"}},
                 {"bytes are shifted by the word's own",
                  R"(\tshf\.r\.wrap\.b32 (%r\d+, )(%r\d+), (%r\d+)(, %r\d+;))",
                  "\tshf.r.wrap.b32 $1$2, $2$4",
@@ -245,6 +266,20 @@ TEST_F(AugmentMutantsTest, EachFaultOfRunsIsFound) {
                  {"invalid address", "uninitialised read", "misaligned address",
                   kOtherBits}},
             });
+}
+
+TEST_F(AugmentMutantsTest, CopiedBytesAreTakenBeforeOthersAreStored) {
+  AugmentCase test({FieldBuilder(32, 32, 3)
+                        .Out(Dtype::kUint8, Layout::kNhwc)
+                        .HorizontalFlip(0.5f)
+                        .Build()},
+                   5);
+  PlantEach([&] { return IsRight(test); },
+            {{"vectors are stored before all are taken",
+              kWarpBarrier,
+              "\t",
+              3,
+              {"race"}}});
 }
 
 TEST_F(AugmentMutantsTest, EachFaultOfValuesIsFound) {
@@ -276,13 +311,13 @@ TEST_F(AugmentMutantsTest, EachFaultIsFound) {
   PlantEach([this] { return IsRight(); },
             {
                 {"a vector is stored 4 bytes late",
-                 R"((\tst\.(?:global\.)?v4\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
+                 R"((\tst\.(?:global\.)?v2\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
                  "$1+4$3",
                  0,
                  {"misaligned address"}},
                 {"a vector is stored over the next one",
-                 R"((\tst\.(?:global\.)?v4\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
-                 "$1+16$3",
+                 R"((\tst\.(?:global\.)?v2\.u32 \t\[%rd\d+)(\+\d+)?(\].*))",
+                 "$1+8$3",
                  0,
                  {"race", "invalid address", kOtherBits}},
                 {"an index is read 4 bytes late",
@@ -471,13 +506,13 @@ TEST_F(MutantsTest, SlotsElsewhere) {
   AugmentCase test = FloatCifarCase();
   StoreCounts counts;
   BatchTask batch = test.NewBatch(1);
-  batch.slot += 8;
+  batch.slot += 4;
   RunAugmentBlocks(test.program(), {batch}, test.Memory(), &counts);
   ASSERT_TRUE(fault_.has_value());
   EXPECT_EQ(fault_->kind, FaultKind::kMisalignedAddress) << fault_->ToString();
 
   fault_.reset();
-  batch.slot += test.slot_bytes() - 8;
+  batch.slot += test.slot_bytes() - 4;
   RunAugmentBlocks(test.program(), {batch}, test.Memory(), &counts);
   ASSERT_TRUE(fault_.has_value());
   EXPECT_EQ(fault_->kind, FaultKind::kInvalidAddress) << fault_->ToString();

@@ -1,0 +1,362 @@
+// Writes images whose output rows are runs of input pixels, forwards or
+// backwards, and padding.
+//
+// A thread makes a vector of 16 bytes of each channel. Its pixels are a few
+// bytes beside those of the next thread, so the threads of a warp load whole
+// vectors of the source together, each one once, and exchange them.
+
+#ifndef DATASETD_CUDA_KERNELS_MOVES_PIXEL_RUNS_H_
+#define DATASETD_CUDA_KERNELS_MOVES_PIXEL_RUNS_H_
+
+#include <cstdint>
+
+#include "cuda/kernels/math/host_device.h"
+#include "cuda/kernels/moves/block_state.h"
+#include "cuda/kernels/program/augment_plan.h"
+#include "cuda/kernels/program/bytes.h"
+#include "cuda/kernels/program/move.h"
+#include "cuda/kernels/program/params.h"
+#include "cuda/kernels/program/value.h"
+
+namespace datasetd {
+
+// Loads 4 * kWords bytes from `from` on. Only bytes `first` to `last` of them
+// are defined, and only words that hold one of these are read.
+template <int kWords>
+DATASETD_HOST_DEVICE inline void LoadOwnRun(const uint8_t* from, int32_t first,
+                                            int32_t last,
+                                            uint32_t (&bytes)[kWords]) {
+  const int offset = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
+  const uint8_t* const aligned = from - offset;
+  uint32_t word = 0;
+  DATASETD_UNROLL
+  for (int i = 0; i <= kWords; ++i) {
+    uint32_t next = 0;
+    if (4 * i + 3 >= first + offset && 4 * i <= last + offset) {
+      next = LoadAs<uint32_t>(aligned, i);
+    }
+    if (i > 0) bytes[i - 1] = FunnelShift(word, next, 8 * offset);
+    word = next;
+  }
+}
+
+#if defined(__CUDACC__)
+
+// Returns the thread that vector lane + 32 * i of a warp belongs to, if each
+// thread has kVectors.
+template <uint32_t kVectors>
+__device__ inline uint32_t VectorOwner(uint32_t lane, uint32_t i) {
+  if (32 % kVectors == 0) return lane / kVectors + 32 / kVectors * i;
+  return (lane + 32 * i) / kVectors;
+}
+
+// As LoadOwnRun, by vectors of 16 bytes, which the threads of a warp load for
+// each other. All of them call it. `exchange` is the warp's and has kStride
+// vectors for each thread.
+template <bool kIsPadded, int kStride, int kWords>
+__device__ inline void LoadRunTogether(const uint8_t* from, int32_t first,
+                                       int32_t last, uint32_t lane,
+                                       OutputVector* exchange,
+                                       uint32_t (&bytes)[kWords]) {
+  // Vectors that a thread's bytes may lie in.
+  constexpr uint32_t kVectors = (4 * kWords + 15 + 15) / 16;
+  static_assert(kVectors <= uint32_t{kStride});
+  // Neighbours keep 4 vectors in different orders, so that a quarter of a warp
+  // reads from all banks.
+  constexpr uint32_t kTurns = kStride == 4 ? 4 : 1;
+  const auto address = reinterpret_cast<uint64_t>(from);
+  const auto offset = static_cast<uint32_t>(address & 15);
+  // The address of the thread's first vector and, in its low bits, the numbers
+  // of the first and the last one that hold defined bytes. The others are not
+  // read: their places get one of these.
+  auto* const needed = reinterpret_cast<uint64_t*>(exchange);
+  needed[lane] = address - offset +
+                 (static_cast<uint32_t>(first) + offset) / 16 * 4 +
+                 (static_cast<uint32_t>(last) + offset) / 16;
+  __syncwarp();
+  // The threads load the vectors of the warp in turn.
+  uint64_t loaded[kVectors];
+  DATASETD_UNROLL
+  for (uint32_t i = 0; i < kVectors; ++i) {
+    loaded[i] = needed[VectorOwner<kVectors>(lane, i)];
+  }
+  __syncwarp();
+  auto* const vectors = reinterpret_cast<uint4*>(exchange);
+  DATASETD_UNROLL
+  for (uint32_t i = 0; i < kVectors; ++i) {
+    const uint32_t owner = VectorOwner<kVectors>(lane, i);
+    const uint32_t part =
+        32 % kVectors == 0 ? lane % kVectors : lane + 32 * i - owner * kVectors;
+    const auto range = static_cast<uint32_t>(loaded[i] & 15);
+    uint32_t at = part < (range & 3) ? part : range & 3;
+    if (kIsPadded && at < range >> 2) at = range >> 2;
+    vectors[owner * kStride + (part ^ (owner / 2) % kTurns)] =
+        __ldg(reinterpret_cast<const uint4*>(loaded[i] - range) + at);
+  }
+  __syncwarp();
+  if constexpr (kTurns == 1) {
+    const auto* const words =
+        reinterpret_cast<const uint32_t*>(vectors + lane * kStride) +
+        offset / 4;
+    DATASETD_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      bytes[i] =
+          FunnelShift(words[i], words[i + 1], static_cast<int>(offset % 4 * 8));
+    }
+  } else {
+    uint32_t words[4 * kVectors];
+    DATASETD_UNROLL
+    for (uint32_t v = 0; v < kVectors; ++v) {
+      const uint4 vector = vectors[lane * kStride + (v ^ lane / 2 % kTurns)];
+      words[4 * v] = vector.x;
+      words[4 * v + 1] = vector.y;
+      words[4 * v + 2] = vector.z;
+      words[4 * v + 3] = vector.w;
+    }
+    ShiftBytes<kWords>(words, static_cast<int>(offset));
+    DATASETD_UNROLL
+    for (int i = 0; i < kWords; ++i) bytes[i] = words[i];
+  }
+  __syncwarp();
+}
+
+#endif  // defined(__CUDACC__)
+
+template <bool kIsPadded, int kStride, int kWords>
+DATASETD_HOST_DEVICE inline void LoadRun(const uint8_t* from, int32_t first,
+                                         int32_t last, int lane,
+                                         OutputVector* exchange,
+                                         uint32_t (&bytes)[kWords]) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (kWords > 1) {
+    LoadRunTogether<kIsPadded, kStride>(
+        from, first, last, static_cast<uint32_t>(lane), exchange, bytes);
+    return;
+  }
+#endif
+  LoadOwnRun(from, first, last, bytes);
+}
+
+// Returns a pixel's channels as the low bytes of a word; what is above is
+// undefined.
+template <int kChannels, int kWords>
+DATASETD_HOST_DEVICE inline uint32_t PixelBytes(const uint32_t (&bytes)[kWords],
+                                                int pixel) {
+  const int word = pixel * kChannels / 4;
+  const int shift = pixel * kChannels % 4 * 8;
+  if (shift + 8 * kChannels <= 32) return bytes[word] >> shift;
+  return FunnelShift(bytes[word], bytes[word + 1], shift);
+}
+
+// Which of a thread's pixels are no padding: those below `count`, of unsigned
+// numbers from `begin` on.
+struct InsideRange {
+  uint32_t begin;
+  uint32_t count;
+  DATASETD_HOST_DEVICE bool Has(int pixel) const {
+    return begin + static_cast<uint32_t>(pixel) < count;
+  }
+};
+
+// Of the elements of a thread's vectors: the pixel and the channel.
+template <bool kIsNhwc, int kChannels, int kVector>
+struct ElementOrder {
+  static constexpr int Pixel(int v, int i) {
+    return kIsNhwc ? (v * kVector + i) / kChannels : i;
+  }
+  static constexpr int Channel(int v, int i) {
+    return kIsNhwc ? (v * kVector + i) % kChannels : v;
+  }
+};
+
+// Makes vectors of copied bytes.
+template <bool kIsPadded, typename Order, int kChannels>
+DATASETD_HOST_DEVICE inline void CopyPixels(
+    const uint32_t (&bytes)[4 * kChannels], bool is_mirrored,
+    const InsideRange& inside, const uint32_t (&fill)[kChannels],
+    uint32_t (&words)[kChannels][4]) {
+  // A byte for each pixel: 0xFF if it is inside.
+  uint32_t masks[4] = {};
+  if constexpr (kIsPadded) {
+    DATASETD_UNROLL
+    for (int k = 0; k < 16; ++k) {
+      if (inside.Has(k)) masks[k / 4] |= 0xFFu << k % 4 * 8;
+    }
+  }
+  DATASETD_UNROLL
+  for (int v = 0; v < kChannels; ++v) {
+    DATASETD_UNROLL
+    for (int w = 0; w < 4; ++w) {
+      int ahead[4];
+      int back[4];
+      int pixel[4];
+      uint32_t padding = 0;
+      DATASETD_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        pixel[i] = Order::Pixel(v, 4 * w + i);
+        const int channel = Order::Channel(v, 4 * w + i);
+        ahead[i] = pixel[i] * kChannels + channel;
+        back[i] = (15 - pixel[i]) * kChannels + channel;
+        if constexpr (kIsPadded) padding |= fill[channel] << 8 * i;
+      }
+      uint32_t word =
+          is_mirrored ? GatherBytes(bytes, back) : GatherBytes(bytes, ahead);
+      if constexpr (kIsPadded) {
+        const uint32_t mask = GatherBytes(masks, pixel);
+        word = (word & mask) | (padding & ~mask);
+      }
+      words[v][w] = word;
+    }
+  }
+}
+
+// Makes vectors of what the table has for bytes.
+template <bool kIsPadded, typename Order, int kSizeBytes, int kWords,
+          int kChannels>
+DATASETD_HOST_DEVICE inline void ConvertPixels(
+    const uint32_t (&bytes)[kWords], bool is_mirrored,
+    const InsideRange& inside, const uint32_t (&fill)[kChannels],
+    const uint32_t (&table)[kMaxChannels][256],
+    uint32_t (&words)[kChannels][4]) {
+  constexpr int kVector = VectorPositions(kSizeBytes);
+  uint32_t pixels[kVector];
+  DATASETD_UNROLL
+  for (int k = 0; k < kVector; ++k) {
+    const uint32_t ahead = PixelBytes<kChannels>(bytes, k);
+    const uint32_t back = PixelBytes<kChannels>(bytes, kVector - 1 - k);
+    pixels[k] = is_mirrored ? back : ahead;
+  }
+  DATASETD_UNROLL
+  for (int v = 0; v < kChannels; ++v) {
+    DATASETD_UNROLL
+    for (int i = 0; i < kVector; ++i) {
+      const int channel = Order::Channel(v, i);
+      const int pixel = Order::Pixel(v, i);
+      uint32_t bits = table[channel][pixels[pixel] >> (8 * channel) & 0xFF];
+      if (kIsPadded && !inside.Has(pixel)) bits = fill[channel];
+      PackElement<kSizeBytes>(words[v], i, bits);
+    }
+  }
+}
+
+// Writes vectors of all channels of as many consecutive pixels of a row.
+// REQUIRES: the plan has runs; it pads only if kIsPadded.
+template <bool kIsPadded, bool kIsNhwc, int kChannels, int kSizeBytes,
+          typename Sink>
+DATASETD_HOST_DEVICE inline void WriteRuns(const AugmentPlan& plan, int thread,
+                                           BlockState& state,
+                                           const Sink& sink) {
+  constexpr int kVector = VectorPositions(kSizeBytes);
+  constexpr int kUnit = kIsNhwc ? kVector * kChannels : kVector;
+  constexpr int kStride =
+      kSizeBytes == 1 ? kExchangeVectors : kExchangeVectors - 1;
+  using Order = ElementOrder<kIsNhwc, kChannels, kVector>;
+  const BlockWork& work = state.work;
+  const FieldPlan& field_plan = plan.fields[work.plan_index];
+  const MoveProgram& field = state.field;
+  uint8_t* slot = plan.batches[work.batch_index].slot + field.offset_bytes;
+  const int32_t row_positions =
+      kIsNhwc ? field.out_width * kChannels : field.out_width;
+  const int32_t sample_positions = field_plan.positions_per_sample;
+  const int32_t row_bytes = field.in_width * kChannels;
+  uint32_t fill[kChannels] = {};
+  if constexpr (kIsPadded) {
+    DATASETD_UNROLL
+    for (int c = 0; c < kChannels; ++c) {
+      fill[c] = state.fill_bits[field_plan.padding_move][c];
+    }
+  }
+  // Warps stay together: a thread behind the end does as the last one, and
+  // stores nothing.
+  const int lane = thread & 31;
+  OutputVector* const exchange = state.exchange + (thread - lane) * kStride;
+  const int32_t end = work.num_positions - kUnit;
+  for (int32_t i = thread * kUnit; i - lane * kUnit <= end;
+       i += kBlockThreads * kUnit) {
+    const int32_t position = work.first_position + (i > end ? end : i);
+    const int32_t row = static_cast<int32_t>(
+        field_plan.row_divider.Divide(static_cast<uint32_t>(position)));
+    const int32_t in_row = position - row * row_positions;
+    const int32_t x = kIsNhwc ? in_row / kChannels : in_row;
+    const BlockRow block_row = state.rows[row - work.first_row];
+    const ColumnRun run = state.runs[block_row.sample];
+    const bool is_row = !IsFill(block_row.entry);
+    const bool is_mirrored = run.step < 0;
+    const uint8_t* const source =
+        state.sources[block_row.sample] + (is_row ? block_row.entry : 0);
+    // Of the leftmost column, which a mirrored run has at its end.
+    int32_t from = (is_mirrored ? run.origin - (x + kVector - 1)
+                                : run.origin + run.step * x) *
+                   kChannels;
+    constexpr int kLast = kVector * kChannels - 1;
+    int32_t first = 0;
+    int32_t last = kLast;
+    if constexpr (kIsPadded) {
+      first = from < 0 ? -from : 0;
+      last = row_bytes - from <= kLast ? row_bytes - from - 1 : kLast;
+      if (first > last) from = first = last = 0;
+    }
+    uint32_t bytes[kVector * kChannels / 4];
+    LoadRun<kIsPadded, kStride>(source + from, first, last, lane, exchange,
+                                bytes);
+    const InsideRange inside = {
+        static_cast<uint32_t>(x - run.begin),
+        is_row ? static_cast<uint32_t>(run.end - run.begin) : 0};
+    uint32_t words[kChannels][4] = {};
+    if constexpr (kSizeBytes == 1) {
+      CopyPixels<kIsPadded, Order>(bytes, is_mirrored, inside, fill, words);
+    } else {
+      ConvertPixels<kIsPadded, Order, kSizeBytes>(bytes, is_mirrored, inside,
+                                                  fill, state.map.table, words);
+    }
+    if constexpr (kIsNhwc) {
+      uint8_t* const to =
+          slot + (int64_t{work.first_sample} * sample_positions +
+                  work.first_position + i) *
+                     kSizeBytes;
+      static_assert(kChannels == kStoredVectors);
+      const int32_t left = (end - i) / kUnit + 1 + lane;
+      sink.StoreConsecutive(to, words, lane, left < 32 ? left : 32, exchange);
+    } else if (i <= end) {
+      const int32_t sample = block_row.sample;
+      uint8_t* to = slot + ((int64_t{work.first_sample} + sample) * kChannels *
+                                sample_positions +
+                            (position - sample * sample_positions)) *
+                               kSizeBytes;
+      DATASETD_UNROLL
+      for (int c = 0; c < kChannels; ++c) {
+        sink.StoreVector(to, words[c]);
+        to += int64_t{sample_positions} * kSizeBytes;
+      }
+    }
+  }
+}
+
+template <bool kIsPadded, int kSizeBytes, typename Sink>
+DATASETD_HOST_DEVICE inline void WriteRunsOf(const AugmentPlan& plan,
+                                             int thread, BlockState& state,
+                                             const Sink& sink) {
+  // With one channel the layouts are the same.
+  if (state.field.channels == 1) {
+    WriteRuns<kIsPadded, false, 1, kSizeBytes>(plan, thread, state, sink);
+  } else if (state.field.layout == Layout::kNhwc) {
+    WriteRuns<kIsPadded, true, 3, kSizeBytes>(plan, thread, state, sink);
+  } else {
+    WriteRuns<kIsPadded, false, 3, kSizeBytes>(plan, thread, state, sink);
+  }
+}
+
+template <int kSizeBytes, typename Sink>
+DATASETD_HOST_DEVICE inline void WriteRunImage(const AugmentPlan& plan,
+                                               int thread, BlockState& state,
+                                               const Sink& sink) {
+  if (plan.fields[state.work.plan_index].padding_move >= 0) {
+    WriteRunsOf<true, kSizeBytes>(plan, thread, state, sink);
+  } else {
+    WriteRunsOf<false, kSizeBytes>(plan, thread, state, sink);
+  }
+}
+
+}  // namespace datasetd
+
+#endif  // DATASETD_CUDA_KERNELS_MOVES_PIXEL_RUNS_H_
