@@ -66,7 +66,9 @@ pass() {
 tests/lint.sh "$events/lint" >"$events/lint.log" 2>&1 &
 
 if $full; then
-  pass all //...
+  # Tests that do less without it.
+  thorough=(--test_env=DATASETD_TEST_FULL=1)
+  pass all "${thorough[@]}" //...
   printf '\n== apart: each source by itself\n'
   if bazel build "--disk_cache=$cache" --define=apart=true --copt=-O0 \
       //server/... //client/... //cuda/... //tests/emulated_gpu/{driver,ptx}; then
@@ -76,7 +78,8 @@ if $full; then
   fi
   passes+=(apart)
   # Python is not instrumented, and cannot load what is.
-  pass asan --config=asan --build_tests_only --test_lang_filters=cc //tests/...
+  pass asan "${thorough[@]}" --config=asan --build_tests_only \
+    --test_lang_filters=cc //tests/...
 
   # The daemon itself under both sanitizers, driven by the tests of processes,
   # whose Python and client are as ever. Left out of all: those that measure its

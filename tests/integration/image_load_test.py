@@ -674,12 +674,12 @@ def test_the_peak_of_memory_is_within_what_a_dry_run_states(world):
 
 
 def test_memory_is_bounded_whatever_images_declare(world):
-    """PNGs of 8000 x 8000 black pixels: 192 MB each when decoded."""
+    """PNGs of 6000 x 6000 black pixels: 108 MB each when decoded."""
     root = os.path.join(world.data_root, "black")
     os.makedirs(os.path.join(root, "one"))
     buffer = io.BytesIO()
-    Image.new("RGB", (8000, 8000)).save(buffer, "PNG")
-    for i in range(12):
+    Image.new("RGB", (6000, 6000)).save(buffer, "PNG")
+    for i in range(10):
         with open(os.path.join(root, "one", f"{i}.png"), "wb") as file:
             file.write(buffer.getvalue())
     estimate = world.client.load_dataset(
@@ -694,7 +694,7 @@ def test_memory_is_bounded_whatever_images_declare(world):
     with world.client.load_dataset(
             "a", "image_folder", root, pretransforms=[T.CenterCrop(16)],
             progress=watch) as dataset:
-        assert len(dataset) == 12
+        assert len(dataset) == 10
     # Beside what is stated: allocators, and a thread's stack.
     assert max(peak) - before < estimate.host_bytes + (128 << 20)
     with pytest.raises(datasetd.InvalidArgument, match="max_pixels"):

@@ -53,8 +53,8 @@ def interrupted_at(step):
         before.clear()
 
 
-def every_step():
-    return range(1, 100_000)
+def every_step(stride=1):
+    return range(1, 100_000, stride)
 
 
 FRAMEWORKS = ["torch", "numpy", "dlpack"]
@@ -98,7 +98,9 @@ def test_interrupted_next_keeps_no_slot(dataset, framework):
 
 
 def test_interrupted_open_leaves_no_feed(dataset, client):
-    for step in every_step():
+    # Of about a thousand steps one in seven, unless all tests run.
+    is_full = os.environ.get("DATASETD_TEST_FULL") == "1"
+    for step in every_step(1 if is_full else 7):
         try:
             with interrupted_at(step) as came:
                 loader = datasetd.DataLoader(

@@ -1,4 +1,4 @@
-"""Runs the test files named by the arguments with pytest."""
+"""Runs the test files among the arguments with pytest, and its other arguments."""
 
 import os
 import sys
@@ -7,10 +7,13 @@ import pytest
 
 if __name__ == "__main__":
     directory = os.path.dirname(os.path.abspath(__file__))
-    files = [os.path.join(directory, name) for name in sys.argv[1:]]
+    arguments = [
+        os.path.join(directory, name) if name.endswith(".py") else name
+        for name in sys.argv[1:]
+    ]
     sys.exit(
         pytest.main(
-            ["-q", "-p", "no:cacheprovider", "--confcutdir", directory]
-            + files
+            ["-q", "-p", "no:cacheprovider", "--confcutdir", directory,
+             "--durations=5"] + arguments
         )
     )

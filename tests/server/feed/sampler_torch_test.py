@@ -55,27 +55,33 @@ def order_of(num_samples, seed, epoch):
 
 
 def philox(counter, key):
-    c = list(counter)
+    """Of integers, or of arrays of them."""
+    c = [np.asarray(word, np.uint64) for word in counter]
     k0, k1 = key & _MASK32, key >> 32
+    low, bits = np.uint64(_MASK32), np.uint64(32)
     for _ in range(10):
-        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(p1 >> 32) ^ c[1] ^ k0, p1 & _MASK32,
-             (p0 >> 32) ^ c[3] ^ k1, p0 & _MASK32]
+        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(p1 >> bits) ^ c[1] ^ np.uint64(k0), p1 & low,
+             (p0 >> bits) ^ c[3] ^ np.uint64(k1), p0 & low]
         k0 = (k0 + 0x9E3779B9) & _MASK32
         k1 = (k1 + 0xBB67AE85) & _MASK32
     return c
 
 
-def words64(seed, epoch, draw):
-    w = philox([draw, _SHUFFLE_OP_INDEX, epoch & _MASK32, epoch >> 32], seed)
-    return [w[0] | w[1] << 32, w[2] | w[3] << 32]
+def words64(seed, epoch, draws):
+    """Two words for each draw."""
+    w = philox([draws, _SHUFFLE_OP_INDEX, epoch & _MASK32, epoch >> 32], seed)
+    bits = np.uint64(32)
+    return np.stack([w[0] | w[1] << bits, w[2] | w[3] << bits], -1).tolist()
 
 
 def fisher_yates(num_samples, seed, epoch):
     order = list(range(num_samples))
+    words = list(itertools.chain.from_iterable(
+        words64(seed, epoch, range(num_samples // 2))))
     for step in range(num_samples - 1):
         i = num_samples - 1 - step
-        j = words64(seed, epoch, step // 2)[step % 2] * (i + 1) >> 64
+        j = words[step] * (i + 1) >> 64
         order[i], order[j] = order[j], order[i]
     return order
 
@@ -83,7 +89,7 @@ def fisher_yates(num_samples, seed, epoch):
 def feistel(num_samples, seed, epoch, positions):
     rows = math.isqrt(num_samples - 1) + 1
     columns = -(-num_samples // rows)
-    keys = sum((words64(seed, epoch, 0x80000000 + i) for i in range(4)), [])
+    keys = sum(words64(seed, epoch, [0x80000000 + i for i in range(4)]), [])
 
     def element(key, x, bound):
         z = (key + x * 0x9E3779B97F4A7C15) & _MASK64
